@@ -1,5 +1,5 @@
-"""A headless Chromium, driven through its pipe: opens a page, says what it complained of and asked for, presses keys,
-takes pictures. Nothing but Python's own library."""
+"""A headless Chromium, controlled through its DevTools pipe: opens a page, records console errors and network requests, presses keys
+and takes screenshots. It uses only the Python standard library."""
 import base64
 import itertools
 import json
@@ -18,17 +18,18 @@ def find_chromium():
 
 
 class Chromium:
-    """with Chromium() as browser: browser.open(path). `errors`: of the console; `requests`: whatever went beyond the page."""
+    """with Chromium() as browser: browser.open(path). `errors`: console errors and warnings; `requests`: URLs requested besides the
+    page."""
 
     def __init__(self, width=1200, height=900):
         self.folder = tempfile.TemporaryDirectory()
         to_browser, self.out = os.pipe()
         self.into, from_browser = os.pipe()
-        words = [find_chromium(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+        command = [find_chromium(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
                  f"--user-data-dir={self.folder.name}", f"--window-size={width},{height}", "--remote-debugging-pipe"]
-        # The browser reads from 3 and writes to 4; sh moves the ends of the pipes there.
+        # The browser reads from descriptor 3 and writes to descriptor 4; the shell connects them to the pipes.
         script = f'exec 3<&{to_browser} 4>&{from_browser}; exec "$@"'
-        self.process = subprocess.Popen(["bash", "-c", script, "sh", *words], pass_fds=(to_browser, from_browser),
+        self.process = subprocess.Popen(["bash", "-c", script, "sh", *command], pass_fds=(to_browser, from_browser),
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(to_browser), os.close(from_browser)
         self.numbers, self.unread, self.session = itertools.count(1), b"", None
@@ -48,14 +49,14 @@ class Chromium:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        for _ in range(20):  # its helpers may still write
+        for _ in range(20):  # helper processes of the browser may still write
             try:
                 return self.folder.cleanup()
             except OSError:
                 time.sleep(0.1)
 
     def call(self, method, timeout=60, **parameters):
-        """The result of a command of the DevTools protocol; events that come before it are noted."""
+        """Returns the result of a command of the DevTools protocol; records the events that arrive before the result."""
         number = next(self.numbers)
         message = {"id": number, "method": method, "params": parameters}
         if self.session:
@@ -71,16 +72,16 @@ class Chromium:
     def receive(self, until):
         while b"\0" not in self.unread:
             ready, _, _ = select.select([self.into], [], [], max(0, until - time.monotonic()))
-            assert ready, "the browser says nothing"
+            assert ready, "no message from the browser within the timeout"
             got = os.read(self.into, 1 << 20)
             assert got, "the browser has ended"
             self.unread += got
         text, self.unread = self.unread.split(b"\0", 1)
         message = json.loads(text)
-        self.note(message.get("method"), message.get("params"))
+        self.record(message.get("method"), message.get("params"))
         return message
 
-    def note(self, event, parameters):
+    def record(self, event, parameters):
         if event == "Runtime.exceptionThrown":
             details = parameters["exceptionDetails"]
             self.errors.append(details.get("exception", {}).get("description") or details["text"])
@@ -94,7 +95,7 @@ class Chromium:
             self.loaded = True
 
     def open(self, path, timeout=60):
-        """Seconds from the start to the load event and two frames shown. The page itself is no request."""
+        """Returns the seconds until the load event and two further frames. `requests` does not contain the page itself."""
         began, until = time.monotonic(), time.monotonic() + timeout
         self.errors.clear(), self.requests.clear()
         self.loaded, url = False, path.resolve().as_uri()
@@ -126,12 +127,12 @@ class Chromium:
         path.write_bytes(base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"]))
 
     def names(self, role):
-        """Accessible names of the elements of a role, as a screen reader hears them."""
+        """Returns the accessible names of the elements with this role, as a screen reader announces them."""
         nodes = self.call("Accessibility.getFullAXTree")["nodes"]
         return [n.get("name", {}).get("value", "") for n in nodes
                 if not n.get("ignored") and n.get("role", {}).get("value") == role]
 
     def draw_all(self):
-        """Every figure, whether or not it is in view."""
+        """Draws every chart of the page, including those outside the viewport."""
         self.script("plots().forEach(draw)")
         self.script("new Promise(done => setTimeout(done, 300))")

@@ -1,6 +1,6 @@
-"""Runs busbar as a black box: on emulated GPUs, with or without mpirun, always under a time limit.
+"""Starts busbar as a black box: on emulated GPUs, with or without mpirun, always with a time limit.
 
-BUSBAR_BUILD names the build folder (default: build). `--rewrite-golden` writes the golden files anew.
+BUSBAR_BUILD names the build folder (default: build). `--rewrite-golden` rewrites the golden files.
 """
 import json
 import os
@@ -14,25 +14,26 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("BUSBAR_BUILD", ROOT / "build")).resolve()
 GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
 
-# What bootstrap/mpi.sh tells Open MPI. And how it passes messages: where it may choose, as in the unit tests and the drills, each rank first
-# spends a quarter of a second on looking for networks that are not here.
+# The variables that bootstrap/mpi.sh exports for Open MPI. OMPI_MCA_pml selects the message layer: without it each rank of every job first
+# searches for absent networks for a quarter of a second.
 MPI_ENVIRONMENT = dict(re.findall(r"([A-Z]\w*)=(\S+)", "".join(
-    line for line in (ROOT / "bootstrap/mpi.sh").read_text().splitlines(True) if line.lstrip().startswith("export ")))) | {"OMPI_MCA_pml": "ob1"}
+    line for line in (ROOT / "bootstrap/mpi.sh").read_text().splitlines(True) if line.lstrip().startswith("export ")))) | {
+        "OMPI_MCA_pml": "ob1"}
 
 
 def mpirun_of(build):
-    """The launcher of the MPI that a build folder was made with; None without a build."""
+    """Returns the launcher of the MPI with which a build folder was configured; None without a build."""
     cache = build / "CMakeCache.txt"
     found = re.search(r"^MPIEXEC_EXECUTABLE:\w+=(.+)$", cache.read_text(), re.M) if cache.exists() else None
     return found.group(1) if found else None
 
 
 def pytest_addoption(parser):
-    parser.addoption("--rewrite-golden", action="store_true", help="write tests/cli/golden anew")
+    parser.addoption("--rewrite-golden", action="store_true", help="rewrite the files of tests/cli/golden")
 
 
 class Busbar:
-    """Starts busbar. `ranks=0`: without mpirun. `env`: added to the environment. Never raises on a bad exit status."""
+    """Starts busbar. `ranks=0`: without mpirun. `env`: added to the environment. Does not raise on a nonzero exit status."""
 
     def __init__(self, build=BUILD):
         self.build, self.mpirun = build, mpirun_of(build) or "mpirun"
@@ -48,13 +49,13 @@ class Busbar:
     def run(self, *args, ranks=0, env=None, emulated=True, mpirun=(), timeout=90, cwd=None):
         return self.run_program(*self.command(*args, ranks=ranks, emulated=emulated, mpirun=mpirun), env=env, timeout=timeout, cwd=cwd)
 
-    def run_program(self, *words, env=None, timeout=90, cwd=None):
-        command = ["timeout", "-k", "5", str(timeout), *map(str, words)]
+    def run_program(self, *command_line, env=None, timeout=90, cwd=None):
+        command = ["timeout", "-k", "5", str(timeout), *map(str, command_line)]
         return subprocess.run(command, env=self.environment(env), cwd=cwd, capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, timeout=timeout + 20)
 
     def json(self, *args, tmp_path, **kw):
-        """Runs with --json into a file, demands success and returns the parsed file."""
+        """Runs with --json into a file, asserts success and returns the parsed file."""
         path = tmp_path / "result.json"
         done = self.run(*args, "--json", path, **kw)
         assert done.returncode == 0, done.stderr + done.stdout
@@ -68,14 +69,14 @@ def busbar():
 
 @pytest.fixture
 def golden(request):
-    """golden(name, text): text equals tests/cli/golden/<name>; --rewrite-golden writes it."""
+    """Returns golden(name, text): asserts that text equals tests/cli/golden/<name>; --rewrite-golden writes the file."""
 
     def compare(name, text):
         path = GOLDEN / name
         if request.config.getoption("--rewrite-golden"):
             GOLDEN.mkdir(exist_ok=True)
             path.write_text(text)
-        assert path.exists(), f"{path} is missing: run pytest with --rewrite-golden and look at what it wrote"
+        assert path.exists(), f"{path} is missing: run pytest with --rewrite-golden and check the new file"
         assert text == path.read_text()
 
     return compare

@@ -1,57 +1,57 @@
-"""--sweep-algorithms and --show-choice. Emulated NCCL always chooses RING SIMPLE, which loses where latency counts and wins where
-bandwidth does, so that both verdicts are known beforehand (tests/emulator/nccl/README.md has the times)."""
+"""bench --sweep-algorithms and --show-choice. Emulated NCCL always chooses RING SIMPLE, which is slower than other variants for small
+messages and the fastest for large messages, so both verdicts are known in advance. tests/emulator/nccl/README.md lists the times."""
 import json
 
 import pytest
 
 SMALL, LARGE = 1024, 64 << 20
-TIMES_ONLY = {"EMU_DATA": "off"}  # large sizes cost nothing then
-REDUCES = {("TREE", "LL"), ("TREE", "LL128"), ("TREE", "SIMPLE"), ("RING", "LL"), ("RING", "LL128")}
+TIMES_ONLY = {"EMU_DATA": "off"}  # operations move no data, so large sizes take no time on the host
+FORCED_VARIANTS = {("TREE", "LL"), ("TREE", "LL128"), ("TREE", "SIMPLE"), ("RING", "LL"), ("RING", "LL128")}
 
 
-def sweep(busbar, tmp_path, *words, ranks=2, env=None, sizes=f"{SMALL},{LARGE}"):
-    return busbar.json("bench", "--sweep-algorithms", "--sizes", sizes, *words, ranks=ranks, env=env, tmp_path=tmp_path)
+def sweep(busbar, tmp_path, *args, ranks=2, env=None, sizes=f"{SMALL},{LARGE}"):
+    return busbar.json("bench", "--sweep-algorithms", "--sizes", sizes, *args, ranks=ranks, env=env, tmp_path=tmp_path)
 
 
 @pytest.mark.smoke
-def test_a_choice_that_is_not_the_best_is_marked(busbar, tmp_path):
+def test_marks_a_choice_that_is_not_the_fastest(busbar, tmp_path):
     run = sweep(busbar, tmp_path, "all_reduce", "-c", "0", env=TIMES_ONLY)
     lost = {(c["bytes"], c["placement"]): c for c in run["algorithms"] if c["nccl_choice"] == "not_best"}
     assert set(lost) == {(SMALL, "out_of_place"), (SMALL, "in_place")}
-    for contest in lost.values():
-        assert (contest["chosen"]["algorithm"], contest["chosen"]["protocol"]) == ("RING", "SIMPLE")
-        assert (contest["best"]["algorithm"], contest["best"]["protocol"]) == ("TREE", "LL")
-        # two steps cost 8 us, with TREE LL 0.3 of it
-        assert contest["lost_factor"] == pytest.approx(contest["chosen"]["time_us"] / contest["best"]["time_us"])
-        assert contest["lost_factor"] > 3 and contest["chosen_again_us"] == contest["chosen"]["time_us"]
+    for comparison in lost.values():
+        assert (comparison["chosen"]["algorithm"], comparison["chosen"]["protocol"]) == ("RING", "SIMPLE")
+        assert (comparison["best"]["algorithm"], comparison["best"]["protocol"]) == ("TREE", "LL")
+        # RING SIMPLE: two steps take 8 us; TREE LL: 0.3 of this time
+        assert comparison["lost_factor"] == pytest.approx(comparison["chosen"]["time_us"] / comparison["best"]["time_us"])
+        assert comparison["lost_factor"] > 3 and comparison["chosen_again_us"] == comparison["chosen"]["time_us"]
 
 
 @pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
-def test_one_placement_alone_is_looked_at_again_too(busbar, tmp_path, placement):
+def test_measures_the_choice_again_with_a_single_placement(busbar, tmp_path, placement):
     run = sweep(busbar, tmp_path, "all_reduce", "-c", "0", "--placement", placement, sizes=str(SMALL), env=TIMES_ONLY)
-    (contest,) = run["algorithms"]
-    assert contest["placement"] == placement and contest["nccl_choice"] == "not_best"
-    assert contest["chosen_again_us"] == contest["chosen"]["time_us"]
+    (comparison,) = run["algorithms"]
+    assert comparison["placement"] == placement and comparison["nccl_choice"] == "not_best"
+    assert comparison["chosen_again_us"] == comparison["chosen"]["time_us"]
 
 
-def test_a_choice_that_is_the_best_is_not(busbar, tmp_path):
+def test_does_not_mark_the_fastest_choice(busbar, tmp_path):
     run = sweep(busbar, tmp_path, "all_reduce", "-c", "0", sizes=str(LARGE), env=TIMES_ONLY)
-    for contest in run["algorithms"]:
-        assert (contest["nccl_choice"], contest["lost_factor"], contest["chosen_again_us"]) == ("best", 1.0, None)
+    for comparison in run["algorithms"]:
+        assert (comparison["nccl_choice"], comparison["lost_factor"], comparison["chosen_again_us"]) == ("best", 1.0, None)
 
 
-def test_each_combination_has_rows_of_its_own(busbar, tmp_path):
+def test_every_variant_has_its_own_rows(busbar, tmp_path):
     run = sweep(busbar, tmp_path, "all_reduce", sizes=str(SMALL))
     own = [row for row in run["results"] if not row["forced"]]
     forced = [row for row in run["results"] if row["forced"]]
     assert len(own) == 2 and {(row["algorithm"], row["protocol"]) for row in own} == {("RING", "SIMPLE")}
-    assert len(forced) == 10 and {(row["algorithm"], row["protocol"]) for row in forced} == REDUCES
+    assert len(forced) == 10 and {(row["algorithm"], row["protocol"]) for row in forced} == FORCED_VARIANTS
     assert all(row["wrong"] == 0 for row in run["results"])
-    absent = run["algorithms"][0]["not_measured"]
-    assert {item["reason"] for item in absent} == {"not_offered"} and len(absent) == 21 - 6
+    not_measured = run["algorithms"][0]["not_measured"]
+    assert {item["reason"] for item in not_measured} == {"not_offered"} and len(not_measured) == 21 - 6
 
 
-def test_what_nccl_ignores_is_not_shown_as_measured(busbar, tmp_path):
+def test_variants_that_nccl_ignores_are_not_reported_as_measured(busbar, tmp_path):
     run = sweep(busbar, tmp_path, "all_reduce", sizes=str(SMALL), env={"EMU_NCCL_IGNORE": "LL128"})
     assert not [row for row in run["results"] if row["protocol"] == "LL128"]
     assert len(run["results"]) == 2 + 6
@@ -60,7 +60,7 @@ def test_what_nccl_ignores_is_not_shown_as_measured(busbar, tmp_path):
         ("TREE", "LL128", "RING SIMPLE"), ("RING", "LL128", "RING SIMPLE")]
 
 
-def test_the_text_says_the_same(busbar):
+def test_table_agrees_with_json(busbar):
     done = busbar.run("bench", "all_reduce", "--sweep-algorithms", "--sizes", f"{SMALL},{LARGE}", "--placement", "out_of_place",
                       "-c", "0", ranks=2, env={"EMU_NCCL_IGNORE": "LL128", **TIMES_ONLY})
     assert done.returncode == 0, done.stderr
@@ -83,15 +83,15 @@ def row_end(row):
     return row[-1][-1]
 
 
-def test_the_mean_is_that_of_nccls_choice(busbar):
-    def mean(*words):
-        done = busbar.run("bench", "all_reduce", "--sizes", str(LARGE), "-c", "0", *words, ranks=2, env=TIMES_ONLY)
+def test_average_bandwidth_uses_the_choice_of_nccl(busbar):
+    def mean(*args):
+        done = busbar.run("bench", "all_reduce", "--sizes", str(LARGE), "-c", "0", *args, ranks=2, env=TIMES_ONLY)
         return [line for line in done.stdout.splitlines() if "Avg bus bandwidth" in line]
 
     assert mean() == mean("--sweep-algorithms")
 
 
-def test_what_has_no_algorithm_stands_alone(busbar, tmp_path):
+def test_point_to_point_collectives_have_no_variants(busbar, tmp_path):
     run = sweep(busbar, tmp_path, "alltoall", "sendrecv", sizes=str(SMALL))
     assert not any(row["forced"] for row in run["results"])
     assert {c["nccl_choice"] for c in run["algorithms"]} == {"unknown"} and {c["best"] for c in run["algorithms"]} == {None}
@@ -99,57 +99,57 @@ def test_what_has_no_algorithm_stands_alone(busbar, tmp_path):
     assert len(run["results"]) == 2 and {c["nccl_choice"] for c in run["algorithms"]} == {"unknown"}
 
 
-def test_all_gather_has_pat(busbar, tmp_path):
+def test_all_gather_and_reduce_scatter_have_pat(busbar, tmp_path):
     run = sweep(busbar, tmp_path, "all_gather", "reduce_scatter", "-G", "1", sizes=str(SMALL))
     assert {(row["algorithm"], row["protocol"]) for row in run["results"] if row["forced"]} == {
         ("RING", "LL"), ("RING", "LL128"), ("PAT", "SIMPLE")}
     assert {c["nccl_choice"] for c in run["algorithms"]} == {"not_best"}
 
 
-@pytest.mark.parametrize("words,env", [(["--repeats", "5"], {}), (["--share-gpu"], {"EMU_DEVICES": "1"})])
-def test_no_verdict_without_intervals_or_a_gpu_each(busbar, tmp_path, words, env):
-    run = sweep(busbar, tmp_path, "all_reduce", *words, sizes=str(SMALL), env=env)
+@pytest.mark.parametrize("args,env", [(["--repeats", "5"], {}), (["--share-gpu"], {"EMU_DEVICES": "1"})])
+def test_no_verdict_without_confidence_intervals_or_with_shared_gpus(busbar, tmp_path, args, env):
+    run = sweep(busbar, tmp_path, "all_reduce", *args, sizes=str(SMALL), env=env)
     assert {c["nccl_choice"] for c in run["algorithms"]} == {"unknown"} and len(run["results"]) == 12
     assert {c["lost_factor"] for c in run["algorithms"]} == {None}
 
 
-def test_wrong_data_of_one_combination_leave_the_contest(busbar, tmp_path):
+def test_variant_with_wrong_data_is_excluded_from_the_comparison(busbar, tmp_path):
     path = tmp_path / "result.json"
-    # A row is 5 operations to warm up, 6 x (1 + 20), and 20 by the host's clock: the last timed one of the first forced
-    # row, whose data are verified, is number 282.
+    # A row has 5 warm-up operations, 6 x (1 + 20) operations timed by events, and 20 timed by the host clock. The last timed operation of
+    # the first forced row, whose data is verified, is operation 282.
     done = busbar.run("bench", "all_reduce", "--sweep-algorithms", "--sizes", str(SMALL), "--placement", "out_of_place", "--json", path,
                       ranks=2, env={"EMU_FAULT": "corrupt:rank=0,call=282,name=ncclAllReduce"})
     assert done.returncode == 3 and "out of place by TREE LL: 1 wrong" in done.stderr, done.stderr
     run = json.loads(path.read_text())
     assert [(row["algorithm"], row["protocol"]) for row in run["results"] if row["wrong"]] == [("TREE", "LL")]
-    (contest,) = run["algorithms"]
-    assert ("TREE", "LL", "wrong_data") in {(i["algorithm"], i["protocol"], i["reason"]) for i in contest["not_measured"]}
-    assert (contest["best"]["algorithm"], contest["best"]["protocol"]) == ("RING", "LL")
+    (comparison,) = run["algorithms"]
+    assert ("TREE", "LL", "wrong_data") in {(i["algorithm"], i["protocol"], i["reason"]) for i in comparison["not_measured"]}
+    assert (comparison["best"]["algorithm"], comparison["best"]["protocol"]) == ("RING", "LL")
 
 
-@pytest.mark.parametrize("words,env,says", [
+@pytest.mark.parametrize("args,env,message", [
     (["-w", "0"], {}, "-w 1"), (["--split", "MOD:2"], {}, "--split"), (["-x", "1"], {}, "-x"),
     ([], {"NCCL_TUNER_PLUGIN": "mine"}, "NCCL_TUNER_PLUGIN=mine"), ([], {"NCCL_PROFILER_PLUGIN": "mine"}, "NCCL_PROFILER_PLUGIN=mine"),
 ])
-def test_what_cannot_be_is_refused(busbar, words, env, says):
-    done = busbar.run("bench", "all_reduce", "--sweep-algorithms", *words, ranks=2, env=env)
+def test_rejects_incompatible_options(busbar, args, env, message):
+    done = busbar.run("bench", "all_reduce", "--sweep-algorithms", *args, ranks=2, env=env)
     lines = [line for line in done.stderr.splitlines() if line.startswith("busbar:")]
-    assert done.returncode == 2 and len(lines) == 1 and says in lines[0] and done.stdout == ""
+    assert done.returncode == 2 and len(lines) == 1 and message in lines[0] and done.stdout == ""
 
 
-def test_a_tuner_that_nccl_does_not_take_up_is_said(busbar):
+def test_reports_that_nccl_did_not_load_the_tuner(busbar):
     done = busbar.run("bench", "all_reduce", "--sizes", "8", "--sweep-algorithms", ranks=2, env={"EMU_NCCL_IGNORE": "TUNER"})
     assert done.returncode == 1 and "did not load" in done.stderr and done.stdout == ""
 
 
-def test_compare_pairs_forced_rows_with_their_like(busbar, tmp_path):
+def test_compare_pairs_forced_rows_by_variant(busbar, tmp_path):
     run = sweep(busbar, tmp_path, "all_reduce", sizes=str(SMALL))
     done = busbar.run("compare", tmp_path / "result.json", tmp_path / "result.json")
     assert done.returncode == 0 and done.stdout.count("no difference") == len(run["results"])
     assert "all_reduce TREE/LL" in done.stdout
 
 
-def test_the_choice_as_columns(busbar):
+def test_show_choice_adds_columns(busbar):
     done = busbar.run("bench", "all_reduce", "alltoall", "--sizes", str(SMALL), "--show-choice", ranks=2)
     heads = [line.split() for line in done.stdout.splitlines() if line.startswith("#") and "algorithm" in line]
     rows = [line.split() for line in done.stdout.splitlines() if line.strip() and not line.startswith("#")]
@@ -157,7 +157,7 @@ def test_the_choice_as_columns(busbar):
     assert [row[-4:] for row in rows] == [["RING", "SIMPLE", "8", "8.01"], ["-", "-", "8", "-"]]
 
 
-def test_nccls_own_estimate(busbar, tmp_path):
+def test_records_the_time_estimate_of_nccl(busbar, tmp_path):
     run = busbar.json("bench", "all_reduce", "all_gather", "alltoall", "--sizes", "1K", ranks=2, tmp_path=tmp_path)
     for row in run["results"]:
         expected = None if row["collective"] == "alltoall" else pytest.approx(row["time_us"]["p50"], abs=0.01)

@@ -1,11 +1,11 @@
-"""busbar bench as a black box on emulated GPUs. Times are compared with the written cost model, worked out here again."""
+"""busbar bench on emulated GPUs. The expected times are computed here from the documented cost model of the emulated GPUs."""
 import json
 import math
 import re
 
 import pytest
 
-KINDS = {  # busbw factor, needs an operation, needs a root, slices, can be done in place
+COLLECTIVES = {  # busbw factor, has a reduction, has a root, count is per rank, supports in place
     "all_reduce": (lambda n: 2 * (n - 1) / n, True, False, False, True),
     "all_gather": (lambda n: (n - 1) / n, False, False, True, True),
     "reduce_scatter": (lambda n: (n - 1) / n, True, False, True, True),
@@ -16,7 +16,7 @@ KINDS = {  # busbw factor, needs an operation, needs a root, slices, can be done
     "scatter": (lambda n: (n - 1) / n, False, True, True, True),
     "sendrecv": (lambda n: 1, False, False, False, False),
 }
-FIVE = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "sendrecv"]
+FIVE_COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "sendrecv"]
 TYPES = {"int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "half": 2, "float": 4, "double": 8,
          "bfloat16": 2, "f8e4m3": 1, "f8e5m2": 1}
 OPS = ["sum", "prod", "max", "min", "avg", "mulsum"]
@@ -31,7 +31,7 @@ PROFILE = {
 
 @pytest.fixture
 def profile(tmp_path):
-    """profile(**changes): the environment for a cluster profile of our own."""
+    """Returns profile(**changes): the environment for a cluster profile of this test."""
 
     def write(**changes):
         path = tmp_path / "cluster.json"
@@ -42,7 +42,7 @@ def profile(tmp_path):
 
 
 def model_us(kind, n, payload, link):
-    """One operation by the cost model of the emulated GPUs, rounded to nanoseconds."""
+    """Returns the time of one operation by the cost model of the emulated GPUs, rounded to nanoseconds."""
     steps = math.ceil(math.log2(n)) * (2 if kind == "all_reduce" else 1)
     if kind == "sendrecv":
         steps = 1
@@ -51,7 +51,7 @@ def model_us(kind, n, payload, link):
 
 
 def rows_of(text):
-    """The rows of the table as nccl-tests' readers cut them, 13 words that begin with a number; behind them stands wall."""
+    """Returns the rows of the table as parsers of nccl-tests split them: 13 columns that begin with a number. Column 14 is wall."""
     rows = [line.split() for line in text.splitlines() if re.match(r"\s*\d", line)]
     assert all(len(row) == 14 for row in rows), text
     return [row[:13] for row in rows]
@@ -61,7 +61,7 @@ def rows_of(text):
 
 
 @pytest.mark.smoke
-def test_table_reads_like_nccl_tests(busbar, profile):
+def test_table_has_the_format_of_nccl_tests(busbar, profile):
     done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "4K", "-f", "2", ranks=4, env=profile())
     assert done.returncode == 0, done.stderr
     heading = next(line for line in done.stdout.splitlines() if re.match(r"#\s+size", line))
@@ -79,13 +79,13 @@ def test_table_reads_like_nccl_tests(busbar, profile):
     assert re.search(r"^# Out of bounds values : 0 OK$", done.stdout, re.M)
     mean = sum(1.5 * s / model_us("all_reduce", 4, s, PROFILE["intra"]) / 1e3 for s in (1024, 2048, 4096)) / 3
     assert float(re.search(r"^# Avg bus bandwidth\s+: (\S+)", done.stdout, re.M)[1]) == pytest.approx(mean, rel=1e-4)
-    for said in ("NCCL header 2.", "CUDA runtime ", "Emulated GPU", "blocking communicator", "back to back",
+    for text in ("NCCL header 2.", "CUDA runtime ", "Emulated GPU", "blocking communicator", "back to back",
                  "emulated GPUs: all times come from a model"):
-        assert said in done.stdout
+        assert text in done.stdout
     assert len(re.findall(r"^#  Rank +\d", done.stdout, re.M)) == 4
 
 
-def test_json_has_the_schema(busbar, profile, tmp_path):
+def test_json_follows_the_schema(busbar, profile, tmp_path):
     run = busbar.json("bench", "reduce", "-b", "64", "-e", "64", "-r", "2", "-d", "half", "-o", "max", ranks=4,
                       env=profile(), tmp_path=tmp_path)
     assert run["schema"] == "busbar.bench/1" and run["status"] == "ok"
@@ -105,18 +105,18 @@ def test_json_has_the_schema(busbar, profile, tmp_path):
     assert row["flags"] == ["emulated"]
 
 
-def test_table_is_the_golden_one(busbar, profile, golden):
+def test_table_equals_the_golden_file(busbar, profile, golden):
     done = busbar.run("bench", "all_reduce", "sendrecv", "-b", "4K", "-e", "1M", "-f", "16", ranks=4, env=profile())
     table = [line for line in done.stdout.splitlines() if not re.match(r"# busbar |#  Rank ", line)]
     golden("bench-table.txt", "\n".join(table) + "\n")
 
 
-def test_help_is_the_golden_one(busbar, golden):
+def test_help_equals_the_golden_file(busbar, golden):
     golden("bench-help.txt", busbar.run("bench", "--help", emulated=False).stdout)
 
 
-def test_a_profiler_sees_every_row(busbar, tmp_path):
-    """Ranges by a person's name, with their bytes, through an NVTX tool that is loaded into the unmodified program."""
+def test_nvtx_ranges_name_every_row(busbar, tmp_path):
+    """Ranges carry a readable name and the bytes. An NVTX injection library records them from the unmodified program."""
     env = {"NVTX_INJECTION64_PATH": str(busbar.build / "tests" / "nvtx_recorder.so"), "NVTX_RECORD": str(tmp_path / "nvtx")}
     done = busbar.run("bench", "all_reduce", "all_gather", "-b", "1M", "-e", "1M", "-o", "max", ranks=2, env=env)
     assert done.returncode == 0, done.stderr
@@ -129,7 +129,7 @@ def test_a_profiler_sees_every_row(busbar, tmp_path):
         assert "stream\tbench" in record
 
 
-def test_json_to_stdout_is_only_json(busbar):
+def test_json_on_stdout_is_not_mixed_with_text(busbar):
     done = busbar.run("bench", "broadcast", "-b", "64", "-e", "64", "--json", "-", ranks=2)
     assert done.returncode == 0 and json.loads(done.stdout)["results"][0]["op"] is None
 
@@ -143,34 +143,35 @@ def test_quiet_prints_nothing(busbar):
 
 
 @pytest.mark.parametrize("per_node,link", [(4, "intra"), (2, "inter")])
-def test_times_are_those_of_the_model(busbar, profile, tmp_path, per_node, link):
-    """Back to back, every operation starts when the one before it ends: the time of one, exactly."""
-    run = busbar.json("bench", *KINDS, "-b", "96K", "-e", "96K", ranks=4, env=profile(gpus_per_node=per_node),
+def test_times_equal_the_cost_model(busbar, profile, tmp_path, per_node, link):
+    """Operations run back to back, so each row is exactly the time of one operation."""
+    run = busbar.json("bench", *COLLECTIVES, "-b", "96K", "-e", "96K", ranks=4, env=profile(gpus_per_node=per_node),
                       tmp_path=tmp_path)
-    assert {r["collective"] for r in run["results"]} == set(KINDS)
+    assert {r["collective"] for r in run["results"]} == set(COLLECTIVES)
     for r in run["results"]:
-        factor, reduces, rooted, sliced, _ = KINDS[r["collective"]]
+        factor, reduces, rooted, sliced, _ = COLLECTIVES[r["collective"]]
         expected = model_us(r["collective"], 4, 98304, PROFILE[link])
         assert r["bytes"] == 98304 and r["count"] == 24576 // (4 if sliced else 1)
-        for figure in ("min", "p50", "p90", "max", "mean"):
-            assert r["time_us"][figure] == pytest.approx(expected, rel=1e-6), r
+        for statistic in ("min", "p50", "p90", "max", "mean"):
+            assert r["time_us"][statistic] == pytest.approx(expected, rel=1e-6), r
         assert r["algbw_gbps"] == pytest.approx(98304 / expected / 1e3, rel=1e-6)
         assert r["busbw_gbps"] == pytest.approx(98304 / expected / 1e3 * factor(4), rel=1e-6)
         assert r["busbw_factor"] == pytest.approx(factor(4))
         assert (r["op"] is not None) == reduces and (r["root"] is not None) == rooted
         assert r["wrong"] == 0
     placements = {(r["collective"], r["placement"]) for r in run["results"]}
-    assert placements == {(k, p) for k in KINDS for p in ("out_of_place", "in_place") if p == "out_of_place" or KINDS[k][4]}
+    assert placements == {(k, p) for k in COLLECTIVES for p in ("out_of_place", "in_place") if p == "out_of_place" or COLLECTIVES[k][4]}
 
 
-def test_short_operations_show_the_launch_cost(busbar, profile, tmp_path):
-    """Shorter than its launch, an operation waits for the next launch, unless a start barrier holds all of them until the last is launched."""
+def test_launch_time_bounds_short_operations(busbar, profile, tmp_path):
+    """An operation that is shorter than its launch waits for the next launch, unless a start barrier holds all operations
+        until the last one is launched."""
     env = profile(nccl_launch_us=40.0)
     run = busbar.json("bench", "all_gather", "-b", "1K", "-e", "1K", "--start-barrier", "0", ranks=4, env=env, tmp_path=tmp_path)
     assert run["results"][0]["time_us"]["p50"] == pytest.approx(40.0, rel=1e-6)
 
 
-def test_one_rank_has_no_bus(busbar, profile, tmp_path):
+def test_one_rank_has_no_bus_bandwidth(busbar, profile, tmp_path):
     run = busbar.json("bench", "all_reduce", "-b", "64M", "-e", "64M", "-n", "2", env=profile(), tmp_path=tmp_path)
     row = run["results"][0]
     assert row["busbw_gbps"] is None
@@ -187,7 +188,7 @@ def test_one_rank_has_no_bus(busbar, profile, tmp_path):
     ("reduce_scatter -b 100 -e 300 -i 100 -d int8", [64, 192, 256]),
     ("broadcast -b 10 -e 10 -d double", [8]),
 ])
-def test_sizes_are_rounded_as_nccl_tests_does(busbar, tmp_path, line, sizes):
+def test_sizes_are_rounded_like_nccl_tests(busbar, tmp_path, line, sizes):
     run = busbar.json("bench", *line.split(), "--placement", "out_of_place", ranks=4, tmp_path=tmp_path)
     assert [r["bytes"] for r in run["results"]] == sizes
     assert all(r["wrong"] == 0 for r in run["results"])
@@ -198,58 +199,58 @@ def test_sizes_are_rounded_as_nccl_tests_does(busbar, tmp_path, line, sizes):
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_every_type_and_operation_is_verified(busbar, tmp_path, ranks):
-    run = busbar.json("bench", *FIVE, "reduce", "-d", "all", "-o", "all", "-b", "3000", "-e", "3000", "-r", "1", "-n", "2",
+    run = busbar.json("bench", *FIVE_COLLECTIVES, "reduce", "-d", "all", "-o", "all", "-b", "3000", "-e", "3000", "-r", "1", "-n", "2",
                       "--repeats", "1", "-w", "1", "-c", "2", ranks=ranks, tmp_path=tmp_path)
     seen = {(r["collective"], r["dtype"], r["op"], r["placement"]) for r in run["results"]}
     places = ["out_of_place", "in_place"]
-    assert seen == {(k, d, o, p) for k in [*FIVE, "reduce"] for d in TYPES for o in (OPS if KINDS[k][1] else [None])
-                    for p in places if p == "out_of_place" or KINDS[k][4]}
+    assert seen == {(k, d, o, p) for k in [*FIVE_COLLECTIVES, "reduce"] for d in TYPES for o in (OPS if COLLECTIVES[k][1] else [None])
+                    for p in places if p == "out_of_place" or COLLECTIVES[k][4]}
     assert [r for r in run["results"] if r["wrong"] != 0] == []
 
 
-@pytest.mark.parametrize("collective", KINDS)
+@pytest.mark.parametrize("collective", COLLECTIVES)
 def test_every_collective_is_verified_for_every_root(busbar, tmp_path, collective):
-    for root in range(3 if KINDS[collective][2] else 1):
+    for root in range(3 if COLLECTIVES[collective][2] else 1):
         run = busbar.json("bench", collective, "-b", "5K", "-e", "5K", "-r", root, "-n", "3", "--repeats", "1", ranks=3,
                           tmp_path=tmp_path)
         assert all(r["wrong"] == 0 for r in run["results"])
 
 
-ONE = ("-b", "1K", "-e", "1K", "-w", "0", "-n", "1", "--repeats", "1")  # operations 1: before the events, 2: timed
+ONE = ("-b", "1K", "-e", "1K", "-w", "0", "-n", "1", "--repeats", "1")  # operation 1 precedes the events, operation 2 is timed
 
 
-@pytest.mark.parametrize("collective", FIVE)
-def test_a_corrupt_byte_is_exit_3(busbar, tmp_path, collective):
+@pytest.mark.parametrize("collective", FIVE_COLLECTIVES)
+def test_wrong_data_exits_with_status_3(busbar, tmp_path, collective):
     path = tmp_path / "result.json"
-    call = {"broadcast": "ncclBroadcast", "sendrecv": "ncclRecv"}.get(collective)  # a meeting of the ranks comes between
+    call = {"broadcast": "ncclBroadcast", "sendrecv": "ncclRecv"}.get(collective)  # the barrier between calls is not counted
     done = busbar.run("bench", collective, *ONE, "--placement", "out_of_place", "--json", path, ranks=4,
                       env={"EMU_FAULT": "corrupt:rank=2,call=2" + (f",name={call}" if call else "")})
     assert done.returncode == 3
-    said = re.search(r"busbar: .*wrong data: %s of 1024 bytes out of place: 1 wrong, first on rank 2 element (\d+): "
+    match = re.search(r"busbar: .*wrong data: %s of 1024 bytes out of place: 1 wrong, first on rank 2 element (\d+): "
                      r"0x([0-9a-f]{8}) is not 0x([0-9a-f]{8})" % collective, done.stderr)
-    # One bit of the middle element of what the operation delivers, which of reduce_scatter is a quarter.
-    assert int(said[1]) == (32 if collective == "reduce_scatter" else 128) and int(said[2], 16) ^ int(said[3], 16) == 1 << 24
+    # One bit of the middle element of the output is flipped. The output of reduce_scatter is a quarter of the buffer.
+    assert int(match[1]) == (32 if collective == "reduce_scatter" else 128) and int(match[2], 16) ^ int(match[3], 16) == 1 << 24
     assert rows_of(done.stdout)[0][8] == "1" and "# Out of bounds values : 1 FAILED" in done.stdout
     result = json.loads(path.read_text())
     assert result["status"] == "wrong data" and result["results"][0]["wrong"] == 1
 
 
-def test_the_check_looks_at_the_last_timed_operation(busbar):
-    """A byte planted in an earlier operation is not in the data that are verified."""
+def test_verifies_the_last_timed_operation(busbar):
+    """A byte corrupted in an earlier operation is overwritten before the verification."""
     done = busbar.run("bench", "all_reduce", *ONE, "--placement", "out_of_place", ranks=4,
                       env={"EMU_FAULT": "corrupt:rank=2,call=1"})
     assert done.returncode == 0 and rows_of(done.stdout)[0][8] == "0"
 
 
-@pytest.mark.parametrize("passes,status", [(1, 0), (2, 0), (3, 3)])
-def test_each_pass_checks_an_operation_of_its_own(busbar, passes, status):
-    """Pass 1 is the timed operation (2), pass 2 is operation 3, pass 3 is operation 4."""
-    done = busbar.run("bench", "all_reduce", *ONE, "--placement", "out_of_place", "-c", passes, ranks=2,
+@pytest.mark.parametrize("checks,status", [(1, 0), (2, 0), (3, 3)])
+def test_each_check_verifies_another_operation(busbar, checks, status):
+    """Check 1 verifies the timed operation (2), check 2 operation 3, check 3 operation 4."""
+    done = busbar.run("bench", "all_reduce", *ONE, "--placement", "out_of_place", "-c", checks, ranks=2,
                       env={"EMU_FAULT": "corrupt:rank=0,call=4"})
     assert done.returncode == status, done.stderr
 
 
-def test_without_a_check_nothing_is_claimed(busbar, tmp_path):
+def test_unverified_rows_report_no_error_count(busbar, tmp_path):
     for args, env in ((["-c", "0"], {}), ([], {"EMU_DATA": "off"})):
         done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "1K", *args, ranks=2, env=env)
         assert done.returncode == 0, done.stderr
@@ -258,10 +259,10 @@ def test_without_a_check_nothing_is_claimed(busbar, tmp_path):
         assert run["results"][0]["wrong"] is None and "not_checked" in run["results"][0]["flags"]
 
 
-# ---- refusals and failures -------------------------------------------------------------------------------------------
+# ---- invalid input and failures ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("line,says", [
+@pytest.mark.parametrize("line,message", [
     ("", "no collective given"),
     ("allreduce", "did you mean 'all_reduce'"),
     ("all_reduce -d floaat", "did you mean 'float'"),
@@ -276,76 +277,77 @@ def test_without_a_check_nothing_is_claimed(busbar, tmp_path):
     ("all_reduce all_reduce", "given twice"),
     ("broadcast -r -2", "-2"),
 ])
-def test_bad_words_are_refused_before_anything_starts(busbar, line, says):
-    """No launcher, and the real libraries, which find no GPU on a build machine: nothing is touched."""
+def test_rejects_bad_arguments_before_mpi_and_gpus_start(busbar, line, message):
+    """Runs without a launcher and with the real libraries, which find no GPU on a build machine: busbar calls neither MPI nor CUDA."""
     done = busbar.run("bench", *line.split(), emulated=False)
     assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith("busbar: ") and done.stderr.count("\n") == 1 and says in done.stderr
+    assert done.stderr.startswith("busbar: ") and done.stderr.count("\n") == 1 and message in done.stderr
 
 
-@pytest.mark.parametrize("line,env,says", [
+@pytest.mark.parametrize("line,env,message", [
     ("broadcast -r 2", {}, "root 2 (-r) of broadcast is not a rank: ranks are 0 to 1"),
     ("all_reduce -e 1T", {}, "bytes of GPU memory needed"),
     ("all_reduce -e 8", {"EMU_DEVICES": "1"}, "2 ranks on this host but only 1 GPU"),
     ("all_reduce -e 8", {"EMU_DEVICES": "1"}, "--share-gpu"),
     ("all_reduce -e 8 --json /nowhere/x.json", {}, "/nowhere/x.json"),
 ])
-def test_impossible_runs_are_refused_by_one_rank(busbar, line, env, says):
+def test_one_rank_reports_invalid_runs(busbar, line, env, message):
     done = busbar.run("bench", *line.split(), ranks=2, env=env)
     assert done.returncode == 2 and done.stdout == ""
-    assert len([x for x in done.stderr.splitlines() if x.startswith("busbar: ")]) == 1 and says in done.stderr
+    assert len([x for x in done.stderr.splitlines() if x.startswith("busbar: ")]) == 1 and message in done.stderr
 
 
-def test_memory_is_named_in_bytes(busbar, profile):
+def test_insufficient_memory_is_reported_in_bytes(busbar, profile):
     done = busbar.run("bench", "all_reduce", "-e", "256M", ranks=2, env=profile())  # 1 GB of memory, 2 x 2 x 256 MiB needed
     assert done.returncode == 2
     need, have = map(int, re.search(r"(\d+) bytes of GPU memory needed .* but (\d+) available", done.stderr).groups())
-    assert 4 * 2**28 < need == 4 * 2**28 + 2**21 and have <= 10**9  # the guards, rounded up to the units of ncclMemAlloc
+    assert 4 * 2**28 < need == 4 * 2**28 + 2**21 and have <= 10**9  # guard bytes, rounded up to the granularity of ncclMemAlloc
 
 
-@pytest.mark.parametrize("words", ["bench all_reduce -b 8 -e 1M", "bench p2p --bandwidth-sizes 1M", "bench comm --size 1M",
+@pytest.mark.parametrize("args", ["bench all_reduce -b 8 -e 1M", "bench p2p --bandwidth-sizes 1M", "bench comm --size 1M",
                                    "bench overlap --sizes 1M --gemm 64", "proxy gpt2_large 2 2 2 --scale-counts 0.1"])
-def test_memory_is_counted_in_the_units_of_nccl(busbar, profile, words):
-    """What fits by its bytes into 1 GB does not in units of 1 GiB: refused before it is asked for."""
-    done = busbar.run(*words.split(), ranks=2, env={**profile(), "EMU_GRANULARITY_MIB": "1024"})
+def test_memory_estimate_uses_the_granularity_of_ncclmemalloc(busbar, profile, args):
+    """Buffers that fit into 1 GB by their bytes, but not with a granularity of 1 GiB, are rejected before they are allocated."""
+    done = busbar.run(*args.split(), ranks=2, env={**profile(), "EMU_GRANULARITY_MIB": "1024"})
     assert done.returncode == 2 and re.search(r"\d+ bytes of GPU memory needed .* but \d+ available", done.stderr), done.stderr
 
 
 @pytest.mark.parametrize("env", [{"NCCL_CUMEM_ENABLE": "0"}, {"EMU_NO_CUMEM": "1"}])
-@pytest.mark.parametrize("words", ["bench all_reduce -b 8 -e 8", "bench p2p --bandwidth-sizes 1K -n 2", "bench comm --repeats 2",
+@pytest.mark.parametrize("args", ["bench all_reduce -b 8 -e 8", "bench p2p --bandwidth-sizes 1K -n 2", "bench comm --repeats 2",
                                    "bench overlap --sizes 1K --ctas 1 --gemm 64 -n 1 --repeats 3", "proxy gpt2_large 2 2 2 --no-alone"])
-def test_buffers_that_nccl_cannot_register_are_told(busbar, tmp_path, words, env):
+def test_reports_the_cudamalloc_fallback_of_ncclmemalloc(busbar, tmp_path, args, env):
     path = tmp_path / "r.json"
-    for more, says, note in (({}, "nccl", None), (env, "nccl (cudaMalloc)", "# buffers: cudaMalloc (ncclMemAlloc falls back to it here)")):
-        done = busbar.run(*words.split(), "--json", path, ranks=2, env=more)
-        assert done.returncode == 0 and json.loads(path.read_text())["buffers"] == says, done.stderr
+    for more, buffers, note in (({}, "nccl", None),
+                                (env, "nccl (cudaMalloc)", "# buffers: cudaMalloc (ncclMemAlloc falls back to it here)")):
+        done = busbar.run(*args.split(), "--json", path, ranks=2, env=more)
+        assert done.returncode == 0 and json.loads(path.read_text())["buffers"] == buffers, done.stderr
         assert note in done.stdout if note else "# buffers: of" not in done.stdout
 
 
-@pytest.mark.parametrize("words", [
+@pytest.mark.parametrize("args", [
     "bench all_reduce -b 8 -e 8", "bench all_reduce -b 8 -e 8 -R 1", "bench p2p --bandwidth-sizes 1K -n 2",
     "bench overlap --sizes 1K --ctas 1 --gemm 64 -n 1 --repeats 3", "proxy gpt2_large 2 2 2 --no-alone"])
-def test_buffers_are_of_nccls_allocator(busbar, tmp_path, words):
-    """An allocator that fails is noticed by who asks it."""
+def test_buffers_come_from_ncclmemalloc_by_default(busbar, tmp_path, args):
+    """ncclMemAlloc fails in the emulator: the run fails, except with --buffers cuda."""
     path, broken = tmp_path / "r.json", {"EMU_FAULT": "fail:name=ncclMemAlloc,call=1"}
-    done = busbar.run(*words.split(), ranks=2, env=broken)
+    done = busbar.run(*args.split(), ranks=2, env=broken)
     assert done.returncode == 1 and "ncclMemAlloc" in done.stderr
-    done = busbar.run(*words.split(), "--buffers", "cuda", "--json", path, ranks=2, env=broken)
-    if "-R" in words:
+    done = busbar.run(*args.split(), "--buffers", "cuda", "--json", path, ranks=2, env=broken)
+    if "-R" in args:
         assert done.returncode == 2 and "-R 1 registers memory of ncclMemAlloc" in done.stderr
     else:
         assert done.returncode == 0 and json.loads(path.read_text())["options"]["buffers"] == "cuda", done.stderr
         assert json.loads(path.read_text())["buffers"] == "cuda" and "# buffers: cudaMalloc\n" in done.stdout
 
 
-def test_a_shared_gpu_is_stamped(busbar, tmp_path):
+def test_shared_gpu_is_flagged(busbar, tmp_path):
     env = {"EMU_DEVICES": "1"}
     run = busbar.json("bench", "all_reduce", "-b", "64", "-e", "64", "--share-gpu", ranks=2, env=env, tmp_path=tmp_path)
     assert run["shared_gpu"] is True and "shared_gpu" in run["results"][0]["flags"] and run["results"][0]["wrong"] == 0
 
 
-def test_a_hang_ends_with_the_name_of_the_rank_and_keeps_the_rows(busbar, tmp_path):
-    """Calls of a row: estimate, one ahead, one timed, one by the host's clock; the sixth is in the second row."""
+def test_hang_names_the_rank_and_keeps_finished_rows(busbar, tmp_path):
+    """Calls of a row: estimate, one untimed, one timed, one by the host clock. Call 6 is in the second row."""
     path = tmp_path / "result.json"
     done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "2K", *ONE[4:], "--placement", "out_of_place", "--timeout", "5",
                       "--json", path, ranks=4, env={"EMU_FAULT": "stall:rank=1,call=6,name=ncclAllReduce"})
@@ -354,28 +356,28 @@ def test_a_hang_ends_with_the_name_of_the_rank_and_keeps_the_rows(busbar, tmp_pa
     assert result["status"] == "timeout" and [r["bytes"] for r in result["results"]] == [1024]
 
 
-def test_a_call_that_never_comes_back_in_a_further_check_ends(busbar):
-    """Calls of a row: warm-up, estimate, one ahead, one timed; the fifth is that of the second pass, on all ranks."""
+def test_stalled_call_in_a_further_check_times_out(busbar):
+    """Calls of a row: warm-up, estimate, one untimed, one timed. Call 5 is the second check, on all ranks."""
     done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "1K", "-n", "1", "--repeats", "1", "-w", "1", "-c", "2", "--placement",
                       "out_of_place", "--timeout", "5", ranks=2, env={"EMU_FAULT": "stall:call=5,name=ncclAllReduce"})
     assert done.returncode == 4 and "an operation to be checked did not end" in done.stderr
 
 
-def test_no_gpu_is_said_once(busbar):
+def test_missing_gpu_is_reported_once(busbar):
     done = busbar.run("bench", "all_reduce", ranks=2, env={"EMU_DEVICES": "0"})
     assert done.returncode == 1 and "no usable GPU on this host" in done.stderr
     assert len(re.findall("^busbar: ", done.stderr, re.M)) == 1
 
 
-def test_a_failed_call_ends_every_rank(busbar):
+def test_failed_call_ends_all_ranks(busbar):
     done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "1K", ranks=4,
                       env={"EMU_FAULT": "fail:rank=3,call=7,name=ncclAllReduce"})
     assert done.returncode == 1 and "ncclAllReduce" in done.stderr
 
 
 @pytest.mark.parametrize("call", [*range(5, 40, 4), *range(41, 90, 9)])
-def test_a_failure_anywhere_is_said_once(busbar, call):
-    """The k-th call of CUDA or NCCL fails: one line, exit 1, no hang."""
+def test_failure_of_any_call_is_reported_once(busbar, call):
+    """Call k of CUDA or NCCL fails: one line, exit status 1, no hang."""
     done = busbar.run("bench", "all_reduce", "sendrecv", "-b", "64", "-e", "64", "-n", "1", "-w", "1", "--repeats", "2", "-c", "2",
                       env={"EMU_FAULT": f"fail:rank=0,call={call}"}, timeout=30)
     assert done.returncode == 1
@@ -389,9 +391,9 @@ def test_help_needs_neither_mpi_nor_gpu(busbar):
         assert f"-{letter}," in done.stdout
 
 
-@pytest.mark.parametrize("what,words", [("collectives", KINDS), ("dtypes", TYPES), ("ops", OPS)])
-def test_lists_are_the_tables(busbar, what, words):
-    done = busbar.run("list", what, emulated=False)
+@pytest.mark.parametrize("topic,names", [("collectives", COLLECTIVES), ("dtypes", TYPES), ("ops", OPS)])
+def test_list_prints_all_names(busbar, topic, names):
+    done = busbar.run("list", topic, emulated=False)
     assert done.returncode == 0
     lines = [line.split()[0] for line in done.stdout.splitlines()]
-    assert sorted(line for line in lines if line in words) == sorted(words)
+    assert sorted(line for line in lines if line in names) == sorted(names)

@@ -7,7 +7,7 @@ static const int rows[3][3] = {{5, 2, 1}, {0, 7, 4}, {3, 0, 9}};
 static struct bb_step step;
 
 /* Kernels before and behind, on three ranks. */
-static void make_exchange(bool reversed, size_t width)
+static void make_alltoallv(bool reversed, size_t width)
 {
     struct bb_alltoallv *table;
 
@@ -35,12 +35,12 @@ static int end(void **state)
     return 0;
 }
 
-static void rows_are_counted(void **state)
+static void counts_rows_of_an_alltoallv(void **state)
 {
     const struct bb_op *op;
 
     (void)state;
-    make_exchange(false, 10);
+    make_alltoallv(false, 10);
     op = &step.roles[0].program.ops[1];
     assert_int_equal(bb_alltoallv_sends(op, 0), 0);
     assert_int_equal(bb_alltoallv_sends(op, 1), 20);
@@ -61,7 +61,7 @@ struct message {
     size_t count, offset;
 };
 
-static void messages_are(int rank, const struct message *expected, int n)
+static void assert_messages(int rank, const struct message *expected, int n)
 {
     const struct bb_program *p = &step.roles[rank].program;
 
@@ -86,30 +86,30 @@ static void messages_are(int rank, const struct message *expected, int n)
 }
 
 /* By place, the send before the receive; what stays lies between, and is no message. */
-static void messages_take_its_place(void **state)
+static void expands_to_messages(void **state)
 {
     static const struct message of_0[] = {{BB_OP_SEND, 1, 2, 5}, {BB_OP_SEND, 2, 1, 7}, {BB_OP_RECV, 2, 3, 5}};
     static const struct message of_2[] = {{BB_OP_SEND, 0, 3, 0}, {BB_OP_RECV, 0, 1, 0}, {BB_OP_RECV, 1, 4, 1}};
     static const struct message back_0[] = {{BB_OP_RECV, 1, 2, 5}, {BB_OP_SEND, 2, 3, 5}, {BB_OP_RECV, 2, 1, 7}};
 
     (void)state;
-    make_exchange(false, 1);
+    make_alltoallv(false, 1);
     assert_int_equal(bb_step_expand(&step), 0);
-    messages_are(0, of_0, 3);
-    messages_are(2, of_2, 3);
+    assert_messages(0, of_0, 3);
+    assert_messages(2, of_2, 3);
     bb_step_release(&step);
-    make_exchange(true, 1);
+    make_alltoallv(true, 1);
     assert_int_equal(bb_step_expand(&step), 0);
-    messages_are(0, back_0, 3);
+    assert_messages(0, back_0, 3);
 }
 
 /* Who waits for an exchange that moves nothing waits for what was before it. */
-static void nothing_to_move_is_no_message(void **state)
+static void empty_alltoallv_expands_to_nothing(void **state)
 {
     const struct bb_program *p;
 
     (void)state;
-    make_exchange(false, 1);
+    make_alltoallv(false, 1);
     p = &step.roles[1].program;
     memset(step.tables[0]->rows, 0, sizeof(rows));
     assert_int_equal(bb_step_expand(&step), 0);
@@ -119,13 +119,13 @@ static void nothing_to_move_is_no_message(void **state)
 }
 
 /* Calls keep their operations, and get the number of the first. */
-static void calls_are_numbered_anew(void **state)
+static void group_calls_are_renumbered(void **state)
 {
     struct bb_op op = made_op(BB_OP_SEND, 0);
     const struct bb_program *p;
 
     (void)state;
-    make_exchange(false, 1);
+    make_alltoallv(false, 1);
     p = &step.roles[0].program;
     op.call = 3;
     op.peer = 1;
@@ -142,10 +142,10 @@ static void calls_are_numbered_anew(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(rows_are_counted, end),
-        cmocka_unit_test_teardown(messages_take_its_place, end),
-        cmocka_unit_test_teardown(nothing_to_move_is_no_message, end),
-        cmocka_unit_test_teardown(calls_are_numbered_anew, end),
+        cmocka_unit_test_teardown(counts_rows_of_an_alltoallv, end),
+        cmocka_unit_test_teardown(expands_to_messages, end),
+        cmocka_unit_test_teardown(empty_alltoallv_expands_to_nothing, end),
+        cmocka_unit_test_teardown(group_calls_are_renumbered, end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

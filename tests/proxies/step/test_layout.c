@@ -3,7 +3,7 @@
 #include "proxies/step/program.h"
 #include "tests/check.h"
 
-static void members_are(const struct bb_layout *l, int group, int instance, const int *members, int n)
+static void assert_members(const struct bb_layout *l, int group, int instance, const int *members, int n)
 {
     assert_int_equal(l->groups[group].size, n);
     for (int i = 0; i < n; i++) {
@@ -14,7 +14,7 @@ static void members_are(const struct bb_layout *l, int group, int instance, cons
 }
 
 /* Tensor 2, data 2, pipeline 2 in the order tp-dp-pp: TP [0 1][2 3].., DP [0 2][1 3].., PP [0 4][1 5].. */
-static void three_axes(void **state)
+static void groups_of_three_axes(void **state)
 {
     const struct bb_axis axes[] = {{"tp", 2}, {"dp", 2}, {"pp", 2}};
     struct bb_layout l;
@@ -27,16 +27,16 @@ static void three_axes(void **state)
     pp = bb_layout_add_group(&l, "pp", 4);
     both = bb_layout_add_group(&l, "tp-pp", 1 | 4);
     assert_int_equal(bb_group_instances(&l, tp), 4);
-    members_are(&l, tp, 1, (int[]){2, 3}, 2);
-    members_are(&l, dp, 0, (int[]){0, 2}, 2);
-    members_are(&l, dp, 3, (int[]){5, 7}, 2);
-    members_are(&l, pp, 2, (int[]){2, 6}, 2);
-    members_are(&l, both, 1, (int[]){2, 3, 6, 7}, 4);
+    assert_members(&l, tp, 1, (int[]){2, 3}, 2);
+    assert_members(&l, dp, 0, (int[]){0, 2}, 2);
+    assert_members(&l, dp, 3, (int[]){5, 7}, 2);
+    assert_members(&l, pp, 2, (int[]){2, 6}, 2);
+    assert_members(&l, both, 1, (int[]){2, 3, 6, 7}, 4);
     bb_layout_release(&l);
 }
 
 /* gpt3's groups, S = 3 stages, 4 tensor ranks, 2 replicas: r = (dp*4 + tp)*S + s. */
-static void strided_groups(void **state)
+static void groups_of_strided_ranks(void **state)
 {
     const struct bb_axis axes[] = {{"pp", 3}, {"tp", 4}, {"dp", 2}};
     struct bb_layout l;
@@ -47,13 +47,13 @@ static void strided_groups(void **state)
     pp = bb_layout_add_group(&l, "pp", 1);
     tp = bb_layout_add_group(&l, "tp", 2);
     dp = bb_layout_add_group(&l, "dp", 4);
-    members_are(&l, pp, 1, (int[]){3, 4, 5}, 3);
-    members_are(&l, tp, 4, (int[]){13, 16, 19, 22}, 4);
-    members_are(&l, dp, 5, (int[]){5, 17}, 2);
+    assert_members(&l, pp, 1, (int[]){3, 4, 5}, 3);
+    assert_members(&l, tp, 4, (int[]){13, 16, 19, 22}, 4);
+    assert_members(&l, dp, 5, (int[]){5, 17}, 2);
     bb_layout_release(&l);
 }
 
-static void every_rank_is_where_its_place_says(void **state)
+static void group_lookups_are_inverse(void **state)
 {
     const struct bb_axis axes[] = {{"a", 3}, {"b", 1}, {"c", 4}, {"d", 5}};
     struct bb_layout l;
@@ -76,7 +76,7 @@ static void every_rank_is_where_its_place_says(void **state)
 }
 
 /* Pairs {r, S-1-r} of five ranks: the middle rank is in none. */
-static void irregular_groups(void **state)
+static void irregular_groups_may_omit_ranks(void **state)
 {
     const struct bb_axis axis = {"ranks", 5};
     struct bb_layout l;
@@ -86,15 +86,15 @@ static void irregular_groups(void **state)
     assert_int_equal(bb_layout_init(&l, 5, &axis, 1), 0);
     pair = bb_layout_add_irregular(&l, "pair", (int[]){0, 4, 3, 1}, 2, 2);
     assert_true(pair >= 0);
-    members_are(&l, pair, 0, (int[]){0, 4}, 2);
-    members_are(&l, pair, 1, (int[]){3, 1}, 2);
+    assert_members(&l, pair, 0, (int[]){0, 4}, 2);
+    assert_members(&l, pair, 1, (int[]){3, 1}, 2);
     assert_int_equal(bb_group_instance(&l, pair, 2), BB_NONE);
     assert_int_equal(bb_layout_add_irregular(&l, "twice", (int[]){0, 1, 1, 2}, 2, 2), -BB_EUSAGE);
     assert_int_equal(bb_layout_add_irregular(&l, "outside", (int[]){0, 5}, 1, 2), -BB_EUSAGE);
     bb_layout_release(&l);
 }
 
-static void layouts_that_cannot_be(void **state)
+static void rejects_invalid_layouts(void **state)
 {
     struct bb_layout l;
 
@@ -108,11 +108,11 @@ static void layouts_that_cannot_be(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(three_axes),
-        cmocka_unit_test(strided_groups),
-        cmocka_unit_test(every_rank_is_where_its_place_says),
-        cmocka_unit_test(irregular_groups),
-        cmocka_unit_test(layouts_that_cannot_be),
+        cmocka_unit_test(groups_of_three_axes),
+        cmocka_unit_test(groups_of_strided_ranks),
+        cmocka_unit_test(group_lookups_are_inverse),
+        cmocka_unit_test(irregular_groups_may_omit_ranks),
+        cmocka_unit_test(rejects_invalid_layouts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,7 @@ static int end(void **state)
     return 0;
 }
 
-static int flow(int stream, int src, int dst)
+static int add_dataflow_op(int stream, int src, int dst)
 {
     struct bb_op op = made_op(stream == compute_stream ? BB_OP_COMPUTE : BB_OP_SEND, stream - 1);
 
@@ -30,39 +30,39 @@ static int flow(int stream, int src, int dst)
     return bb_program_add_dataflow(&program, &op, NULL, 0);
 }
 
-static void waits_are(int op, const int *expected, int n)
+static void assert_waits(int op, const int *expected, int n)
 {
     assert_int_equal(program.ops[op].waits, n);
     for (int i = 0; i < n; i++)
         assert_int_equal(program.wait_list[program.ops[op].first_wait + i], expected[i]);
 }
 
-static void buffers_make_waits(void **state)
+static void buffer_hazards_become_waits(void **state)
 {
-    int write = flow(compute_stream, BB_NONE, a), send = flow(comm_stream, a, BB_NONE);
-    int again = flow(compute_stream, BB_NONE, a), other = flow(compute_stream, BB_NONE, b);
-    int read = flow(compute_stream, a, BB_NONE), overwrite = flow(comm_stream, BB_NONE, a);
+    int write = add_dataflow_op(compute_stream, BB_NONE, a), send = add_dataflow_op(comm_stream, a, BB_NONE);
+    int again = add_dataflow_op(compute_stream, BB_NONE, a), other = add_dataflow_op(compute_stream, BB_NONE, b);
+    int read = add_dataflow_op(compute_stream, a, BB_NONE), overwrite = add_dataflow_op(comm_stream, BB_NONE, a);
 
     (void)state;
-    waits_are(write, NULL, 0);
-    waits_are(send, &write, 1); /* read after write      */
-    waits_are(again, &send, 1); /* write after read      */
-    waits_are(other, NULL, 0);  /* another buffer        */
-    waits_are(read, NULL, 0);   /* written on its stream */
-    waits_are(overwrite, &read, 1);
+    assert_waits(write, NULL, 0);
+    assert_waits(send, &write, 1); /* read after write      */
+    assert_waits(again, &send, 1); /* write after read      */
+    assert_waits(other, NULL, 0);  /* another buffer        */
+    assert_waits(read, NULL, 0);   /* written on its stream */
+    assert_waits(overwrite, &read, 1);
 }
 
-static void waits_are_said_once(void **state)
+static void redundant_waits_are_dropped(void **state)
 {
-    int first = flow(compute_stream, BB_NONE, a), second = flow(comm_stream, BB_NONE, b);
+    int first = add_dataflow_op(compute_stream, BB_NONE, a), second = add_dataflow_op(comm_stream, BB_NONE, b);
     struct bb_op op = made_op(BB_OP_SEND, 0);
     int many[] = {first, first, BB_NONE, second}, index = bb_program_add(&program, &op, many, 4);
 
     (void)state;
-    waits_are(index, &first, 1); /* `second` is on the same stream */
+    assert_waits(index, &first, 1); /* `second` is on the same stream */
 }
 
-static void one_call_does_not_wait_for_itself(void **state)
+static void group_call_does_not_wait_for_itself(void **state)
 {
     struct bb_op op = made_op(BB_OP_SEND, 0);
     int other_stream = bb_program_add_stream(&program, "c1", 1), first, second;
@@ -77,10 +77,10 @@ static void one_call_does_not_wait_for_itself(void **state)
     op.src = BB_NONE;
     op.dst = a;
     second = bb_program_add_dataflow(&program, &op, &first, 1);
-    waits_are(second, NULL, 0);
+    assert_waits(second, NULL, 0);
 }
 
-static void bytes_by_use(void **state)
+static void counts_buffer_bytes_by_use(void **state)
 {
     (void)state;
     assert_int_equal(bb_program_bytes(&program, BB_USE_COMMUNICATION), 40);
@@ -88,7 +88,7 @@ static void bytes_by_use(void **state)
     assert_int_equal(bb_program_bytes(&program, BB_USE_PARAMETERS), 0);
 }
 
-static void peers_and_payloads(void **state)
+static void resolves_peers_and_payloads(void **state)
 {
     struct bb_op op = made_op(BB_OP_SEND, 0);
 
@@ -115,16 +115,16 @@ static void peers_and_payloads(void **state)
 }
 
 /* What stood before a dropped operation on its own stream counts as well: send -> c0, c1 -> all-reduce. */
-static void halves_remember_the_stream(void **state)
+static void filter_keeps_waits_through_the_stream(void **state)
 {
     struct bb_op op = made_op(BB_OP_COLLECTIVE, 1);
     struct bb_program comm;
-    int other = bb_program_add_stream(&program, "c1", 1), send = flow(comm_stream, BB_NONE, a), c1;
+    int other = bb_program_add_stream(&program, "c1", 1), send = add_dataflow_op(comm_stream, BB_NONE, a), c1;
 
     (void)state;
-    flow(compute_stream, a, BB_NONE);
-    c1 = flow(compute_stream, BB_NONE, b);
-    waits_are(c1, NULL, 0);
+    add_dataflow_op(compute_stream, a, BB_NONE);
+    c1 = add_dataflow_op(compute_stream, BB_NONE, b);
+    assert_waits(c1, NULL, 0);
     op.stream = other;
     bb_program_add(&program, &op, &c1, 1);
     assert_int_equal(bb_program_filter(&program, true, &comm), 0);
@@ -135,20 +135,20 @@ static void halves_remember_the_stream(void **state)
 
 /* send -> compute -> send -> compute -> all-reduce on another stream: with the compute gone, the order of the rest
  * stays. */
-static void halves_keep_the_order(void **state)
+static void filter_keeps_the_order(void **state)
 {
     struct bb_program comm, compute;
     int other = bb_program_add_stream(&program, "c1", 1);
-    int s0 = flow(comm_stream, BB_NONE, a), c0 = flow(compute_stream, a, b), s1 = flow(comm_stream, b, BB_NONE);
-    int c1 = flow(compute_stream, BB_NONE, b);
+    int s0 = add_dataflow_op(comm_stream, BB_NONE, a), c0 = add_dataflow_op(compute_stream, a, b), s1 = add_dataflow_op(comm_stream, b, BB_NONE);
+    int c1 = add_dataflow_op(compute_stream, BB_NONE, b);
     struct bb_op op = made_op(BB_OP_COLLECTIVE, 1);
 
     (void)state;
     op.stream = other;
     bb_program_add(&program, &op, &c1, 1);
-    waits_are(c0, &s0, 1);
-    waits_are(s1, &c0, 1);
-    waits_are(c1, &s1, 1);
+    assert_waits(c0, &s0, 1);
+    assert_waits(s1, &c0, 1);
+    assert_waits(c1, &s1, 1);
 
     assert_int_equal(bb_program_filter(&program, true, &comm), 0);
     assert_int_equal(comm.n_ops, 3);
@@ -170,7 +170,7 @@ static void halves_keep_the_order(void **state)
 }
 
 /* A step without end is refused as bad input, before memory is gone. */
-static void a_full_program_is_refused(void **state)
+static void rejects_operations_for_a_full_program(void **state)
 {
     struct bb_op op = made_op(BB_OP_SEND, 0);
     size_t there = program.n_ops;
@@ -188,14 +188,14 @@ static void a_full_program_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(buffers_make_waits, start, end),
-        cmocka_unit_test_setup_teardown(waits_are_said_once, start, end),
-        cmocka_unit_test_setup_teardown(one_call_does_not_wait_for_itself, start, end),
-        cmocka_unit_test_setup_teardown(bytes_by_use, start, end),
-        cmocka_unit_test_setup_teardown(peers_and_payloads, start, end),
-        cmocka_unit_test_setup_teardown(halves_remember_the_stream, start, end),
-        cmocka_unit_test_setup_teardown(halves_keep_the_order, start, end),
-        cmocka_unit_test_setup_teardown(a_full_program_is_refused, start, end),
+        cmocka_unit_test_setup_teardown(buffer_hazards_become_waits, start, end),
+        cmocka_unit_test_setup_teardown(redundant_waits_are_dropped, start, end),
+        cmocka_unit_test_setup_teardown(group_call_does_not_wait_for_itself, start, end),
+        cmocka_unit_test_setup_teardown(counts_buffer_bytes_by_use, start, end),
+        cmocka_unit_test_setup_teardown(resolves_peers_and_payloads, start, end),
+        cmocka_unit_test_setup_teardown(filter_keeps_waits_through_the_stream, start, end),
+        cmocka_unit_test_setup_teardown(filter_keeps_the_order, start, end),
+        cmocka_unit_test_setup_teardown(rejects_operations_for_a_full_program, start, end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,7 +28,7 @@ static int add_op(struct bb_step *step, enum bb_op_kind kind, enum bb_coll_kind 
 }
 
 /* Each operation and a record of its end, a wait where it waits, and two for the ends of the stream. */
-static void entries_of_the_fullest_stream(void **state)
+static void counts_entries_of_the_fullest_stream(void **state)
 {
     const struct bb_program *p;
     struct bb_step step;
@@ -48,7 +48,7 @@ static void entries_of_the_fullest_stream(void **state)
     bb_step_release(&step);
 }
 
-static void a_group_is_one_launch(void **state)
+static void group_call_is_one_launch(void **state)
 {
     struct bb_step step;
 
@@ -61,7 +61,7 @@ static void a_group_is_one_launch(void **state)
     bb_step_release(&step);
 }
 
-static void work_of_the_fullest_communicator(void **state)
+static void counts_fifo_bytes_of_the_fullest_communicator(void **state)
 {
     struct bb_step step;
 
@@ -76,7 +76,7 @@ static void work_of_the_fullest_communicator(void **state)
 }
 
 /* 512 entries may stand there: 255 kernels with a record each, and two. */
-static void the_first_that_does_not_fit_is_refused(void **state)
+static void rejects_a_step_that_exceeds_the_queue(void **state)
 {
     struct bb_step step;
 
@@ -91,7 +91,7 @@ static void the_first_that_does_not_fit_is_refused(void **state)
 }
 
 /* 917504 bytes are 19 times the messages to 1000 ranks, and not 20. */
-static void a_full_fifo_is_refused(void **state)
+static void rejects_a_step_that_exceeds_the_fifo(void **state)
 {
     struct bb_step step;
 
@@ -108,9 +108,9 @@ static void a_full_fifo_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(entries_of_the_fullest_stream),    cmocka_unit_test(a_group_is_one_launch),
-        cmocka_unit_test(work_of_the_fullest_communicator), cmocka_unit_test(the_first_that_does_not_fit_is_refused),
-        cmocka_unit_test(a_full_fifo_is_refused),
+        cmocka_unit_test(counts_entries_of_the_fullest_stream),    cmocka_unit_test(group_call_is_one_launch),
+        cmocka_unit_test(counts_fifo_bytes_of_the_fullest_communicator), cmocka_unit_test(rejects_a_step_that_exceeds_the_queue),
+        cmocka_unit_test(rejects_a_step_that_exceeds_the_fifo),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

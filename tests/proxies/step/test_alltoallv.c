@@ -23,7 +23,7 @@ static void make_alltoallv(bool reversed, size_t width)
         op.reversed = reversed;
         op.count = width;
         op.src = bb_program_add_buffer(&step.roles[r].program, "rows", BB_USE_COMMUNICATION, 20 * width, BB_FLOAT);
-        op.dst = bb_program_add_buffer(&step.roles[r].program, "came", BB_USE_COMMUNICATION, 20 * width, BB_FLOAT);
+        op.dst = bb_program_add_buffer(&step.roles[r].program, "received", BB_USE_COMMUNICATION, 20 * width, BB_FLOAT);
         made_compute(&step, r, 3, made_add(&step, r, &op, made_compute(&step, r, 7, BB_NONE)));
     }
 }

@@ -33,7 +33,7 @@ static struct bb_buckets buckets_of(const char *model, const struct bb_bucket_ru
     return made;
 }
 
-static void counts_are(struct bb_buckets *made, const size_t *counts, int n)
+static void assert_counts(struct bb_buckets *made, const size_t *counts, int n)
 {
     assert_int_equal(made->n, n);
     for (int b = 0; b < n; b++)
@@ -42,7 +42,7 @@ static void counts_are(struct bb_buckets *made, const size_t *counts, int n)
 }
 
 /* PyTorch's rule over the reversed registration order, 1 MiB first and 25 MiB from then on. */
-static void published_networks_in_ddp_buckets(void **state)
+static void ddp_buckets_of_published_networks(void **state)
 {
     static const struct {
         const char *model;
@@ -59,12 +59,12 @@ static void published_networks_in_ddp_buckets(void **state)
     for (size_t i = 0; i < ROWS(rows); i++) {
         struct bb_buckets made = buckets_of(rows[i].model, &ddp);
 
-        counts_are(&made, rows[i].counts, rows[i].n);
+        assert_counts(&made, rows[i].counts, rows[i].n);
     }
 }
 
 /* Horovod with an endless cycle: thresholds of today and of before v0.21. */
-static void published_networks_in_fusion_buffers(void **state)
+static void fusion_buffers_of_published_networks(void **state)
 {
     static const struct {
         const char *model;
@@ -104,7 +104,7 @@ static const char *text_of(const struct bb_bucket_rule *rule, const struct bb_gr
     return text;
 }
 
-static void a_bucket_may_exceed_its_cap_by_its_last_tensor(void **state)
+static void ddp_bucket_may_exceed_its_cap_by_its_last_tensor(void **state)
 {
     const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_DDP, .first_bytes = 40, .cap_bytes = 80};
     const struct bb_gradient_arrival arrivals[] = {{.count = 9},   {.count = 1},  {.count = 1},
@@ -114,7 +114,7 @@ static void a_bucket_may_exceed_its_cap_by_its_last_tensor(void **state)
     assert_string_equal(text_of(&rule, arrivals, 6, 4), "0 1:10 2 3:501 4:20 5:3");
 }
 
-static void megatron_counts_parameters_and_pads(void **state)
+static void megatron_bucket_size_depends_on_replicas_and_is_padded(void **state)
 {
     struct bb_bucket_rule rule = {.kind = BB_BUCKETS_MEGATRON, .pad = 65536};
     const struct bb_gradient_arrival arrivals[] = {{.count = 39999999}, {.count = 1}, {.count = 5}};
@@ -128,7 +128,7 @@ static void megatron_counts_parameters_and_pads(void **state)
     bb_buckets_release(&made);
 }
 
-static void deepspeed_never_exceeds_its_elements(void **state)
+static void deepspeed_bucket_never_exceeds_its_elements(void **state)
 {
     const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_DEEPSPEED, .elements = 10};
     const struct bb_gradient_arrival arrivals[] = {
@@ -138,7 +138,7 @@ static void deepspeed_never_exceeds_its_elements(void **state)
     assert_string_equal(text_of(&rule, arrivals, 5, 4), "0 1:10 2:7 3:4 4:30");
 }
 
-static void what_is_of_another_type_starts_a_bucket(void **state)
+static void another_type_starts_a_new_bucket(void **state)
 {
     const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_SINGLE};
     const struct bb_gradient_arrival arrivals[] = {
@@ -159,7 +159,7 @@ static void fused_tensors_are_padded(void **state)
     assert_string_equal(text_of(&rule, arrivals, 3, 2), "0 1 2:24");
 }
 
-static void large_tensors_go_alone_and_a_threshold_of_one_fuses_nothing(void **state)
+static void tensors_above_the_threshold_are_not_fused(void **state)
 {
     struct bb_bucket_rule rule = {.kind = BB_BUCKETS_FUSION, .threshold_bytes = 64};
     const struct bb_gradient_arrival arrivals[] = {{.count = 4}, {.count = 1000}, {.count = 4}, {.count = 4}};
@@ -171,7 +171,7 @@ static void large_tensors_go_alone_and_a_threshold_of_one_fuses_nothing(void **s
 }
 
 /* Behind one of another type one may look further as long as what was passed over would fit as well. */
-static void fusion_looks_past_another_type(void **state)
+static void fusion_skips_a_tensor_of_another_type(void **state)
 {
     const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_FUSION, .threshold_bytes = 64};
     const struct bb_gradient_arrival near[] = {{.count = 4}, {.count = 4, .type = 1}, {.count = 4}};
@@ -184,7 +184,7 @@ static void fusion_looks_past_another_type(void **state)
     assert_string_equal(text_of(&rule, just, 3, 4), "0 2:12 1:8");
 }
 
-static void a_cycle_fuses_what_became_ready_in_it(void **state)
+static void fuses_tensors_ready_in_the_same_cycle(void **state)
 {
     const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_FUSION, .threshold_bytes = 1e9, .cycle_us = 1000};
     const struct bb_gradient_arrival arrivals[] = {{.count = 4, .ready_us = 10},
@@ -197,7 +197,7 @@ static void a_cycle_fuses_what_became_ready_in_it(void **state)
     assert_string_equal(text_of(&rule, arrivals, 5, 4), "0 1:8 2:4 3 4:8");
 }
 
-static void no_tensors_make_no_buckets(void **state)
+static void no_tensors_give_no_buckets(void **state)
 {
     (void)state;
     assert_string_equal(text_of(&ddp, NULL, 0, 4), "");
@@ -214,7 +214,7 @@ static size_t roll(size_t n)
 }
 
 /* DDP: each bucket but the last has reached its limit, and had not before its last tensor; in order, none lost. */
-static void random_tensors_obey_the_rule(void **state)
+static void ddp_rule_holds_for_random_tensors(void **state)
 {
     struct bb_gradient_arrival arrivals[200];
 
@@ -249,18 +249,18 @@ static void random_tensors_obey_the_rule(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_networks_in_ddp_buckets),
-        cmocka_unit_test(published_networks_in_fusion_buffers),
-        cmocka_unit_test(a_bucket_may_exceed_its_cap_by_its_last_tensor),
-        cmocka_unit_test(megatron_counts_parameters_and_pads),
-        cmocka_unit_test(deepspeed_never_exceeds_its_elements),
-        cmocka_unit_test(what_is_of_another_type_starts_a_bucket),
+        cmocka_unit_test(ddp_buckets_of_published_networks),
+        cmocka_unit_test(fusion_buffers_of_published_networks),
+        cmocka_unit_test(ddp_bucket_may_exceed_its_cap_by_its_last_tensor),
+        cmocka_unit_test(megatron_bucket_size_depends_on_replicas_and_is_padded),
+        cmocka_unit_test(deepspeed_bucket_never_exceeds_its_elements),
+        cmocka_unit_test(another_type_starts_a_new_bucket),
         cmocka_unit_test(fused_tensors_are_padded),
-        cmocka_unit_test(large_tensors_go_alone_and_a_threshold_of_one_fuses_nothing),
-        cmocka_unit_test(fusion_looks_past_another_type),
-        cmocka_unit_test(a_cycle_fuses_what_became_ready_in_it),
-        cmocka_unit_test(no_tensors_make_no_buckets),
-        cmocka_unit_test(random_tensors_obey_the_rule),
+        cmocka_unit_test(tensors_above_the_threshold_are_not_fused),
+        cmocka_unit_test(fusion_skips_a_tensor_of_another_type),
+        cmocka_unit_test(fuses_tensors_ready_in_the_same_cycle),
+        cmocka_unit_test(no_tensors_give_no_buckets),
+        cmocka_unit_test(ddp_rule_holds_for_random_tensors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,7 @@
 
 #define MIB 1048576.0
 
-static struct bb_dp_config settled(enum bb_sync_kind kind, struct bb_sync_options options)
+static struct bb_dp_config resolved(enum bb_sync_kind kind, struct bb_sync_options options)
 {
     const struct bb_proxy_config config = {.proxy = "test", .sync = options};
     struct bb_dp_config got;
@@ -16,7 +16,7 @@ static struct bb_dp_config settled(enum bb_sync_kind kind, struct bb_sync_option
     return got;
 }
 
-static void usual_rules(void **state)
+static void default_bucket_rules(void **state)
 {
     static const struct {
         enum bb_sync_kind kind;
@@ -65,7 +65,7 @@ static void usual_rules(void **state)
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
-        const struct bb_bucket_rule rule = settled(rows[i].kind, rows[i].options).rule;
+        const struct bb_bucket_rule rule = resolved(rows[i].kind, rows[i].options).rule;
 
         print_message("  row %zu\n", i);
         assert_int_equal(rule.kind, rows[i].rule);
@@ -75,23 +75,23 @@ static void usual_rules(void **state)
     }
 }
 
-static void types_and_optimizers(void **state)
+static void resolves_types_and_optimizers(void **state)
 {
-    struct bb_dp_config got = settled(BB_SYNC_ZERO1, (struct bb_sync_options){.zero_reduce = "allreduce"});
+    struct bb_dp_config got = resolved(BB_SYNC_ZERO1, (struct bb_sync_options){.zero_reduce = "allreduce"});
 
     (void)state;
     assert_true(got.params == BB_BFLOAT16 && got.grads == BB_FLOAT && got.optimizer == BB_MEMORY_KERNEL_ADAM &&
                 got.reduce_whole);
     got =
-        settled(BB_SYNC_ZERO1, (struct bb_sync_options){.zero_reduce = "rs", .grad_dtype = "half", .optimizer = "sgd"});
+        resolved(BB_SYNC_ZERO1, (struct bb_sync_options){.zero_reduce = "rs", .grad_dtype = "half", .optimizer = "sgd"});
     assert_true(got.params == BB_BFLOAT16 && got.grads == BB_HALF && got.optimizer == BB_MEMORY_KERNEL_SGD && !got.reduce_whole);
-    got = settled(BB_SYNC_HSDP, (struct bb_sync_options){.shard_size = 4, .optimizer = "adam"});
+    got = resolved(BB_SYNC_HSDP, (struct bb_sync_options){.shard_size = 4, .optimizer = "adam"});
     assert_true(got.shard == 4 && got.optimizer == BB_MEMORY_KERNEL_ADAM && !got.reduce_whole && !got.no_sync);
 }
 
 /* Bytes of a million parameters on 8 ranks. With 16-bit parameters Adam holds 4 (copy) + 8 (moments) bytes, SGD 4 + 4;
  * Megatron-LM's also 4 for a float copy of 16-bit gradients. */
-static void memory_of_the_paper(void **state)
+static void memory_matches_the_zero_paper(void **state)
 {
     static const struct {
         enum bb_sync_kind kind;
@@ -135,7 +135,7 @@ static void memory_of_the_paper(void **state)
 }
 
 /* An option for all kinds that it means something to, and for no other. */
-static void options_of_a_kind(void **state)
+static void options_are_rejected_for_other_kinds(void **state)
 {
     static const struct {
         struct bb_sync_options options;
@@ -176,10 +176,10 @@ static void options_of_a_kind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(usual_rules),
-        cmocka_unit_test(types_and_optimizers),
-        cmocka_unit_test(memory_of_the_paper),
-        cmocka_unit_test(options_of_a_kind),
+        cmocka_unit_test(default_bucket_rules),
+        cmocka_unit_test(resolves_types_and_optimizers),
+        cmocka_unit_test(memory_matches_the_zero_paper),
+        cmocka_unit_test(options_are_rejected_for_other_kinds),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

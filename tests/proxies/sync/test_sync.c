@@ -13,22 +13,22 @@
 static const struct bb_tensor tensors[LAYERS][2] = {{{"a", 6}, {"b", 2}}, {{"a", 8}, {"b", 4}}, {{"a", 16}, {"b", 4}}};
 
 /* A step of `ranks` ranks that computes three layers, `micro_batches` times, and keeps them together. */
-struct hand {
+struct three_layers {
     struct bb_step step;
     struct bb_dp_config policy;
     int ranks, gpus_per_node, micro_batches;
-    bool last_local, upwards; /* upwards: gradients come in the wrong order */
+    bool last_local, wrong_order; /* upwards: gradients come in the wrong order */
 };
 
-static void hand_init(struct hand *h, const struct bb_dp_config *policy, int ranks)
+static void three_layers_init(struct three_layers *h, const struct bb_dp_config *policy, int ranks)
 {
-    *h = (struct hand){.policy = *policy, .ranks = ranks, .gpus_per_node = 2, .micro_batches = 1};
+    *h = (struct three_layers){.policy = *policy, .ranks = ranks, .gpus_per_node = 2, .micro_batches = 1};
     if (policy->rule.kind == BB_BUCKETS_DDP)
         h->policy.rule = (struct bb_bucket_rule){.kind = BB_BUCKETS_DDP, .first_bytes = 40, .cap_bytes = 96};
     h->policy.params = h->policy.grads = BB_FLOAT;
 }
 
-static void hand_layer(struct bb_script *s, struct bb_sync *sync, int unit, bool forward, bool last)
+static void three_layers_compute(struct bb_script *s, struct bb_sync *sync, int unit, bool forward, bool last)
 {
     s->phase = forward ? BB_PHASE_FORWARD : BB_PHASE_BACKWARD;
     if (forward)
@@ -42,7 +42,7 @@ static void hand_layer(struct bb_script *s, struct bb_sync *sync, int unit, bool
         bb_sync_after_backward(sync, unit, last);
 }
 
-static void hand_build(struct hand *h)
+static void three_layers_build(struct three_layers *h)
 {
     const struct bb_axis axis = {"dp", h->ranks};
     const struct bb_proxy_config config = {.dtype = "float", .compute = "timed"};
@@ -70,9 +70,9 @@ static void hand_build(struct hand *h)
     bb_sync_begin_step(sync);
     for (int m = 0; m < h->micro_batches; m++) {
         for (int u = 0; u < LAYERS; u++)
-            hand_layer(&script, sync, u, true, false);
+            three_layers_compute(&script, sync, u, true, false);
         for (int u = 0; u < LAYERS; u++)
-            hand_layer(&script, sync, h->upwards ? u : LAYERS - 1 - u, false, m == h->micro_batches - 1);
+            three_layers_compute(&script, sync, h->wrong_order ? u : LAYERS - 1 - u, false, m == h->micro_batches - 1);
     }
     bb_sync_finish_step(sync);
     assert_int_equal(bb_script_result(&script), 0);
@@ -81,7 +81,7 @@ static void hand_build(struct hand *h)
 
 /* An operation as a word: F2 and B2 are the passes of layer 2, O the optimizer, C a copy; "AR dp 18 <4" communication
  * with its count and what it waits for. */
-static void op_word(const struct hand *h, size_t i, char word[96])
+static void op_text(const struct three_layers *h, size_t i, char text[96])
 {
     static const char *const names[BB_COLL_KIND_COUNT] = {[BB_ALL_REDUCE] = "AR",
                                                           [BB_ALL_GATHER] = "AG",
@@ -93,23 +93,23 @@ static void op_word(const struct hand *h, size_t i, char word[96])
     int n;
 
     if (op->kind == BB_OP_COMPUTE && strcmp(op->what, "layer") == 0)
-        n = snprintf(word, 96, "%c%g", op->phase == BB_PHASE_FORWARD ? 'F' : 'B', op->compute_us - 1);
+        n = snprintf(text, 96, "%c%g", op->phase == BB_PHASE_FORWARD ? 'F' : 'B', op->compute_us - 1);
     else if (op->kind == BB_OP_COMPUTE)
-        n = snprintf(word, 96, "%c", op->phase == BB_PHASE_OPTIMIZER ? 'O' : 'C');
+        n = snprintf(text, 96, "%c", op->phase == BB_PHASE_OPTIMIZER ? 'O' : 'C');
     else
-        n = snprintf(word, 96, "%s %s %zu", names[op->coll], h->step.layout.comms[op->comm].name, op->count);
+        n = snprintf(text, 96, "%s %s %zu", names[op->coll], h->step.layout.comms[op->comm].name, op->count);
     for (int w = 0; w < op->waits; w++)
-        n += snprintf(word + n, 96 - (size_t)n, " <%d", p->wait_list[op->first_wait + w]);
+        n += snprintf(text + n, 96 - (size_t)n, " <%d", p->wait_list[op->first_wait + w]);
 }
 
-static void hand_is(struct hand *h, const char *order)
+static void assert_three_layers(struct three_layers *h, const char *order)
 {
     struct bb_checks checks;
-    char word[96];
+    char text[96];
 
     for (size_t i = 0; i < h->step.roles[0].program.n_ops; i++) {
-        op_word(h, i, word);
-        made_next_is(&order, i, word);
+        op_text(h, i, text);
+        made_next_is(&order, i, text);
     }
     assert_string_equal(order, "");
     assert_int_equal(bb_step_check(&h->step, &checks), 0);
@@ -123,7 +123,7 @@ static const struct order {
     int ranks;
     struct bb_dp_config policy;
     int micro_batches; /* 1 unless set */
-    bool upwards;
+    bool wrong_order;
 } orders[] = {
     /* Gradients come as 4, 16 (layer 2), 4, 8, 2, 6. The first bucket is full at 40 bytes, by the second tensor; the
      * second at 96: 4 + 8 + 2 + 6 = 80 bytes, never. */
@@ -133,7 +133,7 @@ static const struct order {
      .policy = {.kind = BB_SYNC_ALL_REDUCE, .rule = {.kind = BB_BUCKETS_SINGLE}}},
     {"F0; F1; F2; B2; B1; B0; AR dp 20 <5; AR dp 20; O <7", .ranks = 4,
      .policy = {.kind = BB_SYNC_ALL_REDUCE, .no_overlap = true}},
-    {"F0; F1; F2; B0; B1; B2; AR dp 20 <5; AR dp 20; O <7", .ranks = 4, .upwards = true,
+    {"F0; F1; F2; B0; B1; B2; AR dp 20 <5; AR dp 20; O <7", .ranks = 4, .wrong_order = true,
      .policy = {.kind = BB_SYNC_ALL_REDUCE}},
     /* Only the last micro-batch reduces. */
     {"F0; F1; F2; B2; B1; B0; F0; F1; F2; B2; AR dp 20 <9; B1; B0; AR dp 20 <12; O <13", .ranks = 4, .micro_batches = 2,
@@ -176,49 +176,49 @@ static const struct order {
      .ranks = 6, .policy = {.kind = BB_SYNC_ALL_REDUCE, .hierarchical = true}},
 };
 
-static void orders_are_these(void **state)
+static void operation_orders_of_each_kind(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ROWS(orders); i++) {
-        struct hand h;
+        struct three_layers h;
 
-        hand_init(&h, &orders[i].policy, orders[i].ranks);
-        h.upwards = orders[i].upwards;
+        three_layers_init(&h, &orders[i].policy, orders[i].ranks);
+        h.wrong_order = orders[i].wrong_order;
         h.micro_batches = orders[i].micro_batches ? orders[i].micro_batches : 1;
-        hand_build(&h);
-        hand_is(&h, orders[i].order);
+        three_layers_build(&h);
+        assert_three_layers(&h, orders[i].order);
     }
 }
 
-static void one_replica_only_optimizes(void **state)
+static void single_replica_only_runs_the_optimizer(void **state)
 {
     (void)state;
     for (int kind = 0; kind < BB_SYNC_PS; kind++) {
-        struct hand h;
+        struct three_layers h;
 
-        hand_init(&h, &(struct bb_dp_config){.kind = (enum bb_sync_kind)kind}, 1);
-        hand_build(&h);
-        hand_is(&h, "F0; F1; F2; B2; B1; B0; O");
+        three_layers_init(&h, &(struct bb_dp_config){.kind = (enum bb_sync_kind)kind}, 1);
+        three_layers_build(&h);
+        assert_three_layers(&h, "F0; F1; F2; B2; B1; B0; O");
     }
 }
 
 /* 2 nodes of 3 ranks: 20 = 3 * 6 + 2. The last rank of a node takes the two across. */
-static void hierarchical_with_a_remainder(void **state)
+static void hierarchical_all_reduce_with_a_remainder(void **state)
 {
     static const char *const first[] = {"RS dp local 6 <3", "RD dp local 2", "AR dp cross 6 <5",
                                         "AG dp local 6 <6", "BC dp local 2", NULL};
-    struct hand h;
-    char word[96];
+    struct three_layers h;
+    char text[96];
 
     (void)state;
     for (int last = 0; last < 2; last++) {
-        hand_init(&h, &(struct bb_dp_config){.kind = BB_SYNC_ALL_REDUCE, .hierarchical = true}, 6);
+        three_layers_init(&h, &(struct bb_dp_config){.kind = BB_SYNC_ALL_REDUCE, .hierarchical = true}, 6);
         h.gpus_per_node = 3;
         h.last_local = last;
-        hand_build(&h);
+        three_layers_build(&h);
         for (int i = 0; i < 5; i++) {
-            op_word(&h, (size_t)i + 4, word);
-            assert_string_equal(word, last && i == 2 ? "AR dp cross 8 <5" : first[i]);
+            op_text(&h, (size_t)i + 4, text);
+            assert_string_equal(text, last && i == 2 ? "AR dp cross 8 <5" : first[i]);
         }
         assert_int_equal(h.step.roles[0].program.ops[5].src_offset, 18);
         assert_int_equal(h.step.roles[0].program.ops[5].dst_offset, 6);
@@ -230,19 +230,19 @@ static void hierarchical_with_a_remainder(void **state)
 
 /* Full gradients of zero2 are in a few buffers; each is waited for before it is filled again, and their memory shows.
  */
-static void freed_buckets_need_less_memory(void **state)
+static void zero2_reuses_gradient_buffers(void **state)
 {
-    struct hand h;
+    struct three_layers h;
     size_t whole, freed;
 
     (void)state;
-    hand_init(&h, &(struct bb_dp_config){.kind = BB_SYNC_ZERO1}, 2);
+    three_layers_init(&h, &(struct bb_dp_config){.kind = BB_SYNC_ZERO1}, 2);
     h.policy.rule = (struct bb_bucket_rule){.kind = BB_BUCKETS_DDP, .first_bytes = 1, .cap_bytes = 1};
-    hand_build(&h);
+    three_layers_build(&h);
     whole = bb_program_bytes(&h.step.roles[0].program, BB_USE_GRADIENTS);
     bb_step_release(&h.step);
     h.policy.kind = BB_SYNC_ZERO2;
-    hand_build(&h);
+    three_layers_build(&h);
     freed = bb_program_bytes(&h.step.roles[0].program, BB_USE_GRADIENTS);
     bb_step_release(&h.step);
     assert_int_equal(whole, 4 * 40 + 4 * 20);
@@ -252,7 +252,7 @@ static void freed_buckets_need_less_memory(void **state)
 /* ---- bytes ---- */
 
 /* What a rank sends at least on the groups whose names begin so. */
-static double wire(const struct bb_step *step, int rank, const char *group)
+static double wire_bytes(const struct bb_step *step, int rank, const char *group)
 {
     const struct bb_traffic_role *role;
     struct bb_traffic t;
@@ -271,30 +271,30 @@ static double wire(const struct bb_step *step, int rank, const char *group)
     return bytes;
 }
 
-static void line_sends(const char *line, int ranks, int rank, const char *group, double bytes)
+static void assert_line_sends(const char *line, int ranks, int rank, const char *group, double bytes)
 {
     struct bb_step step;
 
     assert_int_equal(lines_make(&step, ranks, line), 0);
-    if (wire(&step, rank, group) != bytes)
-        print_error("%s: %.0f, expected %.0f\n", line, wire(&step, rank, group), bytes);
-    assert_true(wire(&step, rank, group) == bytes);
+    if (wire_bytes(&step, rank, group) != bytes)
+        print_error("%s: %.0f, expected %.0f\n", line, wire_bytes(&step, rank, group), bytes);
+    assert_true(wire_bytes(&step, rank, group) == bytes);
     bb_step_release(&step);
 }
 
 /* ResNet-50 in float over 8: 2 * 7/8 * 102228128; by levels 8 x 4 the same inside, 2 * 3/4 * S / 8 across. */
-static void worked_out_all_reduces(void **state)
+static void all_reduce_bytes_of_published_models(void **state)
 {
     (void)state;
-    line_sends("data_parallel --model resnet50", 8, 3, "dp", 178899224);
-    line_sends("data_parallel --model resnet50 --hierarchical --gpus-per-node 8", 32, 3, "dp local", 178899224);
-    line_sends("data_parallel --model resnet50 --hierarchical --gpus-per-node 8", 32, 3, "dp cross", 19167774);
-    line_sends("data_parallel --model resnet18_cifar", 2, 0, "dp", 44695848);
-    line_sends("data_parallel --model resnet18_cifar --grad-dtype half", 2, 0, "dp", 22347924);
+    assert_line_sends("data_parallel --model resnet50", 8, 3, "dp", 178899224);
+    assert_line_sends("data_parallel --model resnet50 --hierarchical --gpus-per-node 8", 32, 3, "dp local", 178899224);
+    assert_line_sends("data_parallel --model resnet50 --hierarchical --gpus-per-node 8", 32, 3, "dp cross", 19167774);
+    assert_line_sends("data_parallel --model resnet18_cifar", 2, 0, "dp", 44695848);
+    assert_line_sends("data_parallel --model resnet18_cifar --grad-dtype half", 2, 0, "dp", 22347924);
 }
 
 /* LLaMA-2 7B in bfloat16 over 8, gathered twice and reduced once: 7/8 * 6738415616 * 6; a layer's gather 404766720. */
-static void worked_out_full_shards(void **state)
+static void zero3_bytes_of_a_published_model(void **state)
 {
     const char *line = "data_parallel --model llama2_7b --dtype bfloat16 --sync zero3";
     const struct bb_program *p;
@@ -302,7 +302,7 @@ static void worked_out_full_shards(void **state)
     int layers = 0;
 
     (void)state;
-    line_sends(line, 8, 0, "dp", 35376681984);
+    assert_line_sends(line, 8, 0, "dp", 35376681984);
     assert_int_equal(lines_make(&step, 8, line), 0);
     p = bb_step_program(&step, 0);
     for (size_t i = 0; i < p->n_ops; i++)
@@ -313,7 +313,7 @@ static void worked_out_full_shards(void **state)
 }
 
 /* Full shards: gathered layers take turns in two buffers, whatever lies between. */
-static void gathered_layers_take_turns(void **state)
+static void gathered_layers_alternate_between_two_buffers(void **state)
 {
     static const char *const lines[] = {"data_parallel --model resnet18_cifar --sync zero3",
                                         "data_parallel --model resnet18_cifar --sync zero3 --micro-batches 3",
@@ -345,37 +345,37 @@ static void gathered_layers_take_turns(void **state)
 }
 
 /* R = (n-1)/n; all buckets of ResNet-50 divide by 8. m micro-batches. */
-static void formulas_of_the_kinds(void **state)
+static void bytes_match_the_formula_of_each_kind(void **state)
 {
     double p = 25557032, r = 7 / 8.0;
 
     (void)state;
-    line_sends("data_parallel --sync zero1", 8, 0, "dp", r * p * 8);
-    line_sends("data_parallel --sync zero1 --micro-batches 3", 8, 0, "dp", r * p * 8);
-    line_sends("data_parallel --sync zero1 --zero-reduce allreduce", 8, 0, "dp", r * p * 12);
-    line_sends("data_parallel --sync zero1 --dtype half --grad-dtype float", 8, 0, "dp", r * p * 6);
-    line_sends("data_parallel --sync zero2", 8, 0, "dp", r * p * 8);
-    line_sends("data_parallel --sync zero2 --micro-batches 3", 8, 0, "dp", r * p * (3 * 4 + 4));
-    line_sends("data_parallel --sync zero2 --micro-batches 3 --no-sync", 8, 0, "dp", r * p * 8);
-    line_sends("data_parallel --sync zero3", 8, 0, "dp", r * p * 12);
-    line_sends("data_parallel --sync zero3 --micro-batches 2", 8, 0, "dp", r * p * 24);
-    line_sends("data_parallel --sync zero3 --micro-batches 2 --no-sync", 8, 0, "dp", r * p * 20);
-    line_sends("data_parallel --sync zero3 --own-gather-comm", 8, 0, "dp", r * p * 12);
-    line_sends("data_parallel --sync hsdp --gpus-per-node 8", 32, 5, "dp shard", r * p * 12);
-    line_sends("data_parallel --sync hsdp --gpus-per-node 8", 32, 5, "dp replica", 2 * 0.75 * p / 8 * 4);
-    line_sends("data_parallel --sync distributed", 8, 0, "dp", r * p * 8);
-    line_sends("data_parallel --sync distributed --overlap-param-gather", 8, 0, "dp", r * p * 8);
-    line_sends("data_parallel --sync distributed --shard-size 8", 16, 0, "dp shard", r * p * 8);
-    line_sends("data_parallel --sync distributed --shard-size 8", 16, 0, "dp replica", p / 8 * 4);
-    line_sends("data_parallel --bucket-rule single", 8, 0, "dp", 2 * r * p * 4);
-    line_sends("data_parallel --bucket-mb 3 --first-bucket-mb 0.5", 8, 0, "dp", 2 * r * p * 4);
+    assert_line_sends("data_parallel --sync zero1", 8, 0, "dp", r * p * 8);
+    assert_line_sends("data_parallel --sync zero1 --micro-batches 3", 8, 0, "dp", r * p * 8);
+    assert_line_sends("data_parallel --sync zero1 --zero-reduce allreduce", 8, 0, "dp", r * p * 12);
+    assert_line_sends("data_parallel --sync zero1 --dtype half --grad-dtype float", 8, 0, "dp", r * p * 6);
+    assert_line_sends("data_parallel --sync zero2", 8, 0, "dp", r * p * 8);
+    assert_line_sends("data_parallel --sync zero2 --micro-batches 3", 8, 0, "dp", r * p * (3 * 4 + 4));
+    assert_line_sends("data_parallel --sync zero2 --micro-batches 3 --no-sync", 8, 0, "dp", r * p * 8);
+    assert_line_sends("data_parallel --sync zero3", 8, 0, "dp", r * p * 12);
+    assert_line_sends("data_parallel --sync zero3 --micro-batches 2", 8, 0, "dp", r * p * 24);
+    assert_line_sends("data_parallel --sync zero3 --micro-batches 2 --no-sync", 8, 0, "dp", r * p * 20);
+    assert_line_sends("data_parallel --sync zero3 --own-gather-comm", 8, 0, "dp", r * p * 12);
+    assert_line_sends("data_parallel --sync hsdp --gpus-per-node 8", 32, 5, "dp shard", r * p * 12);
+    assert_line_sends("data_parallel --sync hsdp --gpus-per-node 8", 32, 5, "dp replica", 2 * 0.75 * p / 8 * 4);
+    assert_line_sends("data_parallel --sync distributed", 8, 0, "dp", r * p * 8);
+    assert_line_sends("data_parallel --sync distributed --overlap-param-gather", 8, 0, "dp", r * p * 8);
+    assert_line_sends("data_parallel --sync distributed --shard-size 8", 16, 0, "dp shard", r * p * 8);
+    assert_line_sends("data_parallel --sync distributed --shard-size 8", 16, 0, "dp replica", p / 8 * 4);
+    assert_line_sends("data_parallel --bucket-rule single", 8, 0, "dp", 2 * r * p * 4);
+    assert_line_sends("data_parallel --bucket-mb 3 --first-bucket-mb 0.5", 8, 0, "dp", 2 * r * p * 4);
 }
 
 /* ---- memory ---- */
 
 /* Bytes per parameter over d replicas: PyTorch DDP with SGD and momentum in float 12; ZeRO's table for 16-bit Adam 16,
  * 4 + 12/d, 2 + 14/d, 16/d; Megatron-LM's distributed optimizer 6 + 12/d, 4 + 16/d and, in float, 8 + 8/d. */
-static void memory_by_formula(void **state)
+static void memory_matches_the_formula_of_each_kind(void **state)
 {
     static const struct {
         enum bb_sync_kind kind;
@@ -410,7 +410,7 @@ static void memory_by_formula(void **state)
 
 /* ---- what cannot be ---- */
 
-static void impossible_is_refused(void **state)
+static void rejects_invalid_options(void **state)
 {
     static const struct {
         int ranks;
@@ -491,7 +491,7 @@ static const char *random_line(int *ranks)
     return line;
 }
 
-static void random_options_make_sound_steps(void **state)
+static void random_options_give_valid_steps(void **state)
 {
     int made = 0, ranks;
 
@@ -522,19 +522,19 @@ static void random_options_make_sound_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(orders_are_these),
+        cmocka_unit_test(operation_orders_of_each_kind),
 
-        cmocka_unit_test(one_replica_only_optimizes),
+        cmocka_unit_test(single_replica_only_runs_the_optimizer),
 
-        cmocka_unit_test(hierarchical_with_a_remainder),
-        cmocka_unit_test(freed_buckets_need_less_memory),
-        cmocka_unit_test(worked_out_all_reduces),
-        cmocka_unit_test(worked_out_full_shards),
-        cmocka_unit_test(gathered_layers_take_turns),
-        cmocka_unit_test(formulas_of_the_kinds),
-        cmocka_unit_test(memory_by_formula),
-        cmocka_unit_test(impossible_is_refused),
-        cmocka_unit_test(random_options_make_sound_steps),
+        cmocka_unit_test(hierarchical_all_reduce_with_a_remainder),
+        cmocka_unit_test(zero2_reuses_gradient_buffers),
+        cmocka_unit_test(all_reduce_bytes_of_published_models),
+        cmocka_unit_test(zero3_bytes_of_a_published_model),
+        cmocka_unit_test(gathered_layers_alternate_between_two_buffers),
+        cmocka_unit_test(bytes_match_the_formula_of_each_kind),
+        cmocka_unit_test(memory_matches_the_formula_of_each_kind),
+        cmocka_unit_test(rejects_invalid_options),
+        cmocka_unit_test(random_options_give_valid_steps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,24 +7,17 @@
  * The file is a complete JSON document after every row. It is created under a temporary name and then renamed
  * (outfile.h).
  * From then on one pwrite(2) per row overwrites the old tail with the new row and a new tail. The cost of a row (time,
- * bytes
- * written, memory) is therefore independent of the number of rows, which are kept only in the file. A saved row
- * survives
- * the death of the process. A reader that reads during that write, or a writer that is killed during it, may see the
- * last row
- * truncated; all earlier rows are complete.
+ * bytes written, memory) is therefore independent of the number of rows, which are kept only in the file. A saved row
+ * survives the death of the process. A reader that reads during that write, or a writer that is killed during it, may
+ * see the last row truncated; all earlier rows are complete.
  *
  * A write error (full disk, removed folder) is reported once; the unsaved text is kept and the write is retried with
- * the next
- * change. A file that was removed is recreated from the descriptor that is still open. A file that another run has
- * replaced
- * is left alone until the end, when this run replaces it.
+ * the next change. A file that was removed is recreated from the descriptor that is still open. A file that another run
+ * has replaced is left alone until the end, when this run replaces it.
  *
  * A write may never return: the file system hangs, or a library calls exit() during it. A thread that ends the run
- * meanwhile
- * can take the document over (bb_document_take_over) while the writer is in such a call, when the writer changes
- * nothing in
- * memory. A writer that returns later finds the document taken over and stops.
+ * meanwhile can take the document over (bb_document_take_over) while the writer is in such a call, when the writer
+ * changes nothing in memory. A writer that returns later finds the document taken over and stops.
  */
 #ifndef BB_BOOTSTRAP_RESULTS_DOCUMENT_H
 #define BB_BOOTSTRAP_RESULTS_DOCUMENT_H
@@ -93,8 +86,7 @@ int bb_document_close(struct bb_document *d, const char *status);
 /*
  * bb_document_take_over - claim the document from a writer that is blocked in I/O.
  *   Returns  true if the writer is in a call that may not return; the writer then never touches the document again, and
- *            the
- *            calling thread saves the document with bb_document_rescue. True at most once.
+ *            the calling thread saves the document with bb_document_rescue. True at most once.
  * bb_document_rescue - write the queued rows and the status, and remove the temporary file. Only after a take-over.
  */
 bool bb_document_take_over(struct bb_document_seat *seat);

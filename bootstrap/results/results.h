@@ -1,23 +1,17 @@
 /*
  * results.h - JSON and CSV results of a run (schemas busbar.bench/1, busbar.proxy/1, busbar.plan/1). Values are typed,
- * keys
- * end in their unit, and null means "not applicable".
+ * keys end in their unit, and null means "not applicable".
  *
  * The JSON file is complete after every row (document.h): a row is in the file when bb_results_row returns, before the
- * next
- * measurement, and survives the death of the process. Other fields are written with the next row or at the end if
- * writing
- * them at once would take more than 5 % of the time. A killed run leaves its rows and the status "running"; a run that
- * ends
- * early by itself leaves its own status. Stdout ("-"), a pipe or a device is written once, at the end.
+ * next measurement, and survives the death of the process. Other fields are written with the next row or at the end if
+ * writing them at once would take more than 5 % of the time. A killed run leaves its rows and the status "running"; a
+ * run that ends early by itself leaves its own status. Stdout ("-"), a pipe or a device is written once, at the end.
  *
  * A write error during the run (full disk, removed folder) does not end the run. The error is reported once, the write
- * is
- * retried with the next change, and bb_results_close fails if the error persists.
+ * is retried with the next change, and bb_results_close fails if the error persists.
  *
  * Only rank 0 writes results. On other ranks, and without a file, every call succeeds and only releases its arguments,
- * so
- * callers need no branches. Every json_t argument is consumed, also on failure.
+ * so callers need no branches. Every json_t argument is consumed, also on failure.
  */
 #ifndef BB_BOOTSTRAP_RESULTS_RESULTS_H
 #define BB_BOOTSTRAP_RESULTS_RESULTS_H

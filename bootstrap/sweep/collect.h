@@ -2,13 +2,10 @@
  * collect.h - combine the results of a study into one table (text and CSV) and one JSON file.
  *
  * A combination yields one row per element of its results[] (bench), or a single row if its result has none. The
- * columns are
- * the axes of the study, then values of the result, then the state. A value is named by its path in the JSON
- * ("step_us.p50"), which is looked up first in the element of results[], then in the whole result. A column with
- * relative_to
- * is the ratio of this row's value to the value in a reference: the reference combination has the same settings except
- * for
- * those in relative_to, and its row has the same collective, size and other identifying keys.
+ * columns are the axes of the study, then values of the result, then the state. A value is named by its path in the
+ * JSON ("step_us.p50"), which is looked up first in the element of results[], then in the whole result. A column with
+ * relative_to is the ratio of this row's value to the value in a reference: the reference combination has the same
+ * settings except for those in relative_to, and its row has the same collective, size and other identifying keys.
  *
  * busbar.sweep/1: schema, busbar, name, about, study (the file as read), axes{axis: [values]}, combinations[{id,
  * settings{},

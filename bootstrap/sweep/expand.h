@@ -52,10 +52,8 @@ struct bb_expand_plan {
  *   Returns  0; -BB_EFAIL if memory is exhausted; -BB_EUSAGE after one error line for: more than
  *            plan->max_combinations;
  *            two identical combinations; an unknown command, argument, option or value (plan->commands); an unknown
- *            axis or
- *            value in leave_out or relative_to; a leave_out rule that excludes nothing, or rules that exclude
- *            everything;
- *            missing ranks
+ *            axis or value in leave_out or relative_to; a leave_out rule that excludes nothing, or rules that exclude
+ *            everything; missing ranks
  *   Owner    the caller releases c with bb_sweep_runs_release, also after an error
  */
 int bb_expand(struct bb_sweep_runs *c, const struct bb_study *study, const struct bb_expand_plan *plan) BB_MUST_CHECK;

@@ -55,8 +55,7 @@ struct bb_started {
  *   Returns   0 however the run ended; -BB_EFAIL after an error message if it could not be started
  *
  * At the time limit, or on SIGINT, SIGTERM or SIGHUP, the process group receives SIGTERM, and SIGKILL 5 seconds later.
- * If this
- * process dies, the kernel sends SIGTERM to the launcher.
+ * If this process dies, the kernel sends SIGTERM to the launcher.
  */
 int bb_launch_runs_run(const struct bb_sweep_run *c, const struct bb_argv *words, const char *out, const char *err,
                        void (*tick)(void *arg, double seconds), void *arg, struct bb_started *ended) BB_MUST_CHECK;
@@ -79,12 +78,10 @@ struct bb_slurm_plan {
  * "tasks_per_array" (default 1000, because many sites have MaxArraySize 1001), or if "lines" contains {ranks} or
  * {nodes}:
  * combinations of different size then get separate allocations. {nodes} is ranks / "gpus_per_node", rounded up. Without
- * such
- * lines the array requests --ntasks of its largest combination.
+ * such lines the array requests --ntasks of its largest combination.
  *
  * All words and variables are quoted, so the shell expands nothing in them. A task writes the same files as a run of
- * the
- * sweep (state.h) and exits with the run's status.
+ * the sweep (state.h) and exits with the run's status.
  */
 int bb_slurm_write(const struct bb_slurm_plan *plan, FILE *out) BB_MUST_CHECK;
 

@@ -8,10 +8,8 @@
  *                   by the sweep or by the task of an array job
  *
  * A combination is complete if its result is a JSON document with a schema and the status "ok" (or without a status, as
- * from
- * plan). Only this decides, so a sweep can be interrupted at any point; a result that a run is still writing has the
- * status
- * "running". A combination has failed if its run ended and its result is not complete.
+ * from plan). Only this decides, so a sweep can be interrupted at any point; a result that a run is still writing has
+ * the status "running". A combination has failed if its run ended and its result is not complete.
  */
 #ifndef BB_BOOTSTRAP_SWEEP_STATE_H
 #define BB_BOOTSTRAP_SWEEP_STATE_H

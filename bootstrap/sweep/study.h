@@ -22,15 +22,11 @@
  *   }
  *
  * A *setting* is any subset of command, options, environment, ranks, launch_arguments, timeout_s. The top level of the
- * file is
- * a setting. Each value of a choice and each case is a setting that overrides it (options and environment key by key,
- * other
- * keys as a whole). A list as the value of an option, a variable or ranks is an axis. The combinations are the
- * Cartesian
- * product of all axes, choices and cases. The value of an option is a text, a number, true (a flag that is given),
- * false or
- * null (not given). The value of a variable is a text, a number or null (unset, even if set in the caller's
- * environment).
+ * file is a setting. Each value of a choice and each case is a setting that overrides it (options and environment key
+ * by key, other keys as a whole). A list as the value of an option, a variable or ranks is an axis. The combinations
+ * are the Cartesian product of all axes, choices and cases. The value of an option is a text, a number, true (a flag
+ * that is given), false or null (not given). The value of a variable is a text, a number or null (unset, even if set in
+ * the caller's environment).
  * {id} in an argument or a variable is replaced by the combination's id.
  */
 #ifndef BB_BOOTSTRAP_SWEEP_STUDY_H
@@ -53,8 +49,7 @@ struct bb_study {
 /*
  * bb_study_load - read and validate a study file.
  *   Returns  0; -BB_EFAIL if memory is exhausted; -BB_EUSAGE after one line with the position in the file, the value
- *            found and
- *            the accepted values or the nearest key
+ *            found and the accepted values or the nearest key
  *   Owner    the caller releases study with bb_study_release, also after an error
  *
  * bb_expand checks what depends on the combinations (leave_out, columns, the command lines).

@@ -2,8 +2,8 @@
  * case.h - one case to measure: the collective, its parameters and the layout of its buffers. No CUDA.
  *
  * The memory of a run is one arena, divided into slots. A slot holds the buffers of one operation between guard zones:
- *     out of place   | guard | send | guard | recv | guard |
- *     in place       | guard | the larger buffer, which contains the other one | guard |
+ *     out of place | guard | send | guard | recv | guard | in place | guard | the larger buffer, which contains the
+ *     other one | guard |
  * Iterations use the slots in turn, except the last slot, which only the very last timed iteration uses. Its input is
  * unmodified, even for operations that overwrite their input, and no other operation has written its receive buffer. So
  * the data of a timed iteration can be verified. If memory is short, out-of-place operations, which keep their input,

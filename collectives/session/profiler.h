@@ -2,12 +2,9 @@
  * profiler.h - reads which algorithm, protocol and number of channels NCCL selects for an operation.
  *
  * NCCL passes its selection only to profiler plugins. The program itself is such a plugin: it exports ncclProfiler_v6,
- * _v5
- * and _v4, which NCCL 2.27 and newer looks up in the program when NCCL_PROFILER_PLUGIN=STATIC_PLUGIN. Events are
- * enabled
- * only between bb_profiler_begin and bb_profiler_end, and operations in between are never timed. During timed
- * operations
- * the event mask is 0, so NCCL only tests the mask.
+ * _v5 and _v4, which NCCL 2.27 and newer looks up in the program when NCCL_PROFILER_PLUGIN=STATIC_PLUGIN. Events are
+ * enabled only between bb_profiler_begin and bb_profiler_end, and operations in between are never timed. During timed
+ * operations the event mask is 0, so NCCL only tests the mask.
  *
  *   bb_profiler_enable();                        before the first NCCL call
  *   ... create communicators ...

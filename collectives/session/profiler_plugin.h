@@ -1,9 +1,7 @@
 /*
  * profiler_plugin.h - the part that busbar uses of NCCL's profiler plugin interface, versions 4 (NCCL 2.27), 5 (2.28)
- * and 6
- * (2.30; newer versions of NCCL still look for version 6). Written from NCCL's documentation: the order, width and
- * meaning
- * of the fields are NCCL's and fixed for each version. Tests call the plugin as NCCL does.
+ * and 6 (2.30; newer versions of NCCL still look for version 6). Written from NCCL's documentation: the order, width
+ * and meaning of the fields are NCCL's and fixed for each version. Tests call the plugin as NCCL does.
  */
 #ifndef BB_COLLECTIVES_SESSION_PROFILER_PLUGIN_H
 #define BB_COLLECTIVES_SESSION_PROFILER_PLUGIN_H

@@ -1,9 +1,7 @@
 /*
  * registration.h - the buffer arena in memory that is registered with NCCL: with the communicator (ncclCommRegister) or
- * as
- * a symmetric window (ncclCommWindowRegister). If the running NCCL does not support the requested kind, rank 0 prints
- * one
- * warning and the run continues with unregistered buffers.
+ * as a symmetric window (ncclCommWindowRegister). If the running NCCL does not support the requested kind, rank 0
+ * prints one warning and the run continues with unregistered buffers.
  */
 #ifndef BB_COLLECTIVES_SESSION_REGISTRATION_H
 #define BB_COLLECTIVES_SESSION_REGISTRATION_H

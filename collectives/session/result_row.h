@@ -32,8 +32,7 @@ void bb_result_warn_gpu_flags(unsigned *reported, unsigned gpu_flags, const char
 
 /*
  * bb_result_put - on rank 0: build a result from the fields of its mode, add the common fields and flags, append the
- * result
- * to the file and print warnings about new GPU flags.
+ * result to the file and print warnings about new GPU flags.
  *   fields     descriptors of the mode's fields
  *   row        the struct that `fields` describe
  *   seen       NCCL selection and GPU state, NULL: written by `fields`

@@ -33,8 +33,7 @@ static bool ranks_will_share_gpu(void)
  * Sets the environment while the process has one thread and CUDA is not loaded: CUDA, MPI and the watchdog start
  * threads,
  * and setenv() concurrent with getenv() is undefined. Which ranks share a GPU becomes known later; that some must is
- * known
- * here.
+ * known here.
  */
 static int set_share_env_early(struct bb_session *s)
 {

@@ -14,8 +14,7 @@
  *
  * Errors are of two kinds. All ranks return the same error if they agreed on it (bb_world_agree), and for a usage error
  * (BB_EUSAGE), wrong data (BB_EDATA) or a result below its threshold (BB_EBELOW), because each rank derives these from
- * the
- * same data. The ranks then tear down collectively. Any other error occurs on one rank, which ends the other ranks
+ * the same data. The ranks then tear down collectively. Any other error occurs on one rank, which ends the other ranks
  * (bb_world_release).
  */
 #ifndef BB_COLLECTIVES_SESSION_SESSION_H
@@ -55,8 +54,7 @@ struct bb_session {
 
 /*
  * bb_session_begin - initialize the ranks (bb_world_init), select the output, and set the environment variables that
- * `use`
- * needs.
+ * `use` needs.
  *   common   must outlive s
  *   Returns  0 or a negative error code
  *   Threads  call while the process has one thread, because the function sets environment variables
@@ -65,8 +63,7 @@ int bb_session_begin(struct bb_session *s, const struct bb_common *common, enum 
 
 /*
  * bb_session_setup_gpus - assign one GPU to each rank, read library versions, load kernels, and open the telemetry if
- * `use`
- * requests it. Collective.
+ * `use` requests it. Collective.
  *   first    ordinal of the first rank's GPU on each host
  */
 int bb_session_setup_gpus(struct bb_session *s, int first) BB_MUST_CHECK;

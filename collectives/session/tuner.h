@@ -1,11 +1,8 @@
 /*
  * tuner.h - forces NCCL to use a given algorithm and protocol. NCCL reads NCCL_ALGO and NCCL_PROTO once per process,
- * but
- * calls a tuner plugin before each collective. The program itself is such a plugin: it exports ncclTunerPlugin_v6, _v5
- * and
- * _v4, which NCCL looks up in the program when NCCL_TUNER_PLUGIN=STATIC_PLUGIN. Unless a combination is forced, the
- * plugin
- * leaves NCCL's cost table unchanged. profiler.h reports which combination NCCL ran.
+ * but calls a tuner plugin before each collective. The program itself is such a plugin: it exports ncclTunerPlugin_v6,
+ * _v5 and _v4, which NCCL looks up in the program when NCCL_TUNER_PLUGIN=STATIC_PLUGIN. Unless a combination is forced,
+ * the plugin leaves NCCL's cost table unchanged. profiler.h reports which combination NCCL ran.
  *
  *   bb_tuner_enable();                         before the first NCCL call
  *   ... create communicators ...

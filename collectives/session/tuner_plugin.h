@@ -1,9 +1,7 @@
 /*
  * tuner_plugin.h - the part that busbar uses of NCCL's tuner plugin interface, versions 4 (NCCL 2.24 to 2.27), 5 (2.28)
- * and
- * 6 (2.30; newer versions of NCCL still look for version 6). Written from NCCL's documentation: the order, width and
- * meaning
- * of the fields are NCCL's and fixed for each version. Tests call the plugin as NCCL does.
+ * and 6 (2.30; newer versions of NCCL still look for version 6). Written from NCCL's documentation: the order, width
+ * and meaning of the fields are NCCL's and fixed for each version. Tests call the plugin as NCCL does.
  */
 #ifndef BB_COLLECTIVES_SESSION_TUNER_PLUGIN_H
 #define BB_COLLECTIVES_SESSION_TUNER_PLUGIN_H
@@ -18,8 +16,7 @@ typedef void bb_tuner_log(int level, unsigned long flags, const char *file, int 
 /*
  * NCCL calls this function before each collective and then runs the combination with the lowest cost.
  *   costs    in and out: despite its type a flat array of algorithms * protocols floats, one row per algorithm:
- *            estimated
- *            us, or -1 if NCCL does not offer the combination for this operation
+ *            estimated us, or -1 if NCCL does not offer the combination for this operation
  */
 typedef ncclResult_t bb_tuner_choose(void *context, int function, size_t bytes, int operations, float **costs,
                                      int algorithms, int protocols, int registered, int *channels);

@@ -1,8 +1,7 @@
 /*
  * algorithm_ranking.h - compares NCCL's own choice of algorithm and protocol with the forced combinations that were
  * measured. One candidate is significantly faster than another if the 95 % confidence interval of its median lies
- * entirely
- * below the other's. Pure functions without I/O.
+ * entirely below the other's. Pure functions without I/O.
  */
 #ifndef BB_COLLECTIVES_SWEEP_ALGORITHM_RANKING_H
 #define BB_COLLECTIVES_SWEEP_ALGORITHM_RANKING_H

@@ -1,8 +1,7 @@
 /*
  * algorithms.c - measures the forced combinations of a row one after the other and ranks them. NCCL's own choice is the
- * one
- * that rank 0 saw. A combination is tried if NCCL offers it on all ranks, and counts as measured if all ranks saw it
- * run.
+ * one that rank 0 saw. A combination is tried if NCCL offers it on all ranks, and counts as measured if all ranks saw
+ * it run.
  */
 #include "collectives/sweep/algorithms.h"
 

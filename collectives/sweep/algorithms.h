@@ -1,8 +1,7 @@
 /*
  * algorithms.h - option --sweep-algorithms: after each row with NCCL's own choice, measures one row for every other
  * algorithm and protocol that NCCL offers for the operation (tuner.h), and reports whether NCCL's choice was the best
- * one
- * (algorithm_ranking.h). A combination that NCCL did not run although it was forced is reported as not measured.
+ * one (algorithm_ranking.h). A combination that NCCL did not run although it was forced is reported as not measured.
  */
 #ifndef BB_COLLECTIVES_SWEEP_ALGORITHMS_H
 #define BB_COLLECTIVES_SWEEP_ALGORITHMS_H

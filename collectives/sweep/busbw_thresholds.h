@@ -1,8 +1,7 @@
 /*
  * busbw_thresholds.h - the thresholds of `--min-busbw`: "300" or "mean:300" applies to the mean over all rows,
- * "peak:300" to
- * the fastest row, "1G:300" to the rows of one size; several are separated by commas. If a size has several rows
- * (placements, types), the slowest one counts. Pure functions without I/O.
+ * "peak:300" to the fastest row, "1G:300" to the rows of one size; several are separated by commas. If a size has
+ * several rows (placements, types), the slowest one counts. Pure functions without I/O.
  */
 #ifndef BB_COLLECTIVES_SWEEP_BUSBW_THRESHOLDS_H
 #define BB_COLLECTIVES_SWEEP_BUSBW_THRESHOLDS_H

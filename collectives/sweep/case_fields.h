@@ -1,7 +1,6 @@
 /*
  * case_fields.h - the fields that describe a case in every table of collectives, measured or predicted: the first
- * columns of
- * nccl-tests' table and the first keys of a result.
+ * columns of nccl-tests' table and the first keys of a result.
  */
 #ifndef BB_COLLECTIVES_SWEEP_CASE_FIELDS_H
 #define BB_COLLECTIVES_SWEEP_CASE_FIELDS_H

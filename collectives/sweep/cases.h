@@ -18,8 +18,7 @@ struct bb_split {
 
 /*
  * bb_split_parse - parse a rule: "AND:0x3", "OR:1", "MOD:2", "DIV:0b100". Case is ignored; blanks or nothing may
- * replace the
- * colon; & | % / are accepted for the names. Returns 0 or -BB_EUSAGE after printing one line.
+ * replace the colon; & | % / are accepted for the names. Returns 0 or -BB_EUSAGE after printing one line.
  */
 int bb_split_parse(struct bb_split *s, const char *text) BB_MUST_CHECK;
 
@@ -52,10 +51,8 @@ size_t bb_sweep_largest(const struct bb_sweep *s);
 
 /*
  * bb_sweep_each - call fn for each row, sizes in the innermost loop. A case is out of place; its in-place variant
- * belongs to
- * the same row. Operations without reduction run once per type instead of once per reduction operation. Stops at the
- * first
- * nonzero result of fn and returns it.
+ * belongs to the same row. Operations without reduction run once per type instead of once per reduction operation.
+ * Stops at the first nonzero result of fn and returns it.
  */
 typedef int bb_sweep_fn(void *arg, const struct bb_case *c);
 int bb_sweep_each(const struct bb_sweep *s, int coll, int ranks, bb_sweep_fn *fn, void *arg);

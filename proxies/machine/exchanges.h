@@ -1,8 +1,7 @@
 /*
  * exchanges.h - durations of exchanges that begin at the same time on several ranks. An exchange is all messages of one
  * rank in one group call. Ranks share NICs and the uplinks of leaves and pods; each rank gets its max-min fair share
- * for as
- * long as it sends (flows.h).
+ * for as long as it sends (flows.h).
  */
 #ifndef BB_PROXIES_MACHINE_EXCHANGES_H
 #define BB_PROXIES_MACHINE_EXCHANGES_H

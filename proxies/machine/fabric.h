@@ -1,14 +1,11 @@
 /*
  * fabric.h - the switches between the nodes of a cluster (profiles/clusters/README.md, "fabric"): the bytes that
- * messages
- * and collectives send over the uplinks of leaf switches and pods, and the rate of these uplinks.
+ * messages and collectives send over the uplinks of leaf switches and pods, and the rate of these uplinks.
  *
  * Nodes are numbered; consecutive nodes form the area of a leaf, consecutive areas a pod. Without rails, all NICs of an
  * area are attached to one leaf switch. With rails, the NICs with the same number in an area are attached to a leaf
- * switch
- * of their own. NCCL then moves data for another rail within the sending node first (PXN), so that changing the rail
- * needs
- * no uplink.
+ * switch of their own. NCCL then moves data for another rail within the sending node first (PXN), so that changing the
+ * rail needs no uplink.
  */
 #ifndef BB_PROXIES_MACHINE_FABRIC_H
 #define BB_PROXIES_MACHINE_FABRIC_H
@@ -41,8 +38,7 @@ int bb_fabric_max_ranks(const struct bb_cluster *c, enum bb_tier tier, int ranks
 
 /*
  * bb_fabric_takes_uplinks - whether a message between two ranks uses uplinks of this tier: up at the sender's switch
- * and down
- * at the receiver's.
+ * and down at the receiver's.
  * bb_fabric_changes_rail - whether the message is moved within the sending node first (PXN).
  */
 bool bb_fabric_takes_uplinks(const struct bb_cluster *c, enum bb_tier tier, int from, int to);

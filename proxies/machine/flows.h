@@ -4,15 +4,11 @@
  * Gallager, Data Networks, 6.5.2), updated incrementally.
  *
  * A flow has an amount of work, in nanoseconds that it would take alone, and uses resources: at full rate, a weight of
- * the
- * capacity of each. Rates are between 0 and 1. If the flows of a resource demand more than its capacity, the resource
- * is
- * scarce: the bytes per second of all its flows are raised together until a resource is full or a flow reaches its full
- * rate. These flows are frozen, and the others are raised further. In the result no flow can be faster without slowing
- * a
- * flow that is not faster than itself. Flows that share no scarce resource are independent: an update recomputes only
- * the
- * connected components (flows connected by scarce resources) in which something changed.
+ * the capacity of each. Rates are between 0 and 1. If the flows of a resource demand more than its capacity, the
+ * resource is scarce: the bytes per second of all its flows are raised together until a resource is full or a flow
+ * reaches its full rate. These flows are frozen, and the others are raised further. In the result no flow can be faster
+ * without slowing a flow that is not faster than itself. Flows that share no scarce resource are independent: an update
+ * recomputes only the connected components (flows connected by scarce resources) in which something changed.
  *
  * The caller keeps the time: it starts, stops and retargets flows at a moment, then calls bb_flows_update_rates once.
  */

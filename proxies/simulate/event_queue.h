@@ -4,8 +4,7 @@
  *
  * Events are taken in the order of their times; events of equal time are taken in the order in which they were added.
  * The heap is monotone: no event is added before the current time. Bucket b > 0 holds the events whose time, as the
- * bits
- * of a double, differs from the current time first in bit b - 1. When the time advances, the events of the lowest
+ * bits of a double, differs from the current time first in bit b - 1. When the time advances, the events of the lowest
  * non-empty bucket move to lower buckets. Each event therefore moves only a few times, with sequential memory access.
  */
 #ifndef BB_PROXIES_SIMULATE_EVENT_QUEUE_H

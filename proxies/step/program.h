@@ -126,8 +126,7 @@ int bb_program_add_buffer(struct bb_program *p, const char *name, enum bb_buffer
  * bb_program_add - append a copy of op that waits for given operations.
  *   op       its wait fields are ignored
  *   waits    [n] indices of earlier operations or BB_NONE. Redundant waits are dropped: operations of the same stream,
- *            and
- *            operations that recent waits already imply.
+ *            and operations that recent waits already imply.
  *   Returns  its index, -BB_EFAIL when out of memory, or -BB_EUSAGE, after an error line, when the program is full
  */
 int bb_program_add(struct bb_program *p, const struct bb_op *op, const int *waits, int n);

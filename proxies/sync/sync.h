@@ -18,8 +18,7 @@
  *         for unit = n-1 .. 0:
  *             bb_sync_before_backward(unit)                backward compute  bb_sync_after_backward(unit, last)
  *     bb_sync_wait_reductions                              only for work that needs all gradients, such as their norm
- *     bb_sync_finish_step
- *     bb_sync_release
+ *     bb_sync_finish_step bb_sync_release
  *
  * The builder may interleave micro-batches as a pipeline schedule does. The gradients of a unit are ready when its
  * backward kernels have been issued. They are reduced in buckets (buckets.h).

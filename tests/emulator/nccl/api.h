@@ -1,6 +1,6 @@
 /*
- * api.h - how an exported function is written: EN_API(type, ncclName, (parameters)) { body } defines pncclName and
- * makes ncclName a weak alias of it, as in the real library, so that a profiler may put its own ncclName in front.
+ * api.h - the form of an exported function: EN_API(type, ncclName, (parameters)) { body } defines pncclName and makes
+ * ncclName a weak alias of it, as in the real library, so that a profiler can interpose ncclName.
  */
 #ifndef EMU_NCCL_API_H
 #define EMU_NCCL_API_H
@@ -9,7 +9,7 @@
 
 #include "../engine.h"
 
-#ifndef NCCL_SHRINK_DEFAULT /* headers before 2.27 */
+#ifndef NCCL_SHRINK_DEFAULT /* headers before NCCL 2.27 */
 #define NCCL_SHRINK_DEFAULT 0x00
 #define NCCL_SHRINK_ABORT   0x01
 #endif
@@ -19,7 +19,7 @@
     type p##name parameters __attribute__((visibility("default")));                                                    \
     type p##name parameters
 
-/* Entry of a call on a communicator: a planted fault, then the handle. */
+/* First line of every exported call: returns an error if a fault is injected. */
 ncclResult_t en_enter(const char *function);
 
 #endif

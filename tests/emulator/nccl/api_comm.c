@@ -1,5 +1,6 @@
 /*
- * api_comm.c - the exported life of communicators: unique ids, init, split, shrink, finalise, destroy, abort, revoke.
+ * api_comm.c - exported functions for the lifetime of communicators: unique ids, init, split, shrink, finalise,
+ * destroy, abort, revoke.
  */
 #include "api.h"
 
@@ -10,7 +11,7 @@
 
 #define ID_MAGIC "EMU NCCL id v1 "
 
-/* What lies in an ncclUniqueId of ours. */
+/* Contents of an ncclUniqueId of this library. */
 struct unique_id {
     char magic[16];
     uint8_t id[EN_ID_BYTES];
@@ -20,7 +21,7 @@ _Static_assert(sizeof(struct unique_id) <= NCCL_UNIQUE_ID_BYTES, "an id must fit
 
 ncclResult_t en_enter(const char *function)
 {
-    return emu_fault(function) ? en_fail(NULL, ncclSystemError, "%s : planted fault", function) : ncclSuccess;
+    return emu_fault(function) ? en_fail(NULL, ncclSystemError, "%s : injected fault", function) : ncclSuccess;
 }
 
 static void sweep_once(void)
@@ -44,7 +45,7 @@ EN_API(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * uniqueId))
     if (getrandom(uniqueId, sizeof(*uniqueId), 0) != sizeof(*uniqueId) ||
         getrandom(made.id, sizeof(made.id), 0) != sizeof(made.id))
         return en_fail(NULL, ncclSystemError, "GetUniqueId : no random numbers");
-    if (fixed != NULL) /* all who know the address make the same id, without exchanging it */
+    if (fixed != NULL) /* NCCL_COMM_ID: all ranks derive the same id from the address, without exchanging it */
         en_hash(made.id, fixed, strlen(fixed));
     memcpy(uniqueId, &made, sizeof(made));
     return ncclSuccess;
@@ -62,7 +63,7 @@ static ncclResult_t read_id(const ncclUniqueId *given, uint8_t id[EN_ID_BYTES])
     return ncclSuccess;
 }
 
-/* Runs a job as a group of its own, or as part of the open one. On failure nobody keeps job->comm. */
+/* Executes a job as a group of one, or adds it to the open group. On failure job->comm is released. */
 static ncclResult_t submit(const struct en_job *job)
 {
     en_group_start();
@@ -135,7 +136,7 @@ EN_API(ncclResult_t, ncclCommInitRankConfig,
     return init_rank("ncclCommInitRankConfig", comm, nranks, &commId, rank, config);
 }
 
-/* Several ids spread the load of a real bootstrap; the first one is enough to meet. */
+/* In NCCL several ids distribute the load of the bootstrap; here the first one is enough. */
 EN_API(ncclResult_t, ncclCommInitRankScalable,
        (ncclComm_t * newcomm, int nranks, int myrank, int nId, ncclUniqueId *commIds, ncclConfig_t *config))
 {
@@ -226,7 +227,7 @@ EN_API(ncclResult_t, ncclCommSplit, (ncclComm_t comm, int color, int key, ncclCo
     return submit(&job);
 }
 
-/* The rank and size without the excluded ones. Ranks may be listed twice. */
+/* The rank and size without the excluded ranks. The list may contain duplicates. */
 static ncclResult_t rank_without(ncclComm_t comm, const int *excluded, int count, int *rank, int *size)
 {
     bool *gone = calloc((size_t)comm->size, sizeof(*gone));

@@ -1,6 +1,6 @@
 /*
- * api_ops.c - the exported operations: collectives, send and receive, operators. Each fills a task and hands it to the
- * group.
+ * api_ops.c - the exported operations: collectives, send and receive, operators. Each function fills a task and adds it
+ * to the group.
  */
 #include "api.h"
 #include "reduce.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The caller's operator becomes one of enum en_op, with its factor. */
+/* Replaces the caller's operator by one of enum en_op and its factor. */
 static void resolve_op(ncclComm_t comm, struct en_task *t)
 {
     if (!en_kind(t->kind)->reduces) {
@@ -37,7 +37,7 @@ static ncclResult_t prepare(const char *function, ncclComm_t comm, struct en_tas
     return en_group_note(rc);
 }
 
-/* A collective of nothing is dropped, as NCCL does; a message of nothing still on_job_timeline its other end. */
+/* A collective of count 0 is dropped, as in NCCL; a message of count 0 still matches its other end. */
 static bool is_nothing(const struct en_task *t)
 {
     return t->count == 0 && t->kind != EN_SEND && t->kind != EN_RECV;
@@ -199,7 +199,7 @@ EN_API(ncclResult_t, ncclRecv,
             .kind = EN_RECV, .recv = recvbuff, .count = count, .dtype = (int)datatype, .root = peer, .stream = stream});
 }
 
-/* A free place in the communicator's table of operators; -1: out of memory. */
+/* A free entry of the communicator's operator table; -1: out of memory. */
 static int free_redop(ncclComm_t comm)
 {
     int i = 0;

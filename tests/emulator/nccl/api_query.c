@@ -1,6 +1,6 @@
 /*
- * api_query.c - the exported rest: versions, errors, queries, groups, memory, registration, and the device API, which
- * an emulated GPU does not have.
+ * api_query.c - the other exported functions: versions, errors, queries, groups, memory, registration, and the device
+ * API, which emulated GPUs do not support.
  */
 #include "api.h"
 
@@ -36,7 +36,7 @@ EN_API(const char *, ncclGetLastError, (ncclComm_t comm))
     return en_last_error(comm);
 }
 
-/* Newer headers turn the name into a macro that does nothing; programs built with older ones call the function. */
+/* Newer headers define the name as an empty macro; programs built with older headers call the function. */
 #undef ncclResetDebugInit
 #undef pncclResetDebugInit
 void ncclResetDebugInit(void);
@@ -45,7 +45,7 @@ EN_API(void, ncclResetDebugInit, (void))
 {
 }
 
-/* Callers poll this in a loop: while a helper works, a short nap leaves it the processor. */
+/* Callers poll this function in a loop: while a helper thread works, a short sleep leaves it the CPU. */
 EN_API(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t *asyncError))
 {
     ncclResult_t rc = en_comm_check(comm, "CommGetAsyncError");
@@ -120,7 +120,7 @@ EN_API(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t * simInfo))
 }
 #endif
 
-/* As NCCL decides it: memory that can be registered, unless the driver has none or the user wants none. */
+/* As in NCCL: memory that can be registered, unless the driver has no cuMem functions or NCCL_CUMEM_ENABLE=0. */
 static bool wants_physical(void)
 {
     const char *asked = getenv("NCCL_CUMEM_ENABLE");
@@ -157,7 +157,7 @@ EN_API(ncclResult_t, ncclMemFree, (void *ptr))
     return ncclSuccess;
 }
 
-/* Registration has nothing to do here: the handle is the buffer. */
+/* Registration has no effect: the handle is the buffer. */
 EN_API(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void *buff, size_t size, void **handle))
 {
     ncclResult_t rc = en_enter("ncclCommRegister");
@@ -184,7 +184,7 @@ EN_API(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void *handle))
 }
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
-/* Success and no window: how NCCL says that symmetric memory is not supported. */
+/* ncclSuccess with a NULL window: symmetric memory is not supported, as NCCL reports it. */
 EN_API(ncclResult_t, ncclCommWindowRegister,
        (ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int winFlags))
 {
@@ -212,7 +212,7 @@ EN_API(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t wi
 }
 #endif
 
-/* The device API (nccl_device.h, C++): its host calls, with its own types kept opaque. */
+/* The host functions of the device API (nccl_device.h, C++), with opaque types. */
 struct ncclTeam {
     int nRanks, rank, stride;
 };
@@ -239,7 +239,7 @@ EN_API(struct ncclTeam, ncclTeamWorld, (ncclComm_t comm))
     return (struct ncclTeam){.nRanks = comm->size, .rank = comm->rank, .stride = 1};
 }
 
-/* No two emulated GPUs load from and store to each other's memory: each one is alone in its team. */
+/* Emulated GPUs cannot load from and store to each other's memory, so each GPU is alone in its LSA team. */
 EN_API(struct ncclTeam, ncclTeamLsa, (ncclComm_t comm))
 {
     (void)comm;

@@ -1,6 +1,5 @@
 /*
- * checks.c - arguments are checked as NCCL checks them: ncclInvalidArgument with a text, and the communicator stays
- * usable.
+ * checks.c - argument checks as in NCCL: ncclInvalidArgument with a text, and the communicator stays usable.
  */
 #include "comm.h"
 #include "reduce.h"
@@ -65,7 +64,7 @@ static ncclResult_t check_stream(ncclComm_t comm, const struct en_task *t)
     return ncclSuccess;
 }
 
-/* t->op is as the caller gave it. */
+/* t->op is the caller's operator. */
 ncclResult_t en_check_task(ncclComm_t comm, const struct en_task *t)
 {
     const struct en_kind_row *kind = en_kind(t->kind);
@@ -94,7 +93,7 @@ static const struct en_task *next_to_self(const struct en_task *tasks, int count
     return NULL;
 }
 
-/* A rank's messages to itself meet inside one group, or never. */
+/* Messages of a rank to itself must match inside one group. */
 ncclResult_t en_check_self_messages(ncclComm_t comm, const struct en_task *tasks, int count)
 {
     int send = -1, recv = -1;
@@ -124,7 +123,7 @@ static void inherit(int *value, int from)
         *value = from;
 }
 
-/* given may be of an older, shorter form; NULL: all defaults, or what the parent has. */
+/* given: may have an older, shorter layout; NULL: all defaults, or the parent's values. */
 ncclResult_t en_check_config(const ncclConfig_t *given, ncclConfig_t *config, const ncclConfig_t *inherited)
 {
     static const ncclConfig_t initial = NCCL_CONFIG_INITIALIZER;

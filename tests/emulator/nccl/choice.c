@@ -1,6 +1,6 @@
 /*
- * choice.c - which algorithm and protocol a collective gets, and the side of NCCL that asks a tuner plugin. See
- * choice.h; the structures are those of version 5 of NCCL's tuner interface, as far as they are filled here.
+ * choice.c - chooses the algorithm and protocol of a collective, and calls a tuner plugin as NCCL does. See choice.h.
+ * The structures follow version 5 of NCCL's tuner interface, as far as they are filled here.
  */
 #include "choice.h"
 #include "cost.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NCCL's numbers of functions, which are not those of its entry points. */
+/* NCCL's numbers of ncclFunc_t, which differ from enum en_kind. */
 static const int functions[EN_KINDS] = {
     [EN_BROADCAST] = 0, [EN_REDUCE] = 1, [EN_ALL_GATHER] = 2, [EN_REDUCE_SCATTER] = 3, [EN_ALL_REDUCE] = 4};
 
@@ -20,7 +20,8 @@ static const char *const algorithms[EN_ALGORITHMS] = {"TREE",      "RING", "COLL
                                                       "NVLS_TREE", "PAT"};
 static const char *const protocols[EN_PROTOCOLS] = {"LL", "LL128", "SIMPLE"};
 
-/* The part of an estimate by which others stand behind RING SIMPLE, though they may be faster: a model can be wrong. */
+/* Without NCCL variants every other choice is estimated at least this factor slower than RING SIMPLE, even if it is
+ * faster: a model that is wrong about small sizes. */
 static const double handicap = 1.1;
 
 struct nvlink_domains {
@@ -72,7 +73,7 @@ void en_tuner_join(ncclComm_t comm)
 {
     const struct tuner *t = comm->size > 1 ? tuner() : NULL;
     struct nvlink_domains domains = {1, comm->size, comm->size};
-    double constants[256] = {0}; /* as many as the real ones, and more */
+    double constants[256] = {0}; /* larger than the real array */
     uint64_t id;
 
     memcpy(&id, comm->id, sizeof(id));
@@ -89,7 +90,7 @@ void en_tuner_leave(ncclComm_t comm)
     comm->tuned = false;
 }
 
-/* Of the simple law there is no multicast in switches (NVLS), and no network that reduces (COLLNET) anywhere. */
+/* The alpha-beta model has no multicast in switches (NVLS), and no reduction in the network (COLLNET). */
 static bool offered(enum en_kind kind, int algorithm, int protocol)
 {
     if (algorithm == EN_RING || en_has_variants())
@@ -110,7 +111,7 @@ static double takes_us(ncclComm_t comm, const struct en_task *task, int algorith
     return ns < 0 ? -1 : (double)ns / 1e3;
 }
 
-/* The estimates are what it takes; in the simple law others stand behind RING SIMPLE. */
+/* The estimates are the modelled times; without NCCL variants others cost at least `handicap` times RING SIMPLE. */
 static void fill(ncclComm_t comm, const struct en_task *task, float costs[EN_ALGORITHMS][EN_PROTOCOLS])
 {
     const double least_us = en_has_variants() ? 0 : handicap * takes_us(comm, task, EN_RING, EN_SIMPLE);
@@ -122,7 +123,7 @@ static void fill(ncclComm_t comm, const struct en_task *task, float costs[EN_ALG
         }
 }
 
-/* The tuner's wish; false when it leaves the choice to NCCL. */
+/* Finds the tuner's choice; false when the tuner leaves the choice to NCCL. */
 static bool cheapest(float costs[EN_ALGORITHMS][EN_PROTOCOLS], struct en_task *task)
 {
     bool found = false;
@@ -137,7 +138,7 @@ static bool cheapest(float costs[EN_ALGORITHMS][EN_PROTOCOLS], struct en_task *t
     return found;
 }
 
-/* A planted fault: what is asked for is not what runs. */
+/* An injected fault: the requested algorithm or protocol is not used. */
 static bool is_ignored(const struct en_task *task)
 {
     return ignores(algorithms[task->algorithm]) || ignores(protocols[task->protocol]);

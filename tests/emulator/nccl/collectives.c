@@ -1,10 +1,10 @@
 /*
- * collectives.c - collectives, in steps through the shared region: every rank puts a chunk of its input into its own
- * staging buffer, all meet at a barrier, every rank takes what it needs from the others' buffers.
+ * collectives.c - collectives, in steps through the shared region: every rank writes a chunk of its input into its own
+ * staging buffer, all ranks pass a barrier, and every rank reads what it needs from the others' buffers.
  *
- * Buffers of even and odd steps alternate. One barrier a step is enough: a rank that writes the buffer of step k+2 has
- * passed the barrier of step k+1, where all ranks had arrived with step k read. Descriptions of the operation travel
- * with the first step and are compared there, before any byte is used.
+ * Buffers of even and odd steps alternate, so one barrier per step is enough: a rank that writes the buffer of step k+2
+ * has passed the barrier of step k+1, where all ranks arrived after reading step k. The descriptions of the operation
+ * are exchanged in the first step and compared before any data is used.
  */
 #include "choice.h"
 #include "cost.h"
@@ -17,20 +17,21 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Up to this many bytes in all ranks' inputs, each rank reduces everything itself: one barrier instead of two. */
+/* If the inputs of all ranks have at most this size, each rank reduces everything itself: one barrier instead of
+ * two. */
 static const size_t direct_bytes = 256u << 10;
 
-/* One run of one collective. */
+/* One execution of a collective. */
 struct run {
     ncclComm_t comm;
     const struct en_task *task;
     const struct en_kind_row *kind;
-    size_t bytes;       /* of an element                                   */
-    size_t chunk;       /* elements that one staging buffer holds          */
-    bool compared;      /* descriptions were compared                      */
-    int64_t arrival_ns; /* own; after the comparison the latest of all     */
-    int64_t extra_ns;   /* what this rank's links lose; likewise the most  */
-    int parity;         /* of the step that was taken last                 */
+    size_t bytes;       /* per element */
+    size_t chunk;       /* elements per staging buffer */
+    bool compared;      /* the descriptions have been compared */
+    int64_t arrival_ns; /* this rank's arrival; after the comparison the latest of all ranks */
+    int64_t extra_ns;   /* contention loss of this rank; after the comparison the maximum over all ranks */
+    int parity;         /* of the latest step */
 };
 
 static size_t smaller(size_t a, size_t b)
@@ -89,7 +90,7 @@ static void report_mismatch(struct run *run, int rank, const struct en_desc *fir
     en_comm_break(run->comm, "mismatch between ranks of a communicator: rank 0: %s; rank %d: %s", a, rank, b);
 }
 
-/* Compares all descriptions with rank 0's; learns the latest arrival and the factors. */
+/* Compares all descriptions with rank 0's, and collects the latest arrival, the largest loss and the factors. */
 static enum en_end compare(struct run *run)
 {
     ncclComm_t comm = run->comm;
@@ -110,7 +111,7 @@ static enum en_end compare(struct run *run)
     return EN_GO;
 }
 
-/* Ends a step: what was put before is there for all to take. */
+/* Ends a step: afterwards all ranks can read what was written before. */
 static enum en_end end_step(struct run *run)
 {
     ncclComm_t comm = run->comm;
@@ -134,13 +135,13 @@ static const char *buffer_of(const struct run *run, int rank)
     return en_staging(&run->comm->region, rank, run->parity);
 }
 
-/* Results of even and odd steps lie behind the inputs. */
+/* Buffers of results follow the buffers of inputs. */
 static char *result_of(const struct run *run, int rank, int parity)
 {
     return en_staging(&run->comm->region, rank, 2 + parity);
 }
 
-/* Puts elements [at, at+n) of each of this rank's blocks, one block after the other. */
+/* Writes elements [at, at+n) of each block of this rank, one block after the other. */
 static void put(struct run *run, size_t at, size_t n)
 {
     const struct en_task *t = run->task;
@@ -153,12 +154,12 @@ static void put(struct run *run, size_t at, size_t n)
                n * run->bytes);
 }
 
-/* Takes elements [at, at+n) of each block that comes to this rank. */
+/* Reads elements [at, at+n) of each block for this rank. */
 static void take(struct run *run, size_t at, size_t n)
 {
     const struct en_task *t = run->task;
     int me = run->comm->rank;
-    size_t mine = run->kind->send_many ? (size_t)me : 0; /* which of a sender's blocks is for this rank */
+    size_t mine = run->kind->send_many ? (size_t)me : 0; /* index of this rank's block in a sender's buffer */
 
     if (!en_receives(t, me))
         return;
@@ -171,7 +172,7 @@ static void take(struct run *run, size_t at, size_t n)
     }
 }
 
-/* Operations that only move data. */
+/* Operations without a reduction. */
 static enum en_end move_blocks(struct run *run)
 {
     size_t count = run->task->count;
@@ -213,7 +214,7 @@ static enum en_end reduce_scatter(struct run *run)
     return end;
 }
 
-/* Small all_reduce and reduce: everyone who receives reduces all of it. */
+/* Small all_reduce and reduce: each receiving rank reduces everything. */
 static enum en_end reduce_direct(struct run *run)
 {
     put(run, 0, run->task->count);
@@ -223,7 +224,7 @@ static enum en_end reduce_direct(struct run *run)
     return end;
 }
 
-/* The part of a chunk of n elements that a rank reduces. */
+/* First element of a rank's slice in a chunk of n elements. */
 static size_t slice_start(size_t n, int rank, int size)
 {
     return n * (size_t)rank / (size_t)size;
@@ -242,12 +243,12 @@ static void take_results(struct run *run, size_t at, size_t n, int parity)
 }
 
 /*
- * Large all_reduce and reduce: each rank reduces its slice of a chunk, and takes the others' slices one step later,
- * when the next chunk's inputs are put: one barrier per chunk, and one more at the end.
+ * Large all_reduce and reduce: each rank reduces its slice of a chunk. It reads the other ranks' slices one step later,
+ * when the next chunk's inputs are written: one barrier per chunk, and one more at the end.
  */
 static enum en_end reduce_in_slices(struct run *run)
 {
-    size_t count = run->task->count, before = 0; /* elements of the chunk of the step before */
+    size_t count = run->task->count, before = 0; /* elements of the previous chunk */
     int me = run->comm->rank, size = run->comm->size;
     enum en_end end = EN_GO;
 

@@ -1,5 +1,5 @@
 /*
- * comm.c - the life of a communicator in this process, and the order of its operations. See comm.h.
+ * comm.c - the lifetime of a communicator in this process, and the order of its operations. See comm.h.
  */
 #include "choice.h"
 #include "profiler.h"
@@ -12,7 +12,8 @@
 
 enum { DEVICES_MAX = 256 };
 
-/* Process state: the live handles, so that a stale one is an error and not a crash, and the devices in use. */
+/* State of the process: the list of live handles, so that an invalid handle gives an error instead of a crash, and
+ * the devices in use. */
 static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ncclComm *live;
 static bool device_used[DEVICES_MAX];
@@ -118,7 +119,7 @@ void en_comm_abort(ncclComm_t comm)
     en_comm_stop(comm);
 }
 
-/* At the end of the process: a communicator that not all ranks joined leaves its name behind no longer. */
+/* At process exit: removes the names of regions that not all ranks have joined. */
 __attribute__((destructor)) static void leave(void)
 {
     for (struct ncclComm *at = live; at != NULL; at = at->next)
@@ -202,7 +203,7 @@ void en_comm_wait_jobs(ncclComm_t comm)
     pthread_mutex_unlock(&comm->lock);
 }
 
-/* Waits for comm->changed, but not long; the lock is held. */
+/* Waits for comm->changed, at most ns. The lock is held. */
 static void wait_up_to(ncclComm_t comm, long ns)
 {
     struct timespec until;
@@ -229,7 +230,6 @@ void en_wait_briefly(ncclComm_t comm)
     wait_up_to(comm, 1000000);
 }
 
-/* One look-around slice of a wait on comm->changed; the lock is held. */
 enum en_end en_wait_slice(ncclComm_t comm)
 {
     wait_up_to(comm, EN_WAIT_SLICE_MS * 1000000L);

@@ -1,5 +1,5 @@
 /*
- * cost.c - NCCL operations as the machine knows them. See cost.h.
+ * cost.c - virtual time of NCCL operations. See cost.h.
  */
 #include "cost.h"
 #include "choice.h"
@@ -12,9 +12,9 @@
 #include <math.h>
 #include <strings.h>
 
-enum { CHANNELS = 8 }; /* of a profile that does not say */
+enum { CHANNELS = 8 }; /* channels of a collective if the profile has no "sharing" */
 
-/* What a step's latency and a link's rate are multiplied by in the simple law, see README.md. */
+/* Factors on latency and link rate in the alpha-beta model, as README.md lists them. */
 struct pace {
     double latency, rate;
 };
@@ -44,11 +44,11 @@ static const enum bb_coll_kind kinds[EN_KINDS] = {
 
 static int members_on_root_node(ncclComm_t comm, const struct en_task *task)
 {
-    int other = 0;
+    int members = 0;
 
     for (int i = 0; en_kind(task->kind)->rooted && i < comm->size; i++)
-        other += comm->nodes[i] == comm->nodes[task->root];
-    return other;
+        members += comm->nodes[i] == comm->nodes[task->root];
+    return members;
 }
 
 static struct bb_collective call_of(ncclComm_t comm, const struct en_task *task)
@@ -69,7 +69,7 @@ static void scale_link(struct bb_link *link, struct pace pace)
     link->gbps *= pace.rate;
 }
 
-/* A slow NIC leaves the uplinks behind it as they are. */
+/* A slow NIC leaves the rate of the uplinks unchanged. */
 static struct bb_cluster machine_with(double nic_factor, double leaf_factor)
 {
     struct bb_cluster c = *emu_machine();
@@ -81,7 +81,8 @@ static struct bb_cluster machine_with(double nic_factor, double leaf_factor)
     return c;
 }
 
-/* What a collective finds: of NICs and uplinks that all members need, the slowest holds up all. */
+/* The machine as a collective uses it: all members need their NICs and uplinks, so the slowest member determines the
+ * rate. */
 static struct bb_cluster machine_of(ncclComm_t comm)
 {
     return machine_with(comm->min_nic_factor, comm->min_leaf_factor);
@@ -139,7 +140,7 @@ int en_channels(ncclComm_t comm)
     return n < 1 ? 1 : n;
 }
 
-/* With fewer multiprocessors than the profile gives NCCL each still moves as much; with more they move no more. */
+/* With fewer SMs than the profile gives NCCL, the rate falls in proportion; with more SMs it stays the same. */
 static double slower_by_ctas(ncclComm_t comm)
 {
     const struct bb_cluster *c = emu_machine();
@@ -158,7 +159,7 @@ static bool cost_on(const struct bb_cluster *c, ncclComm_t comm, const struct en
     return true;
 }
 
-/* As `plan` has it: slow links make transfers longer, and no latency. */
+/* Slow links lengthen the transfer but not the latency, as in `busbar plan`. */
 static bool cost_alone(ncclComm_t comm, const struct en_task *task, struct bb_cost *cost)
 {
     const struct bb_cluster c = machine_of(comm);
@@ -185,7 +186,7 @@ int64_t en_collective_ns(ncclComm_t comm, const struct en_task *task)
     return cost_of(comm, task, &cost) ? llround(cost.latency_ns + cost.transfer_ns) : -1;
 }
 
-/* NCCL chooses by its own constants: it knows of no slow link. */
+/* NCCL chooses by its own constants, which do not include slow links. */
 void en_choose_fastest(ncclComm_t comm, struct en_task *task)
 {
     const struct bb_collective call = call_of(comm, task);
@@ -220,9 +221,9 @@ int64_t en_message_ns(ncclComm_t comm, int peer, double load_a_ns, double load_b
                                 fmax(load_a_ns, load_b_ns));
 }
 
-/* ---- what it takes of a GPU ---- */
+/* ---- demand on shared resources ---- */
 
-/* Over one of the ways out, and the way back in; as much for each of so many other GPUs. */
+/* Adds bytes to a shared resource, in both directions, and the same bytes for each of `others` other GPUs. */
 static void add_shared_bytes(struct emu_demand *e, enum en_shared_resource resource, double out, double in, int others)
 {
     double *bytes = &e->bytes[EMU_NIC_OUT + 2 * resource], *others_bytes = &e->others[EMU_NIC_OUT + 2 * resource];
@@ -233,7 +234,7 @@ static void add_shared_bytes(struct emu_demand *e, enum en_shared_resource resou
     others_bytes[1] += others * in;
 }
 
-/* Of a collective, each way. */
+/* Bytes of one member of a collective over the resource, per direction. */
 static double member_bytes(ncclComm_t comm, const struct bb_cost *cost, enum en_shared_resource resource)
 {
     if (resource == EN_NIC)
@@ -269,7 +270,7 @@ static void add_collective(ncclComm_t comm, const struct en_task *task, struct e
     e->sms = en_channels(comm);
 }
 
-/* Where the ranks meet, each says what it sends. */
+/* On a common timeline each rank adds its own bytes. */
 static int count_senders(ncclComm_t comm, enum en_shared_resource resource, const struct en_task *tasks, int n)
 {
     return comm->on_job_timeline ? 0 : en_count_senders(comm, resource, tasks, n);

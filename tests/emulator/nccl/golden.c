@@ -1,5 +1,5 @@
 /*
- * golden.c - see golden.h. Small floats are decoded with ldexp and encoded by searching the neighbours among all codes.
+ * golden.c - see golden.h. Small floats are decoded with ldexp, and encoded by binary search over all codes.
  */
 #include "golden.h"
 
@@ -42,7 +42,7 @@ static unsigned encode(int dtype, double x)
     unsigned sign = signbit(x) ? 1u << (f.exponent + f.mantissa) : 0, low = 0, high = 1u << (f.exponent + f.mantissa);
     double magnitude = fabs(x);
 
-    while (high - low > 1) { /* the largest code whose value is finite and at most the magnitude */
+    while (high - low > 1) { /* finds the largest code with a finite value not above the magnitude */
         unsigned middle = (low + high) / 2;
         double value = golden_decode(dtype, middle);
         *(isfinite(value) && value <= magnitude ? &low : &high) = middle;

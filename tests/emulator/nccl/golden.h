@@ -1,5 +1,6 @@
 /*
- * golden.h - for the tests of the NCCL stand-in: elements of every data type by their definition, slow and obvious.
+ * golden.h - reference implementation of every NCCL data type for the tests: straight from the definition, slow and
+ * obvious.
  */
 #ifndef EMU_NCCL_GOLDEN_H
 #define EMU_NCCL_GOLDEN_H
@@ -7,7 +8,7 @@
 #include <stddef.h>
 
 size_t golden_bytes(int dtype);
-/* Writes x as element i: integers are cut to their width, floats rounded to nearest even. */
+/* Writes x as element i. Integers wrap to their width; floats round to nearest even. */
 void golden_store(void *array, size_t i, int dtype, double x);
 double golden_load(const void *array, size_t i, int dtype);
 

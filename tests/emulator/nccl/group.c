@@ -1,5 +1,5 @@
 /*
- * group.c - collecting what a group does, and doing it. See group.h.
+ * group.c - collects the calls of a group and executes them. See group.h.
  */
 #include "group.h"
 #include "choice.h"
@@ -18,7 +18,7 @@ struct call {
     struct en_task task;
 };
 
-/* What a group has collected. Ownership moves to a helper thread when a communicator is non-blocking. */
+/* The calls of a group. A helper thread takes ownership when a communicator is non-blocking. */
 struct work {
     struct en_job *jobs, **last_job;
     struct call *calls;
@@ -29,8 +29,8 @@ struct work {
 /* Per thread, as in NCCL. */
 static _Thread_local struct {
     int depth;
-    ncclResult_t error; /* the first one inside this group */
-    struct work *work;  /* NULL: nothing yet               */
+    ncclResult_t error; /* the first error in this group */
+    struct work *work;  /* NULL: no calls yet */
 } group;
 
 static struct work *group_work(void)
@@ -92,7 +92,7 @@ ncclResult_t en_group_add_job(const struct en_job *job)
     return ncclSuccess;
 }
 
-/* Calls fn for every communicator of the work; some come more than once. */
+/* Calls fn for every communicator of the work, possibly several times for the same one. */
 static void each_comm(const struct work *w, void (*fn)(ncclComm_t, void *), void *arg)
 {
     for (struct en_job *j = w->jobs; j != NULL; j = j->next) {
@@ -111,14 +111,14 @@ static void begin(ncclComm_t comm, void *unused)
     en_comm_begin(comm);
 }
 
-/* A communicator that several calls name is done with the last of them: told earlier, its owner could start another
- * group that overtakes this one. */
+/* A communicator with several calls leaves ncclInProgress after the last of them. Otherwise its owner could start
+ * another group that overtakes this one. */
 static void end(ncclComm_t comm, void *state)
 {
     en_comm_end(comm, *(ncclResult_t *)state);
 }
 
-/* How many are non-blocking [0] and blocking [1]. A new communicator is made in the way of its parent. */
+/* Counts calls with non-blocking [0] and blocking [1] communicators. A new communicator counts as its parent. */
 static void count_blocking(const struct work *w, int counts[2])
 {
     for (const struct en_job *j = w->jobs; j != NULL; j = j->next)
@@ -145,7 +145,7 @@ static void free_work(struct work *w)
     free(w);
 }
 
-/* The caller of a failed blocking call gets no communicators. */
+/* After a failed blocking call: removes the new communicators. */
 static void take_back(struct work *w)
 {
     for (struct en_job *j = w->jobs; j != NULL; j = j->next) {
@@ -184,7 +184,8 @@ static ncclResult_t launch_comm(const struct work *w, int first, bool *done, int
     return rc;
 }
 
-/* Chooses the algorithm of each call, and keeps the caller until the ranks of a new one are connected. */
+/* Chooses the algorithm of each call, and blocks the host until the ranks are connected for a new algorithm
+ * (EMU_RUNTIME_CONNECT). */
 static ncclResult_t connect_all(const struct work *w)
 {
     ncclResult_t rc = ncclSuccess;
@@ -198,7 +199,8 @@ static ncclResult_t connect_all(const struct work *w)
     return rc;
 }
 
-/* One plan per communicator, in the order in which the group first named them. The group pays its host time once. */
+/* One plan per communicator, in the order of their first call in the group. The host time of issuing is charged once
+ * per group. */
 static ncclResult_t launch(const struct work *w)
 {
     int64_t host_ns = bb_cluster_issue_ns(emu_machine(), false);
@@ -278,7 +280,7 @@ ncclResult_t en_group_end(void)
     return counts[0] > 0 ? start_helper(w) : carry_out_now(w);
 }
 
-/* The estimate for the latest collective; what is made of messages has none (NCCL says -1). Nothing is launched. */
+/* The estimate for the last collective; -1 for an operation made of messages, as in NCCL. Launches nothing. */
 ncclResult_t en_group_simulate(float *estimated_us)
 {
     if (group.depth == 0)

@@ -1,4 +1,4 @@
-/* hazards.c - see hazards.h. Numbers are those of NCCL 2.30. */
+/* hazards.c - see hazards.h. The numbers are those of NCCL 2.30. */
 #include "hazards.h"
 
 #include "choice.h"
@@ -8,10 +8,10 @@
 #include <stdlib.h>
 
 enum {
-    STREAMS_OF_A_COMM = 2, /* deviceStream and hostStream, init.cc                                    */
-    ARGUMENT_BYTES = 4096, /* work that fits into a kernel's arguments needs no FIFO, include/device.h */
-    WORK_P2P_BYTES = 48,   /* ncclDevWorkP2p, one per peer                                            */
-    WORK_COLL_BYTES = 128, /* ncclDevWorkColl                                                         */
+    STREAMS_OF_A_COMM = 2, /* deviceStream and hostStream, init.cc */
+    ARGUMENT_BYTES = 4096, /* work that fits into a kernel's arguments uses no FIFO, include/device.h */
+    WORK_P2P_BYTES = 48,   /* ncclDevWorkP2p, one per peer */
+    WORK_COLL_BYTES = 128, /* ncclDevWorkColl */
 };
 
 static const uint32_t all_connected = ~0u;
@@ -30,7 +30,7 @@ void en_hazards_join(ncclComm_t comm)
 
 /* ---- first collectives ---- */
 
-/* All ranks of a communicator call the same, so several algorithms of one group are one peers on each of them. */
+/* All ranks of a communicator make the same calls, so all new algorithms of one group share one barrier. */
 void en_connect_post(ncclComm_t comm, const struct en_task *task)
 {
     uint32_t algorithm = 1u << task->algorithm;
@@ -57,7 +57,7 @@ ncclResult_t en_connect_wait(ncclComm_t comm)
 
 /* ---- work FIFO ---- */
 
-/* A send and a receive with one peer are one piece of work. */
+/* A send and a receive with the same peer are one work item. */
 static size_t work_bytes(const struct en_plan *plan)
 {
     size_t sends = 0, receives = 0, bytes = 0;
@@ -69,7 +69,8 @@ static size_t work_bytes(const struct en_plan *plan)
     return bytes + (sends > receives ? sends : receives) * WORK_P2P_BYTES;
 }
 
-/* comm->changed is told at the end of each plan. A plan alone always goes: NCCL cuts what is too large for the FIFO. */
+/* Each ending plan signals comm->changed. A plan runs without waiting when no other plan uses the FIFO, even if it
+ * is larger than the FIFO: NCCL splits such work. */
 void en_fifo_take(struct en_plan *plan)
 {
     ncclComm_t comm = plan->comm;
@@ -101,7 +102,7 @@ void en_fifo_free(struct en_plan *plan)
     pthread_mutex_unlock(&plan->comm->lock);
 }
 
-/* ---- ranks that only give ---- */
+/* ---- ranks that only send ---- */
 
 static bool only_sends(ncclComm_t comm, const struct en_task *task)
 {

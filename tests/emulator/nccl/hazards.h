@@ -1,23 +1,26 @@
-/* hazards.h - what keeps the host inside a call of the real NCCL, each switched on by environment (../README.md). */
+/* hazards.h - conditions in which the real NCCL blocks the host inside a call. An environment variable switches each
+ * on (../README.md). */
 #ifndef EMU_NCCL_HAZARDS_H
 #define EMU_NCCL_HAZARDS_H
 
 #include "comm.h"
 
-/* A new communicator: what it made on the GPU, and whether all its algorithms are connected from the start. */
+/* Reads the settings of a new communicator, and takes the hardware queues of its internal streams. */
 void en_hazards_join(ncclComm_t comm);
 
-/* The first collective of an algorithm connects its ranks. In two halves, so that one thread can do so for several
- * ranks: post comes to the others, wait stays until all have come. */
+/* The first collective of an algorithm connects the ranks. Two functions, so that one thread can connect several
+ * ranks: post arrives at the barrier, wait waits until all ranks have arrived. */
 void en_connect_post(ncclComm_t comm, const struct en_task *task);
 ncclResult_t en_connect_wait(ncclComm_t comm);
 
-/* The work FIFO: a plan takes room, which the end of its kernel gives back; the host waits for room. */
+/* The work FIFO: en_fifo_take reserves bytes for a plan and blocks the host while the FIFO is full; en_fifo_free
+ * releases them when the kernel has ended. */
 void en_fifo_take(struct en_plan *plan);
 void en_fifo_free(struct en_plan *plan);
 
-/* When a collective begins on this rank, that came at own_ns and the last one of all at latest_ns. A rank that only gives
- * need not wait for those who take, as long as the buffers between them have room. On the running operation's thread. */
+/* When a collective begins on this rank. own_ns: arrival of this rank; latest_ns: latest arrival of all ranks. With
+ * EMU_SEND_AHEAD a rank that only sends does not wait for the receivers, as long as their buffers have space. Called
+ * on the thread of the running operation. */
 int64_t en_begin_ns(ncclComm_t comm, const struct en_task *task, int64_t own_ns, int64_t latest_ns);
 
 #endif

@@ -1,15 +1,15 @@
 /*
- * jobs.c - making communicators: by unique id, by splitting, by shrinking; and finalising them.
+ * jobs.c - creates communicators by unique id, split and shrink, and finalises them.
  *
- * One thread may do this for several ranks of one communicator, so each job is cut into phases, none of which waits for
- * something that a later phase of another job gives: post, gather, join.
+ * One thread may do this for several ranks of one communicator. Therefore each job is divided into phases (post,
+ * gather, join), and no phase waits for a later phase of another job.
  */
 #include "group.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* What a child's id is made of: equal on all its ranks, different from all other children. */
+/* Input of the hash for a child's id: equal on all its ranks, different from all other children. */
 struct lineage {
     uint8_t parent[EN_ID_BYTES];
     uint64_t serial;
@@ -30,7 +30,7 @@ static ncclResult_t post_init(struct en_job *job)
     return en_join_post(job->comm);
 }
 
-/* The ranks that stay were settled when the call was made: no word from the others is needed, or expected. */
+/* The ranks that stay are known from the call's arguments: no data from other ranks is needed. */
 static ncclResult_t post_shrink(struct en_job *job)
 {
     derive_id(job->comm, job, 0);
@@ -48,7 +48,7 @@ static ncclResult_t post_split(struct en_job *job)
     return ncclSuccess;
 }
 
-/* My rank among those of my colour: by key, then by the parent's rank. */
+/* This rank's rank in the child: by key, then by the parent's rank, among the ranks of the same colour. */
 static void find_new_rank(struct en_job *job)
 {
     const struct en_region *region = &job->parent->region;
@@ -110,7 +110,7 @@ static int same_parent_before(const struct en_job *jobs, const struct en_job *jo
     return before;
 }
 
-/* One communicator has one barrier: its second split of a group comes in a second round. */
+/* A communicator has one barrier, so its second split in a group runs in a second round. */
 static ncclResult_t run_round(struct en_job *jobs, int round, bool *any)
 {
     ncclResult_t rc = ncclSuccess;

@@ -1,5 +1,5 @@
 /*
- * join.c - the ranks of a new communicator find each other, learn where each one sits, and refuse to share a GPU.
+ * join.c - joins the ranks of a new communicator, computes their locations, and rejects two ranks on one GPU.
  */
 #include "choice.h"
 #include "hazards.h"
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* 64 bits of FNV-1a, started differently for each word, then mixed (the finaliser of splitmix64). */
+/* 64-bit FNV-1a with a different offset basis for each word, then mixed by the finaliser of splitmix64. */
 static uint64_t hash64(const void *data, size_t bytes, uint64_t seed)
 {
     const unsigned char *at = data;
@@ -38,14 +38,14 @@ void en_hash(uint8_t out[EN_ID_BYTES], const void *data, size_t bytes)
     }
 }
 
-/* As NCCL tells hosts apart: NCCL_HOSTID alone if set, else the name and the boot of the kernel. */
+/* As NCCL identifies a host: NCCL_HOSTID if set, otherwise host name and boot id. */
 static uint64_t host_hash(void)
 {
     const char *given = getenv("NCCL_HOSTID");
     char text[256] = "";
 
     if (given != NULL)
-        return hash64(given, strlen(given), 0) | 1; /* odd: given by the user */
+        return hash64(given, strlen(given), 0) | 1; /* odd: set by the user */
     gethostname(text, sizeof(text) / 2);
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     if (fd >= 0) {
@@ -136,14 +136,14 @@ static ncclResult_t wait_for_all(ncclComm_t comm)
     if (end == EN_BROKEN)
         return en_fail(comm, ncclInvalidUsage, "%s", en_last_error(comm));
     if (end != EN_GO) {
-        en_region_unlink(&comm->region); /* nobody shall find half a communicator */
+        en_region_unlink(&comm->region); /* no process may join an incomplete communicator */
         return en_fail(comm, ncclInternalError, "rank %d of %d: aborted while waiting for the other ranks", comm->rank,
                        comm->size);
     }
     return ncclSuccess;
 }
 
-/* GPUs of one process, as far as any of its ranks here knows. */
+/* Number of GPUs of the process of a rank, as far as the communicator's ranks know. */
 static int devices_of(const struct en_region *r, int rank)
 {
     const struct en_member *me = &r->members[rank];
@@ -159,7 +159,7 @@ static int devices_of(const struct en_region *r, int rank)
     return here > devices ? here : devices;
 }
 
-/* Ranks fill nodes in the order of the launcher, and of their devices inside one process. */
+/* Ranks fill nodes in the launcher's order; within a process in the order of its devices. */
 static struct emu_location location_of(const struct en_region *r, int rank)
 {
     const struct en_member *m = &r->members[rank];
@@ -194,7 +194,7 @@ static void locate_ranks(ncclComm_t comm)
     en_find_sharers(comm);
 }
 
-/* Emulated nodes are different hosts, though all their ranks run on this one, unless the user named the hosts. */
+/* Emulated nodes are different hosts, although all ranks run on one machine, unless NCCL_HOSTID names the hosts. */
 static bool share_gpu(ncclComm_t comm, int a, int b)
 {
     const struct en_member *x = &comm->region.members[a], *y = &comm->region.members[b];
@@ -202,7 +202,7 @@ static bool share_gpu(ncclComm_t comm, int a, int b)
     return x->host == y->host && x->bus == y->bus && ((x->host & 1) || comm->nodes[a] == comm->nodes[b]);
 }
 
-/* From 2.30.3 the library has a switch of its own; before, it does not know the variable. */
+/* NCCL 2.30.3 introduced the variable. */
 static bool sharing_is_on(void)
 {
     const char *text = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
@@ -229,7 +229,7 @@ ncclResult_t en_join_wait(ncclComm_t comm)
 
     if (rc != ncclSuccess)
         return rc;
-    if (comm->region.lock_fd >= 0) { /* the last one to join has taken the name away */
+    if (comm->region.lock_fd >= 0) { /* the last rank to join has removed the name */
         close(comm->region.lock_fd);
         comm->region.lock_fd = -1;
     }

@@ -1,5 +1,5 @@
 /*
- * kinds.c - the table of operations, and operations in words.
+ * kinds.c - the table of operations, and their description in messages.
  */
 #include "comm.h"
 #include "ops.h"
@@ -67,7 +67,7 @@ bool en_receives(const struct en_task *task, int rank)
     return !kinds[task->kind].only_root_receives || task->root == rank;
 }
 
-/* The highest byte of the middle element: in a number of any type that is an error nobody calls rounding. */
+/* Flips a bit in the highest byte of the middle element: for every data type that is more than a rounding error. */
 void en_corrupt(ncclComm_t comm, const struct en_task *task)
 {
     size_t elements = task->count * (kinds[task->kind].recv_many ? (size_t)comm->size : 1);

@@ -1,12 +1,13 @@
 /*
- * p2p.c - the sends and receives of one group, all progressing together.
+ * p2p.c - the sends and receives of one group, which all progress together.
  *
- * Messages of an ordered pair are numbered; the k-th send on_job_timeline the k-th receive. Each end posts count, type, arrival
- * and load under the message's number and waits for the other end's post. Both then say when their links will have done
- * their part; who shares a NIC or uplinks with peers knows it once it has their posts. Then the bytes go through the
- * pair's ring.
- * Posts alternate between two places: whoever posts number k+2 has seen the other's post k+1, which comes after it read
- * post k.
+ * The messages of an ordered pair of ranks are numbered; the k-th send matches the k-th receive. Each end posts count,
+ * type, arrival time and load of message k and waits for the other end's post. Then each end posts when its links will
+ * have moved the bytes of its group (done_ns); a rank that shares a NIC or uplinks with its peers can compute this once
+ * it has their posts. Then the bytes go through the pair's ring.
+ *
+ * Posts alternate between two slots. A rank that posts message k+2 has read the other end's post k+1, which was written
+ * after the other end had read post k, so that slot is free.
  */
 #include "comm.h"
 #include "cost.h"
@@ -22,26 +23,26 @@
 
 enum phase { POST, AWAIT_POST, AWAIT_DONE, MOVE };
 
-/* One direction between this rank and one peer: its messages of this group, in order. */
+/* One direction between this rank and one peer: its messages in this group, in order. */
 struct flow {
     int peer;
     bool sends;
-    int next; /* index of the task at its front; n: none left */
+    int next; /* index of the current task; n: none left */
     enum phase phase;
-    size_t moved; /* bytes of the front message                    */
+    size_t moved; /* bytes of the current message that have been moved */
     struct en_pair *pair;
     char *ring;
 };
 
-/* One run of one group's messages. */
+/* One execution of the messages of one group. */
 struct exchange {
     ncclComm_t comm;
     const struct en_task *tasks;
     int n, n_flows, live;
     struct flow *flows;
     int64_t arrival_ns, end_ns;
-    /* This rank's own and those of peers that share with it; how many of these have not posted yet. done_ns: once they
-     * have. */
+    /* contenders: this rank, and the peers that share a NIC or uplinks with it. n_awaited: contenders that have not
+     * posted yet. done_ns: valid when n_awaited is 0. */
     struct bb_exchange *contenders;
     int n_contenders, n_awaited;
     double done_ns;
@@ -99,7 +100,8 @@ int en_sum_load(ncclComm_t comm, const struct en_task *tasks, int n, struct bb_l
     return others;
 }
 
-/* The k-th send to itself on_job_timeline the k-th receive from itself; counts were checked when the group ended. */
+/* Matches the k-th send to itself with the k-th receive from itself; the counts were checked at the end of the
+ * group. */
 static void copy_to_self(struct exchange *x)
 {
     int me = x->comm->rank, recv = -1;
@@ -177,14 +179,16 @@ static void report_mismatch(const struct exchange *x, const struct flow *f, cons
 static void find_done(struct exchange *x)
 {
     if (x->n_contenders == 1 || bb_exchanges_run(emu_machine(), emu_slow(), x->contenders, x->n_contenders) != 0)
-        x->done_ns = en_load_ns(x->comm, &x->contenders[0].load); /* without memory, which was said: as if it were alone */
+        x->done_ns = en_load_ns(x->comm, &x->contenders[0].load); /* out of memory (already reported): computed without
+                                                            contention */
     else
         x->done_ns = x->contenders[0].done_ns;
     x->done_ns += (double)x->comm->extra_ns;
     x->comm->extra_ns = 0;
 }
 
-/* The last of those that share with this rank: what it has posted already is told now. */
+/* Stores the load of a peer that shares a NIC or uplinks with this rank. After the last one, computes done_ns and
+ * posts it for all waiting messages. */
 static void note_contender(struct exchange *x, int peer, const struct bb_link_load *load)
 {
     struct bb_exchange *one = x->contenders + 1;
@@ -205,7 +209,7 @@ static void note_contender(struct exchange *x, int peer, const struct bb_link_lo
         }
 }
 
-/* Has the other end posted its side of the front message? */
+/* Whether the other end has posted the current message; compares count and type. */
 static bool match_post(struct exchange *x, struct flow *f, enum en_end *end)
 {
     const struct en_task *t = &x->tasks[f->next];
@@ -224,7 +228,7 @@ static bool match_post(struct exchange *x, struct flow *f, enum en_end *end)
     return true;
 }
 
-/* Does the other end know when it will have done its part? */
+/* Whether the other end has posted its done_ns; computes the end of the message. */
 static bool match_done(struct exchange *x, struct flow *f)
 {
     struct en_post *other = post_of(f, !f->sends, *turn_of(x, f));
@@ -238,7 +242,7 @@ static bool match_done(struct exchange *x, struct flow *f)
     return true;
 }
 
-/* Copies between a flat buffer and the ring; at: bytes through the ring so far. */
+/* Copies between the user's buffer and the ring. at: bytes that went through the ring before. */
 static void ring_copy(struct exchange *x, struct flow *f, uint64_t at, size_t n)
 {
     const struct en_task *t = &x->tasks[f->next];
@@ -277,7 +281,7 @@ static bool move(struct exchange *x, struct flow *f)
     return true;
 }
 
-/* One look at one flow; true if it came any further. */
+/* Advances one flow by one phase if possible. Returns whether it advanced. */
 static bool advance(struct exchange *x, struct flow *f, enum en_end *end)
 {
     if (f->next == x->n)
@@ -305,7 +309,7 @@ static enum en_end progress(struct exchange *x)
     return end;
 }
 
-/* Peers whose messages share a NIC or uplinks with this rank's. done_ns -1: its post has not come. */
+/* Finds the peers that share a NIC or uplinks with this rank. done_ns -1: no post yet. */
 static void find_contenders(struct exchange *x)
 {
     const int own = en_machine_rank(x->comm, x->comm->rank);

@@ -1,9 +1,9 @@
 /*
- * perf_nccl.c - how long the NCCL stand-in itself takes, on the wall clock: not a test, run it by hand.
+ * perf_nccl.c - wall clock time of the NCCL stand-in itself. A manual benchmark, not a test:
  *
  *   mpirun -n 8 build/emulator/run build/tests/emulator/nccl/perf_nccl
  *
- * One rank per process; the unique id is made from a fixed address, so MPI is only the launcher.
+ * One rank per process. The unique id is derived from a fixed address, so MPI is only the launcher.
  */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -34,7 +34,7 @@ static int number(const char *name, int otherwise)
     return text ? atoi(text) : otherwise;
 }
 
-/* Until a non-blocking communicator (NCCL_COMM_BLOCKING=0) is done with the call. */
+/* Polls until a non-blocking communicator (NCCL_COMM_BLOCKING=0) has finished the call. */
 static int finish(struct bench *b, ncclResult_t rc)
 {
     while (rc == ncclInProgress)
@@ -58,7 +58,7 @@ static int ring(struct bench *b, size_t bytes)
     return rc | finish(b, ncclGroupEnd());
 }
 
-/* Back to back, and waited for one by one. */
+/* Measures operations issued back to back, and operations that are waited for one by one. */
 static int measure(struct bench *b, const char *name, int (*op)(struct bench *, size_t), size_t bytes, int iterations)
 {
     double us[2];
@@ -102,7 +102,7 @@ int main(void)
     ncclUniqueId id;
 
     snprintf(job, sizeof(job), "perf %d",
-             (int)getppid()); /* the launcher's: equal on all ranks, as all are on one host */
+             (int)getppid()); /* pid of the launcher: equal on all ranks, which run on one host */
     setenv("NCCL_COMM_ID", job, 0);
     if (cudaSetDevice(b.rank) || cudaStreamCreate(&b.stream) || ncclGetUniqueId(&id) != ncclSuccess ||
         finish(&b, ncclCommInitRank(&b.comm, b.size, id, b.rank)) || cudaMalloc((void **)&b.send, 64 << 20) ||

@@ -1,5 +1,6 @@
 /*
- * plan.c - what one group does on one communicator: made from tasks, put on the streams, run by a stream's worker.
+ * plan.c - all that one group does on one communicator: built from tasks, put on the streams, executed by a stream's
+ * worker.
  */
 #include "comm.h"
 #include "cost.h"
@@ -71,7 +72,7 @@ static enum en_end run_tasks(struct en_plan *plan, int64_t *now_ns)
     return (enum en_end)end;
 }
 
-/* An aborted operation ends where it stands, and the stream goes on, as a kernel does that sees the abort flag. */
+/* An aborted operation ends, and the stream continues, as with a kernel that reads the abort flag. */
 static int64_t run_plan(void *arg, int64_t ready_ns)
 {
     struct en_plan *plan = arg;
@@ -107,7 +108,7 @@ static void release_plan(void *arg)
     struct en_plan *plan = arg;
 
     en_fifo_free(plan);
-    en_order_cancel(plan->comm, &plan->ticket); /* a failed stream never ran it */
+    en_order_cancel(plan->comm, &plan->ticket); /* if a failed stream never ran it */
     en_plan_free(plan);
 }
 
@@ -122,7 +123,7 @@ static ncclResult_t find_capture(const struct en_plan *plan, bool *captured)
     return ncclSuccess;
 }
 
-/* In a capture the operations of one communicator are chained even when they are on different streams. */
+/* In a capture the operations of one communicator are chained, even on different streams. */
 static cudaError_t chain_captured(struct en_plan *plan)
 {
     ncclComm_t comm = plan->comm;
@@ -154,7 +155,7 @@ static bool names_no_device(cudaStream_t stream)
     return stream == NULL || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
 }
 
-/* Default streams belong to the current device, which need not be the communicator's. */
+/* Default streams belong to the current device, which may differ from the communicator's. */
 static cudaError_t enqueue_on_device(struct en_plan *plan, const struct emu_op *op)
 {
     int device = plan->comm->device, current = device;

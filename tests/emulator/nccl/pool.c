@@ -1,6 +1,6 @@
 /*
- * pool.c - helper threads for non-blocking communicators: an idle one takes the next piece of work, a new one is
- * started when none is idle, since any piece may hang for as long as a peer is missing.
+ * pool.c - helper threads for non-blocking communicators. An idle thread takes the next work item; if none is idle, a
+ * new thread is started, because an item may block for as long as a peer is missing.
  */
 #include "group.h"
 
@@ -13,14 +13,14 @@ struct piece {
     void *arg;
 };
 
-/* Process state. */
+/* State of the process. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
 static struct piece *pieces;
 static int idle;
 static pthread_once_t forks = PTHREAD_ONCE_INIT;
 
-/* A forked child has none of the threads. */
+/* A fork() child has none of the threads. */
 static void start_over(void)
 {
     pthread_mutex_init(&lock, NULL);

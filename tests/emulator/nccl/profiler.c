@@ -1,6 +1,6 @@
 /*
- * profiler.c - the side of NCCL that calls a profiler plugin. See profiler.h; the structures are those of version 5 of
- * its interface, as far as they are filled here.
+ * profiler.c - calls a profiler plugin as NCCL does. See profiler.h. The structures follow version 5 of the plugin
+ * interface, as far as they are filled here.
  */
 #include "profiler.h"
 
@@ -41,7 +41,7 @@ struct event {
             uint8_t channels;
             void *group;
         } p2p;
-        uint64_t room[16]; /* of kinds of events that are not told here */
+        uint64_t room[16]; /* size of the event kinds that are not reported here */
     };
 };
 
@@ -55,7 +55,7 @@ struct plugin {
     ncclResult_t (*finalize)(void *context);
 };
 
-static int mask; /* one for the process, as in NCCL; the plugin changes it when it likes */
+static int mask; /* one per process, as in NCCL; the plugin may change it at any time */
 
 static const struct plugin *plugin(void)
 {
@@ -111,7 +111,7 @@ static void report_message(const struct plugin *p, ncclComm_t comm, const struct
     send_event(p, comm, &event);
 }
 
-/* Has this rank a message to, or from, the peer? */
+/* Whether this rank has a message to, or from, the peer. */
 static bool has_message(ncclComm_t comm, const struct en_task *task, bool only_root, int peer)
 {
     if (only_root)
@@ -119,7 +119,7 @@ static bool has_message(ncclComm_t comm, const struct en_task *task, bool only_r
     return !en_kind(task->kind)->rooted || peer == task->root;
 }
 
-/* What is made of messages: every side of it that this rank has. */
+/* An operation made of messages: reports this rank's ends of all of them. */
 static void report_messages(const struct plugin *p, ncclComm_t comm, const struct en_task *task)
 {
     const struct en_kind_row *kind = en_kind(task->kind);

@@ -1,5 +1,5 @@
 /*
- * ranks.c - ranks as forked processes. See ranks.h. Nothing of CUDA or NCCL is touched before the fork.
+ * ranks.c - ranks as forked processes. See ranks.h. CUDA and NCCL are not used before the fork.
  */
 #include "ranks.h"
 
@@ -21,8 +21,8 @@ struct job {
     int size, flags;
     rank_fn *fn;
     const void *arg;
-    int id_pipe[2];  /* rank 0 hands out the unique id       */
-    int err_pipe[2]; /* stderr of all ranks, when asked for  */
+    int id_pipe[2];  /* rank 0 distributes the unique id */
+    int err_pipe[2]; /* stderr of all ranks, if requested */
     pid_t pids[RANKS_MAX];
 };
 
@@ -78,7 +78,7 @@ static void start_rank(struct job *job, int rank, bool wants_stderr)
     exit(be_rank(job, rank));
 }
 
-/* Reads until all ranks have closed their end, or the time is up. */
+/* Reads until all ranks have closed their end, or until the time limit. */
 static bool read_errors(const struct job *job, struct output *out)
 {
     struct pollfd poll_fd = {.fd = job->err_pipe[0], .events = POLLIN};
@@ -100,7 +100,7 @@ static bool read_errors(const struct job *job, struct output *out)
     return false;
 }
 
-/* Notes a rank that has ended; true if it failed. */
+/* Records a rank that has ended. Returns whether it failed. */
 static bool reap(struct job *job, int rank, int wait_flags)
 {
     int status;
@@ -120,7 +120,7 @@ static int running(const struct job *job)
     return n;
 }
 
-/* Returns how many ranks failed. Those that are not done in time, or soon after another one failed, are killed. */
+/* Returns the number of failed ranks. Kills ranks that exceed the time limit, or run 2 s longer than a failed one. */
 static int collect(struct job *job)
 {
     int failed = 0;

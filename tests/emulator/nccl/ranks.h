@@ -1,5 +1,5 @@
 /*
- * ranks.h - for the tests of the NCCL stand-in: runs a function as each rank of a job, in processes of its own.
+ * ranks.h - test harness of the NCCL stand-in: runs a function as each rank of a job, in forked processes.
  */
 #ifndef EMU_NCCL_RANKS_H
 #define EMU_NCCL_RANKS_H
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a rank's function gets. id, comm and stream belong to the harness; comm is NULL with RANKS_NO_COMM. */
+/* The argument of a rank's function. The harness owns id, comm and stream; comm is NULL with RANKS_NO_COMM. */
 struct rank {
     int rank, size;
     ncclUniqueId id;
@@ -21,20 +21,20 @@ struct rank {
 };
 
 enum {
-    RANKS_NO_COMM = 1,    /* the function makes its own                                     */
-    RANKS_ONE_DEVICE = 2, /* all ranks use device 0; default: device = rank                 */
-    RANKS_ABORT = 4,      /* the communicator is aborted at the end, not destroyed          */
+    RANKS_NO_COMM = 1,    /* the function creates its own communicator */
+    RANKS_ONE_DEVICE = 2, /* all ranks use device 0; default: device = rank */
+    RANKS_ABORT = 4,      /* the communicator is aborted at the end instead of destroyed */
 };
 
-/* What all ranks printed on stderr, for reports. */
+/* The stderr of all ranks. */
 struct output {
     char text[8192];
 };
 
-/* A rank's function returns 0, or has said what is wrong (see CHECK) and returns 1. Runs in its own process. */
+/* A rank's function runs in its own process and returns 0, or 1 after printing what failed (CHECK). */
 typedef int rank_fn(struct rank *r);
 
-/* Fails the test (cmocka) when a rank returns other than 0, dies, or is not done after 30 s. out may be NULL. */
+/* Fails the cmocka test when a rank returns another value than 0, dies, or runs longer than 30 s. out may be NULL. */
 void run_ranks(int size, rank_fn *fn, const void *arg, int flags, struct output *out);
 
 #define CHECK(condition)                                                                                               \
@@ -54,12 +54,14 @@ void run_ranks(int size, rank_fn *fn, const void *arg, int flags, struct output 
         }                                                                                                              \
     } while (0)
 
-/* EMU_CLUSTER becomes a file with that text, until drop_profile, the tear-down of a test group. 0, or 1. */
+/* use_profile points EMU_CLUSTER to a file with this text and returns 0 or 1; drop_profile, the teardown of a test
+ * group, deletes the file. */
 int use_profile(const char *text);
 int drop_profile(void **state);
 
-void *device_buffer(size_t bytes);                       /* cudaMalloc, zeroed; NULL on failure; freed by the process */
-int wait_for(ncclComm_t comm, ncclResult_t *state);      /* until nothing is in progress; 0 or 1 after 20 s           */
-double stream_us(cudaStream_t stream, cudaEvent_t from); /* records, waits; the time since `from`, which it destroys  */
+void *device_buffer(size_t bytes);                  /* cudaMalloc, zeroed; NULL on failure; freed at process exit */
+int wait_for(ncclComm_t comm, ncclResult_t *state); /* polls until nothing is in progress; returns 1 after 20 s */
+double stream_us(cudaStream_t stream, cudaEvent_t from); /* records an event, waits for it, and returns the time
+                                                            since `from`, which it destroys */
 
 #endif

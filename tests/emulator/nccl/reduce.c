@@ -1,5 +1,5 @@
 /*
- * reduce.c - reductions over ranks, tile by tile through an accumulator that stays in the first cache. See reduce.h.
+ * reduce.c - reductions over ranks, tile by tile through an accumulator that fits into the L1 cache. See reduce.h.
  */
 #include "reduce.h"
 
@@ -11,7 +11,7 @@ enum { TILE = 1024 };
 
 typedef void combine_fn(void *acc, const void *x, size_t n);
 
-/* How one accumulator type computes. */
+/* The arithmetic of one accumulator type. */
 struct arithmetic {
     combine_fn *combine[EN_OPS];
     void (*multiply)(void *acc, const void *factor, size_t n); /* factor: one accumulator */
@@ -39,7 +39,7 @@ struct arithmetic {
         for (size_t i = 0; i < n; i++)                                                                                 \
             a[i] = a[i] / (T)by;                                                                                       \
     }
-/* W is the type in which sums and products are taken: unsigned for integers, where wrapping around is defined. */
+/* W is the type of sums and products: unsigned for integers, for which wrap-around is defined. */
 #define ARITHMETIC(name, T, W)                                                                                         \
     EACH(name##_sum, T, (T)((W)a[i] + (W)b[i]))                                                                        \
     EACH(name##_prod, T, (T)((W)a[i] * (W)b[i]))                                                                       \
@@ -79,7 +79,7 @@ static void load_scaled(void *acc, const void *src, size_t n, const struct en_ty
     arithmetics[type->acc].multiply(acc, &factor, n);
 }
 
-/* The average of integers: the sum wraps around in its own type first, as it does on a GPU. */
+/* Average of integers: the sum first wraps around in its own type, as on a GPU. */
 static void average(void *dst, void *acc, size_t n, int ranks, const struct en_type *type)
 {
     type->store(dst, acc, n);
@@ -87,7 +87,7 @@ static void average(void *dst, void *acc, size_t n, int ranks, const struct en_t
     arithmetics[type->acc].divide(acc, ranks, n);
 }
 
-/* The average of floating-point numbers multiplies each by 1/n as the type has it. */
+/* Average of floating-point numbers: each input is multiplied by 1/n, rounded to the type. */
 static uint64_t reciprocal(int ranks, const struct en_type *type)
 {
     const float narrow = 1.0f / (float)ranks;

@@ -1,6 +1,6 @@
 /*
- * sharing.c - who else uses this rank's way out. See sharing.h. The job's GPUs are numbered node after node; a shift is
- * how far another GPU stands from this rank's.
+ * sharing.c - the GPUs that share a NIC or uplinks with this rank. See sharing.h. The job's GPUs are numbered node by
+ * node; a shift is the distance of another GPU's number from this rank's.
  */
 #include "sharing.h"
 
@@ -31,7 +31,7 @@ int en_machine_rank(ncclComm_t comm, int member)
     return machine_rank((struct emu_location){comm->nodes[member], comm->gpus[member]});
 }
 
-/* -1: the job has no GPU there. */
+/* The machine rank of the GPU at this shift from a member; -1 if the job has no such GPU. */
 static int rank_at_shift(ncclComm_t comm, int member, int shift)
 {
     const int number = number_of(comm, member) + shift;
@@ -66,7 +66,7 @@ static bool is_same_resource(enum en_shared_resource resource, int a, int b)
            bb_fabric_switch(c, resource == EN_LEAF ? BB_LEAF : BB_POD, b);
 }
 
-/* ---- who does alike ---- */
+/* ---- GPUs that do the same as this rank ---- */
 
 static bool is_member(ncclComm_t comm, int number)
 {
@@ -91,7 +91,7 @@ static bool calls_same(ncclComm_t comm, enum en_shared_resource resource, int sh
     return leaves;
 }
 
-/* What a peer sends it says itself (p2p.c). */
+/* A peer's load is known from its post (p2p.c). */
 static bool is_peer(ncclComm_t comm, int rank, const struct exchange *x)
 {
     for (const struct en_task *t = x->tasks; t < x->tasks + x->n; t++)
@@ -120,7 +120,7 @@ static bool sends_same(ncclComm_t comm, enum en_shared_resource resource, int sh
 
 /* ---- counting ---- */
 
-/* Another GPU of the place. x: an exchange, NULL: a collective. */
+/* Counts one GPU at this shift if it has the same resource. x: an exchange; NULL: a collective. */
 static void count_one(ncclComm_t comm, enum en_shared_resource resource, int shift, const struct exchange *x,
                       struct en_sharers *sharers)
 {
@@ -134,7 +134,7 @@ static void count_one(ncclComm_t comm, enum en_shared_resource resource, int shi
         sharers->others += calls_same(comm, resource, shift);
 }
 
-/* GPUs from which no message would take that way are numbers in a row. */
+/* GPUs below the same switch (or on the same node) as this rank have consecutive numbers. */
 static struct en_sharers count_sharers(ncclComm_t comm, enum en_shared_resource resource, const struct exchange *x)
 {
     const int own = en_machine_rank(comm, comm->rank);
@@ -153,7 +153,7 @@ static struct en_sharers count_sharers(ncclComm_t comm, enum en_shared_resource 
     return sharers;
 }
 
-/* Each node once, in the order of ranks. */
+/* Each node once, in rank order. */
 static void find_node_placement(ncclComm_t comm)
 {
     int *nodes = calloc((size_t)comm->n_nodes, sizeof(*nodes)), n = 0;

@@ -1,24 +1,24 @@
 /*
- * sharing.h - how many GPUs use this rank's way out at once: its NIC, where several have one between them, and the
- * uplinks of its leaf and its pod, where they are scarce. What other processes do is not known when it is reckoned what
- * an operation loses, so they are taken to do what this rank does, at the same time, each with the ranks that stand
- * beside this rank's own, as in training.
+ * sharing.h - how many GPUs use a shared resource of this rank at the same time: its NIC, if several GPUs share it, and
+ * the oversubscribed uplinks of its leaf and pod. Needed when the processes have no common timeline. What other
+ * processes do is unknown then, so each is assumed to do the same as this rank at the same time, in the communicator of
+ * its own neighbours (as in data-parallel and tensor-parallel training).
  */
 #ifndef EMU_NCCL_SHARING_H
 #define EMU_NCCL_SHARING_H
 
 #include "comm.h"
 
-int en_machine_rank(ncclComm_t comm, int member); /* where all nodes have the profile's GPUs */
+int en_machine_rank(ncclComm_t comm, int member); /* its rank if all nodes had the profile's gpus_per_node */
 bool en_is_shared(enum en_shared_resource resource);
 
-/* Of collectives, once all members are known, into comm->spread and comm->company. Others are those whose own one would
- * use that way, too. */
+/* Fills comm->placement and comm->sharers for collectives, once all members are known. sharers.others counts GPUs
+ * whose communicator would use the resource too. */
 void en_find_sharers(ncclComm_t comm);
-/* Whether what this rank sends and receives takes a way out that others have, too. */
+/* Whether the messages of this rank use a resource that other GPUs share. */
 bool en_shares_with_peers(const struct bb_link_load *load);
-/* Of an exchange, others only, and no peers: those of whose messages as many bytes or more would take that way as would
- * not. */
+/* For an exchange: the number of GPUs, not counting peers, that share the resource and at least half of whose bytes
+ * would use it. */
 int en_count_senders(ncclComm_t comm, enum en_shared_resource resource, const struct en_task *tasks, int n);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * shm.c - the shared region of a communicator: making, joining, sweeping it, and the waits in it. See shm.h.
+ * shm.c - the shared region of a communicator: create, join and sweep it, and the waits in it. See shm.h.
  */
 #include "shm.h"
 
@@ -42,7 +42,7 @@ static size_t clamp_pages(size_t x, size_t least, size_t most)
     return x < least ? least : x > most ? most : x;
 }
 
-/* Offsets of the parts, for one number of ranks. */
+/* Offsets of the parts for a number of ranks. */
 struct layout {
     size_t members, pairs, staging, rings, total;
 };
@@ -58,8 +58,7 @@ static struct layout layout_of(size_t n, size_t chunk, size_t ring)
     return l;
 }
 
-/* Sizes of the buffers: as large as is useful, but a small /dev/shm (containers have 64 MiB) must do for several
- * regions. */
+/* Buffer sizes: as large as useful, but several regions must fit into a small /dev/shm (64 MiB in containers). */
 static void choose_sizes(int members, size_t *chunk, size_t *ring)
 {
     struct statvfs fs;
@@ -93,7 +92,7 @@ static void find_parts(struct en_region *r)
     r->rings = base + l.rings;
 }
 
-/* Only while the path names the file that is open: another region of the same id may have it meanwhile. */
+/* Only if the open file still has its name: another region of the same id may have replaced it. */
 static void unlink_own(const char *path, int fd)
 {
     struct stat own;
@@ -104,8 +103,8 @@ static void unlink_own(const char *path, int fd)
 
 enum { FILES_MAX = 4096 };
 
-/* Ends when nobody holds the region's lock: all have joined, or are dead, and then nobody else takes it away. Files
- * and the mapping hold the lock as well. */
+/* The sweeper process: waits until no process holds the region's flock, that is, all have joined or died, and then
+ * removes the name. Files and the mapping hold the flock too, so they are closed first. */
 static void await_end(const struct en_region *r)
 {
     munmap(r->head, r->head->total_bytes);
@@ -117,13 +116,13 @@ static void await_end(const struct en_region *r)
     _exit(0);
 }
 
-/* A process of its own, no child that anybody has to wait for. */
+/* Starts the sweeper as a detached process (double fork), which needs no wait. */
 static void start_sweeper(const struct en_region *r)
 {
     pid_t child = fork();
 
     if (child == 0) {
-        setsid(); /* what ends the job is not for us */
+        setsid(); /* own session: signals to the job do not reach the sweeper */
         if (fork() == 0)
             await_end(r);
         _exit(0);
@@ -132,7 +131,7 @@ static void start_sweeper(const struct en_region *r)
         waitpid(child, NULL, 0);
 }
 
-/* A region becomes visible when it is complete: a file gets its name then, and one that has none is gone with us. */
+/* Gives the complete region its name (O_TMPFILE, linkat). Without a name a region disappears with the process. */
 static int name_region(const struct en_region *r, int fd)
 {
     char own[64];
@@ -190,7 +189,7 @@ static int attach_region(struct en_region *r, int members, int *found)
     if (flock(fd, LOCK_SH) || fstat(fd, &st))
         rc = errno;
     else if (st.st_nlink == 0)
-        rc = ENOENT; /* swept, or complete without us, while we opened it */
+        rc = ENOENT; /* swept, or complete without this rank, since open() */
     else
         rc = map_region(r, fd, (size_t)st.st_size);
     if (rc == 0 && (memcmp(r->head->magic, MAGIC, sizeof(MAGIC)) || r->head->layout != LAYOUT)) {
@@ -215,11 +214,11 @@ int en_region_open(struct en_region *r, const uint8_t key[EN_KEY_BYTES], int mem
 {
     int rc;
 
-    r->lock_fd = -1; /* the rest is zero, and another thread may look at `open` */
+    r->lock_fd = -1; /* the other fields are zero; another thread may read `open` */
     int at = snprintf(r->path, sizeof(r->path), DIRECTORY "/" PREFIX);
     for (int i = 0; i < EN_KEY_BYTES; i++)
         at += snprintf(r->path + at, sizeof(r->path) - (size_t)at, "%02x", key[i]);
-    do { /* somebody else may make it, or take it away, between our two looks */
+    do { /* another process may create or remove the region between attach and create */
         rc = attach_region(r, members, found);
         if (rc == ENOENT)
             rc = create_region(r, members);
@@ -251,7 +250,7 @@ void en_region_close(struct en_region *r)
     *r = (struct en_region){.lock_fd = -1};
 }
 
-/* Nobody alive holds the lock of a region that is still visible: all its ranks are dead. */
+/* A region with a name and without a flock: all its ranks are dead. */
 static void sweep_one(const char *name)
 {
     char path[sizeof(DIRECTORY) + NAME_MAX + 2];
@@ -353,8 +352,8 @@ void en_ring_doorbell(struct en_member *m)
         en_wake(&m->doorbell);
 }
 
-/* `asleep` is set before the kernel compares the bell, and the ringer looks at it after moving the bell: no wake-up is
- * lost. */
+/* `asleep` is set before the kernel compares the doorbell, and the waker reads `asleep` after incrementing the
+ * doorbell: no wake-up is lost. */
 enum en_end en_sleep_on_doorbell(const struct en_watch *watch, struct en_member *m, uint32_t seen)
 {
     atomic_store(&m->asleep, 1);

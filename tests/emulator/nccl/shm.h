@@ -1,11 +1,11 @@
 /*
- * shm.h - where the ranks of one communicator meet: one region of POSIX shared memory, waits on futexes, no busy
- * waiting and no locks, so that a rank that dies never takes the others' lock with it.
+ * shm.h - the shared memory of one communicator: one region of POSIX shared memory per communicator. Ranks wait on
+ * futexes, without busy waiting, and there are no locks, so a rank that dies never holds a lock.
  *
- * A region lies under /dev/shm only until all its ranks have joined; each joiner holds a shared flock on it until then,
- * so that a region which nobody locks is one that dead processes left behind, and is swept by the next one that comes.
- * Layout: head, members[n], pairs[n][n], staging[n][EN_BUFFERS], rings[n][n]; pages are taken when they are first
- * touched.
+ * A region has a name in /dev/shm only until all its ranks have joined. Until then each joiner holds a shared flock on
+ * it. A named region without a flock was left by dead processes; the next process that joins removes it.
+ * Layout: head, members[n], pairs[n][n], staging[n][EN_BUFFERS], rings[n][n]. The kernel allocates a page when it is
+ * first touched.
  */
 #ifndef EMU_NCCL_SHM_H
 #define EMU_NCCL_SHM_H
@@ -20,46 +20,46 @@
 
 enum {
     EN_CACHE_LINE = 128,
-    EN_KEY_BYTES = 16,      /* the part of a unique id that names the region                              */
-    EN_TEXT_BYTES = 512,    /* an error message                                                           */
-    EN_BUFFERS = 4,         /* per rank: inputs of even and odd steps, results of even and odd steps      */
-    EN_WAIT_SLICE_MS = 100, /* a wait looks around at least this often (process teardown, lost wake-ups)  */
+    EN_KEY_BYTES = 16,      /* the part of a unique id that names the region */
+    EN_TEXT_BYTES = 512,    /* an error message */
+    EN_BUFFERS = 4,         /* per rank: inputs of even and odd steps, results of even and odd steps */
+    EN_WAIT_SLICE_MS = 100, /* longest wait without a check for process exit (also recovers lost wake-ups) */
 };
 
-/* What a rank is about to do in a collective; compared by all ranks before any byte is used. */
+/* The collective that a rank is about to run; all ranks compare it before any data is used. */
 struct en_desc {
     int32_t kind, dtype, op, root;
     int32_t algorithm, protocol; /* of a collective */
     uint64_t count;
-    uint64_t scalar;    /* the factor of a pre-multiplied sum, as the raw bits of its data type */
-    int64_t arrival_ns; /* virtual time at which this rank is ready                              */
-    int64_t extra_ns;   /* that its links lose to what else runs on its GPU, see contention.c      */
+    uint64_t scalar;    /* factor of a pre-multiplied sum, raw bits of its data type */
+    int64_t arrival_ns; /* virtual time at which this rank is ready */
+    int64_t extra_ns;   /* contention loss on this rank's GPU, see ../contention.c */
 };
 
-/* One rank's own cell. Written by that rank alone, but for the bell. Two of what is exchanged in steps: even and odd.
- */
+/* State of one rank. Written by that rank only, except for the doorbell. Fields used in every step exist twice, for
+ * even and odd steps. */
 struct en_member {
-    _Alignas(EN_CACHE_LINE) _Atomic uint32_t taken; /* 1: a rank sits here                                            */
-    int32_t pid, world_rank, device, devices;       /* devices: how many this process drives, as far as it knows      */
-    struct emu_location location;                   /* of a parent communicator; node -1: to be worked out           */
-    uint64_t timeline;                              /* that its process is on, 0: its own                            */
-    uint64_t host, bus;                             /* hash of the host's identity, of the device's PCI bus id        */
-    int32_t split[2][2];                            /* colour and key of a split                                      */
+    _Alignas(EN_CACHE_LINE) _Atomic uint32_t taken; /* 1: a process has joined as this rank */
+    int32_t pid, world_rank, device, devices; /* devices: how many devices this process drives, as far as it knows */
+    struct emu_location location;             /* inherited from a parent communicator; node -1: to be computed */
+    uint64_t timeline;                        /* id of the timeline of its process; 0: its own */
+    uint64_t host, bus;                       /* hash of the host's identity, and of the device's PCI bus id */
+    int32_t split[2][2];                      /* colour and key of a split */
     _Alignas(
-        EN_CACHE_LINE) _Atomic uint32_t doorbell; /* counts news about sends and receives of this rank              */
-    _Atomic uint32_t asleep;                      /* 1: the rank sleeps on its bell                                 */
+        EN_CACHE_LINE) _Atomic uint32_t doorbell; /* incremented when a send or receive of this rank may progress */
+    _Atomic uint32_t asleep;                      /* 1: the rank sleeps on its doorbell */
     _Alignas(EN_CACHE_LINE) struct en_desc desc[2];
 };
 
-/* One side of one message: what the sender (or the receiver) announces to the other side. */
+/* One end of a message: what the sender (or the receiver) announces to the other end. */
 struct en_post {
-    _Atomic uint64_t turn; /* message number + 1 once the rest is valid */
+    _Atomic uint64_t turn; /* message number + 1, written after the fields below */
     uint64_t count;
     int32_t dtype;
     int64_t arrival_ns;
-    struct bb_link_load load; /* of this rank's group                                            */
-    _Atomic uint64_t done_turn; /* message number + 1 once done_ns is valid                       */
-    double done_ns;           /* from its arrival on, when its links will have done all of it */
+    struct bb_link_load load;   /* of this rank's group */
+    _Atomic uint64_t done_turn; /* message number + 1, written after done_ns */
+    double done_ns;             /* when this rank's links have moved its group's bytes, in ns after its arrival */
 };
 
 /* An ordered pair of ranks: announcements for even and odd messages, and a byte ring. head and tail never wrap. */
@@ -67,7 +67,7 @@ struct en_pair {
     _Alignas(EN_CACHE_LINE) struct en_post send[2];
     _Atomic uint64_t head; /* bytes written by the sender */
     _Alignas(EN_CACHE_LINE) struct en_post recv[2];
-    _Atomic uint64_t tail; /* bytes read by the receiver  */
+    _Atomic uint64_t tail; /* bytes read by the receiver */
 };
 
 struct en_barrier {
@@ -79,20 +79,19 @@ struct en_head {
     char magic[8];
     uint32_t layout;
     int32_t members;
-    uint64_t chunk_bytes; /* one staging buffer */
-    uint64_t ring_bytes;  /* one pair's ring    */
+    uint64_t chunk_bytes; /* size of a staging buffer */
+    uint64_t ring_bytes;  /* size of a pair's ring */
     uint64_t total_bytes;
     _Atomic uint32_t joined;
     _Atomic uint32_t error; /* 0 none, 1 being written, 2 error_text is valid */
     char error_text[EN_TEXT_BYTES];
     struct en_barrier data;    /* steps of collectives, on stream workers */
-    struct en_barrier manage;  /* splits, on host threads                 */
-    struct en_barrier connect; /* first collectives, on host threads       */
+    struct en_barrier manage;  /* splits, on host threads */
+    struct en_barrier connect; /* first collectives, on host threads */
 };
 
 struct en_region {
-    _Atomic bool
-        open; /* all else stands: another thread that aborts looks at nothing before; then it has to wake nobody */
+    _Atomic bool open; /* Set last: another thread that aborts the communicator ignores the region until it is set. */
     struct en_head *head; /* NULL: not open */
     struct en_member *members;
     struct en_pair *pairs;
@@ -103,43 +102,47 @@ struct en_region {
 
 /* How a wait ended. */
 enum en_end {
-    EN_GO,       /* what was waited for has come                    */
+    EN_GO,       /* the awaited event happened */
     EN_ABORTED,  /* this rank's communicator was aborted or revoked */
-    EN_BROKEN,   /* an error of the communicator, see error_text    */
-    EN_STOPPING, /* the process is going down                       */
+    EN_BROKEN,   /* the communicator has an error, see error_text */
+    EN_STOPPING, /* the process is exiting */
 };
 
-/* What a waiter looks at besides the word it waits for. */
+/* Conditions that end a wait early. */
 struct en_watch {
     struct en_region *region;
     const _Atomic uint32_t *abort_flag;
 };
 
-/* Creates the region of this key, or attaches to it. Returns 0 or an errno; EINVAL when it was made for another number
- * of ranks (its number is then in *found). */
+/*
+ * en_region_open - create the region of this key, or attach to it.
+ *   found    out: number of ranks of an existing region
+ *   Returns  0 or an errno value; EINVAL if the region exists for another number of ranks
+ */
 int en_region_open(struct en_region *r, const uint8_t key[EN_KEY_BYTES], int members, int *found);
-void en_region_unlink(struct en_region *r); /* all have joined, or nobody shall: it leaves /dev/shm */
+void en_region_unlink(struct en_region *r); /* removes the name: all ranks have joined, or joining was aborted */
 void en_region_close(struct en_region *r);
-void en_sweep(void); /* removes the regions that dead processes left         */
+void en_sweep(void); /* removes the regions that dead processes left */
 
 char *en_staging(const struct en_region *r, int rank, int buffer);
 struct en_pair *en_pair(const struct en_region *r, int src, int dst);
 char *en_ring(const struct en_region *r, int src, int dst);
 
-/* Sleeps until *word is no longer `seen`, or the watch says otherwise. */
+/* Sleeps until *word differs from `seen`, or a condition of the watch holds. */
 enum en_end en_wait(const struct en_watch *watch, _Atomic uint32_t *word, uint32_t seen);
 void en_wake(_Atomic uint32_t *word);
 
-/* A barrier in two halves, so that one thread can arrive for several ranks before it waits. */
+/* A barrier in two calls, so that one thread can arrive for several ranks before it waits. */
 uint32_t en_barrier_arrive(struct en_barrier *b, int members);
 enum en_end en_barrier_wait(const struct en_watch *watch, struct en_barrier *b, uint32_t generation);
 
 void en_ring_doorbell(struct en_member *m);
 enum en_end en_sleep_on_doorbell(const struct en_watch *watch, struct en_member *m, uint32_t seen);
 
-/* Marks the communicator broken for all its ranks and wakes them. The first message stays; true: this was the first. */
+/* Marks the communicator broken for all its ranks and wakes them. The first message is kept. Returns whether this
+ * call was the first. */
 bool en_break(struct en_region *r, const char *text);
 bool en_broken(const struct en_region *r);
-void en_wake_all(struct en_region *r); /* so that waits look at their watch */
+void en_wake_all(struct en_region *r); /* makes all waits check their watch */
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * text.c - error texts: what ncclGetLastError says, and what NCCL_DEBUG lets onto stderr.
+ * text.c - error texts: for ncclGetLastError, and on stderr with NCCL_DEBUG.
  */
 #include "comm.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The latest error of the process: a helper thread's error must reach the caller, who asks from another thread. */
+/* The latest error of the process: an error on a helper thread must be visible to the caller's thread. */
 static pthread_mutex_t last_lock = PTHREAD_MUTEX_INITIALIZER;
 static char last_text[EN_TEXT_BYTES];
 
@@ -49,7 +49,7 @@ ncclResult_t en_fail(ncclComm_t comm, ncclResult_t rc, const char *format, ...)
     return rc;
 }
 
-/* Another rank may be about to write the text of a broken communicator: it is there within microseconds. */
+/* Another rank may be writing the text at this time, which takes microseconds: waits for it. */
 static const char *shared_text(ncclComm_t comm)
 {
     struct en_head *head = comm->region.head;
@@ -59,7 +59,7 @@ static const char *shared_text(ncclComm_t comm)
     return head->error_text;
 }
 
-/* A broken communicator's text also becomes the latest error of this process. */
+/* The text of a broken communicator also becomes the latest error of this process. */
 ncclResult_t en_report_broken(ncclComm_t comm)
 {
     return en_fail(NULL, ncclInvalidUsage, "%s", shared_text(comm));
@@ -80,7 +80,8 @@ void en_comm_break(ncclComm_t comm, const char *format, ...)
 
 const char *en_last_error(ncclComm_t comm)
 {
-    static _Thread_local char text[EN_TEXT_BYTES]; /* so that the pointer stays good while others fail */
+    static _Thread_local char text[EN_TEXT_BYTES]; /* thread-local, so that the pointer stays valid when other
+                                                      threads fail */
 
     if (comm != NULL && en_broken(&comm->region)) {
         snprintf(text, sizeof(text), "%s", shared_text(comm));

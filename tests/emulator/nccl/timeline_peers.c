@@ -1,6 +1,5 @@
 /*
- * timeline_peers.c - where the processes of a job have one timeline (timeline.h), the ranks of a communicator meet in it. See
- * timeline_peers.h.
+ * timeline_peers.c - the ranks of a communicator on the timeline of a job. See timeline_peers.h.
  */
 #include "timeline_peers.h"
 #include "cost.h"
@@ -34,7 +33,6 @@ static bool is_over(const struct emu_peers *peers)
     return atomic_load(&comm->stop_flag) || en_broken(&comm->region);
 }
 
-/* false: it on_job_timeline nobody. */
 bool en_find_peers(struct en_plan *plan)
 {
     ncclComm_t comm = plan->comm;

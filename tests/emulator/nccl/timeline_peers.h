@@ -1,15 +1,18 @@
 /*
- * timeline_peers.h - operations of a communicator on the timeline that the processes of a job share.
+ * timeline_peers.h - the ranks of a communicator on the timeline that all processes of a job share
+ * (../timeline/timeline.h).
  */
 #ifndef EMU_NCCL_TIMELINE_PEERS_H
 #define EMU_NCCL_TIMELINE_PEERS_H
 
 #include "comm.h"
 
-/* In the two halves of joining a communicator. Afterwards comm->on_job_timeline tells whether its ranks meet. */
+/* Part of joining a communicator: post the id of this process's timeline, then compare the ids of all ranks and set
+ * comm->on_job_timeline. */
 void en_post_timeline_name(ncclComm_t comm);
 void en_join_timeline(ncclComm_t comm);
 
-bool en_find_peers(struct en_plan *plan); /* of a communicator whose ranks meet; false: it on_job_timeline nobody */
+bool en_find_peers(struct en_plan *plan); /* Fills plan->peers for a communicator with on_job_timeline. Returns false
+                                             if the plan has no peers, or if out of memory. */
 
 #endif

@@ -24,11 +24,11 @@ static uint32_t bits_of_float(float x)
 /* A small binary floating-point format. Codes are without the sign. */
 struct small_float {
     int mantissa, bias;
-    uint32_t largest;  /* code of the largest finite value                        */
-    uint32_t overflow; /* what rounds beyond it becomes this: infinity or largest */
-    uint32_t infinity; /* code of infinity, 0: has none                           */
-    uint32_t nan;      /* code of the NaN that we write                           */
-    int sign_shift;    /* where the sign bit lies                                 */
+    uint32_t largest;  /* code of the largest finite value */
+    uint32_t overflow; /* code of values that round beyond it: infinity, or the largest value */
+    uint32_t infinity; /* code of infinity; 0: the format has none */
+    uint32_t nan;      /* code of the NaN that is stored */
+    int sign_shift;    /* position of the sign bit */
 };
 
 static const struct small_float half_format = {10, 15, 0x7bff, 0x7c00, 0x7c00, 0x7fff, 15};
@@ -42,7 +42,7 @@ static inline float decode(uint32_t code, const struct small_float *f)
 
     if (magnitude > f->largest)
         bits = magnitude == f->infinity ? 0x7f800000u : 0x7fc00000u;
-    else if (magnitude >> f->mantissa == 0) /* subnormal: a multiple of the least value, exact in float */
+    else if (magnitude >> f->mantissa == 0) /* subnormal: a multiple of the smallest value, exact in float */
         bits = bits_of_float((float)magnitude * float_of_bits((uint32_t)(128 - f->bias - f->mantissa) << 23));
     else
         bits = (magnitude << (23 - f->mantissa)) + ((uint32_t)(127 - f->bias) << 23);
@@ -57,7 +57,7 @@ static inline uint32_t encode(float x, const struct small_float *f)
     if (magnitude > 0x7f800000u)
         return sign | f->nan;
     if (magnitude < (uint32_t)(128 - f->bias) << 23) {
-        /* below the least normal number: adding 2^23 quanta leaves the rounded count of quanta in the low bits */
+        /* below the smallest normal number: adding 2^23 quanta leaves the rounded number of quanta in the low bits */
         float quanta = float_of_bits((uint32_t)(128 - f->bias - f->mantissa + 23) << 23);
         code = bits_of_float(float_of_bits(magnitude) + quanta) - bits_of_float(quanta);
     } else {

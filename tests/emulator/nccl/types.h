@@ -1,8 +1,8 @@
 /*
- * types.h - the data types of NCCL: sizes, names, and their way into and out of the type in which they are reduced.
+ * types.h - the data types of NCCL: sizes, names, and conversion to and from the type in which they are reduced.
  *
- * A tile of elements is loaded into an array of the accumulator's type, combined there, and stored with one rounding to
- * nearest, ties to even. 8-bit floats saturate at their largest finite value, as the conversions of CUDA do.
+ * Elements are loaded tile by tile into an array of the accumulator type, reduced there, and stored with one rounding
+ * to nearest, ties to even. 8-bit floats saturate at their largest finite value, as CUDA's conversions do.
  */
 #ifndef EMU_NCCL_TYPES_H
 #define EMU_NCCL_TYPES_H
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The type in which a reduction is carried out. Integers wrap around, so 64 bits serve all of them. */
+/* The type in which a reduction is computed. Integers wrap around, so 64 bits serve all of them. */
 enum en_accumulator { EN_F32, EN_F64, EN_I64, EN_U64, EN_ACCUMULATORS };
 
 enum { EN_TYPES = 12, EN_ACC_BYTES = 8 };

@@ -1,6 +1,6 @@
 /*
- * test_compare.c - result files read back and held against each other: hand-made files of all three formats, verdicts
- * on both sides of every border, and thousands of damaged files, none of which may do more than be refused.
+ * test_compare.c - reading and comparing result files: files of all three formats written by hand, verdicts on both
+ * sides of each limit, and thousands of damaged files, which must be read or rejected without a crash.
  */
 #include "collectives/compare/compare.h"
 #include "tests/check.h"
@@ -40,7 +40,7 @@ static struct bb_result_file read_text(const char *text)
     return t;
 }
 
-static void bench_rows_are_read(void **state)
+static void reads_bench_rows(void **state)
 {
     struct bb_result_file t = read_text(bench_text);
 
@@ -58,7 +58,7 @@ static void bench_rows_are_read(void **state)
     bb_result_file_release(&t);
 }
 
-static void other_rows_are_named(void **state)
+static void names_rows_of_other_benchmarks(void **state)
 {
     static const char text[] =
         "{\"schema\": \"busbar.bench/1\", \"results\": [{\"metric\": \"latency\", \"direction\": \"one\", \"bytes\": "
@@ -79,7 +79,7 @@ static void other_rows_are_named(void **state)
     bb_result_file_release(&t);
 }
 
-static void proxy_is_one_row(void **state)
+static void reads_a_proxy_as_one_row(void **state)
 {
     struct bb_result_file t = read_text(proxy_text);
 
@@ -92,8 +92,8 @@ static void proxy_is_one_row(void **state)
     bb_result_file_release(&t);
 }
 
-/* Of 7 samples the interval of the median is the whole range: P(X < 1) = 1/128 <= 0.025 < P(X < 2). */
-static void nccl_tests_is_read(void **state)
+/* With 7 samples the median's confidence interval is the whole range: P(X < 1) = 1/128 <= 0.025 < P(X < 2). */
+static void reads_nccl_tests_json(void **state)
 {
     struct bb_result_file t = read_text(foreign_text);
 
@@ -124,7 +124,7 @@ static const char *difference(json_t *list, const char *what, const char *side)
     return "same";
 }
 
-static void provenance_is_told(void **state)
+static void lists_differences_of_provenance(void **state)
 {
     struct bb_result_file a = read_text(bench_text), b = read_text(foreign_text), c = read_text(bench_text);
     json_t *pa, *pb, *pc, *d;
@@ -145,7 +145,7 @@ static void provenance_is_told(void **state)
     assert_string_equal(difference(d, "NCCL library", "a"), "same");
     assert_string_equal(difference(d, "ranks", "a"), "same");
     assert_string_equal(difference(d, "devices", "b"), "2 x X");
-    assert_string_equal(difference(d, "--iters", "b"), "same"); /* the other format tells no options */
+    assert_string_equal(difference(d, "--iters", "b"), "same"); /* nccl-tests output does not contain these options */
     text = json_dumps(pb, 0);
     assert_null(strstr(text, "secret"));
     free(text);
@@ -154,7 +154,8 @@ static void provenance_is_told(void **state)
     assert_string_equal(difference(d, "$NCCL_ALGO", "b"), "null");
     assert_string_equal(difference(d, "--agg-iters", "b"), "4");
     assert_string_equal(difference(d, "$EMU_CLUSTER", "b"), "c.json");
-    assert_int_equal(json_array_size(d), 3); /* nothing else: neither ranks of a launcher nor folders */
+    assert_int_equal(json_array_size(d), 3); /* no other difference: launcher variables, EMU_TWINS and output files
+                                                are ignored */
     json_decref(d), json_decref(pa), json_decref(pb), json_decref(pc);
     bb_result_file_release(&a), bb_result_file_release(&b), bb_result_file_release(&c);
 }
@@ -164,13 +165,13 @@ static struct bb_timing timed(double low, double median, double high)
     return (struct bb_timing){.what = "x", .time_us = median, .low_us = low, .high_us = high};
 }
 
-static void verdicts_have_borders(void **state)
+static void verdicts_change_at_their_limits(void **state)
 {
     struct bb_timing a = timed(10, 11, 12), b = timed(12, 13, 14), none = timed(NAN, 11, NAN), wrong = a;
 
     (void)state;
     wrong.wrong = 1;
-    assert_int_equal(bb_verdict_of(&a, &b, NAN), BB_SAME); /* they touch */
+    assert_int_equal(bb_verdict_of(&a, &b, NAN), BB_SAME); /* the intervals touch */
     b.low_us = 12.0001;
     assert_int_equal(bb_verdict_of(&a, &b, NAN), BB_SLOWER);
     assert_int_equal(bb_verdict_of(&b, &a, NAN), BB_FASTER);
@@ -178,7 +179,7 @@ static void verdicts_have_borders(void **state)
     assert_int_equal(bb_verdict_of(&a, &none, NAN), BB_INCONCLUSIVE);
     assert_int_equal(bb_verdict_of(&none, &a, NAN), BB_INCONCLUSIVE);
     assert_int_equal(bb_verdict_of(&a, &wrong, NAN), BB_WRONG_DATA);
-    /* without an interval on a side, the plain ratio: 11/10, with its borders at 10 % and at 1 / 1.1 */
+    /* if an interval is missing, the ratio of medians decides: 11/10, with limits at +10 % and at 1 / 1.1 */
     a = timed(NAN, 10, NAN), b = timed(10.9, 10.9, 10.9);
     assert_int_equal(bb_verdict_of(&a, &b, 10), BB_SAME);
     b.time_us = 11.1;
@@ -188,37 +189,37 @@ static void verdicts_have_borders(void **state)
     assert_int_equal(bb_verdict_of(&a, &b, 10), BB_SAME);
     b.time_us = 0;
     assert_int_equal(bb_verdict_of(&a, &b, 10), BB_INCONCLUSIVE);
-    /* exact times, as emulated GPUs give them */
+    /* exact times, as measured on emulated GPUs */
     a = timed(5, 5, 5), b = timed(5.001, 5.001, 5.001);
     assert_int_equal(bb_verdict_of(&a, &b, NAN), BB_SLOWER);
 }
 
-/* Sizes 1 2 2 3 against 3 2 4 2 2: in another order, with a repeated key, a row missing on each side. */
-static void rows_find_their_partners(void **state)
+/* Sizes 1 2 2 3 against 3 2 4 2 2: another order, a repeated key, and one row or more without a match on each side. */
+static void matches_rows_by_key(void **state)
 {
     static const int sizes_a[] = {1, 2, 2, 3}, sizes_b[] = {3, 2, 4, 2, 2};
     struct bb_timing a[4], b[5];
     struct bb_result_file left = {.rows = a, .n = 4}, right = {.rows = b, .n = 5};
     long pair[4];
-    char rest[5];
+    char unmatched[5];
 
     (void)state;
     for (int i = 0; i < 4; i++)
         a[i] = (struct bb_timing){.what = "x", .bytes = sizes_a[i]};
     for (int j = 0; j < 5; j++)
         b[j] = (struct bb_timing){.what = "x", .bytes = sizes_b[j]};
-    assert_int_equal(bb_match_rows(&left, &right, pair, rest), 2);
+    assert_int_equal(bb_match_rows(&left, &right, pair, unmatched), 2);
     assert_int_equal(pair[0], -1);
     assert_int_equal(pair[1], 1);
     assert_int_equal(pair[2], 3);
     assert_int_equal(pair[3], 0);
-    assert_memory_equal(rest, ((char[]){0, 0, 1, 0, 1}), 5);
-    b[0].dtype = "half"; /* every part of the key counts */
-    (void)bb_match_rows(&left, &right, pair, rest);
+    assert_memory_equal(unmatched, ((char[]){0, 0, 1, 0, 1}), 5);
+    b[0].dtype = "half"; /* all fields of the key are compared */
+    (void)bb_match_rows(&left, &right, pair, unmatched);
     assert_int_equal(pair[3], -1);
 }
 
-static int compared(double median_b, double threshold)
+static int compare_with(double median_b, double threshold)
 {
     struct bb_timing a = timed(9.9, 10, 10.1), b = timed(median_b - 0.1, median_b, median_b + 0.1);
     struct bb_result_file left = {.path = "a", .rows = &a, .n = 1}, right = {.path = "b", .rows = &b, .n = 1};
@@ -226,14 +227,14 @@ static int compared(double median_b, double threshold)
     return bb_compare(&left, &right, &(struct bb_regression_threshold){threshold, false}, NULL, NULL);
 }
 
-static void threshold_is_exit_5(void **state)
+static void slowdown_beyond_the_threshold_fails(void **state)
 {
     (void)state;
-    assert_int_equal(compared(11, NAN), 0);
-    assert_int_equal(compared(11, 11), 0);
-    assert_int_equal(compared(11, 9), -BB_EBELOW);
-    assert_int_equal(compared(9, 0), 0);
-    assert_int_equal(compared(10.15, 0), 0); /* slower, but the intervals touch */
+    assert_int_equal(compare_with(11, NAN), 0);
+    assert_int_equal(compare_with(11, 11), 0);
+    assert_int_equal(compare_with(11, 9), -BB_EBELOW);
+    assert_int_equal(compare_with(9, 0), 0);
+    assert_int_equal(compare_with(10.15, 0), 0); /* slower, but the intervals touch */
 }
 
 /* ---- damaged files ---- */
@@ -244,7 +245,7 @@ static unsigned long long next_random(unsigned long long *seed)
     return *seed >> 33;
 }
 
-/* Tokens that are well-formed but in the wrong place get deeper than broken bytes. */
+/* Well-formed tokens in wrong places reach deeper code than broken bytes. */
 static const char *const tokens[] = {"null",
                                      "true",
                                      "[]",
@@ -264,7 +265,7 @@ static size_t mutate(char *to, const char *from, size_t n, unsigned long long *s
     size_t at = next_random(seed) % n, end = at;
     const char *token = tokens[next_random(seed) % ROWS(tokens)];
 
-    if (next_random(seed) % 4 == 0) { /* a byte */
+    if (next_random(seed) % 4 == 0) { /* replace one byte */
         memcpy(to, from, n);
         to[at] = (char)next_random(seed);
         return n;
@@ -273,7 +274,7 @@ static size_t mutate(char *to, const char *from, size_t n, unsigned long long *s
         at++;
     for (end = at; end < n && from[end] != ',' && from[end] != '}'; end++)
         ;
-    if (at == n) { /* nothing to replace: cut the file */
+    if (at == n) { /* no value to replace: truncate the file */
         memcpy(to, from, end = next_random(seed) % n);
         return end;
     }
@@ -283,21 +284,21 @@ static size_t mutate(char *to, const char *from, size_t n, unsigned long long *s
     return at + 1 + strlen(token) + n - end;
 }
 
-/* Returns 1 when the file was read, 0 when it was refused. */
+/* Returns 1 if the file was read, 0 if it was rejected. */
 static int survives(const char *text, size_t n, FILE *sink)
 {
     json_t *root = json_loadb(text, n, 0, NULL);
     struct bb_result_file t, good = read_text(bench_text);
-    const struct bb_regression_threshold gate = {0, n % 2};
+    const struct bb_regression_threshold threshold = {0, n % 2};
     int rc;
 
     if (root) {
         rc = bb_result_file_from_tree(&t, "damaged", root);
         assert_true(rc == 0 || rc == -BB_EUSAGE);
         if (rc == 0) {
-            rc = bb_compare(&good, &t, &gate, sink, NULL);
+            rc = bb_compare(&good, &t, &threshold, sink, NULL);
             assert_true(rc == 0 || rc == -BB_EBELOW);
-            rc = bb_compare(&t, &good, &gate, sink, NULL);
+            rc = bb_compare(&t, &good, &threshold, sink, NULL);
             assert_true(rc == 0 || rc == -BB_EBELOW);
             bb_result_file_release(&good);
             bb_result_file_release(&t);
@@ -309,13 +310,13 @@ static int survives(const char *text, size_t n, FILE *sink)
     return 0;
 }
 
-static void damaged_files_are_refused(void **state)
+static void damaged_files_do_not_crash(void **state)
 {
     const char *const texts[] = {bench_text, proxy_text, foreign_text};
     static char one[8192], two[8192];
     unsigned long long seed = 20261120;
     FILE *sink = fopen("/dev/null", "w");
-    int read = 0, refused = 0;
+    int read = 0, rejected = 0;
 
     (void)state;
     assert_non_null(sink);
@@ -324,21 +325,21 @@ static void damaged_files_are_refused(void **state)
         const char *text = texts[i % 3];
         size_t n = mutate(one, text, strlen(text), &seed);
 
-        if (i % 2 && n > 0) { /* twice: a file can be wrong in two places */
+        if (i % 2 && n > 0) { /* mutate twice: a file can be wrong in two places */
             n = mutate(two, one, n, &seed);
             memcpy(one, two, n);
         }
         if (survives(one, n, sink))
             read++;
         else
-            refused++;
+            rejected++;
     }
     bb_err_mute(0);
     fclose(sink);
-    assert_true(read > 500 && refused > 500); /* both sides are reached */
+    assert_true(read > 500 && rejected > 500); /* both outcomes were tested */
 }
 
-static void foreign_things_are_refused(void **state)
+static void rejects_other_json(void **state)
 {
     static const char *const texts[] = {"[]",
                                         "{}",
@@ -360,8 +361,8 @@ static void foreign_things_are_refused(void **state)
     bb_err_mute(0);
 }
 
-/* Whole numbers as words, as some tools write them: decimal ones. */
-static void whole_numbers_as_words(void **state)
+/* Whole numbers as strings, as some tools write them, are read as decimal numbers. */
+static void reads_whole_numbers_in_strings(void **state)
 {
     static const char text[] =
         "{\"schema\": \"busbar.bench/1\", \"results\": [{\"collective\": \"x\", \"bytes\": \"1980\", "
@@ -375,8 +376,8 @@ static void whole_numbers_as_words(void **state)
     bb_result_file_release(&t);
 }
 
-/* What a row needs to be a row, and what it may lack: a field that is another type is refused in both. */
-static void fields_that_are_needed(void **state)
+/* Required and optional fields of a row; a field of the wrong type is rejected in both cases. */
+static void checks_required_and_optional_fields(void **state)
 {
 #define PROXY(fields) "{\"schema\": \"busbar.proxy/1\", " fields "}"
 #define PLAN(fields)  "{\"schema\": \"busbar.plan/1\", " fields "}"
@@ -420,12 +421,18 @@ static void fields_that_are_needed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bench_rows_are_read),       cmocka_unit_test(proxy_is_one_row),
-        cmocka_unit_test(other_rows_are_named),      cmocka_unit_test(nccl_tests_is_read),
-        cmocka_unit_test(provenance_is_told),        cmocka_unit_test(verdicts_have_borders),
-        cmocka_unit_test(rows_find_their_partners),  cmocka_unit_test(threshold_is_exit_5),
-        cmocka_unit_test(damaged_files_are_refused), cmocka_unit_test(foreign_things_are_refused),
-        cmocka_unit_test(fields_that_are_needed),    cmocka_unit_test(whole_numbers_as_words),
+        cmocka_unit_test(reads_bench_rows),
+        cmocka_unit_test(reads_a_proxy_as_one_row),
+        cmocka_unit_test(names_rows_of_other_benchmarks),
+        cmocka_unit_test(reads_nccl_tests_json),
+        cmocka_unit_test(lists_differences_of_provenance),
+        cmocka_unit_test(verdicts_change_at_their_limits),
+        cmocka_unit_test(matches_rows_by_key),
+        cmocka_unit_test(slowdown_beyond_the_threshold_fails),
+        cmocka_unit_test(damaged_files_do_not_crash),
+        cmocka_unit_test(rejects_other_json),
+        cmocka_unit_test(checks_required_and_optional_fields),
+        cmocka_unit_test(reads_whole_numbers_in_strings),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

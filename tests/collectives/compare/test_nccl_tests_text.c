@@ -1,6 +1,6 @@
 /*
- * test_nccl_tests_text.c - what nccl-tests printed, as the tree of its -J: the layouts of its versions, what stands
- * around and between, and everything that is refused, by the line that is said to be wrong.
+ * test_nccl_tests_text.c - converts the text output of nccl-tests to the JSON of its option -J: table layouts of
+ * several versions, unrelated lines around and between, and rejected output with the reported line number.
  */
 #include "collectives/compare/nccl_tests_text.h"
 #include "collectives/compare/result_reader.h"
@@ -18,7 +18,7 @@
     "#wrong\n"                                                                                                         \
     "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)\n"
 #define RANK(r, host, id) "#  Rank  " r " Group  0 Pid   4711 on   " host " device  0 [" id "] NVIDIA H100 80GB HBM3\n"
-#define TWO               RANK("0", "left", "0x8d") RANK("1", "left", "0x91")
+#define TWO_RANKS         RANK("0", "left", "0x8d") RANK("1", "left", "0x91")
 #define ROW                                                                                                            \
     "     1048576        262144     float     sum      -1    27.76   37.78   37.78      0    27.49   38.15   38.15   " \
     " N/A\n"
@@ -51,13 +51,13 @@ static struct bb_result_file rows_of(const char *text, const char *operation)
     return t;
 }
 
-/* As from 2.16.7 on, with what NCCL and the launcher say around it. */
-static void a_run_of_today_is_read(void **state)
+/* Layout since 2.16.7, with messages of NCCL and the launcher in between. */
+static void reads_current_output(void **state)
 {
     struct bb_result_file t =
         rows_of("Warning: known hosts\n"
                 "# nccl-tests version 2.18.3 nccl-headers=23003 nccl-library=22907\n" STARTING SETTINGS
-                "#\n# Using devices\n" TWO "left:4711:4712 [0] NCCL INFO 8 coll channels\n"
+                "#\n# Using devices\n" TWO_RANKS "left:4711:4712 [0] NCCL INFO 8 coll channels\n"
                 "#\n" HEADING "left:4711:4712 [0] NCCL INFO AllReduce: 8 Bytes\n" ROW
                 "     2097152        524288  bfloat16     sum      -1    1e+02   37.78   37.78      7"
                 "      nan    0.00    0.00      0\n" END "8 more words\n",
@@ -85,8 +85,8 @@ static void a_run_of_today_is_read(void **state)
     bb_result_file_release(&t);
 }
 
-/* Before 2.13 neither root nor group, and an all_gather had no redop; errors were differences. */
-static void a_run_of_old_is_read(void **state)
+/* Before 2.13 the table had no root and no group, all_gather had no redop, and the error column was a difference. */
+static void reads_output_before_2_13(void **state)
 {
     struct bb_result_file t = rows_of(
         "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 100 validation: 1 \n#\n"
@@ -110,10 +110,10 @@ static void a_run_of_old_is_read(void **state)
 }
 
 /* -I 1 and -S 1 add columns. */
-static void further_columns_are_passed_over(void **state)
+static void ignores_additional_columns(void **state)
 {
     struct bb_result_file t = rows_of(
-        STARTING SETTINGS TWO
+        STARTING SETTINGS TWO_RANKS
         "#       size         count      type   redop    root     time   algbw   busbw  #wrong    i_min    i_max    "
         "i_p99 "
         "   i_cv%     time   algbw   busbw  #wrong    i_min    i_max    i_p99    i_cv%           timestamp\n"
@@ -129,7 +129,7 @@ static void further_columns_are_passed_over(void **state)
     bb_result_file_release(&t);
 }
 
-static void tags_of_launchers_are_passed_over(void **state)
+static void ignores_line_prefixes_of_launchers(void **state)
 {
     static const char *const texts[] = {
         "[1,0]<stdout>:" STARTING "[1,0]<stdout>:" SETTINGS
@@ -148,7 +148,7 @@ static void tags_of_launchers_are_passed_over(void **state)
     }
 }
 
-static void what_a_run_was_is_kept(void **state)
+static void keeps_the_settings_of_the_run(void **state)
 {
     struct bb_result_file t =
         rows_of(STARTING "# nThread 1 nGpus 1 warmup iters: 1 iters: 20 agg iters: 4 validation: 1 graph: 3\n"
@@ -168,44 +168,49 @@ static void what_a_run_was_is_kept(void **state)
 }
 
 static const struct {
-    const char *text, *operation, *said;
-} refused[] = {
+    const char *text, *operation, *expected;
+} rejected[] = {
     {"hello\n", NULL, "neither a JSON object nor nccl-tests output"},
-    {STARTING SETTINGS TWO, NULL, "nccl-tests output with a table"},
-    {STARTING SETTINGS TWO HEADING END, NULL, "no rows"},
+    {STARTING SETTINGS TWO_RANKS, NULL, "nccl-tests output with a table"},
+    {STARTING SETTINGS TWO_RANKS HEADING END, NULL, "no rows"},
     {STARTING SETTINGS HEADING ROW, NULL, "no devices"},
-    {SETTINGS TWO HEADING ROW, NULL, "all_reduce=file"},
-    {STARTING SETTINGS TWO HEADING ROW, "all_gather", "all_reduce_perf, not of all_gather"},
-    {SETTINGS TWO HEADING ROW, "all_gather", "busbw / algbw is 1, but all_gather on 2 ranks has 0.5"},
-    {STARTING SETTINGS TWO HEADING ROW SETTINGS, NULL, "line 9: a second run"},
-    {STARTING SETTINGS TWO HEADING ROW HEADING, NULL, "line 10: a second table"},
+    {SETTINGS TWO_RANKS HEADING ROW, NULL, "all_reduce=file"},
+    {STARTING SETTINGS TWO_RANKS HEADING ROW, "all_gather", "all_reduce_perf, not of all_gather"},
+    {SETTINGS TWO_RANKS HEADING ROW, "all_gather", "busbw / algbw is 1, but all_gather on 2 ranks has 0.5"},
+    {STARTING SETTINGS TWO_RANKS HEADING ROW SETTINGS, NULL, "line 9: a second run"},
+    {STARTING SETTINGS TWO_RANKS HEADING ROW HEADING, NULL, "line 10: a second table"},
     {STARTING SETTINGS RANK("0", "a", "0x1") RANK("0", "b", "0x1") HEADING ROW, NULL, "line 4: rank 0 instead of 1"},
     {STARTING SETTINGS RANK("0", "a", "0x1") RANK("2", "b", "0x1") HEADING ROW, NULL, "line 4: rank 2 instead of 1"},
     {STARTING SETTINGS "#  Rank  0 Group  0 Pid 1 on hos...\n" HEADING ROW, NULL, "line 3: incomplete device line"},
     {STARTING SETTINGS "#  Rank  0 Pid 1 on \xff device 0 [0x1] X\n" HEADING ROW, NULL, "line 3: a device name"},
-    {STARTING SETTINGS TWO "#  size  latency\n", NULL, "line 5: not a table heading"},
-    {STARTING SETTINGS TWO HEADING "8 2 float sum -1 3.0\n", NULL, "line 8: a row of 6 words, expected the 13 columns"},
-    {STARTING SETTINGS TWO HEADING "8 2 float sum -1 3.0left: 1 1 0 3 1 1 0\n", NULL, "line 8: '3.0left:' in column 6"},
-    {STARTING SETTINGS TWO HEADING "8 2 float sum -1 -3 1 1 0 3 1 1 0\n", NULL, "line 8: '-3' in column 6"},
-    {STARTING SETTINGS TWO HEADING "99999999999999999999 2 float sum -1 3 1 1 0 3 1 1 0\n", NULL, "line 8: a row"},
-    {STARTING SETTINGS TWO HEADING "8 2 \xff sum -1 3 1 1 0 3 1 1 0\n", NULL, "line 8: a row that is not valid UTF-8"},
+    {STARTING SETTINGS TWO_RANKS "#  size  latency\n", NULL, "line 5: not a table heading"},
+    {STARTING SETTINGS TWO_RANKS HEADING "8 2 float sum -1 3.0\n", NULL,
+     "line 8: a row of 6 words, expected the 13 columns"},
+    {STARTING SETTINGS TWO_RANKS HEADING "8 2 float sum -1 3.0left: 1 1 0 3 1 1 0\n", NULL,
+     "line 8: '3.0left:' in column 6"},
+    {STARTING SETTINGS TWO_RANKS HEADING "8 2 float sum -1 -3 1 1 0 3 1 1 0\n", NULL, "line 8: '-3' in column 6"},
+    {STARTING SETTINGS TWO_RANKS HEADING "99999999999999999999 2 float sum -1 3 1 1 0 3 1 1 0\n", NULL,
+     "line 8: a row"},
+    {STARTING SETTINGS TWO_RANKS HEADING "8 2 \xff sum -1 3 1 1 0 3 1 1 0\n", NULL,
+     "line 8: a row that is not valid UTF-8"},
 };
 
-static void what_is_wrong_is_said_with_its_line(void **state)
+static void rejects_invalid_output_with_line_number(void **state)
 {
     struct bb_result_file t;
 
     (void)state;
-    for (size_t i = 0; i < ROWS(refused); i++) {
-        struct capture said;
+    for (size_t i = 0; i < ROWS(rejected); i++) {
+        struct capture captured;
         int rc;
 
-        capture_begin(&said);
-        rc = read_text(refused[i].text, refused[i].operation, &t);
-        capture_end(&said);
+        capture_begin(&captured);
+        rc = read_text(rejected[i].text, rejected[i].operation, &t);
+        capture_end(&captured);
         assert_int_equal(rc, -BB_EUSAGE);
-        if (!strstr(said.text, refused[i].said) || strchr(said.text, '\n') != said.text + strlen(said.text) - 1)
-            fail_msg("%zu: '%s', expected '%s'", i, said.text, refused[i].said);
+        if (!strstr(captured.text, rejected[i].expected) ||
+            strchr(captured.text, '\n') != captured.text + strlen(captured.text) - 1)
+            fail_msg("%zu: '%s', expected '%s'", i, captured.text, rejected[i].expected);
         bb_result_file_release(&t);
     }
 }
@@ -213,9 +218,9 @@ static void what_is_wrong_is_said_with_its_line(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_of_today_is_read),          cmocka_unit_test(a_run_of_old_is_read),
-        cmocka_unit_test(further_columns_are_passed_over), cmocka_unit_test(tags_of_launchers_are_passed_over),
-        cmocka_unit_test(what_a_run_was_is_kept),          cmocka_unit_test(what_is_wrong_is_said_with_its_line),
+        cmocka_unit_test(reads_current_output),          cmocka_unit_test(reads_output_before_2_13),
+        cmocka_unit_test(ignores_additional_columns),    cmocka_unit_test(ignores_line_prefixes_of_launchers),
+        cmocka_unit_test(keeps_the_settings_of_the_run), cmocka_unit_test(rejects_invalid_output_with_line_number),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

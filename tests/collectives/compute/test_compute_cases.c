@@ -1,4 +1,4 @@
-/* test_compute_cases.c - what `bench compute` measures: the products of published layers, by their own dimensions. */
+/* test_compute_cases.c - the kernels that `bench compute` measures: GEMMs of published layers by their dimensions. */
 #include "collectives/compute/compute_cases.h"
 #include "tests/check.h"
 
@@ -22,9 +22,12 @@ static void assert_gemms(bool quick, const struct row *rows, int n)
     }
 }
 
-/* GPT-2 large: 8 samples of 1024 tokens, 20 heads of 64. GPT-3 on 4 GPUs: 2048 tokens, 96 / 4 heads of 128.
- * Convolutions: samples x outputs rows, filters columns, channels x window summed: 128 x 112^2, 64, 3 x 7^2, and so on. */
-static void products_of_published_layers(void **state)
+/*
+ * GPT-2 large: 8 samples of 1024 tokens, 20 heads of size 64. GPT-3 on 4 GPUs: 2048 tokens, 96 / 4 heads of size 128.
+ * Convolutions as GEMMs: m = samples x output positions, n = filters, k = channels x window, for example
+ * 128 x 112^2, 64, 3 x 7^2.
+ */
+static void gemms_match_published_layers(void **state)
 {
     static const struct row rows[] = {
         {"square", 1024, 1024, 1024, 1},
@@ -58,8 +61,8 @@ static void products_of_published_layers(void **state)
     assert_gemms(true, quick, ROWS(quick));
 }
 
-/* Each moves about as much as is asked: at most that, and one row more would be too much; at least one row. */
-static void passes_move_what_is_asked(void **state)
+/* Each kernel moves at most the requested bytes, and one more row would exceed them; the minimum is one row. */
+static void memory_kernels_move_the_requested_bytes(void **state)
 {
     struct bb_memory_kernel_case c;
     int n = 0;
@@ -67,11 +70,11 @@ static void passes_move_what_is_asked(void **state)
     (void)state;
     for (; bb_compute_memory_kernel(n, BB_HALF, (size_t)256 << 20, &c); n++) {
         const size_t bytes = bb_memory_kernel_bytes(&c.memory_kernel);
-        struct bb_memory_kernel more = c.memory_kernel;
+        struct bb_memory_kernel larger = c.memory_kernel;
 
         assert_true(c.name && c.memory_kernel.dtype == BB_HALF && bytes > (size_t)250 << 20);
-        more.rows += 2; /* one, and what a table of parameters takes whatever the rows */
-        assert_true(bb_memory_kernel_bytes(&more) > (size_t)256 << 20);
+        larger.rows += 2; /* one row, and one more for a parameter table whose size does not depend on the rows */
+        assert_true(bb_memory_kernel_bytes(&larger) > (size_t)256 << 20);
         assert_true(bb_compute_memory_kernel(n, BB_HALF, 0, &c) && c.memory_kernel.rows == 1);
     }
     assert_int_equal(n, 17);
@@ -79,20 +82,20 @@ static void passes_move_what_is_asked(void **state)
     assert_true(bb_compute_memory_kernel(0, BB_FLOAT, 1, &c) && c.memory_kernel.kind == BB_MEMORY_KERNEL_COPY);
 }
 
-static void settings_of_timed_kernels(void **state)
+static void timed_kernels_vary_time_sms_and_traffic(void **state)
 {
     static const double times[] = {10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000};
     struct bb_timed_case c;
-    int n = 0, whole = 0, with_traffic = 0;
+    int n = 0, all_sms = 0, with_traffic = 0;
 
     (void)state;
     for (; bb_compute_timed(n, false, &c); n++) {
         if (n < 10)
             assert_true(c.requested_us == times[n] && c.sms == 1 && c.traffic == 0);
-        whole += c.sms == 1;
+        all_sms += c.sms == 1;
         with_traffic += c.traffic > 0;
     }
-    assert_true(n == 17 && whole == 14 && with_traffic == 5);
+    assert_true(n == 17 && all_sms == 14 && with_traffic == 5);
     assert_true(bb_compute_timed(10, false, &c) && c.requested_us == 1000 && c.sms == 0 && c.traffic == 0);
     assert_true(bb_compute_timed(16, false, &c) && c.sms == 0.5 && c.traffic == 0.25);
     for (n = 0; bb_compute_timed(n, true, &c);)
@@ -105,9 +108,9 @@ static void settings_of_timed_kernels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_of_published_layers),
-        cmocka_unit_test(passes_move_what_is_asked),
-        cmocka_unit_test(settings_of_timed_kernels),
+        cmocka_unit_test(gemms_match_published_layers),
+        cmocka_unit_test(memory_kernels_move_the_requested_bytes),
+        cmocka_unit_test(timed_kernels_vary_time_sms_and_traffic),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

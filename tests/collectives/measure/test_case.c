@@ -1,18 +1,21 @@
 /*
- * test_case.c - buffers and expectations. Each collective is carried out here in the plainest way on all ranks'
- * buffers; what lands in each receive area must be what bb_case_expected_part promises, and nothing else be touched.
+ * test_case.c - buffers and expected data. A simple reference implementation runs each collective on the buffers of all
+ * ranks. The content of each receive area must equal bb_case_expected_part, and no other byte may change.
  */
 #include "collectives/measure/case.h"
 #include "tests/check.h"
 
 enum { RANKS = 4, COUNT = 24, ROOT = 2 };
 
-/* Elements from row to column: rows and columns of different sums, with empty places. Multiples of 4: 16 bytes. */
+/*
+ * Elements sent from row to column. Row and column sums differ, and some counts are 0. Counts are multiples of 4
+ * elements (16 bytes).
+ */
 static const size_t alltoallv_counts[RANKS][RANKS] = {{4, 8, 0, 12}, {0, 0, 24, 4}, {16, 4, 8, 0}, {12, 20, 4, 8}};
 
 typedef int32_t buffers[RANKS][RANKS * COUNT];
 
-static int32_t total(buffers send, int i)
+static int32_t sum_over_ranks(buffers send, int i)
 {
     uint32_t sum = 0;
 
@@ -21,15 +24,15 @@ static int32_t total(buffers send, int i)
     return (int32_t)sum;
 }
 
-/* What the operation means, element by element. */
-static void carry_out(enum bb_coll_kind kind, buffers send, buffers recv)
+/* Reference implementation, element by element. */
+static void run_reference(enum bb_coll_kind kind, buffers send, buffers recv)
 {
     for (int r = 0; r < RANKS; r++)
         for (int i = 0; i < COUNT; i++) {
             if (kind == BB_ALL_REDUCE || (kind == BB_REDUCE && r == ROOT))
-                recv[r][i] = total(send, i);
+                recv[r][i] = sum_over_ranks(send, i);
             if (kind == BB_REDUCE_SCATTER)
-                recv[r][i] = total(send, r * COUNT + i);
+                recv[r][i] = sum_over_ranks(send, r * COUNT + i);
             if (kind == BB_BROADCAST)
                 recv[r][i] = send[ROOT][i];
             if (kind == BB_SCATTER)
@@ -45,7 +48,7 @@ static void carry_out(enum bb_coll_kind kind, buffers send, buffers recv)
         }
 }
 
-static void carry_out_uneven(buffers send, buffers recv)
+static void run_reference_alltoallv(buffers send, buffers recv)
 {
     size_t sent[RANKS] = {0}, received[RANKS] = {0};
 
@@ -70,7 +73,7 @@ static void check_parts(const struct bb_case *c, const struct bb_pattern *p, int
         assert_int_equal(recv[i], 0x5a5a5a5a);
 }
 
-static void expectation_is_the_operation(enum bb_coll_kind kind)
+static void check_kind(enum bb_coll_kind kind)
 {
     static buffers send, recv;
     bool reduces = bb_colls[kind].flags & BB_COLL_REDUCES;
@@ -87,21 +90,21 @@ static void expectation_is_the_operation(enum bb_coll_kind kind)
         for (size_t i = 0; bb_case_contributes(&c, r) && i < bb_colls[kind].send_count(COUNT, RANKS); i++)
             send[r][i] = (int32_t)bb_pattern_input(&p, r, i);
     if (kind == BB_ALLTOALLV)
-        carry_out_uneven(send, recv);
+        run_reference_alltoallv(send, recv);
     else
-        carry_out(kind, send, recv);
+        run_reference(kind, send, recv);
     for (int r = 0; r < RANKS; r++)
         check_parts(&c, &p, r, recv[r]);
 }
 
-static void every_kind_delivers_what_is_expected(void **state)
+static void expected_data_equals_the_reference(void **state)
 {
     (void)state;
     for (int kind = 0; kind < BB_COLL_KIND_COUNT; kind++)
-        expectation_is_the_operation((enum bb_coll_kind)kind);
+        check_kind((enum bb_coll_kind)kind);
 }
 
-/* Zones of a slot: they must lie inside of it, keep their distance, and be aligned. */
+/* Areas of a slot: they must be inside the slot, separated by guards, and aligned. */
 static void check_layout(const struct bb_case *c, int rank)
 {
     struct bb_buffer_layout l = bb_buffer_layout_of(c, rank);
@@ -120,7 +123,7 @@ static void check_layout(const struct bb_case *c, int rank)
         assert_true(l.before_offset >= l.send_offset + l.send_bytes);
 }
 
-static void layouts_keep_buffers_and_guards_apart(void **state)
+static void layouts_separate_buffers_and_guards(void **state)
 {
     static const size_t counts[] = {0, 4, 24, 1000, 4096};
 
@@ -136,7 +139,7 @@ static void layouts_keep_buffers_and_guards_apart(void **state)
             }
 }
 
-static void in_place_pointers_follow_the_rules(void **state)
+static void in_place_offsets_follow_nccl(void **state)
 {
     struct bb_case c = {BB_ALL_REDUCE, BB_FLOAT, BB_SUM, 0, RANKS, 100, true, 0, NULL};
     struct bb_buffer_layout l = bb_buffer_layout_of(&c, 3);
@@ -153,7 +156,7 @@ static void in_place_pointers_follow_the_rules(void **state)
     assert_false(bb_case_possible(&c));
 }
 
-static void the_last_slot_is_for_the_last_iteration(void **state)
+static void last_slot_is_reserved_for_the_last_iteration(void **state)
 {
     (void)state;
     for (size_t i = 0; i < 50; i++)
@@ -167,10 +170,10 @@ static void the_last_slot_is_for_the_last_iteration(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_delivers_what_is_expected),
-        cmocka_unit_test(layouts_keep_buffers_and_guards_apart),
-        cmocka_unit_test(in_place_pointers_follow_the_rules),
-        cmocka_unit_test(the_last_slot_is_for_the_last_iteration),
+        cmocka_unit_test(expected_data_equals_the_reference),
+        cmocka_unit_test(layouts_separate_buffers_and_guards),
+        cmocka_unit_test(in_place_offsets_follow_nccl),
+        cmocka_unit_test(last_slot_is_reserved_for_the_last_iteration),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,33 +1,37 @@
-/* test_start_barrier_capacity.c - iterations behind a closed gate, worked out by hand from the sizes of the queues. */
+/*
+ * test_start_barrier_capacity.c - iterations that fit into the launch queues while the start barrier is closed,
+ * computed by hand from the queue sizes.
+ */
 #include "collectives/measure/start_barrier_capacity.h"
 #include "tests/check.h"
 
 static const struct {
     enum bb_coll_kind kind;
     int ranks;
-    size_t aggregate, room;
+    size_t aggregate, capacity;
 } cases[] = {
-    {BB_ALL_REDUCE, 8, 1, 128},                                /* 512 / 4                              */
-    {BB_ALL_REDUCE, 100000, 1, 128},                           /* its work does not grow with the ranks */
-    {BB_ALL_REDUCE, 8, 256, 28},                               /* 917504 / (128 x 256) = 28            */
-    {BB_ALLTOALL, 8, 1, 128},                                  /* 917504 / (48 x 8) = 2389             */
-    {BB_ALLTOALL, 8, 256, 9},                                  /* 917504 / (48 x 8 x 256) = 9.3        */
-    {BB_ALLTOALL, 900, 1, 21},                                 /* 917504 / (48 x 900) = 21.2           */
-    {BB_ALLTOALL, 20000, 1, 0},                                /* 960000 bytes: not one                */
-    {BB_SENDRECV, 8, 4, 128},        {BB_HYPERCUBE, 8, 1, 32}, /* three rounds and a copy: 512 / (4 x 4) */
+    {BB_ALL_REDUCE, 8, 1, 128},                                /* 512 / 4 */
+    {BB_ALL_REDUCE, 100000, 1, 128},                           /* independent of the number of ranks */
+    {BB_ALL_REDUCE, 8, 256, 28},                               /* 917504 / (128 x 256) = 28 */
+    {BB_ALLTOALL, 8, 1, 128},                                  /* 917504 / (48 x 8) = 2389 */
+    {BB_ALLTOALL, 8, 256, 9},                                  /* 917504 / (48 x 8 x 256) = 9.3 */
+    {BB_ALLTOALL, 900, 1, 21},                                 /* 917504 / (48 x 900) = 21.2 */
+    {BB_ALLTOALL, 20000, 1, 0},                                /* 960000 bytes: does not fit */
+    {BB_SENDRECV, 8, 4, 128},        {BB_HYPERCUBE, 8, 1, 32}, /* 3 rounds and a copy: 512 / (4 x 4) */
     {BB_HYPERCUBE, 8, 2, 16},
 };
 
-static void rooms(void **state)
+static void capacity_follows_the_queue_sizes(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-        assert_int_equal(bb_start_barrier_capacity(cases[i].kind, cases[i].ranks, cases[i].aggregate), cases[i].room);
+        assert_int_equal(bb_start_barrier_capacity(cases[i].kind, cases[i].ranks, cases[i].aggregate),
+                         cases[i].capacity);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rooms)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(capacity_follows_the_queue_sizes)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_nccl_tests_options.c - what is measured under a name of nccl-tests without a word of the user. */
+/* test_nccl_tests_options.c - the defaults under a program name of nccl-tests. */
 #include "collectives/nccl_tests/nccl_tests_options.h"
 #include "tests/check.h"
 
@@ -11,8 +11,8 @@ static void parse(struct bb_nccl_tests_options *o, int argc, const char *const *
     assert_int_equal(bb_nccl_tests_parse(o, argc, (char **)(uintptr_t)argv), 0);
 }
 
-/* common.cu and sendrecv.cu: nvlinkCentricSched everywhere, maxP2pPeers for sendrecv alone. */
-static void communicators_are_theirs(void **state)
+/* As in common.cu and sendrecv.cu of nccl-tests: nvlinkCentricSched for all, maxP2pPeers only for sendrecv. */
+static void communicator_options_match_nccl_tests(void **state)
 {
     struct bb_nccl_tests_options o;
 
@@ -25,7 +25,7 @@ static void communicators_are_theirs(void **state)
     assert_int_equal(o.bench.max_p2p_peers, 0);
 }
 
-static void clock_buffers_and_patience_are_theirs(void **state)
+static void clock_buffers_and_timeout_match_nccl_tests(void **state)
 {
     struct bb_nccl_tests_options o;
 
@@ -39,8 +39,8 @@ static void clock_buffers_and_patience_are_theirs(void **state)
     assert_true(o.bench.common.timeout_s == 7);
 }
 
-/* The long names of getopt_long: whole, or the beginning of one alone; of several, none. */
-static void names_may_be_cut(void **state)
+/* Long options as in getopt_long: the full name or a unique prefix; an ambiguous prefix is rejected. */
+static void accepts_unique_prefixes_of_long_options(void **state)
 {
     static const struct {
         const char *word;
@@ -61,33 +61,33 @@ static void names_may_be_cut(void **state)
     bb_err_mute(0);
 }
 
-/* The words of the user and those that stand for nccl-tests' defaults have a common limit. */
-static void so_many_words(void **state)
+/* The user's arguments and the arguments that represent nccl-tests' defaults have a common limit of 256. */
+static void rejects_too_many_arguments(void **state)
 {
-    enum { MOST = 300 };
-    const char *argv[MOST] = {"all_reduce_perf"};
+    enum { MAX_ARGS = 300 };
+    const char *argv[MAX_ARGS] = {"all_reduce_perf"};
     struct bb_nccl_tests_options o = {0};
-    int most = 1;
+    int argc = 1;
 
     (void)state;
-    for (int i = 1; i < MOST; i++)
+    for (int i = 1; i < MAX_ARGS; i++)
         argv[i] = "-c0";
     bb_err_mute(1);
-    while (most < MOST && bb_nccl_tests_parse(&o, most, (char **)(uintptr_t)argv) == 0) {
+    while (argc < MAX_ARGS && bb_nccl_tests_parse(&o, argc, (char **)(uintptr_t)argv) == 0) {
         o = (struct bb_nccl_tests_options){0};
-        most++;
+        argc++;
     }
     bb_err_mute(0);
-    assert_true(most > 200 && most < 256); /* of 256 some are taken */
+    assert_true(argc > 200 && argc < 256); /* the defaults take some of the 256 */
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(communicators_are_theirs),
-        cmocka_unit_test(clock_buffers_and_patience_are_theirs),
-        cmocka_unit_test(names_may_be_cut),
-        cmocka_unit_test(so_many_words),
+        cmocka_unit_test(communicator_options_match_nccl_tests),
+        cmocka_unit_test(clock_buffers_and_timeout_match_nccl_tests),
+        cmocka_unit_test(accepts_unique_prefixes_of_long_options),
+        cmocka_unit_test(rejects_too_many_arguments),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,15 +1,15 @@
-/* test_coll.c - the table of collectives against hand-made values and the published formulas. */
+/* test_coll.c - the table of collectives against values computed by hand and the published formulas. */
 #include "collectives/ops/coll.h"
 #include "tests/check.h"
 
-/* Buffers in units of count, busbw factor times n: (a n + b) / n. Written down from nccl-tests' documentation. */
+/* Buffer sizes in units of count, and the busbw factor as (a n + b) / n, from nccl-tests' documentation. */
 static const struct {
     const char *name;
-    bool send_all, recv_all; /* n slices, else one */
+    bool send_all, recv_all; /* n slices; false: one */
     int factor_n, factor_1;  /* factor = (factor_n * n + factor_1) / n */
     bool reduces, rooted, sliced;
     enum bb_coll_inplace inplace;
-    unsigned more; /* flags */
+    unsigned more_flags; /* further flags */
     enum bb_coll_from from;
 } published[] = {
     {"all_reduce", false, false, 2, -2, true, false, false, BB_INPLACE_SAME, BB_COLL_ESTIMATED, BB_FROM_ALL},
@@ -25,7 +25,7 @@ static const struct {
     {"hypercube", false, true, 1, 0, false, false, true, BB_INPLACE_SEND_IN_RECV, BB_COLL_ROUNDS, BB_FROM_ALL},
 };
 
-static void table_is_the_published_one(void **state)
+static void table_matches_published_formulas(void **state)
 {
     (void)state;
     assert_int_equal(ROWS(published), BB_COLL_KIND_COUNT);
@@ -38,14 +38,14 @@ static void table_is_the_published_one(void **state)
                                1e-12);
         }
         assert_int_equal(c->flags, published[i].reduces * BB_COLL_REDUCES | published[i].rooted * BB_COLL_ROOTED |
-                                       published[i].sliced * BB_COLL_SLICED | published[i].more);
+                                       published[i].sliced * BB_COLL_SLICED | published[i].more_flags);
         assert_int_equal(c->inplace, published[i].inplace);
         assert_int_equal(c->from, published[i].from);
     }
 }
 
-/* nccl-tests skips it for other numbers of ranks. */
-static void hypercube_needs_a_power_of_two(void **state)
+/* nccl-tests skips the hypercube for other numbers of ranks. */
+static void hypercube_requires_a_power_of_two(void **state)
 {
     (void)state;
     for (int n = 1; n <= 16; n++) {
@@ -55,7 +55,7 @@ static void hypercube_needs_a_power_of_two(void **state)
     assert_float_equal(bb_colls[BB_HYPERCUBE].alg_factor(4), 0.75, 1e-12);
 }
 
-static void names_are_found(void **state)
+static void finds_names(void **state)
 {
     (void)state;
     for (int i = 0; i < BB_COLL_KIND_COUNT; i++) {
@@ -71,8 +71,8 @@ static void names_are_found(void **state)
     assert_null(bb_redop_name_at(BB_REDOP_COUNT));
 }
 
-/* Slices are multiples of 16 bytes; the expected values are worked out by hand. */
-static void slices_are_rounded_to_sixteen_bytes(void **state)
+/* Slices are multiples of 16 bytes; the expected values are computed by hand. */
+static void rounds_slices_to_16_bytes(void **state)
 {
     static const struct {
         int kind;
@@ -104,10 +104,10 @@ static void payload_is_the_larger_buffer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_is_the_published_one),
-        cmocka_unit_test(hypercube_needs_a_power_of_two),
-        cmocka_unit_test(names_are_found),
-        cmocka_unit_test(slices_are_rounded_to_sixteen_bytes),
+        cmocka_unit_test(table_matches_published_formulas),
+        cmocka_unit_test(hypercube_requires_a_power_of_two),
+        cmocka_unit_test(finds_names),
+        cmocka_unit_test(rounds_slices_to_16_bytes),
         cmocka_unit_test(payload_is_the_larger_buffer),
     };
 

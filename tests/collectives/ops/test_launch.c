@@ -1,6 +1,7 @@
 /*
- * test_launch.c - every launcher delivers what case.c expects, run by several ranks under mpirun: with NCCL's own calls
- * and with the sends and receives that take their place in older versions, blocking and not.
+ * test_launch.c - every collective delivers the data that case.c expects. Several ranks run under mpirun, with NCCL's
+ * native calls and with the sends and receives that replace them in older NCCL versions, on blocking and nonblocking
+ * communicators.
  */
 #include "collectives/measure/bench_context.h"
 #include "cuda/device/check.h"
@@ -17,7 +18,7 @@ struct fixture {
     struct bb_bench_context ctx;
 };
 
-static void make(struct fixture *f, bool native, bool blocking)
+static void set_up(struct fixture *f, bool native, bool blocking)
 {
     struct bb_bench_context *ctx = &f->ctx;
     int *members = calloc((size_t)f->world.size, sizeof *members);
@@ -37,7 +38,7 @@ static void make(struct fixture *f, bool native, bool blocking)
     assert_int_equal(bb_guarded_init(&ctx->arena, 1 << 20, &bb_cuda_allocator, ctx->stream), 0);
 }
 
-static void unmake(struct fixture *f)
+static void tear_down(struct fixture *f)
 {
     bb_guarded_release(&f->ctx.arena);
     bb_mulsums_release(&f->mulsums, &f->comm);
@@ -46,7 +47,7 @@ static void unmake(struct fixture *f)
     assert_int_equal(bb_comm_finalize(&f->comm), 0);
 }
 
-static const struct bb_alltoallv_counts even_to_far = {.imbalance = 1};
+static const struct bb_alltoallv_counts max_imbalance = {.imbalance = 1};
 
 static void run_case(struct fixture *f, int kind, int redop, bool in_place)
 {
@@ -57,42 +58,42 @@ static void run_case(struct fixture *f, int kind, int redop, bool in_place)
                         .root = ROOT,
                         .ranks = f->world.size,
                         .count = COUNT,
-                        .alltoallv_counts = &even_to_far,
+                        .alltoallv_counts = &max_imbalance,
                         .in_place = in_place};
-    struct bb_metrics figures = {0};
+    struct bb_metrics metrics = {0};
 
     if (!bb_case_possible(&c) || !bb_coll_possible(c.kind, c.ranks))
         return;
     assert_int_equal(bb_verify_prepare(&f->ctx, &c), 0);
     assert_int_equal(bb_case_launch(&f->ctx, &c, bb_case_slots(&f->ctx, &c) - 1), 0);
-    assert_int_equal(bb_verify(&f->ctx, &c, &figures), 0);
-    assert_true(figures.checked);
-    assert_int_equal(figures.wrong, 0);
+    assert_int_equal(bb_verify(&f->ctx, &c, &metrics), 0);
+    assert_true(metrics.checked);
+    assert_int_equal(metrics.wrong, 0);
 }
 
-static void every_launcher(struct fixture *f, bool native, bool blocking)
+static void run_all_kinds(struct fixture *f, bool native, bool blocking)
 {
-    make(f, native, blocking);
+    set_up(f, native, blocking);
     for (int kind = 0; kind < BB_COLL_KIND_COUNT; kind++)
         for (int variant = 0; variant < 4; variant++)
             run_case(f, kind, variant / 2 ? BB_MULSUM : BB_SUM, variant % 2);
-    unmake(f);
+    tear_down(f);
 }
 
-static void native_calls_deliver(void **state)
+static void native_calls_deliver_expected_data(void **state)
 {
-    every_launcher(*state, true, true);
-    every_launcher(*state, true, false);
+    run_all_kinds(*state, true, true);
+    run_all_kinds(*state, true, false);
 }
 
-static void sends_and_receives_take_their_place(void **state)
+static void sends_and_receives_deliver_expected_data(void **state)
 {
-    every_launcher(*state, false, true);
-    every_launcher(*state, false, false);
+    run_all_kinds(*state, false, true);
+    run_all_kinds(*state, false, false);
 }
 
-/* A rank that exchanges nothing with anybody has succeeded all the same. */
-static void nothing_to_exchange(void **state)
+/* The launch succeeds on ranks that exchange no data. */
+static void empty_exchange_succeeds(void **state)
 {
     struct fixture *f = *state;
     const struct bb_case c = {.kind = BB_ALLTOALLV,
@@ -100,41 +101,40 @@ static void nothing_to_exchange(void **state)
                               .redop = BB_COPY,
                               .ranks = f->world.size,
                               .count = 0,
-                              .alltoallv_counts = &even_to_far};
+                              .alltoallv_counts = &max_imbalance};
 
-    make(f, true, true);
+    set_up(f, true, true);
     assert_int_equal(bb_case_launch(&f->ctx, &c, 0), 0);
     assert_int_equal(bb_bench_context_wait(&f->ctx, "alltoallv"), 0);
-    unmake(f);
+    tear_down(f);
 }
 
-/* Without the operation the receive area holds canaries: each rank must find its area wrong from the first element on.
- */
-static void an_operation_that_did_nothing_is_seen(void **state)
+/* Without the operation the receive areas contain only canaries: on each rank all elements are wrong. */
+static void detects_a_missing_operation(void **state)
 {
     struct fixture *f = *state;
     struct bb_case c = {
         .kind = BB_ALL_GATHER, .dtype = BB_INT32, .redop = BB_COPY, .ranks = f->world.size, .count = COUNT};
-    struct bb_metrics figures = {0};
+    struct bb_metrics metrics = {0};
 
-    make(f, true, true);
+    set_up(f, true, true);
     assert_int_equal(bb_verify_prepare(&f->ctx, &c), 0);
-    assert_int_equal(bb_verify(&f->ctx, &c, &figures), 0);
-    assert_int_equal(figures.wrong, (size_t)f->world.size * (size_t)f->world.size * COUNT);
-    assert_true(figures.first.rank == 0 && figures.first.index == 0 && figures.first.got == 0x5a5a5a5a);
-    unmake(f);
+    assert_int_equal(bb_verify(&f->ctx, &c, &metrics), 0);
+    assert_int_equal(metrics.wrong, (size_t)f->world.size * (size_t)f->world.size * COUNT);
+    assert_true(metrics.first.rank == 0 && metrics.first.index == 0 && metrics.first.got == 0x5a5a5a5a);
+    tear_down(f);
 }
 
-/* A byte behind the receive area is counted, and said to be outside of it. */
-static void a_write_behind_the_area_is_seen(void **state)
+/* A byte written after the receive area is counted and reported as outside. */
+static void detects_a_write_after_the_receive_area(void **state)
 {
     struct fixture *f = *state;
     struct bb_case c = {
         .kind = BB_BROADCAST, .dtype = BB_INT32, .redop = BB_COPY, .ranks = f->world.size, .count = COUNT};
-    struct bb_metrics figures = {0};
+    struct bb_metrics metrics = {0};
     struct bb_buffer_layout l;
 
-    make(f, true, true);
+    set_up(f, true, true);
     l = bb_buffer_layout_of(&c, f->world.rank);
     assert_int_equal(bb_verify_prepare(&f->ctx, &c), 0);
     assert_int_equal(bb_case_launch(&f->ctx, &c, bb_case_slots(&f->ctx, &c) - 1), 0);
@@ -144,20 +144,20 @@ static void a_write_behind_the_area_is_seen(void **state)
                                                 l.recv_offset + l.recv_bytes,
                                             0, 1)),
                          0);
-    assert_int_equal(bb_verify(&f->ctx, &c, &figures), 0);
-    assert_true(figures.wrong == 1 && figures.first.outside && figures.first.rank == f->world.size - 1);
-    unmake(f);
+    assert_int_equal(bb_verify(&f->ctx, &c, &metrics), 0);
+    assert_true(metrics.wrong == 1 && metrics.first.outside && metrics.first.rank == f->world.size - 1);
+    tear_down(f);
 }
 
 int main(void)
 {
     struct fixture f = {0};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(native_calls_deliver, &f),
-        cmocka_unit_test_prestate(sends_and_receives_take_their_place, &f),
-        cmocka_unit_test_prestate(nothing_to_exchange, &f),
-        cmocka_unit_test_prestate(an_operation_that_did_nothing_is_seen, &f),
-        cmocka_unit_test_prestate(a_write_behind_the_area_is_seen, &f),
+        cmocka_unit_test_prestate(native_calls_deliver_expected_data, &f),
+        cmocka_unit_test_prestate(sends_and_receives_deliver_expected_data, &f),
+        cmocka_unit_test_prestate(empty_exchange_succeeds, &f),
+        cmocka_unit_test_prestate(detects_a_missing_operation, &f),
+        cmocka_unit_test_prestate(detects_a_write_after_the_receive_area, &f),
     };
     int rc = bb_world_init(&f.world, 20);
 

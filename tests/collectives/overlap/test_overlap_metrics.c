@@ -1,4 +1,5 @@
-/* test_overlap_metrics.c - figures of gemms beside collectives, by hand, and the words that ask for them. */
+/* test_overlap_metrics.c - overlap metrics of GEMMs and collectives against values computed by hand, and option
+ * parsing. */
 #include "collectives/overlap/overlap_metrics.h"
 #include "tests/check.h"
 
@@ -9,17 +10,20 @@ static int near(double a, double b)
     return fabs(a - b) < 1e-12 * (1 + fabs(b));
 }
 
-/* compute 100, comm 60 alone; compute alone in both, comm alone in both, both: what is worked out beside it. */
-static void figures_by_hand(void **state)
+/*
+ * Times in microseconds: compute alone, communication alone, compute while both run, communication while both run, both
+ * together; then the expected slowdowns, overlap efficiency and time lost to communication.
+ */
+static void metrics_match_manual_results(void **state)
 {
     static const struct {
         double us[BB_OVERLAP_TIMES], compute, comm, efficiency, lost;
     } rows[] = {
-        {{100, 60, 100, 60, 100}, 1, 1, 1, 0},         /* all hidden, nobody slower        */
-        {{100, 60, 160, 60, 160}, 1.6, 1, 0, 60},      /* one after the other              */
-        {{100, 60, 130, 90, 130}, 1.3, 1.5, 0.5, 30},  /* half                             */
-        {{100, 60, 190, 120, 190}, 1.9, 2, -0.5, 90},  /* worse than one after the other   */
-        {{50, 200, 60, 220, 220}, 1.2, 1.1, 0.6, 170}, /* the collective is the longer one */
+        {{100, 60, 100, 60, 100}, 1, 1, 1, 0},         /* communication fully hidden, no slowdown */
+        {{100, 60, 160, 60, 160}, 1.6, 1, 0, 60},      /* serialized */
+        {{100, 60, 130, 90, 130}, 1.3, 1.5, 0.5, 30},  /* half hidden */
+        {{100, 60, 190, 120, 190}, 1.9, 2, -0.5, 90},  /* slower than serialized */
+        {{50, 200, 60, 220, 220}, 1.2, 1.1, 0.6, 170}, /* the collective takes longer */
     };
 
     (void)state;
@@ -33,8 +37,8 @@ static void figures_by_hand(void **state)
     }
 }
 
-/* One rank in place: the collective takes no time. */
-static void nothing_to_hide_has_no_efficiency(void **state)
+/* A collective on one rank in place takes no time. */
+static void no_communication_gives_nan_efficiency(void **state)
 {
     const double us[BB_OVERLAP_TIMES] = {[BB_COMPUTE_ALONE] = 100, [BB_COMPUTE_IN_BOTH] = 100, [BB_BOTH] = 100};
     struct bb_contention f = bb_contention_of(us);
@@ -44,7 +48,7 @@ static void nothing_to_hide_has_no_efficiency(void **state)
     assert_true(near(f.compute_slowdown, 1) && near(f.lost_to_comm_us, 0));
 }
 
-static void both_sides_are_about_as_long(void **state)
+static void counts_balance_compute_and_communication(void **state)
 {
     static const struct {
         double gemm_us, collective_us;
@@ -71,7 +75,7 @@ static void both_sides_are_about_as_long(void **state)
     }
 }
 
-static void limits_are_read_and_written(void **state)
+static void parses_and_formats_cta_limits(void **state)
 {
     static const char *const bad[] = {"", "0", "65", "4:2", "0:4", "4:", ":4", "1,", "defaults", "2-4", "1:2:3", "-1"};
     struct bb_cta_limit limits[BB_CTA_LIMITS];
@@ -92,7 +96,8 @@ static void limits_are_read_and_written(void **state)
     assert_int_equal(bb_cta_limits_parse("1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", limits, &n), -BB_EUSAGE);
 }
 
-/* Medians with intervals of this half width; returns the best, and says who ties with it as bits. */
+/* Intervals of this half width around the medians. Returns the best limit; *ties: bit i is set if limit i ties with
+ * it. */
 static int best_of(const double *medians, double half_width, int n, unsigned *ties)
 {
     static const struct bb_cta_limit limits[] = {{0, 0}, {0, 1}, {0, 4}, {2, 16}};
@@ -112,7 +117,7 @@ static int best_of(const double *medians, double half_width, int n, unsigned *ti
     return best;
 }
 
-static void the_best_limit_is_fast_and_then_small(void **state)
+static void best_limit_is_fastest_then_smallest(void **state)
 {
     unsigned ties;
 
@@ -129,8 +134,11 @@ static void the_best_limit_is_fast_and_then_small(void **state)
     assert_int_equal(best_of((const double[]){100}, 0, 1, &ties), 0);
 }
 
-/* 90 to 100 is 10 apart: intervals of 5 touch, of 4.9 do not; without intervals only the medians speak. */
-static void what_intervals_cannot_tell_is_a_tie(void **state)
+/*
+ * The medians 90 and 100 tie with a half width of 5 (the intervals touch), but not with 4.9. Without intervals the
+ * medians decide.
+ */
+static void overlapping_intervals_tie(void **state)
 {
     unsigned ties;
 
@@ -139,13 +147,14 @@ static void what_intervals_cannot_tell_is_a_tie(void **state)
     assert_int_equal(ties, 5);
     assert_int_equal(best_of((const double[]){100, 120, 90, 130}, 4.9, 4, &ties), 2);
     assert_int_equal(ties, 4);
-    assert_int_equal(best_of((const double[]){90, 120, 100, 130}, 5, 4, &ties), 2); /* the fewest of two */
+    /* of two tied limits, the one with fewer CTAs */
+    assert_int_equal(best_of((const double[]){90, 120, 100, 130}, 5, 4, &ties), 2);
     assert_int_equal(ties, 5);
     assert_int_equal(best_of((const double[]){90, 120, 100, 130}, NAN, 4, &ties), 0);
     assert_int_equal(ties, 1);
 }
 
-static void products_are_read(void **state)
+static void parses_gemm_dimensions(void **state)
 {
     static const char *const bad[] = {"",        "x",    "0",    "1x2",
                                       "1x2x3x4", "1x2x", "x1x2", "1X2X3",
@@ -164,13 +173,13 @@ static void products_are_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures_by_hand),
-        cmocka_unit_test(nothing_to_hide_has_no_efficiency),
-        cmocka_unit_test(both_sides_are_about_as_long),
-        cmocka_unit_test(limits_are_read_and_written),
-        cmocka_unit_test(the_best_limit_is_fast_and_then_small),
-        cmocka_unit_test(what_intervals_cannot_tell_is_a_tie),
-        cmocka_unit_test(products_are_read),
+        cmocka_unit_test(metrics_match_manual_results),
+        cmocka_unit_test(no_communication_gives_nan_efficiency),
+        cmocka_unit_test(counts_balance_compute_and_communication),
+        cmocka_unit_test(parses_and_formats_cta_limits),
+        cmocka_unit_test(best_limit_is_fastest_then_smallest),
+        cmocka_unit_test(overlapping_intervals_tie),
+        cmocka_unit_test(parses_gemm_dimensions),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

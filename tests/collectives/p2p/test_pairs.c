@@ -1,4 +1,4 @@
-/* test_pairs.c - rounds of pairs, lists of sizes, and which links are told to be slow. */
+/* test_pairs.c - the pair schedule, lists of sizes, and detection of slow links. */
 #include "bootstrap/cli/size_list.h"
 #include "collectives/p2p/link_outliers.h"
 #include "collectives/p2p/pair_schedule.h"
@@ -7,58 +7,58 @@
 
 #include <math.h>
 
-enum { MOST = 33 };
+enum { MAX_RANKS = 33 };
 
-/* Every pair meets exactly once, and in no round does a rank meet two. */
-static void check_tournament(const struct bb_pair_schedule *p, int rounds, int most_pauses)
+/* Every pair is scheduled exactly once, and each rank has at most one partner per round. */
+static void check_schedule(const struct bb_pair_schedule *p, int rounds, int max_idle)
 {
-    int met[MOST][MOST] = {{0}};
+    int matched[MAX_RANKS][MAX_RANKS] = {{0}};
 
     assert_int_equal(bb_pair_schedule_rounds(p), rounds);
     for (int round = 0; round < rounds; round++) {
-        int pauses = 0;
+        int idle = 0;
 
         for (int r = 0; r < p->ranks; r++) {
             int partner = bb_pair_schedule_partner(p, round, r);
 
             assert_true(partner >= -1 && partner < p->ranks && partner != r);
-            pauses += partner < 0;
+            idle += partner < 0;
             if (partner >= 0) {
                 assert_int_equal(bb_pair_schedule_partner(p, round, partner), r);
-                met[r][partner]++;
+                matched[r][partner]++;
             }
         }
-        assert_true(pauses <= most_pauses);
+        assert_true(idle <= max_idle);
     }
     for (int a = 0; a < p->ranks; a++)
         for (int b = 0; b < p->ranks; b++)
-            assert_int_equal(met[a][b], a != b);
+            assert_int_equal(matched[a][b], a != b);
 }
 
-static void all_meet_once(void **state)
+static void every_pair_is_scheduled_once(void **state)
 {
     (void)state;
-    for (int n = 2; n <= MOST; n++) {
-        const struct bb_pair_schedule together = {n, false}, one = {n, true};
+    for (int n = 2; n <= MAX_RANKS; n++) {
+        const struct bb_pair_schedule parallel = {n, false}, serial = {n, true};
 
-        check_tournament(&together, n % 2 ? n : n - 1, n % 2);
-        check_tournament(&one, n * (n - 1) / 2, n - 2);
+        check_schedule(&parallel, n % 2 ? n : n - 1, n % 2);
+        check_schedule(&serial, n * (n - 1) / 2, n - 2);
     }
 }
 
-static void one_rank_meets_nobody(void **state)
+static void one_rank_has_no_rounds(void **state)
 {
     (void)state;
     assert_int_equal(bb_pair_schedule_rounds(&(struct bb_pair_schedule){1, false}), 0);
     assert_int_equal(bb_pair_schedule_rounds(&(struct bb_pair_schedule){1, true}), 0);
 }
 
-static void lists_of_sizes(void **state)
+static void parses_lists_of_sizes(void **state)
 {
     static const char *const bad[] = {"", "8,", ",8", "8,,16", "8;16", "0", "-8", "8,x", "1.5", "8Q",
-                                      "1025T",    /* buffers of such sizes could add up to little: the sum wraps */
+                                      "1025T",    /* the sum of such buffer sizes would wrap around to a small number */
                                       "5592406T", /* a third of 2^64 */
-                                      /* 64 characters and a unit: cut short it would be one byte */
+                                      /* 64 characters and a unit: truncated, the value would be one byte */
                                       "1.00000000000000000000000000000000000000000000000000000000000000K"};
     struct bb_sizes s;
 
@@ -73,7 +73,7 @@ static void lists_of_sizes(void **state)
     assert_int_equal(bb_sizes_parse(&s, "--sizes", "0", 0), 0);
 }
 
-static void too_many_sizes(void **state)
+static void rejects_too_many_sizes(void **state)
 {
     char text[2 * BB_SIZES_MAX + 2];
     struct bb_sizes s;
@@ -90,24 +90,24 @@ static void too_many_sizes(void **state)
 
 /* ---- slow links ---- */
 
-enum { SEEN = 64, RANKS = 8 };
+enum { MAX_SEEN = 64, RANKS = 8 };
 
 struct seen {
-    struct bb_slow_link link[SEEN];
+    struct bb_slow_link link[MAX_SEEN];
     int n;
 };
 
-static int keep(void *arg, const struct bb_slow_link *link)
+static int keep_link(void *arg, const struct bb_slow_link *link)
 {
     struct seen *seen = arg;
 
-    assert_true(seen->n < SEEN);
+    assert_true(seen->n < MAX_SEEN);
     seen->link[seen->n++] = *link;
     return 0;
 }
 
-/* 8 ranks, 2 per node: 100 inside, 20 between; what `broken` says is replaced. */
-static void make(double *value, int *node_of)
+/* Fills bandwidths of 8 ranks, 2 per node: 100 within a node, 20 between nodes. */
+static void fill_bandwidths(double *value, int *node_of)
 {
     for (int a = 0; a < RANKS; a++) {
         node_of[a] = a / 2;
@@ -127,7 +127,7 @@ static void assert_link(const struct bb_slow_link *l, enum bb_link_level level, 
     assert_true(l->median == median);
 }
 
-static void even_links_are_not_slow(void **state)
+static void equal_links_are_not_slow(void **state)
 {
     double value[RANKS * RANKS];
     int node_of[RANKS];
@@ -135,15 +135,16 @@ static void even_links_are_not_slow(void **state)
     const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8};
 
     (void)state;
-    make(value, node_of);
-    assert_int_equal(bb_link_outliers_slow(&l, keep, &seen), 0);
-    assert_int_equal(seen.n, 0); /* links between nodes are slower than those inside, but not than each other */
+    fill_bandwidths(value, node_of);
+    assert_int_equal(bb_link_outliers_slow(&l, keep_link, &seen), 0);
+    assert_int_equal(seen.n, 0); /* inter-node links are slower than intra-node links, but not slower than their own
+                                    class */
     value[0 * RANKS + 1] = 81;
-    assert_int_equal(bb_link_outliers_slow(&l, keep, &seen), 0);
+    assert_int_equal(bb_link_outliers_slow(&l, keep_link, &seen), 0);
     assert_int_equal(seen.n, 0);
 }
 
-static void one_direction_of_one_pair(void **state)
+static void finds_one_slow_direction(void **state)
 {
     double value[RANKS * RANKS];
     int node_of[RANKS];
@@ -151,16 +152,18 @@ static void one_direction_of_one_pair(void **state)
     const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8};
 
     (void)state;
-    make(value, node_of);
+    fill_bandwidths(value, node_of);
     value[5 * RANKS + 4] = 79;
-    assert_int_equal(bb_link_outliers_slow(&l, keep, &seen), 0);
+    assert_int_equal(bb_link_outliers_slow(&l, keep_link, &seen), 0);
     assert_int_equal(seen.n, 1);
     assert_link(&seen.link[0], BB_LINK_PAIR, 5, 4, true, 79, 100);
 }
 
-/* All links of rank 3 to other nodes at half rate: 12 directed pairs and the rank. Its node is the median of a fast and
- * a slow half: 15 < 16. */
-static void a_slow_rank_and_its_node(void **state)
+/*
+ * Rank 3's inter-node links have half the rate: 12 directed pairs and the rank are slow. Its node is slow, too: the
+ * median of fast and slow links is 15 < 16.
+ */
+static void finds_a_slow_rank_and_its_node(void **state)
 {
     double value[RANKS * RANKS];
     int node_of[RANKS];
@@ -168,19 +171,19 @@ static void a_slow_rank_and_its_node(void **state)
     const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8};
 
     (void)state;
-    make(value, node_of);
+    fill_bandwidths(value, node_of);
     for (int r = 0; r < RANKS; r++)
         if (r / 2 != 1)
             value[3 * RANKS + r] = value[r * RANKS + 3] = 10;
-    assert_int_equal(bb_link_outliers_slow(&l, keep, &seen), 0);
+    assert_int_equal(bb_link_outliers_slow(&l, keep_link, &seen), 0);
     assert_int_equal(seen.n, 14);
     assert_link(&seen.link[0], BB_LINK_PAIR, 0, 3, false, 10, 20);
     assert_link(&seen.link[12], BB_LINK_RANK, 3, -1, false, 10, 20);
     assert_link(&seen.link[13], BB_LINK_NODE, 1, -1, false, 15, 20);
 }
 
-/* Latency: more is worse, and only one triangle is told. */
-static void slow_latency(void **state)
+/* Latency: a higher value is slower, and each pair is reported once. */
+static void finds_slow_latency(void **state)
 {
     double value[RANKS * RANKS];
     int node_of[RANKS];
@@ -188,15 +191,15 @@ static void slow_latency(void **state)
     const struct bb_link_outliers l = {RANKS, value, node_of, true, false, 0.5};
 
     (void)state;
-    make(value, node_of);
+    fill_bandwidths(value, node_of);
     value[2 * RANKS + 7] = value[7 * RANKS + 2] = 41;
-    value[2 * RANKS + 6] = value[6 * RANKS + 2] = 40; /* exactly twice: not beyond it */
-    assert_int_equal(bb_link_outliers_slow(&l, keep, &seen), 0);
+    value[2 * RANKS + 6] = value[6 * RANKS + 2] = 40; /* exactly the factor 2, not beyond */
+    assert_int_equal(bb_link_outliers_slow(&l, keep_link, &seen), 0);
     assert_int_equal(seen.n, 1);
     assert_link(&seen.link[0], BB_LINK_PAIR, 2, 7, false, 41, 20);
 }
 
-static void summaries_by_class(void **state)
+static void summarizes_each_link_class(void **state)
 {
     double value[RANKS * RANKS];
     int node_of[RANKS];
@@ -204,7 +207,7 @@ static void summaries_by_class(void **state)
     struct bb_stats sum;
 
     (void)state;
-    make(value, node_of);
+    fill_bandwidths(value, node_of);
     value[1] = 60;
     assert_int_equal(bb_link_outliers_summary(&l, true, &sum), 0);
     assert_int_equal(sum.n, 4);
@@ -218,54 +221,55 @@ static void summaries_by_class(void **state)
     assert_true(isnan(sum.p50));
 }
 
-/* 4 fast and 4 slow links inside of the nodes of 2: half of a class at a ninth, and none slow by the median's word. */
-static void two_kinds_are_told(void **state)
+/* 6 of 8 intra-node links have a ninth of the rate: the class median is itself slow, so modes of the class are
+ * detected. */
+static void detects_two_modes(void **state)
 {
     double value[RANKS * RANKS];
     int node_of[RANKS], slow, all;
     const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8};
-    struct bb_link_modes k;
+    struct bb_link_modes modes;
 
     (void)state;
-    make(value, node_of);
-    assert_int_equal(bb_link_outliers_modes(&l, true, &k), 0);
-    assert_int_equal(k.links[0], 0);
-    for (int r = 0; r < 6; r += 2) /* 6 of 8 */
+    fill_bandwidths(value, node_of);
+    assert_int_equal(bb_link_outliers_modes(&l, true, &modes), 0);
+    assert_int_equal(modes.links[0], 0);
+    for (int r = 0; r < 6; r += 2) /* 6 of 8 links */
         value[r * RANKS + r + 1] = value[(r + 1) * RANKS + r] = 11;
-    assert_int_equal(bb_link_outliers_modes(&l, true, &k), 0);
-    assert_int_equal(k.links[0], 6);
-    assert_int_equal(k.links[1], 2);
-    assert_true(k.median[0] == 11 && k.median[1] == 100 && k.border == 11);
+    assert_int_equal(bb_link_outliers_modes(&l, true, &modes), 0);
+    assert_int_equal(modes.links[0], 6);
+    assert_int_equal(modes.links[1], 2);
+    assert_true(modes.median[0] == 11 && modes.median[1] == 100 && modes.border == 11);
     assert_int_equal(bb_link_outliers_count(&l, &slow, &all), 0);
     assert_int_equal(slow, 6);
     assert_int_equal(all, RANKS * (RANKS - 1));
-    value[6 * RANKS + 7] = 11; /* a single fast one is an outlier, not a kind */
-    assert_int_equal(bb_link_outliers_modes(&l, true, &k), 0);
-    assert_int_equal(k.links[0], 0);
-    assert_int_equal(bb_link_outliers_modes(&l, false, &k), 0);
-    assert_int_equal(k.links[0], 0);
+    value[6 * RANKS + 7] = 11; /* a single fast link is an outlier, not a mode */
+    assert_int_equal(bb_link_outliers_modes(&l, true, &modes), 0);
+    assert_int_equal(modes.links[0], 0);
+    assert_int_equal(bb_link_outliers_modes(&l, false, &modes), 0);
+    assert_int_equal(modes.links[0], 0);
 }
 
-static void a_gap_has_to_be_wider_than_the_factor(void **state)
+static void modes_require_a_gap_beyond_the_factor(void **state)
 {
     double value[RANKS * RANKS];
     int node_of[RANKS];
     struct bb_link_outliers l = {RANKS, value, node_of, true, false, 0.5};
-    struct bb_link_modes k;
+    struct bb_link_modes modes;
 
     (void)state;
-    make(value, node_of);
+    fill_bandwidths(value, node_of);
     value[0 * RANKS + 1] = value[1 * RANKS + 0] = value[2 * RANKS + 3] = value[3 * RANKS + 2] = 200;
-    assert_int_equal(bb_link_outliers_modes(&l, true, &k), 0);
-    assert_int_equal(k.links[0], 0); /* exactly twice */
+    assert_int_equal(bb_link_outliers_modes(&l, true, &modes), 0);
+    assert_int_equal(modes.links[0], 0); /* exactly the factor 2 */
     value[0 * RANKS + 1] = value[1 * RANKS + 0] = value[2 * RANKS + 3] = value[3 * RANKS + 2] = 201;
-    assert_int_equal(bb_link_outliers_modes(&l, true, &k), 0); /* latency: the slower kind has more */
-    assert_int_equal(k.links[0], 2);
-    assert_int_equal(k.links[1], 2);
-    assert_true(k.median[0] == 201 && k.median[1] == 100 && k.border == 201);
+    assert_int_equal(bb_link_outliers_modes(&l, true, &modes), 0); /* latency: the slower mode has the higher values */
+    assert_int_equal(modes.links[0], 2);
+    assert_int_equal(modes.links[1], 2);
+    assert_true(modes.median[0] == 201 && modes.median[1] == 100 && modes.border == 201);
 }
 
-static void the_worst_come_first(void **state)
+static void sorts_links_from_the_worst(void **state)
 {
     double value[RANKS * RANKS];
     int node_of[RANKS], n;
@@ -273,9 +277,9 @@ static void the_worst_come_first(void **state)
     struct bb_slow_link worst[3];
 
     (void)state;
-    make(value, node_of);
+    fill_bandwidths(value, node_of);
     assert_int_equal(bb_link_outliers_worst(&l, worst, 3, &n), 0);
-    assert_int_equal(n, 0); /* a node's border is no ranking */
+    assert_int_equal(n, 0); /* inter-node links equal the median of their class */
     value[4 * RANKS + 5] = 90;
     value[0 * RANKS + 2] = 5;
     value[0 * RANKS + 3] = 19;
@@ -290,18 +294,18 @@ static void the_worst_come_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_meet_once),
-        cmocka_unit_test(one_rank_meets_nobody),
-        cmocka_unit_test(lists_of_sizes),
-        cmocka_unit_test(too_many_sizes),
-        cmocka_unit_test(even_links_are_not_slow),
-        cmocka_unit_test(one_direction_of_one_pair),
-        cmocka_unit_test(a_slow_rank_and_its_node),
-        cmocka_unit_test(slow_latency),
-        cmocka_unit_test(summaries_by_class),
-        cmocka_unit_test(two_kinds_are_told),
-        cmocka_unit_test(a_gap_has_to_be_wider_than_the_factor),
-        cmocka_unit_test(the_worst_come_first),
+        cmocka_unit_test(every_pair_is_scheduled_once),
+        cmocka_unit_test(one_rank_has_no_rounds),
+        cmocka_unit_test(parses_lists_of_sizes),
+        cmocka_unit_test(rejects_too_many_sizes),
+        cmocka_unit_test(equal_links_are_not_slow),
+        cmocka_unit_test(finds_one_slow_direction),
+        cmocka_unit_test(finds_a_slow_rank_and_its_node),
+        cmocka_unit_test(finds_slow_latency),
+        cmocka_unit_test(summarizes_each_link_class),
+        cmocka_unit_test(detects_two_modes),
+        cmocka_unit_test(modes_require_a_gap_beyond_the_factor),
+        cmocka_unit_test(sorts_links_from_the_worst),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

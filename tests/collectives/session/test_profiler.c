@@ -1,7 +1,7 @@
 /*
- * test_profiler.c - plays NCCL: looks the plugin up in the program by name, as NCCL does with STATIC_PLUGIN, and calls
- * it in NCCL's order, from several threads. The layouts are written out here once more, as bytes, since a plugin that
- * agrees with its own header proves nothing.
+ * test_profiler.c - calls the profiler plugin like NCCL: looks up the plugin's symbol in the program, as NCCL does for
+ * STATIC_PLUGIN, and calls its functions in NCCL's order from several threads. Structure layouts are checked against
+ * literal offsets, because agreement with the plugin's own header proves nothing.
  */
 #include "collectives/session/profiler.h"
 #include "collectives/session/profiler_plugin.h"
@@ -25,7 +25,7 @@ static const struct bb_profiler_v5 *find_v5(void)
 }
 
 /* Offsets on 64-bit machines, counted by hand from the documented order of the fields. */
-static void layouts_are_nccls(void **state)
+static void layouts_match_nccl(void **state)
 {
     (void)state;
     assert_int_equal(offsetof(struct bb_event_v5, parent), 8);
@@ -47,7 +47,7 @@ static void layouts_are_nccls(void **state)
     assert_int_equal(offsetof(struct bb_profiler_v5, finalize), 40);
 }
 
-static void tell_collective(void *context, const char *algorithm, const char *protocol, uint8_t channels)
+static void start_collective_event(void *context, const char *algorithm, const char *protocol, uint8_t channels)
 {
     struct bb_event_v5 event = {.type = BB_EVENT_COLL};
     void *handle = &event;
@@ -69,7 +69,7 @@ static void *attach(int *mask)
     return context;
 }
 
-static void only_a_pass_is_heard(void **state)
+static void records_only_between_begin_and_end(void **state)
 {
     struct bb_choice choice;
     int mask = 99;
@@ -83,27 +83,27 @@ static void only_a_pass_is_heard(void **state)
     context = attach(&mask);
     assert_int_equal(bb_profiler_attached(), 1);
     assert_int_equal(mask, 0);
-    tell_collective(context, "TREE", "LL", 1); /* between passes: not for us */
+    start_collective_event(context, "TREE", "LL", 1); /* not recording: ignored */
     bb_profiler_begin();
     assert_int_equal(mask, 2 | 4);
-    tell_collective(context, "RING", "SIMPLE", 8);
-    tell_collective(context, "NVLS", "LL128", 24);
+    start_collective_event(context, "RING", "SIMPLE", 8);
+    start_collective_event(context, "NVLS", "LL128", 24);
     bb_profiler_end(&choice);
     assert_int_equal(mask, 0);
-    tell_collective(context, "TREE", "LL", 1);
+    start_collective_event(context, "TREE", "LL", 1);
     assert_int_equal(choice.kind, BB_CHOICE_COLLECTIVE);
     assert_string_equal(choice.algorithm, "NVLS");
     assert_string_equal(choice.protocol, "LL128");
     assert_int_equal(choice.channels, 24);
     assert_int_equal(choice.warps, 16);
-    bb_profiler_begin(); /* an empty pass does not remember the last one */
+    bb_profiler_begin(); /* an empty recording does not contain the previous choice */
     bb_profiler_end(&choice);
     assert_int_equal(choice.kind, BB_CHOICE_NONE);
     find_v5()->finalize(context);
     assert_int_equal(bb_profiler_attached(), 0);
 }
 
-static void a_new_communicator_joins_a_pass(void **state)
+static void new_communicator_joins_a_recording(void **state)
 {
     struct bb_choice choice;
     int mask = 0, later = 0;
@@ -119,7 +119,7 @@ static void a_new_communicator_joins_a_pass(void **state)
     find_v5()->finalize(two);
 }
 
-static void transfers_have_channels_only(void **state)
+static void p2p_events_have_only_channels(void **state)
 {
     struct bb_event_v5 event = {.type = BB_EVENT_P2P}, other = {.type = BB_EVENT_GROUP_API};
     struct bb_choice choice;
@@ -133,7 +133,7 @@ static void transfers_have_channels_only(void **state)
         event.p2p.channels = (uint8_t)(peer == 2 ? 16 : 4);
         find_v5()->start(context, &handle, &event);
     }
-    find_v5()->start(context, &handle, &other); /* comes with the others, unasked */
+    find_v5()->start(context, &handle, &other); /* NCCL also delivers events that were not requested */
     bb_profiler_end(&choice);
     assert_int_equal(choice.kind, BB_CHOICE_P2P);
     assert_int_equal(choice.channels, 16);
@@ -141,7 +141,7 @@ static void transfers_have_channels_only(void **state)
     find_v5()->finalize(context);
 }
 
-static void version_4_tells_the_same(void **state)
+static void version_4_records_the_same(void **state)
 {
     const struct bb_profiler_v4 *v4 = dlsym(RTLD_DEFAULT, "ncclProfiler_v4");
     struct bb_event_v4 event = {.type = BB_EVENT_COLL};
@@ -150,7 +150,7 @@ static void version_4_tells_the_same(void **state)
     void *context = NULL, *handle = &event;
 
     (void)state;
-    event.coll.algorithm = "a word that is far too long for its field";
+    event.coll.algorithm = "a text that is far too long for its field";
     event.coll.protocol = NULL;
     event.coll.channels = 2;
     assert_int_equal(v4->init(&context, &mask, NULL, 7, 1, 4, 0, NULL), ncclSuccess);
@@ -159,45 +159,45 @@ static void version_4_tells_the_same(void **state)
     assert_int_equal(v4->state(NULL, 22, NULL), ncclSuccess);
     assert_int_equal(v4->stop(NULL), ncclSuccess);
     bb_profiler_end(&choice);
-    assert_string_equal(choice.algorithm, "a word that is far too ");
+    assert_string_equal(choice.algorithm, "a text that is far too ");
     assert_string_equal(choice.protocol, "");
     assert_int_equal(choice.channels, 2);
     v4->finalize(context);
 }
 
-struct teller {
+struct event_thread {
     void *context;
     int number;
 };
 
 static const char *const algorithms[] = {"RING", "TREE", "NVLS", "COLLNET_DIRECT"};
 
-/* An algorithm always with its own number of channels: a torn record would not fit together. */
-static void *tell_many(void *arg)
+/* Each algorithm has its own number of channels, so a torn record would be detected. */
+static void *start_many_events(void *arg)
 {
-    const struct teller *t = arg;
+    const struct event_thread *t = arg;
 
     for (int i = 0; i < EVENTS; i++)
-        tell_collective(t->context, algorithms[t->number], "SIMPLE", (uint8_t)(10 + t->number));
+        start_collective_event(t->context, algorithms[t->number], "SIMPLE", (uint8_t)(10 + t->number));
     return NULL;
 }
 
-static void threads_do_not_mix(void **state)
+static void concurrent_events_are_not_torn(void **state)
 {
     struct bb_choice choice;
     int mask = 0;
     void *context = attach(&mask);
 
     (void)state;
-    for (int pass = 0; pass < 50; pass++) {
+    for (int recording = 0; recording < 50; recording++) {
         pthread_t threads[THREADS];
-        struct teller tellers[THREADS];
+        struct event_thread event_threads[THREADS];
         int matching = 0;
 
         bb_profiler_begin();
         for (int i = 0; i < THREADS; i++) {
-            tellers[i] = (struct teller){context, i};
-            assert_int_equal(pthread_create(&threads[i], NULL, tell_many, &tellers[i]), 0);
+            event_threads[i] = (struct event_thread){context, i};
+            assert_int_equal(pthread_create(&threads[i], NULL, start_many_events, &event_threads[i]), 0);
         }
         for (int i = 0; i < THREADS; i++)
             pthread_join(threads[i], NULL);
@@ -210,7 +210,7 @@ static void threads_do_not_mix(void **state)
     find_v5()->finalize(context);
 }
 
-static void too_many_events_are_no_danger(void **state)
+static void too_many_events_do_not_overflow(void **state)
 {
     struct bb_choice choice;
     int mask = 0;
@@ -219,13 +219,13 @@ static void too_many_events_are_no_danger(void **state)
     (void)state;
     bb_profiler_begin();
     for (int i = 0; i < 5000; i++)
-        tell_collective(context, "RING", "LL", 3);
+        start_collective_event(context, "RING", "LL", 3);
     bb_profiler_end(&choice);
     assert_string_equal(choice.algorithm, "RING");
     find_v5()->finalize(context);
 }
 
-static void a_users_own_plugin_stays(void **state)
+static void keeps_the_plugin_of_the_user(void **state)
 {
     (void)state;
     setenv("NCCL_PROFILER_PLUGIN", "inspector", 1);
@@ -240,14 +240,14 @@ static void a_users_own_plugin_stays(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts_are_nccls),
-        cmocka_unit_test(only_a_pass_is_heard),
-        cmocka_unit_test(a_new_communicator_joins_a_pass),
-        cmocka_unit_test(transfers_have_channels_only),
-        cmocka_unit_test(version_4_tells_the_same),
-        cmocka_unit_test(threads_do_not_mix),
-        cmocka_unit_test(too_many_events_are_no_danger),
-        cmocka_unit_test(a_users_own_plugin_stays),
+        cmocka_unit_test(layouts_match_nccl),
+        cmocka_unit_test(records_only_between_begin_and_end),
+        cmocka_unit_test(new_communicator_joins_a_recording),
+        cmocka_unit_test(p2p_events_have_only_channels),
+        cmocka_unit_test(version_4_records_the_same),
+        cmocka_unit_test(concurrent_events_are_not_torn),
+        cmocka_unit_test(too_many_events_do_not_overflow),
+        cmocka_unit_test(keeps_the_plugin_of_the_user),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

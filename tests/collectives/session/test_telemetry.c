@@ -1,7 +1,7 @@
 /*
- * test_telemetry.c - the state of the GPUs of all ranks around a row, with a stand-in for NVML, under mpirun: one
- * rank's throttling is every rank's doubt, its figures are its own, and without NVML nothing is gathered and all is
- * null.
+ * test_telemetry.c - GPU state of all ranks before and after a row, with a replacement for NVML, under mpirun. A flag
+ * of one rank is set on all ranks; clocks are each rank's own values; without NVML no rank communicates and all values
+ * are null.
  */
 #include "collectives/session/telemetry.h"
 #include "tests/check.h"
@@ -17,7 +17,7 @@ static void set(const char *sm_mhz, const char *reasons)
     setenv("NVML_STUB_REASONS", reasons, 1);
 }
 
-static void one_ranks_doubt_is_everybodys(void **state)
+static void flag_of_one_rank_is_set_on_all(void **state)
 {
     struct bb_world *world = *state;
     struct bb_telemetry o;
@@ -42,8 +42,8 @@ static void one_ranks_doubt_is_everybodys(void **state)
     bb_telemetry_release(&o);
 }
 
-/* Without the others: pairs of ranks keep their doubts to themselves. */
-static void a_rank_alone_knows_its_own(void **state)
+/* The local variant does not communicate: p2p measurements keep the flags on the measuring ranks. */
+static void local_flags_stay_on_the_rank(void **state)
 {
     struct bb_world *world = *state;
     struct bb_telemetry o;
@@ -55,7 +55,7 @@ static void a_rank_alone_knows_its_own(void **state)
     assert_int_equal(bb_telemetry_open(&o, world, &device), 0);
     bb_telemetry_begin_timing(&o, &seen);
     gpu = bb_telemetry_gpu(&seen);
-    assert_true(json_is_null(gpu)); /* not before both samples are there */
+    assert_true(json_is_null(gpu)); /* null until both samples are taken */
     set("1980", last ? "8" : "0");
     bb_telemetry_end_timing_local(&o, &seen);
     assert_int_equal(seen.gpu_flags, last ? 1u << BB_NVML_HW_SLOWDOWN : 0);
@@ -65,8 +65,8 @@ static void a_rank_alone_knows_its_own(void **state)
     bb_telemetry_release(&o);
 }
 
-/* One GPU that is split is enough for a stamp. */
-static void instances_and_mps_are_stamped(void **state)
+/* MIG or MPS on one GPU sets the flag on all ranks. */
+static void reports_mig_and_mps(void **state)
 {
     struct bb_world *world = *state;
     struct bb_telemetry o;
@@ -82,8 +82,8 @@ static void instances_and_mps_are_stamped(void **state)
     unsetenv("NVML_STUB_MPS");
 }
 
-/* The first rank alone has a GPU that NVML knows. */
-static void a_rank_without_nvml_takes_part(void **state)
+/* Only the first rank has a GPU with NVML. */
+static void rank_without_nvml_receives_flags(void **state)
 {
     struct bb_world *world = *state;
     struct bb_device_info own = device;
@@ -100,7 +100,7 @@ static void a_rank_without_nvml_takes_part(void **state)
     bb_telemetry_release(&o);
 }
 
-static void without_nvml_all_is_null(void **state)
+static void values_are_null_without_nvml(void **state)
 {
     struct bb_world *world = *state;
     struct bb_device_info emulated = device;
@@ -115,7 +115,7 @@ static void without_nvml_all_is_null(void **state)
     assert_int_equal(seen.gpu_flags, 0);
     assert_true(!seen.sampled && seen.choice.kind == BB_CHOICE_NONE);
     bb_telemetry_release(&o);
-    bb_telemetry_begin_warmup(NULL); /* nobody observes */
+    bb_telemetry_begin_warmup(NULL); /* NULL: telemetry is off */
     bb_telemetry_begin_timing(NULL, &seen);
     assert_int_equal(bb_telemetry_end_timing(NULL, world, &seen), 0);
 }
@@ -124,11 +124,11 @@ int main(void)
 {
     struct bb_world world;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(one_ranks_doubt_is_everybodys, &world),
-        cmocka_unit_test_prestate(a_rank_alone_knows_its_own, &world),
-        cmocka_unit_test_prestate(instances_and_mps_are_stamped, &world),
-        cmocka_unit_test_prestate(a_rank_without_nvml_takes_part, &world),
-        cmocka_unit_test_prestate(without_nvml_all_is_null, &world),
+        cmocka_unit_test_prestate(flag_of_one_rank_is_set_on_all, &world),
+        cmocka_unit_test_prestate(local_flags_stay_on_the_rank, &world),
+        cmocka_unit_test_prestate(reports_mig_and_mps, &world),
+        cmocka_unit_test_prestate(rank_without_nvml_receives_flags, &world),
+        cmocka_unit_test_prestate(values_are_null_without_nvml, &world),
     };
     int rc = bb_world_init(&world, 20);
 

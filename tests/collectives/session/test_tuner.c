@@ -1,7 +1,7 @@
 /*
- * test_tuner.c - plays NCCL: looks the plugin up in the program by name, as NCCL does with STATIC_PLUGIN, hands it a
- * table of costs and looks what is left of it. Layouts are written out as bytes, since a plugin that agrees with its
- * own header proves nothing.
+ * test_tuner.c - calls the tuner plugin like NCCL: looks up the plugin's symbol in the program, as NCCL does for
+ * STATIC_PLUGIN, passes a cost table and checks the changes. Structure layouts are checked against literal offsets,
+ * because agreement with the plugin's own header proves nothing.
  */
 #include "collectives/session/tuner.h"
 #include "collectives/session/tuner_plugin.h"
@@ -19,7 +19,7 @@ static const void *find(const char *name)
     return found;
 }
 
-static void layouts_are_nccls(void **state)
+static void layouts_match_nccl(void **state)
 {
     const struct bb_tuner_v5 *v5 = find("ncclTunerPlugin_v5");
     const struct bb_tuner_v4 *v4 = find("ncclTunerPlugin_v4");
@@ -27,7 +27,7 @@ static void layouts_are_nccls(void **state)
 
     (void)state;
     assert_int_equal(sizeof(struct bb_tuner_v6), 40);
-    assert_memory_equal(v6, v5, 32); /* then a function that may be absent */
+    assert_memory_equal(v6, v5, 32); /* followed by a function pointer that may be NULL */
     assert_memory_equal(v6 + 32, (const char[8]){0}, 8);
     assert_int_equal(offsetof(struct bb_tuner_v5, init), 8);
     assert_int_equal(offsetof(struct bb_tuner_v5, choose), 16);
@@ -44,8 +44,8 @@ static void attach(void **context)
     assert_int_equal(v5->init(context, 7, 4, 1, NULL, NULL, NULL), ncclSuccess);
 }
 
-/* What is not offered is -1; sizes of the table are NCCL's. */
-static void ask(float *costs, int algorithms, int protocols)
+/* Passes a cost table of NCCL's size to the plugin; a cost of -1 means that the combination is not available. */
+static void choose(float *costs, int algorithms, int protocols)
 {
     const struct bb_tuner_v5 *v5 = find("ncclTunerPlugin_v5");
     int channels = 99;
@@ -55,18 +55,18 @@ static void ask(float *costs, int algorithms, int protocols)
     assert_int_equal(channels, 99);
 }
 
-static void without_a_wish_nothing_changes(void **state)
+static void keeps_costs_without_a_request(void **state)
 {
     float costs[7][3] = {[1] = {5, 6, 7}, [4] = {-1, -1, 3}}, before[7][3];
 
     (void)state;
     memcpy(before, costs, sizeof(costs));
     bb_tuner_force(NULL);
-    ask(*costs, 7, 3);
+    choose(*costs, 7, 3);
     assert_memory_equal(before, costs, sizeof(costs));
 }
 
-static void a_wish_leaves_one_entry(void **state)
+static void request_disables_other_combinations(void **state)
 {
     const struct bb_combination wanted = bb_combination_of("NVLS", "SIMPLE");
     float costs[7][3] = {[1] = {5, 6, 7}, [4] = {-1, -1, 3}};
@@ -75,54 +75,54 @@ static void a_wish_leaves_one_entry(void **state)
     assert_int_equal(wanted.algorithm, 4);
     assert_int_equal(wanted.protocol, 2);
     bb_tuner_force(&wanted);
-    ask(*costs, 7, 3);
+    choose(*costs, 7, 3);
     for (int i = 0; i < 21; i++)
         assert_true(costs[i / 3][i % 3] == (i == 14 ? 3 : -1));
     bb_tuner_force(NULL);
 }
 
-/* Not offered, or not even in the table of an NCCL with fewer algorithms: it chooses itself. */
-static void a_wish_that_cannot_be_is_none(void **state)
+/* If the requested combination is unavailable, or not in the table of an older NCCL, NCCL decides. */
+static void ignores_an_unavailable_request(void **state)
 {
     const struct bb_combination pat = bb_combination_of("PAT", "SIMPLE"), unknown = bb_combination_of("PAT", "MAGIC");
-    float costs[7][3] = {[1] = {5, 6, 7}, [6] = {-1, -1, -1}}, few[2][3] = {{1, 2, 3}, {4, 5, 6}}, before[7][3];
+    float costs[7][3] = {[1] = {5, 6, 7}, [6] = {-1, -1, -1}}, small[2][3] = {{1, 2, 3}, {4, 5, 6}}, before[7][3];
 
     (void)state;
     memcpy(before, costs, sizeof(costs));
     bb_tuner_force(&pat);
-    ask(*costs, 7, 3);
+    choose(*costs, 7, 3);
     assert_memory_equal(before, costs, sizeof(costs));
-    ask(*few, 2, 3);
-    assert_true(few[0][0] == 1 && few[1][2] == 6);
+    choose(*small, 2, 3);
+    assert_true(small[0][0] == 1 && small[1][2] == 6);
     assert_int_equal(unknown.protocol, -1);
     bb_tuner_force(&unknown);
-    ask(*costs, 7, 3);
+    choose(*costs, 7, 3);
     assert_memory_equal(before, costs, sizeof(costs));
     bb_tuner_force(NULL);
 }
 
-static void estimates_are_recorded_between_begin_and_end(void **state)
+static void records_costs_between_begin_and_end(void **state)
 {
-    float costs[7][3] = {[1] = {5, 6, 7}, [4] = {-1, -1, 3}}, few[2][3] = {{1, 2, 3}, {4, 5, 6}};
+    float costs[7][3] = {[1] = {5, 6, 7}, [4] = {-1, -1, 3}}, small[2][3] = {{1, 2, 3}, {4, 5, 6}};
     struct bb_tuner_costs recorded;
 
     (void)state;
-    ask(*costs, 7, 3);
+    choose(*costs, 7, 3);
     bb_tuner_begin_recording();
     bb_tuner_end_recording(&recorded);
-    assert_false(recorded.known); /* what came before is not remembered */
+    assert_false(recorded.known); /* costs before begin are not recorded */
     bb_tuner_begin_recording();
-    ask(*costs, 7, 3);
+    choose(*costs, 7, 3);
     bb_tuner_end_recording(&recorded);
     assert_true(recorded.known && recorded.us[1][2] == 7 && recorded.us[4][0] == -1);
     bb_tuner_begin_recording();
-    ask(*few, 2, 3);
+    choose(*small, 2, 3);
     bb_tuner_end_recording(&recorded);
     assert_true(recorded.us[1][0] == 4 && recorded.us[2][0] == -1 && recorded.us[6][2] == -1);
 }
 
-/* Eight algorithms and four protocols: the rows are longer, the names stay where they are. */
-static void a_larger_table_keeps_its_rows_apart(void **state)
+/* A table of 8 algorithms and 4 protocols has longer rows; known combinations keep their indices. */
+static void accepts_a_larger_table(void **state)
 {
     const struct bb_combination wanted = {1, 2};
     float costs[8][4] = {{1, 2, 3, 4}, {5, 6, 7, 8}};
@@ -131,7 +131,7 @@ static void a_larger_table_keeps_its_rows_apart(void **state)
     (void)state;
     bb_tuner_force(&wanted);
     bb_tuner_begin_recording();
-    ask(*costs, 8, 4);
+    choose(*costs, 8, 4);
     bb_tuner_end_recording(&recorded);
     bb_tuner_force(NULL);
     assert_true(recorded.us[0][0] == 1 && recorded.us[1][2] == 7);
@@ -139,7 +139,7 @@ static void a_larger_table_keeps_its_rows_apart(void **state)
         assert_true(costs[i / 4][i % 4] == (i == 6 ? 7 : -1));
 }
 
-static void both_versions_come_and_go(void **state)
+static void counts_attached_plugins_of_both_versions(void **state)
 {
     const struct bb_tuner_v4 *v4 = find("ncclTunerPlugin_v4");
     void *a = NULL, *b = NULL;
@@ -155,7 +155,7 @@ static void both_versions_come_and_go(void **state)
     assert_int_equal(bb_tuner_attached(), 0);
 }
 
-static void a_users_own_plugin_is_left_alone(void **state)
+static void keeps_the_plugin_of_the_user(void **state)
 {
     (void)state;
     setenv("NCCL_TUNER_PLUGIN", "libnccl-tuner-mine.so", 1);
@@ -169,14 +169,14 @@ static void a_users_own_plugin_is_left_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts_are_nccls),
-        cmocka_unit_test(without_a_wish_nothing_changes),
-        cmocka_unit_test(a_wish_leaves_one_entry),
-        cmocka_unit_test(a_wish_that_cannot_be_is_none),
-        cmocka_unit_test(estimates_are_recorded_between_begin_and_end),
-        cmocka_unit_test(a_larger_table_keeps_its_rows_apart),
-        cmocka_unit_test(both_versions_come_and_go),
-        cmocka_unit_test(a_users_own_plugin_is_left_alone),
+        cmocka_unit_test(layouts_match_nccl),
+        cmocka_unit_test(keeps_costs_without_a_request),
+        cmocka_unit_test(request_disables_other_combinations),
+        cmocka_unit_test(ignores_an_unavailable_request),
+        cmocka_unit_test(records_costs_between_begin_and_end),
+        cmocka_unit_test(accepts_a_larger_table),
+        cmocka_unit_test(counts_attached_plugins_of_both_versions),
+        cmocka_unit_test(keeps_the_plugin_of_the_user),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_bench_options.c - from the command line to the list of cases. */
+/* test_bench_options.c - the list of benchmark cases that a command line produces. */
 #include "collectives/sweep/bench_options.h"
 #include "tests/check.h"
 
@@ -9,7 +9,7 @@ struct rows {
     int n;
 };
 
-static int keep(void *arg, const struct bb_case *c)
+static int keep_case(void *arg, const struct bb_case *c)
 {
     struct rows *rows = arg;
 
@@ -18,16 +18,16 @@ static int keep(void *arg, const struct bb_case *c)
     return 0;
 }
 
-/* The command line, words separated by one blank, after "bench". */
+/* Parses "bench" followed by the arguments in `line`, which are separated by single spaces. */
 static int parse(struct bb_sweep *sweep, const char *line)
 {
     static char text[256];
-    char *argv[ARGS] = {(char *)"bench"}, *rest = text;
+    char *argv[ARGS] = {(char *)"bench"}, *remaining = text;
     struct bb_bench_options o;
     int argc = 1;
 
     snprintf(text, sizeof text, "%s", line);
-    for (char *word; (word = strsep(&rest, " "));)
+    for (char *word; (word = strsep(&remaining, " "));)
         argv[argc++] = word;
     return bb_bench_parse(&o, sweep, argc, argv, stdout);
 }
@@ -39,7 +39,7 @@ static void rows_of(const char *line, int ranks, struct rows *rows)
     rows->n = 0;
     assert_int_equal(parse(&s, line), 0);
     for (int i = 0; i < s.n_colls; i++)
-        assert_int_equal(bb_sweep_each(&s, s.colls[i], ranks, keep, rows), 0);
+        assert_int_equal(bb_sweep_each(&s, s.colls[i], ranks, keep_case, rows), 0);
     bb_bench_release_sweep(&s);
 }
 
@@ -69,19 +69,19 @@ static void sizes_grow_by_factor_or_step(void **state)
     assert_counts(&r, 1, (const size_t[]){262144});
     rows_of("all_reduce -b 1.5K -e 2K -d double", 2, &r);
     assert_counts(&r, 1, (const size_t[]){192});
-    rows_of("all_reduce -b 4 -e 8 -f 1.1", 2, &r); /* grows by a byte at least: 4 5 6 7 8 */
+    rows_of("all_reduce -b 4 -e 8 -f 1.1", 2, &r); /* grows by at least one byte: 4 5 6 7 8 */
     assert_counts(&r, 5, (const size_t[]){1, 1, 1, 1, 2});
     rows_of("all_gather -b 64 -e 128", 4, &r);
     assert_counts(&r, 2, (const size_t[]){4, 8});
 }
 
-static void types_and_operations_multiply(void **state)
+static void combines_types_and_operations(void **state)
 {
     struct rows r;
 
     (void)state;
     rows_of("all_reduce broadcast -b 8 -e 8 -o all", 2, &r);
-    assert_int_equal(r.n, BB_REDOP_COUNT + 1); /* broadcast has no operation */
+    assert_int_equal(r.n, BB_REDOP_COUNT + 1); /* broadcast has no reduction operation */
     assert_int_equal(r.c[BB_REDOP_COUNT].redop, BB_COPY);
     assert_int_equal(r.c[BB_REDOP_COUNT].root, 0);
     assert_int_equal(r.c[0].root, -1);
@@ -93,7 +93,7 @@ static void types_and_operations_multiply(void **state)
     assert_int_equal(r.n, BB_COLL_KIND_COUNT);
 }
 
-static void bad_lines_are_refused(void **state)
+static void rejects_invalid_command_lines(void **state)
 {
     static const char *const lines[] = {
         "allreduce",
@@ -147,7 +147,7 @@ static void bad_lines_are_refused(void **state)
         assert_int_equal(parse(&s, lines[i]), -BB_EUSAGE);
 }
 
-static void explicit_sizes_and_roots(void **state)
+static void accepts_explicit_sizes_and_roots(void **state)
 {
     struct rows r;
     struct bb_sweep s;
@@ -167,8 +167,8 @@ static void explicit_sizes_and_roots(void **state)
     assert_int_equal(bb_sweep_largest(&s), 3 << 20);
 }
 
-/* One slot must hold every case of the sweep: compare with the largest that the sweep really yields. */
-static void one_slot_size_fits_all(void **state)
+/* The slot size must suffice for every case of the sweep. */
+static void slot_size_suffices_for_all_cases(void **state)
 {
     struct bb_sweep s;
     struct rows r;
@@ -181,13 +181,13 @@ static void one_slot_size_fits_all(void **state)
             one.dtypes[0] = d;
             one.n_dtypes = 1;
             r.n = 0;
-            bb_sweep_each(&one, s.colls[i], 3, keep, &r);
+            bb_sweep_each(&one, s.colls[i], 3, keep_case, &r);
             for (int k = 0; k < r.n; k++)
-                for (int place = 0; place < 2; place++) {
-                    r.c[k].in_place = place;
+                for (int in_place = 0; in_place < 2; in_place++) {
+                    r.c[k].in_place = in_place;
                     if (bb_case_possible(&r.c[k]))
                         assert_true(bb_buffer_layout_of(&r.c[k], 2).slot_bytes <= bb_sweep_slot_bytes(&s, 3));
-                    r.c[k].in_place = true; /* two of them also where memory is short */
+                    r.c[k].in_place = true; /* memory for two slots, even when memory is limited */
                     assert_true(2 * bb_buffer_layout_of(&r.c[k], 2).slot_bytes <= bb_sweep_arena_bytes(&s, 3, true));
                     r.c[k].in_place = false;
                 }
@@ -198,9 +198,9 @@ static void one_slot_size_fits_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_grow_by_factor_or_step), cmocka_unit_test(types_and_operations_multiply),
-        cmocka_unit_test(explicit_sizes_and_roots),     cmocka_unit_test(bad_lines_are_refused),
-        cmocka_unit_test(one_slot_size_fits_all),
+        cmocka_unit_test(sizes_grow_by_factor_or_step),     cmocka_unit_test(combines_types_and_operations),
+        cmocka_unit_test(accepts_explicit_sizes_and_roots), cmocka_unit_test(rejects_invalid_command_lines),
+        cmocka_unit_test(slot_size_suffices_for_all_cases),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,14 +4,14 @@
 
 #include <math.h>
 
-static void words_are_read(void **state)
+static void parses_thresholds(void **state)
 {
     struct bb_busbw_thresholds f;
     char text[BB_BYTES_TEXT];
 
     (void)state;
     assert_int_equal(bb_busbw_thresholds_parse(&f, "300,1G:250.5,peak:320,mean:7,0"), 0);
-    assert_int_equal(f.n, 4); /* 0 asks for nothing */
+    assert_int_equal(f.n, 4); /* a threshold of 0 is ignored */
     assert_true(f.item[0].scope == BB_BUSBW_MEAN && f.item[0].gbps == 300);
     assert_true(f.item[1].scope == BB_BUSBW_SIZE && f.item[1].bytes == 1UL << 30 && f.item[1].gbps == 250.5);
     assert_true(f.item[2].scope == BB_BUSBW_PEAK && f.item[2].gbps == 320);
@@ -22,7 +22,7 @@ static void words_are_read(void **state)
     assert_int_equal(f.n, 0);
 }
 
-static void invalid_thresholds_are_rejected(void **state)
+static void rejects_invalid_thresholds(void **state)
 {
     static const char *const bad[] = {"",       "x",   "-1",      "300,",   "1G:", "1G:x", ":300",
                                       "1X:300", "2e9", "pek:300", "1G:1:2", "nan", "inf",  "1G:-2"};
@@ -41,7 +41,7 @@ static void invalid_thresholds_are_rejected(void **state)
     assert_int_equal(f.n, BB_BUSBW_THRESHOLDS_MAX);
 }
 
-static void the_slowest_of_a_size_counts(void **state)
+static void slowest_case_of_a_size_counts(void **state)
 {
     const struct bb_busbw_threshold mean = {BB_BUSBW_MEAN, 0, 1}, peak = {BB_BUSBW_PEAK, 0, 1},
                                     size = {BB_BUSBW_SIZE, 8, 1};
@@ -62,9 +62,9 @@ static void the_slowest_of_a_size_counts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_are_read),
-        cmocka_unit_test(invalid_thresholds_are_rejected),
-        cmocka_unit_test(the_slowest_of_a_size_counts),
+        cmocka_unit_test(parses_thresholds),
+        cmocka_unit_test(rejects_invalid_thresholds),
+        cmocka_unit_test(slowest_case_of_a_size_counts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,7 +51,7 @@ struct bench {
 };
 
 /* What the plain loops use. */
-struct bare {
+struct plain_loop {
     struct bench *bench;
     ncclComm_t dp, pp;
     cudaStream_t compute, dp_stream, pp_stream;
@@ -60,10 +60,10 @@ struct bare {
 };
 
 /* A step program and the same calls by hand. */
-struct subject {
+struct workload {
     const char *name;
     int (*build)(struct bench *);
-    int (*bare)(const struct bare *);
+    int (*plain_loop)(const struct plain_loop *);
 };
 
 /* ---- the programs ---- */
@@ -146,7 +146,7 @@ static int build_pipeline(struct bench *bench)
 
 /* ---- the same calls in a plain loop ---- */
 
-static bool settled(ncclComm_t comm, ncclResult_t result)
+static bool wait_until_done(ncclComm_t comm, ncclResult_t result)
 {
     while (result == ncclInProgress) {
         if (ncclCommGetAsyncError(comm, &result) != ncclSuccess)
@@ -157,38 +157,38 @@ static bool settled(ncclComm_t comm, ncclResult_t result)
     return result == ncclSuccess;
 }
 
-static bool reduced(const struct bare *b)
+static bool run_all_reduce(const struct plain_loop *b)
 {
-    return settled(b->dp, ncclAllReduce(b->from, b->to, COUNT, ncclFloat, ncclSum, b->dp, b->dp_stream));
+    return wait_until_done(b->dp, ncclAllReduce(b->from, b->to, COUNT, ncclFloat, ncclSum, b->dp, b->dp_stream));
 }
 
-static bool exchanged(const struct bare *b)
+static bool run_exchange(const struct plain_loop *b)
 {
     bool ok = ncclGroupStart() == ncclSuccess;
     ncclResult_t sent = ncclSend(b->from, COUNT, ncclFloat, b->next, b->pp, b->pp_stream);
     ncclResult_t received = ncclRecv(b->to, COUNT, ncclFloat, b->before, b->pp, b->pp_stream);
 
     ok &= (sent == ncclSuccess || sent == ncclInProgress) && (received == ncclSuccess || received == ncclInProgress);
-    return settled(b->pp, ncclGroupEnd()) && ok;
+    return wait_until_done(b->pp, ncclGroupEnd()) && ok;
 }
 
-static int bare_all_reduces(const struct bare *b)
+static int plain_all_reduces(const struct plain_loop *b)
 {
     for (int i = 0; i < b->bench->options.operations; i++)
-        if (!reduced(b))
+        if (!run_all_reduce(b))
             return bb_err(BB_EFAIL, "ncclAllReduce number %d failed", i);
     return 0;
 }
 
-static int bare_pairs(const struct bare *b)
+static int plain_pairs(const struct plain_loop *b)
 {
     for (int i = 0; i < b->bench->options.operations / 2; i++)
-        if (!exchanged(b))
+        if (!run_exchange(b))
             return bb_err(BB_EFAIL, "exchange number %d failed", i);
     return 0;
 }
 
-static int bare_pipeline(const struct bare *b)
+static int plain_pipeline(const struct plain_loop *b)
 {
     const struct bench *bench = b->bench;
     int rc = 0;
@@ -196,24 +196,24 @@ static int bare_pipeline(const struct bare *b)
     for (int i = 0; i < bench->options.operations / 4; i++) {
         if (i > 0)
             TRY(BB_CUDA(cudaStreamWaitEvent(b->pp_stream, bench->computed, 0)));
-        TRY(exchanged(b) ? 0 : bb_err(BB_EFAIL, "exchange number %d failed", i));
+        TRY(run_exchange(b) ? 0 : bb_err(BB_EFAIL, "exchange number %d failed", i));
         TRY(BB_CUDA(cudaEventRecord(bench->received, b->pp_stream)));
         TRY(BB_CUDA(cudaStreamWaitEvent(b->compute, bench->received, 0)));
         TRY(bb_spin(0, (int64_t)(KERNEL_US * 1e3), b->compute));
         TRY(BB_CUDA(cudaEventRecord(bench->computed, b->compute)));
         TRY(BB_CUDA(cudaStreamWaitEvent(b->dp_stream, bench->computed, 0)));
-        TRY(reduced(b) ? 0 : bb_err(BB_EFAIL, "ncclAllReduce number %d failed", i));
+        TRY(run_all_reduce(b) ? 0 : bb_err(BB_EFAIL, "ncclAllReduce number %d failed", i));
     }
 out:
     return rc;
 }
 
-static const struct subject subjects[] = {
-    {"all_reduce", build_all_reduces, bare_all_reduces},
-    {"send + recv", build_pairs, bare_pairs},
-    {"pipeline", build_pipeline, bare_pipeline},
+static const struct workload workloads[] = {
+    {"all_reduce", build_all_reduces, plain_all_reduces},
+    {"send + recv", build_pairs, plain_pairs},
+    {"pipeline", build_pipeline, plain_pipeline},
 };
-enum { SUBJECTS = sizeof subjects / sizeof *subjects };
+enum { WORKLOADS = sizeof workloads / sizeof *workloads };
 
 /* ---- one step ---- */
 
@@ -231,13 +231,13 @@ out:
     return rc;
 }
 
-static struct bare bare_of(struct bench *bench, bool blocking)
+static struct plain_loop plain_loop_of(struct bench *bench, bool blocking)
 {
     struct bb_runner *r = &bench->runner;
     const struct bb_comm *comms = blocking ? r->comms : bench->polled;
     int n = bench->world.size, rank = bench->world.rank;
 
-    return (struct bare){.bench = bench,
+    return (struct plain_loop){.bench = bench,
                          .dp = comms[bench->dp].nccl,
                          .pp = comms[bench->pp].nccl,
                          .compute = r->streams[0],
@@ -249,15 +249,15 @@ static struct bare bare_of(struct bench *bench, bool blocking)
                          .before = (rank + n - 1) % n};
 }
 
-static int plain_step(struct bench *bench, const struct subject *s, bool blocking, double *issue_us)
+static int plain_step(struct bench *bench, const struct workload *s, bool blocking, double *issue_us)
 {
-    const struct bare b = bare_of(bench, blocking);
+    const struct plain_loop b = plain_loop_of(bench, blocking);
     double start_s;
     int rc;
 
     TRY(begin_together(&bench->runner));
     start_s = bb_now_s();
-    rc = s->bare(&b);
+    rc = s->plain_loop(&b);
     *issue_us = (bb_now_s() - start_s) * 1e6;
     TRY(rc);
     for (int i = 0; i < bench->program.n_streams; i++)
@@ -267,7 +267,7 @@ out:
 }
 
 /* For one step the runner's communicators are the polled ones: handles are exchanged, the structs stay in place. */
-static void exchange_comms(struct bench *bench)
+static void swap_comms(struct bench *bench)
 {
     for (int c = 0; c < COMMS; c++) {
         struct bb_comm *a = &bench->runner.comms[c], *b = &bench->polled[c];
@@ -280,21 +280,21 @@ static void exchange_comms(struct bench *bench)
     }
 }
 
-static int runner_step(struct bench *bench, const struct subject *s, bool trace, bool blocking, double *issue_us)
+static int runner_step(struct bench *bench, const struct workload *s, bool trace, bool blocking, double *issue_us)
 {
     struct bb_step_time t = {0};
     int rc;
 
     if (!blocking)
-        exchange_comms(bench);
+        swap_comms(bench);
     rc = bb_runner_step(&bench->runner, s->name, BB_ISSUE_ALL, trace, &t);
     if (!blocking)
-        exchange_comms(bench);
+        swap_comms(bench);
     *issue_us = t.issue_us;
     return rc;
 }
 
-static int step(struct bench *bench, const struct subject *s, enum mode mode, bool blocking, double *issue_us)
+static int step(struct bench *bench, const struct workload *s, enum mode mode, bool blocking, double *issue_us)
 {
     return mode == PLAIN ? plain_step(bench, s, blocking, issue_us)
                          : runner_step(bench, s, mode == TRACED, blocking, issue_us);
@@ -303,7 +303,7 @@ static int step(struct bench *bench, const struct subject *s, enum mode mode, bo
 /* ---- rounds ---- */
 
 /* *us: host time per operation, median of the round's steps, on the slowest rank. */
-static int measure(struct bench *bench, const struct subject *s, enum mode mode, bool blocking, double *us)
+static int measure(struct bench *bench, const struct workload *s, enum mode mode, bool blocking, double *us)
 {
     double samples[MAX_STEPS], ignored, own, all[64];
     struct bb_stats stats;
@@ -337,7 +337,7 @@ out:
     return rc;
 }
 
-static int print_row(const struct bench *bench, const struct subject *s, bool blocking, double us[MODES][MAX_ROUNDS])
+static int print_row(const struct bench *bench, const struct workload *s, bool blocking, double us[MODES][MAX_ROUNDS])
 {
     int n = bench->options.rounds, rc = 0;
     struct bb_stats stats;
@@ -357,7 +357,7 @@ out:
 }
 
 /* Each round begins with another way, so that none always comes first. */
-static int run_rounds(struct bench *bench, const struct subject *s, bool blocking)
+static int run_rounds(struct bench *bench, const struct workload *s, bool blocking)
 {
     static double us[MODES][MAX_ROUNDS];
     int rc = 0;
@@ -389,7 +389,7 @@ out:
     return rc;
 }
 
-static int make_program(struct bench *bench, const struct subject *s)
+static int make_program(struct bench *bench, const struct workload *s)
 {
     const struct bb_axis axis = {.name = "all", .size = bench->world.size};
     int group, rc;
@@ -442,7 +442,7 @@ static int release(struct bench *bench, int rc)
     return rc;
 }
 
-static int run_subject(struct bench *bench, const struct subject *s)
+static int run_workload(struct bench *bench, const struct workload *s)
 {
     int rc;
 
@@ -505,7 +505,7 @@ int main(int argc, char **argv)
     if (rc != 0)
         return bb_exit_code(rc);
     rc = prepare(&bench);
-    for (int i = 0; rc == 0 && i < SUBJECTS; i++)
-        rc = run_subject(&bench, &subjects[i]);
+    for (int i = 0; rc == 0 && i < WORKLOADS; i++)
+        rc = run_workload(&bench, &workloads[i]);
     return bb_exit_code(bb_world_release(&bench.world, rc));
 }

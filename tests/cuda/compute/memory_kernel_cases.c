@@ -11,122 +11,129 @@
 
 enum { MARGIN = 64, CANARY = 0xa5 };
 
-/* One array twice: for the runner and for the reference. The memory begins MARGIN bytes before `at`. */
-struct twofold {
-    struct bb_memory_kernel_array what;
-    unsigned char *memory[2], *at[2];
-    size_t bytes; /* of a memory */
+/*
+ * Two copies of an array: [0] for the runner, [1] for the reference. Each allocation begins MARGIN bytes or more before
+ * the data at `at`.
+ */
+struct array_pair {
+    struct bb_memory_kernel_array array;
+    unsigned char *allocation[2], *at[2];
+    size_t bytes; /* size of each allocation */
 };
 
-struct scene {
+struct fixture {
     struct bb_memory_kernel memory_kernel[2];
-    struct twofold arrays[BB_MEMORY_KERNEL_ARRAYS];
+    struct array_pair arrays[BB_MEMORY_KERNEL_ARRAYS];
     int n;
     uint64_t seed;
 };
 
-static double chance(struct scene *s)
+static double random_unit(struct fixture *s)
 {
     s->seed = s->seed * 6364136223846793005u + 1442695040888963407u;
     return (double)(s->seed >> 11) * 0x1p-53;
 }
 
-static void fill_array(struct scene *s, const struct twofold *a)
+static void fill_array(struct fixture *s, const struct array_pair *a)
 {
     const struct bb_memory_kernel *p = &s->memory_kernel[0];
 
-    for (size_t i = 0; i < a->what.count; i++) {
-        double x = chance(s);
-        if (a->what.content == BB_HOLDS_ELEMENTS)
+    for (size_t i = 0; i < a->array.count; i++) {
+        double x = random_unit(s);
+        if (a->array.content == BB_HOLDS_ELEMENTS)
             bb_element_set(a->at[0], p->dtype, i, 4 * x - 2);
-        else if (a->what.content == BB_HOLDS_INDICES)
+        else if (a->array.content == BB_HOLDS_INDICES)
             ((int32_t *)a->at[0])[i] =
-                p->kind != BB_MEMORY_KERNEL_EMBED && x < 0.1 ? -1 : (int32_t)(chance(s) * (double)p->in_rows);
+                p->kind != BB_MEMORY_KERNEL_EMBED && x < 0.1 ? -1 : (int32_t)(random_unit(s) * (double)p->in_rows);
         else
-            ((float *)a->at[0])[i] = (float)(a->what.content == BB_HOLDS_SQUARES ? x : 4 * x - 2);
+            ((float *)a->at[0])[i] = (float)(a->array.content == BB_HOLDS_SQUARES ? x : 4 * x - 2);
     }
 }
 
-static void make_array(struct scene *s, struct twofold *a, int misaligned)
+static void make_array(struct fixture *s, struct array_pair *a, int misaligned)
 {
-    size_t each = a->what.bytes / a->what.count, shift = misaligned ? each : 0;
+    size_t each = a->array.bytes / a->array.count, shift = misaligned ? each : 0;
 
-    a->bytes = (a->what.bytes + shift + 2 * MARGIN + 63) / 64 * 64;
+    a->bytes = (a->array.bytes + shift + 2 * MARGIN + 63) / 64 * 64;
     for (int i = 0; i < 2; i++) {
-        a->memory[i] = aligned_alloc(64, a->bytes);
-        if (!a->memory[i])
+        a->allocation[i] = aligned_alloc(64, a->bytes);
+        if (!a->allocation[i])
             abort();
-        memset(a->memory[i], CANARY, a->bytes);
-        a->at[i] = a->memory[i] + MARGIN + shift;
-        bb_memory_kernel_set(&s->memory_kernel[i], &a->what, a->at[i]);
+        memset(a->allocation[i], CANARY, a->bytes);
+        a->at[i] = a->allocation[i] + MARGIN + shift;
+        bb_memory_kernel_set(&s->memory_kernel[i], &a->array, a->at[i]);
     }
     fill_array(s, a);
-    memcpy(a->memory[1], a->memory[0], a->bytes);
+    memcpy(a->allocation[1], a->allocation[0], a->bytes);
 }
 
-static void scene_init(struct scene *s, const struct bb_memory_kernel *memory_kernel, int misaligned, uint64_t seed)
+static void fixture_init(struct fixture *s, const struct bb_memory_kernel *memory_kernel, int misaligned, uint64_t seed)
 {
     struct bb_memory_kernel_array arrays[BB_MEMORY_KERNEL_ARRAYS];
 
-    *s = (struct scene){.memory_kernel = {*memory_kernel, *memory_kernel}, .seed = seed};
+    *s = (struct fixture){.memory_kernel = {*memory_kernel, *memory_kernel}, .seed = seed};
     s->n = bb_memory_kernel_arrays(memory_kernel, arrays);
     for (int i = 0; i < s->n; i++) {
-        s->arrays[i].what = arrays[i];
+        s->arrays[i].array = arrays[i];
         make_array(s, &s->arrays[i], misaligned);
     }
 }
 
-static void scene_release(struct scene *s)
+static void fixture_release(struct fixture *s)
 {
     for (int i = 0; i < s->n; i++)
         for (int j = 0; j < 2; j++)
-            free(s->arrays[i].memory[j]);
+            free(s->arrays[i].allocation[j]);
 }
 
 /* ---- comparison ---- */
 
-/* Moves are exact; arithmetic in float may end one step beside the reference, which computes in double. */
-static double tolerance_of(const struct bb_memory_kernel *p, enum bb_memory_kernel_content content, double want)
+/* Moves are exact. Results of float arithmetic may differ by one rounding step from the reference, which uses
+ * double. */
+static double tolerance_of(const struct bb_memory_kernel *p, enum bb_memory_kernel_content content, double expected)
 {
     double step = content != BB_HOLDS_ELEMENTS || p->dtype == BB_FLOAT ? 1e-5 : p->dtype == BB_HALF ? 0x1p-10 : 0x1p-7;
-    double size = fabs(want) > 0.1 ? fabs(want) : 0.1;
+    double size = fabs(expected) > 0.1 ? fabs(expected) : 0.1;
 
-    return p->kind < BB_MEMORY_KERNEL_UNPERMUTE || p->kind == BB_MEMORY_KERNEL_PACK || p->kind == BB_MEMORY_KERNEL_UNPACK ? 0 : step * size * 1.01;
+    return p->kind < BB_MEMORY_KERNEL_UNPERMUTE || p->kind == BB_MEMORY_KERNEL_PACK ||
+                   p->kind == BB_MEMORY_KERNEL_UNPACK
+               ? 0
+               : step * size * 1.01;
 }
 
-static double value_at(const struct bb_memory_kernel *p, const struct twofold *a, int which, size_t i)
+static double value_at(const struct bb_memory_kernel *p, const struct array_pair *a, int which, size_t i)
 {
-    if (a->what.content == BB_HOLDS_INDICES)
+    if (a->array.content == BB_HOLDS_INDICES)
         return ((const int32_t *)a->at[which])[i];
-    return bb_element_get(a->at[which], a->what.content == BB_HOLDS_ELEMENTS ? p->dtype : BB_FLOAT, i);
+    return bb_element_get(a->at[which], a->array.content == BB_HOLDS_ELEMENTS ? p->dtype : BB_FLOAT, i);
 }
 
-static int same_outside(const struct twofold *a)
+static int margins_are_equal(const struct array_pair *a)
 {
-    size_t before = (size_t)(a->at[0] - a->memory[0]), after = before + a->what.bytes;
+    size_t before = (size_t)(a->at[0] - a->allocation[0]), after = before + a->array.bytes;
 
-    return memcmp(a->memory[0], a->memory[1], before) == 0 &&
-           memcmp(a->memory[0] + after, a->memory[1] + after, a->bytes - after) == 0;
+    return memcmp(a->allocation[0], a->allocation[1], before) == 0 &&
+           memcmp(a->allocation[0] + after, a->allocation[1] + after, a->bytes - after) == 0;
 }
 
-static int array_differs(const struct scene *s, const struct twofold *a)
+static int array_differs(const struct fixture *s, const struct array_pair *a)
 {
     const struct bb_memory_kernel *p = &s->memory_kernel[0];
 
-    for (size_t i = 0; i < a->what.count; i++) {
-        double got = value_at(p, a, 0, i), want = value_at(p, a, 1, i);
-        if (fabs(got - want) <= tolerance_of(p, a->what.content, want))
+    for (size_t i = 0; i < a->array.count; i++) {
+        double got = value_at(p, a, 0, i), expected = value_at(p, a, 1, i);
+        if (fabs(got - expected) <= tolerance_of(p, a->array.content, expected))
             continue;
-        fprintf(stderr, "%s[%zu] is %.9g, not %.9g\n", a->what.name, i, got, want);
+        fprintf(stderr, "%s[%zu] is %.9g, not %.9g\n", a->array.name, i, got, expected);
         return 1;
     }
-    if (same_outside(a))
+    if (margins_are_equal(a))
         return 0;
-    fprintf(stderr, "bytes outside of %s were overwritten\n", a->what.name);
+    fprintf(stderr, "bytes outside of %s were overwritten\n", a->array.name);
     return 1;
 }
 
-static int scene_differs(const struct scene *s)
+static int fixture_differs(const struct fixture *s)
 {
     const struct bb_memory_kernel *p = &s->memory_kernel[0];
 
@@ -141,19 +148,20 @@ static int scene_differs(const struct scene *s)
 
 /* ---- cases ---- */
 
-static void try_memory_kernel(struct memory_kernel_totals *t, const struct bb_memory_kernel *memory_kernel, int misaligned, memory_kernel_runner *run, void *arg)
+static void run_case(struct memory_kernel_totals *t, const struct bb_memory_kernel *memory_kernel, int misaligned,
+                     memory_kernel_runner *run, void *arg)
 {
-    struct scene s;
+    struct fixture s;
 
     if (t->rc != 0)
         return;
-    scene_init(&s, memory_kernel, misaligned, (uint64_t)t->cases + 1);
+    fixture_init(&s, memory_kernel, misaligned, (uint64_t)t->cases + 1);
     t->rc = run(arg, &s.memory_kernel[0]);
     bb_memory_kernel_ref(&s.memory_kernel[1]);
-    if (t->rc == 0 && scene_differs(&s))
+    if (t->rc == 0 && fixture_differs(&s))
         t->failed++;
     t->cases++;
-    scene_release(&s);
+    fixture_release(&s);
 }
 
 static const struct {
@@ -170,18 +178,19 @@ static int is_box(enum bb_memory_kernel_kind kind)
     return kind == BB_MEMORY_KERNEL_PACK || kind == BB_MEMORY_KERNEL_UNPACK || kind == BB_MEMORY_KERNEL_UNPACK_ADD;
 }
 
-static void each_shape(struct memory_kernel_totals *t, struct bb_memory_kernel p, int misaligned, memory_kernel_runner *run, void *arg)
+static void each_shape(struct memory_kernel_totals *t, struct bb_memory_kernel p, int misaligned,
+                       memory_kernel_runner *run, void *arg)
 {
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes && !is_box(p.kind); i++) {
         p.rows = shapes[i].rows;
         p.cols = shapes[i].cols;
         p.channels = p.rows > 2 ? 3 : 1;
-        try_memory_kernel(t, &p, misaligned, run, arg);
+        run_case(t, &p, misaligned, run, arg);
     }
     for (size_t i = 0; i < sizeof boxes / sizeof *boxes && is_box(p.kind); i++) {
         p.rows = 5;
         p.box = boxes[i];
-        try_memory_kernel(t, &p, misaligned, run, arg);
+        run_case(t, &p, misaligned, run, arg);
     }
 }
 
@@ -193,7 +202,8 @@ struct memory_kernel_totals memory_kernel_cases_each(memory_kernel_runner *run, 
     for (int kind = 0; kind < BB_MEMORY_KERNEL_KINDS; kind++)
         for (int type = 0; type < 3; type++)
             for (int misaligned = 0; misaligned < 2; misaligned++) {
-                struct bb_memory_kernel p = {.kind = (enum bb_memory_kernel_kind)kind, .dtype = types[type], .in_rows = 11, .top_k = 2};
+                struct bb_memory_kernel p = {
+                    .kind = (enum bb_memory_kernel_kind)kind, .dtype = types[type], .in_rows = 11, .top_k = 2};
                 p.act = (enum bb_activation)(type % 3);
                 p.optimizer = (struct bb_optimizer){0.01f, 0.9f, 0.99f, 1e-8f, 0.1f, 3};
                 each_shape(&t, p, misaligned, run, arg);

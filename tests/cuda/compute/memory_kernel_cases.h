@@ -1,9 +1,10 @@
 /*
- * memory_kernel_cases.h - passes of every kind and type on many shapes and alignments, with random data: somebody runs them, and
- * every array is compared with what the CPU reference leaves, the bytes before and behind it too.
+ * memory_kernel_cases.h - memory-bound kernels of every kind and type on many shapes and alignments, with random data.
+ * A runner executes each kernel; then every array, and the bytes before and after it, is compared with the CPU
+ * reference.
  */
-#ifndef PASS_CASES_H
-#define PASS_CASES_H
+#ifndef BB_TESTS_CUDA_COMPUTE_MEMORY_KERNEL_CASES_H
+#define BB_TESTS_CUDA_COMPUTE_MEMORY_KERNEL_CASES_H
 
 #include "cuda/work/memory_kernel.h"
 
@@ -11,15 +12,15 @@
 extern "C" {
 #endif
 
-/* Does the pass on arrays in host memory. Returns 0, or what ends the test. */
+/* Runs the kernel on arrays in host memory. Returns 0, or an error that stops the test. */
 typedef int memory_kernel_runner(void *arg, const struct bb_memory_kernel *memory_kernel);
 
 struct memory_kernel_totals {
-    int cases, failed; /* of the cases                       */
-    int rc;            /* the runner's, when it gave up      */
+    int cases, failed; /* number of cases, and of those that differ from the reference */
+    int rc;            /* error of the runner, or 0 */
 };
 
-/* memory_kernel_cases_each - all cases; the first failures are told on stderr. */
+/* memory_kernel_cases_each - run all cases; prints each difference to stderr. */
 struct memory_kernel_totals memory_kernel_cases_each(memory_kernel_runner *run, void *arg);
 
 #ifdef __cplusplus

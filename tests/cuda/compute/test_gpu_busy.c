@@ -1,6 +1,7 @@
 /*
- * test_gpu_busy.c - the timed stand-in: how long it takes by its own report and by events, how many multiprocessors it
- * holds, what it moves, and that its memory keeps its content. Exact on emulated GPUs, within bounds on real ones.
+ * test_gpu_busy.c - the timed kernel: its duration according to its own report, the number of SMs that it occupies, its
+ * memory traffic, and that the scratch memory keeps its content. Exact on emulated GPUs, within tolerances on real
+ * GPUs.
  */
 #include "cuda/compute/busy.h"
 
@@ -9,7 +10,7 @@
 
 #include <math.h>
 
-static struct bb_device_info device; /* of the whole program */
+static struct bb_device_info device; /* the GPU of all tests in this program */
 
 static struct bb_busy_report *new_report(void)
 {
@@ -33,38 +34,38 @@ static struct bb_busy_report run(struct bb_busy busy)
 
 static void assert_lasts(const struct bb_busy_report *seen, int64_t ns)
 {
-    int64_t took = (int64_t)(seen->end_ns - seen->start_ns), least = ns, most = ns;
+    int64_t took = (int64_t)(seen->end_ns - seen->start_ns), min_ns = ns, max_ns = ns;
 
-    if (!device.emulated) { /* the clock ticks coarsely, and blocks don't start at the same tick */
-        least = ns - ns / 100 - 1100;
-        most = ns + ns / 50 + 2200;
+    if (!device.emulated) { /* a real clock has coarse ticks, and blocks start at different ticks */
+        min_ns = ns - ns / 100 - 1100;
+        max_ns = ns + ns / 50 + 2200;
     }
-    if (took < least || took > most)
+    if (took < min_ns || took > max_ns)
         fail_msg("asked %lld ns, took %lld ns", (long long)ns, (long long)took);
 }
 
-static void it_lasts_as_long_as_told(void **state)
+static void lasts_the_requested_time(void **state)
 {
-    static const int64_t asked[] = {10000, 100000, 1000000, 10000000};
+    static const int64_t requested[] = {10000, 100000, 1000000, 10000000};
 
     (void)state;
-    for (size_t i = 0; i < ROWS(asked); i++) {
-        struct bb_busy_report seen = run((struct bb_busy){.sms = 2, .ns = asked[i]});
-        assert_lasts(&seen, asked[i]);
+    for (size_t i = 0; i < ROWS(requested); i++) {
+        struct bb_busy_report seen = run((struct bb_busy){.sms = 2, .ns = requested[i]});
+        assert_lasts(&seen, requested[i]);
         assert_int_equal(seen.blocks, 2);
         assert_int_equal(seen.bytes, 0);
     }
 }
 
-static void it_holds_no_more_than_there_are(void **state)
+static void occupies_at_most_all_sms(void **state)
 {
     (void)state;
     assert_int_equal(run((struct bb_busy){.sms = 0, .ns = 1000}).blocks, 1);
     assert_int_equal(run((struct bb_busy){.sms = 1 << 20, .ns = 1000}).blocks, device.sm_count);
 }
 
-/* 100 GB/s for 1 ms are 100 MB, by 16 blocks in portions of 64 KiB. */
-static void it_uses_the_bandwidth_it_is_told(void **state)
+/* 100 GB/s for 1 ms are 100 MB, moved by 16 blocks in portions of 64 KiB. */
+static void uses_the_requested_bandwidth(void **state)
 {
     const size_t bytes = 64 << 20;
     unsigned char *scratch = NULL, *copy = malloc(bytes);
@@ -85,7 +86,7 @@ static void it_uses_the_bandwidth_it_is_told(void **state)
     free(copy);
 }
 
-static void traffic_needs_memory(void **state)
+static void traffic_requires_scratch_memory(void **state)
 {
     struct bb_busy without = {.sms = 1, .ns = 1000, .gbps = 1}, too_small = without;
 
@@ -100,10 +101,10 @@ static void traffic_needs_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_lasts_as_long_as_told),
-        cmocka_unit_test(it_holds_no_more_than_there_are),
-        cmocka_unit_test(it_uses_the_bandwidth_it_is_told),
-        cmocka_unit_test(traffic_needs_memory),
+        cmocka_unit_test(lasts_the_requested_time),
+        cmocka_unit_test(occupies_at_most_all_sms),
+        cmocka_unit_test(uses_the_requested_bandwidth),
+        cmocka_unit_test(traffic_requires_scratch_memory),
     };
     int rc = gpu_choose(&device);
 

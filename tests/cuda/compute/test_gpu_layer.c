@@ -1,6 +1,7 @@
 /*
- * test_gpu_layer.c - every pass on the GPU against its CPU reference. On emulated GPUs the twins are that reference:
- * there it proves the launches (which kernel, which type), on real ones the kernels. 77 without any GPU.
+ * test_gpu_layer.c - every memory-bound kernel on the GPU against its CPU reference. On emulated GPUs the CPU twins are
+ * that reference, so the test checks the launches (which kernel, which type); on real GPUs it checks the kernels. Exits
+ * with 77 (skipped) without a GPU.
  */
 #include "cuda/compute/layer_memory_kernels.h"
 #include "memory_kernel_cases.h"
@@ -8,7 +9,7 @@
 
 #include <string.h>
 
-enum { MARGIN = 64 }; /* memory_kernel_cases.c keeps as much around each array */
+enum { MARGIN = 64 }; /* at most the margin around each array in memory_kernel_cases.c */
 
 struct mirror {
     struct bb_memory_kernel_array array;
@@ -16,7 +17,7 @@ struct mirror {
     size_t bytes, shift;
 };
 
-/* The array with its margins, on the device at the same alignment. */
+/* Copies the array with its margins to the device, with the same alignment. */
 static int to_device(struct mirror *m, struct bb_memory_kernel *p)
 {
     int rc;
@@ -69,7 +70,7 @@ int main(void)
     if (rc)
         return rc;
     t = memory_kernel_cases_each(run_on_gpu, NULL);
-    printf("%s: %d passes, %d differ from the reference%s\n", device.name, t.cases, t.failed,
+    printf("%s: %d kernels, %d differ from the reference%s\n", device.name, t.cases, t.failed,
            device.emulated ? " (emulated: launches, not kernels)" : "");
     return t.rc != 0 || t.failed > 0;
 }

@@ -25,7 +25,7 @@ static void teardown(struct fixture *r)
 {
     OK(cudaStreamSynchronize(r->stream));
     bb_start_barrier_release(&r->start_barrier);
-    bb_start_barrier_release(&r->start_barrier); /* twice is fine */
+    bb_start_barrier_release(&r->start_barrier); /* a second release has no effect */
     OK(cudaFree(r->buf));
     OK(cudaStreamDestroy(r->stream));
 }
@@ -39,7 +39,7 @@ static unsigned char byte_of(const struct fixture *r, cudaStream_t stream)
     return byte;
 }
 
-/* A second stream reads the memory while the start barrier is closed. */
+/* A second stream reads the buffer while the start barrier is closed. */
 static void closed_start_barrier_holds_later_operations(void **state)
 {
     struct fixture r;
@@ -73,7 +73,8 @@ static void start_barrier_opens_after_its_timeout(void **state)
     OK(cudaMemsetAsync(r.buf, 9, 64, r.stream));
     assert_int_equal(byte_of(&r, r.stream), 9);
     assert_true(bb_start_barrier_expired(&r.start_barrier));
-    assert_int_equal(bb_start_barrier_close(&r.start_barrier, r.stream), 0); /* the next one is a new one */
+    assert_int_equal(bb_start_barrier_close(&r.start_barrier, r.stream), 0); /* closing again clears the expired
+                                                                                state */
     bb_start_barrier_open(&r.start_barrier);
     OK(cudaStreamSynchronize(r.stream));
     assert_false(bb_start_barrier_expired(&r.start_barrier));

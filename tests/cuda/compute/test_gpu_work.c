@@ -1,6 +1,7 @@
 /*
- * test_gpu_work.c - layers as lists of products and passes: their FLOPs, bytes and memory against formulas, and running
- * them; on emulated GPUs their time against the sum by the profile. 77 without any GPU.
+ * test_gpu_work.c - layers as lists of GEMMs and memory-bound kernels: FLOPs, bytes and memory against formulas, and
+ * execution of the lists; on emulated GPUs also their duration against the profile. Exits with 77 (skipped) without a
+ * GPU.
  */
 #include "cuda/compute/kernel_runner.h"
 #include "tests/check.h"
@@ -8,7 +9,7 @@
 
 #include <math.h>
 
-static struct bb_device_info device; /* of the whole program */
+static struct bb_device_info device; /* the GPU of all tests in this program */
 
 static const struct bb_transformer gpt3 = {12288, 49152, 96, 2048, 1, 4, BB_HALF};
 static const struct bb_transformer tiny = {64, 256, 4, 16, 2, 1, BB_FLOAT};
@@ -22,43 +23,46 @@ static int count_of(const struct bb_kernel_list *w, enum bb_memory_kernel_kind k
     return count;
 }
 
-static void transformer_layers_have_their_flops(void **state)
+static void transformer_flops_match_formulas(void **state)
 {
     const double s = 2048, h = 12288, forward = (24 * s * h * h + 4 * s * s * h) / 4;
-    static struct bb_kernel_list up, down, attention, perceptron;
+    static struct bb_kernel_list forward_list, backward_list, attention, mlp;
 
     (void)state;
-    assert_true(bb_kernel_list_transformer(&up, &gpt3, false) && bb_kernel_list_transformer(&down, &gpt3, true));
-    assert_true(bb_kernel_list_flops(&up) == forward && bb_kernel_list_flops(&down) == 2 * forward);
-    assert_int_equal(count_of(&up, BB_MEMORY_KERNEL_LAYER_NORM), 2);
-    assert_int_equal(count_of(&up, BB_MEMORY_KERNEL_BIAS_ACT), 4);
-    assert_int_equal(count_of(&down, BB_MEMORY_KERNEL_LAYER_NORM_GRAD), 2);
-    assert_int_equal(count_of(&down, BB_MEMORY_KERNEL_BIAS_ACT_GRAD), 1);
-    assert_true(bb_kernel_list_attention(&attention, &gpt3, false) &&
-                bb_kernel_list_mlp(&perceptron, &gpt3, false));
+    assert_true(bb_kernel_list_transformer(&forward_list, &gpt3, false) &&
+                bb_kernel_list_transformer(&backward_list, &gpt3, true));
+    assert_true(bb_kernel_list_flops(&forward_list) == forward && bb_kernel_list_flops(&backward_list) == 2 * forward);
+    assert_int_equal(count_of(&forward_list, BB_MEMORY_KERNEL_LAYER_NORM), 2);
+    assert_int_equal(count_of(&forward_list, BB_MEMORY_KERNEL_BIAS_ACT), 4);
+    assert_int_equal(count_of(&backward_list, BB_MEMORY_KERNEL_LAYER_NORM_GRAD), 2);
+    assert_int_equal(count_of(&backward_list, BB_MEMORY_KERNEL_BIAS_ACT_GRAD), 1);
+    assert_true(bb_kernel_list_attention(&attention, &gpt3, false) && bb_kernel_list_mlp(&mlp, &gpt3, false));
     assert_true(bb_kernel_list_flops(&attention) == (8 * s * h * h + 4 * s * s * h) / 4);
-    assert_true(bb_kernel_list_flops(&perceptron) == 16 * s * h * h / 4);
+    assert_true(bb_kernel_list_flops(&mlp) == 16 * s * h * h / 4);
 }
 
-static void convolutions_and_dense_layers_have_theirs(void **state)
+static void convolution_and_dense_flops_match_formulas(void **state)
 {
-    const struct bb_conv v = {2, 3, 1, 8, 8, 16, 1, 3, 3, 1, 1, BB_FLOAT}; /* 2 * 64 positions, 27 per sum */
+    const struct bb_conv v = {2, 3, 1, 8, 8,       16, 1,
+                              3, 3, 1, 1, BB_FLOAT}; /* 2 * 64 output positions, 27
+                                                                              multiplications per sum */
     const double gemm = 2.0 * 128 * 16 * 27;
-    static struct bb_kernel_list up, first, down, dense, back;
+    static struct bb_kernel_list forward_list, first, backward_list, dense, back;
 
     (void)state;
-    assert_true(bb_kernel_list_conv(&up, &v, false, true) && bb_kernel_list_flops(&up) == gemm);
+    assert_true(bb_kernel_list_conv(&forward_list, &v, false, true) && bb_kernel_list_flops(&forward_list) == gemm);
     assert_true(bb_kernel_list_conv(&first, &v, true, false) && bb_kernel_list_flops(&first) == gemm);
-    assert_true(bb_kernel_list_conv(&down, &v, true, true) && bb_kernel_list_flops(&down) == 2 * gemm);
+    assert_true(bb_kernel_list_conv(&backward_list, &v, true, true) &&
+                bb_kernel_list_flops(&backward_list) == 2 * gemm);
     assert_true(bb_kernel_list_dense(&dense, 8, 32, 4, BB_ACT_RELU, BB_HALF, false) &&
                 bb_kernel_list_flops(&dense) == 2 * 8 * 32 * 4);
     assert_true(bb_kernel_list_dense(&back, 8, 32, 4, BB_ACT_RELU, BB_HALF, true) &&
                 bb_kernel_list_flops(&back) == 4 * 8 * 32 * 4);
-    /* operands 8x32, 32x4, 8x4, then in, out and bias of the activation, in halves */
+    /* GEMM operands 8x32, 32x4, 8x4; then input, output and bias of the activation; 2 bytes per element */
     assert_true(bb_kernel_list_bytes(&dense) == 2 * (256 + 128 + 32 + 32 + 32 + 4));
 }
 
-/* The halos of all neighbours that the halo has; corners: edges and corners too. */
+/* Adds the halo sides of all neighbour tiles; corners: the neighbours at edges and corners, too. */
 static void add_halos(struct bb_kernel_list *w, uint64_t rows, const uint32_t interior[3], const uint32_t halo[3],
                       bool corners, bool received, bool backward, enum bb_dtype_id dtype)
 {
@@ -71,8 +75,10 @@ static void add_halos(struct bb_kernel_list *w, uint64_t rows, const uint32_t in
     }
 }
 
-/* By a cluster profile, as the emulated GPUs model it: each product max(kernel_us, FLOPs / tflops), each pass
- * max(kernel_us, bytes / memory_gbps), rounded to ns one by one. */
+/*
+ * Duration of a list on emulated GPUs with this profile: each GEMM takes max(kernel_us, FLOPs / tflops), each
+ * memory-bound kernel max(kernel_us, bytes / memory_gbps); each is rounded to ns.
+ */
 static int64_t modelled_ns(const struct bb_kernel_list *w, double kernel_us, double memory_gbps, double tflops)
 {
     int64_t ns = 0;
@@ -80,15 +86,15 @@ static int64_t modelled_ns(const struct bb_kernel_list *w, double kernel_us, dou
     for (int i = 0; i < w->n; i++) {
         const struct bb_kernel_list_item *item = &w->items[i];
         double lasts = item->is_memory_kernel ? (double)bb_memory_kernel_bytes(&item->memory_kernel) / memory_gbps
-                                     : bb_gemm_flops(&item->gemm) / tflops / 1e3;
+                                              : bb_gemm_flops(&item->gemm) / tflops / 1e3;
 
         ns += llround(fmax(kernel_us * 1e3, lasts));
     }
     return ns;
 }
 
-/* A flat tile has 4 faces and 4 corners, a cube 6 faces, 12 edges and 8 corners. */
-static void halos_have_their_neighbours(void **state)
+/* A flat tile has 4 faces and 4 corners; a cube has 6 faces, 12 edges and 8 corners. */
+static void halos_cover_all_neighbours(void **state)
 {
     const uint32_t flat[3] = {1, 8, 8}, no_depth[3] = {0, 1, 1}, cube[3] = {4, 4, 4}, all[3] = {1, 1, 1};
     static struct bb_kernel_list faces, corners, pack, unpack;
@@ -102,11 +108,11 @@ static void halos_have_their_neighbours(void **state)
     add_halos(&pack, 1, cube, all, true, false, true, BB_HALF);
     add_halos(&unpack, 1, cube, all, true, true, true, BB_HALF);
     assert_true(pack.n == 26 && unpack.n == 26 && count_of(&unpack, BB_MEMORY_KERNEL_UNPACK_ADD) == 26);
-    assert_int_equal(pack.items[0].memory_kernel.box.at[0], 0);   /* backward: from the margin ... */
-    assert_int_equal(unpack.items[0].memory_kernel.box.at[0], 1); /* ... onto the rim              */
+    assert_int_equal(pack.items[0].memory_kernel.box.at[0], 0);   /* backward: sends the margin ... */
+    assert_int_equal(unpack.items[0].memory_kernel.box.at[0], 1); /* ... and adds to the rim of the interior */
 }
 
-static void optimizers_move_their_bytes(void **state)
+static void optimizer_bytes_match_formulas(void **state)
 {
     static struct bb_kernel_list w;
 
@@ -124,12 +130,12 @@ static void time_and_memory_follow_the_items(void **state)
     struct bb_kernel_list_memory m = {.read_bytes = 1};
 
     (void)state;
-    bb_kernel_list_add_gemm(&w, "product", &s);               /* 2e9 FLOP at 100 TFLOP/s: 20 us               */
-    bb_kernel_list_embedding(&w, 1000, 1000, 5000, BB_FLOAT); /* 8.004 MB at 2000 GB/s: 4.002 us              */
-    bb_kernel_list_accumulate(&w, 10, BB_HALF);               /* nothing much: the least, 2 us                */
+    bb_kernel_list_add_gemm(&w, "gemm", &s);                  /* 2e9 FLOP at 100 TFLOP/s: 20 us */
+    bb_kernel_list_embedding(&w, 1000, 1000, 5000, BB_FLOAT); /* 8.004 MB at 2000 GB/s: 4.002 us */
+    bb_kernel_list_accumulate(&w, 10, BB_HALF);               /* few bytes: the minimum of 2 us */
     assert_int_equal(modelled_ns(&w, 2, 2000, 100), 20000 + 4002 + 2000);
     bb_kernel_list_memory(&w, &m);
-    assert_int_equal(m.read_bytes, 20000000 / 256 * 256 + (20000000 % 256 ? 256 : 0)); /* the table */
+    assert_int_equal(m.read_bytes, 20000000 / 256 * 256 + (20000000 % 256 ? 256 : 0)); /* the embedding table */
     assert_int_equal(m.write_bytes, (4000000 + 255) / 256 * 256);
     assert_int_equal(m.index_count, 1000);
     for (int i = 0; i <= BB_KERNEL_LIST_ITEMS; i++)
@@ -137,7 +143,7 @@ static void time_and_memory_follow_the_items(void **state)
     assert_true(overflowed.overflowed && overflowed.n == BB_KERNEL_LIST_ITEMS);
 }
 
-/* Every kind of layer, so that every kind of item runs. */
+/* Lists with every kind of layer, so that every kind of item is executed. */
 static void make_layers(struct bb_kernel_list *forward, struct bb_kernel_list *backward)
 {
     const struct bb_conv v = {2, 3, 1, 8, 8, 16, 1, 3, 3, 1, 1, BB_HALF};
@@ -163,24 +169,25 @@ struct timing {
     cudaEvent_t start, stop;
 };
 
-static double run_us(const struct bb_kernel_runner *worker, int i, const struct timing *t)
+static double run_us(const struct bb_kernel_runner *runner, int i, const struct timing *t)
 {
     float ms;
 
     assert_int_equal(cudaEventRecord(t->start, t->stream), cudaSuccess);
-    assert_int_equal(bb_kernel_runner_run(worker, i, t->stream), 0);
+    assert_int_equal(bb_kernel_runner_run(runner, i, t->stream), 0);
     assert_int_equal(cudaEventRecord(t->stop, t->stream), cudaSuccess);
     assert_int_equal(cudaEventSynchronize(t->stop), cudaSuccess);
     assert_int_equal(cudaEventElapsedTime(&ms, t->start, t->stop), cudaSuccess);
     return ms * 1e3;
 }
 
-/* All items of these small layers take the least, 2 us, on emulated GPUs, issued 2 us ahead of the first. */
-static void layers_run_in_their_time(void **state)
+/* On emulated GPUs all items of these small layers take the minimum of 2 us; the first is launched 2 us before it
+ * starts. */
+static void layers_run_in_the_modelled_time(void **state)
 {
     static struct bb_kernel_list forward, backward;
-    const struct bb_kernel_list *const works[] = {&forward, &backward};
-    struct bb_kernel_runner worker;
+    const struct bb_kernel_list *const lists[] = {&forward, &backward};
+    struct bb_kernel_runner runner;
     struct timing t;
 
     (void)state;
@@ -188,43 +195,43 @@ static void layers_run_in_their_time(void **state)
     assert_int_equal(cudaStreamCreate(&t.stream), cudaSuccess);
     assert_int_equal(cudaEventCreate(&t.start), cudaSuccess);
     assert_int_equal(cudaEventCreate(&t.stop), cudaSuccess);
-    assert_int_equal(bb_kernel_runner_init(&worker, works, 2, 2, t.stream), 0);
+    assert_int_equal(bb_kernel_runner_init(&runner, lists, 2, 2, t.stream), 0);
     for (int i = 0; i < 2; i++) {
-        double us = run_us(&worker, i, &t), want = (double)modelled_ns(works[i], 2, 2000, 100) / 1e3;
-        if (device.emulated && !(us >= want - 0.001 && us <= want + 2.001))
-            fail_msg("list %d took %g us, not %g us", i, us, want);
+        double us = run_us(&runner, i, &t), expected_us = (double)modelled_ns(lists[i], 2, 2000, 100) / 1e3;
+        if (device.emulated && !(us >= expected_us - 0.001 && us <= expected_us + 2.001))
+            fail_msg("list %d took %g us, not %g us", i, us, expected_us);
         assert_true(us > 0);
     }
-    bb_kernel_runner_release(&worker);
+    bb_kernel_runner_release(&runner);
     cudaEventDestroy(t.start);
     cudaEventDestroy(t.stop);
     cudaStreamDestroy(t.stream);
 }
 
-static void mistakes_are_said(void **state)
+static void rejects_invalid_lists(void **state)
 {
     static struct bb_kernel_list overflowed, integers;
     const struct bb_kernel_list *const first[] = {&overflowed}, *const second[] = {&integers};
-    struct bb_kernel_runner worker;
+    struct bb_kernel_runner runner;
 
     (void)state;
     overflowed.overflowed = true;
-    assert_int_equal(bb_kernel_runner_init(&worker, first, 1, 1, NULL), -BB_EFAIL);
-    bb_kernel_list_add_gemm(&integers, "product", &(struct bb_gemm_shape){4, 4, 4, 1, false, false, BB_INT8});
-    assert_int_equal(bb_kernel_runner_init(&worker, second, 1, 1, NULL), -BB_EUSAGE);
-    assert_null(worker.read); /* nothing is left behind */
+    assert_int_equal(bb_kernel_runner_init(&runner, first, 1, 1, NULL), -BB_EFAIL);
+    bb_kernel_list_add_gemm(&integers, "gemm", &(struct bb_gemm_shape){4, 4, 4, 1, false, false, BB_INT8});
+    assert_int_equal(bb_kernel_runner_init(&runner, second, 1, 1, NULL), -BB_EUSAGE);
+    assert_null(runner.read); /* all resources are released after an error */
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(transformer_layers_have_their_flops),
-        cmocka_unit_test(convolutions_and_dense_layers_have_theirs),
-        cmocka_unit_test(halos_have_their_neighbours),
-        cmocka_unit_test(optimizers_move_their_bytes),
+        cmocka_unit_test(transformer_flops_match_formulas),
+        cmocka_unit_test(convolution_and_dense_flops_match_formulas),
+        cmocka_unit_test(halos_cover_all_neighbours),
+        cmocka_unit_test(optimizer_bytes_match_formulas),
         cmocka_unit_test(time_and_memory_follow_the_items),
-        cmocka_unit_test(layers_run_in_their_time),
-        cmocka_unit_test(mistakes_are_said),
+        cmocka_unit_test(layers_run_in_the_modelled_time),
+        cmocka_unit_test(rejects_invalid_lists),
     };
     int rc = gpu_choose(&device);
 

@@ -1,6 +1,6 @@
 /*
- * test_layer.c - every pass on emulated GPUs against results worked out by hand; its bytes and its modelled time. (The
- * GPU's own kernels are held against the same reference in test_layer_kernels and test_gpu_layer.)
+ * test_layer.c - every memory-bound kernel on emulated GPUs against results computed by hand; its bytes and its
+ * modelled duration. (test_layer_kernels and test_gpu_layer compare the GPU's kernels with the same reference.)
  */
 #include "cuda/compute/layer_memory_kernels.h"
 #include "cuda/device/check.h"
@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-enum { MOST = 64 };
+enum { MAX_ELEMENTS = 64 };
 
 static void *on_device(size_t bytes, const void *from)
 {
@@ -22,7 +22,7 @@ static void *on_device(size_t bytes, const void *from)
 
 static void *elements(enum bb_dtype_id dtype, size_t n, const double *values)
 {
-    uint64_t raw[MOST];
+    uint64_t raw[MAX_ELEMENTS];
 
     for (size_t i = 0; i < n; i++)
         bb_element_set(raw, dtype, i, values[i]);
@@ -39,14 +39,15 @@ static void run(const struct bb_memory_kernel *p)
     assert_int_equal(cudaDeviceSynchronize(), cudaSuccess);
 }
 
-static void assert_elements(const void *device, enum bb_dtype_id dtype, size_t n, const double *want, double tolerance)
+static void assert_elements(const void *device, enum bb_dtype_id dtype, size_t n, const double *expected,
+                            double tolerance)
 {
-    uint64_t raw[MOST];
+    uint64_t raw[MAX_ELEMENTS];
 
     assert_int_equal(cudaMemcpy(raw, device, n * bb_dtypes[dtype].bytes, cudaMemcpyDeviceToHost), cudaSuccess);
     for (size_t i = 0; i < n; i++)
-        if (!(fabs(bb_element_get(raw, dtype, i) - want[i]) <= tolerance))
-            fail_msg("element %zu is %.9g, not %.9g", i, bb_element_get(raw, dtype, i), want[i]);
+        if (!(fabs(bb_element_get(raw, dtype, i) - expected[i]) <= tolerance))
+            fail_msg("element %zu is %.9g, not %.9g", i, bb_element_get(raw, dtype, i), expected[i]);
 }
 #define ASSERT(device, dtype, tolerance, ...)                                                                          \
     assert_elements(device, dtype, sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__}, tolerance)
@@ -54,8 +55,8 @@ static void assert_elements(const void *device, enum bb_dtype_id dtype, size_t n
 static const enum bb_dtype_id types[] = {BB_FLOAT, BB_HALF, BB_BFLOAT16};
 #define EACH_TYPE(t) for (const enum bb_dtype_id *t = types; t < types + 3; t++)
 
-/* Bit patterns from the formats' definitions: rounding to even at ties, subnormals, overflow. */
-static void sixteen_bit_numbers(void **state)
+/* Bit patterns from the definitions of the formats: ties round to even, subnormal numbers, overflow. */
+static void encodes_16_bit_formats(void **state)
 {
     static const struct {
         enum bb_dtype_id dtype;
@@ -92,14 +93,14 @@ static void sixteen_bit_numbers(void **state)
             fail_msg("%s %a is 0x%04x, not 0x%04x", bb_dtypes[cases[i].dtype].name, cases[i].value, bits,
                      cases[i].bits);
     }
-    for (unsigned bits = 0; bits < 0x7c00; bits++) { /* all that are finite come back as they were */
+    for (unsigned bits = 0; bits < 0x7c00; bits++) { /* all finite positive numbers survive decoding and encoding */
         uint16_t half = (uint16_t)bits, back;
         bb_element_set(&back, BB_HALF, 0, bb_element_get(&half, BB_HALF, 0));
         assert_int_equal(back, half);
     }
 }
 
-static void embedding_takes_rows_by_token(void **state)
+static void embedding_gathers_rows_by_token(void **state)
 {
     (void)state;
     EACH_TYPE(t)
@@ -113,13 +114,14 @@ static void embedding_takes_rows_by_token(void **state)
     }
 }
 
-static void experts_get_and_give_back_tokens(void **state)
+static void permutes_and_unpermutes_tokens(void **state)
 {
     (void)state;
     EACH_TYPE(t)
     {
         struct bb_memory_kernel p = {.kind = BB_MEMORY_KERNEL_PERMUTE, .dtype = *t, .rows = 3, .cols = 2, .in_rows = 2};
-        struct bb_memory_kernel u = {.kind = BB_MEMORY_KERNEL_UNPERMUTE, .dtype = *t, .rows = 2, .cols = 2, .in_rows = 3, .top_k = 2};
+        struct bb_memory_kernel u = {
+            .kind = BB_MEMORY_KERNEL_UNPERMUTE, .dtype = *t, .rows = 2, .cols = 2, .in_rows = 3, .top_k = 2};
         p.in = ELEMENTS(*t, 1, 2, 3, 4);
         p.out = ELEMENTS(*t, 9, 9, 9, 9, 9, 9);
         p.index = INDICES(1, -1, 0);
@@ -127,15 +129,15 @@ static void experts_get_and_give_back_tokens(void **state)
         ASSERT(p.out, *t, 0, 3, 4, 0, 0, 1, 2);
         u.in = p.out;
         u.out = ELEMENTS(*t, 9, 9, 9, 9);
-        u.index = INDICES(2, 0, 0, -1); /* token 1 has one expert only: the other was full */
+        u.index = INDICES(2, 0, 0, -1); /* token 1 has only one expert; the other one was full */
         u.gate = FLOATS(0.25, 0.75, 0.5, 0.5);
         run(&u);
         ASSERT(u.out, *t, 0, 0.25 * 1 + 0.75 * 3, 0.25 * 2 + 0.75 * 4, 1.5, 2);
     }
 }
 
-/* Two channels of a 3 x 4 tile whose cells are numbered; the box is the two right columns of the upper two rows. */
-static void halos_are_packed_and_unpacked(void **state)
+/* Two channels of a 3 x 4 tile with numbered cells; the box is the two right columns of the upper two rows. */
+static void packs_and_unpacks_halos(void **state)
 {
     struct bb_box box = {{1, 3, 4}, {0, 0, 2}, {1, 2, 2}};
 
@@ -158,10 +160,11 @@ static void halos_are_packed_and_unpacked(void **state)
     }
 }
 
-static void halo_corner_of_a_cube(void **state)
+static void packs_a_halo_corner_of_a_cube(void **state)
 {
-    /* A 2 x 2 x 2 cube: its cell at depth 1, height 0, width 1 is number 5. */
-    struct bb_memory_kernel p = {.kind = BB_MEMORY_KERNEL_PACK, .dtype = BB_HALF, .rows = 1, .box = {{2, 2, 2}, {1, 0, 1}, {1, 1, 1}}};
+    /* In a 2 x 2 x 2 cube the cell at depth 1, height 0, width 1 has number 5. */
+    struct bb_memory_kernel p = {
+        .kind = BB_MEMORY_KERNEL_PACK, .dtype = BB_HALF, .rows = 1, .box = {{2, 2, 2}, {1, 0, 1}, {1, 1, 1}}};
 
     (void)state;
     p.in = ELEMENTS(BB_HALF, 0, 1, 2, 3, 4, 5, 6, 7);
@@ -175,7 +178,8 @@ static void bias_and_activation(void **state)
     (void)state;
     EACH_TYPE(t)
     {
-        struct bb_memory_kernel p = {.kind = BB_MEMORY_KERNEL_BIAS_ACT, .dtype = *t, .rows = 2, .cols = 2, .act = BB_ACT_RELU};
+        struct bb_memory_kernel p = {
+            .kind = BB_MEMORY_KERNEL_BIAS_ACT, .dtype = *t, .rows = 2, .cols = 2, .act = BB_ACT_RELU};
         p.in = ELEMENTS(*t, -1, 2, 3, -4);
         p.out = ELEMENTS(*t, 9, 9, 9, 9);
         p.shift = ELEMENTS(*t, 0.5, -1);
@@ -184,18 +188,19 @@ static void bias_and_activation(void **state)
         p.act = BB_ACT_NONE;
         run(&p);
         ASSERT(p.out, *t, 0, -0.5, 1, 3.5, -5);
-        p.act = BB_ACT_GELU; /* of -0.5, 1, 3.5, -5, worked out with the tanh form */
+        p.act = BB_ACT_GELU; /* GELU of -0.5, 1, 3.5, -5, computed with the tanh approximation */
         run(&p);
         ASSERT(p.out, *t, *t == BB_FLOAT ? 1e-6 : 0.01, -0.154285990, 0.841191991, 3.4993838, -2.292e-7);
     }
 }
 
-static void channels_are_normalised(void **state)
+static void channel_norm(void **state)
 {
     (void)state;
     EACH_TYPE(t)
-    { /* two samples of two channels of two cells */
-        struct bb_memory_kernel p = {.kind = BB_MEMORY_KERNEL_CHANNEL_NORM, .dtype = *t, .rows = 4, .cols = 2, .channels = 2};
+    { /* two samples, each of two channels with two cells */
+        struct bb_memory_kernel p = {
+            .kind = BB_MEMORY_KERNEL_CHANNEL_NORM, .dtype = *t, .rows = 4, .cols = 2, .channels = 2};
         p.in = ELEMENTS(*t, 1, 2, 3, 4, 5, 6, 7, 8);
         p.out = ELEMENTS(*t, 0, 0, 0, 0, 0, 0, 0, 0);
         p.scale = ELEMENTS(*t, 2, -1);
@@ -208,8 +213,8 @@ static void channels_are_normalised(void **state)
     }
 }
 
-/* Mean 2.5, variance 1.25; the second row is constant: its variance is 0 and only epsilon stays. */
-static void rows_are_normalised(void **state)
+/* The first row has mean 2.5 and variance 1.25. The second row is constant: variance 0, so only epsilon remains. */
+static void layer_norm(void **state)
 {
     const double unit = 0.5 / sqrt(1.25 + 1e-5);
 
@@ -230,13 +235,14 @@ static void rows_are_normalised(void **state)
     }
 }
 
-/* Slopes of relu, of nothing, and of gelu at 0 (0.5) and 1 (1.0829640838). */
-static void gradients_pass_activations(void **state)
+/* Derivatives of ReLU, of no activation, and of GELU at 0 (0.5) and 1 (1.0829640838). */
+static void activation_gradients(void **state)
 {
     (void)state;
     EACH_TYPE(t)
     {
-        struct bb_memory_kernel p = {.kind = BB_MEMORY_KERNEL_BIAS_ACT_GRAD, .dtype = *t, .rows = 2, .cols = 2, .act = BB_ACT_RELU};
+        struct bb_memory_kernel p = {
+            .kind = BB_MEMORY_KERNEL_BIAS_ACT_GRAD, .dtype = *t, .rows = 2, .cols = 2, .act = BB_ACT_RELU};
         p.in = ELEMENTS(*t, 2, 3, 4, 5);
         p.out = ELEMENTS(*t, 9, 9, 9, 9);
         p.saved = ELEMENTS(*t, -1, 2, 0.5, 1);
@@ -246,13 +252,14 @@ static void gradients_pass_activations(void **state)
         p.act = BB_ACT_NONE;
         run(&p);
         ASSERT(p.out, *t, 0, 2, 3, 4, 5);
-        p.act = BB_ACT_GELU; /* at -0.5, 1, 1, 0 */
+        p.act = BB_ACT_GELU; /* derivatives at -0.5, 1, 1, 0 */
         run(&p);
         ASSERT(p.out, *t, *t == BB_FLOAT ? 2e-6 : 0.03, 2 * 0.1326301, 3 * 1.0829640838, 4 * 1.0829640838, 2.5);
     }
 }
 
-/* Against differences: the loss sum of w_i y_i, y the layer norm of x, moved by a little in each x_i. */
+/* Loss = sum of w_i y_i with y = layer norm of x; the test compares the gradient with central differences in each
+ * x_i. */
 static double norm_loss(const double x[4], const double scale[4], const double w[4])
 {
     double mean = (x[0] + x[1] + x[2] + x[3]) / 4, variance = 0, loss = 0;
@@ -264,19 +271,19 @@ static double norm_loss(const double x[4], const double scale[4], const double w
     return loss;
 }
 
-static void gradients_pass_layer_norm(void **state)
+static void layer_norm_gradient_matches_differences(void **state)
 {
     const double x[4] = {1, 2, -3, 0.5}, scale[4] = {1, 2, 0.5, -1}, w[4] = {0.5, -1, 2, 0.25}, h = 1e-5;
-    double want[4];
+    double expected[4];
 
     (void)state;
     for (int i = 0; i < 4; i++) {
-        double up[4], down[4];
-        memcpy(up, x, sizeof up);
-        memcpy(down, x, sizeof down);
-        up[i] += h;
-        down[i] -= h;
-        want[i] = (norm_loss(up, scale, w) - norm_loss(down, scale, w)) / (2 * h);
+        double plus[4], minus[4];
+        memcpy(plus, x, sizeof plus);
+        memcpy(minus, x, sizeof minus);
+        plus[i] += h;
+        minus[i] -= h;
+        expected[i] = (norm_loss(plus, scale, w) - norm_loss(minus, scale, w)) / (2 * h);
     }
     EACH_TYPE(t)
     {
@@ -286,18 +293,18 @@ static void gradients_pass_layer_norm(void **state)
         p.scale = elements(*t, 4, scale);
         p.out = ELEMENTS(*t, 9, 9, 9, 9);
         run(&p);
-        assert_elements(p.out, *t, 4, want, *t == BB_FLOAT ? 1e-6 : 0.01);
+        assert_elements(p.out, *t, 4, expected, *t == BB_FLOAT ? 1e-6 : 0.01);
     }
 }
 
-static void gradients_add_up_in_float(void **state)
+static void gradients_accumulate_in_float(void **state)
 {
     (void)state;
     EACH_TYPE(t)
     {
         struct bb_memory_kernel p = {.kind = BB_MEMORY_KERNEL_ACCUMULATE, .dtype = *t, .rows = 1, .cols = 3};
         p.in = ELEMENTS(*t, 0.5, -2, 0x1p-10);
-        p.master = FLOATS(1, 2, 4096); /* 4096 + 2^-10 is a float, but no half */
+        p.master = FLOATS(1, 2, 4096); /* 4096 + 2^-10 is representable in float, not in half */
         run(&p);
         run(&p);
         ASSERT(p.master, BB_FLOAT, 0, 2, -2, 4096 + 0x1p-9);
@@ -329,8 +336,8 @@ static void sgd_with_momentum(void **state)
 }
 
 /*
- * First step: both corrected moments are the gradient's, so p moves by the rate. Second step with the opposite
- * gradient: m = 0.9 * 0.05 - 0.05 = -0.005, corrected / 0.19; v = 0.00049975, corrected / 0.001999 = 0.25.
+ * First step: both corrected moments equal the gradient's, so p moves by the learning rate. Second step with the
+ * opposite gradient: m = 0.9 * 0.05 - 0.05 = -0.005, corrected / 0.19; v = 0.00049975, corrected / 0.001999 = 0.25.
  */
 static void adam_with_bias_correction(void **state)
 {
@@ -354,7 +361,7 @@ static void adam_with_bias_correction(void **state)
         run(&p);
         ASSERT(parameter, BB_FLOAT, 1e-6, 0.9 + 0.1 * 0.005 / 0.19 / 0.5);
         ASSERT(p.out, *t, *t == BB_FLOAT ? 1e-6 : 0.004, 0.9 + 0.1 * 0.005 / 0.19 / 0.5);
-        p.optimizer.decay = 1; /* decay alone would take a tenth of what is there */
+        p.optimizer.decay = 1; /* with a zero gradient only decay remains: a tenth of the parameter */
         p.in = ELEMENTS(*t, 0);
         p.first = FLOATS(0);
         p.second = FLOATS(0);
@@ -363,12 +370,12 @@ static void adam_with_bias_correction(void **state)
     }
 }
 
-static void bytes_are_those_that_must_move(void **state)
+static void bytes_match_formulas(void **state)
 {
     static const struct {
         enum bb_memory_kernel_kind kind;
         size_t in_float, in_half;
-    } wants[] = {
+    } expected[] = {
         {BB_MEMORY_KERNEL_COPY, 2 * 24 * 4, 2 * 24 * 2},
         {BB_MEMORY_KERNEL_EMBED, 2 * 24 * 4 + 6 * 4, 2 * 24 * 2 + 6 * 4},
         {BB_MEMORY_KERNEL_UNPERMUTE, 3 * 24 * 4 + 6 * 2 * 8, 3 * 24 * 2 + 6 * 2 * 8},
@@ -385,23 +392,23 @@ static void bytes_are_those_that_must_move(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < ROWS(wants); i++) {
-        struct bb_memory_kernel p = {.kind = wants[i].kind,
-                            .dtype = BB_FLOAT,
-                            .rows = 6,
-                            .cols = 4,
-                            .channels = 3,
-                            .top_k = 2,
-                            .in_rows = 9,
-                            .box = {{4, 4, 4}, {0, 0, 0}, {1, 3, 4}}};
-        assert_int_equal(bb_memory_kernel_bytes(&p), wants[i].in_float);
+    for (size_t i = 0; i < ROWS(expected); i++) {
+        struct bb_memory_kernel p = {.kind = expected[i].kind,
+                                     .dtype = BB_FLOAT,
+                                     .rows = 6,
+                                     .cols = 4,
+                                     .channels = 3,
+                                     .top_k = 2,
+                                     .in_rows = 9,
+                                     .box = {{4, 4, 4}, {0, 0, 0}, {1, 3, 4}}};
+        assert_int_equal(bb_memory_kernel_bytes(&p), expected[i].in_float);
         p.dtype = BB_HALF;
-        assert_int_equal(bb_memory_kernel_bytes(&p), wants[i].in_half);
+        assert_int_equal(bb_memory_kernel_bytes(&p), expected[i].in_half);
     }
 }
 
-/* 1,000,000 halves accumulated: 10 MB at the built-in profile's 2000 GB/s. */
-static void a_pass_lasts_as_its_bytes(void **state)
+/* Accumulating 1,000,000 half-precision gradients moves 10 MB: 5 us at the built-in profile's 2000 GB/s. */
+static void duration_follows_bytes(void **state)
 {
     struct bb_memory_kernel p = {.kind = BB_MEMORY_KERNEL_ACCUMULATE, .dtype = BB_HALF, .rows = 1000, .cols = 1000};
     cudaEvent_t start, stop;
@@ -419,14 +426,14 @@ static void a_pass_lasts_as_its_bytes(void **state)
     assert_int_equal(cudaEventRecord(stop, NULL), cudaSuccess);
     assert_int_equal(cudaEventSynchronize(stop), cudaSuccess);
     assert_int_equal(cudaEventElapsedTime(&ms, start, stop), cudaSuccess);
-    assert_true(fabs(ms - 10 * 0.005) < 0.0021); /* and one launch before the first begins */
+    assert_true(fabs(ms - 10 * 0.005) < 0.0021); /* plus one launch before the first kernel starts */
     cudaEventDestroy(start);
     cudaEventDestroy(stop);
     cudaFree((void *)(uintptr_t)p.in);
     cudaFree(p.master);
 }
 
-static void other_types_and_empty_passes(void **state)
+static void rejects_other_types_and_accepts_empty_kernels(void **state)
 {
     struct bb_memory_kernel p = {.kind = BB_MEMORY_KERNEL_COPY, .dtype = BB_DOUBLE, .rows = 1, .cols = 1};
 
@@ -434,28 +441,28 @@ static void other_types_and_empty_passes(void **state)
     assert_int_equal(bb_memory_kernel_run(&p, NULL), -BB_EUSAGE);
     p.dtype = BB_FLOAT;
     p.rows = 0;
-    run(&p); /* nothing is touched: the pointers are NULL */
+    run(&p); /* no memory access: the pointers are NULL */
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sixteen_bit_numbers),
-        cmocka_unit_test(embedding_takes_rows_by_token),
-        cmocka_unit_test(experts_get_and_give_back_tokens),
-        cmocka_unit_test(halos_are_packed_and_unpacked),
-        cmocka_unit_test(halo_corner_of_a_cube),
+        cmocka_unit_test(encodes_16_bit_formats),
+        cmocka_unit_test(embedding_gathers_rows_by_token),
+        cmocka_unit_test(permutes_and_unpermutes_tokens),
+        cmocka_unit_test(packs_and_unpacks_halos),
+        cmocka_unit_test(packs_a_halo_corner_of_a_cube),
         cmocka_unit_test(bias_and_activation),
-        cmocka_unit_test(channels_are_normalised),
-        cmocka_unit_test(rows_are_normalised),
-        cmocka_unit_test(gradients_pass_activations),
-        cmocka_unit_test(gradients_pass_layer_norm),
-        cmocka_unit_test(gradients_add_up_in_float),
+        cmocka_unit_test(channel_norm),
+        cmocka_unit_test(layer_norm),
+        cmocka_unit_test(activation_gradients),
+        cmocka_unit_test(layer_norm_gradient_matches_differences),
+        cmocka_unit_test(gradients_accumulate_in_float),
         cmocka_unit_test(sgd_with_momentum),
         cmocka_unit_test(adam_with_bias_correction),
-        cmocka_unit_test(bytes_are_those_that_must_move),
-        cmocka_unit_test(a_pass_lasts_as_its_bytes),
-        cmocka_unit_test(other_types_and_empty_passes),
+        cmocka_unit_test(bytes_match_formulas),
+        cmocka_unit_test(duration_follows_bytes),
+        cmocka_unit_test(rejects_other_types_and_accepts_empty_kernels),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /*
- * test_layer_kernels.cpp - the source of the GPU's kernels (cuda/compute/layer_kernels.cuh), run thread by thread on the CPU
- * and compared with the reference, on grids of odd sizes: indices, strides, widths of words, rests, barriers. What only
- * a GPU shows (its compiler, its memory) test_gpu_layer shows there.
+ * test_layer_kernels.cpp - the source of the GPU kernels (cuda/compute/layer_kernels.cuh), run thread by thread on the
+ * CPU and compared with the reference, on grids of unusual sizes: indices, strides, access widths, remainders,
+ * barriers. test_gpu_layer covers what only a GPU can show (its compiler, its memory).
  */
 #include "host_gpu.h"
 
@@ -44,15 +44,16 @@ static void call_kernel(const void *args)
     kernels[p->kind][type](*p);
 }
 
-/* Kernels by rows take several rows per block, the others do not know threadIdx.y. */
+/* Row kernels process several rows per block; the other kernels do not use threadIdx.y. */
 static bool is_by_rows(const struct bb_memory_kernel *p)
 {
-    return p->kind == BB_MEMORY_KERNEL_EMBED || p->kind == BB_MEMORY_KERNEL_PERMUTE || p->kind == BB_MEMORY_KERNEL_UNPERMUTE;
+    return p->kind == BB_MEMORY_KERNEL_EMBED || p->kind == BB_MEMORY_KERNEL_PERMUTE ||
+           p->kind == BB_MEMORY_KERNEL_UNPERMUTE;
 }
 
 struct plan {
-    int planted;         /* number of the case that gets a wrong byte, -1: none */
-    int cases, wide[17]; /* how often each width of words came up               */
+    int wrong_case;             /* number of the case that gets a wrong byte; -1: none */
+    int cases, width_cases[17]; /* [access width in bytes] number of cases */
 };
 
 static int run_on_cpu(void *arg, const struct bb_memory_kernel *memory_kernel)
@@ -62,33 +63,33 @@ static int run_on_cpu(void *arg, const struct bb_memory_kernel *memory_kernel)
     struct bb_memory_kernel p = *memory_kernel;
 
     bb_memory_kernel_prepare(&p);
-    plan->wide[p.unit]++;
+    plan->width_cases[p.unit]++;
     launch.name = bb_memory_kernels[p.kind].name;
     launch.grid = dim3(3);
     launch.block = is_by_rows(memory_kernel) ? dim3(32, 2) : dim3(64);
     launch.body = call_kernel;
     launch.args = &p;
     launch.shared = reinterpret_cast<unsigned char *>(bb_layer_shared);
-    launch.shared_room = sizeof bb_layer_shared;
+    launch.shared_capacity = sizeof bb_layer_shared;
     launch.shared_bytes = 48 << 10;
     host_gpu_run(&launch);
-    if (plan->cases++ == plan->planted)
+    if (plan->cases++ == plan->wrong_case)
         static_cast<unsigned char *>(memory_kernel->out)[0] ^= 0x40;
     return 0;
 }
 
-static void every_kernel_does_what_the_reference_does(void **)
+static void kernels_match_the_reference(void **)
 {
     struct plan plan = {-1, 0, {0}};
     const struct memory_kernel_totals t = memory_kernel_cases_each(run_on_cpu, &plan);
 
     assert_int_equal(t.failed, 0);
     assert_int_equal(t.cases, (12 * 7 + 3 * 6) * 3 * 2);
-    for (int unit = 1; unit <= 16; unit *= 2) /* all paths were taken */
-        assert_true(plan.wide[unit] > 0);
+    for (int unit = 1; unit <= 16; unit *= 2) /* all access widths were used */
+        assert_true(plan.width_cases[unit] > 0);
 }
 
-static void a_wrong_byte_is_seen(void **)
+static void detects_a_wrong_byte(void **)
 {
     struct plan plan = {5, 0, {0}};
 
@@ -98,8 +99,8 @@ static void a_wrong_byte_is_seen(void **)
 int main()
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kernel_does_what_the_reference_does),
-        cmocka_unit_test(a_wrong_byte_is_seen),
+        cmocka_unit_test(kernels_match_the_reference),
+        cmocka_unit_test(detects_a_wrong_byte),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

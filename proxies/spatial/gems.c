@@ -1,22 +1,22 @@
 /*
- * gems.c - GEMS, bi-directional model parallelism as MPI4DL implements it: two replicas of one network on the same
- * ranks, the second in inverse order, so that rank r has split r of one and split S - 1 - r of the other. Its forward
- * pass follows the backward pass of the first from rank to rank, into what would be idle time, and at most one
- * replica's activations live on a rank.
+ * gems.c - the proxy gems: GEMS, bi-directional model parallelism as MPI4DL implements it. Two replicas of one network
+ * run on the same ranks, the second in inverse order, so rank r has split r of one replica and split S - 1 - r of the
+ * other. The forward pass of the second replica follows the backward pass of the first from rank to rank, in time that
+ * would be idle. At most one replica's activations exist on a rank at a time.
  *
- * A step of every rank: ETA passes in turn over both replicas (2 passes: MAST; more: MASTER), each with its own
- * samples: for each micro-batch receive, forward, send; for each receive, backward, send. Then the gradients of both
- * splits are added up by the ranks that have them, which are r and S - 1 - r of all copies of the job's S ranks: two
- * all-reduces, the lower split's first. With tiles, those of both replicas add up theirs. The middle rank of an odd
- * number has one split twice and adds by itself.
+ * A step of every rank: ETA passes (--replications) alternate between both replicas (2 passes: MAST; more: MASTER),
+ * each with its own samples: for each micro-batch receive, forward, send; then for each receive, backward, send. Then
+ * the ranks that hold a split sum its gradients: r and S - 1 - r of all copies of the job's S ranks. Each rank runs two
+ * all-reduces, that of the lower split first. With tiles, the tiles of both replicas sum their gradients. With an odd
+ * number of ranks, the middle rank has one split twice and adds its gradients locally.
  *
- * --comm-opt: no all-reduce. The replica of pass 0 leads: behind its forward pass each rank sends its parameters to its
- * partner, whose other replica has the same split. The rank of the last split, which goes straight on to its backward
- * pass, receives before its (last) forward and sends behind its backward pass; its partner, the rank of the first,
- * begins to receive when the last gradients have come: so it is safe in any order, and hidden. Behind the last forward
- * pass of the other replica the leader's gradients go the same way and are added, and only that other replica is
- * updated. So in the next step it leads: even and odd steps take turns. A program is one step, an even one; --odd-step
- * shows the other, which is its mirror image.
+ * --comm-opt has no all-reduce between the replicas. The replica of pass 0 leads. After its forward pass each rank
+ * sends its parameters to its partner, whose other replica has the same split. The rank of the last split, which
+ * continues directly with its backward pass, receives before its (last) forward and sends after its backward pass. Its
+ * partner, the rank of the first split, posts its receive when the last gradients have arrived. This order cannot
+ * deadlock and hides the transfers. After the last forward pass of the other replica, the leader's gradients take the
+ * same route and are added, and only that other replica is updated. It leads in the next step, so even and odd steps
+ * alternate. A program is one even step; --odd-step selects the odd step, which is its mirror image.
  */
 #include "cuda/work/kernel_list.h"
 #include "proxies/author/proxy.h"
@@ -25,12 +25,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A role while it is written. */
+/* State of one role while its program is written. */
 struct gems_role {
     struct bb_tile_stage stage;
     struct bb_replica *leader, *follower;
-    bool is_middle, is_first, is_last; /* alone with itself; first and last place of the leader */
-    int received;                       /* the receive of the leader's parameters, BB_NONE       */
+    bool is_middle, is_first, is_last; /* the rank is its own partner; it has the first, the last split of the leader */
+    int received;                      /* receive of the leader's parameters, or BB_NONE */
     struct bb_script_lane pair;
 };
 
@@ -44,11 +44,12 @@ static size_t count_parameters(const struct bb_replica *replica)
     return replica->split->layers.parameters;
 }
 
-/* ---- without all-reduce ---- */
+/* ---- --comm-opt: no all-reduce ---- */
 
-#define PARTNER 1 /* in a pair it is the next and the one before */
+#define PARTNER 1 /* offset of the partner in a group of two */
 
-/* What the leader has is sent, what the follower needs is received. */
+/* Start one message to or from the partner: send data of the leader's split, or receive data of the follower's
+ * split. */
 static int start_message(struct gems_role *p, bool send, const char *what, enum bb_buffer_use use)
 {
     struct bb_script *s = &p->stage.script;
@@ -58,8 +59,9 @@ static int start_message(struct gems_role *p, bool send, const char *what, enum 
                                                     bb_script_buffer(s, what, use, count));
 }
 
-/* Both directions in one call, so that neither waits for the other. Returns the receive. */
-static int exchange_with_partner(struct gems_role *p, const char *what, enum bb_buffer_use sent, enum bb_buffer_use received)
+/* Send and receive in one group call, so that neither waits for the other. Returns the receive. */
+static int exchange_with_partner(struct gems_role *p, const char *what, enum bb_buffer_use sent,
+                                 enum bb_buffer_use received)
 {
     int op;
 
@@ -72,14 +74,14 @@ static int exchange_with_partner(struct gems_role *p, const char *what, enum bb_
 
 static const char parameters[] = "parameters";
 
-/* Between the arrival of the last micro-batch of the leader's first pass and its kernels. */
+/* Called in the leader's first pass between the arrival of the last micro-batch and its kernels. */
 static void receive_parameters_early(struct gems_role *p, enum bb_pass_direction direction)
 {
     if (direction == BB_FORWARD ? p->is_last : p->is_first)
         p->received = start_message(p, false, parameters, BB_USE_PARAMETERS);
 }
 
-/* Behind one direction of the leader's first pass. */
+/* Called after one direction of the leader's first pass. */
 static void exchange_parameters(struct gems_role *p, enum bb_pass_direction direction)
 {
     if (direction == BB_FORWARD ? p->is_first : p->is_last)
@@ -91,11 +93,13 @@ static void exchange_parameters(struct gems_role *p, enum bb_pass_direction dire
 static void accumulate_gradients(struct gems_role *p, size_t count)
 {
     if (p->stage.script.real)
-        bb_script_memory_kernel(&p->stage.script, p->stage.tiling->step, "accumulate",
-                       &(struct bb_script_memory_kernel){BB_MEMORY_KERNEL_ACCUMULATE, count, 1, BB_NONE, BB_NONE});
+        bb_script_memory_kernel(
+            &p->stage.script, p->stage.tiling->step, "accumulate",
+            &(struct bb_script_memory_kernel){BB_MEMORY_KERNEL_ACCUMULATE, count, 1, BB_NONE, BB_NONE});
 }
 
-/* What the partner's leader found is added to what the follower found, over its tiles and over all copies. */
+/* Add the gradients of the partner's leader to those of the follower, reduce them over its tiles and over all
+ * copies, and update. */
 static void update_follower(struct gems_role *p, int received)
 {
     const struct bb_layer_split *split = p->follower->split;
@@ -112,7 +116,7 @@ static void update_follower(struct gems_role *p, int received)
     bb_tile_stage_optimizer(&p->stage, count);
 }
 
-/* ---- with all-reduces ---- */
+/* ---- all-reduces ---- */
 
 static int start_all_reduce(struct gems_role *p, const struct bb_replica *replica)
 {
@@ -152,10 +156,10 @@ static void reduce_replicas(struct gems_role *p)
     bb_tile_stage_optimizer(&p->stage, count_parameters(b));
 }
 
-/* ---- the step ---- */
+/* ---- step ---- */
 
-/* One direction of a pass, with what the partners trade meanwhile. Returns the receive of the leader's gradients, or
- * BB_NONE. */
+/* Write one direction of a pass, and the exchanges between partners during it. Returns the receive of the leader's
+ * gradients, or BB_NONE. */
 static int micro_batches(struct gems_role *p, int pass, enum bb_pass_direction direction)
 {
     struct bb_replica *replica = pass % 2 == 0 ? p->leader : p->follower;

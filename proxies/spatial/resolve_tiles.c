@@ -1,4 +1,4 @@
-/* resolve_tiles.c - what the options of `spatial` and `gems` mean together, and what cannot be (see tiling.h). */
+/* resolve_tiles.c - resolution and validation of the options of `spatial` and `gems` (see tiling.h). */
 #include "proxies/spatial/resolve_tiles.h"
 
 #include "bootstrap/base/grow.h"
@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_WIDTH 2048 /* tiles or local replicas of a split */
+#define MAX_WIDTH 2048 /* maximum number of tiles or local replicas of a split */
 
 /* ---- lists of numbers ---- */
 
-/* A list while it is read. */
+/* State of bb_list_each while a list is parsed. */
 struct number_list {
     const char *proxy, *option, *text;
     int *numbers, n, max;
@@ -29,15 +29,15 @@ static int add_number(void *arg, const char *word)
     if (l->n == l->max)
         return bb_err(BB_EUSAGE, "%s: --%s '%s' has more than %d numbers", l->proxy, l->option, l->text, l->max);
     if (!*word || strlen(word) > 15)
-        return bb_err(BB_EUSAGE, "%s: --%s '%s', expected whole numbers with commas between, such as 4,4", l->proxy,
-                      l->option, l->text);
+        return bb_err(BB_EUSAGE, "%s: --%s '%s', expected integers separated by commas; try: 4,4", l->proxy, l->option,
+                      l->text);
     if (bb_parse_int(word, 1, BB_MAX_LAYERS, &l->numbers[l->n++]))
-        return bb_err(BB_EUSAGE, "%s: --%s: '%s' is no whole number from 1 to %d", l->proxy, l->option, word,
+        return bb_err(BB_EUSAGE, "%s: --%s: '%s' is not an integer from 1 to %d", l->proxy, l->option, word,
                       BB_MAX_LAYERS);
     return 0;
 }
 
-/* "8,4": returns how many, numbers[] has room for `most`. */
+/* Parse a list such as "8,4" into numbers[max]. Returns its length, or a negative error. */
 static int read_list(const char *proxy, const char *option, const char *text, int *numbers, int max)
 {
     struct number_list l = {proxy, option, text, numbers, 0, max};
@@ -46,26 +46,26 @@ static int read_list(const char *proxy, const char *option, const char *text, in
     return rc ? rc : l.n;
 }
 
-/* ---- options that contradict each other ---- */
+/* ---- contradictory options ---- */
 
 static int refuse_without(const char *proxy, bool given, const char *option, bool wanted, const char *other)
 {
     if (!given || wanted)
         return 0;
-    return bb_err(BB_EUSAGE, "%s: --%s means something with --%s only; add that, or leave it out", proxy, option,
-                  other);
+    return bb_err(BB_EUSAGE, "%s: --%s requires --%s; add that option, or leave this one out", proxy, option, other);
 }
 
 static int refuse_both(const char *proxy, bool a, const char *option, bool b, const char *other, const char *why)
 {
     if (!a || !b)
         return 0;
-    return bb_err(BB_EUSAGE, "%s: --%s and --%s together: %s; leave one of them out", proxy, option, other, why);
+    return bb_err(BB_EUSAGE, "%s: --%s and --%s cannot be combined: %s; leave one of them out", proxy, option, other,
+                  why);
 }
 
 static int refuse_unsupported(const char *proxy, bool given, const char *option)
 {
-    return given ? bb_err(BB_EUSAGE, "%s: --%s means nothing here; leave it out", proxy, option) : 0;
+    return given ? bb_err(BB_EUSAGE, "%s: --%s is not supported by this proxy; leave it out", proxy, option) : 0;
 }
 
 static bool is_value(const char *given, const char *word)
@@ -81,9 +81,9 @@ static int refuse_halo_options(const struct bb_proxy_config *c)
 
     TRY(refuse_without(p, o->fused_layers, "fused-layers", o->halo_d2, "halo-d2"));
     TRY(refuse_both(p, o->halo_d2, "halo-d2", is_value(o->halo_bwd, "dy"), "halo-bwd dy",
-                    "a fused halo has no gradients of outputs between its layers, dx sends those of its inputs back"));
+                    "a fused halo exchanges only gradients of its inputs (--halo-bwd dx)"));
     TRY(refuse_both(p, o->halo_d2, "halo-d2", o->halo_overlap, "halo-overlap",
-                    "the inside of a tile ends where its first layer does"));
+                    "overlap requires a separate halo for each layer"));
 out:
     return rc;
 }
@@ -96,10 +96,11 @@ static int refuse_options(const struct bb_proxy_config *c, bool gems)
     int rc;
 
     if (gems && o->local_dp)
-        return bb_err(BB_EUSAGE,
-                      "%s: --local-dp is for spatial alone: GEMS has its second replica there, and MPI4DL's own "
-                      "script stops at it as well; leave it out",
-                      p);
+        return bb_err(
+            BB_EUSAGE,
+            "%s: --local-dp is only for spatial: GEMS runs its second replica on these ranks, and MPI4DL's own "
+            "script stops at this option as well; leave it out",
+            p);
     TRY(refuse_unsupported(p, !gems && o->replications, "replications"));
     TRY(refuse_unsupported(p, !gems && o->comm_opt, "comm-opt"));
     TRY(refuse_unsupported(p, !gems && o->odd_step, "odd-step"));
@@ -117,7 +118,7 @@ out:
 
 /* ---- numbers ---- */
 
-/* Tiles of each spatial split, from the list or one number for all. */
+/* Set the number of tiles of each spatial split, from a list or from one number for all. */
 static int resolve_parts(struct bb_resolved_tiles *s, const struct bb_proxy_config *c)
 {
     const struct bb_tiles_options *o = &c->tiles;
@@ -138,15 +139,15 @@ static int resolve_parts(struct bb_resolved_tiles *s, const struct bb_proxy_conf
     s->n_spatial = s->n_spatial ? s->n_spatial : n;
     if (s->n_spatial > BB_MAX_SPATIAL_SPLITS || (n > 1 && n != s->n_spatial))
         return bb_err(BB_EUSAGE,
-                      "%s: --spatial-parts %s names %d split%s, but there are %d spatial ones; expected one number, or "
-                      "one for each of at most %d",
+                      "%s: --spatial-parts %s lists %d split%s, but %d splits are spatial; expected one number, or one "
+                      "per spatial split (at most %d)",
                       c->proxy, o->spatial_parts, n, n == 1 ? "" : "s", s->n_spatial, BB_MAX_SPATIAL_SPLITS);
     for (int i = 1; n == 1 && i < s->n_spatial; i++)
         s->parts[i] = s->parts[0];
     return 0;
 }
 
-/* The number of splits that --balance lists, its numbers in s->modules. */
+/* Set the number of splits and s->modules from --balance, or the number from --splits. */
 static int resolve_balance(struct bb_resolved_tiles *s, const struct bb_proxy_config *c, const struct bb_net *net)
 {
     const char *text = c->tiles.balance;
@@ -164,12 +165,11 @@ static int resolve_balance(struct bb_resolved_tiles *s, const struct bb_proxy_co
     if (n < 0)
         return n;
     if (sum != net->n_modules)
-        return bb_err(BB_EUSAGE,
-                      "%s: --balance %s gives out %lld modules, but %s has %d; nearest: %d for the last split",
+        return bb_err(BB_EUSAGE, "%s: --balance %s adds up to %lld modules, but %s has %d; try: %d for the last split",
                       c->proxy, text, sum, net->name, net->n_modules, (int)(s->modules[n - 1] + net->n_modules - sum));
     if (s->n_splits && s->n_splits != n)
-        return bb_err(BB_EUSAGE, "%s: --balance %s lists %d splits, --splits asks for %d; leave one out", c->proxy,
-                      text, n, s->n_splits);
+        return bb_err(BB_EUSAGE, "%s: --balance %s lists %d splits, but --splits is %d; leave one out", c->proxy, text,
+                      n, s->n_splits);
     s->n_splits = n;
     return 0;
 }
@@ -196,7 +196,7 @@ static int min_splits(const struct bb_resolved_tiles *s)
     return splits > disjoint ? splits : disjoint;
 }
 
-/* Splits that fit the ranks with these parts; 0: none. */
+/* The number of splits that fits the ranks with these parts; 0: none. */
 static int fitting_splits(const struct bb_resolved_tiles *s, const struct bb_proxy_config *c, int max)
 {
     int min = min_splits(s);
@@ -217,7 +217,7 @@ static void set_parts(struct bb_resolved_tiles *s, int parts)
         s->parts[i] = parts;
 }
 
-/* What the user left open follows from the ranks, if anything does. */
+/* Options without a value follow from the number of ranks, if some value fits. */
 static void resolve_defaults(struct bb_resolved_tiles *s, const struct bb_proxy_config *c, int n_modules)
 {
     static const int default_part_counts[] = {4, 2};
@@ -233,23 +233,22 @@ static void resolve_defaults(struct bb_resolved_tiles *s, const struct bb_proxy_
     s->n_splits = splits ? splits : s->n_splits ? s->n_splits : min_splits(s);
 }
 
-/* So many tiles that there are not modules enough behind them, whatever the splits. */
+/* Report more tiles than the modules allow with any number of splits. */
 static int refuse_tiles(const struct bb_resolved_tiles *s, const struct bb_proxy_config *c, const struct bb_net *net)
 {
-    int min = min_splits(s), unit = is_value(c->tiles.slice, "square") ? 4 : 2, parts = unit,
-        spatial = s->n_spatial;
+    int min = min_splits(s), unit = is_value(c->tiles.slice, "square") ? 4 : 2, parts = unit, spatial = s->n_spatial;
 
     if (min <= net->n_modules)
         return 0;
     if (!s->gems)
-        return bb_err(BB_EUSAGE, "%s: %s has %d modules, too few for %d spatial splits; nearest: --spatial-splits %d",
+        return bb_err(BB_EUSAGE, "%s: %s has %d modules, too few for %d spatial splits; try: --spatial-splits %d",
                       c->proxy, net->name, net->n_modules, s->n_spatial, net->n_modules - 1);
     while (spatial > 1 && spatial + unit * spatial > net->n_modules)
         spatial--;
     while (spatial + unit * parts * spatial <= net->n_modules)
         parts *= unit;
     return bb_err(BB_EUSAGE,
-                  "%s: %s has %d modules, too few to keep the tiles of both replicas apart, %d splits; nearest: "
+                  "%s: %s has %d modules, too few for the %d splits that separate the tiles of both replicas; try: "
                   "--spatial-parts %d with --spatial-splits %d",
                   c->proxy, net->name, net->n_modules, min, parts, spatial);
 }
@@ -261,23 +260,23 @@ static int refuse_splits(const struct bb_resolved_tiles *s, const struct bb_prox
     if (rc)
         return rc;
     if (s->n_splits < 2)
-        return bb_err(BB_EUSAGE, "%s: %d split has nobody to send to, expected 2 or more; nearest: --splits %d",
-                      c->proxy, s->n_splits, min_splits(s));
+        return bb_err(BB_EUSAGE, "%s: %d split, expected 2 or more; try: --splits %d", c->proxy, s->n_splits,
+                      min_splits(s));
     if (s->n_spatial >= s->n_splits && c->tiles.spatial_parts && strchr(c->tiles.spatial_parts, ','))
-        return bb_err(BB_EUSAGE, "%s: %d spatial splits of %d leave none to join the tiles; nearest: --splits %d",
+        return bb_err(BB_EUSAGE, "%s: %d spatial splits of %d leave no split that joins the tiles; try: --splits %d",
                       c->proxy, s->n_spatial, s->n_splits, min_splits(s));
     if (s->n_spatial >= s->n_splits)
         return bb_err(BB_EUSAGE,
-                      "%s: %d spatial splits of %d leave none to join the tiles; nearest: --splits %d or "
+                      "%s: %d spatial splits of %d leave no split that joins the tiles; try: --splits %d or "
                       "--spatial-splits %d",
                       c->proxy, s->n_spatial, s->n_splits, min_splits(s), s->n_splits - 1);
     if (s->n_splits > net->n_modules)
-        return bb_err(BB_EUSAGE, "%s: %s has %d modules, too few for %d splits; nearest: --splits %d", c->proxy,
-                      net->name, net->n_modules, s->n_splits, net->n_modules);
+        return bb_err(BB_EUSAGE, "%s: %s has %d modules, too few for %d splits; try: --splits %d", c->proxy, net->name,
+                      net->n_modules, s->n_splits, net->n_modules);
     if (s->gems && ranks_per_replica(s, s->n_splits) < 2LL * tiles)
         return bb_err(BB_EUSAGE,
-                      "%s: %d splits, %d tiles: the tiles of both replicas meet on %lld ranks, expected at least twice "
-                      "the tiles; nearest: --splits %d",
+                      "%s: %d splits, %d tiles: both replicas need separate ranks for their tiles, but have %lld ranks "
+                      "in all; try: --splits %d",
                       c->proxy, s->n_splits, tiles, ranks_per_replica(s, s->n_splits), min_splits(s));
     return 0;
 }
@@ -286,16 +285,16 @@ static int refuse_join(const struct bb_proxy_config *c, int before, int parts, i
 {
     if (before % parts)
         return bb_err(BB_EUSAGE,
-                      "%s: %d tiles of spatial split %d do not join into %d of the next; nearest: --spatial-parts %d",
+                      "%s: %d tiles of spatial split %d cannot be merged into %d of the next; try: --spatial-parts %d",
                       c->proxy, before, i - 1, parts, before);
     if (before != parts && is_value(c->tiles.slice, "square"))
         return bb_err(BB_EUSAGE,
-                      "%s: %d square tiles do not join into %d; nearest: --slice vertical, or --spatial-parts %d",
+                      "%s: %d square tiles cannot be merged into %d; try: --slice vertical, or --spatial-parts %d",
                       c->proxy, before, parts, before);
     return 0;
 }
 
-/* Fewer tiles from split to split must divide, and strips alone can be put together in part. */
+/* The number of tiles of a split must divide that of the previous split. Only strips can be merged partly. */
 static int resolve_slices(struct bb_resolved_tiles *s, const struct bb_proxy_config *c)
 {
     bool even = s->n_spatial == 0 || s->parts[0] == s->parts[s->n_spatial - 1];
@@ -304,7 +303,7 @@ static int resolve_slices(struct bb_resolved_tiles *s, const struct bb_proxy_con
 
     for (int i = 0; i < s->n_spatial; i++) {
         if (s->parts[i] > MAX_WIDTH)
-            return bb_err(BB_EUSAGE, "%s: %d parts, expected at most %d; nearest: --spatial-parts %d", c->proxy,
+            return bb_err(BB_EUSAGE, "%s: %d parts, expected at most %d; try: --spatial-parts %d", c->proxy,
                           s->parts[i], MAX_WIDTH, MAX_WIDTH);
         TRY(refuse_join(c, s->parts[i ? i - 1 : 0], s->parts[i], i));
         TRY(bb_slices_init(&s->slices[i], c->proxy, slice, s->parts[i]));
@@ -321,11 +320,11 @@ static int refuse_batch(const struct bb_resolved_tiles *s, struct bb_proxy_confi
     if (c->micro_batch_size % s->local_dp == 0)
         return 0;
     return bb_err(BB_EUSAGE,
-                  "%s: a micro-batch of %d does not divide by %d local replicas; nearest: --micro-batch-size %s",
-                  c->proxy, c->micro_batch_size, s->local_dp, bb_multiples(c->micro_batch_size, s->local_dp, near));
+                  "%s: micro-batch size %d is not divisible by %d local replicas; try: --micro-batch-size %s", c->proxy,
+                  c->micro_batch_size, s->local_dp, bb_multiples(c->micro_batch_size, s->local_dp, near));
 }
 
-/* Passes and their micro-batches: no more than micro-batches alone may be. */
+/* Number of passes. Passes x micro-batches must not exceed BB_MAX_LAYERS. */
 static int resolve_replications(struct bb_proxy_config *c, bool gems)
 {
     int m = c->micro_batches ? c->micro_batches : 1;
@@ -334,18 +333,18 @@ static int resolve_replications(struct bb_proxy_config *c, bool gems)
     *eta = *eta ? *eta : gems ? 2 : 1;
     if (gems && *eta % 2)
         return bb_err(BB_EUSAGE,
-                      "%s: %d replications, expected an even number, half of them in each direction; nearest: "
+                      "%s: %d replications, expected an even number, half of them in each direction; try: "
                       "--replications %d",
                       c->proxy, *eta, *eta + 1);
     if (*eta > BB_MAX_LAYERS / m)
         return bb_err(BB_EUSAGE,
-                      "%s: %d replications of %d micro-batches, expected at most %d in all; nearest: "
+                      "%s: %d replications of %d micro-batches, expected at most %d in all; try: "
                       "--micro-batches %d",
                       c->proxy, *eta, m, BB_MAX_LAYERS, BB_MAX_LAYERS / *eta);
     return 0;
 }
 
-/* What nobody can get wrong. */
+/* Defaults that fit every layout. */
 static void fill_defaults(struct bb_proxy_config *c)
 {
     c->tflops = c->tflops > 0 ? c->tflops : BB_DEFAULT_TFLOPS;
@@ -368,14 +367,14 @@ static int refuse_ranks(const struct bb_resolved_tiles *s, const struct bb_proxy
     return bb_args_check_ranks(c, (int)mp, why);
 }
 
-/* The replicas are known from the ranks; the passes of a batch may then be too many. */
+/* The number of replicas follows from the ranks; the passes of a batch may then exceed the limit. */
 static int resolve_micro_batches(const struct bb_resolved_tiles *s, struct bb_proxy_config *c)
 {
     int replicas = c->ranks / (int)ranks_per_replica(s, s->n_splits), passes = c->tiles.replications;
     char made_of[96];
     int rc;
 
-    snprintf(made_of, sizeof(made_of), "%d replica%s x %d pass%s x %d of a micro-batch", replicas,
+    snprintf(made_of, sizeof(made_of), "%d replica%s x %d pass%s x micro-batches of %d", replicas,
              replicas == 1 ? "" : "s", passes, passes == 1 ? "" : "es", c->micro_batch_size);
     TRY(bb_args_micro_batches(c, 1, (long long)replicas * passes * c->micro_batch_size, made_of, &c->micro_batches));
     TRY(resolve_replications(c, s->gems));
@@ -383,7 +382,7 @@ out:
     return rc;
 }
 
-/* Modules of each split: as balanced by the user, or equal, the rest to the last. */
+/* Modules per split: from --balance, or equal shares with the remainder in the last split. */
 static void distribute_modules(struct bb_resolved_tiles *s, const struct bb_proxy_config *c, int n_modules)
 {
     int share = n_modules / s->n_splits;

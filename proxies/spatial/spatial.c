@@ -1,11 +1,11 @@
 /*
- * spatial.c - spatial parallelism as MPI4DL trains with it: the first splits of a network work on tiles of the image
- * and exchange halos, the others on whole maps, one behind the other; data parallel over replicas of it all.
+ * spatial.c - the proxy spatial, spatial parallelism as MPI4DL trains with it: the first splits of a network work on
+ * tiles of the image and exchange halos; the other splits form a pipeline on whole maps; replicas are data parallel.
  *
- * A step of one rank, GPipe's order: for each micro-batch receive (and put tiles together), forward, send on; then for
- * each the gradients, backward, send back; then the weight gradients: over the tiles of a spatial split, over the local
- * replicas of another, and over the replicas of the whole. All tiles read the same image and cut out their own: nothing
- * is scattered for that.
+ * A step of one rank, in GPipe's order: for each micro-batch receive (and join tiles), forward, send; then for each
+ * micro-batch receive gradients, backward, send; then all-reduce of the weight gradients: over the tiles of a spatial
+ * split, or over the local replicas of another split, and over the replicas of the whole network. All tiles read the
+ * same image and select their part, so the image needs no scatter.
  */
 #include "proxies/author/proxy.h"
 #include "proxies/spatial/tile_stage.h"
@@ -21,7 +21,8 @@ static void micro_batches(struct bb_tile_stage *w, enum bb_pass_direction direct
     s->micro_batch = BB_NONE;
 }
 
-/* The gradients of the rank's split, one all-reduce behind the other where it is in several groups. */
+/* Reduce the gradients of the rank's split. If the rank is in several groups, their all-reduces run one after
+ * another. */
 static void reduce_gradients(struct bb_tile_stage *w)
 {
     const struct bb_tiling *t = w->tiling;
@@ -62,7 +63,7 @@ static int build_step(const struct bb_proxy_config *config, struct bb_step *step
 
 const struct bb_proxy bb_spatial_proxy = {
     .name = "spatial",
-    .help = "spatial parallelism: tiles of large images exchange halos, join, and go on through a pipeline",
+    .help = "spatial parallelism: tiles of large images with halo exchange, then a pipeline on whole maps",
     .features = BB_FEATURE_TILED,
     .compute = "timed",
     .build = build_step};

@@ -1,4 +1,4 @@
-/* split_layers.c - the segments of a split (see split_layers.h). */
+/* split_layers.c - segments of a split (see split_layers.h). */
 #include "proxies/spatial/split_layers.h"
 
 #include "bootstrap/base/grow.h"
@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first map whose tiles are too thin, and by how much the image would have to grow for all of them. */
+/* The first map whose tiles are too small, and the factor by which the image must grow for all maps. */
 struct thin_tiles {
-    int scale; /* 1: none is */
+    int scale; /* 1: all tiles are large enough */
     int module, side, tile, needed;
     const char *lines;
 };
 
-/* The modules of a split on their way into segments. */
+/* State while the modules of a split become segments. */
 struct segment_builder {
     const struct bb_split_input *input;
     struct bb_split_layers *layers;
@@ -28,11 +28,11 @@ static const struct bb_net_layer *layer_at(const struct segment_builder *c, int 
     return &c->input->net->layers[layer];
 }
 
-static const int none[2]; /* no rim, no halo */
+static const int none[2]; /* no margin, no halo */
 
-/* ---- pieces ---- */
+/* ---- segment operations ---- */
 
-/* Rows and columns of a layer's output on this rank, with a rim around it. */
+/* Rows and columns of a layer's output on this rank, including a margin. */
 struct extent {
     int rows, cols;
 };
@@ -41,11 +41,12 @@ static struct extent get_extent(const struct segment_builder *c, const struct bb
 {
     int side = bb_net_layer_out_side(l);
 
-    return (struct extent){side / c->layers->slices.rows + 2 * margin[0], side / c->layers->slices.cols + 2 * margin[1]};
+    return (struct extent){side / c->layers->slices.rows + 2 * margin[0],
+                           side / c->layers->slices.cols + 2 * margin[1]};
 }
 
 static bool add_conv_kernels(struct bb_kernel_list *w, const struct segment_builder *c, const struct bb_net_layer *l,
-                          struct extent e, bool backward)
+                             struct extent e, bool backward)
 {
     const int64_t stride = l->stride, depth = bb_net_layer_out_depth(l);
     const struct bb_conv conv = {.n = c->layers->samples,
@@ -64,22 +65,22 @@ static bool add_conv_kernels(struct bb_kernel_list *w, const struct segment_buil
     return bb_kernel_list_conv(w, &conv, backward, !l->first);
 }
 
-/* A pool reads its input and writes its output: a copy of as many elements as the mean of both. */
+/* A pool reads its input and writes its output. The equivalent copy has the mean number of elements of both. */
 static void add_pool_kernels(struct bb_kernel_list *w, const struct segment_builder *c, const struct bb_net_layer *l,
-                          struct extent e)
+                             struct extent e)
 {
     uint64_t depth = (uint64_t)bb_net_layer_out_depth(l), out = depth * (uint64_t)e.rows * (uint64_t)e.cols;
     uint64_t shrink = (uint64_t)l->stride * (uint64_t)l->stride * (l->depth > 1 ? (uint64_t)l->stride : 1);
 
     bb_kernel_list_add_memory_kernel(w, "pool",
-                            &(struct bb_memory_kernel){.kind = BB_MEMORY_KERNEL_COPY,
-                                              .dtype = c->dtype,
-                                              .rows = (uint64_t)c->layers->samples * (uint64_t)l->in,
-                                              .cols = (out + out * shrink + 1) / 2});
+                                     &(struct bb_memory_kernel){.kind = BB_MEMORY_KERNEL_COPY,
+                                                                .dtype = c->dtype,
+                                                                .rows = (uint64_t)c->layers->samples * (uint64_t)l->in,
+                                                                .cols = (out + out * shrink + 1) / 2});
 }
 
 static bool add_layer_kernels(struct bb_kernel_list *w, const struct segment_builder *c, const struct bb_net_layer *l,
-                           struct extent e, bool backward)
+                              struct extent e, bool backward)
 {
     if (l->kind == BB_NET_CONV)
         return add_conv_kernels(w, c, l, e, backward);
@@ -89,16 +90,16 @@ static bool add_layer_kernels(struct bb_kernel_list *w, const struct segment_bui
     return true;
 }
 
-/* Adds a layer (its output on so many rows and columns) to the piece. */
+/* Append a layer to an operation; e: its output rows and columns, including a margin. */
 static int add_to_op(const struct segment_builder *c, struct bb_segment_op *p, const struct bb_net_layer *l,
-                        struct extent e)
+                     struct extent e)
 {
     const struct extent tile = get_extent(c, l, none);
     double flops = bb_net_layer_flops(l, e.rows, e.cols) * c->layers->samples;
     double needed = fmin(flops, bb_net_layer_flops(l, tile.rows, tile.cols) * c->layers->samples);
 
     if (c->thin_tiles->scale > 1)
-        return 0; /* it will be refused */
+        return 0; /* check_thin_tiles reports the error later */
     p->what = p->what ? p->what : l->name;
     p->flops[BB_FORWARD] += flops;
     p->flops[BB_BACKWARD] += (l->first ? 1 : 2) * flops;
@@ -112,7 +113,7 @@ static int add_to_op(const struct segment_builder *c, struct bb_segment_op *p, c
             return -BB_EFAIL;
         p->kernels[direction] = kernels;
         if (!add_layer_kernels(kernels, c, l, e, direction == BB_BACKWARD) || kernels->overflowed)
-            return bb_err(BB_EFAIL, "%s: no matrix products for layer '%s'", c->input->net->name, l->name);
+            return bb_err(BB_EFAIL, "%s: layer '%s' exceeds the supported sizes", c->input->net->name, l->name);
     }
     return 0;
 }
@@ -134,8 +135,9 @@ static struct bb_segment *newest_segment(const struct segment_builder *c)
     return &c->layers->segments[c->layers->n_segments - 1];
 }
 
-/* A tile gives `width` rows to its neighbours, and a stride must not cut one. */
-static void find_thin_tiles(const struct segment_builder *c, const struct bb_map *map, const int width[2], int stride, int module)
+/* A tile sends `width` rows to each neighbour, and a stride must not cross its edge. */
+static void find_thin_tiles(const struct segment_builder *c, const struct bb_map *map, const int width[2], int stride,
+                            int module)
 {
     int parts[2] = {c->layers->slices.rows, c->layers->slices.cols};
 
@@ -145,7 +147,8 @@ static void find_thin_tiles(const struct segment_builder *c, const struct bb_map
         while (parts[i] > 1 && (int64_t)map->side * scale / parts[i] < needed && scale < 1 << 20)
             scale *= 2;
         if (c->thin_tiles->scale == 1 && scale > 1)
-            *c->thin_tiles = (struct thin_tiles){1, module, map->side, map->side / parts[i], needed, i ? "columns" : "rows"};
+            *c->thin_tiles =
+                (struct thin_tiles){1, module, map->side, map->side / parts[i], needed, i ? "columns" : "rows"};
         c->thin_tiles->scale = scale > c->thin_tiles->scale ? scale : c->thin_tiles->scale;
     }
 }
@@ -158,8 +161,8 @@ static int check_thin_tiles(const struct segment_builder *c)
     if (t->scale == 1)
         return 0;
     return bb_err(BB_EUSAGE,
-                  "%s: '%s' works on a map of %d x %d, whose tiles of %d %s are thinner than the %d that their "
-                  "neighbours need; nearest: --image-size %lld, or fewer parts or spatial splits",
+                  "%s: '%s' has a map of %d x %d, whose tiles of %d %s are smaller than its halo or stride of %d; "
+                  "try: --image-size %lld, or fewer parts or spatial splits",
                   net->name, net->modules[t->module].name, t->side, t->side, t->tile, t->lines, t->needed,
                   (long long)net->image * t->scale);
 }
@@ -176,7 +179,8 @@ static struct bb_map input_of(const struct bb_net_layer *l)
     return (struct bb_map){l->in, l->depth, l->side};
 }
 
-/* The forward pass of a head of one layer: rows and columns at cut edges wait for the halo, the rest does not. */
+/* Split the forward pass of a head with one layer: the border at edges with neighbours waits for the halo, the
+ * interior does not. */
 static int split_head(const struct segment_builder *c, struct bb_segment *s, const struct bb_net_layer *l)
 {
     struct extent all = get_extent(c, l, none);
@@ -196,7 +200,7 @@ out:
     return rc;
 }
 
-/* A layer with a halo of its own begins a segment. */
+/* A layer that reads a halo starts a segment. */
 static int add_halo_segment(const struct segment_builder *c, int module, const struct bb_net_layer *l)
 {
     struct bb_halo halo = {"halo", input_of(l), {l->halo[0], l->halo[1]}};
@@ -240,7 +244,7 @@ out:
 
 /* ---- fused halos ---- */
 
-/* H before a module when it is H behind it; rims[i]: around the output of its layer i, NULL: not asked. */
+/* Halo before a module, for a given halo after it. margins[i], unless NULL: margin around the output of layer i. */
 static int accumulate_halo(const struct segment_builder *c, const struct bb_module *m, int halo_after, int *margins)
 {
     int h = halo_after;
@@ -256,9 +260,9 @@ static int accumulate_halo(const struct segment_builder *c, const struct bb_modu
     return h;
 }
 
-#define MAX_CHAIN_LAYERS 8 /* layers of a module that fuses as a chain */
+#define MAX_CHAIN_LAYERS 8 /* maximum number of layers of a BB_FUSE_CHAIN module */
 
-/* A module of a chain: on its tile and what the ones behind it still need around it. */
+/* Segment of a module in a chain: computes its tile and the margin that the modules after it need. */
 static int segment_chain_module(const struct segment_builder *c, int module, int halo_after, bool is_first_in_chain)
 {
     const struct bb_module *m = &c->input->net->modules[module];
@@ -267,7 +271,7 @@ static int segment_chain_module(const struct segment_builder *c, int module, int
     const struct bb_net_layer *first = layer_at(c, m->first);
 
     if (!s || m->n > MAX_CHAIN_LAYERS)
-        return bb_err(BB_EFAIL, "no room for the chain of %d layers", m->n);
+        return bb_err(BB_EFAIL, "cannot create a segment for a chain of %d layers", m->n);
     (void)accumulate_halo(c, m, halo_after, margins);
     if (is_first_in_chain)
         add_halo(c, s, &(struct bb_halo){"fused halo", input_of(first), {halo_before, halo_before}}, first->stride);
@@ -313,14 +317,14 @@ static int segment_states(const struct segment_builder *c, int module)
             add_halo(c, s, &(struct bb_halo){state->what, state->map, {state->halo, state->halo}}, 1);
         }
         TRY(s ? add_to_op(c, i < m->states_at ? &s->tail : &s->head, l,
-                             get_extent(c, l, i < m->states_at ? none : l->fused_halo))
+                          get_extent(c, l, i < m->states_at ? none : l->fused_halo))
               : -BB_EFAIL);
     }
 out:
     return rc;
 }
 
-/* How many modules from here on share one halo; 0: none. */
+/* Number of modules from this one on that share one halo; 0: none. */
 static int count_fused_modules(const struct segment_builder *c, int module)
 {
     const struct bb_net *net = c->input->net;
@@ -331,7 +335,7 @@ static int count_fused_modules(const struct segment_builder *c, int module)
     return n;
 }
 
-/* The modules that become segments in one go, beginning with this one. */
+/* Build the segments of this module, or of the n modules that share a halo with it. */
 static int segment_next_modules(const struct segment_builder *c, int module, int *n)
 {
     bool fuses = c->layers->tiled && c->input->config->tiles.halo_d2;
@@ -369,7 +373,7 @@ static void add_totals(const struct segment_builder *c)
         }
 }
 
-/* Microseconds that are given are those of the whole split. */
+/* --forward-us and --backward-us are times of the whole split. */
 static void resolve_times(const struct bb_proxy_config *config, struct bb_split_layers *layers)
 {
     const double given[BB_PASS_DIRECTIONS] = {config->forward_us, config->backward_us};
@@ -388,8 +392,8 @@ static int check_tiled(const struct segment_builder *c, int module)
     if (!c->layers->tiled || net->modules[module].tiled)
         return 0;
     return bb_err(BB_EUSAGE,
-                  "%s: '%s' works on whole maps, but lies in a spatial split (modules %d to %d); nearest: fewer "
-                  "--spatial-splits, or a --balance that puts it behind them",
+                  "%s: '%s' requires the whole map, but is in a spatial split (modules %d to %d); try: fewer "
+                  "--spatial-splits, or a --balance that puts it into a later split",
                   net->name, net->modules[module].name, c->layers->first, c->layers->first + c->layers->n - 1);
 }
 
@@ -398,10 +402,10 @@ int bb_split_layers_init(const struct bb_split_input *input, struct bb_split_lay
     const struct bb_net *net = input->net;
     struct thin_tiles thin_tiles = {.scale = 1};
     const struct segment_builder c = {.input = input,
-                                 .layers = layers,
-                                 .thin_tiles = &thin_tiles,
-                                 .dtype = (enum bb_dtype_id)bb_dtype_find(input->config->dtype),
-                                 .gemm = strcmp(input->config->compute, "gemm") == 0};
+                                      .layers = layers,
+                                      .thin_tiles = &thin_tiles,
+                                      .dtype = (enum bb_dtype_id)bb_dtype_find(input->config->dtype),
+                                      .gemm = strcmp(input->config->compute, "gemm") == 0};
     int rc = 0;
 
     layers->in = layers->first > 0 ? net->modules[layers->first - 1].out : NULL;

@@ -1,4 +1,4 @@
-/* tile_stage.c - a micro-batch at one place (see tile_stage.h). */
+/* tile_stage.c - operations of one rank for a micro-batch (see tile_stage.h). */
 #include "proxies/spatial/tile_stage.h"
 
 #include "bootstrap/base/grow.h"
@@ -7,23 +7,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- hand-overs ---- */
+/* ---- messages between splits ---- */
 
 static int samples_per_micro_batch(const struct bb_tiling *t)
 {
     return t->config.micro_batch_size;
 }
 
-/* Messages of one count for each tensor to or from one peer. */
-static void add_messages(struct bb_stage_link *h, int peer, enum bb_peer_kind kind, const struct bb_map *maps, int n_maps,
-                      size_t samples, int parts)
+/* Add one message per tensor, to or from one peer. */
+static void add_messages(struct bb_stage_link *h, int peer, enum bb_peer_kind kind, const struct bb_map *maps,
+                         int n_maps, size_t samples, int parts)
 {
     for (int m = 0; m < n_maps; m++)
         h->messages[h->n++] = (struct bb_stage_message){
             .peer = peer, .peer_kind = kind, .count = samples * bb_map_elements(&maps[m]) / (size_t)parts};
 }
 
-/* Which of the link's turns its communicators take. */
+/* Links alternate between the communicators of join or lp. */
 static int link_comm(const struct bb_tiling *t, int link, bool inverse)
 {
     bool join = link < t->n_spatial;
@@ -32,7 +32,7 @@ static int link_comm(const struct bb_tiling *t, int link, bool inverse)
     return join ? t->comm_join[inverse][slot] : t->comm_lp[inverse][slot];
 }
 
-/* Places of join, and steps in join and lp, count backwards in an inverse replica. */
+/* Members of join, and offsets in join and lp, are numbered backwards in an inverse replica. */
 static int join_index(const struct bb_tiling *t, const struct bb_replica *replica, int mp_rank)
 {
     return replica->inverse ? t->tiles + t->local_dp - 1 - mp_rank : mp_rank;
@@ -43,8 +43,9 @@ static int signed_offset(const struct bb_replica *replica, int step)
     return replica->inverse ? -step : step;
 }
 
-/* Between tiles of one split and of the next, `ratio` into one. */
-static void add_tile_messages(const struct bb_tiling *t, const struct bb_replica *replica, bool previous, struct bb_stage_link *h)
+/* Messages between the tiles of adjacent spatial splits; `ratio` tiles merge into one. */
+static void add_tile_messages(const struct bb_tiling *t, const struct bb_replica *replica, bool previous,
+                              struct bb_stage_link *h)
 {
     const struct bb_layer_split *current = replica->split, *other = previous ? current - 1 : current + 1;
     const struct bb_layer_split *wide = previous ? other : current;
@@ -52,19 +53,21 @@ static void add_tile_messages(const struct bb_tiling *t, const struct bb_replica
     int first = previous ? replica->at.index * ratio : replica->at.index / ratio;
 
     for (int i = 0; i < (previous ? ratio : 1); i++)
-        add_messages(h, signed_offset(replica, other->base + first + i - current->base - replica->at.index), BB_PEER_OFFSET,
-                  wide->layers.out, wide->layers.n_out, (size_t)samples_per_micro_batch(t), wide->width);
+        add_messages(h, signed_offset(replica, other->base + first + i - current->base - replica->at.index),
+                     BB_PEER_OFFSET, wide->layers.out, wide->layers.n_out, (size_t)samples_per_micro_batch(t),
+                     wide->width);
 }
 
-/* Between the tiles of the last spatial split and the places behind it. */
-static void add_join_messages(const struct bb_tiling *t, const struct bb_replica *replica, bool previous, struct bb_stage_link *h)
+/* Messages between the tiles of the last spatial split and the ranks of the next split. */
+static void add_join_messages(const struct bb_tiling *t, const struct bb_replica *replica, bool previous,
+                              struct bb_stage_link *h)
 {
     const struct bb_layer_split *current = replica->split, *other = previous ? current - 1 : current + 1;
     const struct bb_layer_split *wide = previous ? other : current;
 
     for (int i = 0; i < other->width; i++)
         add_messages(h, join_index(t, replica, other->base + i), BB_PEER_ABSOLUTE, wide->layers.out, wide->layers.n_out,
-                  (size_t)(samples_per_micro_batch(t) / t->local_dp), wide->width);
+                     (size_t)(samples_per_micro_batch(t) / t->local_dp), wide->width);
 }
 
 static int max_messages(const struct bb_replica *replica, bool previous)
@@ -74,7 +77,7 @@ static int max_messages(const struct bb_replica *replica, bool previous)
     return 2 * (other->width > replica->split->width ? other->width : replica->split->width);
 }
 
-/* The messages of one link; nothing at the ends of the network. */
+/* Collect the messages of one link; none at the ends of the network. */
 static int find_link_messages(struct bb_tile_stage *w, struct bb_replica *replica, bool previous)
 {
     const struct bb_tiling *t = w->tiling;
@@ -94,9 +97,9 @@ static int find_link_messages(struct bb_tile_stage *w, struct bb_replica *replic
         add_join_messages(t, replica, previous, h);
     else
         add_messages(h, signed_offset(replica, previous ? -1 : 1), BB_PEER_OFFSET,
-                  previous ? replica->split->layers.in : replica->split->layers.out,
-                  previous ? replica->split->layers.n_in : replica->split->layers.n_out,
-                  (size_t)replica->split->layers.samples, 1);
+                     previous ? replica->split->layers.in : replica->split->layers.out,
+                     previous ? replica->split->layers.n_in : replica->split->layers.n_out,
+                     (size_t)replica->split->layers.samples, 1);
     return 0;
 }
 
@@ -112,8 +115,9 @@ static void add_message_buffers(struct bb_tile_stage *w, struct bb_stage_link *h
 
         message->recv = bb_script_buffer(&w->script, "receive", BB_USE_COMMUNICATION, message->count);
         message->send[0] = bb_script_buffer(&w->script, "send", BB_USE_COMMUNICATION, message->count);
-        message->send[1] = double_buffers(w->tiling) ? bb_script_buffer(&w->script, "send", BB_USE_COMMUNICATION, message->count)
-                                               : message->send[0];
+        message->send[1] = double_buffers(w->tiling)
+                               ? bb_script_buffer(&w->script, "send", BB_USE_COMMUNICATION, message->count)
+                               : message->send[0];
     }
 }
 
@@ -122,7 +126,7 @@ static const char *message_name(const struct bb_tile_stage *w)
     return w->script.phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
 }
 
-/* All messages of a link in one direction, in one group call if there are several. Returns the last. */
+/* Issue all messages of a link in one direction; several share a group call. Returns the last operation. */
 static int move_activations(struct bb_tile_stage *w, struct bb_stage_link *h, bool send)
 {
     struct bb_script *s = &w->script;
@@ -144,7 +148,7 @@ static int move_activations(struct bb_tile_stage *w, struct bb_stage_link *h, bo
     return last;
 }
 
-/* Before its buffers are written again, the send of two turns ago has left. */
+/* Before the current send buffers are overwritten, wait for the previous send from them. */
 static void wait_for_send_buffers(struct bb_tile_stage *w, struct bb_stage_link *h)
 {
     bb_script_wait(&w->script, h->sent[h->slot]);
@@ -157,9 +161,9 @@ static void send_activations(struct bb_tile_stage *w, struct bb_stage_link *h)
     h->slot = double_buffers(w->tiling) ? 1 - h->slot : 0;
 }
 
-/* ---- halos ---- */
+/* ---- halo exchange ---- */
 
-/* Rooms for the largest message that each direction ever has. */
+/* Add buffers for the largest message of each direction. */
 static void add_halo_buffers(struct bb_tile_stage *w, struct bb_replica *replica)
 {
     const struct bb_split_layers *layers = &replica->split->layers;
@@ -187,17 +191,18 @@ static void add_halo_buffers(struct bb_tile_stage *w, struct bb_replica *replica
         }
 }
 
-/* What an exchange is about. */
+/* Data of one halo exchange. */
 struct halo_exchange {
     const struct bb_halo *halos;
     int n;
-    enum { HALOS, GRADIENTS, OUTPUTS } kind; /* gradients of received halos return and are added */
+    enum { HALOS, GRADIENTS, OUTPUTS } kind; /* GRADIENTS: gradients of received halos are returned and added */
     int segment;
 };
 
-/* The pass that packs or unpacks the rows of one direction; false: none that way. */
-static bool find_halo_box(const struct bb_tile_stage *w, const struct bb_replica *replica, const struct bb_halo *halo, int d,
-                   bool received, struct bb_memory_kernel *memory_kernel)
+/* Fill in the kernel that packs or unpacks the rows of one direction. Returns false without a message in that
+ * direction. */
+static bool find_halo_box(const struct bb_tile_stage *w, const struct bb_replica *replica, const struct bb_halo *halo,
+                          int d, bool received, struct bb_memory_kernel *memory_kernel)
 {
     const struct bb_split_layers *layers = &replica->split->layers;
     const uint32_t interior[3] = {(uint32_t)halo->map.depth, (uint32_t)(halo->map.side / layers->slices.rows),
@@ -212,38 +217,43 @@ static bool find_halo_box(const struct bb_tile_stage *w, const struct bb_replica
 
 static const char *pack_name(const struct bb_memory_kernel *memory_kernel)
 {
-    return memory_kernel->kind == BB_MEMORY_KERNEL_PACK ? "halo pack" : memory_kernel->kind == BB_MEMORY_KERNEL_UNPACK ? "halo unpack" : "halo add";
+    return memory_kernel->kind == BB_MEMORY_KERNEL_PACK     ? "halo pack"
+           : memory_kernel->kind == BB_MEMORY_KERNEL_UNPACK ? "halo unpack"
+                                                            : "halo add";
 }
 
-/* The passes before an exchange, or behind it. Gradients that go back lie in the margin, and what comes is added. */
-static struct bb_kernel_list *make_pack_list(struct bb_tile_stage *w, const struct bb_replica *replica, const struct halo_exchange *x,
-                                        bool previous)
+/* Kernels before (packing) or after an exchange. GRADIENTS: packed from the margin and added to the interior. */
+static struct bb_kernel_list *make_pack_list(struct bb_tile_stage *w, const struct bb_replica *replica,
+                                             const struct halo_exchange *x, bool packs)
 {
     bool back = x->kind == GRADIENTS;
-    struct bb_memory_kernel memory_kernel = {.kind = previous ? BB_MEMORY_KERNEL_PACK : back ? BB_MEMORY_KERNEL_UNPACK_ADD : BB_MEMORY_KERNEL_UNPACK};
+    struct bb_memory_kernel memory_kernel = {.kind = packs  ? BB_MEMORY_KERNEL_PACK
+                                                     : back ? BB_MEMORY_KERNEL_UNPACK_ADD
+                                                            : BB_MEMORY_KERNEL_UNPACK};
     struct bb_kernel_list *kernels = bb_step_add_kernel_list(w->tiling->step);
 
     w->script.failed |= kernels == NULL;
     for (int h = 0; kernels && h < x->n; h++)
         for (int d = 0; d < BB_DIRECTIONS; d++)
-            if (find_halo_box(w, replica, &x->halos[h], d, previous == back, &memory_kernel))
+            if (find_halo_box(w, replica, &x->halos[h], d, packs == back, &memory_kernel))
                 bb_kernel_list_add_memory_kernel(kernels, pack_name(&memory_kernel), &memory_kernel);
     return kernels;
 }
 
-/* Made once for all micro-batches. */
-static void write_pack(struct bb_tile_stage *w, const struct bb_replica *replica, const struct halo_exchange *x, bool previous)
+/* The kernel list is created once and shared by all micro-batches. */
+static void write_pack(struct bb_tile_stage *w, const struct bb_replica *replica, const struct halo_exchange *x,
+                       bool packs)
 {
-    struct bb_kernel_list **kernels = &replica->pack_lists[x->segment * BB_PACK_LISTS + 2 * (int)x->kind + previous];
+    struct bb_kernel_list **kernels = &replica->pack_lists[x->segment * BB_PACK_LISTS + 2 * (int)x->kind + packs];
 
     if (strcmp(w->tiling->config.compute, "gemm") != 0)
         return;
-    *kernels = *kernels ? *kernels : make_pack_list(w, replica, x, previous);
+    *kernels = *kernels ? *kernels : make_pack_list(w, replica, x, packs);
     if (*kernels && (*kernels)->n > 0)
         bb_script_work(&w->script, (*kernels)->items[0].name, *kernels, 1, BB_NONE, BB_NONE);
 }
 
-/* All messages of an exchange in one group call: each direction's to its neighbour, and his from there. */
+/* All messages of an exchange in one group call: a send and a receive per direction with a neighbour. */
 static int issue_halo_exchange(struct bb_tile_stage *w, struct bb_replica *replica, const struct halo_exchange *x)
 {
     const struct bb_split_layers *layers = &replica->split->layers;
@@ -276,7 +286,7 @@ static void exchange_halos(struct bb_tile_stage *w, struct bb_replica *replica, 
 /* ---- compute ---- */
 
 static void write_segment_op(struct bb_tile_stage *w, const struct bb_replica *replica, const struct bb_segment_op *p,
-                        enum bb_pass_direction direction)
+                             enum bb_pass_direction direction)
 {
     double us = p->flops[direction] * replica->split->layers.us_per_flop[direction];
     struct bb_program *program = w->script.program;
@@ -319,7 +329,7 @@ static void forward_segment(struct bb_tile_stage *w, struct bb_replica *replica,
 static void backward_segment(struct bb_tile_stage *w, struct bb_replica *replica, const struct bb_segment *g)
 {
     const char *how = w->tiling->config.tiles.halo_bwd;
-    bool image = g->module == 0 && replica->at.split == 0; /* its gradient is nobody's */
+    bool image = g->module == 0 && replica->at.split == 0; /* its gradient is not needed */
 
     w->script.layer = g->module;
     write_segment_op(w, replica, &g->tail, BB_BACKWARD);
@@ -337,7 +347,8 @@ void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, 
                    move_activations(w, direction == BB_FORWARD ? &replica->previous : &replica->next, false));
 }
 
-void bb_tile_stage_compute_and_send(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction)
+void bb_tile_stage_compute_and_send(struct bb_tile_stage *w, struct bb_replica *replica,
+                                    enum bb_pass_direction direction)
 {
     struct bb_stage_link *to = direction == BB_FORWARD ? &replica->next : &replica->previous;
     const struct bb_split_layers *layers = &replica->split->layers;
@@ -354,7 +365,7 @@ void bb_tile_stage_compute_and_send(struct bb_tile_stage *w, struct bb_replica *
     send_activations(w, to);
 }
 
-/* ---- gradients ---- */
+/* ---- gradients and memory ---- */
 
 struct bb_script_lane bb_tile_stage_lane(struct bb_tile_stage *w, int comm)
 {
@@ -383,8 +394,9 @@ void bb_tile_stage_optimizer(struct bb_tile_stage *w, size_t parameters)
 {
     w->script.phase = BB_PHASE_OPTIMIZER;
     if (w->script.real && parameters > 0)
-        bb_script_memory_kernel(&w->script, w->tiling->step, "optimizer",
-                       &(struct bb_script_memory_kernel){BB_MEMORY_KERNEL_SGD, parameters, 1, BB_NONE, BB_NONE});
+        bb_script_memory_kernel(
+            &w->script, w->tiling->step, "optimizer",
+            &(struct bb_script_memory_kernel){BB_MEMORY_KERNEL_SGD, parameters, 1, BB_NONE, BB_NONE});
 }
 
 void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES])
@@ -399,12 +411,13 @@ void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES])
         activations = layers->activations > activations ? layers->activations : activations;
     }
     bytes[BB_USE_PARAMETERS] = bytes[BB_USE_GRADIENTS] = parameters * (double)e;
-    bytes[BB_USE_OPTIMIZER] = parameters * (e == 4 ? 4 : 8); /* momentum; 16-bit ones have a float copy as well */
+    bytes[BB_USE_OPTIMIZER] = parameters * (e == 4 ? 4 : 8); /* float momentum; 16-bit parameters also have a float
+                                                                copy */
     bytes[BB_USE_ACTIVATIONS] = activations * w->tiling->config.micro_batches * (double)e;
     bytes[BB_USE_COMMUNICATION] = (double)bb_program_bytes(w->script.program, BB_USE_COMMUNICATION);
 }
 
-/* ---- life ---- */
+/* ---- initialization ---- */
 
 static int init_replica(struct bb_tile_stage *w, struct bb_replica *replica, int mp_rank, bool inverse)
 {

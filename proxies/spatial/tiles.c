@@ -1,4 +1,4 @@
-/* tiles.c - the arithmetic of tiles.h. */
+/* tiles.c - tile grids, neighbours and halo sizes (see tiles.h). */
 #include "proxies/spatial/tiles.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ static bool is_power(int n)
     return n > 0 && (n & (n - 1)) == 0;
 }
 
-/* The powers of `base` around n, from least on. */
+/* The powers of `base`, from min on, on either side of n. */
 static void powers_around(int n, int base, int min, int *below, int *above)
 {
     *below = min;
@@ -32,19 +32,18 @@ static int report_invalid_parts(const char *proxy, int parts, bool square)
 
     if (parts == 1)
         return bb_err(BB_EUSAGE,
-                      "%s: one part is the whole image, which has no halos; expected a power of two from 2; nearest: "
+                      "%s: one part is the whole image, which has no halos; expected a power of two from 2; try: "
                       "--spatial-parts 2",
                       proxy);
     powers_around(parts, square ? 4 : 2, square ? 4 : 2, &below, &above);
     if (square)
         return bb_err(BB_EUSAGE,
-                      "%s: %d tiles are no square grid that divides an image of a power of two; nearest: "
+                      "%s: %d tiles do not form a square grid with a power of two per side; try: "
                       "--spatial-parts %d or %d",
                       proxy, parts, below, above);
     return bb_err(BB_EUSAGE,
-                  "%s: in %d parts, an image of a power of two would lose rows or columns; expected a power of two "
-                  "from 2; nearest: --spatial-parts "
-                  "%d or %d",
+                  "%s: %d parts do not divide an image whose side is a power of two; expected a power of two from 2; "
+                  "try: --spatial-parts %d or %d",
                   proxy, parts, below, above);
 }
 

@@ -1,4 +1,4 @@
-/* tiling.c - splits, places and groups (see tiling.h). */
+/* tiling.c - splits, model-parallel ranks, groups and roles (see tiling.h). */
 #include "proxies/spatial/tiling.h"
 
 #include "bootstrap/base/grow.h"
@@ -32,7 +32,7 @@ static int make_splits(struct bb_tiling *t, const struct bb_resolved_tiles *s)
     t->n_spatial = s->n_spatial;
     t->local_dp = s->local_dp;
     TRY(BB_NEW(t->splits, s->n_splits));
-    t->n_splits = s->n_splits; /* those that are not made yet are zeroed */
+    t->n_splits = s->n_splits; /* entries that are not initialized yet are zero */
     for (int i = 0; i < t->n_splits; i++)
         TRY(make_split(t, s, i));
     t->tiles = t->n_spatial ? t->splits[t->n_spatial - 1].base + t->splits[t->n_spatial - 1].width : 0;
@@ -68,7 +68,7 @@ struct bb_tile_position bb_tiling_position(const struct bb_tiling *t, int mp_ran
 
 /* ---- groups ---- */
 
-/* Members of a group while they are listed. */
+/* Members of a group while they are collected. */
 struct listing {
     int *members;
     int n;
@@ -82,9 +82,9 @@ static void list_rank(struct listing *l, int rank)
         l->members[l->n++] = rank;
 }
 
-/* Places first, first + stride, ... of one replica, in ascending ranks. */
+/* Append the model-parallel ranks first, first + stride, ... of one replica, in ascending rank order. */
 static void list_mp_ranks(const struct bb_tiling *t, struct listing *l, int replica, int direction, int first, int n,
-                        int stride)
+                          int stride)
 {
     for (int i = 0; i < n; i++) {
         int mp_rank = first + stride * (direction == BB_INVERSE ? n - 1 - i : i);
@@ -93,7 +93,8 @@ static void list_mp_ranks(const struct bb_tiling *t, struct listing *l, int repl
     }
 }
 
-/* The group of what was listed, in instances of that size; the list is empty again. Returns it or a negative error. */
+/* Create the group of the collected members, in instances of `size` ranks, and clear the list. Returns the group, or
+ * a negative error. */
 static int end_group(struct bb_tiling *t, struct listing *l, const char *name, int size)
 {
     int group = l->failed ? -BB_EFAIL : bb_layout_add_irregular(&t->step->layout, name, l->members, l->n / size, size);
@@ -103,7 +104,7 @@ static int end_group(struct bb_tiling *t, struct listing *l, const char *name, i
     return group;
 }
 
-/* `links` communicators of a group, in comms[]: "lp", or "lp 0" and "lp 1". */
+/* Add `links` communicators of a group to comms[], named "lp", or "lp 0" and "lp 1". */
 static int add_comms(struct bb_tiling *t, int group, const char *name, int links, int *comms)
 {
     for (int i = 0; group >= 0 && i < links; i++) {
@@ -123,10 +124,11 @@ static int count_directions(const struct bb_tiling *t)
 
 static bool sums_replicas(const struct bb_tiling *t)
 {
-    return t->gems && !t->config.tiles.comm_opt; /* both replicas' gradients are added, over all copies */
+    return t->gems && !t->config.tiles.comm_opt; /* gradients of both replicas are summed, over all copies of the
+                                                    pair */
 }
 
-/* The tiles of all splits that are as wide as split i: instances of one split, replica and copy, or of one split. */
+/* Append the tiles of all splits with as many tiles as split i: one instance per split, replica and direction. */
 static void list_all_tiles(const struct bb_tiling *t, struct listing *l, int i)
 {
     for (int s = i; s < t->n_spatial && t->splits[s].width == t->splits[i].width; s++)
@@ -135,7 +137,7 @@ static void list_all_tiles(const struct bb_tiling *t, struct listing *l, int i)
                 list_mp_ranks(t, l, r, direction, t->splits[s].base, t->splits[s].width, 1);
 }
 
-/* Who swap halos, and who add up gradients. */
+/* Add the groups that exchange halos and that sum gradients. */
 static int add_tile_groups(struct bb_tiling *t, int i)
 {
     int width = t->splits[i].width, whole = sums_replicas(t) ? BB_REPLICAS * width * t->replicas : width, halo_comm,
@@ -158,13 +160,15 @@ out:
     return rc;
 }
 
-/* Instances of a group in each replica: n places, `stride` apart, from `first` on; the next begins `step` behind it. */
+/* Instances of a group in each replica: n ranks, `stride` apart, from `first` on; each instance begins `step` ranks
+ * after the previous one. */
 struct subgroups {
     int instances, first, step, n, stride;
 };
 
-/* The group of these places and its communicators. */
-static int add_subgroups(struct bb_tiling *t, int direction, const char *name, struct subgroups p, int links, int *comms)
+/* Add the group of these ranks and its communicators. */
+static int add_subgroups(struct bb_tiling *t, int direction, const char *name, struct subgroups p, int links,
+                         int *comms)
 {
     struct listing l = {0};
 
@@ -174,7 +178,7 @@ static int add_subgroups(struct bb_tiling *t, int direction, const char *name, s
     return add_comms(t, end_group(t, &l, name, p.n), name, links, comms);
 }
 
-/* Without tiles both replicas' pipelines have the same members, and the order on each link is the same on either side:
+/* Without tiles, the pipelines of both replicas have the same members, and both use each link in the same order, so
  * they share a group. */
 static int add_pipelines(struct bb_tiling *t)
 {
@@ -188,7 +192,8 @@ static int add_pipelines(struct bb_tiling *t)
         bool inverse = direction == BB_INVERSE;
 
         if (t->n_join)
-            TRY(add_subgroups(t, direction, inverse ? "join inverse" : "join", whole, t->n_join, t->comm_join[direction]));
+            TRY(add_subgroups(t, direction, inverse ? "join inverse" : "join", whole, t->n_join,
+                              t->comm_join[direction]));
         if (t->n_lp && inverse && !t->n_spatial)
             memcpy(t->comm_lp[direction], t->comm_lp[BB_DIRECT], sizeof(t->comm_lp[direction]));
         else if (t->n_lp)
@@ -202,7 +207,7 @@ out:
     return rc;
 }
 
-/* Ranks r and mp - 1 - r: of each replica (comm_opt), or of all together. */
+/* Pairs r and mp - 1 - r: separate pairs per replica with --comm-opt, else one group over all replicas. */
 static int add_pairs(struct bb_tiling *t)
 {
     bool per_replica = t->config.tiles.comm_opt;
@@ -218,7 +223,7 @@ static int add_pairs(struct bb_tiling *t)
     return add_comms(t, end_group(t, &l, "pair", 2 * (per_replica ? 1 : t->replicas)), "pair", 1, &t->comm_pair);
 }
 
-/* The rank that is its own pair, of all replicas. */
+/* The rank with both replicas' copies of one split (odd mp), over all replicas. */
 static int add_middle(struct bb_tiling *t)
 {
     struct listing l = {0};
@@ -231,7 +236,7 @@ static int add_middle(struct bb_tiling *t)
 static int add_groups(struct bb_tiling *t)
 {
     struct bb_layout *l = &t->step->layout;
-    const struct bb_axis axes[] = {{"place", t->mp}, {"dp", t->replicas}};
+    const struct bb_axis axes[] = {{"mp", t->mp}, {"dp", t->replicas}};
     bool sums_all = sums_replicas(t);
     int d = t->local_dp, rc;
     const struct subgroups local_replicas = {
@@ -256,7 +261,7 @@ out:
 
 /* ---- roles ---- */
 
-/* Tiles with the same neighbours do the same, unless their peers in the next split stand at different distances. */
+/* Tiles with the same neighbours run the same program, unless their peers in the next split have different offsets. */
 static bool same_program(const struct bb_tiling *t, int a, int b)
 {
     struct bb_tile_position p = bb_tiling_position(t, a), q = bb_tiling_position(t, b);
@@ -270,7 +275,7 @@ static bool same_program(const struct bb_tiling *t, int a, int b)
            bb_tile_neighbour_mask(&s->layers.slices, p.index) == bb_tile_neighbour_mask(&s->layers.slices, q.index);
 }
 
-/* role_of[place] and first[role], the lowest place of each; returns how many roles there are. */
+/* Fills role_of[mp_rank] and first[role], the lowest rank of each role. Returns the number of roles. */
 static int find_roles(const struct bb_tiling *t, int *role_of, int *first)
 {
     int n = 0;
@@ -306,7 +311,7 @@ out:
     return rc;
 }
 
-/* ---- words ---- */
+/* ---- summary ---- */
 
 static const char *describe_tiles(struct bb_tiling *t)
 {
@@ -329,19 +334,20 @@ static int describe_step(struct bb_tiling *t)
     int passes = c->tiles.replications;
     const char *tiles = describe_tiles(t);
     const char *local = t->local_dp > 1 ? bb_step_text(t->step, ", %d local replicas", t->local_dp) : "";
-    const char *passes_text = t->gems ? bb_step_text(t->step, ", %d replications%s", passes,
-                                               !c->tiles.comm_opt  ? ""
-                                               : c->tiles.odd_step ? " (odd step, replicas without all-reduce)"
-                                                                   : " (even step, replicas without all-reduce)")
-                                : "";
+    const char *passes_text = t->gems
+                                  ? bb_step_text(t->step, ", %d replications%s", passes,
+                                                 !c->tiles.comm_opt  ? ""
+                                                 : c->tiles.odd_step ? " (odd step, no all-reduce between replicas)"
+                                                                     : " (even step, no all-reduce between replicas)")
+                                  : "";
 
     t->step->parameters = t->net.parameters;
     t->step->samples = (double)t->replicas * passes * c->micro_batches * c->micro_batch_size;
     if (tiles && local && passes_text)
         t->step->summary = bb_step_text(t->step, "%s at %d, %d splits%s%s%s, %d micro-batch%s of %d, %d replica%s",
-                                        t->net.name, t->net.image, t->n_splits, tiles, local, passes_text, c->micro_batches,
-                                        c->micro_batches == 1 ? "" : "es", c->micro_batch_size, t->replicas,
-                                        t->replicas == 1 ? "" : "s");
+                                        t->net.name, t->net.image, t->n_splits, tiles, local, passes_text,
+                                        c->micro_batches, c->micro_batches == 1 ? "" : "es", c->micro_batch_size,
+                                        t->replicas, t->replicas == 1 ? "" : "s");
     return t->step->summary ? 0 : -BB_EFAIL;
 }
 

@@ -1,4 +1,4 @@
-/* net.c - the life of a net, its sums, and which maker reads which family of files (see net.h). */
+/* net.c - construction, totals and release of a net, and the table of network builders (see net.h). */
 #include "proxies/spatial/net/net.h"
 
 #include "bootstrap/base/grow.h"
@@ -52,12 +52,12 @@ size_t bb_map_elements(const struct bb_map *m)
     return (size_t)m->channels * (size_t)m->depth * (size_t)m->side * (size_t)m->side;
 }
 
-/* ---- growing ---- */
+/* ---- construction ---- */
 
-/* Room for one more of n elements, unless something failed before. */
+/* Grows the array by one element. False, and net->failed is set, without memory or after an earlier failure. */
 #define GROW_ARRAY(net, array, n) (!((net)->failed = (net)->failed || BB_GROW(array, n)))
 
-/* Takes over an allocated text; NULL: there was no memory for it. */
+/* Takes ownership of an allocated string. NULL input means that its allocation failed. */
 static const char *keep_text(struct bb_net *net, char *text)
 {
     if (text && GROW_ARRAY(net, net->texts, net->n_texts))
@@ -173,7 +173,7 @@ static const struct family *find_family(const char *word, const char *found)
         if (strcmp(families[f].name, found) == 0)
             return &families[f];
     bb_err(BB_EUSAGE,
-           "%s: a model of family '%s' cannot be cut in tiles and splits; resnet110_v2, amoebanet_d and cosmoflow can",
+           "%s: family '%s' does not support tiles and splits; try: --model resnet110_v2, amoebanet_d or cosmoflow",
            word, found);
     return NULL;
 }
@@ -192,15 +192,16 @@ static int check_image(const char *name, int image, int min)
     if (image >= min && image <= MAX_SIDE && (image & (image - 1)) == 0)
         return 0;
     return bb_err(BB_EUSAGE,
-                  "%s: an image of %d x %d would lose rows where a layer halves it; expected a power of two from %d to "
-                  "%d; nearest: --image-size %d",
+                  "%s: image of %d x %d, expected a power of two from %d to %d, because layers halve the map; "
+                  "try: --image-size %d",
                   name, image, image, min, MAX_SIDE, image > MAX_SIDE ? MAX_SIDE : closest_power(image, min));
 }
 
 static const struct bb_json_field parameters_field =
     BB_FIELD("parameters", BB_JSON_TOTAL, offsetof(struct bb_net, parameters));
 
-/* The parameters that the file states, if this is the network that it states them for. */
+/* Compare the parameters with the total that the file states for this image size. With --layers or --filters, or
+ * another image size, the file may state none. */
 static int check_total(const struct bb_model_file *file, struct bb_net *net, const struct bb_net_options *options)
 {
     char key[16];

@@ -1,21 +1,21 @@
 /*
  * net_amoebanet.c - AmoebaNet-D as MPI4DL (models/amoebanet.py) and GPipe train it: a stem of one convolution and two
- * reduction cells, then three times layers / 3 normal cells with a reduction cell between, and a classifier.
+ * reduction cells; three groups of layers / 3 normal cells, with a reduction cell between two groups; a classifier.
  *
- * A cell reads the outputs of the two before it, brings both to its c channels (states 0 and 1), adds five pairs of
- * operations (states 2 to 6) and puts out some states side by side: a normal cell 4 c channels, a reduction cell 3 c at
- * half the side. It passes on the first of its inputs, so two tensors go from cell to cell. Convolutions have no bias;
- * each has a batch norm of its output.
+ * A cell reads the outputs of the two previous cells and maps both to its c channels (states 0 and 1). It adds five
+ * pairs of operations (states 2 to 6) and concatenates some states: a normal cell outputs 4 c channels, a reduction
+ * cell 3 c channels at half the side. It also passes on the first of its inputs, so two tensors go from cell to cell.
+ * Convolutions have no bias; each has a batch norm of its output.
  */
 #include "proxies/spatial/net/net.h"
 #include "proxies/models/model_file.h"
 
 #define MAX_CELLS 9999
 
-/* A cell while it is made: channels and side of its states; what it gets. */
+/* A cell under construction: channels and side of its states, and its two inputs. */
 struct cell {
     struct bb_net *net;
-    int c, side; /* side of states 0 and 1 */
+    int c, side; /* channels of each state; side of states 0 and 1 */
     bool reduces;
     struct bb_map previous, before;
 };
@@ -37,9 +37,9 @@ static void add_1x1(const struct cell *cell, const char *name, int in, int out, 
     bb_net_add_layer(cell->net, &l);
 }
 
-/* A convolution h x w with its padding. */
+/* A padded h x w convolution. */
 static void add_padded_conv(const struct cell *cell, const char *name, int channels, int h, int w, int stride, int side,
-                     int fused_h)
+                            int fused_h)
 {
     struct bb_net_layer l = make_conv(name, channels, channels, 1, stride, side);
 
@@ -60,7 +60,7 @@ static void add_pool(const struct cell *cell, const char *name, int window, int 
     bb_net_add_layer(cell->net, &l);
 }
 
-/* 1x7 after 7x1, between two 1x1 that go down to a quarter of the channels and up again. */
+/* 1x7 and 7x1 convolutions, between two 1x1 convolutions that reduce the channels to a quarter and restore them. */
 static void add_1x7_7x1(const struct cell *cell, int side)
 {
     int quarter = cell->c / 4;
@@ -80,13 +80,13 @@ static void add_3x3(const struct cell *cell, int stride, int side)
     add_1x1(cell, "conv 1x1 up", quarter, cell->c, 1, side / stride, 0, 0);
 }
 
-/* Both inputs to c channels and one size, in inputs_of(cell) layers. */
+/* Map both inputs to c channels and one size, in count_input_layers(cell) layers. */
 static void add_inputs(const struct cell *cell)
 {
     const struct bb_map *b = &cell->before;
 
     add_1x1(cell, "conv of input 0", cell->previous.channels, cell->c, 1, cell->previous.side, 0, 0);
-    if (b->side != cell->previous.side) { /* the cell before it was a reduction: two halves, every second position */
+    if (b->side != cell->previous.side) { /* the previous cell was a reduction: two half convolutions with stride 2 */
         struct bb_net_layer half = make_conv("reduce input 1", b->channels, cell->c / 2, 1, 2, b->side);
 
         bb_net_add_layer(cell->net, &half);
@@ -101,44 +101,44 @@ static int count_input_layers(const struct cell *cell)
     return cell->before.side != cell->previous.side ? 3 : cell->before.channels == cell->c ? 1 : 2;
 }
 
-/* What a normal cell makes of its states. With fused halos, state 0 comes with 3 and state 1 with 2 rows around it. */
+/* Operations of a normal cell. With fused halos, state 0 has a halo of 3 rows and state 1 of 2 rows. */
 static void add_normal(const struct cell *cell)
 {
     int c = cell->c, side = cell->side;
 
-    add_1x1(cell, "conv 1x1", c, c, 1, side, 1, 1); /* state 2 = this + pool of state 1 */
+    add_1x1(cell, "conv 1x1", c, c, 1, side, 1, 1); /* state 2 = conv 1x1 + pool of state 1 */
     add_pool(cell, "pool 3x3", 3, 1, side, 1);
-    add_1x7_7x1(cell, side);                        /* state 3 = state 1 + this of state 0 */
-    add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* state 4 = this of state 0 + ... */
-    add_1x7_7x1(cell, side);                        /* ... this of state 0 */
-    add_pool(cell, "pool 3x3", 3, 1, side, 0);      /* state 5 = this of state 2 + state 2 */
-    add_pool(cell, "average 3x3", 3, 1, side, 0);   /* state 6 = this of state 1 + ... */
-    add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* ... this of state 5 */
+    add_1x7_7x1(cell, side);                        /* state 3 = state 1 + (1x7, 7x1) of state 0 */
+    add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* state 4 = conv 1x1 of state 0 + ... */
+    add_1x7_7x1(cell, side);                        /* ... (1x7, 7x1) of state 0 */
+    add_pool(cell, "pool 3x3", 3, 1, side, 0);      /* state 5 = pool of state 2 + state 2 */
+    add_pool(cell, "average 3x3", 3, 1, side, 0);   /* state 6 = average of state 1 + ... */
+    add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* ... conv 1x1 of state 5 */
 }
 
-/* Operations on states 0 and 1 have stride 2. */
+/* Operations of a reduction cell; those on states 0 and 1 have stride 2. */
 static void add_reduction(const struct cell *cell)
 {
     int c = cell->c, side = cell->side, half = side / 2;
 
     add_pool(cell, "max 2x2", 2, 2, side, 0); /* state 2, both of state 0 */
     add_pool(cell, "pool 3x3", 3, 2, side, 0);
-    add_3x3(cell, 2, side);  /* state 3 = state 2 + this of state 1 */
+    add_3x3(cell, 2, side);  /* state 3 = state 2 + conv 3x3 of state 1 */
     add_1x7_7x1(cell, half); /* state 4, both of state 2 */
     add_pool(cell, "pool 3x3", 3, 1, half, 0);
-    add_pool(cell, "max 2x2", 2, 2, side, 0);       /* state 5 = state 3 + this of state 1 */
-    add_pool(cell, "average 3x3", 3, 1, half, 0);   /* state 6 = this of state 2 + ... */
-    add_1x1(cell, "conv 1x1", c, c, 1, half, 0, 0); /* ... this of state 3 */
+    add_pool(cell, "max 2x2", 2, 2, side, 0);       /* state 5 = state 3 + max of state 1 */
+    add_pool(cell, "average 3x3", 3, 1, half, 0);   /* state 6 = average of state 2 + ... */
+    add_1x1(cell, "conv 1x1", c, c, 1, half, 0, 0); /* ... conv 1x1 of state 3 */
 }
 
-/* Makes the cell and moves on to the next: what it gets is then this one's output and first input. */
+/* Add the cell. Its output and its first input become the inputs of the next cell. */
 static void add_cell(struct cell *cell, const char *what, int number)
 {
     const struct bb_map state = {cell->c, 1, cell->previous.side};
     const struct bb_module attributes = {.tiled = true,
-                                   .fusion = cell->reduces ? BB_FUSE_NONE : BB_FUSE_STATES,
-                                   .states = {{"halo of state 0", state, 3}, {"halo of state 1", state, 2}},
-                                   .states_at = count_input_layers(cell)};
+                                         .fusion = cell->reduces ? BB_FUSE_NONE : BB_FUSE_STATES,
+                                         .states = {{"halo of state 0", state, 3}, {"halo of state 1", state, 2}},
+                                         .states_at = count_input_layers(cell)};
     struct bb_map out = {(cell->reduces ? 3 : 4) * cell->c, 1, state.side / (cell->reduces ? 2 : 1)};
 
     cell->side = state.side;
@@ -188,14 +188,14 @@ static int check_size(const struct bb_net *net, int layers, int filters)
     if (layers < 3 || layers > MAX_CELLS || layers % 3)
         return bb_err(
             BB_EUSAGE,
-            "%s: %d layers, expected a multiple of 3 up to %d (three rows of normal cells); nearest: --layers %d",
+            "%s: %d layers, expected a multiple of 3 up to %d (three groups of normal cells); try: --layers %d",
             net->name, layers, MAX_CELLS,
             layers > MAX_CELLS ? MAX_CELLS
-            : layers < 4        ? 3
-                                : (layers + 1) / 3 * 3);
+            : layers < 4       ? 3
+                               : (layers + 1) / 3 * 3);
     if (filters % 8)
         return bb_err(BB_EUSAGE,
-                      "%s: %d filters, expected a multiple of 8 (half of them is quartered); nearest: "
+                      "%s: %d filters, expected a multiple of 8 (the stem uses filters / 8 channels); try: "
                       "--filters %d",
                       net->name, filters, filters < 12 ? 8 : (filters + 4) / 8 * 8);
     return 0;

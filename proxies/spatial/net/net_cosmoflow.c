@@ -1,8 +1,8 @@
 /*
- * net_cosmoflow.c - the network of MLPerf HPC's CosmoFlow: convolutions 3x3x3, each with a max pool of 2, then dense
- * layers. Its shapes are those of profiles/models/cosmoflow.json; the tiles cut height and width, and the halo of a
- * convolution is that of the pooled map which it reads (the proxy `cosmoflow` moves four times as much, as its original
- * does).
+ * net_cosmoflow.c - the network of MLPerf HPC's CosmoFlow: 3x3x3 convolutions, each followed by a max pool of 2, then
+ * dense layers. Its shapes come from profiles/models/cosmoflow.json. Tiles split height and width. The halo of a
+ * convolution belongs to the pooled map that it reads. The proxy `cosmoflow` moves four times as much, as its original
+ * does.
  */
 #include "proxies/models/model_file.h"
 #include "proxies/spatial/net/net.h"
@@ -64,7 +64,7 @@ int bb_net_build_cosmoflow(struct bb_net *net, struct bb_model_file *file, const
     int in, out, kernel, convolutions, rc, side = net->image;
 
     if (options->layers || options->filters)
-        return bb_err(BB_EUSAGE, "%s: --%s means nothing here; leave it out", net->name,
+        return bb_err(BB_EUSAGE, "%s: --%s is not supported for this model; leave it out", net->name,
                       options->layers ? "layers" : "filters");
     TRY(bb_model_file_shape(file, "input_channels", &in));
     TRY(bb_model_file_shape(file, "channels", &out));

@@ -1,17 +1,18 @@
 /*
  * net_resnet.c - the pre-activated ResNet of MPI4DL (models/resnet.py, version 2): a convolution, 3 stages of n blocks
- * (depth = 9 n + 2), an end with average pooling of 8 x 8 and a dense layer, which therefore grows with the image.
- * A block: two 3x3 convolutions, a 1x1, and in the first block of each stage a 1x1 projection beside them; all with
- * bias, each of the three behind a batch norm of its input, but for the very first of the network.
+ * (depth = 9 n + 2), then average pooling of 8 x 8 and a dense layer, whose input grows with the image. A block has two
+ * 3x3 convolutions and a 1x1 convolution. The first block of each stage also has a 1x1 projection on its shortcut. All
+ * convolutions have biases. A batch norm precedes each of the three convolutions of a block, except the very first one
+ * of the network.
  */
 #include "proxies/spatial/net/net.h"
 #include "proxies/models/model_file.h"
 
-#define POOLED     8     /* window of the pooling at the end */
-#define MAX_DEPTH 90002 /* 9 n + 2                          */
+#define POOLED    8     /* window of the average pooling */
+#define MAX_DEPTH 90002 /* of the form 9 n + 2 */
 
 struct stage {
-    int in, mid, out, stride, side; /* of a block; side of its input */
+    int in, mid, out, stride, side; /* channels and stride of a block; side of its input */
 };
 
 static void add_conv(struct bb_net *net, struct bb_net_layer layer, int norm, bool is_shortcut)
@@ -53,12 +54,11 @@ static int check_depth(const struct bb_net *net, int depth)
 
     if (depth >= 11 && depth <= MAX_DEPTH && lower == depth)
         return 0;
-    return bb_err(BB_EUSAGE,
-                  "%s: %d layers, expected 9 n + 2 up to %d (3 stages of n blocks of 3); nearest: --layers %d",
+    return bb_err(BB_EUSAGE, "%s: %d layers, expected 9 n + 2 up to %d (3 stages of n blocks of 3); try: --layers %d",
                   net->name, depth, MAX_DEPTH,
-                  nearest < 11           ? 11
+                  nearest < 11          ? 11
                   : nearest > MAX_DEPTH ? MAX_DEPTH
-                                         : nearest);
+                                        : nearest);
 }
 
 int bb_net_build_resnet(struct bb_net *net, struct bb_model_file *file, const struct bb_net_options *options)
@@ -73,7 +73,7 @@ int bb_net_build_resnet(struct bb_net *net, struct bb_model_file *file, const st
     depth = options->layers ? options->layers : depth;
     TRY(check_depth(net, depth));
     if (options->filters)
-        return bb_err(BB_EUSAGE, "%s: --filters means nothing here; leave it out", net->name);
+        return bb_err(BB_EUSAGE, "%s: --filters is not supported for this model; leave it out", net->name);
     map = (struct bb_map){width, 1, net->image};
     bb_net_open_module(net, &(struct bb_module){.tiled = true}, "conv 0");
     add_conv(net, bb_net_conv("conv 3x3", channels, width, 3, 1, net->image), width, false);

@@ -1,18 +1,19 @@
-/* test_other_units.c - a profile's figure that was typed in another unit is told, each by its name; machines as they
- * are, the oldest and the next ones among them, are not. */
+/* test_other_units.c - bb_cluster_warn_units warns about each profile number that is likely in another unit, and
+ * does not warn about the numbers of real machines, including the oldest and the next generation. */
 #include "tests/bootstrap/capture.h"
 #include "tests/check.h"
 
 #include "proxies/machine/cluster.h"
 
-enum { RING_SIMPLE = 2 }; /* of H100's ways */
+enum { RING_SIMPLE = 2 }; /* index of ring + Simple in the variants of h100-sxm-ib */
 
-/* Of an old GPU in a network of 1 Gb/s, of one that is yet to come, and of H100: times `wrong` its unit is another. */
-static const struct figure {
+/* Plausible values of each number: an old GPU in a 1 Gb/s network, a future GPU, and H100. The H100 value times each
+ * of `wrong` is a value in another unit. */
+static const struct profile_number {
     const char *name;
-    size_t at;
+    size_t offset;
     double old, next, h100, wrong[2];
-} figures[] = {
+} numbers[] = {
     {"launch_us", offsetof(struct bb_cluster, launch_us), 20, 0.5, 2.5, {1e3, 1e-3}},
     {"nccl_launch_us", offsetof(struct bb_cluster, nccl_launch_us), 50, 0.5, 5, {1e3, 1e-3}},
     {"kernel_us", offsetof(struct bb_cluster, kernel_us), 10, 0.5, 2, {1e3, 1e-3}},
@@ -37,67 +38,77 @@ static const struct figure {
     {"inter.latency_us", offsetof(struct bb_cluster, inter.latency_us), 60, 0.5, 6, {1e3, 1e-3}},
     {"inter.gbps", offsetof(struct bb_cluster, inter.gbps), 0.11, 400, 48.5, {1e3, 1e-3}},
     {"nccl.ring.Simple.base_us", offsetof(struct bb_cluster, variants[RING_SIMPLE].base_us), 30, 0.5, 8.4, {1e3, 1e-3}},
-    {"nccl.ring.Simple.intra_us", offsetof(struct bb_cluster, variants[RING_SIMPLE].intra_us), 10, 0.1, 3.4, {1e3, 1e-3}},
-    {"nccl.ring.Simple.inter_us", offsetof(struct bb_cluster, variants[RING_SIMPLE].inter_us), 60, 0.1, 14, {1e3, 1e-4}},
+    {"nccl.ring.Simple.intra_us",
+     offsetof(struct bb_cluster, variants[RING_SIMPLE].intra_us),
+     10,
+     0.1,
+     3.4,
+     {1e3, 1e-3}},
+    {"nccl.ring.Simple.inter_us",
+     offsetof(struct bb_cluster, variants[RING_SIMPLE].inter_us),
+     60,
+     0.1,
+     14,
+     {1e3, 1e-4}},
     {"nccl.ring.Simple.gbps", offsetof(struct bb_cluster, variants[RING_SIMPLE].gbps), 1, 1800, 370, {1e3, 1e-3}},
     {"nccl.ring.Simple.nic", offsetof(struct bb_cluster, variants[RING_SIMPLE].nic), 0.1, 1, 1, {100, 1e-3}},
     {"nccl.ring.Simple.chunk_us", offsetof(struct bb_cluster, variants[RING_SIMPLE].chunk_us), 30, 0.5, 5, {1e3, 1e-3}},
 };
 
-static void set(struct bb_cluster *c, const struct figure *f, double value)
+static void set(struct bb_cluster *c, const struct profile_number *f, double value)
 {
-    *(double *)(void *)((char *)c + f->at) = value;
+    *(double *)(void *)((char *)c + f->offset) = value;
 }
 
-static void said_is(const struct bb_cluster *c, const struct figure *f)
+static void assert_warning(const struct bb_cluster *c, const struct profile_number *f)
 {
-    struct capture said;
-    char words[128] = "";
+    struct capture output;
+    char expected[128] = "";
 
-    capture_begin(&said);
+    capture_begin(&output);
     bb_cluster_warn_units(c);
-    capture_end(&said);
+    capture_end(&output);
     if (f)
-        snprintf(words, sizeof(words), "busbar: warning: cluster 'h100-sxm-ib': '%s' is ", f->name);
-    if (strncmp(said.text, words, strlen(words)) != 0 ||
-        strchr(said.text, '\n') != (f ? strrchr(said.text, '\n') : NULL))
-        fail_msg("%s: %s", f ? f->name : "none", said.text);
+        snprintf(expected, sizeof(expected), "busbar: warning: cluster 'h100-sxm-ib': '%s' is ", f->name);
+    if (strncmp(output.text, expected, strlen(expected)) != 0 ||
+        strchr(output.text, '\n') != (f ? strrchr(output.text, '\n') : NULL))
+        fail_msg("%s: %s", f ? f->name : "none", output.text);
 }
 
-static void each_in_another_unit_is_told(void **state)
+static void warns_about_each_number_in_another_unit(void **state)
 {
     struct bb_cluster h100, c;
 
     (void)state;
     assert_int_equal(bb_cluster_load("h100-sxm-ib", &h100), 0);
-    said_is(&h100, NULL);
-    for (size_t i = 0; i < ROWS(figures); i++)
-        for (size_t k = 0; k < ROWS(figures[i].wrong); k++) {
+    assert_warning(&h100, NULL);
+    for (size_t i = 0; i < ROWS(numbers); i++)
+        for (size_t k = 0; k < ROWS(numbers[i].wrong); k++) {
             c = h100;
-            set(&c, &figures[i], figures[i].h100 * figures[i].wrong[k]);
-            said_is(&c, &figures[i]);
+            set(&c, &numbers[i], numbers[i].h100 * numbers[i].wrong[k]);
+            assert_warning(&c, &numbers[i]);
         }
 }
 
-static void what_there_is_is_not_told(void **state)
+static void accepts_numbers_of_real_machines(void **state)
 {
     struct bb_cluster old, next;
 
     (void)state;
     assert_int_equal(bb_cluster_load("h100-sxm-ib", &old), 0);
     next = old;
-    for (size_t i = 0; i < ROWS(figures); i++) {
-        set(&old, &figures[i], figures[i].old);
-        set(&next, &figures[i], figures[i].next);
+    for (size_t i = 0; i < ROWS(numbers); i++) {
+        set(&old, &numbers[i], numbers[i].old);
+        set(&next, &numbers[i], numbers[i].next);
     }
-    said_is(&old, NULL);
-    said_is(&next, NULL);
+    assert_warning(&old, NULL);
+    assert_warning(&next, NULL);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_in_another_unit_is_told),
-                                       cmocka_unit_test(what_there_is_is_not_told)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(warns_about_each_number_in_another_unit),
+                                       cmocka_unit_test(accepts_numbers_of_real_machines)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_slow.c - the words of slower ranks and links, and what they do to a machine. */
+/* test_slow.c - parsing of --slow (slower ranks and links), and its effect on a cluster. */
 #include "tests/check.h"
 
 #include "proxies/machine/exchanges.h"
@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-static void words_are_factors(void **state)
+static void parses_factors_of_ranks_and_links(void **state)
 {
     const struct bb_cluster c = {.gpus_per_node = 4, .nics_per_node = 4, .n_variants = 1};
     struct bb_slow slow = {0};
@@ -15,19 +15,21 @@ static void words_are_factors(void **state)
     assert_int_equal(bb_slow_parse(&slow, "--slow", "rank=5:1.1,link=node3-nic2:0.5"), 0);
     assert_int_equal(bb_slow_parse(&slow, "--slow", "rank=0:2"), 0);
     assert_int_equal(slow.n, 3);
-    assert_true(bb_slow_compute_factor(&slow, 5) == 1.1 && bb_slow_compute_factor(&slow, 0) == 2 && bb_slow_compute_factor(&slow, 3) == 1);
+    assert_true(bb_slow_compute_factor(&slow, 5) == 1.1 && bb_slow_compute_factor(&slow, 0) == 2 &&
+                bb_slow_compute_factor(&slow, 3) == 1);
     assert_true(bb_slow_nic_factor(&slow, &c, 3, 2) == 0.5 && bb_slow_nic_factor(&slow, &c, 3, 1) == 1);
     assert_true(bb_slow_nic_factor(&slow, &c, 2, 2) == 1);
     assert_int_equal(bb_slow_validate(&slow, "--slow", &c, 16, 4), 0);
 }
 
-/* NIC 1 of node 0 has half of its rate. Eight GPUs: of two NICs it is that of the last four, of sixteen one of GPU 0's
- * two, of eight that of GPU 1, and so it is where a profile does not say. */
-static void gpus_use_nics_in_order(void **state)
+/* NIC 1 of node 0 has half of its rate. A node has eight GPUs. With two NICs, NIC 1 serves GPUs 4 to 7. With sixteen
+ * NICs, NIC 1 is one of the two NICs of GPU 0. With eight NICs, and without a number of NICs in the profile, NIC 1
+ * serves GPU 1. */
+static void gpus_are_mapped_to_nics_in_order(void **state)
 {
     static const struct {
         int nics, variants;
-        double parts[8];
+        double factors[8];
     } rows[] = {{2, 1, {1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5}},
                 {16, 1, {0.75, 1, 1, 1, 1, 1, 1, 1}},
                 {8, 1, {1, 0.5, 1, 1, 1, 1, 1, 1}},
@@ -40,13 +42,14 @@ static void gpus_use_nics_in_order(void **state)
         const struct bb_cluster c = {.gpus_per_node = 8, .nics_per_node = rows[i].nics, .n_variants = rows[i].variants};
 
         for (int gpu = 0; gpu < 8; gpu++)
-            assert_true(bb_slow_nic_factor(&slow, &c, 0, gpu) == rows[i].parts[gpu]);
-        assert_true(bb_slow_nic_factor(&slow, &c, 0, 8) == rows[i].parts[0]); /* more ranks than GPUs: they start again */
+            assert_true(bb_slow_nic_factor(&slow, &c, 0, gpu) == rows[i].factors[gpu]);
+        /* ranks beyond the GPUs of a node start again at GPU 0 */
+        assert_true(bb_slow_nic_factor(&slow, &c, 0, 8) == rows[i].factors[0]);
     }
 }
 
-/* Nodes of four GPUs, two nodes to a leaf. With rails each two nodes have four leaves, one for each NIC. */
-static void leaves_have_numbers(void **state)
+/* Nodes of four GPUs, two nodes per leaf. With rails each pair of nodes has four leaves, one per NIC. */
+static void slow_leaf_is_selected_by_index(void **state)
 {
     struct bb_cluster c = {
         .gpus_per_node = 4, .nics_per_node = 4, .n_variants = 1, .fabric = {.nodes = {2}, .oversubscription = {1}}};
@@ -67,15 +70,15 @@ static void leaves_have_numbers(void **state)
     assert_true(bb_fabric_is_oversubscribed(&c, BB_LEAF) && !bb_fabric_is_oversubscribed(&c, BB_POD));
 }
 
-/* Two GPUs on a NIC that moves a byte in a nanosecond, and a third on another node: when their exchanges have done. */
-static void exchanges_share_each_way_of_a_nic(void **state)
+/* Two GPUs share a NIC of 1 byte/ns, and a third GPU is on another node: completion times of their exchanges. */
+static void exchanges_share_each_direction_of_a_nic(void **state)
 {
     static const struct {
-        double out[2], in[2]; /* of the first and the second */
+        double out[2], in[2]; /* loads of the first and the second GPU */
         const char *slow;
         double done_ns[3];
     } rows[] = {{{10, 0}, {0, 6}, NULL, {10, 6, 8}},
-                {{10, 6}, {0, 0}, NULL, {16, 12, 8}}, /* half each, until the shorter one has ended */
+                {{10, 6}, {0, 0}, NULL, {16, 12, 8}}, /* each flow has half of the NIC until the shorter flow ends */
                 {{0, 0}, {10, 6}, NULL, {16, 12, 8}},
                 {{10, 6}, {0, 0}, "link=node0-nic0:0.5", {32, 24, 8}},
                 {{10, 0}, {0, 0}, "link=node1-nic0:0.5", {10, 0, 16}}};
@@ -102,7 +105,7 @@ static void exchanges_share_each_way_of_a_nic(void **state)
     assert_true(bb_exchanges_can_contend(&c, 0, 1) && !bb_exchanges_can_contend(&c, 0, 2));
 }
 
-static void a_job_has_the_nics_of_its_gpus(void **state)
+static void job_uses_the_nics_of_its_gpus(void **state)
 {
     static const struct {
         int gpus_per_node, nics_per_node, gpus, nics;
@@ -119,7 +122,7 @@ static void a_job_has_the_nics_of_its_gpus(void **state)
     }
 }
 
-static void what_is_no_word_is_refused(void **state)
+static void rejects_invalid_values(void **state)
 {
     static const char *const wrong[] = {"",
                                         "rank",
@@ -146,18 +149,18 @@ static void what_is_no_word_is_refused(void **state)
                                         "link=leaf1:0.5,link=leaf1:0.6",
                                         "rank=1:2,rank=1:3"};
     const struct bb_cluster c = {.gpus_per_node = 8, .nics_per_node = 4, .n_variants = 1};
-    static const char *const absent[] = {"rank=16:2", "link=node2-nic0:0.5", "link=node1-nic4:0.5", "link=leaf0:0.5"};
+    static const char *const missing[] = {"rank=16:2", "link=node2-nic0:0.5", "link=node1-nic4:0.5", "link=leaf0:0.5"};
 
     (void)state;
     bb_err_mute(1);
     for (size_t i = 0; i < ROWS(wrong); i++) {
         struct bb_slow slow = {0};
         if (bb_slow_parse(&slow, "--slow", wrong[i]) != -BB_EUSAGE)
-            fail_msg("'%s' is taken", wrong[i]);
+            fail_msg("'%s' is accepted", wrong[i]);
     }
-    for (size_t i = 0; i < ROWS(absent); i++) {
+    for (size_t i = 0; i < ROWS(missing); i++) {
         struct bb_slow slow = {0};
-        assert_int_equal(bb_slow_parse(&slow, "--slow", absent[i]), 0);
+        assert_int_equal(bb_slow_parse(&slow, "--slow", missing[i]), 0);
         assert_int_equal(bb_slow_validate(&slow, "--slow", &c, 16, 2), -BB_EUSAGE);
     }
     bb_err_mute(0);
@@ -166,12 +169,9 @@ static void what_is_no_word_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_are_factors),
-        cmocka_unit_test(gpus_use_nics_in_order),
-        cmocka_unit_test(leaves_have_numbers),
-        cmocka_unit_test(exchanges_share_each_way_of_a_nic),
-        cmocka_unit_test(a_job_has_the_nics_of_its_gpus),
-        cmocka_unit_test(what_is_no_word_is_refused),
+        cmocka_unit_test(parses_factors_of_ranks_and_links), cmocka_unit_test(gpus_are_mapped_to_nics_in_order),
+        cmocka_unit_test(slow_leaf_is_selected_by_index),    cmocka_unit_test(exchanges_share_each_direction_of_a_nic),
+        cmocka_unit_test(job_uses_the_nics_of_its_gpus),     cmocka_unit_test(rejects_invalid_values),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

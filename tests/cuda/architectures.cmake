@@ -1,5 +1,6 @@
-# architectures.cmake - `cmake -DROOT=... [-DBINARY=... -DWANT=... -DCUDA_BIN=...] -P`: the list of GPUs for each version of nvcc, and, where
-# cuobjdump is, that BINARY has code for all of WANT (CMAKE_CUDA_ARCHITECTURES of its build).
+# architectures.cmake - checks the list of CUDA architectures for each version of nvcc. With BINARY, and if cuobjdump is
+# found, also checks that BINARY contains code for all of WANT (CMAKE_CUDA_ARCHITECTURES of its build).
+# Usage: cmake -DROOT=... [-DBINARY=... -DWANT=... -DCUDA_BIN=...] -P architectures.cmake
 cmake_minimum_required(VERSION 3.25)
 include(${ROOT}/cmake/CudaArchitectureList.cmake)
 
@@ -21,11 +22,11 @@ if(NOT BINARY)
 endif()
 find_program(CUOBJDUMP cuobjdump HINTS ${CUDA_BIN})
 if(NOT CUOBJDUMP)
-  message(STATUS "no cuobjdump: ${BINARY} was not looked into")
+  message(STATUS "cuobjdump not found: ${BINARY} is not checked")
   return()
 endif()
 execute_process(COMMAND ${CUOBJDUMP} --list-elf --list-ptx ${BINARY} OUTPUT_VARIABLE has COMMAND_ERROR_IS_FATAL ANY)
-foreach(code ${WANT}) # "90-real": its code; "90-virtual": its PTX; "90": both
+foreach(code ${WANT}) # "90-real": machine code; "90-virtual": PTX; "90": both
   string(REGEX REPLACE "-.*" "" sm ${code})
   if(NOT code MATCHES "virtual" AND NOT has MATCHES "sm_${sm}\\.cubin")
     message(FATAL_ERROR "${BINARY} has no code for sm_${sm}")

@@ -1,4 +1,4 @@
-/* gpu.h - the GPU of a test program: the first one, emulated or real. */
+/* gpu.h - selects the GPU of a test program: the first one, emulated or real. */
 #ifndef BB_TESTS_GPU_H
 #define BB_TESTS_GPU_H
 
@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-/* 0, or what main returns: 77 (skipped) where there is no GPU, 1 where it cannot be used. */
+/* Returns 0, or an exit code for main: 77 (skipped) without a GPU, 1 if the GPU cannot be used. */
 static inline int gpu_choose(struct bb_device_info *device)
 {
     int count = 0;

@@ -16,7 +16,7 @@ extern "C" {
 typedef int memory_kernel_runner(void *arg, const struct bb_memory_kernel *memory_kernel);
 
 struct memory_kernel_totals {
-    int cases, failed; /* number of cases, and of those that differ from the reference */
+    int cases, failed; /* number of all cases, and of cases that differ from the reference */
     int rc;            /* error of the runner, or 0 */
 };
 

@@ -1,6 +1,6 @@
 /*
- * test_gpu_kernels.c - the launchers and kernels against the host's own arithmetic: on emulated GPUs through the CPU
- * twins, on a real GPU (tests/gpu) through the kernels themselves.
+ * test_gpu_kernels.c - the kernels of test data against the same arithmetic on the host. On emulated GPUs the CPU twins
+ * run; on a real GPU (tests/gpu) the kernels run.
  */
 #include "cuda/data/buffers.h"
 #include "cuda/data/kernels.h"
@@ -48,7 +48,7 @@ static struct bb_verdict verdict_of(const struct fixture *f)
     return v;
 }
 
-static void filled_data_are_the_pattern(void **state)
+static void fill_writes_the_pattern(void **state)
 {
     struct fixture *f = *state;
     uint64_t host[COUNT];
@@ -65,10 +65,10 @@ static void filled_data_are_the_pattern(void **state)
     }
 }
 
-/* The expected data pass; each planted error is counted, and the first one is named. */
-static void planted_errors_are_counted(void **state)
+/* Correct data pass the check. Each injected error is counted, and the index of the first one is reported. */
+static void counts_injected_errors(void **state)
 {
-    static const size_t places[] = {900, 17, 450};
+    static const size_t indices[] = {900, 17, 450};
     struct fixture *f = *state;
     struct bb_pattern p = bb_pattern_of(&bb_dtypes[BB_FLOAT], BB_COPY, 3, 5);
     struct bb_expect e = {.reduced = 0, .source = 1, .block = COUNT, .first = 0};
@@ -78,18 +78,18 @@ static void planted_errors_are_counted(void **state)
     assert_int_equal(bb_check(f->buf.area, COUNT, &p, &e, f->verdict, f->stream), 0);
     v = verdict_of(f);
     assert_true(v.wrong == 0 && v.first == ~0ull && v.checked == COUNT);
-    for (size_t i = 0; i < 3; i++) { /* one byte of one element */
+    for (size_t i = 0; i < 3; i++) { /* change one byte of one element */
         unsigned char byte;
-        assert_int_equal(BB_CUDA(cudaMemcpy(&byte, f->buf.area + 4 * places[i] + 1, 1, cudaMemcpyDeviceToHost)), 0);
+        assert_int_equal(BB_CUDA(cudaMemcpy(&byte, f->buf.area + 4 * indices[i] + 1, 1, cudaMemcpyDeviceToHost)), 0);
         byte ^= 0x10;
-        assert_int_equal(BB_CUDA(cudaMemcpy(f->buf.area + 4 * places[i] + 1, &byte, 1, cudaMemcpyHostToDevice)), 0);
+        assert_int_equal(BB_CUDA(cudaMemcpy(f->buf.area + 4 * indices[i] + 1, &byte, 1, cudaMemcpyHostToDevice)), 0);
     }
     assert_int_equal(bb_check(f->buf.area, COUNT, &p, &e, f->verdict, f->stream), 0);
     v = verdict_of(f);
     assert_true(v.wrong == 3 && v.first == 17 && v.checked == 2 * COUNT);
 }
 
-static void a_write_outside_is_seen(void **state)
+static void detects_writes_outside_the_area(void **state)
 {
     struct fixture *f = *state;
     struct bb_verdict v;
@@ -103,8 +103,8 @@ static void a_write_outside_is_seen(void **state)
     assert_int_equal(verdict_of(f).wrong, 2);
 }
 
-/* The GPU's own events, within the resolution of a real one. */
-static void a_spin_lasts_as_long_as_asked(void **state)
+/* Timed with CUDA events; the upper limit allows for a real GPU's resolution. */
+static void spin_lasts_the_requested_time(void **state)
 {
     struct fixture *f = *state;
     cudaEvent_t start, stop;
@@ -112,7 +112,7 @@ static void a_spin_lasts_as_long_as_asked(void **state)
 
     assert_int_equal(BB_CUDA(cudaEventCreate(&start)), 0);
     assert_int_equal(BB_CUDA(cudaEventCreate(&stop)), 0);
-    assert_int_equal(bb_spin(1, 1000, f->stream), 0); /* first launch loads the kernel */
+    assert_int_equal(bb_spin(1, 1000, f->stream), 0); /* the first launch loads the kernel */
     assert_int_equal(BB_CUDA(cudaStreamSynchronize(f->stream)), 0);
     assert_int_equal(BB_CUDA(cudaEventRecord(start, f->stream)), 0);
     assert_int_equal(bb_spin(4, 3000000, f->stream), 0);
@@ -124,7 +124,7 @@ static void a_spin_lasts_as_long_as_asked(void **state)
     assert_int_equal(BB_CUDA(cudaEventDestroy(stop)), 0);
 }
 
-static void devices_are_described(void **state)
+static void describes_devices_and_detects_sharing(void **state)
 {
     struct bb_device_info info, pair[2];
     const int one_node[] = {0, 0}, two_nodes[] = {0, 1};
@@ -136,13 +136,13 @@ static void devices_are_described(void **state)
     pair[0] = pair[1] = info;
     assert_true(bb_device_shared(pair, two_nodes, 2));
     pair[1].uuid[4] ^= 1;
-    assert_true(bb_device_shared(pair, one_node, 2)); /* two MIG instances */
+    assert_true(bb_device_shared(pair, one_node, 2)); /* two MIG instances of one GPU */
     assert_false(bb_device_shared(pair, two_nodes, 2));
     pair[1].pci[6] ^= 1;
     assert_false(bb_device_shared(pair, one_node, 2));
 }
 
-static void devices_are_refused(void **state)
+static void rejects_missing_devices(void **state)
 {
     struct bb_device_info info;
     struct bb_world world = {0};
@@ -161,15 +161,15 @@ static void devices_are_refused(void **state)
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
-/* No bytes: no memory is asked for or touched, and there is nothing to find wrong. */
+/* An area of 0 bytes: no memory is allocated or accessed, and the check finds no error. */
 static int alloc_nothing(void **memory, size_t bytes)
 {
     (void)memory;
-    fail_msg("%zu bytes asked for", bytes);
+    fail_msg("%zu bytes were requested", bytes);
     return -1;
 }
 
-static void areas_of_no_bytes(void **state)
+static void empty_areas_use_no_memory(void **state)
 {
     struct fixture *f = *state;
     const struct bb_allocator none = {.name = "none", .alloc = alloc_nothing};
@@ -186,13 +186,13 @@ static void areas_of_no_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(filled_data_are_the_pattern),
-        TEST(planted_errors_are_counted),
-        TEST(a_write_outside_is_seen),
-        TEST(a_spin_lasts_as_long_as_asked),
-        TEST(areas_of_no_bytes),
-        cmocka_unit_test(devices_are_described),
-        cmocka_unit_test(devices_are_refused),
+        TEST(fill_writes_the_pattern),
+        TEST(counts_injected_errors),
+        TEST(detects_writes_outside_the_area),
+        TEST(spin_lasts_the_requested_time),
+        TEST(empty_areas_use_no_memory),
+        cmocka_unit_test(describes_devices_and_detects_sharing),
+        cmocka_unit_test(rejects_missing_devices),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

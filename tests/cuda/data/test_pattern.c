@@ -1,7 +1,6 @@
 /*
- * test_pattern.c - the claims of cuda/data/pattern.h, held by arithmetic of its own: values are decoded with an
- * independent reader of the formats, added up in random order and rounded to the format after every step, by a rounding
- * of its own.
+ * test_pattern.c - the guarantees of cuda/data/pattern.h, checked with independent arithmetic: values are decoded by an
+ * independent decoder, combined in random order, and rounded to the format after every step by independent code.
  */
 #include "cuda/data/pattern.h"
 #include "tests/check.h"
@@ -11,7 +10,7 @@
 enum { RANKS_MAX = 64, ELEMENTS = 300 };
 static const int rank_counts[] = {1, 2, 3, 4, 5, 7, 8, 16, 31, 64};
 
-/* The value that bits stand for, by the definition of the formats. */
+/* Returns the value that the bits represent, from the definition of the formats. */
 static double decode(const struct bb_dtype *t, uint64_t bits)
 {
     int f = t->fraction_bits, bias = (1 << (t->exponent_bits - 1)) - 1;
@@ -22,7 +21,7 @@ static double decode(const struct bb_dtype *t, uint64_t bits)
     return bits >> (8 * t->bytes - 1) & 1 ? -magnitude : magnitude;
 }
 
-/* d as the format would keep it: the significand rounded to fraction_bits + 1 bits, by the C library. */
+/* Rounds d to the format: the significand is rounded to fraction_bits + 1 bits by the C library. */
 static double rounded(const struct bb_dtype *t, double d)
 {
     int e;
@@ -45,7 +44,7 @@ static void shuffle(int *order, int n)
 static const int exact_redops[] = {BB_SUM, BB_PROD, BB_MAX, BB_MIN, BB_MULSUM};
 enum { EXACT = ROWS(exact_redops) };
 
-/* What a rank adds to the reduction: an odd rank's contribution counts twice in mulsum. */
+/* Returns a rank's contribution to the reduction; in mulsum the contribution of an odd rank is doubled. */
 static double contribution(const struct bb_dtype *t, const struct bb_pattern *p, int rank, uint64_t index)
 {
     double v = decode(t, bb_pattern_input(p, rank, index));
@@ -61,7 +60,7 @@ static double combine(int redop, double a, double b)
                                                  : fmin(a, b);
 }
 
-/* Any order, rounding after every step: the bits that pattern.h promises. */
+/* Any order, with rounding after every step, yields the promised bits. */
 static void check_float_order(const struct bb_dtype *t, int redop, int ranks, uint64_t index)
 {
     struct bb_pattern p = bb_pattern_of(t, redop, ranks, 42);
@@ -76,7 +75,7 @@ static void check_float_order(const struct bb_dtype *t, int redop, int ranks, ui
     assert_true(total == decode(t, bb_pattern_reduced(&p, index)));
 }
 
-/* A tree of pairs, rounding after every step. */
+/* A binary tree, with rounding after every step, yields the promised bits. */
 static void check_float_tree(const struct bb_dtype *t, int redop, int ranks, uint64_t index)
 {
     struct bb_pattern p = bb_pattern_of(t, redop, ranks, 43);
@@ -113,7 +112,7 @@ static void floating_results_are_exact_in_a_tree(void **state)
     each_float_case(check_float_tree);
 }
 
-/* The largest finite number of each format, from its definition (f8e4m3 has no infinity, only NaN on top). */
+/* Returns the largest finite number of a format, from its definition (f8e4m3 has no infinity, only NaN above it). */
 static double largest(int type)
 {
     switch (type) {
@@ -196,26 +195,28 @@ static void integers_wrap_to_the_promised_bits(void **state)
                 }
 }
 
-/* d >= 0 as the format keeps it, subnormal numbers too: to nearest, ties to even, by the C library. */
-static double kept(const struct bb_dtype *t, double d)
+/* Rounds d >= 0 to the format, subnormal numbers included: to nearest, ties to even, by the C library. */
+static double round_to_format(const struct bb_dtype *t, double d)
 {
-    const int least = 2 - (1 << (t->exponent_bits - 1)), e = d > 0 && ilogb(d) > least ? ilogb(d) : least;
+    const int min_exponent = 2 - (1 << (t->exponent_bits - 1)),
+              e = d > 0 && ilogb(d) > min_exponent ? ilogb(d) : min_exponent;
 
     return ldexp(nearbyint(ldexp(d, t->fraction_bits - e)), e - t->fraction_bits);
 }
 
-/* NCCL's order for ncclAvg: each rank's share times 1/n, which is of the type itself, and sums in the type. */
-static double averaged_as_nccl(const struct bb_dtype *t, const struct bb_pattern *p, uint64_t index)
+/* NCCL's order for ncclAvg: each contribution is multiplied by 1/n, which is rounded to the type; the sum is in the
+ * type. */
+static double average_like_nccl(const struct bb_dtype *t, const struct bb_pattern *p, uint64_t index)
 {
-    const double factor = kept(t, 1.0 / p->ranks);
+    const double factor = round_to_format(t, 1.0 / p->ranks);
     double sum = 0;
 
     for (int r = 0; r < p->ranks; r++)
-        sum = kept(t, sum + kept(t, decode(t, bb_pattern_input(p, r, index)) * factor));
+        sum = round_to_format(t, sum + round_to_format(t, decode(t, bb_pattern_input(p, r, index)) * factor));
     return sum;
 }
 
-static void averages_are_those_of_nccl(void **state)
+static void averages_match_nccl(void **state)
 {
     static const int many[] = {256, 384, 1024};
 
@@ -227,26 +228,27 @@ static void averages_are_those_of_nccl(void **state)
                 const int ranks = n <= 64 ? n : many[n - 65];
                 const struct bb_pattern p = bb_pattern_of(t, BB_AVG, ranks, 13);
 
-                if (averaged_as_nccl(t, &p, i) != decode(t, bb_pattern_reduced(&p, i)))
+                if (average_like_nccl(t, &p, i) != decode(t, bb_pattern_reduced(&p, i)))
                     fail_msg("%s, %d ranks, element %d: %g is %g in NCCL", t->name, ranks, (int)i,
-                             decode(t, bb_pattern_reduced(&p, i)), averaged_as_nccl(t, &p, i));
+                             decode(t, bb_pattern_reduced(&p, i)), average_like_nccl(t, &p, i));
             }
 }
 
-/* 1/384 is 1/512 in f8e4m3, and 1/1024 is 0. */
-static void averages_in_few_bits_are_far_from_the_quotient(void **state)
+/* In f8e4m3, 1/384 is rounded to 1/512, and 1/1024 to 0. */
+static void averages_in_8_bits_differ_from_the_quotient(void **state)
 {
     struct bb_pattern p = bb_pattern_of(&bb_dtypes[BB_F8E4M3], BB_AVG, 384, 13);
-    double off = 0;
+    double deviation = 0;
 
     (void)state;
     for (uint64_t i = 0; i < 50; i++) {
         double sum = 0;
         for (int r = 0; r < p.ranks; r++)
             sum += decode(&bb_dtypes[BB_F8E4M3], bb_pattern_input(&p, r, i));
-        off = fmax(off, fabs(1 - decode(&bb_dtypes[BB_F8E4M3], bb_pattern_reduced(&p, i)) / (sum / p.ranks)));
+        deviation =
+            fmax(deviation, fabs(1 - decode(&bb_dtypes[BB_F8E4M3], bb_pattern_reduced(&p, i)) / (sum / p.ranks)));
     }
-    assert_true(off > 0.2);
+    assert_true(deviation > 0.2);
     p.ranks = 1024;
     assert_int_equal(bb_pattern_reduced(&p, 0), 0);
 }
@@ -263,13 +265,13 @@ static void integer_averages_divide_without_overflow(void **state)
 
                 for (int r = 0; r < rank_counts[n]; r++)
                     sum += bb_pattern_input(&p, r, i);
-                assert_true(sum <= mask_of(t) >> 1); /* positive in the signed type as well */
+                assert_true(sum <= mask_of(t) >> 1); /* positive in the signed type, too */
                 assert_int_equal(sum / (uint64_t)rank_counts[n], bb_pattern_reduced(&p, i));
             }
 }
 
-/* Every rank matters: without one rank's contribution the result differs at some element. */
-static void a_missing_rank_is_seen(void **state)
+/* Every rank matters: each rank's contribution is nonzero for some elements. */
+static void detects_a_missing_rank(void **state)
 {
     (void)state;
     for (int type = 0; type < BB_DTYPE_COUNT; type++)
@@ -284,7 +286,7 @@ static void a_missing_rank_is_seen(void **state)
         }
 }
 
-static void seeds_ranks_and_places_differ(void **state)
+static void seeds_ranks_and_indices_differ(void **state)
 {
     struct bb_pattern a = bb_pattern_of(&bb_dtypes[BB_FLOAT], BB_COPY, 4, 1), b = a;
     int same = 0;
@@ -299,7 +301,7 @@ static void seeds_ranks_and_places_differ(void **state)
     assert_true(same <= 1);
 }
 
-static void expectation_walks_blocks_of_ranks(void **state)
+static void expected_data_follow_blocks_of_ranks(void **state)
 {
     struct bb_pattern p = bb_pattern_of(&bb_dtypes[BB_INT32], BB_COPY, 3, 5);
     struct bb_expect e = {.reduced = 0, .source = 1, .block = 4, .first = 8};
@@ -310,13 +312,13 @@ static void expectation_walks_blocks_of_ranks(void **state)
     assert_int_equal(bb_expected(&p, &e, 4), bb_pattern_input(&p, 2, 8));
 }
 
-static void distance_counts_units(void **state)
+static void counts_units_in_the_last_place(void **state)
 {
     struct bb_pattern p = bb_pattern_of(&bb_dtypes[BB_HALF], BB_AVG, 4, 5);
 
     (void)state;
     assert_int_equal(bb_ulp_distance(&p, 0x3c00, 0x3c02), 2);
-    assert_int_equal(bb_ulp_distance(&p, 0x8001, 0x0001), 2); /* through zero */
+    assert_int_equal(bb_ulp_distance(&p, 0x8001, 0x0001), 2); /* across zero */
     assert_false(bb_differs(&p, 0x3c00, 0x3c02));
     assert_true(bb_differs(&p, 0x3c00, 0x3c03));
     assert_true(bb_differs(&p, 0x7e00, 0x3c00)); /* NaN */
@@ -325,7 +327,7 @@ static void distance_counts_units(void **state)
 }
 
 /* Known encodings of the formats, from their definitions. */
-static void encoding_knows_the_formats(void **state)
+static void encodes_known_values(void **state)
 {
     static const struct {
         int type;
@@ -362,18 +364,18 @@ static void encoding_knows_the_formats(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(encoding_knows_the_formats),
+        cmocka_unit_test(encodes_known_values),
         cmocka_unit_test(floating_results_are_exact_in_any_order),
         cmocka_unit_test(floating_results_are_exact_in_a_tree),
         cmocka_unit_test(floating_inputs_are_zero_or_normal),
         cmocka_unit_test(integers_wrap_to_the_promised_bits),
-        cmocka_unit_test(averages_are_those_of_nccl),
-        cmocka_unit_test(averages_in_few_bits_are_far_from_the_quotient),
+        cmocka_unit_test(averages_match_nccl),
+        cmocka_unit_test(averages_in_8_bits_differ_from_the_quotient),
         cmocka_unit_test(integer_averages_divide_without_overflow),
-        cmocka_unit_test(a_missing_rank_is_seen),
-        cmocka_unit_test(seeds_ranks_and_places_differ),
-        cmocka_unit_test(expectation_walks_blocks_of_ranks),
-        cmocka_unit_test(distance_counts_units),
+        cmocka_unit_test(detects_a_missing_rank),
+        cmocka_unit_test(seeds_ranks_and_indices_differ),
+        cmocka_unit_test(expected_data_follow_blocks_of_ranks),
+        cmocka_unit_test(counts_units_in_the_last_place),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,6 @@
 /*
- * nvml_stub.c - a stand-in for libnvidia-ml.so.1: one GPU at 0000:1b:00.0 whose figures are variables of the
- * environment, read at every call (NVML_STUB_SM_MHZ, ...). A variable that is missing is a figure that is not
- * supported.
+ * nvml_stub.c - a replacement for libnvidia-ml.so.1 with one GPU at 0000:1b:00.0. Its values are environment variables
+ * (NVML_STUB_SM_MHZ, ...), which are read at every call. If a variable is missing, the value is "not supported".
  */
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +34,7 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, void **device)
     return strcmp(pci, "0000:1b:00.0") == 0 ? SUCCESS : NOT_FOUND;
 }
 
-static int figure(const void *device, const char *name, unsigned *value)
+static int read_value(const void *device, const char *name, unsigned *value)
 {
     const char *text = getenv(name);
 
@@ -49,24 +48,24 @@ static int figure(const void *device, const char *name, unsigned *value)
 
 int nvmlDeviceGetClockInfo(void *device, int type, unsigned *mhz)
 {
-    return figure(device, type == 1 ? "NVML_STUB_SM_MHZ" : type == 2 ? "NVML_STUB_MEMORY_MHZ" : "", mhz);
+    return read_value(device, type == 1 ? "NVML_STUB_SM_MHZ" : type == 2 ? "NVML_STUB_MEMORY_MHZ" : "", mhz);
 }
 
 int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *celsius)
 {
-    return sensor == 0 ? figure(device, "NVML_STUB_CELSIUS", celsius) : NOT_SUPPORTED;
+    return sensor == 0 ? read_value(device, "NVML_STUB_CELSIUS", celsius) : NOT_SUPPORTED;
 }
 
 int nvmlDeviceGetPowerUsage(void *device, unsigned *milliwatt)
 {
-    return figure(device, "NVML_STUB_MILLIWATT", milliwatt);
+    return read_value(device, "NVML_STUB_MILLIWATT", milliwatt);
 }
 
-/* The name that older drivers have; the newer one is left out on purpose. */
+/* The function name of older drivers; the newer name is omitted on purpose. */
 int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *mask)
 {
     unsigned value = 0;
-    int result = figure(device, "NVML_STUB_REASONS", &value);
+    int result = read_value(device, "NVML_STUB_REASONS", &value);
 
     *mask = value;
     return result;
@@ -75,13 +74,13 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *
 int nvmlDeviceGetMigMode(void *device, unsigned *current, unsigned *pending)
 {
     *pending = 0;
-    return figure(device, "NVML_STUB_MIG", current);
+    return read_value(device, "NVML_STUB_MIG", current);
 }
 
 int nvmlDeviceGetMPSComputeRunningProcesses_v3(void *device, unsigned *count, void *infos)
 {
     unsigned processes = 0;
-    int result = figure(device, "NVML_STUB_MPS", &processes);
+    int result = read_value(device, "NVML_STUB_MPS", &processes);
 
     (void)infos;
     if (result != SUCCESS || processes <= *count)

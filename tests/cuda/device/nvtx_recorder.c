@@ -1,6 +1,6 @@
 /*
- * nvtx_recorder.c - an NVTX tool of our own: a shared object that an unmodified program loads because
- * NVTX_INJECTION64_PATH names it. It writes what it is told, one line per event, fields separated by tabs:
+ * nvtx_recorder.c - an NVTX tool: a shared object that an unmodified program loads because NVTX_INJECTION64_PATH names
+ * it. It writes one line per event, with fields separated by tabs:
  *
  *     push   depth domain category bytes name      depth 0: outermost of this thread; category "-": none
  *     pop    depth domain                          depth of the range that ends
@@ -18,7 +18,7 @@
 
 #define MAX_CATEGORIES 256
 
-/* Handed out as handles and kept to the process's end, in lists so that a leak checker sees that they are held. */
+/* Returned as handles and kept until the process ends, in lists, so that a leak checker finds references to them. */
 struct nvtxDomainRegistration_st {
     struct nvtxDomainRegistration_st *next;
     char *name;
@@ -102,7 +102,7 @@ static int on_pop(nvtxDomainHandle_t d)
     return depth;
 }
 
-static void say_name(const char *kind, const char *name)
+static void write_name(const char *kind, const char *name)
 {
     pthread_mutex_lock(&lock);
     fprintf(record, "%s\t%s\n", kind, name);
@@ -113,19 +113,19 @@ static void say_name(const char *kind, const char *name)
 static void on_stream(cudaStream_t stream, const char *name)
 {
     (void)stream;
-    say_name("stream", name);
+    write_name("stream", name);
 }
 
 static void on_event(cudaEvent_t event, const char *name)
 {
     (void)event;
-    say_name("event", name);
+    write_name("event", name);
 }
 
 static void on_thread(uint32_t id, const char *name)
 {
     (void)id;
-    say_name("thread", name);
+    write_name("thread", name);
 }
 
 struct hook {
@@ -156,7 +156,7 @@ static int open_record(void)
     return record != NULL;
 }
 
-/* The entry point that NVTX looks for; 1: loaded, 0: leave NVTX off. */
+/* The entry point that NVTX calls. Returns 1 if the tool is loaded, 0 to disable NVTX. */
 __attribute__((visibility("default"))) int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table)
 {
     const NvtxExportTableCallbacks *callbacks = get_table(NVTX_ETID_CALLBACKS);

@@ -1,4 +1,4 @@
-/* test_assign.c - GPUs for ranks that see all, one, or some of them; a GPU is a letter. */
+/* test_assign.c - assigns GPUs to ranks that see all, one, or some of the GPUs; a letter represents a GPU. */
 #include "cuda/device/assign.h"
 #include "tests/check.h"
 
@@ -7,7 +7,10 @@
 
 enum { RANKS_MAX = 16 };
 
-/* sights: what each rank sees, "AB AB C"; expected: its device numbers, "01 0", or the refused rank and the holder. */
+/*
+ * visible_gpus: the GPUs that each rank sees, in device order, for example "AB AB C". expected: the device number of
+ * each rank. If no assignment exists: the rank without a GPU, and the rank that has its GPU.
+ */
 struct row {
     const char *visible_gpus, *expected;
     int first, unassigned, owner;
@@ -17,9 +20,9 @@ static const struct row rows[] = {
     {"ABCD ABCD ABCD ABCD", "0123", 0, -1, -1},
     {"A B C D", "0000", 0, -1, -1},
     {"AB AB CD CD", "0101", 0, -1, -1},
-    {"AB A", "10", 0, -1, -1},      /* the one with a choice moves on        */
-    {"ABC AB A", "210", 0, -1, -1}, /* and makes another one move on         */
-    {"BA AB", "00", 0, -1, -1},     /* numbers differ, GPUs do not           */
+    {"AB A", "10", 0, -1, -1},      /* rank 0 has a choice and moves */
+    {"ABC AB A", "210", 0, -1, -1}, /* and makes rank 1 move as well */
+    {"BA AB", "00", 0, -1, -1},     /* the same device number, but different GPUs */
     {"ABCD ABCD", "23", 2, -1, -1},
     {"A A", "", 0, 1, 0},
     {"AB AB AB", "", 0, 2, 0},
@@ -28,7 +31,7 @@ static const struct row rows[] = {
     {"AB", "", 2, 0, -1},
 };
 
-static int read_sights(const char *text, struct bb_visible *ranks)
+static int read_visible_gpus(const char *text, struct bb_visible *ranks)
 {
     int n = 0;
 
@@ -41,7 +44,7 @@ static int read_sights(const char *text, struct bb_visible *ranks)
     return n + 1;
 }
 
-static void every_rank_has_its_own(void **state)
+static void assigns_different_gpus(void **state)
 {
     struct bb_visible *ranks = calloc(RANKS_MAX, sizeof(*ranks));
     struct bb_assigned assigned;
@@ -49,7 +52,7 @@ static void every_rank_has_its_own(void **state)
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
-        int n = read_sights(rows[i].visible_gpus, ranks);
+        int n = read_visible_gpus(rows[i].visible_gpus, ranks);
 
         assert_int_equal(bb_devices_assign(ranks, n, rows[i].first, ordinal, &assigned), 0);
         assert_int_equal(assigned.unassigned, rows[i].unassigned);
@@ -60,8 +63,8 @@ static void every_rank_has_its_own(void **state)
     free(ranks);
 }
 
-/* 512 nodes of 8 GPUs, of which a rank sees 8: numbers in the order of the ranks, in no time. */
-static void many_nodes(void **state)
+/* 512 nodes of 8 GPUs, where each rank sees 8: device numbers follow the order of ranks, computed quickly. */
+static void assigns_gpus_of_many_nodes(void **state)
 {
     enum { NODES = 512, EACH = 8 };
     struct bb_visible *ranks = calloc(NODES * EACH, sizeof(*ranks));
@@ -84,7 +87,8 @@ static void many_nodes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_rank_has_its_own), cmocka_unit_test(many_nodes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(assigns_different_gpus),
+                                       cmocka_unit_test(assigns_gpus_of_many_nodes)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

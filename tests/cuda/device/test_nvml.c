@@ -1,7 +1,7 @@
 /*
- * test_nvml.c - the state of a GPU through a stand-in for NVML, found by its soname through the library path as the
- * real one is: values and units, what is not supported, every flag and both sides of its border, and what is said when
- * nothing can be known.
+ * test_nvml.c - GPU state from a replacement for NVML, found by its soname in LD_LIBRARY_PATH like the real library:
+ * values and units, unsupported values, every flag on both sides of its limit, and the message when NVML is
+ * unavailable.
  */
 #include "cuda/device/nvml.h"
 #include "tests/check.h"
@@ -24,7 +24,7 @@ static void set(const char *sm, const char *memory, const char *celsius, const c
             unsetenv(names[i]);
 }
 
-static void figures_have_their_units(void **state)
+static void values_have_their_units(void **state)
 {
     struct bb_nvml nvml;
     struct bb_nvml_sample s;
@@ -45,7 +45,7 @@ static void figures_have_their_units(void **state)
     assert_null(nvml.library);
 }
 
-static void what_is_not_supported_is_null(void **state)
+static void unsupported_values_are_null(void **state)
 {
     struct bb_nvml nvml;
     struct bb_nvml_sample s;
@@ -59,15 +59,15 @@ static void what_is_not_supported_is_null(void **state)
     assert_true(s.sm_mhz == 1980 && isnan(s.memory_mhz) && isnan(s.temperature_c) && isnan(s.power_w));
     assert_int_equal(s.reasons, -1);
     bb_nvml_release(&nvml);
-    bb_nvml_sample(&nvml, &s); /* closed */
+    bb_nvml_sample(&nvml, &s); /* NVML is closed */
     json = bb_nvml_json(&s);
     assert_int_equal(json_object_size(json), 5);
     json_object_foreach(json, key, value) assert_true(json_is_null(value));
     json_decref(json);
 }
 
-/* What went to stderr while fn ran. */
-static void captured(void (*fn)(struct bb_nvml *), struct bb_nvml *nvml, char *text, size_t room)
+/* Stores the stderr output of fn in text. */
+static void capture_stderr(void (*fn)(struct bb_nvml *), struct bb_nvml *nvml, char *text, size_t capacity)
 {
     FILE *file = tmpfile();
     int old = dup(STDERR_FILENO);
@@ -79,17 +79,17 @@ static void captured(void (*fn)(struct bb_nvml *), struct bb_nvml *nvml, char *t
     dup2(old, STDERR_FILENO);
     close(old);
     rewind(file);
-    n = fread(text, 1, room - 1, file);
+    n = fread(text, 1, capacity - 1, file);
     text[n] = '\0';
     fclose(file);
 }
 
-static void open_nothing(struct bb_nvml *nvml)
+static void open_missing_library(struct bb_nvml *nvml)
 {
     bb_nvml_open_from(nvml, "libno-such-nvml.so.1", "0000:1b:00.0", true);
 }
 
-static void open_elsewhere(struct bb_nvml *nvml)
+static void open_missing_gpu(struct bb_nvml *nvml)
 {
     bb_nvml_open_from(nvml, "libnvidia-ml.so.1", "0000:ff:00.0", true);
 }
@@ -101,7 +101,7 @@ static void open_broken(struct bb_nvml *nvml)
     unsetenv("NVML_STUB_BROKEN");
 }
 
-static void open_foreign(struct bb_nvml *nvml)
+static void open_other_library(struct bb_nvml *nvml)
 {
     bb_nvml_open_from(nvml, "libm.so.6", "0000:1b:00.0", true);
 }
@@ -119,16 +119,16 @@ static void open_silently(struct bb_nvml *nvml)
     bb_nvml_open_from(nvml, "libno-such-nvml.so.1", "0000:1b:00.0", false);
 }
 
-static void what_is_missing_is_said_once(void **state)
+static void reports_unavailable_nvml_once(void **state)
 {
     static const struct {
         void (*open)(struct bb_nvml *);
-        const char *says; /* NULL: nothing */
+        const char *expected; /* NULL: no output */
     } cases[] = {
-        {open_nothing, "libno-such-nvml.so.1: cannot be loaded"},
-        {open_elsewhere, "0000:ff:00.0: Not Found"},
+        {open_missing_library, "libno-such-nvml.so.1: cannot be loaded"},
+        {open_missing_gpu, "0000:ff:00.0: Not Found"},
         {open_broken, "nvmlInit_v2: Driver Not Loaded"},
-        {open_foreign, "nvmlInit_v2: missing in the driver's NVML"},
+        {open_other_library, "nvmlInit_v2: missing in the driver's NVML"},
         {open_emulated, NULL},
         {open_silently, NULL},
     };
@@ -140,13 +140,13 @@ static void what_is_missing_is_said_once(void **state)
         struct bb_nvml_sample s;
         char text[512];
 
-        captured(cases[i].open, &nvml, text, sizeof(text));
+        capture_stderr(cases[i].open, &nvml, text, sizeof(text));
         assert_null(nvml.library);
         bb_nvml_sample(&nvml, &s);
         assert_true(isnan(s.sm_mhz));
         bb_nvml_release(&nvml);
-        if (cases[i].says) {
-            assert_non_null(strstr(text, cases[i].says));
+        if (cases[i].expected) {
+            assert_non_null(strstr(text, cases[i].expected));
             assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1); /* one line */
         } else {
             assert_string_equal(text, "");
@@ -154,7 +154,7 @@ static void what_is_missing_is_said_once(void **state)
     }
 }
 
-static void instances_and_mps_are_recognised(void **state)
+static void detects_mig_and_mps(void **state)
 {
     static const struct {
         const char *mig, *mps;
@@ -182,8 +182,8 @@ static struct bb_nvml_sample at(double sm_mhz, long long reasons)
     return (struct bb_nvml_sample){.sm_mhz = sm_mhz, .memory_mhz = 2619, .reasons = reasons};
 }
 
-/* The bits are NVML's documented ones, written here once more. */
-static void reasons_become_flags(void **state)
+/* NVML's documented bits, repeated here as literals. */
+static void maps_throttle_reasons_to_flags(void **state)
 {
     static const struct {
         long long reasons;
@@ -212,7 +212,7 @@ static void reasons_become_flags(void **state)
     }
 }
 
-static void clocks_may_move_by_2_percent(void **state)
+static void flags_clock_changes_beyond_2_percent(void **state)
 {
     struct bb_nvml_sample a = at(2000, 0), b = at(2040, 0), idle = at(345, 1), unknown = at(NAN, -1), memory = a;
 
@@ -228,7 +228,7 @@ static void clocks_may_move_by_2_percent(void **state)
     assert_int_equal(bb_nvml_flags(&a, &unknown), 0);
 }
 
-static void every_flag_has_name_and_advice(void **state)
+static void every_flag_has_a_name_and_advice(void **state)
 {
     json_t *names = json_array();
 
@@ -237,7 +237,7 @@ static void every_flag_has_name_and_advice(void **state)
     assert_int_equal(json_array_size(names), BB_NVML_FLAGS);
     for (int i = 0; i < BB_NVML_FLAGS; i++) {
         assert_string_equal(json_string_value(json_array_get(names, (size_t)i)), bb_nvml_flag_rows[i].name);
-        assert_non_null(strchr(bb_nvml_flag_rows[i].advice, ':')); /* what is wrong: what to do */
+        assert_non_null(strchr(bb_nvml_flag_rows[i].advice, ':')); /* "problem: advice" */
     }
     json_decref(names);
 }
@@ -245,10 +245,10 @@ static void every_flag_has_name_and_advice(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures_have_their_units),       cmocka_unit_test(what_is_not_supported_is_null),
-        cmocka_unit_test(what_is_missing_is_said_once),   cmocka_unit_test(instances_and_mps_are_recognised),
-        cmocka_unit_test(reasons_become_flags),           cmocka_unit_test(clocks_may_move_by_2_percent),
-        cmocka_unit_test(every_flag_has_name_and_advice),
+        cmocka_unit_test(values_have_their_units),          cmocka_unit_test(unsupported_values_are_null),
+        cmocka_unit_test(reports_unavailable_nvml_once),    cmocka_unit_test(detects_mig_and_mps),
+        cmocka_unit_test(maps_throttle_reasons_to_flags),   cmocka_unit_test(flags_clock_changes_beyond_2_percent),
+        cmocka_unit_test(every_flag_has_a_name_and_advice),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

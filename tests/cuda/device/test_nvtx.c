@@ -1,14 +1,14 @@
 /*
- * test_nvtx.c - the wrapper against the recorder: what is pushed arrives with domain, category, payload, name and
- * depth; without a tool everything is silent.
+ * test_nvtx.c - the NVTX wrapper with the recorder as the tool: ranges arrive with domain, category, payload, name and
+ * depth; a wrapper without a domain has no effect.
  */
 #include "cuda/device/nvtx.h"
 #include "tests/check.h"
 
 #include <unistd.h>
 
-/* Reads the recorder's file of this process into text. */
-static void read_record(char *text, size_t room)
+/* Reads and removes the recorder's file of this process. */
+static void read_record(char *text, size_t capacity)
 {
     char path[512];
     FILE *f;
@@ -16,12 +16,12 @@ static void read_record(char *text, size_t room)
     snprintf(path, sizeof(path), "%s.%d", getenv("NVTX_RECORD"), (int)getpid());
     f = fopen(path, "r");
     assert_non_null(f);
-    text[fread(text, 1, room - 1, f)] = '\0';
+    text[fread(text, 1, capacity - 1, f)] = '\0';
     fclose(f);
     remove(path);
 }
 
-static void ranges_arrive_as_described(void **state)
+static void records_ranges(void **state)
 {
     char text[4096];
     struct bb_nvtx n;
@@ -50,14 +50,14 @@ static void ranges_arrive_as_described(void **state)
     assert_string_equal(text, expected);
 }
 
-static void zero_domain_is_silent(void **state)
+static void zero_domain_has_no_effect(void **state)
 {
     struct bb_nvtx n = {0};
     struct bb_range r;
 
     (void)state;
     assert_false(bb_nvtx_enabled(&n));
-    bb_range_init(&n, &r, 1, 8, "nobody listens");
+    bb_range_init(&n, &r, 1, 8, "not recorded");
     assert_null(r.name);
     bb_range_push(&n, &r);
     bb_range_pop(&n);
@@ -67,8 +67,8 @@ static void zero_domain_is_silent(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(zero_domain_is_silent),
-        cmocka_unit_test(ranges_arrive_as_described),
+        cmocka_unit_test(zero_domain_has_no_effect),
+        cmocka_unit_test(records_ranges),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

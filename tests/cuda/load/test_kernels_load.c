@@ -1,6 +1,6 @@
 /*
- * test_kernels_load.c - bb_kernels_load misses no kernel that is compiled into the program: the emulated runtime knows
- * all that were registered, and which were loaded.
+ * test_kernels_load.c - bb_kernels_load loads every kernel that is compiled into the program. The emulated runtime
+ * knows which kernels are registered and which are loaded.
  */
 #include "cuda/data/kernels.h"
 #include "cuda/load/kernels_load.h"
@@ -20,7 +20,7 @@ static void every_kernel_is_loaded(void **state)
     assert_int_equal(bb_kernels_load(), 0);
     if (emu_unloaded_kernel(0))
         fail_msg("%s was not loaded", emu_unloaded_kernel(0));
-    assert_non_null(emu_unloaded_kernel(1)); /* each GPU for itself */
+    assert_non_null(emu_unloaded_kernel(1)); /* kernels are loaded separately on each GPU */
 }
 
 int main(void)

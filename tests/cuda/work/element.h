@@ -1,5 +1,5 @@
 /*
- * element.h - elements of arrays read back: the other direction of bb_element_set (cuda/work/memory_kernel.h).
+ * element.h - reads array elements: the inverse of bb_element_set (cuda/work/memory_kernel.h).
  */
 #ifndef BB_TESTS_CUDA_WORK_ELEMENT_H
 #define BB_TESTS_CUDA_WORK_ELEMENT_H
@@ -28,7 +28,7 @@ static inline double bfloat16_value(uint16_t bits)
     return value;
 }
 
-/* Element i of an array of that type: float, half, bfloat16. */
+/* Returns element i of an array of type float, half or bfloat16. */
 static inline double bb_element_get(const void *array, enum bb_dtype_id dtype, size_t i)
 {
     if (dtype == BB_FLOAT)

@@ -54,7 +54,7 @@ static void ref_unpermute(const struct bb_memory_kernel *p)
             out_to(p, r * p->cols + c, expert_sum(p, r, c));
 }
 
-/* Cell number `cell` of the box of one row, as an element of the tile. */
+/* Index in the tile of cell number `cell` of a row's box. */
 static size_t tile_index(const struct bb_memory_kernel *p, size_t row, size_t cell)
 {
     const struct bb_box *b = &p->box;
@@ -126,7 +126,7 @@ static void ref_bias_act_grad(const struct bb_memory_kernel *p)
     }
 }
 
-/* Mean of a row of an array, and 1 / sqrt(variance + epsilon). */
+/* Mean of a row, and 1 / sqrt(variance + epsilon). */
 static void row_moments(const struct bb_memory_kernel *p, const void *array, size_t row, double *mean, double *factor)
 {
     double sum = 0, squares = 0;
@@ -179,7 +179,7 @@ static void ref_accumulate(const struct bb_memory_kernel *p)
         p->master[i] = (float)(p->master[i] + in_at(p, i));
 }
 
-/* The parameter in float: itself, or its float copy. */
+/* The parameter in float: the parameter itself, or its float copy. */
 static float *master_of(const struct bb_memory_kernel *p)
 {
     return p->dtype == BB_FLOAT ? (float *)p->out : p->master;

@@ -1,6 +1,6 @@
 /*
- * memory_kernel_ref.h - what each pass (cuda/work/memory_kernel.h) computes, one element after another on the CPU, in double. The truth
- * for the kernels' tests, and what the emulated GPUs do in their place.
+ * memory_kernel_ref.h - CPU reference of each memory-bound kernel (cuda/work/memory_kernel.h), element by element, in
+ * double precision. The kernels' tests compare with it, and the emulated GPUs run it in place of the kernels.
  */
 #ifndef BB_TESTS_CUDA_WORK_MEMORY_KERNEL_REF_H
 #define BB_TESTS_CUDA_WORK_MEMORY_KERNEL_REF_H

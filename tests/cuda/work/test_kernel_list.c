@@ -1,6 +1,6 @@
 /*
- * test_kernel_list.c - what a layer does, kernel by kernel: Y = X W with W stored out x in (dense layers) or in x out
- * (transformers), dX = dY W^T, dW = X^T dY; and numbers that make no layer, which add nothing.
+ * test_kernel_list.c - the kernels of each layer: Y = X W with W stored as out x in (dense layers) or in x out
+ * (transformers), dX = dY W^T, dW = X^T dY; invalid sizes add no kernel.
  */
 #include "cuda/work/kernel_list.h"
 #include "tests/check.h"
@@ -9,7 +9,8 @@ static const char *const activations[] = {[BB_ACT_NONE] = "", [BB_ACT_GELU] = " 
 
 static struct bb_kernel_list list;
 
-/* "up 8x4x2x1 A'" for a product, "bias bias_act 8x4 gelu" for a pass. */
+/* Text of a list: "up 8x4x2x1 A'" (m x n x k x batch, A transposed) for a GEMM, "bias 8x4 gelu" for a memory-bound
+ * kernel. */
 static void assert_list(const char *expected)
 {
     char text[1200] = "";
@@ -32,8 +33,8 @@ static void assert_list(const char *expected)
     list = (struct bb_kernel_list){0};
 }
 
-/* 2 samples of 16 tokens, 4 heads of 8, on 2 GPUs: 2 heads and half of the perceptron each. */
-static void a_transformer_layer(void **state)
+/* 2 samples of 16 tokens, 4 heads of size 8, on 2 GPUs: each has 2 heads and half of the MLP. */
+static void transformer_layer(void **state)
 {
     const struct bb_transformer t = {32, 128, 4, 16, 2, 2, BB_HALF};
 
@@ -67,23 +68,25 @@ static void dense_layers(void **state)
     assert_list("interaction 5x7x5x10, interaction 7x5x5x10 A'");
 }
 
-static void numbers_that_make_no_layer(void **state)
+static void rejects_invalid_sizes(void **state)
 {
     const struct bb_transformer three_heads_of_32 = {32, 128, 3, 16, 2, 1, BB_HALF};
     const uint32_t tile[3] = {1, 6, 8}, halo[3] = {0, 2, 0};
 
     (void)state;
-    for (int way = 0; way < 2; way++) {
-        assert_false(bb_kernel_list_transformer(&list, &three_heads_of_32, way));
-        assert_false(bb_kernel_list_attention(&list, &three_heads_of_32, way));
-        assert_false(bb_kernel_list_mlp(&list, &three_heads_of_32, way));
+    for (int backward = 0; backward < 2; backward++) {
+        assert_false(bb_kernel_list_transformer(&list, &three_heads_of_32, backward));
+        assert_false(bb_kernel_list_attention(&list, &three_heads_of_32, backward));
+        assert_false(bb_kernel_list_mlp(&list, &three_heads_of_32, backward));
         for (int i = 0; i < 3; i++) {
-            assert_false(bb_kernel_list_dense(&list, i != 0, i != 1, i != 2, BB_ACT_RELU, BB_FLOAT, way));
+            assert_false(bb_kernel_list_dense(&list, i != 0, i != 1, i != 2, BB_ACT_RELU, BB_FLOAT, backward));
             assert_false(bb_kernel_list_dense_first_backward(&list, i != 0, i != 1, i != 2, BB_ACT_RELU, BB_FLOAT));
-            assert_false(bb_kernel_list_interaction(&list, i != 0, i != 1, i != 2, BB_FLOAT, way));
+            assert_false(bb_kernel_list_interaction(&list, i != 0, i != 1, i != 2, BB_FLOAT, backward));
         }
-        assert_false(bb_kernel_list_halo_side(&list, 3, tile, halo, (const int[3]){0, 0, 1}, way, way, BB_FLOAT));
-        assert_false(bb_kernel_list_halo_side(&list, 3, tile, halo, (const int[3]){0, 0, 0}, way, way, BB_FLOAT));
+        assert_false(
+            bb_kernel_list_halo_side(&list, 3, tile, halo, (const int[3]){0, 0, 1}, backward, backward, BB_FLOAT));
+        assert_false(
+            bb_kernel_list_halo_side(&list, 3, tile, halo, (const int[3]){0, 0, 0}, backward, backward, BB_FLOAT));
     }
     assert_list("");
     assert_true(bb_kernel_list_dense(&list, 1, 1, 1, BB_ACT_NONE, BB_FLOAT, false));
@@ -91,16 +94,18 @@ static void numbers_that_make_no_layer(void **state)
     assert_list("dense 1x1x1x1 B', bias 1x1, interaction 1x1x1x1 B'");
 }
 
-/* Forward the rim of the inside goes out and the margin comes in; backward the margin goes out, and the rim is added
- * to. */
-static void sides_of_a_halo(void **state)
+/*
+ * Forward: the rim of the interior is sent, and the margin is received. Backward: the margin is sent, and the received
+ * data are added to the rim.
+ */
+static void halo_sides(void **state)
 {
     const uint32_t tile[3] = {1, 6, 8}, halo[3] = {0, 2, 0};
     const int below[3] = {0, 1, 0};
     static const struct {
         bool received, backward;
         const char *name;
-        uint32_t from; /* row of the padded tile: 2 of margin, 6 inside, 2 of margin */
+        uint32_t from; /* first row of the box in the padded tile: 2 rows of margin, 6 of interior, 2 of margin */
     } rows[] = {{false, false, "halo pack", 6},
                 {true, false, "halo unpack", 8},
                 {false, true, "halo pack", 8},
@@ -120,7 +125,7 @@ static void sides_of_a_halo(void **state)
     }
 }
 
-static void rows_of_tables(void **state)
+static void embedding_and_permutation_rows(void **state)
 {
     (void)state;
     bb_kernel_list_embedding(&list, 10, 16, 1000, BB_HALF);
@@ -133,15 +138,19 @@ static void rows_of_tables(void **state)
     assert_list("embedding 10x16, permute 20x16, unpermute 10x16");
 }
 
-/* An eighth of the FLOPs is half of each edge, in steps of 8 where the edge has them; a pass gets an eighth of its
- * rows, and where that is less than one, fewer columns. */
-static void less_of_it(void **state)
+/*
+ * An eighth of a GEMM's FLOPs is half of each dimension, rounded to a multiple of 8 where the dimension is one. A
+ * memory-bound kernel gets an eighth of its rows; below one row, fewer columns.
+ */
+static void scales_a_list(void **state)
 {
     (void)state;
     bb_kernel_list_add_gemm(&list, "a", &(struct bb_gemm_shape){64, 48, 6, 3, false, false, BB_HALF});
     bb_kernel_list_add_gemm(&list, "b", &(struct bb_gemm_shape){8, 1, 10, 1, false, false, BB_HALF});
-    bb_kernel_list_add_memory_kernel(&list, "c", &(struct bb_memory_kernel){.kind = BB_MEMORY_KERNEL_LAYER_NORM, .rows = 80, .cols = 100});
-    bb_kernel_list_add_memory_kernel(&list, "d", &(struct bb_memory_kernel){.kind = BB_MEMORY_KERNEL_LAYER_NORM, .rows = 2, .cols = 100});
+    bb_kernel_list_add_memory_kernel(
+        &list, "c", &(struct bb_memory_kernel){.kind = BB_MEMORY_KERNEL_LAYER_NORM, .rows = 80, .cols = 100});
+    bb_kernel_list_add_memory_kernel(
+        &list, "d", &(struct bb_memory_kernel){.kind = BB_MEMORY_KERNEL_LAYER_NORM, .rows = 2, .cols = 100});
     bb_kernel_list_permute(&list, 16, 32, 4, BB_HALF);
     bb_kernel_list_scale(&list, 1.0 / 8);
     assert_int_equal(list.items[4].memory_kernel.in_rows, 2);
@@ -151,12 +160,12 @@ static void less_of_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_transformer_layer),
+        cmocka_unit_test(transformer_layer),
         cmocka_unit_test(dense_layers),
-        cmocka_unit_test(numbers_that_make_no_layer),
-        cmocka_unit_test(sides_of_a_halo),
-        cmocka_unit_test(rows_of_tables),
-        cmocka_unit_test(less_of_it),
+        cmocka_unit_test(rejects_invalid_sizes),
+        cmocka_unit_test(halo_sides),
+        cmocka_unit_test(embedding_and_permutation_rows),
+        cmocka_unit_test(scales_a_list),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

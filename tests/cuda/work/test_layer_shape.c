@@ -1,6 +1,6 @@
 /*
- * test_layer_shape.c - FLOPs, implicit products and halo boxes against figures known from elsewhere and hand-made
- * cases.
+ * test_layer_shape.c - FLOPs, convolutions as implicit GEMMs, and halo boxes against published numbers and cases
+ * computed by hand.
  */
 #include "cuda/work/layer_shape.h"
 #include "tests/check.h"
@@ -17,7 +17,7 @@ static void gemm_counts_flops_and_bytes(void **state)
     assert_int_equal(bb_gemm_bytes(&s), (21 + 35 + 15) * 4);
 }
 
-static void backward_products_have_the_forward_flops(void **state)
+static void backward_gemms_have_the_forward_flops(void **state)
 {
     struct bb_gemm_shape s = {3, 5, 7, 2, false, true, BB_FLOAT}, dgrad, wgrad;
 
@@ -40,23 +40,23 @@ static double layer_flops(const struct bb_transformer *t)
     return sum;
 }
 
-/* GPT-3 175B: 24 s h^2 + 4 s^2 h = 7.628e12 per layer. */
-static void transformer_layers_add_up(void **state)
+/* GPT-3 175B: 24 s h^2 + 4 s^2 h = 7.628e12 FLOP per layer. */
+static void transformer_layer_flops_match_the_formula(void **state)
 {
     struct bb_transformer gpt3 = {12288, 49152, 96, 2048, 1, 1, BB_BFLOAT16}, quarter = gpt3, odd = gpt3;
-    double s = 2048, h = 12288, whole = 24 * s * h * h + 4 * s * s * h;
+    double s = 2048, h = 12288, total = 24 * s * h * h + 4 * s * s * h;
 
     (void)state;
     quarter.tensor_parallel = 4;
     odd.tensor_parallel = 5;
-    assert_true(layer_flops(&gpt3) == whole);
-    assert_true(whole > 7.627e12 && whole < 7.629e12);
-    assert_true(layer_flops(&quarter) == whole / 4);
+    assert_true(layer_flops(&gpt3) == total);
+    assert_true(total > 7.627e12 && total < 7.629e12);
+    assert_true(layer_flops(&quarter) == total / 4);
     assert_false(bb_transformer_gemms(&odd, (struct bb_gemm_shape[BB_TRANSFORMER_GEMMS]){{0}}));
 }
 
-/* ResNet-50's first convolution: 224 -> 112, 118,013,952 multiplications with their additions per image. */
-static void convolution_is_its_implicit_product(void **state)
+/* First convolution of ResNet-50: 224 -> 112 pixels, 118,013,952 multiply-adds per image. */
+static void convolution_equals_its_implicit_gemm(void **state)
 {
     struct bb_conv conv1 = {1, 3, 1, 224, 224, 64, 1, 7, 7, 2, 3, BB_FLOAT};
     struct bb_gemm_shape s;
@@ -74,8 +74,8 @@ static void convolution_is_its_implicit_product(void **state)
     assert_true(bb_conv_gemm(&conv1, BB_CONV_WEIGHTS, &s) && s.m == 64 && s.n == 147 && s.k == 112 * 112);
 }
 
-/* CosmoFlow's five layers: their times in the original program go as 4 : 8 : 4 : 2 : 1. */
-static void cosmoflow_layers_keep_their_ratio(void **state)
+/* The five layers of CosmoFlow: their times in the original program have the ratio 4 : 8 : 4 : 2 : 1. */
+static void cosmoflow_layers_have_the_published_ratio(void **state)
 {
     static const double ratio[] = {4, 8, 4, 2, 1};
     double unit = 0;
@@ -91,17 +91,17 @@ static void cosmoflow_layers_keep_their_ratio(void **state)
     }
 }
 
-static void impossible_convolutions_are_refused(void **state)
+static void rejects_invalid_convolutions(void **state)
 {
-    struct bb_conv wide = {1, 1, 1, 4, 4, 1, 1, 7, 7, 1, 1, BB_FLOAT},
-                   still = {1, 1, 1, 4, 4, 1, 1, 3, 3, 0, 1, BB_FLOAT};
+    struct bb_conv window_too_large = {1, 1, 1, 4, 4, 1, 1, 7, 7, 1, 1, BB_FLOAT},
+                   zero_stride = {1, 1, 1, 4, 4, 1, 1, 3, 3, 0, 1, BB_FLOAT};
     struct bb_gemm_shape s;
 
     (void)state;
-    assert_false(bb_conv_gemm(&wide, BB_CONV_FORWARD, &s));
-    assert_false(bb_conv_gemm(&still, BB_CONV_FORWARD, &s));
-    wide.pad = 2; /* 4 + 4 - 7 + 1 = 2 */
-    assert_true(bb_conv_gemm(&wide, BB_CONV_FORWARD, &s) && s.m == 4);
+    assert_false(bb_conv_gemm(&window_too_large, BB_CONV_FORWARD, &s));
+    assert_false(bb_conv_gemm(&zero_stride, BB_CONV_FORWARD, &s));
+    window_too_large.pad = 2; /* output size 4 + 4 - 7 + 1 = 2 */
+    assert_true(bb_conv_gemm(&window_too_large, BB_CONV_FORWARD, &s) && s.m == 4);
 }
 
 static bool in_box(const struct bb_box *b, uint32_t z, uint32_t y, uint32_t x)
@@ -114,8 +114,8 @@ static bool in_box(const struct bb_box *b, uint32_t z, uint32_t y, uint32_t x)
     return true;
 }
 
-/* Received faces, edges and corners cover the margin once and the interior never. */
-static void margins_are_covered_once(void **state)
+/* The boxes of received faces, edges and corners cover each margin cell once and no interior cell. */
+static void received_boxes_cover_the_margins_once(void **state)
 {
     static const struct {
         uint32_t interior[3], halo[3];
@@ -140,8 +140,8 @@ static void margins_are_covered_once(void **state)
     }
 }
 
-/* What goes to the right lies at the interior's right edge; what comes from there, beyond it; both equally large. */
-static void what_is_sent_fits_what_is_received(void **state)
+/* The sent box is at the right edge of the interior, the received box beyond that edge; both have the same size. */
+static void sent_and_received_boxes_match(void **state)
 {
     const uint32_t interior[3] = {1, 6, 8}, halo[3] = {0, 2, 3};
     const int right[3] = {0, 0, 1}, corner[3] = {0, -1, 1}, nowhere[3] = {0, 0, 0}, depth[3] = {1, 0, 0};
@@ -156,16 +156,21 @@ static void what_is_sent_fits_what_is_received(void **state)
     assert_true(out.at[1] == 2 && out.extent[1] == 2 && out.at[2] == 8 && out.extent[2] == 3);
     assert_false(bb_halo_box(interior, halo, nowhere, false, &out));
     assert_false(bb_halo_box(interior, halo, depth, false, &out));
-    assert_false(bb_halo_box((const uint32_t[3]){1, 1, 8}, halo, corner, false, &out)); /* thinner than its halo */
+    /* the interior is thinner than the halo */
+    assert_false(bb_halo_box((const uint32_t[3]){1, 1, 8}, halo, corner, false, &out));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gemm_counts_flops_and_bytes),       cmocka_unit_test(backward_products_have_the_forward_flops),
-        cmocka_unit_test(transformer_layers_add_up),         cmocka_unit_test(convolution_is_its_implicit_product),
-        cmocka_unit_test(cosmoflow_layers_keep_their_ratio), cmocka_unit_test(impossible_convolutions_are_refused),
-        cmocka_unit_test(margins_are_covered_once),          cmocka_unit_test(what_is_sent_fits_what_is_received),
+        cmocka_unit_test(gemm_counts_flops_and_bytes),
+        cmocka_unit_test(backward_gemms_have_the_forward_flops),
+        cmocka_unit_test(transformer_layer_flops_match_the_formula),
+        cmocka_unit_test(convolution_equals_its_implicit_gemm),
+        cmocka_unit_test(cosmoflow_layers_have_the_published_ratio),
+        cmocka_unit_test(rejects_invalid_convolutions),
+        cmocka_unit_test(received_boxes_cover_the_margins_once),
+        cmocka_unit_test(sent_and_received_boxes_match),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

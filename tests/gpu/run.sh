@@ -1,13 +1,15 @@
 #!/bin/sh
-# run.sh [OUT [PATTERN]] - what can be proven on one real GPU (or more) in eight minutes, most telling first: the CUDA runtime
-# as the emulated GPUs imagine it, kernels, what one rank can show, ranks that share the GPU (correctness, never speed),
-# proxies, faults. Runs in the project's folder, with build/, or in a kit that tests/gpu/pack.sh made.
+# run.sh [OUT [PATTERN]] - tests on one or more real GPUs, in eight minutes, most important first: behaviour of the CUDA runtime
+# compared with the emulated GPUs, kernels, runs with one rank, ranks that share a GPU (correctness only, no speed), proxies,
+# faults. Runs in the source tree with build/, or in a kit that tests/gpu/pack.sh made.
 #
-#   OUT      folder for results.json, results.html and results.tar.gz (all output), new after every step; default gpu-results
-#   PATTERN  steps by their names, a regular expression ("^transformer|^shared")
-#   GPU_SECONDS  whole time, 470. NCCL_TESTS_BUILD: a build of nccl-tests to be held against (a kit may bring one).
+#   OUT      folder for results.json, results.html and results.tar.gz (all output), updated after each step; default gpu-results
+#   PATTERN  regular expression of the steps to run ("^transformer|^shared"); default: all
+# Environment:
+#   GPU_SECONDS       time limit of the whole run in seconds; default 470
+#   NCCL_TESTS_BUILD  build folder of nccl-tests to compare with; a kit may contain a build
 #
-# One line a step. Exit status 0: none failed, 1: some did, 77: no GPU here.
+# Prints one line per step. Exit status 0: no step failed, 1: a step failed, 77: no GPU.
 set -u
 started=$(date +%s)
 [ -z "${NCCL_TESTS_BUILD:-}" ] || NCCL_TESTS_BUILD=$(cd "$NCCL_TESTS_BUILD" && pwd) || exit 1
@@ -18,11 +20,11 @@ seconds=${GPU_SECONDS:-470}
 mkdir -p "$out" || exit 1
 out=$(cd "$out" && pwd)
 
-# --- where things are ---
+# --- paths ---
 
 if [ -x "$here/bin/busbar" ]; then
     cd "$here" || exit 1
-    bin=$here/bin beside=$here/beside_nccl_tests.py conformance=$here/conformance.txt
+    bin=$here/bin comparison=$here/beside_nccl_tests.py conformance=$here/conformance.txt
     . ./mpi.sh
     export OPAL_PREFIX="$here/openmpi"
     PATH=$here/openmpi/bin:$PATH
@@ -30,16 +32,16 @@ if [ -x "$here/bin/busbar" ]; then
     [ ! -d "$here/nccl-tests" ] || : "${NCCL_TESTS_BUILD=$here/nccl-tests}"
 else
     cd "$here/../.." || exit 1
-    bin=$PWD/build beside=$here/beside_nccl_tests.py conformance=$PWD/tests/emulator/conformance.txt
+    bin=$PWD/build comparison=$here/beside_nccl_tests.py conformance=$PWD/tests/emulator/conformance.txt
     . bootstrap/mpi.sh
 fi
 export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}"
-export OMPI_MCA_ess_singleton_isolated=1 # a rank without mpirun needs no daemon of Open MPI
+export OMPI_MCA_ess_singleton_isolated=1 # a rank without mpirun starts no Open MPI daemon
 gpus=$(count_gpus)
-[ "$gpus" -ge 1 ] || { echo "gpu tests: SKIPPED: no GPU here"; exit 77; }
-[ -x "$bin/busbar" ] || { echo "gpu tests: there is no $bin/busbar; sh bootstrap/setup.sh --tests" >&2; exit 1; }
+[ "$gpus" -ge 1 ] || { echo "gpu tests: SKIPPED: no GPU found"; exit 77; }
+[ -x "$bin/busbar" ] || { echo "gpu tests: $bin/busbar does not exist; run: sh bootstrap/setup.sh --tests" >&2; exit 1; }
 
-# program NAME - in the kit all programs are in one folder.
+# program NAME - prints the path of a program; in a kit all programs are in one folder.
 program() {
     for dir in "$bin" "$bin/tests/cuda" "$bin/tests/gpu" "$bin/tests/emulator"; do
         if [ -x "$dir/$1" ]; then echo "$dir/$1"; return; fi
@@ -49,7 +51,7 @@ program() {
 
 list_absent_libraries() { ldd "$bin/busbar" "$bin/libbusbar-gpu.so" "$(program test_gpu_kernels)" 2>/dev/null | awk '/not found/ { print $1 }' | sort -u; }
 
-# Libraries of CUDA and NCCL that the loader does not find: in toolkits, in Python's wheels, in the kit.
+# Extends LD_LIBRARY_PATH for CUDA and NCCL libraries that the loader does not find: CUDA toolkits, Python wheels, the kit.
 find_libraries() {
     site=$(python3 -c 'import nvidia; print(*nvidia.__path__)' 2>/dev/null || true)
     for library in $(list_absent_libraries); do
@@ -62,7 +64,7 @@ find_libraries() {
 }
 find_libraries
 missing=$(list_absent_libraries)
-[ -z "$missing" ] || { echo "gpu tests: these libraries are nowhere here (the number is CUDA's version, that of the build):" $missing >&2; exit 1; }
+[ -z "$missing" ] || { echo "gpu tests: libraries not found (the number is the CUDA version of the build):" $missing >&2; exit 1; }
 
 # --- steps ---
 
@@ -74,23 +76,23 @@ mkdir "$work/output"
 : >"$work/steps"
 passed=0 failed=0 skipped=0
 
-left() { echo $((started + seconds - $(date +%s))); }
+seconds_left() { echo $((started + seconds - $(date +%s))); }
 
-# For awk: texts and numbers of JSON.
+# awk functions: a JSON string, a JSON number or null.
 quote='function quote(s) { gsub(/\\/, "\\\\", s); gsub(/"/, "\\\"", s); gsub(/[[:cntrl:]]/, " ", s); return "\"" s "\"" }
 function number(s) { return s == "" ? "null" : s }'
 
-# as_json - lines "key<TAB>value" of a file as members of an object; numbers stay numbers.
+# as_json FILE - converts lines "key<TAB>value" to members of a JSON object; numbers stay numbers.
 as_json() {
     awk -F'\t' "$quote"'{ printf "%s%s: %s", (NR > 1 ? ", " : ""), quote($1), ($2 ~ /^-?[0-9]+(\.[0-9]+)?$/ ? $2 : quote($2)) }' "$1"
 }
 
-# save - everything so far, so that a command that is killed leaves what it had.
+# save - writes the results of all steps so far, so that an interrupted run keeps them.
 save() {
-    cat "$work"/output/*.txt 2>/dev/null | awk '$1 == "figure" { print $2 "_" $4 "\t" $3 }' >"$work/figures"
+    cat "$work"/output/*.txt 2>/dev/null | awk '$1 == "metric" { print $2 "_" $4 "\t" $3 }' >"$work/metrics"
     {
-        printf '{"machine": {%s},\n "figures": {%s},\n "passed": %d, "failed": %d, "skipped": %d, "seconds": %d,\n "steps": [' \
-            "$(as_json "$work/machine")" "$(as_json "$work/figures")" $passed $failed $skipped $(($(date +%s) - started))
+        printf '{"machine": {%s},\n "metrics": {%s},\n "passed": %d, "failed": %d, "skipped": %d, "seconds": %d,\n "steps": [' \
+            "$(as_json "$work/machine")" "$(as_json "$work/metrics")" $passed $failed $skipped $(($(date +%s) - started))
         awk -F'\t' "$quote"'{ printf "%s\n  {\"step\": %s, \"verdict\": %s, \"exit_status\": %s, \"expected\": %s, \"seconds\": %s}", (NR > 1 ? "," : ""),
             quote($1), quote($2), number($3), ($4 == "" ? "null" : quote($4)), number($5) }' "$work/steps"
         printf ']}\n'
@@ -103,18 +105,18 @@ write_page() {
     echo '<!doctype html><meta charset="utf-8"><title>busbar on a GPU</title><style>body{font:15px sans-serif;max-width:60em;margin:2em auto}td,th{text-align:left;padding:.15em 1em .15em 0}.failed{background:#fbb}.skipped{color:#777}</style>'
     echo "<h1>busbar on a GPU</h1><p>$passed passed, $failed failed, $skipped skipped, $(($(date +%s) - started)) s</p>"
     escape='function e(s) { gsub(/&/, "\\&amp;", s); gsub(/</, "\\&lt;", s); return s }'
-    for table in machine figures; do
+    for table in machine metrics; do
         echo "<h2>$table</h2><table>"
         awk -F'\t' "$escape"'{ print "<tr><td>" e($1) "<td>" e($2) }' "$work/$table"
         echo '</table>'
     done
     echo '<h2>steps</h2><table><tr><th>step<th>verdict<th>exit status<th>expected<th>seconds'
     awk -F'\t' "$escape"'{ print "<tr class=" $2 "><td>" e($1) "<td>" $2 "<td>" $3 "<td>" $4 "<td>" $5 }' "$work/steps"
-    echo '</table><p>Output of every step is in results.tar.gz.'
+    echo '</table><p>results.tar.gz contains the output of each step.'
 }
 
-# note NAME VERDICT EXIT EXPECTED SECONDS
-note() {
+# record NAME VERDICT EXIT EXPECTED SECONDS - adds a step to the results.
+record() {
     printf '%s\t%s\t%s\t%s\t%s\n' "$@" >>"$work/steps"
     case $2 in passed) passed=$((passed + 1)) ;; failed) failed=$((failed + 1)) ;; skipped) skipped=$((skipped + 1)) ;; esac
     save
@@ -125,16 +127,17 @@ is_selected() { printf '%s\n' "$1" | grep -qE "$pattern"; }
 skip() {
     is_selected "$1" || return 0
     echo "$1: SKIPPED: $2"
-    note "$1" skipped "" "" 0
+    record "$1" skipped "" "" 0
 }
 
-# expect STATUS LIMIT NAME COMMAND... - STATUS "any": kept, not judged.
+# expect STATUS LIMIT NAME COMMAND... - runs a step with a time limit in seconds; it passes if it exits with STATUS.
+# STATUS "any": the step is recorded without a verdict.
 expect() {
     want=$1 limit=$2 name=$3
     shift 3
     is_selected "$name" || return 0
-    case $1 in mpirun) command -v mpirun >/dev/null || { skip "$name" "no mpirun here"; return 0; } ;; esac
-    [ "$limit" -le "$(left)" ] || limit=$(left)
+    case $1 in mpirun) command -v mpirun >/dev/null || { skip "$name" "mpirun not found"; return 0; } ;; esac
+    [ "$limit" -le "$(seconds_left)" ] || limit=$(seconds_left)
     [ "$limit" -ge 5 ] || { skip "$name" "no time left"; return 0; }
     began=$(date +%s)
     (cd "$work/output" && exec timeout -k 5 "$limit" "$@") >"$work/output/$name.txt" 2>&1 </dev/null &
@@ -143,7 +146,7 @@ expect() {
     status=$?
     child=
     took=$(($(date +%s) - began)) verdict=passed
-    if [ "$want" = any ]; then verdict=kept; elif [ $status != "$want" ]; then verdict=failed; fi
+    if [ "$want" = any ]; then verdict=recorded; elif [ $status != "$want" ]; then verdict=failed; fi
     case $verdict in
     failed)
         echo "$name: FAILED (exit $status, expected $want), $took s"
@@ -151,14 +154,14 @@ expect() {
         ;;
     *) echo "$name: $verdict, $took s" ;;
     esac
-    note "$name" $verdict $status "$want" $took
+    record "$name" $verdict $status "$want" $took
 }
 
-# --- several processes on one GPU run side by side under MPS; without it they take turns of milliseconds ---
+# --- MPS runs several processes on one GPU concurrently; without MPS they alternate in slices of milliseconds ---
 
 mps=no
 start_mps() {
-    PATH=$PATH:/usr/local/nvidia/bin # where containers have it
+    PATH=$PATH:/usr/local/nvidia/bin # location in containers
     command -v nvidia-cuda-mps-control >/dev/null || return 0
     export CUDA_MPS_PIPE_DIRECTORY="$work/mps" CUDA_MPS_LOG_DIRECTORY="$work/mps-log"
     mkdir -p "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
@@ -196,7 +199,7 @@ expect any 20 nvidia-smi nvidia-smi -q
 
 # --- 2. the runtime and the kernels, no MPI ---
 
-expect any 20 conformance sh -c "'$(program emu_conformance)' | diff '$conformance' - && echo 'as the emulated GPUs say'"
+expect any 20 conformance sh -c "'$(program emu_conformance)' | diff '$conformance' - && echo 'same as the emulated GPUs'"
 for test in kernels start_barrier layer busy gemm work; do expect 0 40 test-gpu-$test "$(program test_gpu_$test)"; done
 expect 0 30 probe "$(program gpu_probe)"
 if command -v compute-sanitizer >/dev/null; then
@@ -204,14 +207,14 @@ if command -v compute-sanitizer >/dev/null; then
         expect 0 60 memcheck-$test compute-sanitizer --error-exitcode 9 --leak-check full "$(program test_gpu_$test)"
     done
 else
-    skip memcheck "no compute-sanitizer here"
+    skip memcheck "compute-sanitizer not found"
 fi
 
 # --- 3. one rank ---
 
-for how in 0 1 2; do
+for registration in 0 1 2; do
     # shellcheck disable=SC2086
-    expect 0 40 one-rank-R$how "$busbar" bench $collectives -b 8 -e 1M -f 64 -n 5 -w 2 --mode all -R $how --json one-rank-R$how.json
+    expect 0 40 one-rank-R$registration "$busbar" bench $collectives -b 8 -e 1M -f 64 -n 5 -w 2 --mode all -R $registration --json one-rank-R$registration.json
 done
 expect 0 30 one-rank-types "$busbar" bench all_reduce -b 4K -e 4K -n 3 -d all -o all
 expect 0 20 nccl-tests-name "$bin/all_reduce_perf" -b 8 -e 64K -f 16 -n 5 -J nccl-tests-name.json
@@ -219,9 +222,9 @@ expect 0 40 compute-quick "$busbar" bench compute --quick --json compute-quick.j
 expect 0 40 compute-timed "$busbar" bench compute timed --max-error 2 --json compute-timed.json
 expect 0 40 proxy-one-rank "$busbar" proxy data_parallel --model resnet18_cifar --sync all_reduce --compute gemm --scale-counts 0.01 --check --start-barrier --steps 3 --json proxy-one-rank.json
 if [ -n "${NCCL_TESTS_BUILD:-}" ] && command -v mpirun >/dev/null; then
-    expect 0 100 compare-with-nccl-tests python3 "$beside" "$NCCL_TESTS_BUILD" --build "$bin" --rounds 3 --ranks 2 --operations all_reduce,all_gather,reduce_scatter,alltoall,sendrecv
+    expect 0 100 compare-with-nccl-tests python3 "$comparison" "$NCCL_TESTS_BUILD" --build "$bin" --rounds 3 --ranks 2 --operations all_reduce,all_gather,reduce_scatter,alltoall,sendrecv
 else
-    skip compare-with-nccl-tests "NCCL_TESTS_BUILD names no build of nccl-tests, or there is no mpirun"
+    skip compare-with-nccl-tests "NCCL_TESTS_BUILD is not set, or mpirun was not found"
 fi
 
 # --- 4. ranks that share one GPU ---
@@ -266,43 +269,44 @@ gpt="--model gpt2_small --layers 4 --seq-length 128"
     expect 0 30 scaling mpirun -n 2 "$busbar" proxy scaling --model resnet18_cifar --mode weak --batch 128 --epoch-steps 10 $share
 }
 
-# --- 6. faults: the exit status that the README promises, after the steps that a broken MPS server would spoil ---
+# --- 6. faults: exit status as documented in the README; last, because a fault can break the MPS server for other steps ---
 
 stop_mps
-# struck SIGNAL - two ranks that would run for minutes; the second is struck when they measure. A launcher may end with the
-# status of the rank that died; then it is the line that counts.
-struck() {
-    cat >"$work/struck.sh" <<SCRIPT
+# script_with_signal SIGNAL - prints the path of a script that starts a run of two ranks, sends the signal to rank 1 during
+# the measurement and exits with the status of the run. If the launcher exits with 137, the status of the killed rank, the
+# error line decides.
+script_with_signal() {
+    cat >"$work/signal.sh" <<SCRIPT
 rm -f "$work"/pid.*
-mpirun -n 2 sh -c 'echo \$\$ >"$work/pid.\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}"; exec "\$@"' sh "$busbar" bench all_reduce -b 8 -e 64K -n 500 --repeats 5000 -T 10 $share >"$work/struck.txt" 2>&1 &
+mpirun -n 2 sh -c 'echo \$\$ >"$work/pid.\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}"; exec "\$@"' sh "$busbar" bench all_reduce -b 8 -e 64K -n 500 --repeats 5000 -T 10 $share >"$work/signal.txt" 2>&1 &
 job=\$!
-for i in \$(seq 200); do grep -q 'busbw' "$work/struck.txt" && break; sleep 0.1; done
+for i in \$(seq 200); do grep -q 'busbw' "$work/signal.txt" && break; sleep 0.1; done
 sleep 2
 kill -$1 "\$(cat "$work/pid.1")"
 wait \$job
 status=\$?
-cat "$work/struck.txt"
+cat "$work/signal.txt"
 kill -KILL "\$(cat "$work/pid.1")" 2>/dev/null
-ls /dev/shm/nccl-* 2>/dev/null && echo "left behind in /dev/shm"
-if [ \$status = 137 ] && grep -q 'rank 1 .* is lost' "$work/struck.txt"; then status=4; fi
+ls /dev/shm/nccl-* 2>/dev/null && echo "files were left in /dev/shm"
+if [ \$status = 137 ] && grep -q 'rank 1 .* is lost' "$work/signal.txt"; then status=4; fi
 exit \$status
 SCRIPT
-    echo "$work/struck.sh"
+    echo "$work/signal.sh"
 }
 if command -v mpirun >/dev/null; then
-    expect 4 60 stalled-rank sh "$(struck STOP)"
-    expect 4 60 killed-rank sh "$(struck KILL)"
+    expect 4 60 stalled-rank sh "$(script_with_signal STOP)"
+    expect 4 60 killed-rank sh "$(script_with_signal KILL)"
 else
-    skip stalled-rank "no mpirun here"
-    skip killed-rank "no mpirun here"
+    skip stalled-rank "mpirun not found"
+    skip killed-rank "mpirun not found"
 fi
 expect 2 30 too-few-gpus mpirun -n $((gpus + 1)) "$busbar" bench all_reduce -b 8 -e 8
 
-# --- 7. races in kernels, slow ---
+# --- 7. races in kernels (slow) ---
 
 if command -v compute-sanitizer >/dev/null; then
     for tool in racecheck synccheck; do
-        # The tool slows everything down, so only its own verdict counts.
+        # The tool slows the test down, which may make it fail; only the tool's own exit status 9 counts.
         for test in layer busy; do
             expect 0 60 $tool-$test sh -c "compute-sanitizer --tool $tool --error-exitcode 9 '$(program test_gpu_$test)'; [ \$? != 9 ]"
         done

@@ -1,12 +1,12 @@
 /*
- * gemm_vs_best.c - the matrix products of `--compute gemm` against the best that cuBLASLt has for each shape:
+ * gemm_vs_best.c - compares the GEMMs of `--compute gemm` with the best cuBLASLt algorithm for each shape:
  *
- *   first   the heuristic's first choice, as most programs take it
- *   ours    the fastest of the first 8, as busbar takes it
- *   best    the fastest of the first 64
+ *   first   the first candidate of the heuristic, which max programs use
+ *   ours    the fastest of the first 8 candidates, which busbar uses
+ *   best    the fastest of the first 64 candidates
  *
- * Usage: gemm_vs_best [--quick]. Exit 0 when every product reaches 95 % of the best, 5 when one does not, 77 without a
- * real GPU: on emulated ones there is one algorithm and no time to compare.
+ * Usage: gemm_vs_best [--quick]. Exit status 0: each GEMM reaches 95 % of the best; 5: a GEMM does not; 77: no real GPU
+ * (emulated GPUs have one algorithm).
  */
 #include "collectives/compute/compute_measure.h"
 #include "cuda/data/buffers.h"
@@ -17,7 +17,7 @@
 #include <string.h>
 
 enum { ITERATIONS = 10, REPEATS = 6, WARMUP = 3, OURS = 8 };
-static const double AIM = 0.95;
+static const double MIN_RATIO = 0.95;
 static const enum bb_dtype_id types[] = {BB_FLOAT, BB_HALF, BB_BFLOAT16};
 enum { TYPES = sizeof types / sizeof *types };
 
@@ -26,16 +26,16 @@ struct totals {
     double worst, log_sum;
 };
 
-/* Why there is nothing to measure, or NULL with a GPU chosen. */
+/* Chooses GPU 0. Returns NULL, or the reason why nothing can be measured. */
 static const char *reason_to_skip(struct bb_device_info *device)
 {
     int count = 0;
 
     if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0)
-        return "no GPU here";
+        return "no GPU found";
     if (bb_device_use(0, device) != 0)
         return "the GPU cannot be used";
-    return device->emulated ? "emulated GPUs have one algorithm and no time of their own" : NULL;
+    return device->emulated ? "emulated GPUs have only one algorithm" : NULL;
 }
 
 static int tflops_of(struct bb_compute_context *ctx, const struct bb_gemm_shape *s, int candidates, double *tflops)
@@ -60,9 +60,9 @@ static int compare(struct bb_compute_context *ctx, const struct bb_gemm_case *g,
     ratio = ours / fmax(best, fmax(first, ours));
     printf("%20s %8s %7lld %6lld %6lld %5lld %9.2f %9.2f %9.2f %7.3f%s\n", g->name, bb_dtypes[g->shape.dtype].name,
            (long long)g->shape.m, (long long)g->shape.n, (long long)g->shape.k, (long long)g->shape.batch, first, ours,
-           best, ratio, ratio < AIM ? "  below" : "");
+           best, ratio, ratio < MIN_RATIO ? "  below" : "");
     t->gemms++;
-    t->below += ratio < AIM;
+    t->below += ratio < MIN_RATIO;
     t->worst = fmin(t->worst, ratio);
     t->log_sum += log(ratio);
 out:
@@ -72,12 +72,12 @@ out:
 static size_t arena_bytes(bool quick)
 {
     struct bb_gemm_case cases[BB_COMPUTE_GEMMS];
-    size_t most = 0;
+    size_t max = 0;
 
     for (int t = 0; t < TYPES; t++)
         for (int i = 0, n = bb_compute_gemms(types[t], quick, cases); i < n; i++)
-            most = bb_gemm_case_bytes(&cases[i].shape) > most ? bb_gemm_case_bytes(&cases[i].shape) : most;
-    return most;
+            max = bb_gemm_case_bytes(&cases[i].shape) > max ? bb_gemm_case_bytes(&cases[i].shape) : max;
+    return max;
 }
 
 static int compare_all(struct bb_compute_context *ctx, bool quick, struct totals *totals)
@@ -109,12 +109,12 @@ int main(int argc, char **argv)
         printf("gemm_vs_best: SKIPPED: %s\n", skip);
         return 77;
     }
-    printf("# %s, %d SMs; median of %d samples of %d products\n", device.name, device.sm_count, REPEATS, ITERATIONS);
+    printf("# %s, %d SMs; median of %d samples of %d GEMMs\n", device.name, device.sm_count, REPEATS, ITERATIONS);
     TRY(bb_world_alone(&world, 300));
     TRY(bb_compute_context_init(&ctx, &world, &device, arena_bytes(quick), ITERATIONS, REPEATS, WARMUP));
     TRY(compare_all(&ctx, quick, &totals));
-    printf("# %d products, %d below %.0f %% of the best; worst %.3f, geometric mean %.3f\n", totals.gemms,
-           totals.below, 100 * AIM, totals.worst, exp(totals.log_sum / totals.gemms));
+    printf("# %d GEMMs, %d below %.0f %% of the best; worst %.3f, geometric mean %.3f\n", totals.gemms, totals.below,
+           100 * MIN_RATIO, totals.worst, exp(totals.log_sum / totals.gemms));
     rc = totals.below ? -BB_EBELOW : 0;
 out:
     bb_compute_context_release(&ctx);

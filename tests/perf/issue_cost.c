@@ -1,17 +1,17 @@
 /*
- * issue_cost.c - what the runner adds to NCCL on the host: the time to issue one operation of a step program, next to
- * the same CUDA and NCCL calls written as a plain loop, on the same ranks, in turn; and what traced steps add to that.
+ * issue_cost.c - host overhead of the step runner: the time to issue one operation of a step program, compared with the
+ * same CUDA and NCCL calls in a plain loop on the same ranks, and with traced steps. The modes run alternately.
  *
- *   plain     the loop
+ *   plain     the plain loop
  *   runner    bb_step_time.issue_us of a timed step
- *   traced    the same of a traced step, which records an event before and after everything
+ *   traced    the same for a traced step, which records an event before and after each operation
  *
- * All three on the runner's own communicators, which are blocking, and again on non-blocking ones, where each call goes
- * through a thread of NCCL and is polled until it is no longer in progress: what the runner would cost with those.
+ * Each mode runs on the runner's blocking communicators, and on non-blocking ones. With the latter each call goes
+ * through a helper thread of NCCL and is polled until it leaves ncclInProgress.
  *
  * Programs: all-reduces; groups of one send and one receive; a pipeline of groups, kernels and all-reduces that wait
- * for each other by event. A round runs some steps of each; its figure is their median on the slowest rank. A ratio is
- * that of one round. Nothing is asserted.
+ * for each other's events. A round runs several steps of each mode; its result is the median on the slowest rank.
+ * Ratios are computed per round. Nothing is asserted.
  *
  *   EMU_DATA=off mpirun -n 2 build/emulator/run build/tests/perf/issue_cost
  */
@@ -28,7 +28,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum mode { PLAIN, RUNNER, TRACED, MODES }; /* traced: the runner's traced steps, with events around everything */
+enum mode { PLAIN, RUNNER, TRACED, MODES };
 enum { COUNT = 1024, COMMS = 2, MAX_ROUNDS = 1000, MAX_STEPS = 1000 };
 static const double KERNEL_US = 1;
 
@@ -44,13 +44,13 @@ struct bench {
     struct bb_program program;
     struct bb_runner runner;
     struct bb_comm polled[COMMS];
-    cudaEvent_t received, computed; /* of the plain pipeline */
-    int dp, pp;                     /* communicators of the layout, and */
-    int dp_stream, pp_stream;       /* their streams                    */
+    cudaEvent_t received, computed; /* used by the plain pipeline */
+    int dp, pp;                     /* communicators of the layout */
+    int dp_stream, pp_stream;       /* their streams */
     int from, to;
 };
 
-/* What the plain loops use. */
+/* Arguments of the plain loops. */
 struct plain_loop {
     struct bench *bench;
     ncclComm_t dp, pp;
@@ -59,7 +59,7 @@ struct plain_loop {
     int next, before; /* ranks */
 };
 
-/* A step program and the same calls by hand. */
+/* A step program and the equivalent plain loop. */
 struct workload {
     const char *name;
     int (*build)(struct bench *);
@@ -92,7 +92,7 @@ static int add_all_reduce(struct bench *bench, int wait)
     return bb_program_add(&bench->program, &op, &wait, 1);
 }
 
-/* Returns the receive. */
+/* Returns the index of the receive. */
 static int add_pair(struct bench *bench, int call, int wait)
 {
     struct bb_op send = blank(bench, BB_OP_SEND, bench->pp, bench->pp_stream);
@@ -131,7 +131,7 @@ static int build_pairs(struct bench *bench)
     return 0;
 }
 
-/* Per micro-batch: activations in and out, a kernel that waits for them, an all-reduce that waits for the kernel. */
+/* Per micro-batch: a send and a receive, a kernel that waits for them, an all-reduce that waits for the kernel. */
 static int build_pipeline(struct bench *bench)
 {
     int kernel = BB_NONE;
@@ -217,14 +217,15 @@ enum { WORKLOADS = sizeof workloads / sizeof *workloads };
 
 /* ---- one step ---- */
 
-/* As the runner begins its steps: barrier, then an all-reduce of one element. */
+/* Starts a step like the runner: barrier, then an all-reduce of one element. */
 static int begin_together(struct bb_runner *r)
 {
     int rc;
 
     TRY(bb_world_barrier(r->world, "the start of a plain step"));
     if (r->all_ranks.nccl)
-        TRY(BB_NCCL(ncclAllReduce(r->start_element, r->start_element, 1, ncclFloat, ncclSum, r->all_ranks.nccl, r->join)));
+        TRY(BB_NCCL(
+            ncclAllReduce(r->start_element, r->start_element, 1, ncclFloat, ncclSum, r->all_ranks.nccl, r->join)));
     TRY(bb_comm_poll(&r->all_ranks, "the common start"));
     TRY(bb_runner_wait(r, r->join, "the common start"));
 out:
@@ -238,15 +239,15 @@ static struct plain_loop plain_loop_of(struct bench *bench, bool blocking)
     int n = bench->world.size, rank = bench->world.rank;
 
     return (struct plain_loop){.bench = bench,
-                         .dp = comms[bench->dp].nccl,
-                         .pp = comms[bench->pp].nccl,
-                         .compute = r->streams[0],
-                         .dp_stream = r->streams[bench->dp_stream],
-                         .pp_stream = r->streams[bench->pp_stream],
-                         .from = bb_device_buffers_at(r->areas, bench->from),
-                         .to = bb_device_buffers_at(r->areas, bench->to),
-                         .next = (rank + 1) % n,
-                         .before = (rank + n - 1) % n};
+                               .dp = comms[bench->dp].nccl,
+                               .pp = comms[bench->pp].nccl,
+                               .compute = r->streams[0],
+                               .dp_stream = r->streams[bench->dp_stream],
+                               .pp_stream = r->streams[bench->pp_stream],
+                               .from = bb_device_buffers_at(r->areas, bench->from),
+                               .to = bb_device_buffers_at(r->areas, bench->to),
+                               .next = (rank + 1) % n,
+                               .before = (rank + n - 1) % n};
 }
 
 static int plain_step(struct bench *bench, const struct workload *s, bool blocking, double *issue_us)
@@ -266,7 +267,7 @@ out:
     return rc;
 }
 
-/* For one step the runner's communicators are the polled ones: handles are exchanged, the structs stay in place. */
+/* Swaps the NCCL handles of the runner's communicators with those of the polled ones; the structs stay in place. */
 static void swap_comms(struct bench *bench)
 {
     for (int c = 0; c < COMMS; c++) {
@@ -302,7 +303,7 @@ static int step(struct bench *bench, const struct workload *s, enum mode mode, b
 
 /* ---- rounds ---- */
 
-/* *us: host time per operation, median of the round's steps, on the slowest rank. */
+/* Sets *us to the host time per operation: median of the round's steps, on the slowest rank. */
 static int measure(struct bench *bench, const struct workload *s, enum mode mode, bool blocking, double *us)
 {
     double samples[MAX_STEPS], ignored, own, all[64];
@@ -356,7 +357,7 @@ out:
     return rc;
 }
 
-/* Each round begins with another way, so that none always comes first. */
+/* Each round starts with a different mode, so that the order does not favour one. */
 static int run_rounds(struct bench *bench, const struct workload *s, bool blocking)
 {
     static double us[MODES][MAX_ROUNDS];
@@ -371,7 +372,7 @@ out:
     return rc;
 }
 
-/* ---- a subject's life ---- */
+/* ---- setup and teardown ---- */
 
 static int make_polled(struct bench *bench)
 {
@@ -408,7 +409,7 @@ out:
     return rc;
 }
 
-/* The runner makes communicators that a program uses; the loops want both. */
+/* The runner creates only the communicators that the program uses; the plain loops need both. */
 static int complete_comms(struct bench *bench)
 {
     static const struct bb_comm_opts opts = {.blocking = true};
@@ -457,15 +458,15 @@ out:
     return release(bench, rc);
 }
 
-/* ---- start and end ---- */
+/* ---- options and main ---- */
 
 #define FIELD(name) offsetof(struct options, name)
 static const struct bb_opt own_options[] = {
     OPT_INT('n', "operations", FIELD(operations), "256", "N", 4, 1e6,
-            "operations of a step; fewer than what the driver queues"),
-    OPT_INT(0, "rounds", FIELD(rounds), "9", "N", 1, MAX_ROUNDS, "rounds of all three, in turn"),
-    OPT_INT(0, "steps", FIELD(steps), "15", "N", 1, MAX_STEPS, "steps of each in a round"),
-    OPT_INT('w', "warmup", FIELD(warmup), "3", "N", 0, 1e6, "steps of each in front of them"),
+            "operations per step; must be below the depth of the launch queue"),
+    OPT_INT(0, "rounds", FIELD(rounds), "9", "N", 1, MAX_ROUNDS, "rounds of all modes"),
+    OPT_INT(0, "steps", FIELD(steps), "15", "N", 1, MAX_STEPS, "steps of each mode per round"),
+    OPT_INT('w', "warmup", FIELD(warmup), "3", "N", 0, 1e6, "warm-up steps of each mode per round"),
     {0},
 };
 static const struct bb_opt_table tables[] = {
@@ -481,14 +482,14 @@ static int prepare(struct bench *bench)
     int rc;
 
     TRY(bb_world_init(&bench->world, bench->options.common.timeout_s));
-    TRY(bench->world.size <= 64 ? 0 : bb_err(BB_EUSAGE, "%d ranks: at most 64", bench->world.size));
+    TRY(bench->world.size <= 64 ? 0 : bb_err(BB_EUSAGE, "%d ranks are too many: at most 64", bench->world.size));
     rc = bb_device_choose(&bench->world, 0, bench->options.common.share_gpu, &device);
     TRY(bb_world_agree(&bench->world, rc, "the choice of GPUs"));
     if (bench->options.common.share_gpu)
         TRY(bb_comms_share_gpu_env(bench->world.rank, false));
     if (bench->world.rank > 0)
         return 0;
-    printf("# %s, %d ranks; host us per operation on the slowest rank; %d rounds of %d steps in turn\n", device.name,
+    printf("# %s, %d ranks; host us per operation on the slowest rank; %d rounds of %d steps per mode\n", device.name,
            bench->world.size, bench->options.rounds, bench->options.steps);
     printf("%12s %12s %6s %6s %9s %9s %9s  %20s  %20s\n", "program", "communicator", "ops", "waits", "plain", "runner",
            "traced", "runner/plain", "traced/runner");

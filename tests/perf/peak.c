@@ -1,7 +1,7 @@
 /*
- * peak.c - wall time and peak memory of one command, from outside: peak COMMAND [WORD...] prints "SECONDS KIB", and
- * nothing of what the command prints. A program this small starts it, since a child's figure begins at what its parent
- * held when it was started: of any child, Python shows no less than its own memory.
+ * peak.c - prints wall time and peak memory of a command: peak COMMAND [ARGUMENT...] prints "SECONDS KIB" and discards
+ * the command's stdout. Linux starts a child's ru_maxrss at the resident size of its parent, so a small program has to
+ * be the parent: with Python as the parent, no child would show less than Python's own memory.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,14 +18,14 @@ static double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static void run(char **words)
+static void run(char **command)
 {
     int null = open("/dev/null", O_WRONLY);
 
     if (null >= 0)
         dup2(null, STDOUT_FILENO);
-    execvp(words[0], words);
-    perror(words[0]);
+    execvp(command[0], command);
+    perror(command[0]);
     _exit(127);
 }
 
@@ -37,7 +37,7 @@ int main(int argc, char **argv)
     int status;
 
     if (argc < 2) {
-        fputs("Usage: peak COMMAND [WORD...]\n", stderr);
+        fputs("Usage: peak COMMAND [ARGUMENT...]\n", stderr);
         return 2;
     }
     child = fork();

@@ -199,7 +199,7 @@ static void crashes_are_reported_and_keep_their_signal(void **state)
 }
 
 /* A library calls exit() (call 0) or _exit() (call 1). busbar.c replaces _exit(), which calls bb_exit_called(). */
-static void be_exited_by_library(int call)
+static void exit_like_library(int call)
 {
     bb_deadline_begin("the loading", LONG_S, true);
     if (call)
@@ -232,7 +232,7 @@ static void exits_by_libraries_are_reported(void **state)
 {
     (void)state;
     for (int call = 0; call < 2; call++)
-        expect(be_exited_by_library, call, BB_EFAIL,
+        expect(exit_like_library, call, BB_EFAIL,
                "busbar: ended by a library that called exit(); last seen: the loading\n");
     expect(exit_in_order, 3, 3, "");
     expect(fork_child_of_library, 5, 5, "");

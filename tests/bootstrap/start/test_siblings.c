@@ -1,5 +1,5 @@
 /*
- * test_siblings.c - four ranks in one process tree (forked by one busbar process, or by two under mpirun): they
+ * test_siblings.c - four ranks in one process tree (forked by one probe process, or by two under mpirun): they
  * communicate, and when one of them fails the others end like ranks under mpirun, with a message that names the failed
  * rank.
  */

@@ -1,7 +1,7 @@
 /*
- * capture.c - streams that are being captured. Each stream in a capture has a front: the nodes that its next operation
- * depends on. A captured event carries the front of the moment when it was recorded; a stream that waits for it takes
- * the front over, and joins the capture if it was not in it.
+ * capture.c - stream capture. Each captured stream has a front: the nodes that its next operation depends on. A
+ * captured event stores the front of its stream at the record. A stream that waits for the event adds that front to its
+ * own, and joins the capture if it was not part of it.
  */
 #include "graphs.h"
 #include "names.h"
@@ -102,7 +102,7 @@ static cudaError_t invalidate(struct emu_capture *capture, cudaError_t why)
     return why;
 }
 
-/* A stream that is destroyed takes its capture with it. */
+/* Destroying a stream invalidates its capture. */
 void emu_forget_captures_locked(struct CUstream_st *s)
 {
     if (!s->capture)
@@ -162,7 +162,7 @@ cudaError_t emu_capture_unsafe(void)
     return rc;
 }
 
-/* ---- what is captured ---- */
+/* ---- captured operations ---- */
 
 cudaError_t emu_capture_op_locked(struct CUstream_st *s, const struct emu_op *op)
 {
@@ -246,7 +246,7 @@ cudaError_t emu_capture_wait_locked(struct CUstream_st *s, cudaEvent_t event, bo
     return cudaSuccess;
 }
 
-/* ---- public calls ---- */
+/* ---- public functions ---- */
 
 static cudaError_t begin_locked(cudaStream_t stream, struct CUgraph_st *graph, const struct emu_front *front,
                                 enum cudaStreamCaptureMode mode)
@@ -300,7 +300,7 @@ out:
     return emu_report(rc);
 }
 
-/* Everything that the origin's front comes after. */
+/* Marks all nodes that the node depends on, directly or indirectly. */
 static void mark_before(const struct CUgraphNode_st *node, bool *seen)
 {
     const struct CUgraphNode_st **stack = malloc(((size_t)node->body->n + 1) * sizeof(*stack));
@@ -453,7 +453,7 @@ int emu_capture_info(void *stream, int *status, unsigned long long *id, void **g
     return rc;
 }
 
-#if CUDART_VERSION >= 13000 /* compat12.c has those of CUDA 12 */
+#if CUDART_VERSION >= 13000 /* compat12.c has the CUDA 12 versions */
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id,
                                      cudaGraph_t *graph, const cudaGraphNode_t **deps, const cudaGraphEdgeData **edges,
                                      size_t *n)

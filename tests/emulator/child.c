@@ -1,5 +1,5 @@
 /*
- * child.c - runs a scenario in a forked process. The parent never calls CUDA, so each child starts it anew.
+ * child.c - runs a scenario in a forked process. The parent never calls CUDA, so each child starts CUDA itself.
  */
 #include "child.h"
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* Scenarios do not clear up after themselves; what the emulator loses on its own is still reported. */
+/* Scenarios do not free their objects; leaks of the emulator itself are still reported. */
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {

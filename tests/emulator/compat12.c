@@ -1,6 +1,6 @@
 /*
- * compat12.c - names that only CUDA 12 has: versions of calls whose arguments changed. Knows no header of CUDA, which
- * would map them onto each other. Built for CUDA 12 only.
+ * compat12.c - names that exist only in CUDA 12: older versions of functions whose arguments changed. Includes no CUDA
+ * header, because CUDA headers would map the names to each other. Built for CUDA 12 only.
  */
 #include "names.h"
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /*
- * conformance.c - asks the CUDA runtime what it answers to right and wrong calls and prints it, one line per call. The
- * output is the same on emulated GPUs (held in conformance.txt by a test) and should be on a real one: run the program
- * there without the emulator and compare. It uses no kernel, needs one GPU and leaves no sticky error.
+ * conformance.c - calls the CUDA runtime with valid and invalid arguments and prints each result, one line per call. A
+ * test compares the output on emulated GPUs with conformance.txt. On a real GPU the output should be the same: run the
+ * program there without the emulator and compare. It uses no kernel, needs one GPU and leaves no sticky error.
  */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -113,7 +113,7 @@ static void streams(void)
     cudaStream_t made;
     unsigned flags;
 
-    cudaStreamSynchronize(s); /* the last event of it was recorded and not waited for */
+    cudaStreamSynchronize(s); /* the last event of the stream was recorded but never waited for */
     SAY(cudaStreamQuery(s));
     SAY(cudaStreamSynchronize(0));
     SAY(cudaStreamSynchronize(cudaStreamLegacy));
@@ -165,7 +165,7 @@ static void captures(void)
     cudaGetLastError();
 }
 
-/* Each forbidden call ends a capture of its own. */
+/* Each forbidden call invalidates its own capture. */
 static void forbidden(const char *what, cudaError_t (*call)(void), enum cudaStreamCaptureMode mode)
 {
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -252,7 +252,7 @@ static void captures_that_fail(void)
     forbidden("cudaStreamBeginCapture", begin_twice, cudaStreamCaptureModeGlobal);
     forbidden("work that is not joined", leave_unjoined, cudaStreamCaptureModeGlobal);
     forbidden("cudaStreamEndCapture on another stream", end_elsewhere, cudaStreamCaptureModeGlobal);
-    printf("-- legacy stream beside a capture\n");
+    printf("-- legacy stream during a capture\n");
     SAY(cudaStreamBeginCapture(blocking, cudaStreamCaptureModeRelaxed));
     SAY(cudaMemsetAsync(device, 0, 8, 0));
     SAY(cudaStreamEndCapture(blocking, &none));

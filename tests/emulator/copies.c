@@ -1,18 +1,16 @@
 /*
- * copies.c - memcpy and memset. What a pointer is comes from the table in memory.c, so a wrong direction or a copy
- * beyond the end of a block is an error here and not a silent overrun.
+ * copies.c - memcpy and memset. memory.c knows the kind of each pointer, so a wrong direction or a copy beyond the end
+ * of a block is an error instead of a silent overrun.
  */
 #include "internal.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    STAGED_BYTES = 65536
-}; /* pageable sources up to this size are copied when the call is made, as the driver does */
+enum { STAGED_BYTES = 65536 }; /* pageable sources up to this size are copied during the call, as the driver does */
 
 struct copy {
     char *to;
-    const char *from; /* NULL: fill with value */
+    const char *from; /* NULL: memset with `value` */
     size_t to_pitch, from_pitch, width, height;
     int value;
     int64_t lasts_ns;
@@ -90,7 +88,7 @@ static cudaError_t put(const struct copy *c, cudaStream_t stream, const char *na
     return rc;
 }
 
-/* Does the pointer fit what the direction says of this side? Unregistered host memory may be anything. */
+/* Whether the pointer fits the copy direction on this side. Unregistered host memory fits any. */
 static bool side_ok(enum emu_space space, enum cudaMemcpyKind kind, enum cudaMemcpyKind gpu_kind)
 {
     if (kind == cudaMemcpyDefault)
@@ -100,7 +98,8 @@ static bool side_ok(enum emu_space space, enum cudaMemcpyKind kind, enum cudaMem
     return space != EMU_DEVICE;
 }
 
-/* Pageable memory makes a copy synchronous, but for what is staged; between GPU memories the host never waits. */
+/* A copy with pageable memory is synchronous, except for staged sources. Copies between GPU memories never block the
+ * host. */
 static cudaError_t copy_2d(struct copy c, enum cudaMemcpyKind kind, cudaStream_t stream, bool async)
 {
     enum emu_space to = emu_space_of(c.to, NULL), from = emu_space_of(c.from, NULL);

@@ -1,10 +1,9 @@
 /*
- * cublaslt.c - the stand-in for cuBLASLt: handles, descriptors, heuristics and matrix multiplication, computed for real
- * on the CPU for float, half, bfloat16 and double.
+ * cublaslt.c - the stand-in for cuBLASLt: handles, descriptors, heuristics and GEMM, computed on the CPU for float,
+ * half, bfloat16 and double.
  *
- * A multiplication lasts max(kernel_us, 2*m*n*k*batch / tflops of A's type). Sums are in float, or in double for
- * double. Epilogues, scale pointers and layouts other than column and row order are refused
- * (CUBLAS_STATUS_NOT_SUPPORTED).
+ * A GEMM takes max(kernel_us, 2*m*n*k*batch / tflops of A's type). Sums are in float, or in double for double.
+ * Epilogues, scale pointers and layouts other than column and row order return CUBLAS_STATUS_NOT_SUPPORTED.
  */
 #include "cublaslt.h"
 #include "proxies/machine/cluster.h"
@@ -93,7 +92,7 @@ const char *cublasLtGetStatusString(cublasStatus_t status)
     return "unknown status";
 }
 
-/* ---- choosing an algorithm: there is one ---- */
+/* ---- heuristic: there is one algorithm ---- */
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
@@ -135,14 +134,14 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
     return status;
 }
 
-/* ---- multiplication ---- */
+/* ---- GEMM ---- */
 
 struct matmul {
     struct lt_problem problem;
     const void *a, *b, *c;
     void *d;
     double alpha, beta;
-    const void *alpha_at, *beta_at; /* device pointers, NULL when the host gave the values */
+    const void *alpha_at, *beta_at; /* device pointers; NULL when the host passed the values */
     int device;
     struct bb_kernel_list_item item;
     struct emu_demand demand;
@@ -240,7 +239,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     return put(&mm, stream);
 }
 
-/* ---- logging: accepted, nothing is logged ---- */
+/* ---- logging: accepted, without effect ---- */
 
 cublasStatus_t cublasLtLoggerSetLevel(int level)
 {

@@ -1,6 +1,6 @@
 /*
- * cublaslt_desc.c - the descriptors of cuBLASLt: attributes are fields of a struct that lies in the opaque storage,
- * found through tables.
+ * cublaslt_desc.c - the descriptors of cuBLASLt. Attributes are fields of a struct in the opaque storage, found by
+ * tables.
  */
 #include "cublaslt.h"
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /*
- * cublaslt_gemm.c - which multiplications are modelled, and the multiplication itself.
+ * cublaslt_gemm.c - checks whether a GEMM is modelled, and computes it.
  */
 #include "cublaslt.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what fits ---- */
+/* ---- checks ---- */
 
 static bool type_known(uint32_t type)
 {
@@ -96,7 +96,7 @@ cublasStatus_t lt_problem_check(struct lt_problem *p, cublasLtMatmulDesc_t desc_
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* ---- elements ---- */
+/* ---- conversion of elements ---- */
 
 static float float_of_bits(uint32_t bits)
 {
@@ -138,13 +138,13 @@ static uint16_t half_of_float(float value)
 {
     uint32_t bits = bits_of_float(value), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
 
-    if (magnitude > 0x7f800000) /* not a number */
+    if (magnitude > 0x7f800000) /* NaN */
         return (uint16_t)(sign | 0x7e00);
-    if (magnitude >= 0x477ff000) /* rounds beyond 65504 */
+    if (magnitude >= 0x477ff000) /* rounds beyond 65504, the largest half */
         return (uint16_t)(sign | 0x7c00);
-    if (magnitude >= 0x38800000) /* normal: 2^-14 and more */
+    if (magnitude >= 0x38800000) /* normal: at least 2^-14 */
         return (uint16_t)(sign | shift_rounded(magnitude - (112u << 23), 13));
-    if (magnitude < 0x33000000) /* below half of the least subnormal */
+    if (magnitude < 0x33000000) /* below half of the smallest subnormal */
         return (uint16_t)sign;
     return (uint16_t)(sign | shift_rounded((magnitude & 0x7fffff) | 0x800000, 126 - (int)(magnitude >> 23)));
 }
@@ -203,8 +203,8 @@ static const void *batch_at(const void *base, const struct lt_layout *l, int i)
     return (const char *)base + (size_t)i * (size_t)l->stride * type_bytes(l->type);
 }
 
-/* column[0..m) = op(A) * (column j of op(B)), summed over k in order; a is packed by columns. Float and double sums
- * have a function each, so that the compiler can use vectors. */
+/* column[0..m) = op(A) * (column j of op(B)), summed over k in order; a is packed by columns. Separate functions for
+ * float and double sums allow the compiler to vectorise. */
 static void column_f32(const struct lt_problem *p, const float *a, const void *b, size_t j, float *column)
 {
     memset(column, 0, p->m * sizeof(*column));

@@ -1,5 +1,5 @@
 /*
- * devices.c - the devices: which one a thread uses, what they say of themselves, who reaches whom.
+ * devices.c - devices: the current device of a thread, properties, limits, peer access.
  */
 #include "internal.h"
 #include <cuda_profiler_api.h>
@@ -84,7 +84,7 @@ cudaError_t cudaChooseDevice(int *device, const struct cudaDeviceProp *prop)
 
     TRY(emu_enter(__func__));
     if (device && prop)
-        *device = 0; /* all are alike */
+        *device = 0; /* all devices are equal */
     else
         rc = cudaErrorInvalidValue;
 out:
@@ -104,8 +104,8 @@ out:
     return emu_report(rc);
 }
 
-/* Ends what runs, frees the memory and forgets a sticky error. Streams and events of the device stay usable, which the
- * runtime leaves undefined. */
+/* Ends running work, frees the memory and clears a sticky error. Streams and events of the device stay usable, which
+ * the runtime leaves undefined. */
 cudaError_t cudaDeviceReset(void)
 {
     cudaError_t rc;
@@ -121,9 +121,9 @@ out:
     return emu_report(rc);
 }
 
-/* ---- what a device says of itself ---- */
+/* ---- properties ---- */
 
-/* Limits are those of compute capability 9.0; what the profile says replaces them. */
+/* Limits of compute capability 9.0, then the values of the profile. */
 static void fill_limits(struct cudaDeviceProp *p)
 {
     p->sharedMemPerBlock = 49152;
@@ -160,7 +160,7 @@ static void fill_abilities(struct cudaDeviceProp *p)
 #endif
 }
 
-/* A machine's devices have a domain of their own; see EMU_BOARD for more. */
+/* PCI domain: one per machine of EMU_MAX_DEVICES devices. */
 static int domain_of(int device)
 {
     return emu.visible[device].number / EMU_MAX_DEVICES;
@@ -223,7 +223,7 @@ struct attribute {
         .id = cudaDevAttr##attr, .kind = FROM_CONSTANT, .constant = (value)                                            \
     }
 
-/* Attributes that are not listed are 0: abilities that the emulated device does not have, and textures. */
+/* Attributes without a row are 0: unsupported features, and textures. */
 static const struct attribute attributes[] = {
     FIELD(MaxThreadsPerBlock, maxThreadsPerBlock),
     FIELD(MaxBlockDimX, maxThreadsDim[0]),
@@ -370,7 +370,7 @@ out:
     return emu_report(rc);
 }
 
-/* One limit of the current device; they are kept and have no effect. */
+/* One limit of the current device; stored without effect. */
 static cudaError_t limit_at(const char *function, enum cudaLimit id, size_t **limit)
 {
     static const size_t defaults[] = {1024, 1 << 20, 8 << 20, 2, 2048, 64, 0};
@@ -436,7 +436,7 @@ cudaError_t cudaCtxResetPersistingL2Cache(void)
     return emu_report(emu_enter(__func__));
 }
 
-/* ---- peers: every device of a process reaches every other ---- */
+/* ---- peers: every device of a process can access every other ---- */
 
 cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
 {

@@ -1,6 +1,6 @@
 /*
- * driver.c - the functions of the driver that a program may ask the runtime for: a device's id, and what memory is made
- * of. All others are missing.
+ * driver.c - the driver functions that the runtime returns through cudaGetDriverEntryPoint: UUID of a device, and
+ * properties of memory. No others exist.
  */
 #include "internal.h"
 #include <cuda.h>
@@ -15,7 +15,7 @@ static CUresult get_device(CUdevice *device, int ordinal)
     return CUDA_SUCCESS;
 }
 
-/* The second form of it: that of the instance, where the runtime's properties have the GPU's. */
+/* cuDeviceGetUuid_v2: the UUID of the MIG instance, where the runtime's properties have the GPU's. */
 static CUresult get_uuid(CUuuid *uuid, CUdevice device)
 {
     if (!uuid || device < 0 || device >= emu.n_devices)

@@ -1,5 +1,5 @@
 /*
- * errors.c - the names and texts of the runtime's errors, and each thread's last error.
+ * errors.c - names and texts of the runtime's errors, and the last error of each thread.
  */
 #include "internal.h"
 #include "names.h"
@@ -10,7 +10,7 @@ struct error_text {
     const char *name, *text;
 };
 
-/* Every enumerator of cudaError in CUDA 13.0, by number, so that older headers do. Sorted. */
+/* All values of cudaError in CUDA 13.0, by number, so that older headers work too. Sorted. */
 static const struct error_text errors[] = {
     {0, "cudaSuccess", "no error"},
     {1, "cudaErrorInvalidValue", "invalid argument"},

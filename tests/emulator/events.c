@@ -1,5 +1,5 @@
 /*
- * events.c - events. A record makes a mark of its own, so a later record does not change what earlier waiters wait for.
+ * events.c - events. Each record creates a new mark, so a later record does not affect earlier waits.
  */
 #include "internal.h"
 #include <stdlib.h>

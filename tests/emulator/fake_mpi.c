@@ -1,4 +1,4 @@
-/* fake_mpi.c - the MPI behind hosts.c in its test: it notes who was called, and the sum of the arguments. */
+/* fake_mpi.c - a fake MPI for the test of hosts.c: logs each call and the sum of its arguments. */
 #include "fake_mpi.h"
 
 #include <stdio.h>

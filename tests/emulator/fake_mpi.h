@@ -1,4 +1,4 @@
-/* fake_mpi.h - as much of MPI as hosts.c knows; handles are numbers. */
+/* fake_mpi.h - the MPI functions that hosts.c interposes; handles are numbers. */
 #ifndef EMU_FAKE_MPI_H
 #define EMU_FAKE_MPI_H
 

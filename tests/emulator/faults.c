@@ -1,11 +1,11 @@
 /*
- * faults.c - planted faults. $EMU_FAULT is a list, parts separated by ';':
+ * faults.c - fault injection. $EMU_FAULT is a list, separated by ';':
  *
  *   KIND:rank=R,call=K[,name=FUNCTION]      kinds: die, stall, fail, corrupt
  *
- * The K-th call (the first is 1) of FUNCTION, or of any function that can fail, on world rank R. Without rank: on every
- * rank; without call: the first. corrupt counts NCCL operations, the others count calls; with name, only those of that
- * name.
+ * The fault applies to the K-th call (the first is 1) of FUNCTION, or of any function that can fail, on world rank R.
+ * Without rank: every rank. Without call: the first call. corrupt counts NCCL operations, the other kinds count calls;
+ * with name, only those of that function.
  */
 #include "internal.h"
 #include <signal.h>
@@ -19,7 +19,7 @@ static const char *const kind_names[] = {[DIE] = "die", [STALL] = "stall", [FAIL
 struct fault {
     enum fault_kind kind;
     long call, seen;
-    char name[64]; /* "" for any */
+    char name[64]; /* "": any function */
 };
 
 static struct {
@@ -38,7 +38,7 @@ static long number_of(const char *text, const char *whole)
     return n;
 }
 
-/* Returns false when the fault is another rank's. */
+/* Returns false when the fault is for another rank. */
 static bool read_setting(struct fault *fault, char *setting, const char *whole)
 {
     char *value = strchr(setting, '=');
@@ -104,7 +104,7 @@ static _Noreturn void stall(void)
         pause();
 }
 
-/* Counts the call for every fault of these kinds; says which kind is due, or -1. */
+/* Counts the call for every fault of these kinds. Returns the kind that is due, or -1. */
 static int due(const char *function, bool corrupts)
 {
     int kind = -1;

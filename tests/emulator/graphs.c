@@ -1,10 +1,10 @@
 /*
- * graphs.c - graphs: their nodes, and executables that put them on streams.
+ * graphs.c - graphs: their nodes, and executable graphs, which put the nodes on streams.
  *
- * At instantiation the nodes are laid out on tracks: a node continues the track of a node it depends on when that is
- * the track's latest, and else begins a new one. At launch the first track goes onto the stream of the launch itself
- * and every other one onto a stream of the executable's own, with marks for the dependencies that cross tracks. So
- * branches run side by side, and a graph without branches costs no thread.
+ * Instantiation assigns the nodes to tracks: a node continues the track of a node that it depends on if that node is
+ * the last of its track; otherwise it begins a new track. A launch puts the first track on the launch's stream, and
+ * every other track on an internal stream (lane) of the executable, with marks for dependencies between tracks. So
+ * branches run concurrently, and a graph without branches needs no extra thread.
  */
 #include "graphs.h"
 #include <stdio.h>
@@ -14,19 +14,20 @@
 #define GRAPH_MAGIC 0x656d755f67726170u /* "emu_grap" */
 #define EXEC_MAGIC  0x656d755f65786563u /* "emu_exec" */
 
-/* A node in its place: what a launch does, in order. */
+/* A node in launch order. */
 struct step {
     struct CUgraphNode_st *node;
     int track;
-    int *waits; /* steps on other tracks */
+    int *waits; /* steps on other tracks that it waits for */
     int n_waits;
     bool begins,
-        marked; /* begins: first of its track, without dependencies; marked: another track or the end waits for it */
+        marked; /* begins: first of its track, without dependencies; marked: another track, or the end of the launch,
+                   waits for it */
     struct emu_mark *mark; /* during a launch */
 };
 
 struct track {
-    int device, tail;         /* step */
+    int device, tail;         /* last step */
     struct CUstream_st *lane; /* NULL until the first launch, and for the track on the launch's stream */
 };
 
@@ -115,10 +116,9 @@ void emu_body_unref_locked(struct emu_graph_body *body)
     emu_lock();
 }
 
-/* ---- laying out ---- */
+/* ---- instantiation ---- */
 
-/* Orders the nodes so that each comes after what it depends on; in the order of creation where that is free.
- * Returns false on a cycle. */
+/* Topological sort; independent nodes stay in the order of creation. Returns false on a cycle. */
 static bool sort_nodes(const struct emu_graph_body *body, struct CUgraphNode_st **order)
 {
     bool *placed = need(calloc((size_t)body->n + 1, sizeof(*placed))), progress = true;
@@ -184,7 +184,7 @@ static void exec_clear(struct CUgraphExec_st *exec)
     emu_body_unref_locked(exec->body);
 }
 
-/* Fills an executable from a graph; on a cycle leaves it untouched. */
+/* Fills an executable from a graph; leaves it unchanged on a cycle. */
 static cudaError_t exec_fill_locked(struct CUgraphExec_st *exec, struct emu_graph_body *body)
 {
     size_t n = (size_t)body->n + 1;
@@ -211,7 +211,7 @@ static cudaError_t exec_fill_locked(struct CUgraphExec_st *exec, struct emu_grap
     return cudaSuccess;
 }
 
-/* ---- launching ---- */
+/* ---- launch ---- */
 
 static void put_event_locked(struct CUstream_st *s, const struct CUgraphNode_st *node)
 {
@@ -245,7 +245,7 @@ static void put_step_locked(struct CUgraphExec_st *exec, struct step *step, stru
         step->mark = emu_mark_here_locked(s);
 }
 
-/* The stream of a track: the first track of the launch's device is the launch's own stream. */
+/* The stream of a track: the first track of the launch's device uses the launch's own stream. */
 static struct CUstream_st *stream_for(struct track *track, int own, int index, struct CUstream_st *s)
 {
     if (index == own)
@@ -338,7 +338,7 @@ out:
     return emu_report(rc);
 }
 
-/* ---- making and dropping ---- */
+/* ---- create and destroy ---- */
 
 cudaError_t cudaGraphCreate(cudaGraph_t *graph, unsigned int flags)
 {

@@ -1,9 +1,10 @@
 /*
- * hosts.c - with EMU_NODES each emulated node has a host name of its own. Loaded before the C library, by the wrappers:
- * it is by its name that programs and libraries know their host.
+ * hosts.c - gethostname with EMU_NODES: each emulated node has its own host name. The wrappers preload this library,
+ * because programs and libraries identify their host by name.
  *
- * And it tells the emulated GPUs when the host waits for others by MPI (timeline/timeline.h): whoever looks whether a
- * request is done, or calls what waits for one or for all, is away until then.
+ * It also interposes MPI functions that wait, and reports to the emulated GPUs when the host waits for other processes
+ * (timeline/timeline.h): from a first unsuccessful MPI_Test, or from the start of a blocking call, until the wait is
+ * over.
  */
 #include "internal.h"
 #include <dlfcn.h>
@@ -27,7 +28,7 @@ __attribute__((visibility("default"))) int gethostname(char *name, size_t capaci
 
 /* ---- MPI ---- */
 
-/* Of the emulated runtime, if the program uses it. */
+/* Calls a function of the emulated runtime, if the program uses the runtime. */
 static void tell(const char *name)
 {
     void (*say)(void);
@@ -45,12 +46,12 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Who is away for so long was taken to come back too early, and says so again. */
+/* A host that polls for this time reports the wait again, because the timeline may have resumed it too early. */
 #define AWAY_S 0.05
 
 __attribute__((visibility("default"))) int MPI_Test(void *request, int *flag, void *status)
 {
-    static _Thread_local double away_s; /* since when, 0: it is not */
+    static _Thread_local double away_s; /* start of the wait; 0: not waiting */
     int (*real)(void *, int *, void *), rc;
 
     *(void **)&real = dlsym(RTLD_NEXT, "MPI_Test");
@@ -66,7 +67,7 @@ __attribute__((visibility("default"))) int MPI_Test(void *request, int *flag, vo
     return rc;
 }
 
-/* Handles are pointers in one MPI, numbers in another: either fits into a long. */
+/* Handles are pointers in Open MPI and numbers in MPICH; a long holds either. */
 #define WAITS(name, parameters, arguments)                                                                             \
     __attribute__((visibility("default"))) int name parameters                                                         \
     {                                                                                                                  \

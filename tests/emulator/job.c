@@ -1,4 +1,5 @@
-/* job.c - who this process is in its job, from what launchers put into its environment, and on which emulated node. */
+/* job.c - the rank and size of this process in its job, from the environment that launchers set, and its emulated
+ * node. */
 #include "internal.h"
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /*
- * launch.c - kernels: what nvcc's host code registers, the CPU twins that stand in for them, and launches.
+ * launch.c - kernels: registration by nvcc's host code, CPU twins, and launches.
  *
- * The sizes of a kernel's arguments come from its twin; a kernel without a twin is an error that names it, or, with
- * EMU_UNKNOWN_KERNELS=pass, does nothing for kernel_us.
+ * The argument sizes of a kernel come from its twin. A kernel without a twin is an error that names the kernel; with
+ * EMU_UNKNOWN_KERNELS=pass it does nothing and takes kernel_us.
  */
 #include "internal.h"
 #include "twin.h"
@@ -12,16 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A registered kernel; its address is the cudaKernel_t and the cudaFunction_t. */
+/* A registered kernel. Its address is the cudaKernel_t and the cudaFunction_t. */
 struct CUkern_st {
     struct CUkern_st *next; /* same bucket */
-    const void *host;       /* the address that the program launches by */
+    const void *host;       /* the host address that identifies the kernel in a launch */
     void **module;
     char *name;
     const struct emu_twin *twin;
-    bool sought; /* twin was looked up */
+    bool sought; /* the twin has been looked up */
     int max_dynamic_shared_bytes;
-    uint64_t loaded; /* bit d: on device d */
+    uint64_t loaded; /* bit d: loaded on device d */
 };
 
 enum { BUCKETS = 1024 };
@@ -35,7 +35,7 @@ static struct CUkern_st **bucket_of(const void *host)
     return &kernels.buckets[((uintptr_t)host >> 4) * 2654435761u % BUCKETS];
 }
 
-/* A handle is either a host address or, from __cudaGetKernel, the kernel itself. */
+/* A handle is a host address, or a kernel itself (from __cudaGetKernel). */
 static struct CUkern_st *kernel_at(const void *host)
 {
     struct CUkern_st *kernel = NULL;
@@ -119,8 +119,8 @@ void __cudaRegisterFunction(void **module, const char *host, char *device_fun, c
 
 /* ---- loading ---- */
 
-/* With EMU_LAZY_LOADING=1 the first use of a kernel waits until all that its device was given is done, as CUDA may do
- * ("loading a kernel might require context synchronization"). */
+/* With EMU_LAZY_LOADING=1 the first use of a kernel waits until the device is idle, as CUDA may do ("loading a
+ * kernel might require context synchronization"). */
 static void load(struct CUkern_st *kernel)
 {
     const int device = emu_current_device();
@@ -208,7 +208,7 @@ static const struct emu_twin *find_twin(const char *name)
     return NULL;
 }
 
-/* The twin of a kernel; without one says so, once per kernel. */
+/* The twin of a kernel. Without a twin prints an error, once per kernel. */
 static cudaError_t twin_of(struct CUkern_st *kernel, const struct emu_twin **out)
 {
     bool first;
@@ -232,10 +232,10 @@ static cudaError_t twin_of(struct CUkern_st *kernel, const struct emu_twin **out
 /* ---- launches ---- */
 
 struct launch {
-    const struct emu_twin *twin; /* NULL: an unknown kernel that passes */
+    const struct emu_twin *twin; /* NULL: an unknown kernel with EMU_UNKNOWN_KERNELS=pass */
     struct emu_launch seen;
     struct emu_demand demand;
-    void *args[EMU_TWIN_ARGS]; /* into data */
+    void *args[EMU_TWIN_ARGS]; /* pointers into data */
     _Alignas(16) char data[];
 };
 
@@ -356,7 +356,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *fu
                                   config->stream));
 }
 
-/* ---- what nvcc's host code calls; no header that C can include declares them ---- */
+/* ---- functions that nvcc's host code calls; no C header declares them ---- */
 
 cudaError_t __cudaGetKernel(cudaKernel_t *out, const void *host)
 {
@@ -378,7 +378,7 @@ cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block, 
     return __cudaLaunchKernel(kernel, grid, block, args, shared, emu_ptsz(stream));
 }
 
-/* ---- <<<>>>: the configuration between the push before the argument evaluation and the pop in the stub ---- */
+/* ---- <<<>>>: the launch configuration is pushed before the arguments are evaluated, and popped in the stub ---- */
 
 struct configuration {
     dim3 grid, block;
@@ -410,7 +410,7 @@ cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, 
     return cudaSuccess;
 }
 
-/* ---- what a kernel says of itself ---- */
+/* ---- attributes of kernels ---- */
 
 static cudaError_t lookup(const char *function, const void *handle, const void *out, struct CUkern_st **kernel)
 {

@@ -1,6 +1,6 @@
 /*
- * memory.c - allocations, what a pointer is, and the accounting of device memory. Pages are taken from the machine when
- * they are first touched, so a device may promise more than the machine has.
+ * memory.c - allocations, properties of pointers, and accounting of device memory. The machine allocates pages at the
+ * first access, so a device may have more memory than the machine.
  */
 #include "internal.h"
 #include <stdlib.h>
@@ -8,12 +8,12 @@
 
 struct block {
     char *base;
-    size_t bytes;  /* what was asked for                    */
-    size_t mapped; /* 0: not ours, as in cudaHostRegister   */
+    size_t bytes;  /* requested size */
+    size_t mapped; /* 0: memory of the program, as in cudaHostRegister */
     enum emu_space space;
     int device;
     unsigned flags;
-    bool physical; /* of cuMemCreate, as ncclMemAlloc's */
+    bool physical; /* from cuMemCreate, as ncclMemAlloc's memory */
 };
 
 /* All blocks, sorted by address. */
@@ -63,7 +63,7 @@ static void insert(struct block block)
     blocks.list[at] = block;
 }
 
-/* Takes the block that begins at base off the list. */
+/* Removes the block that begins at base from the list. */
 static bool take(const void *base, struct block *out)
 {
     struct block *found;
@@ -136,7 +136,7 @@ static bool on_device(enum emu_space space)
     return space == EMU_DEVICE || space == EMU_MANAGED;
 }
 
-/* Takes whole units of the machine's memory, or the device's. */
+/* Maps whole units of the machine's page size, or of the device's granularity. */
 static cudaError_t map_block(void **out, struct block block, size_t unit)
 {
     const enum emu_space space = block.space;
@@ -218,7 +218,7 @@ void emu_free_block(void *base)
         drop(&block);
 }
 
-/* Device reset: all that lives on the device goes. */
+/* Device reset: frees all memory of the device. */
 void emu_free_device_memory(int device)
 {
     size_t kept = 0;
@@ -236,7 +236,7 @@ void emu_free_device_memory(int device)
     pthread_mutex_unlock(&blocks.lock);
 }
 
-/* ---- public calls ---- */
+/* ---- public functions ---- */
 
 static cudaError_t allocate(const char *function, void **out, size_t bytes, enum emu_space space)
 {
@@ -285,7 +285,7 @@ cudaError_t cudaMallocPitch(void **out, size_t *pitch, size_t width, size_t heig
     return allocate(__func__, out, *pitch * height, EMU_DEVICE);
 }
 
-/* Freeing waits for the device: what runs may use the memory. */
+/* Freeing waits until the device is idle, because running work may use the memory. */
 static cudaError_t release(const char *function, void *base, bool host)
 {
     struct block block;

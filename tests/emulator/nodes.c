@@ -1,13 +1,13 @@
 /*
- * nodes.c - graphs made and read node by node, and the user objects that graphs hold. A node's operation is captured
- * from the ordinary call on a stream of the moment, so there is one way only to make an operation.
+ * nodes.c - graphs built and read node by node, and the user objects that graphs retain. The operation of a node is
+ * captured from the ordinary function on a temporary stream, so each operation is implemented once.
  */
 #include "graphs.h"
 #include "names.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* A stream that captures into graph and whose front is the dependencies. */
+/* A stream that captures into the graph, with the dependencies as its front. */
 static cudaError_t open_stream(cudaGraph_t graph, const cudaGraphNode_t *deps, size_t n, cudaStream_t *stream)
 {
     cudaError_t rc = emu_enter("cudaGraphAddNode");
@@ -149,7 +149,7 @@ int emu_graph_add_edges(void *graph, const void *from, const void *to, size_t n)
     return cudaSuccess;
 }
 
-#if CUDART_VERSION >= 13000 /* compat12.c has those of CUDA 12 */
+#if CUDART_VERSION >= 13000 /* compat12.c has the CUDA 12 versions */
 cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t *from, const cudaGraphNode_t *to,
                                      const cudaGraphEdgeData *edges, size_t n)
 {
@@ -158,9 +158,10 @@ cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t *f
 }
 #endif
 
-/* ---- reading ---- */
+/* ---- queries ---- */
 
-/* Gives up to *n nodes, the rest of the array NULL; without an array only their number, as CUDA does. */
+/* Stores up to *n nodes and fills the rest of the array with NULL; without an array stores only the number, as CUDA
+ * does. */
 static cudaError_t list_nodes(const char *function, cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *n, bool roots)
 {
     cudaError_t rc = emu_enter(function);
@@ -237,7 +238,7 @@ cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t *
 /* ---- user objects ---- */
 
 struct CUuserObject_st {
-    unsigned refs; /* under the mutex */
+    unsigned refs; /* guarded by the mutex */
     cudaHostFn_t destroy;
     void *data;
 };
@@ -312,7 +313,7 @@ cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object
     return cudaSuccess;
 }
 
-/* Called when the graph and all its executables are gone. */
+/* Called when the graph and all its executables have been freed. */
 void emu_drop_held(struct emu_held_object *held)
 {
     while (held) {

@@ -1,6 +1,6 @@
 /*
- * pools.c - stream-ordered allocation, and hints about managed memory. Memory is there as soon as it is asked for and
- * goes when its stream reaches the free; a pool is a name and its attributes.
+ * pools.c - stream-ordered allocation, and hints about managed memory. Memory is allocated at the call, and freed when
+ * its stream reaches the free. A pool is an id with attributes.
  */
 #include "internal.h"
 #include "names.h"
@@ -9,12 +9,12 @@
 
 struct CUmemPoolHandle_st {
     int device;
-    bool own; /* made by the program */
+    bool own; /* created by the program */
     uint64_t threshold;
     int reuse[3];
 };
 static struct CUmemPoolHandle_st default_pools[EMU_MAX_DEVICES];
-static cudaMemPool_t chosen_pools[EMU_MAX_DEVICES]; /* NULL: the default */
+static cudaMemPool_t chosen_pools[EMU_MAX_DEVICES]; /* NULL: the default pool */
 
 static cudaMemPool_t default_pool(int device)
 {
@@ -188,7 +188,7 @@ cudaError_t cudaFreeAsync(void *base, cudaStream_t stream)
     return emu_report(emu_enqueue(stream, &(struct emu_op){.name = "free", .run = run_free, .arg = base}));
 }
 
-/* ---- managed memory: hints that change nothing ---- */
+/* ---- managed memory: hints without effect ---- */
 
 int emu_memory_hint(const char *function, const void *pointer, size_t bytes)
 {

@@ -1,6 +1,6 @@
 /*
- * profile.c - the machine that these GPUs are: the profile that $EMU_CLUSTER names or points to, by the reader that plans
- * have (proxies/machine), how many nodes of it there are ($EMU_NODES), and what of it is slower ($EMU_SLOW).
+ * profile.c - the emulated machine: the profile $EMU_CLUSTER (a name or a path), read as `busbar plan` reads it
+ * (proxies/machine), the number of nodes ($EMU_NODES), and slow parts ($EMU_SLOW).
  */
 #include "internal.h"
 #include <math.h>
@@ -32,7 +32,7 @@ void emu_profile_load(struct bb_cluster *machine, struct emu_profile *profile)
     *profile = reached_by_kernels(machine);
 }
 
-/* ---- nodes, and what is slow ---- */
+/* ---- locations and slow parts ---- */
 
 int emu_gpu_number(struct emu_location location, int all)
 {
@@ -51,7 +51,7 @@ struct emu_location emu_location_of(int at, int all)
     return location;
 }
 
-/* A process without a launcher may drive many devices, which are its ranks then. */
+/* Without a launcher a process may drive many devices; each device then counts as a rank. */
 void emu_slow_load(struct bb_slow *slow, struct bb_cluster *machine)
 {
     const char *text = getenv("EMU_SLOW");

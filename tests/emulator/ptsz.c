@@ -1,10 +1,10 @@
 /*
- * ptsz.c - the names that code compiled with --default-stream per-thread calls: the same calls, where stream 0 means
- * the calling thread's own stream.
+ * ptsz.c - the names that code compiled with --default-stream per-thread calls: the same functions, in which stream 0
+ * is the calling thread's own stream.
  */
 #include "internal.h"
 
-/* Newer than the first CUDA 12. */
+/* missing in the first CUDA 12 headers */
 cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device);
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **entry, unsigned int version,
                                              unsigned long long flags, enum cudaDriverEntryPointQueryResult *status);
@@ -171,7 +171,7 @@ cudaError_t cudaMallocFromPoolAsync_ptsz(void **out, size_t bytes, cudaMemPool_t
     return cudaMallocFromPoolAsync(out, bytes, pool, emu_ptsz(stream));
 }
 
-/* The synchronous copies of such code use the thread's own stream. */
+/* Synchronous copies use the thread's own stream. */
 static cudaError_t then_wait(cudaError_t rc)
 {
     return rc ? rc : cudaStreamSynchronize(cudaStreamPerThread);
@@ -246,7 +246,7 @@ cudaError_t cudaGetDriverEntryPointByVersion_ptsz(const char *symbol, void **ent
     return cudaGetDriverEntryPointByVersion(symbol, entry, version, flags, status);
 }
 
-/* Declared by the header under another name only. */
+/* The header declares this function under another name only. */
 cudaError_t cudaGetDriverEntryPoint_ptsz(const char *symbol, void **entry, unsigned long long flags,
                                          enum cudaDriverEntryPointQueryResult *status)
 {

@@ -1,5 +1,5 @@
-// saxpy.cu - an ordinary CUDA program that knows nothing of the emulated GPUs: y = a * x + y on two streams, a template
-// kernel, a __constant__ and a __device__ variable. Exit status 0: right; 1: a CUDA error; 2: wrong data.
+// saxpy.cu - an ordinary CUDA program without code for emulated GPUs: y = a * x + y on two streams, a template
+// kernel, a __constant__ and a __device__ variable. Exit status 0: correct; 1: a CUDA error; 2: wrong data.
 #include <cstdio>
 #include <cuda_runtime.h>
 #include <vector>

@@ -1,5 +1,5 @@
 /*
- * symbols.c - __device__, __constant__ and __managed__ variables. A variable's host shadow serves as its device memory,
+ * symbols.c - __device__, __constant__ and __managed__ variables. The host shadow of a variable is its device memory,
  * one for all devices of the process.
  */
 #include "internal.h"
@@ -48,7 +48,7 @@ cudaError_t cudaGetSymbolSize(size_t *bytes, const void *symbol)
     return emu_report(rc);
 }
 
-/* A place inside a variable, or an error. */
+/* The address of an offset in a variable, or an error. */
 static cudaError_t locate(const char *function, const void *symbol, size_t offset, char **out)
 {
     cudaError_t rc = emu_enter(function);

@@ -4,7 +4,7 @@
 #include "twin.h"
 #include <string.h>
 
-static float scale = 3; /* a __constant__ of the program, whose memory a twin does not see */
+static float scale = 3; /* a __constant__ of the program, whose memory a twin cannot access */
 
 static void saxpy(struct emu_launch *l)
 {
@@ -33,7 +33,7 @@ struct mixed {
     double number;
 };
 
-/* Writes what it was given, so that a test can see it. */
+/* Writes its arguments to memory for the test. */
 static void echo(struct emu_launch *l)
 {
     char *to = EMU_ARG(l, 0, char *);
@@ -47,7 +47,7 @@ static void echo(struct emu_launch *l)
     to[5] = (char)l->shared_bytes;
 }
 
-/* The GPU's timer at the start, and an end that run() moves. */
+/* Stores the GPU's timer at the start, and moves the end. */
 static void timer(struct emu_launch *l)
 {
     *EMU_ARG(l, 0, int64_t *) = l->start_ns;

@@ -1,8 +1,8 @@
 /*
- * unmodelled.c - the calls of the runtime that the emulated GPUs do not have: arrays, textures, graphics, external
- * memory, sharing between processes, run-time libraries, editing of graph nodes. They are here so that a program that
- * merely links them loads; a call answers cudaErrorNotSupported and says which one it was. Knows no header of CUDA,
- * since all are defined without their arguments.
+ * unmodelled.c - runtime functions that the emulated GPUs do not implement: arrays, textures, graphics, external
+ * memory, sharing between processes, run-time libraries, editing of graph nodes. They exist so that a program that
+ * links them can start; a call prints its name and returns cudaErrorNotSupported. Includes no CUDA header, because the
+ * functions are defined without arguments.
  */
 #include "names.h"
 #include <stdio.h>

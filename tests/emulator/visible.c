@@ -1,7 +1,7 @@
 /*
- * visible.c - which of the machine's devices this process sees, and in what order: CUDA_VISIBLE_DEVICES as the CUDA
- * Programming Guide describes it (numbers, whole or shortened UUIDs, an entry that names no device ends the list), and
- * MIG instances, of which a process sees one.
+ * visible.c - the devices that this process sees, and their order: CUDA_VISIBLE_DEVICES as in the CUDA Programming
+ * Guide (numbers, whole or shortened UUIDs; an invalid entry ends the list), and MIG instances, of which a process sees
+ * one.
  */
 #include "internal.h"
 #include <ctype.h>
@@ -12,7 +12,7 @@
 
 enum { MIG_MAX = 7, ENTRY_TEXT = 128 };
 
-/* The same device of the same host has the same id in every process; the first digits tell devices apart. */
+/* A device of a host has the same UUID in every process. The first bytes of the UUID differ between devices. */
 void emu_uuid_of(struct emu_device_id device, unsigned char uuid[16])
 {
     const unsigned char number[3] = {(unsigned char)device.number, (unsigned char)device.instance,
@@ -25,7 +25,7 @@ void emu_uuid_of(struct emu_device_id device, unsigned char uuid[16])
         hash = (hash ^ (unsigned char)*c) * 1099511628211u;
     for (int i = 0; i < (device.number >> 8 ? 3 : 2); i++)
         hash = (hash ^ number[i]) * 1099511628211u;
-    hash ^= hash >> 29; /* the first bytes would differ in little */
+    hash ^= hash >> 29; /* mixes, so that the first bytes differ */
     hash *= 0xbf58476d1ce4e5b9u;
     memcpy(uuid, &hash, 8);
     memcpy(uuid + 8, "EMU-GPU", 8);
@@ -41,7 +41,7 @@ static void write_uuid(struct emu_device_id device, char text[40])
         at += sprintf(text + at, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", b[i]);
 }
 
-/* MIG-<UUID of the instance>, or the older MIG-GPU-<UUID of the GPU>/<GPU instance>/<compute instance>. */
+/* MIG-<UUID of the instance>, or the older form MIG-GPU-<UUID of the GPU>/<GPU instance>/<compute instance>. */
 static bool names_instance(const char *entry, struct emu_device_id device)
 {
     char uuid[40], old[ENTRY_TEXT];
@@ -67,7 +67,8 @@ static bool names(const char *entry, struct emu_device_id device)
     return isdigit((unsigned char)*entry) && strtol(entry, &end, 10) == device.number && *end == '\0';
 }
 
-/* Every device, or every instance of every one; with instances a number or a GPU's UUID means the first of that GPU. */
+/* Lists all devices, or all their MIG instances. With instances a device number or a GPU's UUID selects the first
+ * instance of that GPU. */
 static int list_devices(struct emu_device_id *ids, int first, int devices, int instances)
 {
     int n = 0;
@@ -78,7 +79,7 @@ static int list_devices(struct emu_device_id *ids, int first, int devices, int i
     return n;
 }
 
-/* The place that an entry names; -1 when it names none, or several (a UUID that is too short). */
+/* The device that an entry selects; -1 if it selects none, or several (a UUID prefix that is too short). */
 static int find_device(const char *entry, const struct emu_device_id *ids, int n)
 {
     int found = -1;

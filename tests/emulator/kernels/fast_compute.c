@@ -1,7 +1,7 @@
 /*
- * fast_compute.c - quick twins of the passes (cuda/compute/layer_kernels.cuh) and of the timed stand-in for compute
- * (cuda/compute/busy_kernels.cuh). A pass is done by its CPU reference and lasts as long as its bytes take; the stand-in
- * lasts as long as it is told.
+ * fast_compute.c - fast twins of the memory-bound kernels (cuda/compute/layer_kernels.cuh) and of the timed compute
+ * kernel (cuda/compute/busy_kernels.cuh). A memory-bound kernel runs its CPU reference and takes the time of its bytes;
+ * the timed kernel takes the requested time.
  */
 #include "twins.h"
 
@@ -21,7 +21,8 @@ enum {
     UPDATE = 1 << BB_MEMORY_KERNEL_ACCUMULATE | 1 << BB_MEMORY_KERNEL_SGD | 1 << BB_MEMORY_KERNEL_ADAM,
 };
 
-/* A pass that was given to the kernel of another kind or type is not done: its result shows it. */
+/* A memory-bound kernel of another kind or type than the kernel implements is not computed, so its result is wrong
+ * and visible. */
 static void run_memory_kernel(struct emu_launch *l, unsigned kinds, bool typed, enum bb_dtype_id dtype)
 {
     const struct bb_memory_kernel *p = &EMU_ARG(l, 0, struct bb_memory_kernel);
@@ -56,7 +57,7 @@ static double memory_kernel_ns(const struct emu_launch *l, const struct emu_prof
     return emu_kernel_ns(p, (double)bb_memory_kernel_bytes(&EMU_ARG(l, 0, struct bb_memory_kernel)), 0, 0);
 }
 
-/* Scratch memory keeps its content, so there is nothing to move. */
+/* The contents of the scratch memory never matter, so no data is moved. */
 void count_traffic(struct emu_launch *l)
 {
     const struct bb_busy_args *a = &EMU_ARG(l, 0, struct bb_busy_args);

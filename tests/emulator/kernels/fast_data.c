@@ -1,6 +1,6 @@
 /*
- * fast_data.c - quick twins of the kernels of test data (cuda/data/data_kernels.cuh) and of the start barrier: the same functions
- * of cuda/data/pattern.h in one loop. test_kernel_sources holds them against the sources.
+ * fast_data.c - fast twins of the kernels of test data (cuda/data/data_kernels.cuh) and of the start barrier: the same
+ * functions of cuda/data/pattern.h in one loop. test_kernel_sources compares them with the kernels' sources.
  */
 #include "twins.h"
 
@@ -68,7 +68,7 @@ static void verdict_clear(struct emu_launch *l)
     *EMU_ARG(l, 0, struct bb_verdict *) = (struct bb_verdict){.first = ~0ull};
 }
 
-/* Exactly as long as asked for: that is what the kernel is for. */
+/* Takes exactly the requested time. */
 static double spin_ns(const struct emu_launch *l, const struct emu_profile *p)
 {
     (void)p;

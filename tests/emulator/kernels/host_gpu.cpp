@@ -1,6 +1,6 @@
 /*
- * host_gpu.cpp - runs the threads of a launch, see host_gpu.h. A fiber runs threads one after another, and stays with
- * one that waits; then the next fiber goes on with the threads that have not begun.
+ * host_gpu.cpp - runs the threads of a launch. See host_gpu.h. A fiber runs threads one after another until a thread
+ * waits. The fiber then belongs to that thread, and another fiber runs the threads that have not begun.
  */
 #include "host_gpu.h"
 
@@ -30,7 +30,7 @@ enum state { NOT_BEGUN, RUNNING, AT_SHUFFLE, AT_BARRIER, ENDED };
 
 #ifdef __x86_64__
 struct context {
-    void *stack; /* its top: six registers, and where to go on */
+    void *stack; /* top of the saved stack: six registers and the return address */
 };
 #else
 struct context {
@@ -40,19 +40,19 @@ struct context {
 
 struct fiber {
     struct context context;
-    unsigned thread; /* that it runs, or ran last */
+    unsigned thread; /* the thread that it runs, or ran last */
 };
 
-/* One for each host thread, made at its first launch. */
+/* State of a host thread, created at its first launch. */
 struct gpu {
     const struct host_gpu_launch *launch;
     unsigned threads, n_fibers, n_free, running;
-    unsigned next, limit;   /* threads below `limit` of the order may begin; the next one                         */
-    bool reversed, waited;  /* the last warp comes first; a thread of this block has waited                       */
-    bool looked;            /* at the clock                                                                       */
-    int64_t met_ns, end_ns; /* the latest barrier, the latest look of any block                       */
-    int64_t seen_ns[MOST_THREADS];   /* the latest look of each thread                                         */
-    int64_t beyond_ns[MOST_THREADS]; /* its next step past the end                                             */
+    unsigned next, limit;   /* threads below `limit` (in run order) may begin; `next` is the first that has not begun */
+    bool reversed, waited;  /* last warp first; a thread of this block has waited */
+    bool looked;            /* a thread has read the clock */
+    int64_t met_ns, end_ns; /* time of the latest barrier; latest clock value of all blocks */
+    int64_t seen_ns[MOST_THREADS];   /* latest clock value of each thread */
+    int64_t beyond_ns[MOST_THREADS]; /* next step of the clock past the end */
     unsigned char state[MOST_THREADS];
     unsigned n_shuffles[MOST_THREADS];
     float exchange[2][MOST_THREADS];
@@ -62,7 +62,7 @@ struct gpu {
 };
 __thread struct gpu *own;
 
-struct owner { /* frees it with its thread */
+struct owner { /* frees the state at the end of its thread */
     struct gpu *gpu;
     ~owner()
     {
@@ -83,7 +83,8 @@ thread_local struct owner owner;
 /* ---- fibers ---- */
 
 #ifdef __x86_64__
-/* The registers that a call keeps go to the stack, and the other stack's come from there: a tenth of swapcontext's time. */
+/* Saves the callee-saved registers on this stack and restores them from the other: takes a tenth of swapcontext's
+ * time. */
 extern "C" void host_gpu_switch(void **from, void *to) HOST_GPU_OWN;
 asm(".text\n"
     ".hidden host_gpu_switch\n"
@@ -102,7 +103,7 @@ void change(struct context *from, struct context *to)
     host_gpu_switch(&from->stack, to->stack);
 }
 
-/* As if main had just been called, by nobody. */
+/* Prepares a stack so that the first switch enters main, which never returns. */
 void context_init(struct context *c, unsigned char *stack, void (*main)())
 {
     void **top = reinterpret_cast<void **>((reinterpret_cast<uintptr_t>(stack) + STACK_BYTES) & ~(uintptr_t)15);
@@ -137,7 +138,7 @@ void leave(struct gpu *g, struct fiber *f)
     change(&f->context, &g->scheduler);
 }
 
-/* The thread at a place of the order, and back: reversed, whole warps change places. */
+/* Maps a position in the run order to a thread, and back. In reversed order whole warps swap positions. */
 unsigned thread_at(const struct gpu *g, unsigned place)
 {
     return g->reversed ? (g->threads / WARP - 1 - place / WARP) * WARP + place % WARP : place;
@@ -166,7 +167,7 @@ void run_threads(struct gpu *g, struct fiber *f)
 void fiber_main()
 {
     struct gpu *g = own;
-    struct fiber *f = g->free[g->n_free]; /* the one just taken */
+    struct fiber *f = g->free[g->n_free]; /* the fiber that was just taken */
 
     for (;;) {
         run_threads(g, f);
@@ -192,7 +193,7 @@ struct fiber *fiber_new(struct gpu *g)
     return f;
 }
 
-/* Begins threads up to the limit, with another fiber whenever one has to wait. */
+/* Begins threads up to the limit; takes another fiber whenever a thread waits. */
 void begin_threads(struct gpu *g)
 {
     while (g->next < g->limit) {
@@ -208,7 +209,7 @@ void wait_as(enum state state)
     struct fiber *f = g->fiber_of[g->running];
 
     g->state[f->thread] = (unsigned char)state;
-    if (!g->waited) { /* from here on warp by warp */
+    if (!g->waited) { /* from now on warp by warp */
         g->waited = true;
         g->limit = (g->next + WARP - 1) / WARP * WARP;
         g->limit = g->limit < g->threads ? g->limit : g->threads;
@@ -237,7 +238,7 @@ unsigned count(const struct gpu *g, unsigned first, unsigned past, enum state st
     return n;
 }
 
-/* A warp runs until all its lanes have ended or wait at the block's barrier. */
+/* Runs a warp until each of its lanes has ended or waits at the block's barrier. */
 void finish_shuffles(struct gpu *g, unsigned first, unsigned past)
 {
     while (count(g, first, past, AT_SHUFFLE) > 0) {
@@ -247,7 +248,7 @@ void finish_shuffles(struct gpu *g, unsigned first, unsigned past)
     }
 }
 
-/* From the begin, or from the barrier that all have reached. */
+/* Runs a warp from its begin, or from the barrier that all threads have reached. */
 void run_warp(struct gpu *g, unsigned place, bool begin)
 {
     const unsigned first = thread_at(g, place), past = first + WARP < g->threads ? first + WARP : g->threads;
@@ -314,8 +315,8 @@ int64_t wall_ns()
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-/* What follows a moment. Past the end time goes on faster and faster: a kernel that waits too long is seen to end late,
- * not waited for. */
+/* The next clock value. Past the end the clock advances faster and faster, so that a kernel that waits too long ends
+ * late instead of hanging. */
 int64_t moment_after(struct gpu *g, int64_t ns)
 {
     const struct host_gpu_launch *l = g->launch;
@@ -338,7 +339,7 @@ struct gpu *gpu_of_thread()
     return own;
 }
 
-/* Shared memory begins with any content; behind what the launch asks for stand bytes that nobody may change. */
+/* Shared memory starts with arbitrary content. Guard bytes after the requested size detect writes past the end. */
 unsigned char *shared_end(const struct host_gpu_launch *l)
 {
     const size_t capacity = l->shared_capacity - GUARD_BYTES;
@@ -362,7 +363,7 @@ void check_shared(const struct gpu *g)
         if (shared_end(l)[i] != GUARD)
             fail(g, "it wrote behind the shared memory of its launch", 0);
 }
-} // namespace
+} /* namespace */
 
 int64_t host_gpu_run(const struct host_gpu_launch *l)
 {
@@ -389,7 +390,7 @@ int64_t host_gpu_run(const struct host_gpu_launch *l)
     return g->looked ? g->end_ns : l->start_ns + l->lasts_ns;
 }
 
-/* ---- what kernels call ---- */
+/* ---- functions that kernels call ---- */
 
 uint64_t bb_gpu_clock_ns()
 {
@@ -417,7 +418,7 @@ void __syncthreads()
     wait_as(AT_BARRIER);
 }
 
-/* Two exchanges in turn: who is released first may be at the next shuffle before the others have read. */
+/* Two alternating exchange buffers: a released thread may reach the next shuffle before the others have read. */
 float __shfl_xor_sync(unsigned, float x, int lanes)
 {
     struct gpu *g = own;

@@ -1,11 +1,11 @@
 /*
- * host_gpu.h - just enough of a GPU to compile the source of a kernel for the CPU and run it over a launch's grid and
- * blocks. Include it before the kernels. Built-in variables and shared memory belong to the host thread that runs the
- * launch, so several launches may run at once.
+ * host_gpu.h - the part of CUDA C++ that is needed to compile the source of a kernel for the CPU and to run it over the
+ * grid and blocks of a launch. Include it before the kernels. Built-in variables and shared memory are thread-local to
+ * the host thread of the launch, so several launches may run at once.
  *
- * Threads of a block run one after another until one waits: at a barrier, or in a shuffle for the others of its warp.
- * A kernel without either is a plain loop. Between two barriers a warp runs as far as it gets before the next one
- * begins, the first warp first in even blocks and last in odd ones, so that what needs a barrier and has none shows.
+ * Threads of a block run one after another until one waits: at a barrier, or in a shuffle for other threads of its
+ * warp. A kernel that never waits runs as a plain loop. Between two barriers a warp runs as far as possible before the
+ * next one begins: the first warp first in even blocks, last in odd blocks. So a missing barrier gives a wrong result.
  */
 #ifndef HOST_GPU_H
 #define HOST_GPU_H
@@ -31,39 +31,43 @@ enum { HOST_GPU_GUARD_BYTES = 64 };
 struct host_gpu_index {
     unsigned x, y, z;
 };
-#define HOST_GPU_OWN __attribute__((visibility("hidden"))) /* one look-up of thread-local memory finds them all */
+#define HOST_GPU_OWN __attribute__((visibility("hidden"))) /* hidden: one TLS lookup finds all of them */
 extern __thread struct host_gpu_index threadIdx HOST_GPU_OWN, blockIdx HOST_GPU_OWN;
 extern __thread struct host_gpu_index blockDim HOST_GPU_OWN, gridDim HOST_GPU_OWN;
 
 /*
- * One launch. A thread's clock begins at start_ns in every block, and moves on by tick_ns whenever it is looked at; it
- * stops at start_ns + lasts_ns on its way. After a barrier no thread's clock is behind another's. With `is_stopping` it
- * is the machine's clock, and runs away once that says true.
+ * One launch. The clock of a thread begins at start_ns in every block, advances by tick_ns at each read, and reads
+ * start_ns + lasts_ns once on its way. After a barrier all threads' clocks are at least the latest one. With
+ * `is_stopping` the clock is the machine's, and jumps far ahead when is_stopping() returns true.
  */
 struct host_gpu_launch {
-    const char *name; /* of the kernel, for messages                                                        */
+    const char *name; /* of the kernel, for messages */
     dim3 grid, block;
-    void (*body)(const void *args); /* one thread                                                            */
+    void (*body)(const void *args); /* one thread */
     const void *args;
-    unsigned char *shared; /* what `extern __shared__` names of the calling thread, or NULL             */
-    size_t shared_capacity, shared_bytes; /* its size, HOST_GPU_GUARD_BYTES of it spare; the launch's wish */
+    unsigned char *shared;                /* the memory behind `extern __shared__` of the calling thread, or NULL */
+    size_t shared_capacity, shared_bytes; /* capacity in bytes, including HOST_GPU_GUARD_BYTES; bytes that the launch
+                                             requests */
     int64_t start_ns, lasts_ns, tick_ns;
     bool (*is_stopping)(void);
-    bool alone; /* only the block of this number along x runs */
+    bool alone; /* run only the block of index `number` along x */
     unsigned number;
 };
 
-/* host_gpu_run - returns when the last block ends on the kernel's clock; start_ns + lasts_ns where none looked at it. A
- * kernel that can't go on (threads wait for one that has ended, shared memory beyond the launch's) ends the process. */
+/*
+ * host_gpu_run - run a launch. Ends the process when the kernel cannot continue (threads wait for a thread that has
+ * ended) or writes past the launch's shared memory.
+ *   Returns  the end of the last block on the kernel's clock; start_ns + lasts_ns if no thread read the clock
+ */
 int64_t host_gpu_run(const struct host_gpu_launch *launch);
 
-/* A thread of kernel K, whose argument is an A: host_gpu_launch.body. */
+/* A thread of kernel K with argument A, for host_gpu_launch.body. */
 template <typename A, void (*K)(A)> static void host_gpu_thread(const void *args)
 {
     K(*static_cast<const A *>(args));
 }
 
-/* ---- what kernels call ---- */
+/* ---- functions that kernels call ---- */
 
 uint64_t bb_gpu_clock_ns();
 void __nanosleep(unsigned ns);
@@ -91,7 +95,7 @@ static inline float rsqrtf(float x)
     return 1 / sqrtf(x);
 }
 
-/* Memory that is used once. What is read and written back must not be left out, as compilers like to. */
+/* Streaming accesses. The barrier keeps the compiler from removing a read whose value is written back. */
 template <typename T> static inline T __ldcs(const T *p)
 {
     const T value = *p;
@@ -105,7 +109,7 @@ template <typename T> static inline void __stcs(T *p, T value)
     *p = value;
 }
 
-/* Other launches may touch the same word. */
+/* Concurrent launches may access the same word. */
 static inline unsigned long long atomicAdd(unsigned long long *p, unsigned long long x)
 {
     return __atomic_fetch_add(p, x, __ATOMIC_RELAXED);

@@ -1,10 +1,10 @@
 /*
- * sources.cpp - busbar's kernels themselves, compiled for the CPU: what the emulated GPUs run. fast_*.c do the same in
- * one loop each, for EMU_KERNELS=fast; twins.c chooses.
+ * sources.cpp - the sources of busbar's kernels, compiled for the CPU, for the emulated GPUs. fast_*.c do the same in
+ * one loop each, for EMU_KERNELS=fast; twins.c selects.
  */
 #include "host_gpu.h"
 
-/* What the kernels declare as dynamic shared memory: as much as a launch without an opt-in may have. */
+/* The kernels' dynamic shared memory: the maximum of a launch without an opt-in. */
 alignas(16) thread_local float bb_layer_shared[((48 << 10) + HOST_GPU_GUARD_BYTES) / sizeof(float)];
 thread_local int64_t bb_busy_now[1 + HOST_GPU_GUARD_BYTES / sizeof(int64_t)];
 
@@ -49,10 +49,11 @@ template <void (*K)(struct bb_memory_kernel)> static void run_memory_kernel(stru
     (void)host_gpu_run(&h);
 }
 
-/* A portion is read and written. */
+/* Each portion is read and written. */
 static constexpr double portion_bytes = 2.0 * BB_BUSY_THREADS * BB_BUSY_WORDS * sizeof(uint4);
 
-/* Traffic of many milliseconds would keep this CPU for minutes: without EMU_KERNELS=source a part of it is run. */
+/* Traffic of many milliseconds would take minutes on the CPU: unless EMU_KERNELS is set, only the first portions
+ * run. */
 static bool is_long_traffic(const struct emu_launch *l)
 {
     enum { MOST_BYTES = 4 << 20 };
@@ -62,7 +63,7 @@ static bool is_long_traffic(const struct emu_launch *l)
     return !(asked && *asked) && a->bytes_per_ns * (double)a->ns * l->grid.x > MOST_BYTES;
 }
 
-/* It looks at the clock often enough to keep its rate. */
+/* The clock is read often enough to keep the rate. */
 static struct host_gpu_launch busy_launch(const struct emu_launch *l, const char *name, const struct bb_busy_args *a)
 {
     struct host_gpu_launch h = launch_of(l, name, host_gpu_thread<struct bb_busy_args, bb_busy_kernel>);
@@ -79,8 +80,8 @@ static struct host_gpu_launch busy_launch(const struct emu_launch *l, const char
 }
 
 /*
- * The first portions of one block, in the launch's own grid, another block each time: the source, which must keep the
- * rate that the quick twin counts by. The rest of the launch is the twin's.
+ * Runs the source for the first portions of one block, in the launch's own grid; each launch uses another block. The
+ * source must keep the rate that the fast twin assumes. The fast twin accounts for the rest of the launch.
  */
 static void run_beginning(const struct emu_launch *l, const char *name)
 {

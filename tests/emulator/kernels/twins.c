@@ -1,6 +1,6 @@
 /*
- * twins.c - what the emulated GPUs load: all of busbar's kernels in one table. They run from their own source, or, with
- * EMU_KERNELS=fast, in one loop each. EMU_KERNELS=source: from the source however long it takes.
+ * twins.c - the table of all busbar kernels for the emulated GPUs. The kernels run from their own source; with
+ * EMU_KERNELS=fast each runs as one loop. EMU_KERNELS=source runs the source for however long it takes.
  */
 #include "twins.h"
 
@@ -44,7 +44,7 @@ __attribute__((visibility("default"))) const struct emu_twin *emu_twins(size_t *
 
     *n = 0;
     if (n_data + n_compute > MOST)
-        return all; /* an empty table: the first launch names the kernel that it lacks */
+        return all; /* an empty table: the first launch reports the missing twin */
     memcpy(all, data, n_data * sizeof *all);
     memcpy(all + n_data, compute, n_compute * sizeof *all);
     *n = n_data + n_compute;

@@ -1,4 +1,4 @@
-/* twins.h - the tables of busbar's kernels for the emulated GPUs; twins.c hands them out as one. */
+/* twins.h - the tables of busbar's kernels for the emulated GPUs; twins.c joins them. */
 #ifndef TWINS_H
 #define TWINS_H
 
@@ -14,12 +14,13 @@ struct kernel_source {
     void (*run)(struct emu_launch *);
 };
 
-/* Twins that do it in one loop, and how long each kernel lasts. */
-const struct emu_twin *fast_data_twins(size_t *n);           /* cuda/data                               */
-const struct emu_twin *fast_compute_twins(size_t *n);        /* cuda/compute                            */
-const struct kernel_source *kernel_sources(size_t *n);       /* all of them: sources.cpp                */
-void start_barrier_ends(struct emu_launch *l, bool expired); /* at its limit, or when the host opens it */
-void count_traffic(struct emu_launch *l);                    /* what bb_busy_kernel reports             */
+/* Twins that run a kernel as one loop, with the kernel's duration. */
+const struct emu_twin *fast_data_twins(size_t *n);           /* cuda/data */
+const struct emu_twin *fast_compute_twins(size_t *n);        /* cuda/compute */
+const struct kernel_source *kernel_sources(size_t *n);       /* all kernels: sources.cpp */
+void start_barrier_ends(struct emu_launch *l, bool expired); /* ends the kernel at its timeout (expired), or when the
+                                                                host opens the barrier */
+void count_traffic(struct emu_launch *l);                    /* fills the report of bb_busy_kernel */
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,5 @@
-/* predicted.h - for tests of predictions: the one that is looked at, which goes when the next comes and at the end. */
+/* predicted.h - for tests of predictions: one current prediction `p`, released by the next prediction and at the end
+ * of the test program. */
 #ifndef BB_TESTS_PREDICTED_H
 #define BB_TESTS_PREDICTED_H
 
@@ -8,17 +9,17 @@
 
 static struct bb_prediction p;
 
-/* The step is kept; conditions: NULL for an even machine. */
+/* Predicts the step and leaves it to the caller. conditions: NULL for none. */
 static inline void predict_keep_step(const struct bb_step *step, const struct bb_cluster *cluster,
-                                const struct bb_conditions *conditions)
+                                     const struct bb_conditions *conditions)
 {
     bb_prediction_release(&p);
     assert_int_equal(bb_predict_under(step, cluster, conditions, &p), 0);
 }
 
-/* The step goes. */
+/* Predicts the step and releases it. conditions: NULL for none. */
 static inline void predict_under_conditions(struct bb_step *step, const struct bb_cluster *cluster,
-                                const struct bb_conditions *conditions)
+                                            const struct bb_conditions *conditions)
 {
     predict_keep_step(step, cluster, conditions);
     bb_step_release(step);

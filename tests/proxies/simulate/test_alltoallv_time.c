@@ -1,6 +1,6 @@
 /*
- * test_alltoallv_time.c - an alltoallv is checked, counted and predicted as the messages that it stands for: to the nanosecond,
- * on machines that share and on one that does not. A place that does not fit is found.
+ * test_alltoallv_time.c - an alltoallv is checked, counted and predicted exactly like the point-to-point messages that
+ * it expands to: equal to the nanosecond, with and without contention. Faults in one rank's alltoallv are found.
  */
 #include "tests/proxies/transformer/lines.h"
 
@@ -18,13 +18,13 @@ static const char *const lines[] = {
     "--schedule zb-h1 --compute gemm",
     "transformer --model deepseek_v3 --layers 8 --ep 16 --pp 2 --moe-imbalance 0.5 --seq-length 32 --micro-batches 4 "
     "--schedule dualpipe --dp-sync zero1 --decoder-first-pipeline-num-layers 4 --fp8-dispatch",
-    /* two messages, beside shared experts */
+    /* two messages, concurrent with shared experts */
     "transformer --model deepseek_v3 --layers 5 --ep 2 --moe-imbalance 1 --seq-length 4096 --compute gemm",
-    /* most experts get nothing from most places */
+    /* most experts get nothing from most ranks */
     "transformer --model mixtral_8x7b --layers 2 --ep 8 --moe-imbalance 10 --seq-length 1 --micro-batches 2",
 };
 
-/* The step of a line for 32 ranks, as it is built and as messages. */
+/* The step of a line for 32 ranks, as built and expanded to messages. */
 static void make_as_alltoallv_and_messages(const char *line, struct bb_step *step, struct bb_step *messages)
 {
     assert_int_equal(lines_make(step, 32, line), 0);
@@ -67,7 +67,7 @@ static void assert_same_prediction(const struct bb_prediction *a, const struct b
 }
 
 static void assert_same_path(const struct bb_step *step, const struct bb_prediction *a, const struct bb_step *messages,
-                       const struct bb_prediction *b)
+                             const struct bb_prediction *b)
 {
     struct bb_critical_path x, y;
 
@@ -101,7 +101,7 @@ static void times_equal_those_of_the_messages(void **state)
 
             assert_int_equal(bb_cluster_load(machines[k].name, &cluster), 0);
             cluster.has_sharing = machines[k].has_sharing;
-            cluster.sharing.message_sms = 30; /* so that each message counts */
+            cluster.sharing.message_sms = 30; /* few SMs left, so that each message affects concurrent kernels */
             cluster.sharing.collective_sms = 60;
             if (machines[k].slow)
                 assert_int_equal(bb_slow_parse(&conditions.slow, "--slow", machines[k].slow), 0);
@@ -118,9 +118,9 @@ static void times_equal_those_of_the_messages(void **state)
         }
 }
 
-/* ---- by hand ---- */
+/* ---- small steps ---- */
 
-/* Two exchanges of two places each, ranks 0 and 1 and ranks 2 and 3, between kernels of 10 us. */
+/* Two alltoallvs of two ranks each (ranks 0 and 1, ranks 2 and 3), between kernels of 10 us. */
 static void make_pairs(struct bb_step *step, int rows)
 {
     const struct bb_axis axes[] = {{"ep", 2}, {"dp", 2}};
@@ -164,7 +164,7 @@ static double step_us(const struct bb_prediction *p, int rank)
     return (double)p->classes[p->class_of[rank]].all.step_ns / 1e3;
 }
 
-/* A slow rank keeps whom it meets waiting, and nobody else. */
+/* A slow rank delays only the ranks that exchange data with it. */
 static void slow_rank_delays_only_its_own_alltoallv(void **state)
 {
     struct bb_conditions conditions = {0};
@@ -182,7 +182,7 @@ static void slow_rank_delays_only_its_own_alltoallv(void **state)
     bb_step_release(&step);
 }
 
-/* The host launches nothing for it, and nobody is waited for. */
+/* An alltoallv without data is not launched and waits for no peer. */
 static void empty_alltoallv_takes_no_time(void **state)
 {
     struct bb_prediction p;
@@ -308,8 +308,8 @@ static void finds_a_wrong_call_of_one_rank(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(times_equal_those_of_the_messages),      cmocka_unit_test(slow_rank_delays_only_its_own_alltoallv),
-        cmocka_unit_test(empty_alltoallv_takes_no_time), cmocka_unit_test(traffic_equals_that_of_the_messages),
+        cmocka_unit_test(times_equal_those_of_the_messages), cmocka_unit_test(slow_rank_delays_only_its_own_alltoallv),
+        cmocka_unit_test(empty_alltoallv_takes_no_time),     cmocka_unit_test(traffic_equals_that_of_the_messages),
         cmocka_unit_test(finds_a_wrong_call_of_one_rank),
     };
 

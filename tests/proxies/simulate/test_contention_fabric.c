@@ -1,6 +1,7 @@
 /*
- * test_contention_fabric.c - steps on machines whose uplinks are scarce: ends reckoned by hand, for nodes whose NICs move a
- * byte in a nanosecond and 250 floats in a microsecond; and that what is folded takes as long as what is not.
+ * test_contention_fabric.c - steps on fabrics with oversubscribed uplinks. The expected times are computed by hand for
+ * nodes whose NICs move 1 byte per ns, so 250 floats take 1 us. Also: a prediction with rank classes is as long as one
+ * with each rank on its own.
  */
 #include "tests/proxies/simulate/predicted.h"
 
@@ -8,7 +9,7 @@
 
 enum { US = 250 };
 
-/* One GPU and one NIC a node; leaves of so many nodes. */
+/* One GPU and one NIC per node; `nodes` nodes per leaf. */
 static struct bb_cluster with_leaves(int nodes, double oversubscription)
 {
     struct bb_cluster c = {.name = "leaves",
@@ -38,7 +39,7 @@ static void step_is(double us)
 
 /* ---- messages ---- */
 
-/* The first `senders` ranks send 10 us to the rank so far away. */
+/* Each of the first `senders` ranks sends a message of 10 us to the rank at offset `away`. */
 static void make_senders(struct bb_step *step, int ranks, int senders, int offset)
 {
     made_init(step, ranks, 1);
@@ -48,7 +49,8 @@ static void make_senders(struct bb_step *step, int ranks, int senders, int offse
     }
 }
 
-/* All ranks alike: 10 us to the rank so far away, and from the one as far before. */
+/* All ranks have the same program: a message of 10 us to the rank at offset `away`, and one from the rank at offset
+ * -away. */
 static void make_shift(struct bb_step *step, int ranks, int offset)
 {
     made_init(step, ranks, 1);
@@ -79,18 +81,18 @@ static void senders_share_leaf_uplinks(void **state)
     predict(&step, &c);
     step_is(10);
     assert_int_equal(bb_bottleneck_of(&p.bottleneck, BB_PHASE_FORWARD), BB_LIMIT_NIC);
-    make_senders(&step, 4, 1, 1); /* on one leaf */
+    make_senders(&step, 4, 1, 1); /* within one leaf */
     predict(&step, &c);
     step_is(10);
     assert_true(p.uplink_busy[BB_LEAF] == 0);
-    make_senders(&step, 8, 4, 4); /* two leaves to two others */
+    make_senders(&step, 8, 4, 4); /* two leaves send to two other leaves */
     predict(&step, &c);
     step_is(20);
     make_shift(&step, 64, 2);
     predict(&step, &c);
     step_is(20);
     assert_int_equal(p.n_classes, 1);
-    make_shift(&step, 64, 1); /* one of each leaf's two leaves it */
+    make_shift(&step, 64, 1); /* one of the two nodes of each leaf sends out of its leaf */
     predict(&step, &c);
     step_is(10);
     assert_int_equal(p.n_classes, 2);
@@ -113,7 +115,7 @@ static void oversubscribed_pod_is_the_bottleneck(void **state)
     step_is(10);
 }
 
-/* Two GPUs and two NICs a node, two nodes a leaf, 2:1. */
+/* Two GPUs and two NICs per node, two nodes per leaf, leaves oversubscribed 2:1. */
 static void each_rail_has_its_own_leaf_uplinks(void **state)
 {
     struct bb_cluster c = with_leaves(2, 2);
@@ -125,7 +127,8 @@ static void each_rail_has_its_own_leaf_uplinks(void **state)
     for (int rails = 0; rails < 2; rails++) {
         c.fabric.rails = rails;
         made_init(&step, 8, 1);
-        for (int r = 0; r < 4; r += 2) { /* GPU 0 of both nodes of a leaf: one rail's uplinks, or half of all */
+        for (int r = 0; r < 4; r += 2) { /* GPU 0 of both nodes of a leaf: all uplinks of one rail, or half of the
+                                            uplinks of a leaf shared by all rails */
             made_send(&step, r, 0, r + 4, 10 * US);
             made_recv(&step, r + 4, 0, r, 10 * US);
         }
@@ -134,16 +137,16 @@ static void each_rail_has_its_own_leaf_uplinks(void **state)
         make_shift(&step, 16, 4);
         predict(&step, &c);
         step_is(20);
-        make_senders(&step, 4, 2, 2); /* the same rail of the leaf */
+        make_senders(&step, 4, 2, 2); /* the same rail of the same leaf */
         predict(&step, &c);
         step_is(10);
-        make_senders(&step, 4, 1, 3); /* the other one: a step within the node */
+        make_senders(&step, 4, 1, 3); /* the other rail: one hop within the node */
         predict(&step, &c);
         step_is(rails ? 11 : 10);
     }
 }
 
-/* Each rank and the one so far from it, two by two, send 10 us to each other. */
+/* Ranks form pairs at distance `away`; both ranks of a pair send a message of 10 us to each other. */
 static void make_pairs(struct bb_step *step, int ranks, int offset)
 {
     const struct bb_axis axes[] = {{"near", offset}, {"pair", 2}, {"far", ranks / 2 / offset}};
@@ -165,27 +168,28 @@ static void make_pairs(struct bb_step *step, int ranks, int offset)
     }
 }
 
-/* All have one program and one partner, and only the links to it differ: within the node 1 us and the bytes in no time,
- * to another rail 1 us more, over uplinks what those have for one message each way. */
+/* All ranks have one program and one peer; only the link to the peer differs. A message within a node takes the
+ * latency of 1 us and almost no transfer time. A message to another rail takes 1 us more than the inter-node
+ * transfer. On uplinks a message gets its share of their bandwidth. */
 static void ranks_with_different_links_get_different_classes(void **state)
 {
     static const struct {
         int ranks, offset, gpus, nics;
         bool rails;
-        int leaf, pod; /* nodes */
+        int leaf, pod; /* in nodes */
         double leaf_over, pod_over;
-        double us[10]; /* of the first ranks */
-        int classes;   /* 0: not looked at */
+        double us[10]; /* expected step of the first ranks; 0 ends the list */
+        int classes;   /* expected number of classes; 0: not checked */
     } rows[] = {
-        /* to the same node, and to another rail of the next */
+        /* peers on the same node, or on another rail of the next node */
         {6, 1, 3, 3, true, 1, 0, 1, 0, {1.01, 1.01, 11, 11, 1.01, 1.01}, 2},
-        /* GPUs share NICs by two: the partner's is of the same rail, of the other, of the same ... */
+        /* two GPUs share a NIC: the peer is alternately on the same rail and on the other rail */
         {10, 5, 4, 2, true, 1, 0, 1, 0, {20, 21, 20, 21, 20, 20, 21, 20, 21, 20}, 0},
-        /* the pairs in the middle leave their pod */
+        /* ranks 2 and 3 are in different pods */
         {6, 1, 1, 1, false, 1, 3, 1, 7, {10, 10, 70 / 3.0, 70 / 3.0, 10, 10}, 0},
-        /* to the same node; or out of the leaf and the pod, which both are scarce */
+        /* peers on the same node, or in another leaf and pod, both oversubscribed */
         {6, 1, 3, 3, false, 1, 1, 2, 4, {1.01, 1.01, 40 / 3.0, 40 / 3.0, 1.01, 1.01}, 0},
-        /* out of the leaf, which is not scarce, is like within it */
+        /* a leaf that is not oversubscribed: messages that leave it are as fast as messages within it */
         {12, 1, 1, 1, false, 3, 6, 1, 7, {10, 10, 10, 10}, 1},
     };
 
@@ -215,8 +219,8 @@ static void ranks_with_different_links_get_different_classes(void **state)
 
 /* ---- collectives ---- */
 
-/* All-reduces that last `us` us on two ranks: in each of the groups of ranks that are `stride` from each other; or, of
- * neighbours, in those of `stride` each. */
+/* All-reduces that take `us` us on two ranks. consecutive: each group is `stride` consecutive ranks; otherwise each
+ * group is the ranks with distance `stride` from each other. */
 static void make_groups(struct bb_step *step, int ranks, int stride, bool consecutive, double us)
 {
     const struct bb_axis axes[] = {{"near", stride}, {"far", ranks / stride}};
@@ -235,7 +239,8 @@ static void make_groups(struct bb_step *step, int ranks, int stride, bool consec
 static void rings_load_uplinks_with_bytes_that_leave_the_leaf(void **state)
 {
     static const struct {
-        int ranks, stride; /* groups of ranks / stride members, of each leaf of four nodes four groups or one */
+        int ranks, stride; /* groups of ranks / stride members; leaves of four nodes each contain members of four
+                              groups or of one group */
         double oversubscription, us;
     } rows[] = {{8, 4, 1, 10},
                 {8, 4, 4, 40},
@@ -257,8 +262,9 @@ static void rings_load_uplinks_with_bytes_that_leave_the_leaf(void **state)
     }
 }
 
-/* Ranks 0 to 2 and 3 to 5 on leaves of two: both groups leave the one in the middle, and none of the others is left
- * by two. A rank alone of its group on a leaf is not like those with a mate of theirs. */
+/* Groups of ranks 0 to 2 and 3 to 5 on leaves of two nodes: both groups cross the uplinks of the middle leaf; each
+ * other leaf is crossed by one group. A rank that is the only member of its group on a leaf is not in the class of
+ * ranks that share a leaf with another member. */
 static void differently_placed_groups_get_different_classes(void **state)
 {
     const struct bb_cluster c = with_leaves(2, 2);
@@ -271,7 +277,8 @@ static void differently_placed_groups_get_different_classes(void **state)
     assert_int_equal(p.n_classes, 2);
 }
 
-/* Alone and among others the same law: one collective of all is as long as it is by itself. */
+/* The closed formula and the contention simulator use one cost model: a step with a single collective is as long as
+ * the formula's time. */
 static void single_collective_step_matches_the_closed_formula(void **state)
 {
     static const enum bb_coll_kind kinds[] = {BB_ALL_REDUCE, BB_ALLTOALL, BB_ALL_GATHER};
@@ -303,11 +310,12 @@ static void single_collective_step_matches_the_closed_formula(void **state)
         }
 }
 
-/* ---- folded and not ---- */
+/* ---- with and without rank classes ---- */
 
 static double step_us_without_classes(const struct bb_step *step, const struct bb_cluster *c)
 {
-    const struct bb_conditions each = {.jitter = 1e-15, .seed = 1}; /* every rank for itself, none longer */
+    const struct bb_conditions each = {.jitter = 1e-15, .seed = 1}; /* jitter gives each rank its own class; 1e-15
+                                                                       changes no time */
     struct bb_jittered one;
     double us;
 
@@ -321,9 +329,9 @@ static void rank_classes_do_not_change_the_step_time(void **state)
 {
     static const struct {
         const char *line;
-        int tp, pp, nodes; /* nodes: of a leaf, also such that the groups lie otherwise on each */
+        int tp, pp, nodes; /* nodes: nodes per leaf; some values place the groups differently on each leaf */
         bool rails;
-        int ep; /* 0: no experts; with an uneven all-to-all */
+        int ep; /* 0: no experts; otherwise with an alltoallv */
     } rows[] = {{"transformer", 2, 1, 3, true, 8},   {"transformer", 8, 2, 2, false, 0},
                 {"transformer", 8, 2, 3, false, 0},  {"transformer", 2, 2, 3, true, 0},
                 {"transformer", 4, 4, 2, true, 0},   {"gpt3_moe 2", 1, 1, 3, true, 0},
@@ -359,12 +367,13 @@ static void rank_classes_do_not_change_the_step_time(void **state)
             if (fabs((double)p.classes[p.slowest].all.step_ns / 1e3 / unclassed_us - 1) > 1e-6)
                 fail_msg("row %zu: %.6f us folded to %d classes, %.6f not", i,
                          (double)p.classes[p.slowest].all.step_ns / 1e3, p.n_classes, unclassed_us);
-            assert_true(p.n_classes < 64 || rows[i].ep > 0); /* of uneven rows none is like another */
+            assert_true(p.n_classes < 64 || rows[i].ep > 0); /* with imbalanced experts no two ranks have equal
+                                                                programs */
             assert_true(p.uplink_busy[BB_LEAF] > 0 && (p.uplink_busy[BB_POD] > 0) == (pods > 0));
         }
 }
 
-/* A fabric that is nowhere over-subscribed costs nothing: no class more, and the same times. */
+/* A fabric without oversubscription changes neither the number of classes nor the times. */
 static void fabric_without_oversubscription_changes_nothing(void **state)
 {
     struct bb_cluster c;
@@ -389,8 +398,9 @@ static void fabric_without_oversubscription_changes_nothing(void **state)
     }
 }
 
-/* Leaves of two nodes that carry all that their NICs do, but for leaf 1, whose uplinks have a tenth of 2 bytes a ns: two
- * that send to it have 0.1 each, who passes it by has all; a ring over four leaves comes through it once, with 70 us. */
+/* Leaves of two nodes, not oversubscribed. The uplinks of leaf 1 are slowed to a tenth of 2 bytes per ns: two
+ * senders to leaf 1 get 0.1 bytes per ns each, and senders to other leaves keep their full rate. A ring over four
+ * leaves crosses leaf 1 once, with 70 us at the full rate. */
 static void slow_leaf_delays_only_traffic_that_crosses_it(void **state)
 {
     struct bb_conditions slow = {0};

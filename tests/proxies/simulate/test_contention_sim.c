@@ -1,6 +1,7 @@
 /*
- * test_contention_sim.c - what runs at once takes links, NICs, multiprocessors and memory from each other: ends reckoned by
- * hand, for machines where a byte within a node takes a nanosecond and 250 floats a microsecond. Slow parts and jitter.
+ * test_contention_sim.c - concurrent operations share links, NICs, SMs and memory bandwidth. The expected times are
+ * computed by hand for machines where a byte takes 1 ns within a node, so 250 floats take 1 us. Also slow parts and
+ * jitter.
  */
 #include "tests/proxies/simulate/predicted.h"
 
@@ -8,18 +9,18 @@
 
 enum { US = 250 };
 
-/* An all-reduce over two ranks moves its bytes once: 250 floats in 1 us. */
+/* An all-reduce over two ranks moves its bytes once: 250 floats take 1 us. */
 static const struct bb_cluster unperturbed = {.name = "even",
-                                       .gpus_per_node = 4,
-                                       .sm_count = 100,
-                                       .memory_gbps = 1000,
-                                       .intra = {.gbps = 1},
-                                       .inter = {.gbps = 1},
-                                       .has_sharing = true,
-                                       .sharing = {20, 2, 0}};
+                                              .gpus_per_node = 4,
+                                              .sm_count = 100,
+                                              .memory_gbps = 1000,
+                                              .intra = {.gbps = 1},
+                                              .inter = {.gbps = 1},
+                                              .has_sharing = true,
+                                              .sharing = {20, 2, 0}};
 
 static void predict_and_release(struct bb_step *step, const struct bb_cluster *cluster,
-                          const struct bb_conditions *conditions)
+                                const struct bb_conditions *conditions)
 {
     predict_keep_step(step, cluster, conditions);
     bb_step_release(step);
@@ -35,7 +36,7 @@ static void step_is(int rank, double us)
 
 /* ---- links ---- */
 
-/* Two all-reduces on two communicators; the second begins after so long. */
+/* Two all-reduces on two communicators; the second begins after later_us of compute. */
 static void make_two(struct bb_step *step, double first_us, double second_us, double later_us)
 {
     made_init(step, 2, 2);
@@ -56,14 +57,14 @@ static void two_collectives_share_a_link(void **state)
     step_is(0, 20);
     make_two(&step, 4, 10, 0);
     predict(&step, &unperturbed);
-    step_is(1, 14); /* both at half until 8, then 6 more */
+    step_is(1, 14); /* both run at half rate until 8, then the second needs 6 more */
     make_two(&step, 10, 10, 4);
     predict(&step, &unperturbed);
-    step_is(0, 20); /* 6 of the first are left at 4, gone at 16; 4 of the second then */
+    step_is(0, 20); /* at 4 the first has 6 left and ends at 16; then the second has 4 left */
     assert_int_equal(p.bottleneck.comm_slowed_ns, 6000 + 6000);
     make_two(&step, 10, 10, 25);
     predict(&step, &unperturbed);
-    step_is(0, 35); /* one after the other */
+    step_is(0, 35); /* the second begins after the first has ended */
     assert_int_equal(p.bottleneck.comm_slowed_ns, 0);
     alone.has_sharing = false;
     make_two(&step, 10, 10, 0);
@@ -76,7 +77,7 @@ static void messages_share_one_direction(void **state)
     struct bb_step step;
 
     (void)state;
-    made_init(&step, 3, 2); /* both into rank 0 */
+    made_init(&step, 3, 2); /* both messages into rank 0 */
     made_recv(&step, 0, 0, 1, 10 * US);
     made_recv(&step, 0, 1, 2, 10 * US);
     made_send(&step, 1, 0, 0, 10 * US);
@@ -84,7 +85,7 @@ static void messages_share_one_direction(void **state)
     predict(&step, &unperturbed);
     for (int r = 0; r < 3; r++)
         step_is(r, 20);
-    made_init(&step, 2, 2); /* one each way */
+    made_init(&step, 2, 2); /* one message in each direction */
     made_send(&step, 0, 0, 1, 10 * US);
     made_recv(&step, 0, 1, 1, 10 * US);
     made_recv(&step, 1, 0, 0, 10 * US);
@@ -93,7 +94,7 @@ static void messages_share_one_direction(void **state)
     step_is(0, 10);
 }
 
-/* Ranks 0 and 1 on one node, 2 and 3 on the other, each node with so many NICs. */
+/* Ranks 0 and 1 on one node, 2 and 3 on the other, each node with 1 or 2 NICs. */
 static void two_gpus_share_a_nic(void **state)
 {
     struct bb_cluster nodes = unperturbed;
@@ -117,8 +118,8 @@ static void two_gpus_share_a_nic(void **state)
         }
 }
 
-/* Rank 0 sends to its mate and to the other node in one call, then copies to itself: its first time is that of what
- * takes longer, by the kind of link, or of the steps of a small message. */
+/* In one group call rank 0 sends to a rank on its node and to a rank on the other node, and copies to itself. The
+ * reported bottleneck is the slowest of the three: its kind of link, or latency for a small message. */
 static void group_calls_report_their_bottleneck(void **state)
 {
     static const struct {
@@ -131,7 +132,7 @@ static void group_calls_report_their_bottleneck(void **state)
 
     (void)state;
     nodes.gpus_per_node = 2;
-    nodes.memory_gbps = 2; /* a byte to oneself takes a nanosecond, too */
+    nodes.memory_gbps = 2; /* a copy to the same rank also takes 1 ns per byte */
     nodes.intra.latency_us = nodes.inter.latency_us = 5;
     nodes.variants[0] = (struct bb_nccl_variant){BB_NCCL_RING, "Simple", 0, 0, 0, 1, 1, 0, 0};
     nodes.n_variants = 1;
@@ -152,7 +153,7 @@ static void group_calls_report_their_bottleneck(void **state)
     }
 }
 
-/* Both GPUs of a node send to the same of the other and are one class. */
+/* Both GPUs of a node send to the same rank indices of the other node and form one class. */
 static void ranks_of_one_class_share_their_nic(void **state)
 {
     struct bb_cluster nodes = unperturbed;
@@ -181,7 +182,8 @@ static void ranks_of_one_class_share_their_nic(void **state)
     }
 }
 
-/* LogGP: 2(P-1) times L + (k-1) G, each rank sending to the next and receiving from the one before at once. */
+/* Compares with LogGP: 2(P-1) times L + (k-1) G; each rank concurrently sends to the next rank and receives from the
+ * previous rank. */
 static void ring_of_messages_matches_loggp(void **state)
 {
     enum { P = 1024, BYTES = 262144 - 1 };
@@ -213,7 +215,7 @@ static void ring_of_messages_matches_loggp(void **state)
 
 static void no_effect_without_concurrent_operations(void **state)
 {
-    static const char *const lines[] = {"resnet50", "resnet50_ring"}; /* one thing after another */
+    static const char *const lines[] = {"resnet50", "resnet50_ring"}; /* proxies without concurrent operations */
     struct bb_cluster contended, uncontended;
 
     (void)state;
@@ -234,9 +236,9 @@ static void no_effect_without_concurrent_operations(void **state)
     }
 }
 
-/* ---- multiprocessors and memory ---- */
+/* ---- SMs and memory ---- */
 
-/* A product or a pass beside an all-reduce of so long, on both of two ranks. */
+/* A GEMM or memory-bound kernel concurrent with an all-reduce of reduce_us (0: none), on both of two ranks. */
 static void make_concurrent(struct bb_step *step, const struct bb_kernel_list_item *item, double reduce_us)
 {
     struct bb_kernel_list *work;
@@ -266,8 +268,8 @@ static struct bb_cluster with_achieved_rates(void)
     return c;
 }
 
-/* 100 tiles of 256 x 128 are one wave on 100 multiprocessors; on the 80 that NCCL leaves, the quickest is three waves of
- * 200 tiles of half the size at 0.92 of the rate. */
+/* 100 tiles of 256 x 128 are one wave on 100 SMs. On the 80 SMs that NCCL leaves, the fastest choice is three waves
+ * of 200 tiles of half the size at 0.92 of the rate. */
 static void gemm_concurrent_with_nccl_is_slower(void **state)
 {
     const struct bb_kernel_list_item gemm = {.gemm = {.m = 2560, .n = 1280, .k = 100000, .batch = 1, .dtype = BB_HALF}};
@@ -288,7 +290,7 @@ static void gemm_concurrent_with_nccl_is_slower(void **state)
     assert_int_equal(bb_bottleneck_of(&p.bottleneck, BB_PHASE_FORWARD), BB_LIMIT_LINK);
 }
 
-/* In training, beside another thread, it does without NCCL's multiprocessors also where nothing communicates. */
+/* With models_training, a GEMM marked as concurrent does without NCCL's SMs even while nothing communicates. */
 static void training_gemm_reserves_nccl_sms(void **state)
 {
     const struct bb_kernel_list_item gemm = {.gemm = {.m = 2560, .n = 1280, .k = 100000, .batch = 1, .dtype = BB_HALF}};
@@ -307,7 +309,8 @@ static void training_gemm_reserves_nccl_sms(void **state)
     }
 }
 
-/* Of 1000 bytes/ns an all-reduce at 1 byte/ns in and 1 out takes 2 x 100 where each of its bytes is moved 100 times. */
+/* The memory moves 1000 bytes/ns. An all-reduce at 1 byte/ns in and 1 byte/ns out takes 2 x 100 of them if each of
+ * its bytes is moved 100 times. */
 static void memory_kernel_gets_the_bandwidth_that_nccl_leaves(void **state)
 {
     struct bb_kernel_list_item memory_kernel = {.is_memory_kernel = true};
@@ -341,7 +344,7 @@ static struct bb_conditions slow_parts(const char *text)
     return conditions;
 }
 
-/* All ranks alike: 10 us of compute, then an all-reduce of all. */
+/* All ranks have the same program: 10 us of compute, then an all-reduce over all ranks. */
 static void make_equal_ranks(struct bb_step *step, int ranks)
 {
     made_init(step, ranks, 1);
@@ -382,7 +385,7 @@ static void slow_nic_slows_its_collective(void **state)
     make_equal_ranks(&step, 16);
     predict_and_release(&step, &unperturbed, &slow);
     step_is(0, 10 + 4 * transfer);
-    assert_int_equal(p.n_classes, 2); /* the rank of that NIC, and the others */
+    assert_int_equal(p.n_classes, 2); /* the rank of that NIC, and all other ranks */
     uncontended.has_sharing = false;
     make_equal_ranks(&step, 16);
     bb_prediction_release(&p);
@@ -428,7 +431,7 @@ static void jitter_is_normal_and_reproducible(void **state)
     bb_step_release(&step);
 }
 
-/* Nothing of a sample is left in the next one: without a deviation worth a nanosecond all are as long. */
+/* Samples are independent: with a deviation below one nanosecond, all samples are equal. */
 static void samples_are_independent(void **state)
 {
     enum { SAMPLES = 5 };

@@ -1,4 +1,5 @@
-/* test_event_queue.c - moments come in their order, those of one moment in the order in which they were told. */
+/* test_event_queue.c - events are popped in the order of their times; events of equal time in the order in which
+ * they were added. */
 #include "tests/check.h"
 
 #include "proxies/simulate/event_queue.h"
@@ -30,7 +31,7 @@ static void events_of_equal_time_are_fifo(void **state)
         }
     } while (bb_event_queue_advance(&a) > 0);
     assert_int_equal(n, 7);
-    add_event(&a, 2, 8); /* what is past is due now */
+    add_event(&a, 2, 8); /* an event in the past is due now */
     add_event(&a, 3, 9);
     assert_true(bb_event_queue_pop(&a, &entry) && entry.id == 8);
     assert_true(bb_event_queue_pop(&a, &entry) && entry.id == 9 && !bb_event_queue_pop(&a, &entry));
@@ -38,7 +39,7 @@ static void events_of_equal_time_are_fifo(void **state)
     bb_event_queue_release(&a);
 }
 
-/* Every moment calls for one or two more a little later, of which some meet to the last bit. */
+/* Each event adds up to two later events; some of their times are equal to the last bit. */
 static void time_is_monotone(void **state)
 {
     static const double later_ns[] = {0, 1e-9, 0.25, 1, 4096, 3e5, 1e9 + 1.0 / 3};

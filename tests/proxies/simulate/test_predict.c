@@ -1,6 +1,7 @@
 /*
- * test_predict.c - predicted times against times reckoned by hand. The cluster: a byte per nanosecond, so 250 floats
- * take 1 us; an all_reduce of them over two ranks 2(n-1)/n * 1000 = 1000 ns; a launch costs nothing unless a test says.
+ * test_predict.c - predicted times against times computed by hand. The cluster moves one byte per nanosecond, so 250
+ * floats take 1 us, and their all-reduce over two ranks takes 2(n-1)/n * 1000 = 1000 ns. A launch costs nothing unless
+ * a test sets its cost.
  */
 #include "tests/proxies/simulate/predicted.h"
 
@@ -13,14 +14,14 @@
 
 static const struct bb_cluster round_cluster = {
     .name = "round", .gpus_per_node = 4, .memory_gbps = 4, .intra = {.gbps = 1}, .inter = {.gbps = 0.5}};
-enum { US = 250 }; /* floats that take a microsecond within a node */
+enum { US = 250 }; /* floats that take 1 us within a node */
 
 static const struct bb_predicted_rank *rank_of(int rank)
 {
     return &p.classes[p.class_of[rank]];
 }
 
-/* The exposed time by cause. */
+/* Checks the exposed time by cause. */
 static void causes_are(int rank, int64_t transfer, int64_t bubble, int64_t waiting)
 {
     const struct bb_exposure *e = &rank_of(rank)->exposed;
@@ -41,7 +42,8 @@ static void times_are(int rank, int64_t step, int64_t compute, int64_t comm, int
     assert_int_equal(o->idle_ns, idle);
 }
 
-/* Both ranks: 10 us of compute, then an all-reduce of 6 us that waits for it (or not), then 8 us of compute. */
+/* Both ranks: 10 us of compute, then an all-reduce of 6 us, then 8 us of compute. waits: the all-reduce waits for
+ * the first kernel; awaited: the second kernel waits for the all-reduce. */
 static void make_pair(struct bb_step *step, bool waits, bool awaited)
 {
     made_init(step, 2, 1);
@@ -71,7 +73,7 @@ static void overlap_full_none_and_half(void **state)
     times_are(1, 24000, 18000, 6000, 6000, 0);
     bb_step_release(&step);
 
-    /* the all-reduce takes 16 us and begins after 10: 8 of them lie beside the second kernel */
+    /* the all-reduce takes 16 us and begins after 10: the second kernel hides 8 of them */
     make_pair(&step, true, false);
     for (int r = 0; r < 2; r++)
         step.roles[r].program.ops[1].count = 16 * US;
@@ -81,11 +83,11 @@ static void overlap_full_none_and_half(void **state)
     assert_int_equal(rank_of(0)->groups[0].busy_ns, 16000);
     assert_int_equal(rank_of(0)->groups[0].exposed_ns, 8000);
     assert_true(rank_of(0)->groups[0].bytes == 16000);
-    assert_true(rank_of(0)->groups[0].bus_bytes == 16000); /* 2(n-1)/n of two ranks is 1 */
+    assert_true(rank_of(0)->groups[0].bus_bytes == 16000); /* the bus factor 2(n-1)/n is 1 for two ranks */
     bb_step_release(&step);
 }
 
-/* Rank 1 computes 30 us before it comes; rank 0 has waited in its all-reduce since 10. */
+/* Rank 1 computes 30 us before its all-reduce; rank 0 waits in the all-reduce from 10 on. */
 static void waiting_for_a_late_peer_is_exposed(void **state)
 {
     struct bb_step step;
@@ -94,7 +96,7 @@ static void waiting_for_a_late_peer_is_exposed(void **state)
     make_pair(&step, true, false);
     step.roles[1].program.ops[0].compute_us = 30;
     predict_keep_step(&step, &round_cluster, NULL);
-    times_are(0, 36000, 18000, 26000, 18000, 0); /* from 10 to 36, 8 of them beside its second kernel */
+    times_are(0, 36000, 18000, 26000, 18000, 0); /* from 10 to 36; the second kernel hides 8 of them */
     times_are(1, 38000, 38000, 6000, 0, 0);
     causes_are(0, 6000, 0, 12000); /* bytes move from 30 on */
     causes_are(1, 0, 0, 0);
@@ -102,7 +104,7 @@ static void waiting_for_a_late_peer_is_exposed(void **state)
     bb_step_release(&step);
 }
 
-/* A message waits for whichever side is later, whoever that is. */
+/* A message waits for the later side, sender or receiver. */
 static void message_waits_for_the_later_side(void **state)
 {
     (void)state;
@@ -127,7 +129,7 @@ static void message_waits_for_the_later_side(void **state)
     }
 }
 
-/* Two pairs with the same program on one side; what tells these ranks apart is only whom they meet. */
+/* Pairs with equal programs: these ranks differ only in the peers of their collectives. */
 static void peers_distinguish_rank_classes(void **state)
 {
     struct bb_step step;
@@ -140,7 +142,7 @@ static void peers_distinguish_rank_classes(void **state)
     for (int r = 0; r < 2; r++)
         made_reduce(&step, r, 0, US, r ? made_compute(&step, r, 20, BB_NONE) : BB_NONE);
     for (int r = 0; r < 8; r++)
-        step.role_of[r] = r == 3; /* rank 3 comes late */
+        step.role_of[r] = r == 3; /* rank 3 arrives late */
     predict_keep_step(&step, &round_cluster, NULL);
     assert_int_equal(rank_of(0)->all.step_ns, 1000);
     assert_int_equal(rank_of(2)->all.step_ns, 21000);
@@ -149,7 +151,7 @@ static void peers_distinguish_rank_classes(void **state)
     bb_step_release(&step);
 }
 
-/* The same in one role: a pair within a node and a pair between nodes. */
+/* The same with one role: a pair within a node and a pair between nodes. */
 static void node_distance_distinguishes_rank_classes(void **state)
 {
     struct bb_step step;
@@ -178,12 +180,12 @@ static void waiting_for_a_peer_is_communication_not_idle(void **state)
     late = made_compute(&step, 1, 5, BB_NONE);
     made_reduce(&step, 1, 0, 2 * US, late);
     predict_keep_step(&step, &round_cluster, NULL);
-    times_are(0, 7000, 0, 7000, 7000, 0); /* waiting for a peer is communication */
+    times_are(0, 7000, 0, 7000, 7000, 0); /* waiting for a peer counts as communication */
     times_are(1, 7000, 5000, 2000, 2000, 0);
     bb_step_release(&step);
 }
 
-/* Host: 2 us per kernel, 3 us per NCCL launch; a group call costs one. */
+/* Host time: 2 us per kernel, 3 us per NCCL launch; a group call is one launch. */
 static void host_launch_times_delay_operations(void **state)
 {
     struct bb_cluster slow = round_cluster;
@@ -194,21 +196,21 @@ static void host_launch_times_delay_operations(void **state)
     slow.nccl_launch_us = 3;
     made_init(&step, 2, 1);
     for (int r = 0; r < 2; r++) {
-        made_compute(&step, r, 1, BB_NONE);    /* issued at 2: 2..3             */
-        made_reduce(&step, r, 0, US, BB_NONE); /* issued at 5: 5..6, begun at 2 */
-        made_compute(&step, r, 1, BB_NONE);    /* issued at 7: 7..8, begun at 5 */
-        made_compute(&step, r, 0, BB_NONE);    /* nothing: not launched         */
+        made_compute(&step, r, 1, BB_NONE);    /* issued at 2: 2..3 */
+        made_reduce(&step, r, 0, US, BB_NONE); /* issued at 5: 5..6, interval from 2 */
+        made_compute(&step, r, 1, BB_NONE);    /* issued at 7: 7..8, interval from 5 */
+        made_compute(&step, r, 0, BB_NONE);    /* 0 us: not launched */
         made_message(&step, r, BB_OP_SEND, 0, !r, US, 1);
-        made_message(&step, r, BB_OP_RECV, 0, !r, US, 1); /* issued at 10: 10..11, begun at 7 */
+        made_message(&step, r, BB_OP_RECV, 0, !r, US, 1); /* issued at 10: 10..11, interval from 7 */
     }
     predict_keep_step(&step, &slow, NULL);
     assert_int_equal(rank_of(0)->issue_ns, 10000);
-    /* C = 0..3 and 5..8, M = 2..6 and 7..11; M without C: 3..5 and 8..11 */
+    /* C = compute: 0..3 and 5..8, M = communication: 2..6 and 7..11; M without C: 3..5 and 8..11 */
     times_are(0, 11000, 6000, 8000, 5000, 0);
     bb_step_release(&step);
 }
 
-/* The step is not over before the host has issued everything. */
+/* The step does not end before the host has issued everything. */
 static void step_lasts_until_the_host_has_issued_all(void **state)
 {
     struct bb_cluster slow = round_cluster;
@@ -221,7 +223,7 @@ static void step_lasts_until_the_host_has_issued_all(void **state)
     step.roles[0].program.ops[0].src = step.roles[0].program.ops[0].dst =
         bb_program_add_buffer(&step.roles[0].program, "x", BB_USE_GRADIENTS, 1, BB_FLOAT);
     predict_keep_step(&step, &slow, NULL);
-    times_are(0, 5000, 0, 5000, 5000, 0); /* alone and in place: takes no time by itself */
+    times_are(0, 5000, 0, 5000, 5000, 0); /* one rank in place: the all-reduce itself takes no time */
     bb_step_release(&step);
 }
 
@@ -231,7 +233,7 @@ static void collective_times_match_the_formulas(void **state)
         enum bb_coll_kind coll;
         int ranks;
         double steps, factor;
-        int slices; /* payload in counts */
+        int slices; /* payload as a multiple of the count */
     } rows[] = {
         {BB_ALL_REDUCE, 2, 2, 1, 1},
         {BB_ALL_REDUCE, 3, 4, 4.0 / 3, 1},
@@ -242,7 +244,7 @@ static void collective_times_match_the_formulas(void **state)
         {BB_BROADCAST, 4, 2, 1, 1},
         {BB_REDUCE, 3, 2, 1, 1},
         {BB_GATHER, 4, 2, 0.75, 4},
-        {BB_ALL_REDUCE, 5, 6, 1.6, 1}, /* over two nodes: 10 us latency, half the rate */
+        {BB_ALL_REDUCE, 5, 6, 1.6, 1}, /* across two nodes: 10 us latency, half the rate */
     };
     struct bb_cluster c = round_cluster;
 
@@ -281,7 +283,8 @@ static void single_rank_collective_is_a_copy(void **state)
     bb_step_release(&step);
 }
 
-/* Rank 0 sends to 1, 2 (own node) and 4 (another) in one call; its links need 2 us + 2 us for 4 (half the rate). */
+/* In one call rank 0 sends to 1 and 2 (same node) and 4 (other node): its links are busy for 2 us, plus 2 us for
+ * rank 4 (half the rate). */
 static void messages_of_one_call_share_links(void **state)
 {
     static const int peers[] = {1, 2, 4};
@@ -303,8 +306,8 @@ static void messages_of_one_call_share_links(void **state)
     bb_step_release(&step);
 }
 
-/* The other way round: three ranks send to the last, whose links are the narrow place, and it sends to itself as well.
- */
+/* The reverse: three ranks send to the last rank, whose links are the bottleneck; the last rank also sends to
+ * itself. */
 static void receiver_links_can_be_the_bottleneck(void **state)
 {
     struct bb_step step;
@@ -315,7 +318,7 @@ static void receiver_links_can_be_the_bottleneck(void **state)
         made_send(&step, r, 0, 3, US);
         made_message(&step, 3, BB_OP_RECV, 0, r, US, 0);
     }
-    made_message(&step, 3, BB_OP_SEND, 0, 3, US, 0); /* 0.5 us of its own, and no load on the links */
+    made_message(&step, 3, BB_OP_SEND, 0, 3, US, 0); /* 0.5 us as a copy, without use of the links */
     made_message(&step, 3, BB_OP_RECV, 0, 3, US, 0);
     predict_keep_step(&step, &round_cluster, NULL);
     for (int r = 0; r < 4; r++)
@@ -336,7 +339,8 @@ static void message_to_the_same_rank_is_a_copy(void **state)
     bb_step_release(&step);
 }
 
-/* Links between nodes are slower, so ranks of one role that differ in their node are told apart. */
+/* Links between nodes are slower, so ranks of one role with different positions in their nodes get different
+ * classes. */
 static void slower_inter_node_links_split_classes(void **state)
 {
     struct bb_op op = made_op(BB_OP_SEND, 0);
@@ -354,13 +358,13 @@ static void slower_inter_node_links_split_classes(void **state)
     made_add(&step, 0, &op, BB_NONE);
     made_share(&step);
     predict_keep_step(&step, &round_cluster, NULL);
-    assert_int_equal(rank_of(1)->all.step_ns, 2000); /* load of rank 0, which receives over the slow link */
+    assert_int_equal(rank_of(1)->all.step_ns, 2000); /* peer of rank 0, which receives over the slow link */
     assert_int_equal(rank_of(0)->all.step_ns, 2000);
     assert_true(p.n_classes > 1 && p.n_classes < 8);
     bb_step_release(&step);
 }
 
-/* gpt2_large on two stages, one micro-batch: compute, send, ..., as the file-top of pipeline.c says. */
+/* gpt2_large on two stages with one micro-batch: compute, send, ... in the order of the file comment of pipeline.c. */
 static void pipeline_step_matches_the_formula(void **state)
 {
     struct bb_cluster c = round_cluster;
@@ -386,8 +390,9 @@ static int64_t compute_end_ns(const struct bb_cluster *c, const struct bb_op *op
     return bb_work_end_ns(&work, start_ns, host_ns);
 }
 
-/* Item after item, as the GPU does them: each is launched after the one before it, and starts after both; of the kernels
- * of an item, one for each of its experts, the last starts after its own launch. */
+/* Reference implementation, kernel by kernel: each kernel is launched after the previous launch and starts after its
+ * launch and the previous kernel. An item with experts is one kernel per expert; the last of them starts after its
+ * own launch. */
 static int64_t kernel_by_kernel_end(const struct bb_cluster *c, const struct bb_op *op, int64_t start, int64_t host)
 {
     const int64_t op_ns = llround((c->launch_us + (c->eager ? c->host.op_us : 0)) * 1e3);
@@ -405,7 +410,7 @@ static int64_t kernel_by_kernel_end(const struct bb_cluster *c, const struct bb_
     return start;
 }
 
-/* Long and short kernels, many of a list and many times: whichever of them the host is late for. */
+/* Lists with short and long kernels, long and repeated lists: the host may be late for any of the kernels. */
 static void kernel_list_time_matches_kernel_by_kernel(void **state)
 {
     static struct bb_kernel_list lists[3];
@@ -414,7 +419,7 @@ static void kernel_list_time_matches_kernel_by_kernel(void **state)
     (void)state;
     c.kernel_us = 0.1;
     for (int i = 0; i < 9; i++) {
-        bb_kernel_list_accumulate(&lists[0], 1, BB_FLOAT); /* short */
+        bb_kernel_list_accumulate(&lists[0], 1, BB_FLOAT); /* short kernels only */
         bb_kernel_list_accumulate(&lists[1], i == 4 ? 40000 : 1, BB_FLOAT);
         bb_kernel_list_accumulate(&lists[2], (uint64_t)(1 + 997 * i * i % 5000), BB_FLOAT);
     }
@@ -430,7 +435,7 @@ static void kernel_list_time_matches_kernel_by_kernel(void **state)
     }
 }
 
-/* The compute alone of a rank is what its program without communication takes, of the slowest rank. */
+/* compute_alone_ns is the step time of the programs without their communication: that of the slowest rank. */
 static void compute_alone_equals_the_step_without_communication(void **state)
 {
     const struct bb_conditions slow = {.slow = {.n = 1, .items = {{.kind = BB_SLOW_RANK, .number = 1, .factor = 1.3}}}};
@@ -473,9 +478,10 @@ static void rejects_invalid_steps(void **state)
     bb_step_release(&step);
 }
 
-/* ---- what a framework does on the host ---- */
+/* ---- host overhead of a framework ---- */
 
-/* Of training: a pass, what the product before does anyway, and a product of four experts; each takes the GPU 4 us. */
+/* A list of training: a memory-bound kernel, a kernel that the previous GEMM performs anyway, and a GEMM with four
+ * experts. Each item takes 4 us on the GPU. */
 static void list_kernels(struct bb_kernel_list *list)
 {
     const struct bb_gemm_shape gemm = {.m = 1, .n = 1, .k = 1, .batch = 4, .dtype = BB_FLOAT};
@@ -511,13 +517,13 @@ static void eager_framework_launches_one_kernel_per_expert(void **state)
     work = bb_op_work_time(&c, &op);
     assert_int_equal(work.issue_ns, 6000);
     assert_int_equal(work.first_ns, 2000);
-    assert_int_equal(compute_end_ns(&c, &op, 2000, 0), 10000); /* from 2, and from 6: the sum takes nothing */
+    assert_int_equal(compute_end_ns(&c, &op, 2000, 0), 10000); /* from 2, and from 6: the sum takes no time */
     c.eager = true;
     work = bb_op_work_time(&c, &op);
     assert_int_equal(work.issue_ns, 9000 + 4 * 32000);
     assert_int_equal(work.first_ns, 9000);
-    assert_int_equal(compute_end_ns(&c, &op, 9000, 0), 137000 + 1000); /* the last expert's quarter is left */
-    assert_int_equal(compute_end_ns(&c, &op, 200000, 0), 208000);      /* a GPU that is behind its host */
+    assert_int_equal(compute_end_ns(&c, &op, 9000, 0), 137000 + 1000); /* only the last expert's quarter remains */
+    assert_int_equal(compute_end_ns(&c, &op, 200000, 0), 208000);      /* the GPU lags behind the host */
     assert_int_equal(bb_cluster_issue_ns(&c, false), 12000);
 }
 

@@ -1,6 +1,6 @@
 /*
- * test_step_check.c - the checks find what is planted, each fault by the right check, and nothing in sound steps:
- * random ones, made sound by giving every rank its operations in one order that all share.
+ * test_step_check.c - each injected fault is found by the check that is responsible for it, and valid steps have none.
+ * The random valid steps give every rank its operations in one global order.
  */
 #include "tests/proxies/made.h"
 
@@ -35,10 +35,13 @@ static bool contains(const struct bb_faults *f, const char *text)
     return false;
 }
 
-/* ---- programs as words ---- */
+/* ---- programs as text ---- */
 
-/* "sum0:100": an all-reduce of 100 on communicator c0. Behind the count's ':' and in any order: '>' the peer or root (with
- * a sign: an offset), '&' the group call, '^' the operation it waits for, '@' another stream than the communicator's. */
+/*
+ * Adds one operation from a token. "sum0:100": an all-reduce of 100 elements on communicator c0. After the
+ * communicator, in any order: ':' count; '>' peer or root (with a sign: an offset); '&' group call; '^' the operation
+ * that it waits for; '@' a stream other than the communicator's.
+ */
 static void add_token(struct bb_step *step, int rank, const char *token)
 {
     static const struct {
@@ -99,7 +102,7 @@ static void add_token(struct bb_step *step, int rank, const char *token)
 
 enum { MOST_PROGRAMS = 3 };
 
-/* Rank r runs program r; all ranks behind the last program run that one. */
+/* Rank r runs program r; ranks after the last program run the last program. */
 static void make_programs(struct bb_step *step, int ranks, const char *const programs[MOST_PROGRAMS])
 {
     int n = 0;
@@ -116,7 +119,7 @@ static void make_programs(struct bb_step *step, int ranks, const char *const pro
         step->role_of[r] = r < n ? r : n - 1;
 }
 
-/* ---- planted ---- */
+/* ---- injected faults ---- */
 
 #define SUMS  "sum0:100 sum0:101 sum0:102"
 #define SENDS "send0>1:10 send0>1:10 send0>1:10"
@@ -126,11 +129,11 @@ static const struct row {
     const char *name;
     int ranks;
     const char *programs[MOST_PROGRAMS];
-    const char *verdicts;                                /* matched, free of deadlock, safe when serialised: y or n */
-    int mismatches, classes;                            /* 0: any */
-    const char *mismatch[2], *deadlock[3], *serialised; /* among their lines */
+    const char *verdicts;                               /* matched, deadlock-free, safe when serialised: y or n */
+    int mismatches, classes;                            /* expected numbers; 0: not checked */
+    const char *mismatch[2], *deadlock[3], *serialised; /* expected parts of the printed lines */
 } rows[] = {
-    {"equal collectives", 3, {SUMS, SUMS, SUMS}, .verdicts = "yyy", .classes = 3}, /* every rank is its own role here */
+    {"equal collectives", 3, {SUMS, SUMS, SUMS}, .verdicts = "yyy", .classes = 3}, /* each rank has its own role */
     {"another count",
      3,
      {SUMS, "sum0:100 sum0:7 sum0:102", SUMS},
@@ -142,25 +145,25 @@ static const struct row {
     {"another collective", 3, {"sum0:100 sum0:101 gather0:102", SUMS, SUMS}, .verdicts = "nyy"},
     {"another root", 3, {"cast0>0:100", "cast0>0:100", "cast0>1:100"}, .verdicts = "nyy", .mismatch = {"root 1"}},
     {"swapped collectives", 3, {SUMS, "sum0:101 sum0:100 sum0:102", SUMS}, .verdicts = "nyy", .mismatches = 2},
-    {"a collective too few",
+    {"a missing collective",
      3,
      {SUMS, SUMS, "sum0:100 sum0:101"},
      .verdicts = "nnn",
      .mismatch = {"operation 2 of rank 0"},
      .deadlock = {"waits for rank 2 whose program does not contain it"}},
 
-    /* Two communicators in opposite order match, but only streams of their own keep them alive; with an event that ties
-     * the streams together it is a true deadlock, told as a circle. */
+    /* Two communicators in opposite order match, but end only because their streams are separate. An event that
+     * orders the streams makes it a true deadlock, reported as a cycle. */
     {"crossed", 2, {"sum0:5 sum1:5", "sum1:5 sum0:5"}, .verdicts = "yyn", .serialised = "a cycle of 2 ranks"},
-    {"crossed and tied",
+    {"crossed, ordered by an event",
      2,
      {"sum0:5 sum1:5^0", "sum1:5 sum0:5^0"},
      .verdicts = "ynn",
      .deadlock = {"rank 0 is in operation 0, all_reduce of 5 float on 'c0', and waits for rank 1",
                   "rank 1 is in operation 0, all_reduce of 5 float on 'c1', and waits for rank 0",
                   "a cycle of 2 ranks"}},
-    /* What rank 0 is in leads to the collective on c1 by the second of two that follow it. */
-    {"crossed and tied further on",
+    /* Rank 0's current operation leads to the collective on c1 through the second of its two successors. */
+    {"crossed, ordered by an event of a later operation",
      2,
      {"sum0:4 sum0:5 sum0:6 sum1:5^1", "sum0:4 sum1:5^0 sum0:5^1 sum0:6"},
      .verdicts = "ynn",
@@ -169,54 +172,62 @@ static const struct row {
                   "a cycle of 2 ranks"}},
 
     {"equal messages", 2, {SENDS, RECVS}, .verdicts = "yyy"},
-    {"a message of another count",
+    {"a message with another count",
      2,
      {SENDS, "recv0>0:10 recv0>0:11 recv0>0:10"},
      .verdicts = "nyy",
      .mismatch = {"message 1 from rank 0 to rank 1 on 'c0': rank 0 sends 10 float (operation 1)",
                   "rank 1 receives 11 float (operation 1)"}},
-    {"a message of another type", 2, {"send0>1:10 send0>1:10 halfsend0>1:10", RECVS}, .verdicts = "nyy"},
-    {"a receive is dropped",
+    {"a message with another type", 2, {"send0>1:10 send0>1:10 halfsend0>1:10", RECVS}, .verdicts = "nyy"},
+    {"a missing receive",
      2,
      {SENDS, "recv0>0:10 recv0>0:10"},
      .verdicts = "nnn",
      .mismatch = {"operation 2 of rank 0 is the first without a receive"},
      .deadlock = {"rank 0 is in operation 2"}},
 
-    /* Two words for one peer share one channel: absolute 1 and offset +1 of rank 0 (or -1, the same), in turn. */
-    {"two words for one peer",
+    /* Peers given as absolute rank 1 and as offset +1 (or -1, the same) of rank 0 share one channel, in program
+     * order. */
+    {"one peer, absolute and relative",
      2,
      {"send0>1:10 send0>+1:11 send0>1:12 send0>+1:13", "recv0>0:10 recv0>0:11 recv0>0:12 recv0>0:13"},
      .verdicts = "yyy"},
-    {"three words for one peer",
+    {"one peer, absolute and two offsets",
      2,
      {"send0>1:10 send0>-1:11 send0>1:12 send0>+1:13", "recv0>0:10 recv0>0:11 recv0>0:12 recv0>0:13"},
      .verdicts = "yyy"},
-    {"a receive from nobody",
+    {"a receive without a send",
      3,
      {"send0>1:10", "recv0>2:10", ""},
      .verdicts = "nnn",
      .mismatch = {"rank 0 sends 1 messages to rank 1", "rank 1 receives 1 messages from rank 2"}},
     {"no such peer", 2, {"send0>2:10", ""}, .verdicts = "nnn", .mismatch = {"rank 0: peer 2 on 'c0' does not exist"}},
 
-    /* Every rank sends to the next and only then receives, all alike: a circle of all of them unless grouped. */
+    /* Every rank has one program that sends to the next rank and then receives: a cycle of all ranks unless the two
+     * are grouped. */
     {"grouped ring of 2", 2, {"send0>+1:3&0 recv0>-1:3&0"}, .verdicts = "yyy", .classes = 1},
     {"grouped ring of 5", 5, {"send0>+1:3&0 recv0>-1:3&0"}, .verdicts = "yyy", .classes = 1},
     {"ring of 2", 2, {"send0>+1:3 recv0>-1:3"}, .verdicts = "ynn", .classes = 1, .deadlock = {"a cycle of 2 ranks"}},
     {"ring of 5", 5, {"send0>+1:3 recv0>-1:3"}, .verdicts = "ynn", .classes = 1, .deadlock = {"a cycle of 5 ranks"}},
-    {"ring of 1000", 1000, {"send0>+1:3 recv0>-1:3"}, .verdicts = "ynn", .classes = 1, .deadlock = {"the other ranks of the chain"}},
+    {"ring of 1000",
+     1000,
+     {"send0>+1:3 recv0>-1:3"},
+     .verdicts = "ynn",
+     .classes = 1,
+     .deadlock = {"the other ranks of the chain"}},
 
-    {"to oneself, grouped", 1, {"send0>0:4&0 recv0>0:4&0"}, .verdicts = "yyy"},
-    {"to oneself", 1, {"send0>0:4 recv0>0:4"}, .verdicts = "ynn"},
+    {"to itself, grouped", 1, {"send0>0:4&0 recv0>0:4&0"}, .verdicts = "yyy"},
+    {"to itself", 1, {"send0>0:4 recv0>0:4"}, .verdicts = "ynn"},
 
-    /* The hazard of one_pipe_step: both receive first. On one communicator it hangs, on two it runs; streams do not
-     * help: one communicator runs its operations one after another on two of them, too. */
+    /* Both ranks receive first. On one communicator this deadlocks, on two it ends. Two streams do not help: one
+     * communicator runs its operations one after another, also on two streams. (This is the hazard of a pipeline
+     * step with one communicator.) */
     {"both receive first", 2, {"recv0>1:5 send0>1:5", "recv0>0:5 send0>0:5"}, .verdicts = "ynn"},
-    {"both receive first on two", 2, {"recv0>1:5 send1>1:5", "recv1>0:5 send0>0:5"}, .verdicts = "yyn"},
-    {"on two streams", 2, {"send0>1:0@1 recv0>1:0@2", "send0>0:0@1 recv0>0:0@2"}, .verdicts = "ynn"},
+    {"both receive first, two communicators", 2, {"recv0>1:5 send1>1:5", "recv1>0:5 send0>0:5"}, .verdicts = "yyn"},
+    {"both receive first, two streams", 2, {"send0>1:0@1 recv0>1:0@2", "send0>0:0@1 recv0>0:0@2"}, .verdicts = "ynn"},
 
-    /* Ranks 1 to 3 have one program, but rank 0 expects something else of rank 3: they are not alike. */
-    {"alike but for a peer",
+    /* Ranks 1 to 3 have one program, but rank 0 expects a different count from rank 3: rank 3 is in its own class. */
+    {"equal programs, different peer",
      4,
      {"recv0>1:10 recv0>2:10 recv0>3:11", "send0>0:10"},
      .verdicts = "nyy",
@@ -228,7 +239,7 @@ static void assert_contains(const struct bb_faults *faults, const char *const *t
 {
     for (int i = 0; i < n && text[i]; i++)
         if (!contains(faults, text[i]))
-            fail_msg("no line says \"%s\"", text[i]);
+            fail_msg("no line contains \"%s\"", text[i]);
 }
 
 static void finds_injected_faults(void **state)
@@ -254,7 +265,8 @@ static void finds_injected_faults(void **state)
     }
 }
 
-/* Contacts by all kinds of words, some for the same rank: found as by asking each of them whom it means. */
+/* Channels with absolute and relative peers, some to the same rank: bb_channels_to finds the same channels as a
+ * search through all of them. */
 static void channels_to_matches_exhaustive_search(void **state)
 {
     enum { MANY = 11, COMMS = 2 };
@@ -285,12 +297,12 @@ static void channels_to_matches_exhaustive_search(void **state)
         assert_int_equal(listed, expected);
         found += listed;
     }
-    assert_int_equal(found, MANY * graph.n_channels); /* each channel means one rank to each */
+    assert_int_equal(found, MANY * graph.n_channels); /* seen from each rank, each channel leads to exactly one rank */
     bb_task_graph_release(&graph);
     bb_step_release(&step);
 }
 
-/* A chain of sends in one direction is safe without groups: its end begins. */
+/* A chain of sends in one direction is safe without group calls: the last rank begins. */
 static void chain_of_sends_is_deadlock_free(void **state)
 {
     struct bb_step step;
@@ -325,11 +337,11 @@ static void reports_a_rank_outside_its_group(void **state)
     bb_step_release(&step);
 }
 
-/* ---- sound steps ---- */
+/* ---- valid steps ---- */
 
 enum { RANKS = 12, EVENTS = 60 };
 
-/* Something that happens between some ranks; each of them gets its part at this place of its program. */
+/* An event between random ranks; each of these ranks appends its part to its program. */
 static void random_event(struct bb_step *step, unsigned *seed, int call)
 {
     int comm = rand_r(seed) % 3, a = rand_r(seed) % RANKS, b = rand_r(seed) % RANKS, wait;
@@ -345,7 +357,7 @@ static void random_event(struct bb_step *step, unsigned *seed, int call)
     case 1:
         made_compute(step, a, 3, step->roles[a].program.n_ops ? (int)step->roles[a].program.n_ops - 1 : BB_NONE);
         break;
-    case 2: /* an exchange between two, in one call each */
+    case 2: /* an exchange between two ranks, one group call on each */
         made_message(step, a, BB_OP_SEND, comm, b, count, call);
         made_message(step, a, BB_OP_RECV, comm, b, count + 1, call);
         if (a != b) {
@@ -385,7 +397,7 @@ static void valid_random_steps_pass(void **state)
     }
 }
 
-/* One fault in a random step: always found, and by the check that it belongs to. */
+/* One fault in a random step is always found, and by the matching check. */
 static void finds_a_fault_in_random_steps(void **state)
 {
     unsigned seed = 11;
@@ -416,7 +428,8 @@ static void finds_a_fault_in_random_steps(void **state)
 
 /* ---- classes ---- */
 
-/* The answers do not depend on how many ranks are alike: the proxies at many sizes, and how many had to be executed. */
+/* Results and the number of executed classes of proxies at many sizes; the number of equal ranks does not change the
+ * results. */
 static void classes_do_not_grow_with_the_number_of_ranks(void **state)
 {
     static const struct {
@@ -440,7 +453,7 @@ static void classes_do_not_grow_with_the_number_of_ranks(void **state)
         }
 }
 
-/* One rank of 1000 has a program of its own with a fault: it must not hide among those that are alike. */
+/* One of 1000 ranks has a faulty program: it gets its own class and is found. */
 static void finds_one_faulty_rank_in_a_thousand(void **state)
 {
     struct bb_step step;
@@ -471,10 +484,14 @@ static int clean(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_injected_faults), cmocka_unit_test(channels_to_matches_exhaustive_search),
-        cmocka_unit_test(chain_of_sends_is_deadlock_free),       cmocka_unit_test(reports_a_rank_outside_its_group),
-        cmocka_unit_test(valid_random_steps_pass),   cmocka_unit_test(finds_a_fault_in_random_steps),
-        cmocka_unit_test(classes_do_not_grow_with_the_number_of_ranks),    cmocka_unit_test(finds_one_faulty_rank_in_a_thousand),
+        cmocka_unit_test(finds_injected_faults),
+        cmocka_unit_test(channels_to_matches_exhaustive_search),
+        cmocka_unit_test(chain_of_sends_is_deadlock_free),
+        cmocka_unit_test(reports_a_rank_outside_its_group),
+        cmocka_unit_test(valid_random_steps_pass),
+        cmocka_unit_test(finds_a_fault_in_random_steps),
+        cmocka_unit_test(classes_do_not_grow_with_the_number_of_ranks),
+        cmocka_unit_test(finds_one_faulty_rank_in_a_thousand),
     };
 
     return cmocka_run_group_tests(tests, NULL, clean);

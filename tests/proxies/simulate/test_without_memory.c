@@ -1,13 +1,12 @@
 /*
- * test_without_memory.c - a prediction in which one allocation fails, whichever it is, fails and has written nowhere:
- * of steps whose kernels, messages and collectives share what they use. The allocations are those of the program
- * itself, which the linker sends here (--wrap), so that a sanitizer sees what is written behind an array that could not
- * grow.
+ * test_without_memory.c - a prediction in which any single allocation fails returns -BB_EFAIL and writes nothing out of
+ * bounds. The steps contain kernels, messages and collectives with contention. The linker redirects the allocations of
+ * the program itself to the wrappers below (--wrap), so a sanitizer detects writes past an array that could not grow.
  */
 #include "tests/proxies/simulate/predicted.h"
 #include "tests/proxies/transformer/lines.h"
 
-static int until_failure; /* allocations, 0: none fails */
+static int until_failure; /* fail the n-th allocation from now; 0: none fails */
 
 static bool fails_now(void)
 {
@@ -78,7 +77,7 @@ static void reports_any_failed_allocation(void **state)
             until_failure = ++n;
             rc = bb_predict_step_ns(&step, &c, NULL, &step_ns);
             if (until_failure == 0 && rc != -BB_EFAIL)
-                fail_msg("row %zu: %d without allocation %d", i, rc, n);
+                fail_msg("row %zu: returned %d when allocation %d failed", i, rc, n);
         } while (until_failure == 0);
         until_failure = 0;
         assert_int_equal(rc, 0);

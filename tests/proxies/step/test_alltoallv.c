@@ -1,12 +1,12 @@
-/* test_alltoallv.c - what an uneven exchange moves between three places, told by hand, and the messages in its place. */
+/* test_alltoallv.c - an alltoallv of three ranks against sizes computed by hand, and the messages that replace it. */
 #include "tests/proxies/made.h"
 
-/* Rows from each place to each: 2 goes to 0 alone, and gets from both. */
+/* Rows from each rank to each rank. Rank 2 sends only to rank 0 and receives from both others. */
 static const int rows[3][3] = {{5, 2, 1}, {0, 7, 4}, {3, 0, 9}};
 
 static struct bb_step step;
 
-/* Kernels before and behind, on three ranks. */
+/* An alltoallv of three ranks, with one kernel before and one after it on each rank. */
 static void make_alltoallv(bool reversed, size_t width)
 {
     struct bb_alltoallv *table;
@@ -85,7 +85,8 @@ static void assert_messages(int rank, const struct message *expected, int n)
     assert_int_equal(p->wait_list[p->ops[n + 1].first_wait], n);
 }
 
-/* By place, the send before the receive; what stays lies between, and is no message. */
+/* Messages are ordered by peer, the send before the receive. The rows that a rank keeps are between them in the
+ * buffer and are not sent. */
 static void expands_to_messages(void **state)
 {
     static const struct message of_0[] = {{BB_OP_SEND, 1, 2, 5}, {BB_OP_SEND, 2, 1, 7}, {BB_OP_RECV, 2, 3, 5}};
@@ -103,7 +104,7 @@ static void expands_to_messages(void **state)
     assert_messages(0, back_0, 3);
 }
 
-/* Who waits for an exchange that moves nothing waits for what was before it. */
+/* An operation that waits for an empty alltoallv waits for the operations before the alltoallv. */
 static void empty_alltoallv_expands_to_nothing(void **state)
 {
     const struct bb_program *p;
@@ -114,11 +115,11 @@ static void empty_alltoallv_expands_to_nothing(void **state)
     memset(step.tables[0]->rows, 0, sizeof(rows));
     assert_int_equal(bb_step_expand(&step), 0);
     assert_int_equal(p->n_ops, 2);
-    assert_int_equal(p->ops[1].waits, 0); /* of one stream, so in order */
+    assert_int_equal(p->ops[1].waits, 0); /* same stream, so ordered without a wait */
     assert_true(p->ops[1].compute_us == 3);
 }
 
-/* Calls keep their operations, and get the number of the first. */
+/* Operations of a group call stay in one call; its new number is the index of its first operation. */
 static void group_calls_are_renumbered(void **state)
 {
     struct bb_op op = made_op(BB_OP_SEND, 0);

@@ -1,4 +1,4 @@
-/* test_layout.c - grids and irregular groups against member lists written by hand. */
+/* test_layout.c - groups of grids and irregular groups against member lists written by hand. */
 #include "proxies/step/layout.h"
 #include "proxies/step/program.h"
 #include "tests/check.h"
@@ -13,7 +13,7 @@ static void assert_members(const struct bb_layout *l, int group, int instance, c
     }
 }
 
-/* Tensor 2, data 2, pipeline 2 in the order tp-dp-pp: TP [0 1][2 3].., DP [0 2][1 3].., PP [0 4][1 5].. */
+/* tp 2, dp 2, pp 2 in the order tp-dp-pp: TP [0 1][2 3].., DP [0 2][1 3].., PP [0 4][1 5].. */
 static void groups_of_three_axes(void **state)
 {
     const struct bb_axis axes[] = {{"tp", 2}, {"dp", 2}, {"pp", 2}};
@@ -35,7 +35,7 @@ static void groups_of_three_axes(void **state)
     bb_layout_release(&l);
 }
 
-/* gpt3's groups, S = 3 stages, 4 tensor ranks, 2 replicas: r = (dp*4 + tp)*S + s. */
+/* The groups of gpt3 with S = 3 stages, 4 tensor-parallel ranks and 2 replicas: r = (dp*4 + tp)*S + s. */
 static void groups_of_strided_ranks(void **state)
 {
     const struct bb_axis axes[] = {{"pp", 3}, {"tp", 4}, {"dp", 2}};
@@ -75,7 +75,7 @@ static void group_lookups_are_inverse(void **state)
     bb_layout_release(&l);
 }
 
-/* Pairs {r, S-1-r} of five ranks: the middle rank is in none. */
+/* Pairs {r, S-1-r} of five ranks: the middle rank is in no pair. */
 static void irregular_groups_may_omit_ranks(void **state)
 {
     const struct bb_axis axis = {"ranks", 5};
@@ -108,10 +108,8 @@ static void rejects_invalid_layouts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_of_three_axes),
-        cmocka_unit_test(groups_of_strided_ranks),
-        cmocka_unit_test(group_lookups_are_inverse),
-        cmocka_unit_test(irregular_groups_may_omit_ranks),
+        cmocka_unit_test(groups_of_three_axes),      cmocka_unit_test(groups_of_strided_ranks),
+        cmocka_unit_test(group_lookups_are_inverse), cmocka_unit_test(irregular_groups_may_omit_ranks),
         cmocka_unit_test(rejects_invalid_layouts),
     };
 

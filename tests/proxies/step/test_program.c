@@ -1,4 +1,4 @@
-/* test_program.c - what waits for what: hazards of buffers, and the two halves of a program. */
+/* test_program.c - waits that follow from buffer hazards; the communication and the compute part of a program. */
 #include "tests/proxies/made.h"
 
 static struct bb_program program;
@@ -45,10 +45,10 @@ static void buffer_hazards_become_waits(void **state)
 
     (void)state;
     assert_waits(write, NULL, 0);
-    assert_waits(send, &write, 1); /* read after write      */
-    assert_waits(again, &send, 1); /* write after read      */
-    assert_waits(other, NULL, 0);  /* another buffer        */
-    assert_waits(read, NULL, 0);   /* written on its stream */
+    assert_waits(send, &write, 1); /* read after write */
+    assert_waits(again, &send, 1); /* write after read */
+    assert_waits(other, NULL, 0);  /* another buffer */
+    assert_waits(read, NULL, 0);   /* written on the same stream */
     assert_waits(overwrite, &read, 1);
 }
 
@@ -59,7 +59,7 @@ static void redundant_waits_are_dropped(void **state)
     int many[] = {first, first, BB_NONE, second}, index = bb_program_add(&program, &op, many, 4);
 
     (void)state;
-    assert_waits(index, &first, 1); /* `second` is on the same stream */
+    assert_waits(index, &first, 1); /* `second` is on the stream of `op` */
 }
 
 static void group_call_does_not_wait_for_itself(void **state)
@@ -102,9 +102,9 @@ static void resolves_peers_and_payloads(void **state)
     assert_int_equal(bb_op_peer(&op, 0, 4), 3);
     assert_int_equal(bb_op_payload_bytes(&op, 4), 24);
     op.kind = BB_OP_COLLECTIVE;
-    assert_int_equal(bb_op_payload_bytes(&op, 4), 24); /* all_reduce */
+    assert_int_equal(bb_op_payload_bytes(&op, 4), 24); /* all_reduce: the array */
     op.coll = BB_ALL_GATHER;
-    assert_int_equal(bb_op_payload_bytes(&op, 4), 96); /* the full array */
+    assert_int_equal(bb_op_payload_bytes(&op, 4), 96); /* all_gather: the full array */
     op.coll = BB_REDUCE_SCATTER;
     op.dtype = BB_HALF;
     assert_int_equal(bb_op_payload_bytes(&op, 4), 48);
@@ -114,7 +114,8 @@ static void resolves_peers_and_payloads(void **state)
     assert_int_equal(bb_op_payload_bytes(&op, 4), 0);
 }
 
-/* What stood before a dropped operation on its own stream counts as well: send -> c0, c1 -> all-reduce. */
+/* The filter also keeps the waits of a dropped operation on earlier operations of its stream: send -> c0, c1 ->
+ * all-reduce. */
 static void filter_keeps_waits_through_the_stream(void **state)
 {
     struct bb_op op = made_op(BB_OP_COLLECTIVE, 1);
@@ -133,13 +134,14 @@ static void filter_keeps_waits_through_the_stream(void **state)
     bb_program_release(&comm);
 }
 
-/* send -> compute -> send -> compute -> all-reduce on another stream: with the compute gone, the order of the rest
- * stays. */
+/* send -> compute -> send -> compute -> all-reduce on another stream: without the compute, the other operations keep
+ * their order. */
 static void filter_keeps_the_order(void **state)
 {
     struct bb_program comm, compute;
     int other = bb_program_add_stream(&program, "c1", 1);
-    int s0 = add_dataflow_op(comm_stream, BB_NONE, a), c0 = add_dataflow_op(compute_stream, a, b), s1 = add_dataflow_op(comm_stream, b, BB_NONE);
+    int s0 = add_dataflow_op(comm_stream, BB_NONE, a), c0 = add_dataflow_op(compute_stream, a, b),
+        s1 = add_dataflow_op(comm_stream, b, BB_NONE);
     int c1 = add_dataflow_op(compute_stream, BB_NONE, b);
     struct bb_op op = made_op(BB_OP_COLLECTIVE, 1);
 
@@ -152,7 +154,7 @@ static void filter_keeps_the_order(void **state)
 
     assert_int_equal(bb_program_filter(&program, true, &comm), 0);
     assert_int_equal(comm.n_ops, 3);
-    assert_int_equal(comm.ops[1].waits, 0); /* s0 stands before it on its stream */
+    assert_int_equal(comm.ops[1].waits, 0); /* s0 precedes it on its stream */
     assert_int_equal(comm.ops[2].waits, 1);
     assert_int_equal(comm.wait_list[comm.ops[2].first_wait], 1);
     assert_int_equal(comm.n_buffers, program.n_buffers);
@@ -169,7 +171,7 @@ static void filter_keeps_the_order(void **state)
     bb_program_release(&compute);
 }
 
-/* A step without end is refused as bad input, before memory is gone. */
+/* A program without end is rejected as invalid input before memory runs out. */
 static void rejects_operations_for_a_full_program(void **state)
 {
     struct bb_op op = made_op(BB_OP_SEND, 0);
@@ -177,7 +179,7 @@ static void rejects_operations_for_a_full_program(void **state)
 
     (void)state;
     assert_false(bb_program_is_full(&program));
-    program.n_ops = (size_t)1 << 24; /* as if so many had been added */
+    program.n_ops = (size_t)1 << 24; /* as if 2^24 operations had been added */
     assert_true(bb_program_is_full(&program));
     assert_int_equal(bb_program_add(&program, &op, NULL, 0), -BB_EUSAGE);
     assert_int_equal(bb_program_add_dataflow(&program, &op, NULL, 0), -BB_EUSAGE);

@@ -1,4 +1,5 @@
-/* test_step_start_barrier.c - what a step puts into the queues behind a closed gate, counted by hand. */
+/* test_step_start_barrier.c - entries that a step enqueues while the start barrier is closed, against counts
+ * computed by hand. */
 #include "proxies/step/step_start_barrier.h"
 #include "tests/proxies/made.h"
 
@@ -27,7 +28,8 @@ static int add_op(struct bb_step *step, enum bb_op_kind kind, enum bb_coll_kind 
     return rc;
 }
 
-/* Each operation and a record of its end, a wait where it waits, and two for the ends of the stream. */
+/* One entry for each operation, one for the event record at its end, one for each wait, and two for the end of the
+ * stream. */
 static void counts_entries_of_the_fullest_stream(void **state)
 {
     const struct bb_program *p;
@@ -40,10 +42,11 @@ static void counts_entries_of_the_fullest_stream(void **state)
     reduced = add_op(&step, BB_OP_COLLECTIVE, BB_ALL_REDUCE, 0, BB_NONE);
     assert_int_equal(bb_step_queue_entries(p, &step.layout, 32), 3 + 1 + 2);
     add_kernel(&step, reduced);
-    assert_int_equal(bb_step_queue_entries(p, &step.layout, 32), 6); /* of its own: 1 + 1 + 1 + 2 */
+    assert_int_equal(bb_step_queue_entries(p, &step.layout, 32), 6); /* this stream has 1 + 1 + 1 + 2 */
     add_kernel(&step, BB_NONE);
     assert_int_equal(bb_step_queue_entries(p, &step.layout, 32), 7);
-    /* two streams, the one that joins them, two of each of two communicators: seven streams in three queues */
+    /* two streams, the joining stream, and two streams of each of two communicators: seven streams in three hardware
+     * queues */
     assert_int_equal(bb_step_queue_entries(p, &step.layout, 3), 7 * 3);
     bb_step_release(&step);
 }
@@ -70,12 +73,12 @@ static void counts_fifo_bytes_of_the_fullest_communicator(void **state)
     add_op(&step, BB_OP_COLLECTIVE, BB_ALL_REDUCE, 0, BB_NONE);
     add_op(&step, BB_OP_COLLECTIVE, BB_ALL_REDUCE, 1, BB_NONE);
     assert_int_equal(bb_step_fifo_bytes(&step.roles[0].program, &step.layout), 128);
-    add_op(&step, BB_OP_COLLECTIVE, BB_ALLTOALL, 1, BB_NONE); /* a message for each rank */
+    add_op(&step, BB_OP_COLLECTIVE, BB_ALLTOALL, 1, BB_NONE); /* one message per rank */
     assert_int_equal(bb_step_fifo_bytes(&step.roles[0].program, &step.layout), 128 + 4 * 48);
     bb_step_release(&step);
 }
 
-/* 512 entries may stand there: 255 kernels with a record each, and two. */
+/* A queue takes 512 entries: 255 kernels with one event record each, and two. */
 static void rejects_a_step_that_exceeds_the_queue(void **state)
 {
     struct bb_step step;
@@ -90,7 +93,7 @@ static void rejects_a_step_that_exceeds_the_queue(void **state)
     bb_step_release(&step);
 }
 
-/* 917504 bytes are 19 times the messages to 1000 ranks, and not 20. */
+/* A FIFO of 917504 bytes takes 19 all-to-alls of 1000 ranks, but not 20. */
 static void rejects_a_step_that_exceeds_the_fifo(void **state)
 {
     struct bb_step step;
@@ -99,7 +102,7 @@ static void rejects_a_step_that_exceeds_the_fifo(void **state)
     made_init(&step, 1000, 1);
     for (int i = 0; i < 19; i++)
         add_op(&step, BB_OP_COLLECTIVE, BB_ALLTOALL, 0, BB_NONE);
-    assert_int_equal(bb_step_start_barrier_check(&step, 32), 0); /* 912000 */
+    assert_int_equal(bb_step_start_barrier_check(&step, 32), 0); /* 912000 bytes */
     add_op(&step, BB_OP_COLLECTIVE, BB_ALLTOALL, 0, BB_NONE);
     assert_int_equal(bb_step_start_barrier_check(&step, 32), -BB_EUSAGE);
     bb_step_release(&step);
@@ -108,8 +111,10 @@ static void rejects_a_step_that_exceeds_the_fifo(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_entries_of_the_fullest_stream),    cmocka_unit_test(group_call_is_one_launch),
-        cmocka_unit_test(counts_fifo_bytes_of_the_fullest_communicator), cmocka_unit_test(rejects_a_step_that_exceeds_the_queue),
+        cmocka_unit_test(counts_entries_of_the_fullest_stream),
+        cmocka_unit_test(group_call_is_one_launch),
+        cmocka_unit_test(counts_fifo_bytes_of_the_fullest_communicator),
+        cmocka_unit_test(rejects_a_step_that_exceeds_the_queue),
         cmocka_unit_test(rejects_a_step_that_exceeds_the_fifo),
     };
 

@@ -1,6 +1,6 @@
 /*
- * test_buckets.c - the rules of buckets beside lists worked out from them for published networks, beside cases made by
- * hand, and, over random tensors, beside what each rule says of any bucket.
+ * test_buckets.c - gradient buckets by each bucket rule: of published networks against lists computed from the rules,
+ * of tensors chosen by hand, and of random tensors against the invariants of the rule.
  */
 #include "tests/proxies/made.h"
 
@@ -11,7 +11,7 @@
 
 static const struct bb_bucket_rule ddp = {.kind = BB_BUCKETS_DDP, .first_bytes = MIB, .cap_bytes = 25 * MIB};
 
-/* The buckets of a published network's gradients in float. */
+/* The gradient buckets of a published network in float. */
 static struct bb_buckets buckets_of(const char *model, const struct bb_bucket_rule *rule)
 {
     struct bb_network net;
@@ -41,7 +41,7 @@ static void assert_counts(struct bb_buckets *made, const size_t *counts, int n)
     bb_buckets_release(made);
 }
 
-/* PyTorch's rule over the reversed registration order, 1 MiB first and 25 MiB from then on. */
+/* PyTorch DDP's rule over the reversed registration order, first bucket 1 MiB, then 25 MiB. */
 static void ddp_buckets_of_published_networks(void **state)
 {
     static const struct {
@@ -63,7 +63,7 @@ static void ddp_buckets_of_published_networks(void **state)
     }
 }
 
-/* Horovod with an endless cycle: thresholds of today and of before v0.21. */
+/* Horovod with an infinite cycle: the current fusion threshold and the one before v0.21. */
 static void fusion_buffers_of_published_networks(void **state)
 {
     static const struct {
@@ -82,9 +82,9 @@ static void fusion_buffers_of_published_networks(void **state)
     }
 }
 
-/* ---- made by hand ---- */
+/* ---- tensors chosen by hand ---- */
 
-/* Buckets of such tensors as text: "0 1:30 2:8". */
+/* The buckets of these tensors as text: members and element count, "0 1:30 2:8". */
 static const char *text_of(const struct bb_bucket_rule *rule, const struct bb_gradient_arrival *arrivals, int n,
                            size_t bytes)
 {
@@ -123,7 +123,8 @@ static void megatron_bucket_size_depends_on_replicas_and_is_padded(void **state)
     (void)state;
     assert_string_equal(text_of(&rule, arrivals, 3, 4), "0 1:40042496 2:65536");
     rule.pad = 0;
-    assert_int_equal(bb_buckets_make(&made, &rule, arrivals, 3, 2, 41), 0); /* 41 replicas: 41e6 */
+    assert_int_equal(bb_buckets_make(&made, &rule, arrivals, 3, 2, 41), 0); /* bucket size for 41 replicas: 41e6
+                                                                               elements */
     assert_int_equal(made.n, 1);
     bb_buckets_release(&made);
 }
@@ -148,7 +149,7 @@ static void another_type_starts_a_new_bucket(void **state)
     assert_string_equal(text_of(&rule, arrivals, 4, 4), "0 1:10 2 3:11");
 }
 
-/* 16 bytes of floats are 4, of half 8; one alone is not padded. */
+/* Padding to 16 bytes: 4 elements in float, 8 in half. A tensor that is reduced alone is not padded. */
 static void fused_tensors_are_padded(void **state)
 {
     const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_FUSION, .threshold_bytes = 64};
@@ -170,7 +171,7 @@ static void tensors_above_the_threshold_are_not_fused(void **state)
     assert_string_equal(text_of(&rule, arrivals, 4, 4), "0:4 1:1000 2:4 3:4");
 }
 
-/* Behind one of another type one may look further as long as what was passed over would fit as well. */
+/* Fusion continues after a tensor of another type only while the skipped bytes would also fit into the buffer. */
 static void fusion_skips_a_tensor_of_another_type(void **state)
 {
     const struct bb_bucket_rule rule = {.kind = BB_BUCKETS_FUSION, .threshold_bytes = 64};
@@ -203,7 +204,7 @@ static void no_tensors_give_no_buckets(void **state)
     assert_string_equal(text_of(&ddp, NULL, 0, 4), "");
 }
 
-/* ---- of any bucket ---- */
+/* ---- random tensors ---- */
 
 static uint32_t dice;
 
@@ -213,7 +214,8 @@ static size_t roll(size_t n)
     return (dice >> 8) % n;
 }
 
-/* DDP: each bucket but the last has reached its limit, and had not before its last tensor; in order, none lost. */
+/* DDP: each bucket but the last reaches its limit with its last tensor and not before; tensors keep their order and
+ * none is lost. */
 static void ddp_rule_holds_for_random_tensors(void **state)
 {
     struct bb_gradient_arrival arrivals[200];

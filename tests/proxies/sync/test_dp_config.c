@@ -1,6 +1,6 @@
 /*
- * test_dp_config.c - what the options mean where they are left out: the defaults of the programs that they are named
- * after (DDP: 1 and 25 MiB; Horovod: 128 MiB, 1 ms; DeepSpeed: 5e8 elements), and the memory of the ZeRO paper.
+ * test_dp_config.c - defaults of the data-parallel options, which are those of the frameworks (DDP: 1 and 25 MiB;
+ * Horovod: 128 MiB, 1 ms; DeepSpeed: 5e8 elements), and the memory formulas of the ZeRO paper.
  */
 #include "proxies/sync/sync.h"
 #include "tests/check.h"
@@ -82,15 +82,16 @@ static void resolves_types_and_optimizers(void **state)
     (void)state;
     assert_true(got.params == BB_BFLOAT16 && got.grads == BB_FLOAT && got.optimizer == BB_MEMORY_KERNEL_ADAM &&
                 got.reduce_whole);
-    got =
-        resolved(BB_SYNC_ZERO1, (struct bb_sync_options){.zero_reduce = "rs", .grad_dtype = "half", .optimizer = "sgd"});
-    assert_true(got.params == BB_BFLOAT16 && got.grads == BB_HALF && got.optimizer == BB_MEMORY_KERNEL_SGD && !got.reduce_whole);
+    got = resolved(BB_SYNC_ZERO1,
+                   (struct bb_sync_options){.zero_reduce = "rs", .grad_dtype = "half", .optimizer = "sgd"});
+    assert_true(got.params == BB_BFLOAT16 && got.grads == BB_HALF && got.optimizer == BB_MEMORY_KERNEL_SGD &&
+                !got.reduce_whole);
     got = resolved(BB_SYNC_HSDP, (struct bb_sync_options){.shard_size = 4, .optimizer = "adam"});
     assert_true(got.shard == 4 && got.optimizer == BB_MEMORY_KERNEL_ADAM && !got.reduce_whole && !got.no_sync);
 }
 
-/* Bytes of a million parameters on 8 ranks. With 16-bit parameters Adam holds 4 (copy) + 8 (moments) bytes, SGD 4 + 4;
- * Megatron-LM's also 4 for a float copy of 16-bit gradients. */
+/* Bytes of a million parameters on 8 ranks. With 16-bit parameters Adam needs 4 (float copy) + 8 (moments) bytes per
+ * parameter, SGD 4 + 4; Megatron-LM's distributed optimizer also needs 4 for a float copy of 16-bit gradients. */
 static void memory_matches_the_zero_paper(void **state)
 {
     static const struct {
@@ -128,18 +129,18 @@ static void memory_matches_the_zero_paper(void **state)
         assert_int_equal(bb_sync_resolve(&config, rows[i].kind, rows[i].params, rows[i].grads, &policy), 0);
         bb_sync_memory(&policy, &comms, 1e6, bytes);
         assert_true(bytes[BB_USE_PARAMETERS] == rows[i].parameters);
-        assert_true(bytes[BB_USE_GRADIENTS] == 100 + rows[i].gradients); /* it adds */
+        assert_true(bytes[BB_USE_GRADIENTS] == 100 + rows[i].gradients); /* bb_sync_memory adds to the array */
         assert_true(bytes[BB_USE_OPTIMIZER] == rows[i].optimized);
         assert_true(bytes[BB_USE_ACTIVATIONS] == 0 && bytes[BB_USE_COMMUNICATION] == 0);
     }
 }
 
-/* An option for all kinds that it means something to, and for no other. */
+/* Each option is accepted for the synchronization kinds that use it and rejected for all others. */
 static void options_are_rejected_for_other_kinds(void **state)
 {
     static const struct {
         struct bb_sync_options options;
-        const char *kinds; /* by the enum: y or n */
+        const char *kinds; /* y or n for each kind, in the order of the enum */
     } rows[] = {
         {{.bucket_rule = "ddp"}, "ynyynnyyyy"},
         {{.bucket_mb = 1}, "ynyynnyyyy"},

@@ -1,23 +1,23 @@
 /*
- * test_sync.c - what keeps replicas together: orders and dependencies written out by hand for three layers, bytes of
- * data_parallel's plans beside the formulas of each kind and beside numbers worked out for published models, groups,
- * memory by formula, what is refused, and random options, all of which must make sound steps.
+ * test_sync.c - synchronization of data-parallel replicas: orders and dependencies written by hand for three layers;
+ * bytes of data_parallel's plans against the formulas of each kind and numbers computed for published models; groups;
+ * memory by formula; rejected options; random options, which must give valid steps.
  */
 #include "proxies/simulate/step_check.h"
 #include "proxies/sync/sync.h"
 #include "tests/proxies/transformer/lines.h"
 
-/* ---- three layers, by hand ---- */
+/* ---- three layers, orders written by hand ---- */
 
 #define LAYERS 3
 static const struct bb_tensor tensors[LAYERS][2] = {{{"a", 6}, {"b", 2}}, {{"a", 8}, {"b", 4}}, {{"a", 16}, {"b", 4}}};
 
-/* A step of `ranks` ranks that computes three layers, `micro_batches` times, and keeps them together. */
+/* A step of `ranks` ranks that computes three layers `micro_batches` times and synchronizes their gradients. */
 struct three_layers {
     struct bb_step step;
     struct bb_dp_config policy;
     int ranks, gpus_per_node, micro_batches;
-    bool last_local, wrong_order; /* upwards: gradients come in the wrong order */
+    bool last_local, wrong_order; /* wrong_order: gradients arrive in forward instead of backward order */
 };
 
 static void three_layers_init(struct three_layers *h, const struct bb_dp_config *policy, int ranks)
@@ -59,7 +59,7 @@ static void three_layers_build(struct three_layers *h)
     h->step = (struct bb_step){.proxy = "hand"};
     assert_int_equal(bb_layout_init(&h->step.layout, h->ranks, &axis, 1), 0);
     assert_int_equal(bb_sync_add_comms(&h->step, &h->policy, bb_layout_add_group(&h->step.layout, "dp", 1),
-                                    h->gpus_per_node, &spec.comms),
+                                       h->gpus_per_node, &spec.comms),
                      0);
     assert_int_equal(bb_step_add_roles(&h->step, 1), 0);
     h->step.roles[0].name = "hand";
@@ -79,8 +79,8 @@ static void three_layers_build(struct three_layers *h)
     bb_sync_release(sync);
 }
 
-/* An operation as a word: F2 and B2 are the passes of layer 2, O the optimizer, C a copy; "AR dp 18 <4" communication
- * with its count and what it waits for. */
+/* An operation as text: F2 and B2 are forward and backward of layer 2, O the optimizer, C a copy; "AR dp 18 <4" is a
+ * collective with its communicator, count and waits. */
 static void op_text(const struct three_layers *h, size_t i, char text[96])
 {
     static const char *const names[BB_COLL_KIND_COUNT] = {[BB_ALL_REDUCE] = "AR",
@@ -122,13 +122,13 @@ static const struct order {
     const char *order;
     int ranks;
     struct bb_dp_config policy;
-    int micro_batches; /* 1 unless set */
+    int micro_batches; /* 0 stands for 1 */
     bool wrong_order;
 } orders[] = {
-    /* Gradients come as 4, 16 (layer 2), 4, 8, 2, 6. The first bucket is full at 40 bytes, by the second tensor; the
-     * second at 96: 4 + 8 + 2 + 6 = 80 bytes, never. */
+    /* Gradients arrive as 4, 16 (layer 2), 4, 8, 2, 6. The first bucket reaches its 40 bytes with the second tensor;
+     * the second has 4 + 8 + 2 + 6 elements = 80 bytes and never reaches 96. */
     {"F0; F1; F2; B2; AR dp 20 <3; B1; B0; AR dp 20 <6; O <7", .ranks = 4, .policy = {.kind = BB_SYNC_ALL_REDUCE}},
-    /* What is full early stands behind what is not; without overlap all stand behind the backward. */
+    /* With a single bucket, and without overlap, the reductions follow the whole backward. */
     {"F0; F1; F2; B2; B1; B0; AR dp 40 <5; O <6", .ranks = 4,
      .policy = {.kind = BB_SYNC_ALL_REDUCE, .rule = {.kind = BB_BUCKETS_SINGLE}}},
     {"F0; F1; F2; B2; B1; B0; AR dp 20 <5; AR dp 20; O <7", .ranks = 4,
@@ -141,7 +141,7 @@ static const struct order {
     {"F0; F1; F2; B2; RS dp gradients 5 <3; B1; B0; RS dp gradients 5 <6; O <7; AG dp parameters 5 <8; "
      "AG dp parameters 5",
      .ranks = 4, .policy = {.kind = BB_SYNC_ZERO1}},
-    /* DeepSpeed's default: whole buckets are all-reduced. Counts are padded to what the ranks divide. */
+    /* DeepSpeed's default: whole buckets are all-reduced. Counts are padded to a multiple of the ranks. */
     {"F0; F1; F2; B2; AR dp gradients 21 <3; B1; B0; AR dp gradients 21 <6; O <7; AG dp parameters 7 <8; "
      "AG dp parameters 7",
      .ranks = 3, .policy = {.kind = BB_SYNC_ZERO1, .reduce_whole = true}},
@@ -149,12 +149,12 @@ static const struct order {
     {"F0; F1; F2; B2; RS dp gradients 5 <3; B1; B0; RS dp gradients 5 <6; F0; F1; F2; B2 <4; RS dp gradients 5 <11; "
      "B1 <7; B0; RS dp gradients 5 <14; O <15; AG dp parameters 5 <16; AG dp parameters 5",
      .ranks = 4, .micro_batches = 2, .policy = {.kind = BB_SYNC_ZERO2}},
-    /* FSDP: the next layer is gathered under the one before; backward, the gather of layer u-1 stands before the
-     * reduce-scatter of layer u. A gather goes into the buffer that the layer before last has left. */
+    /* FSDP: the next layer is gathered during the current one. In backward, the gather of layer u-1 is issued before
+     * the reduce-scatter of layer u. A gather reuses the buffer of the layer before last. */
     {"AG dp 2; AG dp 3; F0 <0; AG dp 5 <2; F1 <1; F2 <3; AG dp 5 <5; AG dp 3; B2 <6; RS dp 5 <8; AG dp 2; B1 <7; "
      "RS dp 3 <11; B0 <10; RS dp 2 <13; O <14",
      .ranks = 4, .policy = {.kind = BB_SYNC_ZERO3}},
-    /* On communicators of their own, gathers don't stand behind reductions. */
+    /* With separate communicators, gathers are not serialized with reductions. */
     {"AG dp parameters 2; AG dp parameters 3; F0 <0; AG dp parameters 5 <2; F1 <1; F2 <3; AG dp parameters 5 <5; "
      "AG dp parameters 3; B2 <6; RS dp gradients 5 <8; AG dp parameters 2 <8; B1 <7; RS dp gradients 3 <11; "
      "B0 <10 <9; RS dp gradients 2 <13; O <14",
@@ -163,14 +163,16 @@ static const struct order {
      "RS dp shard 10 <8; AR dp replica 10 <9; AG dp shard 4; B1 <7; RS dp shard 6 <12; AR dp replica 6 <13; B0 <11; "
      "RS dp shard 4 <15; AR dp replica 4 <16; O <17",
      .ranks = 4, .policy = {.kind = BB_SYNC_HSDP}},
-    /* The gather of the last step's parameters begins this one; a layer waits for the buckets that hold it. */
+    /* The step begins with the gather of the parameters that the last step updated; a layer waits for the buckets
+     * that contain it. */
     {"AG dp parameters 5; AG dp parameters 5; F0 <0; F1; F2 <1; B2; RS dp gradients 5 <5; B1; B0; "
      "RS dp gradients 5 <8; O <9",
      .ranks = 4, .policy = {.kind = BB_SYNC_DISTRIBUTED, .overlap_gather = true}},
-    /* 20 elements are 16 bytes and 16 and so on: no padding; fused ones are copied in and out. */
+    /* Tensors of 4, 16, ... elements are multiples of 16 bytes: no padding. Fused tensors are copied into and out of
+     * the buffer. */
     {"F0; F1; F2; B2; C; AR dp 20 <4; B1; C; AR dp 12 <7; B0; C; AR dp 12 <10; C <11; C; C; O", .ranks = 4,
      .policy = {.kind = BB_SYNC_HOROVOD, .rule = {.kind = BB_BUCKETS_FUSION, .threshold_bytes = 1e6, .cycle_us = 10}}},
-    /* 3 nodes of 2 ranks. 40 elements divide; with a bucket of 20 each, too. */
+    /* 3 nodes of 2 ranks. Buckets of 20 elements are divisible by 2. */
     {"F0; F1; F2; B2; RS dp local 10 <3; AR dp cross 10 <4; AG dp local 10 <5; B1; B0; RS dp local 10 <8; "
      "AR dp cross 10 <9; AG dp local 10 <10; O <11",
      .ranks = 6, .policy = {.kind = BB_SYNC_ALL_REDUCE, .hierarchical = true}},
@@ -202,7 +204,7 @@ static void single_replica_only_runs_the_optimizer(void **state)
     }
 }
 
-/* 2 nodes of 3 ranks: 20 = 3 * 6 + 2. The last rank of a node takes the two across. */
+/* 2 nodes of 3 ranks: 20 = 3 * 6 + 2. The last rank of a node reduces the remaining two elements across nodes. */
 static void hierarchical_all_reduce_with_a_remainder(void **state)
 {
     static const char *const first[] = {"RS dp local 6 <3", "RD dp local 2", "AR dp cross 6 <5",
@@ -228,8 +230,8 @@ static void hierarchical_all_reduce_with_a_remainder(void **state)
     }
 }
 
-/* Full gradients of zero2 are in a few buffers; each is waited for before it is filled again, and their memory shows.
- */
+/* zero2 keeps full gradients in a few buffers. A bucket is refilled only after its reduction; bb_program_bytes
+ * counts the buffers. */
 static void zero2_reuses_gradient_buffers(void **state)
 {
     struct three_layers h;
@@ -246,12 +248,13 @@ static void zero2_reuses_gradient_buffers(void **state)
     freed = bb_program_bytes(&h.step.roles[0].program, BB_USE_GRADIENTS);
     bb_step_release(&h.step);
     assert_int_equal(whole, 4 * 40 + 4 * 20);
-    assert_int_equal(freed, 4 * 3 * 16 + 4 * 20); /* a layer fills two buckets of at most 16, a third is emptied */
+    assert_int_equal(freed, 4 * 3 * 16 + 4 * 20); /* a layer fills two buckets of at most 16 elements; a third is
+                                                     being reduced */
 }
 
 /* ---- bytes ---- */
 
-/* What a rank sends at least on the groups whose names begin so. */
+/* Minimum bytes that a rank sends on the groups of this name. */
 static double wire_bytes(const struct bb_step *step, int rank, const char *group)
 {
     const struct bb_traffic_role *role;
@@ -282,7 +285,8 @@ static void assert_line_sends(const char *line, int ranks, int rank, const char 
     bb_step_release(&step);
 }
 
-/* ResNet-50 in float over 8: 2 * 7/8 * 102228128; by levels 8 x 4 the same inside, 2 * 3/4 * S / 8 across. */
+/* ResNet-50 in float on 8 ranks: 2 * 7/8 * 102228128. Hierarchical, 8 x 4: the same inside the node, 2 * 3/4 * S / 8
+ * between nodes. */
 static void all_reduce_bytes_of_published_models(void **state)
 {
     (void)state;
@@ -293,7 +297,8 @@ static void all_reduce_bytes_of_published_models(void **state)
     assert_line_sends("data_parallel --model resnet18_cifar --grad-dtype half", 2, 0, "dp", 22347924);
 }
 
-/* LLaMA-2 7B in bfloat16 over 8, gathered twice and reduced once: 7/8 * 6738415616 * 6; a layer's gather 404766720. */
+/* LLaMA-2 7B in bfloat16 on 8 ranks, gathered twice and reduced once: 7/8 * 6738415616 * 6; the gather of one layer
+ * has 404766720 bytes. */
 static void zero3_bytes_of_a_published_model(void **state)
 {
     const char *line = "data_parallel --model llama2_7b --dtype bfloat16 --sync zero3";
@@ -312,7 +317,7 @@ static void zero3_bytes_of_a_published_model(void **state)
     bb_step_release(&step);
 }
 
-/* Full shards: gathered layers take turns in two buffers, whatever lies between. */
+/* zero3: gathered layers alternate between two buffers, whatever operations are between them. */
 static void gathered_layers_alternate_between_two_buffers(void **state)
 {
     static const char *const lines[] = {"data_parallel --model resnet18_cifar --sync zero3",
@@ -344,7 +349,7 @@ static void gathered_layers_alternate_between_two_buffers(void **state)
     }
 }
 
-/* R = (n-1)/n; all buckets of ResNet-50 divide by 8. m micro-batches. */
+/* R = (n-1)/n; all buckets of ResNet-50 are divisible by 8. */
 static void bytes_match_the_formula_of_each_kind(void **state)
 {
     double p = 25557032, r = 7 / 8.0;
@@ -373,8 +378,8 @@ static void bytes_match_the_formula_of_each_kind(void **state)
 
 /* ---- memory ---- */
 
-/* Bytes per parameter over d replicas: PyTorch DDP with SGD and momentum in float 12; ZeRO's table for 16-bit Adam 16,
- * 4 + 12/d, 2 + 14/d, 16/d; Megatron-LM's distributed optimizer 6 + 12/d, 4 + 16/d and, in float, 8 + 8/d. */
+/* Bytes per parameter with d replicas. PyTorch DDP, SGD with momentum in float: 12. ZeRO paper, 16-bit Adam: 16, 4 +
+ * 12/d, 2 + 14/d, 16/d. Megatron-LM's distributed optimizer: 6 + 12/d, 4 + 16/d, and 8 + 8/d in float. */
 static void memory_matches_the_formula_of_each_kind(void **state)
 {
     static const struct {
@@ -408,7 +413,7 @@ static void memory_matches_the_formula_of_each_kind(void **state)
     }
 }
 
-/* ---- what cannot be ---- */
+/* ---- rejected options ---- */
 
 static void rejects_invalid_options(void **state)
 {
@@ -448,11 +453,11 @@ static void rejects_invalid_options(void **state)
     bb_err_mute(true);
     for (size_t i = 0; i < ROWS(rows); i++)
         if (lines_make(&step, rows[i].ranks, rows[i].line) != -BB_EUSAGE)
-            fail_msg("not refused: %s", rows[i].line);
+            fail_msg("not rejected: %s", rows[i].line);
     bb_err_mute(false);
 }
 
-/* ---- whatever is asked ---- */
+/* ---- random options ---- */
 
 static uint32_t dice;
 

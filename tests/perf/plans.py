@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Time and memory of `busbar plan` for large worlds, each beside the smallest world of the same proxy in the same run.
+"""Time and memory of `busbar plan` for large numbers of ranks, compared with the smallest plan of the same proxy.
 
     tests/perf/plans.py [--build build] [--rounds 5]
 
-Prints the median wall seconds and the peak memory of each plan, and the ratio of its time to the small one's. Nothing is asserted; the
-aims are 1 s for gpt3 on 384 ranks and gpt3_moe on 1536, 10 s and 1 GiB for 98,304 ranks and for LLaMA-3 405B on 16,384, and 10 s of
-all processors for the best layout of 512 GPUs.
+Prints the median wall time and the peak memory of each plan, and the ratio of its time to that of the small plan. Nothing is asserted. The
+targets: 1 s for gpt3 on 384 ranks and gpt3_moe on 1536 ranks; 10 s and 1 GiB for 98,304 ranks and for LLaMA-3 405B on 16,384 ranks; 10 s
+on all processors for the best layout of 512 GPUs.
 """
 import argparse
 import os
@@ -32,9 +32,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     busbar = os.path.join(options.build, "busbar")
-    print(f"{'plan':<110} {'wall s':>7} {'MiB':>6} {'times the small one':>20}")
+    print(f"{'plan':<110} {'wall s':>7} {'MiB':>6} {'ratio to small plan':>20}")
     for large, small in PLANS:
-        pairs = [tuple(measure(options.build, busbar, "plan", *words.split()) for words in (large, small)) for _ in range(options.rounds)]
+        pairs = [tuple(measure(options.build, busbar, "plan", *arguments.split()) for arguments in (large, small)) for _ in range(options.rounds)]
         wall = statistics.median(a[0] for a, _ in pairs)
         ratio = statistics.median(a[0] / b[0] for a, b in pairs)
         print(f"{large:<110} {wall:>7.2f} {max(a[1] for a, _ in pairs) / 1024:>6.0f} {ratio:>20.1f}")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What the program costs before it does anything: `busbar --version` and a large plan, each beside `true` in the same run.
+"""Startup cost: wall time and memory of `busbar --version`, `list` and plans, compared with `true`.
 
     tests/perf/startup.py [--build build] [--rounds 30]
 
-Prints median wall time and peak memory, and both as ratios to those of `true`, a program that does nothing. Of the wall time nothing is
-asserted: the aim is 10 ms for --version. That --version stays within 16 MiB and the plan within 40 is held by tests/cli/test_gpu_library.py.
+Prints median wall time and peak memory, and their ratios to those of `true`, which does nothing. Wall times are not asserted; the target
+is 10 ms for --version. tests/cli/test_gpu_library.py checks that --version needs at most 16 MiB and the plan at most 40 MiB.
 """
 import argparse
 import os
@@ -14,12 +14,12 @@ import subprocess
 COMMANDS = ["--version", "list", "plan gpt2_large 12 4 3 --ranks 8", "plan gpt3 --ranks 98304"]
 
 
-def measure(build, *words):
+def measure(build, *command):
     """Wall seconds and peak resident KiB of one command."""
     peak = os.path.join(build, "tests", "perf", "peak")
-    done = subprocess.run([peak, *words], capture_output=True, text=True)
+    done = subprocess.run([peak, *command], capture_output=True, text=True)
     if done.returncode:
-        raise SystemExit(f"{' '.join(words)}: exit {done.returncode}\n{done.stderr}")
+        raise SystemExit(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr}")
     seconds, kib = done.stdout.split()
     return float(seconds), int(kib)
 
@@ -37,9 +37,9 @@ def main():
     options = parser.parse_args()
     busbar = os.path.join(options.build, "busbar")
     print(f"{'':<42} {'wall ms':>8} {'MiB':>6} {'time / true':>12} {'memory / true':>12}")
-    for words in COMMANDS:
-        pairs = [(measure(options.build, busbar, *words.split()), measure(options.build, "true")) for _ in range(options.rounds)]
-        show(f"busbar {words}", *zip(*pairs))
+    for arguments in COMMANDS:
+        pairs = [(measure(options.build, busbar, *arguments.split()), measure(options.build, "true")) for _ in range(options.rounds)]
+        show(f"busbar {arguments}", *zip(*pairs))
     alone = [measure(options.build, "true") for _ in range(options.rounds)]
     show("true", alone, alone)
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""What tracing costs: traced steps beside timed steps of the same proxies. Nothing is asserted; the aim is within 2 %.
+"""Cost of tracing: traced steps compared with timed steps of the same proxies. Nothing is asserted; the target is 2 %.
 
     tests/perf/traced.py [--build build] [--ranks 4] [--rounds 5] [--steps 100] [--wall-steps 2000] [--real]
 
- virtual  emulated GPUs: a step's time on the modelled clock, on which recording an event costs nothing. It must be the same: this shows
-          that tracing changes no order, not that it is cheap
- real     emulated GPUs whose clock is the machine's (EMU_TIME=real, no data), or real GPUs: median GPU time of a step, timed and traced
-          in one run, where what the host takes to record events counts as soon as the GPU has to wait for it
- issue    of the same steps, what the host took to issue one
- wall     emulated GPUs on their modelled clock: the machine's time per step, from the length of three runs: with one step, with
-          --wall-steps timed, with as many traced. It holds the reading of the events after a traced step too, which is no part of any step
+ virtual  emulated GPUs in virtual time: time of a step. Recording an event takes no virtual time, so both times must be equal; this shows
+          that tracing does not change the order of operations.
+ real     emulated GPUs in real time (EMU_TIME=real, no data), or real GPUs: median GPU time of a step, timed and traced in one run. The
+          host time to record events counts if the GPU has to wait for the host.
+ issue    host time to issue one of these steps.
+ wall     emulated GPUs in virtual time: wall time per step, from the duration of three runs: one step, --wall-steps timed steps and
+          --wall-steps traced steps. It includes reading the events after a traced step, which is not part of the step.
 """
 import argparse
 import json
@@ -26,7 +26,7 @@ MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OM
 
 
 def run(options, proxy, steps, traced, clock):
-    """Wall seconds and results of one job."""
+    """Wall seconds and JSON results of one job."""
     program = "busbar" if options.real else "busbar-emulated"
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "run.json")
@@ -43,13 +43,13 @@ def run(options, proxy, steps, traced, clock):
 
 
 def gpu_times(options, proxy, clock, steps):
-    """Median microseconds of a timed and of a traced step, in one run: on the GPU, and what the host took to issue it."""
+    """Medians of timed and traced steps of one run in microseconds: [(GPU time timed, traced), (issue time timed, traced)]."""
     results = run(options, proxy, steps, steps, clock)[1]
     return [(results[key]["p50"], results[f"traced_{key}"]["p50"]) for key in ("step_us", "issue_us")]
 
 
 def wall_times(options, proxy):
-    """Wall microseconds of a timed and of a traced step."""
+    """Wall microseconds of a timed and a traced step."""
     steps = options.wall_steps
     alone = run(options, proxy, 1, 0, "virtual")[0]
     timed = run(options, proxy, 1 + steps, 0, "virtual")[0]
@@ -69,12 +69,12 @@ def main():
     parser.add_argument("--build", default="build")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=100, help="steps of each kind in a run, but")
-    parser.add_argument("--wall-steps", type=int, default=2000, help="for the wall time, from which the start has to be told")
+    parser.add_argument("--steps", type=int, default=100, help="timed and traced steps in a run")
+    parser.add_argument("--wall-steps", type=int, default=2000, help="steps of the runs for the wall time, which must dominate the startup time")
     parser.add_argument("--real", action="store_true", help="real GPUs instead of emulated ones")
     options = parser.parse_args()
     options.build = os.path.abspath(options.build)
-    print(f"{'':<37} {'timed us':>11} {'traced us':>11} {'ratio':>9} {'lowest':>7} {'highest':>7}")
+    print(f"{'':<37} {'timed us':>11} {'traced us':>11} {'ratio':>9} {'min':>7} {'max':>7}")
     for proxy in PROXIES:
         if not options.real:
             show(proxy, "virtual", gpu_times(options, proxy, "virtual", 3)[:1])

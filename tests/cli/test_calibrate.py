@@ -1,4 +1,5 @@
-"""`busbar calibrate`: a profile from measurements. Emulated GPUs of a hidden profile are measured; what is fitted must be that profile."""
+"""busbar calibrate fits a cluster profile to measurements. Benchmarks run on emulated GPUs with a hidden profile, and the fitted
+parameters must equal the hidden ones."""
 import json
 import re
 
@@ -6,38 +7,41 @@ import pytest
 
 from conftest import ROOT
 
-# Odd figures, none near those of emulated-default, from which the fits start.
-HIDDEN = {"name": "hidden", "description": "odd figures", "source": "made up", "gpus_per_node": 8, "launch_us": 3.7, "nccl_launch_us": 6.3,
+# Unusual values, all far from those of emulated-default, which are the initial values of the fit.
+HIDDEN = {"name": "hidden", "description": "unusual values", "source": "made up", "gpus_per_node": 8, "launch_us": 3.7,
+          "nccl_launch_us": 6.3,
           "kernel_us": 2.9, "memory_gbps": 1777, "memory_bytes": 61e9, "sm_count": 97, "clock_khz": 1410000,
           "tflops": {"float32": 71, "float16": 523, "bfloat16": 487, "float64": 31},
           "intra": {"latency_us": 5.3, "gbps": 143}, "inter": {"latency_us": 13.1, "gbps": 31}}
-TOLD = ["launch_us", "nccl_launch_us", "kernel_us", "memory_gbps", "tflops.float32", "tflops.float16", "tflops.bfloat16", "sm_count",
+FITTED = ["launch_us", "nccl_launch_us", "kernel_us", "memory_gbps", "tflops.float32", "tflops.float16", "tflops.bfloat16", "sm_count",
         "intra.latency_us", "intra.gbps"]
-BENCHES = {
+BENCHMARKS = {
     "collectives": (["bench", "all_reduce", "all_gather", "broadcast", "alltoall", "-b", "8", "-e", "256M", "-f", "8", "-c", "0"], 4),
     "p2p": (["bench", "p2p", "--bandwidth-sizes", "256K,32M", "-c", "0"], 4),
-    "messages": (["bench", "p2p", "--latency-sizes", "512K", "--bandwidth-sizes", "1M,32M", "-c", "0"], 4),  # none as short as a call
+    # every message takes longer than its launch
+    "messages": (["bench", "p2p", "--latency-sizes", "512K", "--bandwidth-sizes", "1M,32M", "-c", "0"], 4),
     "compute": (["bench", "compute"], 0),
     "launches": (["bench", "compute", "memory_kernels", "timed", "--size", "4K", "-n", "1"], 0),
-    "ways": (["bench", "all_reduce", "all_gather", "-b", "8", "-e", "256M", "-f", "8", "-c", "0", "--sweep-algorithms"], 4),
+    "variants": (["bench", "all_reduce", "all_gather", "-b", "8", "-e", "256M", "-f", "8", "-c", "0", "--sweep-algorithms"], 4),
     "overlap": (["bench", "overlap", "--sizes", "1M", "--ctas", "default", "-n", "2", "--repeats", "3"], 2),
     "comm": (["bench", "comm", "--repeats", "2"], 2),
 }
 
-BESIDE = ["bench", "overlap", "--collective", "sendrecv", "--sizes", "256M", "--ctas", "default", "-n", "4", "--repeats", "3"]
+OVERLAP = ["bench", "overlap", "--collective", "sendrecv", "--sizes", "256M", "--ctas", "default", "-n", "4", "--repeats", "3"]
 
 
 @pytest.fixture(scope="module")
 def measured(busbar, tmp_path_factory):
-    """measured(name): the result file of a bench on emulated GPUs of the hidden profile; each is run once."""
+    """Returns measured(name): the result file of a benchmark on emulated GPUs with the hidden profile. Each benchmark runs once."""
     folder = tmp_path_factory.mktemp("measured")
     (folder / "hidden.json").write_text(json.dumps(HIDDEN))
 
     def file(name):
         path = folder / f"{name}.json"
         if not path.exists():
-            words, ranks = BENCHES[name]
-            done = busbar.run(*words, "--json", path, "--quiet", ranks=ranks, env={"EMU_CLUSTER": "hidden.json", "EMU_DATA": "off"}, cwd=folder)
+            args, ranks = BENCHMARKS[name]
+            done = busbar.run(*args, "--json", path, "--quiet", ranks=ranks, env={"EMU_CLUSTER": "hidden.json", "EMU_DATA": "off"},
+                              cwd=folder)
             assert done.returncode == 0, done.stderr
         return path
 
@@ -46,11 +50,11 @@ def measured(busbar, tmp_path_factory):
 
 @pytest.fixture
 def calibrate(busbar, tmp_path):
-    """(process, profile or None, summary or None)"""
+    """Returns calibrate(*args) -> (process, profile or None, summary or None)."""
 
-    def run(*words):
+    def run(*args):
         mine, summary = tmp_path / "mine.json", tmp_path / "summary.json"
-        done = busbar.run("calibrate", *words, "-o", mine, "--json", summary, emulated=False, cwd=tmp_path)
+        done = busbar.run("calibrate", *args, "-o", mine, "--json", summary, emulated=False, cwd=tmp_path)
         if done.returncode != 0:
             assert not mine.exists() and done.stdout == ""
             return done, None, None
@@ -59,14 +63,15 @@ def calibrate(busbar, tmp_path):
     return run
 
 
-def at(profile, key):
+def parameter(profile, key):
     for part in key.split("."):
         profile = profile[part]
     return profile
 
 
-def assert_near(profile, keys, share=0.02):
-    off = {key: (at(profile, key), at(HIDDEN, key)) for key in keys if abs(at(profile, key) / at(HIDDEN, key) - 1) > share}
+def assert_near(profile, keys, tolerance=0.02):
+    off = {key: (parameter(profile, key), parameter(HIDDEN, key)) for key in keys
+           if abs(parameter(profile, key) / parameter(HIDDEN, key) - 1) > tolerance}
     assert off == {}
 
 
@@ -80,46 +85,49 @@ def copy_of(path, to, change):
 # ---- round trip ----
 
 
-def test_a_hidden_profile_is_found_within_2_percent(busbar, measured, calibrate, tmp_path):
+def test_fits_a_hidden_profile_within_2_percent(busbar, measured, calibrate, tmp_path):
     files = [measured(name) for name in ("collectives", "p2p", "compute", "launches")]
     done, profile, summary = calibrate(*files)
     assert done.returncode == 0, done.stderr
-    assert_near(profile, TOLD)
-    assert {f["key"] for f in summary["parameters"] if f["from"]} == set(TOLD)
+    assert_near(profile, FITTED)
+    assert {f["key"] for f in summary["parameters"] if f["from"]} == set(FITTED)
     for fit in summary["fits"]:
         assert fit["worst_error_percent"] < 2 and fit["outliers"] == 0, fit
-    # What plan says of that machine is what bench measured on it.
-    plan = busbar.json("plan", *BENCHES["collectives"][0][1:5], "-b", "8", "-e", "256M", "-f", "8", "--ranks", 4, "--cluster", tmp_path / "mine.json",
+    # The plan with the fitted profile predicts the measured times.
+    plan = busbar.json("plan", *BENCHMARKS["collectives"][0][1:5], "-b", "8", "-e", "256M", "-f", "8", "--ranks", 4, "--cluster",
+                       tmp_path / "mine.json",
                        tmp_path=tmp_path, emulated=False)
     rows = {(r["collective"], r["bytes"], r["placement"]): r["time_us"]["p50"] for r in plan["results"]}
     bench = json.loads(files[0].read_text())["results"]
     assert len(rows) == len(bench) > 60
-    assert [r for r in bench if r["bytes"] and abs(rows[r["collective"], r["bytes"], r["placement"]] / r["time_us"]["p50"] - 1) > 0.02] == []
+    assert [r for r in bench if r["bytes"]
+            and abs(rows[r["collective"], r["bytes"], r["placement"]] / r["time_us"]["p50"] - 1) > 0.02] == []
 
 
-def test_messages_tell_the_links_where_there_are_no_collectives(measured, calibrate):
+def test_p2p_messages_determine_the_links_without_collectives(measured, calibrate):
     done, profile, summary = calibrate(measured("messages"))
     assert_near(profile, ["intra.gbps", "intra.latency_us"])
     assert [f["name"] for f in summary["fits"]] == ["messages within a node"]
-    # the nominal latency of the other kind of link, of which there was none
+    # inter-node links were not measured and keep their nominal values
     assert profile["inter"] == {"latency_us": 10, "gbps": 25}
 
 
-def test_messages_tell_a_latency_that_the_start_hides_behind_the_host(measured, calibrate, tmp_path):
-    """256 KiB take 7.1 us; by a latency of 2 us in place of 5.3 the host would take longer to issue them, 6.3, whatever the rate."""
+def test_fits_a_latency_that_the_initial_profile_hides_by_launch_time(measured, calibrate, tmp_path):
+    """A message of 256 KiB takes 7.1 us. With the initial latency of 2 us instead of 5.3 us, the launch time of 6.3 us would determine
+    the time for any rate."""
     (tmp_path / "quick.json").write_text(json.dumps({**HIDDEN, "intra": {"latency_us": 2, "gbps": 190}}))
     _, profile, summary = calibrate(measured("p2p"), "--from", tmp_path / "quick.json")
     assert_near(profile, ["intra.latency_us", "intra.gbps"])
     assert [fit["outliers"] for fit in summary["fits"]] == [0]
 
 
-def test_products_of_overlap_tell_their_rate(measured, calibrate):
+def test_gemms_of_bench_overlap_determine_their_rate(measured, calibrate):
     done, profile, _ = calibrate(measured("overlap"))
     assert_near(profile, ["tflops.bfloat16"])
     assert profile["memory_gbps"] == 2000
 
 
-def test_what_no_row_tells_stays_nominal_and_is_said(measured, calibrate):
+def test_undetermined_parameters_keep_their_nominal_value_and_are_listed(measured, calibrate):
     done, profile, summary = calibrate(measured("compute"))
     nominal = [f["key"] for f in summary["parameters"] if f["from"] is None]
     assert {"intra.latency_us", "intra.gbps", "inter.latency_us", "inter.gbps", "nccl_launch_us", "kernel_us"} <= set(nominal)
@@ -130,7 +138,7 @@ def test_what_no_row_tells_stays_nominal_and_is_said(measured, calibrate):
     assert profile["name"] == "mine"
 
 
-def test_an_outlier_moves_nothing_and_is_named(measured, calibrate, tmp_path):
+def test_outliers_are_ignored_and_listed(measured, calibrate, tmp_path):
     _, clean, _ = calibrate(measured("collectives"))
 
     def spoil(data):
@@ -145,88 +153,97 @@ def test_an_outlier_moves_nothing_and_is_named(measured, calibrate, tmp_path):
     assert "# outlier: " in done.stdout and "spoiled.json" in done.stdout
 
 
-# ---- NCCL's ways ----
+# ---- NCCL variants ----
 
 
-def endless_rings(tmp_path):
-    """H100's profile for emulated NCCL by the simple law, whose rings have no end of their own."""
+def profile_without_ring_channels(tmp_path):
+    """The H100 profile without the channels of the ring: the alpha-beta model of emulated NCCL has no ring tail latency."""
     profile = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
-    for way in profile["nccl"]:
-        way.pop("channels", None)
+    for variant in profile["nccl"]:
+        variant.pop("channels", None)
     (tmp_path / "base.json").write_text(json.dumps(profile))
     return tmp_path / "base.json"
 
 
-def test_each_way_of_nccl_is_fitted_by_itself(busbar, measured, calibrate, tmp_path):
-    """The emulated NCCL: RING SIMPLE has the latency and the rate of the link, LL of RING 0.4 and 0.25 of them. Its trees are none of NCCL's."""
-    def take_quickest(data):  # NCCL's choice as it should have been: forced rows that were quicker than it are its own
+def test_fits_each_nccl_variant_separately(busbar, measured, calibrate, tmp_path):
+    """Emulated RING SIMPLE has the latency and the rate of the link, RING LL 0.4 and 0.25 of them. Its trees do not follow NCCL's cost
+    model."""
+    def choose_fastest(data):  # forced rows that are faster than the choice of NCCL become the choice
         for row in data["results"]:
-            own = [r for r in data["results"] if not r.get("forced") and r["collective"] == row["collective"] and r["bytes"] == row["bytes"]
+            chosen = [r for r in data["results"] if not r.get("forced") and r["collective"] == row["collective"]
+                      and r["bytes"] == row["bytes"]
                    and r["placement"] == row["placement"]][0]
-            if row.get("forced") and row["time_us"]["p50"] < own["time_us"]["p50"]:
+            if row.get("forced") and row["time_us"]["p50"] < chosen["time_us"]["p50"]:
                 row["forced"] = False
 
-    done, profile, summary = calibrate(copy_of(measured("ways"), tmp_path / "best.json", take_quickest), "--from", endless_rings(tmp_path))
-    ways = {(w["algorithm"], w["protocol"]): w for w in profile["nccl"]}
-    for way, latency, rate in [(("ring", "Simple"), 1, 1), (("ring", "LL"), 0.4, 0.25), (("ring", "LL128"), 0.7, 0.9)]:
-        # 2 rounds of log2 4 latencies are 2 x 3 steps of a ring, of all_gather half of it
-        assert ways[way]["gbps"] == pytest.approx(143 * rate, rel=0.02), way
-        assert ways[way]["base_us"] + 6 * ways[way]["intra_us"] == pytest.approx(4 * 5.3 * latency, rel=0.02), way
-        assert ways[way]["base_us"] + 3 * ways[way]["intra_us"] == pytest.approx(2 * 5.3 * latency, rel=0.02), way
+    done, profile, summary = calibrate(copy_of(measured("variants"), tmp_path / "best.json", choose_fastest), "--from",
+                                       profile_without_ring_channels(tmp_path))
+    variants = {(w["algorithm"], w["protocol"]): w for w in profile["nccl"]}
+    for variant, latency, rate in [(("ring", "Simple"), 1, 1), (("ring", "LL"), 0.4, 0.25), (("ring", "LL128"), 0.7, 0.9)]:
+        # The emulator takes 2 x log2(4) latencies, a ring 2 x 3 steps; all_gather takes half of both.
+        assert variants[variant]["gbps"] == pytest.approx(143 * rate, rel=0.02), variant
+        assert variants[variant]["base_us"] + 6 * variants[variant]["intra_us"] == pytest.approx(4 * 5.3 * latency, rel=0.02), variant
+        assert variants[variant]["base_us"] + 3 * variants[variant]["intra_us"] == pytest.approx(2 * 5.3 * latency, rel=0.02), variant
     assert {f["name"]: f["rows"] for f in summary["fits"]}["ring LL"] == 34
-    assert {f["key"] for f in summary["parameters"] if f["correlated"]} >= {"nccl.tree.LL.base_us", "nccl.tree.LL.intra_us"}  # all_reduce alone
+    # only all_reduce has trees
+    assert {f["key"] for f in summary["parameters"] if f["correlated"]} >= {"nccl.tree.LL.base_us", "nccl.tree.LL.intra_us"}
 
 
-def test_a_way_that_nccl_does_not_take_is_held_back(busbar, measured, calibrate, tmp_path):
-    """The emulated NCCL takes RING SIMPLE for everything; of a profile in which others are quicker plan says the same all the same."""
-    done, profile, summary = calibrate(measured("ways"), "--from", endless_rings(tmp_path))
-    assert set(summary["penalized_variants"]) >= {"ring LL", "ring LL128", "tree LL", "nvls Simple"} and "ring Simple" not in summary["penalized_variants"]
+def test_penalizes_variants_that_nccl_does_not_choose(busbar, measured, calibrate, tmp_path):
+    """Emulated NCCL always chooses RING SIMPLE. In the fitted profile other variants are faster, but plan predicts the measured
+    choice."""
+    done, profile, summary = calibrate(measured("variants"), "--from", profile_without_ring_channels(tmp_path))
+    assert set(summary["penalized_variants"]) >= {"ring LL", "ring LL128", "tree LL",
+                                                  "nvls Simple"} and "ring Simple" not in summary["penalized_variants"]
     assert "penalized: NCCL" in done.stdout and len(profile["nccl"]) == 9
-    plan = busbar.json("plan", "all_reduce", "all_gather", "-b", "8", "-e", "256M", "-f", "8", "--ranks", 4, "--cluster", tmp_path / "mine.json",
+    plan = busbar.json("plan", "all_reduce", "all_gather", "-b", "8", "-e", "256M", "-f", "8", "--ranks", 4, "--cluster",
+                       tmp_path / "mine.json",
                        tmp_path=tmp_path, emulated=False)
-    bench = [r for r in json.loads(measured("ways").read_text())["results"] if not r.get("forced")]
+    bench = [r for r in json.loads(measured("variants").read_text())["results"] if not r.get("forced")]
     assert len(bench) == len(plan["results"]) > 30
     off = [(a["collective"], a["bytes"], a["time_us"]["p50"], b["time_us"]["p50"]) for a, b in zip(bench, plan["results"])
            if a["bytes"] and abs(b["time_us"]["p50"] / a["time_us"]["p50"] - 1) > 0.02]
     assert off == []
-    # what two nodes take of such a way is not touched by what one node says
+    # measurements on one node do not change the inter-node latency of a variant
     nominal = {(w["algorithm"], w["protocol"]): w for w in json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())["nccl"]}
     assert all(w["inter_us"] == nominal[w["algorithm"], w["protocol"]]["inter_us"] for w in profile["nccl"])
 
 
-# ---- a machine of several nodes, with NCCL's ways ----
+# ---- a machine of several nodes, with NCCL variants ----
 
 
 @pytest.fixture(scope="module")
 def cluster_files(busbar, tmp_path_factory):
-    """A hidden machine like an H100's, every figure another, and what benches say of it on 1, 2 and 4 nodes."""
+    """Returns a hidden profile with changed H100 parameters, and the result files of benchmarks on 1, 2 and 4 nodes with it."""
     folder = tmp_path_factory.mktemp("cluster")
     hidden = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
     hidden |= {"name": "hidden", "gpus_per_node": 4, "nics_per_node": 4, "launch_us": 3.7, "nccl_launch_us": 6.3, "kernel_us": 2.9,
                "intra": {"latency_us": 7.4, "gbps": 271}, "inter": {"latency_us": 9.3, "gbps": 39.5}}
     hidden["achieved"] |= {"gemm": 0.58, "memory": 0.77}
     hidden["sharing"] |= {"collective_sms": 20, "message_sms": 3, "memory_bytes": 1.21}
-    for i, way in enumerate(hidden["nccl"]):
-        for key, factor in [("base_us", 1.2 + 0.03 * i), ("intra_us", 0.8 + 0.02 * i), ("inter_us", 1.3 - 0.04 * i), ("gbps", 0.83 + 0.01 * i),
+    for i, variant in enumerate(hidden["nccl"]):
+        for key, factor in [("base_us", 1.2 + 0.03 * i), ("intra_us", 0.8 + 0.02 * i), ("inter_us", 1.3 - 0.04 * i),
+                            ("gbps", 0.83 + 0.01 * i),
                             ("nic", 0.93)]:
-            way[key] = round(way[key] * factor, 4)
-        if "chunk_us" in way:
-            way["chunk_us"] = round(way["chunk_us"] * (1.4 - 0.1 * i), 4)
+            variant[key] = round(variant[key] * factor, 4)
+        if "chunk_us" in variant:
+            variant["chunk_us"] = round(variant["chunk_us"] * (1.4 - 0.1 * i), 4)
     (folder / "hidden.json").write_text(json.dumps(hidden))
-    collectives = ["bench", "all_reduce", "all_gather", "broadcast", "-b", "8", "-e", "1G", "-f", "8", "-c", "0", "--sweep-algorithms", "-n", "4",
+    collectives = ["bench", "all_reduce", "all_gather", "broadcast", "-b", "8", "-e", "1G", "-f", "8", "-c", "0", "--sweep-algorithms",
+                   "-n", "4",
                    "--repeats", "2"]
     runs = {"one": (collectives, 4, 1), "two": (collectives, 8, 2), "four": (collectives, 4, 4),
             "p2p": (["bench", "p2p", "--bandwidth-sizes", "1M,32M", "-c", "0"], 8, 2), "compute": (["bench", "compute"], 0, 1),
-            "products": (BESIDE + ["--gemm", "32768x32768x512"], 4, 1), "memory": (BESIDE + ["--gemm", "32768x32768x64"], 4, 1),
+            "gemms": (OVERLAP + ["--gemm", "32768x32768x512"], 4, 1), "memory": (OVERLAP + ["--gemm", "32768x32768x64"], 4, 1),
             "launches": (["bench", "compute", "memory_kernels", "timed", "--size", "4K", "-n", "1"], 0, 1)}
-    for name, (words, ranks, nodes) in runs.items():
-        done = busbar.run(*words, "--json", folder / f"{name}.json", "--quiet", ranks=ranks, cwd=folder,
+    for name, (args, ranks, nodes) in runs.items():
+        done = busbar.run(*args, "--json", folder / f"{name}.json", "--quiet", ranks=ranks, cwd=folder,
                           env={"EMU_CLUSTER": "hidden.json", "EMU_DATA": "off", "EMU_NODES": str(nodes)})
         assert done.returncode == 0, done.stderr
     return hidden, {name: folder / f"{name}.json" for name in runs}
 
 
-def test_a_hidden_cluster_with_all_of_nccls_ways_is_found(busbar, cluster_files, calibrate, tmp_path):
+def test_fits_a_hidden_cluster_with_all_nccl_variants(busbar, cluster_files, calibrate, tmp_path):
     hidden, files = cluster_files
     done, profile, summary = calibrate(*files.values(), "--from", "h100-sxm-ib", "--gpus-per-node", 4)
     assert done.returncode == 0, done.stderr
@@ -236,15 +253,15 @@ def test_a_hidden_cluster_with_all_of_nccls_ways_is_found(busbar, cluster_files,
     assert [(f["ranks"], f["nodes"]) for f in summary["files"]][:3] == [(4, 1), (8, 2), (4, 4)]
     for fit in summary["fits"]:
         assert fit["worst_error_percent"] < 2 and fit["outliers"] == 0, fit
-    alone = {f["key"]: f["value"] for f in summary["parameters"] if f["from"] and not f["correlated"]}
-    assert len(alone) > 45 and {"sharing.collective_sms", "sharing.message_sms", "sharing.memory_bytes", "nccl.nvls.Simple.chunk_us",
-                                "nccl.nvls_tree.Simple.chunk_us"} <= set(alone)
+    independent = {f["key"]: f["value"] for f in summary["parameters"] if f["from"] and not f["correlated"]}
+    assert len(independent) > 45 and {"sharing.collective_sms", "sharing.message_sms", "sharing.memory_bytes", "nccl.nvls.Simple.chunk_us",
+                                "nccl.nvls_tree.Simple.chunk_us"} <= set(independent)
     assert summary["penalized_variants"] == []
-    ways = {f"{w['algorithm']}.{w['protocol']}": w for w in hidden["nccl"]}
-    for key, value in alone.items():
-        way, _, part = key.removeprefix("nccl.").rpartition(".")
-        assert value == pytest.approx(ways[way][part] if key.startswith("nccl.") else at(hidden, key), rel=0.02), key
-    # what bench measured on two nodes plan says of the profile, whose nodes are as large as those
+    variants = {f"{w['algorithm']}.{w['protocol']}": w for w in hidden["nccl"]}
+    for key, value in independent.items():
+        variant, _, part = key.removeprefix("nccl.").rpartition(".")
+        assert value == pytest.approx(variants[variant][part] if key.startswith("nccl.") else parameter(hidden, key), rel=0.02), key
+    # The fitted profile has the same node size, so plan predicts the times measured on two nodes.
     plan = busbar.json("plan", "all_reduce", "all_gather", "broadcast", "-b", "8", "-e", "1G", "-f", "8", "--ranks", 8, "--cluster",
                        tmp_path / "mine.json", tmp_path=tmp_path, emulated=False)
     bench = [r for r in json.loads(files["two"].read_text())["results"] if not r.get("forced")]
@@ -254,31 +271,32 @@ def test_a_hidden_cluster_with_all_of_nccls_ways_is_found(busbar, cluster_files,
 
 
 @pytest.mark.parametrize("message_sms,memory_bytes", [(1, 2.02), (5, 0.6), (7, 1.5)])
-def test_what_nccl_takes_of_a_gpu_is_found_beside_products(busbar, calibrate, tmp_path, message_sms, memory_bytes):
-    """One message in each direction on 2 and 3 of 132 multiprocessors; 2 us that a product of 64 x 32768 x 32768 waits for memory."""
+def test_fits_the_sms_and_memory_traffic_that_nccl_takes_from_gemms(busbar, calibrate, tmp_path, message_sms, memory_bytes):
+    """One message in each direction occupies 2 or 3 of 132 SMs. A GEMM of 64 x 32768 x 32768 is slowed down by 2 us of memory
+    traffic."""
     hidden = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
     hidden["sharing"] = {"collective_sms": 24, "message_sms": message_sms, "memory_bytes": memory_bytes}
     (tmp_path / "hidden.json").write_text(json.dumps(hidden))
-    for name, k in (("products", 512), ("memory", 64)):
-        done = busbar.run(*BESIDE, "--gemm", f"32768x32768x{k}", "--json", f"{name}.json", "--quiet", ranks=2, cwd=tmp_path,
+    for name, k in (("gemms", 512), ("memory", 64)):
+        done = busbar.run(*OVERLAP, "--gemm", f"32768x32768x{k}", "--json", f"{name}.json", "--quiet", ranks=2, cwd=tmp_path,
                           env={"EMU_CLUSTER": "hidden.json", "EMU_DATA": "off"})
         assert done.returncode == 0, done.stderr
-    done, profile, summary = calibrate(tmp_path / "products.json", tmp_path / "memory.json", "--from", "h100-sxm-ib")
+    done, profile, summary = calibrate(tmp_path / "gemms.json", tmp_path / "memory.json", "--from", "h100-sxm-ib")
     assert profile["sharing"]["message_sms"] == message_sms
     assert profile["sharing"]["memory_bytes"] == pytest.approx(memory_bytes, rel=0.02)
     assert {f["name"]: f["rows"] for f in summary["fits"] if "during" in f["name"]} == {"GEMMs during sendrecv": 1, "GEMMs during NCCL": 2}
     assert all(fit["worst_error_percent"] < 2 for fit in summary["fits"])
-    # products that memory bounds say nothing of multiprocessors, nor the others of memory
+    # memory-bound GEMMs do not determine SMs, and compute-bound GEMMs do not determine memory traffic
     _, profile, summary = calibrate(tmp_path / "memory.json", "--from", "h100-sxm-ib")
     assert profile["sharing"]["message_sms"] == 2 and profile["sharing"]["memory_bytes"] == pytest.approx(memory_bytes, rel=0.02)
-    done, profile, summary = calibrate(tmp_path / "products.json", "--from", "h100-sxm-ib")
+    done, profile, summary = calibrate(tmp_path / "gemms.json", "--from", "h100-sxm-ib")
     assert profile["sharing"]["message_sms"] == message_sms and profile["sharing"]["memory_bytes"] == 1.5
     assert "sharing.memory_bytes" in done.stdout.split("no row determines")[1]
 
 
-def test_products_of_few_tiles_tell_nothing_of_multiprocessors(busbar, calibrate, tmp_path):
-    """At most 16 tiles, of whatever size, are one wave on 132 multiprocessors and on half of them."""
-    done = busbar.run(*BESIDE, "--gemm", "256x256x32768", "--json", "few.json", "--quiet", ranks=2, cwd=tmp_path,
+def test_gemms_of_few_tiles_do_not_determine_sms(busbar, calibrate, tmp_path):
+    """16 tiles or fewer are one wave on 132 SMs and also on half of them."""
+    done = busbar.run(*OVERLAP, "--gemm", "256x256x32768", "--json", "few.json", "--quiet", ranks=2, cwd=tmp_path,
                       env={"EMU_CLUSTER": str(ROOT / "profiles/clusters/h100-sxm-ib.json"), "EMU_DATA": "off"})
     assert done.returncode == 0, done.stderr
     done, profile, summary = calibrate(tmp_path / "few.json", "--from", "h100-sxm-ib")
@@ -286,8 +304,9 @@ def test_products_of_few_tiles_tell_nothing_of_multiprocessors(busbar, calibrate
     assert {f["key"] for f in summary["parameters"] if f["key"].startswith("sharing.") and f["from"]} == set()
 
 
-def test_hosts_tell_how_many_gpus_a_node_has_at_least(cluster_files, calibrate, tmp_path):
-    """Two nodes of 4 ranks: more than a profile's 2 GPUs, of which each has half a NIC; of one with 8 the others may have been idle."""
+def test_host_names_give_a_minimum_of_gpus_per_node(cluster_files, calibrate, tmp_path):
+    """The run has two nodes of 4 ranks. This is more than the 2 GPUs per node of the small profile, which has half a NIC per GPU. With
+    8 GPUs per node in the profile, the other GPUs may have been idle."""
     _, files = cluster_files
     base = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
     done, _, _ = calibrate(files["two"], "--gpus-per-node", 3)
@@ -302,7 +321,7 @@ def test_hosts_tell_how_many_gpus_a_node_has_at_least(cluster_files, calibrate, 
     assert "gpus_per_node is 8" in done.stdout and "--gpus-per-node 4" in done.stdout
 
 
-def test_rows_of_one_node_tell_nothing_of_what_is_between(cluster_files, calibrate):
+def test_rows_of_one_node_leave_inter_node_parameters_unchanged(cluster_files, calibrate):
     hidden, files = cluster_files
     nominal = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
     _, profile, summary = calibrate(files["one"], "--from", "h100-sxm-ib")
@@ -311,32 +330,36 @@ def test_rows_of_one_node_tell_nothing_of_what_is_between(cluster_files, calibra
     assert [w["nic"] for w in profile["nccl"]] == [w["nic"] for w in nominal["nccl"]]
 
 
-# ---- parts of nominal rates ----
+# ---- achieved fractions of nominal rates ----
 
 
-def tiled_us(m, n, k, tflops, sms=132):
-    """The law of profiles/clusters/README.md for products that fill tiles of 256 x 128."""
+def gemm_us(m, n, k, tflops, sms=132):
+    """The cost model of profiles/clusters/README.md for GEMMs that fill tiles of 256 x 128."""
     waves = -(-(m // 256) * (n // 128) // sms)
     return waves * 2 * 256 * 128 * k / (tflops * 1e6 / sms)
 
 
 def compute_file(path, rates, copy_gbps):
-    """A bench compute of an H100: products of each type at their rates, passes over 256 MiB."""
+    """Writes a result of bench compute on an H100: GEMMs of each type at the given rates, memory-bound kernels of 256 MiB."""
     def stats(us):
         return {"min": us, "p50": us, "p90": us, "p99": None, "max": us, "mean": us, "ci95": [us, us]}
 
     shapes = [(8192, 8192, 8192), (4096, 8192, 4096), (2048, 12288, 12288), (8192, 4096, 1024), (16384, 8192, 2048)]
-    rows = [{"section": "gemm", "iterations": 20, "name": "x", "dtype": t, "m": m, "n": n, "k": k, "batch": 1, "time_us": stats(tiled_us(m, n, k, rate))}
+    rows = [{"section": "gemm", "iterations": 20, "name": "x", "dtype": t, "m": m, "n": n, "k": k, "batch": 1,
+             "time_us": stats(gemm_us(m, n, k, rate))}
             for t, rate in rates.items() for m, n, k in shapes]
-    rows += [{"section": "memory_kernels", "iterations": 20, "name": "x", "dtype": "float", "bytes": 1 << 28, "time_us": stats((1 << 28) / copy_gbps / 1e3)}
+    rows += [{"section": "memory_kernels", "iterations": 20, "name": "x", "dtype": "float", "bytes": 1 << 28,
+              "time_us": stats((1 << 28) / copy_gbps / 1e3)}
              for _ in range(6)]
-    path.write_text(json.dumps({"schema": "busbar.bench/1", "command": ["busbar", "bench", "compute"], "ranks": 1, "nodes": 1, "emulated": False,
+    path.write_text(json.dumps({"schema": "busbar.bench/1", "command": ["busbar", "bench", "compute"], "ranks": 1, "nodes": 1,
+                                "emulated": False,
                                 "devices": [{"rank": 0, "name": "NVIDIA H100 80GB HBM3"}], "results": rows, "status": "ok"}))
     return path
 
 
-def test_products_and_passes_tell_the_parts_that_they_reach(calibrate, tmp_path):
-    """bfloat16 keeps its nominal 989 TFLOP/s: 700 of it is the part; half and float get the rates of which that part is theirs."""
+def test_fits_the_achieved_fraction_of_nominal_rates(calibrate, tmp_path):
+    """bfloat16 keeps its nominal 989 TFLOP/s, and 700 of it is the achieved fraction. half and float get nominal rates for the same
+    fraction."""
     file = compute_file(tmp_path / "c.json", {"bfloat16": 700, "half": 650, "float": 50}, 2800)
     done, profile, summary = calibrate(file)
     assert done.returncode == 0, done.stderr
@@ -348,17 +371,17 @@ def test_products_and_passes_tell_the_parts_that_they_reach(calibrate, tmp_path)
     assert profile["achieved"]["attention_forward"] == 0.58 and "achieved.attention_forward" in done.stdout.split("no row determines")[1]
 
 
-def test_without_products_of_16_bits_their_part_stays(calibrate, tmp_path):
+def test_keeps_the_achieved_fraction_without_16_bit_gemms(calibrate, tmp_path):
     _, profile, _ = calibrate(compute_file(tmp_path / "c.json", {"float": 50}, 2800))
     assert profile["achieved"]["gemm"] == 0.66
     assert profile["tflops"]["float32"] * 0.66 == pytest.approx(50, rel=0.01) and profile["tflops"]["bfloat16"] == 989
 
 
-def test_channels_tell_the_multiprocessors_that_nccl_holds(measured, calibrate, tmp_path):
+def test_channels_determine_the_sms_of_collectives(measured, calibrate, tmp_path):
     base = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
     (tmp_path / "base.json").write_text(json.dumps(base | {"sharing": {"collective_sms": 9, "message_sms": 2, "memory_bytes": 1.5}}))
 
-    def use_24(data):  # as NCCL does: fewer of small ones
+    def use_24(data):  # like NCCL: fewer channels for small messages
         for row in data["results"]:
             row["channels"] = 24 if row["bytes"] >= 1 << 20 else 2
 
@@ -374,53 +397,57 @@ def test_channels_tell_the_multiprocessors_that_nccl_holds(measured, calibrate, 
 # ---- nccl-tests ----
 
 
-def test_files_of_nccl_tests_tell_the_links(busbar, measured, calibrate, tmp_path):
-    """Their times are the host's: a call's launch is in each sample, 6.3 us over 20 operations."""
+def test_nccl_tests_json_determines_the_links(busbar, measured, calibrate, tmp_path):
+    """nccl-tests measures with the host clock: each sample contains one launch, 6.3 us for 20 operations."""
     measured("p2p")
-    done = busbar.run_program(busbar.build / "emulated" / "all_reduce_perf", "-b", "8", "-e", "256M", "-f", "8", "-g", "4", "-c", "0", "-J", "f.json",
+    done = busbar.run_program(busbar.build / "emulated" / "all_reduce_perf", "-b", "8", "-e", "256M", "-f", "8", "-g", "4", "-c", "0",
+                              "-J", "f.json",
                               cwd=tmp_path, env={"EMU_CLUSTER": str(measured("p2p").parent / "hidden.json"), "EMU_DATA": "off"})
     assert done.returncode == 0, done.stderr
     _, profile, summary = calibrate(tmp_path / "f.json")
     assert_near(profile, ["intra.latency_us", "intra.gbps"])
     assert [(f["what"], f["ranks"], f["rows"]) for f in summary["files"]] == [("nccl-tests", 4, 18)]
-    assert profile["emulated"] is True  # nccl-tests' own have no such word, busbar's do
+    assert profile["emulated"] is True  # busbar records this flag; nccl-tests does not
 
 
-def test_nccl_tests_lists_one_device_of_each_process(busbar, measured, calibrate, tmp_path):
-    """Published times of 8 H100 in the form of nccl-tests, one process with 8 GPUs: the shipped profile needs small changes alone."""
+def test_nccl_tests_json_lists_one_device_per_process(busbar, measured, calibrate, tmp_path):
+    """Published times of 8 H100 in the format of nccl-tests, one process with 8 GPUs: only small changes of the shipped profile are
+    needed."""
     times = {8: 13.7, 1 << 20: 27.4, 1 << 30: 4029}
     file = {"version": 3, "args": ["./build/all_reduce_perf"], "env": [], "nccl_version": 22809, "start_time": "now",
             "config": {"nthreads": 1, "ngpus": 8, "iterations": 20, "graph": 0, "blocking_collectives": "false",
-                       "devices": [{"rank": 0, "group": 0, "pid": 1, "hostname": "a", "device": 0, "device_info": "NVIDIA H100 80GB HBM3"}]},
+                       "devices": [{"rank": 0, "group": 0, "pid": 1, "hostname": "a", "device": 0,
+                                    "device_info": "NVIDIA H100 80GB HBM3"}]},
             "results": [{"size": s, "count": s // 4, "type": "float", "redop": "sum", "root": "-1", "in_place": None,
                          "out_of_place": {"time": t, "alg_bw": 1, "bus_bw": 1, "nwrong": 0}} for s, t in times.items()]}
     (tmp_path / "f.json").write_text(json.dumps(file))
     _, profile, summary = calibrate(tmp_path / "f.json")
     assert [(f["ranks"], f["nodes"]) for f in summary["files"]] == [(8, 1)] and summary["from"] == "h100-sxm-ib"
-    few = busbar.run("calibrate", tmp_path / "f.json", "--gpus-per-node", 4, "-o", tmp_path / "few.json", emulated=False)
-    assert few.returncode == 2 and "f.json had 8 ranks" in few.stderr
-    moved = {f["key"]: f["value"] / f["nominal"] for f in summary["parameters"] if f["from"] and f["nominal"]}
-    assert moved and all(0.85 < factor < 1.15 for factor in moved.values()), moved
+    rejected = busbar.run("calibrate", tmp_path / "f.json", "--gpus-per-node", 4, "-o", tmp_path / "few.json", emulated=False)
+    assert rejected.returncode == 2 and "f.json had 8 ranks" in rejected.stderr
+    change = {f["key"]: f["value"] / f["nominal"] for f in summary["parameters"] if f["from"] and f["nominal"]}
+    assert change and all(0.85 < factor < 1.15 for factor in change.values()), change
     plan = busbar.json("plan", "all_reduce", "--sizes", "8,1M,1G", "--ranks", 8, "--cluster", tmp_path / "mine.json", "--placement",
                        "out_of_place", tmp_path=tmp_path, emulated=False)
     assert [r["time_us"]["p50"] for r in plan["results"]] == pytest.approx(list(times.values()), rel=0.03)
 
 
-def test_what_nccl_tests_printed_does_as_its_file_does(busbar, measured, calibrate, tmp_path):
-    """The table on stdout, whole, as mpirun tags it, and without the line that says what it is of; times have two digits there."""
+def test_nccl_tests_text_determines_the_links(busbar, measured, calibrate, tmp_path):
+    """The table of stdout: complete, tagged by mpirun, and without the line that names the operation. Times have two decimals."""
     measured("p2p")
     done = busbar.run_program(busbar.build / "emulated" / "all_gather_perf", "-b", "1K", "-e", "256M", "-f", "8", "-g", "4", "-c", "0",
                               cwd=tmp_path, env={"EMU_CLUSTER": str(measured("p2p").parent / "hidden.json"), "EMU_DATA": "off"})
     assert done.returncode == 0, done.stderr
     (tmp_path / "run.log").write_text(done.stdout)
-    (tmp_path / "tagged.log").write_text("Warning: known hosts\n" + "".join(f"[1,0]<stdout>:{line}" for line in done.stdout.splitlines(True)))
+    (tmp_path / "tagged.log").write_text("Warning: known hosts\n" + "".join(f"[1,0]<stdout>:{line}"
+                                                                            for line in done.stdout.splitlines(True)))
     (tmp_path / "old.log").write_text(re.sub(r"# Collective test.*\n", "", done.stdout))
-    for word in (tmp_path / "run.log", tmp_path / "tagged.log", f"all_gather={tmp_path / 'old.log'}"):
-        done, profile, summary = calibrate(word)
+    for argument in (tmp_path / "run.log", tmp_path / "tagged.log", f"all_gather={tmp_path / 'old.log'}"):
+        done, profile, summary = calibrate(argument)
         assert done.returncode == 0, done.stderr
         assert_near(profile, ["intra.latency_us", "intra.gbps"])
         assert [(f["what"], f["ranks"], f["nodes"], f["rows"], f["file"]) for f in summary["files"]] == [
-            ("nccl-tests", 4, 1, 14, str(word).removeprefix("all_gather="))]
+            ("nccl-tests", 4, 1, 14, str(argument).removeprefix("all_gather="))]
         assert profile["emulated"] is True
 
 
@@ -440,13 +467,14 @@ def h100_log(hosts=("a",), name="NVIDIA H100 80GB HBM3", group=0, rows=((8, 13.7
     devices = "".join(f"#  Rank {8 * h + i:2} Group {group:2} Pid {4000 + i:6} on {host:>10} device {i:2} [0000:{i:02x}:00] {name}\n"
                       for h, host in enumerate(hosts) for i in range(8))
     factor = 2 * (8 * len(hosts) - 1) / (8 * len(hosts))
-    figures = [(size, us, size / us / 1e3) for size, us in rows]
+    values = [(size, us, size / us / 1e3) for size, us in rows]
     return H100_LOG.format(devices=devices, rows="".join(
-        f"{size:12}  {size // 4:12}     float     sum      -1  {us:7.2f}  {bw:6.2f}  {bw * factor:6.2f}      0  {us:7.2f}  {bw:6.2f}  {bw * factor:6.2f}    N/A\n"
-        for size, us, bw in figures))
+        f"{size:12}  {size // 4:12}     float     sum      -1  {us:7.2f}  {bw:6.2f}  {bw * factor:6.2f}      0  {us:7.2f}  {bw:6.2f}  "
+        f"{bw * factor:6.2f}    N/A\n"
+        for size, us, bw in values))
 
 
-def test_a_printed_table_of_hardware_tells_ranks_nodes_and_the_profile(calibrate, tmp_path):
+def test_nccl_tests_text_gives_ranks_nodes_and_the_initial_profile(calibrate, tmp_path):
     for hosts in (("a",), ("a", "b")):
         (tmp_path / "h.log").write_text(h100_log(hosts))
         done, profile, summary = calibrate(tmp_path / "h.log")
@@ -455,38 +483,41 @@ def test_a_printed_table_of_hardware_tells_ranks_nodes_and_the_profile(calibrate
         assert summary["from"] == "h100-sxm-ib" and "emulated" not in profile and summary["emulated"] is False
 
 
-@pytest.mark.parametrize("change,said", [
+@pytest.mark.parametrize("change,message", [
     (lambda t: t.replace("# Collective test starting: all_reduce_perf\n", ""), "all_reduce=h.log"),
     (lambda t: t + t, "a second run"), (lambda t: t[:t.rindex("  N/A")], "line 18: a row of 12 words"),
     (lambda t: t.replace("Group  0", "Group  1"), "NCCL_TESTS_SPLIT"), (lambda t: t.replace("agg iters: 1", "agg iters: 4"), "(-m)"),
     (lambda t: t.replace(" time ", "cputime"), "(-C 1)"), (lambda t: t.replace("[0000:03:00]", "[0000:04:00]"), "shared a GPU"),
-    (lambda t: t.replace("[0000:07:00] NVIDIA H100", "[0000:07:00] NVIDIA H200"), "rank 7"), (lambda t: t.replace("Rank", "rank"), "no devices"),
-    (lambda t: t.replace("NVIDIA H100", "AMD MI300X"), "--from"), (lambda t: "".join(t.splitlines(True)[:13]), "neither a JSON object nor nccl-tests output"),
+    (lambda t: t.replace("[0000:07:00] NVIDIA H100", "[0000:07:00] NVIDIA H200"), "rank 7"),
+    (lambda t: t.replace("Rank", "rank"), "no devices"),
+    (lambda t: t.replace("NVIDIA H100", "AMD MI300X"), "--from"),
+    (lambda t: "".join(t.splitlines(True)[:13]), "neither a JSON object nor nccl-tests output"),
     (lambda t: "".join(t.splitlines(True)[:14]), "no rows"), (lambda t: t.replace("graph: 0", "graph: 5"), "none of its 6 rows"),
     (lambda t: t.replace("     0 ", "     5 ").replace("N/A", "  7"), "none of its 6 rows"), (lambda t: "", "neither a JSON object"),
     (lambda t: "hello\n", "neither a JSON object"), (lambda t: "\0\xff\n" * 9, "neither a JSON object"),
 ])
-def test_bad_tables_are_refused(busbar, calibrate, tmp_path, change, said):
+def test_rejects_invalid_nccl_tests_text(busbar, calibrate, tmp_path, change, message):
     (tmp_path / "h.log").write_text(change(h100_log()), encoding="latin1")
     done = busbar.run("calibrate", "h.log", "-o", "mine.json", emulated=False, cwd=tmp_path)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and said in done.stderr, done.stderr
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and message in done.stderr, done.stderr
     assert not (tmp_path / "mine.json").exists() and done.stdout == ""
 
 
-def test_an_operation_that_is_not_the_tables_is_refused(busbar, tmp_path):
-    told, untold = h100_log(), re.sub("# Collective test.*\n", "", h100_log())
+def test_rejects_a_wrong_operation_of_nccl_tests_text(busbar, tmp_path):
+    with_name, without_name = h100_log(), re.sub("# Collective test.*\n", "", h100_log())
     (tmp_path / "f.json").write_text("{}")
-    for text, word, said in [(told, "all_gather=h.log", "of all_reduce_perf"), (untold, "all_gather=h.log", "busbw / algbw is 1.75"),
-                             (untold, "allreduce=h.log", "'all_reduce'"), (untold, "all_reduce=no.log", "no.log"),
-                             (untold, "all_reduce=f.json", "leave out all_reduce=")]:
+    for text, argument, message in [(with_name, "all_gather=h.log", "of all_reduce_perf"),
+                                    (without_name, "all_gather=h.log", "busbw / algbw is 1.75"),
+                             (without_name, "allreduce=h.log", "'all_reduce'"), (without_name, "all_reduce=no.log", "no.log"),
+                             (without_name, "all_reduce=f.json", "leave out all_reduce=")]:
         (tmp_path / "h.log").write_text(text)
-        done = busbar.run("calibrate", word, "-o", "mine.json", emulated=False, cwd=tmp_path)
-        assert done.returncode == 2 and done.stderr.count("\n") == 1 and said in done.stderr, done.stderr
-    (tmp_path / "all_gather=h.log").write_text(told)  # a file of such a name
+        done = busbar.run("calibrate", argument, "-o", "mine.json", emulated=False, cwd=tmp_path)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and message in done.stderr, done.stderr
+    (tmp_path / "all_gather=h.log").write_text(with_name)  # an existing file with this name
     assert busbar.run("calibrate", "all_gather=h.log", "-o", "mine.json", emulated=False, cwd=tmp_path).returncode == 0
 
 
-def test_tables_of_two_machines_are_refused(busbar, tmp_path):
+def test_rejects_nccl_tests_text_of_two_machines(busbar, tmp_path):
     (tmp_path / "a.log").write_text(h100_log())
     (tmp_path / "b.log").write_text(h100_log(name="NVIDIA A100-SXM4-80GB"))
     done = busbar.run("calibrate", "a.log", "b.log", "-o", "mine.json", emulated=False, cwd=tmp_path)
@@ -500,68 +531,68 @@ def test_tables_of_two_machines_are_refused(busbar, tmp_path):
 def measure(busbar, tmp_path):
     (tmp_path / "hidden.json").write_text(json.dumps(HIDDEN))
 
-    def run(*words, **env):
-        return busbar.run("calibrate", "--measure", "-o", "mine.json", *words, cwd=tmp_path, timeout=120,
+    def run(*args, **env):
+        return busbar.run("calibrate", "--measure", "-o", "mine.json", *args, cwd=tmp_path, timeout=120,
                           env={"EMU_CLUSTER": "hidden.json", "EMU_DATA": "off", **env})
 
     return run
 
 
-def test_measure_runs_what_it_needs_and_goes_on_where_it_was_stopped(measure, tmp_path):
+def test_measure_runs_all_benchmarks_and_resumes(measure, tmp_path):
     done = measure("--ranks", 2, "--", "-e", "16M", EMU_FAULT="fail:name=cublasLtMatmul,call=3")
     assert done.returncode == 1 and "3 of 6" in done.stderr and not (tmp_path / "mine.json").exists()
-    kept = {p: p.stat().st_mtime_ns for p in (tmp_path / "mine.sweep").glob("*.run.json")}
-    done = measure("--ranks", 2, "--", "-e", "16M")  # what failed is not run again by itself
+    files = {p: p.stat().st_mtime_ns for p in (tmp_path / "mine.sweep").glob("*.run.json")}
+    done = measure("--ranks", 2, "--", "-e", "16M")  # failed benchmarks are not repeated without --restart
     assert done.returncode == 1
     done = measure("--ranks", 2, "--restart", "--", "-e", "16M")
     assert done.returncode == 0, done.stderr
-    assert len(kept) == 6
-    assert_near(json.loads((tmp_path / "mine.json").read_text()), TOLD)
+    assert len(files) == 6
+    assert_near(json.loads((tmp_path / "mine.json").read_text()), FITTED)
     rows = json.loads((tmp_path / "mine.sweep" / "sweep.json").read_text())
     sizes = {r["bytes"] for c in rows["combinations"] if "all_reduce" in c["command"] for r in c["result"]["results"]}
     assert max(sizes) <= 16 << 20
     written = (tmp_path / "mine.json").stat().st_mtime_ns
-    again = measure("--ranks", 2, "--quiet", "--", "-e", "16M")  # everything is there
+    again = measure("--ranks", 2, "--quiet", "--", "-e", "16M")  # all results exist
     assert again.returncode == 0 and again.stdout == "" and (tmp_path / "mine.json").stat().st_mtime_ns > written
 
 
-def test_one_rank_measures_the_gpu_alone(measure, tmp_path):
+def test_measure_with_one_rank_fits_gpu_parameters_only(measure, tmp_path):
     done = measure("--ranks", 1, "--launcher", "none")
     assert done.returncode == 0, done.stderr
-    assert_near(json.loads((tmp_path / "mine.json").read_text()), [key for key in TOLD if "intra" not in key and "nccl" not in key])
+    assert_near(json.loads((tmp_path / "mine.json").read_text()), [key for key in FITTED if "intra" not in key and "nccl" not in key])
 
 
-def test_a_bench_that_hangs_ends_in_the_time_that_is_given(measure, tmp_path):
-    """Each of them is told the time, which words behind -- would tell that of collectives alone."""
+def test_measure_ends_hanging_benchmarks_after_the_timeout(measure, tmp_path):
+    """-T applies to every benchmark; options after -- apply to collectives only."""
     done = measure("--ranks", 1, "--launcher", "none", "-T", 0.5, EMU_FAULT="stall:name=cublasLtMatmul,call=3")
     assert done.returncode == 1 and not (tmp_path / "mine.json").exists()
     study = json.loads((tmp_path / "mine.study.json").read_text())
     assert len(study["cases"]) == 2 and all("--timeout=0.5" in case["command"] for case in study["cases"])
-    said = [path.read_text() for path in (tmp_path / "mine.sweep").glob("*.err")]
-    assert len(said) == 2 and any("did not end within 0.5 s" in text for text in said)
+    message = [path.read_text() for path in (tmp_path / "mine.sweep").glob("*.err")]
+    assert len(message) == 2 and any("did not end within 0.5 s" in text for text in message)
 
 
-@pytest.mark.parametrize("words,said", [
+@pytest.mark.parametrize("args,message", [
     (["--measure"], "--ranks N"), (["x.json", "--ranks", "4"], "--ranks requires --measure"), (["--measure", "--ranks", "0"], "--ranks"),
     (["--measure", "--ranks", "2", "--", "--maxbytes", "1Q"], "1Q"), (["--measure", "--ranks", "2", "x.json"], "x.json"),
 ])
-def test_bad_words_of_measuring(busbar, tmp_path, words, said):
-    done = busbar.run("calibrate", "-o", "mine.json", *words, emulated=False, cwd=tmp_path)
-    assert done.returncode == 2 and said in done.stderr.splitlines()[-1] and not (tmp_path / "mine.json").exists(), done.stderr
+def test_measure_rejects_bad_arguments(busbar, tmp_path, args, message):
+    done = busbar.run("calibrate", "-o", "mine.json", *args, emulated=False, cwd=tmp_path)
+    assert done.returncode == 2 and message in done.stderr.splitlines()[-1] and not (tmp_path / "mine.json").exists(), done.stderr
 
 
-# ---- stamps and refusals ----
+# ---- the emulated flag and invalid files ----
 
 
-def test_a_profile_of_emulated_gpus_says_so_and_so_do_its_forecasts(busbar, measured, calibrate, tmp_path):
+def test_profile_of_emulated_gpus_is_flagged_in_forecasts(busbar, measured, calibrate, tmp_path):
     done, profile, summary = calibrate(measured("p2p"))
     assert profile["emulated"] is True and summary["emulated"] is True and "emulated GPUs" in done.stdout
-    for words in (["plan", "all_reduce", "-e", "1K"], ["plan", "gpt2_large", "12", "4"]):
-        plan = busbar.run(*words, "--ranks", 8, "--cluster", tmp_path / "mine.json", emulated=False)
+    for args in (["plan", "all_reduce", "-e", "1K"], ["plan", "gpt2_large", "12", "4"]):
+        plan = busbar.run(*args, "--ranks", 8, "--cluster", tmp_path / "mine.json", emulated=False)
         assert plan.returncode == 0 and "mine (emulated)" in plan.stdout
 
 
-def test_measured_files_make_a_profile_without_the_stamp(busbar, measured, calibrate, tmp_path):
+def test_profile_of_real_gpus_is_not_flagged_as_emulated(busbar, measured, calibrate, tmp_path):
     def make_real(data):
         data["emulated"] = False
         data["environment"] = {}
@@ -582,55 +613,57 @@ def rename(name):
     return change
 
 
-def test_files_of_two_machines_are_refused(measured, calibrate, tmp_path):
+def test_rejects_files_of_two_machines(measured, calibrate, tmp_path):
     one = measured("p2p")
     h100 = copy_of(one, tmp_path / "h100.json", rename("NVIDIA H100 80GB HBM3"))
     a100 = copy_of(one, tmp_path / "a100.json", rename("NVIDIA A100-SXM4-80GB"))
     other = copy_of(one, tmp_path / "other.json", lambda d: d["environment"].update(EMU_CLUSTER="/other.json"))
     mixed = copy_of(one, tmp_path / "mixed.json", lambda d: d["devices"][3].update(name="Emulated GPU 2"))
     unknown = copy_of(one, tmp_path / "unknown.json", rename("NVIDIA T4"))
-    for files, said in [((one, h100), "emulated"), ((h100, a100), "NVIDIA A100-SXM4-80GB"), ((one, other), "EMU_CLUSTER"),
+    for files, message in [((one, h100), "emulated"), ((h100, a100), "NVIDIA A100-SXM4-80GB"), ((one, other), "EMU_CLUSTER"),
                         ((mixed,), "rank 3"), ((unknown,), "--from")]:
         done, _, _ = calibrate(*files)
-        assert done.returncode == 2 and done.stderr.count("\n") == 1 and said in done.stderr, done.stderr
-        assert str(files[-1]) in done.stderr or said == "--from"
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and message in done.stderr, done.stderr
+        assert str(files[-1]) in done.stderr or message == "--from"
 
 
-def test_files_that_tell_nothing_are_refused(busbar, measured, calibrate, tmp_path):
+def test_rejects_files_without_usable_rows(busbar, measured, calibrate, tmp_path):
     plan, shared, empty = tmp_path / "plan.json", tmp_path / "shared.json", tmp_path / "empty.json"
     assert busbar.run("plan", "all_reduce", "--ranks", 4, "--cluster", "h100-sxm-ib", "--json", plan, emulated=False).returncode == 0
     copy_of(measured("p2p"), shared, lambda d: d.update(shared_gpu=True))
     empty.write_text("{}")
-    for file, said in [(plan, "busbar.plan/1"), (shared, "shared a GPU"), (empty, "not a file of measurements"), (tmp_path / "no.json", "no.json"),
+    for file, message in [(plan, "busbar.plan/1"), (shared, "shared a GPU"), (empty, "not a file of measurements"),
+                          (tmp_path / "no.json", "no.json"),
                        (measured("comm"), "none of its")]:
         done, _, _ = calibrate(file)
-        assert done.returncode == 2 and done.stderr.count("\n") == 1 and said in done.stderr, done.stderr
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and message in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("words,said", [
+@pytest.mark.parametrize("args,message", [
     ([], "no files"), (["x.json"], "-o FILE"), (["x.json", "-o", "mine"], "mine.json"), (["x.json", "-o", "no/such/mine.json"], "no/such"),
     (["x.json", "-o", "mine.json", "--form", "x"], "--from"),
 ])
-def test_bad_words(busbar, tmp_path, words, said):
-    done = busbar.run("calibrate", *words, emulated=False, cwd=tmp_path)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and said in done.stderr
+def test_rejects_bad_arguments(busbar, tmp_path, args, message):
+    done = busbar.run("calibrate", *args, emulated=False, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and message in done.stderr
 
 
-def test_damaged_rows_are_named(measured, calibrate, tmp_path):
+def test_invalid_rows_are_reported_by_index(measured, calibrate, tmp_path):
     for key, value in [("metric", 7), ("bytes", "x"), ("bytes", -1), ("time_us", {"p50": "y"})]:
         file = copy_of(measured("p2p"), tmp_path / "bad.json", lambda d, k=key, v=value: d["results"][4].update({k: v}))
         done, _, _ = calibrate(file)
         assert done.returncode == 2 and re.search(r"bad\.json: results\[4\]", done.stderr) and done.stderr.count("\n") == 1, done.stderr
 
 
-def test_damaged_rows_of_overlap_are_named(measured, calibrate, tmp_path):
-    for key, value in [("collective", 7), ("collectives", 0), ("count", 1.5), ("comm_in_both_us", {"p50": "y"}), ("compute_in_both_us", {"p50": -1})]:
+def test_invalid_overlap_rows_are_reported_by_index(measured, calibrate, tmp_path):
+    for key, value in [("collective", 7), ("collectives", 0), ("count", 1.5), ("comm_in_both_us", {"p50": "y"}),
+                       ("compute_in_both_us", {"p50": -1})]:
         file = copy_of(measured("overlap"), tmp_path / "bad.json", lambda d, k=key, v=value: d["results"][0].update({k: v}))
         done, _, _ = calibrate(file)
         assert done.returncode == 2 and re.search(r"bad\.json: results\[0\]", done.stderr) and done.stderr.count("\n") == 1, done.stderr
 
 
-def test_a_profile_that_was_there_stays_when_the_new_one_fails(busbar, tmp_path):
+def test_failed_calibration_keeps_the_existing_profile(busbar, tmp_path):
     (tmp_path / "mine.json").write_text("old")
     done = busbar.run("calibrate", "no.json", "-o", "mine.json", emulated=False, cwd=tmp_path)
     assert done.returncode == 2 and (tmp_path / "mine.json").read_text() == "old"

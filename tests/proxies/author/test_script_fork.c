@@ -1,21 +1,22 @@
-/* test_script_fork.c - two threads of one rank: joined, one computes while the other communicates, each keeps its
- * order, and what was started inside is waited for behind the join by the number that it had inside. */
+/* test_script_fork.c - two logical threads of one rank (bb_script_fork and bb_script_join). Their operations
+ * alternate so that one thread computes while the other communicates. Each thread keeps its order, and operations
+ * after the join can wait for operations inside the threads by their index. */
 #include "proxies/author/script.h"
 #include "tests/check.h"
 
-struct written {
+struct fork_test {
     struct bb_layout layout;
     struct bb_program program;
     struct bb_script script;
     struct bb_script_lane lane;
 };
 
-static void begin(struct written *w)
+static void begin(struct fork_test *w)
 {
     static const struct bb_proxy_config config = {.dtype = "float", .compute = "timed"};
     const struct bb_axis axis = {"all", 2};
 
-    *w = (struct written){0};
+    *w = (struct fork_test){0};
     assert_int_equal(bb_layout_init(&w->layout, 2, &axis, 1), 0);
     assert_int_equal(bb_program_init(&w->program), 0);
     bb_script_init(&w->script, &w->program, &config);
@@ -23,7 +24,7 @@ static void begin(struct written *w)
                              bb_layout_add_comm(&w->layout, "all", bb_layout_add_group(&w->layout, "all", 1)));
 }
 
-static void end(struct written *w)
+static void end(struct fork_test *w)
 {
     assert_int_equal(bb_script_result(&w->script), 0);
     bb_script_release(&w->script);
@@ -31,18 +32,18 @@ static void end(struct written *w)
     bb_layout_release(&w->layout);
 }
 
-static void compute(struct written *w, const char *what)
+static void compute(struct fork_test *w, const char *what)
 {
     bb_script_compute(&w->script, what, 1, 0, BB_NONE, BB_NONE);
 }
 
-static int reduce(struct written *w, const char *what)
+static int reduce(struct fork_test *w, const char *what)
 {
     return bb_script_collective(&w->script, w->lane, what, BB_ALL_REDUCE, 1, BB_NONE, BB_NONE);
 }
 
-/* Kernels a1, a2, a3 with a message that each waits for between them; n of them. */
-static void write_thread(struct written *w, const char *const names[], int n)
+/* Writes n operations: kernels a1, a2, a3, and between them messages that the thread waits for. */
+static void write_thread(struct fork_test *w, const char *const names[], int n)
 {
     for (int i = 0; i < n; i += 2) {
         compute(w, names[i]);
@@ -51,7 +52,7 @@ static void write_thread(struct written *w, const char *const names[], int n)
     }
 }
 
-static const char *order_of(const struct written *w, char text[256])
+static const char *op_order(const struct fork_test *w, char text[256])
 {
     size_t n = 0;
 
@@ -61,7 +62,7 @@ static const char *order_of(const struct written *w, char text[256])
     return text;
 }
 
-static bool waits_for(const struct written *w, int op, int on)
+static bool waits_for(const struct fork_test *w, int op, int on)
 {
     const struct bb_op *o = &w->program.ops[op];
 
@@ -73,9 +74,9 @@ static bool waits_for(const struct written *w, int op, int on)
 
 static const char *const first[] = {"a1", "A1", "a2", "A2", "a3"}, *const second[] = {"b1", "B1", "b2", "B2", "b3"};
 
-static void threads_take_turns(void **state)
+static void threads_alternate_at_waits(void **state)
 {
-    struct written w;
+    struct fork_test w;
     char text[256];
 
     (void)state;
@@ -86,17 +87,17 @@ static void threads_take_turns(void **state)
     bb_script_fork_second(&w.script);
     write_thread(&w, second, 5);
     bb_script_join(&w.script);
-    compute(&w, "behind");
-    assert_string_equal(order_of(&w, text), "before a1 A1 b1 B1 a2 A2 b2 B2 a3 b3 behind");
-    assert_true(waits_for(&w, 5, 2) && !waits_for(&w, 5, 4)); /* a2 for A1, not for B1 */
+    compute(&w, "after");
+    assert_string_equal(op_order(&w, text), "before a1 A1 b1 B1 a2 A2 b2 B2 a3 b3 after");
+    assert_true(waits_for(&w, 5, 2) && !waits_for(&w, 5, 4)); /* a2 waits for A1, not for B1 */
     assert_true(waits_for(&w, 7, 4) && !waits_for(&w, 7, 6));
     end(&w);
 }
 
-/* One that never waits is done at once; the longer one goes on alone. */
-static void threads_of_unequal_length(void **state)
+/* A thread without waits ends at its first turn. The longer thread continues alone. */
+static void shorter_thread_ends_first(void **state)
 {
-    struct written w;
+    struct fork_test w;
     char text[256];
 
     (void)state;
@@ -106,7 +107,7 @@ static void threads_of_unequal_length(void **state)
     bb_script_fork_second(&w.script);
     write_thread(&w, second, 5);
     bb_script_join(&w.script);
-    assert_string_equal(order_of(&w, text), "a1 b1 B1 b2 B2 b3");
+    assert_string_equal(op_order(&w, text), "a1 b1 B1 b2 B2 b3");
     bb_script_fork(&w.script);
     bb_script_fork_second(&w.script);
     bb_script_join(&w.script);
@@ -114,10 +115,11 @@ static void threads_of_unequal_length(void **state)
     end(&w);
 }
 
-/* Group calls stay together and apart from each other; what waits behind the join waits for what it means. */
-static void messages_keep_their_numbers(void **state)
+/* Group calls of the two threads stay separate. Operations after the join wait for exactly the operation that they
+ * name. */
+static void group_calls_and_operation_indices_are_kept(void **state)
 {
-    struct written w;
+    struct fork_test w;
     int sent, reduced;
 
     (void)state;
@@ -136,11 +138,11 @@ static void messages_keep_their_numbers(void **state)
     assert_int_equal(w.program.ops[1].call, w.program.ops[2].call);
     assert_int_equal(w.program.ops[3].call, w.program.ops[4].call);
     assert_int_not_equal(w.program.ops[1].call, w.program.ops[3].call);
-    assert_int_equal(w.program.ops[1].call, 1); /* as a call outside: the number of its first operation */
+    assert_int_equal(w.program.ops[1].call, 1); /* as outside a fork, the call has the index of its first operation */
     bb_script_wait(&w.script, sent);
-    compute(&w, "behind one");
+    compute(&w, "after one");
     bb_script_wait(&w.script, reduced);
-    compute(&w, "behind both");
+    compute(&w, "after both");
     assert_true(waits_for(&w, 6, 4) && !waits_for(&w, 6, 5));
     assert_true(waits_for(&w, 7, 5));
     end(&w);
@@ -149,9 +151,9 @@ static void messages_keep_their_numbers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_take_turns),
-        cmocka_unit_test(threads_of_unequal_length),
-        cmocka_unit_test(messages_keep_their_numbers),
+        cmocka_unit_test(threads_alternate_at_waits),
+        cmocka_unit_test(shorter_thread_ends_first),
+        cmocka_unit_test(group_calls_and_operation_indices_are_kept),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /*
- * test_robust_fit.c - parameters from rows that are made here from known ones: exactly, with noise, with rows that fit
- * nothing, and where the rows do not tell.
+ * test_robust_fit.c - bb_fit_run on rows generated from known parameters: exact rows, rows with noise, outliers, and
+ * rows without sensitivity to a parameter.
  */
 #include "tests/check.h"
 
@@ -10,7 +10,7 @@
 
 enum { ROWS_MADE = 24 };
 
-/* latency x steps + bytes x (1 / rate), the larger of that and a floor. */
+/* Model: max(floor, latency x steps + bytes x time per byte). */
 struct line {
     double steps[ROWS_MADE], bytes[ROWS_MADE], measured[ROWS_MADE];
 };
@@ -22,7 +22,8 @@ static double line_us(void *model, const double *values, size_t i)
     return fmax(values[2], l->steps[i] * values[0] + l->bytes[i] * values[1]);
 }
 
-/* 3 steps of 2.5 us, 1 / 40 us a byte, from 8 to 8 x 2^23 bytes; floor 4 us. */
+/* The true parameters are 2.5 us per step, 1 / 40 us per byte and a floor of 4 us. Sizes double from `smallest` in
+ * 24 rows. */
 static struct line make_line(double steps, double smallest)
 {
     static const double truth[] = {2.5, 0.025, 4};
@@ -49,29 +50,29 @@ static struct bb_fit fit_of(struct line *l)
                            .model = l};
 }
 
-static void near(double got, double expected, double part)
+static void assert_near(double actual, double expected, double tolerance)
 {
-    if (!(fabs(got / expected - 1) <= part))
-        fail_msg("%.9g, expected %.9g within %g", got, expected, part);
+    if (!(fabs(actual / expected - 1) <= tolerance))
+        fail_msg("%.9g, expected %.9g within %g", actual, expected, tolerance);
 }
 
-static void the_figures_of_exact_rows_are_found(void **state)
+static void finds_parameters_of_exact_rows(void **state)
 {
     struct line l = make_line(3, 8);
     struct bb_fit fit = fit_of(&l);
 
     (void)state;
     assert_int_equal(bb_fit_run(&fit), 0);
-    near(fit.parameters[0].value, 2.5, 1e-6);
-    near(fit.parameters[1].value, 0.025, 1e-6);
+    assert_near(fit.parameters[0].value, 2.5, 1e-6);
+    assert_near(fit.parameters[1].value, 0.025, 1e-6);
     assert_true(fit.parameters[0].fitted && fit.parameters[1].fitted);
     assert_int_equal(fit.n_outliers, 0);
     assert_true(fit.worst_error < 1e-6);
     bb_fit_release(&fit);
 }
 
-/* No row stands on the floor: 7.5 us and more. */
-static void a_parameter_that_no_row_shows_stays(void **state)
+/* No row is at the floor, because every row takes at least 7.5 us. */
+static void keeps_parameter_without_sensitivity(void **state)
 {
     struct line l = make_line(3, 8);
     struct bb_fit fit = fit_of(&l);
@@ -79,25 +80,25 @@ static void a_parameter_that_no_row_shows_stays(void **state)
     (void)state;
     assert_int_equal(bb_fit_run(&fit), 0);
     assert_false(fit.parameters[2].fitted);
-    near(fit.parameters[2].value, 1, 1e-12);
+    assert_near(fit.parameters[2].value, 1, 1e-12);
     bb_fit_release(&fit);
 }
 
-/* Bytes alone are below the floor of 4 us: small rows show it. */
-static void a_floor_is_found(void **state)
+/* Without steps the small rows are below 4 us, so they show the floor. */
+static void finds_a_floor(void **state)
 {
     struct line l = make_line(0, 1);
     struct bb_fit fit = fit_of(&l);
 
     (void)state;
     assert_int_equal(bb_fit_run(&fit), 0);
-    near(fit.parameters[2].value, 4, 1e-4);
-    near(fit.parameters[1].value, 0.025, 1e-4);
+    assert_near(fit.parameters[2].value, 4, 1e-4);
+    assert_near(fit.parameters[1].value, 0.025, 1e-4);
     bb_fit_release(&fit);
 }
 
-/* Only large messages: their latency is far below 5 % of their time. */
-static void a_latency_that_large_rows_hide_stays_nominal(void **state)
+/* Only large messages: the latency is far below 5 % of their time. */
+static void keeps_latency_that_large_messages_hide(void **state)
 {
     struct line l = make_line(3, 1 << 20);
     struct bb_fit fit = fit_of(&l);
@@ -105,12 +106,12 @@ static void a_latency_that_large_rows_hide_stays_nominal(void **state)
     (void)state;
     assert_int_equal(bb_fit_run(&fit), 0);
     assert_false(fit.parameters[0].fitted);
-    near(fit.parameters[0].value, 7, 1e-12);
-    near(fit.parameters[1].value, 0.025, 1e-3);
+    assert_near(fit.parameters[0].value, 7, 1e-12);
+    assert_near(fit.parameters[1].value, 0.025, 1e-3);
     bb_fit_release(&fit);
 }
 
-static void outliers_move_nothing(void **state)
+static void outliers_do_not_change_the_fit(void **state)
 {
     static const double factors[] = {10, 0.1, 1.5, 3, 0.6};
     struct line l = make_line(3, 8);
@@ -121,16 +122,16 @@ static void outliers_move_nothing(void **state)
         l.measured[3 + 4 * i] *= factors[i];
     fit = fit_of(&l);
     assert_int_equal(bb_fit_run(&fit), 0);
-    near(fit.parameters[0].value, 2.5, 1e-5);
-    near(fit.parameters[1].value, 0.025, 1e-5);
+    assert_near(fit.parameters[0].value, 2.5, 1e-5);
+    assert_near(fit.parameters[1].value, 0.025, 1e-5);
     assert_int_equal(fit.n_outliers, ROWS(factors));
     for (size_t i = 0; i < ROWS(factors); i++)
         assert_true(fit.is_outlier[3 + 4 * i]);
     bb_fit_release(&fit);
 }
 
-/* 2 % up and down by turns: within 2 % all the same, and said. */
-static void noise_is_averaged_and_told(void **state)
+/* Noise of alternately +2 % and -2 %: parameters are found within 1 %, and the median error is 2 %. */
+static void noise_is_averaged_and_reported(void **state)
 {
     struct line l = make_line(3, 8);
     struct bb_fit fit;
@@ -140,14 +141,15 @@ static void noise_is_averaged_and_told(void **state)
         l.measured[i] *= i % 2 ? 1.02 : 0.98;
     fit = fit_of(&l);
     assert_int_equal(bb_fit_run(&fit), 0);
-    near(fit.parameters[0].value, 2.5, 0.01);
-    near(fit.parameters[1].value, 0.025, 0.01);
+    assert_near(fit.parameters[0].value, 2.5, 0.01);
+    assert_near(fit.parameters[1].value, 0.025, 0.01);
     assert_int_equal(fit.n_outliers, 0);
-    near(fit.median_error, 0.02, 0.2);
+    assert_near(fit.median_error, 0.02, 0.2);
     bb_fit_release(&fit);
 }
 
-/* values[0] + 3 values[1]: 4 + 3 x 2 = 10. Started at 2 and 2, the sum of 8 grows by a quarter. */
+/* Model: values[0] + 3 values[1]. The measured value is 10. The start value is 2 + 3 x 2 = 8, so both parameters
+ * grow by a quarter. */
 static double sum_us(void *model, const double *values, size_t i)
 {
     (void)model;
@@ -155,7 +157,7 @@ static double sum_us(void *model, const double *values, size_t i)
     return values[0] + 3 * values[1];
 }
 
-static void what_only_a_sum_tells_is_said(void **state)
+static void reports_correlated_parameters(void **state)
 {
     const double measured[] = {10, 10, 10};
     struct bb_fit fit = {.n_parameters = 2,
@@ -166,9 +168,10 @@ static void what_only_a_sum_tells_is_said(void **state)
 
     (void)state;
     assert_int_equal(bb_fit_run(&fit), 0);
-    near(fit.parameters[0].value + 3 * fit.parameters[1].value, 10, 1e-6);
+    assert_near(fit.parameters[0].value + 3 * fit.parameters[1].value, 10, 1e-6);
     assert_true(fit.parameters[0].correlated && fit.parameters[1].correlated);
-    assert_true(fit.parameters[0].value >= 2 && fit.parameters[1].value >= 2); /* none pays for the other */
+    /* neither parameter decreases to compensate for the other */
+    assert_true(fit.parameters[0].value >= 2 && fit.parameters[1].value >= 2);
     bb_fit_release(&fit);
 }
 
@@ -179,9 +182,9 @@ static double constant_us(void *model, const double *values, size_t i)
     return values[0];
 }
 
-/* As often half as large again as half as large: their mean, not what the short ones, of whose time an error is more,
- * would have. */
-static void short_times_count_no_more_than_long_ones(void **state)
+/* Measurements of 3 and 9 are equally frequent. The fit is their mean. With relative errors the short times would
+ * have more weight and the fit would be lower. */
+static void short_and_long_times_have_equal_weight(void **state)
 {
     const double measured[] = {3, 9, 3, 9, 3, 9, 3, 9, 6, 6};
     struct bb_fit fit = {.n_parameters = 1,
@@ -192,12 +195,12 @@ static void short_times_count_no_more_than_long_ones(void **state)
 
     (void)state;
     assert_int_equal(bb_fit_run(&fit), 0);
-    near(fit.parameters[0].value, 6, 0.01);
+    assert_near(fit.parameters[0].value, 6, 0.01);
     bb_fit_release(&fit);
 }
 
-/* A latency can be nothing, and is never less. */
-static void no_latency_is_below_nothing(void **state)
+/* A latency may be zero and must not be negative. */
+static void latency_is_not_negative(void **state)
 {
     struct line l = make_line(3, 8);
     struct bb_fit fit;
@@ -208,11 +211,11 @@ static void no_latency_is_below_nothing(void **state)
     fit = fit_of(&l);
     assert_int_equal(bb_fit_run(&fit), 0);
     assert_true(fit.parameters[0].value >= 0 && fit.parameters[0].value < 1e-3);
-    near(fit.parameters[1].value, 0.025, 1e-3);
+    assert_near(fit.parameters[1].value, 0.025, 1e-3);
     bb_fit_release(&fit);
 }
 
-static void without_parameters_rows_are_judged(void **state)
+static void reports_errors_without_parameters(void **state)
 {
     struct line l = make_line(3, 8);
     struct bb_fit fit = fit_of(&l);
@@ -229,16 +232,16 @@ static void without_parameters_rows_are_judged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_figures_of_exact_rows_are_found),
-        cmocka_unit_test(a_parameter_that_no_row_shows_stays),
-        cmocka_unit_test(a_floor_is_found),
-        cmocka_unit_test(a_latency_that_large_rows_hide_stays_nominal),
-        cmocka_unit_test(outliers_move_nothing),
-        cmocka_unit_test(noise_is_averaged_and_told),
-        cmocka_unit_test(what_only_a_sum_tells_is_said),
-        cmocka_unit_test(short_times_count_no_more_than_long_ones),
-        cmocka_unit_test(no_latency_is_below_nothing),
-        cmocka_unit_test(without_parameters_rows_are_judged),
+        cmocka_unit_test(finds_parameters_of_exact_rows),
+        cmocka_unit_test(keeps_parameter_without_sensitivity),
+        cmocka_unit_test(finds_a_floor),
+        cmocka_unit_test(keeps_latency_that_large_messages_hide),
+        cmocka_unit_test(outliers_do_not_change_the_fit),
+        cmocka_unit_test(noise_is_averaged_and_reported),
+        cmocka_unit_test(reports_correlated_parameters),
+        cmocka_unit_test(short_and_long_times_have_equal_weight),
+        cmocka_unit_test(latency_is_not_negative),
+        cmocka_unit_test(reports_errors_without_parameters),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_best_layout.c - the search against the plainest one: every layout that there is, built and predicted whole. */
+/* test_best_layout.c - the layout search against an exhaustive search that builds and predicts every valid layout. */
 #include "proxies/layouts/layouts.h"
 #include "proxies/registry/registry.h"
 #include "proxies/simulate/predict.h"
@@ -12,28 +12,29 @@
 
 extern const struct bb_proxy bb_transformer_proxy;
 
-enum { RANKS = 16, BATCH = 64, MOST = 4000, SAMPLES = 3 };
+enum { RANKS = 16, BATCH = 64, MAX_LAYOUTS = 4000, SAMPLES = 3 };
 
 static struct bb_conditions conditions;
 
-/* A layout that can be, whether it fits or not; ns: of its step, where it fits into the most memory that is asked about. */
-struct tried {
+/* A valid layout of the exhaustive search. ns is its predicted step time, set only if the layout fits into
+ * max_bytes. */
+struct tried_layout {
     const char *sync;
     bool one_replica;
-    double held_bytes, ns;
+    double bytes, ns;
 };
 
-static struct tried all[MOST];
-static int n_all;
+static struct tried_layout all[MAX_LAYOUTS];
+static int n_tried;
 
 struct best {
-    double ns[MOST];
+    double ns[MAX_LAYOUTS];
     int n;
-    long long valid; /* layouts that can be, whether they fit or not */
+    long long valid; /* number of valid layouts, whether they fit into memory or not */
 };
 
-/* What is left open is 0. */
-static void asked_config(struct bb_proxy_config *c)
+/* Requested configuration of the searches. Options that the search chooses are 0. */
+static void default_config(struct bb_proxy_config *c)
 {
     *c = (struct bb_proxy_config){.ranks = RANKS,
                                   .model = "llama2_7b",
@@ -45,7 +46,7 @@ static void asked_config(struct bb_proxy_config *c)
     c->transformer.sync = "zero1";
 }
 
-static const struct bb_proxy *configured(const struct bb_proxy_config *given, struct bb_proxy_config *config)
+static const struct bb_proxy *resolve_config(const struct bb_proxy_config *given, struct bb_proxy_config *config)
 {
     const struct bb_positionals positionals = {.word = {"transformer"}, .n = 1};
     const struct bb_proxy *proxy;
@@ -55,7 +56,7 @@ static const struct bb_proxy *configured(const struct bb_proxy_config *given, st
     return proxy;
 }
 
-static double held_bytes(const struct bb_step *step)
+static double max_training_bytes(const struct bb_step *step)
 {
     double max = 0;
 
@@ -69,20 +70,20 @@ static double held_bytes(const struct bb_step *step)
     return max;
 }
 
-/* One layout as a user would ask for it. */
-static void try_layout(const struct bb_proxy_config *config, const struct bb_cluster *cluster, double most_bytes)
+/* Builds and predicts one layout, with the options that a user would type. */
+static void try_layout(const struct bb_proxy_config *config, const struct bb_cluster *cluster, double max_bytes)
 {
     struct bb_prediction p = {0};
     struct bb_step step = {0};
 
     if (bb_step_build(&step, &bb_transformer_proxy, config) == 0) {
-        struct tried *t = &all[n_all];
+        struct tried_layout *t = &all[n_tried];
 
-        assert_true(n_all++ < MOST);
-        *t = (struct tried){.sync = config->transformer.sync,
-                            .one_replica = config->transformer.tp * config->transformer.pp == RANKS,
-                            .held_bytes = held_bytes(&step)};
-        if (t->held_bytes <= most_bytes) {
+        assert_true(n_tried++ < MAX_LAYOUTS);
+        *t = (struct tried_layout){.sync = config->transformer.sync,
+                                   .one_replica = config->transformer.tp * config->transformer.pp == RANKS,
+                                   .bytes = max_training_bytes(&step)};
+        if (t->bytes <= max_bytes) {
             assert_int_equal(bb_predict_step(&step, cluster, &conditions, &p), 0);
             t->ns = (double)p.classes[p.slowest].all.step_ns;
         }
@@ -98,7 +99,7 @@ static int compare_ns(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void try_all_of_sync(const struct bb_proxy_config *given, const struct bb_cluster *cluster, double most_bytes,
+static void try_all_of_sync(const struct bb_proxy_config *given, const struct bb_cluster *cluster, double max_bytes,
                             bool skip_one_replica)
 {
     static const char *const schedules[] = {"1f1b", "interleaved", "zb-h1"};
@@ -120,34 +121,36 @@ static void try_all_of_sync(const struct bb_proxy_config *given, const struct bb
                         as.transformer.vpp = vpp;
                         as.transformer.sequence_parallel = tp > 1;
                         as.micro_batch_size = b;
-                        configured(&as, &config);
-                        try_layout(&config, cluster, most_bytes);
+                        resolve_config(&as, &config);
+                        try_layout(&config, cluster, max_bytes);
                     }
 }
 
-static void try_all(const struct bb_proxy_config *given, const struct bb_cluster *cluster, double most_bytes)
+static void try_all(const struct bb_proxy_config *given, const struct bb_cluster *cluster, double max_bytes)
 {
     static const char *const syncs[] = {"all_reduce", "zero1", "zero2", "zero3", "distributed"};
 
-    n_all = 0;
+    n_tried = 0;
     for (size_t i = 0; i < ROWS(syncs); i++) {
         struct bb_proxy_config as = *given;
 
         as.transformer.sync = syncs[i];
         if (!given->transformer.sync || strcmp(given->transformer.sync, syncs[i]) == 0)
-            try_all_of_sync(&as, cluster, most_bytes, i > 1); /* which best_of() asks for of the first two alone */
+            /* best_of() needs layouts with one replica only for the first two kinds of sync */
+            try_all_of_sync(&as, cluster, max_bytes, i > 1);
     }
 }
 
-/* Of those tried: with this sync, or with any. One replica has nothing to sum: all ways are one. */
+/* Selects the tried layouts with this sync (NULL: any) that fit into gpu_bytes, ordered by step time. With one
+ * replica there is no gradient reduction, so all kinds of sync are the same layout and count once. */
 static void best_of(const char *sync, double gpu_bytes, struct best *best)
 {
     *best = (struct best){.n = 0};
-    for (int i = 0; i < n_all; i++) {
+    for (int i = 0; i < n_tried; i++) {
         if (sync ? strcmp(all[i].sync, sync) != 0 : all[i].one_replica && strcmp(all[i].sync, "all_reduce") != 0)
             continue;
         best->valid++;
-        if (all[i].held_bytes <= gpu_bytes)
+        if (all[i].bytes <= gpu_bytes)
             best->ns[best->n++] = all[i].ns;
     }
     qsort(best->ns, (size_t)best->n, sizeof(*best->ns), compare_ns);
@@ -157,15 +160,15 @@ static void search(const struct bb_proxy_config *given, const struct bb_cluster 
                    int threads, struct bb_layouts *found)
 {
     struct bb_proxy_config config;
-    const struct bb_proxy *proxy = configured(given, &config);
+    const struct bb_proxy *proxy = resolve_config(given, &config);
     const struct bb_layout_search s = {proxy,     given,   &config, cluster, &conditions,
                                        gpu_bytes, SAMPLES, top,     threads, true};
 
     assert_int_equal(bb_layouts_search(&s, found), 0);
 }
 
-/* The search among the layouts tried. */
-static void expect_best(const struct bb_proxy_config *given, const struct bb_cluster *cluster, double gpu_bytes)
+/* Runs the search and compares its result with the tried layouts. */
+static void assert_best(const struct bb_proxy_config *given, const struct bb_cluster *cluster, double gpu_bytes)
 {
     static struct best best;
     struct bb_layouts found;
@@ -177,8 +180,8 @@ static void expect_best(const struct bb_proxy_config *given, const struct bb_clu
     assert_true(best.n > 20);
     for (int k = 0; k < found.n; k++)
         if (found.rows[k].step_ns != best.ns[k])
-            fail_msg("%s, %g bytes: the %d-th takes %.0f ns, of all %.0f", given->transformer.recompute, gpu_bytes, k,
-                     found.rows[k].step_ns, best.ns[k]);
+            fail_msg("%s, %g bytes: layout %d takes %.0f ns, exhaustive search: %.0f ns", given->transformer.recompute,
+                     gpu_bytes, k, found.rows[k].step_ns, best.ns[k]);
     assert_int_equal(found.n, 5);
     for (int r = 0; r < BB_REJECTION_REASONS; r++)
         sum += found.rejected[r];
@@ -188,16 +191,16 @@ static void expect_best(const struct bb_proxy_config *given, const struct bb_clu
     bb_layouts_release(&found);
 }
 
-/* Enough memory for all that can be, and so little that only some recompute less; and so many that bounds leave most of
- * them out. */
-static void the_best_are_those_of_trying_all(void **state)
+/* Three cases: enough memory for all layouts, little memory, where only some layouts recompute less, and so
+ * many layouts that lower bounds prune most of them. */
+static void best_layouts_match_exhaustive_search(void **state)
 {
     static const struct {
-        const char *recompute, *tried, *slow; /* tried: the sync, NULL: all of them */
+        const char *recompute, *tried_sync, *slow; /* tried_sync: sync of the exhaustive search, NULL: all kinds */
         int batch;
         struct {
             const char *sync;
-            double gpu_bytes; /* the first is the most */
+            double gpu_bytes; /* the first one is the maximum of the row */
         } given[3];
     } rows[] = {{"none", NULL, NULL, BATCH, {{NULL, 80e9}, {"zero1", 80e9}, {"zero1", 16e9}}},
                 {"full", "zero1", NULL, BATCH / 2, {{"zero1", 10e9}}},
@@ -209,9 +212,9 @@ static void the_best_are_those_of_trying_all(void **state)
     for (size_t i = 0; i < ROWS(rows); i++) {
         struct bb_proxy_config given;
 
-        asked_config(&given);
+        default_config(&given);
         given.transformer.recompute = rows[i].recompute;
-        given.transformer.sync = rows[i].tried;
+        given.transformer.sync = rows[i].tried_sync;
         given.global_batch = rows[i].batch;
         conditions = (struct bb_conditions){.jitter = 0};
         if (rows[i].slow)
@@ -221,14 +224,14 @@ static void the_best_are_those_of_trying_all(void **state)
         bb_err_mute(0);
         for (size_t k = 0; k < ROWS(rows[i].given) && rows[i].given[k].gpu_bytes > 0; k++) {
             given.transformer.sync = rows[i].given[k].sync;
-            expect_best(&given, &cluster, rows[i].given[k].gpu_bytes);
+            assert_best(&given, &cluster, rows[i].given[k].gpu_bytes);
         }
     }
     conditions = (struct bb_conditions){.jitter = 0};
 }
 
-/* Of many more layouts than are estimated from longer steps. */
-static void any_number_of_threads_finds_the_same(void **state)
+/* The search has many more layouts than it estimates with longer steps. */
+static void thread_count_does_not_change_the_result(void **state)
 {
     struct bb_cluster cluster;
     struct bb_proxy_config given;
@@ -236,7 +239,7 @@ static void any_number_of_threads_finds_the_same(void **state)
 
     (void)state;
     assert_int_equal(bb_cluster_load("h100-sxm-ib", &cluster), 0);
-    asked_config(&given);
+    default_config(&given);
     given.transformer.sync = NULL;
     search(&given, &cluster, 16e9, 3, 1, &one);
     assert_true(one.fitting > 200);
@@ -251,8 +254,8 @@ static void any_number_of_threads_finds_the_same(void **state)
     bb_layouts_release(&one);
 }
 
-/* The short way to the bytes of training says what the built step does. */
-static void bytes_are_those_of_the_step(void **state)
+/* bb_training_bytes computes the same memory as the built step. */
+static void training_bytes_match_the_built_step(void **state)
 {
     static const char *const syncs[] = {"all_reduce", "zero1", "zero2", "zero3", "hsdp", "distributed"};
     static const struct {
@@ -272,7 +275,7 @@ static void bytes_are_those_of_the_step(void **state)
             double bytes;
             int rc;
 
-            asked_config(&given);
+            default_config(&given);
             given.model = rows[i].model;
             given.transformer = (struct bb_transformer_options){.tp = rows[i].tp,
                                                                 .cp = rows[i].cp,
@@ -282,16 +285,16 @@ static void bytes_are_those_of_the_step(void **state)
                                                                 .recompute = "selective",
                                                                 .sequence_parallel = rows[i].tp > 1};
             given.sync.shard_size = s >= 4 ? rows[i].shard : 0;
-            proxy = configured(&given, &config);
+            proxy = resolve_config(&given, &config);
             assert_int_equal(bb_training_load_arch(&config, &arch), 0);
             bb_err_mute(1);
             rc = bb_step_build(&step, proxy, &config);
             bb_err_mute(0);
             if (rc == 0) {
                 assert_int_equal(bb_training_bytes(&config, &arch, &bytes), 0);
-                if (fabs(bytes - held_bytes(&step)) > 1)
-                    fail_msg("%s, row %zu, %s: %.0f bytes, the step holds %.0f", rows[i].model, i, syncs[s], bytes,
-                             held_bytes(&step));
+                if (fabs(bytes - max_training_bytes(&step)) > 1)
+                    fail_msg("%s, row %zu, %s: %.0f bytes, the step needs %.0f", rows[i].model, i, syncs[s], bytes,
+                             max_training_bytes(&step));
                 built++;
             }
             bb_step_release(&step);
@@ -299,8 +302,9 @@ static void bytes_are_those_of_the_step(void **state)
     assert_true(built > 25);
 }
 
-/* Steps that do not vary: each takes as long as it did, and the order stays. What is too much is refused. */
-static void samples_without_jitter_change_nothing(void **state)
+/* Without jitter each sample takes as long as the prediction, and the order stays the same. Too many samples are
+ * rejected. */
+static void samples_without_jitter_keep_the_order(void **state)
 {
     const struct bb_conditions steady = {.seed = 1};
     struct bb_proxy_config given, config;
@@ -310,9 +314,9 @@ static void samples_without_jitter_change_nothing(void **state)
     int numbers[5];
 
     (void)state;
-    asked_config(&given);
+    default_config(&given);
     given.transformer.pp = 2;
-    s.proxy = configured(&given, &config);
+    s.proxy = resolve_config(&given, &config);
     assert_int_equal(bb_cluster_load("h100-sxm-ib", &cluster), 0);
     assert_int_equal(bb_layouts_search(&s, &found), 0);
     assert_true(found.n >= 5);
@@ -323,7 +327,8 @@ static void samples_without_jitter_change_nothing(void **state)
         assert_int_equal(found.rows[i].number, numbers[i]);
         assert_true(found.rows[i].p50_ns == found.rows[i].step_ns && found.rows[i].p95_ns == found.rows[i].step_ns);
     }
-    for (int i = 0; i < 4; i++) { /* four that are one layout: of equal medians by the step, then by the number */
+    /* four rows with the same layout, so with equal medians: they are ordered by step time, then by number */
+    for (int i = 0; i < 4; i++) {
         found.rows[i].choice = found.rows[0].choice;
         found.rows[i].step_ns = i < 2 ? 9 : 8;
         found.rows[i].number = i == 0 ? 7 : i + 1;
@@ -336,23 +341,24 @@ static void samples_without_jitter_change_nothing(void **state)
     bb_layouts_release(&found);
 }
 
-/* Where the whole does not hold: so many layers of each chunk that it does, and not with one less. */
-static void the_fewest_layers_are_computed_again(void **state)
+/* Where full memory is not enough, the search recomputes the minimum number of layers per chunk: with one layer less
+ * the layout does not fit. */
+static void recomputes_the_minimum_number_of_layers(void **state)
 {
     const double gpu_bytes = 9e9;
     struct bb_proxy_config given, config;
     struct bb_cluster cluster;
     struct bb_layouts found;
     struct bb_arch arch;
-    int some = 0;
+    int recomputing = 0;
 
     (void)state;
     assert_int_equal(bb_cluster_load("h100-sxm-ib", &cluster), 0);
-    asked_config(&given);
+    default_config(&given);
     given.transformer.tp = 2;
     given.transformer.pp = 2;
     given.micro_batch_size = 4;
-    configured(&given, &config);
+    resolve_config(&given, &config);
     assert_int_equal(bb_training_load_arch(&config, &arch), 0);
     search(&given, &cluster, gpu_bytes, 5, 2, &found);
     for (int i = 0; i < found.n; i++) {
@@ -364,7 +370,7 @@ static void the_fewest_layers_are_computed_again(void **state)
         assert_true(bytes == found.rows[i].bytes && bytes <= gpu_bytes);
         if (c.recompute_layers == 0)
             continue;
-        some++;
+        recomputing++;
         assert_int_equal(c.recompute, BB_RECOMPUTE_FULL);
         c.recompute_layers--;
         c.recompute = c.recompute_layers > 0 ? c.recompute : BB_RECOMPUTE_SELECTIVE;
@@ -372,23 +378,24 @@ static void the_fewest_layers_are_computed_again(void **state)
         assert_int_equal(bb_training_bytes(&as, &arch, &bytes), 0);
         assert_true(bytes > gpu_bytes);
     }
-    assert_true(some > 0);
+    assert_true(recomputing > 0);
     bb_layouts_release(&found);
 }
 
-enum { MOST_BUILT = 16 };
+enum { MAX_MICRO_BATCHES = 16 };
 
-static int built[MOST_BUILT]; /* steps of so many micro-batches */
+static int built[MAX_MICRO_BATCHES]; /* number of built steps by number of micro-batches */
 
 static int build_and_count(const struct bb_proxy_config *config, struct bb_step *step)
 {
-    built[config->micro_batches < MOST_BUILT ? config->micro_batches : 0]++;
+    built[config->micro_batches < MAX_MICRO_BATCHES ? config->micro_batches : 0]++;
     return bb_transformer_proxy.build(config, step);
 }
 
-/* A bound takes a step of one micro-batch, an estimate one of one and one of two. Layouts that differ in their sync and
- * in how many layers they compute again have one bound, by those that compute fewest. */
-static void who_computes_more_has_the_bound_of_who_computes_less(void **state)
+/* A lower bound needs a step of one micro-batch. An estimate needs a step of one and a step of two micro-batches.
+ * Layouts that differ only in their sync and in the number of recomputed layers share a lower bound, which is
+ * computed for the layout with the least compute. */
+static void layouts_with_equal_compute_share_a_lower_bound(void **state)
 {
     struct bb_proxy_config given, config;
     struct bb_cluster cluster;
@@ -401,17 +408,17 @@ static void who_computes_more_has_the_bound_of_who_computes_less(void **state)
     (void)state;
     proxy.build = build_and_count;
     assert_int_equal(bb_cluster_load("h100-sxm-ib", &cluster), 0);
-    asked_config(&given);
+    default_config(&given);
     given.transformer.sync = NULL;
     given.transformer.tp = given.transformer.pp = 2;
     given.micro_batch_size = 4;
-    configured(&given, &config);
+    resolve_config(&given, &config);
     assert_int_equal(bb_layouts_search(&s, &found), 0);
     assert_int_equal(found.n, found.fitting);
     for (int i = 0; i < found.n; i++) {
         const struct bb_layout_choice *c = &found.rows[i].choice;
 
-        assert_true(c->micro_batches > 2 && c->micro_batches < MOST_BUILT);
+        assert_true(c->micro_batches > 2 && c->micro_batches < MAX_MICRO_BATCHES);
         kind[c->recompute][c->recompute_layers > 0] = true;
         layers[c->recompute_layers * c->vpp] = true;
     }
@@ -427,12 +434,12 @@ static void who_computes_more_has_the_bound_of_who_computes_less(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_computes_more_has_the_bound_of_who_computes_less),
-        cmocka_unit_test(samples_without_jitter_change_nothing),
-        cmocka_unit_test(bytes_are_those_of_the_step),
-        cmocka_unit_test(the_fewest_layers_are_computed_again),
-        cmocka_unit_test(the_best_are_those_of_trying_all),
-        cmocka_unit_test(any_number_of_threads_finds_the_same),
+        cmocka_unit_test(layouts_with_equal_compute_share_a_lower_bound),
+        cmocka_unit_test(samples_without_jitter_keep_the_order),
+        cmocka_unit_test(training_bytes_match_the_built_step),
+        cmocka_unit_test(recomputes_the_minimum_number_of_layers),
+        cmocka_unit_test(best_layouts_match_exhaustive_search),
+        cmocka_unit_test(thread_count_does_not_change_the_result),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

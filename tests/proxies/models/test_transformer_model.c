@@ -1,4 +1,5 @@
-/* test_transformer_model.c - formulas, and the models against numbers that were counted elsewhere. */
+/* test_transformer_model.c - evaluation of formulas, and models of profiles/models against numbers of the original
+ * programs. */
 #include "proxies/machine/cluster.h"
 #include "proxies/models/formula.h"
 #include "proxies/models/profile.h"
@@ -9,7 +10,7 @@
 
 static const struct bb_variable vars[] = {{"h", 1280}, {"V", 50257}, {"h2", 7}};
 
-static void formulas_give_numbers(void **state)
+static void evaluates_formulas(void **state)
 {
     static const struct {
         const char *text;
@@ -34,7 +35,7 @@ static void formulas_give_numbers(void **state)
     }
 }
 
-static void mistakes_are_refused(void **state)
+static void rejects_invalid_formulas(void **state)
 {
     static const char *const rows[] = {"", "2*", "(1", "1)", "x", "2 3", "h^", "*2", "1 + ", "hh", "2**3", "#"};
     double value;
@@ -47,7 +48,8 @@ static void mistakes_are_refused(void **state)
 struct expected {
     const char *name;
     size_t message, inner, first, last;
-    size_t tensors_inner[16], tensors_first[21], tensors_last[26]; /* the lists of the original programs */
+    /* the tensor sizes of the original programs, in their order */
+    size_t tensors_inner[16], tensors_first[21], tensors_last[26];
 };
 
 static const struct expected models[] = {
@@ -71,18 +73,18 @@ static const struct expected models[] = {
       1024,    1024,    1024,    4096,    1024,    1024,    1024,    1024,    30522,    1024, 1024, 1024, 2}},
 };
 
-static void list_is(const struct bb_model_layer *layer, const size_t *expected, int room)
+static void assert_tensors(const struct bb_model_layer *layer, const size_t *expected, int capacity)
 {
     int n = 0;
 
-    while (n < room && expected[n])
+    while (n < capacity && expected[n])
         n++;
     assert_int_equal(layer->n, n);
     for (int i = 0; i < n; i++)
         assert_int_equal(layer->tensors[i].count, expected[i]);
 }
 
-static void models_have_the_counted_sizes(void **state)
+static void models_match_the_original_programs(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ROWS(models); i++) {
@@ -94,14 +96,14 @@ static void models_have_the_counted_sizes(void **state)
         assert_int_equal(m.layer[BB_LAYER_INNER].count, e->inner);
         assert_int_equal(m.layer[BB_LAYER_FIRST].count, e->first);
         assert_int_equal(m.layer[BB_LAYER_LAST].count, e->last);
-        list_is(&m.layer[BB_LAYER_INNER], e->tensors_inner, 16);
-        list_is(&m.layer[BB_LAYER_FIRST], e->tensors_first, 21);
-        list_is(&m.layer[BB_LAYER_LAST], e->tensors_last, 26);
+        assert_tensors(&m.layer[BB_LAYER_INNER], e->tensors_inner, 16);
+        assert_tensors(&m.layer[BB_LAYER_FIRST], e->tensors_first, 21);
+        assert_tensors(&m.layer[BB_LAYER_LAST], e->tensors_last, 26);
         bb_model_release(&m);
     }
 }
 
-static void parameters_of_the_whole(void **state)
+static void model_parameter_counts(void **state)
 {
     static const struct {
         const char *name;
@@ -148,7 +150,7 @@ static const char *embedded(const char *kind, const char *name)
     return NULL;
 }
 
-/* The model's file with one text replaced by another. */
+/* Loads a copy of gpt2_large with one text replaced. Returns the code of bb_model_load. */
 static int load_changed(const char *from, const char *to)
 {
     static char text[32768];
@@ -166,7 +168,7 @@ static int load_changed(const char *from, const char *to)
     return rc;
 }
 
-static void a_model_that_lies_is_refused(void **state)
+static void rejects_inconsistent_models(void **state)
 {
     (void)state;
     assert_int_equal(load_changed("\"name\"", "\"name\""), 0);
@@ -182,7 +184,7 @@ static void a_model_that_lies_is_refused(void **state)
     assert_int_equal(load_changed("[\"norm1.weight\", \"h\"]", "[\"norm1.weight\"]"), -BB_EUSAGE);
 }
 
-static void unknown_names_are_refused(void **state)
+static void rejects_unknown_names(void **state)
 {
     struct bb_model m;
     struct bb_cluster c;
@@ -194,7 +196,7 @@ static void unknown_names_are_refused(void **state)
     assert_int_equal(bb_cluster_load("./cluster.json", &c), -BB_EUSAGE);
 }
 
-static void clusters_are_complete(void **state)
+static void shipped_clusters_load_and_incomplete_ones_fail(void **state)
 {
     struct bb_cluster c;
     int n = 0;
@@ -218,10 +220,13 @@ static void clusters_are_complete(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(formulas_give_numbers),         cmocka_unit_test(mistakes_are_refused),
-        cmocka_unit_test(models_have_the_counted_sizes), cmocka_unit_test(parameters_of_the_whole),
-        cmocka_unit_test(a_model_that_lies_is_refused),  cmocka_unit_test(unknown_names_are_refused),
-        cmocka_unit_test(clusters_are_complete),
+        cmocka_unit_test(evaluates_formulas),
+        cmocka_unit_test(rejects_invalid_formulas),
+        cmocka_unit_test(models_match_the_original_programs),
+        cmocka_unit_test(model_parameter_counts),
+        cmocka_unit_test(rejects_inconsistent_models),
+        cmocka_unit_test(rejects_unknown_names),
+        cmocka_unit_test(shipped_clusters_load_and_incomplete_ones_fail),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,11 @@
-/* test_plan_text.c - a plan as people read it, line by line, of a step made by hand. */
+/* test_plan_text.c - the text of a plan, line by line, for hand-made steps. */
 #include "tests/proxies/made.h"
 
 #include "proxies/plan/plan.h"
 
 #include <stdlib.h>
 
-static char *printed(const struct bb_step *step, bool ops)
+static char *print_plan(const struct bb_step *step, bool ops)
 {
     struct bb_plan plan;
     char *text = NULL;
@@ -19,14 +19,14 @@ static char *printed(const struct bb_step *step, bool ops)
     return text;
 }
 
-static void assert_part(const char *text, const char *part)
+static void assert_contains(const char *text, const char *part)
 {
     if (!strstr(text, part))
         fail_msg("\"%s\" is not in:\n%s", part, text);
 }
 
-/* One operation of each kind; only messages name their peer, neighbours by their sign. */
-static void operations_of_every_kind(void **state)
+/* One operation of each kind. Only messages print a peer: relative peers with a sign, absolute peers without. */
+static void prints_operations_of_every_kind(void **state)
 {
     struct bb_step step;
     struct bb_op op;
@@ -55,19 +55,19 @@ static void operations_of_every_kind(void **state)
     op.what = "gradients";
     op.peer = 1;
     bb_program_add(&step.roles[0].program, &op, (int[]){0, 3}, 2);
-    text = printed(&step, true);
-    assert_part(text, "operations of the rank, as the host issues them (/ | one group call)\n"
-                      "       0   compute        12.5 us              forward, \n"
-                      "       1 / send           c0 1 KiB             +1 forward 0, activations, after 0\n"
-                      "       2 | recv           c0 1 KiB             -1 backward 7, activations\n"
-                      "       3   send           c0 2 KiB             1 forward, \n"
-                      "       4   all_reduce     c1 4 KiB             gradients, gradients, after 3\n");
+    text = print_plan(&step, true);
+    assert_contains(text, "operations of the rank, as the host issues them (/ | one group call)\n"
+                          "       0   compute        12.5 us              forward, \n"
+                          "       1 / send           c0 1 KiB             +1 forward 0, activations, after 0\n"
+                          "       2 | recv           c0 1 KiB             -1 backward 7, activations\n"
+                          "       3   send           c0 2 KiB             1 forward, \n"
+                          "       4   all_reduce     c1 4 KiB             gradients, gradients, after 3\n");
     free(text);
     bb_step_release(&step);
 }
 
-/* A role: rows with three peers at most, compute and FLOPs where there are any, buffers by their use. */
-static void roles_with_and_without_compute(void **state)
+/* Roles: at most three peers per row, compute and FLOPs only if there are any, and buffers by use. */
+static void prints_roles_with_and_without_compute(void **state)
 {
     struct bb_step step;
     char *text;
@@ -86,24 +86,24 @@ static void roles_with_and_without_compute(void **state)
     step.samples = 1;
     step.tokens = 2048;
     step.summary = "a summary";
-    text = printed(&step, false);
-    assert_part(text,
-                "# made on 6 ranks: 1,234,567 parameters, 1 sample per step (2,048 tokens)\n# a summary\n\ngroups\n"
-                "  all             6 ranks, 1 instance: [0-5]\n\n");
-    assert_part(text, "rank, 1 rank: 0\n"
-                      "  kind           group       ranks          count type      calls      payload  peers\n"
-                      "  compute: 0.250 us\n  model FLOPs: 1,234,567\n  buffers: 0 B\n\n");
-    assert_part(
+    text = print_plan(&step, false);
+    assert_contains(text,
+                    "# made on 6 ranks: 1,234,567 parameters, 1 sample per step (2,048 tokens)\n# a summary\n\ngroups\n"
+                    "  all             6 ranks, 1 instance: [0-5]\n\n");
+    assert_contains(text, "rank, 1 rank: 0\n"
+                          "  kind           group       ranks          count type      calls      payload  peers\n"
+                          "  compute: 0.250 us\n  model FLOPs: 1,234,567\n  buffers: 0 B\n\n");
+    assert_contains(
         text, "rank, 1 rank: 1\n"
               "  kind           group       ranks          count type      calls      payload  peers\n"
               "  send           all             6      1,000,000 float         5     19.1 MiB  -1: 1 +1: 1 +2: 1 ...\n"
               "  buffers: 0 B\n\n");
-    assert_part(text,
-                "  recv           all             6              1 float         3         12 B  +1: 1 +2: 1 +3: 1\n"
-                "  buffers: 3 KiB = gradients 2 KiB, communication 1 KiB\n\n");
+    assert_contains(
+        text, "  recv           all             6              1 float         3         12 B  +1: 1 +2: 1 +3: 1\n"
+              "  buffers: 3 KiB = gradients 2 KiB, communication 1 KiB\n\n");
     assert_null(strstr(text, "operations of"));
-    assert_part(text, "checks of all 6 ranks (");
-    assert_part(text, "  every operation has its matching peers     NO\n    ");
+    assert_contains(text, "checks of all 6 ranks (");
+    assert_contains(text, "  every operation has its matching peers     NO\n    ");
     free(text);
     bb_step_release(&step);
 }
@@ -111,8 +111,8 @@ static void roles_with_and_without_compute(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(operations_of_every_kind),
-        cmocka_unit_test(roles_with_and_without_compute),
+        cmocka_unit_test(prints_operations_of_every_kind),
+        cmocka_unit_test(prints_roles_with_and_without_compute),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

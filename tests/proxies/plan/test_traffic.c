@@ -1,10 +1,11 @@
-/* test_traffic.c - counting and merging of roles, and ranks as text. */
+/* test_traffic.c - traffic of roles, merging of roles, and lists of ranks as text. */
 #include "tests/proxies/made.h"
 
 #include "proxies/plan/plan.h"
 
-/* Every rank sends to rank 0 by its absolute place: the same program, but a row of its own for each distance. */
-static void absolute_peers_part_a_role(void **state)
+/* Every rank sends to rank 0 by its absolute index. The programs are equal, but the distance to the peer differs, so
+ * each rank is a separate role. */
+static void absolute_peers_split_a_role(void **state)
 {
     struct bb_traffic t;
     struct bb_step step;
@@ -16,7 +17,7 @@ static void absolute_peers_part_a_role(void **state)
     for (int r = 1; r < 4; r++)
         step.role_of[r] = 1;
     assert_int_equal(bb_traffic_init(&t, &step, false), 0);
-    assert_int_equal(t.n, 4); /* rank 0 does nothing */
+    assert_int_equal(t.n, 4); /* rank 0 has no operations */
     for (int r = 1; r < 4; r++) {
         const struct bb_traffic_role *role = &t.roles[r];
 
@@ -34,8 +35,8 @@ static void absolute_peers_part_a_role(void **state)
     bb_step_release(&step);
 }
 
-/* Ranks that the builder called differently, but that move the same, are one role; compute or memory part them. */
-static void equal_traffic_is_one_role(void **state)
+/* Ranks with different roles of the builder but equal traffic form one role. Compute time and memory split roles. */
+static void equal_traffic_shares_a_role(void **state)
 {
     struct bb_traffic t;
     struct bb_step step;
@@ -60,7 +61,7 @@ static void equal_traffic_is_one_role(void **state)
     assert_int_equal(t.roles[0].ranks[2], 3);
     assert_int_equal(t.roles[0].n_rows, 2);
     assert_int_equal(t.roles[0].rows[0].calls, 2);
-    assert_int_equal(t.roles[0].rows[0].peers[0].offset, 1); /* at the end of the ring too */
+    assert_int_equal(t.roles[0].rows[0].peers[0].offset, 1); /* the last rank of the ring has the same offset */
     assert_int_equal(t.roles[0].rows[1].bytes, 12);
     assert_int_equal(t.roles[0].rows[1].group_size, 5);
     assert_true(t.roles[1].compute_us == 4.5);
@@ -69,7 +70,7 @@ static void equal_traffic_is_one_role(void **state)
     bb_step_release(&step);
 }
 
-static void ranks_as_text(void **state)
+static void prints_rank_lists(void **state)
 {
     static const struct {
         int ranks[12], n;
@@ -90,8 +91,8 @@ static void ranks_as_text(void **state)
         assert_string_equal(bb_ranks_text(rows[i].ranks, rows[i].n, text, sizeof(text)), rows[i].text);
 }
 
-/* The plan of a step that does not match is made, printed and refused. */
-static void unsound_steps_are_refused(void **state)
+/* bb_plan_init fails for a step with unmatched messages, and the plan contains the faults. */
+static void rejects_unmatched_steps(void **state)
 {
     struct bb_plan plan;
     struct bb_step step;
@@ -113,10 +114,10 @@ static void unsound_steps_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(absolute_peers_part_a_role),
-        cmocka_unit_test(equal_traffic_is_one_role),
-        cmocka_unit_test(ranks_as_text),
-        cmocka_unit_test(unsound_steps_are_refused),
+        cmocka_unit_test(absolute_peers_split_a_role),
+        cmocka_unit_test(equal_traffic_shares_a_role),
+        cmocka_unit_test(prints_rank_lists),
+        cmocka_unit_test(rejects_unmatched_steps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

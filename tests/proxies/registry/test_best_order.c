@@ -1,4 +1,4 @@
-/* test_best_order.c - bytes between nodes against a count of every single message, and the orders that they rank. */
+/* test_best_order.c - inter-node bytes against a count of every message, and the ranking of axis orders. */
 #include "tests/proxies/transformer/lines.h"
 
 #include "proxies/plan/internode.h"
@@ -7,13 +7,13 @@
 
 #include <math.h>
 
-/* ---- counted message by message ---- */
+/* ---- reference: count of every message ---- */
 
-struct counted {
+struct node_bytes {
     double all, out[256];
 };
 
-static void carry(struct counted *c, int from, int to, int gpus, double bytes)
+static void add_transfer(struct node_bytes *c, int from, int to, int gpus, double bytes)
 {
     if (from / gpus == to / gpus)
         return;
@@ -21,8 +21,8 @@ static void carry(struct counted *c, int from, int to, int gpus, double bytes)
     c->out[from / gpus] += bytes;
 }
 
-/* The collective as what its first member sees it: around the ring in the order of the ranks, or from all to all. */
-static void walk_collective(struct counted *c, const struct bb_step *step, const struct bb_op *op, int rank, int gpus)
+/* Counts a collective once, at the first member of the group: a ring in rank order, or all pairs for an alltoall. */
+static void add_collective(struct node_bytes *c, const struct bb_step *step, const struct bb_op *op, int rank, int gpus)
 {
     const struct bb_layout *l = &step->layout;
     int group = l->comms[op->comm].group, n = l->groups[group].size, instance = bb_group_instance(l, group, rank);
@@ -35,18 +35,18 @@ static void walk_collective(struct counted *c, const struct bb_step *step, const
 
         if (op->coll == BB_ALLTOALL)
             for (int j = 0; j < n; j++)
-                carry(c, from, bb_group_member(l, group, instance, j), gpus, payload / n);
+                add_transfer(c, from, bb_group_member(l, group, instance, j), gpus, payload / n);
         else
-            carry(c, from, bb_group_member(l, group, instance, (i + 1) % n), gpus,
-                  op->coll == BB_ALL_REDUCE ? 2 * part : part);
+            add_transfer(c, from, bb_group_member(l, group, instance, (i + 1) % n), gpus,
+                         op->coll == BB_ALL_REDUCE ? 2 * part : part);
     }
 }
 
-static void walk(struct counted *c, const struct bb_step *step, int gpus)
+static void count_step(struct node_bytes *c, const struct bb_step *step, int gpus)
 {
     const struct bb_layout *l = &step->layout;
 
-    *c = (struct counted){0};
+    *c = (struct node_bytes){0};
     for (int rank = 0; rank < l->ranks; rank++) {
         const struct bb_program *p = bb_step_program(step, rank);
 
@@ -55,12 +55,12 @@ static void walk(struct counted *c, const struct bb_step *step, int gpus)
             int group = op->comm == BB_NONE ? 0 : l->comms[op->comm].group;
 
             if (op->kind == BB_OP_COLLECTIVE)
-                walk_collective(c, step, op, rank, gpus);
+                add_collective(c, step, op, rank, gpus);
             if (op->kind == BB_OP_SEND)
-                carry(c, rank,
-                      bb_group_member(l, group, bb_group_instance(l, group, rank),
-                                      bb_op_peer(op, bb_group_index(l, group, rank), l->groups[group].size)),
-                      gpus, (double)bb_op_payload_bytes(op, l->groups[group].size));
+                add_transfer(c, rank,
+                             bb_group_member(l, group, bb_group_instance(l, group, rank),
+                                             bb_op_peer(op, bb_group_index(l, group, rank), l->groups[group].size)),
+                             gpus, (double)bb_op_payload_bytes(op, l->groups[group].size));
         }
     }
 }
@@ -70,7 +70,7 @@ static bool close_to(double a, double b)
     return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b));
 }
 
-static void every_message_is_counted(void **state)
+static void internode_bytes_match_message_count(void **state)
 {
     static const struct {
         int ranks;
@@ -95,14 +95,14 @@ static void every_message_is_counted(void **state)
     for (size_t i = 0; i < ROWS(rows); i++)
         for (int gpus = 1; gpus <= 8; gpus += gpus < 4 ? 1 : 4) {
             struct bb_internode internode;
-            struct counted expected;
+            struct node_bytes expected;
             struct bb_step step;
             double busiest = 0, groups = 0;
 
             assert_int_equal(lines_make(&step, rows[i].ranks, rows[i].line), 0);
             assert_int_equal(bb_internode_count(&step, gpus, &internode), 0);
             assert_int_equal(bb_step_expand(&step), 0);
-            walk(&expected, &step, gpus);
+            count_step(&expected, &step, gpus);
             assert_int_equal(internode.nodes, (step.layout.ranks + gpus - 1) / gpus);
             assert_true(close_to(internode.bytes, expected.all));
             for (int node = 0; node < internode.nodes; node++)
@@ -115,7 +115,7 @@ static void every_message_is_counted(void **state)
         }
 }
 
-/* ---- by hand ---- */
+/* ---- expected values computed by hand ---- */
 
 #define LINE "transformer --model gpt2_small --tp 2 --pp 2 --micro-batches 3 --seq-length 1024"
 
@@ -144,10 +144,15 @@ static void rank_line(const char *line, int ranks, int gpus, struct bb_best_orde
     assert_int_equal(bb_best_order(proxy, &config, gpus, best), 0);
 }
 
-/* Two nodes of 4. tp-dp-pp: all pipelines cross, 4 of them with 3 messages each way; the tied table of 25,129 rows
- * (half of 50,257) in pairs of first and last stage, where both links of a ring of two cross. tp-pp-dp: pipelines stay
- * inside and the gradients cross: rings of two, 2 * (1/2) S over each of 2 links, for 2 stages x 2 tensor ranks. */
-static void two_nodes_by_hand(void **state)
+/*
+ * Two nodes of 4 GPUs.
+ *   tp-dp-pp  All 4 pipelines cross the nodes, each with 3 messages in each direction. The tied embedding table of
+ *             25,129 rows (half of 50,257) is all-reduced between the first and the last stage; both links of that ring
+ *             of two cross the nodes.
+ *   tp-pp-dp  Pipelines stay inside a node, and the gradients cross: rings of two with 2 x (1/2) S over each of 2
+ *             links, for 2 stages x 2 tensor-parallel ranks.
+ */
+static void two_nodes_computed_by_hand(void **state)
 {
     double message = 1024 * 768 * 2, table = 25129 * 768 * 4.0, layers = 6.0 * ((7087872 - 6 * 768) / 2 + 6 * 768);
     struct bb_best_order best;
@@ -162,7 +167,8 @@ static void two_nodes_by_hand(void **state)
     assert_true(of_group(&best, "tp-dp-pp", "dp") == 0);
     assert_true(of_group(&best, "tp-pp-dp", "pp") == 0);
     assert_true(of_group(&best, "tp-pp-dp", "embedding") == 0);
-    /* first stage: table, positions, 6 layers; last stage: 6 layers, final norm, the copy of the table */
+    /* first stage: embedding table, positions, 6 layers; last stage: 6 layers, final norm, copy of the embedding
+     * table */
     assert_true(of_group(&best, "tp-pp-dp", "dp") ==
                 2 * 2 * (2 * layers * 4 + 2 * table + (1024 * 768 + 2 * 768) * 4.0));
     assert_true(row_of(&best, "tp-dp-pp")->requested);
@@ -171,8 +177,8 @@ static void two_nodes_by_hand(void **state)
     bb_best_order_release(&best);
 }
 
-/* Tensor parallelism inside the node costs nothing, across nodes most of all. */
-static void tensor_ranks_want_to_be_together(void **state)
+/* Tensor parallelism has no inter-node bytes inside a node, and the most when it crosses nodes. */
+static void tensor_parallelism_stays_inside_the_node(void **state)
 {
     struct bb_best_order best;
 
@@ -185,8 +191,9 @@ static void tensor_ranks_want_to_be_together(void **state)
     bb_best_order_release(&best);
 }
 
-/* With experts, orders whose pipelines differ between the grids are left out; the order asked for is always there. */
-static void orders_that_cannot_be_are_left_out(void **state)
+/* With experts, orders whose pipelines differ between the dense and the expert grid are omitted. The requested order
+ * is always included. */
+static void omits_invalid_orders(void **state)
 {
     struct bb_best_order best;
     int requested = 0;
@@ -204,8 +211,8 @@ static void orders_that_cannot_be_are_left_out(void **state)
     bb_best_order_release(&best);
 }
 
-/* An axis of one rank makes no difference, wherever it stands: the order asked for is found without it. */
-static void axes_of_one_rank_do_not_count(void **state)
+/* An axis of one rank has no effect at any position: the requested order is found without that axis. */
+static void axes_of_one_rank_are_ignored(void **state)
 {
     static const char *const rows[][2] = {{LINE " --order cp-pp-tp-dp", "pp-tp-dp"},
                                           {LINE " --order dp-cp-tp-pp", "dp-tp-pp"},
@@ -229,9 +236,11 @@ static void axes_of_one_rank_do_not_count(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_message_is_counted),         cmocka_unit_test(two_nodes_by_hand),
-        cmocka_unit_test(tensor_ranks_want_to_be_together), cmocka_unit_test(orders_that_cannot_be_are_left_out),
-        cmocka_unit_test(axes_of_one_rank_do_not_count),
+        cmocka_unit_test(internode_bytes_match_message_count),
+        cmocka_unit_test(two_nodes_computed_by_hand),
+        cmocka_unit_test(tensor_parallelism_stays_inside_the_node),
+        cmocka_unit_test(omits_invalid_orders),
+        cmocka_unit_test(axes_of_one_rank_are_ignored),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* test_options.c - the options of a step have long names alone, each name once:
- * letters belong to bench and to a run. What is only tried with them is tried without a word. */
+/* test_options.c - options of a step have only long names, and each name is unique, because letters belong to bench
+ * and to the options of a run. A failed attempt of bb_smoke_fit prints nothing. */
 #include "proxies/registry/registry.h"
 #include "proxies/registry/smoke.h"
 #include "proxies/step/config.h"
@@ -9,7 +9,7 @@
 static const struct bb_opt *const tables[] = {bb_proxy_options, bb_transformer_options, bb_sync_options,
                                               bb_tiles_options, bb_scaling_options};
 
-static void names_and_no_letters(void **state)
+static void options_have_unique_long_names_only(void **state)
 {
     const char *names[200];
     int n = 0;
@@ -28,28 +28,28 @@ static void names_and_no_letters(void **state)
     assert_true(n > 60);
 }
 
-/* CosmoFlow wants four ranks a replica. */
-static void only_what_is_tried_is_silent(void **state)
+/* CosmoFlow needs four ranks per replica, so 3 ranks do not fit. */
+static void failed_smoke_fit_is_silent(void **state)
 {
-    const struct bb_proxy_config asked = {.ranks = 3, .dtype = "float"};
+    const struct bb_proxy_config requested = {.ranks = 3, .dtype = "float"};
     const struct bb_proxy *proxy = bb_proxy_find("cosmoflow");
     struct bb_proxy_config fitted;
     struct bb_step step = {0};
-    struct capture said;
+    struct capture captured;
 
     (void)state;
     assert_non_null(proxy);
-    capture_begin(&said);
-    assert_int_equal(bb_smoke_fit(proxy, &asked, &fitted, &step), -BB_EUSAGE);
-    assert_int_equal(bb_err(BB_EUSAGE, "spoken"), -BB_EUSAGE);
-    assert_string_equal(capture_end(&said), "busbar: spoken\n");
+    capture_begin(&captured);
+    assert_int_equal(bb_smoke_fit(proxy, &requested, &fitted, &step), -BB_EUSAGE);
+    assert_int_equal(bb_err(BB_EUSAGE, "printed"), -BB_EUSAGE);
+    assert_string_equal(capture_end(&captured), "busbar: printed\n");
     bb_step_release(&step);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(names_and_no_letters),
-                                       cmocka_unit_test(only_what_is_tried_is_silent)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(options_have_unique_long_names_only),
+                                       cmocka_unit_test(failed_smoke_fit_is_silent)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

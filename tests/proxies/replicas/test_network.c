@@ -1,6 +1,6 @@
 /*
- * test_network.c - published networks as layers: their parameters, tensors, outputs and multiplications stage by stage
- * as torchvision's tables and a count of our own give them, transformers beside the usual formulas, and broken files.
+ * test_network.c - published networks: parameters, tensors, outputs and multiplications per stage (from torchvision's
+ * tables and counted by hand), transformers (from the usual formulas), and invalid files.
  */
 #include "tests/bootstrap/capture.h"
 #include "tests/proxies/made.h"
@@ -38,7 +38,7 @@ static double parameters_of(const struct bb_network *net, const char *prefix)
     return sum;
 }
 
-static void published_counts(void **state)
+static void networks_match_published_counts(void **state)
 {
     static const char *const stages[] = {"stage1.", "stage2.", "stage3.", "stage4."};
 
@@ -62,8 +62,8 @@ static void published_counts(void **state)
     }
 }
 
-/* The first and the other blocks of ResNet-50's stages. */
-static void published_blocks(void **state)
+/* The first block and another block of each stage of ResNet-50. */
+static void blocks_match_published_counts(void **state)
 {
     static const struct {
         const char *prefix;
@@ -78,11 +78,12 @@ static void published_blocks(void **state)
     for (size_t i = 0; i < ROWS(blocks); i++)
         assert_true(parameters_of(&net, blocks[i].prefix) == blocks[i].parameters);
     assert_string_equal(net.units[1].tensors[0].name, "stage1.block0.conv1.weight");
-    assert_string_equal(net.units[4].name, "stage1.block0.projection"); /* registered behind the convolutions */
+    /* PyTorch registers the projection after the convolutions */
+    assert_string_equal(net.units[4].name, "stage1.block0.projection");
     bb_network_release(&net);
 }
 
-static void transformers_by_the_usual_formulas(void **state)
+static void transformers_match_the_usual_formulas(void **state)
 {
     struct bb_network net;
     double s = 1024, h = 1280;
@@ -92,7 +93,8 @@ static void transformers_by_the_usual_formulas(void **state)
     assert_true(net.parameters == 774030080);
     assert_int_equal(net.n, 38);
     assert_true(net.units[1].sample_flops == 24 * s * h * h + 4 * s * s * h);
-    assert_true(net.units[37].sample_flops == 2 * s * h * 50257); /* the tied head computes, but holds only its norm */
+    /* the tied head computes logits, but its only parameters are the norm */
+    assert_true(net.units[37].sample_flops == 2 * s * h * 50257);
     assert_true(!net.images && net.has_kernels);
     bb_network_release(&net);
     assert_int_equal(bb_network_load("bert_large", &net), 0);
@@ -104,8 +106,8 @@ static void transformers_by_the_usual_formulas(void **state)
     bb_network_release(&net);
 }
 
-/* What a layer is said to compute is what its products do. */
-static void work_has_the_flops(void **state)
+/* The FLOPs of a layer equal the FLOPs of its kernel list. */
+static void kernel_lists_have_the_flops_of_the_layer(void **state)
 {
     static const char *const models[] = {"resnet18_cifar", "resnet50", "gpt2_small", "bert_large"};
 
@@ -129,9 +131,9 @@ static void work_has_the_flops(void **state)
     }
 }
 
-/* ---- broken files ---- */
+/* ---- invalid files ---- */
 
-/* The code of a file that is resnet18_cifar's with one text replaced by another. */
+/* Loads a copy of resnet18_cifar with one text replaced. Returns the code of bb_network_load. */
 static int load_changed(const char *from, const char *to)
 {
     char path[] = "/tmp/busbar-network-XXXXXX.json", *at, *text, *changed;
@@ -158,7 +160,7 @@ static int load_changed(const char *from, const char *to)
     return rc;
 }
 
-static void broken_files_are_refused(void **state)
+static void rejects_invalid_files(void **state)
 {
     static const char *const changes[][2] = {
         {"\"width\":64", "\"width\":65"},
@@ -184,42 +186,43 @@ static void broken_files_are_refused(void **state)
     bb_err_mute(false);
 }
 
-/* The largest numbers that are read: one more is refused by its own line, not by the totals, which are wrong as well. */
-static void numbers_have_limits(void **state)
+/* The largest accepted numbers. One more is rejected with a message about the limit. (Both values also fail the
+ * check of the totals.) */
+static void rejects_numbers_above_their_limits(void **state)
 {
     static const struct {
         const char *from, *key;
-        int most;
+        int limit_value;
     } rows[] = {{"\"image\":32", "image", 1 << 20},     {"\"width\":64", "width", 1 << 16},
                 {"\"classes\":10", "classes", 1 << 24}, {"\"batch\":128", "batch", 1 << 20},
                 {"\"kernel\":3", "stem.kernel", 99},    {"\"stride\":1", "stem.stride", 99},
                 {"\"pool\":1", "stem.pool", 99}};
-    struct capture said;
+    struct capture captured;
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++)
-        for (int more = 0; more < 2; more++) {
+        for (int excess = 0; excess < 2; excess++) {
             const char *last = strrchr(rows[i].key, '.'), *text;
             char to[64], limit[64];
 
-            snprintf(to, sizeof(to), "\"%s\":%d", last ? last + 1 : rows[i].key, rows[i].most + more);
-            snprintf(limit, sizeof(limit), "expected a whole number up to %d", rows[i].most);
-            capture_begin(&said);
+            snprintf(to, sizeof(to), "\"%s\":%d", last ? last + 1 : rows[i].key, rows[i].limit_value + excess);
+            snprintf(limit, sizeof(limit), "expected a whole number up to %d", rows[i].limit_value);
+            capture_begin(&captured);
             (void)load_changed(rows[i].from, to);
-            text = capture_end(&said);
-            assert_int_equal(strstr(text, limit) != NULL, more);
+            text = capture_end(&captured);
+            assert_int_equal(strstr(text, limit) != NULL, excess);
         }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_counts),
-        cmocka_unit_test(published_blocks),
-        cmocka_unit_test(transformers_by_the_usual_formulas),
-        cmocka_unit_test(work_has_the_flops),
-        cmocka_unit_test(broken_files_are_refused),
-        cmocka_unit_test(numbers_have_limits),
+        cmocka_unit_test(networks_match_published_counts),
+        cmocka_unit_test(blocks_match_published_counts),
+        cmocka_unit_test(transformers_match_the_usual_formulas),
+        cmocka_unit_test(kernel_lists_have_the_flops_of_the_layer),
+        cmocka_unit_test(rejects_invalid_files),
+        cmocka_unit_test(rejects_numbers_above_their_limits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /*
- * test_scaling.c - what a scaling study means on N ranks, its figures, and its programs: against numbers worked out by
- * hand and formulas written down again.
+ * test_scaling.c - scaling studies on N ranks: sizes, metrics and programs, against numbers computed by hand and
+ * formulas written again here.
  */
 #include "proxies/registry/registry.h"
 #include "proxies/replicas/replicas.h"
@@ -18,8 +18,8 @@ static struct bb_proxy_config config_of(int ranks)
     return c;
 }
 
-/* 50000 images, 128 on each rank: the numbers of steps of the study that this one follows. */
-static void test_steps(void **state)
+/* 50000 images with 128 per rank: the step counts of the original study. */
+static void step_counts_match_the_original_study(void **state)
 {
     static const int expected[][2] = {{1, 391}, {2, 196}, {4, 98}, {8, 49}, {16, 25}, {32, 13}, {64, 7}};
 
@@ -38,7 +38,7 @@ static void test_steps(void **state)
     }
 }
 
-static void test_strong(void **state)
+static void strong_scaling_divides_the_batch(void **state)
 {
     struct bb_proxy_config c = config_of(8);
     struct bb_scaling s;
@@ -47,9 +47,9 @@ static void test_strong(void **state)
     c.scaling.mode = "strong";
     c.scaling.batch = 1024;
     c.scaling.images = 1025;
-    assert_int_equal(bb_scaling_resolve(&c, &s), 0); /* 129 images of a rank, 128 at once */
+    assert_int_equal(bb_scaling_resolve(&c, &s), 0); /* 129 images per rank in batches of 128 */
     assert_true(s.batch == 128 && s.full_steps == 1 && s.last_batch == 1 && s.rank_images == 129);
-    c.scaling.images = 100; /* fewer than a step takes */
+    c.scaling.images = 100; /* fewer images than the global batch */
     assert_int_equal(bb_scaling_resolve(&c, &s), 0);
     assert_true(s.batch == 13 && s.full_steps == 1 && s.last_batch == 0);
     c.scaling.images = 1 << 20;
@@ -58,13 +58,13 @@ static void test_strong(void **state)
     assert_true(s.full_steps == 1024 && s.run_steps == 10);
 }
 
-static void test_refused(void **state)
+static void rejects_invalid_studies(void **state)
 {
     static const struct {
         const char *mode, *format, *sync;
         int ranks, batch, epochs;
-        const char *words[3];
-    } bad[] = {
+        const char *messages[3];
+    } invalid[] = {
         {"strong", NULL, NULL, 3, 128, 0, {"128", "126 or 129", "2 or 4 ranks"}},
         {"strong", NULL, NULL, 12, 8, 0, {"--batch 12", "8 ranks"}},
         {NULL, "synthetic", NULL, 2, 0, 3, {"--epochs", "synthetic"}},
@@ -72,31 +72,31 @@ static void test_refused(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < ROWS(bad); i++) {
-        struct bb_proxy_config c = config_of(bad[i].ranks);
+    for (size_t i = 0; i < ROWS(invalid); i++) {
+        struct bb_proxy_config c = config_of(invalid[i].ranks);
         struct bb_scaling s;
-        struct capture said;
+        struct capture captured;
         int rc;
 
-        c.scaling.mode = bad[i].mode;
-        c.scaling.format = bad[i].format;
-        c.scaling.batch = bad[i].batch;
-        c.scaling.epochs = bad[i].epochs;
-        c.sync.sync = bad[i].sync ? bad[i].sync : c.sync.sync;
-        capture_begin(&said);
+        c.scaling.mode = invalid[i].mode;
+        c.scaling.format = invalid[i].format;
+        c.scaling.batch = invalid[i].batch;
+        c.scaling.epochs = invalid[i].epochs;
+        c.sync.sync = invalid[i].sync ? invalid[i].sync : c.sync.sync;
+        capture_begin(&captured);
         rc = bb_scaling_resolve(&c, &s);
-        capture_end(&said);
+        capture_end(&captured);
         assert_int_equal(rc, -BB_EUSAGE);
-        for (size_t w = 0; w < 3 && bad[i].words[w]; w++)
-            if (!strstr(said.text, bad[i].words[w]))
-                fail_msg("no \"%s\" in: %s", bad[i].words[w], said.text);
+        for (size_t w = 0; w < 3 && invalid[i].messages[w]; w++)
+            if (!strstr(captured.text, invalid[i].messages[w]))
+                fail_msg("no \"%s\" in: %s", invalid[i].messages[w], captured.text);
     }
 }
 
-/* ---- figures ---- */
+/* ---- metrics ---- */
 
-/* 1000 images in 1 s on one rank; 250 each of 4 in 0.3 s, after a first epoch of 0.5 s. */
-static void test_figures(void **state)
+/* One rank processes 1000 images in 1 s. Four ranks process 250 images each in 0.3 s, after a first epoch of 0.5 s. */
+static void steady_rate_and_efficiency(void **state)
 {
     double seconds[] = {0.5, 0.3, 0.3};
     const struct bb_scaling s = {.ranks = 4, .rank_images = 250, .rounds = 3};
@@ -113,8 +113,8 @@ static void test_figures(void **state)
     assert_true(fabs(bb_scaling_efficiency(600, 6, 250, 2) - 0.8) < 1e-12);
 }
 
-/* Amdahl's law with a serial fraction f gives it back. */
-static void test_karp_flatt(void **state)
+/* The Karp-Flatt metric of a speedup from Amdahl's law with serial fraction f is f. */
+static void karp_flatt_recovers_the_serial_fraction(void **state)
 {
     (void)state;
     for (int n = 2; n <= 64; n *= 2)
@@ -123,27 +123,27 @@ static void test_karp_flatt(void **state)
     assert_true(isnan(bb_karp_flatt(1, 1)));
 }
 
-/* 1.96 standard deviations of the population: of 2 and 4 around 3, that is 1. */
-static void test_synthetic(void **state)
+/* The half width is 1.96 population standard deviations; the rates 2 and 4 have mean 3 and standard deviation 1. */
+static void synthetic_format_has_mean_and_confidence_interval(void **state)
 {
     struct bb_proxy_config c = config_of(2);
     double seconds[10];
     struct bb_scaling s;
     const struct bb_scaling_measured m = {.seconds = seconds, .rounds = 10};
-    double mean, spread;
+    double mean, half_width;
 
     (void)state;
     c.scaling.format = "synthetic";
     assert_int_equal(bb_scaling_resolve(&c, &s), 0);
     assert_true(s.batch == 32 && s.rank_images == 320 && s.rounds == 10 && s.full_steps == 10);
     for (int i = 0; i < 10; i++)
-        seconds[i] = i % 2 ? 80 : 160; /* 320 images: 4 and 2 a second */
-    bb_scaling_iteration_stats(&s, &m, &mean, &spread);
-    assert_true(fabs(mean - 3) < 1e-12 && fabs(spread - 1.96) < 1e-12);
+        seconds[i] = i % 2 ? 80 : 160; /* 320 images: 4 or 2 images per second */
+    bb_scaling_iteration_stats(&s, &m, &mean, &half_width);
+    assert_true(fabs(mean - 3) < 1e-12 && fabs(half_width - 1.96) < 1e-12);
     assert_true(fabs(bb_scaling_steady_rate(&s, &m) - 6) < 1e-12);
 }
 
-static void test_lines(void **state)
+static void prints_epoch_and_iteration_lines(void **state)
 {
     const struct bb_scaling s = {.ranks = 4, .rank_images = 12500, .rounds = 3},
                             t = {.synthetic = true, .rank_images = 320};
@@ -193,9 +193,9 @@ static void build(const struct bb_proxy_config *c, enum bb_scaling_part part, st
     assert_int_equal(bb_step_build(step, bb_proxy_find("scaling"), &config), 0);
 }
 
-/* All gradients once, whatever the batch (fusion pads each tensor to 16 bytes, here the 10 biases of the last layer);
- * the short step computes as much less as it has fewer images. */
-static void test_step(void **state)
+/* All gradients are reduced once, with any batch size. Fusion pads each tensor to 16 bytes (here the 10 biases of
+ * the last layer). The compute of the short step is proportional to its images. */
+static void steps_reduce_all_gradients_once(void **state)
 {
     struct bb_proxy_config c = config_of(8);
     struct bb_step step, last;
@@ -215,8 +215,9 @@ static void test_step(void **state)
     bb_step_release(&last);
 }
 
-/* 62 parameters and as many momenta; mean and variance of 20 batch norms with 4800 channels in all. */
-static void test_broadcast(void **state)
+/* The broadcast sends 62 parameters, 62 momenta, and mean and variance of 20 batch norms with 4800 channels in
+ * total. */
+static void initial_broadcast_sends_the_whole_state(void **state)
 {
     struct bb_proxy_config c = config_of(4);
     struct bb_step step;
@@ -236,9 +237,15 @@ static void test_broadcast(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steps),   cmocka_unit_test(test_strong),     cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_figures), cmocka_unit_test(test_karp_flatt), cmocka_unit_test(test_synthetic),
-        cmocka_unit_test(test_lines),   cmocka_unit_test(test_step),       cmocka_unit_test(test_broadcast),
+        cmocka_unit_test(step_counts_match_the_original_study),
+        cmocka_unit_test(strong_scaling_divides_the_batch),
+        cmocka_unit_test(rejects_invalid_studies),
+        cmocka_unit_test(steady_rate_and_efficiency),
+        cmocka_unit_test(karp_flatt_recovers_the_serial_fraction),
+        cmocka_unit_test(synthetic_format_has_mean_and_confidence_interval),
+        cmocka_unit_test(prints_epoch_and_iteration_lines),
+        cmocka_unit_test(steps_reduce_all_gradients_once),
+        cmocka_unit_test(initial_broadcast_sends_the_whole_state),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

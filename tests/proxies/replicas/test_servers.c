@@ -1,30 +1,31 @@
 /*
- * test_servers.c - data parallelism by parameter servers: who sends what to whom, bytes by formula, the incast in one
- * group call, servers that work side by side, and memory.
+ * test_servers.c - data parallelism with parameter servers: peers, bytes by formula, the incast in one group call,
+ * concurrent servers, and memory.
  */
 #include "../transformer/lines.h"
 
 #include "proxies/plan/traffic.h"
 #include "proxies/simulate/step_check.h"
 
+/* element counts of DDP's buckets of resnet18_cifar */
 #define MODEL "data_parallel --model resnet18_cifar --sync "
-static const size_t chunks[] = {2365450, 6623744, 2184768}; /* DDP's buckets of it */
+static const size_t chunks[] = {2365450, 6623744, 2184768};
 static const double parameters = 11173962;
 
-static void make(struct bb_step *step, int ranks, const char *more)
+static void make(struct bb_step *step, int ranks, const char *options)
 {
     struct bb_checks checks;
     char line[200];
 
-    snprintf(line, sizeof(line), "%s%s", MODEL, more);
+    snprintf(line, sizeof(line), "%s%s", MODEL, options);
     assert_int_equal(lines_make(step, ranks, line), 0);
     assert_int_equal(bb_step_check(step, &checks), 0);
     assert_true(checks.matched && checks.deadlock_free && checks.safe_serialised);
     bb_checks_release(&checks);
 }
 
-/* Bytes that a rank sends and receives by messages. */
-static void messages_are(const struct bb_step *step, int rank, double sent, double received)
+/* Checks the bytes that a rank sends and receives with messages. */
+static void assert_message_bytes(const struct bb_step *step, int rank, double sent, double received)
 {
     const struct bb_program *p = bb_step_program(step, rank);
     double tx = 0, rx = 0;
@@ -37,38 +38,39 @@ static void messages_are(const struct bb_step *step, int rank, double sent, doub
     assert_true(rx == received);
 }
 
-/* Worker P e each way, server W P e each way, in all 2 W P e. */
-static void point_to_point_bytes(void **state)
+/* With W workers, P parameters and e bytes per element a worker sends P e and receives P e, the server W P e each,
+ * so 2 W P e in total. */
+static void ps_p2p_bytes(void **state)
 {
     struct bb_step step;
 
     (void)state;
     make(&step, 6, "ps_p2p");
-    messages_are(&step, 0, 5 * parameters * 4, 5 * parameters * 4);
+    assert_message_bytes(&step, 0, 5 * parameters * 4, 5 * parameters * 4);
     for (int r = 1; r < 6; r++)
-        messages_are(&step, r, parameters * 4, parameters * 4);
+        assert_message_bytes(&step, r, parameters * 4, parameters * 4);
     assert_true(step.samples == 5 * 128);
     bb_step_release(&step);
 }
 
-/* Chunk i on server i mod 2: 0 and 2 on the first, 1 on the second. */
-static void sharded_bytes(void **state)
+/* Chunk i is on server i mod 2: chunks 0 and 2 on the first server, chunk 1 on the second. */
+static void ps_sharded_bytes(void **state)
 {
     double first = 4.0 * (double)(chunks[0] + chunks[2]), second = 4.0 * (double)chunks[1];
     struct bb_step step;
 
     (void)state;
     make(&step, 5, "ps_sharded --servers 2 --micro-batches 2");
-    messages_are(&step, 0, 3 * first, 3 * first);
-    messages_are(&step, 1, 3 * second, 3 * second);
-    messages_are(&step, 4, parameters * 4, parameters * 4);
+    assert_message_bytes(&step, 0, 3 * first, 3 * first);
+    assert_message_bytes(&step, 1, 3 * second, 3 * second);
+    assert_message_bytes(&step, 4, parameters * 4, parameters * 4);
     assert_int_equal(step.n_roles, 3);
     assert_true(step.samples == 3 * 2 * 128);
     bb_step_release(&step);
 }
 
-/* Reduce to rank 0 and broadcast from it, of every chunk on every rank. */
-static void rooted_bytes(void **state)
+/* Every rank reduces each chunk to rank 0 and receives it with a broadcast from rank 0. */
+static void ps_bytes(void **state)
 {
     struct bb_traffic traffic;
     struct bb_step step;
@@ -77,13 +79,13 @@ static void rooted_bytes(void **state)
     make(&step, 4, "ps");
     assert_int_equal(bb_traffic_init(&traffic, &step, false), 0);
     for (int r = 0; r < traffic.n; r++) {
-        double reduced = 0, spread = 0;
+        double reduced = 0, broadcast = 0;
 
         for (int i = 0; i < traffic.roles[r].n_rows; i++) {
             reduced += traffic.roles[r].rows[i].coll == BB_REDUCE ? (double)traffic.roles[r].rows[i].bytes : 0;
-            spread += traffic.roles[r].rows[i].coll == BB_BROADCAST ? (double)traffic.roles[r].rows[i].bytes : 0;
+            broadcast += traffic.roles[r].rows[i].coll == BB_BROADCAST ? (double)traffic.roles[r].rows[i].bytes : 0;
         }
-        assert_true(reduced == parameters * 4 && spread == parameters * 4);
+        assert_true(reduced == parameters * 4 && broadcast == parameters * 4);
     }
     assert_true(step.samples == 4 * 128);
     bb_traffic_release(&traffic);
@@ -98,17 +100,18 @@ static bool waits_for(const struct bb_program *p, size_t op, size_t other)
     return false;
 }
 
-static void compute_is(const struct bb_op *op, const char *what)
+static void assert_compute(const struct bb_op *op, const char *what)
 {
     assert_int_equal(op->kind, BB_OP_COMPUTE);
     assert_string_equal(op->what, what);
 }
 
 /*
- * The server of three workers: chunk by chunk three receives in one call, sum, update; then the answers, each of which
- * waits for its own update alone. The third chunk comes into the buffers of the first: it waits for its sum.
+ * The program of a server with three workers. For each chunk: three receives in one group call, sum, update. Then the
+ * sends of updated chunks, each of which waits only for its own update. The third chunk uses the receive buffers of the
+ * first and waits for the first sum.
  */
-static void the_server_step_by_step(void **state)
+static void server_program_of_ps_p2p(void **state)
 {
     const struct bb_program *p;
     struct bb_step step;
@@ -118,34 +121,36 @@ static void the_server_step_by_step(void **state)
     p = bb_step_program(&step, 0);
     assert_int_equal(p->n_ops, 3 * 5 + 3 * 3);
     for (size_t c = 0; c < 3; c++) {
-        size_t at = 5 * c, answer = 15 + 3 * c;
+        size_t first_op = 5 * c, first_send = 15 + 3 * c;
 
         for (size_t w = 0; w < 3; w++) {
-            assert_int_equal(p->ops[at + w].kind, BB_OP_RECV);
-            assert_int_equal(p->ops[at + w].count, chunks[c]);
-            assert_int_equal(p->ops[at + w].call, p->ops[at].call);
-            assert_int_equal(bb_op_peer(&p->ops[at + w], 0, 4), w + 1);
-            assert_int_equal(p->ops[answer + w].kind, BB_OP_SEND);
-            assert_int_equal(p->ops[answer + w].call, p->ops[answer].call);
-            assert_int_equal(bb_op_peer(&p->ops[answer + w], 0, 4), w + 1);
+            assert_int_equal(p->ops[first_op + w].kind, BB_OP_RECV);
+            assert_int_equal(p->ops[first_op + w].count, chunks[c]);
+            assert_int_equal(p->ops[first_op + w].call, p->ops[first_op].call);
+            assert_int_equal(bb_op_peer(&p->ops[first_op + w], 0, 4), w + 1);
+            assert_int_equal(p->ops[first_send + w].kind, BB_OP_SEND);
+            assert_int_equal(p->ops[first_send + w].call, p->ops[first_send].call);
+            assert_int_equal(bb_op_peer(&p->ops[first_send + w], 0, 4), w + 1);
         }
-        compute_is(&p->ops[at + 3], "sum");
-        compute_is(&p->ops[at + 4], "update");
-        assert_true(waits_for(p, at + 3, at + 2));
-        assert_int_equal(p->ops[at + 3].src, p->ops[at].dst); /* from the first worker's on */
+        assert_compute(&p->ops[first_op + 3], "sum");
+        assert_compute(&p->ops[first_op + 4], "update");
+        assert_true(waits_for(p, first_op + 3, first_op + 2));
+        /* the sum starts with the buffer of the first worker */
+        assert_int_equal(p->ops[first_op + 3].src, p->ops[first_op].dst);
         for (size_t w = 0; w < 3; w++) {
-            assert_int_equal(p->ops[at + w].dst, p->ops[at % 10 + w].dst); /* two sets, in turn */
-            assert_int_equal(p->ops[at + w].dst, p->ops[at].dst + (int)w);
+            /* two sets of buffers, used alternately */
+            assert_int_equal(p->ops[first_op + w].dst, p->ops[first_op % 10 + w].dst);
+            assert_int_equal(p->ops[first_op + w].dst, p->ops[first_op].dst + (int)w);
         }
-        assert_true(waits_for(p, answer, at + 4));
+        assert_true(waits_for(p, first_send, first_op + 4));
     }
     assert_int_equal(p->ops[5].waits, 0);
     assert_true(waits_for(p, 10, 3));
     bb_step_release(&step);
 }
 
-/* A worker pushes a chunk as soon as its last layer is done, and pulls behind the backward. */
-static void a_worker_pushes_under_its_backward(void **state)
+/* A worker pushes a chunk as soon as its last layer is done, and pulls after the backward pass. */
+static void worker_pushes_during_backward(void **state)
 {
     const struct bb_program *p;
     struct bb_step step;
@@ -170,8 +175,8 @@ static void a_worker_pushes_under_its_backward(void **state)
     bb_step_release(&step);
 }
 
-/* No chunk waits for another server: each has its own communicators, up to twelve. */
-static void servers_have_their_own_communicators(void **state)
+/* Chunks of different servers are independent: each server has its own communicators, up to twelve servers. */
+static void each_server_has_separate_communicators(void **state)
 {
     struct bb_step step;
 
@@ -185,9 +190,9 @@ static void servers_have_their_own_communicators(void **state)
     bb_step_release(&step);
 }
 
-/* SGD with momentum in float: 8 bytes a worker's parameter, 8 a server's, and two sets of W buffers of the largest
- * chunk. */
-static void memory_of_the_roles(void **state)
+/* SGD with momentum in float: 8 bytes per parameter on a worker and on the server, and two sets of W buffers of the
+ * largest chunk. */
+static void training_memory_of_server_and_worker(void **state)
 {
     const double *server, *worker;
     struct bb_step step;
@@ -207,13 +212,13 @@ static void memory_of_the_roles(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(point_to_point_bytes),
-        cmocka_unit_test(sharded_bytes),
-        cmocka_unit_test(rooted_bytes),
-        cmocka_unit_test(the_server_step_by_step),
-        cmocka_unit_test(a_worker_pushes_under_its_backward),
-        cmocka_unit_test(servers_have_their_own_communicators),
-        cmocka_unit_test(memory_of_the_roles),
+        cmocka_unit_test(ps_p2p_bytes),
+        cmocka_unit_test(ps_sharded_bytes),
+        cmocka_unit_test(ps_bytes),
+        cmocka_unit_test(server_program_of_ps_p2p),
+        cmocka_unit_test(worker_pushes_during_backward),
+        cmocka_unit_test(each_server_has_separate_communicators),
+        cmocka_unit_test(training_memory_of_server_and_worker),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,9 @@
 /*
- * nccl_recorder.c - a library to preload: writes down every transfer that a program asks NCCL for, then lets it happen.
- * So the traffic of a run is known from the calls themselves and not from what the program says about it.
+ * nccl_recorder.c - library for LD_PRELOAD: records every NCCL transfer of a program and then calls the real function.
+ * The tests compare these records with the plan, independently of the program's own output.
  *
- * One line per call in $NCCL_RECORD.<world rank>: function, ranks of the communicator, own rank in it, peer or root
- * (-1: none), count, data type as NCCL numbers it.
+ * One line per call in $NCCL_RECORD.<world rank>: function, ranks of the communicator, rank in the communicator, peer
+ * or root (-1: none), count, data type as ncclDataType_t.
  */
 #include <dlfcn.h>
 #include <nccl.h>

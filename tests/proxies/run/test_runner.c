@@ -1,7 +1,7 @@
 /*
- * test_runner.c - hand-made programs on two emulated GPUs whose overlap is known exactly: fully hidden, fully exposed,
- * half, a late peer, pairs in one group. The cluster (round.json) moves one byte per nanosecond and nothing else costs
- * time: an all_reduce of 1,000,000 bytes over two ranks takes 2(n-1)/n * 1000 = 1000 us.
+ * test_runner.c - hand-made programs on two emulated GPUs with exactly known overlap: fully hidden, fully exposed, half
+ * hidden, a late peer, and messages in one group call. In the cluster (round.json) links move 1 byte/ns and all other
+ * costs are zero: an all_reduce of 1,000,000 bytes over two ranks takes 2(n-1)/n * 1000 = 1000 us.
  */
 #include "collectives/session/nccl_memory.h"
 #include "cuda/device/device.h"
@@ -19,9 +19,9 @@ struct fixture {
     struct bb_measured m;
     int comm, stream, from, to;
 };
-static struct bb_world world; /* one MPI per process */
+static struct bb_world world; /* MPI can be initialized only once per process */
 
-/* ---- building ---- */
+/* ---- helpers that build programs ---- */
 
 static int compute(struct fixture *f, double us, int wait)
 {
@@ -98,12 +98,12 @@ static void finish(struct fixture *f)
     bb_layout_release(&f->layout);
 }
 
-/* ---- expectations ---- */
+/* ---- helpers that check times ---- */
 
-static void assert_us(double got, double want, const char *what, int line)
+static void assert_us(double actual, double expected, const char *what, int line)
 {
-    if (!(got > want - 0.5 && got < want + 0.5))
-        fail_msg("line %d: %s is %.3f us, should be %.3f us", line, what, got, want);
+    if (!(actual > expected - 0.5 && actual < expected + 0.5))
+        fail_msg("line %d: %s is %.3f us, should be %.3f us", line, what, actual, expected);
 }
 
 static void measure(struct fixture *f, bool alone)
@@ -113,12 +113,12 @@ static void measure(struct fixture *f, bool alone)
 
     assert_int_equal(bb_runner_init(&f->runner, &world, &f->layout, &f->program, bb_nccl_memory(NULL)), 0);
     assert_int_equal(bb_step_measure(&f->runner, &plan, &quiet, &f->m), 0);
-    assert_us(f->m.graph_step.p50, f->m.step.p50, "step as a graph", __LINE__); /* launching costs nothing here */
+    assert_us(f->m.graph_step.p50, f->m.step.p50, "step as a graph", __LINE__); /* launch costs are zero */
 }
-#define ASSERT_US(got, want) assert_us((got), (want), #got, __LINE__)
+#define ASSERT_US(actual, expected) assert_us((actual), (expected), #actual, __LINE__)
 
-static void assert_figures(const struct bb_rank_breakdown *f, double step, double computing, double comm,
-                           double exposed, int line)
+static void assert_breakdown(const struct bb_rank_breakdown *f, double step, double computing, double comm,
+                             double exposed, int line)
 {
     assert_us(f->step_us, step, "step", line);
     assert_us(f->compute_us, computing, "compute", line);
@@ -128,12 +128,12 @@ static void assert_figures(const struct bb_rank_breakdown *f, double step, doubl
     assert_us(f->groups[0].exposed_us, exposed, "exposed of the group", line);
     assert_us(f->idle_us, step - computing - exposed, "idle", line);
 }
-#define ASSERT_FIGURES(f, step, computing, comm, exposed)                                                              \
-    assert_figures((f), (step), (computing), (comm), (exposed), __LINE__)
+#define ASSERT_BREAKDOWN(f, step, computing, comm, exposed)                                                            \
+    assert_breakdown((f), (step), (computing), (comm), (exposed), __LINE__)
 
-/* ---- the cases ---- */
+/* ---- test cases ---- */
 
-static void fully_hidden(void **state)
+static void communication_fully_hidden(void **state)
 {
     struct fixture f;
 
@@ -143,18 +143,18 @@ static void fully_hidden(void **state)
     compute(&f, 2000, BB_NONE);
     measure(&f, true);
     for (int r = 0; r < 2; r++)
-        ASSERT_FIGURES(&f.m.traced[r], 3000, 3000, 1000, 0);
+        ASSERT_BREAKDOWN(&f.m.traced[r], 3000, 3000, 1000, 0);
     ASSERT_US(f.m.step.p50, 3000);
     ASSERT_US(f.m.step.max, 3000);
     ASSERT_US(f.m.compute_alone_us, 3000);
     ASSERT_US(f.m.comm_alone_us, 1000);
     assert_float_equal(bb_overlap_efficiency(f.m.compute_alone_us, f.m.comm_alone_us, f.m.step.p50), 1.0, 1e-3);
-    ASSERT_FIGURES(&f.m.compute_alone[0], 3000, 3000, 0, 0);
-    ASSERT_FIGURES(&f.m.comm_alone[0], 1000, 0, 1000, 1000);
+    ASSERT_BREAKDOWN(&f.m.compute_alone[0], 3000, 3000, 0, 0);
+    ASSERT_BREAKDOWN(&f.m.comm_alone[0], 1000, 0, 1000, 1000);
     finish(&f);
 }
 
-static void fully_exposed(void **state)
+static void communication_fully_exposed(void **state)
 {
     struct fixture f;
 
@@ -163,14 +163,14 @@ static void fully_exposed(void **state)
     compute(&f, 1000, all_reduce(&f, compute(&f, 1000, BB_NONE)));
     measure(&f, true);
     for (int r = 0; r < 2; r++)
-        ASSERT_FIGURES(&f.m.traced[r], 3000, 2000, 1000, 1000);
+        ASSERT_BREAKDOWN(&f.m.traced[r], 3000, 2000, 1000, 1000);
     ASSERT_US(f.m.compute_alone_us, 2000);
     ASSERT_US(f.m.comm_alone_us, 1000);
     assert_float_equal(bb_overlap_efficiency(f.m.compute_alone_us, f.m.comm_alone_us, f.m.step.p50), 0.0, 1e-3);
     finish(&f);
 }
 
-static void half_hidden(void **state)
+static void communication_half_hidden(void **state)
 {
     struct fixture f;
 
@@ -180,16 +180,15 @@ static void half_hidden(void **state)
     compute(&f, 500, BB_NONE);
     measure(&f, false);
     for (int r = 0; r < 2; r++) {
-        ASSERT_FIGURES(&f.m.traced[r], 2000, 1500, 1000, 500);
+        ASSERT_BREAKDOWN(&f.m.traced[r], 2000, 1500, 1000, 500);
         ASSERT_US(f.m.traced[r].groups[0].transfer_us, 1000);
         ASSERT_US(f.m.traced[r].groups[0].waiting_us, 0);
     }
     finish(&f);
 }
 
-/* Rank 1 comes 2000 us late: rank 0 waits, and only 500 us of its 3000 us of communication have a kernel beside them.
- */
-static void late_peer(void **state)
+/* Rank 1 arrives 2000 us late and rank 0 waits. Only 500 of its 3000 us of communication overlap with a kernel. */
+static void late_peer_counts_as_waiting(void **state)
 {
     struct fixture f;
 
@@ -198,8 +197,8 @@ static void late_peer(void **state)
     all_reduce(&f, compute(&f, world.rank == 0 ? 1000 : 3000, BB_NONE));
     compute(&f, 500, BB_NONE);
     measure(&f, false);
-    ASSERT_FIGURES(&f.m.traced[0], 4000, 1500, 3000, 2500);
-    ASSERT_FIGURES(&f.m.traced[1], 4000, 3500, 1000, 500);
+    ASSERT_BREAKDOWN(&f.m.traced[0], 4000, 1500, 3000, 2500);
+    ASSERT_BREAKDOWN(&f.m.traced[1], 4000, 3500, 1000, 500);
     for (int r = 0; r < 2; r++) {
         ASSERT_US(f.m.traced[r].groups[0].transfer_us, 1000);
         ASSERT_US(f.m.traced[r].groups[0].waiting_us, r == 0 ? 2000 : 0);
@@ -208,8 +207,9 @@ static void late_peer(void **state)
     finish(&f);
 }
 
-/* A send and a receive of 400,000 bytes each in one group, both ways at once: 400 us, beside a kernel of 300 us. */
-static void pairs_in_a_group(void **state)
+/* A send and a receive of 400,000 bytes in one group call run concurrently: 400 us, of which 300 us overlap with a
+ * kernel. */
+static void send_and_recv_in_a_group(void **state)
 {
     struct bb_group_traffic work[BB_MAX_GROUPS];
     unsigned long long wrong = 1;
@@ -222,7 +222,7 @@ static void pairs_in_a_group(void **state)
     pair(&f, BB_OP_RECV, 7, 100000);
     measure(&f, false);
     for (int r = 0; r < 2; r++)
-        ASSERT_FIGURES(&f.m.traced[r], 400, 300, 400, 100);
+        ASSERT_BREAKDOWN(&f.m.traced[r], 400, 300, 400, 100);
     bb_count_group_traffic(&f.layout, &f.program, work);
     assert_int_equal(work[0].calls, 2);
     assert_true(work[0].bytes == 800000 && work[0].bus_bytes == 400000 && work[0].pairs);
@@ -241,9 +241,9 @@ static int pair_after(struct fixture *f, enum bb_op_kind kind, int wait)
     return bb_program_add(&f->program, &op, &wait, 1);
 }
 
-/* Rank 0 sends 1,000,000 bytes at 1000 us, which rank 1 takes from 3000 to 4000 us; it sends back at 4500 us what rank
- * 0 has waited for since 4000 us. */
-static void late_pairs_wait(void **state)
+/* Rank 0 starts its send of 1,000,000 bytes at 1000 us. Rank 1 receives it from 3000 to 4000 us and sends back at
+ * 4500 us. Rank 0 has waited for that message since 4000 us. */
+static void late_send_and_recv_count_as_waiting(void **state)
 {
     struct fixture f;
     int wait, arrived;
@@ -269,18 +269,18 @@ static void late_pairs_wait(void **state)
     finish(&f);
 }
 
-static void nothing_at_all(void **state)
+static void empty_step(void **state)
 {
     struct fixture f;
 
     (void)state;
     start(&f);
     measure(&f, true);
-    ASSERT_FIGURES(&f.m.traced[0], 0, 0, 0, 0);
+    ASSERT_BREAKDOWN(&f.m.traced[0], 0, 0, 0, 0);
     finish(&f);
 }
 
-/* Adds one collective of `count` elements with buffers of its own; in place where the kind allows. */
+/* Adds a collective of `count` elements with separate buffers, or in place if the collective supports it. */
 static void add_collective(struct fixture *f, enum bb_coll_kind kind, size_t count, enum bb_dtype_id dtype,
                            bool in_place)
 {
@@ -314,7 +314,7 @@ static void add_collective(struct fixture *f, enum bb_coll_kind kind, size_t cou
     assert_true(bb_program_add(&f->program, &op, NULL, 0) >= 0);
 }
 
-static void data_of_every_collective(void **state)
+static void data_check_passes_for_every_collective(void **state)
 {
     unsigned long long wrong = 1;
     struct fixture f;
@@ -332,8 +332,8 @@ static void data_of_every_collective(void **state)
     finish(&f);
 }
 
-/* The check must be able to fail: two receives, from the other rank and from this one, into the same area. */
-static void wrong_data_are_found(void **state)
+/* The check must be able to fail: two receives, from the other rank and from this rank, write to the same buffer. */
+static void data_check_finds_wrong_data(void **state)
 {
     unsigned long long wrong = 0, all = 0;
     struct fixture f;
@@ -348,7 +348,7 @@ static void wrong_data_are_found(void **state)
     assert_int_equal(bb_runner_init(&f.runner, &world, &f.layout, &f.program, bb_nccl_memory(NULL)), 0);
     assert_int_equal(bb_data_check(&f.runner, &wrong), 0);
     assert_in_range(wrong, 990, 1000); /* random bits: a few elements may be equal by chance */
-    for (int i = 0; i < 3; i++) {      /* which of the two is last, and when it is looked at, is left to chance */
+    for (int i = 0; i < 3; i++) {      /* it is undefined which receive is last when the check reads the buffer */
         assert_int_equal(bb_data_check_concurrent(&f.runner, &wrong), 0);
         all += wrong;
     }
@@ -356,9 +356,9 @@ static void wrong_data_are_found(void **state)
     finish(&f);
 }
 
-/* Both ranks receive before they send, on a communicator for each direction, and send twice from one buffer: one after
- * the other they would wait for ever. */
-static void data_of_what_must_run_together(void **state)
+/* Both ranks receive before they send, use a communicator per direction, and send twice from one buffer. If the
+ * operations were serialised, they would deadlock. */
+static void concurrent_check_of_steps_that_cannot_be_serialised(void **state)
 {
     unsigned long long wrong = 1;
     struct fixture f;
@@ -373,7 +373,7 @@ static void data_of_what_must_run_together(void **state)
         int send, recv = pair(&f, BB_OP_RECV, BB_NONE, 1000 + (size_t)i);
 
         send = pair(&f, BB_OP_SEND, BB_NONE, 1000 + (size_t)i);
-        f.program.ops[world.rank ? send : recv].comm = comm; /* rank 0 receives on it what rank 1 sends */
+        f.program.ops[world.rank ? send : recv].comm = comm; /* rank 0 receives on `comm`, rank 1 sends on it */
         f.program.ops[world.rank ? send : recv].stream = stream;
         f.program.ops[recv].dst = i ? to : f.to;
     }
@@ -389,16 +389,16 @@ static void data_of_what_must_run_together(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_at_all),
-        cmocka_unit_test(fully_hidden),
-        cmocka_unit_test(fully_exposed),
-        cmocka_unit_test(half_hidden),
-        cmocka_unit_test(late_peer),
-        cmocka_unit_test(pairs_in_a_group),
-        cmocka_unit_test(late_pairs_wait),
-        cmocka_unit_test(data_of_every_collective),
-        cmocka_unit_test(wrong_data_are_found),
-        cmocka_unit_test(data_of_what_must_run_together),
+        cmocka_unit_test(empty_step),
+        cmocka_unit_test(communication_fully_hidden),
+        cmocka_unit_test(communication_fully_exposed),
+        cmocka_unit_test(communication_half_hidden),
+        cmocka_unit_test(late_peer_counts_as_waiting),
+        cmocka_unit_test(send_and_recv_in_a_group),
+        cmocka_unit_test(late_send_and_recv_count_as_waiting),
+        cmocka_unit_test(data_check_passes_for_every_collective),
+        cmocka_unit_test(data_check_finds_wrong_data),
+        cmocka_unit_test(concurrent_check_of_steps_that_cannot_be_serialised),
     };
     struct bb_device_info device;
     int rc = bb_world_init(&world, 30);

@@ -1,6 +1,6 @@
 /*
- * test_side_by_side.c - programs that need their streams side by side, on two emulated GPUs with eight hardware queues
- * and first collectives that keep the host. Without bb_step_set_environment either of them hangs.
+ * test_concurrent_streams.c - programs whose streams must run concurrently, on two emulated GPUs with eight hardware
+ * queues and with first collectives that block the host. Without bb_step_set_environment both programs deadlock.
  */
 #include "collectives/session/nccl_memory.h"
 #include "cuda/device/device.h"
@@ -16,9 +16,9 @@ struct fixture {
     struct bb_runner runner;
     int comms[LANES], streams[LANES], from, to;
 };
-static struct bb_world world; /* one MPI per process */
+static struct bb_world world; /* MPI can be initialized only once per process */
 
-/* n communicators of both ranks, each with a stream of its own. */
+/* Creates n communicators of both ranks, each with a separate stream. */
 static void start(struct fixture *f, int n)
 {
     const struct bb_axis axis = {.name = "dp", .size = 2};
@@ -69,8 +69,9 @@ static void run_and_finish(struct fixture *f)
     bb_layout_release(&f->layout);
 }
 
-/* Rank 0 calls a then b, rank 1 b then a: each would wait inside its first call for the other one's second. */
-static void first_collectives_in_another_order(void **state)
+/* Rank 0 calls a, then b; rank 1 calls b, then a. With blocking first calls each rank would wait in its first call
+ * for the second call of the other rank. */
+static void first_collectives_in_different_order(void **state)
 {
     struct fixture f;
 
@@ -81,9 +82,9 @@ static void first_collectives_in_another_order(void **state)
     run_and_finish(&f);
 }
 
-/* One stream for each of twelve communicators, used from the first to the last on rank 0, the other way on rank 1. Of
- * eight queues the first would have a and i: rank 0's i stands behind its a, rank 1's a behind its i. */
-static void more_streams_than_eight_queues(void **state)
+/* Twelve communicators have one stream each. Rank 0 uses them from first to last, rank 1 from last to first. With
+ * eight hardware queues streams a and i would share a queue: i would wait for a on rank 0, and a for i on rank 1. */
+static void twelve_streams_on_eight_hardware_queues(void **state)
 {
     struct fixture f;
 
@@ -97,8 +98,8 @@ static void more_streams_than_eight_queues(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(first_collectives_in_another_order),
-        cmocka_unit_test(more_streams_than_eight_queues),
+        cmocka_unit_test(first_collectives_in_different_order),
+        cmocka_unit_test(twelve_streams_on_eight_hardware_queues),
     };
     struct bb_device_info device;
     int rc = bb_world_init(&world, 8);

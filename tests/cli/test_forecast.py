@@ -221,7 +221,7 @@ def test_a_profile_with_a_gap_is_refused(busbar, tmp_path, change, words):
     (lambda c: None, ""),
 ])
 def test_an_unlikely_unit_is_said(busbar, tmp_path, change, words):
-    """Each figure by itself: tests/proxies/machine/test_other_units.c."""
+    """Each figure by itself: tests/proxies/machine/test_number_units.c."""
     profile = json.loads((PROFILES / "h100-sxm-ib.json").read_text())
     change(profile)
     path = tmp_path / "units.json"

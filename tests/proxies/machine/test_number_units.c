@@ -1,4 +1,4 @@
-/* test_other_units.c - bb_cluster_warn_units warns about each profile number that is likely in another unit, and
+/* test_number_units.c - bb_cluster_warn_units warns about each profile number that is likely in another unit, and
  * does not warn about the numbers of real machines, including the oldest and the next generation. */
 #include "tests/bootstrap/capture.h"
 #include "tests/check.h"

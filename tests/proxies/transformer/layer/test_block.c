@@ -3,7 +3,7 @@
  * by the formulas of each parallelism and by published shapes, FLOPs, random layouts that must be sound, and faults
  * that the checks must find.
  */
-#include "tests/proxies/transformer/laid.h"
+#include "tests/proxies/transformer/layer_step.h"
 
 #include <math.h>
 
@@ -107,12 +107,12 @@ static void whole_step(struct bb_block *b, const struct laid *l)
 
 /* ---- golden orders ---- */
 
-static void expect_order(struct laid l, laid_write *write, const char *order)
+static void expect_order(struct laid l, layer_step_write *write, const char *order)
 {
-    assert_int_equal(laid_init(&l, write), 0);
+    assert_int_equal(layer_step_init(&l, write), 0);
     made_order_is(&l.step, 0, MADE_NAMES, order);
-    laid_sound(&l);
-    laid_release(&l);
+    layer_step_check(&l);
+    layer_step_release(&l);
 }
 
 static struct laid tensor(bool sequence_parallel)
@@ -264,15 +264,15 @@ static struct moved moved(const struct laid *l, int role, const char *comm, enum
     return sum;
 }
 
-static struct moved measure(struct laid l, laid_write *write, const char *comm, enum bb_dtype_id dtype)
+static struct moved measure(struct laid l, layer_step_write *write, const char *comm, enum bb_dtype_id dtype)
 {
     struct moved sum;
 
-    assert_int_equal(laid_init(&l, write), 0);
+    assert_int_equal(layer_step_init(&l, write), 0);
     assert_int_equal(bb_step_expand(&l.step), 0);
     sum = moved(&l, 0, comm, dtype);
-    laid_sound(&l);
-    laid_release(&l);
+    layer_step_check(&l);
+    layer_step_release(&l);
     return sum;
 }
 
@@ -306,11 +306,11 @@ static void replicated_bytes(void **state)
                      .config = {.sequence = 2048, .dtype = BB_BFLOAT16, .grad_dtype = BB_FLOAT}};
 
     (void)state;
-    assert_int_equal(laid_begin(&l), 0);
+    assert_int_equal(layer_step_begin(&l), 0);
     assert_int_equal(bb_layers_replicated_elements(l.layers, 0), 0);
     bb_layers_free(l.layers);
     l.config.sequence_parallel = true;
-    assert_int_equal(laid_begin(&l), 0);
+    assert_int_equal(layer_step_begin(&l), 0);
     assert_int_equal(bb_layers_replicated_elements(l.layers, 5), 6 * 12288);
     assert_int_equal(bb_layers_replicated_elements(l.layers, BB_ARCH_HEAD), 2 * 12288);
     assert_int_equal(bb_layers_replicated_elements(l.layers, BB_ARCH_EMBEDDING), 0);
@@ -404,11 +404,11 @@ static void dropless_counts(void **state)
     size_t most = 0, least = SIZE_MAX;
 
     (void)state;
-    assert_int_equal(laid_init(&l, both), 0);
+    assert_int_equal(layer_step_init(&l, both), 0);
     assert_int_equal(bb_layers_programs_per_stage(l.layers), 4);
-    laid_sound(&l);
+    layer_step_check(&l);
     assert_int_equal(bb_step_expand(&l.step), 0);
-    laid_sound(&l);
+    layer_step_check(&l);
     for (int place = 0; place < 4; place++) {
         const struct bb_program *p = &l.step.roles[place].program;
         size_t received = 0;
@@ -422,11 +422,11 @@ static void dropless_counts(void **state)
     }
     assert_true(most > least);
     assert_true(total <= 4 * 16 * 2 * 16);
-    laid_release(&l);
+    layer_step_release(&l);
     l = experts(4, 0);
-    assert_int_equal(laid_init(&l, both), 0);
+    assert_int_equal(layer_step_init(&l, both), 0);
     assert_int_equal(bb_layers_programs_per_stage(l.layers), 1);
-    laid_release(&l);
+    layer_step_release(&l);
 }
 
 /* Elements that go to the ranks of a place's peers, or come from them, under one name. */
@@ -449,7 +449,7 @@ static void what_comes_back(void **state)
     struct laid l = experts(4, 1.0);
 
     (void)state;
-    assert_int_equal(laid_init(&l, both), 0);
+    assert_int_equal(layer_step_init(&l, both), 0);
     assert_int_equal(bb_step_expand(&l.step), 0);
     for (int place = 0; place < 4; place++)
         for (size_t i = 0; i < ROWS(pairs); i++) {
@@ -464,7 +464,7 @@ static void what_comes_back(void **state)
             assert_memory_equal(sent, received_back, sizeof(sent));
             assert_memory_equal(received, sent_back, sizeof(sent));
         }
-    laid_release(&l);
+    layer_step_release(&l);
 }
 
 /* The same seed makes the same step, another one another. */
@@ -488,7 +488,7 @@ static void planted_count(void **state)
     size_t i = 0;
 
     (void)state;
-    assert_int_equal(laid_init(&l, forward), 0);
+    assert_int_equal(layer_step_init(&l, forward), 0);
     assert_int_equal(bb_step_expand(&l.step), 0);
     p = &l.step.roles[2].program;
     while (p->ops[i].kind != BB_OP_RECV)
@@ -497,7 +497,7 @@ static void planted_count(void **state)
     assert_int_equal(bb_step_check(&l.step, &checks), 0);
     assert_false(checks.matched);
     bb_checks_release(&checks);
-    laid_release(&l);
+    layer_step_release(&l);
 }
 
 /* A ring whose ranks send before they receive, one after another, does not end. */
@@ -508,14 +508,14 @@ static void planted_ring(void **state)
     struct bb_program *p;
 
     (void)state;
-    assert_int_equal(laid_init(&l, forward), 0);
+    assert_int_equal(layer_step_init(&l, forward), 0);
     p = &l.step.roles[0].program;
     for (size_t i = 0; i < p->n_ops; i++)
         p->ops[i].call = BB_NONE;
     assert_int_equal(bb_step_check(&l.step, &checks), 0);
     assert_false(checks.deadlock_free);
     bb_checks_release(&checks);
-    laid_release(&l);
+    layer_step_release(&l);
 }
 
 /* ---- compute ---- */
@@ -537,16 +537,16 @@ static void expect_flops(struct laid l, double expected)
 
     for (int c = 0; c < 2; c++) {
         l.compute = computes[c];
-        assert_int_equal(laid_init(&l, both), 0);
+        assert_int_equal(layer_step_init(&l, both), 0);
         assert_true(bb_layers_flops(l.layers, 0) == expected);
         assert_true(flops_of(&l, BB_PHASE_FORWARD) == expected);
         assert_true(flops_of(&l, BB_PHASE_BACKWARD) == 2 * expected);
         for (int i = 0; i < l.step.n_kernel_lists; i++)
             assert_false(l.step.kernel_lists[i]->overflowed);
-        laid_release(&l);
-        assert_int_equal(laid_init(&l, split), 0);
+        layer_step_release(&l);
+        assert_int_equal(layer_step_init(&l, split), 0);
         assert_true(flops_of(&l, BB_PHASE_BACKWARD) == 2 * expected);
-        laid_release(&l);
+        layer_step_release(&l);
     }
 }
 
@@ -614,7 +614,7 @@ static void expert_flops(void **state)
                       .grid = {.ranks = 16, .dp = 16, .ep = 16},
                       .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
     expect_flops(l, 2 * n * (latent + 396361728) + 2 * n * n * 128 * (192 + 128)); /* the first layers are dense */
-    assert_int_equal(laid_begin(&l), 0);
+    assert_int_equal(layer_step_begin(&l), 0);
     assert_true(bb_layers_flops(l.layers, 3) ==
                 2 * n * (latent + 256 * 7168 + 9 * expert) + 2 * n * n * 128 * (192 + 128));
     bb_layers_free(l.layers);
@@ -633,10 +633,10 @@ static void step_flops(void **state)
                          .config = {.sequence = 4096, .recompute = again[i / 2], .dtype = BB_BFLOAT16}};
         double h = 4096, s = 4096, active = bb_arch_active(&l.arch) - 32000 * h - 65 * h, samples = 2;
 
-        assert_int_equal(laid_init(&l, whole_step), 0);
+        assert_int_equal(layer_step_init(&l, whole_step), 0);
         assert_true(flops_of(&l, BB_PHASE_FORWARD) + flops_of(&l, BB_PHASE_BACKWARD) ==
                     samples * (6 * active * s + 12 * 32 * h * s * s));
-        laid_release(&l);
+        layer_step_release(&l);
     }
 }
 
@@ -646,13 +646,13 @@ static double backward_us(struct laid l, enum bb_recompute recompute, double *fo
 
     l.config.recompute = recompute;
     *forward_us = 0;
-    assert_int_equal(laid_init(&l, both), 0);
+    assert_int_equal(layer_step_init(&l, both), 0);
     for (size_t i = 0; i < l.step.roles[0].program.n_ops; i++) {
         const struct bb_op *op = &l.step.roles[0].program.ops[i];
 
         *(op->phase == BB_PHASE_FORWARD ? forward_us : &us) += op->compute_us;
     }
-    laid_release(&l);
+    layer_step_release(&l);
     return us;
 }
 
@@ -682,10 +682,10 @@ static void capacity_flops(void **state)
     l.config.capacity_factor = 2;
     backward_us(l, BB_RECOMPUTE_NONE, &padded);
     assert_true(fabs(padded - plain - experts / 1e8) < 1e-6);
-    assert_int_equal(laid_init(&l, forward), 0);
+    assert_int_equal(layer_step_init(&l, forward), 0);
     needed = flops_of(&l, BB_PHASE_FORWARD);
     assert_true(needed == bb_layers_flops(l.layers, 0));
-    laid_release(&l);
+    layer_step_release(&l);
 }
 
 /* With several micro-batches each one's gradients are added up: of a rank's share of every layer, in float. */
@@ -698,7 +698,7 @@ static void accumulated(void **state)
     double bytes = 0;
 
     (void)state;
-    assert_int_equal(laid_init(&l, whole_step), 0);
+    assert_int_equal(layer_step_init(&l, whole_step), 0);
     for (size_t i = 0; i < l.step.roles[0].program.n_ops; i++) {
         const struct bb_op *op = &l.step.roles[0].program.ops[i];
 
@@ -708,7 +708,7 @@ static void accumulated(void **state)
     }
     /* 2 micro-batches; read 16 bits and a float, write a float; norms are held by all; the table is not among them */
     assert_true(bytes == 2 * 10 * ((6738415616.0 - 32000 * 4096 - 65 * 4096) / 4 + 65 * 4096));
-    laid_release(&l);
+    layer_step_release(&l);
 }
 
 /* Microseconds from FLOPs, or as they are given for a whole layer. */
@@ -720,14 +720,14 @@ static void layer_times(void **state)
     (void)state;
     l.config.forward_us = 120;
     l.config.backward_us = 300;
-    assert_int_equal(laid_init(&l, both), 0);
+    assert_int_equal(layer_step_init(&l, both), 0);
     for (size_t i = 0; i < l.step.roles[0].program.n_ops; i++) {
         const struct bb_op *op = &l.step.roles[0].program.ops[i];
 
         *(op->phase == BB_PHASE_FORWARD ? &forward_us : &backward_us) += op->compute_us;
     }
     assert_true(fabs(forward_us - 120) < 1e-6 && fabs(backward_us - 300) < 1e-6);
-    laid_release(&l);
+    layer_step_release(&l);
 }
 
 /* ---- layouts ---- */
@@ -783,11 +783,11 @@ static void random_layouts(void **state)
     for (int i = 0; i < 300; i++) {
         struct laid l = random_layout(&seed);
 
-        if (laid_init(&l, whole_step) == 0) {
-            laid_sound(&l);
+        if (layer_step_init(&l, whole_step) == 0) {
+            layer_step_check(&l);
             built++;
         }
-        laid_release(&l);
+        layer_step_release(&l);
     }
     assert_in_range(built, 100, 300);
 }
@@ -802,13 +802,13 @@ static void refused(void **state)
     (void)state;
     l.arch.heads = 3;
     l.grid.tp = 2;
-    assert_int_equal(laid_begin(&l), -BB_EUSAGE);
+    assert_int_equal(layer_step_begin(&l), -BB_EUSAGE);
     heads.config.sequence = 64;
-    assert_int_equal(laid_begin(&heads), -BB_EUSAGE);
+    assert_int_equal(layer_step_begin(&heads), -BB_EUSAGE);
     same.grid = (struct bb_grid){.ranks = 2, .tp = 2};
-    assert_int_equal(laid_begin(&same), -BB_EUSAGE);
+    assert_int_equal(layer_step_begin(&same), -BB_EUSAGE);
     ring.arch.window = ring.config.sequence - 1;
-    assert_int_equal(laid_begin(&ring), -BB_EUSAGE);
+    assert_int_equal(layer_step_begin(&ring), -BB_EUSAGE);
 }
 
 int main(void)

@@ -1,9 +1,9 @@
 /*
- * laid.h - steps made of single layers: a grid, a program for each place that has one of its own, and what a test's
+ * layer_step.h - steps made of single layers: a grid, a program for each place that has one of its own, and what a test's
  * function writes into it. Lanes are one communicator for each group that the grid has.
  */
-#ifndef BB_TESTS_LAID_H
-#define BB_TESTS_LAID_H
+#ifndef BB_TESTS_LAYER_STEP_H
+#define BB_TESTS_LAYER_STEP_H
 
 #include "tests/proxies/made.h"
 
@@ -22,9 +22,9 @@ struct laid {
     struct bb_grid_groups groups;
 };
 
-typedef void laid_write(struct bb_block *b, const struct laid *l);
+typedef void layer_step_write(struct bb_block *b, const struct laid *l);
 
-static inline struct bb_script_lane laid_lane(struct laid *l, struct bb_script *s, const char *name, int group)
+static inline struct bb_script_lane layer_step_lane(struct laid *l, struct bb_script *s, const char *name, int group)
 {
     struct bb_layout *layout = &l->step.layout;
     int comm = 0;
@@ -38,29 +38,29 @@ static inline struct bb_script_lane laid_lane(struct laid *l, struct bb_script *
     return bb_script_lane(s, layout, comm);
 }
 
-static inline int laid_group(const struct laid *l, enum bb_grid_group first, enum bb_grid_group second)
+static inline int layer_step_group(const struct laid *l, enum bb_grid_group first, enum bb_grid_group second)
 {
     return l->groups.of[first] != BB_NONE ? l->groups.of[first] : l->groups.of[second];
 }
 
-static inline struct bb_block_lanes laid_lanes(struct laid *l, struct bb_script *s)
+static inline struct bb_block_lanes layer_step_lanes(struct laid *l, struct bb_script *s)
 {
     const struct bb_script_lane no = bb_no_lane();
     struct bb_block_lanes lanes = {no, no, no, no, no, no, no, no, {no, no, no, no}};
-    int etp = l->grid.etp > 1 ? laid_group(l, BB_GRID_ETP, BB_GRID_TP) : BB_NONE;
-    int etp_ep = laid_group(l, BB_GRID_TP_EP, BB_GRID_ETP);
+    int etp = l->grid.etp > 1 ? layer_step_group(l, BB_GRID_ETP, BB_GRID_TP) : BB_NONE;
+    int etp_ep = layer_step_group(l, BB_GRID_TP_EP, BB_GRID_ETP);
 
-    lanes.tp = laid_lane(l, s, "tp", l->groups.of[BB_GRID_TP]);
-    lanes.cp = laid_lane(l, s, "cp", l->groups.of[BB_GRID_CP]);
+    lanes.tp = layer_step_lane(l, s, "tp", l->groups.of[BB_GRID_TP]);
+    lanes.cp = layer_step_lane(l, s, "cp", l->groups.of[BB_GRID_CP]);
     if (!l->grid.experts)
         return lanes;
-    lanes.ep = laid_lane(l, s, "ep", l->groups.of[BB_GRID_EP]);
-    lanes.etp = laid_lane(l, s, "etp", etp);
-    lanes.etp_ep = etp == BB_NONE ? lanes.ep : laid_lane(l, s, "etp_ep", etp_ep == BB_NONE ? etp : etp_ep);
+    lanes.ep = layer_step_lane(l, s, "ep", l->groups.of[BB_GRID_EP]);
+    lanes.etp = layer_step_lane(l, s, "etp", etp);
+    lanes.etp_ep = etp == BB_NONE ? lanes.ep : layer_step_lane(l, s, "etp_ep", etp_ep == BB_NONE ? etp : etp_ep);
     return lanes;
 }
 
-static inline int laid_begin(struct laid *l)
+static inline int layer_step_begin(struct laid *l)
 {
     struct bb_layers_config *c = &l->config;
     const struct bb_grid_model model = {.arch = &l->arch,
@@ -91,11 +91,11 @@ static inline int laid_begin(struct laid *l)
 }
 
 /* grid.ranks, the axes, arch and config are the test's; the rest is made. Returns what the grid and bb_layers_new say. */
-static inline int laid_init(struct laid *l, laid_write *write)
+static inline int layer_step_init(struct laid *l, layer_step_write *write)
 {
     const char *compute = l->compute ? l->compute : "timed";
     struct bb_proxy_config config = {.dtype = bb_dtypes[l->config.dtype].name, .compute = compute};
-    int rc = laid_begin(l), programs_per_stage;
+    int rc = layer_step_begin(l), programs_per_stage;
 
     if (rc)
         return rc;
@@ -109,7 +109,7 @@ static inline int laid_init(struct laid *l, laid_write *write)
 
         l->step.roles[v].name = "rank";
         bb_script_init(&script, &l->step.roles[v].program, &config);
-        lanes = laid_lanes(l, &script);
+        lanes = layer_step_lanes(l, &script);
         bb_block_init(&block, l->layers, &script, &lanes, v);
         write(&block, l);
         assert_int_equal(bb_script_result(&script), 0);
@@ -119,14 +119,14 @@ static inline int laid_init(struct laid *l, laid_write *write)
     return 0;
 }
 
-static inline void laid_release(struct laid *l)
+static inline void layer_step_release(struct laid *l)
 {
     bb_layers_free(l->layers);
     bb_step_release(&l->step);
 }
 
 /* The step passes the checks. */
-static inline void laid_sound(const struct laid *l)
+static inline void layer_step_check(const struct laid *l)
 {
     struct bb_checks checks;
 

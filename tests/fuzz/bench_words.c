@@ -9,7 +9,7 @@ static int count_row(void *arg, const struct bb_case *c)
     return ++*(int *)arg > 1000;
 }
 
-static void walk_sweep(int n, char **word)
+static void visit_sweep(int n, char **word)
 {
     struct bb_bench_options options = {0};
     struct bb_sweep sweep = {0};
@@ -24,11 +24,11 @@ static void walk_sweep(int n, char **word)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char *text = fuzz_text(data, size), *word[FUZZ_WORDS + 1], name[] = "bench";
-    int n = fuzz_words(name, text, word);
+    char *text = fuzz_text(data, size), *word[FUZZ_ARGUMENTS + 1], name[] = "bench";
+    int n = fuzz_arguments(name, text, word);
 
     (void)!bb_bench_check(n, word);
-    walk_sweep(n, word);
+    visit_sweep(n, word);
     free(text);
     return 0;
 }

@@ -6,7 +6,7 @@
 enum { COLLECTIVES = 7 };
 
 /* A collective, one beside a slow link, a step, and a step whose experts are dispatched unevenly. */
-static void plan_by(char *path, char *collective)
+static void plan_with(char *path, char *collective)
 {
     char *words[] = {"plan", collective, "--ranks", "24", "--cluster", path, "-b", "8", "-e", "512M", "-f", "4096"};
     char *slow[] = {"plan", "all_reduce", "--ranks", "24", "--cluster", path, "--slow", "link=node0-nic0:0.5"};
@@ -32,6 +32,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)bb_cluster_issue_ns(&cluster, true);
     HOLDS(bb_cluster_self_message_ns(&cluster, 1e6) >= 0);
     HOLDS(bb_cluster_message_ns(&cluster, true, 1e3) >= 0);
-    plan_by(path, collectives[size % COLLECTIVES]);
+    plan_with(path, collectives[size % COLLECTIVES]);
     return 0;
 }

@@ -24,14 +24,14 @@ static const char *const variables[] = {"OMPI_COMM_WORLD_RANK",
                                         "PMI_LOCAL_SIZE"};
 enum { N_VARIABLES = sizeof variables / sizeof *variables };
 
-enum { ROOM = 16 };
+enum { MAX_RANKS = 16 };
 
 /* The ranks of this host are as many as there is room for, and none comes from nowhere. */
-static void ask_for_ranks(void)
+static void check_local_ranks(void)
 {
-    int ranks[ROOM], n = bb_launcher_local_ranks(ranks, ROOM);
+    int ranks[MAX_RANKS], n = bb_launcher_local_ranks(ranks, MAX_RANKS);
 
-    HOLDS(n >= 0 && n <= ROOM);
+    HOLDS(n >= 0 && n <= MAX_RANKS);
     for (int i = 0; i < n; i++)
         HOLDS(ranks[i] >= 0);
 }
@@ -62,9 +62,9 @@ static void forget_siblings(struct bb_siblings *siblings)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char *text = fuzz_text(data, size), *line[FUZZ_WORDS + 1];
+    char *text = fuzz_text(data, size), *line[FUZZ_ARGUMENTS + 1];
     struct bb_siblings *siblings;
-    int n = fuzz_words("", text, line);
+    int n = fuzz_arguments("", text, line);
 
     for (int i = 0; i < N_VARIABLES; i++)
         unsetenv(variables[i]);
@@ -73,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)bb_launcher_rank();
     (void)bb_launcher_local_size();
     (void)bb_launched_alone();
-    ask_for_ranks();
+    check_local_ranks();
     (void)bb_launcher_claim();
     (void)!bb_siblings_take(&siblings);
     forget_siblings(siblings);

@@ -17,7 +17,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { FUZZ_PARTS = 6, FUZZ_WORDS = 24, FUZZ_FILES = 4 };
+enum { FUZZ_PARTS = 6, FUZZ_ARGUMENTS = 24, FUZZ_FILES = 4 };
 
 /* What must hold whatever came in. */
 #define HOLDS(condition)                                                                                               \
@@ -52,12 +52,12 @@ static inline void fuzz_parts(char *text, char *part[FUZZ_PARTS])
 }
 
 /* fuzz_words - `first` and the lines of a text, as main() gets them. Returns their number. */
-static inline int fuzz_words(char *first, char *text, char *word[FUZZ_WORDS + 1])
+static inline int fuzz_arguments(char *first, char *text, char *word[FUZZ_ARGUMENTS + 1])
 {
     int n = 0;
 
     word[n++] = first;
-    while (*text && n < FUZZ_WORDS) {
+    while (*text && n < FUZZ_ARGUMENTS) {
         word[n++] = text;
         text += strcspn(text, "\n");
         if (*text)

@@ -30,12 +30,12 @@ static int set_variables(int n, char **word)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char *text = fuzz_text(data, size), *word[FUZZ_WORDS + 1];
+    char *text = fuzz_text(data, size), *word[FUZZ_ARGUMENTS + 1];
     char names[][16] = {"alltoallv_perf", "all_reduce_perf", "sendrecv_perf"};
     struct bb_nccl_tests_options options = {0};
     struct bb_positionals collective = {.n = 1};
     struct bb_sweep sweep = {0};
-    int n = set_variables(fuzz_words(names[size % 3], text, word), word);
+    int n = set_variables(fuzz_arguments(names[size % 3], text, word), word);
 
     collective.word[0] = bb_colls[bb_nccl_tests_kind(word[0])].name;
     if (bb_nccl_tests_parse(&options, n, word) == 0 && !options.bench.matrix)

@@ -5,7 +5,7 @@
 #include "collectives/session/tuner_plugin.h"
 #include "tests/fuzz/fuzz.h"
 
-static void tell_profiler(const uint8_t *data, char *part[FUZZ_PARTS])
+static void call_profiler(const uint8_t *data, char *part[FUZZ_PARTS])
 {
     struct bb_event_v5 event = {.type = data[0] % 8};
     struct bb_choice choice;
@@ -31,7 +31,7 @@ static void tell_profiler(const uint8_t *data, char *part[FUZZ_PARTS])
     (void)bb_combination_of(choice.algorithm, choice.protocol);
 }
 
-static void tell_tuner(const uint8_t *data, const uint8_t *costs, size_t size)
+static void call_tuner(const uint8_t *data, const uint8_t *costs, size_t size)
 {
     const int algorithms = 1 + data[1] % 12, protocols = 1 + data[2] % 6;
     struct bb_combination wanted = {data[3] % 9 - 1, data[0] % 5 - 1};
@@ -60,9 +60,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 4)
         return 0;
     text = fuzz_text(data + 4, size - 4);
-    tell_tuner(data, data + 4, size - 4);
+    call_tuner(data, data + 4, size - 4);
     fuzz_parts(text, part);
-    tell_profiler(data, part);
+    call_profiler(data, part);
     free(text);
     return 0;
 }

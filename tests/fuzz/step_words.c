@@ -5,8 +5,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char *text = fuzz_text(data, size), *word[FUZZ_WORDS + 1], name[] = "proxy";
-    int n = fuzz_words(name, text, word);
+    char *text = fuzz_text(data, size), *word[FUZZ_ARGUMENTS + 1], name[] = "proxy";
+    int n = fuzz_arguments(name, text, word);
 
     (void)bb_proxy_check(n, word);
     (void)bb_plan_check(n, word);

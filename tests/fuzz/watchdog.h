@@ -14,14 +14,14 @@ enum { RANKS = 4, VISITORS = 3 };
 static const struct bb_siphash_key token = {.k = {0x0123456789abcdef, 0xfedcba9876543210}};
 static char hosts[RANKS][BB_HOST_TEXT] = {"alpha", "beta", "gamma", "delta"};
 
-static bool word_taken; /* by another rank, which has said the line */
+static bool reporter_taken; /* by another rank, which has said the line */
 
 /* It would fork a process that keeps the word. */
 int bb_speaker_take_of(pid_t launcher, int code)
 {
     (void)launcher;
     (void)code;
-    word_taken = true;
+    reporter_taken = true;
     return -1;
 }
 
@@ -45,10 +45,10 @@ bool bb_speaker_answer(int fd, int code, int for_ms)
 
 int bb_speaker_heard(void)
 {
-    return word_taken ? BB_EFAIL : 0;
+    return reporter_taken ? BB_EFAIL : 0;
 }
 
-struct dog {
+struct fuzz_watchdog {
     struct bb_watchdog watchdog;
     struct bb_peer *peers;                                      /* of exactly as many as this rank has */
     struct bb_watchdog_link visitors[VISITORS], callers[RANKS]; /* callers: the other ends */
@@ -65,11 +65,11 @@ static inline void connect_link(struct bb_watchdog_link *ours, struct bb_watchdo
 }
 
 /* rank 0 serves RANKS ranks, another rank has one connection, to rank 0. */
-static inline void start_dog(struct dog *d, int rank)
+static inline void start_watchdog(struct fuzz_watchdog *d, int rank)
 {
     const int n_peers = rank == 0 ? RANKS : 1;
 
-    word_taken = false;
+    reporter_taken = false;
     memset(d, 0, sizeof(*d));
     d->peers = calloc((size_t)n_peers, sizeof(*d->peers));
     if (!d->peers)
@@ -108,7 +108,7 @@ static inline void share_key(struct bb_watchdog_link *ours, struct bb_watchdog_l
     bb_watchdog_take_key(theirs, &token, 99);
 }
 
-static inline void stop_dog(struct dog *d)
+static inline void stop_watchdog(struct fuzz_watchdog *d)
 {
     for (int i = 0; i < d->watchdog.n_peers; i++)
         bb_watchdog_close(&d->peers[i].link);
@@ -120,7 +120,7 @@ static inline void stop_dog(struct dog *d)
 }
 
 /* Texts that came are texts: everything that is said about a rank is made of them. */
-static inline void check_texts(const struct dog *d)
+static inline void check_texts(const struct fuzz_watchdog *d)
 {
     for (int i = 0; i < d->watchdog.n_peers; i++)
         HOLDS(memchr(d->peers[i].seen.text, '\0', BB_WATCHDOG_TEXT) &&

@@ -35,7 +35,7 @@ static size_t read_message(struct head *h, struct bb_watchdog_msg *msg, const ui
 }
 
 /* Of a peer that has its seat, or of a new visitor with the right key. */
-static void say(struct dog *d, const struct head *h, struct bb_watchdog_msg *msg)
+static void send_message(struct fuzz_watchdog *d, const struct head *h, struct bb_watchdog_msg *msg)
 {
     const int i = d->watchdog.rank == 0 ? h->from % RANKS : 0;
     struct bb_watchdog_link *caller = &d->callers[i], visitor;
@@ -54,7 +54,7 @@ static void say(struct dog *d, const struct head *h, struct bb_watchdog_msg *msg
     read_peer(&d->watchdog, &d->peers[i]);
 }
 
-static void seat_callers(struct dog *d, uint8_t absent)
+static void connect_callers(struct fuzz_watchdog *d, uint8_t absent)
 {
     for (int i = d->watchdog.rank == 0; i < d->watchdog.n_peers; i++) {
         if (absent >> i & 1)
@@ -66,7 +66,7 @@ static void seat_callers(struct dog *d, uint8_t absent)
 }
 
 /* What time would bring. */
-static void judge(struct dog *d)
+static void judge(struct fuzz_watchdog *d)
 {
     struct bb_watchdog *w = &d->watchdog;
 
@@ -84,20 +84,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct bb_watchdog_msg msg;
     struct head h;
-    struct dog d;
+    struct fuzz_watchdog d;
 
     if (size < 2)
         return 0;
-    start_dog(&d, data[0] & 1);
-    seat_callers(&d, data[1] & (data[0] & 1 ? 0 : 0xff));
+    start_watchdog(&d, data[0] & 1);
+    connect_callers(&d, data[1] & (data[0] & 1 ? 0 : 0xff));
     for (size_t at = 2; at < size;) {
         at += read_message(&h, &msg, data + at, size - at);
-        say(&d, &h, &msg);
+        send_message(&d, &h, &msg);
         check_texts(&d);
     }
     judge(&d);
     HOLDS(d.watchdog.ending <= 0 && d.watchdog.ending >= -BB_EBELOW);
     HOLDS(d.watchdog.ending < 0 || !d.watchdog.end_heard);
-    stop_dog(&d);
+    stop_watchdog(&d);
     return 0;
 }

@@ -10,25 +10,25 @@ static void send_bytes(int fd, const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct bb_watchdog_link stranger;
+    struct bb_watchdog_link intruder;
     const size_t piece = size > 1 && data[1] ? data[1] : 64;
-    struct dog d;
+    struct fuzz_watchdog d;
 
     if (size < 2)
         return 0;
-    start_dog(&d, data[0] & 1);
-    connect_link(&d.visitors[0], &stranger);
+    start_watchdog(&d, data[0] & 1);
+    connect_link(&d.visitors[0], &intruder);
     for (size_t at = 2; at < size; at += piece) {
-        send_bytes(stranger.fd, data + at, size - at < piece ? size - at : piece);
+        send_bytes(intruder.fd, data + at, size - at < piece ? size - at : piece);
         read_visitors(&d.watchdog);
     }
     for (int i = 1; i < d.watchdog.n_peers; i++)
         HOLDS(!d.peers[i].joined); /* nobody without the token gets a seat */
     HOLDS(!d.watchdog.ending);
     check_texts(&d);
-    bb_watchdog_close(&stranger);
+    bb_watchdog_close(&intruder);
     read_visitors(&d.watchdog);
     HOLDS(d.visitors[0].fd < 0);
-    stop_dog(&d);
+    stop_watchdog(&d);
     return 0;
 }

@@ -12,7 +12,7 @@
 #include "proxies/transformer/grid/grid.h"
 #include "proxies/transformer/layer/layer.h"
 
-struct laid {
+struct layer_step {
     struct bb_arch arch;
     struct bb_grid grid;
     struct bb_layers_config config;
@@ -22,9 +22,9 @@ struct laid {
     struct bb_grid_groups groups;
 };
 
-typedef void layer_step_write(struct bb_block *b, const struct laid *l);
+typedef void layer_step_write(struct bb_block *b, const struct layer_step *l);
 
-static inline struct bb_script_lane layer_step_lane(struct laid *l, struct bb_script *s, const char *name, int group)
+static inline struct bb_script_lane layer_step_lane(struct layer_step *l, struct bb_script *s, const char *name, int group)
 {
     struct bb_layout *layout = &l->step.layout;
     int comm = 0;
@@ -38,12 +38,12 @@ static inline struct bb_script_lane layer_step_lane(struct laid *l, struct bb_sc
     return bb_script_lane(s, layout, comm);
 }
 
-static inline int layer_step_group(const struct laid *l, enum bb_grid_group first, enum bb_grid_group second)
+static inline int layer_step_group(const struct layer_step *l, enum bb_grid_group first, enum bb_grid_group second)
 {
     return l->groups.of[first] != BB_NONE ? l->groups.of[first] : l->groups.of[second];
 }
 
-static inline struct bb_block_lanes layer_step_lanes(struct laid *l, struct bb_script *s)
+static inline struct bb_block_lanes layer_step_lanes(struct layer_step *l, struct bb_script *s)
 {
     const struct bb_script_lane no = bb_no_lane();
     struct bb_block_lanes lanes = {no, no, no, no, no, no, no, no, {no, no, no, no}};
@@ -60,7 +60,7 @@ static inline struct bb_block_lanes layer_step_lanes(struct laid *l, struct bb_s
     return lanes;
 }
 
-static inline int layer_step_begin(struct laid *l)
+static inline int layer_step_begin(struct layer_step *l)
 {
     struct bb_layers_config *c = &l->config;
     const struct bb_grid_model model = {.arch = &l->arch,
@@ -91,7 +91,7 @@ static inline int layer_step_begin(struct laid *l)
 }
 
 /* grid.ranks, the axes, arch and config are the test's; the rest is made. Returns what the grid and bb_layers_new say. */
-static inline int layer_step_init(struct laid *l, layer_step_write *write)
+static inline int layer_step_init(struct layer_step *l, layer_step_write *write)
 {
     const char *compute = l->compute ? l->compute : "timed";
     struct bb_proxy_config config = {.dtype = bb_dtypes[l->config.dtype].name, .compute = compute};
@@ -119,14 +119,14 @@ static inline int layer_step_init(struct laid *l, layer_step_write *write)
     return 0;
 }
 
-static inline void layer_step_release(struct laid *l)
+static inline void layer_step_release(struct layer_step *l)
 {
     bb_layers_free(l->layers);
     bb_step_release(&l->step);
 }
 
 /* The step passes the checks. */
-static inline void layer_step_check(const struct laid *l)
+static inline void assert_valid_layer_step(const struct layer_step *l)
 {
     struct bb_checks checks;
 

@@ -49,32 +49,32 @@ static struct bb_arch published(const char *name)
 
 /* ---- what is written ---- */
 
-static void forward(struct bb_block *b, const struct laid *l)
+static void forward(struct bb_block *b, const struct layer_step *l)
 {
     (void)l;
     bb_block_forward(b, 0, BB_NONE, BB_NONE);
 }
 
-static void backward(struct bb_block *b, const struct laid *l)
+static void backward(struct bb_block *b, const struct layer_step *l)
 {
     (void)l;
     bb_block_backward(b, 0, BB_NONE, BB_NONE, true);
 }
 
-static void both(struct bb_block *b, const struct laid *l)
+static void both(struct bb_block *b, const struct layer_step *l)
 {
     forward(b, l);
     backward(b, l);
 }
 
-static void split(struct bb_block *b, const struct laid *l)
+static void split(struct bb_block *b, const struct layer_step *l)
 {
     (void)l;
     bb_block_backward(b, 0, BB_NONE, BB_NONE, false);
     bb_block_weights(b, 0);
 }
 
-static void ends(struct bb_block *b, const struct laid *l)
+static void ends(struct bb_block *b, const struct layer_step *l)
 {
     (void)l;
     bb_block_embedding_forward(b, BB_NONE);
@@ -83,7 +83,7 @@ static void ends(struct bb_block *b, const struct laid *l)
     bb_block_embedding_backward(b, BB_NONE);
 }
 
-static void whole_step(struct bb_block *b, const struct laid *l)
+static void whole_step(struct bb_block *b, const struct layer_step *l)
 {
     size_t replicated = bb_layers_replicated_elements(l->layers, BB_ARCH_HEAD);
 
@@ -107,17 +107,17 @@ static void whole_step(struct bb_block *b, const struct laid *l)
 
 /* ---- golden orders ---- */
 
-static void expect_order(struct laid l, layer_step_write *write, const char *order)
+static void expect_order(struct layer_step l, layer_step_write *write, const char *order)
 {
     assert_int_equal(layer_step_init(&l, write), 0);
     made_order_is(&l.step, 0, MADE_NAMES, order);
-    layer_step_check(&l);
+    assert_valid_layer_step(&l);
     layer_step_release(&l);
 }
 
-static struct laid tensor(bool sequence_parallel)
+static struct layer_step tensor(bool sequence_parallel)
 {
-    return (struct laid){
+    return (struct layer_step){
         .arch = small(),
         .grid = {.ranks = 2, .tp = 2},
         .config = {
@@ -173,9 +173,9 @@ static void ends_order(void **state)
                  "B reduce_scatter tp 64 <7; B compute head weights <6; B all_gather tp 64 <9");
 }
 
-static struct laid context(enum bb_context_mode mode, int ranks)
+static struct layer_step context(enum bb_context_mode mode, int ranks)
 {
-    return (struct laid){.arch = small(),
+    return (struct layer_step){.arch = small(),
                          .grid = {.ranks = ranks, .cp = ranks},
                          .config = {.sequence = 8 * ranks, .context = mode, .dtype = BB_BFLOAT16}};
 }
@@ -213,9 +213,9 @@ static void context_orders(void **state)
                  "B compute attention gradients <14");
 }
 
-static struct laid experts(int ranks, double imbalance)
+static struct layer_step experts(int ranks, double imbalance)
 {
-    return (struct laid){.arch = small_experts(),
+    return (struct layer_step){.arch = small_experts(),
                          .grid = {.ranks = ranks, .dp = ranks, .ep = ranks},
                          .config = {.sequence = 16, .imbalance = imbalance, .dtype = BB_BFLOAT16}};
 }
@@ -223,7 +223,7 @@ static struct laid experts(int ranks, double imbalance)
 /* 16 tokens, 2 experts each, over 2 ranks: 16 rows of 16 elements to each. The shared expert runs under both ways. */
 static void expert_order(void **state)
 {
-    struct laid l = experts(2, 0);
+    struct layer_step l = experts(2, 0);
 
     (void)state;
     l.arch.shared_ffn = 32;
@@ -243,7 +243,7 @@ struct moved {
     int calls;
 };
 
-static struct moved moved(const struct laid *l, int role, const char *comm, enum bb_dtype_id dtype)
+static struct moved moved(const struct layer_step *l, int role, const char *comm, enum bb_dtype_id dtype)
 {
     const struct bb_program *p = &l->step.roles[role].program;
     struct moved sum = {0};
@@ -264,14 +264,14 @@ static struct moved moved(const struct laid *l, int role, const char *comm, enum
     return sum;
 }
 
-static struct moved measure(struct laid l, layer_step_write *write, const char *comm, enum bb_dtype_id dtype)
+static struct moved measure(struct layer_step l, layer_step_write *write, const char *comm, enum bb_dtype_id dtype)
 {
     struct moved sum;
 
     assert_int_equal(layer_step_init(&l, write), 0);
     assert_int_equal(bb_step_expand(&l.step), 0);
     sum = moved(&l, 0, comm, dtype);
-    layer_step_check(&l);
+    assert_valid_layer_step(&l);
     layer_step_release(&l);
     return sum;
 }
@@ -279,7 +279,7 @@ static struct moved measure(struct laid l, layer_step_write *write, const char *
 /* GPT-3 175B, 2048 tokens, 8 ranks: S = 50331648 bytes, 8 R S and 10 R S on the wire of a layer and micro-batch. */
 static void tensor_bytes(void **state)
 {
-    struct laid l = {.arch = published("gpt3_175b"),
+    struct layer_step l = {.arch = published("gpt3_175b"),
                      .grid = {.ranks = 8, .tp = 8},
                      .config = {.sequence = 2048, .dtype = BB_BFLOAT16, .grad_dtype = BB_FLOAT}};
     struct moved m = measure(l, both, "tp", BB_BFLOAT16);
@@ -301,7 +301,7 @@ static void tensor_bytes(void **state)
 /* Layer norms 4h, biases behind the row-parallel products 2h; a final norm of 2h; the tied table. */
 static void replicated_bytes(void **state)
 {
-    struct laid l = {.arch = published("gpt3_175b"),
+    struct layer_step l = {.arch = published("gpt3_175b"),
                      .grid = {.ranks = 8, .tp = 8},
                      .config = {.sequence = 2048, .dtype = BB_BFLOAT16, .grad_dtype = BB_FLOAT}};
 
@@ -321,7 +321,7 @@ static void replicated_bytes(void **state)
 /* Embedding 1, head 1 of X; cross entropy 3 of a float per token. */
 static void end_bytes(void **state)
 {
-    struct laid l = tensor(false);
+    struct layer_step l = tensor(false);
     double part = 0.5, x = 8 * 16 * 2;
 
     (void)state;
@@ -334,7 +334,7 @@ static void end_bytes(void **state)
 /* LLaMA-3 8B on t x c ranks: a block is 2 b (s/c) (h kv / a) / t elements; forward c-1 of them, backward 2 (c-1). */
 static void context_bytes(void **state)
 {
-    struct laid l = {.arch = published("llama3_8b"),
+    struct layer_step l = {.arch = published("llama3_8b"),
                      .grid = {.ranks = 8, .tp = 2, .cp = 4},
                      .config = {.sequence = 8192, .micro_batch_size = 2, .dtype = BB_BFLOAT16}};
     double block = 2.0 * 2 * (8192 / 4) * (4096 * 8 / 32) / 2 * 2, local = 2.0 * 2048 * 4096 / 2 * 2;
@@ -357,7 +357,7 @@ static void context_bytes(void **state)
 /* Mixtral, 4096 tokens, 8 ranks: token all-to-all 67108864 bytes; 234881024 + 57344 on the wire of a layer. */
 static void expert_bytes(void **state)
 {
-    struct laid l = {.arch = published("mixtral_8x7b"),
+    struct layer_step l = {.arch = published("mixtral_8x7b"),
                      .grid = {.ranks = 8, .dp = 8, .ep = 8},
                      .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
     struct moved m = measure(l, both, "ep", BB_BFLOAT16);
@@ -381,7 +381,7 @@ static void expert_bytes(void **state)
 /* Experts divided over 2 ranks: tokens of both before, sums behind, forward and backward. */
 static void divided_experts(void **state)
 {
-    struct laid l = {.arch = published("mixtral_8x7b"),
+    struct layer_step l = {.arch = published("mixtral_8x7b"),
                      .grid = {.ranks = 8, .tp = 2, .dp = 4, .ep = 4, .etp = 2},
                      .config = {.sequence = 4096, .sequence_parallel = true, .dtype = BB_BFLOAT16}};
     double rows = 2048 * 2;
@@ -399,16 +399,16 @@ static void divided_experts(void **state)
 /* Every rank sends all its rows, what one sends another receives, and popular experts get more. */
 static void dropless_counts(void **state)
 {
-    struct laid l = experts(4, 1.0);
+    struct layer_step l = experts(4, 1.0);
     long total = 0;
     size_t most = 0, least = SIZE_MAX;
 
     (void)state;
     assert_int_equal(layer_step_init(&l, both), 0);
     assert_int_equal(bb_layers_programs_per_stage(l.layers), 4);
-    layer_step_check(&l);
+    assert_valid_layer_step(&l);
     assert_int_equal(bb_step_expand(&l.step), 0);
-    layer_step_check(&l);
+    assert_valid_layer_step(&l);
     for (int place = 0; place < 4; place++) {
         const struct bb_program *p = &l.step.roles[place].program;
         size_t received = 0;
@@ -446,7 +446,7 @@ static void what_comes_back(void **state)
                                            {"combine gradients", "dispatch gradients"},
                                            {"dispatch", "dispatch gradients"},
                                            {"probabilities", "probability gradients"}};
-    struct laid l = experts(4, 1.0);
+    struct layer_step l = experts(4, 1.0);
 
     (void)state;
     assert_int_equal(layer_step_init(&l, both), 0);
@@ -470,7 +470,7 @@ static void what_comes_back(void **state)
 /* The same seed makes the same step, another one another. */
 static void dropless_seed(void **state)
 {
-    struct laid l = experts(4, 1.0);
+    struct layer_step l = experts(4, 1.0);
     struct moved first = measure(l, both, "ep", BB_BFLOAT16), again = measure(l, both, "ep", BB_BFLOAT16);
 
     (void)state;
@@ -482,7 +482,7 @@ static void dropless_seed(void **state)
 /* A receiver that expects another count is found. */
 static void planted_count(void **state)
 {
-    struct laid l = experts(4, 1.0);
+    struct layer_step l = experts(4, 1.0);
     struct bb_checks checks;
     struct bb_program *p;
     size_t i = 0;
@@ -503,7 +503,7 @@ static void planted_count(void **state)
 /* A ring whose ranks send before they receive, one after another, does not end. */
 static void planted_ring(void **state)
 {
-    struct laid l = context(BB_CONTEXT_RING, 3);
+    struct layer_step l = context(BB_CONTEXT_RING, 3);
     struct bb_checks checks;
     struct bb_program *p;
 
@@ -520,7 +520,7 @@ static void planted_ring(void **state)
 
 /* ---- compute ---- */
 
-static double flops_of(const struct laid *l, enum bb_phase phase)
+static double flops_of(const struct layer_step *l, enum bb_phase phase)
 {
     const struct bb_program *p = &l->step.roles[0].program;
     double sum = 0;
@@ -531,7 +531,7 @@ static double flops_of(const struct laid *l, enum bb_phase phase)
 }
 
 /* Forward as expected, backward twice that, in both forms of compute, whole and split. */
-static void expect_flops(struct laid l, double expected)
+static void expect_flops(struct layer_step l, double expected)
 {
     static const char *const computes[] = {"timed", "gemm"};
 
@@ -553,7 +553,7 @@ static void expect_flops(struct laid l, double expected)
 static void layer_flops(void **state)
 {
     double n = 2048, h = 12288, matrices;
-    struct laid l = {.arch = published("gpt3_175b"),
+    struct layer_step l = {.arch = published("gpt3_175b"),
                      .grid = {.ranks = 8, .tp = 8},
                      .config = {.sequence = 2048, .dtype = BB_BFLOAT16, .grad_dtype = BB_FLOAT}};
 
@@ -561,7 +561,7 @@ static void layer_flops(void **state)
     expect_flops(l, (24 * n * h * h + 4 * n * n * h) / 8);
     l.config.sequence_parallel = true;
     expect_flops(l, (24 * n * h * h + 4 * n * n * h) / 8);
-    l = (struct laid){.arch = published("llama3_8b"),
+    l = (struct layer_step){.arch = published("llama3_8b"),
                       .grid = {.ranks = 4, .cp = 4},
                       .config = {.sequence = 8192, .dtype = BB_BFLOAT16}};
     matrices = 218112000 - 2 * 4096;
@@ -576,7 +576,7 @@ static void windowed_flops(void **state)
 {
     double n = 8192, rest = 218112000 - 2 * 4096, keys = 4096;
     double latent = 187107328 - 1536 - 512, index = 1536 * 8192 + 7168 * 192, dense = 396361728;
-    struct laid l = {.arch = published("mistral_7b"),
+    struct layer_step l = {.arch = published("mistral_7b"),
                      .grid = {.ranks = 2, .tp = 2},
                      .config = {.sequence = 8192, .dtype = BB_BFLOAT16, .sequence_parallel = true}};
 
@@ -591,7 +591,7 @@ static void windowed_flops(void **state)
     l.grid = (struct bb_grid){.ranks = 2, .cp = 2};
     l.config.context = BB_CONTEXT_ALL_GATHER;
     expect_flops(l, (2 * rest * n + 4 * n * keys * 4096) / 2);
-    l = (struct laid){
+    l = (struct layer_step){
         .arch = published("deepseek_v3"), .grid = {.ranks = 1}, .config = {.sequence = 8192, .dtype = BB_BFLOAT16}};
     l.arch.window = 2048;
     l.arch.index_heads = 64;
@@ -602,7 +602,7 @@ static void windowed_flops(void **state)
 static void expert_flops(void **state)
 {
     double latent = 187107328 - 1536 - 512, expert = 44040192, n = 4096;
-    struct laid l = {.arch = published("mixtral_8x7b"),
+    struct layer_step l = {.arch = published("mixtral_8x7b"),
                      .grid = {.ranks = 8, .dp = 8, .ep = 8},
                      .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
 
@@ -610,7 +610,7 @@ static void expert_flops(void **state)
     expect_flops(l, 2 * n * (41943040 + 8 * 4096 + 2 * 176160768.0) + 4 * n * n * 4096);
     l.config.dispatch = BB_DISPATCH_ALL_GATHER;
     expect_flops(l, 2 * n * (41943040 + 8 * 4096 + 2 * 176160768.0) + 4 * n * n * 4096);
-    l = (struct laid){.arch = published("deepseek_v3"),
+    l = (struct layer_step){.arch = published("deepseek_v3"),
                       .grid = {.ranks = 16, .dp = 16, .ep = 16},
                       .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
     expect_flops(l, 2 * n * (latent + 396361728) + 2 * n * n * 128 * (192 + 128)); /* the first layers are dense */
@@ -628,7 +628,7 @@ static void step_flops(void **state)
 
     (void)state;
     for (int i = 0; i < 6; i++) {
-        struct laid l = {.arch = published(names[i % 2]),
+        struct layer_step l = {.arch = published(names[i % 2]),
                          .grid = {.ranks = 1},
                          .config = {.sequence = 4096, .recompute = again[i / 2], .dtype = BB_BFLOAT16}};
         double h = 4096, s = 4096, active = bb_arch_active(&l.arch) - 32000 * h - 65 * h, samples = 2;
@@ -640,7 +640,7 @@ static void step_flops(void **state)
     }
 }
 
-static double backward_us(struct laid l, enum bb_recompute recompute, double *forward_us)
+static double backward_us(struct layer_step l, enum bb_recompute recompute, double *forward_us)
 {
     double us = 0;
 
@@ -659,7 +659,7 @@ static double backward_us(struct laid l, enum bb_recompute recompute, double *fo
 /* What is done again takes its time: the whole layer, or 4 s^2 h at 100 TFLOP/s. */
 static void recomputed_times(void **state)
 {
-    struct laid l = {
+    struct layer_step l = {
         .arch = published("llama2_7b"), .grid = {.ranks = 1}, .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
     double forward, core = 4.0 * 4096 * 4096 * 4096 / 1e8;
 
@@ -672,7 +672,7 @@ static void recomputed_times(void **state)
 /* A capacity of twice the share is computed, but the model needs the share. */
 static void capacity_flops(void **state)
 {
-    struct laid l = {.arch = published("mixtral_8x7b"),
+    struct layer_step l = {.arch = published("mixtral_8x7b"),
                      .grid = {.ranks = 8, .dp = 8, .ep = 8},
                      .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
     double plain, padded, needed, experts = 2.0 * 4096 * 2 * 176160768;
@@ -691,7 +691,7 @@ static void capacity_flops(void **state)
 /* With several micro-batches each one's gradients are added up: of a rank's share of every layer, in float. */
 static void accumulated(void **state)
 {
-    struct laid l = {.arch = published("llama2_7b"),
+    struct layer_step l = {.arch = published("llama2_7b"),
                      .grid = {.ranks = 4, .tp = 4},
                      .config = {.sequence = 4096, .accumulates = true, .dtype = BB_BFLOAT16},
                      .compute = "gemm"};
@@ -714,7 +714,7 @@ static void accumulated(void **state)
 /* Microseconds from FLOPs, or as they are given for a whole layer. */
 static void layer_times(void **state)
 {
-    struct laid l = tensor(true);
+    struct layer_step l = tensor(true);
     double forward_us = 0, backward_us = 0;
 
     (void)state;
@@ -738,10 +738,10 @@ static int choose(unsigned *seed, const int *from, int n)
     return from[(*seed >> 16) % (unsigned)n];
 }
 
-static struct laid random_layout(unsigned *seed)
+static struct layer_step random_layout(unsigned *seed)
 {
     static const int sizes[] = {1, 1, 2, 4}, two[] = {0, 1}, three[] = {0, 1, 2};
-    struct laid l = {.arch = choose(seed, two, 2) ? small_experts() : small()};
+    struct layer_step l = {.arch = choose(seed, two, 2) ? small_experts() : small()};
 
     l.arch.kv_heads = choose(seed, two, 2) ? 4 : 2;
     l.arch.gated = choose(seed, two, 2);
@@ -781,10 +781,10 @@ static void random_layouts(void **state)
 
     (void)state;
     for (int i = 0; i < 300; i++) {
-        struct laid l = random_layout(&seed);
+        struct layer_step l = random_layout(&seed);
 
         if (layer_step_init(&l, whole_step) == 0) {
-            layer_step_check(&l);
+            assert_valid_layer_step(&l);
             built++;
         }
         layer_step_release(&l);
@@ -796,8 +796,8 @@ static void random_layouts(void **state)
 
 static void refused(void **state)
 {
-    struct laid l = tensor(false), heads = context(BB_CONTEXT_ALL_TO_ALL, 8), same = experts(2, 0);
-    struct laid ring = context(BB_CONTEXT_RING, 2);
+    struct layer_step l = tensor(false), heads = context(BB_CONTEXT_ALL_TO_ALL, 8), same = experts(2, 0);
+    struct layer_step ring = context(BB_CONTEXT_RING, 2);
 
     (void)state;
     l.arch.heads = 3;

@@ -74,7 +74,7 @@ static void split(struct bb_block *b, const struct layer_step *l)
     bb_block_weights(b, 0);
 }
 
-static void ends(struct bb_block *b, const struct layer_step *l)
+static void embedding_and_head(struct bb_block *b, const struct layer_step *l)
 {
     (void)l;
     bb_block_embedding_forward(b, BB_NONE);
@@ -124,7 +124,7 @@ static struct layer_step tensor(bool sequence_parallel)
             .sequence = 8, .sequence_parallel = sequence_parallel, .dtype = BB_BFLOAT16, .grad_dtype = BB_FLOAT}};
 }
 
-static void tensor_parallel_order(void **state)
+static void order_with_tensor_parallelism(void **state)
 {
     (void)state;
     expect_order(tensor(false), forward,
@@ -134,7 +134,7 @@ static void tensor_parallel_order(void **state)
                  "B compute attention gradients <1; B all_reduce tp 128 <3; B compute attention weights");
 }
 
-static void sequence_parallel_order(void **state)
+static void order_with_sequence_parallelism(void **state)
 {
     (void)state;
     expect_order(tensor(true), forward,
@@ -148,7 +148,7 @@ static void sequence_parallel_order(void **state)
 }
 
 /* Data alone, then weights: what is gathered for the weights comes with them. */
-static void split_backward_order(void **state)
+static void order_with_split_backward(void **state)
 {
     (void)state;
     expect_order(tensor(false), split,
@@ -161,13 +161,13 @@ static void split_backward_order(void **state)
                  "B all_gather tp 64 <8; B compute attention weights; B compute attention weights <9");
 }
 
-static void ends_order(void **state)
+static void order_of_embedding_and_head(void **state)
 {
     (void)state;
-    expect_order(tensor(false), ends,
+    expect_order(tensor(false), embedding_and_head,
                  "F all_reduce tp 128; F compute logits <0; F all_reduce tp 8 max <1; F all_reduce tp 8; "
                  "F all_reduce tp 8; B compute head gradients <4; B all_reduce tp 128 <5; B compute head weights");
-    expect_order(tensor(true), ends,
+    expect_order(tensor(true), embedding_and_head,
                  "F reduce_scatter tp 64; F all_gather tp 64; F compute logits <1; F all_reduce tp 8 max <2; "
                  "F all_reduce tp 8; F all_reduce tp 8; B all_gather tp 64; B compute head gradients <5; "
                  "B reduce_scatter tp 64 <7; B compute head weights <6; B all_gather tp 64 <9");
@@ -182,7 +182,7 @@ static struct layer_step context(enum bb_context_mode mode, int ranks)
 
 /* Each hop runs under the attention of the block before; gradients follow one turn behind, the last comes home alone.
  */
-static void ring_order(void **state)
+static void order_with_ring_attention(void **state)
 {
     (void)state;
     expect_order(context(BB_CONTEXT_RING, 3), forward,
@@ -197,7 +197,7 @@ static void ring_order(void **state)
                  "B compute attention gradients <12");
 }
 
-static void context_orders(void **state)
+static void orders_with_all_gather_and_all_to_all_attention(void **state)
 {
     (void)state;
     expect_order(context(BB_CONTEXT_ALL_GATHER, 2), both,
@@ -221,7 +221,7 @@ static struct layer_step experts(int ranks, double imbalance)
 }
 
 /* 16 tokens, 2 experts each, over 2 ranks: 16 rows of 16 elements to each. The shared expert runs under both ways. */
-static void expert_order(void **state)
+static void order_with_experts(void **state)
 {
     struct layer_step l = experts(2, 0);
 
@@ -277,7 +277,7 @@ static struct moved measure(struct layer_step l, layer_step_write *write, const 
 }
 
 /* GPT-3 175B, 2048 tokens, 8 ranks: S = 50331648 bytes, 8 R S and 10 R S on the wire of a layer and micro-batch. */
-static void tensor_bytes(void **state)
+static void tensor_parallel_bytes_match_the_formula(void **state)
 {
     struct layer_step l = {.arch = published("gpt3_175b"),
                      .grid = {.ranks = 8, .tp = 8},
@@ -299,7 +299,7 @@ static void tensor_bytes(void **state)
 }
 
 /* Layer norms 4h, biases behind the row-parallel products 2h; a final norm of 2h; the tied table. */
-static void replicated_bytes(void **state)
+static void counts_replicated_parameters(void **state)
 {
     struct layer_step l = {.arch = published("gpt3_175b"),
                      .grid = {.ranks = 8, .tp = 8},
@@ -319,20 +319,20 @@ static void replicated_bytes(void **state)
 }
 
 /* Embedding 1, head 1 of X; cross entropy 3 of a float per token. */
-static void end_bytes(void **state)
+static void bytes_of_embedding_and_head(void **state)
 {
     struct layer_step l = tensor(false);
     double part = 0.5, x = 8 * 16 * 2;
 
     (void)state;
-    assert_true(measure(l, ends, "tp", BB_BFLOAT16).wire == 2 * 2 * part * x);
-    assert_true(measure(l, ends, "tp", BB_FLOAT).wire == 3 * 2 * part * 8 * 4);
+    assert_true(measure(l, embedding_and_head, "tp", BB_BFLOAT16).wire == 2 * 2 * part * x);
+    assert_true(measure(l, embedding_and_head, "tp", BB_FLOAT).wire == 3 * 2 * part * 8 * 4);
     l.config.sequence_parallel = true;
-    assert_true(measure(l, ends, "tp", BB_BFLOAT16).wire == 5 * part * x);
+    assert_true(measure(l, embedding_and_head, "tp", BB_BFLOAT16).wire == 5 * part * x);
 }
 
 /* LLaMA-3 8B on t x c ranks: a block is 2 b (s/c) (h kv / a) / t elements; forward c-1 of them, backward 2 (c-1). */
-static void context_bytes(void **state)
+static void context_parallel_bytes_match_the_formula(void **state)
 {
     struct layer_step l = {.arch = published("llama3_8b"),
                      .grid = {.ranks = 8, .tp = 2, .cp = 4},
@@ -355,7 +355,7 @@ static void context_bytes(void **state)
 }
 
 /* Mixtral, 4096 tokens, 8 ranks: token all-to-all 67108864 bytes; 234881024 + 57344 on the wire of a layer. */
-static void expert_bytes(void **state)
+static void expert_parallel_bytes_match_the_formula(void **state)
 {
     struct layer_step l = {.arch = published("mixtral_8x7b"),
                      .grid = {.ranks = 8, .dp = 8, .ep = 8},
@@ -379,7 +379,7 @@ static void expert_bytes(void **state)
 }
 
 /* Experts divided over 2 ranks: tokens of both before, sums behind, forward and backward. */
-static void divided_experts(void **state)
+static void experts_sharded_by_etp_gather_and_reduce_tokens(void **state)
 {
     struct layer_step l = {.arch = published("mixtral_8x7b"),
                      .grid = {.ranks = 8, .tp = 2, .dp = 4, .ep = 4, .etp = 2},
@@ -397,7 +397,7 @@ static void divided_experts(void **state)
 /* ---- dropless ---- */
 
 /* Every rank sends all its rows, what one sends another receives, and popular experts get more. */
-static void dropless_counts(void **state)
+static void dropless_routing_sends_all_rows(void **state)
 {
     struct layer_step l = experts(4, 1.0);
     long total = 0;
@@ -409,8 +409,8 @@ static void dropless_counts(void **state)
     assert_valid_layer_step(&l);
     assert_int_equal(bb_step_expand(&l.step), 0);
     assert_valid_layer_step(&l);
-    for (int place = 0; place < 4; place++) {
-        const struct bb_program *p = &l.step.roles[place].program;
+    for (int index = 0; index < 4; index++) {
+        const struct bb_program *p = &l.step.roles[index].program;
         size_t received = 0;
 
         for (size_t i = 0; i < p->n_ops; i++)
@@ -440,7 +440,7 @@ static void counts_by_peer(const struct bb_program *p, enum bb_op_kind kind, con
 }
 
 /* What comes back is what went: as many elements to each peer as came from it, and the other way round. */
-static void what_comes_back(void **state)
+static void return_traffic_mirrors_the_dispatch(void **state)
 {
     static const char *const pairs[][2] = {{"dispatch", "combine"},
                                            {"combine gradients", "dispatch gradients"},
@@ -451,9 +451,9 @@ static void what_comes_back(void **state)
     (void)state;
     assert_int_equal(layer_step_init(&l, both), 0);
     assert_int_equal(bb_step_expand(&l.step), 0);
-    for (int place = 0; place < 4; place++)
+    for (int index = 0; index < 4; index++)
         for (size_t i = 0; i < ROWS(pairs); i++) {
-            const struct bb_program *p = &l.step.roles[place].program;
+            const struct bb_program *p = &l.step.roles[index].program;
             size_t sent[4], received[4], sent_back[4], received_back[4];
 
             counts_by_peer(p, BB_OP_SEND, pairs[i][0], sent);
@@ -468,19 +468,19 @@ static void what_comes_back(void **state)
 }
 
 /* The same seed makes the same step, another one another. */
-static void dropless_seed(void **state)
+static void routing_depends_only_on_the_seed(void **state)
 {
     struct layer_step l = experts(4, 1.0);
-    struct moved first = measure(l, both, "ep", BB_BFLOAT16), again = measure(l, both, "ep", BB_BFLOAT16);
+    struct moved first = measure(l, both, "ep", BB_BFLOAT16), recompute = measure(l, both, "ep", BB_BFLOAT16);
 
     (void)state;
-    assert_true(first.wire == again.wire);
+    assert_true(first.wire == recompute.wire);
     l.config.seed = 7;
     assert_true(measure(l, both, "ep", BB_BFLOAT16).wire != first.wire);
 }
 
 /* A receiver that expects another count is found. */
-static void planted_count(void **state)
+static void finds_a_wrong_receive_count(void **state)
 {
     struct layer_step l = experts(4, 1.0);
     struct bb_checks checks;
@@ -501,7 +501,7 @@ static void planted_count(void **state)
 }
 
 /* A ring whose ranks send before they receive, one after another, does not end. */
-static void planted_ring(void **state)
+static void finds_an_ungrouped_ring_deadlock(void **state)
 {
     struct layer_step l = context(BB_CONTEXT_RING, 3);
     struct bb_checks checks;
@@ -550,7 +550,7 @@ static void expect_flops(struct layer_step l, double expected)
     }
 }
 
-static void layer_flops(void **state)
+static void layer_flops_match_the_formula(void **state)
 {
     double n = 2048, h = 12288, matrices;
     struct layer_step l = {.arch = published("gpt3_175b"),
@@ -572,7 +572,7 @@ static void layer_flops(void **state)
 }
 
 /* Mistral 7B with a window in every layer, in every second one, in none; DeepSeek-V3.2 picks 2048 keys by an index that looks at all. */
-static void windowed_flops(void **state)
+static void windowed_attention_flops_match_the_formula(void **state)
 {
     double n = 8192, rest = 218112000 - 2 * 4096, keys = 4096;
     double latent = 187107328 - 1536 - 512, index = 1536 * 8192 + 7168 * 192, dense = 396361728;
@@ -599,7 +599,7 @@ static void windowed_flops(void **state)
     expect_flops(l, 2 * n * (latent + index + dense) + 2 * n * 2048 * 128 * (192 + 128) + 2 * n * n * 64 * 128);
 }
 
-static void expert_flops(void **state)
+static void expert_layer_flops_match_the_formula(void **state)
 {
     double latent = 187107328 - 1536 - 512, expert = 44040192, n = 4096;
     struct layer_step l = {.arch = published("mixtral_8x7b"),
@@ -621,16 +621,16 @@ static void expert_flops(void **state)
 }
 
 /* 6 P per token, P being what a token passes through but the input's table, norms and biases; and the attention. */
-static void step_flops(void **state)
+static void step_flops_match_6p_per_token(void **state)
 {
     static const char *const names[] = {"llama2_7b", "mixtral_8x7b"};
-    static const enum bb_recompute again[] = {BB_RECOMPUTE_NONE, BB_RECOMPUTE_SELECTIVE, BB_RECOMPUTE_FULL};
+    static const enum bb_recompute recompute[] = {BB_RECOMPUTE_NONE, BB_RECOMPUTE_SELECTIVE, BB_RECOMPUTE_FULL};
 
     (void)state;
     for (int i = 0; i < 6; i++) {
         struct layer_step l = {.arch = published(names[i % 2]),
                          .grid = {.ranks = 1},
-                         .config = {.sequence = 4096, .recompute = again[i / 2], .dtype = BB_BFLOAT16}};
+                         .config = {.sequence = 4096, .recompute = recompute[i / 2], .dtype = BB_BFLOAT16}};
         double h = 4096, s = 4096, active = bb_arch_active(&l.arch) - 32000 * h - 65 * h, samples = 2;
 
         assert_int_equal(layer_step_init(&l, whole_step), 0);
@@ -657,7 +657,7 @@ static double backward_us(struct layer_step l, enum bb_recompute recompute, doub
 }
 
 /* What is done again takes its time: the whole layer, or 4 s^2 h at 100 TFLOP/s. */
-static void recomputed_times(void **state)
+static void recomputation_adds_its_time(void **state)
 {
     struct layer_step l = {
         .arch = published("llama2_7b"), .grid = {.ranks = 1}, .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
@@ -670,7 +670,7 @@ static void recomputed_times(void **state)
 }
 
 /* A capacity of twice the share is computed, but the model needs the share. */
-static void capacity_flops(void **state)
+static void padded_capacity_takes_time_but_no_model_flops(void **state)
 {
     struct layer_step l = {.arch = published("mixtral_8x7b"),
                      .grid = {.ranks = 8, .dp = 8, .ep = 8},
@@ -689,7 +689,7 @@ static void capacity_flops(void **state)
 }
 
 /* With several micro-batches each one's gradients are added up: of a rank's share of every layer, in float. */
-static void accumulated(void **state)
+static void accumulates_gradients_of_each_micro_batch(void **state)
 {
     struct layer_step l = {.arch = published("llama2_7b"),
                      .grid = {.ranks = 4, .tp = 4},
@@ -712,7 +712,7 @@ static void accumulated(void **state)
 }
 
 /* Microseconds from FLOPs, or as they are given for a whole layer. */
-static void layer_times(void **state)
+static void given_layer_times_are_divided_among_kernels(void **state)
 {
     struct layer_step l = tensor(true);
     double forward_us = 0, backward_us = 0;
@@ -774,7 +774,7 @@ static struct layer_step random_layout(unsigned *seed)
 
 /* Whole steps of two layers and two micro-batches in layouts by chance: matched, without deadlock, and every list of
  * products fits. Layouts that cannot be are refused. */
-static void random_layouts(void **state)
+static void random_layouts_give_valid_steps(void **state)
 {
     unsigned seed = 5;
     int built = 0;
@@ -794,7 +794,7 @@ static void random_layouts(void **state)
 
 /* ---- what cannot be ---- */
 
-static void refused(void **state)
+static void rejects_invalid_configurations(void **state)
 {
     struct layer_step l = tensor(false), heads = context(BB_CONTEXT_ALL_TO_ALL, 8), same = experts(2, 0);
     struct layer_step ring = context(BB_CONTEXT_RING, 2);
@@ -814,34 +814,34 @@ static void refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensor_parallel_order),
-        cmocka_unit_test(sequence_parallel_order),
-        cmocka_unit_test(split_backward_order),
-        cmocka_unit_test(ends_order),
-        cmocka_unit_test(ring_order),
-        cmocka_unit_test(context_orders),
-        cmocka_unit_test(expert_order),
-        cmocka_unit_test(tensor_bytes),
-        cmocka_unit_test(replicated_bytes),
-        cmocka_unit_test(end_bytes),
-        cmocka_unit_test(context_bytes),
-        cmocka_unit_test(expert_bytes),
-        cmocka_unit_test(divided_experts),
-        cmocka_unit_test(dropless_counts),
-        cmocka_unit_test(dropless_seed),
-        cmocka_unit_test(what_comes_back),
-        cmocka_unit_test(planted_count),
-        cmocka_unit_test(planted_ring),
-        cmocka_unit_test(layer_flops),
-        cmocka_unit_test(windowed_flops),
-        cmocka_unit_test(expert_flops),
-        cmocka_unit_test(step_flops),
-        cmocka_unit_test(accumulated),
-        cmocka_unit_test(recomputed_times),
-        cmocka_unit_test(capacity_flops),
-        cmocka_unit_test(layer_times),
-        cmocka_unit_test(random_layouts),
-        cmocka_unit_test(refused),
+        cmocka_unit_test(order_with_tensor_parallelism),
+        cmocka_unit_test(order_with_sequence_parallelism),
+        cmocka_unit_test(order_with_split_backward),
+        cmocka_unit_test(order_of_embedding_and_head),
+        cmocka_unit_test(order_with_ring_attention),
+        cmocka_unit_test(orders_with_all_gather_and_all_to_all_attention),
+        cmocka_unit_test(order_with_experts),
+        cmocka_unit_test(tensor_parallel_bytes_match_the_formula),
+        cmocka_unit_test(counts_replicated_parameters),
+        cmocka_unit_test(bytes_of_embedding_and_head),
+        cmocka_unit_test(context_parallel_bytes_match_the_formula),
+        cmocka_unit_test(expert_parallel_bytes_match_the_formula),
+        cmocka_unit_test(experts_sharded_by_etp_gather_and_reduce_tokens),
+        cmocka_unit_test(dropless_routing_sends_all_rows),
+        cmocka_unit_test(routing_depends_only_on_the_seed),
+        cmocka_unit_test(return_traffic_mirrors_the_dispatch),
+        cmocka_unit_test(finds_a_wrong_receive_count),
+        cmocka_unit_test(finds_an_ungrouped_ring_deadlock),
+        cmocka_unit_test(layer_flops_match_the_formula),
+        cmocka_unit_test(windowed_attention_flops_match_the_formula),
+        cmocka_unit_test(expert_layer_flops_match_the_formula),
+        cmocka_unit_test(step_flops_match_6p_per_token),
+        cmocka_unit_test(accumulates_gradients_of_each_micro_batch),
+        cmocka_unit_test(recomputation_adds_its_time),
+        cmocka_unit_test(padded_capacity_takes_time_but_no_model_flops),
+        cmocka_unit_test(given_layer_times_are_divided_among_kernels),
+        cmocka_unit_test(random_layouts_give_valid_steps),
+        cmocka_unit_test(rejects_invalid_configurations),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

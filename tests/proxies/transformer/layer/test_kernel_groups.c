@@ -54,7 +54,7 @@ static void assert_gemms(enum bb_kernels_kind kind, enum bb_kernels_pass pass, i
     assert_true(bb_kernel_groups_flops(&sizes, &groups) == flops);
 }
 
-static void weights_are_read_as_they_lie(void **state)
+static void gemms_transpose_operands_as_stored(void **state)
 {
     static const struct {
         enum bb_kernels_kind kind;
@@ -83,7 +83,7 @@ static void weights_are_read_as_they_lie(void **state)
 }
 
 /* Rows that the experts do not share evenly are one product; no rows, none. */
-static void experts_without_even_rows(void **state)
+static void uneven_expert_rows_are_one_gemm(void **state)
 {
     (void)state;
     assert_gemms(BB_KERNELS_EXPERTS, BB_KERNELS_FORWARD, 33, "up 33x112x96x1, down 33x96x56x1");
@@ -93,7 +93,7 @@ static void experts_without_even_rows(void **state)
 
 /* Scores = Q K^T, context = scores V, per sample and head: no weights, and both sides have a gradient. K, n x k as it lies,
  * gets dScores^T Q, that is Q^T dScores laid out as K is read. */
-static void attention_has_data_on_both_sides(void **state)
+static void attention_has_gradients_of_both_operands(void **state)
 {
     (void)state;
     assert_gemms(BB_KERNELS_CORE, BB_KERNELS_FORWARD, 0, "scores 20x60x16x10 B', context 20x8x60x10");
@@ -106,9 +106,9 @@ static void attention_has_data_on_both_sides(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_are_read_as_they_lie),
-        cmocka_unit_test(experts_without_even_rows),
-        cmocka_unit_test(attention_has_data_on_both_sides),
+        cmocka_unit_test(gemms_transpose_operands_as_stored),
+        cmocka_unit_test(uneven_expert_rows_are_one_gemm),
+        cmocka_unit_test(attention_has_gradients_of_both_operands),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,12 +24,12 @@ static const struct bb_layer_sizes sizes = {.dtype = BB_BFLOAT16,
                                             .ffn = 32,
                                             .vocab = 64};
 
-enum { TWO_HELD = 2 * 64 * 2 + 2 * 16, THREE_HELD = 3 * 64 * 2 + 2 * 16, NORM = 2 * 64 * 2 + 2 * 2 * 16 };
+enum { TWO_LOCAL = 2 * 64 * 2 + 2 * 16, THREE_LOCAL = 3 * 64 * 2 + 2 * 16, NORM = 2 * 64 * 2 + 2 * 2 * 16 };
 enum { TWO_FFN = 2 * 256 * 2 + 2 * 32, THREE_FFN = 3 * 256 * 2 + 2 * 32 };
-enum { TURNED = 2 * 192 * 2 + 2 * 24, TWO_SCORES = 2 * 128 * 2 + 2 * 8, THREE_SCORES = 3 * 128 * 2 + 2 * 8 };
+enum { ROTATED = 2 * 192 * 2 + 2 * 24, TWO_SCORES = 2 * 128 * 2 + 2 * 8, THREE_SCORES = 3 * 128 * 2 + 2 * 8 };
 
 /* The list of one kind. */
-static const struct bb_kernel_list *listed(const struct bb_layer_sizes *s, enum bb_kernels_kind kind,
+static const struct bb_kernel_list *kernels_of(const struct bb_layer_sizes *s, enum bb_kernels_kind kind,
                                            enum bb_kernels_pass pass)
 {
     static struct bb_kernel_list w;
@@ -43,7 +43,7 @@ static const struct bb_kernel_list *listed(const struct bb_layer_sizes *s, enum 
 
 static size_t memory_kernel_bytes(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, enum bb_kernels_pass pass)
 {
-    const struct bb_kernel_list *w = listed(s, kind, pass);
+    const struct bb_kernel_list *w = kernels_of(s, kind, pass);
     size_t bytes = 0;
 
     for (int i = 0; i < w->n; i++)
@@ -51,7 +51,7 @@ static size_t memory_kernel_bytes(const struct bb_layer_sizes *s, enum bb_kernel
     return bytes;
 }
 
-static void parts_move_what_lies_in_memory(void **state)
+static void memory_kernels_move_the_bytes_of_their_arrays(void **state)
 {
     struct bb_layer_sizes llama = sizes, gpt = sizes;
 
@@ -63,14 +63,14 @@ static void parts_move_what_lies_in_memory(void **state)
         enum bb_kernels_kind kind;
         size_t forward, data;
     } rows[] = {
-        {&sizes, BB_KERNELS_NORM, THREE_HELD + NORM, THREE_HELD + THREE_HELD}, /* the residual's sum, and the norm */
-        {&gpt, BB_KERNELS_NORM, THREE_HELD + NORM, 2 * THREE_HELD + TWO_HELD},
+        {&sizes, BB_KERNELS_NORM, THREE_LOCAL + NORM, THREE_LOCAL + THREE_LOCAL}, /* the residual's sum, and the norm */
+        {&gpt, BB_KERNELS_NORM, THREE_LOCAL + NORM, 2 * THREE_LOCAL + TWO_LOCAL},
         {&sizes, BB_KERNELS_UP, TWO_FFN, 0},
         {&llama, BB_KERNELS_UP, THREE_FFN, 0}, /* gate and up in, their product out */
         {&sizes, BB_KERNELS_DOWN, 0, THREE_FFN},
         {&llama, BB_KERNELS_DOWN, 0, THREE_FFN + TWO_FFN}, /* three in, gradients of both out */
         {&sizes, BB_KERNELS_QKV, 0, 0},
-        {&llama, BB_KERNELS_QKV, TURNED, TURNED}, /* queries and keys: three heads of 8 */
+        {&llama, BB_KERNELS_QKV, ROTATED, ROTATED}, /* queries and keys: three heads of 8 */
         {&sizes, BB_KERNELS_CORE, 0, 0},
         {&gpt, BB_KERNELS_CORE, 2 * TWO_SCORES, TWO_SCORES + THREE_SCORES}, /* softmax and dropout of 2 x 8 x 8 */
     };
@@ -85,7 +85,7 @@ static void parts_move_what_lies_in_memory(void **state)
 /* A hundred rows of 16, gate and up of 32 each: bytes of a number as Megatron-LM's expressions read and write it, 4 of a
  * float. b * p: 4; t + b * p: 10; cat: 8; to 16 bits: 6. Back: to float 6, t's gradient 6 and its split 4, those of b and
  * p a product and its sum each, 12. Clamp and cat: 4 each; back 6, for what was clamped, and 4. */
-static void experts_with_biases_move_floats(void **state)
+static void expert_biases_add_float_traffic(void **state)
 {
     struct bb_layer_sizes with = sizes, without;
     size_t forward, data;
@@ -104,38 +104,38 @@ static void experts_with_biases_move_floats(void **state)
     assert_in_range(data, 1600 * (6 + 6 + 4 + 12 + 12) + 6400 * (6 + 4), 1600 * 40 + 6400 * 10 + 1000);
 }
 
-static void products_of_attention_are_fused(void **state)
+static void attention_gemms_are_fused(void **state)
 {
     struct bb_layer_sizes s = sizes;
-    const struct bb_kernel_list *w = listed(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD);
+    const struct bb_kernel_list *w = kernels_of(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD);
 
     (void)state;
     assert_int_equal(w->n, 2);
     assert_int_equal(w->items[0].fusion, BB_KERNEL_IN_ATTENTION);
     assert_true(w->items[1].share == 1);
     s.causal = true;
-    w = listed(&s, BB_KERNELS_CORE, BB_KERNELS_DATA);
+    w = kernels_of(&s, BB_KERNELS_CORE, BB_KERNELS_DATA);
     assert_int_equal(w->n, 4);
     assert_int_equal(w->items[3].fusion, BB_KERNEL_IN_ATTENTION_BACKWARD);
     assert_true(w->items[3].share == 0.5);
-    assert_true(listed(&s, BB_KERNELS_CORE_BLOCK, BB_KERNELS_FORWARD)->items[0].share == 0.5); /* a ring in zigzag */
+    assert_true(kernels_of(&s, BB_KERNELS_CORE_BLOCK, BB_KERNELS_FORWARD)->items[0].share == 0.5); /* a ring in zigzag */
     s.keys = 4; /* a window: 8 rows of 4, less a triangle of 4 x 4 */
-    assert_true(listed(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].share == 0.75);
+    assert_true(kernels_of(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].share == 0.75);
     s.unfused = true;
-    assert_int_equal(listed(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].fusion, BB_KERNEL_SEPARATE);
-    assert_int_equal(listed(&s, BB_KERNELS_ACCUMULATE, BB_KERNELS_WEIGHTS)->items[0].fusion, BB_KERNEL_IN_GEMM);
+    assert_int_equal(kernels_of(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].fusion, BB_KERNEL_SEPARATE);
+    assert_int_equal(kernels_of(&s, BB_KERNELS_ACCUMULATE, BB_KERNELS_WEIGHTS)->items[0].fusion, BB_KERNEL_IN_GEMM);
 }
 
-static void eight_bits_are_of_weights_in_layers(void **state)
+static void fp8_applies_to_layer_weights_only(void **state)
 {
     struct bb_layer_sizes s = sizes;
 
     (void)state;
-    assert_false(listed(&s, BB_KERNELS_QKV, BB_KERNELS_FORWARD)->items[0].float8);
+    assert_false(kernels_of(&s, BB_KERNELS_QKV, BB_KERNELS_FORWARD)->items[0].float8);
     s.float8 = true;
-    assert_true(listed(&s, BB_KERNELS_QKV, BB_KERNELS_WEIGHTS)->items[0].float8);
-    assert_false(listed(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].float8);
-    assert_false(listed(&s, BB_KERNELS_HEAD, BB_KERNELS_FORWARD)->items[0].float8);
+    assert_true(kernels_of(&s, BB_KERNELS_QKV, BB_KERNELS_WEIGHTS)->items[0].float8);
+    assert_false(kernels_of(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].float8);
+    assert_false(kernels_of(&s, BB_KERNELS_HEAD, BB_KERNELS_FORWARD)->items[0].float8);
     assert_int_equal(memory_kernel_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_FORWARD), 2 * 8 * 16); /* the input, turned */
     assert_int_equal(memory_kernel_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_DATA),
                      2 * 2 * 8 * 32); /* read, written twice */
@@ -145,10 +145,10 @@ static void eight_bits_are_of_weights_in_layers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_move_what_lies_in_memory),
-        cmocka_unit_test(experts_with_biases_move_floats),
-        cmocka_unit_test(products_of_attention_are_fused),
-        cmocka_unit_test(eight_bits_are_of_weights_in_layers),
+        cmocka_unit_test(memory_kernels_move_the_bytes_of_their_arrays),
+        cmocka_unit_test(expert_biases_add_float_traffic),
+        cmocka_unit_test(attention_gemms_are_fused),
+        cmocka_unit_test(fp8_applies_to_layer_weights_only),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

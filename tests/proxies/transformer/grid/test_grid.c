@@ -6,20 +6,20 @@
 #include "tests/check.h"
 
 /* A settled grid and its layout with all groups. */
-struct laid {
+struct grid_layout {
     struct bb_grid grid;
     struct bb_layout layout;
     struct bb_grid_groups groups;
 };
 
-static void lay(struct laid *l, struct bb_grid given, int ranks, const char *order)
+static void make_layout(struct grid_layout *l, struct bb_grid given, int ranks, const char *order)
 {
     l->grid = given;
     assert_int_equal(bb_grid_resolve(&l->grid, ranks, order, NULL, "test"), 0);
     assert_int_equal(bb_grid_layout(&l->grid, BB_GRID_ALL_GROUPS, &l->layout, &l->groups), 0);
 }
 
-static void members_are(const struct laid *l, enum bb_grid_group group, int instance, const int *members, int n)
+static void assert_members(const struct grid_layout *l, enum bb_grid_group group, int instance, const int *members, int n)
 {
     int g = l->groups.of[group];
 
@@ -29,97 +29,97 @@ static void members_are(const struct laid *l, enum bb_grid_group group, int inst
         assert_int_equal(bb_group_member(&l->layout, g, instance, i), members[i]);
 }
 
-#define ARE(l, group, instance, ...)                                                                                   \
-    members_are(l, group, instance, (const int[]){__VA_ARGS__}, sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
+#define ASSERT_MEMBERS(l, group, instance, ...)                                                                                   \
+    assert_members(l, group, instance, (const int[]){__VA_ARGS__}, sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
 
-static void eight_ranks_in_both_orders(void **state)
+static void groups_of_two_orders(void **state)
 {
-    struct laid l;
+    struct grid_layout l;
 
     (void)state;
-    lay(&l, (struct bb_grid){.tp = 2, .pp = 2}, 8, NULL);
+    make_layout(&l, (struct bb_grid){.tp = 2, .pp = 2}, 8, NULL);
     assert_int_equal(l.grid.dp, 2);
-    ARE(&l, BB_GRID_TP, 0, 0, 1);
-    ARE(&l, BB_GRID_TP, 3, 6, 7);
-    ARE(&l, BB_GRID_DP, 0, 0, 2);
-    ARE(&l, BB_GRID_DP, 1, 1, 3);
-    ARE(&l, BB_GRID_DP, 2, 4, 6);
-    ARE(&l, BB_GRID_DP, 3, 5, 7);
-    ARE(&l, BB_GRID_PP, 0, 0, 4);
-    ARE(&l, BB_GRID_PP, 3, 3, 7);
-    ARE(&l, BB_GRID_EMBEDDING, 2, 2, 6);
-    ARE(&l, BB_GRID_TP_PP, 1, 2, 3, 6, 7);
+    ASSERT_MEMBERS(&l, BB_GRID_TP, 0, 0, 1);
+    ASSERT_MEMBERS(&l, BB_GRID_TP, 3, 6, 7);
+    ASSERT_MEMBERS(&l, BB_GRID_DP, 0, 0, 2);
+    ASSERT_MEMBERS(&l, BB_GRID_DP, 1, 1, 3);
+    ASSERT_MEMBERS(&l, BB_GRID_DP, 2, 4, 6);
+    ASSERT_MEMBERS(&l, BB_GRID_DP, 3, 5, 7);
+    ASSERT_MEMBERS(&l, BB_GRID_PP, 0, 0, 4);
+    ASSERT_MEMBERS(&l, BB_GRID_PP, 3, 3, 7);
+    ASSERT_MEMBERS(&l, BB_GRID_EMBEDDING, 2, 2, 6);
+    ASSERT_MEMBERS(&l, BB_GRID_TP_PP, 1, 2, 3, 6, 7);
     assert_int_equal(l.groups.of[BB_GRID_DP_CP], l.groups.of[BB_GRID_DP]);
     assert_int_equal(l.groups.of[BB_GRID_CP], BB_NONE);
     assert_int_equal(l.groups.of[BB_GRID_EP], BB_NONE);
     bb_layout_release(&l.layout);
 
-    lay(&l, (struct bb_grid){.tp = 2, .dp = 2}, 8, "tp-cp-ep-pp-dp");
+    make_layout(&l, (struct bb_grid){.tp = 2, .dp = 2}, 8, "tp-cp-ep-pp-dp");
     assert_int_equal(l.grid.pp, 2);
-    ARE(&l, BB_GRID_DP, 0, 0, 4);
-    ARE(&l, BB_GRID_DP, 3, 3, 7);
-    ARE(&l, BB_GRID_PP, 0, 0, 2);
-    ARE(&l, BB_GRID_PP, 1, 1, 3);
-    ARE(&l, BB_GRID_PP, 2, 4, 6);
-    ARE(&l, BB_GRID_PP, 3, 5, 7);
+    ASSERT_MEMBERS(&l, BB_GRID_DP, 0, 0, 4);
+    ASSERT_MEMBERS(&l, BB_GRID_DP, 3, 3, 7);
+    ASSERT_MEMBERS(&l, BB_GRID_PP, 0, 0, 2);
+    ASSERT_MEMBERS(&l, BB_GRID_PP, 1, 1, 3);
+    ASSERT_MEMBERS(&l, BB_GRID_PP, 2, 4, 6);
+    ASSERT_MEMBERS(&l, BB_GRID_PP, 3, 5, 7);
     bb_layout_release(&l.layout);
 }
 
-static void sixteen_ranks_with_context(void **state)
+static void groups_with_context_parallelism(void **state)
 {
-    struct laid l;
+    struct grid_layout l;
 
     (void)state;
-    lay(&l, (struct bb_grid){.tp = 2, .cp = 2, .dp = 2, .pp = 2}, 16, NULL);
-    ARE(&l, BB_GRID_CP, 0, 0, 2);
-    ARE(&l, BB_GRID_CP, 1, 1, 3);
-    ARE(&l, BB_GRID_DP, 0, 0, 4);
-    ARE(&l, BB_GRID_DP, 1, 1, 5);
-    ARE(&l, BB_GRID_DP_CP, 0, 0, 2, 4, 6);
-    ARE(&l, BB_GRID_DP_CP, 1, 1, 3, 5, 7);
-    ARE(&l, BB_GRID_PP, 0, 0, 8);
-    ARE(&l, BB_GRID_TP_CP, 1, 4, 5, 6, 7);
+    make_layout(&l, (struct bb_grid){.tp = 2, .cp = 2, .dp = 2, .pp = 2}, 16, NULL);
+    ASSERT_MEMBERS(&l, BB_GRID_CP, 0, 0, 2);
+    ASSERT_MEMBERS(&l, BB_GRID_CP, 1, 1, 3);
+    ASSERT_MEMBERS(&l, BB_GRID_DP, 0, 0, 4);
+    ASSERT_MEMBERS(&l, BB_GRID_DP, 1, 1, 5);
+    ASSERT_MEMBERS(&l, BB_GRID_DP_CP, 0, 0, 2, 4, 6);
+    ASSERT_MEMBERS(&l, BB_GRID_DP_CP, 1, 1, 3, 5, 7);
+    ASSERT_MEMBERS(&l, BB_GRID_PP, 0, 0, 8);
+    ASSERT_MEMBERS(&l, BB_GRID_TP_CP, 1, 4, 5, 6, 7);
     assert_string_equal(l.layout.groups[l.groups.of[BB_GRID_DP_CP]].name, "dp_cp");
     bb_layout_release(&l.layout);
 }
 
-static void sixteen_ranks_with_experts(void **state)
+static void groups_with_expert_parallelism(void **state)
 {
-    struct laid l;
+    struct grid_layout l;
 
     (void)state;
-    lay(&l, (struct bb_grid){.tp = 2, .pp = 2, .ep = 4, .etp = 1, .experts = true}, 16, NULL);
+    make_layout(&l, (struct bb_grid){.tp = 2, .pp = 2, .ep = 4, .etp = 1, .experts = true}, 16, NULL);
     assert_int_equal(l.grid.edp, 2);
-    ARE(&l, BB_GRID_DP, 0, 0, 2, 4, 6);
-    ARE(&l, BB_GRID_EP, 0, 0, 1, 2, 3);
-    ARE(&l, BB_GRID_EP, 1, 4, 5, 6, 7);
-    ARE(&l, BB_GRID_EP, 2, 8, 9, 10, 11);
-    ARE(&l, BB_GRID_EDP, 0, 0, 4);
-    ARE(&l, BB_GRID_EDP, 1, 1, 5);
+    ASSERT_MEMBERS(&l, BB_GRID_DP, 0, 0, 2, 4, 6);
+    ASSERT_MEMBERS(&l, BB_GRID_EP, 0, 0, 1, 2, 3);
+    ASSERT_MEMBERS(&l, BB_GRID_EP, 1, 4, 5, 6, 7);
+    ASSERT_MEMBERS(&l, BB_GRID_EP, 2, 8, 9, 10, 11);
+    ASSERT_MEMBERS(&l, BB_GRID_EDP, 0, 0, 4);
+    ASSERT_MEMBERS(&l, BB_GRID_EDP, 1, 1, 5);
     assert_int_equal(l.groups.of[BB_GRID_TP_EP], l.groups.of[BB_GRID_EP]);
     bb_layout_release(&l.layout);
 
-    lay(&l, (struct bb_grid){.tp = 2, .pp = 2, .ep = 2, .etp = 2, .experts = true}, 16, NULL);
-    ARE(&l, BB_GRID_EP, 0, 0, 2);
-    ARE(&l, BB_GRID_EP, 3, 5, 7);
-    ARE(&l, BB_GRID_EDP, 1, 1, 5);
-    ARE(&l, BB_GRID_TP_EP, 0, 0, 1, 2, 3);
+    make_layout(&l, (struct bb_grid){.tp = 2, .pp = 2, .ep = 2, .etp = 2, .experts = true}, 16, NULL);
+    ASSERT_MEMBERS(&l, BB_GRID_EP, 0, 0, 2);
+    ASSERT_MEMBERS(&l, BB_GRID_EP, 3, 5, 7);
+    ASSERT_MEMBERS(&l, BB_GRID_EDP, 1, 1, 5);
+    ASSERT_MEMBERS(&l, BB_GRID_TP_EP, 0, 0, 1, 2, 3);
     assert_int_equal(l.groups.of[BB_GRID_ETP], l.groups.of[BB_GRID_TP]);
     bb_layout_release(&l.layout);
 }
 
-static void four_stages(void **state)
+static void groups_of_four_stages(void **state)
 {
-    struct laid l;
+    struct grid_layout l;
 
     (void)state;
-    lay(&l, (struct bb_grid){.tp = 2, .pp = 4}, 16, NULL);
-    ARE(&l, BB_GRID_DP, 0, 0, 2);
-    ARE(&l, BB_GRID_DP, 1, 1, 3);
-    ARE(&l, BB_GRID_DP, 2, 4, 6);
-    ARE(&l, BB_GRID_PP, 0, 0, 4, 8, 12);
-    ARE(&l, BB_GRID_EMBEDDING, 0, 0, 12);
-    ARE(&l, BB_GRID_EMBEDDING, 3, 3, 15);
+    make_layout(&l, (struct bb_grid){.tp = 2, .pp = 4}, 16, NULL);
+    ASSERT_MEMBERS(&l, BB_GRID_DP, 0, 0, 2);
+    ASSERT_MEMBERS(&l, BB_GRID_DP, 1, 1, 3);
+    ASSERT_MEMBERS(&l, BB_GRID_DP, 2, 4, 6);
+    ASSERT_MEMBERS(&l, BB_GRID_PP, 0, 0, 4, 8, 12);
+    ASSERT_MEMBERS(&l, BB_GRID_EMBEDDING, 0, 0, 12);
+    ASSERT_MEMBERS(&l, BB_GRID_EMBEDDING, 3, 3, 15);
     assert_int_equal(bb_group_instance(&l.layout, l.groups.of[BB_GRID_EMBEDDING], 5), BB_NONE);
     bb_layout_release(&l.layout);
 }
@@ -127,7 +127,7 @@ static void four_stages(void **state)
 /* ---- every order ---- */
 
 /* The rank at those coordinates, by the definition: stride of an axis = product of the sizes before it. */
-static int rank_at(const struct bb_grid *g, bool expert, const int coord[BB_GRID_AXES])
+static int rank_by_definition(const struct bb_grid *g, bool expert, const int coord[BB_GRID_AXES])
 {
     static const char *const names[] = {"tp", "cp", "ep", "dp", "pp"};
     const int sizes[2][BB_GRID_AXES] = {{g->tp, g->cp, 1, g->dp, g->pp}, {g->etp, 1, g->ep, g->edp, g->pp}};
@@ -142,7 +142,7 @@ static int rank_at(const struct bb_grid *g, bool expert, const int coord[BB_GRID
     return rank;
 }
 
-static bool same_but(const struct bb_grid *g, bool expert, int a, int b, unsigned axes)
+static bool equal_except(const struct bb_grid *g, bool expert, int a, int b, unsigned axes)
 {
     for (int axis = 0; axis < BB_GRID_AXES; axis++) {
         int of_a =
@@ -156,7 +156,7 @@ static bool same_but(const struct bb_grid *g, bool expert, int a, int b, unsigne
     return true;
 }
 
-static void coordinates_give_the_rank(const struct bb_grid *g)
+static void assert_coordinates_give_the_rank(const struct bb_grid *g)
 {
     for (int rank = 0; rank < g->ranks; rank++) {
         int dense[BB_GRID_AXES], expert[BB_GRID_AXES];
@@ -165,14 +165,14 @@ static void coordinates_give_the_rank(const struct bb_grid *g)
             dense[a] = bb_grid_coord(g, rank, (enum bb_grid_axis)a);
             expert[a] = bb_grid_expert_coord(g, rank, (enum bb_grid_axis)a);
         }
-        assert_int_equal(rank_at(g, false, dense), rank);
-        assert_int_equal(rank_at(g, true, expert), rank);
+        assert_int_equal(rank_by_definition(g, false, dense), rank);
+        assert_int_equal(rank_by_definition(g, true, expert), rank);
         assert_int_equal(dense[BB_AXIS_PP], expert[BB_AXIS_PP]);
     }
 }
 
 /* Two ranks are in one instance if and only if all other coordinates agree; members are ascending. */
-static void groups_are_what_they_say(const struct laid *l)
+static void assert_groups_match_coordinates(const struct grid_layout *l)
 {
     static const struct {
         enum bb_grid_group group;
@@ -198,7 +198,7 @@ static void groups_are_what_they_say(const struct laid *l)
             for (int b = 0; b < a; b++) {
                 bool together = bb_group_instance(&l->layout, g, a) == bb_group_instance(&l->layout, g, b);
 
-                assert_int_equal(together, same_but(&l->grid, rows[i].expert, a, b, rows[i].axes));
+                assert_int_equal(together, equal_except(&l->grid, rows[i].expert, a, b, rows[i].axes));
                 if (together)
                     assert_true(bb_group_index(&l->layout, g, b) < bb_group_index(&l->layout, g, a));
             }
@@ -206,10 +206,10 @@ static void groups_are_what_they_say(const struct laid *l)
 }
 
 /* All 120 orders; those whose pipelines differ between the grids are refused, and never when pp stands last. */
-static void every_order(void **state)
+static void all_orders_give_consistent_groups(void **state)
 {
     static const char *const axes[] = {"tp", "cp", "ep", "dp", "pp"};
-    int good = 0;
+    int accepted = 0;
 
     (void)state;
     bb_err_mute(1);
@@ -217,16 +217,16 @@ static void every_order(void **state)
         struct bb_grid given = {.tp = 2, .cp = 2, .pp = 2, .ep = 3, .etp = 1, .experts = true};
         bool used[5] = {false};
         char order[BB_GRID_ORDER_SIZE] = "";
-        struct laid l;
+        struct grid_layout l;
 
-        for (int place = 0, rest = n, ways = 24; place < 5;
-             rest %= ways, ways /= 5 - place - 1 ? 5 - place - 1 : 1, place++) {
-            int skip = rest / ways, a = 0;
+        for (int position = 0, rest = n, permutations = 24; position < 5;
+             rest %= permutations, permutations /= 5 - position - 1 ? 5 - position - 1 : 1, position++) {
+            int skip = rest / permutations, a = 0;
 
             for (; used[a] || skip-- > 0; a++)
                 ;
             used[a] = true;
-            strcat(order, place ? "-" : "");
+            strcat(order, position ? "-" : "");
             strcat(order, axes[a]);
         }
         l.grid = given;
@@ -234,19 +234,19 @@ static void every_order(void **state)
             assert_int_not_equal(strncmp(order + 12, "pp", 2), 0);
             continue;
         }
-        good++;
+        accepted++;
         assert_int_equal(bb_grid_layout(&l.grid, BB_GRID_ALL_GROUPS, &l.layout, &l.groups), 0);
-        coordinates_give_the_rank(&l.grid);
-        groups_are_what_they_say(&l);
+        assert_coordinates_give_the_rank(&l.grid);
+        assert_groups_match_coordinates(&l);
         bb_layout_release(&l.layout);
     }
     bb_err_mute(0);
-    assert_true(good >= 24 + 24); /* pp last and pp first */
+    assert_true(accepted >= 24 + 24); /* pp last and pp first */
 }
 
 /* ---- axes that follow, and what cannot be ---- */
 
-static void an_axis_follows(void **state)
+static void derives_the_missing_axis(void **state)
 {
     static const struct {
         struct bb_grid given;
@@ -274,7 +274,7 @@ static void an_axis_follows(void **state)
     }
 }
 
-static void layouts_that_cannot_be(void **state)
+static void rejects_invalid_layouts(void **state)
 {
     static const struct {
         struct bb_grid given;
@@ -308,7 +308,7 @@ static void layouts_that_cannot_be(void **state)
     bb_err_mute(0);
 }
 
-static void models_that_cannot_be_cut_so(void **state)
+static void rejects_layouts_that_do_not_divide_the_model(void **state)
 {
     static const struct {
         const char *name;
@@ -348,14 +348,14 @@ static void models_that_cannot_be_cut_so(void **state)
     bb_err_mute(0);
 }
 
-static int at_random(unsigned *seed, int n)
+static int random_below(unsigned *seed, int n)
 {
     *seed = *seed * 1664525u + 1013904223u;
     return (int)((*seed >> 10) % (unsigned)n);
 }
 
 /* Writes what the options say into the axes that were given. */
-static void follow_advice(const char *text, struct bb_grid *g)
+static void apply_suggestion(const char *text, struct bb_grid *g)
 {
     int value, used;
     char axis[3];
@@ -365,7 +365,7 @@ static void follow_advice(const char *text, struct bb_grid *g)
 }
 
 /* Whatever was asked for, the layout that is named as the nearest is taken as it stands. */
-static void the_nearest_layout_is_valid(void **state)
+static void suggested_layout_is_valid(void **state)
 {
     static const char *const names[] = {"gpt2_xl", "llama3_8b", "deepseek_v3", "qwen2_7b"};
     static const int sizes[] = {0, 0, 1, 2, 3, 4, 5, 6, 8, 16}, ranks[] = {1, 2, 6, 7, 8, 12, 48, 64, 100, 1024};
@@ -378,19 +378,19 @@ static void the_nearest_layout_is_valid(void **state)
     for (int round = 0; round < 2000; round++) {
         struct bb_arch a;
         struct bb_grid_model m = {.arch = &a, .sequence = 960, .chunks = 1, .sequence_parallel = round % 2};
-        struct bb_grid g = {.tp = sizes[at_random(&seed, 10)],
-                            .cp = sizes[at_random(&seed, 10)],
-                            .dp = sizes[at_random(&seed, 10)],
-                            .pp = sizes[at_random(&seed, 10)]};
+        struct bb_grid g = {.tp = sizes[random_below(&seed, 10)],
+                            .cp = sizes[random_below(&seed, 10)],
+                            .dp = sizes[random_below(&seed, 10)],
+                            .pp = sizes[random_below(&seed, 10)]};
         struct bb_grid given = g;
-        int n = ranks[at_random(&seed, 10)];
+        int n = ranks[random_below(&seed, 10)];
 
-        assert_int_equal(bb_arch_load(names[at_random(&seed, 4)], &a), 0);
+        assert_int_equal(bb_arch_load(names[random_below(&seed, 4)], &a), 0);
         given.experts = g.experts = a.experts > 0;
         if (bb_grid_resolve(&g, n, NULL, &m, "test") == 0 && bb_grid_validate_model(&g, &m, "test") == 0 &&
             bb_grid_layers_divide(a.layers, g.pp))
             continue;
-        follow_advice(bb_grid_suggest(&g, &m, text), &given);
+        apply_suggestion(bb_grid_suggest(&g, &m, text), &given);
         assert_int_equal(bb_grid_resolve(&given, n, NULL, &m, "test"), 0);
         assert_int_equal(bb_grid_validate_model(&given, &m, "test"), 0);
         assert_true(bb_grid_layers_divide(a.layers, given.pp));
@@ -402,7 +402,7 @@ static void the_nearest_layout_is_valid(void **state)
 
 /* The FFN width must be divisible by tp if any layer has a dense MLP: without experts, in the first layers, or between
  * MoE layers. */
-static void dense_layers_must_divide(void **state)
+static void ffn_of_dense_layers_must_be_divisible_by_tp(void **state)
 {
     static const struct {
         int experts, dense_layers, moe_every, ffn, rc;
@@ -432,7 +432,7 @@ static void dense_layers_must_divide(void **state)
 }
 
 /* Of what was given as little changes as may be, in factors; of equal changes, that of the axis which comes first. */
-static void the_nearest_layout_is_near(void **state)
+static void suggested_layout_changes_little(void **state)
 {
     static const struct {
         struct bb_grid given;
@@ -465,26 +465,26 @@ static void the_nearest_layout_is_near(void **state)
 
 /* ---- layers ---- */
 
-static void layers_are_all_given_out(void **state)
+static void layers_are_divided_among_all_parts(void **state)
 {
     int first;
 
     (void)state;
     for (int layers = 1; layers <= 70; layers++)
         for (int parts = 1; parts <= layers; parts++) {
-            int next = 0, least = layers, most = 0;
+            int next = 0, min = layers, max = 0;
 
             for (int p = 0; p < parts; p++) {
                 int n = bb_grid_layers(layers, parts, p, &first);
 
                 assert_int_equal(first, next);
                 assert_true(n >= 1);
-                least = n < least ? n : least;
-                most = n > most ? n : most;
+                min = n < min ? n : min;
+                max = n > max ? n : max;
                 next += n;
             }
             assert_int_equal(next, layers);
-            assert_true(layers % parts == 0 ? most == least : most - least <= 2);
+            assert_true(layers % parts == 0 ? max == min : max - min <= 2);
         }
     assert_int_equal(bb_grid_layers(126, 16, 0, &first), 7);
     assert_int_equal(bb_grid_layers(126, 16, 1, &first), 8);
@@ -495,7 +495,7 @@ static void layers_are_all_given_out(void **state)
 }
 
 /* Every split of few layers: valid ones give out all layers, in order, the ends as asked and the others alike. */
-static void ends_have_their_own_layers(void **state)
+static void pipe_split_with_explicit_end_stages(void **state)
 {
     int valid = 0, first;
 
@@ -530,7 +530,7 @@ static void ends_have_their_own_layers(void **state)
 }
 
 /* What Megatron-LM makes of DeepSeek-V3's 61 layers, and of 26 in chunks: 4, 8, 8, 6 layers, chunk by chunk. */
-static void known_splits(void **state)
+static void pipe_splits_match_megatron(void **state)
 {
     static const int firsts[] = {0, 2, 6, 10, 13, 15, 19, 23};
     const struct bb_pipe_split deepseek = {61, 16, 1, 3, 2}, chunked = {26, 4, 2, 4, 6};
@@ -553,7 +553,7 @@ static void known_splits(void **state)
 
 /* The nearest split, by hand: 61 = 2 + 14 x 4 + 3 = 1 + 15 x 4 = 3 + 14 x 4 + 2, 26 = 4 + 2 x 8 + 6 in chunks of two.
  * Of two that are equally near, 9 = 3 + 2 x 2 + 2 = 2 + 2 x 3 + 1, that with the shorter stages in the middle. */
-static void splits_that_cannot_be(void **state)
+static void suggests_a_valid_pipe_split(void **state)
 {
     static const struct {
         struct bb_pipe_split split;
@@ -587,21 +587,21 @@ static void splits_that_cannot_be(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(eight_ranks_in_both_orders),
-        cmocka_unit_test(sixteen_ranks_with_context),
-        cmocka_unit_test(sixteen_ranks_with_experts),
-        cmocka_unit_test(four_stages),
-        cmocka_unit_test(every_order),
-        cmocka_unit_test(an_axis_follows),
-        cmocka_unit_test(layouts_that_cannot_be),
-        cmocka_unit_test(models_that_cannot_be_cut_so),
-        cmocka_unit_test(the_nearest_layout_is_valid),
-        cmocka_unit_test(the_nearest_layout_is_near),
-        cmocka_unit_test(dense_layers_must_divide),
-        cmocka_unit_test(layers_are_all_given_out),
-        cmocka_unit_test(ends_have_their_own_layers),
-        cmocka_unit_test(known_splits),
-        cmocka_unit_test(splits_that_cannot_be),
+        cmocka_unit_test(groups_of_two_orders),
+        cmocka_unit_test(groups_with_context_parallelism),
+        cmocka_unit_test(groups_with_expert_parallelism),
+        cmocka_unit_test(groups_of_four_stages),
+        cmocka_unit_test(all_orders_give_consistent_groups),
+        cmocka_unit_test(derives_the_missing_axis),
+        cmocka_unit_test(rejects_invalid_layouts),
+        cmocka_unit_test(rejects_layouts_that_do_not_divide_the_model),
+        cmocka_unit_test(suggested_layout_is_valid),
+        cmocka_unit_test(suggested_layout_changes_little),
+        cmocka_unit_test(ffn_of_dense_layers_must_be_divisible_by_tp),
+        cmocka_unit_test(layers_are_divided_among_all_parts),
+        cmocka_unit_test(pipe_split_with_explicit_end_stages),
+        cmocka_unit_test(pipe_splits_match_megatron),
+        cmocka_unit_test(suggests_a_valid_pipe_split),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

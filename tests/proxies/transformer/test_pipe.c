@@ -63,7 +63,7 @@ static void make_pipeline(struct bb_step *step, const struct bb_schedule *s, con
     }
 }
 
-static void is_sound(const struct bb_step *step)
+static void assert_valid(const struct bb_step *step)
 {
     struct bb_checks checks;
 
@@ -90,7 +90,7 @@ static const struct bb_op *next_message(const struct bb_step *step, int rank, in
 }
 
 /* What no count can tell: each message is received as what it was sent as, the same micro-batch of the same kind. */
-static bool labels_meet(const struct bb_step *step)
+static bool labels_match(const struct bb_step *step)
 {
     int ranks = step->layout.ranks;
 
@@ -121,7 +121,7 @@ static size_t messages(const struct bb_program *p, enum bb_op_kind kind)
 }
 
 /* m v sends forward less those of the model's end, as many backward less those of its beginning. */
-static void counts_messages(const struct bb_step *step, const struct bb_schedule *s)
+static void assert_message_counts(const struct bb_step *step, const struct bb_schedule *s)
 {
     int m = s->micro_batches, v = s->chunks;
     size_t all = 0;
@@ -136,7 +136,7 @@ static void counts_messages(const struct bb_step *step, const struct bb_schedule
     assert_int_equal(all, 2 * m * (s->stages * v - 1));
 }
 
-static void hold(struct bb_schedule s, double f, double b, double w, bool timed)
+static void check_schedule(struct bb_schedule s, double f, double b, double w, bool timed)
 {
     struct times times = {{f / s.chunks, b / s.chunks, w / s.chunks}};
     double ideal = s.micro_batches * (f + b + w) * 1000;
@@ -145,9 +145,9 @@ static void hold(struct bb_schedule s, double f, double b, double w, bool timed)
 
     assert_int_equal(bb_schedule_validate(&s, "test"), 0);
     make_pipeline(&step, &s, &times);
-    is_sound(&step);
-    assert_true(labels_meet(&step));
-    counts_messages(&step, &s);
+    assert_valid(&step);
+    assert_true(labels_match(&step));
+    assert_message_counts(&step, &s);
     if (timed) {
         assert_int_equal(bb_predict(&step, &instant, &p), 0);
         assert_float_equal((double)p.classes[p.slowest].all.step_ns, ideal * (1 + bubble_of(&s)), 0.5);
@@ -158,45 +158,45 @@ static void hold(struct bb_schedule s, double f, double b, double w, bool timed)
 
 static const int stage_counts[] = {1, 2, 3, 4, 8}, micro_batch_counts[] = {1, 2, 3, 4, 8, 17};
 
-static void flat_schedules(void **state)
+static void flat_schedules_match_their_bubble_formula(void **state)
 {
     (void)state;
     for (int i = 0; i < 5; i++)
         for (int j = 0; j < 6; j++) {
             int p = stage_counts[i], m = micro_batch_counts[j];
 
-            hold((struct bb_schedule){BB_GPIPE, p, m, 1, 0}, 12, 24, 0, true);
-            hold((struct bb_schedule){BB_1F1B, p, m, 1, 0}, 12, 24, 0, true);
-            hold((struct bb_schedule){BB_1F1B, p, m, 1, 0}, 36, 12, 0, true);
-            hold((struct bb_schedule){BB_ZB_H1, p, m, 1, 0}, 12, 12, 12, m >= p);
-            hold((struct bb_schedule){BB_ZB_H2, p, m, 1, 0}, 12, 12, 12, m >= 2 * p - 1);
+            check_schedule((struct bb_schedule){BB_GPIPE, p, m, 1, 0}, 12, 24, 0, true);
+            check_schedule((struct bb_schedule){BB_1F1B, p, m, 1, 0}, 12, 24, 0, true);
+            check_schedule((struct bb_schedule){BB_1F1B, p, m, 1, 0}, 36, 12, 0, true);
+            check_schedule((struct bb_schedule){BB_ZB_H1, p, m, 1, 0}, 12, 12, 12, m >= p);
+            check_schedule((struct bb_schedule){BB_ZB_H2, p, m, 1, 0}, 12, 12, 12, m >= 2 * p - 1);
         }
 }
 
-static void interleaved(void **state)
+static void interleaved_schedules_match_their_bubble_formula(void **state)
 {
     (void)state;
     for (int i = 1; i < 5; i++)
         for (int v = 2; v <= 4; v++)
             for (int k = 1; k <= 4; k *= 2)
-                hold((struct bb_schedule){BB_INTERLEAVED, stage_counts[i], k * stage_counts[i], v, stage_counts[i]},
+                check_schedule((struct bb_schedule){BB_INTERLEAVED, stage_counts[i], k * stage_counts[i], v, stage_counts[i]},
                      12 * v, 24 * v, 0, true);
 }
 
-static void interleaved_in_wide_groups(void **state)
+static void interleaved_schedules_with_wide_groups_are_valid(void **state)
 {
     static const int cases[][4] = {{2, 6, 3, 2},  {2, 8, 4, 3},   {4, 12, 6, 2}, {4, 14, 5, 4},
                                    {3, 11, 4, 2}, {8, 24, 16, 2}, {2, 7, 5, 2},  {2, 17, 3, 3}};
 
     (void)state;
     for (size_t c = 0; c < ROWS(cases); c++)
-        hold((struct bb_schedule){BB_INTERLEAVED, cases[c][0], cases[c][1], cases[c][3], cases[c][2]}, 12, 24, 0,
+        check_schedule((struct bb_schedule){BB_INTERLEAVED, cases[c][0], cases[c][1], cases[c][3], cases[c][2]}, 12, 24, 0,
              false);
 }
 
 /* Dualpipe: four flows, each micro-batch once over each boundary in each of its two ways; nothing is awaited that comes
  * late, though one queue for all streams would be too few. */
-static void both_ways(void **state)
+static void dualpipe_sends_each_micro_batch_in_both_directions(void **state)
 {
     const struct times times = {{12, 12, 12}};
 
@@ -212,7 +212,7 @@ static void both_ways(void **state)
             assert_int_equal(bb_step_check(&step, &checks), 0);
             assert_true(checks.matched && checks.deadlock_free);
             bb_checks_release(&checks);
-            assert_true(labels_meet(&step));
+            assert_true(labels_match(&step));
             for (int r = 0; r < p; r++) {
                 assert_int_equal(messages(&step.roles[r].program, BB_OP_SEND),
                                  messages(&step.roles[r].program, BB_OP_RECV));
@@ -224,7 +224,7 @@ static void both_ways(void **state)
 }
 
 /* A planted fault: two messages change places. */
-static void swapped_messages_are_seen(void **state)
+static void finds_swapped_messages(void **state)
 {
     const struct bb_schedule s = {BB_1F1B, 2, 3, 1, 0};
     const struct times times = {{1, 2, 0}};
@@ -234,19 +234,19 @@ static void swapped_messages_are_seen(void **state)
 
     (void)state;
     make_pipeline(&step, &s, &times);
-    assert_true(labels_meet(&step));
+    assert_true(labels_match(&step));
     for (size_t i = 0; i < step.roles[0].program.n_ops; i++)
         if (step.roles[0].program.ops[i].kind == BB_OP_SEND)
             sends[n++] = &step.roles[0].program.ops[i];
     assert_int_equal(n, 3);
     sends[0]->micro_batch = 1;
     sends[1]->micro_batch = 0;
-    assert_false(labels_meet(&step));
+    assert_false(labels_match(&step));
     bb_step_release(&step);
 }
 
 /* An operation as a word: "r0" receive of micro-batch 0 (gradients: "R0"), "s0", "F0", "B0"; [] one group call. */
-static void write_words(const struct bb_program *p, char *text, size_t room)
+static void write_text(const struct bb_program *p, char *text, size_t capacity)
 {
     size_t n = 0;
 
@@ -258,58 +258,58 @@ static void write_words(const struct bb_program *p, char *text, size_t room)
                       : op->phase == BB_PHASE_FORWARD ? "sr"[op->kind == BB_OP_RECV]
                                                       : "SR"[op->kind == BB_OP_RECV];
 
-        n += (size_t)snprintf(text + n, room - n, "%s%s%c%d%s", i ? " " : "", first ? "[" : "", letter, op->micro_batch,
+        n += (size_t)snprintf(text + n, capacity - n, "%s%s%c%d%s", i ? " " : "", first ? "[" : "", letter, op->micro_batch,
                               last ? "]" : "");
     }
 }
 
-static void words_are(struct bb_schedule s, int stage, const char *expected)
+static void assert_text(struct bb_schedule s, int stage, const char *expected)
 {
     const struct times times = {{1, 2, 1}};
     struct bb_step step;
-    char words[2048];
+    char text[2048];
 
     make_pipeline(&step, &s, &times);
-    write_words(&step.roles[stage].program, words, sizeof(words));
-    assert_string_equal(words, expected);
+    write_text(&step.roles[stage].program, text, sizeof(text));
+    assert_string_equal(text, expected);
     bb_step_release(&step);
 }
 
-static void orders_with_messages(void **state)
+static void orders_include_messages(void **state)
 {
     (void)state;
-    words_are((struct bb_schedule){BB_GPIPE, 3, 2, 1, 0}, 1, "r0 F0 s0 r1 F1 [s1 R0] B0 S0 R1 B1 S1");
-    words_are((struct bb_schedule){BB_1F1B, 3, 3, 1, 0}, 0, "F0 s0 F1 s1 F2 [s2 R0] B0 R1 B1 R2 B2");
-    words_are((struct bb_schedule){BB_1F1B, 3, 3, 1, 0}, 1,
+    assert_text((struct bb_schedule){BB_GPIPE, 3, 2, 1, 0}, 1, "r0 F0 s0 r1 F1 [s1 R0] B0 S0 R1 B1 S1");
+    assert_text((struct bb_schedule){BB_1F1B, 3, 3, 1, 0}, 0, "F0 s0 F1 s1 F2 [s2 R0] B0 R1 B1 R2 B2");
+    assert_text((struct bb_schedule){BB_1F1B, 3, 3, 1, 0}, 1,
               "r0 F0 s0 r1 F1 [s1 R0] B0 [r2 S0] F2 [s2 R1] B1 S1 R2 B2 S2");
-    words_are((struct bb_schedule){BB_1F1B, 3, 3, 1, 0}, 2, "r0 F0 B0 [r1 S0] F1 B1 [r2 S1] F2 B2 S2");
-    words_are((struct bb_schedule){BB_ZB_H1, 3, 3, 1, 0}, 1,
+    assert_text((struct bb_schedule){BB_1F1B, 3, 3, 1, 0}, 2, "r0 F0 B0 [r1 S0] F1 B1 [r2 S1] F2 B2 S2");
+    assert_text((struct bb_schedule){BB_ZB_H1, 3, 3, 1, 0}, 1,
               "r0 F0 s0 r1 F1 [s1 R0] B0 [r2 S0] F2 [s2 R1] B1 S1 W0 R2 B2 S2 W1 W2");
-    words_are((struct bb_schedule){BB_ZB_H2, 3, 3, 1, 0}, 1,
+    assert_text((struct bb_schedule){BB_ZB_H2, 3, 3, 1, 0}, 1,
               "r0 F0 [s0 r1] F1 [s1 r2] R0 F2 s2 B0 [S0 R1] B1 [S1 R2] B2 S2 W0 W1 W2");
-    words_are((struct bb_schedule){BB_INTERLEAVED, 2, 2, 2, 2}, 0,
+    assert_text((struct bb_schedule){BB_INTERLEAVED, 2, 2, 2, 2}, 0,
               "F0 s0 F1 [s1 r0] F0 [s0 r1] F1 s1 R0 B0 [S0 R1] B1 [S1 R0] B0 R1 B1");
-    words_are((struct bb_schedule){BB_INTERLEAVED, 2, 2, 2, 2}, 1,
+    assert_text((struct bb_schedule){BB_INTERLEAVED, 2, 2, 2, 2}, 1,
               "r0 F0 [s0 r1] F1 [s1 r0] F0 r1 B0 S0 F1 B1 [S1 R0] B0 [S0 R1] B1 S1");
 }
 
 /* The buffers of the messages of one kind and phase, in order; returns how many messages. */
-static int buffers_of(const struct bb_program *p, enum bb_op_kind kind, enum bb_phase phase, int *buffers, int room)
+static int buffers_of(const struct bb_program *p, enum bb_op_kind kind, enum bb_phase phase, int *buffers, int capacity)
 {
     int n = 0;
 
-    for (size_t i = 0; i < p->n_ops && n < room; i++)
+    for (size_t i = 0; i < p->n_ops && n < capacity; i++)
         if (p->ops[i].kind == kind && p->ops[i].phase == phase)
             buffers[n++] = kind == BB_OP_SEND ? p->ops[i].src : p->ops[i].dst;
     return n;
 }
 
 /* Two for each of a middle stage's four kinds of messages, in turn, and none for two kinds. */
-static void messages_take_turns_in_two_buffers(void **state)
+static void messages_alternate_between_two_buffers(void **state)
 {
     const struct bb_schedule s = {BB_1F1B, 3, 6, 1, 0};
     const struct times times = {{1, 2, 0}};
-    bool taken[8] = {false};
+    bool used[8] = {false};
     struct bb_step step;
 
     (void)state;
@@ -324,8 +324,8 @@ static void messages_take_turns_in_two_buffers(void **state)
         assert_int_equal(buffers_of(&step.roles[1].program, i % 2 ? BB_OP_SEND : BB_OP_RECV,
                                     i / 2 ? BB_PHASE_BACKWARD : BB_PHASE_FORWARD, b, 6),
                          6);
-        assert_true(b[0] != b[1] && !taken[b[0]] && !taken[b[1]]);
-        taken[b[0]] = taken[b[1]] = true;
+        assert_true(b[0] != b[1] && !used[b[0]] && !used[b[1]]);
+        used[b[0]] = used[b[1]] = true;
         for (int k = 2; k < 6; k++)
             assert_int_equal(b[k], b[k - 2]);
     }
@@ -335,13 +335,13 @@ static void messages_take_turns_in_two_buffers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(orders_with_messages),
-        cmocka_unit_test(swapped_messages_are_seen),
-        cmocka_unit_test(messages_take_turns_in_two_buffers),
-        cmocka_unit_test(flat_schedules),
-        cmocka_unit_test(interleaved),
-        cmocka_unit_test(both_ways),
-        cmocka_unit_test(interleaved_in_wide_groups),
+        cmocka_unit_test(orders_include_messages),
+        cmocka_unit_test(finds_swapped_messages),
+        cmocka_unit_test(messages_alternate_between_two_buffers),
+        cmocka_unit_test(flat_schedules_match_their_bubble_formula),
+        cmocka_unit_test(interleaved_schedules_match_their_bubble_formula),
+        cmocka_unit_test(dualpipe_sends_each_micro_batch_in_both_directions),
+        cmocka_unit_test(interleaved_schedules_with_wide_groups_are_valid),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

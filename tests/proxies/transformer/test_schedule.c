@@ -8,7 +8,7 @@
 #define MOST_TURNS 1024
 
 /* "F0 B0", with more chunks than one "F0.1"; "&": side by side with the next one. */
-static void write_order(const struct bb_schedule *s, int stage, char *text, size_t room)
+static void write_order(const struct bb_schedule *s, int stage, char *text, size_t capacity)
 {
     struct bb_slot turns[MOST_TURNS];
     int turns_n = bb_schedule_make(s, stage, turns);
@@ -16,9 +16,9 @@ static void write_order(const struct bb_schedule *s, int stage, char *text, size
 
     assert_true(turns_n <= bb_schedule_max_slots(s));
     for (int t = 0; t < turns_n; t++) {
-        n += (size_t)snprintf(text + n, room - n, "%s%c%d", t ? " " : "", "FBW"[turns[t].kind], turns[t].micro_batch);
+        n += (size_t)snprintf(text + n, capacity - n, "%s%c%d", t ? " " : "", "FBW"[turns[t].kind], turns[t].micro_batch);
         if (s->chunks > 1)
-            n += (size_t)snprintf(text + n, room - n, ".%d%s", turns[t].chunk, turns[t].with_next ? "&" : "");
+            n += (size_t)snprintf(text + n, capacity - n, ".%d%s", turns[t].chunk, turns[t].with_next ? "&" : "");
     }
 }
 
@@ -210,7 +210,7 @@ static void test_interleaved_formulas(void **state)
 
 /* ---- dualpipe: micro-batches from both ends, a forward and a backward side by side in one turn ---- */
 
-struct both_ways {
+struct dualpipe_sends_each_micro_batch_in_both_directions {
     struct bb_schedule s;
     double forward, backward, weights, both; /* backward with its weights; a pair */
     struct bb_slot turns[MOST_STAGES][MOST_TURNS];
@@ -219,7 +219,7 @@ struct both_ways {
     double free[MOST_STAGES];
 };
 
-static double ready_both_ways(const struct both_ways *m, int stage, const struct bb_slot *t)
+static double ready_both_ways(const struct dualpipe_sends_each_micro_batch_in_both_directions *m, int stage, const struct bb_slot *t)
 {
     int part = bb_schedule_part(&m->s, stage, t->chunk);
 
@@ -230,14 +230,14 @@ static double ready_both_ways(const struct both_ways *m, int stage, const struct
     return part == m->s.stages - 1 ? m->ended[0][part][t->micro_batch] : m->ended[1][part + 1][t->micro_batch];
 }
 
-static double takes(const struct both_ways *m, const struct bb_slot *t)
+static double takes(const struct dualpipe_sends_each_micro_batch_in_both_directions *m, const struct bb_slot *t)
 {
     const double each[] = {m->forward, m->backward - (t->split ? m->weights : 0), m->weights};
 
     return t->with_next ? m->both : each[t->kind];
 }
 
-static bool try_both_ways(struct both_ways *m, int stage)
+static bool try_both_ways(struct dualpipe_sends_each_micro_batch_in_both_directions *m, int stage)
 {
     const struct bb_slot *t = &m->turns[stage][m->at[stage]];
     int n = t->with_next ? 2 : 1;
@@ -266,12 +266,12 @@ static bool try_both_ways(struct both_ways *m, int stage)
 /* The bubble of the paper, (p / 2 - 1) (F&B + B - 3 W), and p + 1 micro-batches at most. */
 static void hold_both_ways(int p, int m, double f, double b, double w, double both)
 {
-    struct both_ways *d = calloc(1, sizeof(*d));
+    struct dualpipe_sends_each_micro_batch_in_both_directions *d = calloc(1, sizeof(*d));
     double ideal, last = 0;
     int pairs = 0;
 
     assert_non_null(d);
-    *d = (struct both_ways){.s = {BB_DUALPIPE, p, m, 2, p}, .forward = f, .backward = b, .weights = w, .both = both};
+    *d = (struct dualpipe_sends_each_micro_batch_in_both_directions){.s = {BB_DUALPIPE, p, m, 2, p}, .forward = f, .backward = b, .weights = w, .both = both};
     assert_int_equal(bb_schedule_validate(&d->s, "test"), 0);
     for (int k = 0; k < 2 * MOST_STAGES * 2 * MOST_MICRO; k++)
         (&d->ended[0][0][0])[k] = -1;

@@ -85,7 +85,7 @@ static int64_t after_ns(int64_t before_ns)
 
 /* ---- scenarios ---- */
 
-static int beside(void)
+static int concurrent_operations(void)
 {
     cudaStream_t s[2];
 
@@ -100,7 +100,7 @@ static int beside(void)
 }
 
 /* The worker frees it as soon as the host has let it end; the host goes on issuing. */
-static int waits_for_the_host(void)
+static int start_barrier_waits_for_host(void)
 {
     cudaStream_t s[2];
     cudaEvent_t open;
@@ -120,7 +120,7 @@ static int waits_for_the_host(void)
 
 /* Two launches of one kernel node are queued: the first runs beside a transfer, and loses to it; the second does
  * not. */
-static int replays(void)
+static int graph_replays(void)
 {
     cudaGraphExec_t exec;
     cudaGraph_t graph;
@@ -166,7 +166,7 @@ int __lsan_is_turned_off(void)
 }
 
 /* A copy of this process that ends leaves what runs here alone. */
-static int a_fork_ends(void)
+static int fork_child_exits(void)
 {
     cudaStream_t s[2];
     int status;
@@ -188,7 +188,7 @@ static cudaStream_t left;
 static cudaEvent_t left_event;
 
 /* As a destructor of the program may that was there before CUDA. */
-static void come_too_late(void)
+static void enqueue_at_exit(void)
 {
     put_kernel(left, long_ns);
     cudaEventRecord(left_event, left);
@@ -198,9 +198,9 @@ static void come_too_late(void)
     cudaStreamDestroy(left);
 }
 
-static int calls_after_the_end(void)
+static int calls_during_exit(void)
 {
-    atexit(come_too_late);
+    atexit(enqueue_at_exit);
     OK(make_streams(&left, 1));
     OK(cudaEventCreate(&left_event));
     OK(put_kernel(left, long_ns));
@@ -234,21 +234,21 @@ struct process {
 static struct process start_rank(const char *rank)
 {
     struct process p = {0};
-    int said[2];
+    int message[2];
 
-    if (pipe(said) != 0 || (p.pid = fork()) < 0)
+    if (pipe(message) != 0 || (p.pid = fork()) < 0)
         return p;
     if (p.pid == 0) {
         setenv("OMPI_COMM_WORLD_RANK", rank, 1);
         p.name = emu_timeline_name();
-        if (write(said[1], &p.name, sizeof(p.name)) == (ssize_t)sizeof(p.name))
+        if (write(message[1], &p.name, sizeof(p.name)) == (ssize_t)sizeof(p.name))
             pause();
         _exit(1);
     }
-    close(said[1]);
-    if (read(said[0], &p.name, sizeof(p.name)) != (ssize_t)sizeof(p.name))
+    close(message[1]);
+    if (read(message[0], &p.name, sizeof(p.name)) != (ssize_t)sizeof(p.name))
         p.name = 0;
-    close(said[0]);
+    close(message[0]);
     return p;
 }
 
@@ -289,7 +289,7 @@ static int ranks_find_each_other(void)
 }
 
 /* Two steps of a Slurm job are two jobs, however long its name is. */
-static int steps_are_apart(void)
+static int slurm_steps_are_separate_jobs(void)
 {
     struct process first, second, of_next;
     char job[160];
@@ -365,14 +365,14 @@ static void run_short_queue(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(beside),
-                                       TEST(waits_for_the_host),
-                                       TEST(replays),
+    const struct CMUnitTest tests[] = {TEST(concurrent_operations),
+                                       TEST(start_barrier_waits_for_host),
+                                       TEST(graph_replays),
                                        TEST(many_streams),
-                                       TEST(a_fork_ends),
-                                       TEST(calls_after_the_end),
+                                       TEST(fork_child_exits),
+                                       TEST(calls_during_exit),
                                        cmocka_unit_test(one_process_is_one_rank),
-                                       {"steps_are_apart", run_job, NULL, NULL, (void *)(uintptr_t)steps_are_apart},
+                                       {"steps_are_apart", run_job, NULL, NULL, (void *)(uintptr_t)slurm_steps_are_separate_jobs},
                                        cmocka_unit_test(hazards_are_refused_on_job_timelines),
                                        {"a_full_queue", run_short_queue, NULL, NULL, (void *)(uintptr_t)a_full_queue}};
 

@@ -38,7 +38,7 @@ static long ns_between(cudaEvent_t a, cudaEvent_t b)
 /* ---- hardware queues ---- */
 
 /* Two memsets on the first stream, then a short one on the last: when does it end? */
-static int end_of_the_last(long *end_ns)
+static int end_on_last_stream(long *end_ns)
 {
     cudaEvent_t zero, end;
 
@@ -55,21 +55,21 @@ static int end_of_the_last(long *end_ns)
     return 0;
 }
 
-static int runs_beside(void)
+static int runs_concurrently(void)
 {
     long end_ns;
 
-    OK(end_of_the_last(&end_ns));
+    OK(end_on_last_stream(&end_ns));
     EXPECT(end_ns == 6500);
     return 0;
 }
 
 /* The ninth stream has the first one's queue, so its memset begins when the second memset there has begun. */
-static int runs_behind(void)
+static int runs_after_earlier_items(void)
 {
     long end_ns;
 
-    OK(end_of_the_last(&end_ns));
+    OK(end_on_last_stream(&end_ns));
     EXPECT(end_ns == 14000 + 3500);
     return 0;
 }
@@ -77,10 +77,10 @@ static int runs_behind(void)
 static void test_hardware_queues(void **state)
 {
     (void)state;
-    child_pass(runs_beside, NULL);
-    child_pass(runs_behind, (const char *[]){"EMU_HARDWARE_QUEUES=1", NULL});
-    child_pass(runs_beside, (const char *[]){"EMU_HARDWARE_QUEUES=1", "CUDA_DEVICE_MAX_CONNECTIONS=32", NULL});
-    child_pass(runs_behind, (const char *[]){"EMU_HARDWARE_QUEUES=1", "CUDA_DEVICE_MAX_CONNECTIONS=1", NULL});
+    child_pass(runs_concurrently, NULL);
+    child_pass(runs_after_earlier_items, (const char *[]){"EMU_HARDWARE_QUEUES=1", NULL});
+    child_pass(runs_concurrently, (const char *[]){"EMU_HARDWARE_QUEUES=1", "CUDA_DEVICE_MAX_CONNECTIONS=32", NULL});
+    child_pass(runs_after_earlier_items, (const char *[]){"EMU_HARDWARE_QUEUES=1", "CUDA_DEVICE_MAX_CONNECTIONS=1", NULL});
 }
 
 /* ---- launch queue ---- */
@@ -106,7 +106,7 @@ static void *launch_five(void *unused)
 }
 
 /* A host function holds the stream, and five launches come behind it: how many get in? */
-static int launches_behind(int expected)
+static int count_launches(int expected)
 {
     pthread_t thread;
 
@@ -124,26 +124,26 @@ static int launches_behind(int expected)
     return 0;
 }
 
-static int all_get_in(void)
+static int all_launches_return(void)
 {
-    return launches_behind(5);
+    return count_launches(5);
 }
 
-static int three_get_in(void)
+static int three_launches_return(void)
 {
-    return launches_behind(3);
+    return count_launches(3);
 }
 
 static void test_launch_queue(void **state)
 {
     (void)state;
-    child_pass(all_get_in, NULL);
-    child_pass(three_get_in, (const char *[]){"EMU_LAUNCH_QUEUE=4", NULL});
+    child_pass(all_launches_return, NULL);
+    child_pass(three_launches_return, (const char *[]){"EMU_LAUNCH_QUEUE=4", NULL});
 }
 
 /* ---- polling ---- */
 
-static int learns_at(int64_t expected_ns)
+static int query_succeeds_at(int64_t expected_ns)
 {
     OK(begin());
     OK(cudaMemsetAsync(memory, 1, 1000, streams[0])); /* from 1000 to 5000 */
@@ -155,24 +155,24 @@ static int learns_at(int64_t expected_ns)
     return 0;
 }
 
-static int learns_at_once(void)
+static int query_succeeds_at_once(void)
 {
-    return learns_at(5000);
+    return query_succeeds_at(5000);
 }
 
-static int learns_late(void)
+static int query_succeeds_late(void)
 {
-    return learns_at(5000 + 20000);
+    return query_succeeds_at(5000 + 20000);
 }
 
 static void test_polling(void **state)
 {
     (void)state;
-    child_pass(learns_at_once, NULL);
-    child_pass(learns_late, (const char *[]){"EMU_POLL_US=20", NULL});
+    child_pass(query_succeeds_at_once, NULL);
+    child_pass(query_succeeds_late, (const char *[]){"EMU_POLL_US=20", NULL});
 }
 
-static int says_nothing(void)
+static int empty_scenario(void)
 {
     return cudaFree(NULL) != cudaSuccess;
 }
@@ -182,7 +182,7 @@ static void test_bad_numbers(void **state)
     struct child child;
 
     (void)state;
-    child_run(&child, says_nothing, (const char *[]){"EMU_LAUNCH_QUEUE=many", NULL});
+    child_run(&child, empty_scenario, (const char *[]){"EMU_LAUNCH_QUEUE=many", NULL});
     assert_int_equal(child.status, 2);
     assert_non_null(strstr(child.err, "EMU_LAUNCH_QUEUE=many: expected 0 to"));
 }

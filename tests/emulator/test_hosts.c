@@ -30,7 +30,7 @@ void emu_host_back(void)
     } while (0)
 
 /* Each argument comes through: a power of two of its own. */
-static void a_call_that_waits_is_away(void **state)
+static void blocking_call_reports_away(void **state)
 {
     const long one = 1, two = 2, eight = 8;
 
@@ -50,7 +50,7 @@ static void a_call_that_waits_is_away(void **state)
 }
 
 /* Who asks again and again is away once, until it is done. */
-static void a_test_is_away_until_it_is_done(void **state)
+static void mpi_test_reports_away_until_done(void **state)
 {
     const long open = 4, done = 1, status = 2;
     int flag;
@@ -67,8 +67,8 @@ static void a_test_is_away_until_it_is_done(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_call_that_waits_is_away),
-                                       cmocka_unit_test(a_test_is_away_until_it_is_done)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(blocking_call_reports_away),
+                                       cmocka_unit_test(mpi_test_reports_away_until_done)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

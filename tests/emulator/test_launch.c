@@ -240,7 +240,7 @@ static void *let_go(void *go)
 }
 
 /* Launches `empty` beside work that is held back for a while; whether the launch waited for it. */
-static int launch_beside(bool asked_before, bool *waited)
+static int launch_during_work(bool asked_before, bool *waited)
 {
     struct cudaFuncAttributes attributes;
     cudaStream_t busy, other;
@@ -265,7 +265,7 @@ static int first_launch_waits(void)
 {
     bool waited;
 
-    OK(launch_beside(false, &waited));
+    OK(launch_during_work(false, &waited));
     EXPECT(waited);
     return 0;
 }
@@ -274,7 +274,7 @@ static int launch_goes_on(void)
 {
     bool waited;
 
-    OK(launch_beside(getenv("EMU_LAZY_LOADING") != NULL, &waited));
+    OK(launch_during_work(getenv("EMU_LAZY_LOADING") != NULL, &waited));
     EXPECT(!waited);
     return 0;
 }
@@ -287,15 +287,15 @@ static void test_lazy_loading(void **state)
     child_pass(launch_goes_on, (const char *[]){TWINS, "EMU_LAZY_LOADING=1", NULL});
 }
 
-static void expect_child(int (*scenario)(void), const char *const *settings, int status, const char *said)
+static void expect_child(int (*scenario)(void), const char *const *settings, int status, const char *message)
 {
     struct child child;
 
     child_run(&child, scenario, settings);
-    if (child.status != status || !strstr(child.err, said))
+    if (child.status != status || !strstr(child.err, message))
         print_error("status %d: %s", child.status, child.err);
     assert_int_equal(child.status, status);
-    assert_non_null(strstr(child.err, said));
+    assert_non_null(strstr(child.err, message));
 }
 
 static void test_program_without_twins(void **state)

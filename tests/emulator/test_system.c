@@ -107,7 +107,7 @@ static int print_visible(void)
 }
 
 /* An instance's properties have the UUID of its GPU, the driver tells its own. */
-static int tells_of_the_driver(void)
+static int driver_returns_instance_uuid(void)
 {
     int (*get_uuid)(unsigned char *, int);
     unsigned char uuid[16];
@@ -292,7 +292,7 @@ static void test_driver(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++)
-        child_pass(tells_of_the_driver, (const char *[]){settings[i], NULL});
+        child_pass(driver_returns_instance_uuid, (const char *[]){settings[i], NULL});
 }
 
 static void expect_visible(const char *variable, const char *mig, const char *expected)
@@ -344,7 +344,7 @@ struct expectation {
     int (*scenario)(void);
     const char *settings[3];
     int status;
-    const char *said; /* NULL: nothing at all */
+    const char *message; /* NULL: nothing at all */
 };
 
 static void expect(const struct expectation *e)
@@ -352,11 +352,11 @@ static void expect(const struct expectation *e)
     struct child child;
 
     child_run(&child, e->scenario, e->settings);
-    if (child.status != e->status || (e->said && !strstr(child.err, e->said)))
+    if (child.status != e->status || (e->message && !strstr(child.err, e->message)))
         print_error("%s: status %d: %s\n", e->settings[0], child.status, child.err);
     assert_int_equal(child.status, e->status);
-    if (e->said)
-        assert_non_null(strstr(child.err, e->said));
+    if (e->message)
+        assert_non_null(strstr(child.err, e->message));
     else
         assert_string_equal(child.err, "");
 }
@@ -414,7 +414,7 @@ static void test_bad_environment(void **state)
 static void test_bad_profiles(void **state)
 {
     static const struct {
-        const char *find, *put, *said;
+        const char *find, *put, *message;
     } edits[] = {
         {"\"kernel_us\": 3,", "", "'kernel_us' is missing"},
         {"\"kernel_us\": 3", "\"kernel_us\": -3", "'kernel_us'"},
@@ -443,7 +443,7 @@ static void test_bad_profiles(void **state)
         file = fopen(path, "w");
         fprintf(file, "%.*s%s%s", (int)(found - text), text, edits[i].put, found + strlen(edits[i].find));
         fclose(file);
-        expect(&(struct expectation){one_call, {setting}, 2, edits[i].said});
+        expect(&(struct expectation){one_call, {setting}, 2, edits[i].message});
     }
     remove(path);
 }

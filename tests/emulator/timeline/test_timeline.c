@@ -98,7 +98,7 @@ static int send(struct job *job, int who, double issue_ns, double ns, const stru
 }
 
 /* It issues nothing more. */
-static void abort_first_step(struct job *job, int who)
+static void lose_host(struct job *job, int who)
 {
     emu_timeline_lock(job->t);
     emu_timeline_lose_host(job->t, job->host[who]);
@@ -119,59 +119,59 @@ static int64_t lost_ns(struct job *job, int step, int64_t *end_ns)
 
 /* 0 to 100 alone, then half of the NIC each: the first has 100 left at 100, ends at 300; the other, with 200 of 300
  * left then, at 500. */
-static void flows_begin_and_end_at_different_moments(void **state)
+static void overlapping_flows_share_the_nic(void **state)
 {
     struct job *job = *state;
     int64_t end_ns;
     const int first = send(job, 0, 0, 200, NULL), second = send(job, 1, 100, 300, NULL),
               elsewhere = send(job, 2, 0, 200, NULL);
 
-    abort_first_step(job, 0);
-    abort_first_step(job, 2);
+    lose_host(job, 0);
+    lose_host(job, 2);
     assert_int_equal(lost_ns(job, first, &end_ns), -1); /* the second host could still issue something */
-    abort_first_step(job, 1);
+    lose_host(job, 1);
     assert_int_equal(lost_ns(job, first, &end_ns), 100);
     assert_int_equal(lost_ns(job, second, &end_ns), 100);
     assert_int_equal(lost_ns(job, elsewhere, &end_ns), 0); /* another NIC */
 }
 
 /* The count of settlings ends before the last one, when the first flow ends. */
-static void counts_that_end_begin_again(void **state)
+static void update_counter_wraps_around(void **state)
 {
     struct job *job = *state;
 
     job->t->b->update = INT_MAX - 3;
-    flows_begin_and_end_at_different_moments(state);
+    overlapping_flows_share_the_nic(state);
     assert_int_equal(job->t->b->update, 1);
 }
 
 /* A host that runs holds up what is after its clock, no more. */
-static void nothing_passes_a_host_that_runs(void **state)
+static void running_host_bounds_time(void **state)
 {
     struct job *job = *state;
     int64_t end_ns;
     const int one = send(job, 0, 0, 200, NULL), late = send(job, 1, 250, 100, NULL);
 
-    abort_first_step(job, 0);
-    abort_first_step(job, 2);
+    lose_host(job, 0);
+    lose_host(job, 2);
     assert_int_equal(lost_ns(job, one, &end_ns), 0);
     assert_int_equal(lost_ns(job, late, &end_ns), -1);
-    abort_first_step(job, 1);
+    lose_host(job, 1);
     assert_int_equal(lost_ns(job, late, &end_ns), 0);
 }
 
 /* Members come at 0 and 400; all that the NIC has from then on is theirs, but for what another one sends. */
-static void members_meet(void **state)
+static void collective_waits_for_members(void **state)
 {
     struct job *job = *state;
     const struct emu_peers peers = {.comm = 7, .members = 2, .is_over = is_over};
     const int one = send(job, 0, 0, 200, &peers), other = send(job, 2, 400, 200, &peers),
-              beside = send(job, 1, 400, 100, NULL);
+              concurrent = send(job, 1, 400, 100, NULL);
     int64_t ends[2], end_ns;
 
     for (int i = 0; i < HOSTS; i++)
-        abort_first_step(job, i);
-    assert_int_equal(lost_ns(job, beside, &end_ns), 100); /* half of the NIC until 600 */
+        lose_host(job, i);
+    assert_int_equal(lost_ns(job, concurrent, &end_ns), 100); /* half of the NIC until 600 */
     assert_true(lost_ns(job, one, &ends[0]) > 0 && lost_ns(job, other, &ends[1]) >= 0);
     assert_int_equal(ends[0], 700); /* 100 of its 200 by 600 */
     assert_int_equal(ends[1], 700);
@@ -179,7 +179,7 @@ static void members_meet(void **state)
 
 /* NCCL's kernel holds half of the multiprocessors from its launch on, also while it waits for a member that comes at
  * 400, and moves its bytes until 600: a product of 1000 beside it has done 300 by then, and all of the GPU later. */
-static void who_waits_for_a_member_holds_multiprocessors(void **state)
+static void waiting_collective_holds_sms(void **state)
 {
     struct job *job = *state;
     const struct bb_kernel_list_item gemm = {.gemm = {.m = 10, .n = 10, .k = 5, .batch = 1, .dtype = BB_FLOAT}};
@@ -187,22 +187,22 @@ static void who_waits_for_a_member_holds_multiprocessors(void **state)
     struct emu_demand nccl = over_the_nic(200);
     struct emu_gpu_parts parts = {{0}, {0}};
     int64_t ends[3];
-    int lane, one, late, beside;
+    int lane, one, late, concurrent;
 
     nccl.sms = 5;
     nccl.peers = &peers;
     emu_timeline_lock(job->t);
     lane = emu_timeline_add_lane(job->t, job->host[0], 0, &parts); /* a stream more on a GPU that is there */
-    beside = emu_timeline_add(job->t, lane, 0, &(struct emu_demand){.alone_ns = 1000, .gemm = &gemm}, 0, true);
+    concurrent = emu_timeline_add(job->t, lane, 0, &(struct emu_demand){.alone_ns = 1000, .gemm = &gemm}, 0, true);
     emu_timeline_unlock(job->t);
     one = put(job, 0, 0, &nccl, 0);
     late = put(job, 2, 400, &nccl, 0);
     for (int i = 0; i < HOSTS; i++)
-        abort_first_step(job, i);
+        lose_host(job, i);
     assert_true(lost_ns(job, one, &ends[0]) >= 0 && lost_ns(job, late, &ends[1]) >= 0);
     assert_int_equal(ends[0], 600);
     assert_int_equal(ends[1], 600);
-    assert_int_equal(lost_ns(job, beside, &ends[2]), 300);
+    assert_int_equal(lost_ns(job, concurrent, &ends[2]), 300);
 }
 
 static int post(struct job *job, int who, int rank, const struct emu_message *message, double issue_ns, double ns)
@@ -214,32 +214,32 @@ static int post(struct job *job, int who, int rank, const struct emu_message *me
 }
 
 /* From when both have come, as long as the slower side takes, and the latency. */
-static void messages_meet(void **state)
+static void message_waits_for_both_ends(void **state)
 {
     struct job *job = *state;
     const struct emu_message out = {.peer = 1, .sends = true, .latency_ns = 50}, in = {.peer = 0, .latency_ns = 50};
     const int sender = post(job, 0, 0, &out, 0, 200), receiver = post(job, 2, 1, &in, 300, 200),
-              beside = send(job, 1, 300, 200, NULL);
+              concurrent = send(job, 1, 300, 200, NULL);
     int64_t ends[2], end_ns;
 
     for (int i = 0; i < HOSTS; i++)
-        abort_first_step(job, i);
-    assert_int_equal(lost_ns(job, beside, &end_ns), 200);
+        lose_host(job, i);
+    assert_int_equal(lost_ns(job, concurrent, &end_ns), 200);
     assert_true(lost_ns(job, sender, &ends[0]) >= 0 && lost_ns(job, receiver, &ends[1]) >= 0);
     assert_int_equal(ends[0], 300 + 400 + 50);
     assert_int_equal(ends[1], 300 + 400 + 50);
 }
 
 /* What a process that is gone moved takes nothing any more. It goes when time has come to 100. */
-static void the_dead_hold_nothing(void **state)
+static void removed_host_releases_flows(void **state)
 {
     struct job *job = *state;
     int64_t end_ns;
     const int one = send(job, 0, 0, 200, NULL), clock = send(job, 2, 0, 100, NULL);
 
     send(job, 1, 0, 1000, NULL);
-    abort_first_step(job, 0);
-    abort_first_step(job, 1);
+    lose_host(job, 0);
+    lose_host(job, 1);
     emu_timeline_lock(job->t);
     emu_timeline_wait_lane(job->t, job->host[2], 0, 0);
     emu_timeline_unlock(job->t);
@@ -247,18 +247,18 @@ static void the_dead_hold_nothing(void **state)
     emu_timeline_lock(job->t);
     emu_timeline_remove_host(job->t, job->host[1]);
     emu_timeline_unlock(job->t);
-    abort_first_step(job, 2);
+    lose_host(job, 2);
     assert_int_equal(lost_ns(job, one, &end_ns), 50);
 }
 
 /* A host that waits goes on when it may, and then holds up the others again. */
-static void who_waits_goes_on(void **state)
+static void waiting_host_resumes(void **state)
 {
     struct job *job = *state;
     int64_t end_ns;
     const int one = send(job, 0, 0, 200, NULL), other = send(job, 2, 0, 300, NULL);
 
-    abort_first_step(job, 1);
+    lose_host(job, 1);
     for (int i = 0; i < HOSTS; i += 2) {
         emu_timeline_lock(job->t);
         emu_timeline_wait_lane(job->t, job->host[i], 0, 0);
@@ -266,12 +266,12 @@ static void who_waits_goes_on(void **state)
     }
     assert_int_equal(lost_ns(job, one, &end_ns), 0);
     assert_int_equal(lost_ns(job, other, &end_ns), -1);
-    abort_first_step(job, 0);
+    lose_host(job, 0);
     assert_int_equal(lost_ns(job, other, &end_ns), 0);
 }
 
 /* All wait for each other by other means: they go on where they were. */
-static void hosts_meet(void **state)
+static void hosts_await_each_other(void **state)
 {
     struct job *job = *state;
     int64_t end_ns;
@@ -285,12 +285,12 @@ static void hosts_meet(void **state)
     }
     assert_int_equal(lost_ns(job, one, &end_ns), -1); /* all run again, at 0 */
     for (int i = 0; i < HOSTS; i++)
-        abort_first_step(job, i);
+        lose_host(job, i);
     assert_int_equal(lost_ns(job, one, &end_ns), 0);
 }
 
 /* Who on_job_timeline nobody here has said what others take of the NIC: nobody here takes of it a second time. */
-static void who_meets_nobody_has_told_it(void **state)
+static void step_without_peers_uses_private_resources(void **state)
 {
     struct job *job = *state;
     const struct emu_demand demand = over_the_nic(200);
@@ -298,13 +298,13 @@ static void who_meets_nobody_has_told_it(void **state)
     int64_t end_ns;
 
     for (int i = 0; i < HOSTS; i++)
-        abort_first_step(job, i);
+        lose_host(job, i);
     assert_int_equal(lost_ns(job, one, &end_ns), 0);
     assert_int_equal(lost_ns(job, other, &end_ns), 0);
 }
 
 /* A lane that waits for the end of what another one does: 200 ns, then 100. */
-static void one_after_the_other(void **state)
+static void lane_waits_for_other_lane(void **state)
 {
     struct job *job = *state;
     const struct emu_peers alone = {.comm = 100, .members = 1, .is_over = is_over};
@@ -321,7 +321,7 @@ static void one_after_the_other(void **state)
     emu_timeline_unlock(job->t);
     other = put(job, 2, 0, &demand, job->turn++);
     for (int i = 0; i < HOSTS; i++)
-        abort_first_step(job, i);
+        lose_host(job, i);
     assert_int_equal(lost_ns(job, one, &end_ns), 0);
     assert_int_equal(end_ns, 200);
     assert_int_equal(lost_ns(job, other, &end_ns), 0);
@@ -329,7 +329,7 @@ static void one_after_the_other(void **state)
 }
 
 /* Where its GPU is may be known late: host 2's comes to the NIC of the other two. */
-static void a_gpu_finds_its_place(void **state)
+static void gpu_parts_known_late(void **state)
 {
     struct job *job = *state;
     struct emu_gpu_parts parts;
@@ -345,31 +345,31 @@ static void a_gpu_finds_its_place(void **state)
     const int one = send(job, 0, 0, 200, NULL), other = send(job, 2, 0, 200, NULL);
 
     for (int i = 0; i < HOSTS; i++)
-        abort_first_step(job, i);
+        lose_host(job, i);
     assert_int_equal(lost_ns(job, one, &end_ns), 200);
     assert_int_equal(lost_ns(job, other, &end_ns), 200);
 }
 
 /* Until one of two ends: 100, and then the second, at 200, is not passed. */
-static void a_step_is_waited_for(void **state)
+static void wait_for_any_step(void **state)
 {
     struct job *job = *state;
     const int one = send(job, 0, 0, 100, NULL), two = send(job, 0, 0, 100, NULL);
     int64_t end_ns;
 
-    abort_first_step(job, 1);
-    abort_first_step(job, 2);
+    lose_host(job, 1);
+    lose_host(job, 2);
     emu_timeline_lock(job->t);
     emu_timeline_wait_step(job->t, job->host[0], job->lane[0], 0);
     emu_timeline_unlock(job->t);
     assert_int_equal(lost_ns(job, one, &end_ns), 0);
     assert_int_equal(lost_ns(job, two, &end_ns), -1);
-    abort_first_step(job, 0);
+    lose_host(job, 0);
     assert_int_equal(lost_ns(job, two, &end_ns), 0);
 }
 
 /* One that comes a second time is of another job, or another process of that rank. */
-static void a_rank_comes_once(void **state)
+static void rank_is_claimed_once(void **state)
 {
     struct job *job = *state;
     int host = 0;
@@ -384,7 +384,7 @@ static void a_rank_comes_once(void **state)
 
 /* ---- trouble ---- */
 
-static void a_process_dies_in_a_change(void **state)
+static void process_dies_with_lock(void **state)
 {
     struct job *job = *state;
     bool owner_died = false;
@@ -402,7 +402,7 @@ static void a_process_dies_in_a_change(void **state)
     assert_false(emu_timeline_lock(job->t)); /* and so it stays */
 }
 
-static void what_is_full_is_named(void **state)
+static void capacity_error_names_resource(void **state)
 {
     struct job *job = *state;
     bool owner_died = true;
@@ -417,7 +417,7 @@ static void what_is_full_is_named(void **state)
 }
 
 /* Of a long operation that many short ones disturb more ends are planned than there is room for. */
-static void ends_that_are_none_any_more_take_no_room(void **state)
+static void stale_events_are_dropped(void **state)
 {
     struct job *job = *state;
     int64_t end_ns;
@@ -428,7 +428,7 @@ static void ends_that_are_none_any_more_take_no_room(void **state)
         tl_add_event(job->t, 1e9, TL_OF_LANE, job->lane[0], 1u << 20);
     emu_timeline_unlock(job->t);
     for (int i = 0; i < HOSTS; i++)
-        abort_first_step(job, i);
+        lose_host(job, i);
     assert_int_equal(lost_ns(job, step, &end_ns), 0);
     assert_int_equal(end_ns, 200);
 }
@@ -437,23 +437,23 @@ static void ends_that_are_none_any_more_take_no_room(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(flows_begin_and_end_at_different_moments),
-                                       TEST(counts_that_end_begin_again),
-                                       TEST(nothing_passes_a_host_that_runs),
-                                       TEST(members_meet),
-                                       TEST(who_waits_for_a_member_holds_multiprocessors),
-                                       TEST(messages_meet),
-                                       TEST(the_dead_hold_nothing),
-                                       TEST(who_waits_goes_on),
-                                       TEST(hosts_meet),
-                                       TEST(who_meets_nobody_has_told_it),
-                                       TEST(one_after_the_other),
-                                       TEST(a_gpu_finds_its_place),
-                                       TEST(a_step_is_waited_for),
-                                       TEST(a_rank_comes_once),
-                                       TEST(a_process_dies_in_a_change),
-                                       TEST(what_is_full_is_named),
-                                       TEST(ends_that_are_none_any_more_take_no_room)};
+    const struct CMUnitTest tests[] = {TEST(overlapping_flows_share_the_nic),
+                                       TEST(update_counter_wraps_around),
+                                       TEST(running_host_bounds_time),
+                                       TEST(collective_waits_for_members),
+                                       TEST(waiting_collective_holds_sms),
+                                       TEST(message_waits_for_both_ends),
+                                       TEST(removed_host_releases_flows),
+                                       TEST(waiting_host_resumes),
+                                       TEST(hosts_await_each_other),
+                                       TEST(step_without_peers_uses_private_resources),
+                                       TEST(lane_waits_for_other_lane),
+                                       TEST(gpu_parts_known_late),
+                                       TEST(wait_for_any_step),
+                                       TEST(rank_is_claimed_once),
+                                       TEST(process_dies_with_lock),
+                                       TEST(capacity_error_names_resource),
+                                       TEST(stale_events_are_dropped)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -439,7 +439,7 @@ static void begin_region(void)
 }
 
 /* Whoever dies while it makes a region leaves nothing that others find. */
-static void a_half_made_region_has_no_name(void **state)
+static void incomplete_region_has_no_name(void **state)
 {
     char of_child[32];
     struct dirent *e;
@@ -480,7 +480,7 @@ int main(void)
         cmocka_unit_test(one_rank_twice),
         cmocka_unit_test(simulated_group),
         cmocka_unit_test(stale_regions_are_swept),
-        cmocka_unit_test(a_half_made_region_has_no_name),
+        cmocka_unit_test(incomplete_region_has_no_name),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

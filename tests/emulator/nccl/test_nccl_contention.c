@@ -164,7 +164,7 @@ static int in_order(struct rank *r)
 }
 
 /* A host that waits for its peer by other means than CUDA's: what it issued gets done all the same. */
-static int unasked(struct rank *r)
+static int host_waits_without_cuda(struct rank *r)
 {
     struct lanes l;
 
@@ -197,13 +197,13 @@ static double send_us(struct rank *r, const struct lanes *l, int to, int from)
 /* Four ranks on two nodes, two on each NIC. */
 static int on_one_nic(struct rank *r)
 {
-    const int node = r->rank / 2, beside = (r->rank + 2) % 4;
+    const int node = r->rank / 2, partner = (r->rank + 2) % 4;
     struct lanes l;
     cudaEvent_t start;
     ncclComm_t pair;
 
     CHECK_EQ(make_lanes(r, &l), 0);
-    CHECK_US(send_us(r, &l, node == 0 ? beside : -1, node == 1 ? beside : -1), 50 + 2000); /* half of the NIC each */
+    CHECK_US(send_us(r, &l, node == 0 ? partner : -1, node == 1 ? partner : -1), 50 + 2000); /* half of the NIC each */
     CHECK_US(send_us(r, &l, r->rank < 3 ? r->rank + 1 : -1, r->rank - 1), r->rank % 3 == 0 ? 10 + 1000 : 50 + 1000);
     CHECK_EQ(ncclCommSplit(r->comm, r->rank % 2, r->rank, &pair, NULL), ncclSuccess);
     CHECK_EQ(line_up(r, &l), 0);
@@ -300,10 +300,10 @@ static void a_nic_is_shared(void **state)
     run_ranks(1, gpus_of_a_process, NULL, RANKS_NO_COMM, NULL);
 }
 
-static void nothing_waits_for_ever(void **state)
+static void unreported_host_wait_does_not_hang(void **state)
 {
     (void)state;
-    run_ranks(2, unasked, NULL, 0, NULL);
+    run_ranks(2, host_waits_without_cuda, NULL, 0, NULL);
 }
 
 static int write_profile(void **state)
@@ -322,7 +322,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(links_are_shared),
-        cmocka_unit_test(nothing_waits_for_ever),
+        cmocka_unit_test(unreported_host_wait_does_not_hang),
     };
     const struct CMUnitTest nics[] = {cmocka_unit_test(a_nic_is_shared)};
     const int failed = cmocka_run_group_tests(tests, write_profile, drop_profile);

@@ -158,7 +158,7 @@ static int third_fails(struct rank *r)
     return 0;
 }
 
-static void planted_failures_are_returned(void **state)
+static void injected_failures_are_returned(void **state)
 {
     (void)state;
     setenv("EMU_FAULT", "fail:rank=0,name=ncclAllReduce,call=3", 1);
@@ -197,7 +197,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mismatches_are_reported),
         cmocka_unit_test(corruption_reaches_one_operation_of_one_rank),
-        cmocka_unit_test(planted_failures_are_returned),
+        cmocka_unit_test(injected_failures_are_returned),
         cmocka_unit_test(a_dead_peer_hangs_until_abort),
     };
 

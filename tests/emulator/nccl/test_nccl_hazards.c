@@ -24,7 +24,7 @@ static double now_ms(void)
     return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
 }
 
-static void come_late(const struct rank *r)
+static void arrive_late(const struct rank *r)
 {
     if (r->rank == 1)
         usleep(LATE_MS * 1000);
@@ -46,7 +46,7 @@ static int reduce_twice(struct rank *r)
 
     CHECK(cudaMalloc((void **)&data, sizeof(*data)) == cudaSuccess);
     for (int i = 0; i < 2; i++) {
-        come_late(r);
+        arrive_late(r);
         double begin_ms = now_ms();
         CHECK(ncclAllReduce(data, data, 1, ncclFloat, ncclSum, r->comm, r->stream) == ncclSuccess);
         CHECK_KEPT(begin_ms, *kept && i == 0);
@@ -94,7 +94,7 @@ static int exchange_thrice(struct rank *r)
     float *data;
 
     CHECK(cudaMalloc((void **)&data, 2 * sizeof(*data)) == cudaSuccess);
-    come_late(r);
+    arrive_late(r);
     for (int i = 0; i < 3; i++) {
         double begin_ms = now_ms();
         if (exchange(r, g, data))

@@ -11,25 +11,25 @@
 
 #include <cmocka.h>
 
-struct heard {
+struct received {
     int inits, finalizes, collectives, messages;
     int nodes, ranks, rank, channels;
     char algorithm[16], protocol[16], function[32];
     int *mask;
 };
 
-static struct heard heard;
+static struct received received;
 
 static ncclResult_t init(void **context, uint64_t id, int *mask, const char *name, int nodes, int ranks, int rank,
                          void (*log)(int, unsigned long, const char *, int, const char *, ...))
 {
     (void)id, (void)name, (void)log;
-    heard.inits++;
-    heard.mask = mask;
-    heard.nodes = nodes;
-    heard.ranks = ranks;
-    heard.rank = rank;
-    *context = &heard;
+    received.inits++;
+    received.mask = mask;
+    received.nodes = nodes;
+    received.ranks = ranks;
+    received.rank = rank;
+    *context = &received;
     *mask = 0;
     return ncclSuccess;
 }
@@ -44,18 +44,18 @@ static ncclResult_t start(void *context, void **handle, const unsigned char *eve
     *handle = NULL;
     memcpy(&type, event, sizeof(type));
     if (type == 4) {
-        heard.messages++;
-        heard.channels = event[60];
+        received.messages++;
+        received.channels = event[60];
         return ncclSuccess;
     }
-    heard.collectives++;
-    heard.channels = event[80];
+    received.collectives++;
+    received.channels = event[80];
     memcpy(&text, event + 32, sizeof(text));
-    snprintf(heard.function, sizeof(heard.function), "%s", text);
+    snprintf(received.function, sizeof(received.function), "%s", text);
     memcpy(&text, event + 88, sizeof(text));
-    snprintf(heard.algorithm, sizeof(heard.algorithm), "%s", text);
+    snprintf(received.algorithm, sizeof(received.algorithm), "%s", text);
     memcpy(&text, event + 96, sizeof(text));
-    snprintf(heard.protocol, sizeof(heard.protocol), "%s", text);
+    snprintf(received.protocol, sizeof(received.protocol), "%s", text);
     return ncclSuccess;
 }
 
@@ -74,7 +74,7 @@ static ncclResult_t change(void *handle, int state, void *arguments)
 static ncclResult_t finalize(void *context)
 {
     (void)context;
-    heard.finalizes++;
+    received.finalizes++;
     return ncclSuccess;
 }
 
@@ -94,22 +94,22 @@ static int three_sums_and_an_exchange(struct rank *r, ncclComm_t comm)
     int *x = device_buffer(64 * sizeof(*x)), *y = device_buffer(64 * sizeof(*y));
 
     CHECK_EQ(ncclAllReduce(x, x, 1, ncclInt, ncclSum, comm, r->stream), ncclSuccess);
-    CHECK_EQ(heard.collectives, 0); /* not asked yet */
-    *heard.mask = 2 | 4;
+    CHECK_EQ(received.collectives, 0); /* not asked yet */
+    *received.mask = 2 | 4;
     CHECK_EQ(ncclAllReduce(x, x, 1, ncclInt, ncclSum, comm, r->stream), ncclSuccess);
     CHECK_EQ(ncclGroupStart(), ncclSuccess);
     CHECK_EQ(ncclReduce(x, y, 1, ncclInt, ncclSum, 0, comm, r->stream), ncclSuccess);
     CHECK_EQ(ncclSend(x, 1, ncclInt, (r->rank + 1) % r->size, comm, r->stream), ncclSuccess);
     CHECK_EQ(ncclRecv(y, 1, ncclInt, (r->rank + r->size - 1) % r->size, comm, r->stream), ncclSuccess);
-    CHECK_EQ(heard.collectives, 1); /* told when the group is launched */
+    CHECK_EQ(received.collectives, 1); /* told when the group is launched */
     CHECK_EQ(ncclGroupEnd(), ncclSuccess);
-    *heard.mask = 0;
+    *received.mask = 0;
     CHECK_EQ(ncclAllReduce(x, x, 1, ncclInt, ncclSum, comm, r->stream), ncclSuccess);
     CHECK_EQ(cudaStreamSynchronize(r->stream), cudaSuccess);
     return 0;
 }
 
-static int hears(struct rank *r)
+static int receives_events(struct rank *r)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclComm_t comm;
@@ -117,50 +117,50 @@ static int hears(struct rank *r)
     config.maxCTAs = 3;
     setenv("NCCL_PROFILER_PLUGIN", "STATIC_PLUGIN", 1);
     CHECK_EQ(ncclCommInitRankConfig(&comm, r->size, r->id, r->rank, &config), ncclSuccess);
-    CHECK_EQ(heard.inits, 1);
-    CHECK_EQ(heard.ranks, r->size);
-    CHECK_EQ(heard.rank, r->rank);
+    CHECK_EQ(received.inits, 1);
+    CHECK_EQ(received.ranks, r->size);
+    CHECK_EQ(received.rank, r->rank);
     CHECK_EQ(three_sums_and_an_exchange(r, comm), 0);
-    CHECK_EQ(heard.collectives, 2);
-    CHECK_EQ(heard.messages, 2);
-    CHECK_EQ(heard.channels, 3);
-    CHECK(strcmp(heard.function, "Reduce") == 0);
-    CHECK(strcmp(heard.algorithm, "RING") == 0);
-    CHECK(strcmp(heard.protocol, "SIMPLE") == 0);
+    CHECK_EQ(received.collectives, 2);
+    CHECK_EQ(received.messages, 2);
+    CHECK_EQ(received.channels, 3);
+    CHECK(strcmp(received.function, "Reduce") == 0);
+    CHECK(strcmp(received.algorithm, "RING") == 0);
+    CHECK(strcmp(received.protocol, "SIMPLE") == 0);
     CHECK_EQ(ncclCommDestroy(comm), ncclSuccess);
-    CHECK_EQ(heard.finalizes, 1);
+    CHECK_EQ(received.finalizes, 1);
     return 0;
 }
 
-static int is_left_alone(struct rank *r)
+static int is_not_called(struct rank *r)
 {
     ncclComm_t comm;
 
     setenv("NCCL_PROFILER_PLUGIN", "none", 1);
     CHECK_EQ(ncclCommInitRank(&comm, r->size, r->id, r->rank), ncclSuccess);
-    CHECK_EQ(heard.inits, 0);
+    CHECK_EQ(received.inits, 0);
     CHECK_EQ(ncclCommDestroy(comm), ncclSuccess);
-    CHECK_EQ(heard.finalizes, 0);
+    CHECK_EQ(received.finalizes, 0);
     return 0;
 }
 
-static void a_plugin_hears_what_it_asks_for(void **state)
+static void plugin_receives_requested_events(void **state)
 {
     (void)state;
-    run_ranks(3, hears, NULL, RANKS_NO_COMM, NULL);
+    run_ranks(3, receives_events, NULL, RANKS_NO_COMM, NULL);
 }
 
-static void a_plugin_nobody_named_is_left_alone(void **state)
+static void unselected_plugin_is_not_called(void **state)
 {
     (void)state;
-    run_ranks(2, is_left_alone, NULL, RANKS_NO_COMM, NULL);
+    run_ranks(2, is_not_called, NULL, RANKS_NO_COMM, NULL);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plugin_hears_what_it_asks_for),
-        cmocka_unit_test(a_plugin_nobody_named_is_left_alone),
+        cmocka_unit_test(plugin_receives_requested_events),
+        cmocka_unit_test(unselected_plugin_is_not_called),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -159,7 +159,7 @@ static int tuned(struct rank *r)
 }
 
 /* The planted fault, and a plugin that nobody named. */
-static int in_vain(struct rank *r)
+static int ignored_choice(struct rank *r)
 {
     char *x = device_buffer(1000);
     ncclComm_t comm;
@@ -175,7 +175,7 @@ static int in_vain(struct rank *r)
     return 0;
 }
 
-static int apart(struct rank *r)
+static int choose_differently(struct rank *r)
 {
     char *x = device_buffer(1000);
     ncclComm_t comm;
@@ -189,23 +189,23 @@ static int apart(struct rank *r)
     return 0;
 }
 
-static void what_the_tuner_leaves_cheapest_runs(void **state)
+static void cheapest_entry_runs(void **state)
 {
     (void)state;
     run_ranks(2, tuned, NULL, RANKS_NO_COMM, NULL);
 }
 
-static void some_wishes_are_in_vain(void **state)
+static void ignored_choices_do_not_run(void **state)
 {
     (void)state;
-    run_ranks(2, in_vain, NULL, RANKS_NO_COMM, NULL);
-    run_ranks(4, in_vain, NULL, RANKS_NO_COMM, NULL);
+    run_ranks(2, ignored_choice, NULL, RANKS_NO_COMM, NULL);
+    run_ranks(4, ignored_choice, NULL, RANKS_NO_COMM, NULL);
 }
 
-static void ranks_that_choose_apart_are_told(void **state)
+static void different_choices_are_reported(void **state)
 {
     (void)state;
-    run_ranks(2, apart, NULL, RANKS_NO_COMM, NULL);
+    run_ranks(2, choose_differently, NULL, RANKS_NO_COMM, NULL);
 }
 
 static int write_profile(void **state)
@@ -217,9 +217,9 @@ static int write_profile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_the_tuner_leaves_cheapest_runs),
-        cmocka_unit_test(some_wishes_are_in_vain),
-        cmocka_unit_test(ranks_that_choose_apart_are_told),
+        cmocka_unit_test(cheapest_entry_runs),
+        cmocka_unit_test(ignored_choices_do_not_run),
+        cmocka_unit_test(different_choices_are_reported),
     };
 
     return cmocka_run_group_tests(tests, write_profile, drop_profile);

@@ -91,7 +91,7 @@ static void stores_round_to_nearest_even(void **state)
     }
 }
 
-static void stores_handle_the_ends(void **state)
+static void stores_handle_overflow_and_nan(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
@@ -163,7 +163,7 @@ static void factors_are_per_rank(void **state)
 }
 
 /* More than one tile, destination among the sources. */
-static void tiles_join_without_seams(void **state)
+static void reduction_spans_tiles(void **state)
 {
     enum { N = 5000 };
     int32_t *a = malloc(N * sizeof(*a)), *b = malloc(N * sizeof(*b));
@@ -197,9 +197,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_code_means_its_value), cmocka_unit_test(stores_round_to_nearest_even),
-        cmocka_unit_test(stores_handle_the_ends),     cmocka_unit_test(integers_wrap_around_in_their_type),
+        cmocka_unit_test(stores_handle_overflow_and_nan),     cmocka_unit_test(integers_wrap_around_in_their_type),
         cmocka_unit_test(floats_round_once),          cmocka_unit_test(ranks_are_added_in_order),
-        cmocka_unit_test(factors_are_per_rank),       cmocka_unit_test(tiles_join_without_seams),
+        cmocka_unit_test(factors_are_per_rank),       cmocka_unit_test(reduction_spans_tiles),
         cmocka_unit_test(types_have_their_sizes),
     };
 

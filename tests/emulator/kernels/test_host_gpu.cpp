@@ -38,7 +38,7 @@ static int64_t run(const char *name, dim3 grid, dim3 block, void (*body)(const v
 }
 
 /* Each block turns its part around, through static shared memory. */
-static void turn_around(const void *args)
+static void reverse_part(const void *args)
 {
     __shared__ int part[THREADS];
     int *x = *static_cast<int *const *>(args) + blockIdx.x * THREADS;
@@ -54,7 +54,7 @@ static void blocks_share_memory_across_barriers(void **)
 
     for (int i = 0; i < 3 * THREADS; i++)
         x[i] = i;
-    run("turn_around", dim3(3), dim3(THREADS), turn_around, &args);
+    run("reverse_part", dim3(3), dim3(THREADS), reverse_part, &args);
     for (int i = 0; i < 3 * THREADS; i++)
         assert_int_equal(x[i], i / THREADS * THREADS + THREADS - 1 - i % THREADS);
 }
@@ -68,7 +68,7 @@ static void sum_of_warp(const void *args)
     (*static_cast<float *const *>(args))[threadIdx.x] = x;
 }
 
-static void warps_shuffle_among_themselves(void **)
+static void shuffles_stay_within_warps(void **)
 {
     float sums[THREADS], *args = sums;
 
@@ -77,7 +77,7 @@ static void warps_shuffle_among_themselves(void **)
         assert_true(sums[i] == 496.0f + 1024.0f * (float)(i / 32));
 }
 
-static void count_places(const void *args)
+static void count_indices(const void *args)
 {
     unsigned long long *n = *static_cast<unsigned long long *const *>(args);
 
@@ -85,18 +85,18 @@ static void count_places(const void *args)
     atomicMax(&n[23], blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z));
 }
 
-static void grids_and_blocks_have_three_sides(void **)
+static void grids_and_blocks_have_three_dimensions(void **)
 {
     unsigned long long n[24] = {0}, *args = n;
 
-    assert_int_equal(run("count_places", dim3(2, 3, 4), dim3(2, 3, 3), count_places, &args), 1500);
+    assert_int_equal(run("count_indices", dim3(2, 3, 4), dim3(2, 3, 3), count_indices, &args), 1500);
     for (int i = 0; i < 18; i++)
         assert_int_equal(n[i], 24);
     assert_int_equal(n[23], 23);
 }
 
 /* All threads see the same moments; the end is met exactly. */
-static void look_until(const void *args)
+static void read_clock_until(const void *args)
 {
     const uint64_t start = bb_gpu_clock_ns();
 
@@ -104,14 +104,14 @@ static void look_until(const void *args)
         ;
 }
 
-static void time_passes_for_who_looks(void **)
+static void reading_the_clock_advances_time(void **)
 {
     const uint64_t none = 0, half = 500, all = 1000, more = 1100;
 
-    assert_int_equal(run("look", dim3(2), dim3(THREADS), look_until, &none), 500 + 300);
-    assert_int_equal(run("look", dim3(2), dim3(THREADS), look_until, &half), 500 + 600);
-    assert_int_equal(run("look", dim3(2), dim3(THREADS), look_until, &all), 500 + 1000);
-    assert_in_range(run("look", dim3(2), dim3(THREADS), look_until, &more), 500 + 1100, 500 + 1300);
+    assert_int_equal(run("look", dim3(2), dim3(THREADS), read_clock_until, &none), 500 + 300);
+    assert_int_equal(run("look", dim3(2), dim3(THREADS), read_clock_until, &half), 500 + 600);
+    assert_int_equal(run("look", dim3(2), dim3(THREADS), read_clock_until, &all), 500 + 1000);
+    assert_in_range(run("look", dim3(2), dim3(THREADS), read_clock_until, &more), 500 + 1100, 500 + 1300);
 }
 
 static void half_at_the_barrier(const void *)
@@ -146,7 +146,7 @@ static int run_writes_too_far()
     return run("writes_too_far", dim3(1), dim3(1), writes_too_far, NULL) < 0;
 }
 
-static void what_cannot_work_is_named(void **)
+static void errors_name_the_kernel(void **)
 {
     static const struct {
         int (*scenario)();
@@ -169,9 +169,9 @@ static void what_cannot_work_is_named(void **)
 int main()
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_share_memory_across_barriers), cmocka_unit_test(warps_shuffle_among_themselves),
-        cmocka_unit_test(grids_and_blocks_have_three_sides),   cmocka_unit_test(time_passes_for_who_looks),
-        cmocka_unit_test(what_cannot_work_is_named),
+        cmocka_unit_test(blocks_share_memory_across_barriers), cmocka_unit_test(shuffles_stay_within_warps),
+        cmocka_unit_test(grids_and_blocks_have_three_dimensions),   cmocka_unit_test(reading_the_clock_advances_time),
+        cmocka_unit_test(errors_name_the_kernel),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -246,7 +246,7 @@ static void long_traffic_begins_with_the_source(void **state)
 }
 
 /* An open start barrier does not wait. A start barrier that is never opened lasts as long as its timeout and reports this. */
-static void start_barrier_ends_alike_in_twin_and_source(void **state)
+static void start_barrier_ends_at_same_time_in_twin_and_source(void **state)
 {
     (void)state;
     for (int fast = 0; fast <= 1; fast++) {
@@ -272,7 +272,7 @@ int main(void)
         cmocka_unit_test(timed_kernels_last_the_same),
         cmocka_unit_test(traffic_is_the_same_within_a_portion),
         cmocka_unit_test(long_traffic_begins_with_the_source),
-        cmocka_unit_test(start_barrier_ends_alike_in_twin_and_source),
+        cmocka_unit_test(start_barrier_ends_at_same_time_in_twin_and_source),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

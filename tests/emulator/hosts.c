@@ -29,13 +29,13 @@ __attribute__((visibility("default"))) int gethostname(char *name, size_t capaci
 /* ---- MPI ---- */
 
 /* Calls a function of the emulated runtime, if the program uses the runtime. */
-static void tell(const char *name)
+static void call_runtime(const char *name)
 {
-    void (*say)(void);
+    void (*function)(void);
 
-    *(void **)&say = dlsym(RTLD_DEFAULT, name);
-    if (say)
-        say();
+    *(void **)&function = dlsym(RTLD_DEFAULT, name);
+    if (function)
+        function();
 }
 
 static double seconds(void)
@@ -57,12 +57,12 @@ __attribute__((visibility("default"))) int MPI_Test(void *request, int *flag, vo
     *(void **)&real = dlsym(RTLD_NEXT, "MPI_Test");
     if (away_s == 0 || seconds() - away_s > AWAY_S) {
         away_s = seconds();
-        tell("emu_host_away");
+        call_runtime("emu_host_away");
     }
     rc = real(request, flag, status);
     if (rc != 0 || *flag) {
         away_s = 0;
-        tell("emu_host_back");
+        call_runtime("emu_host_back");
     }
     return rc;
 }
@@ -74,9 +74,9 @@ __attribute__((visibility("default"))) int MPI_Test(void *request, int *flag, vo
         int(*real) parameters, rc;                                                                                     \
                                                                                                                        \
         *(void **)&real = dlsym(RTLD_NEXT, #name);                                                                     \
-        tell("emu_host_away");                                                                                         \
+        call_runtime("emu_host_away");                                                                                         \
         rc = real arguments;                                                                                           \
-        tell("emu_host_back");                                                                                         \
+        call_runtime("emu_host_back");                                                                                         \
         return rc;                                                                                                     \
     }
 

@@ -1,6 +1,6 @@
-"""`busbar bench comm`: every step of every life is there, said to be the emulator's time; what is absent says why; failures.
+"""busbar bench comm: every step in the life of a communicator has a row or a reason for its absence, and failures are reported.
 
-The times are those of a CPU, so nothing is asserted about their size.
+The times are those of the emulator on the CPU, so no test checks their size.
 """
 import json
 import re
@@ -10,7 +10,7 @@ import pytest
 STEPS = ["exchange", "init", "mem_alloc", "first_all_reduce", "all_reduce", "first_sendrecv", "sendrecv", "register", "deregister",
          "window_register", "window_deregister", "split", "first_all_reduce_part", "finalize_part", "destroy_part", "shrink",
          "end_shrunk", "mem_free", "finalize", "destroy"]
-NO_WINDOWS = {"window_register", "window_deregister"}  # emulated GPUs have none
+NO_WINDOWS = {"window_register", "window_deregister"}  # not supported on emulated GPUs
 
 
 def check_row(row, absent=()):
@@ -25,7 +25,7 @@ def check_row(row, absent=()):
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("extra", [(), ("--nonblocking",)])
-def test_every_step_by_number_of_ranks(busbar, tmp_path, extra):
+def test_every_step_has_a_row_per_number_of_ranks(busbar, tmp_path, extra):
     result = busbar.json("bench", "comm", "--repeats", "3", "--size", "64K", *extra, tmp_path=tmp_path, ranks=4)
     assert result["schema"] == "busbar.bench/1" and result["emulated"] and result["clock"] == "host of the emulator"
     rows = result["results"]
@@ -34,15 +34,15 @@ def test_every_step_by_number_of_ranks(busbar, tmp_path, extra):
         assert row["clock"] == "host of the emulator" and row["blocking"] == (not extra) and row["repeats"] == 3
         check_row(row, NO_WINDOWS)
         if row["step"] == "shrink":
-            assert row["slowest_rank"] < row["ranks"] - 1  # the last rank is the one that is left out
+            assert row["slowest_rank"] < row["ranks"] - 1  # shrink excludes the last rank
 
 
-def test_doubling_ends_with_all(busbar, tmp_path):
+def test_doubling_ends_with_all_ranks(busbar, tmp_path):
     result = busbar.json("bench", "comm", "--repeats", "1", "--size", "8", tmp_path=tmp_path, ranks=3)
     assert [r["ranks"] for r in result["results"]][::len(STEPS)] == [2, 3]
 
 
-def test_one_rank_is_not_shrunk(busbar, tmp_path):
+def test_one_rank_has_no_shrink(busbar, tmp_path):
     result = busbar.json("bench", "comm", "--repeats", "2", "--size", "8", tmp_path=tmp_path)
     assert {r["ranks"] for r in result["results"]} == {1}
     for row in result["results"]:
@@ -50,22 +50,22 @@ def test_one_rank_is_not_shrunk(busbar, tmp_path):
     assert next(r for r in result["results"] if r["step"] == "shrink")["absent"] == "needs at least 2 ranks"
 
 
-def test_listed_ranks_and_parts(busbar, tmp_path):
+def test_ranks_and_parts_select_the_rows(busbar, tmp_path):
     result = busbar.json("bench", "comm", "--ranks", "3,1", "--parts", "3", "--repeats", "1", "-w", "0", "--size", "8",
                          tmp_path=tmp_path, ranks=3)
     assert [(r["ranks"], r["parts"]) for r in result["results"]][::len(STEPS)] == [(3, 3), (1, 1)]
 
 
-def test_text_says_whose_time_it_is(busbar):
+def test_text_labels_the_times_of_the_emulator(busbar):
     done = busbar.run("bench", "comm", "--repeats", "1", "--size", "8", ranks=2)
     assert done.returncode == 0 and done.stderr == ""
     assert "times of the emulator" in done.stdout and "no measurement of NCCL" in done.stdout
     rows = [line.split()[1] for line in done.stdout.splitlines() if not line.startswith("#")]
     assert rows == [step for step in STEPS if step not in NO_WINDOWS]
     assert "# window_register, communicator of 2 ranks: these GPUs" in done.stdout
-    head = [line for line in done.stdout.splitlines() if line.startswith("# ")]
-    assert "# ranks                    step       median          min          max      fastest  slowest" in head
-    assert "#                                       (ms)         (ms)         (ms)         rank     rank" in head
+    header = [line for line in done.stdout.splitlines() if line.startswith("# ")]
+    assert "# ranks                    step       median          min          max      fastest  slowest" in header
+    assert "#                                       (ms)         (ms)         (ms)         rank     rank" in header
     for line in done.stdout.splitlines():
         if not line.startswith("#"):
             assert re.fullmatch(r"      2  [ a-z_]{22}(  [ \d]{7}\.\d{3}){4}  [ \d]{7}", line), line
@@ -73,8 +73,8 @@ def test_text_says_whose_time_it_is(busbar):
 
 @pytest.mark.parametrize("function,call", [("ncclCommInitRankConfig", 1), ("ncclCommSplit", 1), ("ncclCommShrink", 1), ("ncclSend", 1),
                                            ("ncclCommRegister", 1), ("ncclCommFinalize", 1), ("ncclMemAlloc", 2)])
-def test_a_failed_call_is_named_and_ends_the_run(busbar, tmp_path, function, call):
-    """The first ncclMemAlloc is a look at what it gives, before there are results."""
+def test_failed_call_is_reported_and_ends_the_run(busbar, tmp_path, function, call):
+    """The first ncclMemAlloc detects the kind of memory before the results are opened; call 2 allocates buffers."""
     path = tmp_path / "r.json"
     done = busbar.run("bench", "comm", "--repeats", "1", "--size", "8", "--json", path, ranks=2,
                       env={"EMU_FAULT": f"fail:rank=0,call={call},name={function}"})
@@ -83,14 +83,14 @@ def test_a_failed_call_is_named_and_ends_the_run(busbar, tmp_path, function, cal
 
 
 @pytest.mark.parametrize("extra", [(), ("--nonblocking",)])
-def test_a_rank_that_never_comes_back_from_init_ends_in_a_timeout(busbar, extra):
+def test_hanging_init_ends_with_a_timeout(busbar, extra):
     done = busbar.run("bench", "comm", "--timeout", "2", *extra, ranks=2,
                       env={"EMU_FAULT": "stall:rank=1,call=1,name=ncclCommInitRankConfig"})
-    assert done.returncode == 4 and "init" in done.stderr  # who is missing inside a blocking call cannot be seen from outside
+    assert done.returncode == 4 and "init" in done.stderr  # in a blocking call the missing rank is unknown
     assert "rank 1" in done.stderr or not extra
 
 
-@pytest.mark.parametrize("words, says", [
+@pytest.mark.parametrize("args, message", [
     (("--ranks", "2,,4"), "number of ranks"),
     (("--ranks", "0"), "number of ranks"),
     (("--ranks", "all"), "doubling"),
@@ -98,13 +98,13 @@ def test_a_rank_that_never_comes_back_from_init_ends_in_a_timeout(busbar, extra)
     (("--size", "0"), "size"),
     (("split",), "split"),
 ])
-def test_bad_words_are_refused(busbar, words, says):
-    done = busbar.run("bench", "comm", *words, emulated=False)
-    assert done.returncode == 2 and says in done.stderr and done.stdout == ""
+def test_rejects_bad_arguments(busbar, args, message):
+    done = busbar.run("bench", "comm", *args, emulated=False)
+    assert done.returncode == 2 and message in done.stderr and done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_more_ranks_than_there_are(busbar):
+def test_rejects_more_ranks_than_the_job_has(busbar):
     done = busbar.run("bench", "comm", "--ranks", "2,3", ranks=2)
     assert done.returncode == 2 and "--ranks asks for 3 ranks, but the job has only 2" in done.stderr
 

@@ -1,11 +1,11 @@
-"""busbar compare: two result files against each other, from the command line."""
+"""busbar compare: comparison of two result files."""
 import json
 
 import pytest
 
 
-def row(bytes_, median, spread, **kw):
-    interval = [median - spread, median + spread] if spread is not None else None
+def row(bytes_, median, half_width, **kw):
+    interval = [median - half_width, median + half_width] if half_width is not None else None
     return {"collective": "all_reduce", "bytes": bytes_, "dtype": "float", "op": "sum", "root": None, "placement": "out_of_place",
             "mode": "stream", "wrong": 0, "time_us": {"p50": median, "ci95": interval}, **kw}
 
@@ -17,16 +17,16 @@ def bench(*rows, **kw):
 
 @pytest.fixture
 def compare(busbar, tmp_path):
-    def run(a, b, *words):
+    def run(a, b, *args):
         for name, content in (("a.json", a), ("b.json", b)):
             (tmp_path / name).write_text(content if isinstance(content, str) else json.dumps(content))
-        return busbar.run("compare", "a.json", "b.json", *words, emulated=False, cwd=tmp_path)
+        return busbar.run("compare", "a.json", "b.json", *args, emulated=False, cwd=tmp_path)
 
     return run
 
 
 def verdicts(done):
-    """The last words of each row: from column 85 on."""
+    """Returns the verdict of each row: the columns from 85 on."""
     return [" ".join(line.split()[10:]) for line in done.stdout.splitlines() if line.strip() and not line.startswith("#")]
 
 
@@ -35,14 +35,14 @@ B = bench(row(8, 13, 1), row(16, 7, 1), row(32, 11, 1), row(64, 20, None), row(1
           nccl={"runtime": "2.30.7"}, environment={"NCCL_ALGO": "Ring"}, devices=[{"name": "H100"}] * 4)
 
 
-def test_every_verdict_and_its_reason(compare, golden):
+def test_verdict_of_each_row(compare, golden):
     done = compare(A, B)
     assert done.returncode == 0 and done.stderr == ""
     assert verdicts(done) == ["slower", "faster", "no difference", "inconclusive", "wrong data", "only in A", "only in B"]
     golden("compare-table.txt", done.stdout)
 
 
-def test_another_choice_stands_beside_the_verdict(compare):
+def test_verdict_shows_a_changed_nccl_variant(compare):
     ring, tree = ({"algorithm": a, "protocol": p, "channels": n} for a, p, n in (("RING", "SIMPLE", 8), ("TREE", "LL", 2)))
     done = compare(bench(row(8, 10, 1, **ring), row(16, 10, 1, **ring), row(32, 10, 1)),
                    bench(row(8, 20, 1, **tree), row(16, 10, 1, **ring), row(32, 10, 1, **tree)))
@@ -50,41 +50,42 @@ def test_another_choice_stands_beside_the_verdict(compare):
 
 
 @pytest.mark.parametrize("percent,status", [("29", 5), ("31", 0), ("0", 5)])
-def test_threshold(compare, percent, status):
-    """Without the row of one sample: by how much the surely slower one is slower."""
+def test_threshold_sets_the_exit_status(compare, percent, status):
+    """Without the row of one sample: the slower row is 30 % slower."""
     a, b = ({**t, "results": [r for r in t["results"] if r["bytes"] != 64]} for t in (A, B))
     done = compare(a, b, "--threshold", percent)
     assert done.returncode == status
     assert ("1 row slower by more than" in done.stderr and "8 B: +30.0 %" in done.stderr) == (status == 5)
 
 
-ONE, TWO = bench(row(8, 10, 1), row(16, 20, 1)), bench(row(8, 10, 1), row(16, 20, 1))
+ONE, SAME_AS_ONE = bench(row(8, 10, 1), row(16, 20, 1)), bench(row(8, 10, 1), row(16, 20, 1))
 
 
 def wrong_row(bytes_):
     return row(bytes_, 10, 1, wrong=1)
 
 
-# What could not be judged, what the comparison then says, and whether --strict lets it pass.
-GAPS = [
-    (ONE, TWO, "not slower", 0),
-    (ONE, {**TWO, "status": "timeout"}, "run incomplete", 5),
-    ({**ONE, "status": "running"}, TWO, "run incomplete", 5),
-    (ONE, {**TWO, "status": "below threshold"}, "not slower", 0),
+# Files A and B, the verdict of the comparison, and the exit status with --strict.
+INCOMPLETE = [
+    (ONE, SAME_AS_ONE, "not slower", 0),
+    (ONE, {**SAME_AS_ONE, "status": "timeout"}, "run incomplete", 5),
+    ({**ONE, "status": "running"}, SAME_AS_ONE, "run incomplete", 5),
+    (ONE, {**SAME_AS_ONE, "status": "below threshold"}, "not slower", 0),
     (ONE, bench(row(32, 1, 1)), "no common row", 5),
     (ONE, bench(), "no common row", 5),
     (bench(), bench(), "no common row", 5),
     (ONE, bench(row(8, 10, 1), wrong_row(16)), "wrong data", 5),
     (ONE, bench(row(8, 20, 1), row(16, 20, 1)), "slower", 0),
     (ONE, bench(row(8, 10, None), row(16, 20, 1)), "inconclusive", 5),
-    (bench(row(0, 5, None), row(8, 10, 1)), bench(row(0, 0, None), row(8, 10, 1)), "not slower", 0),  # 0 bytes, of one rank's share of 8
+    # 0 bytes: the share of one rank of 8 bytes
+    (bench(row(0, 5, None), row(8, 10, 1)), bench(row(0, 0, None), row(8, 10, 1)), "not slower", 0),
     (ONE, bench(row(8, 10, 1)), "rows missing in B", 5),
-    (bench(row(8, 10, 1)), TWO, "not slower", 0),
+    (bench(row(8, 10, 1)), SAME_AS_ONE, "not slower", 0),
 ]
 
 
-@pytest.mark.parametrize("a,b,verdict,strict", GAPS)
-def test_what_could_not_be_judged_is_never_green_under_strict(compare, a, b, verdict, strict):
+@pytest.mark.parametrize("a,b,verdict,strict", INCOMPLETE)
+def test_strict_fails_incomplete_comparisons(compare, a, b, verdict, strict):
     done = compare(a, b)
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == f"# verdict: {verdict}"
     assert bool(done.stderr) == (verdict in ("run incomplete", "no common row"))
@@ -99,37 +100,37 @@ def nccl_tests(*times):
                         for i, t in enumerate(times)]}
 
 
-@pytest.mark.parametrize("words,status,rows", [
+@pytest.mark.parametrize("args,status,rows", [
     ((), 0, ["inconclusive"] * 3),
     (("--strict",), 5, ["inconclusive"] * 3),
     (("--threshold", "5"), 5, ["slower by ratio", "no difference by ratio", "faster by ratio"]),
     (("--threshold", "60", "--strict"), 0, ["no difference by ratio"] * 3),
 ])
-def test_one_sample_is_judged_by_the_ratio(compare, words, status, rows):
-    """Task 13 of the trial: a file of nccl-tests 54 % slower."""
-    done = compare(nccl_tests(10, 20, 30), nccl_tests(15.4, 20.5, 20), *words)
+def test_rows_with_one_sample_are_judged_by_ratio(compare, args, status, rows):
+    """A file of nccl-tests whose first row is 54 % slower."""
+    done = compare(nccl_tests(10, 20, 30), nccl_tests(15.4, 20.5, 20), *args)
     assert done.returncode == status and verdicts(done) == rows
     assert "rows with one sample have no interval" in done.stdout
     # (1.54 * 1.025 * 2/3) ** (1/3) = 1.01712
     assert "# B/A: 1.017, geometric mean of 3 rows\n" in done.stdout
 
 
-def test_ranks_of_nccl_tests_are_its_devices(compare):
+def test_ranks_of_nccl_tests_files_are_their_devices(compare):
     one, two = nccl_tests(10), nccl_tests(10)
     one["config"]["devices"], two["config"]["devices"] = [{"rank": 0}], [{"rank": 0}, {"rank": 1}]
-    facts = json.loads(compare(one, two, "--json", "-").stdout)["provenance"]
-    assert {"what": "ranks", "a": "1", "b": "2"} in facts
-    facts = json.loads(compare(nccl_tests(10), two, "--json", "-").stdout)["provenance"]
-    assert "ranks" not in [fact["what"] for fact in facts]  # of one that names no device they are not known
+    provenance = json.loads(compare(one, two, "--json", "-").stdout)["provenance"]
+    assert {"what": "ranks", "a": "1", "b": "2"} in provenance
+    provenance = json.loads(compare(nccl_tests(10), two, "--json", "-").stdout)["provenance"]
+    assert "ranks" not in [entry["what"] for entry in provenance]  # without devices the number of ranks is unknown
 
 
-def test_what_differs_leaves_out_what_only_ranks_differ_in(compare):
+def test_differences_exclude_per_rank_environment(compare):
     noise = {"OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMI_SIZE": "4", "SLURM_STEP_ID": "7", "EMU_TWINS": "/x", "EMU_QUIET": "1"}
-    done = compare(ONE, bench(*TWO["results"], environment={**noise, "EMU_CLUSTER": "c.json", "NCCL_ALGO": "Ring"}))
+    done = compare(ONE, bench(*SAME_AS_ONE["results"], environment={**noise, "EMU_CLUSTER": "c.json", "NCCL_ALGO": "Ring"}))
     assert [line.split()[2] for line in done.stdout.splitlines() if "differs" in line] == ["$EMU_CLUSTER:", "$NCCL_ALGO:"]
 
 
-def test_json(compare):
+def test_json_contains_the_comparison(compare):
     done = compare(A, B, "--json", "-", "--threshold", "20")
     data = json.loads(done.stdout)
     assert done.returncode == 5 and data["schema"] == "busbar.compare/1" and data["status"] == "below threshold"
@@ -141,11 +142,11 @@ def test_json(compare):
     assert {"what": "NCCL library", "a": "2.28.9", "b": "2.30.7"} in data["provenance"]
     assert {"what": "$NCCL_ALGO", "a": None, "b": "Ring"} in data["provenance"]
     assert data["summary"]["slower"] == 2 and data["summary"]["over_threshold"] == 2 and data["summary"]["worst_ratio"] == 2
-    # four rows without wrong data: (1.3 * 0.7 * 1.1 * 2) ** (1/4)
+    # four rows have correct data: (1.3 * 0.7 * 1.1 * 2) ** (1/4)
     assert data["summary"]["geometric_mean_ratio"] == pytest.approx(1.18950, abs=1e-5) and data["threshold_percent"] == 20
 
 
-def test_what_nccl_tests_printed_is_held_against_its_file(busbar, tmp_path):
+def test_nccl_tests_text_equals_its_json_file(busbar, tmp_path):
     program = busbar.build / "emulated" / "all_reduce_perf"
     done = busbar.run_program(program, "-b", "1K", "-e", "4M", "-f", "64", "-g", "2", "-J", "a.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -157,7 +158,7 @@ def test_what_nccl_tests_printed_is_held_against_its_file(busbar, tmp_path):
     assert busbar.run("compare", "a.json", "a.log", emulated=False, cwd=tmp_path).returncode == 2
 
 
-@pytest.mark.parametrize("a,words", [
+@pytest.mark.parametrize("a,fragments", [
     ("", ["a.json", "neither a JSON object"]),
     ('{"schema": "busbar.bench/1", "results": [', ["a.json", "not JSON", "line 1"]),
     ("[]", ["a.json", "not a result file"]),
@@ -168,24 +169,24 @@ def test_what_nccl_tests_printed_is_held_against_its_file(busbar, tmp_path):
     (bench(row(8, 1, 0), row(8, -1, None)), ["a.json", "results[1]", "'p50'"]),
     (bench({**row(8, 1, 1), "time_us": {"p50": 1, "ci95": [2, 1]}}), ["a.json", "'ci95'", "interval"]),
 ])
-def test_bad_files_are_one_line_and_exit_2(compare, a, words):
+def test_rejects_invalid_files_with_one_line(compare, a, fragments):
     done = compare(a, B)
     assert done.returncode == 2 and done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert all(word in line for word in words), line
+    assert all(fragment in line for fragment in fragments), line
 
 
-@pytest.mark.parametrize("words", [[], ["a.json"], ["a.json", "b.json", "c.json"], ["--treshold", "1", "a.json", "b.json"],
+@pytest.mark.parametrize("args", [[], ["a.json"], ["a.json", "b.json", "c.json"], ["--treshold", "1", "a.json", "b.json"],
                                    ["a.json", "b.json", "--threshold", "1%"], ["no.json", "no.json"]])
-def test_bad_words_are_one_line_and_exit_2(busbar, tmp_path, words):
+def test_rejects_bad_arguments_with_one_line(busbar, tmp_path, args):
     for name in ("a.json", "b.json", "c.json"):
         (tmp_path / name).write_text(json.dumps(A))
-    done = busbar.run("compare", *words, emulated=False, cwd=tmp_path)
+    done = busbar.run("compare", *args, emulated=False, cwd=tmp_path)
     assert done.returncode == 2 and done.stdout == "" and len(done.stderr.splitlines()) == 1
 
 
-def test_two_real_runs(busbar, tmp_path):
-    """Emulated times are exact: twice the same run has no difference, a slower machine is slower in every row."""
+def test_compares_runs_on_emulated_gpus(busbar, tmp_path):
+    """Emulated times are exact: a repeated run has no difference, and a slower machine is slower in every row."""
     common = ("bench", "all_reduce", "broadcast", "-b", "1K", "-e", "4K", "-f", "2", "--json")
     for name, env in (("a", {}), ("b", {}), ("c", {"NCCL_MAX_NCHANNELS": "1"})):
         assert busbar.run(*common, tmp_path / f"{name}.json", ranks=2, env=env).returncode == 0
@@ -202,9 +203,10 @@ def test_two_real_runs(busbar, tmp_path):
     assert "differs: $NCCL_MAX_NCHANNELS: A not set, B 1" in done.stdout
 
 
-def test_a_choice_without_channels_is_held_against_the_rest(compare):
-    """A prediction tells algorithm and protocol, a measurement the channels too."""
-    measured = bench(row(8, 10, 1, algorithm="RING", protocol="SIMPLE", channels=8), row(16, 10, 1, algorithm="TREE", protocol="LL", channels=2))
-    paper = {"schema": "busbar.plan/1", "ranks": 4, "predicted": {"cluster": "x"},
+def test_compares_variants_without_channels(compare):
+    """A prediction contains algorithm and protocol; a measurement also contains channels."""
+    measured = bench(row(8, 10, 1, algorithm="RING", protocol="SIMPLE", channels=8),
+                     row(16, 10, 1, algorithm="TREE", protocol="LL", channels=2))
+    predicted = {"schema": "busbar.plan/1", "ranks": 4, "predicted": {"cluster": "x"},
              "results": [row(b, 9, None, algorithm="TREE", protocol="LL", channels=None) for b in (8, 16)]}
-    assert verdicts(compare(measured, paper)) == ["faster by ratio: TREE/LL, was RING/SIMPLE", "faster by ratio"]
+    assert verdicts(compare(measured, predicted)) == ["faster by ratio: TREE/LL, was RING/SIMPLE", "faster by ratio"]

@@ -1,9 +1,9 @@
-"""`busbar bench compute`: figures against the model's own formulas, sections, refusals, failures."""
+"""busbar bench compute: times follow the cost model of the emulated GPUs, bad arguments are rejected, failures are reported."""
 import pytest
 
 TFLOPS = {"float": 100, "half": 400, "bfloat16": 400}  # of the built-in profile
 MEMORY_GBPS = 2000
-ISSUE_US = 0.101  # the first launch of 20 is issued while nothing runs: 2 us / 20
+ISSUE_US = 0.101  # only the first of 20 launches is not hidden: 2 us / 20
 
 
 def rows_of(result, section):
@@ -11,7 +11,7 @@ def rows_of(result, section):
 
 
 @pytest.mark.smoke
-def test_all_sections_on_one_rank_without_mpirun(busbar, golden):
+def test_all_sections_run_on_one_rank_without_mpirun(busbar, golden):
     done = busbar.run("bench", "compute", "--quick")
     assert done.returncode == 0, done.stderr
     golden("bench-compute.txt", done.stdout[done.stdout.index("# gemm:"):])
@@ -19,7 +19,7 @@ def test_all_sections_on_one_rank_without_mpirun(busbar, golden):
     assert done.stderr == ""
 
 
-def test_products_take_the_time_of_their_flops(busbar, tmp_path):
+def test_gemm_time_follows_flops(busbar, tmp_path):
     result = busbar.json("bench", "compute", "gemm", tmp_path=tmp_path, env={"EMU_DATA": "off"})
     rows = rows_of(result, "gemm")
     assert result["schema"] == "busbar.bench/1" and result["emulated"] and len(rows) == 3 * 19
@@ -30,11 +30,11 @@ def test_products_take_the_time_of_their_flops(busbar, tmp_path):
         assert row["percent_of_best"] == pytest.approx(
             100 * row["tflops"] / result["limits"]["tflops"][row["dtype"]], rel=1e-6)
     layer = [r for r in rows if r["dtype"] == "half" and r["name"].startswith("gpt3/4 ")]
-    s, h = 2048, 12288  # a quarter of 24 s h^2 + 4 s^2 h
+    s, h = 2048, 12288  # the GEMMs of a layer have 24 s h^2 + 4 s^2 h FLOPs; tensor parallelism 4
     assert sum(2 * r["m"] * r["n"] * r["k"] * r["batch"] for r in layer) == (24 * s * h * h + 4 * s * s * h) // 4
 
 
-def test_passes_take_the_time_of_their_bytes(busbar, tmp_path):
+def test_memory_kernel_time_follows_bytes(busbar, tmp_path):
     result = busbar.json("bench", "compute", "memory_kernels", "-d", "half", tmp_path=tmp_path, env={"EMU_DATA": "off"})
     rows = rows_of(result, "memory_kernels")
     assert {r["dtype"] for r in rows} == {"half"} and len(rows) == 17
@@ -45,7 +45,7 @@ def test_passes_take_the_time_of_their_bytes(busbar, tmp_path):
     assert result["limits"]["copy_gbps"] == pytest.approx(MEMORY_GBPS, rel=0.01)
 
 
-def test_timed_kernel_lasts_as_asked_and_moves_what_is_asked(busbar, tmp_path):
+def test_timed_kernel_has_the_requested_time_and_rate(busbar, tmp_path):
     result = busbar.json("bench", "compute", "timed", "--max-error", "2", tmp_path=tmp_path, env={"EMU_DATA": "off"})
     rows = rows_of(result, "timed")
     assert [r["requested_us"] for r in rows[:10]] == [10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000]
@@ -59,21 +59,21 @@ def test_timed_kernel_lasts_as_asked_and_moves_what_is_asked(busbar, tmp_path):
     assert result["limits"]["timed_error_percent"] == 0
 
 
-def test_several_ranks_measure_at_once(busbar, tmp_path):
+def test_several_ranks_measure_at_the_same_time(busbar, tmp_path):
     result = busbar.json("bench", "compute", "--quick", "-d", "float", tmp_path=tmp_path, ranks=2)
     assert result["ranks"] == 2 and len(result["devices"]) == 2
     assert {row["slowest_rank"] for row in result["results"]} <= {0, 1}
 
 
-@pytest.mark.parametrize("words, says", [
+@pytest.mark.parametrize("args, message", [
     (("gemn",), "did you mean 'gemm'"),
     (("--datatype", "halv"), "half"),
     (("--size", "12x"), "12x"),
     (("--candidates", "0"), "candidates"),
 ])
-def test_bad_words_are_refused(busbar, words, says):
-    done = busbar.run("bench", "compute", *words)
-    assert done.returncode == 2 and says in done.stderr and done.stdout == ""
+def test_rejects_bad_arguments(busbar, args, message):
+    done = busbar.run("bench", "compute", *args)
+    assert done.returncode == 2 and message in done.stderr and done.stdout == ""
 
 
 def test_help_needs_no_gpu(busbar):
@@ -84,13 +84,13 @@ def test_help_needs_no_gpu(busbar):
 
 
 @pytest.mark.parametrize("function", ["cublasLtMatmul", "cublasLtCreate", "cudaLaunchKernel"])
-def test_a_failed_call_is_named_and_ends_the_run(busbar, function):
+def test_failed_call_is_reported_and_ends_the_run(busbar, function):
     done = busbar.run("bench", "compute", "--quick", env={"EMU_FAULT": f"fail:rank=0,call=1,name={function}"})
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_what_does_not_fit_is_refused_with_both_numbers(busbar):
+def test_rejects_sizes_above_the_gpu_memory(busbar):
     done = busbar.run("bench", "compute", "memory_kernels", "--size", "900G")
     assert done.returncode == 2
     assert "bytes of GPU memory needed" in done.stderr and "--size" in done.stderr

@@ -1,11 +1,11 @@
-"""--csv of every command, read back by Python's own reader and held against the JSON of the same run."""
+"""--csv of every command: the csv module of Python reads the table, and its values equal the JSON of the same run."""
 import csv
 import json
 
 import pytest
 
 NO_DATA = {"EMU_DATA": "off"}
-BENCHES = {  # words, ranks, a column with its unit
+RUNS = {  # arguments, ranks, a column that must have values
     "collectives": (("bench", "all_reduce", "broadcast", "--sizes", "8,1K", "-n", 2, "--mode", "all"), 2, "time_us.p50"),
     "p2p": (("bench", "p2p", "--bandwidth-sizes", "1M", "-n", 2, "--repeats", 2), 2, "gbps"),
     "comm": (("bench", "comm", "--repeats", 2), 2, "fastest_rank_us"),
@@ -23,7 +23,7 @@ def read(path):
 
 
 def flat(value, path=""):
-    """What the reference says of columns, written down a second time."""
+    """The documented mapping from JSON fields to columns, implemented independently."""
     key = path.rsplit(".", 1)[-1]
     if key in ("ci95", "ci95_us"):
         low, high = value or (None, None)
@@ -44,30 +44,31 @@ def same(text, value):
     return float(text) == pytest.approx(value, rel=1e-11) if isinstance(value, (int, float)) else text == value
 
 
-def assert_rows(found, wanted):
-    assert len(found) == len(wanted) > 0
-    for cells, fields in zip(found, wanted):
-        wrong = {k: (cells.get(k), v) for k, v in fields.items() if not (k in cells and same(cells[k], v)) and (v is not None or k in cells)}
+def assert_rows(actual, expected):
+    assert len(actual) == len(expected) > 0
+    for cells, fields in zip(actual, expected):
+        wrong = {k: (cells.get(k), v) for k,
+                 v in fields.items() if not (k in cells and same(cells[k], v)) and (v is not None or k in cells)}
         assert wrong == {} and {k for k, v in cells.items() if v} <= set(fields)
 
 
-@pytest.mark.parametrize("kind", BENCHES)
-def test_rows_of_a_run(busbar, tmp_path, kind):
-    words, ranks, column = BENCHES[kind]
-    done = busbar.run(*words, "--json", "r.json", "--csv", "r.csv", ranks=ranks, env=NO_DATA, cwd=tmp_path)
+@pytest.mark.parametrize("kind", RUNS)
+def test_csv_has_the_rows_of_the_json_results(busbar, tmp_path, kind):
+    args, ranks, column = RUNS[kind]
+    done = busbar.run(*args, "--json", "r.json", "--csv", "r.csv", ranks=ranks, env=NO_DATA, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result, rows = json.loads((tmp_path / "r.json").read_text()), read(tmp_path / "r.csv")
     assert_rows(rows, [{**flat(row), "emulated": True, "shared_gpu": False} for row in result["results"]])
     assert any(row[column] for row in rows)
 
 
-def test_a_run_without_rows_is_one(busbar, tmp_path):
+def test_csv_of_a_run_without_rows_has_one_row(busbar, tmp_path):
     done = busbar.run("proxy", "gpt2_large", 4, 2, 2, "--compute", "timed", "--steps", 2, "--json", "r.json", "--csv", "r.csv", ranks=4,
                       env=NO_DATA, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result, rows = json.loads((tmp_path / "r.json").read_text()), read(tmp_path / "r.csv")
-    wanted = flat({k: v for k, v in result.items()})
-    assert_rows(rows, [wanted])
+    expected = flat({k: v for k, v in result.items()})
+    assert_rows(rows, [expected])
     assert rows[0]["command"].startswith("proxy gpt2_large 4 2 2") and float(rows[0]["breakdown.exposed_us"]) > 0
     done = busbar.run("plan", "gpt2_large", 4, 2, 2, "--ranks", 4, "--cluster", "h100-sxm-ib", "--json", "p.json", "--csv", "p.csv",
                       emulated=False, cwd=tmp_path)
@@ -75,7 +76,7 @@ def test_a_run_without_rows_is_one(busbar, tmp_path):
     assert_rows(read(tmp_path / "p.csv"), [flat(json.loads((tmp_path / "p.json").read_text()))])
 
 
-def test_a_plan_of_a_collective(busbar, tmp_path):
+def test_csv_of_a_collective_plan(busbar, tmp_path):
     done = busbar.run("plan", "all_reduce", "--ranks", 16, "--cluster", "h100-sxm-ib", "-b", "1K", "-e", "1M", "-f", 32, "--json", "p.json",
                       "--csv", "p.csv", emulated=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -84,14 +85,15 @@ def test_a_plan_of_a_collective(busbar, tmp_path):
     assert len(rows) == 6 and {row["flags"] for row in rows} == {"predicted"}
 
 
-def test_compare_and_sweep(busbar, tmp_path):
+def test_csv_of_compare_and_sweep(busbar, tmp_path):
     for name in "ab":
         assert busbar.run("bench", "all_reduce", "--sizes", "1K,2K", "-n", 2, "--csv", f"{name}.csv", "--json", f"{name}.json", ranks=2,
                           cwd=tmp_path).returncode == 0
     done = busbar.run("compare", "a.json", "b.json", "--json", "c.json", "--csv", "c.csv", emulated=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     rows = read(tmp_path / "c.csv")
-    assert_rows(rows, [{**flat(r), "emulated": True, "shared_gpu": False} for r in json.loads((tmp_path / "c.json").read_text())["results"]])
+    assert_rows(rows, [{**flat(r), "emulated": True, "shared_gpu": False}
+                       for r in json.loads((tmp_path / "c.json").read_text())["results"]])
     assert {row["verdict"] for row in rows} == {"no difference"}
     (tmp_path / "s.json").write_text('{"command": "plan gpt2_large", "ranks": [4, 8], "options": {"layers": 8, "stages": 4}}')
     done = busbar.run("sweep", "s.json", "-o", "s.d", "--csv", "s.csv", emulated=False, cwd=tmp_path)
@@ -99,7 +101,7 @@ def test_compare_and_sweep(busbar, tmp_path):
     assert [row["ranks"] for row in read(tmp_path / "s.csv")] == ["4", "8"]
 
 
-def test_the_table_alone_and_on_stdout(busbar, tmp_path):
+def test_csv_without_json_and_on_stdout(busbar, tmp_path):
     done = busbar.run("bench", "all_reduce", "--sizes", "1K", "-n", 2, "--csv", "-", ranks=2, cwd=tmp_path)
     assert done.returncode == 0 and list(tmp_path.iterdir()) == []
     (tmp_path / "o.csv").write_text(done.stdout)
@@ -108,22 +110,22 @@ def test_the_table_alone_and_on_stdout(busbar, tmp_path):
     assert done.returncode == 0 and len(done.stdout.splitlines()) == 2 and "checks.matched" in done.stdout
 
 
-def test_rows_survive_a_run_that_ends_early(busbar, tmp_path):
+def test_csv_keeps_rows_of_an_incomplete_run(busbar, tmp_path):
     done = busbar.run("bench", "all_reduce", "--sizes", "1K,64M", "-n", 2, "--min-busbw", "99999", "--csv", "r.csv", ranks=2, cwd=tmp_path)
     assert done.returncode == 5 and len(read(tmp_path / "r.csv")) == 4
     done = busbar.run("bench", "all_reduce", "--sizes", "1K,2K,4K", "-n", 2, "-T", 3, "--csv", "t.csv", ranks=2, cwd=tmp_path,
                       env={"EMU_FAULT": "rank=1,call=60,do=stall"})
-    if done.returncode == 4:  # where the fault met the run decides how many rows there are
+    if done.returncode == 4:  # the number of rows depends on the time of the fault
         assert all(row["bytes"] for row in read(tmp_path / "t.csv"))
 
 
-@pytest.mark.parametrize("words,ranks,message", [
+@pytest.mark.parametrize("args,ranks,message", [
     (("bench", "all_reduce", "--json", "-", "--csv", "-"), 2, "both write to stdout"),
     (("compare", "a.json", "b.json", "--json", "-", "--csv", "-"), 0, "both write to stdout"),
     (("plan", "gpt2_large", 4, 2, 2, "--ranks", 4, "--json", "-", "--csv", "-"), 0, "both write to stdout"),
     (("bench", "all_reduce", "--csv", "/nowhere/x.csv"), 2, "/nowhere/x.csv"),
     (("plan", "gpt2_large", 4, 2, 2, "--ranks", 4, "--csv", "/nowhere/x.csv"), 0, "/nowhere/x.csv"),
 ])
-def test_what_cannot_be_written_is_refused(busbar, tmp_path, words, ranks, message):
-    done = busbar.run(*words, ranks=ranks, env=NO_DATA, cwd=tmp_path)
+def test_rejects_unwritable_csv_files(busbar, tmp_path, args, ranks, message):
+    done = busbar.run(*args, ranks=ranks, env=NO_DATA, cwd=tmp_path)
     assert done.returncode == 2 and message in done.stderr and "us" not in done.stdout

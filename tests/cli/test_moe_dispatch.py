@@ -1,5 +1,5 @@
-"""`--moe-dispatch dedup`: a token crosses to each of its nodes once and is spread inside it. Rows are counted here, token by
-token; what cannot be is one line."""
+"""--moe-dispatch dedup: a token is sent to each of its nodes once and is distributed inside the node. The tests count rows token by
+token."""
 import json
 import re
 
@@ -18,8 +18,8 @@ def model(tmp_path):
     return "--model", path
 
 
-def operations(busbar, model, *words):
-    done = busbar.run("plan", "transformer", *model, "--ranks", 8, "--ep", 8, *words, "--ops", emulated=False)
+def operations(busbar, model, *args):
+    done = busbar.run("plan", "transformer", *model, "--ranks", 8, "--ep", 8, *args, "--ops", emulated=False)
     assert done.returncode == 0, done.stderr
     assert "every operation has its matching peers     yes" in done.stdout
     rows = re.findall(r"^ +\d+ +(\w+) +(?:(ep(?: \w+)?) ([0-9.]+ \w+)|.*?) +((?:for|back)ward 0, [^,\n]*)", done.stdout, re.M)
@@ -27,21 +27,23 @@ def operations(busbar, model, *words):
 
 
 def rows_of_a_rank(tokens, top_k, limit, nodes, per_node):
-    """Rows between nodes and inside one, counted token by token: every node and every rank of it alike often."""
-    between = inside = 0
+    """Returns the inter-node and intra-node rows of a rank, counted token by token: all nodes and their ranks are chosen equally
+    often."""
+    inter_node = intra_node = 0
     for token in range(tokens):
         chosen = {(token + i) % nodes for i in range(limit)}
         experts = [(node, (token + k) % per_node) for k in range(top_k // limit) for node in chosen]
         assert len(experts) == top_k
-        between += len({node for node, _ in experts})
-        inside += len(experts)
-    return between, inside
+        inter_node += len({node for node, _ in experts})
+        intra_node += len(experts)
+    return inter_node, intra_node
 
 
-def test_a_token_crosses_once_and_is_spread(busbar, model):
-    """64 tokens of 64 numbers of 2 bytes, 4 experts each on 2 of 4 nodes; rows go in four parts, so that one crosses while another is spread."""
-    between, inside = rows_of_a_rank(64, 4, 2, 4, 2)
-    kib = {"cross": f"{between * 128 // 1024 // 4} KiB", "local": f"{inside * 128 // 1024 // 4} KiB", "pairs": "1 KiB"}
+def test_token_is_sent_once_per_node_and_distributed_inside(busbar, model):
+    """64 tokens of 64 numbers of 2 bytes, 4 experts per token on 2 of 4 nodes. The rows are sent in four chunks, so that the inter-node
+    transfer of a chunk overlaps the distribution of the previous chunk."""
+    inter_node, intra_node = rows_of_a_rank(64, 4, 2, 4, 2)
+    kib = {"cross": f"{inter_node * 128 // 1024 // 4} KiB", "local": f"{intra_node * 128 // 1024 // 4} KiB", "pairs": "1 KiB"}
     assert kib["cross"] == "4 KiB" and kib["local"] == "8 KiB"
     assert operations(busbar, model, *NODES, "--moe-node-limit", 2) == [
         ("all_gather", "ep", "512 B", "tokens per expert", "f"),
@@ -61,19 +63,21 @@ def test_a_token_crosses_once_and_is_spread(busbar, model):
 
 
 @pytest.mark.parametrize("tokens,parts", [(60, 2), (50, 1)])
-def test_rows_that_do_not_divide_go_in_fewer_parts(busbar, model, tokens, parts):
+def test_rows_that_do_not_divide_use_fewer_chunks(busbar, model, tokens, parts):
     """30 or 25 rows for each node."""
-    between, inside = rows_of_a_rank(tokens, 4, 2, 4, 2)
+    inter_node, intra_node = rows_of_a_rank(tokens, 4, 2, 4, 2)
     done = operations(busbar, model, *NODES, "--moe-node-limit", 2, "--seq-length", tokens)
-    for group, rows in (("ep cross", between), ("ep local", inside)):
+    for group, rows in (("ep cross", inter_node), ("ep local", intra_node)):
         sizes = [size for _, where, size, what, phase in done if (where, what, phase) == (group, "dispatch", "f")]
         assert len(sizes) == parts and float(sizes[0].split()[0]) == pytest.approx(rows * 128 / 1024 / parts, abs=0.05)
 
 
-def test_what_has_crossed_is_spread_while_more_crosses(busbar, model, tmp_path):
-    """Links inside a node are so much quicker than those between nodes that of an exchange only one part of four waits for them: the last one
-    spread, or the first one that comes back. Forward that last part is spread while probabilities cross, and they are spread behind it; backward
-    theirs are spread while rows cross. With those links half as quick the step is longer by the rest; half of each alltoall of two is sent."""
+def test_distribution_inside_a_node_overlaps_inter_node_transfers(busbar, model, tmp_path):
+    """Links inside a node are so much faster than inter-node links that only one of four chunks of an exchange is exposed on them: the
+    last chunk of a distribution, or the first chunk of a combine. In the forward pass the distribution of the last chunk overlaps the
+    transfer of the probabilities, and the distribution of the probabilities follows it. In the backward pass the distribution of the
+    probability gradients overlaps the transfer of rows. With intra-node links of half the rate the step is longer by the exposed
+    chunks. An alltoall of two ranks sends half of its buffer."""
     machine = {"name": "slow", "description": "-", "source": "-", "gpus_per_node": 2, "sm_count": 132, "clock_khz": 1000000, "launch_us": 0,
                "nccl_launch_us": 0, "kernel_us": 0, "memory_gbps": 1000, "memory_bytes": 8e10, "inter": {"latency_us": 0, "gbps": 0.01},
                "tflops": {"float32": 50, "float16": 900, "bfloat16": 900, "float64": 30}}
@@ -86,26 +90,26 @@ def test_what_has_crossed_is_spread_while_more_crosses(busbar, model, tmp_path):
     assert steps[1] - steps[0] == pytest.approx(3 * 8 * 1.024 / 2 + 1.024 / 2, abs=0.01)
 
 
-def test_tokens_are_copied_and_summed_where_they_are(busbar, model):
-    """With real work: M rows for a token at home, K / M for each of those on the node, forward and back."""
+def test_permute_and_sum_kernels_move_the_expected_bytes(busbar, model):
+    """With GEMM compute: M rows of a token on its own rank, and K / M rows for each of them on the node, forward and backward."""
     done = busbar.run("plan", "transformer", *model, "--ranks", 8, "--ep", 8, *NODES, "--moe-node-limit", 2, "--compute", "gemm",
                       "--ops", emulated=False)
-    moved = re.findall(r"compute +([0-9.]+) KiB moved +(\w+) 0, (permute|unpermute|permute within node|sum within node)(?:, |$)",
+    kernels = re.findall(r"compute +([0-9.]+) KiB moved +(\w+) 0, (permute|unpermute|permute within node|sum within node)(?:, |$)",
                        done.stdout, re.M)
-    # rows of 128 bytes: 128 of 64 tokens, then 256 of these, each read and written with an index of 4 bytes, or summed
-    # with a weight too
+    # Rows have 128 bytes: 128 rows of 64 tokens, then 256 rows of these. permute reads and writes each row with an index of 4 bytes; sum
+    # also reads a weight.
     forward = [("permute", 2 * 128 * 128 + 128 * 4), ("permute within node", 2 * 256 * 128 + 256 * 4),
                ("sum within node", (256 + 128) * 128 + 256 * 8), ("unpermute", (128 + 64) * 128 + 128 * 8)]
-    assert [(what, pytest.approx(float(kib) * 1024, abs=60)) for kib, phase, what in moved if phase == "forward"] == forward
-    assert len(moved) == 7  # backward, the last sum belongs to the router's gradient
+    assert [(what, pytest.approx(float(kib) * 1024, abs=60)) for kib, phase, what in kernels if phase == "forward"] == forward
+    assert len(kernels) == 7  # in the backward pass the last sum is part of the gradient of the router
 
 
-def test_deepseek_sends_half_between_nodes(busbar, tmp_path):
-    """Four nodes for a token of eight experts on 64 ranks of 8 nodes."""
-    words = ("--model", "deepseek_v3", "--layers", 4, "--ranks", 64, "--ep", 64, "--seq-length", 4096, "--gpus-per-node", 8)
+def test_deepseek_sends_half_of_the_rows_between_nodes(busbar, tmp_path):
+    """Each token has eight experts on four nodes, with 64 ranks on 8 nodes."""
+    args = ("--model", "deepseek_v3", "--layers", 4, "--ranks", 64, "--ep", 64, "--seq-length", 4096, "--gpus-per-node", 8)
 
     def rows(*more):
-        plan = busbar.json("plan", "transformer", *words, *more, tmp_path=tmp_path, emulated=False)
+        plan = busbar.json("plan", "transformer", *args, *more, tmp_path=tmp_path, emulated=False)
         return {(t["group"], t["bytes"] // t["calls"]): t["calls"] for t in plan["roles"][0]["traffic"] if t["kind"] == "alltoall"}
 
     row = 7168 * 2
@@ -115,20 +119,20 @@ def test_deepseek_sends_half_between_nodes(busbar, tmp_path):
         ("ep local", 4096 * 8 * 4): 2}
 
 
-def test_in_eight_bits_what_goes_is_halved(busbar, model):
-    """64 bytes and one scale of 4 a row, to the experts: tokens, and the gradients of their answers. What comes back has 16
-    bits."""
-    gone, there = 64 + 4, 128
-    row = {"dispatch": gone, "combine": there, "combine gradients": gone, "dispatch gradients": there}
+def test_fp8_dispatch_halves_the_rows_to_experts(busbar, model):
+    """Rows to the experts have 64 bytes and one scale of 4 bytes: tokens, and the gradients of expert outputs. Rows from the experts
+    have 16-bit numbers."""
+    to_experts, from_experts = 64 + 4, 128
+    row = {"dispatch": to_experts, "combine": from_experts, "combine gradients": to_experts, "dispatch gradients": from_experts}
     sizes = {what: size for _, _, size, what, _ in operations(busbar, model, "--fp8-dispatch") if what in row}
     assert sizes == {what: f"{64 * 4 * width / 1024:g} KiB" for what, width in row.items()}
-    by_nodes = operations(busbar, model, *NODES, "--moe-node-limit", 2, "--fp8-dispatch")
+    dedup = operations(busbar, model, *NODES, "--moe-node-limit", 2, "--fp8-dispatch")
     for group, rows in (("ep cross", 64 * 2 // 4), ("ep local", 64 * 4 // 4)):
-        sizes = {what: size for _, where, size, what, _ in by_nodes if what in row and where == group}
+        sizes = {what: size for _, where, size, what, _ in dedup if what in row and where == group}
         assert sizes == {what: f"{int(rows * width / 102.4 + 0.5) / 10:g} KiB" for what, width in row.items()}
 
 
-@pytest.mark.parametrize("words, said", [
+@pytest.mark.parametrize("args, message", [
     (("--fp8-dispatch", "--moe-dispatch", "all_gather"), "--fp8-dispatch does not apply: it requires --moe-dispatch alltoall or dedup"),
     (NODES, "needs --moe-node-limit M, to how many nodes a token goes: 1 to 4 (4 experts of a token, 4 nodes), not 0; nearest: "
             "--moe-node-limit 4"),
@@ -139,20 +143,20 @@ def test_in_eight_bits_what_goes_is_halved(busbar, model):
     (("--gpus-per-node", 8, *NODES[2:], "--moe-node-limit", 1), "all are on one node; try: --gpus-per-node 4"),
     (("--moe-dispatch", "dedupe"), "did you mean 'dedup'?"),
 ])
-def test_what_cannot_be_is_refused(busbar, model, words, said):
-    done = busbar.run("plan", "transformer", *model, "--ranks", 8, "--ep", 8, *words, emulated=False)
-    assert done.returncode == 2 and said in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+def test_rejects_invalid_dispatch_options(busbar, model, args, message):
+    done = busbar.run("plan", "transformer", *model, "--ranks", 8, "--ep", 8, *args, emulated=False)
+    assert done.returncode == 2 and message in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
 
 
-def test_one_rank_of_experts_dispatches_nothing(busbar, model):
+def test_rejects_dispatch_options_without_expert_parallelism(busbar, model):
     done = busbar.run("plan", "transformer", *model, "--ranks", 2, *NODES, "--moe-node-limit", 1, emulated=False)
     assert done.returncode == 2 and "ep is 1, no token goes to another rank" in done.stderr
     done = busbar.run("plan", "transformer", *model, "--ranks", 2, "--fp8-dispatch", emulated=False)
     assert done.returncode == 2 and "--fp8-dispatch does not apply: no token goes to another rank" in done.stderr
 
 
-def test_of_no_layout_the_search_says_so(busbar):
-    """Eight experts on two nodes of eight: one of a node has all, or each stands alone."""
+def test_layout_search_reports_that_no_layout_supports_dedup(busbar):
+    """Eight experts on two nodes of eight GPUs: all experts of a group are on one node, or each is on a separate node."""
     done = busbar.run("plan", "transformer", "--model", "mixtral_8x7b", "--ranks", 16, "--ep", 8, "--tp", 1, "--pp", 1,
                       "--global-batch-size", 64, "--cluster", "h100-sxm-ib", "--moe-dispatch", "dedup", "--moe-node-limit", 2,
                       "--seq-length", 4096, "--best-layout", emulated=False)

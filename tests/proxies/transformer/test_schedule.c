@@ -5,20 +5,20 @@
 
 #include <stdbool.h>
 
-#define MOST_TURNS 1024
+#define MAX_SLOTS 1024
 
 /* "F0 B0", with more chunks than one "F0.1"; "&": side by side with the next one. */
 static void write_order(const struct bb_schedule *s, int stage, char *text, size_t capacity)
 {
-    struct bb_slot turns[MOST_TURNS];
-    int turns_n = bb_schedule_make(s, stage, turns);
+    struct bb_slot slots[MAX_SLOTS];
+    int n_slots = bb_schedule_make(s, stage, slots);
     size_t n = 0;
 
-    assert_true(turns_n <= bb_schedule_max_slots(s));
-    for (int t = 0; t < turns_n; t++) {
-        n += (size_t)snprintf(text + n, capacity - n, "%s%c%d", t ? " " : "", "FBW"[turns[t].kind], turns[t].micro_batch);
+    assert_true(n_slots <= bb_schedule_max_slots(s));
+    for (int t = 0; t < n_slots; t++) {
+        n += (size_t)snprintf(text + n, capacity - n, "%s%c%d", t ? " " : "", "FBW"[slots[t].kind], slots[t].micro_batch);
         if (s->chunks > 1)
-            n += (size_t)snprintf(text + n, capacity - n, ".%d%s", turns[t].chunk, turns[t].with_next ? "&" : "");
+            n += (size_t)snprintf(text + n, capacity - n, ".%d%s", slots[t].chunk, slots[t].with_next ? "&" : "");
     }
 }
 
@@ -69,7 +69,7 @@ static const struct golden goldens[] = {
      "F4.0 F5.0 F6.0 F0.1 B0.1 W0.1 F1.1 F7.0& B1.1 F2.1& B4.0 B2.1 F3.1& B5.0 B3.1 B6.0 W6.0 B7.0 W7.0"},
 };
 
-static void test_orders(void **state)
+static void orders_match_the_golden_texts(void **state)
 {
     char order[1024];
 
@@ -82,19 +82,19 @@ static void test_orders(void **state)
 
 /* ---- the simulation ---- */
 
-#define MOST_STAGES 8
-#define MOST_PARTS  32
-#define MOST_MICRO  24
+#define MAX_STAGES 8
+#define MAX_PARTS  32
+#define MAX_MICRO_BATCHES  24
 
 struct simulation {
     const struct bb_schedule *s;
     double forward, backward, weights;       /* of one chunk and micro-batch */
-    double ended[2][MOST_PARTS][MOST_MICRO]; /* F, B of each part of the model; below 0: not yet */
-    struct bb_slot turns[MOST_STAGES][MOST_TURNS];
+    double ended[2][MAX_PARTS][MAX_MICRO_BATCHES]; /* F, B of each part of the model; below 0: not yet */
+    struct bb_slot slots[MAX_STAGES][MAX_SLOTS];
     bool splits;
-    double first[MOST_STAGES]; /* when a stage begins */
-    int at[MOST_STAGES], live[MOST_STAGES], most_live[MOST_STAGES];
-    double free[MOST_STAGES];
+    double first[MAX_STAGES]; /* when a stage begins */
+    int at[MAX_STAGES], n_live[MAX_STAGES], max_live[MAX_STAGES];
+    double free[MAX_STAGES];
 };
 
 /* When what the turn works on is there; below 0: not yet. */
@@ -109,23 +109,23 @@ static double ready(const struct simulation *m, int stage, const struct bb_slot 
     return part == parts - 1 ? m->ended[0][part][t->micro_batch] : m->ended[1][part + 1][t->micro_batch];
 }
 
-static bool try_turn(struct simulation *m, int stage)
+static bool try_slot(struct simulation *m, int stage)
 {
-    const struct bb_slot *t = &m->turns[stage][m->at[stage]];
-    const double takes[] = {m->forward, m->backward, m->weights};
-    double begins = ready(m, stage, t);
+    const struct bb_slot *t = &m->slots[stage][m->at[stage]];
+    const double slot_time[] = {m->forward, m->backward, m->weights};
+    double start_time = ready(m, stage, t);
 
-    if (begins < 0)
+    if (start_time < 0)
         return false;
-    begins = begins > m->free[stage] ? begins : m->free[stage];
+    start_time = start_time > m->free[stage] ? start_time : m->free[stage];
     if (m->at[stage] == 0)
-        m->first[stage] = begins;
-    m->free[stage] = begins + takes[t->kind];
+        m->first[stage] = start_time;
+    m->free[stage] = start_time + slot_time[t->kind];
     if (t->kind != BB_SLOT_WEIGHTS)
         m->ended[t->kind][t->chunk * m->s->stages + stage][t->micro_batch] = m->free[stage];
-    m->live[stage] += (t->kind == BB_SLOT_FORWARD) - (t->kind == (m->splits ? BB_SLOT_WEIGHTS : BB_SLOT_BACKWARD));
-    if (m->live[stage] > m->most_live[stage])
-        m->most_live[stage] = m->live[stage];
+    m->n_live[stage] += (t->kind == BB_SLOT_FORWARD) - (t->kind == (m->splits ? BB_SLOT_WEIGHTS : BB_SLOT_BACKWARD));
+    if (m->n_live[stage] > m->max_live[stage])
+        m->max_live[stage] = m->n_live[stage];
     m->at[stage]++;
     return true;
 }
@@ -133,30 +133,30 @@ static bool try_turn(struct simulation *m, int stage)
 /* The time of the whole step; below 0 when it does not end. */
 static double simulate(struct simulation *m)
 {
-    int n = bb_schedule_max_slots(m->s), left = n * m->s->stages;
-    double last = 0;
+    int n = bb_schedule_max_slots(m->s), remaining = n * m->s->stages;
+    double end_time = 0;
 
-    assert_true(n <= MOST_TURNS && m->s->stages * m->s->chunks <= MOST_PARTS && m->s->micro_batches <= MOST_MICRO);
-    for (int k = 0; k < 2 * MOST_PARTS * MOST_MICRO; k++)
+    assert_true(n <= MAX_SLOTS && m->s->stages * m->s->chunks <= MAX_PARTS && m->s->micro_batches <= MAX_MICRO_BATCHES);
+    for (int k = 0; k < 2 * MAX_PARTS * MAX_MICRO_BATCHES; k++)
         (&m->ended[0][0][0])[k] = -1;
     m->splits = bb_schedule_splits_backward(m->s);
     for (int r = 0; r < m->s->stages; r++)
-        bb_schedule_make(m->s, r, m->turns[r]);
+        bb_schedule_make(m->s, r, m->slots[r]);
     for (bool moved = true; moved;) {
         moved = false;
         for (int r = 0; r < m->s->stages; r++)
-            while (m->at[r] < n && try_turn(m, r)) {
+            while (m->at[r] < n && try_slot(m, r)) {
                 moved = true;
-                left--;
+                remaining--;
             }
     }
     for (int r = 0; r < m->s->stages; r++)
-        last = m->free[r] > last ? m->free[r] : last;
-    return left ? -1 : last;
+        end_time = m->free[r] > end_time ? m->free[r] : end_time;
+    return remaining ? -1 : end_time;
 }
 
 /* Forward f, backward b, weights w, all of one whole stage. */
-static void hold_schedule(struct bb_schedule s, double f, double b, double w)
+static void check_schedule(struct bb_schedule s, double f, double b, double w)
 {
     struct simulation *m = calloc(1, sizeof(*m));
     double ideal = s.micro_batches * (f + b + w), time;
@@ -168,7 +168,7 @@ static void hold_schedule(struct bb_schedule s, double f, double b, double w)
     assert_true(time > 0);
     assert_float_equal((time - ideal) / ideal, bubble_of(&s), 1e-9);
     for (int r = 0; r < s.stages; r++)
-        assert_int_equal(m->most_live[r], bb_schedule_live(&s, r));
+        assert_int_equal(m->max_live[r], bb_schedule_live(&s, r));
     for (int r = 0; r < s.stages && s.kind == BB_ZB_H2; r++)
         assert_float_equal(m->free[r] - m->first[r], ideal, 1e-9);
     free(m);
@@ -176,24 +176,24 @@ static void hold_schedule(struct bb_schedule s, double f, double b, double w)
 
 static const int stage_counts[] = {2, 3, 4, 8}, micro_batch_counts[] = {1, 2, 3, 4, 8, 17};
 
-static void test_flat_formulas(void **state)
+static void flat_schedules_match_their_bubble_formula(void **state)
 {
     (void)state;
     for (int i = 0; i < 4; i++)
         for (int j = 0; j < 6; j++) {
             int p = stage_counts[i], m = micro_batch_counts[j];
 
-            hold_schedule((struct bb_schedule){BB_GPIPE, p, m, 1, 0}, 1, 2, 0);
-            hold_schedule((struct bb_schedule){BB_1F1B, p, m, 1, 0}, 1, 2, 0);
-            hold_schedule((struct bb_schedule){BB_1F1B, p, m, 1, 0}, 3, 1, 0);
+            check_schedule((struct bb_schedule){BB_GPIPE, p, m, 1, 0}, 1, 2, 0);
+            check_schedule((struct bb_schedule){BB_1F1B, p, m, 1, 0}, 1, 2, 0);
+            check_schedule((struct bb_schedule){BB_1F1B, p, m, 1, 0}, 3, 1, 0);
             if (m >= p) /* the bubble is filled from p micro-batches on */
-                hold_schedule((struct bb_schedule){BB_ZB_H1, p, m, 1, 0}, 1, 1, 1);
+                check_schedule((struct bb_schedule){BB_ZB_H1, p, m, 1, 0}, 1, 1, 1);
             if (m >= 2 * p - 1)
-                hold_schedule((struct bb_schedule){BB_ZB_H2, p, m, 1, 0}, 1, 1, 1);
+                check_schedule((struct bb_schedule){BB_ZB_H2, p, m, 1, 0}, 1, 1, 1);
         }
 }
 
-static void test_interleaved_formulas(void **state)
+static void interleaved_schedules_match_their_bubble_formula(void **state)
 {
     static const int more[] = {0, 1, 2};
 
@@ -203,23 +203,23 @@ static void test_interleaved_formulas(void **state)
             for (int k = 0; k < 3; k++) {
                 int p = stage_counts[i], m = p << more[k];
 
-                if (m <= MOST_MICRO && p * v <= MOST_PARTS)
-                    hold_schedule((struct bb_schedule){BB_INTERLEAVED, p, m, v, p}, 1, 2, 0);
+                if (m <= MAX_MICRO_BATCHES && p * v <= MAX_PARTS)
+                    check_schedule((struct bb_schedule){BB_INTERLEAVED, p, m, v, p}, 1, 2, 0);
             }
 }
 
 /* ---- dualpipe: micro-batches from both ends, a forward and a backward side by side in one turn ---- */
 
-struct dualpipe_sends_each_micro_batch_in_both_directions {
+struct dualpipe_simulation {
     struct bb_schedule s;
     double forward, backward, weights, both; /* backward with its weights; a pair */
-    struct bb_slot turns[MOST_STAGES][MOST_TURNS];
-    double ended[2][MOST_STAGES][2 * MOST_MICRO]; /* F, B of each part; micro-batches tell their direction */
-    int n[MOST_STAGES], at[MOST_STAGES], live[MOST_STAGES];
-    double free[MOST_STAGES];
+    struct bb_slot slots[MAX_STAGES][MAX_SLOTS];
+    double ended[2][MAX_STAGES][2 * MAX_MICRO_BATCHES]; /* F, B of each part; micro-batches tell their direction */
+    int n[MAX_STAGES], at[MAX_STAGES], n_live[MAX_STAGES];
+    double free[MAX_STAGES];
 };
 
-static double ready_both_ways(const struct dualpipe_sends_each_micro_batch_in_both_directions *m, int stage, const struct bb_slot *t)
+static double ready_dualpipe(const struct dualpipe_simulation *m, int stage, const struct bb_slot *t)
 {
     int part = bb_schedule_part(&m->s, stage, t->chunk);
 
@@ -230,83 +230,83 @@ static double ready_both_ways(const struct dualpipe_sends_each_micro_batch_in_bo
     return part == m->s.stages - 1 ? m->ended[0][part][t->micro_batch] : m->ended[1][part + 1][t->micro_batch];
 }
 
-static double takes(const struct dualpipe_sends_each_micro_batch_in_both_directions *m, const struct bb_slot *t)
+static double slot_time(const struct dualpipe_simulation *m, const struct bb_slot *t)
 {
     const double each[] = {m->forward, m->backward - (t->split ? m->weights : 0), m->weights};
 
     return t->with_next ? m->both : each[t->kind];
 }
 
-static bool try_both_ways(struct dualpipe_sends_each_micro_batch_in_both_directions *m, int stage)
+static bool try_dualpipe_slot(struct dualpipe_simulation *m, int stage)
 {
-    const struct bb_slot *t = &m->turns[stage][m->at[stage]];
+    const struct bb_slot *t = &m->slots[stage][m->at[stage]];
     int n = t->with_next ? 2 : 1;
-    double begins = m->free[stage];
+    double start_time = m->free[stage];
 
     for (int i = 0; i < n; i++) {
-        double there = ready_both_ways(m, stage, &t[i]);
+        double ready_time = ready_dualpipe(m, stage, &t[i]);
 
-        if (there < 0)
+        if (ready_time < 0)
             return false;
-        begins = there > begins ? there : begins;
+        start_time = ready_time > start_time ? ready_time : start_time;
     }
-    m->free[stage] = begins + takes(m, t);
+    m->free[stage] = start_time + slot_time(m, t);
     m->at[stage] += n;
     for (int i = 0; i < n; i++) {
         bool ends = t[i].kind == BB_SLOT_WEIGHTS || (t[i].kind == BB_SLOT_BACKWARD && !t[i].split);
 
         if (t[i].kind != BB_SLOT_WEIGHTS)
             m->ended[t[i].kind][bb_schedule_part(&m->s, stage, t[i].chunk)][t[i].micro_batch] = m->free[stage];
-        m->live[stage] += (t[i].kind == BB_SLOT_FORWARD) - ends;
-        assert_true(m->live[stage] <= bb_schedule_live(&m->s, stage));
+        m->n_live[stage] += (t[i].kind == BB_SLOT_FORWARD) - ends;
+        assert_true(m->n_live[stage] <= bb_schedule_live(&m->s, stage));
     }
     return true;
 }
 
 /* The bubble of the paper, (p / 2 - 1) (F&B + B - 3 W), and p + 1 micro-batches at most. */
-static void hold_both_ways(int p, int m, double f, double b, double w, double both)
+static void check_dualpipe(int p, int m, double f, double b, double w, double both)
 {
-    struct dualpipe_sends_each_micro_batch_in_both_directions *d = calloc(1, sizeof(*d));
-    double ideal, last = 0;
+    struct dualpipe_simulation *d = calloc(1, sizeof(*d));
+    double ideal, end_time = 0;
     int pairs = 0;
 
     assert_non_null(d);
-    *d = (struct dualpipe_sends_each_micro_batch_in_both_directions){.s = {BB_DUALPIPE, p, m, 2, p}, .forward = f, .backward = b, .weights = w, .both = both};
+    *d = (struct dualpipe_simulation){.s = {BB_DUALPIPE, p, m, 2, p}, .forward = f, .backward = b, .weights = w, .both = both};
     assert_int_equal(bb_schedule_validate(&d->s, "test"), 0);
-    for (int k = 0; k < 2 * MOST_STAGES * 2 * MOST_MICRO; k++)
+    for (int k = 0; k < 2 * MAX_STAGES * 2 * MAX_MICRO_BATCHES; k++)
         (&d->ended[0][0][0])[k] = -1;
     for (int r = 0; r < p; r++)
-        d->n[r] = bb_schedule_make(&d->s, r, d->turns[r]);
+        d->n[r] = bb_schedule_make(&d->s, r, d->slots[r]);
     for (bool moved = true; moved;) {
         moved = false;
         for (int r = 0; r < p; r++)
-            while (d->at[r] < d->n[r] && try_both_ways(d, r))
+            while (d->at[r] < d->n[r] && try_dualpipe_slot(d, r))
                 moved = true;
     }
     for (int r = 0; r < p; r++) {
         assert_int_equal(d->at[r], d->n[r]);
-        assert_int_equal(d->live[r], 0);
-        last = d->free[r] > last ? d->free[r] : last;
+        assert_int_equal(d->n_live[r], 0);
+        end_time = d->free[r] > end_time ? d->free[r] : end_time;
     }
     for (int t = 0; t < d->n[0]; t++)
-        pairs += d->turns[0][t].with_next;
+        pairs += d->slots[0][t].with_next;
     ideal = pairs * both + (m - pairs) * (f + b); /* of the first stage */
-    assert_float_equal(last - ideal, (p / 2 - 1) * (both + b - 3 * w), 1e-9);
+    assert_float_equal(end_time - ideal, (p / 2 - 1) * (both + b - 3 * w), 1e-9);
     free(d);
 }
 
-static void test_both_ways(void **state)
+static void dualpipe_matches_its_bubble_formula(void **state)
 {
     (void)state;
     for (int p = 2; p <= 8; p += 2)
-        for (int m = 2 * p; m <= 2 * MOST_MICRO; m += 2) {
-            hold_both_ways(p, m, 1, 2, 1, 3);
-            hold_both_ways(p, m, 2, 4, 2, 6);
+        for (int m = 2 * p; m <= 2 * MAX_MICRO_BATCHES; m += 2) {
+            check_dualpipe(p, m, 1, 2, 1, 3);
+            check_dualpipe(p, m, 2, 4, 2, 6);
         }
 }
 
 /* Wider groups, and a last one that is shorter: still an order that ends, each turn once. */
-static void test_wide_groups(void **state)
+static void interleaved_with_wide_groups_ends(void **state)
 {
     static const int cases[][3] = {{2, 6, 3}, {2, 8, 4}, {4, 12, 6}, {4, 14, 5}, {3, 11, 4}, {8, 24, 16}};
 
@@ -320,12 +320,12 @@ static void test_wide_groups(void **state)
         *m = (struct simulation){.s = &s, .forward = 1, .backward = 2};
         assert_true(simulate(m) > 0);
         for (int r = 0; r < s.stages; r++)
-            assert_int_equal(m->most_live[r], bb_schedule_live(&s, r));
+            assert_int_equal(m->max_live[r], bb_schedule_live(&s, r));
         free(m);
     }
 }
 
-static void test_refusals(void **state)
+static void rejects_invalid_schedules(void **state)
 {
     static const struct bb_schedule bad[] = {
         {BB_1F1B, 4, 4, 2, 0},        {BB_ZB_H1, 4, 4, 2, 0},       {BB_ZB_H2, 4, 4, 2, 0},
@@ -342,12 +342,12 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_orders),
-        cmocka_unit_test(test_flat_formulas),
-        cmocka_unit_test(test_interleaved_formulas),
-        cmocka_unit_test(test_both_ways),
-        cmocka_unit_test(test_wide_groups),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(orders_match_the_golden_texts),
+        cmocka_unit_test(flat_schedules_match_their_bubble_formula),
+        cmocka_unit_test(interleaved_schedules_match_their_bubble_formula),
+        cmocka_unit_test(dualpipe_matches_its_bubble_formula),
+        cmocka_unit_test(interleaved_with_wide_groups_ends),
+        cmocka_unit_test(rejects_invalid_schedules),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,7 @@ static double factor(const struct bb_traffic_row *row)
 }
 
 /* What a rank sends on the groups of those names ("tp", "dp,ep"), in elements of one type (or BB_DTYPES: of all). */
-static double wire(const struct bb_step *step, int rank, const char *groups, int dtype)
+static double wire_bytes(const struct bb_step *step, int rank, const char *groups, int dtype)
 {
     const struct bb_traffic_role *role;
     struct bb_traffic t;
@@ -41,13 +41,13 @@ static double wire(const struct bb_step *step, int rank, const char *groups, int
     return bytes;
 }
 
-static double wire_of(const char *line, int ranks, int rank, const char *groups, int dtype)
+static double wire_bytes_of_line(const char *line, int ranks, int rank, const char *groups, int dtype)
 {
     struct bb_step step;
     double bytes;
 
     assert_int_equal(lines_make(&step, ranks, line), 0);
-    bytes = wire(&step, rank, groups, dtype);
+    bytes = wire_bytes(&step, rank, groups, dtype);
     bb_step_release(&step);
     return bytes;
 }
@@ -63,7 +63,7 @@ static double r(int n)
 /* ---- numbers worked out for published models ---- */
 
 /* GPT-3 175B, tp 8, one layer and micro-batch: 8 R S and, with sequence parallelism, 10 R S of S = 50331648 bytes. */
-static void gpt3_layer_over_8(void **state)
+static void gpt3_tensor_parallel_layer_bytes(void **state)
 {
     const char *two = "transformer --model gpt3_175b --tp 8 --layers 2 --micro-batches 1 --dp 1";
     const char *one = "transformer --model gpt3_175b --tp 8 --layers 1 --micro-batches 1 --dp 1";
@@ -72,14 +72,14 @@ static void gpt3_layer_over_8(void **state)
     (void)state;
     snprintf(two_sp, sizeof(two_sp), "%s --sequence-parallel", two);
     snprintf(one_sp, sizeof(one_sp), "%s --sequence-parallel", one);
-    SAME(wire_of(two, 8, 0, "tp", BB_BFLOAT16) - wire_of(one, 8, 0, "tp", BB_BFLOAT16), 352321536);
-    SAME(wire_of(two_sp, 8, 0, "tp", BB_BFLOAT16) - wire_of(one_sp, 8, 0, "tp", BB_BFLOAT16), 440401920);
+    SAME(wire_bytes_of_line(two, 8, 0, "tp", BB_BFLOAT16) - wire_bytes_of_line(one, 8, 0, "tp", BB_BFLOAT16), 352321536);
+    SAME(wire_bytes_of_line(two_sp, 8, 0, "tp", BB_BFLOAT16) - wire_bytes_of_line(one_sp, 8, 0, "tp", BB_BFLOAT16), 440401920);
     /* the norms' and biases' gradients of the layer more: 2 R of 6 h floats */
-    SAME(wire_of(two_sp, 8, 0, "tp", BB_FLOAT) - wire_of(one_sp, 8, 0, "tp", BB_FLOAT), 2 * 7 / 8.0 * 6 * 12288 * 4);
+    SAME(wire_bytes_of_line(two_sp, 8, 0, "tp", BB_FLOAT) - wire_bytes_of_line(one_sp, 8, 0, "tp", BB_FLOAT), 2 * 7 / 8.0 * 6 * 12288 * 4);
 }
 
 /* GPT-3 175B, 16 stages, 32 micro-batches: 2 m (p - 1) M per tensor-parallel lane, M = 50331648 bytes. */
-static void gpt3_pipeline_of_16(void **state)
+static void gpt3_pipeline_bytes(void **state)
 {
     struct bb_step step;
     double all = 0;
@@ -87,7 +87,7 @@ static void gpt3_pipeline_of_16(void **state)
     (void)state;
     assert_int_equal(lines_make(&step, 16 * 8, "transformer --model gpt3_175b --tp 8 --pp 16 --micro-batches 32"), 0);
     for (int s = 0; s < 16; s++) {
-        double sent = wire(&step, s * 8, "pp", ANY), m = 50331648;
+        double sent = wire_bytes(&step, s * 8, "pp", ANY), m = 50331648;
 
         SAME(sent, 32 * m * (s == 0 || s == 15 ? 1 : 2));
         all += sent;
@@ -97,7 +97,7 @@ static void gpt3_pipeline_of_16(void **state)
 }
 
 /* LLaMA-2 7B, fully sharded over 8, everything in 16 bits: R P (2 + 2 + 2) bytes. */
-static void llama2_fully_sharded(void **state)
+static void llama2_zero3_bytes(void **state)
 {
     struct bb_step step;
     struct bb_traffic t;
@@ -107,7 +107,7 @@ static void llama2_fully_sharded(void **state)
     assert_int_equal(
         lines_make(&step, 8, "transformer --model llama2_7b --dp-sync zero3 --grad-dtype bfloat16 --micro-batches 1"),
         0);
-    SAME(wire(&step, 0, "dp", BB_BFLOAT16), 35376681984);
+    SAME(wire_bytes(&step, 0, "dp", BB_BFLOAT16), 35376681984);
     assert_int_equal(bb_traffic_init(&t, &step, false), 0);
     for (int i = 0; i < t.roles[0].n_rows; i++) /* a layer, gathered: 404766720 bytes */
         unit |= t.roles[0].rows[i].coll == BB_ALL_GATHER && t.roles[0].rows[i].count * 8 * 2 == 404766720;
@@ -117,21 +117,21 @@ static void llama2_fully_sharded(void **state)
 }
 
 /* Mixtral 8x7B, 4096 tokens, experts over 8: four alltoall of tokens and two of probabilities for each layer. */
-static void mixtral_over_8(void **state)
+static void mixtral_expert_parallel_bytes(void **state)
 {
     const char *two = "transformer --model mixtral_8x7b --ep 8 --layers 2 --seq-length 4096 --micro-batches 1";
     const char *one = "transformer --model mixtral_8x7b --ep 8 --layers 1 --seq-length 4096 --micro-batches 1";
 
     (void)state;
-    SAME(wire_of(two, 8, 0, "ep", BB_BFLOAT16) - wire_of(one, 8, 0, "ep", BB_BFLOAT16), 234881024);
+    SAME(wire_bytes_of_line(two, 8, 0, "ep", BB_BFLOAT16) - wire_bytes_of_line(one, 8, 0, "ep", BB_BFLOAT16), 234881024);
     /* beside the probabilities one float of the experts' norm, in both */
-    SAME(wire_of(two, 8, 0, "ep", BB_FLOAT) - wire_of(one, 8, 0, "ep", BB_FLOAT), 57344);
+    SAME(wire_bytes_of_line(two, 8, 0, "ep", BB_FLOAT) - wire_bytes_of_line(one, 8, 0, "ep", BB_FLOAT), 57344);
 }
 
 /* DeepSeek-V3 as it was trained, PP16 x EP64 x ZeRO-1 on 2048 GPUs, its 61 layers as 3, 4, ..., 4, 2; the first three
  * are dense. Alltoalls of tokens: to the experts and back, forward and backward. Latent attention, router and shared
  * expert are shared by 128 ranks, a rank's 4 experts of a layer by 2: gradients in float, parameters in bfloat16. */
-static void deepseek_in_sixteen_stages(void **state)
+static void deepseek_bytes_of_sixteen_stages(void **state)
 {
     const char *line = "transformer --model deepseek_v3 --pp 16 --ep 64 --dp-sync zero1 --micro-batches 20 "
                        "--decoder-first-pipeline-num-layers 3 --decoder-last-pipeline-num-layers 2";
@@ -152,11 +152,11 @@ static void deepseek_in_sixteen_stages(void **state)
     for (size_t i = 0; i < ROWS(rows); i++) {
         int rank = 128 * rows[i].stage + 5, layers = rows[i].experts;
 
-        assert_float_equal(wire(&step, rank, "pp", BB_BFLOAT16), 20 * rows[i].neighbours * tokens * wide * 2, 0.5);
-        assert_float_equal(wire(&step, rank, "ep", BB_BFLOAT16), 20.0 * layers * 4 * r(64) * tokens * 8 * wide * 2,
+        assert_float_equal(wire_bytes(&step, rank, "pp", BB_BFLOAT16), 20 * rows[i].neighbours * tokens * wide * 2, 0.5);
+        assert_float_equal(wire_bytes(&step, rank, "ep", BB_BFLOAT16), 20.0 * layers * 4 * r(64) * tokens * 8 * wide * 2,
                            0.5);
-        assert_float_equal(wire(&step, rank, "edp", ANY), r(2) * layers * 4 * expert * (4 + 2), 64);
-        assert_float_equal(wire(&step, rank, "dp", ANY), r(128) * rows[i].dense * (4 + 2), rows[i].dense * 1e-5);
+        assert_float_equal(wire_bytes(&step, rank, "edp", ANY), r(2) * layers * 4 * expert * (4 + 2), 64);
+        assert_float_equal(wire_bytes(&step, rank, "dp", ANY), r(128) * rows[i].dense * (4 + 2), rows[i].dense * 1e-5);
     }
     bb_step_release(&step);
 }
@@ -185,7 +185,7 @@ static double activations(const struct shape *x)
     return s * x->b * h / x->c * 2;
 }
 
-static void middle_stages(void **state)
+static void bytes_of_a_middle_stage(void **state)
 {
     static const struct shape shapes[] = {
         {2, 1, 4, 1, 4, 1, 8, 1, false}, {4, 1, 4, 1, 8, 2, 8, 1, false}, {2, 2, 4, 1, 4, 1, 16, 1, false},
@@ -201,19 +201,19 @@ static void middle_stages(void **state)
         int rank = x->t * x->c * x->d; /* of stage 1 */
 
         assert_int_equal(lines_make(&step, write_line(x, "", line), line), 0);
-        SAME(wire(&step, rank, "tp", BB_BFLOAT16),
+        SAME(wire_bytes(&step, rank, "tp", BB_BFLOAT16),
              of_stage * (x->sequence_parallel ? 10 : 8) * r(x->t) * activations(x));
-        SAME(wire(&step, rank, "cp", BB_BFLOAT16),
+        SAME(wire_bytes(&step, rank, "cp", BB_BFLOAT16),
              of_stage * 3 * (x->c - 1) * 2 * x->b * (s / x->c) * h * kv_part / x->t * 2);
-        SAME(wire(&step, rank, "pp", ANY), 2 * x->m * message);
+        SAME(wire_bytes(&step, rank, "pp", ANY), 2 * x->m * message);
         if (x->sequence_parallel) /* two norms of h, no biases */
-            SAME(wire(&step, rank, "tp", BB_FLOAT), 2 * r(x->t) * 2 * h * x->layers / x->p * 4);
+            SAME(wire_bytes(&step, rank, "tp", BB_FLOAT), 2 * r(x->t) * 2 * h * x->layers / x->p * 4);
         bb_step_release(&step);
     }
 }
 
 /* Embedding 2 R X on the first stage; head 2 R X and three sums of a float for each token on the last. */
-static void ends_of_the_model(void **state)
+static void bytes_of_embedding_and_head(void **state)
 {
     const struct shape x = {4, 1, 2, 1, 3, 2, 4, 1, false};
     double layers = (double)x.m * x.layers / x.p * 8 * r(x.t) * activations(&x), one = 2 * r(x.t) * activations(&x);
@@ -222,15 +222,15 @@ static void ends_of_the_model(void **state)
 
     (void)state;
     assert_int_equal(lines_make(&step, write_line(&x, "", line), line), 0);
-    SAME(wire(&step, 0, "tp", BB_BFLOAT16), layers + x.m * one);
-    SAME(wire(&step, 4, "tp", BB_BFLOAT16), layers + x.m * one);
-    SAME(wire(&step, 0, "tp", BB_FLOAT), 0);
-    SAME(wire(&step, 4, "tp", BB_FLOAT), x.m * 3 * 2 * r(x.t) * s * x.b * 4);
+    SAME(wire_bytes(&step, 0, "tp", BB_BFLOAT16), layers + x.m * one);
+    SAME(wire_bytes(&step, 4, "tp", BB_BFLOAT16), layers + x.m * one);
+    SAME(wire_bytes(&step, 0, "tp", BB_FLOAT), 0);
+    SAME(wire_bytes(&step, 4, "tp", BB_FLOAT), x.m * 3 * 2 * r(x.t) * s * x.b * 4);
     bb_step_release(&step);
 }
 
 /* Interleaved: v times the messages, 2 m (p v - 1) of them in all. */
-static void interleaved_messages(void **state)
+static void bytes_of_interleaved_messages(void **state)
 {
     struct bb_step step;
     double all = 0;
@@ -239,7 +239,7 @@ static void interleaved_messages(void **state)
     assert_int_equal(
         lines_make(&step, 4, "transformer --model llama3_8b --pp 4 --vpp 2 --micro-batches 8 --seq-length 512"), 0);
     for (int rank = 0; rank < 4; rank++)
-        all += wire(&step, rank, "pp", ANY);
+        all += wire_bytes(&step, rank, "pp", ANY);
     SAME(all, 2.0 * 8 * (4 * 2 - 1) * s * h * 2);
     bb_step_release(&step);
 }
@@ -254,7 +254,7 @@ static double parameters(int layers)
     return bb_arch_parameters(&arch);
 }
 
-static void replicas(void **state)
+static void bytes_of_each_replica_synchronization(void **state)
 {
     static const struct {
         const char *sync;
@@ -274,13 +274,13 @@ static void replicas(void **state)
         snprintf(more, sizeof(more), "--dp-sync %s", rows[i].sync);
         ranks = write_line(&x, more, line);
         /* padding to shards may add a few elements; the norm is one float */
-        assert_float_equal(wire_of(line, ranks, 0, "dp", ANY), r(8) * p * (rows[i].once + x.m * rows[i].times),
+        assert_float_equal(wire_bytes_of_line(line, ranks, 0, "dp", ANY), r(8) * p * (rows[i].once + x.m * rows[i].times),
                            r(8) * p * 1e-6);
     }
 }
 
 /* R(g) P (2 e_p + e_g) in the node, 2 R(N) P / g e_g between nodes. */
-static void hybrid_replicas(void **state)
+static void bytes_of_hsdp(void **state)
 {
     const struct shape x = {1, 1, 1, 8, 1, 1, 2, 1, false};
     double p = parameters(x.layers);
@@ -288,39 +288,39 @@ static void hybrid_replicas(void **state)
     int ranks = write_line(&x, "--dp-sync hsdp --gpus-per-node 4", line);
 
     (void)state;
-    assert_float_equal(wire_of(line, ranks, 0, "dp shard", ANY), r(4) * p * (2 * 2 + 4), p * 1e-6);
-    assert_float_equal(wire_of(line, ranks, 0, "dp replica", ANY), 2 * r(2) * p / 4 * 4, p * 1e-6);
+    assert_float_equal(wire_bytes_of_line(line, ranks, 0, "dp shard", ANY), r(4) * p * (2 * 2 + 4), p * 1e-6);
+    assert_float_equal(wire_bytes_of_line(line, ranks, 0, "dp replica", ANY), 2 * r(2) * p / 4 * 4, p * 1e-6);
 }
 
 /* GPT-2 ties its table: 2 R of V h / t floats between first and last stage, the words rounded up to a rank's share. */
-static void tied_table(void **state)
+static void bytes_of_tied_embeddings(void **state)
 {
     const char *line = "transformer --model gpt2_small --tp 2 --pp 2 --micro-batches 2 --seq-length 128";
     double share = (50257 + 1) / 2 * 768.0;
 
     (void)state;
     for (int rank = 0; rank < 4; rank += 2)
-        SAME(wire_of(line, 4, rank, "embedding", BB_FLOAT), 2 * r(2) * share * 4);
-    SAME(wire_of("transformer --model gpt2_small --pp 2 --dp 4 --dp-sync zero3 --seq-length 128", 8, 0, "embedding",
+        SAME(wire_bytes_of_line(line, 4, rank, "embedding", BB_FLOAT), 2 * r(2) * share * 4);
+    SAME(wire_bytes_of_line("transformer --model gpt2_small --pp 2 --dp 4 --dp-sync zero3 --seq-length 128", 8, 0, "embedding",
                  ANY),
          2 * r(2) * ceil(50257 * 768 / 4.0) * 4);
-    SAME(wire_of("transformer --model llama3_8b --tp 2 --pp 2 --seq-length 128 --layers 2", 4, 0, "embedding", ANY), 0);
+    SAME(wire_bytes_of_line("transformer --model llama3_8b --tp 2 --pp 2 --seq-length 128 --layers 2", 4, 0, "embedding", ANY), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt3_layer_over_8),
-        cmocka_unit_test(gpt3_pipeline_of_16),
-        cmocka_unit_test(llama2_fully_sharded),
-        cmocka_unit_test(mixtral_over_8),
-        cmocka_unit_test(middle_stages),
-        cmocka_unit_test(ends_of_the_model),
-        cmocka_unit_test(interleaved_messages),
-        cmocka_unit_test(replicas),
-        cmocka_unit_test(hybrid_replicas),
-        cmocka_unit_test(tied_table),
-        cmocka_unit_test(deepseek_in_sixteen_stages),
+        cmocka_unit_test(gpt3_tensor_parallel_layer_bytes),
+        cmocka_unit_test(gpt3_pipeline_bytes),
+        cmocka_unit_test(llama2_zero3_bytes),
+        cmocka_unit_test(mixtral_expert_parallel_bytes),
+        cmocka_unit_test(bytes_of_a_middle_stage),
+        cmocka_unit_test(bytes_of_embedding_and_head),
+        cmocka_unit_test(bytes_of_interleaved_messages),
+        cmocka_unit_test(bytes_of_each_replica_synchronization),
+        cmocka_unit_test(bytes_of_hsdp),
+        cmocka_unit_test(bytes_of_tied_embeddings),
+        cmocka_unit_test(deepseek_bytes_of_sixteen_stages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

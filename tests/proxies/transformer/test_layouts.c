@@ -33,9 +33,9 @@ static size_t add(char *line, size_t at, const char *option, int value)
     return at + (size_t)snprintf(line + at, 1024 - at, " --%s %d", option, value);
 }
 
-static size_t add_word(char *line, size_t at, const char *option, const char *word)
+static size_t add_argument(char *line, size_t at, const char *option, const char *argument)
 {
-    return *word ? at + (size_t)snprintf(line + at, 1024 - at, " --%s %s", option, word) : at;
+    return *argument ? at + (size_t)snprintf(line + at, 1024 - at, " --%s %s", option, argument) : at;
 }
 
 /* Sizes that mostly fit each other: the rest of the line is drawn by itself. */
@@ -87,7 +87,7 @@ static void write_line(const struct pick *p, char line[1024])
     if (p->vpp > 1)
         at = add(line, at, "vpp", p->vpp);
     else
-        at = add_word(line, at, "schedule", PICK(schedules));
+        at = add_argument(line, at, "schedule", PICK(schedules));
     if (p->first > 0)
         at = add(line, at, "decoder-first-pipeline-num-layers", p->first);
     if (p->last > 0)
@@ -95,24 +95,24 @@ static void write_line(const struct pick *p, char line[1024])
     if (p->tp > 1 && (p->experts || roll(2)))
         at += (size_t)snprintf(line + at, 1024 - at, " --sequence-parallel");
     if (p->cp > 1)
-        at = add_word(line, at, "cp-comm", PICK(contexts));
-    at = add_word(line, at, "recompute", PICK(recomputes));
-    at = add_word(line, at, "dp-sync", PICK(syncs));
-    at = add_word(line, at, "order", PICK(orders));
+        at = add_argument(line, at, "cp-comm", PICK(contexts));
+    at = add_argument(line, at, "recompute", PICK(recomputes));
+    at = add_argument(line, at, "dp-sync", PICK(syncs));
+    at = add_argument(line, at, "order", PICK(orders));
     if (!p->experts)
         return;
     at = add(line, at, "ep", p->ep);
     if (roll(2))
         at = add(line, at, "etp", 1);
     if (roll(3) == 0)
-        at = add_word(line, at, "moe-dispatch", "all_gather");
+        at = add_argument(line, at, "moe-dispatch", "all_gather");
     else if (roll(2))
-        at = add_word(line, at, "capacity-factor", "1.25");
+        at = add_argument(line, at, "capacity-factor", "1.25");
     else if (roll(2))
-        add_word(line, at, "moe-imbalance", "0.8");
+        add_argument(line, at, "moe-imbalance", "0.8");
 }
 
-static void is_sound(const struct bb_step *step, const char *line)
+static void assert_valid(const struct bb_step *step, const char *line)
 {
     struct bb_traffic traffic;
     struct bb_checks checks;
@@ -153,28 +153,28 @@ static int try_layouts(int n, bool ends)
         if (rc)
             continue;
         built++;
-        is_sound(&step, line);
+        assert_valid(&step, line);
         bb_step_release(&step);
     }
     print_message("%d of %d layouts built\n", built, n);
     return built;
 }
 
-static void random_layouts_are_sound(void **state)
+static void random_layouts_are_valid_or_rejected(void **state)
 {
     (void)state;
     dice = 20261121;
     assert_true(try_layouts(LAYOUTS, false) > LAYOUTS / 2);
 }
 
-static void stages_of_unequal_length_are_sound(void **state)
+static void stages_of_unequal_length_are_valid_or_rejected(void **state)
 {
     (void)state;
     dice = 20261122;
     assert_true(try_layouts(LAYOUTS / 4, true) > LAYOUTS / 8);
 }
 
-static int reductions(const char *line)
+static int count_reductions(const char *line)
 {
     struct bb_step step;
     int n = 0;
@@ -191,11 +191,11 @@ static int reductions(const char *line)
 
 /* Gradients come at 0 us (the head), 100 (layer 2), 200, 300 (layer 0, and the embedding with it); each cycle of Horovod
  * reduces what has come in it. */
-static void cycles_by_the_time_of_a_layer(void **state)
+static void horovod_cycles_follow_the_layer_times(void **state)
 {
     static const struct {
         const char *cycle_ms;
-        int reductions;
+        int count_reductions;
     } rows[] = {{"0.09", 4}, {"0.15", 3}, {"0.19", 2}, {"0.25", 2}, {"0.29", 2}, {"0.31", 1}};
 
     (void)state;
@@ -207,16 +207,16 @@ static void cycles_by_the_time_of_a_layer(void **state)
                  "--compute timed --forward-us 50 --backward-us 100 --micro-batches 1 --cycle-ms %s",
                  rows[i].cycle_ms);
         print_message("  %s ms\n", rows[i].cycle_ms);
-        assert_int_equal(reductions(line), rows[i].reductions);
+        assert_int_equal(count_reductions(line), rows[i].count_reductions);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_layouts_are_sound),
-        cmocka_unit_test(stages_of_unequal_length_are_sound),
-        cmocka_unit_test(cycles_by_the_time_of_a_layer),
+        cmocka_unit_test(random_layouts_are_valid_or_rejected),
+        cmocka_unit_test(stages_of_unequal_length_are_valid_or_rejected),
+        cmocka_unit_test(horovod_cycles_follow_the_layer_times),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,7 @@
 #include <math.h>
 
 /* A case and what it points to; changed in place. */
-struct held {
+struct memory_case {
     struct bb_arch arch;
     struct bb_grid grid;
     struct bb_schedule schedule;
@@ -15,9 +15,9 @@ struct held {
     struct bb_memory memory;
 };
 
-static void make(struct held *h, const char *model, struct bb_grid grid, int micro_batches)
+static void make(struct memory_case *h, const char *model, struct bb_grid grid, int micro_batches)
 {
-    *h = (struct held){.grid = grid};
+    *h = (struct memory_case){.grid = grid};
     assert_int_equal(bb_arch_load(model, &h->arch), 0);
     h->grid.experts = h->arch.experts > 0;
     assert_int_equal(bb_grid_resolve(&h->grid, grid.ranks, NULL, NULL, "test"), 0);
@@ -40,7 +40,7 @@ static void make(struct held *h, const char *model, struct bb_grid grid, int mic
 }
 
 /* Of a config.json, on ranks of tp alone. */
-static void make_of(struct held *h, const char *config, int tp)
+static void make_from_config(struct memory_case *h, const char *config, int tp)
 {
     json_t *root = json_loads(config, 0, NULL);
 
@@ -55,9 +55,9 @@ static void make_of(struct held *h, const char *config, int tp)
 #define SBH 25165824.0 /* 2048 tokens of 12288 */
 
 /* GPT-3 175B: 5 a s / h = 80. */
-static void a_layer_of_gpt3(void **state)
+static void activations_of_a_gpt3_layer(void **state)
 {
-    struct held h;
+    struct memory_case h;
 
     (void)state;
     make(&h, "gpt3_175b", (struct bb_grid){.tp = 1, .ranks = 1}, 1);
@@ -79,9 +79,9 @@ static void a_layer_of_gpt3(void **state)
 }
 
 /* A window of half the sequence halves the scores, an index's numbers stand beside the latent attention's. */
-static void layers_with_windows(void **state)
+static void activations_of_windowed_layers(void **state)
 {
-    struct held h;
+    struct memory_case h;
     double before;
 
     (void)state;
@@ -100,9 +100,9 @@ static void layers_with_windows(void **state)
 }
 
 /* Tokens are divided by cp, of the scores' a s only the rows. */
-static void context_parallel_layers(void **state)
+static void activations_with_context_parallelism(void **state)
 {
-    struct held h;
+    struct memory_case h;
 
     (void)state;
     make(&h, "gpt3_175b", (struct bb_grid){.cp = 4, .ranks = 4}, 1);
@@ -111,9 +111,9 @@ static void context_parallel_layers(void **state)
 
 /* LLaMA-2 70B: per token 2 bytes of 4 h, q 8192, k and v 1024 each, context 8192, three inner widths of 28672; no
  * dropout masks, no scores. */
-static void a_layer_of_llama(void **state)
+static void activations_of_a_llama_layer(void **state)
 {
-    struct held h;
+    struct memory_case h;
 
     (void)state;
     make(&h, "llama2_70b", (struct bb_grid){.tp = 8, .ranks = 8}, 1);
@@ -121,9 +121,9 @@ static void a_layer_of_llama(void **state)
 }
 
 /* The same with 8-bit products: a byte of what goes into qkv, up and down; the context in both forms. */
-static void a_layer_of_llama_in_8_bits(void **state)
+static void activations_of_a_llama_layer_in_fp8(void **state)
 {
-    struct held h;
+    struct memory_case h;
 
     (void)state;
     make(&h, "llama2_70b", (struct bb_grid){.tp = 8, .ranks = 8}, 1);
@@ -134,12 +134,12 @@ static void a_layer_of_llama_in_8_bits(void **state)
 
 /* Codestral Mamba: two inputs of 4096; 8192 values, 2 x 8 x 128 keys and queries, a step for each of 128 heads; behind
  * the convolution once more; the gate; what the scan makes and its gated norm. */
-static void a_layer_of_mamba2(void **state)
+static void activations_of_a_mamba2_layer(void **state)
 {
-    struct held h;
+    struct memory_case h;
 
     (void)state;
-    make_of(&h, "{\"model_type\": \"mamba2\"}", 4);
+    make_from_config(&h, "{\"model_type\": \"mamba2\"}", 4);
     assert_true(bb_memory_layer(&h.memory, 0) ==
                 2048 * 2.0 * (2 * 4096 + ((8192 + 2048) * 2 + 8192 + 128 + 2 * 8192) / 4.0));
     h.layers_config.recompute = BB_RECOMPUTE_FULL;
@@ -148,13 +148,13 @@ static void a_layer_of_mamba2(void **state)
 
 /* Qwen3-Next, beside 10 experts of 512, the shared one and a router of 512: linear attention with 32 heads of 128, 16
  * of keys, two numbers a head and an inverse of 64 x 64; attention with 16 heads of 256, a gate for each number. */
-static void layers_of_qwen3_next(void **state)
+static void activations_of_qwen3_next_layers(void **state)
 {
     const double experts = 2.0 * (2 * 2048 + 10 * (2 * 2048 + 3 * 512) + 3 * 512) + 4 * 512;
-    struct held h;
+    struct memory_case h;
 
     (void)state;
-    make_of(&h, "{\"model_type\": \"qwen3_next\"}", 1);
+    make_from_config(&h, "{\"model_type\": \"qwen3_next\"}", 1);
     assert_true(bb_memory_layer(&h.memory, 0) ==
                 32768 * (experts + 2.0 * (2 * 2048 + 8192 * 2 + 4096 + 32 * (2 + 64) + 2 * 4096)));
     assert_true(bb_memory_layer(&h.memory, 3) ==
@@ -163,14 +163,14 @@ static void layers_of_qwen3_next(void **state)
 
 /* T5-small with 512 and 128 tokens: perceptrons of 2048, 8 heads of 64; each layer of the decoder keeps keys and values
  * of the 512, the first one what the encoder made. */
-static void layers_of_two_stacks(void **state)
+static void activations_of_an_encoder_decoder(void **state)
 {
     const double plain = 2.0 * (2 * 512 + 4 * 512 + 2 * 512 + 2 * 2048);
     const double cross = 2.0 * (128 * (2 * 512 + 2 * 512) + 512 * 2 * 512);
-    struct held h;
+    struct memory_case h;
 
     (void)state;
-    make_of(&h, "{\"model_type\": \"t5\"}", 1);
+    make_from_config(&h, "{\"model_type\": \"t5\"}", 1);
     h.layers_config.decoder_sequence = 128;
     assert_true(bb_memory_layer(&h.memory, 5) == 512 * plain);
     assert_true(bb_memory_layer(&h.memory, 7) == 128 * plain + cross);
@@ -182,11 +182,11 @@ static void layers_of_two_stacks(void **state)
 }
 
 /* Mixtral: each token goes to two experts, in and out and three inner widths there; router probabilities are floats. */
-static void a_layer_of_mixtral(void **state)
+static void activations_of_a_mixtral_layer(void **state)
 {
     double attention = 2.0 * (2 * 4096 + 2 * 128 * (32 + 8)), router = 2.0 * 2 * 4096 + 4 * 8;
     double experts = 2 * 2.0 * (2 * 4096 + 3 * 14336);
-    struct held h;
+    struct memory_case h;
 
     (void)state;
     make(&h, "mixtral_8x7b", (struct bb_grid){.ep = 8, .ranks = 8}, 1);
@@ -197,10 +197,10 @@ static void a_layer_of_mixtral(void **state)
 }
 
 /* Stage 0 of 1F1B: min(m, p) micro-batches of L/p layers; interleaved 1 + (p - 1)/(p v) times that; GPipe m. */
-static void schedules_hold_so_many(void **state)
+static void live_micro_batches_follow_the_schedule(void **state)
 {
     double bytes[BB_USES], layer = SBH * (10 + 24.0 / 8 + 10), embedding = 2048 * (8 + 12288.0);
-    struct held h;
+    struct memory_case h;
 
     (void)state;
     make(&h, "gpt3_175b", (struct bb_grid){.tp = 8, .pp = 8, .ranks = 64}, 32);
@@ -221,7 +221,7 @@ static void schedules_hold_so_many(void **state)
     assert_true(bytes[BB_USE_ACTIVATIONS] == 32 * 12 * layer);
 }
 
-static double activations(struct held *h, int stage)
+static double activations(struct memory_case *h, int stage)
 {
     double bytes[BB_USES];
 
@@ -232,37 +232,37 @@ static double activations(struct held *h, int stage)
 /* GPT-3 175B in 8 stages of 12 layers, tp 8 with sequence parallelism, in units of s b h: a layer keeps (34 + 80) / 8,
  * 34 / 8 without its scores, 2 / 8 when all of it is computed again. In the backward of a layer all of it is there, of
  * the layers before it what they keep, of those behind it nothing. */
-static void layers_that_are_computed_again(void **state)
+static void activations_with_recomputation(void **state)
 {
-    const double whole = 114 / 8.0, scores = 80 / 8.0, input = 2 / 8.0;
-    struct held h;
+    const double all = 114 / 8.0, scores = 80 / 8.0, layer_input = 2 / 8.0;
+    struct memory_case h;
 
     (void)state;
     make(&h, "gpt3_175b", (struct bb_grid){.tp = 8, .pp = 8, .ranks = 64}, 32);
     h.layers_config.sequence_parallel = true;
-    assert_true(activations(&h, 3) == 5 * 12 * whole);
+    assert_true(activations(&h, 3) == 5 * 12 * all);
     h.layers_config.recompute = BB_RECOMPUTE_SELECTIVE;
-    assert_true(activations(&h, 3) == 5 * 12 * (whole - scores) + scores);
+    assert_true(activations(&h, 3) == 5 * 12 * (all - scores) + scores);
     h.layers_config.recompute = BB_RECOMPUTE_FULL;
-    assert_true(activations(&h, 3) == 5 * 12 * input + whole - input);
+    assert_true(activations(&h, 3) == 5 * 12 * layer_input + all - layer_input);
     h.layers_config.recompute_layers = 5;
-    assert_true(activations(&h, 3) == 5 * (7 * whole + 5 * input));
+    assert_true(activations(&h, 3) == 5 * (7 * all + 5 * layer_input));
     h.layers_config.recompute_layers = 12;
-    assert_true(activations(&h, 3) == 5 * 12 * input + whole - input);
+    assert_true(activations(&h, 3) == 5 * 12 * layer_input + all - layer_input);
     h.schedule = (struct bb_schedule){BB_INTERLEAVED, 8, 32, 3, 8}; /* stage 3 holds 8 + 16 + 1 of its chunks of 4 */
     h.layers_config.recompute_layers = 1;
-    assert_true(fabs(activations(&h, 3) - 25 * (3 * whole + input)) < 1e-9);
+    assert_true(fabs(activations(&h, 3) - 25 * (3 * all + layer_input)) < 1e-9);
     h.layers_config.recompute_layers = 4;
-    assert_true(fabs(activations(&h, 3) - 25 * 4 * input - whole + input) < 1e-9);
+    assert_true(fabs(activations(&h, 3) - 25 * 4 * layer_input - all + layer_input) < 1e-9);
 }
 
 /* On the last stage the head lets go of its logits before a layer is computed again; of a decoder the first layers are
  * its own. */
-static void where_layers_are_computed_again(void **state)
+static void recomputes_the_first_layers_of_each_stack(void **state)
 {
-    struct held h;
+    struct memory_case h;
     double head;
-    static const bool again[] = {true, false, false, true, false, false};
+    static const bool recomputed[] = {true, false, false, true, false, false};
 
     (void)state;
     make(&h, "gpt3_175b", (struct bb_grid){.tp = 8, .pp = 8, .ranks = 64}, 32);
@@ -271,17 +271,17 @@ static void where_layers_are_computed_again(void **state)
     head = bb_memory_head(&h.memory) / SBH;
     assert_true(head > 0 && head < 14);
     assert_true(fabs(activations(&h, 7) - (12 * 2 / 8.0 + 112 / 8.0)) < 1e-9);
-    make_of(&h, "{\"model_type\": \"t5\", \"num_layers\": 3}", 1);
+    make_from_config(&h, "{\"model_type\": \"t5\", \"num_layers\": 3}", 1);
     h.layers_config.recompute = BB_RECOMPUTE_FULL;
     h.layers_config.recompute_layers = 1;
     for (int layer = 0; layer < 6; layer++)
-        assert_int_equal(bb_layers_is_recomputed(&h.layers_config, 0, layer), again[layer]);
+        assert_int_equal(bb_layers_is_recomputed(&h.layers_config, 0, layer), recomputed[layer]);
 }
 
 /* Whole model on one rank: logits 4 s b h (1 + V/h), all divided by t with sequence parallelism. */
-static void the_head_has_logits(void **state)
+static void activations_of_the_head(void **state)
 {
-    struct held h;
+    struct memory_case h;
 
     (void)state;
     make(&h, "llama2_7b", (struct bb_grid){.tp = 1, .ranks = 1}, 1);
@@ -293,7 +293,7 @@ static void the_head_has_logits(void **state)
 
 /* ---- model states ---- */
 
-static void states_are(struct held *h, enum bb_sync_kind kind, double params, double grads, double optimizer)
+static void assert_states(struct memory_case *h, enum bb_sync_kind kind, double params, double grads, double optimizer)
 {
     double bytes[BB_USES], p = 6738415616.0;
 
@@ -306,44 +306,44 @@ static void states_are(struct held *h, enum bb_sync_kind kind, double params, do
 
 /* ZeRO paper, 16 bits, Adam, 8 replicas: 16 P, 4 P + 12 P/d, 2 P + 14 P/d, 16 P/d. Megatron-LM with float gradients: 18
  * P, and 6 P + 12 P/d divided. */
-static void states_of_replicas(void **state)
+static void model_states_of_each_zero_stage(void **state)
 {
-    struct held h;
+    struct memory_case h;
 
     (void)state;
     make(&h, "llama2_7b", (struct bb_grid){.dp = 8, .ranks = 8}, 1);
-    states_are(&h, BB_SYNC_ALL_REDUCE, 2, 2, 12);
-    states_are(&h, BB_SYNC_ZERO1, 2, 2, 12 / 8.0);
-    states_are(&h, BB_SYNC_ZERO2, 2, 2 / 8.0, 12 / 8.0);
-    states_are(&h, BB_SYNC_ZERO3, 2 / 8.0, 2 / 8.0, 12 / 8.0);
+    assert_states(&h, BB_SYNC_ALL_REDUCE, 2, 2, 12);
+    assert_states(&h, BB_SYNC_ZERO1, 2, 2, 12 / 8.0);
+    assert_states(&h, BB_SYNC_ZERO2, 2, 2 / 8.0, 12 / 8.0);
+    assert_states(&h, BB_SYNC_ZERO3, 2 / 8.0, 2 / 8.0, 12 / 8.0);
     h.policy.grads = BB_FLOAT;
-    states_are(&h, BB_SYNC_ALL_REDUCE, 2, 4, 12);
-    states_are(&h, BB_SYNC_DISTRIBUTED, 2, 4, 12 / 8.0);
+    assert_states(&h, BB_SYNC_ALL_REDUCE, 2, 4, 12);
+    assert_states(&h, BB_SYNC_DISTRIBUTED, 2, 4, 12 / 8.0);
 }
 
 /* 16-bit gradients: a float copy of the own shard, where it does not find room in that of the activations. With the
  * optimizer that keeps 16 bits of the parameters there is none: 4 P + 10 P/d. */
-static void the_update_needs_room(void **state)
+static void optimizer_update_needs_a_gradient_copy(void **state)
 {
-    struct held h;
+    struct memory_case h;
     double bytes[BB_USES], p = 6738415616.0;
 
     (void)state;
     make(&h, "llama2_7b", (struct bb_grid){.dp = 8, .ranks = 8}, 1);
-    states_are(&h, BB_SYNC_DISTRIBUTED, 2, 2, 12 / 8.0); /* activations of 4096 tokens are more */
+    assert_states(&h, BB_SYNC_DISTRIBUTED, 2, 2, 12 / 8.0); /* activations of 4096 tokens are more */
     h.layers_config.sequence = 128;
     bb_memory_rank_bytes(&h.memory, 0, bytes);
     assert_true(bytes[BB_USE_ACTIVATIONS] < 4 * p / 8);
     assert_true(bytes[BB_USE_OPTIMIZER] == 12 * p / 8 + (4 * p / 8 - bytes[BB_USE_ACTIVATIONS]));
     h.policy.precision_aware = true;
-    states_are(&h, BB_SYNC_DISTRIBUTED, 2, 2, 10 / 8.0);
+    assert_states(&h, BB_SYNC_DISTRIBUTED, 2, 2, 10 / 8.0);
 }
 
 /* Experts are divided by ep and shared over edp, the rest over dp. */
-static void states_of_experts(void **state)
+static void model_states_of_experts(void **state)
 {
     double bytes[BB_USES], dense = 46702792704.0 - 32 * 8 * 176160768.0, expert = 32 * 2 * 176160768.0;
-    struct held h;
+    struct memory_case h;
 
     (void)state;
     make(&h, "mixtral_8x7b", (struct bb_grid){.dp = 8, .ep = 4, .ranks = 8}, 1);
@@ -355,10 +355,10 @@ static void states_of_experts(void **state)
 }
 
 /* All stages together hold the model, and a tied head's copy of the words. */
-static void stages_hold_the_model(void **state)
+static void stages_sum_to_the_model(void **state)
 {
     static const char *const names[] = {"gpt2_large", "llama3_405b", "deepseek_v3", "bert_large"};
-    struct held h;
+    struct memory_case h;
 
     (void)state;
     for (int i = 0; i < 4; i++)
@@ -376,7 +376,7 @@ static void stages_hold_the_model(void **state)
 
 /* ---- communication buffers ---- */
 
-static double communication(const struct held *h, int stage)
+static double communication(const struct memory_case *h, int stage)
 {
     double bytes[BB_USES];
 
@@ -385,9 +385,9 @@ static double communication(const struct held *h, int stage)
 }
 
 /* DeepSeek-V3 in 16 stages of 3, 4, ..., 4, 2 layers: parameters in all as without, activations by stage. */
-static void ends_of_their_own_length(void **state)
+static void stages_of_unequal_length(void **state)
 {
-    struct held h;
+    struct memory_case h;
     double sum = 0, bytes[BB_USES], dense, sparse;
 
     (void)state;
@@ -408,17 +408,17 @@ static void ends_of_their_own_length(void **state)
 
 /* Dualpipe, LLaMA-2 70B in 8 parts of 10 layers: every stage holds two of them, the first and the last one both ends,
  * and p + 1 micro-batches, each of one part. */
-static void two_parts_of_the_model(void **state)
+static void dualpipe_stages_have_two_parts(void **state)
 {
-    const double layer = 855654400, words = 32000.0 * 8192, norm = 8192;
+    const double layer = 855654400, vocabulary_elements = 32000.0 * 8192, norm = 8192;
     double bytes[BB_USES];
-    struct held h;
+    struct memory_case h;
 
     (void)state;
     make(&h, "llama2_70b", (struct bb_grid){.pp = 8, .ranks = 8}, 16);
     h.schedule = (struct bb_schedule){BB_DUALPIPE, 8, 16, 2, 8};
     for (int stage = 0; stage < 8; stage++) {
-        double ends = stage % 7 == 0 ? 2 * words + norm : 0;
+        double ends = stage % 7 == 0 ? 2 * vocabulary_elements + norm : 0;
 
         assert_true((double)bb_memory_parameters(&h.memory, stage).dense == 20 * layer + ends);
     }
@@ -429,9 +429,9 @@ static void two_parts_of_the_model(void **state)
                                                  4.5 * bb_memory_embedding(&h.memory) + bb_memory_head(&h.memory));
 }
 
-static void what_travels_needs_room(void **state)
+static void communication_buffers_match_the_formula(void **state)
 {
-    struct held h;
+    struct memory_case h;
 
     (void)state;
     make(&h, "llama2_7b", (struct bb_grid){.dp = 8, .ranks = 8}, 1);
@@ -454,26 +454,26 @@ static void what_travels_needs_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_layer_of_gpt3),
-        cmocka_unit_test(layers_with_windows),
-        cmocka_unit_test(context_parallel_layers),
-        cmocka_unit_test(a_layer_of_llama),
-        cmocka_unit_test(a_layer_of_llama_in_8_bits),
-        cmocka_unit_test(a_layer_of_mixtral),
-        cmocka_unit_test(schedules_hold_so_many),
-        cmocka_unit_test(layers_that_are_computed_again),
-        cmocka_unit_test(where_layers_are_computed_again),
-        cmocka_unit_test(the_head_has_logits),
-        cmocka_unit_test(states_of_replicas),
-        cmocka_unit_test(the_update_needs_room),
-        cmocka_unit_test(states_of_experts),
-        cmocka_unit_test(stages_hold_the_model),
-        cmocka_unit_test(two_parts_of_the_model),
-        cmocka_unit_test(a_layer_of_mamba2),
-        cmocka_unit_test(layers_of_qwen3_next),
-        cmocka_unit_test(layers_of_two_stacks),
-        cmocka_unit_test(what_travels_needs_room),
-        cmocka_unit_test(ends_of_their_own_length),
+        cmocka_unit_test(activations_of_a_gpt3_layer),
+        cmocka_unit_test(activations_of_windowed_layers),
+        cmocka_unit_test(activations_with_context_parallelism),
+        cmocka_unit_test(activations_of_a_llama_layer),
+        cmocka_unit_test(activations_of_a_llama_layer_in_fp8),
+        cmocka_unit_test(activations_of_a_mixtral_layer),
+        cmocka_unit_test(live_micro_batches_follow_the_schedule),
+        cmocka_unit_test(activations_with_recomputation),
+        cmocka_unit_test(recomputes_the_first_layers_of_each_stack),
+        cmocka_unit_test(activations_of_the_head),
+        cmocka_unit_test(model_states_of_each_zero_stage),
+        cmocka_unit_test(optimizer_update_needs_a_gradient_copy),
+        cmocka_unit_test(model_states_of_experts),
+        cmocka_unit_test(stages_sum_to_the_model),
+        cmocka_unit_test(dualpipe_stages_have_two_parts),
+        cmocka_unit_test(activations_of_a_mamba2_layer),
+        cmocka_unit_test(activations_of_qwen3_next_layers),
+        cmocka_unit_test(activations_of_an_encoder_decoder),
+        cmocka_unit_test(communication_buffers_match_the_formula),
+        cmocka_unit_test(stages_of_unequal_length),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

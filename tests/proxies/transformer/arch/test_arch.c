@@ -26,7 +26,7 @@ static int load(const char *text, struct bb_arch *arch)
 
 /* ---- counts ---- */
 
-static void profiles_have_their_published_counts(void **state)
+static void profiles_match_published_counts(void **state)
 {
     static const struct {
         const char *name;
@@ -62,7 +62,7 @@ static void profiles_have_their_published_counts(void **state)
 }
 
 /* 12 h^2 + 13 h per layer, V h + s h + 2 h beside them; sizes of Brown et al. 2020. */
-static void gpt3_sizes_follow_the_formula(void **state)
+static void gpt3_sizes_match_the_formula(void **state)
 {
     static const struct {
         const char *name;
@@ -81,7 +81,7 @@ static void gpt3_sizes_follow_the_formula(void **state)
 }
 
 /* Files as people have them: some fields, the rest by default. Counts are those of the published weights. */
-static void published_configs_are_read(void **state)
+static void reads_published_configs(void **state)
 {
     static const struct {
         const char *text, *type;
@@ -125,7 +125,7 @@ static void published_configs_are_read(void **state)
 }
 
 /* A rate in the file speaks; without one the class does. */
-static void dropout_is_what_the_file_says(void **state)
+static void dropout_follows_the_file_then_the_class(void **state)
 {
     static const struct {
         const char *text;
@@ -313,7 +313,7 @@ static const struct {
      176247271424, 0},
 };
 
-static void published_weights_are_counted(void **state)
+static void counts_match_published_weights(void **state)
 {
     struct bb_arch a;
 
@@ -328,7 +328,7 @@ static void published_weights_are_counted(void **state)
 }
 
 /* Which layers have experts: Qwen counts from 1, DeepSeek from 0. */
-static void layers_with_experts_are_found(void **state)
+static void finds_layers_with_experts(void **state)
 {
     struct bb_arch a;
 
@@ -349,7 +349,7 @@ static void layers_with_experts_are_found(void **state)
 }
 
 /* Which layers look at all keys, in a sample of 8192: '.', and how many the others look at. */
-static void windows_are_found(void **state)
+static void finds_windowed_layers(void **state)
 {
     static const struct {
         const char *text, *layers;
@@ -387,7 +387,7 @@ static void windows_are_found(void **state)
 }
 
 /* Which layers have a scan: 's'. */
-static void scans_are_found(void **state)
+static void finds_layers_with_a_scan(void **state)
 {
     static const struct {
         const char *text, *layers;
@@ -414,7 +414,7 @@ static void scans_are_found(void **state)
 
 /* Between the projections, of 1000 tokens: Mamba 2 in 4 chunks of 256 with 8 groups of keys; Gated DeltaNet in 16 of 64
  * with 32 heads of 128 x 128 (scores twice, corrections, context, three passes through the state); attention. */
-static void cores_have_their_flops(void **state)
+static void core_flops_match_the_formula(void **state)
 {
     const double mamba = 4 * (8 * 2.0 * 256 * 256 * 128 + 128 * (2.0 * 256 * 256 * 64 + 2 * 2.0 * 256 * 128 * 64));
     const double delta = 16 * 32 * 2.0 * 64 * (64 * 128 * 2 + 64 * 256 + 64 * 128 + 3 * 128 * 128);
@@ -430,9 +430,9 @@ static void cores_have_their_flops(void **state)
 }
 
 /* An encoder of 6 layers and its decoder, whose ends hold what the others do not: positions first, a norm last. */
-static void stacks_have_ends(void **state)
+static void encoder_decoder_stacks_have_their_own_ends(void **state)
 {
-    const double encodes = 4 * 512.0 * 512 + 2 * 512 * 2048 + 2 * 512, crosses = 4 * 512.0 * 512 + 512, places = 32 * 8;
+    const double encoder_layer = 4 * 512.0 * 512 + 2 * 512 * 2048 + 2 * 512, cross_attention = 4 * 512.0 * 512 + 512, position_biases = 32 * 8;
     struct bb_arch a;
 
     (void)state;
@@ -440,14 +440,14 @@ static void stacks_have_ends(void **state)
     assert_int_equal(a.layers, 12);
     assert_false(bb_arch_is_decoder(&a, 5));
     assert_true(bb_arch_is_decoder(&a, 6));
-    assert_true(bb_arch_layer_parameters(&a, 0) == encodes + places);
-    assert_true(bb_arch_layer_parameters(&a, 1) == encodes);
-    assert_true(bb_arch_layer_parameters(&a, 5) == encodes + 512);
-    assert_true(bb_arch_layer_parameters(&a, 6) == encodes + crosses + places);
-    assert_true(bb_arch_layer_parameters(&a, 11) == encodes + crosses);
+    assert_true(bb_arch_layer_parameters(&a, 0) == encoder_layer + position_biases);
+    assert_true(bb_arch_layer_parameters(&a, 1) == encoder_layer);
+    assert_true(bb_arch_layer_parameters(&a, 5) == encoder_layer + 512);
+    assert_true(bb_arch_layer_parameters(&a, 6) == encoder_layer + cross_attention + position_biases);
+    assert_true(bb_arch_layer_parameters(&a, 11) == encoder_layer + cross_attention);
     assert_int_equal(bb_arch_layer_share(&a, 6, 2, 1, 1).replicated, 3 * 512);
     assert_int_equal(bb_arch_layer_share(&a, 6, 2, 1, 1).dense,
-                     (size_t)(encodes + crosses + places - 3 * 512) / 2 + 3 * 512);
+                     (size_t)(encoder_layer + cross_attention + position_biases - 3 * 512) / 2 + 3 * 512);
     assert_true(bb_arch_core_flops(&a, 5, 100) == 4 * 100.0 * 100 * 512);
     assert_true(bb_arch_core_flops(&a, 6, 100) == 8 * 100.0 * 100 * 512);
     assert_int_equal(bb_arch_with_layers(&a, 5), 0);
@@ -460,34 +460,34 @@ static void stacks_have_ends(void **state)
 /* ---- tensors and shares ---- */
 
 /* What tp does not divide: GPT 4h of norms and 2h of biases, LLaMA 2h of norms, Mixtral the router too. */
-static void what_stays_whole(void **state)
+static void tp_replicates_norms_biases_and_routers(void **state)
 {
     struct bb_arch a;
-    struct bb_arch_rank_parameters held;
+    struct bb_arch_rank_parameters share;
 
     (void)state;
     assert_int_equal(bb_arch_load("gpt3_175b", &a), 0);
-    held = bb_arch_layer_share(&a, 0, 8, 1, 1);
-    assert_int_equal(held.replicated, 6 * 12288);
-    assert_int_equal(held.dense, (1812099072 - 6 * 12288) / 8 + 6 * 12288);
+    share = bb_arch_layer_share(&a, 0, 8, 1, 1);
+    assert_int_equal(share.replicated, 6 * 12288);
+    assert_int_equal(share.dense, (1812099072 - 6 * 12288) / 8 + 6 * 12288);
     assert_int_equal(bb_arch_load("llama2_7b", &a), 0);
-    held = bb_arch_layer_share(&a, 5, 4, 1, 1);
-    assert_int_equal(held.replicated, 2 * 4096);
-    assert_int_equal(held.dense, (202383360 - 2 * 4096) / 4 + 2 * 4096);
+    share = bb_arch_layer_share(&a, 5, 4, 1, 1);
+    assert_int_equal(share.replicated, 2 * 4096);
+    assert_int_equal(share.dense, (202383360 - 2 * 4096) / 4 + 2 * 4096);
     assert_int_equal(bb_arch_load("mixtral_8x7b", &a), 0);
-    held = bb_arch_layer_share(&a, 0, 2, 1, 4);
-    assert_int_equal(held.replicated, 2 * 4096 + 8 * 4096);
-    assert_int_equal(held.dense, 41943040 / 2 + 2 * 4096 + 8 * 4096);
-    assert_int_equal(held.expert, 2 * 176160768);
-    held = bb_arch_layer_share(&a, 0, 2, 2, 8);
-    assert_int_equal(held.expert, 176160768 / 2);
+    share = bb_arch_layer_share(&a, 0, 2, 1, 4);
+    assert_int_equal(share.replicated, 2 * 4096 + 8 * 4096);
+    assert_int_equal(share.dense, 41943040 / 2 + 2 * 4096 + 8 * 4096);
+    assert_int_equal(share.expert, 2 * 176160768);
+    share = bb_arch_layer_share(&a, 0, 2, 2, 8);
+    assert_int_equal(share.expert, 176160768 / 2);
 }
 
 /* Of wide norms, sinks and experts' biases tp holds its share, of the small heads' index and of down's biases all. */
-static void what_new_kinds_hold_whole(void **state)
+static void tp_replication_of_newer_architectures(void **state)
 {
     struct bb_arch a;
-    struct bb_arch_rank_parameters held;
+    struct bb_arch_rank_parameters share;
 
     (void)state;
     assert_int_equal(load("{\"model_type\": \"olmo2\"}", &a), 0);
@@ -495,25 +495,25 @@ static void what_new_kinds_hold_whole(void **state)
     assert_int_equal(load("{\"model_type\": \"gemma2\"}", &a), 0);
     assert_int_equal(bb_arch_layer_share(&a, 0, 4, 1, 1).replicated, 4 * 2304);
     assert_int_equal(load("{\"model_type\": \"gpt_oss\"}", &a), 0);
-    held = bb_arch_layer_share(&a, 0, 4, 1, 8);
-    assert_int_equal(held.replicated, 2 * 2880 + 2880 + 128 * 2881);
-    assert_int_equal(held.expert, 16 * (3 * 2880 * 2880 + 3 * 2880));
+    share = bb_arch_layer_share(&a, 0, 4, 1, 8);
+    assert_int_equal(share.replicated, 2 * 2880 + 2880 + 128 * 2881);
+    assert_int_equal(share.expert, 16 * (3 * 2880 * 2880 + 3 * 2880));
     assert_int_equal(bb_arch_layer_share(&a, 0, 4, 2, 8).expert, 16 * (3 * 1440 * 2880 + 2 * 1440 + 2880));
     assert_int_equal(load("{\"model_type\": \"deepseek_v32\"}", &a), 0);
-    held = bb_arch_layer_share(&a, 0, 8, 1, 1);
-    assert_int_equal(held.replicated, 7168 * (1536 + 576) + 1536 + 512 + 2 * 7168 + 1536 * 8192 + 7168 * 192 + 256);
+    share = bb_arch_layer_share(&a, 0, 8, 1, 1);
+    assert_int_equal(share.replicated, 7168 * (1536 + 576) + 1536 + 512 + 2 * 7168 + 1536 * 8192 + 7168 * 192 + 256);
     assert_int_equal(load("{\"model_type\": \"qwen3_next\"}", &a), 0);
     assert_int_equal(bb_arch_layer_share(&a, 0, 4, 1, 8).replicated, 2 * 2048 + 128 + 2048 + 512 * 2048);
     assert_int_equal(load("{\"model_type\": \"mamba2\"}", &a), 0);
-    held = bb_arch_layer_share(&a, 0, 8, 1, 1);
-    assert_int_equal(held.replicated, 4096);
-    assert_int_equal(held.dense, (109640064 - 4096) / 8 + 4096);
+    share = bb_arch_layer_share(&a, 0, 8, 1, 1);
+    assert_int_equal(share.replicated, 4096);
+    assert_int_equal(share.dense, (109640064 - 4096) / 8 + 4096);
     assert_int_equal(load("{\"model_type\": \"opt\"}", &a), 0);
     assert_int_equal(bb_arch_layer_share(&a, BB_ARCH_EMBEDDING, 1, 1, 1).dense, (50272 + 2048 + 2) * 768);
 }
 
 /* 50,257 words among 2, 4, 8 ranks: rows are rounded up. */
-static void words_are_padded(void **state)
+static void vocabulary_is_padded_to_tp(void **state)
 {
     struct bb_arch a;
 
@@ -524,16 +524,16 @@ static void words_are_padded(void **state)
     assert_int_equal(bb_arch_layer_share(&a, BB_ARCH_HEAD, 4, 1, 1).dense, 2 * 768);
 }
 
-static void shares_make_the_whole(const struct bb_arch *a, int layer, int tp, int etp, int ep)
+static void assert_shares_sum_to_the_layer(const struct bb_arch *a, int layer, int tp, int etp, int ep)
 {
-    struct bb_arch_rank_parameters held = bb_arch_layer_share(a, layer, tp, etp, ep);
+    struct bb_arch_rank_parameters share = bb_arch_layer_share(a, layer, tp, etp, ep);
     double whole =
-        ((double)held.dense - (double)held.replicated) * tp + (double)held.replicated + (double)held.expert * etp * ep;
+        ((double)share.dense - (double)share.replicated) * tp + (double)share.replicated + (double)share.expert * etp * ep;
 
     assert_true(whole == bb_arch_layer_parameters(a, layer));
 }
 
-static void every_share_adds_up(void **state)
+static void shares_sum_to_the_model(void **state)
 {
     static const char *const names[] = {"gpt2_medium", "bert_large", "llama3_405b", "mixtral_8x7b", "deepseek_v3"};
     struct bb_arch a;
@@ -544,11 +544,11 @@ static void every_share_adds_up(void **state)
         for (int tp = 1; tp <= 8; tp *= 2)
             for (int ep = 1; ep <= 8; ep *= 2)
                 for (int layer = 0; layer < 4; layer++)
-                    shares_make_the_whole(&a, layer, tp, tp > 2 ? 2 : 1, ep);
+                    assert_shares_sum_to_the_layer(&a, layer, tp, tp > 2 ? 2 : 1, ep);
     }
 }
 
-static void tensors_stand_in_order(void **state)
+static void tensors_are_in_order(void **state)
 {
     static const char *const gpt2[] = {"norm1.weight",       "norm1.bias",           "attention.qkv.weight",
                                        "attention.qkv.bias", "attention.out.weight", "attention.out.bias",
@@ -576,7 +576,7 @@ static void tensors_stand_in_order(void **state)
 }
 
 /* First letters of the tensors of a layer: attention, mlp, norms. */
-static void parts_stand_in_order(void **state)
+static void parts_of_a_layer_are_in_order(void **state)
 {
     static const struct {
         const char *text, *order;
@@ -606,7 +606,7 @@ static void parts_stand_in_order(void **state)
 
 /* ---- wrong files ---- */
 
-static void what_cannot_be_is_refused(void **state)
+static void rejects_invalid_files(void **state)
 {
     static const char *const rows[] = {
         "",
@@ -678,7 +678,7 @@ static void what_cannot_be_is_refused(void **state)
 }
 
 /* As many as there are is not too many. */
-static void all_of_them_may_be(void **state)
+static void accepts_boundary_values(void **state)
 {
     struct bb_arch a;
 
@@ -690,7 +690,7 @@ static void all_of_them_may_be(void **state)
 }
 
 /* Every name of an activation that is known, under every key that models have for it; they change no number. */
-static void activations_have_names(void **state)
+static void accepts_known_activation_names(void **state)
 {
     static const char *const keys[] = {"hidden_act", "hidden_activation", "activation_function", "activation"};
     static const char *const names[] = {"silu",        "swish",      "gelu",   "gelu_new", "gelu_pytorch_tanh",
@@ -716,7 +716,7 @@ static unsigned next(unsigned *seed)
 }
 
 /* Loads or refuses; what it loads can be counted. */
-static void survives(const char *text, size_t n)
+static void assert_loads_or_rejects(const char *text, size_t n)
 {
     struct bb_arch a;
     int rc = load_text(text, n, &a);
@@ -733,7 +733,7 @@ static const char *const samples[] = {
     "{\"model_type\": \"gpt2\", \"n_embd\": 1280, \"n_head\": 20, \"n_layer\": 36, \"n_inner\": null}",
 };
 
-static void files_that_are_cut_or_changed(void **state)
+static void handles_truncated_and_modified_files(void **state)
 {
     unsigned seed = 7;
     char text[256];
@@ -744,19 +744,19 @@ static void files_that_are_cut_or_changed(void **state)
         size_t n = strlen(samples[i]);
 
         for (size_t cut = 0; cut < n; cut++)
-            survives(samples[i], cut);
+            assert_loads_or_rejects(samples[i], cut);
         for (int round = 0; round < 400; round++) {
             memcpy(text, samples[i], n);
             for (unsigned change = 0; change < 1 + round % 3u; change++)
                 text[(next(&seed) >> 8) % n] = (char)(next(&seed) >> 24);
-            survives(text, n);
+            assert_loads_or_rejects(text, n);
         }
     }
     bb_err_mute(0);
 }
 
 /* Every field with every kind of value. */
-static void fields_of_any_kind(void **state)
+static void handles_values_of_any_type(void **state)
 {
     static const char *const keys[] = {"vocab_size",
                                        "hidden_size",
@@ -817,7 +817,7 @@ static void fields_of_any_kind(void **state)
                 int n =
                     snprintf(text, sizeof(text), "{\"model_type\": \"%s\", \"%s\": %s}", types[t], keys[k], values[v]);
 
-                survives(text, (size_t)n);
+                assert_loads_or_rejects(text, (size_t)n);
             }
     bb_err_mute(0);
 }
@@ -825,27 +825,27 @@ static void fields_of_any_kind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(profiles_have_their_published_counts),
-        cmocka_unit_test(gpt3_sizes_follow_the_formula),
-        cmocka_unit_test(published_configs_are_read),
-        cmocka_unit_test(dropout_is_what_the_file_says),
-        cmocka_unit_test(published_weights_are_counted),
-        cmocka_unit_test(layers_with_experts_are_found),
-        cmocka_unit_test(windows_are_found),
-        cmocka_unit_test(scans_are_found),
-        cmocka_unit_test(stacks_have_ends),
-        cmocka_unit_test(cores_have_their_flops),
-        cmocka_unit_test(what_stays_whole),
-        cmocka_unit_test(what_new_kinds_hold_whole),
-        cmocka_unit_test(words_are_padded),
-        cmocka_unit_test(every_share_adds_up),
-        cmocka_unit_test(tensors_stand_in_order),
-        cmocka_unit_test(parts_stand_in_order),
-        cmocka_unit_test(what_cannot_be_is_refused),
-        cmocka_unit_test(activations_have_names),
-        cmocka_unit_test(all_of_them_may_be),
-        cmocka_unit_test(files_that_are_cut_or_changed),
-        cmocka_unit_test(fields_of_any_kind),
+        cmocka_unit_test(profiles_match_published_counts),
+        cmocka_unit_test(gpt3_sizes_match_the_formula),
+        cmocka_unit_test(reads_published_configs),
+        cmocka_unit_test(dropout_follows_the_file_then_the_class),
+        cmocka_unit_test(counts_match_published_weights),
+        cmocka_unit_test(finds_layers_with_experts),
+        cmocka_unit_test(finds_windowed_layers),
+        cmocka_unit_test(finds_layers_with_a_scan),
+        cmocka_unit_test(encoder_decoder_stacks_have_their_own_ends),
+        cmocka_unit_test(core_flops_match_the_formula),
+        cmocka_unit_test(tp_replicates_norms_biases_and_routers),
+        cmocka_unit_test(tp_replication_of_newer_architectures),
+        cmocka_unit_test(vocabulary_is_padded_to_tp),
+        cmocka_unit_test(shares_sum_to_the_model),
+        cmocka_unit_test(tensors_are_in_order),
+        cmocka_unit_test(parts_of_a_layer_are_in_order),
+        cmocka_unit_test(rejects_invalid_files),
+        cmocka_unit_test(accepts_known_activation_names),
+        cmocka_unit_test(accepts_boundary_values),
+        cmocka_unit_test(handles_truncated_and_modified_files),
+        cmocka_unit_test(handles_values_of_any_type),
     };
 
     memory = memfd_create("config.json", 0);

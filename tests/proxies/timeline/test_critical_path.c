@@ -21,13 +21,13 @@ static void assert_parts(const struct bb_critical_path *path, int64_t compute, i
     assert_int_equal(path->ns[BB_CRITICAL_HOST], host);
 }
 
-static void assert_path(const struct bb_critical_path *path, const struct bb_critical_op *wanted, size_t n)
+static void assert_path(const struct bb_critical_path *path, const struct bb_critical_op *expected, size_t n)
 {
     assert_int_equal(path->n, n);
     for (size_t i = 0; i < n; i++) {
-        assert_int_equal(path->ops[i].rank, wanted[i].rank);
-        assert_int_equal(path->ops[i].op, wanted[i].op);
-        assert_true(bb_critical_path_has(path, wanted[i].rank, wanted[i].op));
+        assert_int_equal(path->ops[i].rank, expected[i].rank);
+        assert_int_equal(path->ops[i].op, expected[i].op);
+        assert_true(bb_critical_path_has(path, expected[i].rank, expected[i].op));
     }
 }
 
@@ -48,9 +48,9 @@ static void make_late_rank(struct bb_step *step, struct bb_timeline *t)
     t->step_ns[1] = 58;
 }
 
-static void a_late_rank_is_followed(void **state)
+static void path_follows_the_late_rank(void **state)
 {
-    static const struct bb_critical_op wanted[] = {{0, 2}, {0, 1}, {1, 1}, {1, 0}};
+    static const struct bb_critical_op expected[] = {{0, 2}, {0, 1}, {1, 1}, {1, 0}};
     struct bb_critical_path path;
     struct bb_timeline t;
     struct bb_step step;
@@ -58,7 +58,7 @@ static void a_late_rank_is_followed(void **state)
     (void)state;
     make_late_rank(&step, &t);
     assert_int_equal(bb_critical_path_init(&path, &t, NULL), 0);
-    assert_path(&path, wanted, ROWS(wanted));
+    assert_path(&path, expected, ROWS(expected));
     assert_parts(&path, 5 + 30, 20, 0, 2 + 5);
     assert_int_equal(path.rank, 0);
     assert_false(bb_critical_path_has(&path, 0, 0));
@@ -69,9 +69,9 @@ static void a_late_rank_is_followed(void **state)
     bb_step_release(&step);
 }
 
-static void a_rank_that_is_not_shown_is_waited_for(void **state)
+static void omitted_late_rank_counts_as_waiting(void **state)
 {
-    static const struct bb_critical_op wanted[] = {{0, 2}, {0, 1}, {0, 0}};
+    static const struct bb_critical_op expected[] = {{0, 2}, {0, 1}, {0, 0}};
     struct bb_critical_path path;
     struct bb_timeline t, one;
     struct bb_step step;
@@ -82,7 +82,7 @@ static void a_rank_that_is_not_shown_is_waited_for(void **state)
     memcpy(one.ops[0], t.ops[0], 3 * sizeof(*one.ops[0]));
     one.step_ns[0] = t.step_ns[0];
     assert_int_equal(bb_critical_path_init(&path, &one, NULL), 0);
-    assert_path(&path, wanted, ROWS(wanted));
+    assert_path(&path, expected, ROWS(expected));
     assert_parts(&path, 5 + 10, 20, 25, 2);
     assert_false(bb_critical_path_has(&path, 1, 0));
     bb_critical_path_release(&path);
@@ -92,9 +92,9 @@ static void a_rank_that_is_not_shown_is_waited_for(void **state)
 }
 
 /* Rank 0 sends twice to rank 1; the second send is late, so the second receive, not the first, hangs on it. */
-static void the_second_message_is_the_second(void **state)
+static void path_matches_messages_in_order(void **state)
 {
-    static const struct bb_critical_op wanted[] = {{1, 1}, {0, 2}, {0, 1}};
+    static const struct bb_critical_op expected[] = {{1, 1}, {0, 2}, {0, 1}};
     struct bb_op late = made_op(BB_OP_SEND, 0);
     struct bb_critical_path path;
     struct bb_timeline t;
@@ -117,7 +117,7 @@ static void the_second_message_is_the_second(void **state)
     t.step_ns[0] = 50;
     t.step_ns[1] = 51;
     assert_int_equal(bb_critical_path_init(&path, &t, NULL), 0);
-    assert_path(&path, wanted, ROWS(wanted));
+    assert_path(&path, expected, ROWS(expected));
     assert_parts(&path, 40, 10, 0, 1);
     bb_critical_path_release(&path);
     bb_timeline_release(&t);
@@ -125,9 +125,9 @@ static void the_second_message_is_the_second(void **state)
 }
 
 /* Two streams of one communicator's operations: the second follows the first though no stream or wait says so. */
-static void operations_of_a_communicator_follow_each_other(void **state)
+static void path_follows_communicator_order(void **state)
 {
-    static const struct bb_critical_op wanted[] = {{0, 1}, {0, 0}};
+    static const struct bb_critical_op expected[] = {{0, 1}, {0, 0}};
     struct bb_op reduce = made_op(BB_OP_COLLECTIVE, 0);
     struct bb_critical_path path;
     struct bb_timeline t;
@@ -143,7 +143,7 @@ static void operations_of_a_communicator_follow_each_other(void **state)
     set_time(&t, 0, 1, 10, 0, 30);
     t.step_ns[0] = 30;
     assert_int_equal(bb_critical_path_init(&path, &t, NULL), 0);
-    assert_path(&path, wanted, ROWS(wanted));
+    assert_path(&path, expected, ROWS(expected));
     assert_parts(&path, 0, 27, 0, 3);
     bb_critical_path_release(&path);
     bb_timeline_release(&t);
@@ -170,7 +170,7 @@ static int64_t step_ns_of(const struct bb_step *step, const struct bb_cluster *c
 }
 
 /* Which operations of a role no rank of it has on the path. */
-static bool role_hangs(const struct bb_step *step, const struct bb_critical_path *path, int role, int op)
+static bool role_is_on_path(const struct bb_step *step, const struct bb_critical_path *path, int role, int op)
 {
     for (int r = 0; r < step->layout.ranks; r++)
         if (step->role_of[r] == role && bb_critical_path_has(path, r, op))
@@ -178,7 +178,7 @@ static bool role_hangs(const struct bb_step *step, const struct bb_critical_path
     return false;
 }
 
-static void halve_what_is_off(const struct bb_step *step, const struct bb_cluster *cluster, int64_t step_ns,
+static void halve_operations_off_the_path(const struct bb_step *step, const struct bb_cluster *cluster, int64_t step_ns,
                               const struct bb_critical_path *path, int *tried)
 {
     for (int role = 0; role < step->n_roles; role++) {
@@ -187,7 +187,7 @@ static void halve_what_is_off(const struct bb_step *step, const struct bb_cluste
         for (int i = 0; i < (int)p->n_ops; i++) {
             const double us = p->ops[i].compute_us;
 
-            if (p->ops[i].kind != BB_OP_COMPUTE || us == 0 || role_hangs(step, path, role, i))
+            if (p->ops[i].kind != BB_OP_COMPUTE || us == 0 || role_is_on_path(step, path, role, i))
                 continue;
             p->ops[i].compute_us = us / 2;
             assert_int_equal(step_ns_of(step, cluster), step_ns);
@@ -197,10 +197,10 @@ static void halve_what_is_off(const struct bb_step *step, const struct bb_cluste
     }
 }
 
-static void nothing_hangs_on_what_is_off_the_path(void **state)
+static void operations_off_the_path_do_not_change_the_step(void **state)
 {
     static const struct {
-        const char *words;
+        const char *line;
         int ranks;
     } steps[] = {{"gpt2_large 4 4 2", 8}, {"cosmoflow", 8}, {"bert_large 4 4 4", 8}, {"dlrm", 4}, {"gpt3 4 2", 16}};
     struct bb_cluster cluster;
@@ -214,14 +214,14 @@ static void nothing_hangs_on_what_is_off_the_path(void **state)
         struct bb_step step;
         int64_t sum = 0;
 
-        assert_int_equal(MADE_LINE(&step, steps[i].words, .ranks = steps[i].ranks, .compute = "timed"), 0);
+        assert_int_equal(MADE_LINE(&step, steps[i].line, .ranks = steps[i].ranks, .compute = "timed"), 0);
         assert_int_equal(bb_predict_step(&step, &cluster, NULL, &p), 0);
         assert_int_equal(bb_predict_critical_path(&step, &p, &path), 0);
         for (int k = 0; k < BB_CRITICAL_PARTS; k++)
             sum += path.ns[k];
         assert_int_equal(sum, p.classes[p.slowest].all.step_ns);
         assert_int_equal(path.ns[BB_CRITICAL_WAITING], 0);
-        halve_what_is_off(&step, &cluster, sum, &path, &tried);
+        halve_operations_off_the_path(&step, &cluster, sum, &path, &tried);
         bb_critical_path_release(&path);
         bb_prediction_release(&p);
         bb_step_release(&step);
@@ -232,11 +232,11 @@ static void nothing_hangs_on_what_is_off_the_path(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_late_rank_is_followed),
-        cmocka_unit_test(a_rank_that_is_not_shown_is_waited_for),
-        cmocka_unit_test(the_second_message_is_the_second),
-        cmocka_unit_test(operations_of_a_communicator_follow_each_other),
-        cmocka_unit_test(nothing_hangs_on_what_is_off_the_path),
+        cmocka_unit_test(path_follows_the_late_rank),
+        cmocka_unit_test(omitted_late_rank_counts_as_waiting),
+        cmocka_unit_test(path_matches_messages_in_order),
+        cmocka_unit_test(path_follows_communicator_order),
+        cmocka_unit_test(operations_off_the_path_do_not_change_the_step),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

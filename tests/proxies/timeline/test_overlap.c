@@ -11,7 +11,7 @@ static void add(struct bb_spans *s, int64_t begin, int64_t end)
     assert_int_equal(bb_spans_add(s, begin, end), 0);
 }
 
-static void unions_are_sorted_and_apart(void **state)
+static void joined_spans_are_sorted_and_disjoint(void **state)
 {
     struct bb_spans s = {0};
 
@@ -34,14 +34,14 @@ static void unions_are_sorted_and_apart(void **state)
     bb_spans_release(&s);
 }
 
-struct hand {
+struct overlap_case {
     const char *what;
     int64_t step, compute[4], comm[4]; /* two intervals each; 0, 0: none */
     int64_t c, m, exposed, idle;
     double fraction;
 };
 
-static const struct hand hands[] = {
+static const struct overlap_case overlap_cases[] = {
     {"fully hidden", 100, {0, 100, 0, 0}, {20, 60, 0, 0}, 100, 40, 0, 0, 1},
     {"fully exposed", 100, {0, 60, 0, 0}, {60, 100, 0, 0}, 60, 40, 40, 0, 0},
     {"half", 100, {0, 50, 0, 0}, {30, 70, 0, 0}, 50, 40, 20, 30, 0.5},
@@ -51,11 +51,11 @@ static const struct hand hands[] = {
     {"no compute", 100, {0, 0, 0, 0}, {0, 100, 0, 0}, 0, 100, 100, 0, 0},
 };
 
-static void cases_by_hand(void **state)
+static void overlap_of_cases_computed_by_hand(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < ROWS(hands); i++) {
-        const struct hand *h = &hands[i];
+    for (size_t i = 0; i < ROWS(overlap_cases); i++) {
+        const struct overlap_case *h = &overlap_cases[i];
         struct bb_spans compute = {0}, comm = {0};
         struct bb_overlap o;
 
@@ -76,7 +76,7 @@ static void cases_by_hand(void **state)
     }
 }
 
-static void no_communication_has_no_fraction(void **state)
+static void overlap_fraction_is_nan_without_communication(void **state)
 {
     struct bb_spans compute = {0}, comm = {0};
     struct bb_overlap o;
@@ -91,7 +91,7 @@ static void no_communication_has_no_fraction(void **state)
 
 enum { LENGTH = 200 };
 
-static void paint(bool *line, struct bb_spans *s, unsigned *seed)
+static void add_random_spans(bool *line, struct bb_spans *s, unsigned *seed)
 {
     for (int n = rand_r(seed) % 12; n > 0; n--) {
         int begin = rand_r(seed) % LENGTH, end = begin + rand_r(seed) % (LENGTH - begin);
@@ -102,7 +102,7 @@ static void paint(bool *line, struct bb_spans *s, unsigned *seed)
     }
 }
 
-static void random_intervals_agree_with_counting(void **state)
+static void overlap_of_random_intervals_matches_counting(void **state)
 {
     unsigned seed = 1;
 
@@ -113,8 +113,8 @@ static void random_intervals_agree_with_counting(void **state)
         struct bb_overlap o;
         int exposed = 0, idle = 0, busy = 0;
 
-        paint(c, &compute, &seed);
-        paint(m, &comm, &seed);
+        add_random_spans(c, &compute, &seed);
+        add_random_spans(m, &comm, &seed);
         for (int t = 0; t < LENGTH; t++) {
             exposed += m[t] && !c[t];
             idle += !m[t] && !c[t];
@@ -130,7 +130,7 @@ static void random_intervals_agree_with_counting(void **state)
 }
 
 /* By counting: 4 intervals of each set, transfers and stages parts of the communication. */
-static void exposed_time_is_told_apart_by_cause(void **state)
+static void exposed_time_by_cause_matches_counting(void **state)
 {
     unsigned seed = 7;
 
@@ -141,10 +141,10 @@ static void exposed_time_is_told_apart_by_cause(void **state)
         struct bb_exposure e;
         int transfer = 0, bubble = 0, waiting = 0;
 
-        paint(c, &compute, &seed);
-        paint(m, &comm, &seed);
-        paint(x, &transfers, &seed);
-        paint(p, &stages, &seed);
+        add_random_spans(c, &compute, &seed);
+        add_random_spans(m, &comm, &seed);
+        add_random_spans(x, &transfers, &seed);
+        add_random_spans(p, &stages, &seed);
         assert_int_equal(bb_spans_add_all(&comm, &transfers), 0);
         assert_int_equal(bb_spans_add_all(&comm, &stages), 0);
         for (int t = 0; t < LENGTH; t++) {
@@ -163,7 +163,7 @@ static void exposed_time_is_told_apart_by_cause(void **state)
     }
 }
 
-static void efficiency_of_three_runs(void **state)
+static void efficiency_from_three_step_times(void **state)
 {
     (void)state;
     assert_true(bb_overlap_efficiency(100, 40, 100) == 1); /* the shorter is hidden */
@@ -176,9 +176,9 @@ static void efficiency_of_three_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unions_are_sorted_and_apart),         cmocka_unit_test(cases_by_hand),
-        cmocka_unit_test(no_communication_has_no_fraction),    cmocka_unit_test(random_intervals_agree_with_counting),
-        cmocka_unit_test(exposed_time_is_told_apart_by_cause), cmocka_unit_test(efficiency_of_three_runs),
+        cmocka_unit_test(joined_spans_are_sorted_and_disjoint),         cmocka_unit_test(overlap_of_cases_computed_by_hand),
+        cmocka_unit_test(overlap_fraction_is_nan_without_communication),    cmocka_unit_test(overlap_of_random_intervals_matches_counting),
+        cmocka_unit_test(exposed_time_by_cause_matches_counting), cmocka_unit_test(efficiency_from_three_step_times),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

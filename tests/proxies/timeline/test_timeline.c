@@ -14,7 +14,7 @@
 
 /* ---- reading ---- */
 
-static json_t *written(const struct bb_timeline *t)
+static json_t *write_and_parse(const struct bb_timeline *t)
 {
     json_error_t error;
     size_t size;
@@ -84,7 +84,7 @@ static void assert_arg(const json_t *args, const char *key, const char *text, do
 
 /* ---- what must hold of every trace ---- */
 
-static bool is_part(const json_t *event)
+static bool is_slice_part(const json_t *event)
 {
     const char *cat = text_of(event, "cat");
 
@@ -107,7 +107,7 @@ static void assert_threads(const json_t *root)
         double ts = number_of(event, "ts"), dur = number_of(event, "dur");
 
         assert_true(pid < 8 && tid < 8 && dur >= 0);
-        if (is_part(event)) {
+        if (is_slice_part(event)) {
             assert_true(ts >= from[pid][tid] - 1e-6 && ts + dur <= end[pid][tid] + 1e-6);
             from[pid][tid] = ts + dur;
             continue;
@@ -200,7 +200,7 @@ static void make_pair(struct bb_step *step, struct bb_timeline *t)
     set(t, 1, 2, 3002, 9000);
 }
 
-static void test_by_hand(void **state)
+static void trace_of_times_chosen_by_hand(void **state)
 {
     struct bb_timeline t;
     struct bb_step step;
@@ -210,7 +210,7 @@ static void test_by_hand(void **state)
     make_pair(&step, &t);
     t.clock_error_us = 1.25;
     snprintf(t.location[1], sizeof(t.location[1]), "no\"de gpu 0");
-    root = written(&t);
+    root = write_and_parse(&t);
     assert_threads(root);
     assert_slice(nth(root, "X", 0, 0, 0), "step", 0, 9.009);
     assert_slice(nth(root, "X", 0, 1, 0), "compute something", 0, 5);
@@ -236,7 +236,7 @@ static void test_by_hand(void **state)
 }
 
 /* 400 from 1.001, 800 from 3.002, none from 9.009; where one ends and the next begins there is no dip. */
-static void test_counters_by_hand(void **state)
+static void counters_of_times_chosen_by_hand(void **state)
 {
     static const double ts[] = {1.001, 3.002, 9.009}, bytes[] = {400, 800, 0};
     struct bb_timeline t;
@@ -245,7 +245,7 @@ static void test_counters_by_hand(void **state)
 
     (void)state;
     make_pair(&step, &t);
-    root = written(&t);
+    root = write_and_parse(&t);
     assert_counters(root);
     for (int k = 0; k < 3; k++) {
         json_t *event = nth(root, "C", 0, -1, k);
@@ -261,9 +261,9 @@ static void test_counters_by_hand(void **state)
 }
 
 /* The receive of rank 1 lasts 1002 ns and waits for 602 of them; 400 bytes in the other 400. */
-static void test_wait_is_told_apart(void **state)
+static void waiting_is_a_separate_slice(void **state)
 {
-    static const char *const words[] = {"waiting", "bubble"};
+    static const char *const line[] = {"waiting", "bubble"};
     struct bb_timeline t;
     struct bb_step step;
     json_t *root;
@@ -273,9 +273,9 @@ static void test_wait_is_told_apart(void **state)
         make_pair(&step, &t);
         step.layout.comms[0].between_stages = stages;
         t.ops[1][1].wait_ns = 602;
-        root = written(&t);
+        root = write_and_parse(&t);
         assert_slice(nth(root, "X", 1, 2, 0), "recv c0 400 B", 2, 1.002);
-        assert_slice(nth(root, "X", 1, 2, 1), words[stages], 2, 0.602);
+        assert_slice(nth(root, "X", 1, 2, 1), line[stages], 2, 0.602);
         assert_slice(nth(root, "X", 1, 2, 2), "transfer", 2.602, 0.4);
         assert_slice(nth(root, "X", 1, 2, 3), "send c0 800 B", 3.002, 5.998);
         assert_arg(json_object_get(nth(root, "X", 1, 2, 0), "args"), "wait_us", NULL, 0.602);
@@ -288,7 +288,7 @@ static void test_wait_is_told_apart(void **state)
 }
 
 /* The operations of one group call share one slice and keep an arrow each. */
-static void test_group_is_one_slice(void **state)
+static void group_call_is_one_slice(void **state)
 {
     struct bb_timeline t;
     struct bb_step step;
@@ -303,7 +303,7 @@ static void test_group_is_one_slice(void **state)
     assert_int_equal(bb_timeline_init(&t, &step, NULL, 0), 0);
     for (int i = 0; i < 4; i++)
         set(&t, i / 2, i % 2, 10, 20);
-    root = written(&t);
+    root = write_and_parse(&t);
     event = nth(root, "X", 0, 2, 0);
     assert_slice(event, "group c0 2 KiB", 0.01, 0.01);
     assert_int_equal(json_array_size(json_object_get(json_object_get(event, "args"), "operations")), 2);
@@ -318,7 +318,7 @@ static void test_group_is_one_slice(void **state)
 /* ---- predicted ---- */
 
 /* The unions of a rank's slices are the figures that the prediction states. */
-static void assert_figures(const struct bb_timeline *t, const struct bb_prediction *p)
+static void assert_same_times(const struct bb_timeline *t, const struct bb_prediction *p)
 {
     for (int i = 0; i < t->n; i++) {
         const struct bb_program *program = bb_step_program(t->step, t->ranks[i]);
@@ -341,12 +341,12 @@ static void assert_figures(const struct bb_timeline *t, const struct bb_predicti
     }
 }
 
-static void test_predicted(void **state)
+static void trace_of_a_prediction(void **state)
 {
     struct bb_proxy_config config = {.ranks = 4, .layers = 4, .stages = 2, .micro_batches = 3, .compute = "timed"};
     struct bb_prediction p;
     struct bb_cluster cluster;
-    struct bb_timeline t, kept;
+    struct bb_timeline t, copied;
     struct bb_step step;
     json_t *root;
 
@@ -356,18 +356,18 @@ static void test_predicted(void **state)
     assert_int_equal(bb_predict(&step, &cluster, &p), 0);
     assert_int_equal(bb_timeline_init(&t, &step, &p.classes[p.slowest].rank, 1), 0);
     assert_int_equal(bb_predict_timeline(&step, &cluster, NULL, &t), 0);
-    assert_figures(&t, &p);
-    root = written(&t);
+    assert_same_times(&t, &p);
+    root = write_and_parse(&t);
     assert_threads(root);
     assert_counters(root);
     assert_int_equal(assert_arrows(root), 2 * 2 * 3); /* replicas, directions, micro-batches */
     json_decref(root);
-    assert_int_equal(bb_timeline_init(&kept, &step, NULL, 0), 0);
-    assert_int_equal(bb_predicted_timeline(&step, &p, &kept), 0);
-    assert_memory_equal(kept.step_ns, t.step_ns, (size_t)t.n * sizeof(*t.step_ns));
+    assert_int_equal(bb_timeline_init(&copied, &step, NULL, 0), 0);
+    assert_int_equal(bb_predicted_timeline(&step, &p, &copied), 0);
+    assert_memory_equal(copied.step_ns, t.step_ns, (size_t)t.n * sizeof(*t.step_ns));
     for (int i = 0; i < t.n; i++)
-        assert_memory_equal(kept.ops[i], t.ops[i], bb_step_program(&step, t.ranks[i])->n_ops * sizeof(*t.ops[i]));
-    bb_timeline_release(&kept);
+        assert_memory_equal(copied.ops[i], t.ops[i], bb_step_program(&step, t.ranks[i])->n_ops * sizeof(*t.ops[i]));
+    bb_timeline_release(&copied);
     bb_timeline_release(&t);
     bb_prediction_release(&p);
     bb_step_release(&step);
@@ -375,7 +375,7 @@ static void test_predicted(void **state)
 
 /* ---- many ranks ---- */
 
-static bool shows(const struct bb_timeline *t, int rank)
+static bool contains_rank(const struct bb_timeline *t, int rank)
 {
     for (int i = 0; i < t->n; i++)
         if (t->ranks[i] == rank)
@@ -383,9 +383,9 @@ static bool shows(const struct bb_timeline *t, int rank)
     return false;
 }
 
-static void test_many_ranks_are_cut(void **state)
+static void trace_limits_the_number_of_ranks(void **state)
 {
-    const int wanted[] = {777, BB_NONE};
+    const int expected[] = {777, BB_NONE};
     struct bb_timeline t;
     struct bb_step step;
 
@@ -396,18 +396,18 @@ static void test_many_ranks_are_cut(void **state)
         step.role_of[r] = 1;
     for (int role = 0; role < 2; role++)
         made_reduce(&step, role, 0, 10, BB_NONE);
-    assert_int_equal(bb_timeline_init(&t, &step, wanted, 2), 0);
+    assert_int_equal(bb_timeline_init(&t, &step, expected, 2), 0);
     assert_int_equal(t.n, BB_TRACE_RANKS);
     const int shown[] = {0, 499, 500, 777, 999};
     for (size_t i = 0; i < ROWS(shown); i++)
-        assert_true(shows(&t, shown[i]));
+        assert_true(contains_rank(&t, shown[i]));
     assert_int_equal(t.ranks[BB_TRACE_RANKS - 5], 59); /* then the lowest */
-    assert_false(shows(&t, 300));
+    assert_false(contains_rank(&t, 300));
     bb_timeline_release(&t);
     bb_step_release(&step);
 }
 
-static void test_bad_path_is_refused(void **state)
+static void rejects_an_unwritable_path(void **state)
 {
     (void)state;
     assert_int_equal(bb_outfile_check("/nowhere/at/all.json", "the trace"), -BB_EUSAGE);
@@ -418,13 +418,13 @@ static void test_bad_path_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_hand),
-        cmocka_unit_test(test_wait_is_told_apart),
-        cmocka_unit_test(test_counters_by_hand),
-        cmocka_unit_test(test_group_is_one_slice),
-        cmocka_unit_test(test_predicted),
-        cmocka_unit_test(test_many_ranks_are_cut),
-        cmocka_unit_test(test_bad_path_is_refused),
+        cmocka_unit_test(trace_of_times_chosen_by_hand),
+        cmocka_unit_test(waiting_is_a_separate_slice),
+        cmocka_unit_test(counters_of_times_chosen_by_hand),
+        cmocka_unit_test(group_call_is_one_slice),
+        cmocka_unit_test(trace_of_a_prediction),
+        cmocka_unit_test(trace_limits_the_number_of_ranks),
+        cmocka_unit_test(rejects_an_unwritable_path),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

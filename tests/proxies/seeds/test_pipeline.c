@@ -54,7 +54,7 @@ static void orders_with_compute(void **state)
 }
 
 /* Whatever two operations touch the same buffer, one of them writing, one must come after the other. */
-static void no_buffer_is_in_flight_twice(void **state)
+static void operations_on_one_buffer_are_ordered(void **state)
 {
     struct bb_step step;
 
@@ -80,10 +80,10 @@ static void no_buffer_is_in_flight_twice(void **state)
             for (int i = 0; i < n; i++)
                 for (int j = 0; j < i; j++) {
                     const struct bb_op *a = &p->ops[i], *b = &p->ops[j];
-                    bool clash = (a->dst != BB_NONE && (a->dst == b->dst || a->dst == b->src)) ||
+                    bool conflict = (a->dst != BB_NONE && (a->dst == b->dst || a->dst == b->src)) ||
                                  (b->dst != BB_NONE && b->dst == a->src);
 
-                    if (clash && !after[i * n + j])
+                    if (conflict && !after[i * n + j])
                         fail_msg("operations %d and %d of %s may run at once on one buffer", j, i, step.roles[r].name);
                 }
             free(after);
@@ -117,7 +117,7 @@ static void count(const struct bb_program *p, int ranks_dp, size_t *gradients, s
     }
 }
 
-static void rank_moves(const struct bb_step *step, int rank, size_t gradients, size_t messages, size_t message)
+static void assert_rank_bytes(const struct bb_step *step, int rank, size_t gradients, size_t messages, size_t message)
 {
     size_t g, sent, received;
 
@@ -127,7 +127,7 @@ static void rank_moves(const struct bb_step *step, int rank, size_t gradients, s
     assert_int_equal(received, messages * message);
 }
 
-static void bytes_are_the_recorded_ones(void **state)
+static void bytes_match_the_recorded_ones(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ROWS(records); i++)
@@ -138,15 +138,15 @@ static void bytes_are_the_recorded_ones(void **state)
             assert_int_equal(MADE_LINE(&step, r->proxy, .ranks = r->ranks, .layers = r->layers, .stages = r->stages,
                                        .per_tensor = per_tensor),
                              0);
-            rank_moves(&step, 0, r->first, 8, r->message);
+            assert_rank_bytes(&step, 0, r->first, 8, r->message);
             for (int s = 1; s < r->stages - 1; s++)
-                rank_moves(&step, r->ranks - r->stages + s, r->middle, 16, r->message);
-            rank_moves(&step, r->stages - 1, r->last, 8, r->message);
+                assert_rank_bytes(&step, r->ranks - r->stages + s, r->middle, 16, r->message);
+            assert_rank_bytes(&step, r->stages - 1, r->last, 8, r->message);
             bb_step_release(&step);
         }
 }
 
-static void tensors_one_by_one(void **state)
+static void per_tensor_reduces_each_tensor(void **state)
 {
     const struct bb_program *p;
     struct bb_step step;
@@ -166,7 +166,7 @@ static void tensors_one_by_one(void **state)
 }
 
 /* Two buffers for the pipeline (two pairs with compute), and each gradient with its reduced copy. */
-static void memory_is_what_is_allocated(void **state)
+static void buffer_bytes_match_the_formula(void **state)
 {
     struct bb_step step;
 
@@ -181,7 +181,7 @@ static void memory_is_what_is_allocated(void **state)
     bb_step_release(&step);
 }
 
-static void groups_are_the_recorded_ones(void **state)
+static void groups_match_the_recorded_ones(void **state)
 {
     struct bb_step step;
 
@@ -199,7 +199,7 @@ static void groups_are_the_recorded_ones(void **state)
     bb_step_release(&step);
 }
 
-static void times_follow_from_flops(void **state)
+static void compute_times_follow_from_flops(void **state)
 {
     const double flops = 24.0 * 632 * 1280 * 1280 + 4.0 * 632 * 632 * 1280; /* of one layer */
     const struct bb_op *op;
@@ -220,7 +220,7 @@ static void times_follow_from_flops(void **state)
 
 /* ---- what cannot be ---- */
 
-static void impossible_layouts_are_refused(void **state)
+static void rejects_invalid_layouts(void **state)
 {
     static const struct {
         int ranks, layers, stages;
@@ -234,7 +234,7 @@ static void impossible_layouts_are_refused(void **state)
             -BB_EUSAGE);
 }
 
-static void words_are_two_or_three_numbers(void **state)
+static void accepts_only_two_or_three_numbers(void **state)
 {
     static const char *const good[] = {"gpt2_large", "gpt2_large 64 8", "gpt2_large 64 8 2"};
     static const char *const bad[] = {
@@ -258,14 +258,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(orders_without_compute),
         cmocka_unit_test(orders_with_compute),
-        cmocka_unit_test(no_buffer_is_in_flight_twice),
-        cmocka_unit_test(bytes_are_the_recorded_ones),
-        cmocka_unit_test(tensors_one_by_one),
-        cmocka_unit_test(memory_is_what_is_allocated),
-        cmocka_unit_test(groups_are_the_recorded_ones),
-        cmocka_unit_test(times_follow_from_flops),
-        cmocka_unit_test(impossible_layouts_are_refused),
-        cmocka_unit_test(words_are_two_or_three_numbers),
+        cmocka_unit_test(operations_on_one_buffer_are_ordered),
+        cmocka_unit_test(bytes_match_the_recorded_ones),
+        cmocka_unit_test(per_tensor_reduces_each_tensor),
+        cmocka_unit_test(buffer_bytes_match_the_formula),
+        cmocka_unit_test(groups_match_the_recorded_ones),
+        cmocka_unit_test(compute_times_follow_from_flops),
+        cmocka_unit_test(rejects_invalid_layouts),
+        cmocka_unit_test(accepts_only_two_or_three_numbers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

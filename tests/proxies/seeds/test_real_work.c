@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#define MOST_OPS 400
+#define MAX_OPS 400
 
 static void make_step(struct bb_step *step, const char *line, int ranks, const char *compute, double scale)
 {
@@ -18,11 +18,11 @@ static void make_step(struct bb_step *step, const char *line, int ranks, const c
     assert_int_equal(made_line_with(step, line, config), 0);
 }
 
-static const struct world {
+static const struct configuration {
     const char *line;
     int ranks;
     bool timed; /* the proxy knows it */
-} worlds[] = {
+} configurations[] = {
     {"gpt2_large 8 4 3", 8, true},
     {"gpt2_large 2 2 1", 2, true},
     {"bert_large 4 2 2", 4, true},
@@ -68,7 +68,7 @@ static double image_macs(int classes, const int blocks[4])
 }
 
 /* Published: 4.0892 and 11.5136 GMAC an image with 1000 classes. The first layer's input has no gradient. */
-static void residual_networks_have_their_flops(void **state)
+static void resnet_flops_match_published_numbers(void **state)
 {
     const struct {
         const char *line;
@@ -97,7 +97,7 @@ static void residual_networks_have_their_flops(void **state)
 }
 
 /* Bucket 0 of ResNet-50 is the head and the last two convolutions but one of the last block: 3104745 elements. */
-static void a_bucket_computes_the_layers_in_it(void **state)
+static void bucket_computes_its_layers(void **state)
 {
     struct bb_step step;
     const struct bb_op *op;
@@ -111,7 +111,7 @@ static void a_bucket_computes_the_layers_in_it(void **state)
 }
 
 /* Published: 34.43 GMAC a sample; 8 samples over 4 shards. */
-static void cosmoflow_has_its_flops(void **state)
+static void cosmoflow_flops_match_published_numbers(void **state)
 {
     double forward = 0, first = 0;
     struct bb_step step;
@@ -131,7 +131,7 @@ static void cosmoflow_has_its_flops(void **state)
 }
 
 /* Perceptrons 128-128-128-128 and 138-512-512-512-256-1 of 512 samples, 5 x 5 dot products of 128. */
-static void dlrm_has_its_flops(void **state)
+static void dlrm_flops_match_the_formula(void **state)
 {
     const double bottom = 3 * 128 * 128, top = 138 * 512 + 2 * 512 * 512 + 512 * 256 + 256, dots = 25 * 128;
     const struct bb_program *p;
@@ -147,16 +147,16 @@ static void dlrm_has_its_flops(void **state)
     }
 }
 
-static void transformers_have_their_flops(void **state)
+static void gpt3_flops_match_the_formula(void **state)
 {
-    const double s = 2048, h = 12288, attention = 8 * s * h * h + 4 * s * s * h, perceptron = 16 * s * h * h;
+    const double s = 2048, h = 12288, attention = 8 * s * h * h + 4 * s * s * h, mlp = 16 * s * h * h;
     const struct {
         const char *line;
         int ranks, rank, micro_batches;
         double layer;
-    } rows[] = {{"gpt3 2 2", 8, 0, 4, (attention + perceptron) / 4},
-                {"gpt3 3 1", 12, 1, 3, (attention + perceptron) / 4},
-                {"gpt3_moe 2 2", 32, 1, 4, attention + perceptron / 16}};
+    } rows[] = {{"gpt3 2 2", 8, 0, 4, (attention + mlp) / 4},
+                {"gpt3 3 1", 12, 1, 3, (attention + mlp) / 4},
+                {"gpt3_moe 2 2", 32, 1, 4, attention + mlp / 16}};
     struct bb_step step;
 
     (void)state;
@@ -170,21 +170,21 @@ static void transformers_have_their_flops(void **state)
         bb_step_release(&step);
     }
     make_step(&step, "gpt3_one_pipe_step 2", 8, "gemm", 0);
-    assert_true(flops_of(bb_step_program(&step, 0), BB_PHASE_FORWARD) == (attention + perceptron) / 4);
-    assert_true(flops_of(bb_step_program(&step, 1), BB_PHASE_BACKWARD) == (attention + perceptron) / 2);
+    assert_true(flops_of(bb_step_program(&step, 0), BB_PHASE_FORWARD) == (attention + mlp) / 4);
+    assert_true(flops_of(bb_step_program(&step, 1), BB_PHASE_BACKWARD) == (attention + mlp) / 2);
     bb_step_release(&step);
 }
 
 /* ---- order ---- */
 
 /* before[j][i]: operation j starts after the end of operation i. */
-typedef bool before_t[MOST_OPS][MOST_OPS];
+typedef bool before_t[MAX_OPS][MAX_OPS];
 
 static void order_of(const struct bb_program *p, before_t before)
 {
     int last[BB_MAX_STREAMS];
 
-    assert_true(p->n_ops <= MOST_OPS);
+    assert_true(p->n_ops <= MAX_OPS);
     for (int s = 0; s < BB_MAX_STREAMS; s++)
         last[s] = BB_NONE;
     for (int j = 0; j < (int)p->n_ops; j++) {
@@ -213,7 +213,7 @@ static int comms_of(const struct bb_program *p, int *list)
     return n;
 }
 
-static void same_message(const struct bb_op *a, const struct bb_op *b)
+static void assert_same_message(const struct bb_op *a, const struct bb_op *b)
 {
     assert_int_equal(a->kind, b->kind);
     assert_int_equal(a->coll, b->coll);
@@ -230,18 +230,18 @@ static void same_message(const struct bb_op *a, const struct bb_op *b)
 }
 
 /* The same operations in the same order; `strict`: and the same of them after the same. */
-static void same_communication(const struct bb_step *a, const struct bb_step *b, int rank, bool strict)
+static void assert_same_communication(const struct bb_step *a, const struct bb_step *b, int rank, bool strict)
 {
     static before_t before_a, before_b;
     const struct bb_program *p = bb_step_program(a, rank), *q = bb_step_program(b, rank);
-    static int in_a[MOST_OPS], in_b[MOST_OPS];
+    static int in_a[MAX_OPS], in_b[MAX_OPS];
     int n = comms_of(p, in_a);
 
     assert_int_equal(comms_of(q, in_b), n);
     order_of(p, before_a);
     order_of(q, before_b);
     for (int j = 0; j < n; j++) {
-        same_message(&p->ops[in_a[j]], &q->ops[in_b[j]]);
+        assert_same_message(&p->ops[in_a[j]], &q->ops[in_b[j]]);
         for (int i = 0; strict && i < j; i++)
             assert_int_equal(before_a[in_a[j]][in_a[i]], before_b[in_b[j]][in_b[i]]);
     }
@@ -249,24 +249,24 @@ static void same_communication(const struct bb_step *a, const struct bb_step *b,
 
 /* Real work takes the place of the timed kernels: the traffic is the original's, and nothing travels later than there.
  */
-static void communication_stays_what_it_is(void **state)
+static void gemm_compute_keeps_the_communication(void **state)
 {
-    struct bb_step real, timed, none;
+    struct bb_step gemm_step, timed, none;
 
     (void)state;
-    for (size_t w = 0; w < ROWS(worlds); w++) {
-        make_step(&real, worlds[w].line, worlds[w].ranks, "gemm", 0);
-        make_step(&none, worlds[w].line, worlds[w].ranks, "none", 0);
-        for (int r = 0; r < worlds[w].ranks; r++)
-            same_communication(&real, &none, r, false);
+    for (size_t w = 0; w < ROWS(configurations); w++) {
+        make_step(&gemm_step, configurations[w].line, configurations[w].ranks, "gemm", 0);
+        make_step(&none, configurations[w].line, configurations[w].ranks, "none", 0);
+        for (int r = 0; r < configurations[w].ranks; r++)
+            assert_same_communication(&gemm_step, &none, r, false);
         bb_step_release(&none);
-        if (worlds[w].timed) {
-            make_step(&timed, worlds[w].line, worlds[w].ranks, "timed", 0);
-            for (int r = 0; r < worlds[w].ranks; r++)
-                same_communication(&real, &timed, r, true);
+        if (configurations[w].timed) {
+            make_step(&timed, configurations[w].line, configurations[w].ranks, "timed", 0);
+            for (int r = 0; r < configurations[w].ranks; r++)
+                assert_same_communication(&gemm_step, &timed, r, true);
             bb_step_release(&timed);
         }
-        bb_step_release(&real);
+        bb_step_release(&gemm_step);
     }
 }
 
@@ -275,21 +275,21 @@ static bool is_update(const struct bb_op *op)
     return op->phase == BB_PHASE_OPTIMIZER;
 }
 
-static bool adds_up(const struct bb_op *op)
+static bool accumulates(const struct bb_op *op)
 {
     return op->work && op->work->n > 0 && op->work->items[0].is_memory_kernel &&
            op->work->items[0].memory_kernel.kind == BB_MEMORY_KERNEL_ACCUMULATE;
 }
 
 /* All gradients are there before the first parameter is touched, and what is added up holds nothing up. */
-static void parameters_change_after_all_gradients(void **state)
+static void updates_follow_all_gradients(void **state)
 {
     static before_t before;
     struct bb_step step;
 
     (void)state;
-    for (size_t w = 0; w < ROWS(worlds); w++) {
-        make_step(&step, worlds[w].line, worlds[w].ranks, "gemm", 0);
+    for (size_t w = 0; w < ROWS(configurations); w++) {
+        make_step(&step, configurations[w].line, configurations[w].ranks, "gemm", 0);
         for (int r = 0; r < step.n_roles; r++) {
             const struct bb_program *p = &step.roles[r].program;
 
@@ -301,7 +301,7 @@ static void parameters_change_after_all_gradients(void **state)
                     if (is_update(b) && !is_update(a) && (a->phase == BB_PHASE_GRADIENTS || !bb_op_is_comm(a)))
                         assert_true(before[j][i]);
                     assert_false(is_update(a) && !is_update(b));
-                    if (adds_up(a) && bb_op_is_comm(b) && b->micro_batch == a->micro_batch &&
+                    if (accumulates(a) && bb_op_is_comm(b) && b->micro_batch == a->micro_batch &&
                         b->phase == BB_PHASE_BACKWARD)
                         assert_false(before[j][i]);
                 }
@@ -312,7 +312,7 @@ static void parameters_change_after_all_gradients(void **state)
 
 /* ---- what training moves besides ---- */
 
-static double moved(const struct bb_program *p, bool (*pick)(const struct bb_op *))
+static double kernel_bytes(const struct bb_program *p, bool (*pick)(const struct bb_op *))
 {
     double sum = 0;
 
@@ -328,7 +328,7 @@ static enum bb_memory_kernel_kind kind_of_update(const struct bb_program *p)
 
 /* float: SGD with momentum reads gradient, reads and writes parameter and momentum (20 B); Adam has a second moment
  * (28 B); adding a gradient to a sum takes 12 B, once for each of several micro-batches. */
-static void optimizers_move_the_bytes_of_all_parameters(void **state)
+static void optimizer_bytes_cover_all_parameters(void **state)
 {
     const struct {
         const char *line;
@@ -359,26 +359,26 @@ static void optimizers_move_the_bytes_of_all_parameters(void **state)
         make_step(&step, rows[i].line, rows[i].ranks, "gemm", 0);
         p = bb_step_program(&step, rows[i].rank);
         assert_int_equal(kind_of_update(p), rows[i].kind);
-        assert_true(moved(p, is_update) == rows[i].parameters * (rows[i].kind == BB_MEMORY_KERNEL_SGD ? 20 : 28));
-        assert_true(moved(p, adds_up) == rows[i].parameters * 12 * rows[i].sums);
+        assert_true(kernel_bytes(p, is_update) == rows[i].parameters * (rows[i].kind == BB_MEMORY_KERNEL_SGD ? 20 : 28));
+        assert_true(kernel_bytes(p, accumulates) == rows[i].parameters * 12 * rows[i].sums);
         bb_step_release(&step);
     }
 }
 
 /* A steady step is one of many: odd stages add to their gradients, nobody updates. */
-static void a_steady_step_has_no_optimizer(void **state)
+static void steady_state_step_has_no_optimizer(void **state)
 {
     struct bb_step step;
 
     (void)state;
     make_step(&step, "gpt3_one_pipe_step 2", 8, "gemm", 0);
-    assert_true(moved(bb_step_program(&step, 0), is_update) == 0 && moved(bb_step_program(&step, 1), is_update) == 0);
-    assert_true(moved(bb_step_program(&step, 0), adds_up) == 0);
-    assert_true(moved(bb_step_program(&step, 1), adds_up) == 12 * 452984832.0);
+    assert_true(kernel_bytes(bb_step_program(&step, 0), is_update) == 0 && kernel_bytes(bb_step_program(&step, 1), is_update) == 0);
+    assert_true(kernel_bytes(bb_step_program(&step, 0), accumulates) == 0);
+    assert_true(kernel_bytes(bb_step_program(&step, 1), accumulates) == 12 * 452984832.0);
     bb_step_release(&step);
 }
 
-static double moved_as(const struct bb_program *p, const char *what)
+static double kernel_bytes_named(const struct bb_program *p, const char *what)
 {
     double sum = 0;
 
@@ -389,7 +389,7 @@ static double moved_as(const struct bb_program *p, const char *what)
 }
 
 /* Two faces of each: a face is read and written once (8 B a float); added to what is there, read once more. */
-static void halos_are_packed_by_kernels(void **state)
+static void halo_kernels_move_the_faces(void **state)
 {
     const double forward = 2097152 + 1048576 + 524288 + 262144, backward = 1048576 + 524288 + 262144 + 131072;
     struct bb_step step;
@@ -399,14 +399,14 @@ static void halos_are_packed_by_kernels(void **state)
     for (int r = 0; r < 4; r++) {
         const struct bb_program *p = bb_step_program(&step, r);
 
-        assert_true(moved_as(p, "halo pack") == 2 * 8 * (forward + backward));
-        assert_true(moved_as(p, "halo unpack") == 2 * (8 * forward + 12 * backward));
+        assert_true(kernel_bytes_named(p, "halo pack") == 2 * 8 * (forward + backward));
+        assert_true(kernel_bytes_named(p, "halo unpack") == 2 * (8 * forward + 12 * backward));
     }
     bb_step_release(&step);
 }
 
 /* 2048 rows of 128 floats, read and written, and their indices. */
-static void tables_are_looked_up(void **state)
+static void embedding_lookup_moves_its_rows(void **state)
 {
     struct bb_step step;
 
@@ -420,16 +420,16 @@ static void tables_are_looked_up(void **state)
 
 /* ResNet-50: most is read for the weights' gradient of the stem (positions x (filters + patch)), most written by the
  * data gradient of a 3x3 convolution of stage 1 (positions x patch). */
-static void memory_is_that_of_the_largest_operands(void **state)
+static void work_buffers_fit_the_largest_operands(void **state)
 {
     const size_t positions = 128 * 112 * 112, read = positions * (64 + 147) * 4, written = positions / 4 * 576 * 4;
     struct bb_traffic with, without;
-    struct bb_step real, none;
+    struct bb_step gemm_step, none;
 
     (void)state;
-    make_step(&real, "resnet50", 2, "gemm", 0);
+    make_step(&gemm_step, "resnet50", 2, "gemm", 0);
     make_step(&none, "resnet50", 2, "none", 0);
-    assert_int_equal(bb_traffic_init(&with, &real, false), 0);
+    assert_int_equal(bb_traffic_init(&with, &gemm_step, false), 0);
     assert_int_equal(bb_traffic_init(&without, &none, false), 0);
     assert_int_equal(with.roles[0].work_bytes, read + written + (32 << 20));
     assert_int_equal(without.roles[0].work_bytes, 0);
@@ -437,7 +437,7 @@ static void memory_is_that_of_the_largest_operands(void **state)
                      bb_traffic_memory(&without.roles[0]) + with.roles[0].work_bytes);
     bb_traffic_release(&with);
     bb_traffic_release(&without);
-    bb_step_release(&real);
+    bb_step_release(&gemm_step);
     bb_step_release(&none);
 }
 
@@ -450,33 +450,33 @@ static double all_flops(const struct bb_program *p)
 
 /* Work shrinks with the messages: FLOPs by about the factor, memory by at least its 2/3rd power or so; the messages are
  * those of a shrunk step without work. */
-static void smaller_counts_are_less_work(void **state)
+static void scaled_counts_shrink_the_kernels(void **state)
 {
     struct bb_step whole, small, none;
 
     (void)state;
-    for (size_t w = 0; w < ROWS(worlds); w++) {
-        make_step(&whole, worlds[w].line, worlds[w].ranks, "gemm", 0);
-        make_step(&small, worlds[w].line, worlds[w].ranks, "gemm", 1e-3);
-        make_step(&none, worlds[w].line, worlds[w].ranks, "none", 1e-3);
+    for (size_t w = 0; w < ROWS(configurations); w++) {
+        make_step(&whole, configurations[w].line, configurations[w].ranks, "gemm", 0);
+        make_step(&small, configurations[w].line, configurations[w].ranks, "gemm", 1e-3);
+        make_step(&none, configurations[w].line, configurations[w].ranks, "none", 1e-3);
         for (int r = 0; r < small.n_roles; r++) {
             const struct bb_program *p = &whole.roles[r].program, *q = &small.roles[r].program;
             double ratio = all_flops(q) / all_flops(p);
 
             assert_int_equal(p->n_ops, q->n_ops);
-            if (strncmp(worlds[w].line, "dlrm", 4) != 0 && strncmp(worlds[w].line, "cosmo", 5) != 0)
+            if (strncmp(configurations[w].line, "dlrm", 4) != 0 && strncmp(configurations[w].line, "cosmo", 5) != 0)
                 assert_true(ratio > 0.5e-3 && ratio < 2e-3);
             assert_true(bb_program_work_bytes(q) - (32 << 20) < bb_program_work_bytes(p) / 20);
         }
-        for (int r = 0; r < worlds[w].ranks; r += 5)
-            same_communication(&small, &none, r, false);
+        for (int r = 0; r < configurations[w].ranks; r += 5)
+            assert_same_communication(&small, &none, r, false);
         bb_step_release(&whole);
         bb_step_release(&small);
         bb_step_release(&none);
     }
 }
 
-static void products_keep_their_form(void **state)
+static void scaled_gemms_keep_their_layout(void **state)
 {
     static struct bb_kernel_list w;
     const struct bb_gemm_shape s = {1024, 4096, 100, 7, true, false, BB_HALF};
@@ -505,20 +505,20 @@ static void products_keep_their_form(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(residual_networks_have_their_flops),
-        cmocka_unit_test(a_bucket_computes_the_layers_in_it),
-        cmocka_unit_test(cosmoflow_has_its_flops),
-        cmocka_unit_test(dlrm_has_its_flops),
-        cmocka_unit_test(transformers_have_their_flops),
-        cmocka_unit_test(communication_stays_what_it_is),
-        cmocka_unit_test(parameters_change_after_all_gradients),
-        cmocka_unit_test(optimizers_move_the_bytes_of_all_parameters),
-        cmocka_unit_test(a_steady_step_has_no_optimizer),
-        cmocka_unit_test(halos_are_packed_by_kernels),
-        cmocka_unit_test(tables_are_looked_up),
-        cmocka_unit_test(memory_is_that_of_the_largest_operands),
-        cmocka_unit_test(smaller_counts_are_less_work),
-        cmocka_unit_test(products_keep_their_form),
+        cmocka_unit_test(resnet_flops_match_published_numbers),
+        cmocka_unit_test(bucket_computes_its_layers),
+        cmocka_unit_test(cosmoflow_flops_match_published_numbers),
+        cmocka_unit_test(dlrm_flops_match_the_formula),
+        cmocka_unit_test(gpt3_flops_match_the_formula),
+        cmocka_unit_test(gemm_compute_keeps_the_communication),
+        cmocka_unit_test(updates_follow_all_gradients),
+        cmocka_unit_test(optimizer_bytes_cover_all_parameters),
+        cmocka_unit_test(steady_state_step_has_no_optimizer),
+        cmocka_unit_test(halo_kernels_move_the_faces),
+        cmocka_unit_test(embedding_lookup_moves_its_rows),
+        cmocka_unit_test(work_buffers_fit_the_largest_operands),
+        cmocka_unit_test(scaled_counts_shrink_the_kernels),
+        cmocka_unit_test(scaled_gemms_keep_their_layout),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

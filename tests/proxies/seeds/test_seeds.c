@@ -111,7 +111,7 @@ static const struct {
      "B alltoall moe_ep 1572864; B send pp backward 25165824 -1 <4"},
 };
 
-static void orders_are_the_originals(void **state)
+static void orders_match_the_originals(void **state)
 {
     struct bb_step step;
 
@@ -124,9 +124,9 @@ static void orders_are_the_originals(void **state)
 }
 
 /* Without kernels the rest stands in the same order. */
-static void without_compute_the_order_stays(void **state)
+static void compute_none_keeps_the_order(void **state)
 {
-    struct bb_step step, bare;
+    struct bb_step step, comm_only;
 
     (void)state;
     for (size_t o = 0; o < ROWS(orders); o++) {
@@ -134,9 +134,9 @@ static void without_compute_the_order_stays(void **state)
         size_t n = 0;
 
         assert_int_equal(MADE_LINE(&step, orders[o].line, .ranks = orders[o].ranks), 0);
-        assert_int_equal(MADE_LINE(&bare, orders[o].line, .ranks = orders[o].ranks, .compute = "none"), 0);
+        assert_int_equal(MADE_LINE(&comm_only, orders[o].line, .ranks = orders[o].ranks, .compute = "none"), 0);
         with = bb_step_program(&step, orders[o].rank);
-        without = bb_step_program(&bare, orders[o].rank);
+        without = bb_step_program(&comm_only, orders[o].rank);
         for (size_t i = 0; i < with->n_ops; i++)
             if (bb_op_is_comm(&with->ops[i])) {
                 assert_true(n < without->n_ops);
@@ -147,7 +147,7 @@ static void without_compute_the_order_stays(void **state)
             }
         assert_int_equal(n, without->n_ops);
         bb_step_release(&step);
-        bb_step_release(&bare);
+        bb_step_release(&comm_only);
     }
 }
 
@@ -167,7 +167,7 @@ static bool leads_to(const struct bb_program *p, int from, int to)
     return false;
 }
 
-static void sends_overlap_what_the_originals_overlap(void **state)
+static void sends_overlap_as_in_the_originals(void **state)
 {
     enum { RECV_1 = 5, COMPUTE_1 = 6, SEND_0 = 2, PAIR_0 = 4 }; /* of a middle stage */
     const struct bb_program *p;
@@ -232,7 +232,7 @@ static const struct amount amounts[] = {
     {"gpt3_moe_one_pipe_step 4", 64, 2, "alltoall", "moe_ep", 2, 2 * 6291456ul},
 };
 
-static void amount_is(const struct bb_step *step, const struct bb_traffic_role *role, const struct amount *a)
+static void assert_amount(const struct bb_step *step, const struct bb_traffic_role *role, const struct amount *a)
 {
     size_t calls = 0, bytes = 0;
 
@@ -249,7 +249,7 @@ static void amount_is(const struct bb_step *step, const struct bb_traffic_role *
     assert_int_equal(bytes, a->bytes);
 }
 
-static void amounts_are_the_recorded_ones(void **state)
+static void traffic_matches_the_recorded_amounts(void **state)
 {
     struct bb_traffic traffic;
     struct bb_step step;
@@ -258,13 +258,13 @@ static void amounts_are_the_recorded_ones(void **state)
     for (size_t i = 0; i < ROWS(amounts); i++) {
         assert_int_equal(MADE_LINE(&step, amounts[i].line, .ranks = amounts[i].ranks), 0);
         assert_int_equal(bb_traffic_init(&traffic, &step, false), 0);
-        amount_is(&step, made_role_of(&traffic, amounts[i].rank), &amounts[i]);
+        assert_amount(&step, made_role_of(&traffic, amounts[i].rank), &amounts[i]);
         bb_traffic_release(&traffic);
         bb_step_release(&step);
     }
 }
 
-static void compute_and_memory_are_the_tables(void **state)
+static void compute_times_and_memory_match_the_tables(void **state)
 {
     const struct {
         const char *line;
@@ -307,7 +307,7 @@ static void compute_and_memory_are_the_tables(void **state)
     }
 }
 
-static void samples_and_parameters_are_the_printed_ones(void **state)
+static void samples_and_parameters_match_the_originals(void **state)
 {
     const struct {
         const char *line;
@@ -335,7 +335,7 @@ static void samples_and_parameters_are_the_printed_ones(void **state)
 }
 
 /* 63,660 us of one undivided layer at 119.8 TFLOP/s; the backward pass is twice. */
-static void flops_fit_the_times(void **state)
+static void flops_match_the_recorded_times(void **state)
 {
     const double layer = 24.0 * 2048 * 12288 * 12288 + 4.0 * 2048 * 2048 * 12288;
     const char *const lines[] = {"gpt3 2 1", "gpt3_moe 2 1"};
@@ -384,20 +384,20 @@ static double flops_of_rank_0(const char *line, int ranks)
     return sum;
 }
 
-static void flops_follow_from_shapes(void **state)
+static void flops_match_the_shapes(void **state)
 {
     const double image = residual_flops(1000, (const int[]){3, 8, 36, 3});
-    const double perceptrons = 3 * 128 * 128 + 138 * 512 + 2 * 512 * 512 + 512 * 256 + 256, dots = 5 * 5 * 128;
+    const double mlps = 3 * 128 * 128 + 138 * 512 + 2 * 512 * 512 + 512 * 256 + 256, dots = 5 * 5 * 128;
 
     (void)state;
     assert_true(image > 2 * 11.51e9 && image < 2 * 11.52e9); /* as published, in multiply-adds */
     assert_int_equal(llround(flops_of_rank_0("resnet152", 2) / 1e6), llround(3 * 128 * image / 1e6));
     assert_int_equal(llround(flops_of_rank_0("resnet152_scal", 2048) / 1e6), llround(3 * 16 * image / 1e6));
-    assert_true(flops_of_rank_0("dlrm", 4) == 3 * 2 * 512 * (perceptrons + dots));
+    assert_true(flops_of_rank_0("dlrm", 4) == 3 * 2 * 512 * (mlps + dots));
 }
 
 /* Forward times of the convolutions are in the ratio of their FLOPs, 4:8:4:2:1, and backward takes twice. */
-static void convolutions_take_as_long_as_their_flops(void **state)
+static void convolution_times_are_proportional_to_flops(void **state)
 {
     const struct bb_program *p;
     struct bb_step step;
@@ -408,10 +408,10 @@ static void convolutions_take_as_long_as_their_flops(void **state)
     p = bb_step_program(&step, 0);
     for (size_t i = 0; i < p->n_ops; i++)
         if (p->ops[i].kind == BB_OP_COMPUTE && p->ops[i].compute_us > 1000) {
-            double own = p->ops[i].flops / p->ops[i].compute_us;
+            double this_rate = p->ops[i].flops / p->ops[i].compute_us;
 
-            rate = rate > 0 ? rate : own;
-            assert_true(own > 0.999 * rate && own < 1.001 * rate);
+            rate = rate > 0 ? rate : this_rate;
+            assert_true(this_rate > 0.999 * rate && this_rate < 1.001 * rate);
         }
     assert_true(rate > 0);
     bb_step_release(&step);
@@ -429,7 +429,7 @@ static int find_group(const struct bb_layout *l, const char *name)
 }
 
 /* The group's ranks that `rank` is among: first, first + stride, ... */
-static void members_are(const struct bb_step *step, const char *name, int rank, int first, int stride, int size)
+static void assert_members(const struct bb_step *step, const char *name, int rank, int first, int stride, int size)
 {
     const struct bb_layout *l = &step->layout;
     int g = find_group(l, name);
@@ -441,37 +441,37 @@ static void members_are(const struct bb_step *step, const char *name, int rank, 
     }
 }
 
-static void groups_are_the_specified_ones(void **state)
+static void groups_match_the_specification(void **state)
 {
     struct bb_step step;
 
     (void)state;
     assert_int_equal(MADE_LINE(&step, "cosmoflow", .ranks = 24), 0);
     for (int r = 0; r < 24; r++) {
-        members_are(&step, "mp", r, r / 4 * 4, 1, 4);
-        members_are(&step, "dense_dp", r, r % 4, 4, 6);
-        members_are(&step, "world", r, 0, 1, 24);
+        assert_members(&step, "mp", r, r / 4 * 4, 1, 4);
+        assert_members(&step, "dense_dp", r, r % 4, 4, 6);
+        assert_members(&step, "world", r, 0, 1, 24);
     }
     bb_step_release(&step);
     assert_int_equal(MADE_LINE(&step, "gpt3 3", .ranks = 36), 0);
     for (int r = 0; r < 36; r++) {
-        members_are(&step, "pp", r, r / 3 * 3, 1, 3);
-        members_are(&step, "tp", r, r / 12 * 12 + r % 3, 3, 4);
-        members_are(&step, "dp", r, r % 12, 12, 3);
+        assert_members(&step, "pp", r, r / 3 * 3, 1, 3);
+        assert_members(&step, "tp", r, r / 12 * 12 + r % 3, 3, 4);
+        assert_members(&step, "dp", r, r % 12, 12, 3);
     }
     bb_step_release(&step);
     assert_int_equal(MADE_LINE(&step, "gpt3_moe 3", .ranks = 96), 0);
     for (int r = 0; r < 96; r++) {
-        members_are(&step, "pp", r, r / 3 * 3, 1, 3);
-        members_are(&step, "moe_ep", r, r / 48 * 48 + r % 3, 3, 16);
-        members_are(&step, "dp", r, r % 3, 3, 32);
-        members_are(&step, "moe_dp", r, r % 48, 48, 2);
+        assert_members(&step, "pp", r, r / 3 * 3, 1, 3);
+        assert_members(&step, "moe_ep", r, r / 48 * 48 + r % 3, 3, 16);
+        assert_members(&step, "dp", r, r % 3, 3, 32);
+        assert_members(&step, "moe_dp", r, r % 48, 48, 2);
     }
     bb_step_release(&step);
 }
 
 /* Corners are not exchanged: shard m has m xor 1 and m xor 2. */
-static void halos_go_to_two_partners(void **state)
+static void halos_are_exchanged_with_two_peers(void **state)
 {
     struct bb_step step;
 
@@ -482,9 +482,9 @@ static void halos_go_to_two_partners(void **state)
 
         for (size_t i = 0; i < p->n_ops; i++)
             if (p->ops[i].kind == BB_OP_SEND || p->ops[i].kind == BB_OP_RECV) {
-                int partner = bb_op_peer(&p->ops[i], r % 4, 4);
+                int peer = bb_op_peer(&p->ops[i], r % 4, 4);
 
-                assert_true(partner == (r % 4 ^ 1) || partner == (r % 4 ^ 2));
+                assert_true(peer == (r % 4 ^ 1) || peer == (r % 4 ^ 2));
             }
     }
     bb_step_release(&step);
@@ -523,7 +523,7 @@ static int specified_tensors(size_t classes, const int blocks[4], bool projectio
     return n;
 }
 
-static void tensors_are(const char *line, const size_t *list, int n)
+static void assert_tensors(const char *line, const size_t *list, int n)
 {
     const struct bb_program *p;
     struct bb_step step;
@@ -540,7 +540,7 @@ static void tensors_are(const char *line, const size_t *list, int n)
     bb_step_release(&step);
 }
 
-static void residual_tensors_follow_the_rule(void **state)
+static void resnet_tensors_match_the_specification(void **state)
 {
     size_t list[500];
     int n;
@@ -548,14 +548,14 @@ static void residual_tensors_follow_the_rule(void **state)
     (void)state;
     n = specified_tensors(1001, (const int[]){3, 4, 6, 3}, true, list);
     assert_int_equal(n, 161);
-    tensors_are("resnet50", list, n);
-    tensors_are("resnet50_ring", list, n);
+    assert_tensors("resnet50", list, n);
+    assert_tensors("resnet50_ring", list, n);
     n = specified_tensors(1000, (const int[]){3, 8, 36, 3}, false, list);
     assert_int_equal(n, 467);
-    tensors_are("resnet152", list, n);
+    assert_tensors("resnet152", list, n);
 }
 
-static void models_of_another_family_are_refused(void **state)
+static void rejects_models_of_another_family(void **state)
 {
     struct bb_residual residual;
     struct bb_model model;
@@ -590,7 +590,7 @@ static int load_changed(const char *from, const char *to)
     return rc;
 }
 
-static void wrong_models_are_refused(void **state)
+static void rejects_modified_profiles(void **state)
 {
     (void)state;
     assert_int_equal(load_changed("resnet50", "resnet50"), 0);
@@ -611,7 +611,7 @@ static void wrong_models_are_refused(void **state)
 
 /* ---- soundness ---- */
 
-static void sound(const char *line, int ranks, const char *compute)
+static void assert_valid(const char *line, int ranks, const char *compute)
 {
     bool serialised = strstr(line, "one_pipe_step") == NULL;
     struct bb_checks checks;
@@ -626,12 +626,12 @@ static void sound(const char *line, int ranks, const char *compute)
     bb_step_release(&step);
 }
 
-static void every_world_is_sound(void **state)
+static void valid_configurations_pass_the_checks(void **state)
 {
     const struct {
         const char *line;
         int ranks[6];
-    } worlds[] = {
+    } configurations[] = {
         {"resnet50", {1, 2, 3, 8, 1000}},
         {"resnet50_ring", {1, 2, 3, 8, 1000}},
         {"resnet152", {1, 2, 7, 256}},
@@ -651,15 +651,15 @@ static void every_world_is_sound(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < ROWS(worlds); i++)
-        for (int w = 0; w < 6 && worlds[i].ranks[w]; w++) {
-            sound(worlds[i].line, worlds[i].ranks[w], NULL);
-            sound(worlds[i].line, worlds[i].ranks[w], "none");
+    for (size_t i = 0; i < ROWS(configurations); i++)
+        for (int w = 0; w < 6 && configurations[i].ranks[w]; w++) {
+            assert_valid(configurations[i].line, configurations[i].ranks[w], NULL);
+            assert_valid(configurations[i].line, configurations[i].ranks[w], "none");
         }
 }
 
 /* One communicator for both directions, as the original has one, is the deadlock that the two are there against. */
-static void one_communicator_would_wait_for_ever(void **state)
+static void one_communicator_for_both_directions_deadlocks(void **state)
 {
     struct bb_checks checks;
     struct bb_step step;
@@ -682,7 +682,7 @@ static void one_communicator_would_wait_for_ever(void **state)
 
 /* ---- the command line ---- */
 
-static void impossible_worlds_are_refused(void **state)
+static void rejects_invalid_configurations(void **state)
 {
     const struct {
         const char *line;
@@ -744,7 +744,7 @@ static size_t sends_of_rank_0(const char *line, struct bb_proxy_config config)
 }
 
 /* The first stage sends once for each micro-batch. */
-static void micro_batches_follow_stages_and_scale(void **state)
+static void micro_batches_follow_stages_and_the_scale_option(void **state)
 {
     (void)state;
     assert_int_equal(sends_of_rank_0("gpt3 4", (struct bb_proxy_config){0}), 8);
@@ -755,7 +755,7 @@ static void micro_batches_follow_stages_and_scale(void **state)
     assert_int_equal(sends_of_rank_0("gpt3 2", (struct bb_proxy_config){.micro_batches = 1}), 1);
 }
 
-static void given_times_are_shared_as_the_tables_share(void **state)
+static void given_times_are_divided_in_the_ratio_of_the_tables(void **state)
 {
     const struct bb_proxy_config config = {.ranks = 32, .forward_us = 2 * (22367 + 2580), .backward_us = 49895};
     const struct bb_program *p;
@@ -771,12 +771,12 @@ static void given_times_are_shared_as_the_tables_share(void **state)
 
 /* ---- smaller counts ---- */
 
-static size_t room(const struct bb_program *p, int buffer)
+static size_t buffer_count(const struct bb_program *p, int buffer)
 {
     return buffer == BB_NONE ? SIZE_MAX : p->buffers[buffer].count;
 }
 
-static void scaled_steps_keep_their_form(void **state)
+static void scaled_counts_keep_the_operations(void **state)
 {
     const char *const lines[] = {"resnet50_ring",        "resnet152",     "cosmoflow", "dlrm", "gpt3 2 1",
                                  "gpt3_one_pipe_step 2", "gpt2_large 4 2"};
@@ -793,16 +793,16 @@ static void scaled_steps_keep_their_form(void **state)
             b = bb_step_program(&small, 1);
             assert_int_equal(a->n_ops, b->n_ops);
             for (size_t i = 0; i < a->n_ops; i++) {
-                size_t wanted = (size_t)((double)a->ops[i].count * f);
+                size_t expected = (size_t)((double)a->ops[i].count * f);
                 bool sliced = b->ops[i].kind == BB_OP_COLLECTIVE && bb_colls[b->ops[i].coll].flags & BB_COLL_SLICED;
 
                 if (!bb_op_is_comm(&a->ops[i]))
                     continue;
-                assert_int_equal(b->ops[i].count, wanted ? wanted : 1);
-                assert_true(room(b, b->ops[i].src) >= b->ops[i].count);
-                assert_true(room(b, b->ops[i].dst) >= b->ops[i].count);
+                assert_int_equal(b->ops[i].count, expected ? expected : 1);
+                assert_true(buffer_count(b, b->ops[i].src) >= b->ops[i].count);
+                assert_true(buffer_count(b, b->ops[i].dst) >= b->ops[i].count);
                 if (sliced && b->ops[i].coll == BB_ALLTOALL)
-                    assert_true(room(b, b->ops[i].dst) >= 8 * b->ops[i].count);
+                    assert_true(buffer_count(b, b->ops[i].dst) >= 8 * b->ops[i].count);
             }
             assert_non_null(strstr(small.summary, "counts times"));
             bb_step_release(&whole);
@@ -813,26 +813,26 @@ static void scaled_steps_keep_their_form(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(orders_are_the_originals),
-        cmocka_unit_test(without_compute_the_order_stays),
-        cmocka_unit_test(sends_overlap_what_the_originals_overlap),
-        cmocka_unit_test(amounts_are_the_recorded_ones),
-        cmocka_unit_test(compute_and_memory_are_the_tables),
-        cmocka_unit_test(samples_and_parameters_are_the_printed_ones),
-        cmocka_unit_test(flops_fit_the_times),
-        cmocka_unit_test(flops_follow_from_shapes),
-        cmocka_unit_test(convolutions_take_as_long_as_their_flops),
-        cmocka_unit_test(groups_are_the_specified_ones),
-        cmocka_unit_test(halos_go_to_two_partners),
-        cmocka_unit_test(residual_tensors_follow_the_rule),
-        cmocka_unit_test(models_of_another_family_are_refused),
-        cmocka_unit_test(wrong_models_are_refused),
-        cmocka_unit_test(every_world_is_sound),
-        cmocka_unit_test(one_communicator_would_wait_for_ever),
-        cmocka_unit_test(impossible_worlds_are_refused),
-        cmocka_unit_test(micro_batches_follow_stages_and_scale),
-        cmocka_unit_test(given_times_are_shared_as_the_tables_share),
-        cmocka_unit_test(scaled_steps_keep_their_form),
+        cmocka_unit_test(orders_match_the_originals),
+        cmocka_unit_test(compute_none_keeps_the_order),
+        cmocka_unit_test(sends_overlap_as_in_the_originals),
+        cmocka_unit_test(traffic_matches_the_recorded_amounts),
+        cmocka_unit_test(compute_times_and_memory_match_the_tables),
+        cmocka_unit_test(samples_and_parameters_match_the_originals),
+        cmocka_unit_test(flops_match_the_recorded_times),
+        cmocka_unit_test(flops_match_the_shapes),
+        cmocka_unit_test(convolution_times_are_proportional_to_flops),
+        cmocka_unit_test(groups_match_the_specification),
+        cmocka_unit_test(halos_are_exchanged_with_two_peers),
+        cmocka_unit_test(resnet_tensors_match_the_specification),
+        cmocka_unit_test(rejects_models_of_another_family),
+        cmocka_unit_test(rejects_modified_profiles),
+        cmocka_unit_test(valid_configurations_pass_the_checks),
+        cmocka_unit_test(one_communicator_for_both_directions_deadlocks),
+        cmocka_unit_test(rejects_invalid_configurations),
+        cmocka_unit_test(micro_batches_follow_stages_and_the_scale_option),
+        cmocka_unit_test(given_times_are_divided_in_the_ratio_of_the_tables),
+        cmocka_unit_test(scaled_counts_keep_the_operations),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,7 @@
 #include "proxies/simulate/step_check.h"
 #include "tests/proxies/made.h"
 
-static inline void make_sound(struct bb_step *step, const char *name, struct bb_proxy_config config)
+static inline void make_valid(struct bb_step *step, const char *name, struct bb_proxy_config config)
 {
     struct bb_checks checks;
 
@@ -19,7 +19,7 @@ static inline void make_sound(struct bb_step *step, const char *name, struct bb_
     bb_checks_release(&checks);
 }
 
-#define SOUND_LINE(step, name, ...) make_sound(step, name, (struct bb_proxy_config){__VA_ARGS__})
+#define VALID_LINE(step, name, ...) make_valid(step, name, (struct bb_proxy_config){__VA_ARGS__})
 
 struct sum {
     size_t calls, elements;

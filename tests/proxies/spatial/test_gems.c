@@ -8,12 +8,12 @@ static const size_t boundary[3] = {64UL << 20, 128UL << 18, 256UL << 16};
 
 /* ---- gradients and messages ---- */
 
-static void pairs_add_both_splits(void **state)
+static void pairs_reduce_the_gradients_of_both_splits(void **state)
 {
     struct bb_step step;
 
     (void)state;
-    SOUND_LINE(&step, "gems", .ranks = 4);
+    VALID_LINE(&step, "gems", .ranks = 4);
     for (int r = 0; r < 4; r++) {
         const struct bb_program *p = bb_step_program(&step, r);
         const struct bb_op *lower = &p->ops[p->n_ops - 2], *upper = &p->ops[p->n_ops - 1];
@@ -38,13 +38,13 @@ static double training_of(const struct bb_step *step, int rank, enum bb_buffer_u
 
 /* 12 bytes of parameters, gradients and momentum for each weight of both splits; activations of the larger split alone,
  * which are those of a pipeline without tiles. */
-static void a_rank_holds_two_splits_and_activations_of_one(void **state)
+static void memory_of_two_splits_and_activations_of_one(void **state)
 {
     struct bb_step step, once;
 
     (void)state;
-    SOUND_LINE(&step, "gems", .ranks = 4, .micro_batches = 2);
-    SOUND_LINE(&once, "gems", .ranks = 4);
+    VALID_LINE(&step, "gems", .ranks = 4, .micro_batches = 2);
+    VALID_LINE(&once, "gems", .ranks = 4);
     for (int r = 0; r < 4; r++) {
         assert_true(training_of(&step, r, BB_USE_PARAMETERS) + training_of(&step, r, BB_USE_GRADIENTS) +
                         training_of(&step, r, BB_USE_OPTIMIZER) ==
@@ -58,32 +58,32 @@ static void a_rank_holds_two_splits_and_activations_of_one(void **state)
     bb_step_release(&once);
 }
 
-static void five_splits(void **state)
+static void odd_number_of_splits_keeps_the_middle_local(void **state)
 {
     static const size_t five[5] = {71520, 167872, 836864, 1793536, 6912010};
     struct bb_step step;
 
     (void)state;
-    SOUND_LINE(&step, "gems", .ranks = 5, .tiles = {.splits = 5, .replications = 4});
+    VALID_LINE(&step, "gems", .ranks = 5, .tiles = {.splits = 5, .replications = 4});
     for (int r = 0; r < 5; r++) {
         struct sum pair = sum_of(&step, r, BB_OP_COLLECTIVE, "pair", BB_PHASES);
 
         assert_sum(pair, r == 2 ? 0 : 2, r == 2 ? 0 : five[r] + five[4 - r]); /* the middle adds by itself */
     }
     bb_step_release(&step);
-    SOUND_LINE(&step, "gems", .ranks = 10, .tiles = {.splits = 5});
+    VALID_LINE(&step, "gems", .ranks = 10, .tiles = {.splits = 5});
     assert_sum(sum_of(&step, 7, BB_OP_COLLECTIVE, "middle", BB_PHASES), 1, five[2]);
     bb_step_release(&step);
 }
 
 /* Copies of the four ranks: the pair's two ranks of all of them. */
-static void hybrid_pairs_span_all_copies(void **state)
+static void pair_groups_span_all_copies(void **state)
 {
     struct bb_step step;
     int group = 0;
 
     (void)state;
-    SOUND_LINE(&step, "gems", .ranks = 12, .tiles = {.splits = 4});
+    VALID_LINE(&step, "gems", .ranks = 12, .tiles = {.splits = 4});
     while (strcmp(step.layout.groups[group].name, "pair") != 0)
         group++;
     assert_int_equal(step.layout.groups[group].size, 6);
@@ -120,20 +120,20 @@ static void order_of(const struct bb_step *step, int rank, char *text)
     *text = '\0';
 }
 
-static void passes_take_turns(void **state)
+static void replicas_alternate_forward_and_backward(void **state)
 {
     static const char *const mast[4] = {"F><B<FB>++", "<F><B><F><B>++", "<F><B><F><B>++", "<FB>F><B++"};
     struct bb_step step;
     char text[200];
 
     (void)state;
-    SOUND_LINE(&step, "gems", .ranks = 4, .model = "cosmoflow");
+    VALID_LINE(&step, "gems", .ranks = 4, .model = "cosmoflow");
     for (int r = 0; r < 4; r++) {
         order_of(&step, r, text);
         assert_string_equal(text, mast[r]);
     }
     bb_step_release(&step);
-    SOUND_LINE(&step, "gems", .ranks = 4, .model = "cosmoflow", .micro_batches = 2, .tiles = {.replications = 4});
+    VALID_LINE(&step, "gems", .ranks = 4, .model = "cosmoflow", .micro_batches = 2, .tiles = {.replications = 4});
     order_of(&step, 1, text);
     assert_string_equal(text, "<F><F><B><B><F><F><B><B><F><F><B><B><F><F><B><B>++");
     bb_step_release(&step);
@@ -161,7 +161,7 @@ static int64_t predicted_ns(struct bb_proxy_config c)
     struct bb_step step;
     int64_t ns;
 
-    make_sound(&step, "gems", c);
+    make_valid(&step, "gems", c);
     assert_int_equal(bb_predict(&step, &free_network, &p), 0);
     ns = p.classes[p.slowest].all.step_ns;
     bb_prediction_release(&p);
@@ -181,7 +181,7 @@ static void assert_makespan(int splits, int eta, double f, double b, bool comm_o
     assert_true(ns > (int64_t)(units * 1e6) - 2000 && ns < (int64_t)(units * 1e6) + 2000);
 }
 
-static void makespans_are_those_of_the_formula(void **state)
+static void makespans_match_the_formula(void **state)
 {
     static const double times[][2] = {{1, 2}, {2, 1}, {1, 1}, {1, 3}};
 
@@ -191,22 +191,22 @@ static void makespans_are_those_of_the_formula(void **state)
     for (int s = 4; s <= 5; s++)
         for (int eta = 2; eta <= 6; eta += 2)
             for (size_t t = 0; t < ROWS(times); t++) {
-                double f = times[t][0], b = times[t][1], most = f > b ? f : b, min = f > b ? b : f;
+                double f = times[t][0], b = times[t][1], longer = f > b ? f : b, shorter = f > b ? b : f;
 
-                assert_makespan(s, eta, f, b, false, eta * s * most + s * min + (eta - 1) * min);
-                assert_makespan(s, eta, f, b, true, eta * s * most + s * min + (eta - 1) * min);
+                assert_makespan(s, eta, f, b, false, eta * s * longer + s * shorter + (eta - 1) * shorter);
+                assert_makespan(s, eta, f, b, true, eta * s * longer + s * shorter + (eta - 1) * shorter);
             }
 }
 
 /* ---- without all-reduce ---- */
 
-static void partners_trade_parameters_and_gradients(void **state)
+static void comm_opt_trades_parameters_and_gradients(void **state)
 {
     struct bb_step even, odd;
 
     (void)state;
-    SOUND_LINE(&even, "gems", .ranks = 4, .tiles = {.comm_opt = true, .replications = 4});
-    SOUND_LINE(&odd, "gems", .ranks = 4, .tiles = {.comm_opt = true, .replications = 4, .odd_step = true});
+    VALID_LINE(&even, "gems", .ranks = 4, .tiles = {.comm_opt = true, .replications = 4});
+    VALID_LINE(&odd, "gems", .ranks = 4, .tiles = {.comm_opt = true, .replications = 4, .odd_step = true});
     for (int r = 0; r < 4; r++) {
         assert_sum(sum_of(&even, r, BB_OP_SEND, "pair", BB_PHASES), 2, 2 * split[r]);
         assert_sum(sum_of(&even, r, BB_OP_RECV, "pair", BB_PHASES), 2, 2 * split[3 - r]);
@@ -218,14 +218,14 @@ static void partners_trade_parameters_and_gradients(void **state)
 }
 
 /* Parameters behind the forward pass, but around both on the last split, and when gradients have come on the first. */
-static void trades_stand_where_the_bubble_is(void **state)
+static void comm_opt_trades_in_the_bubble(void **state)
 {
     static const char *const even[4] = {"F>><<B<F><B>", "<F>><<B><F>><<B>", "<F>><<B><F>><<B>", "<<FB>>F>><<B"};
     struct bb_step step;
     char text[200];
 
     (void)state;
-    SOUND_LINE(&step, "gems", .ranks = 4, .model = "cosmoflow", .tiles = {.comm_opt = true});
+    VALID_LINE(&step, "gems", .ranks = 4, .model = "cosmoflow", .tiles = {.comm_opt = true});
     for (int r = 0; r < 4; r++) {
         order_of(&step, r, text);
         assert_string_equal(text, even[r]);
@@ -236,14 +236,14 @@ static void trades_stand_where_the_bubble_is(void **state)
 /* ---- with tiles ---- */
 
 /* P = 4, S = 5: 8 ranks, tiles of one replica on 0 to 3, of the other on 7 to 4. */
-static void tiles_of_both_replicas(void **state)
+static void both_replicas_have_tiles(void **state)
 {
     static const size_t five[5] = {71520, 167872, 836864, 1793536, 6912010};
     struct bb_step step;
     int group = 0;
 
     (void)state;
-    SOUND_LINE(&step, "gems", .ranks = 8, .tiles = {.spatial_parts = "4", .splits = 5});
+    VALID_LINE(&step, "gems", .ranks = 8, .tiles = {.spatial_parts = "4", .splits = 5});
     while (strcmp(step.layout.groups[group].name, "halo") != 0)
         group++;
     for (int r = 0; r < 8; r++) {
@@ -259,7 +259,7 @@ static void tiles_of_both_replicas(void **state)
     bb_step_release(&step);
 }
 
-static void layouts_that_cannot_be(void **state)
+static void rejects_invalid_options(void **state)
 {
     const struct bb_proxy_config rows[] = {
         {.ranks = 4, .tiles = {.replications = 3}},
@@ -290,7 +290,7 @@ static unsigned random_below(unsigned *seed, unsigned n)
     return (*seed >> 8) % n;
 }
 
-static void any_layout_is_sound(void **state)
+static void random_layouts_are_valid(void **state)
 {
     static const char *const parts[] = {NULL, "2", "2,2", "4", "4,2"}, *const computes[] = {"none", "timed", "gemm"};
     static const int tiles[] = {0, 2, 4, 4, 6}, spatial[] = {0, 1, 2, 1, 2};
@@ -299,7 +299,7 @@ static void any_layout_is_sound(void **state)
     (void)state;
     for (int i = 0; i < 60; i++) {
         unsigned p = random_below(&seed, 5);
-        int min = p ? spatial[p] + tiles[p] : 2, splits = min + (int)random_below(&seed, 4);
+        int shorter = p ? spatial[p] + tiles[p] : 2, splits = shorter + (int)random_below(&seed, 4);
         int mp = tiles[p] + splits - spatial[p], copies = 1 + (int)random_below(&seed, 3);
         struct bb_proxy_config c = {.ranks = mp * copies,
                                     .micro_batches = 1 + (int)random_below(&seed, 3),
@@ -311,7 +311,7 @@ static void any_layout_is_sound(void **state)
                                             .replications = 2 * (1 + (int)random_below(&seed, 3)),
                                             .comm_opt = random_below(&seed, 2)};
         c.tiles.odd_step = c.tiles.comm_opt && random_below(&seed, 2);
-        make_sound(&step, "gems", c);
+        make_valid(&step, "gems", c);
         assert_sum(sum_of_all(&step, BB_OP_SEND, "lp", BB_PHASES), sum_of_all(&step, BB_OP_RECV, "lp", BB_PHASES).calls,
                    sum_of_all(&step, BB_OP_RECV, "lp", BB_PHASES).elements);
         bb_step_release(&step);
@@ -321,17 +321,17 @@ static void any_layout_is_sound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pairs_add_both_splits),
-        cmocka_unit_test(a_rank_holds_two_splits_and_activations_of_one),
-        cmocka_unit_test(five_splits),
-        cmocka_unit_test(hybrid_pairs_span_all_copies),
-        cmocka_unit_test(passes_take_turns),
-        cmocka_unit_test(makespans_are_those_of_the_formula),
-        cmocka_unit_test(partners_trade_parameters_and_gradients),
-        cmocka_unit_test(trades_stand_where_the_bubble_is),
-        cmocka_unit_test(tiles_of_both_replicas),
-        cmocka_unit_test(layouts_that_cannot_be),
-        cmocka_unit_test(any_layout_is_sound),
+        cmocka_unit_test(pairs_reduce_the_gradients_of_both_splits),
+        cmocka_unit_test(memory_of_two_splits_and_activations_of_one),
+        cmocka_unit_test(odd_number_of_splits_keeps_the_middle_local),
+        cmocka_unit_test(pair_groups_span_all_copies),
+        cmocka_unit_test(replicas_alternate_forward_and_backward),
+        cmocka_unit_test(makespans_match_the_formula),
+        cmocka_unit_test(comm_opt_trades_parameters_and_gradients),
+        cmocka_unit_test(comm_opt_trades_in_the_bubble),
+        cmocka_unit_test(both_replicas_have_tiles),
+        cmocka_unit_test(rejects_invalid_options),
+        cmocka_unit_test(random_layouts_are_valid),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

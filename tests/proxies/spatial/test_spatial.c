@@ -7,14 +7,14 @@
 
 /* ---- ResNet-110-v2 at 1024^2, one sample, 2 splits, 4 tiles ---- */
 
-static void strips_of_a_resnet(void **state)
+static void halo_traffic_of_resnet_strips(void **state)
 {
     static const char *const slices[] = {"vertical", "horizontal"};
     struct bb_step step;
 
     (void)state;
     for (int s = 0; s < 2; s++) {
-        SOUND_LINE(&step, "spatial", .ranks = 5, TILES(.slice = slices[s], .spatial_parts = "4"));
+        VALID_LINE(&step, "spatial", .ranks = 5, TILES(.slice = slices[s], .spatial_parts = "4"));
         assert_sum(sum_of(&step, 0, BB_OP_SEND, "halo", BB_PHASE_FORWARD), 37, 1526784);
         assert_sum(sum_of(&step, 3, BB_OP_RECV, "halo", BB_PHASE_FORWARD), 37, 1526784);
         assert_sum(sum_of(&step, 1, BB_OP_SEND, "halo", BB_PHASE_FORWARD), 74, 3053568);
@@ -24,12 +24,12 @@ static void strips_of_a_resnet(void **state)
     }
 }
 
-static void squares_of_a_resnet(void **state)
+static void traffic_of_resnet_squares(void **state)
 {
     struct bb_step step;
 
     (void)state;
-    SOUND_LINE(&step, "spatial", .ranks = 5, TILES(.slice = "square", .spatial_parts = "4"));
+    VALID_LINE(&step, "spatial", .ranks = 5, TILES(.slice = "square", .spatial_parts = "4"));
     for (int r = 0; r < 4; r++) {
         assert_sum(sum_of(&step, r, BB_OP_SEND, "halo", BB_PHASES), 111, 1528787);
         assert_sum(sum_of(&step, r, BB_OP_RECV, "halo", BB_PHASES), 111, 1528787);
@@ -46,12 +46,12 @@ static void squares_of_a_resnet(void **state)
 
 /* ---- backward, fused, several micro-batches and replicas ---- */
 
-static void exact_gradients_double_the_halos(void **state)
+static void halo_bwd_dx_doubles_the_halos(void **state)
 {
     struct bb_step step;
 
     (void)state;
-    SOUND_LINE(&step, "spatial", .ranks = 5, TILES(.spatial_parts = "4", .halo_bwd = "dx"));
+    VALID_LINE(&step, "spatial", .ranks = 5, TILES(.spatial_parts = "4", .halo_bwd = "dx"));
     assert_sum(sum_of_all(&step, BB_OP_SEND, "halo", BB_PHASE_FORWARD), 444, 24460592 / 4);
     assert_sum(sum_of_all(&step, BB_OP_SEND, "halo", BB_PHASE_BACKWARD), 444, 24460592 / 4);
     bb_step_release(&step);
@@ -59,25 +59,25 @@ static void exact_gradients_double_the_halos(void **state)
 
 /* dy: output channels on output tiles; blocks of 16 at 1024^2, one of 64 at stride 2, 5 of 64 at 512^2; the first
  * convolution has no gradient of its input. */
-static void gradients_of_outputs(void **state)
+static void halo_bwd_dy_exchanges_output_gradients(void **state)
 {
     const size_t strip = 2 * 12 * 16 * 1024 + 2 * 6 * 64 * 512;
     struct bb_step step;
 
     (void)state;
-    SOUND_LINE(&step, "spatial", .ranks = 5, TILES(.slice = "vertical", .spatial_parts = "4", .halo_bwd = "dy"));
+    VALID_LINE(&step, "spatial", .ranks = 5, TILES(.slice = "vertical", .spatial_parts = "4", .halo_bwd = "dy"));
     assert_sum(sum_of(&step, 0, BB_OP_SEND, "halo", BB_PHASE_BACKWARD), 36, strip);
     assert_sum(sum_of(&step, 1, BB_OP_RECV, "halo", BB_PHASE_BACKWARD), 72, 2 * strip);
     bb_step_release(&step);
 }
 
-static void fused_halos_are_fewer_and_wider(void **state)
+static void fused_halos_are_fewer_and_wider_messages(void **state)
 {
     const size_t first = 2 * 16 + 11 * 2 * 64, last = 3 * 64, rest = 5 * 2 * 128; /* H x channels */
     struct bb_step step;
 
     (void)state;
-    SOUND_LINE(&step, "spatial", .ranks = 5, TILES(.slice = "vertical", .spatial_parts = "4", .halo_d2 = true));
+    VALID_LINE(&step, "spatial", .ranks = 5, TILES(.slice = "vertical", .spatial_parts = "4", .halo_d2 = true));
     assert_sum(sum_of(&step, 0, BB_OP_SEND, "halo", BB_PHASES), 19, 3072 + (first + last) * 1024 + rest * 512);
     bb_step_release(&step);
 }
@@ -100,20 +100,20 @@ static double flops_of(const struct bb_step *step, double *us)
 
 /* What is computed twice takes time, but is no work of the model: three times the forward pass, less the gradient of
  * the image. */
-static void utilisation_knows_the_model_alone(void **state)
+static void redundant_compute_adds_no_model_flops(void **state)
 {
     const double forward = 2 * 884.4e9, first = 2.0 * 27 * 16 * 1024 * 1024;
     double plain, fused, real, plain_us, fused_us, real_us;
     struct bb_step step;
 
     (void)state;
-    SOUND_LINE(&step, "spatial", .ranks = 5, TILES(.spatial_parts = "4"));
+    VALID_LINE(&step, "spatial", .ranks = 5, TILES(.spatial_parts = "4"));
     plain = flops_of(&step, &plain_us);
     bb_step_release(&step);
-    SOUND_LINE(&step, "spatial", .ranks = 5, TILES(.spatial_parts = "4", .halo_d2 = true, .fused_layers = 3));
+    VALID_LINE(&step, "spatial", .ranks = 5, TILES(.spatial_parts = "4", .halo_d2 = true, .fused_layers = 3));
     fused = flops_of(&step, &fused_us);
     bb_step_release(&step);
-    SOUND_LINE(&step, "spatial", .ranks = 5, .compute = "gemm", TILES(.spatial_parts = "4", .halo_d2 = true));
+    VALID_LINE(&step, "spatial", .ranks = 5, .compute = "gemm", TILES(.spatial_parts = "4", .halo_d2 = true));
     real = flops_of(&step, &real_us);
     bb_step_release(&step);
     assert_true(fabs(plain / (3 * forward - first) - 1) < 1e-3);
@@ -121,12 +121,12 @@ static void utilisation_knows_the_model_alone(void **state)
     assert_true(fused_us > 1.01 * plain_us);
 }
 
-static void everything_grows_with_batches_and_replicas(void **state)
+static void traffic_scales_with_micro_batches_and_replicas(void **state)
 {
     struct bb_step step;
 
     (void)state;
-    SOUND_LINE(&step, "spatial", .ranks = 15, .micro_batches = 3, .micro_batch_size = 2,
+    VALID_LINE(&step, "spatial", .ranks = 15, .micro_batches = 3, .micro_batch_size = 2,
                TILES(.spatial_parts = "4", .splits = 2));
     for (int r = 0; r < 15; r += 5) {
         assert_sum(sum_of(&step, r, BB_OP_SEND, "halo", BB_PHASES), 3 * 111, 6 * 1528787);
@@ -141,12 +141,12 @@ static void everything_grows_with_batches_and_replicas(void **state)
 
 /* ---- hand-over ---- */
 
-static void two_tensors_of_an_amoebanet(void **state)
+static void amoebanet_transfers_two_tensors(void **state)
 {
     struct bb_step step;
 
     (void)state;
-    SOUND_LINE(&step, "spatial", .ranks = 5, .model = "amoebanet_d", TILES(.spatial_parts = "4", .splits = 2));
+    VALID_LINE(&step, "spatial", .ranks = 5, .model = "amoebanet_d", TILES(.spatial_parts = "4", .splits = 2));
     assert_sum(sum_of(&step, 4, BB_OP_RECV, "join", BB_PHASE_FORWARD), 8, 109051904 / 4);
     assert_sum(sum_of(&step, 4, BB_OP_SEND, "join", BB_PHASE_BACKWARD), 8, 109051904 / 4);
     assert_sum(sum_of(&step, 2, BB_OP_SEND, "join", BB_PHASE_FORWARD), 2, 109051904 / 16);
@@ -165,7 +165,7 @@ static size_t reduction_cell(size_t c, size_t h)
     return (c + c / 4) * h + (3 * (c / 4) + 2 * c) * h / 2;
 }
 
-static void halos_of_an_amoebanet(void **state)
+static void halo_traffic_of_amoebanet(void **state)
 {
     const size_t reductions = reduction_cell(208, 512) + reduction_cell(416, 256) + reduction_cell(832, 128);
     const size_t per_replica = 3 * 1024 + reductions + 6 * normal_cell(416, 128) + 2 * normal_cell(832, 64);
@@ -175,24 +175,24 @@ static void halos_of_an_amoebanet(void **state)
     struct bb_step step;
 
     (void)state;
-    make_sound(&step, "spatial", c);
+    make_valid(&step, "spatial", c);
     assert_sum(sum_of(&step, 0, BB_OP_SEND, "halo", BB_PHASES), 1 + 3 * 5 + 8 * 5, per_replica);
     assert_sum(sum_of(&step, 2, BB_OP_SEND, "halo", BB_PHASES), 2 * (1 + 3 * 5 + 8 * 5), 2 * per_replica);
     bb_step_release(&step);
     c.tiles.halo_d2 = true; /* two messages a cell, in one call */
-    make_sound(&step, "spatial", c);
+    make_valid(&step, "spatial", c);
     assert_sum(sum_of(&step, 0, BB_OP_SEND, "halo", BB_PHASES), 1 + 3 * 5 + 8 * 2, fused);
     bb_step_release(&step);
 }
 
 /* MLPerf's CosmoFlow on two strips: faces of the maps that conv 0 to 3 read, depth x height. */
-static void halos_of_a_cosmoflow(void **state)
+static void halo_traffic_of_cosmoflow(void **state)
 {
     const size_t faces = 4 * 128 * 128 + 32 * 64 * 64 + 64 * 32 * 32 + 128 * 16 * 16;
     struct bb_step step;
 
     (void)state;
-    SOUND_LINE(&step, "spatial", .ranks = 3, .model = "cosmoflow", .micro_batch_size = 8,
+    VALID_LINE(&step, "spatial", .ranks = 3, .model = "cosmoflow", .micro_batch_size = 8,
                TILES(.spatial_parts = "2", .splits = 2));
     for (int r = 0; r < 2; r++)
         assert_sum(sum_of(&step, r, BB_OP_SEND, "halo", BB_PHASES), 4, 8 * faces);
@@ -201,13 +201,13 @@ static void halos_of_a_cosmoflow(void **state)
 }
 
 /* 3 splits, 2 of them spatial, on 4 and 2 tiles: places 0-3, 4-5, 6. */
-static void strips_join_two_to_one(void **state)
+static void strips_are_merged_two_to_one(void **state)
 {
     const size_t between = 64 * 1024 * 1024, last = 128 * 512 * 512;
     struct bb_step step;
 
     (void)state;
-    SOUND_LINE(&step, "spatial", .ranks = 7, TILES(.spatial_parts = "4,2", .splits = 3, .slice = "vertical"));
+    VALID_LINE(&step, "spatial", .ranks = 7, TILES(.spatial_parts = "4,2", .splits = 3, .slice = "vertical"));
     for (int r = 0; r < 4; r++)
         assert_sum(sum_of(&step, r, BB_OP_SEND, "join", BB_PHASE_FORWARD), 1, between / 4);
     for (int r = 4; r < 6; r++) {
@@ -219,13 +219,13 @@ static void strips_join_two_to_one(void **state)
     bb_step_release(&step);
 }
 
-static void local_replicas_share_a_batch(void **state)
+static void local_replicas_divide_the_batch(void **state)
 {
     const size_t map = 128 * 512 * 512;
     struct bb_step step;
 
     (void)state;
-    SOUND_LINE(&step, "spatial", .ranks = 4 + 2 * 2, .micro_batch_size = 4,
+    VALID_LINE(&step, "spatial", .ranks = 4 + 2 * 2, .micro_batch_size = 4,
                TILES(.spatial_parts = "4", .splits = 3, .local_dp = 2, .balance = "19,10,9"));
     for (int r = 0; r < 4; r++)
         assert_sum(sum_of(&step, r, BB_OP_SEND, "join", BB_PHASE_FORWARD), 2, 4 * map / 4);
@@ -241,12 +241,12 @@ static void local_replicas_share_a_batch(void **state)
 
 /* One letter for each operation: kernels c, halos h (sent) and r, hand-over > and <, gradients G; upper half forward.
  */
-static void letters(const struct bb_step *step, int rank, char *text, size_t room)
+static void op_letters(const struct bb_step *step, int rank, char *text, size_t capacity)
 {
     const struct bb_program *p = bb_step_program(step, rank);
     size_t n = 0;
 
-    for (size_t i = 0; i < p->n_ops && n + 2 < room; i++) {
+    for (size_t i = 0; i < p->n_ops && n + 2 < capacity; i++) {
         const struct bb_op *op = &p->ops[i];
         bool halo = op->comm != BB_NONE && strcmp(step->layout.comms[op->comm].name, "halo") == 0;
         char c = op->kind == BB_OP_COMPUTE      ? 'c'
@@ -261,7 +261,7 @@ static void letters(const struct bb_step *step, int rank, char *text, size_t roo
 }
 
 /* CosmoFlow in 4 splits of 2 modules, the first on two strips: 2 convolutions and pools each. */
-static void a_step_is_gpipe(void **state)
+static void step_order_is_gpipe(void **state)
 {
     const struct bb_proxy_config c = {.ranks = 5,
                                       .model = "cosmoflow",
@@ -271,20 +271,20 @@ static void a_step_is_gpipe(void **state)
     char text[128];
 
     (void)state;
-    make_sound(&step, "spatial", c);
-    letters(&step, 0, text, sizeof(text));
+    make_valid(&step, "spatial", c);
+    op_letters(&step, 0, text, sizeof(text));
     assert_string_equal(text, "hrchrc>hrchrc><chrchr<chrchrG");
-    letters(&step, 2, text, sizeof(text));
+    op_letters(&step, 2, text, sizeof(text));
     assert_string_equal(text, "<<c><<c><c>><c>>");
-    letters(&step, 3, text, sizeof(text));
+    op_letters(&step, 3, text, sizeof(text));
     assert_string_equal(text, "<c><c><c><c>");
-    letters(&step, 4, text, sizeof(text));
+    op_letters(&step, 4, text, sizeof(text));
     assert_string_equal(text, "<c<c>c>");
     bb_step_release(&step);
 }
 
 /* With overlap, the kernel of the inside stands behind the start of the exchange and waits for none of it. */
-static void the_inside_runs_beside_its_halo(void **state)
+static void interior_overlaps_with_the_halo_exchange(void **state)
 {
     const struct bb_proxy_config c = {
         .ranks = 5, .model = "cosmoflow", TILES(.spatial_parts = "2", .splits = 4, .halo_overlap = true)};
@@ -292,7 +292,7 @@ static void the_inside_runs_beside_its_halo(void **state)
     struct bb_step step;
 
     (void)state;
-    make_sound(&step, "spatial", c);
+    make_valid(&step, "spatial", c);
     p = bb_step_program(&step, 0);
     assert_int_equal(p->ops[0].kind, BB_OP_SEND);
     assert_int_equal(p->ops[1].kind, BB_OP_RECV);
@@ -306,7 +306,7 @@ static void the_inside_runs_beside_its_halo(void **state)
 }
 
 /* Elements of the boxes that kernels of that name move. */
-static size_t moved(const struct bb_program *p, const char *name)
+static size_t copied_elements(const struct bb_program *p, const char *name)
 {
     size_t sum = 0;
 
@@ -321,9 +321,9 @@ static size_t moved(const struct bb_program *p, const char *name)
 }
 
 /* What is packed is what is sent; what arrives is unpacked, or added where it is a gradient of a halo. */
-static void kernels_move_what_messages_do(void **state)
+static void halo_kernels_copy_the_message_elements(void **state)
 {
-    static const char *const models[] = {"resnet110_v2", "amoebanet_d", "cosmoflow"}, *const ways[] = {"none", "dx",
+    static const char *const models[] = {"resnet110_v2", "amoebanet_d", "cosmoflow"}, *const gradient_modes[] = {"none", "dx",
                                                                                                        "dy"};
     struct bb_step step;
 
@@ -331,18 +331,18 @@ static void kernels_move_what_messages_do(void **state)
     for (int i = 0; i < 9; i++) {
         bool fused = i % 3 == 1; /* with dx */
 
-        SOUND_LINE(&step, "spatial", .ranks = 5, .model = models[i / 3], .compute = "gemm", .micro_batches = 2,
+        VALID_LINE(&step, "spatial", .ranks = 5, .model = models[i / 3], .compute = "gemm", .micro_batches = 2,
                    .micro_batch_size = 3,
-                   TILES(.image_size = 128, .spatial_parts = "4", .halo_bwd = ways[i % 3], .halo_d2 = fused));
+                   TILES(.image_size = 128, .spatial_parts = "4", .halo_bwd = gradient_modes[i % 3], .halo_d2 = fused));
         for (int r = 0; r < 4; r++) {
             const struct bb_program *p = bb_step_program(&step, r);
             size_t sent = sum_of(&step, r, BB_OP_SEND, "halo", BB_PHASES).elements;
             size_t back = sum_of(&step, r, BB_OP_RECV, "halo", BB_PHASE_BACKWARD).elements;
 
             assert_true(sent > 0);
-            assert_int_equal(moved(p, "halo pack"), sent);
-            assert_int_equal(moved(p, "halo add"), fused ? back : 0);
-            assert_int_equal(moved(p, "halo unpack") + moved(p, "halo add"),
+            assert_int_equal(copied_elements(p, "halo pack"), sent);
+            assert_int_equal(copied_elements(p, "halo add"), fused ? back : 0);
+            assert_int_equal(copied_elements(p, "halo unpack") + copied_elements(p, "halo add"),
                              sum_of(&step, r, BB_OP_RECV, "halo", BB_PHASES).elements);
         }
         bb_step_release(&step);
@@ -351,7 +351,7 @@ static void kernels_move_what_messages_do(void **state)
 
 /* ---- what cannot be ---- */
 
-static void layouts_that_cannot_be(void **state)
+static void rejects_invalid_options(void **state)
 {
     const struct bb_proxy_config rows[] = {
         {.ranks = 5, TILES(.image_size = 1000)},
@@ -390,14 +390,14 @@ static void layouts_that_cannot_be(void **state)
 }
 
 /* Nobody asked for a layout: the smallest that fits. */
-static void the_usual_layout_follows_from_the_ranks(void **state)
+static void default_layout_follows_from_the_ranks(void **state)
 {
     static const int rows[][3] = {{3, 2, 3}, {4, 2, 4}, {5, 4, 5}, {6, 4, 6}, {8, 4, 8}, {10, 4, 5}, {35, 4, 5}};
     struct bb_step step;
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
-        SOUND_LINE(&step, "spatial", .ranks = rows[i][0]);
+        VALID_LINE(&step, "spatial", .ranks = rows[i][0]);
         assert_int_equal(step.layout.groups[0].size, rows[i][1]);
         assert_int_equal(step.layout.axes[0].size, rows[i][2]);
         bb_step_release(&step);
@@ -418,7 +418,7 @@ static struct bb_proxy_config random_layout(unsigned *seed)
     static const char *const models[] = {"resnet110_v2", "amoebanet_d", "cosmoflow"};
     static const char *const parts[] = {"2", "4", "16", "8,8", "8,4", "4,2", "4,4"};
     static const int tiles[] = {2, 4, 16, 16, 12, 6, 8}, spatial[] = {1, 1, 1, 2, 2, 2, 2};
-    static const char *const slices[] = {NULL, "vertical", "horizontal"}, *const ways[] = {"none", "dx", "dy"};
+    static const char *const slices[] = {NULL, "vertical", "horizontal"}, *const gradient_modes[] = {"none", "dx", "dy"};
     static const char *const computes[] = {"none", "timed", "gemm"};
     unsigned p = random_below(seed, 7), model = random_below(seed, 3);
     int splits = spatial[p] + 1 + (int)random_below(seed, model == 2 ? 2 : 4), local = 1 + (int)random_below(seed, 2);
@@ -432,7 +432,7 @@ static struct bb_proxy_config random_layout(unsigned *seed)
                                         .spatial_parts = parts[p],
                                         .splits = splits,
                                         .halo_d2 = random_below(seed, 3) == 0,
-                                        .halo_bwd = ways[random_below(seed, 3)],
+                                        .halo_bwd = gradient_modes[random_below(seed, 3)],
                                         .local_dp = local};
     if (c.tiles.halo_d2 && strcmp(c.tiles.halo_bwd, "dy") == 0)
         c.tiles.halo_bwd = "dx";
@@ -442,7 +442,7 @@ static struct bb_proxy_config random_layout(unsigned *seed)
     return c;
 }
 
-static void any_layout_is_sound(void **state)
+static void random_layouts_are_valid(void **state)
 {
     unsigned seed = 7;
     struct bb_step step;
@@ -452,7 +452,7 @@ static void any_layout_is_sound(void **state)
         struct bb_proxy_config c = random_layout(&seed);
         struct sum sent, received;
 
-        make_sound(&step, "spatial", c);
+        make_valid(&step, "spatial", c);
         sent = sum_of_all(&step, BB_OP_SEND, "join", BB_PHASE_FORWARD);
         received = sum_of_all(&step, BB_OP_RECV, "join", BB_PHASE_BACKWARD);
         assert_sum(sent, received.calls, received.elements);
@@ -463,24 +463,24 @@ static void any_layout_is_sound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strips_of_a_resnet),
-        cmocka_unit_test(squares_of_a_resnet),
-        cmocka_unit_test(exact_gradients_double_the_halos),
-        cmocka_unit_test(gradients_of_outputs),
-        cmocka_unit_test(fused_halos_are_fewer_and_wider),
-        cmocka_unit_test(utilisation_knows_the_model_alone),
-        cmocka_unit_test(everything_grows_with_batches_and_replicas),
-        cmocka_unit_test(two_tensors_of_an_amoebanet),
-        cmocka_unit_test(halos_of_an_amoebanet),
-        cmocka_unit_test(halos_of_a_cosmoflow),
-        cmocka_unit_test(strips_join_two_to_one),
-        cmocka_unit_test(local_replicas_share_a_batch),
-        cmocka_unit_test(a_step_is_gpipe),
-        cmocka_unit_test(the_inside_runs_beside_its_halo),
-        cmocka_unit_test(kernels_move_what_messages_do),
-        cmocka_unit_test(layouts_that_cannot_be),
-        cmocka_unit_test(the_usual_layout_follows_from_the_ranks),
-        cmocka_unit_test(any_layout_is_sound),
+        cmocka_unit_test(halo_traffic_of_resnet_strips),
+        cmocka_unit_test(traffic_of_resnet_squares),
+        cmocka_unit_test(halo_bwd_dx_doubles_the_halos),
+        cmocka_unit_test(halo_bwd_dy_exchanges_output_gradients),
+        cmocka_unit_test(fused_halos_are_fewer_and_wider_messages),
+        cmocka_unit_test(redundant_compute_adds_no_model_flops),
+        cmocka_unit_test(traffic_scales_with_micro_batches_and_replicas),
+        cmocka_unit_test(amoebanet_transfers_two_tensors),
+        cmocka_unit_test(halo_traffic_of_amoebanet),
+        cmocka_unit_test(halo_traffic_of_cosmoflow),
+        cmocka_unit_test(strips_are_merged_two_to_one),
+        cmocka_unit_test(local_replicas_divide_the_batch),
+        cmocka_unit_test(step_order_is_gpipe),
+        cmocka_unit_test(interior_overlaps_with_the_halo_exchange),
+        cmocka_unit_test(halo_kernels_copy_the_message_elements),
+        cmocka_unit_test(rejects_invalid_options),
+        cmocka_unit_test(default_layout_follows_from_the_ranks),
+        cmocka_unit_test(random_layouts_are_valid),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

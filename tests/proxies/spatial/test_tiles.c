@@ -11,7 +11,7 @@ static const int two_by_two[4][4][2] = {{{5, 1}, {7, 2}, {8, 3}, {-1, -1}},
                                         {{1, 0}, {2, 1}, {5, 3}, {-1, -1}},
                                         {{0, 0}, {1, 1}, {3, 2}, {-1, -1}}};
 
-static void neighbours_of_four_squares(void **state)
+static void neighbours_in_a_2x2_grid(void **state)
 {
     const struct bb_slices s = {2, 2};
 
@@ -27,7 +27,7 @@ static void neighbours_of_four_squares(void **state)
     }
 }
 
-static void the_middle_of_nine_has_eight(void **state)
+static void neighbours_of_middle_tiles_and_strips(void **state)
 {
     (void)state;
     assert_int_equal(bb_tile_neighbour_mask(&(struct bb_slices){3, 3}, 4), 0x1ef);
@@ -36,7 +36,7 @@ static void the_middle_of_nine_has_eight(void **state)
     assert_int_equal(bb_tile_neighbour_mask(&(struct bb_slices){4, 1}, 2), 1u << 1 | 1u << 7);
 }
 
-static void directions_mirror(void **state)
+static void neighbour_directions_are_symmetric(void **state)
 {
     static const struct bb_slices grids[] = {{1, 8}, {8, 1}, {2, 2}, {4, 4}, {3, 5}};
 
@@ -69,7 +69,7 @@ static size_t all_messages(const struct bb_halo *h, const struct bb_slices *s, i
     return n;
 }
 
-static void totals_of_a_grid(void **state)
+static void halo_totals_match_the_formula(void **state)
 {
     const struct bb_halo h = {"halo", {5, 1, 64}, {1, 1}};
     size_t elements;
@@ -90,7 +90,7 @@ static void totals_of_a_grid(void **state)
 }
 
 /* 1 x 7 goes left and right, 7 x 1 up and down; strips that are not cut that way send nothing. */
-static void long_windows_go_one_way(void **state)
+static void non_square_kernels_exchange_in_one_dimension(void **state)
 {
     const struct bb_halo wide = {"1x7", {2, 1, 16}, {0, 3}}, tall = {"7x1", {2, 1, 16}, {3, 0}};
     size_t elements;
@@ -106,7 +106,7 @@ static void long_windows_go_one_way(void **state)
     assert_true(bb_halo_is_exchanged(tall.width, &(struct bb_slices){4, 1}));
 }
 
-static void parts_that_cannot_be(void **state)
+static void resolves_and_rejects_slices(void **state)
 {
     struct bb_slices s;
 
@@ -138,7 +138,7 @@ static void make_layers(struct bb_step *step, const struct bb_net *net, struct b
 }
 
 /* Blocks 0..11 have stride 1, block 12 stride 2, then 1 again: {first block, F, H}. */
-static void fused_blocks_of_a_resnet(void **state)
+static void fused_halo_widths_of_resnet_blocks(void **state)
 {
     static const int rows[][3] = {{0, 1, 2},
                                   {3, 2, 4},
@@ -173,7 +173,7 @@ static void fused_blocks_of_a_resnet(void **state)
 }
 
 /* What lies around a tile is computed twice: the two 3x3 of a block on 2 and 0 more rows and columns. */
-static void fused_halos_cost_compute(void **state)
+static void fused_halos_add_redundant_flops(void **state)
 {
     struct bb_proxy_config per_replica = {.tiles = {.fused_layers = 1}},
                            fused = {.tiles = {.halo_d2 = true, .fused_layers = 1}};
@@ -205,7 +205,7 @@ static int halos_of(const struct bb_split_layers *c)
 
 /* A normal cell: 7 exchanges layer by layer; fused one of 3 for state 0 and one of 2 for state 1, both with c channels.
  * Reduction cells are not fused. */
-static void fused_cells_of_an_amoebanet(void **state)
+static void fused_halos_of_amoebanet_cells(void **state)
 {
     struct bb_proxy_config per_replica = {.tiles = {.fused_layers = 1}},
                            fused = {.tiles = {.halo_d2 = true, .fused_layers = 1}};
@@ -242,7 +242,7 @@ static double square(double x)
 
 /* What a fused normal cell computes on its tile of 32 x 32: before the halos come, both inputs, without a rim; after them
  * everything that reads a state, on as many more rows and columns as are still needed behind it. */
-static void fused_cells_in_two_parts(void **state)
+static void flops_of_a_fused_cell_before_and_after_its_halos(void **state)
 {
     const double c = 832, quarter = c / 4, tile = 32;
     const double wide = c * quarter * square(tile + 6) + 7 * quarter * quarter * (tile + 6) * tile +
@@ -269,7 +269,7 @@ static void fused_cells_in_two_parts(void **state)
 }
 
 /* The inside of a tile and its border are all of it; real work has the FLOPs that are counted. */
-static void pieces_add_up(void **state)
+static void interior_and_border_sum_to_the_tile(void **state)
 {
     static const char *const models[] = {"resnet110_v2", "amoebanet_d", "cosmoflow"};
     struct bb_net net;
@@ -285,9 +285,9 @@ static void pieces_add_up(void **state)
         for (int s = 0; s < got.n_segments; s++) {
             const struct bb_segment *g = &got.segments[s];
 
-            for (int way = 0; way < BB_PASS_DIRECTIONS; way++) {
-                assert_true(!g->head.kernels[way] || bb_kernel_list_flops(g->head.kernels[way]) == g->head.flops[way]);
-                assert_true(!g->tail.kernels[way] || bb_kernel_list_flops(g->tail.kernels[way]) == g->tail.flops[way]);
+            for (int direction = 0; direction < BB_PASS_DIRECTIONS; direction++) {
+                assert_true(!g->head.kernels[direction] || bb_kernel_list_flops(g->head.kernels[direction]) == g->head.flops[direction]);
+                assert_true(!g->tail.kernels[direction] || bb_kernel_list_flops(g->tail.kernels[direction]) == g->tail.flops[direction]);
             }
             assert_true(g->inner.flops[BB_FORWARD] + g->border.flops[BB_FORWARD] == g->head.flops[BB_FORWARD]);
             assert_true(g->n_halos == 0 || g->head.flops[BB_FORWARD] == 0 || g->border.flops[BB_FORWARD] > 0);
@@ -301,17 +301,17 @@ static void pieces_add_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(neighbours_of_four_squares),
-        cmocka_unit_test(the_middle_of_nine_has_eight),
-        cmocka_unit_test(directions_mirror),
-        cmocka_unit_test(totals_of_a_grid),
-        cmocka_unit_test(long_windows_go_one_way),
-        cmocka_unit_test(parts_that_cannot_be),
-        cmocka_unit_test(fused_blocks_of_a_resnet),
-        cmocka_unit_test(fused_halos_cost_compute),
-        cmocka_unit_test(fused_cells_of_an_amoebanet),
-        cmocka_unit_test(fused_cells_in_two_parts),
-        cmocka_unit_test(pieces_add_up),
+        cmocka_unit_test(neighbours_in_a_2x2_grid),
+        cmocka_unit_test(neighbours_of_middle_tiles_and_strips),
+        cmocka_unit_test(neighbour_directions_are_symmetric),
+        cmocka_unit_test(halo_totals_match_the_formula),
+        cmocka_unit_test(non_square_kernels_exchange_in_one_dimension),
+        cmocka_unit_test(resolves_and_rejects_slices),
+        cmocka_unit_test(fused_halo_widths_of_resnet_blocks),
+        cmocka_unit_test(fused_halos_add_redundant_flops),
+        cmocka_unit_test(fused_halos_of_amoebanet_cells),
+        cmocka_unit_test(flops_of_a_fused_cell_before_and_after_its_halos),
+        cmocka_unit_test(interior_and_border_sum_to_the_tile),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

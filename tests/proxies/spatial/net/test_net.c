@@ -17,7 +17,7 @@ static void assert_modules(const struct bb_net *net, int first, const size_t *pa
         assert_int_equal(net->modules[first + m].parameters, parameters[m]);
 }
 
-static void a_resnet_has_its_parameters(void **state)
+static void resnet_parameters_match_published_counts(void **state)
 {
     static const struct {
         int image;
@@ -36,7 +36,7 @@ static void a_resnet_has_its_parameters(void **state)
     }
 }
 
-static void blocks_of_a_resnet(void **state)
+static void resnet_block_parameters(void **state)
 {
     static const size_t first[3] = {6880, 90880, 361984}, other[3] = {12832, 119552, 476672};
     struct bb_net net;
@@ -51,7 +51,7 @@ static void blocks_of_a_resnet(void **state)
     bb_net_release(&net);
 }
 
-static void deeper_resnets(void **state)
+static void resnet_depth_and_width_options(void **state)
 {
     struct bb_net net;
 
@@ -65,7 +65,7 @@ static void deeper_resnets(void **state)
     bb_net_release(&net);
 }
 
-static void an_amoebanet_has_its_parameters(void **state)
+static void amoebanet_parameters_match_published_counts(void **state)
 {
     static const size_t modules[] = {3016,     194584,   902928,   1780896,  2213536,  2386592,  2386592,  2386592,
                                      2386592,  5158816,  7455552,  8840000,  9532224,  9532224,  9532224,  9532224,
@@ -82,7 +82,7 @@ static void an_amoebanet_has_its_parameters(void **state)
 }
 
 /* Other sizes, by their 1000-class counts: the classifier has 990 more outputs than ours of 10 classes. */
-static void other_amoebanets(void **state)
+static void other_amoebanet_sizes_match_published_counts(void **state)
 {
     static const struct {
         int layers, filters;
@@ -105,7 +105,7 @@ static void other_amoebanets(void **state)
 }
 
 /* Module 11 is the second normal cell of the second row. */
-static void cells_pass_on_two_tensors(void **state)
+static void amoebanet_cells_output_two_tensors(void **state)
 {
     struct bb_net net;
     const struct bb_module *m;
@@ -149,7 +149,7 @@ static int exchanges(const struct bb_net *net, int module, int found[8][4])
 
 /* Rows and columns around the output of each layer of a normal cell that are still needed behind it: with state 0 come
  * 3, with state 1 come 2. A 3x3 behind a layer needs one more there, a 1x7 three more columns, a 7x1 three more rows. */
-static void rims_of_a_fused_cell(void **state)
+static void fused_cell_rims_by_layer(void **state)
 {
     static const struct {
         const char *name;
@@ -177,7 +177,7 @@ static void rims_of_a_fused_cell(void **state)
     bb_net_release(&net);
 }
 
-static void halos_of_cells(void **state)
+static void amoebanet_cell_halos(void **state)
 {
     static const int normal[7][4] = {{1, 1, 832, 64}, {0, 3, 208, 64}, {3, 0, 208, 64}, {0, 3, 208, 64},
                                      {3, 0, 208, 64}, {1, 1, 832, 64}, {1, 1, 832, 64}};
@@ -198,7 +198,7 @@ static void halos_of_cells(void **state)
     bb_net_release(&net);
 }
 
-static void cosmoflow_as_mlperf_has_it(void **state)
+static void cosmoflow_matches_mlperf(void **state)
 {
     static const size_t modules[] = {3488, 55360, 221312, 884992, 3539456, 4194432, 8256, 260};
     struct bb_net net;
@@ -231,7 +231,7 @@ static int load_file(const char *family, const char *shape, double parameters, s
     return rc;
 }
 
-static void files_of_the_users(void **state)
+static void loads_user_profiles(void **state)
 {
     static const char resnet[] = "\"depth\": 20, \"width\": 16, \"image\": 32, \"input_channels\": 3, \"classes\": 10";
     static const char amoebanet[] =
@@ -251,7 +251,7 @@ static void files_of_the_users(void **state)
     bb_net_release(&net);
 }
 
-static void images_and_families_that_cannot_be(void **state)
+static void rejects_invalid_images_and_families(void **state)
 {
     static const int images[] = {1, 16, 33, 1000, 1 << 21, -32};
     struct bb_net net;
@@ -270,17 +270,17 @@ static void images_and_families_that_cannot_be(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_resnet_has_its_parameters),
-        cmocka_unit_test(blocks_of_a_resnet),
-        cmocka_unit_test(deeper_resnets),
-        cmocka_unit_test(an_amoebanet_has_its_parameters),
-        cmocka_unit_test(other_amoebanets),
-        cmocka_unit_test(cells_pass_on_two_tensors),
-        cmocka_unit_test(rims_of_a_fused_cell),
-        cmocka_unit_test(halos_of_cells),
-        cmocka_unit_test(cosmoflow_as_mlperf_has_it),
-        cmocka_unit_test(files_of_the_users),
-        cmocka_unit_test(images_and_families_that_cannot_be),
+        cmocka_unit_test(resnet_parameters_match_published_counts),
+        cmocka_unit_test(resnet_block_parameters),
+        cmocka_unit_test(resnet_depth_and_width_options),
+        cmocka_unit_test(amoebanet_parameters_match_published_counts),
+        cmocka_unit_test(other_amoebanet_sizes_match_published_counts),
+        cmocka_unit_test(amoebanet_cells_output_two_tensors),
+        cmocka_unit_test(fused_cell_rims_by_layer),
+        cmocka_unit_test(amoebanet_cell_halos),
+        cmocka_unit_test(cosmoflow_matches_mlperf),
+        cmocka_unit_test(loads_user_profiles),
+        cmocka_unit_test(rejects_invalid_images_and_families),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

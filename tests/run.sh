@@ -1,34 +1,40 @@
 #!/bin/sh
-# run.sh - installs what is missing, builds, and runs every test that needs no GPU:
-#   what setup decides on other machines, the quick part of fault injection (tests/fault_injection/run.sh),
-#   unit tests and black-box tests of the release build (some also of one with MPICH), both again under AddressSanitizer and UndefinedBehaviorSanitizer,
-#   a build with clang for its warnings, the fuzz targets on their seeds (tests/fuzz), cppcheck (tests/analysers has more), the offline tools on 64-bit Arm (in qemu), and the format of the sources.
-# `sh tests/run.sh --quick` leaves out the last six. The last line counts what passed, failed and was skipped.
+# run.sh - installs missing tools, builds, and runs all tests that require no GPU:
+#   1. setup decisions for other machines (tests/fresh)
+#   2. unit tests and black-box tests of the release build, some also with MPICH
+#   3. a quick selection of the fault injection tests (tests/fault_injection/run.sh)
+#   4. unit tests and some black-box tests under AddressSanitizer and UndefinedBehaviorSanitizer
+#   5. a build with clang, for its warnings
+#   6. the fuzz targets on their seeds (tests/fuzz)
+#   7. cppcheck (tests/analysers has more analysers)
+#   8. the offline tools on 64-bit Arm in qemu
+#   9. the format of the sources
+# `sh tests/run.sh --quick` runs only 1 to 3. The last line counts passed, failed and skipped tests.
 set -u
 cd "$(dirname "$0")/.."
 quick=${1:-}
 export PYTHONDONTWRITEBYTECODE=1
 . bootstrap/mpi.sh
 passed=0 failed=0 skipped=0
-workers=$(($(getconf _NPROCESSORS_ONLN) * 2)) # a job of ranks mostly waits, for its start and for its ranks
+workers=$(($(getconf _NPROCESSORS_ONLN) * 2)) # jobs mostly wait, for their start and for other ranks
 [ "$workers" -le 8 ] || workers=8
 logs=$(mktemp -d)
 began_s=$(date +%s)
-ahead= # the processes of build_ahead
+ahead= # process group of build_ahead
 trap '[ -z "$ahead" ] || kill -- -"$ahead"; rm -rf "$logs"' EXIT
 trap 'exit 1' HUP INT TERM
-export TMPDIR="$logs" # an mpirun that a test kills leaves its files, which every later one would look through
+export TMPDIR="$logs" # a killed mpirun leaves session files, which each later mpirun would scan
 
 heading() {
     echo "== $1, after $(($(date +%s) - began_s)) s"
 }
 
-# count OK NOT_OK LEFT_OUT - adds to the totals.
+# count PASSED FAILED SKIPPED - adds to the totals.
 count() {
     passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
 }
 
-# number REGEX FILE - the number in front of a word in the last line that has it, or 0.
+# number REGEX FILE - prints the number before the last match of the word, or 0.
 number() {
     n=$(grep -oE "[0-9]+ $1" "$2" | tail -n 1 | cut -d' ' -f1)
     echo "${n:-0}"
@@ -59,7 +65,7 @@ black_box() {
     count "$(number passed "$logs/pytest")" "$bad" "$(number skipped "$logs/pytest")"
 }
 
-# script FILE [WORD...] - a test that is a shell script and counts by itself.
+# script FILE [ARGUMENT...] - runs a test script that prints its own counts.
 script() {
     heading "$*"
     status=0
@@ -70,7 +76,7 @@ script() {
     count "$(number passed "$logs/script")" "$bad" 0
 }
 
-# step NAME COMMAND... - one check that passes or fails as a whole; exit status 77: not possible here, the last line says why.
+# step NAME COMMAND... - runs one check; exit status 77: skipped, the last line of the output is the reason.
 step() {
     heading "$1"
     shift
@@ -83,7 +89,7 @@ step() {
     esac
 }
 
-left_out() {
+skip_step() {
     heading "$1: SKIPPED: $2"
     count 0 0 1
 }
@@ -92,8 +98,8 @@ formatted() {
     git ls-files '*.c' '*.h' '*.cu' | xargs clang-format --dry-run -Werror
 }
 
-# What the last steps want built is built while tests wait for their ranks, and gives way to them. The steps find it done, or
-# do it and say what is wrong.
+# Builds the programs of the last steps in the background, at low priority, while tests wait for their ranks. The steps
+# themselves build again, which does nothing or reports the error.
 build_ahead() {
     # shellcheck disable=SC2016
     setsid nice -n 19 sh -c 'sh bootstrap/setup.sh --tests sanitize; if command -v clang; then sh bootstrap/setup.sh --tests clang; fi
@@ -102,7 +108,7 @@ build_ahead() {
 }
 
 sh bootstrap/setup.sh --tests release || exit 1
-use_build_folder # what was fetched just now
+use_build_folder # with the tools that setup has just installed
 step "build with MPICH, for tests/cli/test_mpi.py" sh bootstrap/setup.sh mpich
 step "the oldest and the newest NCCL, for tests/cli/test_real_nccl.py" sh tests/cli/real_nccl.sh build/real_nccl
 [ "$quick" = --quick ] || build_ahead
@@ -114,7 +120,7 @@ script tests/fault_injection/run.sh --quick
 if [ "$quick" != --quick ]; then
     wait "$ahead"
     ahead=
-    # Leaks are looked for wherever no MPI is in the process (cmake/UnitTest.cmake).
+    # Leak detection is on for processes without MPI (cmake/UnitTest.cmake).
     export UBSAN_OPTIONS=print_stacktrace=1
     if sh bootstrap/setup.sh --tests sanitize; then
         ASAN_OPTIONS=detect_leaks=1:exitcode=99 units build-sanitize
@@ -122,13 +128,13 @@ if [ "$quick" != --quick ]; then
     else count 0 1 0; fi
     if command -v clang >/dev/null; then
         step "build with clang" sh bootstrap/setup.sh --tests clang
-    else left_out "build with clang" "no clang here"; fi
+    else skip_step "build with clang" "clang not found"; fi
     step "every fuzz target for two seconds" sh tests/fuzz/run.sh --quick
     step "cppcheck" sh tests/analysers/run.sh cppcheck
     step "the offline tools on aarch64" sh tests/cross/aarch64.sh build/busbar
     if command -v clang-format >/dev/null; then
         step "source format" formatted
-    else left_out "source format" "no clang-format here"; fi
+    else skip_step "source format" "clang-format not found"; fi
 fi
 echo
 echo "$passed passed, $failed failed, $skipped skipped"

@@ -1,12 +1,11 @@
 #!/bin/sh
-# run.sh - the analysers, in one command: what reads the sources, and what watches runs on emulated GPUs.
+# run.sh - runs static analysers on the sources and dynamic analysers on emulated GPUs.
 #
-#   sh tests/analysers/run.sh [TOOL...]      all of them, or cppcheck fanalyzer tidy (read sources),
-#                                            integer tsan memcheck helgrind (watch runs)
+#   sh tests/analysers/run.sh [TOOL...]      default: all. Static: cppcheck fanalyzer tidy. Dynamic: integer tsan memcheck helgrind
 #
-# It wants build/ configured (sh bootstrap/setup.sh --tests). Each tool has one line: how many findings, how many of them are
-# set aside by suppressions.txt, which gives the reason of each; the others are listed. Logs are in build-analysers/.
-# Exit status: 0 none left, 1 some, 77 nothing that was asked for could run. A tool that is not here is said to be skipped.
+# Requires a configured build/ (sh bootstrap/setup.sh --tests). Prints one line per tool with the number of findings and of those
+# that suppressions.txt suppresses (with a reason each), then the remaining findings. Logs are in build-analysers/.
+# Exit status: 0 no findings remain, 1 findings remain, 77 none of the requested tools is installed. A missing tool is skipped.
 set -u
 cd "$(dirname "$0")/../.."
 . bootstrap/mpi.sh
@@ -20,16 +19,16 @@ skip() {
     echo "$1: SKIPPED: $2"
 }
 
-# judge TOOL - from FILE:LINE: [CHECK] TEXT on stdin: counts, and prints what no suppression knows. Its verdict is a file:
-# at the end of a pipe it is a process of its own.
+# judge TOOL - reads FILE:LINE: [CHECK] TEXT from stdin, counts the findings and prints those without a suppression. The verdict is
+# written to a file, because the end of a pipe is a separate process.
 judge() {
     sed "s,$root/,,g; s,^\.\./,," | sort -u >$logs/"$1".findings
     awk -v tool="$1" '
         FNR == NR { if ($0 !~ /^#/ && NF >= 4) { n++; t[n] = $1; f[n] = $2; c[n] = $3 } next }
-        { all++; aside = 0
-          for (i = 1; i <= n; i++) if ((t[i] == tool || t[i] == "*") && $0 ~ f[i] && index($0, c[i])) { aside = 1; used[i] = 1 }
-          if (aside) kept++; else open[++m] = $0 }
-        END { printf "%s: %d findings, %d set aside, %d left\n", tool, all, kept, m
+        { all++; suppressed = 0
+          for (i = 1; i <= n; i++) if ((t[i] == tool || t[i] == "*") && $0 ~ f[i] && index($0, c[i])) { suppressed = 1; used[i] = 1 }
+          if (suppressed) n_suppressed++; else open[++m] = $0 }
+        END { printf "%s: %d findings, %d suppressed, %d remain\n", tool, all, n_suppressed, m
               for (i = 1; i <= m; i++) print "  " open[i]
               exit m > 0 }' tests/analysers/suppressions.txt $logs/"$1".findings && verdict=clean || verdict=open
     echo $verdict >$logs/"$1".verdict
@@ -39,7 +38,7 @@ sources() {
     git ls-files 'bootstrap/*.c' 'collectives/*.c' 'cuda/*.c' 'proxies/*.c' busbar.c
 }
 
-# commands EXTRA - the compiler's command of each of our sources, with EXTRA and without a result, one a line.
+# commands EXTRA - prints the compile command of each source of busbar with the EXTRA options and without output, one per line.
 commands() {
     sed -n 's/^ *"command": "\(.*\)",*$/\1/p' build/compile_commands.json | sed 's/\\"/"/g; s/\\\\/\\/g' |
         grep -E ' -c (\S*/)?(bootstrap|collectives|cuda|proxies)/\S*\.c$| -c \S*busbar\.c$' | grep -v '/tests/' | sort -u |
@@ -47,7 +46,7 @@ commands() {
 }
 
 run_cppcheck() {
-    command -v cppcheck >/dev/null || { skip cppcheck "not here"; return; }
+    command -v cppcheck >/dev/null || { skip cppcheck "not found"; return; }
     # shellcheck disable=SC2046
     cppcheck -q -j "$cores" --std=c11 --enable=warning,performance,portability -DBB_ANALYSER -D_GNU_SOURCE \
         "-DBUSBAR_VERSION=\"x\"" "-Djson_object_foreach(o,k,v)=while(next_of(o,&k,&v))" \
@@ -56,21 +55,21 @@ run_cppcheck() {
 }
 
 run_fanalyzer() {
-    gcc -fanalyzer -x c -c /dev/null -o /dev/null 2>/dev/null || { skip fanalyzer "this gcc has none"; return; }
+    gcc -fanalyzer -x c -c /dev/null -o /dev/null 2>/dev/null || { skip fanalyzer "gcc does not support -fanalyzer"; return; }
     commands "-fanalyzer -DBB_ANALYSER" >$logs/commands
     (cd build && xargs -d '\n' -P "$cores" -n 1 sh -c <"$root/$logs/commands") >$logs/fanalyzer.log 2>&1
     sed -n 's/^\([^ ]*:[0-9]*\):[0-9]*: warning: \(.*\) \[-Wanalyzer-\([a-z-]*\)\]$/\1: [\3] \2/p' $logs/fanalyzer.log | judge fanalyzer
 }
 
 run_tidy() {
-    command -v clang-tidy >/dev/null || { skip tidy "no clang-tidy here"; return; }
+    command -v clang-tidy >/dev/null || { skip tidy "clang-tidy not found"; return; }
     sources | xargs -P "$cores" -n 6 clang-tidy -p build --quiet --config-file=tests/analysers/clang-tidy.yaml >$logs/tidy.log 2>/dev/null
     sed -n 's/^\([^ ]*:[0-9]*\):[0-9]*: warning: \(.*\) \[\([a-zA-Z0-9.,-]*\)\]$/\1: [\3] \2/p' $logs/tidy.log | judge tidy
 }
 
 # ---- runs ----
 
-# emulated BUILD COMMAND... - on the emulated GPUs of that build.
+# emulated BUILD COMMAND... - runs a command on the emulated GPUs of a build folder.
 emulated() {
     (
         build=$root/$1
@@ -84,7 +83,7 @@ emulated() {
 BENCH="bench all_reduce sendrecv -b 8 -e 1K -f 16 -n 2 -w 1 --repeats 2"
 PROXY="proxy gpt2_large 4 2 2 --scale-counts 0.001 --steps 2 --warmup 1 --traced-steps 1 --check --no-alone"
 
-# build_preset PRESET TARGET...
+# build_preset PRESET TARGET... - configures the preset if necessary and builds the targets.
 build_preset() {
     preset=$1
     shift
@@ -93,13 +92,13 @@ build_preset() {
         cmake --build build-"$preset" --target "$@" >>$logs/build.log 2>&1
 }
 
-# The first of our frames stands for a report.
+# Prints one finding per ThreadSanitizer report: the first frame in the sources of busbar.
 tsan_reports() {
     cat $logs/tsan.[0-9]* 2>/dev/null | awk '
-        /^WARNING: ThreadSanitizer: / { kind = $0; sub(/.*Sanitizer: /, "", kind); sub(/ \(pid.*/, "", kind); told = 0 }
-        kind && !told && match($0, /(bootstrap|collectives|cuda|proxies|tests)\/[a-z_\/.0-9]+:[0-9]+/) {
-            print substr($0, RSTART, RLENGTH) ": [" kind "] " $2; told = 1 }
-        /^SUMMARY: / { if (!told && kind) print "elsewhere:0: [" kind "] " $0; kind = "" }'
+        /^WARNING: ThreadSanitizer: / { kind = $0; sub(/.*Sanitizer: /, "", kind); sub(/ \(pid.*/, "", kind); printed = 0 }
+        kind && !printed && match($0, /(bootstrap|collectives|cuda|proxies|tests)\/[a-z_\/.0-9]+:[0-9]+/) {
+            print substr($0, RSTART, RLENGTH) ": [" kind "] " $2; printed = 1 }
+        /^SUMMARY: / { if (!printed && kind) print "elsewhere:0: [" kind "] " $0; kind = "" }'
 }
 
 run_tsan() {
@@ -112,7 +111,7 @@ run_tsan() {
     emulated build-tsan mpirun -n 2 build-tsan/busbar $BENCH --json $logs/tsan.json
     # shellcheck disable=SC2086
     emulated build-tsan mpirun -n 2 build-tsan/busbar $PROXY --trace $logs/tsan.trace --json $logs/tsan.json
-    # What the watchdog does to a thread that hangs, and to one whose peer is gone.
+    # The watchdog ends a run with a stalled rank and a run with a lost rank.
     for fault in stall:rank=1,call=9,name=ncclAllReduce die:rank=1,call=9,name=ncclAllReduce; do
         # shellcheck disable=SC2086
         EMU_FAULT=$fault emulated build-tsan mpirun -n 2 build-tsan/busbar $BENCH -T 3 --json $logs/tsan.json
@@ -124,9 +123,9 @@ run_tsan() {
     tsan_reports | judge tsan
 }
 
-# All of clang's integer checks, including conversions and unsigned arithmetic, over the unit tests of the offline tools.
+# All integer checks of clang, including conversions and unsigned arithmetic, on the unit tests of the offline tools.
 run_integer() {
-    command -v clang >/dev/null || { skip integer "no clang here"; return; }
+    command -v clang >/dev/null || { skip integer "clang not found"; return; }
     build_preset integer all || { tail -n 20 $logs/build.log; echo open >$logs/integer.verdict; return; }
     UBSAN_OPTIONS=log_path=$root/$logs/integer ctest --test-dir build-integer -j "$cores" >>$logs/runs.log 2>&1
     cat $logs/integer.[0-9]* 2>/dev/null | sed -n 's/^\([^ ]*:[0-9]*\):[0-9]*: runtime error: \(.*\)$/\1: [integer] \2/p' |
@@ -134,7 +133,7 @@ run_integer() {
     rm -f $logs/integer.[0-9]*
 }
 
-# Kernels run on stacks of their own there, which valgrind takes for one that went wild: so under it they do nothing.
+# Emulated kernels run on separate stacks, which valgrind reports as stack errors; under valgrind kernels therefore do nothing.
 valgrind_on_gpu() {
     EMU_DATA=off EMU_UNKNOWN_KERNELS=pass
     export EMU_DATA EMU_UNKNOWN_KERNELS
@@ -142,18 +141,18 @@ valgrind_on_gpu() {
     unset EMU_DATA EMU_UNKNOWN_KERNELS
 }
 
-# valgrind_reports PREFIX - a report counts where one of its frames is ours.
+# valgrind_reports PREFIX - prints one finding per valgrind report that has a frame in busbar.
 valgrind_reports() {
     cat "$1".[0-9]* 2>/dev/null | sed 's/^==[0-9]*== //' | awk '
-        /^(Possible data race|Thread #.*lock|Conditional|Use of|Invalid|Syscall|Mismatched|Source and)/ { kind = $0; told = 0 }
-        /^[0-9,]+ .*bytes in .* lost/ { kind = "leak"; told = 0 }
+        /^(Possible data race|Thread #.*lock|Conditional|Use of|Invalid|Syscall|Mismatched|Source and)/ { kind = $0; printed = 0 }
+        /^[0-9,]+ .*bytes in .* lost/ { kind = "leak"; printed = 0 }
         /^(Address|This conflicts|Required order|HEAP|LEAK|ERROR)/ { kind = "" }
-        kind && !told && /\(in [^)]*\/(busbar|libbusbar-gpu\.so)\)/ {
-            sub(/ at 0x.*/, "", kind); print $3 ":0: [" kind "]"; told = 1 }'
+        kind && !printed && /\(in [^)]*\/(busbar|libbusbar-gpu\.so)\)/ {
+            sub(/ at 0x.*/, "", kind); print $3 ":0: [" kind "]"; printed = 1 }'
 }
 
 run_memcheck() {
-    command -v valgrind >/dev/null || { skip memcheck "no valgrind here"; return; }
+    command -v valgrind >/dev/null || { skip memcheck "valgrind not found"; return; }
     rm -f $logs/memcheck.[0-9]*
     # shellcheck disable=SC2089
     tool="valgrind --error-exitcode=0 --leak-check=full --errors-for-leak-kinds=definite --log-file=$root/$logs/memcheck.%p"
@@ -173,18 +172,18 @@ run_memcheck() {
 }
 
 run_helgrind() {
-    command -v valgrind >/dev/null || { skip helgrind "no valgrind here"; return; }
+    command -v valgrind >/dev/null || { skip helgrind "valgrind not found"; return; }
     rm -f $logs/helgrind.[0-9]*
     # shellcheck disable=SC2086
     valgrind_on_gpu valgrind --tool=helgrind --log-file=$root/$logs/helgrind.%p build/busbar $BENCH --json $logs/helgrind.json
     valgrind_reports $logs/helgrind | judge helgrind
 }
 
-[ -f build/compile_commands.json ] || { echo "build/ is not configured: sh bootstrap/setup.sh --tests"; exit 77; }
+[ -f build/compile_commands.json ] || { echo "build/ is not configured; run: sh bootstrap/setup.sh --tests"; exit 77; }
 for tool in ${*:-cppcheck fanalyzer tidy integer tsan memcheck helgrind}; do
     case $tool in
     cppcheck | fanalyzer | tidy | integer | tsan | memcheck | helgrind) run_$tool ;;
-    *) echo "unknown tool '$tool'; known: cppcheck fanalyzer tidy integer tsan memcheck helgrind" >&2; exit 2 ;;
+    *) echo "unknown tool '$tool'; available: cppcheck fanalyzer tidy integer tsan memcheck helgrind" >&2; exit 2 ;;
     esac
 done
 ls $logs/*.verdict >/dev/null 2>&1 || exit 77

@@ -1,18 +1,18 @@
 #!/bin/sh
-# aarch64.sh - the offline tools on 64-bit Arm (Grace), from a machine of another kind: cross-compiles it with Debian's compiler,
-# runs its unit tests in qemu, and holds plans beside those of the native program, byte for byte.
+# aarch64.sh - tests the offline tools for 64-bit Arm (Grace) on another architecture: cross-compiles them with Debian's compiler,
+# runs their unit tests in qemu, and compares their plans with those of the native program byte for byte.
 #
-#   sh tests/cross/aarch64.sh [NATIVE]      NATIVE: the busbar to compare with (default: build/busbar)
-#   sh tests/cross/aarch64.sh --build       builds it
+#   sh tests/cross/aarch64.sh [NATIVE]      NATIVE: the native busbar (default: build/busbar)
+#   sh tests/cross/aarch64.sh --build       only builds
 #
-# Compiler and qemu are installed where that is allowed. jansson and cmocka for Arm are unpacked in build-aarch64/packages,
-# without root; the system stays one of a single architecture. Exit status 77: it cannot be done here, and why.
+# Installs the compiler and qemu if root or sudo is available. jansson and cmocka for Arm are unpacked in build-aarch64/packages
+# without root; no foreign architecture is added to the system. Exit status 77: skipped, with the reason on stderr.
 set -eu
 cd "$(dirname "$0")/../.."
 native=${1:-build/busbar} folder=build-aarch64
 packages=$PWD/$folder/packages
 
-leave_out() {
+skip() {
     echo "aarch64: $*" >&2
     exit 77
 }
@@ -27,20 +27,20 @@ install_tools() {
     # shellcheck disable=SC2046
     set -- $(missing_tools)
     [ $# != 0 ] || return 0
-    command -v apt-get >/dev/null || leave_out "missing: $*, and they are known by their names in Debian only"
+    command -v apt-get >/dev/null || skip "missing: $*; this script can install them only with apt-get"
     as_root=
     if [ "$(id -u)" != 0 ]; then
-        sudo -n true 2>/dev/null || leave_out "missing, and root has to install them: apt-get install $*"
+        sudo -n true 2>/dev/null || skip "missing packages can only be installed as root: apt-get install $*"
         as_root='sudo -n env DEBIAN_FRONTEND=noninteractive'
     fi
     echo "aarch64: installing $*"
     export DEBIAN_FRONTEND=noninteractive
     $as_root apt-get -q update >"$folder/tools.log" 2>&1 || true
     $as_root apt-get -q -y --no-install-recommends install "$@" >>"$folder/tools.log" 2>&1 ||
-        { tail -n 5 "$folder/tools.log" >&2; leave_out "apt-get could not install $*"; }
+        { tail -n 5 "$folder/tools.log" >&2; skip "apt-get could not install $*"; }
 }
 
-# With lists, a cache and a status of its own, apt-get serves another architecture and changes nothing of the system's.
+# Runs apt-get for arm64 with separate package lists, cache and status, so that the system's package state does not change.
 arm_apt_get() {
     apt-get -q -o Dir::State::Lists="$packages/lists" -o Dir::State::status="$packages/status" \
         -o Dir::Cache="$packages/cache" -o APT::Architecture=arm64 -o APT::Architectures::=arm64 \
@@ -49,13 +49,13 @@ arm_apt_get() {
 
 fetch_libraries() {
     [ ! -e "$packages/done" ] || return 0
-    command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || leave_out "no apt-get here to fetch jansson and cmocka for arm64"
+    command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || skip "apt-get not found, which fetches jansson and cmocka for arm64"
     echo "aarch64: fetching jansson and cmocka"
     mkdir -p "$packages/lists/partial" "$packages/cache/archives/partial"
     : >"$packages/status"
     arm_apt_get update >"$folder/fetch.log" 2>&1 || true
     (cd "$packages" && arm_apt_get download libjansson4 libjansson-dev libcmocka0 libcmocka-dev) >>"$folder/fetch.log" 2>&1 ||
-        { tail -n 3 "$folder/fetch.log" >&2; leave_out "the package sources have no jansson and cmocka for arm64"; }
+        { tail -n 3 "$folder/fetch.log" >&2; skip "the package sources have no jansson and cmocka for arm64"; }
     for package in "$packages"/*.deb; do dpkg-deb -x "$package" "$packages"; done
     rm -rf "$packages/lists" "$packages/cache"
     : >"$packages/done"
@@ -70,7 +70,8 @@ build() {
     cmake --build "$folder" -j 2 >"$folder/build.log" 2>&1 || { tail -n 60 "$folder/build.log"; return 1; }
 }
 
-# same WORDS... - busbar prints the same here and there. JSON has every digit of a double; only when it was made differs.
+# same ARGUMENTS... - checks that the native and the Arm program print the same. JSON contains all digits of a double; only the
+# start time may differ.
 same() {
     "$native" "$@" >"$folder/native.out" || return 1
     qemu-aarch64-static -L /usr/aarch64-linux-gnu "$folder/busbar" "$@" >"$folder/arm.out" || return 1
@@ -87,14 +88,14 @@ compare_plans() {
         same plan gpt2_large 12 4 3 --ranks 8 --cluster h100-sxm-ib --ops --json -
 }
 
-case $(uname -m) in aarch64 | arm64) leave_out "this machine is one itself: its own tests cover it" ;; esac
+case $(uname -m) in aarch64 | arm64) skip "this machine is 64-bit Arm; its normal tests cover the offline tools" ;; esac
 mkdir -p "$folder"
 install_tools
 fetch_libraries
 build
 [ "$native" != --build ] || exit 0
 file=$(readelf -h "$folder/busbar" | grep Machine:)
-case $file in *AArch64*) ;; *) echo "aarch64: the program is for another machine: $file"; exit 1 ;; esac
+case $file in *AArch64*) ;; *) echo "aarch64: the program is not for AArch64: $file"; exit 1 ;; esac
 FUZZ_ROUNDS=2000 ctest --test-dir "$folder" --output-on-failure --no-tests=error -j 2
 compare_plans
 echo "aarch64: passed"

@@ -1,7 +1,6 @@
 #!/bin/sh
-# test_setup.sh - what packages.sh decides on machines that this one is not: each case is a PATH of a few plain tools and of
-# stand-ins that write down how they were called, and a root folder without headers. No network, nothing is installed.
-# The last line counts.
+# test_setup.sh - tests the decisions of packages.sh for simulated machines. A machine is a PATH with a few plain tools and stubs
+# that log their calls, and a root folder without headers. No network access; nothing is installed. The last line counts.
 set -u
 cd "$(dirname "$0")/../.."
 project=$(pwd)
@@ -12,7 +11,7 @@ plain_tools='awk basename cat chmod cp cut date dirname env grep head id ln ls m
 
 # --- machines ---
 
-# new_machine NAME - a folder with bin/ for the PATH and an empty project around bootstrap/.
+# new_machine NAME - creates a folder with bin/ for the PATH and a project that contains only bootstrap/.
 new_machine() {
     box=$top/$1
     mkdir -p "$box/bin" "$box/project"
@@ -21,8 +20,8 @@ new_machine() {
     : >"$box/calls"
 }
 
-# stand_in NAME [LINE...] - a command that writes down its words and then does LINE.
-stand_in() {
+# stub NAME [LINE...] - creates a command that logs its arguments and then executes the shell lines.
+stub() {
     file=$box/bin/$1 what=$1
     shift
     rm -f "$file"
@@ -30,15 +29,15 @@ stand_in() {
     chmod +x "$file"
 }
 
-be_root() { stand_in id 'echo 0'; }
-be_someone() { stand_in id 'echo 1000'; }
-have_compilers() { stand_in cc; stand_in c++; }
-have_cmake() { stand_in cmake "echo cmake version $1"; }
-have_mpi() { stand_in mpicc; stand_in mpirun; }
+be_root() { stub id 'echo 0'; }
+be_user() { stub id 'echo 1000'; }
+have_compilers() { stub cc; stub c++; }
+have_cmake() { stub cmake "echo cmake version $1"; }
+have_mpi() { stub mpicc; stub mpirun; }
 have_header() { mkdir -p "$box/root/usr/include"; : >"$box/root/usr/include/$1"; }
 have_cuda() {
     mkdir -p "$box/root/usr/local/cuda/bin"
-    stand_in nvcc "echo Cuda compilation tools, release $1, V$1.1"
+    stub nvcc "echo Cuda compilation tools, release $1, V$1.1"
     mv "$box/bin/nvcc" "$box/root/usr/local/cuda/bin/"
 }
 have_nccl() {
@@ -47,9 +46,9 @@ have_nccl() {
     : >"$box/root/usr/local/lib/libnccl.so"
 }
 
-# have_python [pip] - one that has pytest; with pip it can also make virtual environments, whose pip makes the commands.
+# have_python [pip] - Python with pytest; with pip it also creates virtual environments, whose pip creates the commands.
 have_python() {
-    stand_in python3 'case "$*" in' \
+    stub python3 'case "$*" in' \
         '*pytest*) exit 0 ;;' \
         '"-m venv"*) for last; do :; done; mkdir -p "$last/bin" "$last/lib/python3.11/site-packages/nvidia/cu13/lib"; cp "$0" "$last/bin" ;;' \
         '"-m pip"*) for wheel; do case $wheel in' \
@@ -61,87 +60,87 @@ have_python() {
         '*) exit 1 ;;' 'esac'
 }
 
-# have_everything - less what a case takes away again.
+# have_everything - a machine with all tools; test cases remove some of them.
 have_everything() {
-    have_compilers; have_cmake 3.25.1; stand_in ninja; have_mpi; have_header jansson.h; have_header cmocka.h
+    have_compilers; have_cmake 3.25.1; stub ninja; have_mpi; have_header jansson.h; have_header cmocka.h
     have_cuda 13.0; have_nccl 2 28 9; have_python
 }
 
-# --- what is said of them ---
+# --- running setup, expectations ---
 
-# get GOAL - runs get_packages there; its status, what it said and the flags.
+# get GOAL - runs get_packages on the simulated machine; sets status, and writes stdout with the CMake flags, and stderr.
 get() {
     status=0
     (cd "$box/project" && env -i PATH="$box/bin" SETUP_SYSTEM="$box/root" sh -euc '. bootstrap/packages.sh; get_packages '"$1"'
         echo "flags$CMAKE_FLAGS"') >"$box/out" 2>"$box/err" || status=$?
 }
 
-complain() {
+fail_case() {
     echo "test_setup: $case: $*"
     echo "  status $status"; sed 's/^/  out   /' "$box/out"; sed 's/^/  err   /' "$box/err"; sed 's/^/  call  /' "$box/calls"
     good=no
 }
 
-expect_status() { [ "$status" = "$1" ] || complain "expected exit status $1"; }
-expect_line() { # the only one on stderr, without a step's lines and log
-    [ "$(grep -vE '^setup: +[0-9]+ s ' "$box/err")" = "setup: $1" ] || complain "expected the one line: setup: $1"
+expect_status() { [ "$status" = "$1" ] || fail_case "expected exit status $1"; }
+expect_line() { # the only line on stderr besides progress lines
+    [ "$(grep -vE '^setup: +[0-9]+ s ' "$box/err")" = "setup: $1" ] || fail_case "expected the one line: setup: $1"
 }
-expect_call() { grep -qxF -- "$1" "$box/calls" || complain "expected the call: $1"; }
-expect_wheels() { # the requirements given to pip, in all
+expect_call() { grep -qxF -- "$1" "$box/calls" || fail_case "expected the call: $1"; }
+expect_wheels() { # exactly the requirements given to pip
     asked=$(grep -oE '[a-z0-9-]+==[0-9.]+' "$box/calls" | tr '\n' ' ')
     wanted=$(for group in "$@"; do awk -v g="$group" '$1 == g { print $2 }' "$project/bootstrap/wheels.txt"; done | tr '\n' ' ')
-    [ "$asked" = "$wanted" ] || complain "expected the wheels: $wanted"
+    [ "$asked" = "$wanted" ] || fail_case "expected the wheels: $wanted"
 }
-expect_nothing_fetched() { ! grep -qE 'install|download' "$box/calls" || complain "expected that nothing is fetched"; }
-expect_flag() { grep -qF -- "$1" "$box/out" || complain "expected the flag: $1"; }
+expect_nothing_fetched() { ! grep -qE 'install|download' "$box/calls" || fail_case "expected no download and no installation"; }
+expect_flag() { grep -qF -- "$1" "$box/out" || fail_case "expected the flag: $1"; }
 
-test_all_there_fetches_nothing() {
-    be_root; have_everything; stand_in apt-get
+test_complete_machine_fetches_nothing() {
+    be_root; have_everything; stub apt-get
     get tests
     expect_status 0
     expect_nothing_fetched
     expect_flag "-DNCCL_ROOT=$box/root/usr/local"
 }
 
-test_bare_root_asks_its_manager() {
-    be_root; stand_in "$1"
+test_bare_root_uses_package_manager() {
+    be_root; stub "$1"
     get demo
-    expect_status 1 # the stand-in installs nothing
+    expect_status 1 # the stub installs nothing
     expect_call "$2"
 }
 test_bare_debian() {
-    test_bare_root_asks_its_manager apt-get \
+    test_bare_root_uses_package_manager apt-get \
         'apt-get -q install -y --no-install-recommends gcc g++ cmake ninja-build libopenmpi-dev openmpi-bin libjansson-dev python3 python3-venv'
     expect_call 'apt-get -q update'
 }
 test_bare_fedora() {
-    test_bare_root_asks_its_manager dnf \
+    test_bare_root_uses_package_manager dnf \
         'dnf install -y gcc gcc-c++ cmake ninja-build openmpi-devel jansson-devel python3 python3-pip'
 }
 test_bare_suse() {
-    test_bare_root_asks_its_manager zypper \
+    test_bare_root_uses_package_manager zypper \
         'zypper install -y gcc gcc-c++ cmake ninja openmpi4-devel libjansson-devel python3 python3-pip'
 }
 
-test_mpich_beside_open_mpi() {
-    be_root; have_everything; stand_in apt-get
+test_mpich_in_addition_to_open_mpi() {
+    be_root; have_everything; stub apt-get
     get 'program; get_mpich'
     expect_status 0
     expect_call 'apt-get -q install -y --no-install-recommends libmpich-dev mpich'
 }
 test_no_mpich_without_root() {
-    be_someone; have_everything; stand_in apt-get
+    be_user; have_everything; stub apt-get
     get 'program; get_mpich'
     expect_status 77
     expect_nothing_fetched
-    stand_in mpicc.mpich; stand_in mpiexec.mpich
+    stub mpicc.mpich; stub mpiexec.mpich
     get 'program; get_mpich'
     expect_status 0
 }
 
 test_tests_need_cmocka() {
     be_root; have_everything; rm "$box/root/usr/include/cmocka.h"
-    stand_in apt-get "case \"\$*\" in *install*) : >$box/root/usr/include/cmocka.h ;; esac"
+    stub apt-get "case \"\$*\" in *install*) : >$box/root/usr/include/cmocka.h ;; esac"
     get program
     expect_status 0
     expect_nothing_fetched
@@ -157,17 +156,17 @@ test_unknown_manager() {
     expect_line "missing: compilers ninja; no supported package manager found (apt-get dnf zypper)"
 }
 
-test_sudo_is_used() {
-    be_someone; have_everything; rm "$box/bin/ninja"
-    stand_in apt-get
-    stand_in sudo "case \"\$*\" in *install*) : >$box/bin/ninja; chmod +x $box/bin/ninja ;; esac"
+test_sudo_installs_packages() {
+    be_user; have_everything; rm "$box/bin/ninja"
+    stub apt-get
+    stub sudo "case \"\$*\" in *install*) : >$box/bin/ninja; chmod +x $box/bin/ninja ;; esac"
     get program
     expect_status 0
     expect_call 'sudo -n env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends ninja-build'
 }
 
 test_no_root_and_no_compiler() {
-    be_someone; have_everything; rm "$box/bin/cc"; stand_in apt-get; stand_in sudo 'exit 1'
+    be_user; have_everything; rm "$box/bin/cc"; stub apt-get; stub sudo 'exit 1'
     get program
     expect_status 1
     expect_line "missing packages can only be installed as root: apt-get install gcc g++"
@@ -175,88 +174,88 @@ test_no_root_and_no_compiler() {
 }
 
 test_no_root_with_dnf() {
-    be_someone; have_everything; rm "$box/root/usr/include/jansson.h"; stand_in dnf
+    be_user; have_everything; rm "$box/root/usr/include/jansson.h"; stub dnf
     get program
     expect_status 1
     expect_line "missing packages can only be installed as root: dnf install jansson-devel"
 }
 
-# The library itself is here already, so only the headers' package comes.
-test_no_root_links_what_is_here() {
-    be_someone; have_everything; rm "$box/root/usr/include/jansson.h"
+# The library is already installed, so only the package with the headers is fetched.
+test_no_root_links_installed_library() {
+    be_user; have_everything; rm "$box/root/usr/include/jansson.h"
     mkdir -p "$box/root/usr/lib/some-linux-gnu"; : >"$box/root/usr/lib/some-linux-gnu/libjansson.so.4"
-    stand_in apt-get 'case "$*" in *"-s install"*) echo "Inst libjansson-dev (2.14 stable)" ;; *download*) : >a.deb ;; esac'
-    stand_in dpkg 'mkdir -p "$3/usr/include" "$3/usr/lib/some-linux-gnu"; : >"$3/usr/include/jansson.h"' \
+    stub apt-get 'case "$*" in *"-s install"*) echo "Inst libjansson-dev (2.14 stable)" ;; *download*) : >a.deb ;; esac'
+    stub dpkg 'mkdir -p "$3/usr/include" "$3/usr/lib/some-linux-gnu"; : >"$3/usr/include/jansson.h"' \
         'ln -s libjansson.so.4 "$3/usr/lib/some-linux-gnu/libjansson.so"'
     get program
     expect_status 0
-    [ -e "$box/project/build/system/usr/lib/some-linux-gnu/libjansson.so" ] || complain "expected that links lead to the machine's library"
+    [ -e "$box/project/build/system/usr/lib/some-linux-gnu/libjansson.so" ] || fail_case "expected a link to the installed library"
 }
 
 test_no_root_unpacks_debs() {
-    be_someone; have_everything; rm "$box/root/usr/include/jansson.h"
-    stand_in apt-get 'case "$*" in' \
+    be_user; have_everything; rm "$box/root/usr/include/jansson.h"
+    stub apt-get 'case "$*" in' \
         '*"-s install"*) echo "Inst libjansson4 (2.14 stable)"; echo "Inst libc6 [1] (2 stable)"; echo "Inst libjansson-dev (2.14 stable)" ;;' \
         '*download*) : >a.deb ;;' 'esac'
-    stand_in dpkg 'mkdir -p "$3/usr/include" "$3/usr/lib/some-linux-gnu" "$3/lib/some-linux-gnu"; : >"$3/usr/include/jansson.h"; : >"$3/lib/some-linux-gnu/libjansson.so.4"' \
+    stub dpkg 'mkdir -p "$3/usr/include" "$3/usr/lib/some-linux-gnu" "$3/lib/some-linux-gnu"; : >"$3/usr/include/jansson.h"; : >"$3/lib/some-linux-gnu/libjansson.so.4"' \
         'ln -sf /lib/some-linux-gnu/libjansson.so.4 "$3/usr/lib/some-linux-gnu/libjansson.so"'
     get program
     expect_status 0
-    grep -q 'download libjansson4 libjansson-dev$' "$box/calls" || complain "expected what is new, and no new version of what is installed"
-    [ -e "$box/project/build/system/usr/lib/some-linux-gnu/libjansson.so" ] || complain "expected that links lead to what was unpacked"
+    grep -q 'download libjansson4 libjansson-dev$' "$box/calls" || fail_case "expected only new packages, no upgrades of installed packages"
+    [ -e "$box/project/build/system/usr/lib/some-linux-gnu/libjansson.so" ] || fail_case "expected a link to the unpacked library"
     expect_flag "-DCMAKE_PREFIX_PATH=$box/project/build/system/usr"
 }
 
-test_no_root_takes_wheels() {
-    be_someone; have_everything; have_python pip; rm "$box/bin/cmake" "$box/bin/ninja" "$box/bin/mpicc"
-    stand_in apt-get
+test_no_root_uses_wheels() {
+    be_user; have_everything; have_python pip; rm "$box/bin/cmake" "$box/bin/ninja" "$box/bin/mpicc"
+    stub apt-get
     get program
     expect_status 0
     expect_wheels cmake ninja mpi
 }
 
-test_old_cmake_becomes_a_wheel() {
+test_old_cmake_is_replaced_by_wheel() {
     be_root; have_everything; have_python pip; have_cmake 3.22.1
-    stand_in apt-get
+    stub apt-get
     get program
     expect_status 0
     expect_wheels cmake
-    ! grep -q 'apt-get.* cmake' "$box/calls" || complain "expected that the package manager is not asked for CMake"
+    ! grep -q 'apt-get.* cmake' "$box/calls" || fail_case "expected no CMake from the package manager"
 }
 
-test_no_pip_is_installed() {
+test_missing_pip_is_installed() {
     be_root; have_everything; rm "$box/root/usr/local/include/nccl.h"
-    stand_in apt-get "case \"\$*\" in *install*) exit 1 ;; esac"
+    stub apt-get "case \"\$*\" in *install*) exit 1 ;; esac"
     get program
     expect_status 1
     expect_call 'apt-get -q install -y --no-install-recommends python3-venv'
     expect_line "failed: packages: python3-venv (full output: build/packages.log)"
 }
 
-test_old_cuda_and_nccl_become_wheels() {
+test_old_cuda_and_nccl_are_replaced_by_wheels() {
     be_root; have_everything; have_python pip; have_cuda 12.2; have_nccl 2 20 5
     get program
-    expect_status 0 # old enough for the program
+    expect_status 0 # new enough for the program
     expect_nothing_fetched
-    get tests # but the emulated GPUs need newer headers
+    get tests # the emulated GPUs require newer headers
     expect_status 0
     expect_wheels toolkit nccl
     expect_flag "-DNCCL_WHEELS=$box/project/build/python/lib/python3.11/site-packages/nvidia/nccl"
 }
 
-test_plotly_is_brought_for_the_report() {
+test_plotly_is_installed_for_report() {
     be_root; have_everything; have_python pip
     get 'program; get_report'
     expect_status 0
     expect_wheels report
 }
 
-test_without_plotly_setup_goes_on() {
+test_setup_continues_without_plotly() {
     be_root; have_everything; have_python
-    stand_in apt-get 'exit 1'
+    stub apt-get 'exit 1'
     get 'program; get_report'
     expect_status 0
-    grep -q '^setup: plotly is missing; only busbar report needs it' "$box/err" || complain "expected a line about the report"
+    grep -q '^setup: plotly is missing; only busbar report needs it' "$box/err" || fail_case "expected a line about the report"
 }
 
 test_versions_are_compared_as_numbers() {
@@ -270,10 +269,10 @@ test_versions_are_compared_as_numbers() {
 
 test_wheels_are_pinned() {
     status=0; : >"$box/out"; : >"$box/err"
-    ! grep -vE '^#|^[a-z-]+ +[a-z0-9-]+==[0-9]+(\.[0-9]+)+$' "$project/bootstrap/wheels.txt" >"$box/out" || complain "expected exact versions"
+    ! grep -vE '^#|^[a-z-]+ +[a-z0-9-]+==[0-9]+(\.[0-9]+)+$' "$project/bootstrap/wheels.txt" >"$box/out" || fail_case "expected exact versions"
 }
 
-for case in $(sed -n 's/^\(test_[a-z_]*\)() {.*/\1/p' "$0" | grep -vx test_bare_root_asks_its_manager); do
+for case in $(sed -n 's/^\(test_[a-z_]*\)() {.*/\1/p' "$0" | grep -vx test_bare_root_uses_package_manager); do
     good=yes
     new_machine "$case"
     $case

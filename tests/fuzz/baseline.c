@@ -1,4 +1,4 @@
-/* baseline.c - the results of a former scaling study (--baseline FILE). */
+/* baseline.c - result file of an earlier scaling study (--baseline FILE). */
 #include "proxies/registry/registry.h"
 #include "proxies/replicas/scaling.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,4 +1,4 @@
-/* bench_words.c - the words behind `busbar bench`, one a line. */
+/* bench_words.c - arguments of `busbar bench`, one per line. */
 #include "collectives/bench_main.h"
 #include "collectives/sweep/bench_options.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,11 +1,11 @@
-/* cluster.c - a cluster's profile (--cluster FILE): read, and collectives and a step predicted by it. */
+/* cluster.c - cluster profiles (--cluster FILE): parsing, and predictions of collectives and steps. */
 #include "proxies/machine/cluster.h"
 #include "proxies/plan_main.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { COLLECTIVES = 7 };
 
-/* A collective, one beside a slow link, a step, and a step whose experts are dispatched unevenly. */
+/* Predicts a collective, a collective with a slow link, a step, and a step with imbalanced experts. */
 static void plan_with(char *path, char *collective)
 {
     char *words[] = {"plan", collective, "--ranks", "24", "--cluster", path, "-b", "8", "-e", "512M", "-f", "4096"};

@@ -1,4 +1,4 @@
-/* compare.c - `busbar compare`: result files of ours and of nccl-tests. Two parts: one file and the other. */
+/* compare.c - `busbar compare` with result files of busbar and nccl-tests. Two parts: file A and file B. */
 #include "collectives/compare/compare.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,4 +1,4 @@
-/* config_json.c - a published config.json of a transformer (--model FILE), and the tensors that follow from it. */
+/* config_json.c - a published config.json of a transformer (--model FILE), and the tensors derived from it. */
 #include "proxies/transformer/arch/arch.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,4 +1,5 @@
-/* environment.c - what launchers say, and what a process keeps for its siblings. Lines NAME=VALUE of the names below. */
+/* environment.c - launcher variables and the variable that passes sockets to forked ranks. Lines NAME=VALUE with the
+ * names below. */
 #include "bootstrap/base/environment.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/start/siblings.h"
@@ -26,7 +27,7 @@ enum { N_VARIABLES = sizeof variables / sizeof *variables };
 
 enum { MAX_RANKS = 16 };
 
-/* The ranks of this host are as many as there is room for, and none comes from nowhere. */
+/* The number of local ranks is within the array, and no rank is negative. */
 static void check_local_ranks(void)
 {
     int ranks[MAX_RANKS], n = bb_launcher_local_ranks(ranks, MAX_RANKS);
@@ -50,7 +51,7 @@ static void set_variable(char *line)
             setenv(line, value, 1);
 }
 
-/* Without closing them: they are numbers of anything. */
+/* Releases the struct without closing its file descriptors, which are arbitrary numbers from the input. */
 static void forget_siblings(struct bb_siblings *siblings)
 {
     if (!siblings)

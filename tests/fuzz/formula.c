@@ -1,4 +1,4 @@
-/* formula.c - formulas of models. */
+/* formula.c - formulas in model files. */
 #include "proxies/models/formula.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,8 +1,8 @@
 /*
- * fuzz.h - what the fuzz targets share. A target is one file: bytes go in, a parser reads them, and whatever it makes of
- * them is refused with one line or taken, under AddressSanitizer and UndefinedBehaviorSanitizer. run.sh has the list.
+ * fuzz.h - helpers of the fuzz targets. A target is one file: a parser reads the input and accepts it or rejects it
+ * with one line, under AddressSanitizer and UndefinedBehaviorSanitizer. run.sh lists the targets.
  *
- * An input of several parts has '|' between them, words stand on lines of their own.
+ * Parts of an input are separated by '|'; command-line arguments are separated by line breaks.
  */
 #ifndef BB_TESTS_FUZZ_FUZZ_H
 #define BB_TESTS_FUZZ_FUZZ_H
@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { FUZZ_PARTS = 6, FUZZ_ARGUMENTS = 24, FUZZ_FILES = 4 };
 
-/* What must hold whatever came in. */
+/* Aborts, which libFuzzer reports as a finding, if the condition is false for any input. */
 #define HOLDS(condition)                                                                                               \
     do {                                                                                                               \
         if (!(condition)) {                                                                                            \
@@ -28,7 +28,8 @@ enum { FUZZ_PARTS = 6, FUZZ_ARGUMENTS = 24, FUZZ_FILES = 4 };
         }                                                                                                              \
     } while (0)
 
-/* fuzz_text - the bytes as a text of exactly that size, so that a step beyond it is seen; the caller frees it. */
+/* fuzz_text - the bytes as a string in an allocation of exactly that size, so that AddressSanitizer detects any read
+ * beyond it. The caller frees it. */
 static inline char *fuzz_text(const void *data, size_t size)
 {
     char *text = malloc(size + 1);
@@ -40,7 +41,7 @@ static inline char *fuzz_text(const void *data, size_t size)
     return text;
 }
 
-/* fuzz_parts - cuts a text at each '|', and fills up with empty ones. */
+/* fuzz_parts - splits a text at each '|'; missing parts are empty strings. */
 static inline void fuzz_parts(char *text, char *part[FUZZ_PARTS])
 {
     for (int i = 0; i < FUZZ_PARTS; i++) {
@@ -51,7 +52,8 @@ static inline void fuzz_parts(char *text, char *part[FUZZ_PARTS])
     }
 }
 
-/* fuzz_words - `first` and the lines of a text, as main() gets them. Returns their number. */
+/* fuzz_arguments - an argument vector of `first` and the lines of a text, as for main(). Returns the number of
+ * arguments. */
 static inline int fuzz_arguments(char *first, char *text, char *word[FUZZ_ARGUMENTS + 1])
 {
     int n = 0;
@@ -67,7 +69,7 @@ static inline int fuzz_arguments(char *first, char *text, char *word[FUZZ_ARGUME
     return n;
 }
 
-/* fuzz_file - a file in memory with these bytes. Returns its path, the same for the same number. */
+/* fuzz_file - writes the bytes to an in-memory file. Returns its path, which is the same for the same number. */
 static inline char *fuzz_file(int number, const void *data, size_t size)
 {
     static int files[FUZZ_FILES];

@@ -1,4 +1,5 @@
-/* interfaces.c - which address another host is told. Three parts: an interface, NCCL_SOCKET_IFNAME, the default route. */
+/* interfaces.c - choice of the address that other hosts connect to. Three parts: interfaces, NCCL_SOCKET_IFNAME,
+ * default route. */
 #include "bootstrap/watchdog/watchdog_internal.h"
 #include "tests/fuzz/fuzz.h"
 

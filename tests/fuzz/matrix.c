@@ -1,4 +1,4 @@
-/* matrix.c - who sends how much to whom (--matrix FILE). Two parts: the file, the scale. */
+/* matrix.c - alltoallv count matrix (--matrix FILE). Two parts: the file and the scale. */
 #include "bootstrap/base/units.h"
 #include "collectives/ops/alltoallv_counts.h"
 #include "tests/fuzz/fuzz.h"
@@ -10,7 +10,7 @@ static void ask(const struct bb_alltoallv_counts *counts)
               bb_alltoallv_counts_sent(counts, 1, 16, counts->n, rank));
 }
 
-/* As the option takes it. */
+/* Parses the scale like the option. */
 static double scale_of(const char *text)
 {
     double scale = 1;

@@ -1,4 +1,4 @@
-/* model_file.c - files of models: pipelines, residual networks, networks that are cut into tiles, replicas. */
+/* model_file.c - model files: pipelines, residual networks, tiled networks, replicas. */
 #include "proxies/models/residual.h"
 #include "proxies/models/transformer_model.h"
 #include "proxies/replicas/network.h"

@@ -1,5 +1,5 @@
-/* nccl_tests_text.c - what nccl-tests printed, and what `busbar calibrate` makes of files. Two parts: the text, and the
- * operation that it is of, none where it says so. */
+/* nccl_tests_text.c - printed output of nccl-tests as input of `busbar calibrate`. Two parts: the text, and the
+ * collective if the text does not name it. */
 #include "collectives/compare/result_reader.h"
 #include "proxies/calibrate/measurements.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,4 +1,4 @@
-/* nccl_tests_words.c - words and environment of a script that was written for nccl-tests: lines with '=' are variables. */
+/* nccl_tests_words.c - arguments and environment of scripts for nccl-tests; lines with '=' are variables. */
 #include "collectives/nccl_tests/nccl_tests_options.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -7,7 +7,7 @@ static const char *const variables[] = {"NCCL_TESTS_MIN_BW",           "NCCL_TES
                                         "NCCL_TESTS_SPLIT_MASK",       "NCCL_TESTS_SPLIT"};
 enum { N_VARIABLES = sizeof variables / sizeof *variables };
 
-/* The variables among the lines are set and taken out. Returns how many words are left. */
+/* Sets the variables among the lines and removes them from the list. Returns the number of remaining arguments. */
 static int set_variables(int n, char **word)
 {
     int left = 0;

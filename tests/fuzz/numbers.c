@@ -1,4 +1,4 @@
-/* numbers.c - numbers, sizes, lists and rules in the text of an option; the words nearest to one. */
+/* numbers.c - numbers, sizes, lists and rules in option values; spelling suggestions. */
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/size_list.h"
 #include "collectives/sweep/busbw_thresholds.h"

@@ -1,9 +1,8 @@
-/* plan_model.c - plans of whatever model a file holds, two layers of it where the proxy lets one say so, with every
- * output. */
+/* plan_model.c - plans of a model file, limited to two layers where the proxy allows it, with all outputs. */
 #include "proxies/plan_main.h"
 #include "tests/fuzz/fuzz.h"
 
-/* given: words of the proxy, NULL at the end. */
+/* given: additional arguments of the proxy, terminated by NULL. */
 static void plan(char *proxy, char *model, char *const *given)
 {
     char *words[24] = {"plan",        proxy,   "--ranks", "8",         "--model", model,      "--cluster",

@@ -1,4 +1,4 @@
-/* plugins.c - what NCCL tells its profiler and tuner plugin (collectives/session), of whatever version it is. */
+/* plugins.c - calls of NCCL to busbar's profiler and tuner plugins (collectives/session), with arbitrary arguments. */
 #include "collectives/session/profiler.h"
 #include "collectives/session/profiler_plugin.h"
 #include "collectives/session/tuner.h"

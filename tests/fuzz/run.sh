@@ -1,18 +1,18 @@
 #!/bin/sh
-# run.sh - the fuzz targets: every parser of the program and the watchdog's messages, under libFuzzer, AddressSanitizer and
+# run.sh - runs the fuzz targets, which cover all parsers and the watchdog's messages, under libFuzzer, AddressSanitizer and
 # UndefinedBehaviorSanitizer.
 #
-#   sh tests/fuzz/run.sh [MINUTES [TARGET...]]     all targets side by side, MINUTES in all (1 without a number)
-#   sh tests/fuzz/run.sh --quick                   the seeds and two seconds of each: what tests/run.sh runs
-#   sh tests/fuzz/run.sh --build                   builds them
+#   sh tests/fuzz/run.sh [MINUTES [TARGET...]]     the targets in parallel, MINUTES in total (default: 1; default: all targets)
+#   sh tests/fuzz/run.sh --quick                   the seeds and two seconds of each target, as in tests/run.sh
+#   sh tests/fuzz/run.sh --build                   only builds the targets
 #
-# Seeds are in corpus/TARGET and in the profiles; what a run learns stays in build-fuzz/corpus, which may be thrown away. An
-# input that ends a target in any other way is left as build-fuzz/TARGET-crash-*: mend it, and make it a seed.
-# Exit status: 0 all held, 1 something was found, 77 no clang with libFuzzer here.
+# Seeds are in corpus/TARGET and in profiles/. New inputs are stored in build-fuzz/corpus, which can be deleted. An input that
+# crashes a target is stored as build-fuzz/TARGET-crash-*: fix the bug, and add the input to the seeds.
+# Exit status: 0 no finding, 1 findings, 77 no clang with libFuzzer.
 set -u
 cd "$(dirname "$0")/../.."
 
-# target | sources whose words are its dictionary | more seeds
+# target | sources whose string literals form the dictionary | additional seeds
 targets() {
     cat <<'TABLE'
 formula||
@@ -43,12 +43,12 @@ minutes=${1:-1}
 [ $# -eq 0 ] || shift
 build=build-fuzz
 if ! command -v clang >/dev/null; then
-    echo "no clang here, so no fuzzing"
+    echo "no fuzzing: clang not found"
     exit 77
 fi
 if ! echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return 0 * (d && n); }' |
     clang -fsanitize=fuzzer,address -x c - -o /dev/null 2>/dev/null; then
-    echo "clang has no libFuzzer here, so no fuzzing"
+    echo "no fuzzing: clang has no libFuzzer"
     exit 77
 fi
 log=$(mktemp)
@@ -62,7 +62,7 @@ fi
 
 wanted=$(targets | cut -d'|' -f1)
 for target in $wanted; do
-    [ -x $build/tests/fuzz/fuzz_"$target" ] || echo "$target: SKIPPED: not built, there is no NCCL here"
+    [ -x $build/tests/fuzz/fuzz_"$target" ] || echo "$target: SKIPPED: not built, NCCL not found"
 done
 wanted=${*:-$wanted}
 cores=$(getconf _NPROCESSORS_ONLN)
@@ -71,11 +71,11 @@ if [ "$minutes" = --quick ]; then seconds=2; else
 fi
 mkdir -p $build/corpus
 
-# fuzz TARGET SOURCES SEEDS - one target; its last lines go to build-fuzz/TARGET.log.
+# fuzz TARGET SOURCES SEEDS - runs one target; output goes to build-fuzz/TARGET.log.
 fuzz() {
     out=$build/corpus/$1
     mkdir -p "$out"
-    # What is in quotes in a parser is what it knows.
+    # The string literals of a parser are the words that it accepts.
     # shellcheck disable=SC2086
     [ -z "$2" ] || grep -ohE '"[A-Za-z0-9_.+-]{2,40}"' $2 | sort -u >$build/"$1".dict
     # shellcheck disable=SC2046,SC2086
@@ -105,9 +105,9 @@ for target in $wanted; do
     total=$((total + ${runs:-0}))
     if [ -f $build/"$target".found ]; then
         found=$((found + 1)) verdict=FOUND
-    else verdict=held; fi
+    else verdict=ok; fi
     printf '%-17s %9s inputs  %5s edges  %s\n' "$target" "${runs:-?}" "${edges:-?}" $verdict
-    [ $verdict = held ] || grep -vE '^#[0-9]+|^stat::' $build/"$target".log | tail -n 40
+    [ $verdict = ok ] || grep -vE '^#[0-9]+|^stat::' $build/"$target".log | tail -n 40
 done
 echo "$total inputs, $found targets with a finding"
 [ $found = 0 ]

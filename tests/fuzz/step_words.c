@@ -1,4 +1,4 @@
-/* step_words.c - the words behind `busbar proxy` and `busbar plan`, one a line. */
+/* step_words.c - arguments of `busbar proxy` and `busbar plan`, one per line. */
 #include "proxies/plan_main.h"
 #include "proxies/proxy_main.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,4 +1,4 @@
-/* study.c - a parameter study (sweep FILE): its combinations, their command lines, and the files of an array job. */
+/* study.c - study files (busbar sweep FILE): combinations, their command lines, and the files of an array job. */
 #include "bootstrap/sweep/expand.h"
 #include "collectives/bench_main.h"
 #include "proxies/plan_main.h"

@@ -1,6 +1,6 @@
 /*
- * sweep_results.c - what is on disk of a study, gathered, and which rows are shown. Five parts: a result, how its run
- * ended, what it said, --where, --sort.
+ * sweep_results.c - collection of the results of a study, and selection of rows. Five parts: a result, the exit record
+ * of its run, its stderr, --where, --sort.
  */
 #include "bootstrap/sweep/view.h"
 #include "collectives/bench_main.h"

@@ -1,6 +1,7 @@
 /*
- * watchdog.h - a watchdog without its thread, for the three targets that talk to it through a socket. The thread's own
- * file is part of the target, so that its functions can be called one by one, and nobody else speaks for it.
+ * watchdog.h - a watchdog without its thread, for the targets that send data to it through a socket. The target
+ * includes the source file of the thread, so that it can call its functions one by one, and replaces the functions of
+ * the reporter.
  */
 #ifndef BB_TESTS_FUZZ_WATCHDOG_H
 #define BB_TESTS_FUZZ_WATCHDOG_H
@@ -14,9 +15,9 @@ enum { RANKS = 4, VISITORS = 3 };
 static const struct bb_siphash_key token = {.k = {0x0123456789abcdef, 0xfedcba9876543210}};
 static char hosts[RANKS][BB_HOST_TEXT] = {"alpha", "beta", "gamma", "delta"};
 
-static bool reporter_taken; /* by another rank, which has said the line */
+static bool reporter_taken; /* another rank has claimed the reporter lock and has printed the error */
 
-/* It would fork a process that keeps the word. */
+/* The real function forks a process that holds the reporter lock. */
 int bb_speaker_take_of(pid_t launcher, int code)
 {
     (void)launcher;
@@ -50,8 +51,8 @@ int bb_speaker_heard(void)
 
 struct fuzz_watchdog {
     struct bb_watchdog watchdog;
-    struct bb_peer *peers;                                      /* of exactly as many as this rank has */
-    struct bb_watchdog_link visitors[VISITORS], callers[RANKS]; /* callers: the other ends */
+    struct bb_peer *peers;                                      /* [n_peers] */
+    struct bb_watchdog_link visitors[VISITORS], callers[RANKS]; /* callers: the other ends of the connections */
 };
 
 static inline void connect_link(struct bb_watchdog_link *ours, struct bb_watchdog_link *theirs)
@@ -64,7 +65,7 @@ static inline void connect_link(struct bb_watchdog_link *ours, struct bb_watchdo
     *theirs = (struct bb_watchdog_link){.fd = ends[1], .nonce = 77};
 }
 
-/* rank 0 serves RANKS ranks, another rank has one connection, to rank 0. */
+/* Rank 0 serves RANKS ranks; any other rank has one connection, to rank 0. */
 static inline void start_watchdog(struct fuzz_watchdog *d, int rank)
 {
     const int n_peers = rank == 0 ? RANKS : 1;
@@ -101,7 +102,7 @@ static inline void start_watchdog(struct fuzz_watchdog *d, int rank)
     d->peers[0].joined = true;
 }
 
-/* The key of a connection on both of its ends. */
+/* Sets the same key on both ends of a connection. */
 static inline void share_key(struct bb_watchdog_link *ours, struct bb_watchdog_link *theirs)
 {
     bb_watchdog_take_key(ours, &token, 99);
@@ -119,7 +120,7 @@ static inline void stop_watchdog(struct fuzz_watchdog *d)
     free(d->peers);
 }
 
-/* Texts that came are texts: everything that is said about a rank is made of them. */
+/* Received texts, from which all error messages are built, are terminated. */
 static inline void check_texts(const struct fuzz_watchdog *d)
 {
     for (int i = 0; i < d->watchdog.n_peers; i++)

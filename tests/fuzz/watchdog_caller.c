@@ -1,6 +1,6 @@
 /*
- * watchdog_caller.c - what a rank hears when it calls rank 0 or a deputy, from somebody who took the call at its address
- * but is not of the run: his challenge, and then anything.
+ * watchdog_caller.c - a rank connects to rank 0 or to the backup reporter, but another program listens on the address:
+ * it sends its challenge, and then arbitrary bytes.
  */
 #include "tests/fuzz/fuzz.h"
 

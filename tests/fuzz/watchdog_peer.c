@@ -1,11 +1,11 @@
 /*
- * watchdog_peer.c - messages of one who knows the token: any kind, number, signal and text, in any order, to rank 0 or
- * to another rank. The first byte says to whom; each message is a head of 14 bytes and its two texts.
+ * watchdog_peer.c - messages of a peer that knows the token: any kind, number, signal and text, in any order. The first
+ * byte selects the receiver, rank 0 or another rank. Each message is a header of 14 bytes followed by its two texts.
  */
 #include "tests/fuzz/watchdog.h"
 
 struct head {
-    uint8_t from, kind, text, wait; /* text, wait: their lengths */
+    uint8_t from, kind, text, wait; /* text, wait: lengths of the two texts in bytes */
     int16_t code;
     uint16_t rank;
     int32_t signal;
@@ -14,7 +14,7 @@ struct head {
 
 enum { HEAD = 14, CLOSES = 15 };
 
-/* Returns how many bytes of the input it took. */
+/* Decodes a message. Returns the number of bytes that it used. */
 static size_t read_message(struct head *h, struct bb_watchdog_msg *msg, const uint8_t *data, size_t size)
 {
     uint8_t bytes[HEAD + 2 * BB_WATCHDOG_TEXT] = {0};
@@ -34,7 +34,7 @@ static size_t read_message(struct head *h, struct bb_watchdog_msg *msg, const ui
     return HEAD + (size_t)h->text + h->wait;
 }
 
-/* Of a peer that has its seat, or of a new visitor with the right key. */
+/* Sends a message as a connected peer, or as a new connection with a valid key. */
 static void send_message(struct fuzz_watchdog *d, const struct head *h, struct bb_watchdog_msg *msg)
 {
     const int i = d->watchdog.rank == 0 ? h->from % RANKS : 0;
@@ -65,7 +65,7 @@ static void connect_callers(struct fuzz_watchdog *d, uint8_t absent)
     }
 }
 
-/* What time would bring. */
+/* Runs the decisions that the watchdog's thread takes when time passes. */
 static void judge(struct fuzz_watchdog *d)
 {
     struct bb_watchdog *w = &d->watchdog;

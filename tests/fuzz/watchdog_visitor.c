@@ -1,11 +1,13 @@
-/* watchdog_visitor.c - bytes of a stranger who calls rank 0 or a deputy. He does not know the run's token: the first
- * byte says whose door it is, the others come in pieces as long as the second byte says. */
+/*
+ * watchdog_visitor.c - bytes from a program that connects to rank 0 or to the backup reporter and does not know the
+ * run's token. The first byte selects the receiver; the remaining bytes arrive in chunks whose size is the second byte.
+ */
 #include "tests/fuzz/watchdog.h"
 
 static void send_bytes(int fd, const uint8_t *data, size_t size)
 {
     if (send(fd, data, size, MSG_NOSIGNAL) < 0)
-        return; /* shown the door */
+        return; /* the watchdog has closed the connection */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -23,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         read_visitors(&d.watchdog);
     }
     for (int i = 1; i < d.watchdog.n_peers; i++)
-        HOLDS(!d.peers[i].joined); /* nobody without the token gets a seat */
+        HOLDS(!d.peers[i].joined); /* a connection without the token never becomes a peer */
     HOLDS(!d.watchdog.ending);
     check_texts(&d);
     bb_watchdog_close(&intruder);

@@ -168,7 +168,7 @@ static size_t reduction_cell(size_t c, size_t h)
 static void halo_traffic_of_amoebanet(void **state)
 {
     const size_t reductions = reduction_cell(208, 512) + reduction_cell(416, 256) + reduction_cell(832, 128);
-    const size_t per_replica = 3 * 1024 + reductions + 6 * normal_cell(416, 128) + 2 * normal_cell(832, 64);
+    const size_t unfused = 3 * 1024 + reductions + 6 * normal_cell(416, 128) + 2 * normal_cell(832, 64);
     const size_t fused = 3 * 1024 + reductions + 6 * 5 * 416 * 128 + 2 * 5 * 832 * 64;
     struct bb_proxy_config c = {
         .ranks = 5, .model = "amoebanet_d", TILES(.spatial_parts = "4", .slice = "vertical", .splits = 2)};
@@ -176,8 +176,8 @@ static void halo_traffic_of_amoebanet(void **state)
 
     (void)state;
     make_valid(&step, "spatial", c);
-    assert_sum(sum_of(&step, 0, BB_OP_SEND, "halo", BB_PHASES), 1 + 3 * 5 + 8 * 5, per_replica);
-    assert_sum(sum_of(&step, 2, BB_OP_SEND, "halo", BB_PHASES), 2 * (1 + 3 * 5 + 8 * 5), 2 * per_replica);
+    assert_sum(sum_of(&step, 0, BB_OP_SEND, "halo", BB_PHASES), 1 + 3 * 5 + 8 * 5, unfused);
+    assert_sum(sum_of(&step, 2, BB_OP_SEND, "halo", BB_PHASES), 2 * (1 + 3 * 5 + 8 * 5), 2 * unfused);
     bb_step_release(&step);
     c.tiles.halo_d2 = true; /* two messages a cell, in one call */
     make_valid(&step, "spatial", c);

@@ -175,7 +175,7 @@ static void fused_halo_widths_of_resnet_blocks(void **state)
 /* What lies around a tile is computed twice: the two 3x3 of a block on 2 and 0 more rows and columns. */
 static void fused_halos_add_redundant_flops(void **state)
 {
-    struct bb_proxy_config per_replica = {.tiles = {.fused_layers = 1}},
+    struct bb_proxy_config unfused = {.tiles = {.fused_layers = 1}},
                            fused = {.tiles = {.halo_d2 = true, .fused_layers = 1}};
     struct bb_net net;
     struct bb_step step = {0};
@@ -183,7 +183,7 @@ static void fused_halos_add_redundant_flops(void **state)
 
     (void)state;
     assert_int_equal(bb_net_load("resnet110_v2", &(struct bb_net_options){.image = 64}, &net), 0);
-    make_layers(&step, &net, &per_replica, 2, 1, &a); /* 64 -> 16 -> 16 -> 64 channels on 32 x 32 */
+    make_layers(&step, &net, &unfused, 2, 1, &a); /* 64 -> 16 -> 16 -> 64 channels on 32 x 32 */
     make_layers(&step, &net, &fused, 2, 1, &f);
     assert_true(a.flops[BB_FORWARD] == 2.0 * (9 * 64 * 16 + 9 * 16 * 16 + 16 * 64) * 32 * 32);
     assert_true(f.flops[BB_FORWARD] == 2.0 * (9 * 64 * 16 * 34 * 34 + (9 * 16 * 16 + 16 * 64) * 32 * 32));
@@ -207,7 +207,7 @@ static int halos_of(const struct bb_split_layers *c)
  * Reduction cells are not fused. */
 static void fused_halos_of_amoebanet_cells(void **state)
 {
-    struct bb_proxy_config per_replica = {.tiles = {.fused_layers = 1}},
+    struct bb_proxy_config unfused = {.tiles = {.fused_layers = 1}},
                            fused = {.tiles = {.halo_d2 = true, .fused_layers = 1}};
     struct bb_net net;
     struct bb_step step = {0};
@@ -215,7 +215,7 @@ static void fused_halos_of_amoebanet_cells(void **state)
 
     (void)state;
     assert_int_equal(bb_net_load("amoebanet_d", &(struct bb_net_options){0}, &net), 0);
-    make_layers(&step, &net, &per_replica, 11, 1, &got);
+    make_layers(&step, &net, &unfused, 11, 1, &got);
     assert_int_equal(halos_of(&got), 7);
     bb_split_layers_release(&got);
     make_layers(&step, &net, &fused, 11, 1, &got);

@@ -401,7 +401,7 @@ static void dropless_routing_sends_all_rows(void **state)
 {
     struct layer_step l = experts(4, 1.0);
     long total = 0;
-    size_t most = 0, least = SIZE_MAX;
+    size_t max_received = 0, min_received = SIZE_MAX;
 
     (void)state;
     assert_int_equal(layer_step_init(&l, both), 0);
@@ -416,11 +416,11 @@ static void dropless_routing_sends_all_rows(void **state)
         for (size_t i = 0; i < p->n_ops; i++)
             if (p->ops[i].kind == BB_OP_RECV && strcmp(p->ops[i].what, "dispatch") == 0)
                 received += p->ops[i].count;
-        most = received > most ? received : most;
-        least = received < least ? received : least;
+        max_received = received > max_received ? received : max_received;
+        min_received = received < min_received ? received : min_received;
         total += (long)received;
     }
-    assert_true(most > least);
+    assert_true(max_received > min_received);
     assert_true(total <= 4 * 16 * 2 * 16);
     layer_step_release(&l);
     l = experts(4, 0);

@@ -74,9 +74,9 @@ __attribute__((visibility("default"))) int MPI_Test(void *request, int *flag, vo
         int(*real) parameters, rc;                                                                                     \
                                                                                                                        \
         *(void **)&real = dlsym(RTLD_NEXT, #name);                                                                     \
-        call_runtime("emu_host_away");                                                                                         \
+        call_runtime("emu_host_away");                                                                                 \
         rc = real arguments;                                                                                           \
-        call_runtime("emu_host_back");                                                                                         \
+        call_runtime("emu_host_back");                                                                                 \
         return rc;                                                                                                     \
     }
 

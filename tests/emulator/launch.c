@@ -223,8 +223,7 @@ static cudaError_t twin_of(struct CUkern_st *kernel, const struct emu_twin **out
     if (*out || emu.passes_unknown)
         return cudaSuccess;
     if (first)
-        fprintf(stderr,
-                "emulated GPUs: kernel %s has no CPU twin (EMU_TWINS); EMU_UNKNOWN_KERNELS=pass lets it do nothing\n",
+        fprintf(stderr, "emulated GPUs: kernel %s has no CPU twin (EMU_TWINS); EMU_UNKNOWN_KERNELS=pass skips it\n",
                 kernel->name);
     return cudaErrorInvalidDeviceFunction;
 }

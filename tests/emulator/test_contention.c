@@ -1,6 +1,6 @@
 /*
- * test_contention.c - what operations of one GPU take from each other, against figures by hand: operations of the
- * test's own, which say what they take (struct emu_demand), and last as long as they alone would and what they lose.
+ * test_contention.c - contention between operations of one GPU, against results computed by hand. The test enqueues its
+ * own operations with a known demand (struct emu_demand); each takes its time alone plus its loss.
  */
 #include "child.h"
 #include "engine.h"
@@ -48,7 +48,7 @@ static int put(cudaStream_t stream, struct emu_demand demand)
     return 0;
 }
 
-/* A kernel that memory bounds; a transfer that takes all of the memory that NCCL may have, or all of a link. */
+/* A memory-bound kernel, and a transfer that takes all memory bandwidth available to NCCL, or all of a link. */
 static int put_kernel(cudaStream_t stream, int64_t ns)
 {
     return put(stream, (struct emu_demand){.alone_ns = (double)ns, .by_memory = true});
@@ -92,14 +92,14 @@ static int concurrent_operations(void)
     OK(make_streams(s, 2));
     OK(put_kernel(s[0], long_ns));
     OK(put_transfer(s[1], long_ns, EMU_MEMORY));
-    EXPECT(after_ns(0) == 300000); /* half as fast for 200 us, then alone */
+    EXPECT(after_ns(0) == 300000); /* half rate for 200 us, then alone */
     OK(put_transfer(s[0], long_ns, EMU_LINK_OUT));
     OK(put_transfer(s[1], short_ns, EMU_LINK_OUT));
     EXPECT(after_ns(300000) == 300000);
     return 0;
 }
 
-/* The worker frees it as soon as the host has let it end; the host goes on issuing. */
+/* The worker frees the kernel as soon as the host has let it end; the host continues to issue. */
 static int start_barrier_waits_for_host(void)
 {
     cudaStream_t s[2];
@@ -118,8 +118,7 @@ static int start_barrier_waits_for_host(void)
     return 0;
 }
 
-/* Two launches of one kernel node are queued: the first runs beside a transfer, and loses to it; the second does
- * not. */
+/* Two queued launches of one kernel node: the first runs during a transfer and is delayed; the second runs after it. */
 static int graph_replays(void)
 {
     cudaGraphExec_t exec;
@@ -138,7 +137,7 @@ static int graph_replays(void)
     return 0;
 }
 
-/* More streams than are followed at once, one after another: the last two still share. */
+/* More streams than a timeline would need at once, one after another: the last two still share the link. */
 static int many_streams(void)
 {
     cudaStream_t s[2];
@@ -158,14 +157,15 @@ static int many_streams(void)
 
 static bool is_copy;
 
-/* LeakSanitizer asks: it may wait for ever for a lock of malloc's that another thread had when the copy was made. */
+/* LeakSanitizer asks this function. Its check in a fork() child can block forever on a malloc lock that another
+ * thread held at the fork. */
 int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void)
 {
     return is_copy;
 }
 
-/* A copy of this process that ends leaves what runs here alone. */
+/* The exit of a fork() child does not affect the operations of its parent. */
 static int fork_child_exits(void)
 {
     cudaStream_t s[2];
@@ -187,7 +187,7 @@ static int fork_child_exits(void)
 static cudaStream_t left;
 static cudaEvent_t left_event;
 
-/* As a destructor of the program may that was there before CUDA. */
+/* Runs at exit, like a destructor of the program that was registered before CUDA. */
 static void enqueue_at_exit(void)
 {
     put_kernel(left, long_ns);
@@ -208,7 +208,8 @@ static int calls_during_exit(void)
     return 0;
 }
 
-/* The host waits for room in the queue: nobody waits for it meanwhile, and what is there goes on beside the others. */
+/* The host waits for space in the launch queue: the timeline does not wait for the host meanwhile, and queued
+ * operations contend as usual. */
 static int a_full_queue(void)
 {
     const double before_s = now_s();
@@ -218,7 +219,7 @@ static int a_full_queue(void)
     OK(put_transfer(s[1], 10 * long_ns, EMU_MEMORY));
     for (int i = 0; i < 20; i++)
         OK(put_kernel(s[0], short_ns));
-    EXPECT(after_ns(0) == 3000000); /* ten by half while the transfer lasts, then ten more */
+    EXPECT(after_ns(0) == 3000000); /* ten at half rate during the transfer, then ten at full rate */
     EXPECT(now_s() - before_s < 3);
     return 0;
 }
@@ -227,10 +228,10 @@ static int a_full_queue(void)
 
 struct process {
     pid_t pid;
-    uint64_t name; /* of the timeline that it has with others */
+    uint64_t name; /* id of the shared timeline */
 };
 
-/* It lives until it is killed. */
+/* Starts a process that lives until it is killed. */
 static struct process start_rank(const char *rank)
 {
     struct process p = {0};
@@ -258,14 +259,14 @@ static void end_rank(const struct process *p)
     waitpid(p->pid, NULL, 0);
 }
 
-/* Those of one job find each other. Another process of a rank that is there is refused; one that comes when its rank
- * has left is of the next job, and waits until this one has ended. */
+/* The processes of one job find each other. A second process of a live rank is rejected. A process whose rank has
+ * left belongs to the next job, and waits until this job has ended. */
 static int ranks_find_each_other(void)
 {
     struct process first, second, sibling, next, last;
     int status;
 
-    unsetenv("PMIX_NAMESPACE"); /* the job is what this process starts */
+    unsetenv("PMIX_NAMESPACE"); /* the job is identified by the parent process */
     unsetenv("PMI_JOBID");
     unsetenv("SLURM_JOB_ID");
     first = start_rank("0");
@@ -288,7 +289,7 @@ static int ranks_find_each_other(void)
     return 0;
 }
 
-/* Two steps of a Slurm job are two jobs, however long its name is. */
+/* Two steps of a Slurm job are two jobs, also with a long job name. */
 static int slurm_steps_are_separate_jobs(void)
 {
     struct process first, second, of_next;
@@ -365,16 +366,17 @@ static void run_short_queue(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(concurrent_operations),
-                                       TEST(start_barrier_waits_for_host),
-                                       TEST(graph_replays),
-                                       TEST(many_streams),
-                                       TEST(fork_child_exits),
-                                       TEST(calls_during_exit),
-                                       cmocka_unit_test(one_process_is_one_rank),
-                                       {"steps_are_apart", run_job, NULL, NULL, (void *)(uintptr_t)slurm_steps_are_separate_jobs},
-                                       cmocka_unit_test(hazards_are_refused_on_job_timelines),
-                                       {"a_full_queue", run_short_queue, NULL, NULL, (void *)(uintptr_t)a_full_queue}};
+    const struct CMUnitTest tests[] = {
+        TEST(concurrent_operations),
+        TEST(start_barrier_waits_for_host),
+        TEST(graph_replays),
+        TEST(many_streams),
+        TEST(fork_child_exits),
+        TEST(calls_during_exit),
+        cmocka_unit_test(one_process_is_one_rank),
+        {"steps_are_apart", run_job, NULL, NULL, (void *)(uintptr_t)slurm_steps_are_separate_jobs},
+        cmocka_unit_test(hazards_are_refused_on_job_timelines),
+        {"a_full_queue", run_short_queue, NULL, NULL, (void *)(uintptr_t)a_full_queue}};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /*
- * test_gemm.c - cuBLASLt: products against sums in double, in every type, transposition and order; conversions of every
- * half and bfloat16; times; and what is refused.
+ * test_gemm.c - cuBLASLt: GEMMs against sums in double, for every type, transposition and order; conversion of every
+ * half and bfloat16; times; and unsupported cases.
  */
 #include "child.h"
 #include "engine.h"
@@ -17,14 +17,14 @@
 
 enum { M = 7, N = 5, K = 11, BATCH = 2, LD = 16, AREA = LD * LD };
 
-/* Values that every type holds exactly: quarters from -4 to 4. */
+/* Values that every type represents exactly: quarters from -4 to 4. */
 static double quarter(unsigned *seed)
 {
     *seed = *seed * 1103515245u + 12345u;
     return (double)(*seed >> 16 & 31) / 4 - 4;
 }
 
-/* The 16-bit types by truncation, right for such values. */
+/* Stores 16-bit types by truncation, which is exact for these values. */
 static void put(void *to, cudaDataType type, size_t i, double value)
 {
     float f = (float)value;
@@ -181,7 +181,7 @@ struct call {
     void *x, *y, *z;
 };
 
-/* 256 x 256 all over. */
+/* All matrices are 256 x 256. */
 static int begin(struct call *call, cudaDataType type, cudaDataType out)
 {
     OK(cublasLtCreate(&call->handle));
@@ -201,7 +201,7 @@ static cublasStatus_t run(struct call *call, float alpha, float beta, cudaStream
                           call->z, call->c, NULL, NULL, 0, stream);
 }
 
-/* Every bit pattern of a 16-bit type that is finite, times the identity, is itself. */
+/* Every finite bit pattern of a 16-bit type, times the identity, stays unchanged. */
 static int every_value(cudaDataType type, uint16_t exponent)
 {
     struct call call;
@@ -291,7 +291,7 @@ static int refused(void)
     EXPECT_RC(cublasLtMatrixLayoutSetAttribute(call.a, CUBLASLT_MATRIX_LAYOUT_ROWS, &rows, 4),
               CUBLAS_STATUS_INVALID_VALUE);
     OK(cublasLtMatrixLayoutSetAttribute(call.b, CUBLASLT_MATRIX_LAYOUT_ROWS, &rows, 8));
-    EXPECT_RC(run(&call, 1, 0, 0), CUBLAS_STATUS_INVALID_VALUE); /* k does not fit */
+    EXPECT_RC(run(&call, 1, 0, 0), CUBLAS_STATUS_INVALID_VALUE); /* k does not match */
     rows = 256;
     OK(cublasLtMatrixLayoutSetAttribute(call.b, CUBLASLT_MATRIX_LAYOUT_ROWS, &rows, 8));
     OK(cublasLtMatrixLayoutGetAttribute(call.b, CUBLASLT_MATRIX_LAYOUT_ROWS, NULL, 0, &written));

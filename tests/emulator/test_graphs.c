@@ -1,6 +1,6 @@
 /*
- * test_graphs.c - capture and graphs: what depends on what, how long branches take side by side, replays, and the calls
- * that a capture does not allow.
+ * test_graphs.c - capture and graphs: dependencies, times of concurrent branches, replays, and calls that a capture
+ * forbids.
  */
 #include "child.h"
 #include "engine.h"
@@ -30,7 +30,7 @@ static int begin(void)
     return 0;
 }
 
-/* One launch on stream, in ns from the stream's idle state to the end, by the host clock. */
+/* Host time of one launch on an idle stream, in ns, from the call to the end of the work. */
 static long launch_ns(cudaGraphExec_t exec, cudaStream_t stream)
 {
     int64_t before = emu_host_now_ns();
@@ -49,7 +49,7 @@ static int capture_fork(cudaGraph_t *graph)
     OK(cudaStreamWaitEvent(t, e[0], 0));
     OK(cudaMemsetAsync(memory + 1000, 2, 7000, t)); /* 10000                     */
     OK(cudaEventRecord(e[1], t));
-    OK(cudaMemsetAsync(memory, 3, 500, s)); /* 3500, beside the other    */
+    OK(cudaMemsetAsync(memory, 3, 500, s)); /* 3500, concurrent with the other branch */
     OK(cudaStreamWaitEvent(s, e[1], 0));
     OK(cudaMemsetAsync(memory + 900, 4, 200, s)); /* 3200, after both          */
     OK(cudaStreamEndCapture(s, graph));
@@ -64,12 +64,12 @@ static int branches(void)
 
     OK(begin());
     OK(capture_fork(&graph));
-    EXPECT(memory[0] == 0); /* nothing has run */
+    EXPECT(memory[0] == 0); /* nothing has run yet */
     OK(cudaGraphGetNodes(graph, NULL, &n));
     OK(cudaGraphGetRootNodes(graph, NULL, &roots));
     EXPECT(n == 4 && roots == 1);
     OK(cudaGraphInstantiate(&exec, graph, 0));
-    OK(cudaGraphDestroy(graph)); /* the executable lives on */
+    OK(cudaGraphDestroy(graph)); /* the executable stays valid */
     EXPECT(launch_ns(exec, s) == 1000 + 4000 + 10000 + 3200);
     EXPECT(memory[0] == 3 && memory[500] == 1 && memory[900] == 4 && memory[1099] == 4 && memory[1100] == 2);
     OK(cudaMemset(memory, 0, BYTES));
@@ -81,7 +81,7 @@ static int branches(void)
     return 0;
 }
 
-/* Launches of one executable follow each other, on whatever stream; work around them keeps its place. */
+/* Launches of one executable run one after another, on any streams; other work of the streams keeps its order. */
 static int launches_in_turn(void)
 {
     cudaGraphExec_t exec;
@@ -96,8 +96,8 @@ static int launches_in_turn(void)
     OK(cudaMemsetAsync(memory, 0, 1000, s)); /* 22200 to 26200 */
     OK(cudaStreamSynchronize(s));
     EXPECT(emu_host_now_ns() == 26200);
-    OK(cudaGraphLaunch(exec, s));   /* after t's: 39400 */
-    OK(cudaGraphExecDestroy(exec)); /* while it runs  */
+    OK(cudaGraphLaunch(exec, s));   /* after the launch on t: 39400 */
+    OK(cudaGraphExecDestroy(exec)); /* while it runs */
     OK(cudaGraphDestroy(graph));
     OK(cudaDeviceSynchronize());
     EXPECT(emu_host_now_ns() == 39400 + 17200);
@@ -140,7 +140,7 @@ static int not_allowed(void)
     EXPECT_RC(cudaEventQuery(e[3]), cudaErrorStreamCaptureUnsupported);
     OK(ends_with(cudaErrorStreamCaptureInvalidated));
     OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
-    EXPECT_RC(cudaStreamWaitEvent(s, e[3], 0), cudaErrorStreamCaptureIsolation); /* recorded outside */
+    EXPECT_RC(cudaStreamWaitEvent(s, e[3], 0), cudaErrorStreamCaptureIsolation); /* recorded outside the capture */
     OK(ends_with(cudaErrorStreamCaptureInvalidated));
     OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
     OK(cudaMalloc(&p, 8));
@@ -155,7 +155,7 @@ static int not_allowed(void)
     return 0;
 }
 
-/* The exchange of a thread's mode, and captures of other threads. */
+/* Capture modes of a thread, and captures in other threads. */
 static void *malloc_elsewhere(void *rc)
 {
     void *p;
@@ -207,9 +207,9 @@ static int joining(void)
     OK(cudaMemsetAsync(memory, 0, 1, t));
     OK(ends_with(cudaErrorStreamCaptureUnjoined));
     EXPECT(!emu_capturing(t));
-    EXPECT_RC(cudaStreamWaitEvent(t, e[0], 0), cudaErrorCapturedEvent); /* that capture is over */
+    EXPECT_RC(cudaStreamWaitEvent(t, e[0], 0), cudaErrorCapturedEvent); /* its capture has ended */
     EXPECT_RC(cudaEventSynchronize(e[0]), cudaErrorCapturedEvent);
-    OK(cudaEventRecord(e[0], t)); /* which a new record heals */
+    OK(cudaEventRecord(e[0], t)); /* a new record makes the event usable again */
     OK(cudaEventSynchronize(e[0]));
     OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
     OK(cudaStreamBeginCapture(t, cudaStreamCaptureModeGlobal));
@@ -230,7 +230,7 @@ static int joining(void)
     return 0;
 }
 
-/* Events recorded and waited for by a graph itself. */
+/* Events that a graph itself records and waits for. */
 static int external_events(void)
 {
     cudaGraphExec_t exec;
@@ -284,7 +284,7 @@ static int by_hand(void)
     OK(cudaGraphInstantiate(&exec, graph, 0));
     EXPECT(launch_ns(exec, s) == 1000 + 4000 + 4000);
     EXPECT(calls == 1 && memory[1499] == 6 && memory[1500] == 0);
-    OK(cudaGraphAddDependencies(graph, &d, &a, NULL, 1)); /* a circle */
+    OK(cudaGraphAddDependencies(graph, &d, &a, NULL, 1)); /* a cycle */
     EXPECT_RC(cudaGraphInstantiate(&exec, graph, 0), cudaErrorInvalidValue);
     EXPECT_RC(cudaGraphInstantiate(&exec, graph, 4096), cudaErrorInvalidValue);
     EXPECT(launch_ns(exec, t) == 9000);
@@ -292,7 +292,7 @@ static int by_hand(void)
     return 0;
 }
 
-/* What the graph holds goes when the graph, its executables and their launches are gone, and not before. */
+/* User objects are released when the graph, its executables and their launches are gone, and not before. */
 static int held_objects(void)
 {
     cudaGraphExec_t exec;
@@ -347,7 +347,7 @@ static void drop(void *arg)
     *(int *)arg += 100;
 }
 
-/* An operation over two captured streams is one node, and its release waits for the graph. */
+/* An operation on two captured streams is one node, and is released with the graph. */
 static int joined_operations(void)
 {
     cudaStream_t both[2];

@@ -1,6 +1,6 @@
 /*
- * test_hazards.c - what real GPUs do to a host and to streams, switched on by environment. In the test profile a launch
- * costs the host 1 us, and a memset of n bytes lasts 3 us + n ns.
+ * test_hazards.c - hazards of real GPUs, switched on by the environment. In the test profile a launch costs the host 1
+ * us, and a memset of n bytes takes 3 us + n ns.
  */
 #include "child.h"
 #include "engine.h"
@@ -37,7 +37,7 @@ static long ns_between(cudaEvent_t a, cudaEvent_t b)
 
 /* ---- hardware queues ---- */
 
-/* Two memsets on the first stream, then a short one on the last: when does it end? */
+/* Two memsets on the first stream, then a short one on the last stream. Stores when the last one ends. */
 static int end_on_last_stream(long *end_ns)
 {
     cudaEvent_t zero, end;
@@ -64,7 +64,7 @@ static int runs_concurrently(void)
     return 0;
 }
 
-/* The ninth stream has the first one's queue, so its memset begins when the second memset there has begun. */
+/* The ninth stream shares the first stream's queue, so its memset begins when the second memset there has begun. */
 static int runs_after_earlier_items(void)
 {
     long end_ns;
@@ -80,7 +80,8 @@ static void test_hardware_queues(void **state)
     child_pass(runs_concurrently, NULL);
     child_pass(runs_after_earlier_items, (const char *[]){"EMU_HARDWARE_QUEUES=1", NULL});
     child_pass(runs_concurrently, (const char *[]){"EMU_HARDWARE_QUEUES=1", "CUDA_DEVICE_MAX_CONNECTIONS=32", NULL});
-    child_pass(runs_after_earlier_items, (const char *[]){"EMU_HARDWARE_QUEUES=1", "CUDA_DEVICE_MAX_CONNECTIONS=1", NULL});
+    child_pass(runs_after_earlier_items,
+               (const char *[]){"EMU_HARDWARE_QUEUES=1", "CUDA_DEVICE_MAX_CONNECTIONS=1", NULL});
 }
 
 /* ---- launch queue ---- */
@@ -105,7 +106,7 @@ static void *launch_five(void *unused)
     return NULL;
 }
 
-/* A host function holds the stream, and five launches come behind it: how many get in? */
+/* A host function holds the stream, and five launches follow: counts the launches that return. */
 static int count_launches(int expected)
 {
     pthread_t thread;
@@ -150,7 +151,7 @@ static int query_succeeds_at(int64_t expected_ns)
     while (cudaStreamQuery(streams[0]) == cudaErrorNotReady)
         usleep(100);
     EXPECT(emu_host_now_ns() == expected_ns);
-    OK(cudaStreamQuery(streams[0])); /* known already */
+    OK(cudaStreamQuery(streams[0])); /* already known */
     EXPECT(emu_host_now_ns() == expected_ns);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* test_hosts.c - what hosts.c tells of waits by MPI: the host is away before, back when it has what it waited for. */
+/* test_hosts.c - reports of hosts.c about MPI waits: the host is away during the wait, and back afterwards. */
 #include "fake_mpi.h"
 
 #include <setjmp.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-/* As the emulated runtime's, which hosts.c looks for by name. */
+/* Same names as in the emulated runtime, which hosts.c looks up. */
 void emu_host_away(void);
 void emu_host_back(void);
 
@@ -29,7 +29,7 @@ void emu_host_back(void)
         fake_mpi_log[0] = '\0';                                                                                        \
     } while (0)
 
-/* Each argument comes through: a power of two of its own. */
+/* Each argument is a distinct power of two, so the log shows that all are passed on. */
 static void blocking_call_reports_away(void **state)
 {
     const long one = 1, two = 2, eight = 8;
@@ -49,7 +49,7 @@ static void blocking_call_reports_away(void **state)
     EXPECT_LOG("away allgather 127 back ");
 }
 
-/* Who asks again and again is away once, until it is done. */
+/* A polling host reports once, until the request is done. */
 static void mpi_test_reports_away_until_done(void **state)
 {
     const long open = 4, done = 1, status = 2;

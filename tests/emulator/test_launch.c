@@ -1,6 +1,6 @@
 /*
- * test_launch.c - kernels: an ordinary CUDA program with its twins and without, and launches of kernels that are
- * registered here by hand, as nvcc's host code does it.
+ * test_launch.c - kernels: an ordinary CUDA program with and without its twins, and launches of kernels that the test
+ * registers by hand, as nvcc's host code does.
  */
 #include "child.h"
 #include "engine.h"
@@ -27,7 +27,7 @@ unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, struc
 cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void *stream);
 
 static const dim3 one = {1, 1, 1};
-static const char echo, timer, empty, unknown, unregistered; /* their addresses are the kernels' */
+static const char echo, timer, empty, unknown, unregistered; /* their addresses identify the kernels */
 
 static int begin(void)
 {
@@ -61,7 +61,7 @@ static int arguments(void)
     OK(cudaStreamCreate(&s));
     OK(__cudaGetKernel(&kernel, &echo));
     OK(__cudaLaunchKernel(kernel, (dim3){2, 3, 1}, (dim3){1, 1, 5}, args, 9, s));
-    letter = 'x', mixed.letter = 'x', mixed.number = 0; /* the launch has its own copies */
+    letter = 'x', mixed.letter = 'x', mixed.number = 0; /* the launch has its own copies of the arguments */
     OK(cudaStreamSynchronize(s));
     EXPECT(memcmp(to, "lm\x2a\x1e\x02\x09", 6) == 0);
     OK(cudaMemset(to, 0, 16));
@@ -224,7 +224,7 @@ SCENARIO(properties, NULL)
 SCENARIO(program, NULL)
 SCENARIO(program_own_streams, NULL)
 
-/* ---- loading at the first use ---- */
+/* ---- lazy loading ---- */
 
 static void wait_for(void *go)
 {
@@ -239,7 +239,7 @@ static void *let_go(void *go)
     return NULL;
 }
 
-/* Launches `empty` beside work that is held back for a while; whether the launch waited for it. */
+/* Launches `empty` while other work is held back. Stores whether the launch waited for that work. */
 static int launch_during_work(bool asked_before, bool *waited)
 {
     struct cudaFuncAttributes attributes;

@@ -1,6 +1,6 @@
 /*
- * test_memory.c - allocations, their accounting, what pointers are, and copies: bytes, directions, limits and times.
- * The test profile has 1 MiB of device memory; copies last 3 us + n ns, between device memories 3 us + 2n ns.
+ * test_memory.c - allocations, their accounting, properties of pointers, and copies: data, directions, limits and
+ * times. The test profile has 1 MiB of device memory. Copies take 3 us + n ns, between device memories 3 us + 2n ns.
  */
 #include "child.h"
 #include "engine.h"
@@ -25,11 +25,11 @@ static int accounting(void)
     EXPECT_RC(cudaMalloc(&b, 100000), cudaErrorMemoryAllocation);
     EXPECT(b == NULL);
     EXPECT_RC(cudaGetLastError(), cudaErrorMemoryAllocation);
-    OK(cudaMallocHost(&b, 2000000)); /* host memory is not the device's */
+    OK(cudaMallocHost(&b, 2000000)); /* host memory does not count as device memory */
     OK(cudaMemGetInfo(&free_bytes, NULL));
     EXPECT(free_bytes < 48577);
     OK(cudaSetDevice(1));
-    OK(cudaMalloc(&c, 1000000)); /* each device has its own */
+    OK(cudaMalloc(&c, 1000000)); /* each device has its own memory */
     OK(cudaSetDevice(0));
     OK(cudaFree(a));
     OK(cudaFreeHost(b));
@@ -43,7 +43,7 @@ static int accounting(void)
     return 0;
 }
 
-/* Pages come when they are touched: a device may have far more memory than this machine. */
+/* Pages are allocated when touched: a device may have far more memory than this machine. */
 static int lazy(void)
 {
     size_t total;
@@ -106,7 +106,7 @@ static int pointers(void)
     return 0;
 }
 
-/* Bytes and times of all directions. */
+/* Data and times of all directions. */
 static int copies(void)
 {
     char *a, *b, *host, plain[1000];
@@ -118,7 +118,8 @@ static int copies(void)
         plain[i] = (char)(i * 7);
     OK(cudaMemcpy(a, plain, 1000, cudaMemcpyHostToDevice)); /* 1000 + 4000 */
     EXPECT(emu_host_now_ns() == 5000);
-    OK(cudaMemcpy(b, a, 1000, cudaMemcpyDeviceToDevice)); /* the host goes on: 6000, the copy lasts to 11000 */
+    OK(cudaMemcpy(b, a, 1000, cudaMemcpyDeviceToDevice)); /* asynchronous: the host is at 6000, the copy ends at
+                                                             11000 */
     EXPECT(emu_host_now_ns() == 6000);
     OK(cudaMemcpy(host, b, 1000, cudaMemcpyDefault)); /* 11000 to 15000 */
     EXPECT(emu_host_now_ns() == 15000);
@@ -160,7 +161,7 @@ static int two_dimensions(void)
     EXPECT(memcmp(device + 3 * pitch, "jkl", 3) == 0);
     OK(cudaMemset2D(device + 1, pitch, '-', 2, 3));
     OK(cudaMemcpy2DAsync(out, 3, device, pitch, 3, 4, cudaMemcpyDeviceToHost, 0));
-    EXPECT(memcmp(out, "a--d--g--jkl", 12) == 0); /* to pageable memory: it has waited */
+    EXPECT(memcmp(out, "a--d--g--jkl", 12) == 0); /* a copy to pageable memory waits */
     return 0;
 }
 
@@ -172,7 +173,7 @@ static void hold(void *pipe_end)
         abort();
 }
 
-/* A small pageable source may change as soon as the call is back; a pinned one may not. */
+/* A small pageable source may change as soon as the call returns; a pinned source may not. */
 static int staging(void)
 {
     char *device, *pinned, plain[4] = "old";
@@ -210,7 +211,8 @@ static int stream_ordered(void)
     OK(cudaMemsetAsync(a, 3, 600000, s));
     OK(cudaLaunchHostFunc(s, hold, &ends[0]));
     OK(cudaFreeAsync(a, s));
-    EXPECT_RC(cudaMallocAsync((void **)&b, 600000, s), cudaErrorMemoryAllocation); /* not free before its turn */
+    /* not free until the stream reaches the free */
+    EXPECT_RC(cudaMallocAsync((void **)&b, 600000, s), cudaErrorMemoryAllocation);
     EXPECT(write(ends[1], "x", 1) == 1);
     OK(cudaStreamSynchronize(s));
     OK(cudaMemGetInfo(&free_bytes, &total));
@@ -226,7 +228,7 @@ static int stream_ordered(void)
     return 0;
 }
 
-/* With EMU_DATA=off time passes and bytes stay. */
+/* With EMU_DATA=off time passes and data stays unchanged. */
 static int data_off(void)
 {
     char *a, plain[100] = "untouched";

@@ -1,6 +1,6 @@
 /*
- * test_streams.c - streams and events against times worked out by hand. In the test profile a launch costs the host 1
- * us, and a memset of n bytes lasts 3 us + n ns.
+ * test_streams.c - streams and events, against times computed by hand. In the test profile a launch costs the host 1
+ * us, and a memset of n bytes takes 3 us + n ns.
  */
 #include "child.h"
 #include "engine.h"
@@ -26,7 +26,7 @@ static int begin(void)
     return 0;
 }
 
-/* Time from event a to b in ns, exact: event times are whole ns and below 2^24. */
+/* Time from event a to b in ns, exact: event times are whole ns below 2^24. */
 static long between(cudaEvent_t a, cudaEvent_t b)
 {
     float ms = -1;
@@ -62,7 +62,7 @@ static int one_stream(void)
     EXPECT(emu_host_now_ns() == 8500);
     EXPECT(between(e[0], e[1]) == 5000 && between(e[1], e[2]) == 3500);
     EXPECT(memory[499] == 2 && memory[500] == 1);
-    OK(cudaMemsetAsync(memory, 0, 1, s)); /* an idle stream starts when the host says: 9500 */
+    OK(cudaMemsetAsync(memory, 0, 1, s)); /* an idle stream starts at the host clock: 9500 */
     OK(cudaDeviceSynchronize());
     EXPECT(emu_host_now_ns() == 9500 + 3001);
     return 0;
@@ -83,9 +83,9 @@ static int waits(void)
     OK(cudaEventRecord(e[0], s));
     OK(cudaStreamWaitEvent(t, e[0], 0));
     OK(cudaMemsetAsync(memory, 0, 1000, s));       /* 11000 to 15000                              */
-    OK(cudaEventRecord(e[0], s));                  /* moves the event, not what t waits for       */
+    OK(cudaEventRecord(e[0], s));                  /* does not affect the wait of t */
     OK(cudaMemsetAsync(memory + 8000, 0, 100, t)); /* from 11000 to 14100                         */
-    OK(cudaMemsetAsync(memory + 9000, 0, 100, u)); /* beside them: 4000 to 7100                   */
+    OK(cudaMemsetAsync(memory + 9000, 0, 100, u)); /* concurrent: 4000 to 7100 */
     OK(cudaEventRecord(e[1], t));
     OK(cudaEventRecord(e[2], u));
     OK(cudaDeviceSynchronize());
@@ -94,7 +94,7 @@ static int waits(void)
     return 0;
 }
 
-/* The legacy stream waits for blocking streams and they for it; non-blocking ones run beside. */
+/* The legacy stream waits for blocking streams, and they wait for it; non-blocking streams run concurrently. */
 static int legacy_stream(void)
 {
     cudaStream_t blocking, other;
@@ -173,7 +173,7 @@ static void hold(void *pipe_end)
         abort();
 }
 
-/* A query answers not ready while the work is held, and that is no error that sticks. */
+/* A query returns cudaErrorNotReady while the work is held back; that is no sticky error. */
 static int queries(void)
 {
     cudaEvent_t e[2];
@@ -223,8 +223,8 @@ static int bad_events(void)
     OK(cudaGetLastError());
     OK(cudaSetDevice(1));
     OK(cudaStreamCreate(&gone));
-    EXPECT_RC(cudaEventRecord(plain, gone), cudaErrorInvalidResourceHandle); /* of another device */
-    OK(cudaStreamWaitEvent(gone, plain, 0));                                 /* which may wait    */
+    EXPECT_RC(cudaEventRecord(plain, gone), cudaErrorInvalidResourceHandle); /* event of another device */
+    OK(cudaStreamWaitEvent(gone, plain, 0));                                 /* any stream may wait for it */
     OK(cudaStreamDestroy(gone));
     EXPECT_RC(cudaStreamSynchronize(gone), cudaErrorInvalidResourceHandle);
     EXPECT_RC(cudaStreamDestroy(gone), cudaErrorInvalidResourceHandle);
@@ -233,7 +233,7 @@ static int bad_events(void)
     return 0;
 }
 
-/* A destroyed stream finishes what it was given. */
+/* A destroyed stream finishes its work. */
 static int destroyed_stream(void)
 {
     cudaStream_t s, t;
@@ -248,7 +248,7 @@ static int destroyed_stream(void)
     OK(cudaEventRecord(e, s));
     OK(cudaStreamDestroy(s));
     OK(cudaStreamWaitEvent(t, e, 0));
-    OK(cudaEventDestroy(e)); /* waits keep what they need */
+    OK(cudaEventDestroy(e)); /* pending waits keep their state */
     OK(cudaStreamSynchronize(t));
     for (int i = 0; i < 50; i++)
         EXPECT(memory[i] == i);
@@ -261,7 +261,7 @@ static int64_t twenty_us(void *arg, int64_t ready_ns)
     return ready_ns + 20000;
 }
 
-/* An operation over three streams starts when the last is free, and all three go on when it ends. */
+/* An operation on three streams starts when the last stream reaches it; all three continue when it ends. */
 static int joined(void)
 {
     cudaStream_t s[3];
@@ -290,7 +290,7 @@ static int64_t fails(void *arg, int64_t ready_ns)
     return EMU_FAILED;
 }
 
-/* A failed operation makes its device useless until reset, and no other. */
+/* A failed operation makes its device unusable until reset; other devices stay usable. */
 static int sticky_error(void)
 {
     cudaStream_t s, t;
@@ -303,7 +303,7 @@ static int sticky_error(void)
     OK(emu_enqueue(s, &(struct emu_op){.name = "fails", .run = fails}));
     EXPECT_RC(cudaStreamSynchronize(s), cudaErrorLaunchFailure);
     EXPECT_RC(cudaGetLastError(), cudaErrorLaunchFailure);
-    EXPECT_RC(cudaGetLastError(), cudaErrorLaunchFailure); /* it stays */
+    EXPECT_RC(cudaGetLastError(), cudaErrorLaunchFailure); /* sticky */
     EXPECT_RC(cudaMemsetAsync(memory, 0, 1, s), cudaErrorLaunchFailure);
     EXPECT_RC(cudaFree(memory), cudaErrorLaunchFailure);
     OK(cudaSetDevice(1));
@@ -323,7 +323,7 @@ static double wall_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* In real mode 25 ms of modelled time on two streams side by side take at least 12.5 ms. */
+/* In real time 25 ms of modelled time on two concurrent streams take at least 12.5 ms. */
 static int real_time(void)
 {
     const int64_t before = emu_host_now_ns();
@@ -357,8 +357,7 @@ static int64_t waits_for_the_end(void *arg, int64_t ready_ns)
     return ready_ns;
 }
 
-/* Streams that are idle, that wait for a mark which never comes, and that are inside an operation do not keep a
- * process. */
+/* A process can exit while streams are idle, wait for a mark that is never set, or execute an operation. */
 static int exits_while_busy(void)
 {
     cudaStream_t s[3];

@@ -1,5 +1,5 @@
 /*
- * test_system.c - the devices, the environment variables, the planted faults, the error texts.
+ * test_system.c - devices, environment variables, fault injection, error texts.
  */
 #include "child.h"
 #include "engine.h"
@@ -64,7 +64,7 @@ static int peers(void)
     return 0;
 }
 
-/* Prints the id of device 1 where the parent finds it. */
+/* Prints the UUID of device 1 for the parent. */
 static int print_uuid(void)
 {
     struct cudaDeviceProp prop;
@@ -75,7 +75,7 @@ static int print_uuid(void)
     return 0;
 }
 
-/* Headers of CUDA 12.0 to 12.4 have no such function. */
+/* CUDA 12.0 to 12.4 headers do not declare this function. */
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **entry, unsigned int version,
                                              unsigned long long flags, enum cudaDriverEntryPointQueryResult *status);
 
@@ -88,7 +88,7 @@ static void *driver_function(const char *name)
     return found == cudaDriverEntryPointSuccess ? function : NULL;
 }
 
-/* Prints the devices that are visible: PCI bus and the first digits of the UUID, as the driver has it. */
+/* Prints the visible devices: PCI bus and first digits of the UUID, from the driver. */
 static int print_visible(void)
 {
     int (*get_uuid)(unsigned char *, int);
@@ -106,7 +106,7 @@ static int print_visible(void)
     return 0;
 }
 
-/* An instance's properties have the UUID of its GPU, the driver tells its own. */
+/* The properties of a MIG instance have the UUID of its GPU; the driver returns the UUID of the instance. */
 static int driver_returns_instance_uuid(void)
 {
     int (*get_uuid)(unsigned char *, int);
@@ -179,7 +179,7 @@ static int many_calls(void)
     return 0;
 }
 
-/* A fault's name is that of the call that the program makes. */
+/* A fault's name is the function that the program calls. */
 static int events_fail(void)
 {
     cudaStream_t s;
@@ -213,7 +213,7 @@ static void *call_elsewhere(void *unused)
     return unused;
 }
 
-/* The stalled call never returns; the rest of the process goes on. */
+/* The stalled call never returns; the rest of the process continues. */
 static int stall(void)
 {
     struct timespec soon;
@@ -261,7 +261,7 @@ SCENARIO(error_texts, NULL)
 SCENARIO(world, "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=6", NULL)
 SCENARIO(stall, "EMU_FAULT=stall:call=1", NULL)
 
-/* What is built in is the profile of the same name in profiles/clusters. */
+/* The built-in profile equals the profile of the same name in profiles/clusters. */
 static void test_built_in_profile(void **state)
 {
     struct child built_in, from_file;
@@ -303,7 +303,7 @@ static void expect_visible(const char *variable, const char *mig, const char *ex
     assert_string_equal(child.err, expected);
 }
 
-/* As the CUDA Programming Guide has it: the order of the list, up to the first entry that names no device. */
+/* As in the CUDA Programming Guide: in the order of the list, up to the first invalid entry. */
 static void test_visible_devices(void **state)
 {
     struct child all, instances;
@@ -318,7 +318,7 @@ static void test_visible_devices(void **state)
     expect_visible("CUDA_VISIBLE_DEVICES=2,2,0", "EMU_DEVICES=4", expected);
     snprintf(variable, sizeof(variable), "CUDA_VISIBLE_DEVICES=GPU-%s,GPU-no", third + 2);
     expect_visible(variable, "EMU_DEVICES=4", expected);
-    expect_visible("CUDA_VISIBLE_DEVICES=GPU-", "EMU_DEVICES=4", ""); /* names all four */
+    expect_visible("CUDA_VISIBLE_DEVICES=GPU-", "EMU_DEVICES=4", ""); /* matches all four */
     expect_visible("CUDA_VISIBLE_DEVICES=", "EMU_DEVICES=4", "");
     expect_visible("CUDA_VISIBLE_DEVICES=-1", "EMU_DEVICES=4", "");
     expect_visible("CUDA_VISIBLE_DEVICES=MIG-0", "EMU_DEVICES=4", "");
@@ -344,7 +344,7 @@ struct expectation {
     int (*scenario)(void);
     const char *settings[3];
     int status;
-    const char *message; /* NULL: nothing at all */
+    const char *message; /* expected on stderr; NULL: nothing */
 };
 
 static void expect(const struct expectation *e)
@@ -410,7 +410,7 @@ static void test_bad_environment(void **state)
         expect(&cases[i]);
 }
 
-/* Cluster profiles that lack a key, have one too many, or a wrong value. */
+/* Cluster profiles with a missing key, an unknown key, or an invalid value. */
 static void test_bad_profiles(void **state)
 {
     static const struct {

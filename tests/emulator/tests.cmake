@@ -1,9 +1,9 @@
-# The tests of the emulated GPUs. Each scenario runs in a process of its own (child.h).
+# The tests of the emulated GPUs. Each scenario runs in its own process (child.h).
 add_library(emu_test_child STATIC child.c)
 target_compile_definitions(emu_test_child PRIVATE TEST_PROFILE="${CMAKE_CURRENT_SOURCE_DIR}/test_profile.json")
 target_link_libraries(emu_test_child PUBLIC emu_flags cmocka)
 
-# An ordinary CUDA program, and its twins.
+# An ordinary CUDA program, and the CPU twins of its kernels.
 add_executable(emu_saxpy saxpy.cu)
 target_link_libraries(emu_saxpy PRIVATE CUDA::cudart bb_flags)
 target_link_options(emu_saxpy PRIVATE -Wl,--enable-new-dtags)
@@ -23,7 +23,7 @@ bb_unit_test(NAME test_emu_timeline SOURCES timeline/test_timeline.c ${timeline}
 add_library(emu_fake_mpi SHARED fake_mpi.c)
 target_link_libraries(emu_fake_mpi PRIVATE emu_flags)
 bb_unit_test(NAME test_emu_hosts SOURCES test_hosts.c hosts.c job.c LIBS emu_fake_mpi emu_flags ${CMAKE_DL_LIBS})
-set_target_properties(test_emu_hosts PROPERTIES ENABLE_EXPORTS ON) # what hosts.c looks for by name
+set_target_properties(test_emu_hosts PROPERTIES ENABLE_EXPORTS ON) # hosts.c looks up functions of the program by name
 bb_unit_test(NAME test_host_gpu SOURCES kernels/test_host_gpu.cpp LIBS host_gpu emu_test_child)
 bb_unit_test(NAME test_kernel_sources SOURCES kernels/test_kernel_sources.c LIBS busbar_kernels emu_cudart m EMULATED)
 target_compile_definitions(test_emu_system PRIVATE TEST_PROFILE="${CMAKE_CURRENT_SOURCE_DIR}/test_profile.json"
@@ -33,7 +33,7 @@ target_compile_definitions(test_emu_launch PRIVATE SAXPY="$<TARGET_FILE:emu_saxp
                            SAXPY_TWINS="$<TARGET_FILE:emu_saxpy_twins>")
 add_dependencies(test_emu_launch emu_saxpy emu_saxpy_own_streams emu_saxpy_twins)
 
-# What the runtime answers, as text; the program is for real GPUs too.
+# Results of runtime calls, as text; the program also runs on real GPUs.
 add_executable(emu_conformance conformance.c)
 target_link_libraries(emu_conformance PRIVATE CUDA::cudart bb_flags)
 target_link_options(emu_conformance PRIVATE -Wl,--enable-new-dtags)

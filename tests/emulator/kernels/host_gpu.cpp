@@ -361,7 +361,7 @@ void check_shared(const struct gpu *g)
 
     for (size_t i = 0; l->shared && i < GUARD_BYTES; i++)
         if (shared_end(l)[i] != GUARD)
-            fail(g, "it wrote behind the shared memory of its launch", 0);
+            fail(g, "it wrote past the end of its launch's shared memory", 0);
 }
 } /* namespace */
 

@@ -99,7 +99,7 @@ static void run_beginning(const struct emu_launch *l, const char *name)
     const int64_t end_ns = host_gpu_run(&h);
     const double off_bytes = (double)report.bytes - a.bytes_per_ns * (double)a.ns;
     if (end_ns != l->start_ns + a.ns || report.blocks != 1 || off_bytes < -portion_bytes || off_bytes > portion_bytes) {
-        fprintf(stderr, "emulated GPUs: kernel %s: in %lld ns a block moved %llu bytes, not %g\n", name,
+        fprintf(stderr, "emulated GPUs: kernel %s: in %lld ns a block moved %llu bytes, expected %g\n", name,
                 (long long)a.ns, report.bytes, a.bytes_per_ns * (double)a.ns);
         abort();
     }

@@ -1,6 +1,6 @@
 /*
- * test_host_gpu.cpp - the CPU as a GPU: threads meet at barriers and in shuffles, time passes for who looks at it, and a
- * kernel that could not work on a GPU is named.
+ * test_host_gpu.cpp - host_gpu: threads synchronise at barriers and in shuffles, reading the clock advances it, and
+ * invalid kernels are reported by name.
  */
 #include "host_gpu.h"
 
@@ -37,7 +37,7 @@ static int64_t run(const char *name, dim3 grid, dim3 block, void (*body)(const v
     return host_gpu_run(&l);
 }
 
-/* Each block turns its part around, through static shared memory. */
+/* Each block reverses its part, through static shared memory. */
 static void reverse_part(const void *args)
 {
     __shared__ int part[THREADS];
@@ -72,7 +72,8 @@ static void shuffles_stay_within_warps(void **)
 {
     float sums[THREADS], *args = sums;
 
-    run("sum_of_warp", dim3(2), dim3(THREADS), sum_of_warp, &args); /* 0 + ... + 31, and 1024 more in each next one */
+    run("sum_of_warp", dim3(2), dim3(THREADS), sum_of_warp, &args); /* 0 + ... + 31, and 1024 more for each further
+                                                                       warp */
     for (int i = 0; i < THREADS; i++)
         assert_true(sums[i] == 496.0f + 1024.0f * (float)(i / 32));
 }
@@ -95,7 +96,7 @@ static void grids_and_blocks_have_three_dimensions(void **)
     assert_int_equal(n[23], 23);
 }
 
-/* All threads see the same moments; the end is met exactly. */
+/* All threads read the same times; the exact end is read. */
 static void read_clock_until(const void *args)
 {
     const uint64_t start = bb_gpu_clock_ns();
@@ -154,7 +155,7 @@ static void errors_name_the_kernel(void **)
     } cases[] = {
         {run_half_at_the_barrier, "kernel half_at_the_barrier", "wait at a barrier"},
         {run_half_a_warp_shuffles, "kernel half_a_warp_shuffles", "waits in a shuffle"},
-        {run_writes_too_far, "kernel writes_too_far", "behind the shared memory"},
+        {run_writes_too_far, "kernel writes_too_far", "past the end of its launch's shared memory"},
     };
 
     for (const auto &c : cases) {

@@ -1,7 +1,7 @@
 /*
- * test_kernel_sources.c - the kernels' sources and the quick twins (EMU_KERNELS=fast) do the same with the same
- * arguments, on any grid; planted errors are found by both. The passes are held against their reference, which is their
- * quick twin, by test_gpu_layer.
+ * test_kernel_sources.c - the kernels' sources and the fast twins (EMU_KERNELS=fast) give the same results for the same
+ * arguments, on any grid; both find injected errors. test_gpu_layer compares the memory-bound kernels with their
+ * reference, which is their fast twin.
  */
 #include "twins.h"
 
@@ -74,7 +74,7 @@ static void both_tables_name_the_same_kernels(void **state)
         (void)fast_of(sources[i].name);
 }
 
-/* Every type and operation, counts around those of a block, what is behind stays. */
+/* Every type and operation, counts around the block size; memory after the end stays unchanged. */
 static void fills_are_the_same(void **state)
 {
     static const uint64_t counts[] = {1, 31, 256, 257, 2000};
@@ -94,7 +94,7 @@ static void fills_are_the_same(void **state)
             }
 }
 
-/* `n` planted errors, the first at index `first`; the verdict of a check by its name. */
+/* Returns the verdict of the named check for `n` injected errors, the first at index `first`. */
 static struct bb_verdict verdict_of(run_function *run, void *args, struct bb_verdict *verdict, unsigned blocks)
 {
     *verdict = (struct bb_verdict){.first = ~0ull};
@@ -128,7 +128,7 @@ static void checks_find_the_same(void **state)
             for (uint64_t i = 0; i < a.count; i++)
                 bb_store(buf, p.bytes, i, bb_expected(&p, &e, i));
             assert_verdicts("bb_check_kernel", &a, &verdict, (struct bb_verdict){0, ~0ull, 1000});
-            for (uint64_t i = 999; i >= 499; i -= 250) /* 999, 749, 499; avg lets 2 units pass */
+            for (uint64_t i = 999; i >= 499; i -= 250) /* 999, 749, 499; avg tolerates 2 units */
                 bb_store(buf, p.bytes, i, bb_load(buf, p.bytes, i) ^ 8);
             assert_verdicts("bb_check_kernel", &a, &verdict, (struct bb_verdict){3, 499, 1000});
         }
@@ -143,7 +143,7 @@ static void byte_checks_find_the_same(void **state)
 
     (void)state;
     memset(buf, 0xa5, ROOM);
-    buf[5000] = 0; /* behind */
+    buf[5000] = 0; /* after the end */
     assert_verdicts("bb_check_bytes_kernel", &a, &verdict, (struct bb_verdict){0, ~0ull, 5000});
     buf[4999] ^= 1;
     buf[256] ^= 0x80;
@@ -180,7 +180,7 @@ static void timed_kernels_last_the_same(void **state)
 
 enum { PORTION_BYTES = 64 << 10, SCRATCH_BYTES = 1 << 20 };
 static const int64_t SHORT_NS = 200000,
-                     LONG_NS = 400000; /* at 6.5 bytes per ns in 3 blocks 3.9 and 7.8 MB; 4 MiB is the border */
+                     LONG_NS = 400000; /* at 6.5 bytes per ns in 3 blocks: 3.9 and 7.8 MB, around the limit of 4 MiB */
 
 static struct bb_busy_report traffic_of(run_function *run, void *scratch, int64_t ns)
 {
@@ -191,7 +191,7 @@ static struct bb_busy_report traffic_of(run_function *run, void *scratch, int64_
     return report;
 }
 
-/* The source moves whole portions: at most one too many in each block. */
+/* The source moves whole portions: at most one too many per block. */
 static void traffic_is_the_same_within_a_portion(void **state)
 {
     static _Alignas(4096) unsigned char scratch[SCRATCH_BYTES], before[SCRATCH_BYTES];
@@ -212,7 +212,7 @@ static void traffic_is_the_same_within_a_portion(void **state)
     unsetenv("EMU_KERNELS");
 }
 
-/* Whether a launch of so long touches its scratch memory: nobody may, so it would end its process. */
+/* Whether a launch of ns touches its scratch memory, which is not accessible: access ends the child process. */
 static bool touches_scratch(run_function *run, int64_t ns)
 {
     void *scratch = mmap(NULL, SCRATCH_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -221,7 +221,7 @@ static bool touches_scratch(run_function *run, int64_t ns)
 
     assert_true(scratch != MAP_FAILED && child >= 0);
     if (child == 0) {
-        signal(SIGSEGV, SIG_DFL); /* not the test's own */
+        signal(SIGSEGV, SIG_DFL); /* replaces the test's own handler */
         (void)traffic_of(run, scratch, ns);
         _exit(0);
     }
@@ -230,7 +230,7 @@ static bool touches_scratch(run_function *run, int64_t ns)
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
 }
 
-/* Of what would take too long the source runs the beginning, and the twin counts it all. */
+/* For a launch that would take too long the source runs only the beginning, and the twin accounts for all. */
 static void long_traffic_begins_with_the_source(void **state)
 {
     static _Alignas(4096) unsigned char scratch[SCRATCH_BYTES];

@@ -1,6 +1,6 @@
 /*
  * test_nccl_collectives.c - every collective of the NCCL stand-in x every data type x every operator, in and out of
- * place, at several numbers of ranks, against values worked out from the definition of each collective.
+ * place, for several numbers of ranks, against the definition of each collective.
  */
 #include "golden.h"
 #include "ranks.h"
@@ -37,11 +37,11 @@ struct one {
     int dtype, op, root;
     bool in_place;
     size_t count;
-    char *send, *recv; /* device */
+    char *send, *recv; /* device memory */
 };
 enum { PREMULSUM = ncclNumOps, OPS, CANARY = 0xa5 };
 
-/* Small whole numbers, so that every sum and product is exact in float. */
+/* Small integers, so that every sum and product is exact in float. */
 static double value(int rank, size_t i)
 {
     return (double)((i + (size_t)rank) % 3 + 1);
@@ -52,7 +52,7 @@ static double factor(int rank)
     return rank % 2 + 1;
 }
 
-/* Floating-point numbers: each times 1/n, which is of the type itself; sums in float, or double. */
+/* Floating-point average: each value times 1/n (rounded to the type); sums in float or double. */
 static double average(const struct rank *r, int dtype, size_t i)
 {
     char share[8];
@@ -148,7 +148,7 @@ static bool receives(const struct rank *r, const struct one *c)
     return (c->kind != REDUCE && c->kind != GATHER) || r->rank == c->root;
 }
 
-/* Lays the buffers as the placement wants them, and fills the canary and the input. */
+/* Places the buffers (in or out of place), and fills them with canary and input. */
 static int prepare(struct rank *r, struct one *c, char *a, char *b, char *host, size_t capacity)
 {
     size_t bytes = golden_bytes(c->dtype), mine = (size_t)r->rank * c->count * bytes;
@@ -190,7 +190,7 @@ static int verify(struct rank *r, const struct one *c, char *host)
         if (memcmp(want, host + i * bytes, bytes) != 0)
             return say(r, c, i, golden_load(host, i, c->dtype), golden_load(want, 0, c->dtype));
     }
-    if (!receives(r, c) && !c->in_place) /* nobody writes where nothing is received */
+    if (!receives(r, c) && !c->in_place) /* ranks that receive nothing write nothing */
         CHECK_EQ((unsigned char)host[0], CANARY);
     if (!c->in_place)
         CHECK_EQ((unsigned char)host[n * bytes], CANARY);
@@ -223,7 +223,7 @@ static int run_one(struct rank *r, struct one *c, char *a, char *b, char *host, 
     return verify(r, c, host);
 }
 
-/* All operators, or one where there is none. */
+/* All operators; once for a collective without a reduction. */
 static int run_ops(struct rank *r, struct one c, char *a, char *b, char *host, size_t capacity)
 {
     int ops = shapes[c.kind].reduces ? OPS : 1;
@@ -250,7 +250,7 @@ static int everything(struct rank *r)
     return 0;
 }
 
-/* Many steps through the staging buffers, with a rest. */
+/* Many steps through the staging buffers, and a remainder. */
 static int large(struct rank *r)
 {
     const size_t count = 300007, capacity = count * 8 * (size_t)r->size + 64;
@@ -272,7 +272,7 @@ static int large(struct rank *r)
 static int zero_counts_do_nothing(struct rank *r)
 {
     CHECK_EQ(ncclAllReduce(NULL, NULL, 0, ncclFloat, ncclSum, r->comm, r->stream), ncclSuccess);
-    if (r->rank == 0) /* dropped: no peer is waited for */
+    if (r->rank == 0) /* dropped: no wait for a peer */
         CHECK_EQ(ncclAllGather(NULL, NULL, 0, ncclFloat, r->comm, r->stream), ncclSuccess);
     CHECK_EQ(cudaStreamSynchronize(r->stream), cudaSuccess);
     return 0;
@@ -284,7 +284,7 @@ static int device_scalar(struct rank *r)
     ncclRedOp_t op;
 
     CHECK_EQ(ncclRedOpCreatePreMulSum(&op, scalar, ncclFloat, ncclScalarDevice, r->comm), ncclSuccess);
-    CHECK_EQ(cudaMemcpy(scalar, &f, sizeof(f), cudaMemcpyHostToDevice), cudaSuccess); /* read when it runs */
+    CHECK_EQ(cudaMemcpy(scalar, &f, sizeof(f), cudaMemcpyHostToDevice), cudaSuccess); /* read when the operation runs */
     CHECK_EQ(cudaMemcpy(x, &got, sizeof(got), cudaMemcpyHostToDevice), cudaSuccess);
     CHECK_EQ(ncclAllReduce(x, x, 1, ncclFloat, op, r->comm, r->stream), ncclSuccess);
     CHECK_EQ(cudaStreamSynchronize(r->stream), cudaSuccess);

@@ -1,6 +1,6 @@
 /*
- * test_nccl_comms.c - the life of communicators in the NCCL stand-in: init, configuration, split, shrink, non-blocking
- * calls, abort of what hangs, arguments, and what is left under /dev/shm.
+ * test_nccl_comms.c - communicators of the NCCL stand-in: init, configuration, split, shrink, non-blocking calls, abort
+ * of hanging operations, argument checks, and leftovers in /dev/shm.
  */
 #include "ranks.h"
 
@@ -72,10 +72,10 @@ static int bad_init(struct rank *r)
     config.maxCTAs = 4;
     CHECK_EQ(ncclCommInitRankConfig(&comm, 1, r->id, 0, &config), ncclInvalidArgument);
     config = (ncclConfig_t)NCCL_CONFIG_INITIALIZER;
-    config.size = offsetof(ncclConfig_t, commName); /* an older, shorter one */
+    config.size = offsetof(ncclConfig_t, commName); /* an older, shorter layout */
     CHECK_EQ(ncclCommInitRankConfig(&comm, 1, r->id, 0, &config), ncclSuccess);
     CHECK_EQ(ncclCommDestroy(comm), ncclSuccess);
-    CHECK_EQ(ncclCommDestroy(comm), ncclInvalidArgument); /* a stale handle is an error, not a crash */
+    CHECK_EQ(ncclCommDestroy(comm), ncclInvalidArgument); /* an invalid handle gives an error instead of a crash */
     CHECK_EQ(ncclCommDestroy(NULL), ncclSuccess);
     CHECK_EQ(ncclCommInitRankScalable(&comm, 1, 0, 1, &r->id, NULL), ncclSuccess);
     CHECK_EQ(ncclCommDestroy(comm), ncclSuccess);
@@ -102,7 +102,7 @@ static int bad_arguments(struct rank *r)
     CHECK_EQ(ncclRecv(NULL, 1, ncclFloat, 1 - r->rank, r->comm, r->stream), ncclInvalidArgument);
     CHECK_EQ(ncclCommCount(r->comm, NULL), ncclInvalidArgument);
     CHECK_EQ(ncclCommCount(NULL, &n), ncclInvalidArgument);
-    return sum_is_size(r, r->comm); /* none of it did any harm */
+    return sum_is_size(r, r->comm); /* the communicator is still usable */
 }
 
 static int registration(struct rank *r)
@@ -117,14 +117,14 @@ static int registration(struct rank *r)
     CHECK_EQ(ncclCommDeregister(r->comm, handle), ncclSuccess);
     CHECK_EQ(ncclCommDeregister(r->comm, NULL), ncclInvalidArgument);
     CHECK_EQ(ncclCommWindowRegister(r->comm, p, 1000, &window, NCCL_WIN_COLL_SYMMETRIC), ncclSuccess);
-    CHECK(window == NULL); /* not supported, says NCCL */
+    CHECK(window == NULL); /* NULL window: not supported */
     CHECK_EQ(ncclCommWindowDeregister(r->comm, window), ncclSuccess);
     CHECK_EQ(ncclMemFree(p), ncclSuccess);
     CHECK_EQ(ncclMemAlloc(NULL, 1), ncclInvalidArgument);
     return 0;
 }
 
-/* Even and odd ranks, keys reversed; rank 0 takes no part. Then the children of a child. */
+/* Split into even and odd ranks with reversed keys, without rank 0; then a split of the children. */
 static int colours(struct rank *r)
 {
     ncclComm_t child = r->comm, grandchild;
@@ -141,7 +141,7 @@ static int colours(struct rank *r)
         CHECK_EQ(ncclCommSplit(child, 0, 0, &grandchild, NULL), ncclSuccess);
         CHECK_EQ(sum_is_size(r, grandchild), 0);
         CHECK_EQ(ncclCommUserRank(grandchild, &n), ncclSuccess);
-        CHECK_EQ(n, rank); /* equal keys: in the parent's order */
+        CHECK_EQ(n, rank); /* equal keys: the parent's order */
         CHECK_EQ(ncclCommDestroy(grandchild), ncclSuccess);
         CHECK_EQ(ncclCommDestroy(child), ncclSuccess);
     }
@@ -166,7 +166,7 @@ static int splits_in_a_group(struct rank *r)
     return 0;
 }
 
-/* The excluded rank does not call; with NCCL_SHRINK_ABORT the parent's hanging operation ends first. */
+/* The excluded rank does not call. With NCCL_SHRINK_ABORT the parent's hanging operation ends first. */
 static int shrink(struct rank *r)
 {
     int excluded[] = {1}, all[] = {0, 1, 2}, n, rank;
@@ -176,7 +176,7 @@ static int shrink(struct rank *r)
     if (r->rank == 1)
         return 0;
     CHECK_EQ(ncclCommShrink(r->comm, all, 3, &child, NULL, NCCL_SHRINK_DEFAULT), ncclInvalidArgument);
-    CHECK_EQ(ncclAllReduce(x, x, 1, ncclInt, ncclSum, r->comm, r->stream), ncclSuccess); /* rank 1 never comes */
+    CHECK_EQ(ncclAllReduce(x, x, 1, ncclInt, ncclSum, r->comm, r->stream), ncclSuccess); /* rank 1 never calls */
     CHECK_EQ(ncclCommShrink(r->comm, excluded, 1, &child, NULL, NCCL_SHRINK_ABORT), ncclSuccess);
     CHECK_EQ(cudaStreamSynchronize(r->stream), cudaSuccess);
     CHECK_EQ(ncclCommCount(child, &n), ncclSuccess);
@@ -193,7 +193,7 @@ static int revoke_and_split(struct rank *r)
     int *x = device_buffer(sizeof(*x));
     ncclComm_t child;
 
-    if (r->rank == 0) /* hangs until it is revoked */
+    if (r->rank == 0) /* hangs until the revocation */
         CHECK_EQ(ncclAllReduce(x, x, 1, ncclInt, ncclSum, r->comm, r->stream), ncclSuccess);
     CHECK_EQ(ncclCommRevoke(r->comm, 1), ncclInvalidArgument);
     CHECK_EQ(ncclCommRevoke(r->comm, NCCL_REVOKE_DEFAULT), ncclSuccess);
@@ -240,7 +240,7 @@ static int nonblocking(struct rank *r)
     return 0;
 }
 
-/* A split is as blocking as its parent; one group is of one kind. */
+/* A split inherits `blocking` from its parent; a group must not mix blocking and non-blocking communicators. */
 static int mixed_blocking(struct rank *r)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -259,7 +259,7 @@ static int mixed_blocking(struct rank *r)
     return 0;
 }
 
-/* Only rank 0 comes: init hangs, other calls are refused, abort ends it. */
+/* Only rank 0 calls init: it hangs, other calls are rejected, and abort ends it. */
 static int abort_of_init(struct rank *r)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -280,7 +280,7 @@ static int abort_of_init(struct rank *r)
     return 0;
 }
 
-/* The peer never calls: the stream hangs until abort, and is sound afterwards. */
+/* The peer never calls: the stream hangs until the abort, and works afterwards. */
 static int abort_of_operation(struct rank *r)
 {
     float *x = device_buffer(sizeof(*x));
@@ -300,7 +300,7 @@ static int abort_of_operation(struct rank *r)
     return sum_is_size(r, r->comm);
 }
 
-/* The process ends while an operation hangs and another one is queued behind it. */
+/* The process ends while an operation hangs and another one is queued. */
 static int exit_while_hanging(struct rank *r)
 {
     float *x = device_buffer(sizeof(*x));
@@ -308,7 +308,7 @@ static int exit_while_hanging(struct rank *r)
     CHECK_EQ(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, r->comm, r->stream), ncclSuccess);
     if (r->rank == 0)
         CHECK_EQ(ncclRecv(x, 1, ncclFloat, 1, r->comm, r->stream), ncclSuccess);
-    r->comm = NULL; /* the harness shall not destroy it */
+    r->comm = NULL; /* keeps the harness from destroying it */
     return 0;
 }
 
@@ -363,7 +363,7 @@ static int simulate(struct rank *r)
     return 0;
 }
 
-/* ---- what is left behind ---- */
+/* ---- leftovers ---- */
 
 static int regions_left(void)
 {
@@ -381,7 +381,7 @@ static int nothing(struct rank *r)
     return r->rank;
 }
 
-/* A file that looks like a region and that nobody holds: the first unique id of the next process takes it away. */
+/* A file that looks like a region and has no lock: the first unique id of the next process removes it. */
 static void stale_regions_are_swept(void **state)
 {
     int fd = open("/dev/shm/emu-nccl-00000000000000000000000000000000", O_RDWR | O_CREAT, 0600);
@@ -420,7 +420,7 @@ AT(simulated_group, 2, simulate, 0)
 
 static bool dies_in_ftruncate;
 
-/* The stand-in gives a region its size by this. */
+/* The stand-in sets the size of a region with this function. */
 __attribute__((visibility("default"))) int ftruncate(int fd, off_t bytes)
 {
     if (dies_in_ftruncate)
@@ -438,7 +438,7 @@ static void begin_region(void)
     _exit(1);
 }
 
-/* Whoever dies while it makes a region leaves nothing that others find. */
+/* A process that dies while it creates a region leaves no name in /dev/shm. */
 static void incomplete_region_has_no_name(void **state)
 {
     char of_child[32];

@@ -1,5 +1,6 @@
 /*
- * test_nccl_contention.c - collectives at once on the same GPUs share the links, exactly, against figures by hand.
+ * test_nccl_contention.c - concurrent collectives on the same GPUs share the links; times must equal results computed
+ * by hand.
  *
  * The profile of these tests: all on one node, 10 us and 4 GB/s, no host time of NCCL calls. 1 MB on 2 ranks: 2 steps
  * of 10 us, and 250 us on the links. Times in us.
@@ -22,7 +23,7 @@ static const char profile[] =
     " \"tflops\": {\"float32\": 1, \"float16\": 1, \"bfloat16\": 1, \"float64\": 1},"
     " \"intra\": {\"latency_us\": 10, \"gbps\": 4}, \"inter\": {\"latency_us\": 50, \"gbps\": 1}}";
 
-/* The same GPUs, two on a node with one NIC: 50 us and 1 GB/s. One way of NCCL, which adds no latency. */
+/* The same GPUs with two per node and one NIC: 50 us and 1 GB/s. One NCCL variant, without extra latency. */
 static const char one_nic[] =
     "{\"name\": \"test\", \"gpus_per_node\": 2, \"nics_per_node\": 1, \"launch_us\": 2, \"nccl_launch_us\": 0,"
     " \"kernel_us\": 5, \"memory_gbps\": 100, \"memory_bytes\": 1e10, \"sm_count\": 10, \"clock_khz\": 1000000,"
@@ -70,7 +71,7 @@ static int drop_lanes(struct rank *r, struct lanes *l)
     return 0;
 }
 
-/* All ranks, all streams and the hosts at one time. */
+/* Brings all ranks, streams and hosts to the same time. */
 static int line_up(struct rank *r, const struct lanes *l)
 {
     for (int i = 0; i < STREAMS; i++)
@@ -85,7 +86,8 @@ static int reduce(struct rank *r, const struct lanes *l, int lane, size_t bytes)
     return 0;
 }
 
-/* Each lane's sizes, 0: none, begun at once in an order; when each ends, alone 20 + size * 250 us. */
+/* Size of each lane's collective (0: none), begun at the same time in this order; and the end of each. Alone: 20 +
+ * size * 250 us. */
 struct row {
     int order[STREAMS];
     double mb[STREAMS], ends_us[STREAMS];
@@ -94,9 +96,9 @@ struct row {
 static const struct row rows[] = {
     {{0, 1, 2}, {1, 0, 0}, {270, 0, 0}},
     {{0, 1, 2}, {1, 1, 0}, {520, 520, 0}},     /* half of the links each                          */
-    {{0, 1, 2}, {1, 2, 0}, {520, 770, 0}},     /* the shorter ends, the longer has the links alone */
-    {{1, 0, 2}, {1, 2, 0}, {520, 770, 0}},     /* whoever was first                                */
-    {{2, 0, 1}, {1, 2, 4}, {770, 1270, 1770}}, /* a third, a half, all                             */
+    {{0, 1, 2}, {1, 2, 0}, {520, 770, 0}},     /* the shorter ends, then the longer has the links alone */
+    {{1, 0, 2}, {1, 2, 0}, {520, 770, 0}},     /* the order does not matter */
+    {{2, 0, 1}, {1, 2, 4}, {770, 1270, 1770}}, /* a third, a half, all */
 };
 
 static int at_once(struct rank *r)
@@ -130,7 +132,7 @@ static int at_once(struct rank *r)
     return drop_lanes(r, &l);
 }
 
-/* One communicator's operations keep their order on two streams, and take nothing from each other. */
+/* Operations of one communicator keep their order on two streams, and do not contend with each other. */
 static int keep_order(struct rank *r, const struct lanes *l, ncclComm_t comm, double alone_us)
 {
     cudaEvent_t start, ends[2];
@@ -163,7 +165,7 @@ static int in_order(struct rank *r)
     return drop_lanes(r, &l);
 }
 
-/* A host that waits for its peer by other means than CUDA's: what it issued gets done all the same. */
+/* A host that waits for its peer without a CUDA call: the issued operations still complete. */
 static int host_waits_without_cuda(struct rank *r)
 {
     struct lanes l;
@@ -177,7 +179,7 @@ static int host_waits_without_cuda(struct rank *r)
     return drop_lanes(r, &l);
 }
 
-/* To another rank and from another one, -1: none, from when all are at one time. */
+/* Time of a message to `to` and one from `from` (-1: none), starting on all ranks at the same time. */
 static double send_us(struct rank *r, const struct lanes *l, int to, int from)
 {
     cudaEvent_t start;
@@ -210,14 +212,14 @@ static int on_one_nic(struct rank *r)
     CHECK_EQ(cudaEventCreate(&start), cudaSuccess);
     CHECK_EQ(cudaEventRecord(start, l.streams[0]), cudaSuccess);
     CHECK_EQ(ncclAllReduce(l.x, l.x, MB, ncclInt8, ncclMax, pair, l.streams[0]), ncclSuccess);
-    CHECK_US(stream_us(l.streams[0], start), 2000); /* alone 1 MB at 1 GB/s; the other pair has one, too */
+    CHECK_US(stream_us(l.streams[0], start), 2000); /* alone 1 MB at 1 GB/s; the other pair sends 1 MB too */
     CHECK_EQ(keep_order(r, &l, pair, 2000), 0);
     CHECK_EQ(ncclCommDestroy(pair), ncclSuccess);
     return drop_lanes(r, &l);
 }
 
-/* Four GPUs, two on each NIC; the first and the second of them operate with those of the other node: the seconds have
- * twice as much, half of which they send when the firsts have done. */
+/* Four GPUs of one process, two on each NIC. The first and second GPU of a node communicate with those of the other
+ * node. The second pair sends twice as much, half of it after the first pair has ended. */
 enum { GPUS = 4 };
 
 static int make_pairs(struct rank *r, int n, ncclComm_t all[GPUS], ncclComm_t pair[GPUS])

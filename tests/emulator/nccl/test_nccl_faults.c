@@ -1,6 +1,6 @@
 /*
- * test_nccl_faults.c - what goes wrong is said: ranks that call different things are reported with both ranks' values
- * on all ranks, planted faults are noticed.
+ * test_nccl_faults.c - error reports: different calls of ranks are reported on all ranks with both ranks' values;
+ * injected faults take effect.
  */
 #include "ranks.h"
 
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* Rank `odd` calls the second thing, all others the first. */
+/* Rank `odd` makes the second call, all others the first. */
 struct call {
     enum { ALL_REDUCE, ALL_GATHER, BROADCAST, SEND_RECV } kind;
     size_t count;
@@ -42,7 +42,7 @@ static ncclResult_t issue(struct rank *r, const struct call *c, void *x)
     }
 }
 
-/* The stream fails, the communicator says why on every rank, and takes nothing more. */
+/* The stream fails, and on every rank the communicator reports the reason and rejects further operations. */
 static int disagree(struct rank *r)
 {
     const struct mismatch *m = r->arg;
@@ -109,11 +109,11 @@ static void mismatches_are_reported(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(mismatches) / sizeof(mismatches[0]); i++) {
         run_ranks(3, disagree, &mismatches[i], RANKS_ABORT, &out);
-        assert_int_equal(times_in(out.text, mismatches[i].report), 1); /* once, not by each rank */
+        assert_int_equal(times_in(out.text, mismatches[i].report), 1); /* once per job, not once per rank */
     }
 }
 
-/* One bit of what one rank gets. */
+/* Counts wrong elements on this rank: one bit flips on one rank. */
 static int corrupted(struct rank *r)
 {
     enum { N = 100 };
@@ -166,7 +166,7 @@ static void injected_failures_are_returned(void **state)
     unsetenv("EMU_FAULT");
 }
 
-/* The peer ends after the first operation: the second one hangs, as in life, until this rank aborts. */
+/* The peer exits after the first operation: the second one hangs until this rank aborts, as with NCCL. */
 static int peer_dies(struct rank *r)
 {
     float *x = device_buffer(sizeof(*x));

@@ -26,7 +26,7 @@ static int get(const int *device, size_t i)
     return value;
 }
 
-/* Everyone sends before it receives, to both neighbours, more than a ring of the transport holds. */
+/* Every rank sends to both neighbours before it receives, more than a transport ring holds. */
 static int big_ring(struct rank *r)
 {
     const size_t n = 400000;
@@ -51,7 +51,7 @@ static int big_ring(struct rank *r)
     return 0;
 }
 
-/* All to all by sends and receives; each rank names its peers in another order; each pair has two messages. */
+/* All to all by sends and receives. Each rank lists its peers in another order; each pair has two messages. */
 static int any_order(struct rank *r)
 {
     int n = r->size, *out = device_buffer((size_t)n * 2 * sizeof(int)),
@@ -75,7 +75,7 @@ static int any_order(struct rank *r)
     return 0;
 }
 
-/* Ungrouped: a chain, each rank receives before it sends; messages of one pair stay in order. */
+/* Ungrouped chain: each rank receives before it sends; messages of one pair stay in order. */
 static int chain(struct rank *r)
 {
     int *x = device_buffer(3 * sizeof(int));
@@ -93,7 +93,7 @@ static int chain(struct rank *r)
     return 0;
 }
 
-/* The k-th receive gets the k-th send, though one side groups them and the other does not. */
+/* The k-th receive matches the k-th send, even if only one side groups them. */
 static int groups_of_other_shape(struct rank *r)
 {
     int *x = device_buffer(4 * sizeof(int));
@@ -145,7 +145,7 @@ static int mixed_group(struct rank *r)
     return 0;
 }
 
-/* One communicator, two streams, no waits between them: its operations still run in the order of issue. */
+/* One communicator on two streams without waits between them: its operations still run in issue order. */
 static int two_streams(struct rank *r)
 {
     int *x = device_buffer(2 * sizeof(int));
@@ -178,12 +178,12 @@ static int self(struct rank *r)
     CHECK_EQ(cudaStreamSynchronize(r->stream), cudaSuccess);
     CHECK_EQ(get(x, 2), 5);
     CHECK_EQ(get(x, 3), 6);
-    CHECK_EQ(ncclSend(x, 1, ncclInt, r->rank, r->comm, r->stream), ncclInvalidUsage); /* nobody receives */
+    CHECK_EQ(ncclSend(x, 1, ncclInt, r->rank, r->comm, r->stream), ncclInvalidUsage); /* without a receive */
     CHECK(strstr(ncclGetLastError(NULL), "without a matching recv") != NULL);
     return 0;
 }
 
-/* A captured group runs again at every launch, on what the buffers then hold. */
+/* A captured group runs at every launch, on the buffers' contents at that time. */
 static int replay(struct rank *r)
 {
     int *x = device_buffer(2 * sizeof(int)), next = (r->rank + 1) % r->size, before = (r->rank + r->size - 1) % r->size;
@@ -280,7 +280,7 @@ static int nonblocking_replay(struct rank *r)
     return 0;
 }
 
-/* Group after group on a non-blocking communicator, each told apart by its count: none may overtake the one before. */
+/* Many groups on a non-blocking communicator, distinguished by count: none may overtake the previous one. */
 static int nonblocking_ring(struct rank *r)
 {
     enum { ROUNDS = 400 };
@@ -410,7 +410,7 @@ static int one_thread_per_gpu(struct rank *r)
     return 0;
 }
 
-/* An error inside a group fails the whole group; nothing of it runs, and the communicator is as good as before. */
+/* An error inside a group fails the whole group; no call of it runs, and the communicator stays usable. */
 static int failed_group(struct rank *r)
 {
     int *x = device_buffer(sizeof(int));

@@ -1,6 +1,6 @@
 /*
- * test_nccl_hazards.c - calls of NCCL that keep the host: the first collective until its peers come, and work that
- * finds no room in the FIFO. Rank 1 comes late, by the machine's clock; rank 0 looks how long its calls took.
+ * test_nccl_hazards.c - NCCL calls that block the host: the first collective until its peers call it, and work that
+ * exceeds the FIFO. Rank 1 arrives late, in wall clock time; rank 0 measures its calls.
  */
 #include "ranks.h"
 
@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-enum { LATE_MS = 600, KEPT_MS = 400 }; /* what is not kept takes a few ms, on a busy machine some ten */
+enum { LATE_MS = 600, KEPT_MS = 400 }; /* calls that do not block take a few ms, on a busy machine some ten */
 
 static double now_ms(void)
 {
@@ -30,7 +30,7 @@ static void arrive_late(const struct rank *r)
         usleep(LATE_MS * 1000);
 }
 
-/* Of a call of rank 0: it was kept, if and only if it should be. */
+/* Checks that a call of rank 0 was blocked if and only if expected. */
 #define CHECK_KEPT(begin_ms, kept)                                                                                     \
     do {                                                                                                               \
         if (r->rank == 0)                                                                                              \
@@ -71,7 +71,7 @@ static void test_first_collective(void **state)
 
 /* ---- work FIFO ---- */
 
-/* Three groups of n messages each way: 48 bytes of work for each, from 4096 bytes on in the FIFO. */
+/* Three groups of n messages in each direction: 48 bytes of work each; above 4096 bytes the work is in the FIFO. */
 struct groups {
     int messages;
     bool kept;

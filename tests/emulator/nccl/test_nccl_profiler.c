@@ -1,6 +1,6 @@
 /*
- * test_nccl_profiler.c - this program has a profiler plugin in it, which the stand-in takes up as NCCL does: it hears
- * of each operation while it asks to, and of nothing else.
+ * test_nccl_profiler.c - this program contains a profiler plugin, which the stand-in calls as NCCL does: the plugin
+ * receives each operation while its mask requests events, and no others.
  */
 #include "ranks.h"
 
@@ -34,7 +34,7 @@ static ncclResult_t init(void **context, uint64_t id, int *mask, const char *nam
     return ncclSuccess;
 }
 
-/* Read by offset: the layout is a contract of bytes. */
+/* Reads the event by byte offsets, because the layout is a binary interface. */
 static ncclResult_t start(void *context, void **handle, const unsigned char *event)
 {
     uint64_t type;
@@ -94,14 +94,14 @@ static int three_sums_and_an_exchange(struct rank *r, ncclComm_t comm)
     int *x = device_buffer(64 * sizeof(*x)), *y = device_buffer(64 * sizeof(*y));
 
     CHECK_EQ(ncclAllReduce(x, x, 1, ncclInt, ncclSum, comm, r->stream), ncclSuccess);
-    CHECK_EQ(received.collectives, 0); /* not asked yet */
+    CHECK_EQ(received.collectives, 0); /* not requested yet */
     *received.mask = 2 | 4;
     CHECK_EQ(ncclAllReduce(x, x, 1, ncclInt, ncclSum, comm, r->stream), ncclSuccess);
     CHECK_EQ(ncclGroupStart(), ncclSuccess);
     CHECK_EQ(ncclReduce(x, y, 1, ncclInt, ncclSum, 0, comm, r->stream), ncclSuccess);
     CHECK_EQ(ncclSend(x, 1, ncclInt, (r->rank + 1) % r->size, comm, r->stream), ncclSuccess);
     CHECK_EQ(ncclRecv(y, 1, ncclInt, (r->rank + r->size - 1) % r->size, comm, r->stream), ncclSuccess);
-    CHECK_EQ(received.collectives, 1); /* told when the group is launched */
+    CHECK_EQ(received.collectives, 1); /* reported when the group is launched */
     CHECK_EQ(ncclGroupEnd(), ncclSuccess);
     *received.mask = 0;
     CHECK_EQ(ncclAllReduce(x, x, 1, ncclInt, ncclSum, comm, r->stream), ncclSuccess);

@@ -1,5 +1,5 @@
 /*
- * test_nccl_time.c - virtual times of the NCCL stand-in, exactly, against figures worked out by hand.
+ * test_nccl_time.c - virtual times of the NCCL stand-in, which must equal times computed by hand.
  *
  * The profile of these tests: 2 GPUs per node, host time per NCCL call 3 us, memory 100 GB/s,
  * intra 10 us and 4 GB/s, inter 50 us and 1 GB/s. Times in us.
@@ -42,19 +42,18 @@ static cudaEvent_t mark(struct rank *r)
     return event;
 }
 
-/* Every rank's clock at the same time: all end an all_reduce together. Returns the event of that moment. */
+/* Brings all ranks' clocks to the same time: all end an all_reduce together. Returns an event at that time. */
 static cudaEvent_t line_up(struct rank *r, void *x)
 {
     if (ncclAllReduce(x, x, 1, ncclInt8, ncclMax, r->comm, r->stream) != ncclSuccess)
         return NULL;
     cudaEvent_t event = mark(r);
-    if (cudaStreamSynchronize(r->stream) != cudaSuccess) /* and the host clocks with them */
+    if (cudaStreamSynchronize(r->stream) != cudaSuccess) /* the host clocks too */
         return NULL;
     return event;
 }
 
-/* 1,000,000 bytes each; with 2 ranks all on one node. From the line-up to the end: the host's 3 us, then the operation.
- */
+/* 1,000,000 bytes each, 2 ranks on one node. Time from the line-up to the end: the host's 3 us, then the operation. */
 static int collectives_of_2(struct rank *r)
 {
     const size_t n = 1000000;
@@ -74,7 +73,7 @@ static int collectives_of_2(struct rank *r)
     CHECK_US(stream_us(r->stream, t), HOST_US + 10 + 250);
     t = line_up(r, a);
     CHECK_EQ(ncclBroadcast(a, b, n, ncclInt8, 1, r->comm, r->stream), ncclSuccess);
-    CHECK_US(stream_us(r->stream, t), HOST_US + 10 + 250); /* 1 MB whole */
+    CHECK_US(stream_us(r->stream, t), HOST_US + 10 + 250); /* 1 MB */
     t = line_up(r, a);
     CHECK_EQ(ncclReduce(a, b, n, ncclInt8, ncclSum, 0, r->comm, r->stream), ncclSuccess);
     CHECK_US(stream_us(r->stream, t), HOST_US + 10 + 250);
@@ -87,7 +86,7 @@ static int collectives_of_2(struct rank *r)
     return 0;
 }
 
-/* 3 ranks on two nodes: inter for all, 2 steps one way. */
+/* 3 ranks on two nodes: inter-node links for all, 2 steps per direction. */
 static int collectives_of_3(struct rank *r)
 {
     const size_t n = 30000;
@@ -105,7 +104,7 @@ static int collectives_of_3(struct rank *r)
     return 0;
 }
 
-/* One rank copies: 2 x 1 MB at 100 GB/s; in place nothing. */
+/* A communicator of one rank copies: 2 x 1 MB at 100 GB/s; nothing in place. */
 static int alone(struct rank *r)
 {
     const size_t n = 1000000;
@@ -120,7 +119,7 @@ static int alone(struct rank *r)
     return 0;
 }
 
-/* Rank 1 is busy for a memset (5 us, and 1 MB at 100 GB/s = 10 us) first: all end after the last arrival. */
+/* Rank 1 first runs a memset (5 us, and 1 MB at 100 GB/s = 10 us): all ranks end after the last arrival. */
 static int late_rank(struct rank *r)
 {
     const size_t n = 1000000;
@@ -134,7 +133,7 @@ static int late_rank(struct rank *r)
     return 0;
 }
 
-/* A group of two: host time once, one after the other. */
+/* A group of two: host time once, one operation after the other. */
 static int grouped(struct rank *r)
 {
     const size_t n = 1000000;
@@ -146,7 +145,7 @@ static int grouped(struct rank *r)
     CHECK_EQ(ncclBroadcast(a, a, n, ncclInt8, 0, r->comm, r->stream), ncclSuccess);
     CHECK_EQ(ncclGroupEnd(), ncclSuccess);
     CHECK_US(stream_us(r->stream, t), HOST_US + 2 * (10 + 250));
-    t = line_up(r, a); /* alone: the host runs ahead of the stream */
+    t = line_up(r, a); /* ungrouped: the host runs ahead of the stream */
     CHECK_EQ(ncclBroadcast(a, a, n, ncclInt8, 0, r->comm, r->stream), ncclSuccess);
     CHECK_EQ(ncclBroadcast(a, a, n, ncclInt8, 0, r->comm, r->stream), ncclSuccess);
     CHECK_US(stream_us(r->stream, t), HOST_US + 2 * (10 + 250));
@@ -195,7 +194,7 @@ static int messages(struct rank *r)
     return 0;
 }
 
-/* To itself: 2 x 1 MB at 100 GB/s = 20 us, with a message to the neighbour that ends later. */
+/* A message to itself: 2 x 1 MB at 100 GB/s = 20 us, together with a message to another rank that ends later. */
 static int to_itself(struct rank *r)
 {
     const size_t n = 1000000;
@@ -210,7 +209,7 @@ static int to_itself(struct rank *r)
     return 0;
 }
 
-/* The send waits for a receive that is issued 5 + 10 us of memset later. */
+/* The send waits for a receive that is issued after 5 + 10 us of memset. */
 static int rendezvous(struct rank *r)
 {
     const size_t n = 1000000;
@@ -227,7 +226,7 @@ static int rendezvous(struct rank *r)
     return 0;
 }
 
-/* Three launches of a captured all_reduce: the launch's host time, then one after the other. */
+/* Three launches of a captured all_reduce: the launch's host time, then one operation after the other. */
 static int replayed(struct rank *r)
 {
     const size_t n = 1000000;
@@ -249,7 +248,7 @@ static int replayed(struct rank *r)
     return 0;
 }
 
-/* A part of the ranks that is on one node has the node's links. */
+/* A split communicator whose ranks are on one node uses the links of the node. */
 static int split_by_node(struct rank *r)
 {
     const size_t n = 1000000;

@@ -1,7 +1,7 @@
 /*
- * test_nccl_tuner.c - this program has a tuner plugin in it, which the stand-in asks before each collective: it sees
- * what is offered, what it leaves cheapest runs and takes the time that README.md gives it, and the estimate says what
- * the table says.
+ * test_nccl_tuner.c - this program contains a tuner plugin, which the stand-in calls before each collective. The tests
+ * check the offered choices, that the cheapest entry of the changed table runs and takes the time of README.md, and
+ * that the simulated estimate equals the table.
  *
  * The profile of these tests: all on one node, 10 us and 4 GB/s; a call costs no host time. Times in us.
  */
@@ -28,7 +28,7 @@ static struct {
     int inits, asked, finalizes, function;
     size_t ranks, bytes;
     float costs[ALGORITHMS][PROTOCOLS];
-    int algorithm, protocol; /* wanted, -1: nothing */
+    int algorithm, protocol; /* requested choice; -1: none */
 } plugin = {.algorithm = -1};
 
 static ncclResult_t init(void **context, uint64_t id, size_t ranks, size_t nodes, void *log, void *domains,
@@ -94,7 +94,7 @@ static int forced_times(struct rank *r, ncclComm_t comm, char *x)
 {
     const size_t n = 1000000;
 
-    CHECK_US(reduces_us(r, comm, x, n), 20 + 250); /* lines the clocks up, too */
+    CHECK_US(reduces_us(r, comm, x, n), 20 + 250); /* also lines up the clocks */
     CHECK_US(reduces_us(r, comm, x, n), 20 + 250);
     plugin.algorithm = RING, plugin.protocol = LL;
     CHECK_US(reduces_us(r, comm, x, n), 0.4 * 20 + 250 / 0.25);
@@ -110,15 +110,15 @@ static int offers(struct rank *r, ncclComm_t comm, char *x)
     CHECK_EQ(ncclAllReduce(x, x, 8, ncclInt32, ncclSum, comm, r->stream), ncclSuccess);
     CHECK_EQ(plugin.function, 4);
     CHECK_EQ(plugin.bytes, 32);
-    CHECK_US(plugin.costs[RING][SIMPLE], 20.008); /* what it takes */
-    CHECK_US(plugin.costs[TREE][LL], 22.009);     /* more than that, though it takes less */
+    CHECK_US(plugin.costs[RING][SIMPLE], 20.008); /* the modelled time */
+    CHECK_US(plugin.costs[TREE][LL], 22.009);     /* above RING SIMPLE, although the modelled time is shorter */
     CHECK(plugin.costs[NVLS][SIMPLE] < 0 && plugin.costs[PAT][SIMPLE] < 0);
     CHECK_EQ(ncclAllGather(x, x + 64, 8, ncclInt32, comm, r->stream), ncclSuccess);
     CHECK_EQ(plugin.function, 2);
     CHECK_EQ(plugin.bytes, 64);
     CHECK(plugin.costs[TREE][SIMPLE] < 0 && plugin.costs[PAT][SIMPLE] > 0 && plugin.costs[PAT][LL] < 0);
     CHECK_EQ(ncclAlltoAll(x, x + 64, 1, ncclInt32, comm, r->stream), ncclSuccess);
-    CHECK_EQ(plugin.function, 2); /* messages ask nobody */
+    CHECK_EQ(plugin.function, 2); /* the tuner is not called for messages */
     CHECK_EQ(cudaStreamSynchronize(r->stream), cudaSuccess);
     return 0;
 }
@@ -158,7 +158,7 @@ static int tuned(struct rank *r)
     return 0;
 }
 
-/* The planted fault, and a plugin that nobody named. */
+/* The injected fault, and a plugin that NCCL_TUNER_PLUGIN does not select. */
 static int ignored_choice(struct rank *r)
 {
     char *x = device_buffer(1000);

@@ -1,6 +1,6 @@
 /*
  * test_nccl_types.c - number formats and reductions of the NCCL stand-in against their definitions: every code of the
- * small formats, every rounding boundary, wrap-around, order, and rounding once.
+ * small formats, every rounding boundary, wrap-around, order, and a single rounding.
  */
 #include "golden.h"
 #include "reduce.h"
@@ -74,7 +74,7 @@ static void every_code_means_its_value(void **state)
     }
 }
 
-/* Between two neighbours: below the middle goes down, above it up, the middle to the even code. */
+/* Between two adjacent codes: below the middle rounds down, above it up, the middle to the even code. */
 static void stores_round_to_nearest_even(void **state)
 {
     (void)state;
@@ -117,7 +117,7 @@ static void integers_wrap_around_in_their_type(void **state)
     (void)state;
     en_reduce(&got, small, 2, 1, ncclInt8, EN_SUM, NULL);
     assert_int_equal(got, (int8_t)(200 - 256));
-    en_reduce(&got, small, 2, 1, ncclInt8, EN_AVG, NULL); /* of the wrapped sum, towards zero */
+    en_reduce(&got, small, 2, 1, ncclInt8, EN_AVG, NULL); /* average of the wrapped sum, rounded towards zero */
     assert_int_equal(got, -28);
     en_reduce(&ugot, unsigned_small, 2, 1, ncclUint8, EN_SUM, NULL);
     assert_int_equal(ugot, 44);
@@ -127,7 +127,7 @@ static void integers_wrap_around_in_their_type(void **state)
     assert_true(wide == 1);
 }
 
-/* In half, 2048 + 1 is 2048: adding pairwise in half would lose both ones. */
+/* In half, 2048 + 1 is 2048: adding in half would lose both ones. */
 static void floats_round_once(void **state)
 {
     uint16_t big = 0x6800, one = 0x3c00, got;
@@ -162,7 +162,7 @@ static void factors_are_per_rank(void **state)
     assert_true(got == 1.0);
 }
 
-/* More than one tile, destination among the sources. */
+/* More than one tile; the destination is one of the sources. */
 static void reduction_spans_tiles(void **state)
 {
     enum { N = 5000 };
@@ -196,10 +196,14 @@ static void types_have_their_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_code_means_its_value), cmocka_unit_test(stores_round_to_nearest_even),
-        cmocka_unit_test(stores_handle_overflow_and_nan),     cmocka_unit_test(integers_wrap_around_in_their_type),
-        cmocka_unit_test(floats_round_once),          cmocka_unit_test(ranks_are_added_in_order),
-        cmocka_unit_test(factors_are_per_rank),       cmocka_unit_test(reduction_spans_tiles),
+        cmocka_unit_test(every_code_means_its_value),
+        cmocka_unit_test(stores_round_to_nearest_even),
+        cmocka_unit_test(stores_handle_overflow_and_nan),
+        cmocka_unit_test(integers_wrap_around_in_their_type),
+        cmocka_unit_test(floats_round_once),
+        cmocka_unit_test(ranks_are_added_in_order),
+        cmocka_unit_test(factors_are_per_rank),
+        cmocka_unit_test(reduction_spans_tiles),
         cmocka_unit_test(types_have_their_sizes),
     };
 

@@ -1,6 +1,6 @@
 /*
- * test_timeline.c - one timeline of several processes, against figures by hand: here one process plays its hosts. Links
- * and NICs carry 10 GB/s, so 1000 bytes take 100 ns; hosts 0 and 1 have a NIC between them, each has its own links.
+ * test_timeline.c - a timeline with several hosts, all played by one process, against results computed by hand. Links
+ * and NICs carry 10 GB/s, so 1000 bytes take 100 ns. Hosts 0 and 1 share a NIC; each host has its own links.
  */
 #include "timeline/state.h"
 
@@ -27,7 +27,7 @@ static const struct bb_cluster machine = {
 struct job {
     struct emu_timeline *t;
     int host[HOSTS], lane[HOSTS];
-    uint64_t turn; /* of the next one that comes alone */
+    uint64_t turn; /* of the next operation without peers */
 };
 
 static bool is_over(const struct emu_peers *peers)
@@ -78,7 +78,7 @@ static int put(struct job *job, int who, double issue_ns, const struct emu_deman
     return step;
 }
 
-/* Over the NIC, so many ns alone. */
+/* A transfer over the NIC that takes ns alone. */
 static struct emu_demand over_the_nic(double ns)
 {
     struct emu_demand demand = {.sms = 1, .transfer_ns = ns};
@@ -87,7 +87,7 @@ static struct emu_demand over_the_nic(double ns)
     return demand;
 }
 
-/* By a communicator of so many, or whose only member here it is. */
+/* An operation with the given peers; peers NULL: of a communicator with one member. */
 static int send(struct job *job, int who, double issue_ns, double ns, const struct emu_peers *peers)
 {
     const struct emu_peers alone = {.comm = 100, .members = 1, .is_over = is_over};
@@ -97,7 +97,7 @@ static int send(struct job *job, int who, double issue_ns, double ns, const stru
     return put(job, who, issue_ns, &demand, peers ? 0 : job->turn++);
 }
 
-/* It issues nothing more. */
+/* The host issues nothing more. */
 static void lose_host(struct job *job, int who)
 {
     emu_timeline_lock(job->t);
@@ -105,7 +105,7 @@ static void lose_host(struct job *job, int who)
     emu_timeline_unlock(job->t);
 }
 
-/* What an operation lost, -1: nobody knows yet. */
+/* Loss of an operation in ns; -1: not known yet. */
 static int64_t lost_ns(struct job *job, int step, int64_t *end_ns)
 {
     int64_t extra_ns = -1;
@@ -117,8 +117,8 @@ static int64_t lost_ns(struct job *job, int step, int64_t *end_ns)
     return extra_ns;
 }
 
-/* 0 to 100 alone, then half of the NIC each: the first has 100 left at 100, ends at 300; the other, with 200 of 300
- * left then, at 500. */
+/* The first flow runs alone from 0 to 100, then both have half of the NIC: the first has 100 left and ends at 300;
+ * the second has 200 of 300 left then and ends at 500. */
 static void overlapping_flows_share_the_nic(void **state)
 {
     struct job *job = *state;
@@ -128,14 +128,14 @@ static void overlapping_flows_share_the_nic(void **state)
 
     lose_host(job, 0);
     lose_host(job, 2);
-    assert_int_equal(lost_ns(job, first, &end_ns), -1); /* the second host could still issue something */
+    assert_int_equal(lost_ns(job, first, &end_ns), -1); /* host 1 could still issue something */
     lose_host(job, 1);
     assert_int_equal(lost_ns(job, first, &end_ns), 100);
     assert_int_equal(lost_ns(job, second, &end_ns), 100);
     assert_int_equal(lost_ns(job, elsewhere, &end_ns), 0); /* another NIC */
 }
 
-/* The count of settlings ends before the last one, when the first flow ends. */
+/* The update counter of the flows wraps around while the first flow runs. */
 static void update_counter_wraps_around(void **state)
 {
     struct job *job = *state;
@@ -145,7 +145,7 @@ static void update_counter_wraps_around(void **state)
     assert_int_equal(job->t->b->update, 1);
 }
 
-/* A host that runs holds up what is after its clock, no more. */
+/* A running host delays only what is after its clock. */
 static void running_host_bounds_time(void **state)
 {
     struct job *job = *state;
@@ -160,7 +160,7 @@ static void running_host_bounds_time(void **state)
     assert_int_equal(lost_ns(job, late, &end_ns), 0);
 }
 
-/* Members come at 0 and 400; all that the NIC has from then on is theirs, but for what another one sends. */
+/* Members arrive at 0 and 400. From then on they use the whole NIC, except for another operation's share. */
 static void collective_waits_for_members(void **state)
 {
     struct job *job = *state;
@@ -177,8 +177,8 @@ static void collective_waits_for_members(void **state)
     assert_int_equal(ends[1], 700);
 }
 
-/* NCCL's kernel holds half of the multiprocessors from its launch on, also while it waits for a member that comes at
- * 400, and moves its bytes until 600: a product of 1000 beside it has done 300 by then, and all of the GPU later. */
+/* NCCL's kernel holds half of the SMs from its launch on, also while it waits for a member that arrives at 400, and
+ * moves its bytes until 600. A GEMM of 1000 ns has done 300 by then, and has all SMs afterwards. */
 static void waiting_collective_holds_sms(void **state)
 {
     struct job *job = *state;
@@ -192,7 +192,7 @@ static void waiting_collective_holds_sms(void **state)
     nccl.sms = 5;
     nccl.peers = &peers;
     emu_timeline_lock(job->t);
-    lane = emu_timeline_add_lane(job->t, job->host[0], 0, &parts); /* a stream more on a GPU that is there */
+    lane = emu_timeline_add_lane(job->t, job->host[0], 0, &parts); /* a second stream on the same GPU */
     concurrent = emu_timeline_add(job->t, lane, 0, &(struct emu_demand){.alone_ns = 1000, .gemm = &gemm}, 0, true);
     emu_timeline_unlock(job->t);
     one = put(job, 0, 0, &nccl, 0);
@@ -213,7 +213,7 @@ static int post(struct job *job, int who, int rank, const struct emu_message *me
     return send(job, who, issue_ns, ns, &peers);
 }
 
-/* From when both have come, as long as the slower side takes, and the latency. */
+/* A message lasts from the arrival of both ends for as long as the slower end takes, plus the latency. */
 static void message_waits_for_both_ends(void **state)
 {
     struct job *job = *state;
@@ -230,7 +230,7 @@ static void message_waits_for_both_ends(void **state)
     assert_int_equal(ends[1], 300 + 400 + 50);
 }
 
-/* What a process that is gone moved takes nothing any more. It goes when time has come to 100. */
+/* A removed host's transfer no longer uses the NIC. It is removed at time 100. */
 static void removed_host_releases_flows(void **state)
 {
     struct job *job = *state;
@@ -251,7 +251,7 @@ static void removed_host_releases_flows(void **state)
     assert_int_equal(lost_ns(job, one, &end_ns), 50);
 }
 
-/* A host that waits goes on when it may, and then holds up the others again. */
+/* A waiting host runs again when its wait ends, and then bounds the time again. */
 static void waiting_host_resumes(void **state)
 {
     struct job *job = *state;
@@ -270,7 +270,7 @@ static void waiting_host_resumes(void **state)
     assert_int_equal(lost_ns(job, other, &end_ns), 0);
 }
 
-/* All wait for each other by other means: they go on where they were. */
+/* When all hosts wait for each other outside the timeline, all continue at their clocks. */
 static void hosts_await_each_other(void **state)
 {
     struct job *job = *state;
@@ -289,7 +289,8 @@ static void hosts_await_each_other(void **state)
     assert_int_equal(lost_ns(job, one, &end_ns), 0);
 }
 
-/* Who on_job_timeline nobody here has said what others take of the NIC: nobody here takes of it a second time. */
+/* The demand of an operation without peers includes the assumed load of others on the NIC: it does not contend with
+ * operations here a second time. */
 static void step_without_peers_uses_private_resources(void **state)
 {
     struct job *job = *state;
@@ -303,7 +304,7 @@ static void step_without_peers_uses_private_resources(void **state)
     assert_int_equal(lost_ns(job, other, &end_ns), 0);
 }
 
-/* A lane that waits for the end of what another one does: 200 ns, then 100. */
+/* A lane waits for the end of a step of another lane: 200 ns, then 100. */
 static void lane_waits_for_other_lane(void **state)
 {
     struct job *job = *state;
@@ -328,7 +329,7 @@ static void lane_waits_for_other_lane(void **state)
     assert_int_equal(end_ns, 300);
 }
 
-/* Where its GPU is may be known late: host 2's comes to the NIC of the other two. */
+/* The position of a GPU may become known late: host 2's GPU turns out to share the NIC of the other two. */
 static void gpu_parts_known_late(void **state)
 {
     struct job *job = *state;
@@ -350,7 +351,7 @@ static void gpu_parts_known_late(void **state)
     assert_int_equal(lost_ns(job, other, &end_ns), 200);
 }
 
-/* Until one of two ends: 100, and then the second, at 200, is not passed. */
+/* The host waits until one of two steps ends, at 100. The second end, at 200, is not passed. */
 static void wait_for_any_step(void **state)
 {
     struct job *job = *state;
@@ -368,7 +369,7 @@ static void wait_for_any_step(void **state)
     assert_int_equal(lost_ns(job, two, &end_ns), 0);
 }
 
-/* One that comes a second time is of another job, or another process of that rank. */
+/* A second process of a rank belongs to another job, or is a duplicate of that rank. */
 static void rank_is_claimed_once(void **state)
 {
     struct job *job = *state;
@@ -382,7 +383,7 @@ static void rank_is_claimed_once(void **state)
     emu_timeline_unlock(job->t);
 }
 
-/* ---- trouble ---- */
+/* ---- failures ---- */
 
 static void process_dies_with_lock(void **state)
 {
@@ -399,7 +400,7 @@ static void process_dies_with_lock(void **state)
     assert_false(emu_timeline_lock(job->t));
     assert_string_equal(emu_timeline_failure(job->t, &owner_died), "a process died while it held the lock");
     assert_true(owner_died);
-    assert_false(emu_timeline_lock(job->t)); /* and so it stays */
+    assert_false(emu_timeline_lock(job->t)); /* the failure is permanent */
 }
 
 static void capacity_error_names_resource(void **state)
@@ -416,7 +417,8 @@ static void capacity_error_names_resource(void **state)
     assert_false(owner_died);
 }
 
-/* Of a long operation that many short ones disturb more ends are planned than there is room for. */
+/* Many short operations change the end of a long one, which makes more events than the queue holds; stale events are
+ * dropped. */
 static void stale_events_are_dropped(void **state)
 {
     struct job *job = *state;

@@ -1,6 +1,7 @@
 /*
- * layer_step.h - steps made of single layers: a grid, a program for each place that has one of its own, and what a test's
- * function writes into it. Lanes are one communicator for each group that the grid has.
+ * layer_step.h - test steps that contain single layers: a grid, one program per position in the expert group if their
+ * programs differ, and the operations that the test's function writes into each program. Each group of the grid has one
+ * communicator as a lane.
  */
 #ifndef BB_TESTS_LAYER_STEP_H
 #define BB_TESTS_LAYER_STEP_H
@@ -16,7 +17,7 @@ struct layer_step {
     struct bb_arch arch;
     struct bb_grid grid;
     struct bb_layers_config config;
-    const char *compute; /* "timed" unless set */
+    const char *compute; /* compute mode; NULL: "timed" */
     struct bb_step step;
     struct bb_layers *layers;
     struct bb_grid_groups groups;
@@ -24,7 +25,8 @@ struct layer_step {
 
 typedef void layer_step_write(struct bb_block *b, const struct layer_step *l);
 
-static inline struct bb_script_lane layer_step_lane(struct layer_step *l, struct bb_script *s, const char *name, int group)
+static inline struct bb_script_lane layer_step_lane(struct layer_step *l, struct bb_script *s, const char *name,
+                                                    int group)
 {
     struct bb_layout *layout = &l->step.layout;
     int comm = 0;
@@ -71,7 +73,8 @@ static inline int layer_step_begin(struct layer_step *l)
     int rc;
 
     l->grid.experts = l->arch.experts > 0;
-    l->arch.sequence = l->arch.sequence > c->sequence ? l->arch.sequence : c->sequence; /* positions for all tokens */
+    /* learned positions for all tokens */
+    l->arch.sequence = l->arch.sequence > c->sequence ? l->arch.sequence : c->sequence;
     if (!l->grid.dp)
         l->grid.dp = 1;
     rc = bb_grid_resolve(&l->grid, l->grid.ranks, NULL, NULL, "test");
@@ -86,11 +89,12 @@ static inline int layer_step_begin(struct layer_step *l)
     c->micro_batch_size = c->micro_batch_size ? c->micro_batch_size : 1;
     c->tflops = c->tflops > 0 ? c->tflops : 100;
     c->gemm = l->compute && strcmp(l->compute, "gemm") == 0;
-    l->step = (struct bb_step){.proxy = "laid"};
+    l->step = (struct bb_step){.proxy = "layer_step"};
     return bb_layers_new(&l->layers, c, &l->step);
 }
 
-/* grid.ranks, the axes, arch and config are the test's; the rest is made. Returns what the grid and bb_layers_new say. */
+/* Builds the step. The test has set grid.ranks, the axes, arch and config; all other fields are filled in here.
+ * Returns 0 or the error of the grid or of bb_layers_new. */
 static inline int layer_step_init(struct layer_step *l, layer_step_write *write)
 {
     const char *compute = l->compute ? l->compute : "timed";
@@ -125,7 +129,7 @@ static inline void layer_step_release(struct layer_step *l)
     bb_step_release(&l->step);
 }
 
-/* The step passes the checks. */
+/* Checks that the step is valid. */
 static inline void assert_valid_layer_step(const struct layer_step *l)
 {
     struct bb_checks checks;

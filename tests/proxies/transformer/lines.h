@@ -16,8 +16,8 @@ static const struct bb_opt_table lines_tables[] = {
 };
 static const struct bb_opts lines_set = {.usage = "test", .tables = lines_tables};
 
-/* What the line means for so many ranks: 0, or the error. Words may not hold blanks; config points into a text that the
- * next line overwrites. */
+/* Parses the line for a job of `ranks` ranks. Returns 0 or the error. Arguments contain no blanks; config points
+ * into a static text that the next call overwrites. */
 static inline int lines_read(struct bb_proxy_config *config, const struct bb_proxy **proxy, int ranks, const char *line)
 {
     static char text[1024];
@@ -36,7 +36,7 @@ out:
     return rc;
 }
 
-/* The step of the line for so many ranks, 0, or the error. */
+/* Builds the step of the line for `ranks` ranks. Returns 0 or the error. */
 static inline int lines_make(struct bb_step *step, int ranks, const char *line)
 {
     struct bb_proxy_config config;

@@ -1,7 +1,7 @@
 /*
- * test_bytes.c - what a transformer's plan moves beside the closed formulas of its parallelisms, and beside numbers
- * worked out for published models. Wire bytes are the least that one rank sends: of a group of n ranks 2 (n-1)/n of the
- * payload for an all_reduce, (n-1)/n for all_gather, reduce_scatter and alltoall, the payload of each message sent.
+ * test_bytes.c - bytes of a transformer's plan against the closed formulas of its parallelisms and against numbers
+ * computed for published models. Wire bytes are the minimum that one rank sends: in a group of n ranks 2 (n-1)/n of the
+ * payload for all_reduce, (n-1)/n for all_gather, reduce_scatter and alltoall, and the payload of each sent message.
  */
 #include "tests/proxies/transformer/lines.h"
 
@@ -20,7 +20,7 @@ static double factor(const struct bb_traffic_row *row)
     return row->kind == BB_OP_SEND ? 1 : 0;
 }
 
-/* What a rank sends on the groups of those names ("tp", "dp,ep"), in elements of one type (or BB_DTYPES: of all). */
+/* Bytes that a rank sends on the groups of these names ("tp", "dp,ep"), in operations of one type (ANY: all types). */
 static double wire_bytes(const struct bb_step *step, int rank, const char *groups, int dtype)
 {
     const struct bb_traffic_role *role;
@@ -60,9 +60,10 @@ static double r(int n)
 #define ANY        (-1)
 #define SAME(a, b) assert_float_equal(a, b, 0.5)
 
-/* ---- numbers worked out for published models ---- */
+/* ---- numbers computed for published models ---- */
 
-/* GPT-3 175B, tp 8, one layer and micro-batch: 8 R S and, with sequence parallelism, 10 R S of S = 50331648 bytes. */
+/* GPT-3 175B, tp 8, one layer and micro-batch: 8 R S, and 10 R S with sequence parallelism; R = (n-1)/n, S =
+ * 50331648 bytes. */
 static void gpt3_tensor_parallel_layer_bytes(void **state)
 {
     const char *two = "transformer --model gpt3_175b --tp 8 --layers 2 --micro-batches 1 --dp 1";
@@ -72,13 +73,16 @@ static void gpt3_tensor_parallel_layer_bytes(void **state)
     (void)state;
     snprintf(two_sp, sizeof(two_sp), "%s --sequence-parallel", two);
     snprintf(one_sp, sizeof(one_sp), "%s --sequence-parallel", one);
-    SAME(wire_bytes_of_line(two, 8, 0, "tp", BB_BFLOAT16) - wire_bytes_of_line(one, 8, 0, "tp", BB_BFLOAT16), 352321536);
-    SAME(wire_bytes_of_line(two_sp, 8, 0, "tp", BB_BFLOAT16) - wire_bytes_of_line(one_sp, 8, 0, "tp", BB_BFLOAT16), 440401920);
-    /* the norms' and biases' gradients of the layer more: 2 R of 6 h floats */
-    SAME(wire_bytes_of_line(two_sp, 8, 0, "tp", BB_FLOAT) - wire_bytes_of_line(one_sp, 8, 0, "tp", BB_FLOAT), 2 * 7 / 8.0 * 6 * 12288 * 4);
+    SAME(wire_bytes_of_line(two, 8, 0, "tp", BB_BFLOAT16) - wire_bytes_of_line(one, 8, 0, "tp", BB_BFLOAT16),
+         352321536);
+    SAME(wire_bytes_of_line(two_sp, 8, 0, "tp", BB_BFLOAT16) - wire_bytes_of_line(one_sp, 8, 0, "tp", BB_BFLOAT16),
+         440401920);
+    /* gradients of the second layer's norms and biases: 2 R of 6 h floats */
+    SAME(wire_bytes_of_line(two_sp, 8, 0, "tp", BB_FLOAT) - wire_bytes_of_line(one_sp, 8, 0, "tp", BB_FLOAT),
+         2 * 7 / 8.0 * 6 * 12288 * 4);
 }
 
-/* GPT-3 175B, 16 stages, 32 micro-batches: 2 m (p - 1) M per tensor-parallel lane, M = 50331648 bytes. */
+/* GPT-3 175B, 16 stages, 32 micro-batches: 2 m (p - 1) M for each tensor-parallel rank, M = 50331648 bytes. */
 static void gpt3_pipeline_bytes(void **state)
 {
     struct bb_step step;
@@ -96,7 +100,7 @@ static void gpt3_pipeline_bytes(void **state)
     bb_step_release(&step);
 }
 
-/* LLaMA-2 7B, fully sharded over 8, everything in 16 bits: R P (2 + 2 + 2) bytes. */
+/* LLaMA-2 7B, fully sharded over 8 ranks, all types 16-bit: R P (2 + 2 + 2) bytes. */
 static void llama2_zero3_bytes(void **state)
 {
     struct bb_step step;
@@ -109,28 +113,31 @@ static void llama2_zero3_bytes(void **state)
         0);
     SAME(wire_bytes(&step, 0, "dp", BB_BFLOAT16), 35376681984);
     assert_int_equal(bb_traffic_init(&t, &step, false), 0);
-    for (int i = 0; i < t.roles[0].n_rows; i++) /* a layer, gathered: 404766720 bytes */
+    for (int i = 0; i < t.roles[0].n_rows; i++) /* gather of one layer: 404766720 bytes */
         unit |= t.roles[0].rows[i].coll == BB_ALL_GATHER && t.roles[0].rows[i].count * 8 * 2 == 404766720;
     assert_true(unit);
     bb_traffic_release(&t);
     bb_step_release(&step);
 }
 
-/* Mixtral 8x7B, 4096 tokens, experts over 8: four alltoall of tokens and two of probabilities for each layer. */
+/* Mixtral 8x7B, 4096 tokens, experts over 8 ranks: per layer four alltoalls of tokens and two of probabilities. */
 static void mixtral_expert_parallel_bytes(void **state)
 {
     const char *two = "transformer --model mixtral_8x7b --ep 8 --layers 2 --seq-length 4096 --micro-batches 1";
     const char *one = "transformer --model mixtral_8x7b --ep 8 --layers 1 --seq-length 4096 --micro-batches 1";
 
     (void)state;
-    SAME(wire_bytes_of_line(two, 8, 0, "ep", BB_BFLOAT16) - wire_bytes_of_line(one, 8, 0, "ep", BB_BFLOAT16), 234881024);
-    /* beside the probabilities one float of the experts' norm, in both */
+    SAME(wire_bytes_of_line(two, 8, 0, "ep", BB_BFLOAT16) - wire_bytes_of_line(one, 8, 0, "ep", BB_BFLOAT16),
+         234881024);
+    /* the only other floats are those of the experts' gradient norm, equal in both steps */
     SAME(wire_bytes_of_line(two, 8, 0, "ep", BB_FLOAT) - wire_bytes_of_line(one, 8, 0, "ep", BB_FLOAT), 57344);
 }
 
-/* DeepSeek-V3 as it was trained, PP16 x EP64 x ZeRO-1 on 2048 GPUs, its 61 layers as 3, 4, ..., 4, 2; the first three
- * are dense. Alltoalls of tokens: to the experts and back, forward and backward. Latent attention, router and shared
- * expert are shared by 128 ranks, a rank's 4 experts of a layer by 2: gradients in float, parameters in bfloat16. */
+/*
+ * DeepSeek-V3 as published: PP16 x EP64 x ZeRO-1 on 2048 GPUs, its 61 layers as 3, 4, ..., 4, 2; the first three are
+ * dense. Alltoalls of tokens: to the experts and back, forward and backward. Latent attention, router and shared expert
+ * have 128 replicas; the 4 experts of a layer on one rank have 2. Gradients are float, parameters bfloat16.
+ */
 static void deepseek_bytes_of_sixteen_stages(void **state)
 {
     const char *line = "transformer --model deepseek_v3 --pp 16 --ep 64 --dp-sync zero1 --micro-batches 20 "
@@ -142,7 +149,7 @@ static void deepseek_bytes_of_sixteen_stages(void **state)
     const double table = 129280 * wide;
     const struct {
         int stage, experts, neighbours;
-        double dense; /* parameters */
+        double dense; /* number of parameters */
     } rows[] = {
         {0, 0, 1, table + 3 * dense}, {1, 4, 2, 4 * moe}, {14, 4, 2, 4 * moe}, {15, 2, 1, 2 * moe + wide + table}};
     struct bb_step step;
@@ -152,9 +159,10 @@ static void deepseek_bytes_of_sixteen_stages(void **state)
     for (size_t i = 0; i < ROWS(rows); i++) {
         int rank = 128 * rows[i].stage + 5, layers = rows[i].experts;
 
-        assert_float_equal(wire_bytes(&step, rank, "pp", BB_BFLOAT16), 20 * rows[i].neighbours * tokens * wide * 2, 0.5);
-        assert_float_equal(wire_bytes(&step, rank, "ep", BB_BFLOAT16), 20.0 * layers * 4 * r(64) * tokens * 8 * wide * 2,
+        assert_float_equal(wire_bytes(&step, rank, "pp", BB_BFLOAT16), 20 * rows[i].neighbours * tokens * wide * 2,
                            0.5);
+        assert_float_equal(wire_bytes(&step, rank, "ep", BB_BFLOAT16),
+                           20.0 * layers * 4 * r(64) * tokens * 8 * wide * 2, 0.5);
         assert_float_equal(wire_bytes(&step, rank, "edp", ANY), r(2) * layers * 4 * expert * (4 + 2), 64);
         assert_float_equal(wire_bytes(&step, rank, "dp", ANY), r(128) * rows[i].dense * (4 + 2), rows[i].dense * 1e-5);
     }
@@ -198,7 +206,7 @@ static void bytes_of_a_middle_stage(void **state)
         double of_stage = (double)x->m * x->layers / x->p, message = activations(x) / (x->sequence_parallel ? x->t : 1);
         struct bb_step step;
         char line[512];
-        int rank = x->t * x->c * x->d; /* of stage 1 */
+        int rank = x->t * x->c * x->d; /* a rank of stage 1 */
 
         assert_int_equal(lines_make(&step, write_line(x, "", line), line), 0);
         SAME(wire_bytes(&step, rank, "tp", BB_BFLOAT16),
@@ -212,7 +220,8 @@ static void bytes_of_a_middle_stage(void **state)
     }
 }
 
-/* Embedding 2 R X on the first stage; head 2 R X and three sums of a float for each token on the last. */
+/* First stage: the embedding adds 2 R X. Last stage: the head adds 2 R X and three all-reduces of one float per
+ * token. */
 static void bytes_of_embedding_and_head(void **state)
 {
     const struct shape x = {4, 1, 2, 1, 3, 2, 4, 1, false};
@@ -229,7 +238,7 @@ static void bytes_of_embedding_and_head(void **state)
     bb_step_release(&step);
 }
 
-/* Interleaved: v times the messages, 2 m (p v - 1) of them in all. */
+/* Interleaved: v times the messages, 2 m (p v - 1) in total. */
 static void bytes_of_interleaved_messages(void **state)
 {
     struct bb_step step;
@@ -244,7 +253,7 @@ static void bytes_of_interleaved_messages(void **state)
     bb_step_release(&step);
 }
 
-/* Parameters that a rank of the whole model has. */
+/* Number of parameters of the whole model with that number of layers. */
 static double parameters(int layers)
 {
     struct bb_arch arch;
@@ -258,7 +267,7 @@ static void bytes_of_each_replica_synchronization(void **state)
 {
     static const struct {
         const char *sync;
-        double once, times; /* bytes for each parameter and R(d): for each step, for each micro-batch */
+        double once, times; /* bytes for each parameter and R(d): once per step, and per micro-batch */
     } rows[] = {
         {"all_reduce", 8, 0},      {"horovod", 8, 0}, {"zero1", 4 + 2, 0},
         {"distributed", 4 + 2, 0}, {"zero2", 2, 4},   {"zero3", 0, 2 * 2 + 4},
@@ -273,13 +282,13 @@ static void bytes_of_each_replica_synchronization(void **state)
 
         snprintf(more, sizeof(more), "--dp-sync %s", rows[i].sync);
         ranks = write_line(&x, more, line);
-        /* padding to shards may add a few elements; the norm is one float */
-        assert_float_equal(wire_bytes_of_line(line, ranks, 0, "dp", ANY), r(8) * p * (rows[i].once + x.m * rows[i].times),
-                           r(8) * p * 1e-6);
+        /* padding to shards may add a few elements; the gradient norm adds one float */
+        assert_float_equal(wire_bytes_of_line(line, ranks, 0, "dp", ANY),
+                           r(8) * p * (rows[i].once + x.m * rows[i].times), r(8) * p * 1e-6);
     }
 }
 
-/* R(g) P (2 e_p + e_g) in the node, 2 R(N) P / g e_g between nodes. */
+/* R(g) P (2 e_p + e_g) inside the node, 2 R(N) P / g e_g between nodes. */
 static void bytes_of_hsdp(void **state)
 {
     const struct shape x = {1, 1, 1, 8, 1, 1, 2, 1, false};
@@ -292,7 +301,8 @@ static void bytes_of_hsdp(void **state)
     assert_float_equal(wire_bytes_of_line(line, ranks, 0, "dp replica", ANY), 2 * r(2) * p / 4 * 4, p * 1e-6);
 }
 
-/* GPT-2 ties its table: 2 R of V h / t floats between first and last stage, the words rounded up to a rank's share. */
+/* GPT-2 has tied embeddings: 2 R of V h / t floats between the first and the last stage, with the vocabulary padded
+ * to a multiple of t. */
 static void bytes_of_tied_embeddings(void **state)
 {
     const char *line = "transformer --model gpt2_small --tp 2 --pp 2 --micro-batches 2 --seq-length 128";
@@ -301,10 +311,12 @@ static void bytes_of_tied_embeddings(void **state)
     (void)state;
     for (int rank = 0; rank < 4; rank += 2)
         SAME(wire_bytes_of_line(line, 4, rank, "embedding", BB_FLOAT), 2 * r(2) * share * 4);
-    SAME(wire_bytes_of_line("transformer --model gpt2_small --pp 2 --dp 4 --dp-sync zero3 --seq-length 128", 8, 0, "embedding",
-                 ANY),
+    SAME(wire_bytes_of_line("transformer --model gpt2_small --pp 2 --dp 4 --dp-sync zero3 --seq-length 128", 8, 0,
+                            "embedding", ANY),
          2 * r(2) * ceil(50257 * 768 / 4.0) * 4);
-    SAME(wire_bytes_of_line("transformer --model llama3_8b --tp 2 --pp 2 --seq-length 128 --layers 2", 4, 0, "embedding", ANY), 0);
+    SAME(wire_bytes_of_line("transformer --model llama3_8b --tp 2 --pp 2 --seq-length 128 --layers 2", 4, 0,
+                            "embedding", ANY),
+         0);
 }
 
 int main(void)

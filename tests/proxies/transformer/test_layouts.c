@@ -1,6 +1,6 @@
 /*
- * test_layouts.c - transformers in random layouts: whatever the builder makes of a command line passes every check, and
- * what it refuses it refuses as bad usage, with a word of what would be near.
+ * test_layouts.c - transformers in random layouts: each layout that is built passes all checks; each other layout is
+ * rejected with -BB_EUSAGE.
  */
 #include "tests/proxies/transformer/lines.h"
 
@@ -9,7 +9,7 @@
 
 #define LAYOUTS 1000
 
-/* xorshift: the same layouts everywhere. */
+/* xorshift: the same layouts on every machine. */
 static unsigned dice;
 
 static int roll(int n)
@@ -38,7 +38,7 @@ static size_t add_argument(char *line, size_t at, const char *option, const char
     return *argument ? at + (size_t)snprintf(line + at, 1024 - at, " --%s %s", option, argument) : at;
 }
 
-/* Sizes that mostly fit each other: the rest of the line is drawn by itself. */
+/* Sizes that usually fit each other; the other options are drawn independently. */
 static struct pick pick_layout(void)
 {
     static const char *const models[] = {"gpt2_small", "llama3_8b", "mixtral_8x7b", "deepseek_v3", "gpt2_xl"};
@@ -57,7 +57,8 @@ static struct pick pick_layout(void)
     return p;
 }
 
-/* The ends have another number of layers than the stages between; drawn apart, so that the rest stays as it is. */
+/* The first and last stage get different numbers of layers. Drawn separately, so that the sequence of the other
+ * draws does not change. */
 static void pick_ends(struct pick *p)
 {
     int between = (p->pp - 2) * p->vpp * (1 + roll(2));
@@ -130,7 +131,7 @@ static void assert_valid(const struct bb_step *step, const char *line)
     bb_traffic_release(&traffic);
 }
 
-/* Builds and checks that many layouts by chance; returns how many were valid. */
+/* Builds and checks n random layouts; returns how many were valid. */
 static int try_layouts(int n, bool ends)
 {
     int built = 0;
@@ -189,8 +190,8 @@ static int count_reductions(const char *line)
     return n;
 }
 
-/* Gradients come at 0 us (the head), 100 (layer 2), 200, 300 (layer 0, and the embedding with it); each cycle of Horovod
- * reduces what has come in it. */
+/* Gradients arrive at 0 us (the head), 100 (layer 2), 200, 300 (layer 0 and the embedding); each Horovod cycle
+ * reduces the gradients that arrived during the cycle. */
 static void horovod_cycles_follow_the_layer_times(void **state)
 {
     static const struct {

@@ -1,10 +1,10 @@
-/* test_memory.c - what training holds on a rank, against numbers worked out by hand from the published formulas. */
+/* test_memory.c - training memory of a rank against numbers computed by hand from the published formulas. */
 #include "proxies/transformer/memory.h"
 #include "tests/check.h"
 
 #include <math.h>
 
-/* A case and what it points to; changed in place. */
+/* The inputs of one case; tests change them in place. */
 struct memory_case {
     struct bb_arch arch;
     struct bb_grid grid;
@@ -33,13 +33,13 @@ static void make(struct memory_case *h, const char *model, struct bb_grid grid, 
                                    .expert = &h->expert,
                                    .layers_config = &h->layers_config};
     h->layers_config = (struct bb_layers_config){.arch = &h->arch,
-                                       .sequence = h->arch.sequence,
-                                       .micro_batch_size = 1,
-                                       .context = BB_CONTEXT_RING,
-                                       .dtype = BB_BFLOAT16};
+                                                 .sequence = h->arch.sequence,
+                                                 .micro_batch_size = 1,
+                                                 .context = BB_CONTEXT_RING,
+                                                 .dtype = BB_BFLOAT16};
 }
 
-/* Of a config.json, on ranks of tp alone. */
+/* A model given as config.json, on tp ranks. */
 static void make_from_config(struct memory_case *h, const char *config, int tp)
 {
     json_t *root = json_loads(config, 0, NULL);
@@ -52,7 +52,7 @@ static void make_from_config(struct memory_case *h, const char *config, int tp)
 
 /* ---- activations ---- */
 
-#define SBH 25165824.0 /* 2048 tokens of 12288 */
+#define SBH 25165824.0 /* 2048 tokens of 12288 elements */
 
 /* GPT-3 175B: 5 a s / h = 80. */
 static void activations_of_a_gpt3_layer(void **state)
@@ -78,7 +78,8 @@ static void activations_of_a_gpt3_layer(void **state)
     assert_true(bb_memory_layer(&h.memory, 0) == 6 * SBH);
 }
 
-/* A window of half the sequence halves the scores, an index's numbers stand beside the latent attention's. */
+/* A window of half the sequence reduces the scores to a half. The indexer adds its activations to those of latent
+ * attention. */
 static void activations_of_windowed_layers(void **state)
 {
     struct memory_case h;
@@ -99,7 +100,7 @@ static void activations_of_windowed_layers(void **state)
     assert_true(bb_memory_layer(&h.memory, 0) == before + 4096.0 * (2 * (64 * 129 + 128) + 4 * 2048));
 }
 
-/* Tokens are divided by cp, of the scores' a s only the rows. */
+/* Context parallelism divides the tokens by cp, and the scores (a s per token) by rows only. */
 static void activations_with_context_parallelism(void **state)
 {
     struct memory_case h;
@@ -120,7 +121,8 @@ static void activations_of_a_llama_layer(void **state)
     assert_true(bb_memory_layer(&h.memory, 0) == 4096 * 2.0 * (4 * 8192 + (2 * 8192 + 2 * 1024 + 3 * 28672) / 8.0));
 }
 
-/* The same with 8-bit products: a byte of what goes into qkv, up and down; the context in both forms. */
+/* The same with FP8 GEMMs: one byte per input element of qkv, up and down; attention keeps its context in both
+ * types. */
 static void activations_of_a_llama_layer_in_fp8(void **state)
 {
     struct memory_case h;
@@ -132,8 +134,8 @@ static void activations_of_a_llama_layer_in_fp8(void **state)
                 4096 * (2 * (2 + 1) * 8192 + (2.0 * (2 * 8192 + 2 * 1024) + 8192 + (2 * 2 + 1) * 28672) / 8.0));
 }
 
-/* Codestral Mamba: two inputs of 4096; 8192 values, 2 x 8 x 128 keys and queries, a step for each of 128 heads; behind
- * the convolution once more; the gate; what the scan makes and its gated norm. */
+/* Codestral Mamba: two inputs of 4096; 8192 values, 2 x 8 x 128 keys and queries, one step size for each of 128
+ * heads; the same after the convolution; the gate; the output of the scan and of its gated norm. */
 static void activations_of_a_mamba2_layer(void **state)
 {
     struct memory_case h;
@@ -146,8 +148,8 @@ static void activations_of_a_mamba2_layer(void **state)
     assert_true(bb_memory_layer(&h.memory, 0) == 2048 * 2.0 * 4096);
 }
 
-/* Qwen3-Next, beside 10 experts of 512, the shared one and a router of 512: linear attention with 32 heads of 128, 16
- * of keys, two numbers a head and an inverse of 64 x 64; attention with 16 heads of 256, a gate for each number. */
+/* Qwen3-Next. Each layer has 10 experts of 512, a shared expert and a router of 512. Linear attention: 32 heads of
+ * 128, 16 of keys, two numbers per head and an inverse of 64 x 64. Attention: 16 heads of 256, a gate per element. */
 static void activations_of_qwen3_next_layers(void **state)
 {
     const double experts = 2.0 * (2 * 2048 + 10 * (2 * 2048 + 3 * 512) + 3 * 512) + 4 * 512;
@@ -161,8 +163,8 @@ static void activations_of_qwen3_next_layers(void **state)
                 32768 * (experts + 2.0 * (2 * 2048 + 2 * 256 * (16 + 2) + 2 * 256 * 16)));
 }
 
-/* T5-small with 512 and 128 tokens: perceptrons of 2048, 8 heads of 64; each layer of the decoder keeps keys and values
- * of the 512, the first one what the encoder made. */
+/* T5-small with 512 and 128 tokens: MLPs of 2048, 8 heads of 64. Each decoder layer keeps keys and values of the 512
+ * tokens; the first also keeps the encoder's output. */
 static void activations_of_an_encoder_decoder(void **state)
 {
     const double plain = 2.0 * (2 * 512 + 4 * 512 + 2 * 512 + 2 * 2048);
@@ -181,7 +183,8 @@ static void activations_of_an_encoder_decoder(void **state)
     assert_true(bb_memory_layer(&h.memory, 7) == 128 * 2.0 * 512);
 }
 
-/* Mixtral: each token goes to two experts, in and out and three inner widths there; router probabilities are floats. */
+/* Mixtral: each token goes to two experts, each with input, output and three inner widths; router probabilities are
+ * floats. */
 static void activations_of_a_mixtral_layer(void **state)
 {
     double attention = 2.0 * (2 * 4096 + 2 * 128 * (32 + 8)), router = 2.0 * 2 * 4096 + 4 * 8;
@@ -196,7 +199,7 @@ static void activations_of_a_mixtral_layer(void **state)
     assert_true(bb_memory_layer(&h.memory, 0) == 4096 * (attention + router + 1.5 * experts));
 }
 
-/* Stage 0 of 1F1B: min(m, p) micro-batches of L/p layers; interleaved 1 + (p - 1)/(p v) times that; GPipe m. */
+/* Stage 0 of 1F1B keeps min(m, p) micro-batches of L/p layers; interleaved 1 + (p - 1)/(p v) times as much; GPipe m. */
 static void live_micro_batches_follow_the_schedule(void **state)
 {
     double bytes[BB_USES], layer = SBH * (10 + 24.0 / 8 + 10), embedding = 2048 * (8 + 12288.0);
@@ -229,9 +232,9 @@ static double activations(struct memory_case *h, int stage)
     return bytes[BB_USE_ACTIVATIONS] / SBH;
 }
 
-/* GPT-3 175B in 8 stages of 12 layers, tp 8 with sequence parallelism, in units of s b h: a layer keeps (34 + 80) / 8,
- * 34 / 8 without its scores, 2 / 8 when all of it is computed again. In the backward of a layer all of it is there, of
- * the layers before it what they keep, of those behind it nothing. */
+/* GPT-3 175B in 8 stages of 12 layers, tp 8 with sequence parallelism, in units of s b h: a layer keeps (34 + 80) /
+ * 8, 34 / 8 without its scores, 2 / 8 with full recomputation. During the backward of a layer, all its activations
+ * are live; the layers before it keep their stored part, the layers after it keep nothing. */
 static void activations_with_recomputation(void **state)
 {
     const double all = 114 / 8.0, scores = 80 / 8.0, layer_input = 2 / 8.0;
@@ -249,15 +252,16 @@ static void activations_with_recomputation(void **state)
     assert_true(activations(&h, 3) == 5 * (7 * all + 5 * layer_input));
     h.layers_config.recompute_layers = 12;
     assert_true(activations(&h, 3) == 5 * 12 * layer_input + all - layer_input);
-    h.schedule = (struct bb_schedule){BB_INTERLEAVED, 8, 32, 3, 8}; /* stage 3 holds 8 + 16 + 1 of its chunks of 4 */
+    h.schedule = (struct bb_schedule){BB_INTERLEAVED, 8, 32, 3, 8}; /* stage 3 keeps 8 + 16 + 1 of its chunks of 4
+                                                                       layers */
     h.layers_config.recompute_layers = 1;
     assert_true(fabs(activations(&h, 3) - 25 * (3 * all + layer_input)) < 1e-9);
     h.layers_config.recompute_layers = 4;
     assert_true(fabs(activations(&h, 3) - 25 * 4 * layer_input - all + layer_input) < 1e-9);
 }
 
-/* On the last stage the head lets go of its logits before a layer is computed again; of a decoder the first layers are
- * its own. */
+/* On the last stage, the head's logits are released before a layer is recomputed. In an encoder-decoder, both stacks
+ * recompute their own first layers. */
 static void recomputes_the_first_layers_of_each_stack(void **state)
 {
     struct memory_case h;
@@ -304,8 +308,8 @@ static void assert_states(struct memory_case *h, enum bb_sync_kind kind, double 
     assert_true(bytes[BB_USE_OPTIMIZER] == p * optimizer);
 }
 
-/* ZeRO paper, 16 bits, Adam, 8 replicas: 16 P, 4 P + 12 P/d, 2 P + 14 P/d, 16 P/d. Megatron-LM with float gradients: 18
- * P, and 6 P + 12 P/d divided. */
+/* ZeRO paper, 16-bit, Adam, 8 replicas: 16 P, 4 P + 12 P/d, 2 P + 14 P/d, 16 P/d. Megatron-LM with float gradients:
+ * 18 P, and 6 P + 12 P/d for the distributed optimizer. */
 static void model_states_of_each_zero_stage(void **state)
 {
     struct memory_case h;
@@ -321,8 +325,9 @@ static void model_states_of_each_zero_stage(void **state)
     assert_states(&h, BB_SYNC_DISTRIBUTED, 2, 4, 12 / 8.0);
 }
 
-/* 16-bit gradients: a float copy of the own shard, where it does not find room in that of the activations. With the
- * optimizer that keeps 16 bits of the parameters there is none: 4 P + 10 P/d. */
+/* With 16-bit gradients, the update needs a float copy of this rank's shard, as far as it exceeds the memory of the
+ * activations, which are free by then. The precision-aware optimizer, which keeps 16 bits of the parameters, needs
+ * no copy: 4 P + 10 P/d. */
 static void optimizer_update_needs_a_gradient_copy(void **state)
 {
     struct memory_case h;
@@ -330,7 +335,7 @@ static void optimizer_update_needs_a_gradient_copy(void **state)
 
     (void)state;
     make(&h, "llama2_7b", (struct bb_grid){.dp = 8, .ranks = 8}, 1);
-    assert_states(&h, BB_SYNC_DISTRIBUTED, 2, 2, 12 / 8.0); /* activations of 4096 tokens are more */
+    assert_states(&h, BB_SYNC_DISTRIBUTED, 2, 2, 12 / 8.0); /* activations of 4096 tokens need more than the copy */
     h.layers_config.sequence = 128;
     bb_memory_rank_bytes(&h.memory, 0, bytes);
     assert_true(bytes[BB_USE_ACTIVATIONS] < 4 * p / 8);
@@ -339,7 +344,7 @@ static void optimizer_update_needs_a_gradient_copy(void **state)
     assert_states(&h, BB_SYNC_DISTRIBUTED, 2, 2, 10 / 8.0);
 }
 
-/* Experts are divided by ep and shared over edp, the rest over dp. */
+/* Experts are sharded over ep and replicated over edp, the other parameters over dp. */
 static void model_states_of_experts(void **state)
 {
     double bytes[BB_USES], dense = 46702792704.0 - 32 * 8 * 176160768.0, expert = 32 * 2 * 176160768.0;
@@ -354,7 +359,7 @@ static void model_states_of_experts(void **state)
     assert_true(bytes[BB_USE_OPTIMIZER] == 12 * (dense / 8 + expert / 2));
 }
 
-/* All stages together hold the model, and a tied head's copy of the words. */
+/* All stages together have the parameters of the model, plus the second copy of a tied embedding table. */
 static void stages_sum_to_the_model(void **state)
 {
     static const char *const names[] = {"gpt2_large", "llama3_405b", "deepseek_v3", "bert_large"};
@@ -384,7 +389,8 @@ static double communication(const struct memory_case *h, int stage)
     return bytes[BB_USE_COMMUNICATION];
 }
 
-/* DeepSeek-V3 in 16 stages of 3, 4, ..., 4, 2 layers: parameters in all as without, activations by stage. */
+/* DeepSeek-V3 in 16 stages of 3, 4, ..., 4, 2 layers: the total of the parameters does not change, activations
+ * follow the layers of each stage. */
 static void stages_of_unequal_length(void **state)
 {
     struct memory_case h;
@@ -406,8 +412,8 @@ static void stages_of_unequal_length(void **state)
     assert_true(bytes[BB_USE_ACTIVATIONS] == 2 * sparse + bb_memory_head(&h.memory));
 }
 
-/* Dualpipe, LLaMA-2 70B in 8 parts of 10 layers: every stage holds two of them, the first and the last one both ends,
- * and p + 1 micro-batches, each of one part. */
+/* Dualpipe, LLaMA-2 70B in 8 parts of 10 layers: every stage has two parts, the first and the last stage have
+ * embedding and head, and activations are those of p + 1 micro-batches of one part each. */
 static void dualpipe_stages_have_two_parts(void **state)
 {
     const double layer = 855654400, vocabulary_elements = 32000.0 * 8192, norm = 8192;
@@ -436,13 +442,13 @@ static void communication_buffers_match_the_formula(void **state)
     (void)state;
     make(&h, "llama2_7b", (struct bb_grid){.dp = 8, .ranks = 8}, 1);
     assert_true(communication(&h, 0) == 0);
-    h.policy.kind = BB_SYNC_ZERO3; /* two layers gathered, gradients of one */
+    h.policy.kind = BB_SYNC_ZERO3; /* two gathered layers, gradients of one layer */
     assert_true(communication(&h, 0) == 202383360.0 * (2 * 2 + 2));
     h.policy.kind = BB_SYNC_ZERO2;
     h.policy.rule = (struct bb_bucket_rule){.kind = BB_BUCKETS_DEEPSPEED, .elements = 5e8};
     assert_true(communication(&h, 0) == 2 * 5e8 * 2);
     make(&h, "gpt3_175b", (struct bb_grid){.tp = 8, .pp = 8, .ranks = 64}, 8);
-    assert_true(communication(&h, 2) == 2 * 2 * SBH); /* a message of each direction */
+    assert_true(communication(&h, 2) == 2 * 2 * SBH); /* one message per direction */
     h.layers_config.sequence_parallel = true;
     assert_true(communication(&h, 2) == 2 * 2 * SBH / 8 + 2 * SBH);
     make(&h, "llama2_70b", (struct bb_grid){.cp = 4, .ranks = 4}, 1); /* keys and values of 8 heads of 128 */

@@ -1,6 +1,7 @@
 /*
- * test_pipe.c - schedules with their messages, as steps of pipelines alone: every one matches, ends, and ends with all
- * streams in one queue; predicted without communication times, the step is as long as the formulas say.
+ * test_pipe.c - pipeline schedules with their messages, as steps without other communication: every step matches and
+ * has no deadlock, also with all streams serialised; predicted without communication times, the step time matches the
+ * formulas.
  */
 #include "tests/proxies/made.h"
 #include "tests/proxies/transformer/bubble.h"
@@ -15,7 +16,7 @@ static const struct bb_cluster instant = {
 static const struct bb_proxy_config config = {.dtype = "float", .compute = "timed"};
 
 struct times {
-    double us[3]; /* of one chunk and micro-batch: forward, backward, weights */
+    double us[3]; /* one chunk and micro-batch: forward, backward, weights */
 };
 
 static void write_stage(struct bb_step *step, const struct bb_schedule *s, int stage, const int comms[BB_PIPE_FLOWS],
@@ -52,9 +53,9 @@ static void make_pipeline(struct bb_step *step, const struct bb_schedule *s, con
 
     *step = (struct bb_step){.proxy = "pipeline"};
     assert_int_equal(bb_layout_init(&step->layout, s->stages, &axis, 1), 0);
-    assert_int_equal(
-        bb_pipe_comms(&step->layout, bb_layout_add_group(&step->layout, "pp", 1), bb_schedule_is_bidirectional(s), comms),
-        0);
+    assert_int_equal(bb_pipe_comms(&step->layout, bb_layout_add_group(&step->layout, "pp", 1),
+                                   bb_schedule_is_bidirectional(s), comms),
+                     0);
     assert_int_equal(bb_step_add_roles(step, s->stages), 0);
     for (int r = 0; r < s->stages; r++) {
         step->roles[r].name = "stage";
@@ -74,7 +75,7 @@ static void assert_valid(const struct bb_step *step)
     bb_checks_release(&checks);
 }
 
-/* The next message of that kind on comm between rank and peer, from operation *at on; NULL: no more. */
+/* The next message of this kind on comm between rank and peer, starting at operation *at; NULL: none. */
 static const struct bb_op *next_message(const struct bb_step *step, int rank, int peer, int comm, enum bb_op_kind kind,
                                         size_t *at)
 {
@@ -89,7 +90,7 @@ static const struct bb_op *next_message(const struct bb_step *step, int rank, in
     return NULL;
 }
 
-/* What no count can tell: each message is received as what it was sent as, the same micro-batch of the same kind. */
+/* Counts cannot show this: each message is received with the micro-batch and phase with which it was sent. */
 static bool labels_match(const struct bb_step *step)
 {
     int ranks = step->layout.ranks;
@@ -120,7 +121,8 @@ static size_t messages(const struct bb_program *p, enum bb_op_kind kind)
     return n;
 }
 
-/* m v sends forward less those of the model's end, as many backward less those of its beginning. */
+/* Each stage sends m v messages forward except from the end of the model, and m v backward except from its
+ * beginning. */
 static void assert_message_counts(const struct bb_step *step, const struct bb_schedule *s)
 {
     int m = s->micro_batches, v = s->chunks;
@@ -179,8 +181,9 @@ static void interleaved_schedules_match_their_bubble_formula(void **state)
     for (int i = 1; i < 5; i++)
         for (int v = 2; v <= 4; v++)
             for (int k = 1; k <= 4; k *= 2)
-                check_schedule((struct bb_schedule){BB_INTERLEAVED, stage_counts[i], k * stage_counts[i], v, stage_counts[i]},
-                     12 * v, 24 * v, 0, true);
+                check_schedule(
+                    (struct bb_schedule){BB_INTERLEAVED, stage_counts[i], k * stage_counts[i], v, stage_counts[i]},
+                    12 * v, 24 * v, 0, true);
 }
 
 static void interleaved_schedules_with_wide_groups_are_valid(void **state)
@@ -190,12 +193,12 @@ static void interleaved_schedules_with_wide_groups_are_valid(void **state)
 
     (void)state;
     for (size_t c = 0; c < ROWS(cases); c++)
-        check_schedule((struct bb_schedule){BB_INTERLEAVED, cases[c][0], cases[c][1], cases[c][3], cases[c][2]}, 12, 24, 0,
-             false);
+        check_schedule((struct bb_schedule){BB_INTERLEAVED, cases[c][0], cases[c][1], cases[c][3], cases[c][2]}, 12, 24,
+                       0, false);
 }
 
-/* Dualpipe: four flows, each micro-batch once over each boundary in each of its two ways; nothing is awaited that comes
- * late, though one queue for all streams would be too few. */
+/* Dualpipe: four flows; each micro-batch crosses each boundary once in each direction. The step matches and has no
+ * deadlock; it is not safe with all streams serialised, which is therefore not checked. */
 static void dualpipe_sends_each_micro_batch_in_both_directions(void **state)
 {
     const struct times times = {{12, 12, 12}};
@@ -223,7 +226,7 @@ static void dualpipe_sends_each_micro_batch_in_both_directions(void **state)
         }
 }
 
-/* A planted fault: two messages change places. */
+/* Injected fault: two messages with swapped micro-batches. */
 static void finds_swapped_messages(void **state)
 {
     const struct bb_schedule s = {BB_1F1B, 2, 3, 1, 0};
@@ -245,7 +248,8 @@ static void finds_swapped_messages(void **state)
     bb_step_release(&step);
 }
 
-/* An operation as a word: "r0" receive of micro-batch 0 (gradients: "R0"), "s0", "F0", "B0"; [] one group call. */
+/* A program as text: "r0" receive of micro-batch 0 (gradients: "R0"), "s0" send, "F0", "B0" compute; [] one group
+ * call. */
 static void write_text(const struct bb_program *p, char *text, size_t capacity)
 {
     size_t n = 0;
@@ -258,8 +262,8 @@ static void write_text(const struct bb_program *p, char *text, size_t capacity)
                       : op->phase == BB_PHASE_FORWARD ? "sr"[op->kind == BB_OP_RECV]
                                                       : "SR"[op->kind == BB_OP_RECV];
 
-        n += (size_t)snprintf(text + n, capacity - n, "%s%s%c%d%s", i ? " " : "", first ? "[" : "", letter, op->micro_batch,
-                              last ? "]" : "");
+        n += (size_t)snprintf(text + n, capacity - n, "%s%s%c%d%s", i ? " " : "", first ? "[" : "", letter,
+                              op->micro_batch, last ? "]" : "");
     }
 }
 
@@ -281,19 +285,19 @@ static void orders_include_messages(void **state)
     assert_text((struct bb_schedule){BB_GPIPE, 3, 2, 1, 0}, 1, "r0 F0 s0 r1 F1 [s1 R0] B0 S0 R1 B1 S1");
     assert_text((struct bb_schedule){BB_1F1B, 3, 3, 1, 0}, 0, "F0 s0 F1 s1 F2 [s2 R0] B0 R1 B1 R2 B2");
     assert_text((struct bb_schedule){BB_1F1B, 3, 3, 1, 0}, 1,
-              "r0 F0 s0 r1 F1 [s1 R0] B0 [r2 S0] F2 [s2 R1] B1 S1 R2 B2 S2");
+                "r0 F0 s0 r1 F1 [s1 R0] B0 [r2 S0] F2 [s2 R1] B1 S1 R2 B2 S2");
     assert_text((struct bb_schedule){BB_1F1B, 3, 3, 1, 0}, 2, "r0 F0 B0 [r1 S0] F1 B1 [r2 S1] F2 B2 S2");
     assert_text((struct bb_schedule){BB_ZB_H1, 3, 3, 1, 0}, 1,
-              "r0 F0 s0 r1 F1 [s1 R0] B0 [r2 S0] F2 [s2 R1] B1 S1 W0 R2 B2 S2 W1 W2");
+                "r0 F0 s0 r1 F1 [s1 R0] B0 [r2 S0] F2 [s2 R1] B1 S1 W0 R2 B2 S2 W1 W2");
     assert_text((struct bb_schedule){BB_ZB_H2, 3, 3, 1, 0}, 1,
-              "r0 F0 [s0 r1] F1 [s1 r2] R0 F2 s2 B0 [S0 R1] B1 [S1 R2] B2 S2 W0 W1 W2");
+                "r0 F0 [s0 r1] F1 [s1 r2] R0 F2 s2 B0 [S0 R1] B1 [S1 R2] B2 S2 W0 W1 W2");
     assert_text((struct bb_schedule){BB_INTERLEAVED, 2, 2, 2, 2}, 0,
-              "F0 s0 F1 [s1 r0] F0 [s0 r1] F1 s1 R0 B0 [S0 R1] B1 [S1 R0] B0 R1 B1");
+                "F0 s0 F1 [s1 r0] F0 [s0 r1] F1 s1 R0 B0 [S0 R1] B1 [S1 R0] B0 R1 B1");
     assert_text((struct bb_schedule){BB_INTERLEAVED, 2, 2, 2, 2}, 1,
-              "r0 F0 [s0 r1] F1 [s1 r0] F0 r1 B0 S0 F1 B1 [S1 R0] B0 [S0 R1] B1 S1");
+                "r0 F0 [s0 r1] F1 [s1 r0] F0 r1 B0 S0 F1 B1 [S1 R0] B0 [S0 R1] B1 S1");
 }
 
-/* The buffers of the messages of one kind and phase, in order; returns how many messages. */
+/* The buffers of the messages of one kind and phase, in order; returns the number of messages. */
 static int buffers_of(const struct bb_program *p, enum bb_op_kind kind, enum bb_phase phase, int *buffers, int capacity)
 {
     int n = 0;
@@ -304,7 +308,7 @@ static int buffers_of(const struct bb_program *p, enum bb_op_kind kind, enum bb_
     return n;
 }
 
-/* Two for each of a middle stage's four kinds of messages, in turn, and none for two kinds. */
+/* A middle stage has four kinds of messages; each alternates between two buffers and shares them with no other kind. */
 static void messages_alternate_between_two_buffers(void **state)
 {
     const struct bb_schedule s = {BB_1F1B, 3, 6, 1, 0};

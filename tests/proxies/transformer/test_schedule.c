@@ -1,5 +1,8 @@
-/* test_schedule.c - golden orders of the schedules, and their bubbles and memory by a simulation of this test's own
- * that knows of dependencies only: a turn begins when the stage is free and what it works on is there. */
+/*
+ * test_schedule.c - orders of the pipeline schedules against golden texts, and their bubbles and memory in a simulation
+ * of this test. The simulation knows only dependencies: a slot begins when its stage is free and its input is
+ * available.
+ */
 #include "tests/check.h"
 #include "tests/proxies/transformer/bubble.h"
 
@@ -7,7 +10,7 @@
 
 #define MAX_SLOTS 1024
 
-/* "F0 B0", with more chunks than one "F0.1"; "&": side by side with the next one. */
+/* "F0 B0"; with several chunks "F0.1"; "&": overlapped with the next slot. */
 static void write_order(const struct bb_schedule *s, int stage, char *text, size_t capacity)
 {
     struct bb_slot slots[MAX_SLOTS];
@@ -16,7 +19,8 @@ static void write_order(const struct bb_schedule *s, int stage, char *text, size
 
     assert_true(n_slots <= bb_schedule_max_slots(s));
     for (int t = 0; t < n_slots; t++) {
-        n += (size_t)snprintf(text + n, capacity - n, "%s%c%d", t ? " " : "", "FBW"[slots[t].kind], slots[t].micro_batch);
+        n += (size_t)snprintf(text + n, capacity - n, "%s%c%d", t ? " " : "", "FBW"[slots[t].kind],
+                              slots[t].micro_batch);
         if (s->chunks > 1)
             n += (size_t)snprintf(text + n, capacity - n, ".%d%s", slots[t].chunk, slots[t].with_next ? "&" : "");
     }
@@ -52,12 +56,12 @@ static const struct golden goldens[] = {
     {{BB_ZB_H1, 4, 6, 1, 0}, 0, "F0 F1 F2 F3 B0 W0 F4 B1 W1 F5 B2 W2 B3 W3 B4 W4 B5 W5"},
     {{BB_ZB_H1, 4, 6, 1, 0}, 2, "F0 F1 B0 F2 B1 F3 B2 W0 F4 B3 W1 F5 B4 W2 B5 W3 W4 W5"},
     {{BB_ZB_H1, 4, 6, 1, 0}, 3, "F0 B0 F1 B1 F2 B2 F3 B3 W0 F4 B4 W1 F5 B5 W2 W3 W4 W5"},
-    /* by hand, by the rules of Qi et al. 2023: a backward as soon as one is there, then a forward, then weights, with
-     * at most 2 p - 1 forwards whose weights are not done */
+    /* computed by hand from the rules of Qi et al. 2023: a backward as soon as its input is available, then a
+     * forward, then weights, with at most 2 p - 1 forwards whose weights are pending */
     {{BB_ZB_H2, 3, 6, 1, 0}, 0, "F0 F1 F2 F3 F4 B0 W0 F5 B1 W1 B2 W2 B3 W3 B4 W4 B5 W5"},
     {{BB_ZB_H2, 3, 6, 1, 0}, 1, "F0 F1 F2 B0 F3 B1 F4 B2 W0 F5 B3 W1 B4 W2 B5 W3 W4 W5"},
     {{BB_ZB_H2, 3, 6, 1, 0}, 2, "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 W0 F5 B5 W1 W2 W3 W4 W5"},
-    /* deepseek-ai/DualPipe for 4 stages and 8 micro-batches, worked out by hand from its eight steps */
+    /* deepseek-ai/DualPipe for 4 stages and 8 micro-batches, computed by hand from its eight steps */
     {{BB_DUALPIPE, 4, 8, 2, 4},
      0,
      "F0.0 F1.0 F2.0 F4.1 B4.1 W4.1 F5.1 F3.0& B5.1 F6.1& B0.0 B6.1 F7.1& B1.0 B7.1 B2.0 W2.0 B3.0 W3.0"},
@@ -80,24 +84,24 @@ static void orders_match_the_golden_texts(void **state)
     }
 }
 
-/* ---- the simulation ---- */
+/* ---- simulation ---- */
 
-#define MAX_STAGES 8
-#define MAX_PARTS  32
-#define MAX_MICRO_BATCHES  24
+#define MAX_STAGES        8
+#define MAX_PARTS         32
+#define MAX_MICRO_BATCHES 24
 
 struct simulation {
     const struct bb_schedule *s;
-    double forward, backward, weights;       /* of one chunk and micro-batch */
-    double ended[2][MAX_PARTS][MAX_MICRO_BATCHES]; /* F, B of each part of the model; below 0: not yet */
+    double forward, backward, weights;             /* time of one chunk and micro-batch */
+    double ended[2][MAX_PARTS][MAX_MICRO_BATCHES]; /* end of F and B of each part of the model; negative: pending */
     struct bb_slot slots[MAX_STAGES][MAX_SLOTS];
     bool splits;
-    double first[MAX_STAGES]; /* when a stage begins */
+    double first[MAX_STAGES]; /* begin of each stage */
     int at[MAX_STAGES], n_live[MAX_STAGES], max_live[MAX_STAGES];
     double free[MAX_STAGES];
 };
 
-/* When what the turn works on is there; below 0: not yet. */
+/* Time at which the slot's input is available; negative: pending. */
 static double ready(const struct simulation *m, int stage, const struct bb_slot *t)
 {
     int part = t->chunk * m->s->stages + stage, parts = m->s->stages * m->s->chunks;
@@ -130,7 +134,7 @@ static bool try_slot(struct simulation *m, int stage)
     return true;
 }
 
-/* The time of the whole step; below 0 when it does not end. */
+/* Time of the whole step; negative if it does not end. */
 static double simulate(struct simulation *m)
 {
     int n = bb_schedule_max_slots(m->s), remaining = n * m->s->stages;
@@ -155,7 +159,7 @@ static double simulate(struct simulation *m)
     return remaining ? -1 : end_time;
 }
 
-/* Forward f, backward b, weights w, all of one whole stage. */
+/* f, b, w: forward, backward and weights time of one whole stage. */
 static void check_schedule(struct bb_schedule s, double f, double b, double w)
 {
     struct simulation *m = calloc(1, sizeof(*m));
@@ -186,7 +190,7 @@ static void flat_schedules_match_their_bubble_formula(void **state)
             check_schedule((struct bb_schedule){BB_GPIPE, p, m, 1, 0}, 1, 2, 0);
             check_schedule((struct bb_schedule){BB_1F1B, p, m, 1, 0}, 1, 2, 0);
             check_schedule((struct bb_schedule){BB_1F1B, p, m, 1, 0}, 3, 1, 0);
-            if (m >= p) /* the bubble is filled from p micro-batches on */
+            if (m >= p) /* zb-h1 fills the bubble only with p micro-batches or more */
                 check_schedule((struct bb_schedule){BB_ZB_H1, p, m, 1, 0}, 1, 1, 1);
             if (m >= 2 * p - 1)
                 check_schedule((struct bb_schedule){BB_ZB_H2, p, m, 1, 0}, 1, 1, 1);
@@ -208,13 +212,15 @@ static void interleaved_schedules_match_their_bubble_formula(void **state)
             }
 }
 
-/* ---- dualpipe: micro-batches from both ends, a forward and a backward side by side in one turn ---- */
+/* ---- dualpipe: micro-batches from both ends, a forward and a backward overlapped in one slot ---- */
 
 struct dualpipe_simulation {
     struct bb_schedule s;
-    double forward, backward, weights, both; /* backward with its weights; a pair */
+    double forward, backward, weights, both; /* backward includes the weights; both: an overlapped pair */
     struct bb_slot slots[MAX_STAGES][MAX_SLOTS];
-    double ended[2][MAX_STAGES][2 * MAX_MICRO_BATCHES]; /* F, B of each part; micro-batches tell their direction */
+    double ended[2][MAX_STAGES]
+                [2 * MAX_MICRO_BATCHES]; /* end of F and B of each part; the micro-batch index implies the
+                                                     direction */
     int n[MAX_STAGES], at[MAX_STAGES], n_live[MAX_STAGES];
     double free[MAX_STAGES];
 };
@@ -263,7 +269,7 @@ static bool try_dualpipe_slot(struct dualpipe_simulation *m, int stage)
     return true;
 }
 
-/* The bubble of the paper, (p / 2 - 1) (F&B + B - 3 W), and p + 1 micro-batches at most. */
+/* The bubble of the DualPipe paper is (p / 2 - 1) (F&B + B - 3 W), with at most p + 1 live micro-batches. */
 static void check_dualpipe(int p, int m, double f, double b, double w, double both)
 {
     struct dualpipe_simulation *d = calloc(1, sizeof(*d));
@@ -271,7 +277,8 @@ static void check_dualpipe(int p, int m, double f, double b, double w, double bo
     int pairs = 0;
 
     assert_non_null(d);
-    *d = (struct dualpipe_simulation){.s = {BB_DUALPIPE, p, m, 2, p}, .forward = f, .backward = b, .weights = w, .both = both};
+    *d = (struct dualpipe_simulation){
+        .s = {BB_DUALPIPE, p, m, 2, p}, .forward = f, .backward = b, .weights = w, .both = both};
     assert_int_equal(bb_schedule_validate(&d->s, "test"), 0);
     for (int k = 0; k < 2 * MAX_STAGES * 2 * MAX_MICRO_BATCHES; k++)
         (&d->ended[0][0][0])[k] = -1;
@@ -290,7 +297,7 @@ static void check_dualpipe(int p, int m, double f, double b, double w, double bo
     }
     for (int t = 0; t < d->n[0]; t++)
         pairs += d->slots[0][t].with_next;
-    ideal = pairs * both + (m - pairs) * (f + b); /* of the first stage */
+    ideal = pairs * both + (m - pairs) * (f + b); /* first stage */
     assert_float_equal(end_time - ideal, (p / 2 - 1) * (both + b - 3 * w), 1e-9);
     free(d);
 }
@@ -305,7 +312,7 @@ static void dualpipe_matches_its_bubble_formula(void **state)
         }
 }
 
-/* Wider groups, and a last one that is shorter: still an order that ends, each turn once. */
+/* Wider groups of micro-batches and a shorter last group: the order still ends and contains each slot once. */
 static void interleaved_with_wide_groups_ends(void **state)
 {
     static const int cases[][3] = {{2, 6, 3}, {2, 8, 4}, {4, 12, 6}, {4, 14, 5}, {3, 11, 4}, {8, 24, 16}};

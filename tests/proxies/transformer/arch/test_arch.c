@@ -1,4 +1,5 @@
-/* test_arch.c - config.json files, published parameter counts, tensors and their shares, and files that are wrong. */
+/* test_arch.c - model architectures from config.json files: published parameter counts, tensors and their shares per
+ * rank, and invalid files. */
 #include "proxies/transformer/arch/arch.h"
 #include "tests/check.h"
 
@@ -7,7 +8,7 @@
 
 /* ---- files ---- */
 
-static int memory = -1; /* a file without a disk */
+static int memory = -1; /* memfd of the config file */
 
 static int load_text(const char *text, size_t n, struct bb_arch *arch)
 {
@@ -30,7 +31,7 @@ static void profiles_match_published_counts(void **state)
 {
     static const struct {
         const char *name;
-        double all, active, layer; /* active 0: all; layer: the last one */
+        double all, active, layer; /* active 0: same as all; layer: the last layer */
     } rows[] = {
         {"gpt2_small", 124439808, 0, 7087872},
         {"gpt2_medium", 354823168, 0, 12596224},
@@ -61,7 +62,7 @@ static void profiles_match_published_counts(void **state)
     }
 }
 
-/* 12 h^2 + 13 h per layer, V h + s h + 2 h beside them; sizes of Brown et al. 2020. */
+/* 12 h^2 + 13 h per layer, plus V h + s h + 2 h; sizes of Brown et al. 2020. */
 static void gpt3_sizes_match_the_formula(void **state)
 {
     static const struct {
@@ -80,7 +81,8 @@ static void gpt3_sizes_match_the_formula(void **state)
     }
 }
 
-/* Files as people have them: some fields, the rest by default. Counts are those of the published weights. */
+/* Config files that contain some fields and leave the others at their defaults. Counts are those of the published
+ * weights. */
 static void reads_published_configs(void **state)
 {
     static const struct {
@@ -124,7 +126,7 @@ static void reads_published_configs(void **state)
     }
 }
 
-/* A rate in the file speaks; without one the class does. */
+/* A rate in the file decides; without a rate the model class does. */
 static void dropout_follows_the_file_then_the_class(void **state)
 {
     static const struct {
@@ -153,9 +155,9 @@ static void dropout_follows_the_file_then_the_class(void **state)
 }
 
 /*
- * Totals of published weights (P: the number of parameters that the model's page on Hugging Face shows, or total_size
- * of its safetensors index by the bytes of an element) and, where the published figure holds more than the layers
- * (vision, prediction modules, scales), totals derived by hand from the shapes (D), with what joins them.
+ * Parameter counts of published weights. P: the number that the model's page on Hugging Face shows, or total_size of
+ * its safetensors index divided by the bytes of an element. D: derived by hand from the shapes, where the published
+ * number includes more than the layers (vision, prediction modules, scales); the comment contains the derivation.
  */
 #define TEXT(x) #x
 #define T5(hidden, width, heads, ffn, layers)                                                                          \
@@ -165,7 +167,7 @@ static void dropout_follows_the_file_then_the_class(void **state)
 
 static const struct {
     const char *text;
-    double all, active; /* active 0: all */
+    double all, active; /* active 0: same as all */
 } weights[] = {
     /* P google/gemma-2b, gemma-7b */
     {"{\"model_type\": \"gemma\", \"hidden_size\": 2048, \"intermediate_size\": 16384, \"num_hidden_layers\": 18, "
@@ -183,7 +185,7 @@ static const struct {
      "512, "
      "\"vocab_size\": 262144}",
      999885952, 0},
-    /* D google/gemma-3-4b-pt, its text part: 34 x (15728640 + 78643200 + 10752) + 262208 x 2560 + 2560 */
+    /* D text part of google/gemma-3-4b-pt: 34 x (15728640 + 78643200 + 10752) + 262208 x 2560 + 2560 */
     {"{\"architectures\": [\"Gemma3ForConditionalGeneration\"], \"model_type\": \"gemma3\", \"text_config\": "
      "{\"hidden_size\": 2560, \"intermediate_size\": 10240, \"model_type\": \"gemma3_text\", "
      "\"num_hidden_layers\": "
@@ -192,7 +194,7 @@ static const struct {
      3880263168, 0},
     /* P microsoft/Phi-3-mini-4k-instruct */
     {"{\"model_type\": \"phi3\", \"architectures\": [\"Phi3ForCausalLM\"], \"sliding_window\": 2047}", 3821079552, 0},
-    /* P allenai/OLMo-2-1124-7B; D OLMo-3-7B: 2 x 74 x 4096 words fewer */
+    /* P allenai/OLMo-2-1124-7B; D OLMo-3-7B: the vocabulary has 74 entries fewer, 2 x 74 x 4096 parameters */
     {"{\"model_type\": \"olmo2\", \"vocab_size\": 100352}", 7298617344, 0},
     {"{\"model_type\": \"olmo3\", \"vocab_size\": 100278}", 7298011136, 0},
     /* P HuggingFaceTB/SmolLM3-3B */
@@ -208,14 +210,14 @@ static const struct {
     {"{\"model_type\": \"granite\", \"intermediate_size\": 12800, \"num_hidden_layers\": 40, "
      "\"num_key_value_heads\": 8, \"vocab_size\": 49155, \"tie_word_embeddings\": true}",
      8170848256, 0},
-    /* P mistralai/Mistral-Small-24B-Base-2501, as text part of a mistral3 */
+    /* P mistralai/Mistral-Small-24B-Base-2501, as the text part of a mistral3 */
     {"{\"architectures\": [\"Mistral3ForConditionalGeneration\"], \"model_type\": \"mistral3\", \"text_config\": "
      "{\"model_type\": \"mistral\", \"hidden_size\": 5120, \"intermediate_size\": 32768, \"num_hidden_layers\": "
      "40, "
      "\"head_dim\": 128, \"vocab_size\": 131072, \"sliding_window\": null}}",
      23572403200, 0},
-    /* D Qwen/Qwen2.5-VL-3B-Instruct, its text part: Qwen2.5-3B (P 3085938688), which shares the words with its head as
-     * the whole says; in the layout of its first release, without text_config */
+    /* D text part of Qwen/Qwen2.5-VL-3B-Instruct: Qwen2.5-3B (P 3085938688) with tied embeddings as set outside
+     * text_config; the second row has the layout of the first release, without text_config */
     {"{\"architectures\": [\"Qwen2_5_VLForConditionalGeneration\"], \"model_type\": \"qwen2_5_vl\", "
      "\"tie_word_embeddings\": true, \"text_config\": {\"model_type\": \"qwen2_5_vl_text\", \"hidden_size\": 2048, "
      "\"intermediate_size\": 11008, \"num_attention_heads\": 16, \"num_hidden_layers\": 36, \"num_key_value_heads\": "
@@ -226,46 +228,47 @@ static const struct {
      "\"num_hidden_layers\": 36, \"num_key_value_heads\": 2, \"vocab_size\": 151936, \"vision_config\": {\"depth\": "
      "32}}",
      3085938688, 0},
-    /* P Qwen/Qwen2-72B (72706203648), whose shape Qwen2-VL-72B has by default; Qwen/Qwen3-8B of Qwen3-VL-8B */
+    /* P Qwen/Qwen2-72B (72706203648), whose shape is the default of Qwen2-VL-72B; Qwen/Qwen3-8B for Qwen3-VL-8B */
     {"{\"model_type\": \"qwen2_vl_text\"}", 72706203648, 0},
     {"{\"model_type\": \"qwen3_vl_text\", \"num_hidden_layers\": 36, \"num_key_value_heads\": 8, "
      "\"intermediate_size\": 12288}",
      8190735360, 0},
-    /* P openai/gpt-oss-20b, gpt-oss-120b ; all but 4 experts of a layer rest (the model card's 3.61e9 and
-     * 5.13e9 active leave 579133440 of the words' embedding out, too) */
+    /* P openai/gpt-oss-20b, gpt-oss-120b. Active: without all but 4 experts of each layer (the model card's 3.61e9
+     * and 5.13e9 also exclude the 579133440 of the embedding table) */
     {"{\"model_type\": \"gpt_oss\", \"num_hidden_layers\": 24, \"num_local_experts\": 32}", 20914757184,
      20914757184 - 24 * 28 * (3 * 2880.0 * 2880 + 3 * 2880)},
     {"{\"model_type\": \"gpt_oss\"}", 116829156672, 116829156672 - 36 * 124 * (3 * 2880.0 * 2880 + 3 * 2880)},
-    /* P MiniMaxAI/MiniMax-M2: 228703644928 less 13880064 scales, one for each 128 x 128 of 62 x (44040192 +
+    /* P MiniMaxAI/MiniMax-M2: 228703644928 less 13880064 scales, one for each 128 x 128 block of 62 x (44040192 +
      * 3623878656) 8-bit weights */
     {"{\"model_type\": \"minimax_m2\", \"architectures\": [\"MiniMaxM2ForCausalLM\"]}", 228703644928 - 13880064, 0},
-    /* P zai-org/GLM-4.5-Air: 110468824832 less the layer that predicts a second token, with words, a head, the matrix
-     * that joins its inputs and three norms of its own */
+    /* P zai-org/GLM-4.5-Air: 110468824832 less the multi-token-prediction layer, which has its own embedding, head,
+     * input projection and three norms */
     {"{\"model_type\": \"glm4_moe\", \"attention_bias\": true}",
      110468824832 - (4096.0 * 12288 * 2 + 4096.0 * 1024 * 2 + 12288 + 2048 + 2 * 4096) -
          (129 * 3 * 4096.0 * 1408 + 128 * 4096 + 128) - 2 * 151552.0 * 4096 - 2 * 4096.0 * 4096 - 3 * 4096,
      0},
-    /* P meta-llama/Llama-4-Scout-17B-16E: 108641793536 less the 871932416 that see, as of Maverick; 17B active */
+    /* P meta-llama/Llama-4-Scout-17B-16E: 108641793536 less the 871932416 of the vision part, whose size is that of
+     * Maverick; 17B active */
     {"{\"architectures\": [\"Llama4ForConditionalGeneration\"], \"model_type\": \"llama4\", \"text_config\": "
      "{\"model_type\": \"llama4_text\", \"num_hidden_layers\": 48}}",
      108641793536 - 871932416, 107769861120 - 48 * 15 * 3 * 5120.0 * 8192},
     /* P Maverick: 128 experts in every second layer */
     {"{\"model_type\": \"llama4_text\", \"num_local_experts\": 128, \"interleave_moe_layer_step\": 2}",
      401583781376 - 871932416, 0},
-    /* D deepseek-ai/DeepSeek-V3.2-Exp: DeepSeek-V3 and 61 indices */
+    /* D deepseek-ai/DeepSeek-V3.2-Exp: DeepSeek-V3 and 61 indexers */
     {"{\"model_type\": \"deepseek_v32\", \"architectures\": [\"DeepseekV32ForCausalLM\"]}",
      671026419200 + 61.0 * (1536 * 8192 + 7168 * 128 + 2 * 128 + 7168 * 64),
      37552297472 + 61.0 * (1536 * 8192 + 7168 * 128 + 2 * 128 + 7168 * 64)},
     /* P moonshotai/Kimi-K2-Instruct */
     {"{\"model_type\": \"kimi_k2\", \"architectures\": [\"DeepseekV3ForCausalLM\"]}", 1026408232448, 0},
-    /* P Qwen/Qwen3-Coder-Next; Qwen3-Next-80B-A3B shows 81324862720, with a module of 1650471424 that predicts a second
-     * token: 2 x 2048^2 that join its inputs, three norms, one layer with attention */
+    /* P Qwen/Qwen3-Coder-Next. Qwen3-Next-80B-A3B shows 81324862720, including a multi-token-prediction module of
+     * 1650471424: 2 x 2048^2 of the input projection, three norms, one layer with attention */
     {"{\"model_type\": \"qwen3_next\", \"architectures\": [\"Qwen3NextForCausalLM\"], \"mlp_only_layers\": []}",
      81324862720 - 2.0 * 2048 * 2048 - 3 * 2048 - 27263488 - 1614813184.0, 79674391296 - 48 * 502 * 3.0 * 512 * 2048},
     /* P mistralai/Mamba-Codestral-7B-v0.1 */
     {"{\"model_type\": \"mamba2\"}", 7285403648, 0},
     /* D state-spaces/mamba2-2.7b, mamba2-130m ("2.7B", "130M"): layers of 27074560 + 26880 + 240 + 5120 + 13107200 +
-     * 2560 and 2574336 + 8960 + 72 + 1536 + 1179648 + 768, words, a norm */
+     * 2560 and 2574336 + 8960 + 72 + 1536 + 1179648 + 768, embedding table, a norm */
     {"{\"architectures\": [\"Mamba2ForCausalLM\"], \"hidden_size\": 2560, \"num_heads\": 80, \"n_groups\": 1, "
      "\"vocab_size\": 50288, \"tie_word_embeddings\": true}",
      64 * 40216560.0 + 50288 * 2560 + 2560, 0},
@@ -273,7 +276,7 @@ static const struct {
      "1, \"vocab_size\": 50288, \"tie_word_embeddings\": true}",
      24 * 3765320.0 + 50288 * 768 + 768, 0},
     /* P t5-small, t5-base, t5-large, t5-3b, t5-11b; google/t5-v1_1-small, -base, -large, -xl, -xxl (also flan-t5),
-     * whose perceptron has a gate and whose head is apart */
+     * which have gated MLPs and untied heads */
     {"{\"architectures\": [\"T5ForConditionalGeneration\"], \"model_type\": \"t5\", \"n_positions\": 512}", 60506624,
      0},
     {T5(768, 64, 12, 3072, 12) "}", 222903552, 0},
@@ -287,8 +290,8 @@ static const struct {
     {T5(4096, 64, 64, 10240, 24) T5_GATED, 11135332352, 0},
     /* P bigcode/starcoder2-3b */
     {"{\"model_type\": \"starcoder2\", \"sliding_window\": 4096, \"max_position_embeddings\": 16384}", 3030371328, 0},
-    /* P tiiuae/falcon-7b: 7217189760 less the copy of the words that its index holds as head; falcon-40b in the
-     * same way (D), falcon-rw-1b (P: 1311625216) with heads of its own and biases */
+    /* P tiiuae/falcon-7b: 7217189760 less the copy of the embedding table that its index contains as the head;
+     * falcon-40b in the same way (D); falcon-rw-1b (P: 1311625216) with separate key-value heads and biases */
     {"{\"model_type\": \"falcon\"}", 7217189760 - 65024.0 * 4544, 0},
     {"{\"model_type\": \"falcon\", \"architectures\": [\"FalconForCausalLM\"], \"hidden_size\": 8192, "
      "\"new_decoder_architecture\": true, \"num_attention_heads\": 128, \"num_hidden_layers\": 60, "
@@ -327,7 +330,7 @@ static void counts_match_published_weights(void **state)
     }
 }
 
-/* Which layers have experts: Qwen counts from 1, DeepSeek from 0. */
+/* Which layers have experts: Qwen counts layers from 1, DeepSeek from 0. */
 static void finds_layers_with_experts(void **state)
 {
     struct bb_arch a;
@@ -348,7 +351,7 @@ static void finds_layers_with_experts(void **state)
     assert_int_equal(bb_arch_with_layers(&a, 0), -BB_EUSAGE);
 }
 
-/* Which layers look at all keys, in a sample of 8192: '.', and how many the others look at. */
+/* Which layers attend to all keys of a sample of 8192 tokens ('.'), and the number of keys of the others ('w'). */
 static void finds_windowed_layers(void **state)
 {
     static const struct {
@@ -363,7 +366,7 @@ static void finds_windowed_layers(void **state)
         {"{\"model_type\": \"gemma3_text\", \"_sliding_window_pattern\": 3}", "ww.ww.", 4096},
         {"{\"model_type\": \"gpt_oss\"}", "w.w.w.", 128},
         {"{\"model_type\": \"llama4_text\", \"attention_chunk_size\": 2048}", "www.www.", 2048},
-        {"{\"model_type\": \"llama4_text\"}", "........", 8192}, /* one chunk */
+        {"{\"model_type\": \"llama4_text\"}", "........", 8192}, /* the sample is within one chunk */
         {"{\"model_type\": \"deepseek_v32\"}", "wwww", 2048},
         {"{\"model_type\": \"olmo3\", \"num_hidden_layers\": 4, \"layer_types\": [\"sliding_attention\", "
          "\"full_attention\", \"sliding_attention\", \"full_attention\"]}",
@@ -381,7 +384,8 @@ static void finds_windowed_layers(void **state)
     for (size_t i = 0; i < ROWS(rows); i++) {
         assert_int_equal(load(rows[i].text, &a), 0);
         for (int layer = 0; rows[i].layers[layer]; layer++)
-            assert_int_equal(bb_arch_attended_keys(&a, layer, 8192), rows[i].layers[layer] == 'w' ? rows[i].keys : 8192);
+            assert_int_equal(bb_arch_attended_keys(&a, layer, 8192),
+                             rows[i].layers[layer] == 'w' ? rows[i].keys : 8192);
         assert_int_equal(bb_arch_attended_keys(&a, 0, 100), 100);
     }
 }
@@ -412,8 +416,8 @@ static void finds_layers_with_a_scan(void **state)
     }
 }
 
-/* Between the projections, of 1000 tokens: Mamba 2 in 4 chunks of 256 with 8 groups of keys; Gated DeltaNet in 16 of 64
- * with 32 heads of 128 x 128 (scores twice, corrections, context, three passes through the state); attention. */
+/* FLOPs between the projections for 1000 tokens: Mamba 2 in 4 chunks of 256 with 8 groups of keys; Gated DeltaNet in
+ * 16 chunks of 64 with 32 heads of 128 x 128 (scores twice, corrections, context, three state updates); attention. */
 static void core_flops_match_the_formula(void **state)
 {
     const double mamba = 4 * (8 * 2.0 * 256 * 256 * 128 + 128 * (2.0 * 256 * 256 * 64 + 2 * 2.0 * 256 * 128 * 64));
@@ -429,10 +433,12 @@ static void core_flops_match_the_formula(void **state)
     assert_true(bb_arch_core_flops(&a, 3, 1000) == 4.0 * 1000 * 1000 * 16 * 256);
 }
 
-/* An encoder of 6 layers and its decoder, whose ends hold what the others do not: positions first, a norm last. */
+/* An encoder of 6 layers and its decoder. The first layer of a stack also has the position biases, the last layer of
+ * the encoder also a norm. */
 static void encoder_decoder_stacks_have_their_own_ends(void **state)
 {
-    const double encoder_layer = 4 * 512.0 * 512 + 2 * 512 * 2048 + 2 * 512, cross_attention = 4 * 512.0 * 512 + 512, position_biases = 32 * 8;
+    const double encoder_layer = 4 * 512.0 * 512 + 2 * 512 * 2048 + 2 * 512, cross_attention = 4 * 512.0 * 512 + 512,
+                 position_biases = 32 * 8;
     struct bb_arch a;
 
     (void)state;
@@ -459,7 +465,7 @@ static void encoder_decoder_stacks_have_their_own_ends(void **state)
 
 /* ---- tensors and shares ---- */
 
-/* What tp does not divide: GPT 4h of norms and 2h of biases, LLaMA 2h of norms, Mixtral the router too. */
+/* Parameters that tp replicates: GPT 4h of norms and 2h of biases, LLaMA 2h of norms, Mixtral also the router. */
 static void tp_replicates_norms_biases_and_routers(void **state)
 {
     struct bb_arch a;
@@ -483,7 +489,8 @@ static void tp_replicates_norms_biases_and_routers(void **state)
     assert_int_equal(share.expert, 176160768 / 2);
 }
 
-/* Of wide norms, sinks and experts' biases tp holds its share, of the small heads' index and of down's biases all. */
+/* tp shards wide norms, attention sinks and experts' biases; it replicates the indexer of small heads and the biases
+ * of the down projections. */
 static void tp_replication_of_newer_architectures(void **state)
 {
     struct bb_arch a;
@@ -512,7 +519,7 @@ static void tp_replication_of_newer_architectures(void **state)
     assert_int_equal(bb_arch_layer_share(&a, BB_ARCH_EMBEDDING, 1, 1, 1).dense, (50272 + 2048 + 2) * 768);
 }
 
-/* 50,257 words among 2, 4, 8 ranks: rows are rounded up. */
+/* A vocabulary of 50,257 on 2, 4, 8 ranks: rows are rounded up. */
 static void vocabulary_is_padded_to_tp(void **state)
 {
     struct bb_arch a;
@@ -527,8 +534,8 @@ static void vocabulary_is_padded_to_tp(void **state)
 static void assert_shares_sum_to_the_layer(const struct bb_arch *a, int layer, int tp, int etp, int ep)
 {
     struct bb_arch_rank_parameters share = bb_arch_layer_share(a, layer, tp, etp, ep);
-    double whole =
-        ((double)share.dense - (double)share.replicated) * tp + (double)share.replicated + (double)share.expert * etp * ep;
+    double whole = ((double)share.dense - (double)share.replicated) * tp + (double)share.replicated +
+                   (double)share.expert * etp * ep;
 
     assert_true(whole == bb_arch_layer_parameters(a, layer));
 }
@@ -575,7 +582,7 @@ static void tensors_are_in_order(void **state)
     bb_err_mute(0);
 }
 
-/* First letters of the tensors of a layer: attention, mlp, norms. */
+/* First letters of the tensors of a layer: attention, mlp, norms, scan, router, experts. */
 static void parts_of_a_layer_are_in_order(void **state)
 {
     static const struct {
@@ -604,7 +611,7 @@ static void parts_of_a_layer_are_in_order(void **state)
     }
 }
 
-/* ---- wrong files ---- */
+/* ---- invalid files ---- */
 
 static void rejects_invalid_files(void **state)
 {
@@ -616,8 +623,8 @@ static void rejects_invalid_files(void **state)
         "{\"model_type\": 5}",
         "{\"architectures\": [\"LlamaTokenizer\"]}",
         "{\"model_type\": \"llama\", \"model_type\": \"gpt2\"}",
-        "{\"model_type\": \"llama\", \"hidden_size\": 4100}",      /* heads 32 */
-        "{\"model_type\": \"llama\", \"num_key_value_heads\": 5}", /* of 32 */
+        "{\"model_type\": \"llama\", \"hidden_size\": 4100}",      /* not divisible by 32 heads */
+        "{\"model_type\": \"llama\", \"num_key_value_heads\": 5}", /* 32 heads are not divisible by 5 */
         "{\"model_type\": \"llama\", \"hidden_size\": -4096}",
         "{\"model_type\": \"llama\", \"hidden_size\": 0}",
         "{\"model_type\": \"llama\", \"hidden_size\": 4096.5}",
@@ -628,15 +635,15 @@ static void rejects_invalid_files(void **state)
         "{\"model_type\": \"llama\", \"hidden_size\": 1048576, \"num_hidden_layers\": 1000000}", /* 3e19 parameters */
         "{\"model_type\": \"llama\", \"tie_word_embeddings\": \"yes\"}",
         "{\"model_type\": \"llama\", \"attention_bias\": 1}",
-        "{\"model_type\": \"mixtral\", \"num_experts_per_tok\": 9}", /* of 8 */
+        "{\"model_type\": \"mixtral\", \"num_experts_per_tok\": 9}", /* only 8 experts */
         "{\"model_type\": \"deepseek_v2\"}",                         /* num_experts_per_tok has no default */
         "{\"model_type\": \"deepseek_v3\", \"first_k_dense_replace\": 62}",
         "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [3]}",
         "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": 3}",
         "{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [\"a\"]}",
-        "{\"model_type\": \"qwen3_next\", \"linear_num_key_heads\": 5}", /* of 32 */
+        "{\"model_type\": \"qwen3_next\", \"linear_num_key_heads\": 5}", /* 32 value heads are not divisible by 5 */
         "{\"model_type\": \"qwen3_next\", \"num_hidden_layers\": 1, \"layer_types\": [\"sliding_attention\"]}",
-        "{\"model_type\": \"mamba2\", \"num_heads\": 64}", /* of 64: not 2 x 4096 */
+        "{\"model_type\": \"mamba2\", \"num_heads\": 64}", /* 64 heads of 64 are not 2 x 4096 */
         "{\"model_type\": \"mamba2\", \"n_groups\": 3}",
         "{\"model_type\": \"t5\", \"feed_forward_proj\": \"gated\"}",
         "{\"model_type\": \"t5\", \"feed_forward_proj\": 3}",
@@ -651,7 +658,7 @@ static void rejects_invalid_files(void **state)
         "{\"model_type\": \"llama\", \"hidden_act\": \"sillu\"}",
         "{\"model_type\": \"llama\", \"hidden_act\": 3}",
         "{\"model_type\": \"deepseek_v32\", \"q_lora_rank\": null}",
-        "{\"model_type\": \"gemma2\", \"layer_types\": [\"full_attention\"]}", /* of 26 */
+        "{\"model_type\": \"gemma2\", \"layer_types\": [\"full_attention\"]}", /* the model has 26 layers */
         "{\"model_type\": \"gemma2\", \"layer_types\": 3}",
         "{\"model_type\": \"gemma2\", \"num_hidden_layers\": 1, \"layer_types\": [\"linear_attention\"]}",
         "{\"model_type\": \"gemma2\", \"num_hidden_layers\": 1, \"layer_types\": [3]}",
@@ -671,13 +678,13 @@ static void rejects_invalid_files(void **state)
     bb_err_mute(1);
     for (size_t i = 0; i < ROWS(rows); i++)
         assert_int_equal(load(rows[i], &a), -BB_EUSAGE);
-    assert_int_equal(bb_arch_load("gpt3", &a), -BB_EUSAGE); /* of another family */
+    assert_int_equal(bb_arch_load("gpt3", &a), -BB_EUSAGE); /* a model of another family */
     assert_int_equal(bb_arch_load("llama9", &a), -BB_EUSAGE);
     assert_int_equal(bb_arch_load("/nowhere/config.json", &a), -BB_EUSAGE);
     bb_err_mute(0);
 }
 
-/* As many as there are is not too many. */
+/* The largest allowed values are accepted. */
 static void accepts_boundary_values(void **state)
 {
     struct bb_arch a;
@@ -689,7 +696,7 @@ static void accepts_boundary_values(void **state)
     assert_true(a.experts == 8 && a.top_k == 8);
 }
 
-/* Every name of an activation that is known, under every key that models have for it; they change no number. */
+/* Every known activation name is accepted under every key that models use; the name changes no count. */
 static void accepts_known_activation_names(void **state)
 {
     static const char *const keys[] = {"hidden_act", "hidden_activation", "activation_function", "activation"};
@@ -715,7 +722,7 @@ static unsigned next(unsigned *seed)
     return *seed = *seed * 1664525u + 1013904223u;
 }
 
-/* Loads or refuses; what it loads can be counted. */
+/* Loads the file or rejects it; a loaded model has a valid parameter count. */
 static void assert_loads_or_rejects(const char *text, size_t n)
 {
     struct bb_arch a;
@@ -755,7 +762,7 @@ static void handles_truncated_and_modified_files(void **state)
     bb_err_mute(0);
 }
 
-/* Every field with every kind of value. */
+/* Every field with every type of value. */
 static void handles_values_of_any_type(void **state)
 {
     static const char *const keys[] = {"vocab_size",

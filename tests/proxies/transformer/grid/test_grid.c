@@ -1,11 +1,11 @@
-/* test_grid.c - axes over ranks against member lists written by hand, and layouts that cannot be. */
+/* test_grid.c - axes and groups of ranks against member lists written by hand, and invalid layouts. */
 #include "proxies/step/program.h"
 #include "proxies/transformer/grid/grid.h"
 #include "proxies/transformer/grid/pipe_split.h"
 #include "tests/bootstrap/capture.h"
 #include "tests/check.h"
 
-/* A settled grid and its layout with all groups. */
+/* A resolved grid and its layout with all groups. */
 struct grid_layout {
     struct bb_grid grid;
     struct bb_layout layout;
@@ -19,7 +19,8 @@ static void make_layout(struct grid_layout *l, struct bb_grid given, int ranks, 
     assert_int_equal(bb_grid_layout(&l->grid, BB_GRID_ALL_GROUPS, &l->layout, &l->groups), 0);
 }
 
-static void assert_members(const struct grid_layout *l, enum bb_grid_group group, int instance, const int *members, int n)
+static void assert_members(const struct grid_layout *l, enum bb_grid_group group, int instance, const int *members,
+                           int n)
 {
     int g = l->groups.of[group];
 
@@ -29,7 +30,7 @@ static void assert_members(const struct grid_layout *l, enum bb_grid_group group
         assert_int_equal(bb_group_member(&l->layout, g, instance, i), members[i]);
 }
 
-#define ASSERT_MEMBERS(l, group, instance, ...)                                                                                   \
+#define ASSERT_MEMBERS(l, group, instance, ...)                                                                        \
     assert_members(l, group, instance, (const int[]){__VA_ARGS__}, sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
 
 static void groups_of_two_orders(void **state)
@@ -124,9 +125,9 @@ static void groups_of_four_stages(void **state)
     bb_layout_release(&l.layout);
 }
 
-/* ---- every order ---- */
+/* ---- all orders ---- */
 
-/* The rank at those coordinates, by the definition: stride of an axis = product of the sizes before it. */
+/* The rank at these coordinates by definition: the stride of an axis is the product of the sizes before it. */
 static int rank_by_definition(const struct bb_grid *g, bool expert, const int coord[BB_GRID_AXES])
 {
     static const char *const names[] = {"tp", "cp", "ep", "dp", "pp"};
@@ -171,7 +172,8 @@ static void assert_coordinates_give_the_rank(const struct bb_grid *g)
     }
 }
 
-/* Two ranks are in one instance if and only if all other coordinates agree; members are ascending. */
+/* Two ranks are in one instance if and only if all their other coordinates are equal; members are in ascending
+ * order. */
 static void assert_groups_match_coordinates(const struct grid_layout *l)
 {
     static const struct {
@@ -205,7 +207,8 @@ static void assert_groups_match_coordinates(const struct grid_layout *l)
     }
 }
 
-/* All 120 orders; those whose pipelines differ between the grids are refused, and never when pp stands last. */
+/* All 120 orders. Orders that give the dense and the expert grid different pipelines are rejected; this never
+ * happens with pp last. */
 static void all_orders_give_consistent_groups(void **state)
 {
     static const char *const axes[] = {"tp", "cp", "ep", "dp", "pp"};
@@ -241,10 +244,10 @@ static void all_orders_give_consistent_groups(void **state)
         bb_layout_release(&l.layout);
     }
     bb_err_mute(0);
-    assert_true(accepted >= 24 + 24); /* pp last and pp first */
+    assert_true(accepted >= 24 + 24); /* at least those with pp last and with pp first */
 }
 
-/* ---- axes that follow, and what cannot be ---- */
+/* ---- derived axes and invalid layouts ---- */
 
 static void derives_the_missing_axis(void **state)
 {
@@ -286,7 +289,7 @@ static void rejects_invalid_layouts(void **state)
         {{.tp = 1000000, .pp = 1000000, .cp = 1000000}, 8, NULL},
         {{.tp = 2, .pp = 2, .dp = 3, .cp = 1}, 16, NULL},
         {{.dp = 2}, 8, NULL},
-        {{.tp = 2, .ep = 2}, 8, NULL}, /* no experts */
+        {{.tp = 2, .ep = 2}, 8, NULL}, /* a model without experts */
         {{.tp = 2, .ep = 3, .experts = true}, 8, NULL},
         {{.tp = 2, .etp = 3, .experts = true}, 8, NULL},
         {{.tp = 2}, 8, "tp-dp-xp"},
@@ -294,8 +297,9 @@ static void rejects_invalid_layouts(void **state)
         {{.tp = 2}, 8, "tp-dp-"},
         {{.tp = 2}, 8, ""},
         {{.tp = 2}, 8, "tp-cp-ep-dp-pp-tp-cp-ep-dp-pp"},
-        {{.tp = 2}, 8, "dp-pp"},                                                     /* tp does not stand */
-        {{.tp = 2, .pp = 2, .ep = 4, .etp = 1, .experts = true}, 16, "tp-ep-pp-dp"}, /* stages 2 and 4 apart */
+        {{.tp = 2}, 8, "dp-pp"}, /* tp is missing */
+        /* the stride of pp would be 2 in the dense grid and 4 in the expert grid */
+        {{.tp = 2, .pp = 2, .ep = 4, .etp = 1, .experts = true}, 16, "tp-ep-pp-dp"},
     };
 
     (void)state;
@@ -319,12 +323,14 @@ static void rejects_layouts_that_do_not_divide_the_model(void **state)
     } rows[] = {
         {"llama3_405b", {.tp = 8, .pp = 16}, 16384, {.sequence = 8192, .chunks = 1}, 0},
         {"llama3_405b", {.tp = 8, .pp = 16}, 16384, {.sequence = 8192, .chunks = 7}, 0},
-        {"llama3_405b", {.tp = 8, .pp = 16}, 16384, {.sequence = 8192, .chunks = 8}, -BB_EUSAGE}, /* 126 < 128 */
-        {"gpt2_xl", {.tp = 4}, 4, {.sequence = 1024, .chunks = 1}, -BB_EUSAGE},                   /* 25 heads */
+        /* 126 layers < 128 chunks */
+        {"llama3_405b", {.tp = 8, .pp = 16}, 16384, {.sequence = 8192, .chunks = 8}, -BB_EUSAGE},
+        {"gpt2_xl", {.tp = 4}, 4, {.sequence = 1024, .chunks = 1}, -BB_EUSAGE}, /* 25 heads */
         {"gpt2_xl", {.tp = 5}, 5, {.sequence = 1024, .chunks = 1}, 0},
-        {"llama2_70b", {.tp = 16}, 16, {.sequence = 4096, .chunks = 1}, -BB_EUSAGE}, /* 8 key heads */
+        {"llama2_70b", {.tp = 16}, 16, {.sequence = 4096, .chunks = 1}, -BB_EUSAGE}, /* 8 key-value heads */
         {"gpt2_small", {.pp = 13}, 13, {.sequence = 1024, .chunks = 1}, -BB_EUSAGE},
-        {"gpt2_small", {.tp = 1}, 1, {.sequence = 2048, .chunks = 1}, -BB_EUSAGE}, /* positions */
+        /* more tokens than learned positions */
+        {"gpt2_small", {.tp = 1}, 1, {.sequence = 2048, .chunks = 1}, -BB_EUSAGE},
         {"gpt2_small", {.cp = 3}, 3, {.sequence = 1024, .chunks = 1}, -BB_EUSAGE},
         {"gpt2_small", {.tp = 3}, 3, {.sequence = 1024, .chunks = 1, .sequence_parallel = true}, -BB_EUSAGE},
         {"gpt2_small", {.cp = 8}, 8, {.sequence = 1024, .chunks = 1, .cp_all_to_all = true}, -BB_EUSAGE},
@@ -354,7 +360,7 @@ static int random_below(unsigned *seed, int n)
     return (int)((*seed >> 10) % (unsigned)n);
 }
 
-/* Writes what the options say into the axes that were given. */
+/* Sets the axes that the suggested options name. */
 static void apply_suggestion(const char *text, struct bb_grid *g)
 {
     int value, used;
@@ -364,7 +370,7 @@ static void apply_suggestion(const char *text, struct bb_grid *g)
         *(axis[0] == 't' ? &g->tp : axis[0] == 'c' ? &g->cp : axis[0] == 'd' ? &g->dp : &g->pp) = value;
 }
 
-/* Whatever was asked for, the layout that is named as the nearest is taken as it stands. */
+/* The suggested layout is valid, whatever the input. */
 static void suggested_layout_is_valid(void **state)
 {
     static const char *const names[] = {"gpt2_xl", "llama3_8b", "deepseek_v3", "qwen2_7b"};
@@ -431,7 +437,8 @@ static void ffn_of_dense_layers_must_be_divisible_by_tp(void **state)
     bb_err_mute(0);
 }
 
-/* Of what was given as little changes as may be, in factors; of equal changes, that of the axis which comes first. */
+/* The suggestion changes the given axes as little as possible, measured as a factor; of equal changes, the first
+ * axis changes. */
 static void suggested_layout_changes_little(void **state)
 {
     static const struct {
@@ -494,7 +501,8 @@ static void layers_are_divided_among_all_parts(void **state)
     assert_int_equal(bb_grid_layers(61, 16, 15, &first), 3);
 }
 
-/* Every split of few layers: valid ones give out all layers, in order, the ends as asked and the others alike. */
+/* All splits of few layers: valid splits assign every layer, in order, with the requested first and last stage and
+ * equal stages between them. */
 static void pipe_split_with_explicit_end_stages(void **state)
 {
     int valid = 0, first;
@@ -529,7 +537,7 @@ static void pipe_split_with_explicit_end_stages(void **state)
     assert_true(valid > 500);
 }
 
-/* What Megatron-LM makes of DeepSeek-V3's 61 layers, and of 26 in chunks: 4, 8, 8, 6 layers, chunk by chunk. */
+/* Splits by Megatron-LM: DeepSeek-V3's 61 layers, and 26 layers in chunks, with 4, 8, 8, 6 layers per stage. */
 static void pipe_splits_match_megatron(void **state)
 {
     static const int firsts[] = {0, 2, 6, 10, 13, 15, 19, 23};
@@ -551,13 +559,16 @@ static void pipe_splits_match_megatron(void **state)
 #define FIRST "--decoder-first-pipeline-num-layers"
 #define LAST  "--decoder-last-pipeline-num-layers"
 
-/* The nearest split, by hand: 61 = 2 + 14 x 4 + 3 = 1 + 15 x 4 = 3 + 14 x 4 + 2, 26 = 4 + 2 x 8 + 6 in chunks of two.
- * Of two that are equally near, 9 = 3 + 2 x 2 + 2 = 2 + 2 x 3 + 1, that with the shorter stages in the middle. */
+/*
+ * The suggested split, computed by hand: 61 = 2 + 14 x 4 + 3 = 1 + 15 x 4 = 3 + 14 x 4 + 2, 26 = 4 + 2 x 8 + 6 in
+ * chunks of two. Of two equally close splits, 9 = 3 + 2 x 2 + 2 = 2 + 2 x 3 + 1, the one with the shorter middle
+ * stages.
+ */
 static void suggests_a_valid_pipe_split(void **state)
 {
     static const struct {
         struct bb_pipe_split split;
-        const char *nearest;
+        const char *suggestion;
     } rows[] = {
         {{9, 4, 1, 0, 0}, "pp 3, or --layers 8 or 12, or " FIRST " 3 " LAST " 2"},
         {{61, 16, 1, 2, 2}, FIRST " 2 " LAST " 3"},
@@ -568,19 +579,19 @@ static void suggests_a_valid_pipe_split(void **state)
         {{13, 4, 2, 0, 0}, "pp 3, or --layers 8 or 16"},
         {{10, 3, 1, 9, 0}, FIRST " 8"},
     };
-    struct capture said;
+    struct capture capture;
 
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++) {
         const char *text;
 
-        capture_begin(&said);
+        capture_begin(&capture);
         assert_int_equal(bb_pipe_split_validate(&rows[i].split, "pp 3", "test"), -BB_EUSAGE);
-        text = capture_end(&said);
-        text = strstr(text, "nearest: ");
+        text = capture_end(&capture);
+        text = strstr(text, "try: ");
         assert_non_null(text);
-        assert_int_equal(strncmp(text + 9, rows[i].nearest, strlen(rows[i].nearest)), 0);
-        assert_string_equal(text + 9 + strlen(rows[i].nearest), "\n");
+        assert_int_equal(strncmp(text + 5, rows[i].suggestion, strlen(rows[i].suggestion)), 0);
+        assert_string_equal(text + 5 + strlen(rows[i].suggestion), "\n");
     }
 }
 

@@ -1,7 +1,7 @@
 /*
- * test_block.c - one transformer layer as operations: orders and what runs under what as Megatron-LM lives them, bytes
- * by the formulas of each parallelism and by published shapes, FLOPs, random layouts that must be sound, and faults
- * that the checks must find.
+ * test_block.c - one transformer layer as operations: orders and overlap as in Megatron-LM, bytes by the formulas of
+ * each parallelism and by published shapes, FLOPs, random layouts, which must give valid steps, and injected faults,
+ * which the checks must find.
  */
 #include "tests/proxies/transformer/layer_step.h"
 
@@ -47,7 +47,7 @@ static struct bb_arch published(const char *name)
     return a;
 }
 
-/* ---- what is written ---- */
+/* ---- operations of a program ---- */
 
 static void forward(struct bb_block *b, const struct layer_step *l)
 {
@@ -147,7 +147,7 @@ static void order_with_sequence_parallelism(void **state)
                  "B compute attention gradients; B reduce_scatter tp 64 <9; B compute attention weights <8");
 }
 
-/* Data alone, then weights: what is gathered for the weights comes with them. */
+/* Backward for data, then for weights: the gathers that the weights need are issued with the weights. */
 static void order_with_split_backward(void **state)
 {
     (void)state;
@@ -176,12 +176,12 @@ static void order_of_embedding_and_head(void **state)
 static struct layer_step context(enum bb_context_mode mode, int ranks)
 {
     return (struct layer_step){.arch = small(),
-                         .grid = {.ranks = ranks, .cp = ranks},
-                         .config = {.sequence = 8 * ranks, .context = mode, .dtype = BB_BFLOAT16}};
+                               .grid = {.ranks = ranks, .cp = ranks},
+                               .config = {.sequence = 8 * ranks, .context = mode, .dtype = BB_BFLOAT16}};
 }
 
-/* Each hop runs under the attention of the block before; gradients follow one turn behind, the last comes home alone.
- */
+/* Each hop overlaps with the attention of the previous block. Gradients follow the blocks by one hop; their last hop
+ * overlaps with nothing. */
 static void order_with_ring_attention(void **state)
 {
     (void)state;
@@ -216,11 +216,12 @@ static void orders_with_all_gather_and_all_to_all_attention(void **state)
 static struct layer_step experts(int ranks, double imbalance)
 {
     return (struct layer_step){.arch = small_experts(),
-                         .grid = {.ranks = ranks, .dp = ranks, .ep = ranks},
-                         .config = {.sequence = 16, .imbalance = imbalance, .dtype = BB_BFLOAT16}};
+                               .grid = {.ranks = ranks, .dp = ranks, .ep = ranks},
+                               .config = {.sequence = 16, .imbalance = imbalance, .dtype = BB_BFLOAT16}};
 }
 
-/* 16 tokens, 2 experts each, over 2 ranks: 16 rows of 16 elements to each. The shared expert runs under both ways. */
+/* 16 tokens with 2 experts each on 2 ranks: 16 rows of 16 elements to each rank. The shared expert overlaps with
+ * dispatch and combine. */
 static void order_with_experts(void **state)
 {
     struct layer_step l = experts(2, 0);
@@ -237,7 +238,7 @@ static void order_with_experts(void **state)
 
 /* ---- bytes ---- */
 
-/* Least bytes that a rank sends for the operations of that communicator, and what their calls name. */
+/* Minimum bytes that a rank sends in the operations of this communicator and type, and the payload of these calls. */
 struct moved {
     double wire, payload;
     int calls;
@@ -276,12 +277,13 @@ static struct moved measure(struct layer_step l, layer_step_write *write, const 
     return sum;
 }
 
-/* GPT-3 175B, 2048 tokens, 8 ranks: S = 50331648 bytes, 8 R S and 10 R S on the wire of a layer and micro-batch. */
+/* GPT-3 175B, 2048 tokens, 8 ranks: S = 50331648 bytes; 8 R S and 10 R S on the wire per layer and micro-batch, R =
+ * (n-1)/n. */
 static void tensor_parallel_bytes_match_the_formula(void **state)
 {
     struct layer_step l = {.arch = published("gpt3_175b"),
-                     .grid = {.ranks = 8, .tp = 8},
-                     .config = {.sequence = 2048, .dtype = BB_BFLOAT16, .grad_dtype = BB_FLOAT}};
+                           .grid = {.ranks = 8, .tp = 8},
+                           .config = {.sequence = 2048, .dtype = BB_BFLOAT16, .grad_dtype = BB_FLOAT}};
     struct moved m = measure(l, both, "tp", BB_BFLOAT16);
 
     (void)state;
@@ -298,12 +300,12 @@ static void tensor_parallel_bytes_match_the_formula(void **state)
     assert_true(measure(l, split, "tp", BB_BFLOAT16).wire == 440401920 * 0.6);
 }
 
-/* Layer norms 4h, biases behind the row-parallel products 2h; a final norm of 2h; the tied table. */
+/* Layer norms 4h, biases after the row-parallel GEMMs 2h; a final norm of 2h; the tied embedding table. */
 static void counts_replicated_parameters(void **state)
 {
     struct layer_step l = {.arch = published("gpt3_175b"),
-                     .grid = {.ranks = 8, .tp = 8},
-                     .config = {.sequence = 2048, .dtype = BB_BFLOAT16, .grad_dtype = BB_FLOAT}};
+                           .grid = {.ranks = 8, .tp = 8},
+                           .config = {.sequence = 2048, .dtype = BB_BFLOAT16, .grad_dtype = BB_FLOAT}};
 
     (void)state;
     assert_int_equal(layer_step_begin(&l), 0);
@@ -318,7 +320,7 @@ static void counts_replicated_parameters(void **state)
     bb_layers_free(l.layers);
 }
 
-/* Embedding 1, head 1 of X; cross entropy 3 of a float per token. */
+/* Embedding: one X; head: one X; cross entropy: three all-reduces of one float per token. */
 static void bytes_of_embedding_and_head(void **state)
 {
     struct layer_step l = tensor(false);
@@ -331,12 +333,13 @@ static void bytes_of_embedding_and_head(void **state)
     assert_true(measure(l, embedding_and_head, "tp", BB_BFLOAT16).wire == 5 * part * x);
 }
 
-/* LLaMA-3 8B on t x c ranks: a block is 2 b (s/c) (h kv / a) / t elements; forward c-1 of them, backward 2 (c-1). */
+/* LLaMA-3 8B on t x c ranks: a block has 2 b (s/c) (h kv / a) / t elements; forward sends c-1 blocks, backward 2
+ * (c-1). */
 static void context_parallel_bytes_match_the_formula(void **state)
 {
     struct layer_step l = {.arch = published("llama3_8b"),
-                     .grid = {.ranks = 8, .tp = 2, .cp = 4},
-                     .config = {.sequence = 8192, .micro_batch_size = 2, .dtype = BB_BFLOAT16}};
+                           .grid = {.ranks = 8, .tp = 2, .cp = 4},
+                           .config = {.sequence = 8192, .micro_batch_size = 2, .dtype = BB_BFLOAT16}};
     double block = 2.0 * 2 * (8192 / 4) * (4096 * 8 / 32) / 2 * 2, local = 2.0 * 2048 * 4096 / 2 * 2;
     struct moved m;
 
@@ -354,12 +357,13 @@ static void context_parallel_bytes_match_the_formula(void **state)
     assert_true(measure(l, both, "tp", BB_BFLOAT16).payload == 4 * 2.0 * 2048 * 4096 * 2);
 }
 
-/* Mixtral, 4096 tokens, 8 ranks: token all-to-all 67108864 bytes; 234881024 + 57344 on the wire of a layer. */
+/* Mixtral, 4096 tokens, 8 ranks: a token all-to-all has 67108864 bytes; one layer puts 234881024 + 57344 bytes on
+ * the wire. */
 static void expert_parallel_bytes_match_the_formula(void **state)
 {
     struct layer_step l = {.arch = published("mixtral_8x7b"),
-                     .grid = {.ranks = 8, .dp = 8, .ep = 8},
-                     .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
+                           .grid = {.ranks = 8, .dp = 8, .ep = 8},
+                           .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
     struct moved m = measure(l, both, "ep", BB_BFLOAT16);
 
     (void)state;
@@ -369,7 +373,8 @@ static void expert_parallel_bytes_match_the_formula(void **state)
     assert_true(m.calls == 2 && m.payload == 2 * 32768.0 && m.wire == 57344);
     m = measure(l, both, "ep", BB_INT32);
     assert_true(m.calls == 1 && m.payload == 8 * 8 * 4);
-    l.config.capacity_factor = 1.25; /* ceil(1.25 * 1024) rows for each expert, padded: nobody has to ask */
+    l.config.capacity_factor = 1.25; /* ceil(1.25 * 1024) rows per expert, padded: counts are known without an
+                                        exchange */
     assert_true(measure(l, both, "ep", BB_BFLOAT16).payload == 4 * 8 * 1280 * 4096 * 2.0);
     assert_int_equal(measure(l, both, "ep", BB_INT32).calls, 0);
     l.config.capacity_factor = 0;
@@ -378,12 +383,13 @@ static void expert_parallel_bytes_match_the_formula(void **state)
     assert_true(m.calls == 4 && m.wire == 4 * 7 * 4096 * 4096 * 2.0);
 }
 
-/* Experts divided over 2 ranks: tokens of both before, sums behind, forward and backward. */
+/* Experts sharded over 2 ranks (etp): tokens of both ranks are gathered before them and results are reduced after
+ * them, forward and backward. */
 static void experts_sharded_by_etp_gather_and_reduce_tokens(void **state)
 {
     struct layer_step l = {.arch = published("mixtral_8x7b"),
-                     .grid = {.ranks = 8, .tp = 2, .dp = 4, .ep = 4, .etp = 2},
-                     .config = {.sequence = 4096, .sequence_parallel = true, .dtype = BB_BFLOAT16}};
+                           .grid = {.ranks = 8, .tp = 2, .dp = 4, .ep = 4, .etp = 2},
+                           .config = {.sequence = 4096, .sequence_parallel = true, .dtype = BB_BFLOAT16}};
     double rows = 2048 * 2;
     struct moved m = measure(l, both, "etp", BB_BFLOAT16);
 
@@ -391,12 +397,12 @@ static void experts_sharded_by_etp_gather_and_reduce_tokens(void **state)
     assert_int_equal(m.calls, 4);
     assert_true(m.wire == 4 * rows * 4096 * 2);
     assert_true(measure(l, both, "ep", BB_BFLOAT16).payload == 4 * rows * 4096 * 2);
-    assert_true(measure(l, both, "tp", BB_BFLOAT16).calls == 5); /* the attention's half */
+    assert_true(measure(l, both, "tp", BB_BFLOAT16).calls == 5); /* only the attention's part */
 }
 
 /* ---- dropless ---- */
 
-/* Every rank sends all its rows, what one sends another receives, and popular experts get more. */
+/* Every rank sends all its rows, receives match sends, and popular experts get more rows. */
 static void dropless_routing_sends_all_rows(void **state)
 {
     struct layer_step l = experts(4, 1.0);
@@ -429,7 +435,7 @@ static void dropless_routing_sends_all_rows(void **state)
     layer_step_release(&l);
 }
 
-/* Elements that go to the ranks of a place's peers, or come from them, under one name. */
+/* Elements sent to or received from each peer, in operations with one name. */
 static void counts_by_peer(const struct bb_program *p, enum bb_op_kind kind, const char *what, size_t counts[4])
 {
     for (int peer = 0; peer < 4; peer++)
@@ -439,7 +445,8 @@ static void counts_by_peer(const struct bb_program *p, enum bb_op_kind kind, con
             counts[p->ops[i].peer] += p->ops[i].count;
 }
 
-/* What comes back is what went: as many elements to each peer as came from it, and the other way round. */
+/* Return traffic mirrors the dispatch: each rank sends to each peer as many elements as it received from the peer,
+ * and vice versa. */
 static void return_traffic_mirrors_the_dispatch(void **state)
 {
     static const char *const pairs[][2] = {{"dispatch", "combine"},
@@ -467,19 +474,19 @@ static void return_traffic_mirrors_the_dispatch(void **state)
     layer_step_release(&l);
 }
 
-/* The same seed makes the same step, another one another. */
+/* The same seed gives the same step, another seed another step. */
 static void routing_depends_only_on_the_seed(void **state)
 {
     struct layer_step l = experts(4, 1.0);
-    struct moved first = measure(l, both, "ep", BB_BFLOAT16), recompute = measure(l, both, "ep", BB_BFLOAT16);
+    struct moved first = measure(l, both, "ep", BB_BFLOAT16), second = measure(l, both, "ep", BB_BFLOAT16);
 
     (void)state;
-    assert_true(first.wire == recompute.wire);
+    assert_true(first.wire == second.wire);
     l.config.seed = 7;
     assert_true(measure(l, both, "ep", BB_BFLOAT16).wire != first.wire);
 }
 
-/* A receiver that expects another count is found. */
+/* A receive with a wrong count is found. */
 static void finds_a_wrong_receive_count(void **state)
 {
     struct layer_step l = experts(4, 1.0);
@@ -500,7 +507,7 @@ static void finds_a_wrong_receive_count(void **state)
     layer_step_release(&l);
 }
 
-/* A ring whose ranks send before they receive, one after another, does not end. */
+/* A ring whose ranks send before they receive, without group calls, deadlocks. */
 static void finds_an_ungrouped_ring_deadlock(void **state)
 {
     struct layer_step l = context(BB_CONTEXT_RING, 3);
@@ -530,7 +537,7 @@ static double flops_of(const struct layer_step *l, enum bb_phase phase)
     return sum;
 }
 
-/* Forward as expected, backward twice that, in both forms of compute, whole and split. */
+/* Forward has the expected FLOPs, backward twice as many, for both compute modes, with and without a split backward. */
 static void expect_flops(struct layer_step l, double expected)
 {
     static const char *const computes[] = {"timed", "gemm"};
@@ -554,16 +561,16 @@ static void layer_flops_match_the_formula(void **state)
 {
     double n = 2048, h = 12288, matrices;
     struct layer_step l = {.arch = published("gpt3_175b"),
-                     .grid = {.ranks = 8, .tp = 8},
-                     .config = {.sequence = 2048, .dtype = BB_BFLOAT16, .grad_dtype = BB_FLOAT}};
+                           .grid = {.ranks = 8, .tp = 8},
+                           .config = {.sequence = 2048, .dtype = BB_BFLOAT16, .grad_dtype = BB_FLOAT}};
 
     (void)state;
     expect_flops(l, (24 * n * h * h + 4 * n * n * h) / 8);
     l.config.sequence_parallel = true;
     expect_flops(l, (24 * n * h * h + 4 * n * n * h) / 8);
     l = (struct layer_step){.arch = published("llama3_8b"),
-                      .grid = {.ranks = 4, .cp = 4},
-                      .config = {.sequence = 8192, .dtype = BB_BFLOAT16}};
+                            .grid = {.ranks = 4, .cp = 4},
+                            .config = {.sequence = 8192, .dtype = BB_BFLOAT16}};
     matrices = 218112000 - 2 * 4096;
     for (int mode = 0; mode < 3; mode++) {
         l.config.context = (enum bb_context_mode)mode;
@@ -571,14 +578,15 @@ static void layer_flops_match_the_formula(void **state)
     }
 }
 
-/* Mistral 7B with a window in every layer, in every second one, in none; DeepSeek-V3.2 picks 2048 keys by an index that looks at all. */
+/* Mistral 7B with a window in every layer, in every second layer, in no layer. DeepSeek-V3.2 selects 2048 keys by an
+ * indexer that reads all keys. */
 static void windowed_attention_flops_match_the_formula(void **state)
 {
     double n = 8192, rest = 218112000 - 2 * 4096, keys = 4096;
     double latent = 187107328 - 1536 - 512, index = 1536 * 8192 + 7168 * 192, dense = 396361728;
     struct layer_step l = {.arch = published("mistral_7b"),
-                     .grid = {.ranks = 2, .tp = 2},
-                     .config = {.sequence = 8192, .dtype = BB_BFLOAT16, .sequence_parallel = true}};
+                           .grid = {.ranks = 2, .tp = 2},
+                           .config = {.sequence = 8192, .dtype = BB_BFLOAT16, .sequence_parallel = true}};
 
     (void)state;
     expect_flops(l, (2 * rest * n + 4 * n * keys * 4096) / 2);
@@ -603,16 +611,16 @@ static void expert_layer_flops_match_the_formula(void **state)
 {
     double latent = 187107328 - 1536 - 512, expert = 44040192, n = 4096;
     struct layer_step l = {.arch = published("mixtral_8x7b"),
-                     .grid = {.ranks = 8, .dp = 8, .ep = 8},
-                     .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
+                           .grid = {.ranks = 8, .dp = 8, .ep = 8},
+                           .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
 
     (void)state;
     expect_flops(l, 2 * n * (41943040 + 8 * 4096 + 2 * 176160768.0) + 4 * n * n * 4096);
     l.config.dispatch = BB_DISPATCH_ALL_GATHER;
     expect_flops(l, 2 * n * (41943040 + 8 * 4096 + 2 * 176160768.0) + 4 * n * n * 4096);
     l = (struct layer_step){.arch = published("deepseek_v3"),
-                      .grid = {.ranks = 16, .dp = 16, .ep = 16},
-                      .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
+                            .grid = {.ranks = 16, .dp = 16, .ep = 16},
+                            .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
     expect_flops(l, 2 * n * (latent + 396361728) + 2 * n * n * 128 * (192 + 128)); /* the first layers are dense */
     assert_int_equal(layer_step_begin(&l), 0);
     assert_true(bb_layers_flops(l.layers, 3) ==
@@ -620,7 +628,8 @@ static void expert_layer_flops_match_the_formula(void **state)
     bb_layers_free(l.layers);
 }
 
-/* 6 P per token, P being what a token passes through but the input's table, norms and biases; and the attention. */
+/* 6 P per token, where P are the parameters that a token passes (without input embedding, norms and biases), plus
+ * the attention. */
 static void step_flops_match_6p_per_token(void **state)
 {
     static const char *const names[] = {"llama2_7b", "mixtral_8x7b"};
@@ -629,8 +638,8 @@ static void step_flops_match_6p_per_token(void **state)
     (void)state;
     for (int i = 0; i < 6; i++) {
         struct layer_step l = {.arch = published(names[i % 2]),
-                         .grid = {.ranks = 1},
-                         .config = {.sequence = 4096, .recompute = recompute[i / 2], .dtype = BB_BFLOAT16}};
+                               .grid = {.ranks = 1},
+                               .config = {.sequence = 4096, .recompute = recompute[i / 2], .dtype = BB_BFLOAT16}};
         double h = 4096, s = 4096, active = bb_arch_active(&l.arch) - 32000 * h - 65 * h, samples = 2;
 
         assert_int_equal(layer_step_init(&l, whole_step), 0);
@@ -656,7 +665,7 @@ static double backward_us(struct layer_step l, enum bb_recompute recompute, doub
     return us;
 }
 
-/* What is done again takes its time: the whole layer, or 4 s^2 h at 100 TFLOP/s. */
+/* Recomputation adds the time of the whole layer, or 4 s^2 h at 100 TFLOP/s for the attention core. */
 static void recomputation_adds_its_time(void **state)
 {
     struct layer_step l = {
@@ -669,12 +678,12 @@ static void recomputation_adds_its_time(void **state)
     assert_true(fabs(backward_us(l, BB_RECOMPUTE_FULL, &forward) - 3 * forward) < 1e-6);
 }
 
-/* A capacity of twice the share is computed, but the model needs the share. */
+/* With a capacity factor of 2 the padded rows take time, but the model's FLOPs count only the needed rows. */
 static void padded_capacity_takes_time_but_no_model_flops(void **state)
 {
     struct layer_step l = {.arch = published("mixtral_8x7b"),
-                     .grid = {.ranks = 8, .dp = 8, .ep = 8},
-                     .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
+                           .grid = {.ranks = 8, .dp = 8, .ep = 8},
+                           .config = {.sequence = 4096, .dtype = BB_BFLOAT16}};
     double plain, padded, needed, experts = 2.0 * 4096 * 2 * 176160768;
 
     (void)state;
@@ -688,13 +697,13 @@ static void padded_capacity_takes_time_but_no_model_flops(void **state)
     layer_step_release(&l);
 }
 
-/* With several micro-batches each one's gradients are added up: of a rank's share of every layer, in float. */
+/* With several micro-batches, gradients are accumulated for each: this rank's share of every layer, in float. */
 static void accumulates_gradients_of_each_micro_batch(void **state)
 {
     struct layer_step l = {.arch = published("llama2_7b"),
-                     .grid = {.ranks = 4, .tp = 4},
-                     .config = {.sequence = 4096, .accumulates = true, .dtype = BB_BFLOAT16},
-                     .compute = "gemm"};
+                           .grid = {.ranks = 4, .tp = 4},
+                           .config = {.sequence = 4096, .accumulates = true, .dtype = BB_BFLOAT16},
+                           .compute = "gemm"};
     double bytes = 0;
 
     (void)state;
@@ -706,12 +715,13 @@ static void accumulates_gradients_of_each_micro_batch(void **state)
                      ? bb_kernel_list_bytes(op->work)
                      : 0;
     }
-    /* 2 micro-batches; read 16 bits and a float, write a float; norms are held by all; the table is not among them */
+    /* 2 micro-batches; reads 16 bits and a float, writes a float; norms are replicated; the embedding table is not
+     * included */
     assert_true(bytes == 2 * 10 * ((6738415616.0 - 32000 * 4096 - 65 * 4096) / 4 + 65 * 4096));
     layer_step_release(&l);
 }
 
-/* Microseconds from FLOPs, or as they are given for a whole layer. */
+/* Kernel times as given for a whole layer. */
 static void given_layer_times_are_divided_among_kernels(void **state)
 {
     struct layer_step l = tensor(true);
@@ -772,8 +782,8 @@ static struct layer_step random_layout(unsigned *seed)
     return l;
 }
 
-/* Whole steps of two layers and two micro-batches in layouts by chance: matched, without deadlock, and every list of
- * products fits. Layouts that cannot be are refused. */
+/* Random layouts of two layers and two micro-batches: valid steps, and no kernel list overflows. Invalid layouts are
+ * rejected. */
 static void random_layouts_give_valid_steps(void **state)
 {
     unsigned seed = 5;
@@ -792,7 +802,7 @@ static void random_layouts_give_valid_steps(void **state)
     assert_in_range(built, 100, 300);
 }
 
-/* ---- what cannot be ---- */
+/* ---- rejected configurations ---- */
 
 static void rejects_invalid_configurations(void **state)
 {

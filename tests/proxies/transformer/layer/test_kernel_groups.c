@@ -1,6 +1,6 @@
 /*
- * test_kernel_groups.c - products of a layer, by the algebra of Y = X W with X rows x in, W in x out, all row by row:
- * dX = dY W^T reads W as it lies, hence transposed; dW = X^T dY reads X transposed.
+ * test_kernel_groups.c - GEMMs of a layer by the algebra of Y = X W, with X rows x in and W in x out, all row-major:
+ * dX = dY W^T reads W as stored, therefore transposed; dW = X^T dY reads X transposed.
  */
 #include "proxies/transformer/layer/layer_kernels.h"
 #include "tests/check.h"
@@ -27,7 +27,7 @@ static const struct bb_layer_sizes sizes = {.dtype = BB_BFLOAT16,
                                             .top_k = 2,
                                             .gated = true};
 
-/* The products of one pass as "m x n x k x batch", A' and B' where transposed. */
+/* The GEMMs of one pass as "m x n x k x batch", with A' and B' for transposed operands. */
 static void assert_gemms(enum bb_kernels_kind kind, enum bb_kernels_pass pass, int64_t rows, const char *expected)
 {
     static struct bb_kernel_list list;
@@ -82,7 +82,7 @@ static void gemms_transpose_operands_as_stored(void **state)
     }
 }
 
-/* Rows that the experts do not share evenly are one product; no rows, none. */
+/* If the experts cannot share the rows evenly, all rows are one GEMM; without rows there is no GEMM. */
 static void uneven_expert_rows_are_one_gemm(void **state)
 {
     (void)state;
@@ -91,8 +91,8 @@ static void uneven_expert_rows_are_one_gemm(void **state)
     assert_gemms(BB_KERNELS_EXPERTS, BB_KERNELS_DATA, 0, "");
 }
 
-/* Scores = Q K^T, context = scores V, per sample and head: no weights, and both sides have a gradient. K, n x k as it lies,
- * gets dScores^T Q, that is Q^T dScores laid out as K is read. */
+/* Scores = Q K^T, context = scores V, per sample and head: there are no weights, and both operands have a gradient.
+ * The gradient of K, stored as n x k, is dScores^T Q: Q^T dScores in the layout in which K is read. */
 static void attention_has_gradients_of_both_operands(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /*
- * test_layer_parts.c - what the parts of a layer move beside their products, and how training fuses it. Eight tokens
- * of 16 numbers, four of them held; 2 heads of 8, one of keys; 2 bytes a number. Bytes by the rows of cuda/work/memory_kernel.c:
- * two or three arrays of rows x columns, and one or two of columns.
+ * test_layer_parts.c - bytes of the memory-bound kernels of a layer, and how training fuses its kernels. The layer has
+ * eight tokens of 16 elements, four of them local; 2 heads of 8, one key-value head; 2 bytes per element. Bytes follow
+ * the table of cuda/work/memory_kernel.c: two or three arrays of rows x columns, and one or two of columns.
  */
 #include "tests/check.h"
 
@@ -28,9 +28,9 @@ enum { TWO_LOCAL = 2 * 64 * 2 + 2 * 16, THREE_LOCAL = 3 * 64 * 2 + 2 * 16, NORM 
 enum { TWO_FFN = 2 * 256 * 2 + 2 * 32, THREE_FFN = 3 * 256 * 2 + 2 * 32 };
 enum { ROTATED = 2 * 192 * 2 + 2 * 24, TWO_SCORES = 2 * 128 * 2 + 2 * 8, THREE_SCORES = 3 * 128 * 2 + 2 * 8 };
 
-/* The list of one kind. */
+/* The kernel list of one kind. */
 static const struct bb_kernel_list *kernels_of(const struct bb_layer_sizes *s, enum bb_kernels_kind kind,
-                                           enum bb_kernels_pass pass)
+                                               enum bb_kernels_pass pass)
 {
     static struct bb_kernel_list w;
     struct bb_kernel_groups c = {.rows = 100};
@@ -66,9 +66,9 @@ static void memory_kernels_move_the_bytes_of_their_arrays(void **state)
         {&sizes, BB_KERNELS_NORM, THREE_LOCAL + NORM, THREE_LOCAL + THREE_LOCAL}, /* the residual's sum, and the norm */
         {&gpt, BB_KERNELS_NORM, THREE_LOCAL + NORM, 2 * THREE_LOCAL + TWO_LOCAL},
         {&sizes, BB_KERNELS_UP, TWO_FFN, 0},
-        {&llama, BB_KERNELS_UP, THREE_FFN, 0}, /* gate and up in, their product out */
+        {&llama, BB_KERNELS_UP, THREE_FFN, 0}, /* reads gate and up, writes their product */
         {&sizes, BB_KERNELS_DOWN, 0, THREE_FFN},
-        {&llama, BB_KERNELS_DOWN, 0, THREE_FFN + TWO_FFN}, /* three in, gradients of both out */
+        {&llama, BB_KERNELS_DOWN, 0, THREE_FFN + TWO_FFN}, /* reads three arrays, writes both gradients */
         {&sizes, BB_KERNELS_QKV, 0, 0},
         {&llama, BB_KERNELS_QKV, ROTATED, ROTATED}, /* queries and keys: three heads of 8 */
         {&sizes, BB_KERNELS_CORE, 0, 0},
@@ -82,9 +82,10 @@ static void memory_kernels_move_the_bytes_of_their_arrays(void **state)
     }
 }
 
-/* A hundred rows of 16, gate and up of 32 each: bytes of a number as Megatron-LM's expressions read and write it, 4 of a
- * float. b * p: 4; t + b * p: 10; cat: 8; to 16 bits: 6. Back: to float 6, t's gradient 6 and its split 4, those of b and
- * p a product and its sum each, 12. Clamp and cat: 4 each; back 6, for what was clamped, and 4. */
+/* 100 rows of 16, gate and up of 32 each. Bytes per element that Megatron-LM's expressions read and write; a float
+ * has 4. Forward: b * p 4, t + b * p 10, cat 8, to 16 bits 6. Backward: to float 6, gradient of t 6 and its split 4,
+ * gradients of b and p a product and its sum each, 12 each. Clamp and cat: 4 each; backward 6 for the clamped
+ * elements, and 4. */
 static void expert_biases_add_float_traffic(void **state)
 {
     struct bb_layer_sizes with = sizes, without;
@@ -118,8 +119,9 @@ static void attention_gemms_are_fused(void **state)
     assert_int_equal(w->n, 4);
     assert_int_equal(w->items[3].fusion, BB_KERNEL_IN_ATTENTION_BACKWARD);
     assert_true(w->items[3].share == 0.5);
-    assert_true(kernels_of(&s, BB_KERNELS_CORE_BLOCK, BB_KERNELS_FORWARD)->items[0].share == 0.5); /* a ring in zigzag */
-    s.keys = 4; /* a window: 8 rows of 4, less a triangle of 4 x 4 */
+    /* a ring in zigzag order */
+    assert_true(kernels_of(&s, BB_KERNELS_CORE_BLOCK, BB_KERNELS_FORWARD)->items[0].share == 0.5);
+    s.keys = 4; /* a window of 4 keys: 8 rows of 4, less a triangle of 4 x 4 */
     assert_true(kernels_of(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].share == 0.75);
     s.unfused = true;
     assert_int_equal(kernels_of(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].fusion, BB_KERNEL_SEPARATE);
@@ -136,9 +138,10 @@ static void fp8_applies_to_layer_weights_only(void **state)
     assert_true(kernels_of(&s, BB_KERNELS_QKV, BB_KERNELS_WEIGHTS)->items[0].float8);
     assert_false(kernels_of(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].float8);
     assert_false(kernels_of(&s, BB_KERNELS_HEAD, BB_KERNELS_FORWARD)->items[0].float8);
-    assert_int_equal(memory_kernel_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_FORWARD), 2 * 8 * 16); /* the input, turned */
+    /* the input, transposed */
+    assert_int_equal(memory_kernel_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_FORWARD), 2 * 8 * 16);
     assert_int_equal(memory_kernel_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_DATA),
-                     2 * 2 * 8 * 32); /* read, written twice */
+                     2 * 2 * 8 * 32); /* read and written twice */
     assert_int_equal(memory_kernel_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_WEIGHTS), 0);
 }
 

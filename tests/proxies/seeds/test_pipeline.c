@@ -1,6 +1,6 @@
 /*
- * test_pipeline.c - gpt2_large and bert_large: golden orders written by hand from the original's description, the bytes
- * per rank that were recorded from it, memory, and the layouts that cannot be.
+ * test_pipeline.c - the pipelines gpt2_large and bert_large: orders written by hand from the description of the
+ * published mini-application, its recorded bytes per rank, memory, and invalid layouts.
  */
 #include "tests/proxies/made.h"
 
@@ -8,7 +8,7 @@
 
 /* ---- golden orders ---- */
 
-/* Only the gradients wait for another stream: for the last exchange. */
+/* Only the gradient reductions wait for another stream, namely for the last exchange. */
 static void orders_without_compute(void **state)
 {
     static const char first[] = "F0 send +1; F1 send +1; F2 send +1; B0 recv +1; B1 recv +1; "
@@ -31,7 +31,7 @@ static void orders_without_compute(void **state)
     bb_step_release(&step);
 }
 
-/* Two pairs of buffers: the third message of an end waits for the first to be out of its buffer. */
+/* Two pairs of buffers: the third message of a stage waits until the first has left its buffer. */
 static void orders_with_compute(void **state)
 {
     const struct bb_proxy_config config = {
@@ -53,7 +53,7 @@ static void orders_with_compute(void **state)
     bb_step_release(&step);
 }
 
-/* Whatever two operations touch the same buffer, one of them writing, one must come after the other. */
+/* Two operations on one buffer, at least one of which writes, must be ordered. */
 static void operations_on_one_buffer_are_ordered(void **state)
 {
     struct bb_step step;
@@ -81,10 +81,11 @@ static void operations_on_one_buffer_are_ordered(void **state)
                 for (int j = 0; j < i; j++) {
                     const struct bb_op *a = &p->ops[i], *b = &p->ops[j];
                     bool conflict = (a->dst != BB_NONE && (a->dst == b->dst || a->dst == b->src)) ||
-                                 (b->dst != BB_NONE && b->dst == a->src);
+                                    (b->dst != BB_NONE && b->dst == a->src);
 
                     if (conflict && !after[i * n + j])
-                        fail_msg("operations %d and %d of %s may run at once on one buffer", j, i, step.roles[r].name);
+                        fail_msg("operations %d and %d of %s are not ordered but use one buffer", j, i,
+                                 step.roles[r].name);
                 }
             free(after);
         }
@@ -98,7 +99,7 @@ struct recorded {
     const char *proxy;
     int layers, stages, ranks;
     size_t first, middle, last; /* bytes of all gradients per rank */
-    size_t message;             /* bytes */
+    size_t message;             /* bytes of one message */
 };
 
 static const struct recorded records[] = {
@@ -165,7 +166,7 @@ static void per_tensor_reduces_each_tensor(void **state)
     bb_step_release(&step);
 }
 
-/* Two buffers for the pipeline (two pairs with compute), and each gradient with its reduced copy. */
+/* The pipeline has two buffers (two pairs with compute); each gradient has a reduced copy. */
 static void buffer_bytes_match_the_formula(void **state)
 {
     struct bb_step step;
@@ -201,7 +202,7 @@ static void groups_match_the_recorded_ones(void **state)
 
 static void compute_times_follow_from_flops(void **state)
 {
-    const double flops = 24.0 * 632 * 1280 * 1280 + 4.0 * 632 * 632 * 1280; /* of one layer */
+    const double flops = 24.0 * 632 * 1280 * 1280 + 4.0 * 632 * 632 * 1280; /* one layer */
     const struct bb_op *op;
     struct bb_step step;
 
@@ -218,7 +219,7 @@ static void compute_times_follow_from_flops(void **state)
     bb_step_release(&step);
 }
 
-/* ---- what cannot be ---- */
+/* ---- rejected options ---- */
 
 static void rejects_invalid_layouts(void **state)
 {

@@ -1,7 +1,7 @@
 /*
- * test_real_work.c - steps with --compute gemm: their FLOPs against formulas and published figures written a second
- * time, communication that is the same as without, where gradients are added up and where the optimizer runs, what they
- * move, and what --scale-counts leaves of them.
+ * test_real_work.c - steps of the mini-applications with --compute gemm: FLOPs against independently written formulas
+ * and published numbers, unchanged communication, order of gradient accumulation and optimizer, bytes of memory-bound
+ * kernels, and the effect of --scale-counts.
  */
 #include "tests/proxies/made.h"
 
@@ -21,7 +21,7 @@ static void make_step(struct bb_step *step, const char *line, int ranks, const c
 static const struct configuration {
     const char *line;
     int ranks;
-    bool timed; /* the proxy knows it */
+    bool timed; /* the proxy accepts --compute timed */
 } configurations[] = {
     {"gpt2_large 8 4 3", 8, true},
     {"gpt2_large 2 2 1", 2, true},
@@ -49,7 +49,7 @@ static double flops_of(const struct bb_program *p, enum bb_phase phase)
     return sum;
 }
 
-/* Multiply-adds of an image in convolutions and head, from the table of the architecture. */
+/* Multiply-adds of one image in convolutions and head, from the architecture's table. */
 static double image_macs(int classes, const int blocks[4])
 {
     double sum = 112.0 * 112 * 64 * 147 + 2048.0 * classes, in = 64;
@@ -67,7 +67,7 @@ static double image_macs(int classes, const int blocks[4])
     return sum;
 }
 
-/* Published: 4.0892 and 11.5136 GMAC an image with 1000 classes. The first layer's input has no gradient. */
+/* Published: 4.0892 and 11.5136 GMAC per image with 1000 classes. The first layer's input needs no gradient. */
 static void resnet_flops_match_published_numbers(void **state)
 {
     const struct {
@@ -96,7 +96,7 @@ static void resnet_flops_match_published_numbers(void **state)
     }
 }
 
-/* Bucket 0 of ResNet-50 is the head and the last two convolutions but one of the last block: 3104745 elements. */
+/* Bucket 0 of ResNet-50 has the head and, of the last block, the last two convolutions but one: 3104745 elements. */
 static void bucket_computes_its_layers(void **state)
 {
     struct bb_step step;
@@ -110,7 +110,7 @@ static void bucket_computes_its_layers(void **state)
     bb_step_release(&step);
 }
 
-/* Published: 34.43 GMAC a sample; 8 samples over 4 shards. */
+/* Published: 34.43 GMAC per sample; 8 samples over 4 shards. */
 static void cosmoflow_flops_match_published_numbers(void **state)
 {
     double forward = 0, first = 0;
@@ -130,7 +130,7 @@ static void cosmoflow_flops_match_published_numbers(void **state)
     bb_step_release(&step);
 }
 
-/* Perceptrons 128-128-128-128 and 138-512-512-512-256-1 of 512 samples, 5 x 5 dot products of 128. */
+/* MLPs 128-128-128-128 and 138-512-512-512-256-1 for 512 samples, and 5 x 5 dot products of 128. */
 static void dlrm_flops_match_the_formula(void **state)
 {
     const double bottom = 3 * 128 * 128, top = 138 * 512 + 2 * 512 * 512 + 512 * 256 + 256, dots = 25 * 128;
@@ -138,7 +138,8 @@ static void dlrm_flops_match_the_formula(void **state)
     struct bb_step step;
 
     (void)state;
-    for (int ranks = 2; ranks <= 8; ranks += 2) { /* the same for every number of ranks, as in the original */
+    for (int ranks = 2; ranks <= 8; ranks += 2) { /* the same for every number of ranks, as in the published
+                                                     mini-application */
         make_step(&step, "dlrm", ranks, "gemm", 0);
         p = bb_step_program(&step, 0);
         assert_true(flops_of(p, BB_PHASE_FORWARD) == 2 * 512 * (bottom + dots + top));
@@ -177,7 +178,7 @@ static void gpt3_flops_match_the_formula(void **state)
 
 /* ---- order ---- */
 
-/* before[j][i]: operation j starts after the end of operation i. */
+/* before[j][i]: operation i ends before operation j starts. */
 typedef bool before_t[MAX_OPS][MAX_OPS];
 
 static void order_of(const struct bb_program *p, before_t before)
@@ -229,7 +230,8 @@ static void assert_same_message(const struct bb_op *a, const struct bb_op *b)
     assert_int_equal(a->call == BB_NONE, b->call == BB_NONE);
 }
 
-/* The same operations in the same order; `strict`: and the same of them after the same. */
+/* Both steps have the same communication operations in the same order; strict: also the same order constraints
+ * between them. */
 static void assert_same_communication(const struct bb_step *a, const struct bb_step *b, int rank, bool strict)
 {
     static before_t before_a, before_b;
@@ -247,8 +249,8 @@ static void assert_same_communication(const struct bb_step *a, const struct bb_s
     }
 }
 
-/* Real work takes the place of the timed kernels: the traffic is the original's, and nothing travels later than there.
- */
+/* GEMM kernels replace the timed kernels: the traffic does not change, and no communication is delayed by another
+ * operation than before. */
 static void gemm_compute_keeps_the_communication(void **state)
 {
     struct bb_step gemm_step, timed, none;
@@ -281,7 +283,8 @@ static bool accumulates(const struct bb_op *op)
            op->work->items[0].memory_kernel.kind == BB_MEMORY_KERNEL_ACCUMULATE;
 }
 
-/* All gradients are there before the first parameter is touched, and what is added up holds nothing up. */
+/* All gradients are complete before the first parameter update, and gradient accumulation delays no communication of
+ * its micro-batch. */
 static void updates_follow_all_gradients(void **state)
 {
     static before_t before;
@@ -310,7 +313,7 @@ static void updates_follow_all_gradients(void **state)
     }
 }
 
-/* ---- what training moves besides ---- */
+/* ---- memory-bound kernels of training ---- */
 
 static double kernel_bytes(const struct bb_program *p, bool (*pick)(const struct bb_op *))
 {
@@ -326,8 +329,8 @@ static enum bb_memory_kernel_kind kind_of_update(const struct bb_program *p)
     return p->ops[p->n_ops - 1].work->items[0].memory_kernel.kind;
 }
 
-/* float: SGD with momentum reads gradient, reads and writes parameter and momentum (20 B); Adam has a second moment
- * (28 B); adding a gradient to a sum takes 12 B, once for each of several micro-batches. */
+/* In float, SGD with momentum reads the gradient and reads and writes parameter and momentum (20 B); Adam has a
+ * second moment (28 B). Accumulating a gradient takes 12 B, for each of several micro-batches. */
 static void optimizer_bytes_cover_all_parameters(void **state)
 {
     const struct {
@@ -335,7 +338,7 @@ static void optimizer_bytes_cover_all_parameters(void **state)
         int ranks, rank;
         enum bb_memory_kernel_kind kind;
         double parameters;
-        int sums; /* micro-batches that are added up */
+        int sums; /* accumulated micro-batches */
     } rows[] = {
         {"resnet50", 2, 1, BB_MEMORY_KERNEL_SGD, 25559081, 0},
         {"resnet50_ring", 2, 0, BB_MEMORY_KERNEL_SGD, 25559081, 0},
@@ -347,7 +350,8 @@ static void optimizer_bytes_cover_all_parameters(void **state)
         {"gpt2_large 8 4 3", 8, 0, BB_MEMORY_KERNEL_ADAM, 85317120 + 19677440, 3},
         {"gpt2_large 8 4 3", 8, 2, BB_MEMORY_KERNEL_ADAM, 2 * 19677440, 3},
         {"gpt2_large 8 4 3", 8, 7, BB_MEMORY_KERNEL_ADAM, 84008960 + 19677440, 3},
-        {"gpt2_large 2 2 1", 2, 0, BB_MEMORY_KERNEL_ADAM, 85317120, 0}, /* one replica: nothing to reduce, all to update */
+        {"gpt2_large 2 2 1", 2, 0, BB_MEMORY_KERNEL_ADAM, 85317120,
+         0}, /* one replica: no reduction, but all parameters are updated */
         {"bert_large 4 2 2", 4, 1, BB_MEMORY_KERNEL_ADAM, 45984572 + 12596224, 2},
     };
     struct bb_step step;
@@ -359,20 +363,23 @@ static void optimizer_bytes_cover_all_parameters(void **state)
         make_step(&step, rows[i].line, rows[i].ranks, "gemm", 0);
         p = bb_step_program(&step, rows[i].rank);
         assert_int_equal(kind_of_update(p), rows[i].kind);
-        assert_true(kernel_bytes(p, is_update) == rows[i].parameters * (rows[i].kind == BB_MEMORY_KERNEL_SGD ? 20 : 28));
+        assert_true(kernel_bytes(p, is_update) ==
+                    rows[i].parameters * (rows[i].kind == BB_MEMORY_KERNEL_SGD ? 20 : 28));
         assert_true(kernel_bytes(p, accumulates) == rows[i].parameters * 12 * rows[i].sums);
         bb_step_release(&step);
     }
 }
 
-/* A steady step is one of many: odd stages add to their gradients, nobody updates. */
+/* gpt3_one_pipe_step is one of many steady-state steps: odd stages accumulate gradients, and no stage runs the
+ * optimizer. */
 static void steady_state_step_has_no_optimizer(void **state)
 {
     struct bb_step step;
 
     (void)state;
     make_step(&step, "gpt3_one_pipe_step 2", 8, "gemm", 0);
-    assert_true(kernel_bytes(bb_step_program(&step, 0), is_update) == 0 && kernel_bytes(bb_step_program(&step, 1), is_update) == 0);
+    assert_true(kernel_bytes(bb_step_program(&step, 0), is_update) == 0 &&
+                kernel_bytes(bb_step_program(&step, 1), is_update) == 0);
     assert_true(kernel_bytes(bb_step_program(&step, 0), accumulates) == 0);
     assert_true(kernel_bytes(bb_step_program(&step, 1), accumulates) == 12 * 452984832.0);
     bb_step_release(&step);
@@ -388,7 +395,8 @@ static double kernel_bytes_named(const struct bb_program *p, const char *what)
     return sum;
 }
 
-/* Two faces of each: a face is read and written once (8 B a float); added to what is there, read once more. */
+/* Two faces per exchange: packing reads and writes a face (8 B per float); accumulating reads the destination as
+ * well (12 B). */
 static void halo_kernels_move_the_faces(void **state)
 {
     const double forward = 2097152 + 1048576 + 524288 + 262144, backward = 1048576 + 524288 + 262144 + 131072;
@@ -418,8 +426,8 @@ static void embedding_lookup_moves_its_rows(void **state)
 
 /* ---- memory ---- */
 
-/* ResNet-50: most is read for the weights' gradient of the stem (positions x (filters + patch)), most written by the
- * data gradient of a 3x3 convolution of stage 1 (positions x patch). */
+/* ResNet-50: the largest input is that of the stem's weight gradient (positions x (filters + patch)); the largest
+ * output is the data gradient of a 3x3 convolution of stage 1 (positions x patch). */
 static void work_buffers_fit_the_largest_operands(void **state)
 {
     const size_t positions = 128 * 112 * 112, read = positions * (64 + 147) * 4, written = positions / 4 * 576 * 4;
@@ -448,8 +456,8 @@ static double all_flops(const struct bb_program *p)
     return flops_of(p, BB_PHASE_FORWARD) + flops_of(p, BB_PHASE_BACKWARD);
 }
 
-/* Work shrinks with the messages: FLOPs by about the factor, memory by at least its 2/3rd power or so; the messages are
- * those of a shrunk step without work. */
+/* Kernels shrink with the messages: FLOPs by about the scale factor, memory by more than a factor of 20. The
+ * messages equal those of a scaled step without compute. */
 static void scaled_counts_shrink_the_kernels(void **state)
 {
     struct bb_step whole, small, none;
@@ -482,11 +490,11 @@ static void scaled_gemms_keep_their_layout(void **state)
     const struct bb_gemm_shape s = {1024, 4096, 100, 7, true, false, BB_HALF};
 
     (void)state;
-    bb_kernel_list_add_gemm(&w, "product", &s);
+    bb_kernel_list_add_gemm(&w, "gemm", &s);
     bb_kernel_list_accumulate(&w, 1000000, BB_FLOAT);
     bb_kernel_list_embedding(&w, 64, 32, 500, BB_FLOAT);
-    bb_kernel_list_scale(&w,
-                         1.0 / 64); /* a quarter of each edge, in eights where it was; columns where rows are gone */
+    bb_kernel_list_scale(&w, 1.0 / 64); /* a quarter of each edge, multiples of 8 where the edge was one; columns shrink
+                                       where there are no rows to drop */
     assert_int_equal(w.items[0].gemm.m, 256);
     assert_int_equal(w.items[0].gemm.n, 1024);
     assert_int_equal(w.items[0].gemm.k, 25);

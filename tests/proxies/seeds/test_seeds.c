@@ -1,7 +1,7 @@
 /*
- * test_seeds.c - the seed programs beyond gpt2_large and bert_large: orders and dependencies as the originals live
- * them, traffic, groups, memory and compute as recorded from them, tensors by rules written a second time, and the
- * worlds that cannot be.
+ * test_seeds.c - the published mini-applications except gpt2_large and bert_large: orders and dependencies, traffic,
+ * groups, memory and compute as recorded from the originals, tensors by independently written rules, and rejected
+ * configurations.
  */
 #include "tests/proxies/made.h"
 
@@ -123,7 +123,7 @@ static void orders_match_the_originals(void **state)
     }
 }
 
-/* Without kernels the rest stands in the same order. */
+/* Without kernels, the communication has the same order. */
 static void compute_none_keeps_the_order(void **state)
 {
     struct bb_step step, comm_only;
@@ -151,7 +151,8 @@ static void compute_none_keeps_the_order(void **state)
     }
 }
 
-/* Send 3 runs beside the two collectives of its micro-batch and the receive after them: no way leads from it there. */
+/* Whether a chain of waits and stream order leads from one operation to another. A pipeline send is concurrent with
+ * the two collectives of its micro-batch and with the next receive: no chain leads from the send to them. */
 static bool leads_to(const struct bb_program *p, int from, int to)
 {
     const struct bb_op *op = &p->ops[to];
@@ -169,7 +170,7 @@ static bool leads_to(const struct bb_program *p, int from, int to)
 
 static void sends_overlap_as_in_the_originals(void **state)
 {
-    enum { RECV_1 = 5, COMPUTE_1 = 6, SEND_0 = 2, PAIR_0 = 4 }; /* of a middle stage */
+    enum { RECV_1 = 5, COMPUTE_1 = 6, SEND_0 = 2, PAIR_0 = 4 }; /* operation indices of a middle stage */
     const struct bb_program *p;
     struct bb_step step;
 
@@ -182,18 +183,19 @@ static void sends_overlap_as_in_the_originals(void **state)
     assert_true(leads_to(p, PAIR_0, RECV_1));
     bb_step_release(&step);
     assert_int_equal(MADE_LINE(&step, "gpt3_one_pipe_step 2", .ranks = 8), 0);
-    assert_false(leads_to(bb_step_program(&step, 0), 0, 4)); /* the receive beside everything */
+    assert_false(leads_to(bb_step_program(&step, 0), 0, 4)); /* the receive is concurrent with everything */
     bb_step_release(&step);
     assert_int_equal(MADE_LINE(&step, "dlrm", .ranks = 4), 0);
-    assert_false(leads_to(bb_step_program(&step, 0), 6, 11)); /* top gradients beside the all-to-all and what follows */
+    assert_false(leads_to(bb_step_program(&step, 0), 6, 11)); /* the top MLP's gradients are reduced during the
+                                                                 all-to-all and the operations after it */
     assert_false(leads_to(bb_step_program(&step, 0), 9, 11));
     bb_step_release(&step);
 }
 
 /* ---- traffic ---- */
 
-/* What one rank does with one kind on one group, over all counts; bytes are count x calls x 4, as the call names them.
- */
+/* Operations of one kind that one rank runs on one group, summed over all counts; bytes are count x calls x 4, with
+ * the count of the call. */
 struct amount {
     const char *line;
     int ranks, rank;
@@ -270,7 +272,7 @@ static void compute_times_and_memory_match_the_tables(void **state)
         const char *line;
         int ranks, rank;
         double us;
-        size_t bytes; /* of all buffers */
+        size_t bytes; /* all buffers */
     } rows[] = {
         {"resnet50", 2, 0, 0, 2 * 102236324},
         {"resnet152", 2, 0, 357000, 2 * 240771232},
@@ -320,7 +322,7 @@ static void samples_and_parameters_match_the_originals(void **state)
         {"cosmoflow", 4096, 8192, 8907556},
         {"dlrm", 4, 2048, 49536 + 728065 + 4 * 80000 * 128.0},
         {"gpt3", 768, 768 * 2 / 4, 173946175488},
-        {"gpt3 8", 64, 64 * 2 / 4, 8 * 1811939328.0}, /* micro-batches follow the stages */
+        {"gpt3 8", 64, 64 * 2 / 4, 8 * 1811939328.0}, /* the number of micro-batches follows the number of stages */
         {"gpt3_moe", 1536, 1536 * 2, 173946175488},
     };
     struct bb_step step;
@@ -334,7 +336,7 @@ static void samples_and_parameters_match_the_originals(void **state)
     }
 }
 
-/* 63,660 us of one undivided layer at 119.8 TFLOP/s; the backward pass is twice. */
+/* One unsharded layer takes 63,660 us at 119.8 TFLOP/s; backward takes twice as long. */
 static void flops_match_the_recorded_times(void **state)
 {
     const double layer = 24.0 * 2048 * 12288 * 12288 + 4.0 * 2048 * 2048 * 12288;
@@ -357,7 +359,7 @@ static void flops_match_the_recorded_times(void **state)
     }
 }
 
-/* The forward pass of one image of 224 x 224, convolution by convolution. */
+/* FLOPs of the forward pass of one 224 x 224 image, summed over the convolutions. */
 static double residual_flops(int classes, const int blocks[4])
 {
     double sum = 7 * 7 * 3 * 64 * 112.0 * 112.0 + 2048.0 * classes;
@@ -390,13 +392,13 @@ static void flops_match_the_shapes(void **state)
     const double mlps = 3 * 128 * 128 + 138 * 512 + 2 * 512 * 512 + 512 * 256 + 256, dots = 5 * 5 * 128;
 
     (void)state;
-    assert_true(image > 2 * 11.51e9 && image < 2 * 11.52e9); /* as published, in multiply-adds */
+    assert_true(image > 2 * 11.51e9 && image < 2 * 11.52e9); /* the published number, in multiply-adds */
     assert_int_equal(llround(flops_of_rank_0("resnet152", 2) / 1e6), llround(3 * 128 * image / 1e6));
     assert_int_equal(llround(flops_of_rank_0("resnet152_scal", 2048) / 1e6), llround(3 * 16 * image / 1e6));
     assert_true(flops_of_rank_0("dlrm", 4) == 3 * 2 * 512 * (mlps + dots));
 }
 
-/* Forward times of the convolutions are in the ratio of their FLOPs, 4:8:4:2:1, and backward takes twice. */
+/* Forward times of the convolutions have the ratio of their FLOPs, 4:8:4:2:1; backward takes twice as long. */
 static void convolution_times_are_proportional_to_flops(void **state)
 {
     const struct bb_program *p;
@@ -428,7 +430,7 @@ static int find_group(const struct bb_layout *l, const char *name)
     return g;
 }
 
-/* The group's ranks that `rank` is among: first, first + stride, ... */
+/* The members of rank's instance of the group: first, first + stride, ... */
 static void assert_members(const struct bb_step *step, const char *name, int rank, int first, int stride, int size)
 {
     const struct bb_layout *l = &step->layout;
@@ -470,7 +472,7 @@ static void groups_match_the_specification(void **state)
     bb_step_release(&step);
 }
 
-/* Corners are not exchanged: shard m has m xor 1 and m xor 2. */
+/* Corners are not exchanged: shard m exchanges with m xor 1 and m xor 2. */
 static void halos_are_exchanged_with_two_peers(void **state)
 {
     struct bb_step step;
@@ -492,8 +494,8 @@ static void halos_are_exchanged_with_two_peers(void **state)
 
 /* ---- tensors ---- */
 
-/* The list of the specification: from the head to the stem, stages and blocks backwards; the projection last in its
- * block where it was created first. */
+/* Tensor sizes by the specification: from the head to the stem, stages and blocks in reverse; the projection is the
+ * last of its block if it was created first. */
 static int specified_tensors(size_t classes, const int blocks[4], bool projection_created_first, size_t list[500])
 {
     int n = 0;
@@ -565,7 +567,7 @@ static void rejects_models_of_another_family(void **state)
     assert_int_equal(bb_model_load("resnet50", &model), -BB_EUSAGE);
 }
 
-/* resnet50.json with one text changed must not load. */
+/* Loads resnet50.json with one text replaced. Returns the result of bb_residual_load. */
 static int load_changed(const char *from, const char *to)
 {
     char path[] = "/tmp/busbar_residual_XXXXXX.json";
@@ -603,13 +605,15 @@ static void rejects_modified_profiles(void **state)
     assert_int_equal(load_changed("\"before\"", "\"beside\""), -BB_EUSAGE);
     assert_int_equal(load_changed("9*w^2", "9*v^2"), -BB_EUSAGE);
     assert_int_equal(load_changed("[3,4,6,3]", "[3,4,6]"), -BB_EUSAGE);
-    assert_int_equal(load_changed("\"w\",\"w\",\"3\"", "\"w\",\"w\",\"1\""), -BB_EUSAGE); /* layers: not its weights, */
-    assert_int_equal(load_changed("\"7\",\"image\"", "\"7\",\"image/2\""), -BB_EUSAGE);   /* not its FLOPs,           */
-    assert_int_equal(load_changed("[\"weight\",\"in\",\"classes\"]", "[\"weight\",\"in\"]"), -BB_EUSAGE); /* too few */
+    /* layer table: its weights do not fit, */
+    assert_int_equal(load_changed("\"w\",\"w\",\"3\"", "\"w\",\"w\",\"1\""), -BB_EUSAGE);
+    assert_int_equal(load_changed("\"7\",\"image\"", "\"7\",\"image/2\""), -BB_EUSAGE); /* its FLOPs do not fit, */
+    /* too few fields */
+    assert_int_equal(load_changed("[\"weight\",\"in\",\"classes\"]", "[\"weight\",\"in\"]"), -BB_EUSAGE);
     assert_int_equal(load_changed("[\"weight\",\"in\",\"classes\"]", "[\"heavy\",\"in\",\"classes\"]"), -BB_EUSAGE);
 }
 
-/* ---- soundness ---- */
+/* ---- validity ---- */
 
 static void assert_valid(const char *line, int ranks, const char *compute)
 {
@@ -621,7 +625,8 @@ static void assert_valid(const char *line, int ranks, const char *compute)
     assert_int_equal(bb_step_check(&step, &checks), 0);
     assert_true(checks.matched);
     assert_true(checks.deadlock_free);
-    assert_int_equal(checks.safe_serialised, serialised); /* one_pipe_step receives before it sends, on purpose */
+    assert_int_equal(checks.safe_serialised, serialised); /* one_pipe_step receives before it sends, as its original
+                                                             does */
     bb_checks_release(&checks);
     bb_step_release(&step);
 }
@@ -658,7 +663,7 @@ static void valid_configurations_pass_the_checks(void **state)
         }
 }
 
-/* One communicator for both directions, as the original has one, is the deadlock that the two are there against. */
+/* With one communicator for both directions, as in the original, the step deadlocks; the proxy therefore uses two. */
 static void one_communicator_for_both_directions_deadlocks(void **state)
 {
     struct bb_checks checks;
@@ -743,7 +748,7 @@ static size_t sends_of_rank_0(const char *line, struct bb_proxy_config config)
     return n;
 }
 
-/* The first stage sends once for each micro-batch. */
+/* The first stage sends once per micro-batch. */
 static void micro_batches_follow_stages_and_the_scale_option(void **state)
 {
     (void)state;

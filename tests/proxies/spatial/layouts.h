@@ -1,6 +1,6 @@
 /*
- * layouts.h - steps of `spatial` and `gems` for tests: from the options that shape them, and what a rank's program
- * holds.
+ * layouts.h - helpers for tests of `spatial` and `gems`: builds valid steps from options, and counts the operations of
+ * a rank's program.
  */
 #ifndef BB_TESTS_SPATIAL_LAYOUTS_H
 #define BB_TESTS_SPATIAL_LAYOUTS_H
@@ -25,7 +25,7 @@ struct sum {
     size_t calls, elements;
 };
 
-/* Operations of one kind that a rank has in a group; phase BB_PHASES: in any. */
+/* Operations of one kind of a rank on one group; phase BB_PHASES: all phases. */
 static inline struct sum sum_of(const struct bb_step *step, int rank, enum bb_op_kind kind, const char *group,
                                 enum bb_phase phase)
 {

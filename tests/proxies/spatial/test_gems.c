@@ -1,9 +1,11 @@
-/* test_gems.c - steps of `gems`: orders, gradients of pairs, makespans, and the form without all-reduce. */
+/* test_gems.c - steps of `gems`: orders, gradient reductions of pairs, makespans, and the variant without
+ * all-reduce. */
 #include "layouts.h"
 
 #include "proxies/simulate/predict.h"
 
-static const size_t split[4] = {97184, 620416, 1675520, 7388682}; /* ResNet-110-v2 at 1024^2, S = 4 */
+static const size_t split[4] = {97184, 620416, 1675520, 7388682}; /* parameters per split: ResNet-110-v2 at 1024^2, S
+                                                                     = 4 */
 static const size_t boundary[3] = {64UL << 20, 128UL << 18, 256UL << 16};
 
 /* ---- gradients and messages ---- */
@@ -36,8 +38,8 @@ static double training_of(const struct bb_step *step, int rank, enum bb_buffer_u
     return step->roles[step->role_of[rank]].training_bytes[use];
 }
 
-/* 12 bytes of parameters, gradients and momentum for each weight of both splits; activations of the larger split alone,
- * which are those of a pipeline without tiles. */
+/* For each weight of both splits, parameters, gradients and momentum take 12 bytes. Activations are those of the
+ * larger split only, and equal to those of a pipeline without tiles. */
 static void memory_of_two_splits_and_activations_of_one(void **state)
 {
     struct bb_step step, once;
@@ -68,7 +70,8 @@ static void odd_number_of_splits_keeps_the_middle_local(void **state)
     for (int r = 0; r < 5; r++) {
         struct sum pair = sum_of(&step, r, BB_OP_COLLECTIVE, "pair", BB_PHASES);
 
-        assert_sum(pair, r == 2 ? 0 : 2, r == 2 ? 0 : five[r] + five[4 - r]); /* the middle adds by itself */
+        assert_sum(pair, r == 2 ? 0 : 2, r == 2 ? 0 : five[r] + five[4 - r]); /* both replicas of the middle split
+                                                                                 are on one rank */
     }
     bb_step_release(&step);
     VALID_LINE(&step, "gems", .ranks = 10, .tiles = {.splits = 5});
@@ -76,7 +79,7 @@ static void odd_number_of_splits_keeps_the_middle_local(void **state)
     bb_step_release(&step);
 }
 
-/* Copies of the four ranks: the pair's two ranks of all of them. */
+/* With copies of the four ranks, a pair's group has the two ranks of every copy. */
 static void pair_groups_span_all_copies(void **state)
 {
     struct bb_step step;
@@ -97,7 +100,7 @@ static void pair_groups_span_all_copies(void **state)
 
 /* ---- order ---- */
 
-/* The phase and receives, kernels and sends of a rank: F B G, < c >. */
+/* Operations as text: kernels by phase (F, B, G, O), receives '<', sends '>', collectives '+'. */
 static void order_of(const struct bb_step *step, int rank, char *text)
 {
     const struct bb_program *p = bb_step_program(step, rank);
@@ -141,7 +144,7 @@ static void replicas_alternate_forward_and_backward(void **state)
 
 /* ---- makespan ---- */
 
-/* A cluster on which nothing but compute takes time. */
+/* A cluster on which only compute takes time. */
 static const struct bb_cluster free_network = {.name = "free",
                                                .gpus_per_node = 64,
                                                .sm_count = 100,
@@ -169,7 +172,7 @@ static int64_t predicted_ns(struct bb_proxy_config c)
     return ns;
 }
 
-/* Kernels are rounded to ns one by one: as many as a split has segments and passes may be off by one each. */
+/* Each kernel time is rounded to ns, so the sum may be off by the number of kernels. */
 static void assert_makespan(int splits, int eta, double f, double b, bool comm_opt, double units)
 {
     int64_t ns =
@@ -217,7 +220,8 @@ static void comm_opt_trades_parameters_and_gradients(void **state)
     bb_step_release(&odd);
 }
 
-/* Parameters behind the forward pass, but around both on the last split, and when gradients have come on the first. */
+/* The trade of parameters follows the forward pass; on the last split it surrounds forward and backward, and on the
+ * first split it follows the arrival of the gradients. */
 static void comm_opt_trades_in_the_bubble(void **state)
 {
     static const char *const even[4] = {"F>><<B<F><B>", "<F>><<B><F>><<B>", "<F>><<B><F>><<B>", "<<FB>>F>><<B"};
@@ -235,7 +239,7 @@ static void comm_opt_trades_in_the_bubble(void **state)
 
 /* ---- with tiles ---- */
 
-/* P = 4, S = 5: 8 ranks, tiles of one replica on 0 to 3, of the other on 7 to 4. */
+/* P = 4, S = 5: 8 ranks; the tiles of one replica are on ranks 0 to 3, those of the other on ranks 7 to 4. */
 static void both_replicas_have_tiles(void **state)
 {
     static const size_t five[5] = {71520, 167872, 836864, 1793536, 6912010};
@@ -247,7 +251,7 @@ static void both_replicas_have_tiles(void **state)
     while (strcmp(step.layout.groups[group].name, "halo") != 0)
         group++;
     for (int r = 0; r < 8; r++) {
-        int mp_rank = r < 4 ? 7 - r : r; /* behind the tiles */
+        int mp_rank = r < 4 ? 7 - r : r; /* after the tiles */
 
         assert_int_equal(bb_group_instance(&step.layout, group, r), r / 4);
         assert_sum(sum_of(&step, r, BB_OP_COLLECTIVE, "spatial", BB_PHASES), 1, five[0]);
@@ -279,10 +283,10 @@ static void rejects_invalid_options(void **state)
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++)
         if (made_line_with(&step, "gems", rows[i]) != -BB_EUSAGE)
-            fail_msg("row %zu is not refused", i);
+            fail_msg("row %zu is not rejected", i);
 }
 
-/* ---- any layout ---- */
+/* ---- random layouts ---- */
 
 static unsigned random_below(unsigned *seed, unsigned n)
 {
@@ -299,7 +303,7 @@ static void random_layouts_are_valid(void **state)
     (void)state;
     for (int i = 0; i < 60; i++) {
         unsigned p = random_below(&seed, 5);
-        int shorter = p ? spatial[p] + tiles[p] : 2, splits = shorter + (int)random_below(&seed, 4);
+        int min_splits = p ? spatial[p] + tiles[p] : 2, splits = min_splits + (int)random_below(&seed, 4);
         int mp = tiles[p] + splits - spatial[p], copies = 1 + (int)random_below(&seed, 3);
         struct bb_proxy_config c = {.ranks = mp * copies,
                                     .micro_batches = 1 + (int)random_below(&seed, 3),

@@ -1,4 +1,4 @@
-/* test_spatial.c - steps of `spatial`: traffic against counts made elsewhere, orders, and layouts that cannot be. */
+/* test_spatial.c - steps of `spatial`: traffic against independent counts, orders, and rejected layouts. */
 #include "layouts.h"
 
 #include <math.h>
@@ -57,8 +57,8 @@ static void halo_bwd_dx_doubles_the_halos(void **state)
     bb_step_release(&step);
 }
 
-/* dy: output channels on output tiles; blocks of 16 at 1024^2, one of 64 at stride 2, 5 of 64 at 512^2; the first
- * convolution has no gradient of its input. */
+/* dy: gradients of the output channels on output tiles. Blocks of 16 at 1024^2, one of 64 at stride 2, 5 of 64 at
+ * 512^2; the first convolution needs no gradient of its input. */
 static void halo_bwd_dy_exchanges_output_gradients(void **state)
 {
     const size_t strip = 2 * 12 * 16 * 1024 + 2 * 6 * 64 * 512;
@@ -98,8 +98,8 @@ static double flops_of(const struct bb_step *step, double *us)
     return sum;
 }
 
-/* What is computed twice takes time, but is no work of the model: three times the forward pass, less the gradient of
- * the image. */
+/* Redundant compute takes time but does not count as the model's FLOPs: three times the forward pass, less the
+ * gradient of the image. */
 static void redundant_compute_adds_no_model_flops(void **state)
 {
     const double forward = 2 * 884.4e9, first = 2.0 * 27 * 16 * 1024 * 1024;
@@ -139,7 +139,7 @@ static void traffic_scales_with_micro_batches_and_replicas(void **state)
     bb_step_release(&step);
 }
 
-/* ---- hand-over ---- */
+/* ---- transfer between splits ---- */
 
 static void amoebanet_transfers_two_tensors(void **state)
 {
@@ -153,8 +153,8 @@ static void amoebanet_transfers_two_tensors(void **state)
     bb_step_release(&step);
 }
 
-/* A strip's columns to one side, by the operations of the cells: h rows, c channels, quarters of them in 1x7 and 3x3.
- */
+/* Elements that a strip sends to one side, by the operations of the cell: h rows, c channels, c / 4 of them in 1x7
+ * and 3x3. */
 static size_t normal_cell(size_t c, size_t h)
 {
     return 3 * c * h + 2 * 3 * (c / 4) * h;
@@ -179,13 +179,13 @@ static void halo_traffic_of_amoebanet(void **state)
     assert_sum(sum_of(&step, 0, BB_OP_SEND, "halo", BB_PHASES), 1 + 3 * 5 + 8 * 5, unfused);
     assert_sum(sum_of(&step, 2, BB_OP_SEND, "halo", BB_PHASES), 2 * (1 + 3 * 5 + 8 * 5), 2 * unfused);
     bb_step_release(&step);
-    c.tiles.halo_d2 = true; /* two messages a cell, in one call */
+    c.tiles.halo_d2 = true; /* two messages per cell, in one group call */
     make_valid(&step, "spatial", c);
     assert_sum(sum_of(&step, 0, BB_OP_SEND, "halo", BB_PHASES), 1 + 3 * 5 + 8 * 2, fused);
     bb_step_release(&step);
 }
 
-/* MLPerf's CosmoFlow on two strips: faces of the maps that conv 0 to 3 read, depth x height. */
+/* MLPerf's CosmoFlow on two strips: faces (depth x height) of the inputs of conv 0 to 3. */
 static void halo_traffic_of_cosmoflow(void **state)
 {
     const size_t faces = 4 * 128 * 128 + 32 * 64 * 64 + 64 * 32 * 32 + 128 * 16 * 16;
@@ -200,7 +200,7 @@ static void halo_traffic_of_cosmoflow(void **state)
     bb_step_release(&step);
 }
 
-/* 3 splits, 2 of them spatial, on 4 and 2 tiles: places 0-3, 4-5, 6. */
+/* 3 splits, 2 of them spatial, on 4 and 2 tiles: ranks 0-3, 4-5, 6. */
 static void strips_are_merged_two_to_one(void **state)
 {
     const size_t between = 64 * 1024 * 1024, last = 128 * 512 * 512;
@@ -239,8 +239,8 @@ static void local_replicas_divide_the_batch(void **state)
 
 /* ---- order ---- */
 
-/* One letter for each operation: kernels c, halos h (sent) and r, hand-over > and <, gradients G; upper half forward.
- */
+/* One letter per operation: kernels c, halos sent h and received r, transfers between splits sent > and received <,
+ * gradients G. */
 static void op_letters(const struct bb_step *step, int rank, char *text, size_t capacity)
 {
     const struct bb_program *p = bb_step_program(step, rank);
@@ -260,7 +260,7 @@ static void op_letters(const struct bb_step *step, int rank, char *text, size_t 
     text[n] = '\0';
 }
 
-/* CosmoFlow in 4 splits of 2 modules, the first on two strips: 2 convolutions and pools each. */
+/* CosmoFlow in 4 splits of 2 modules; the first split, 2 convolutions and 2 pools, is on two strips. */
 static void step_order_is_gpipe(void **state)
 {
     const struct bb_proxy_config c = {.ranks = 5,
@@ -283,7 +283,7 @@ static void step_order_is_gpipe(void **state)
     bb_step_release(&step);
 }
 
-/* With overlap, the kernel of the inside stands behind the start of the exchange and waits for none of it. */
+/* With overlap, the kernel of the interior is issued after the start of the exchange and does not wait for it. */
 static void interior_overlaps_with_the_halo_exchange(void **state)
 {
     const struct bb_proxy_config c = {
@@ -305,7 +305,7 @@ static void interior_overlaps_with_the_halo_exchange(void **state)
     bb_step_release(&step);
 }
 
-/* Elements of the boxes that kernels of that name move. */
+/* Elements of the boxes that the kernels of this name copy. */
 static size_t copied_elements(const struct bb_program *p, const char *name)
 {
     size_t sum = 0;
@@ -320,16 +320,16 @@ static size_t copied_elements(const struct bb_program *p, const char *name)
     return sum;
 }
 
-/* What is packed is what is sent; what arrives is unpacked, or added where it is a gradient of a halo. */
+/* Sent elements are packed, received elements are unpacked; received gradients of a halo are added. */
 static void halo_kernels_copy_the_message_elements(void **state)
 {
-    static const char *const models[] = {"resnet110_v2", "amoebanet_d", "cosmoflow"}, *const gradient_modes[] = {"none", "dx",
-                                                                                                       "dy"};
+    static const char *const models[] = {"resnet110_v2", "amoebanet_d", "cosmoflow"}, *const gradient_modes[] = {
+                                                                                          "none", "dx", "dy"};
     struct bb_step step;
 
     (void)state;
     for (int i = 0; i < 9; i++) {
-        bool fused = i % 3 == 1; /* with dx */
+        bool fused = i % 3 == 1; /* fused together with dx */
 
         VALID_LINE(&step, "spatial", .ranks = 5, .model = models[i / 3], .compute = "gemm", .micro_batches = 2,
                    .micro_batch_size = 3,
@@ -349,7 +349,7 @@ static void halo_kernels_copy_the_message_elements(void **state)
     }
 }
 
-/* ---- what cannot be ---- */
+/* ---- rejected options ---- */
 
 static void rejects_invalid_options(void **state)
 {
@@ -386,10 +386,10 @@ static void rejects_invalid_options(void **state)
     (void)state;
     for (size_t i = 0; i < ROWS(rows); i++)
         if (made_line_with(&step, "spatial", rows[i]) != -BB_EUSAGE)
-            fail_msg("row %zu is not refused", i);
+            fail_msg("row %zu is not rejected", i);
 }
 
-/* Nobody asked for a layout: the smallest that fits. */
+/* Without options for the layout, the smallest layout that fits is used. */
 static void default_layout_follows_from_the_ranks(void **state)
 {
     static const int rows[][3] = {{3, 2, 3}, {4, 2, 4}, {5, 4, 5}, {6, 4, 6}, {8, 4, 8}, {10, 4, 5}, {35, 4, 5}};
@@ -405,7 +405,7 @@ static void default_layout_follows_from_the_ranks(void **state)
     assert_int_equal(MADE_LINE(&step, "spatial", .ranks = 2), -BB_EUSAGE);
 }
 
-/* ---- any layout ---- */
+/* ---- random layouts ---- */
 
 static unsigned random_below(unsigned *seed, unsigned n)
 {
@@ -418,7 +418,8 @@ static struct bb_proxy_config random_layout(unsigned *seed)
     static const char *const models[] = {"resnet110_v2", "amoebanet_d", "cosmoflow"};
     static const char *const parts[] = {"2", "4", "16", "8,8", "8,4", "4,2", "4,4"};
     static const int tiles[] = {2, 4, 16, 16, 12, 6, 8}, spatial[] = {1, 1, 1, 2, 2, 2, 2};
-    static const char *const slices[] = {NULL, "vertical", "horizontal"}, *const gradient_modes[] = {"none", "dx", "dy"};
+    static const char *const slices[] = {NULL, "vertical", "horizontal"}, *const gradient_modes[] = {"none", "dx",
+                                                                                                     "dy"};
     static const char *const computes[] = {"none", "timed", "gemm"};
     unsigned p = random_below(seed, 7), model = random_below(seed, 3);
     int splits = spatial[p] + 1 + (int)random_below(seed, model == 2 ? 2 : 4), local = 1 + (int)random_below(seed, 2);

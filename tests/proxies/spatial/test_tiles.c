@@ -1,11 +1,11 @@
-/* test_tiles.c - who lies next to whom, what goes which way, and how wide fused halos are. */
+/* test_tiles.c - neighbours of tiles, halo messages per direction, and widths of fused halos. */
 #include "layouts.h"
 
 #include "proxies/spatial/split_layers.h"
 
 /* ---- neighbours ---- */
 
-/* {direction, tile}, ends with -1: the map of a grid of 2 x 2 as MPI4DL numbers it. */
+/* {direction, tile}, ended by -1: the neighbours in a grid of 2 x 2, numbered as in MPI4DL. */
 static const int two_by_two[4][4][2] = {{{5, 1}, {7, 2}, {8, 3}, {-1, -1}},
                                         {{3, 0}, {6, 2}, {7, 3}, {-1, -1}},
                                         {{1, 0}, {2, 1}, {5, 3}, {-1, -1}},
@@ -89,7 +89,8 @@ static void halo_totals_match_the_formula(void **state)
     }
 }
 
-/* 1 x 7 goes left and right, 7 x 1 up and down; strips that are not cut that way send nothing. */
+/* A 1 x 7 kernel exchanges left and right, a 7 x 1 kernel up and down; strips without a cut in this dimension send
+ * nothing. */
 static void non_square_kernels_exchange_in_one_dimension(void **state)
 {
     const struct bb_halo wide = {"1x7", {2, 1, 16}, {0, 3}}, tall = {"7x1", {2, 1, 16}, {3, 0}};
@@ -137,7 +138,7 @@ static void make_layers(struct bb_step *step, const struct bb_net *net, struct b
     assert_int_equal(bb_split_layers_init(&input, out), 0);
 }
 
-/* Blocks 0..11 have stride 1, block 12 stride 2, then 1 again: {first block, F, H}. */
+/* Blocks 0..11 have stride 1, block 12 has stride 2, the following ones 1: {first block, F, H}. */
 static void fused_halo_widths_of_resnet_blocks(void **state)
 {
     static const int rows[][3] = {{0, 1, 2},
@@ -172,7 +173,8 @@ static void fused_halo_widths_of_resnet_blocks(void **state)
     bb_step_release(&step);
 }
 
-/* What lies around a tile is computed twice: the two 3x3 of a block on 2 and 0 more rows and columns. */
+/* The rim around a tile is computed redundantly: the two 3x3 convolutions of a block run on 2 and 0 additional rows
+ * and columns. */
 static void fused_halos_add_redundant_flops(void **state)
 {
     struct bb_proxy_config unfused = {.tiles = {.fused_layers = 1}},
@@ -203,8 +205,8 @@ static int halos_of(const struct bb_split_layers *c)
     return n;
 }
 
-/* A normal cell: 7 exchanges layer by layer; fused one of 3 for state 0 and one of 2 for state 1, both with c channels.
- * Reduction cells are not fused. */
+/* A normal cell: 7 exchanges layer by layer; fused, one of width 3 for state 0 and one of width 2 for state 1, both
+ * with c channels. Reduction cells are not fused. */
 static void fused_halos_of_amoebanet_cells(void **state)
 {
     struct bb_proxy_config unfused = {.tiles = {.fused_layers = 1}},
@@ -240,8 +242,9 @@ static double square(double x)
     return x * x;
 }
 
-/* What a fused normal cell computes on its tile of 32 x 32: before the halos come, both inputs, without a rim; after them
- * everything that reads a state, on as many more rows and columns as are still needed behind it. */
+/* FLOPs of a fused normal cell on its tile of 32 x 32. Before the halos arrive: the convolutions of both inputs,
+ * without a rim. After: every layer that reads a state, on the additional rows and columns that the layers after it
+ * need. */
 static void flops_of_a_fused_cell_before_and_after_its_halos(void **state)
 {
     const double c = 832, quarter = c / 4, tile = 32;
@@ -268,7 +271,7 @@ static void flops_of_a_fused_cell_before_and_after_its_halos(void **state)
     bb_step_release(&step);
 }
 
-/* The inside of a tile and its border are all of it; real work has the FLOPs that are counted. */
+/* The interior and the border of a tile have all of its FLOPs; the kernel lists have the FLOPs that are counted. */
 static void interior_and_border_sum_to_the_tile(void **state)
 {
     static const char *const models[] = {"resnet110_v2", "amoebanet_d", "cosmoflow"};
@@ -286,8 +289,10 @@ static void interior_and_border_sum_to_the_tile(void **state)
             const struct bb_segment *g = &got.segments[s];
 
             for (int direction = 0; direction < BB_PASS_DIRECTIONS; direction++) {
-                assert_true(!g->head.kernels[direction] || bb_kernel_list_flops(g->head.kernels[direction]) == g->head.flops[direction]);
-                assert_true(!g->tail.kernels[direction] || bb_kernel_list_flops(g->tail.kernels[direction]) == g->tail.flops[direction]);
+                assert_true(!g->head.kernels[direction] ||
+                            bb_kernel_list_flops(g->head.kernels[direction]) == g->head.flops[direction]);
+                assert_true(!g->tail.kernels[direction] ||
+                            bb_kernel_list_flops(g->tail.kernels[direction]) == g->tail.flops[direction]);
             }
             assert_true(g->inner.flops[BB_FORWARD] + g->border.flops[BB_FORWARD] == g->head.flops[BB_FORWARD]);
             assert_true(g->n_halos == 0 || g->head.flops[BB_FORWARD] == 0 || g->border.flops[BB_FORWARD] > 0);

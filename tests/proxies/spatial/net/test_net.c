@@ -1,5 +1,5 @@
-/* test_net.c - networks layer by layer: parameters of every module, boundaries, halos and FLOPs as counted elsewhere.
- */
+/* test_net.c - networks layer by layer: parameters of every module, tensors between modules, halos and FLOPs against
+ * independent counts. */
 #include "proxies/spatial/net/net.h"
 #include "tests/check.h"
 
@@ -81,7 +81,8 @@ static void amoebanet_parameters_match_published_counts(void **state)
     bb_net_release(&net);
 }
 
-/* Other sizes, by their 1000-class counts: the classifier has 990 more outputs than ours of 10 classes. */
+/* Published counts of other sizes have 1000 classes: their classifier has 990 more outputs than the profile with 10
+ * classes. */
 static void other_amoebanet_sizes_match_published_counts(void **state)
 {
     static const struct {
@@ -119,7 +120,7 @@ static void amoebanet_cells_output_two_tensors(void **state)
         assert_int_equal(m->out[t].side, 64);
     }
     assert_int_equal(4 * (bb_map_elements(&m->out[0]) + bb_map_elements(&m->out[1])), 109051904);
-    m = &net.modules[9]; /* a reduction: its input, twice the side, goes on as well */
+    m = &net.modules[9]; /* a reduction cell also forwards its input, whose side is twice as long */
     assert_int_equal(m->out[0].channels, 2496);
     assert_int_equal(m->out[0].side, 64);
     assert_int_equal(m->out[1].channels, 1664);
@@ -128,7 +129,7 @@ static void amoebanet_cells_output_two_tensors(void **state)
     bb_net_release(&net);
 }
 
-/* (halo height, width, channels, side) of what exchanges in a cell. */
+/* (halo height, halo width, channels, side) of each layer of a cell that exchanges halos. */
 static int exchanges(const struct bb_net *net, int module, int found[8][4])
 {
     const struct bb_module *m = &net->modules[module];
@@ -147,8 +148,9 @@ static int exchanges(const struct bb_net *net, int module, int found[8][4])
     return n;
 }
 
-/* Rows and columns around the output of each layer of a normal cell that are still needed behind it: with state 0 come
- * 3, with state 1 come 2. A 3x3 behind a layer needs one more there, a 1x7 three more columns, a 7x1 three more rows. */
+/* Rows and columns around each layer's output in a fused normal cell that later layers need. State 0 arrives with a
+ * rim of 3, state 1 with a rim of 2. A following 3x3 needs one more, a 1x7 three more columns, a 7x1 three more
+ * rows. */
 static void fused_cell_rims_by_layer(void **state)
 {
     static const struct {
@@ -213,7 +215,7 @@ static void cosmoflow_matches_mlperf(void **state)
     bb_net_release(&net);
 }
 
-/* A file of the user's, with these shapes and that total. */
+/* Loads a user's profile with this family, shape and total. */
 static int load_file(const char *family, const char *shape, double parameters, struct bb_net *net)
 {
     char path[] = "/tmp/busbar_net_XXXXXX.json";

@@ -1,6 +1,6 @@
 /*
- * test_critical_path.c - what a step hangs on: paths worked out by hand, and of predicted steps that shortening what is
- * not on the path leaves the step as long as it was.
+ * test_critical_path.c - critical paths of steps: paths computed by hand, and predicted steps, whose time does not
+ * change when operations off the path become shorter.
  */
 #include "proxies/simulate/predicted_path.h"
 #include "tests/proxies/made.h"
@@ -31,7 +31,7 @@ static void assert_path(const struct bb_critical_path *path, const struct bb_cri
     }
 }
 
-/* Compute, an all_reduce behind it, and compute behind that; rank 1 comes late to the all_reduce. */
+/* Compute, then an all_reduce, then compute; rank 1 arrives late at the all_reduce. */
 static void make_late_rank(struct bb_step *step, struct bb_timeline *t)
 {
     made_init(step, 2, 1);
@@ -91,7 +91,7 @@ static void omitted_late_rank_counts_as_waiting(void **state)
     bb_step_release(&step);
 }
 
-/* Rank 0 sends twice to rank 1; the second send is late, so the second receive, not the first, hangs on it. */
+/* Rank 0 sends twice to rank 1. The second send is late, so the path enters rank 0 from the second receive. */
 static void path_matches_messages_in_order(void **state)
 {
     static const struct bb_critical_op expected[] = {{1, 1}, {0, 2}, {0, 1}};
@@ -124,7 +124,7 @@ static void path_matches_messages_in_order(void **state)
     bb_step_release(&step);
 }
 
-/* Two streams of one communicator's operations: the second follows the first though no stream or wait says so. */
+/* One communicator on two streams: its second operation follows its first without a stream or wait that orders them. */
 static void path_follows_communicator_order(void **state)
 {
     static const struct bb_critical_op expected[] = {{0, 1}, {0, 0}};
@@ -155,7 +155,8 @@ static void path_follows_communicator_order(void **state)
 static void load_machine(struct bb_cluster *cluster)
 {
     assert_int_equal(bb_cluster_load("h100-sxm-ib", cluster), 0);
-    cluster->has_sharing = false; /* beside something shorter, what is on the path may become quicker */
+    cluster->has_sharing = false; /* with contention, shortening one operation may speed up the operations on the
+                                     path */
 }
 
 static int64_t step_ns_of(const struct bb_step *step, const struct bb_cluster *cluster)
@@ -169,7 +170,7 @@ static int64_t step_ns_of(const struct bb_step *step, const struct bb_cluster *c
     return step_ns;
 }
 
-/* Which operations of a role no rank of it has on the path. */
+/* Whether any rank of the role has operation op on the path. */
 static bool role_is_on_path(const struct bb_step *step, const struct bb_critical_path *path, int role, int op)
 {
     for (int r = 0; r < step->layout.ranks; r++)
@@ -179,7 +180,7 @@ static bool role_is_on_path(const struct bb_step *step, const struct bb_critical
 }
 
 static void halve_operations_off_the_path(const struct bb_step *step, const struct bb_cluster *cluster, int64_t step_ns,
-                              const struct bb_critical_path *path, int *tried)
+                                          const struct bb_critical_path *path, int *tried)
 {
     for (int role = 0; role < step->n_roles; role++) {
         const struct bb_program *p = &step->roles[role].program;

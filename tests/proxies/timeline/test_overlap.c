@@ -1,5 +1,4 @@
-/* test_overlap.c - interval arithmetic against cases worked out by hand and against counting nanosecond by nanosecond.
- */
+/* test_overlap.c - interval arithmetic against cases computed by hand and against counting each nanosecond. */
 #include "proxies/timeline/overlap.h"
 #include "tests/check.h"
 
@@ -18,11 +17,11 @@ static void joined_spans_are_sorted_and_disjoint(void **state)
     (void)state;
     add(&s, 50, 60);
     add(&s, 10, 20);
-    add(&s, 15, 30); /* overlaps          */
-    add(&s, 30, 35); /* touches           */
-    add(&s, 12, 14); /* lies inside       */
-    add(&s, 70, 70); /* nothing           */
-    add(&s, 90, 80); /* less than nothing */
+    add(&s, 15, 30); /* overlaps */
+    add(&s, 30, 35); /* touches */
+    add(&s, 12, 14); /* is contained */
+    add(&s, 70, 70); /* empty */
+    add(&s, 90, 80); /* negative length */
     bb_spans_join(&s);
     assert_int_equal(s.n, 2);
     assert_int_equal(s.at[0].begin_ns, 10);
@@ -36,7 +35,7 @@ static void joined_spans_are_sorted_and_disjoint(void **state)
 
 struct overlap_case {
     const char *what;
-    int64_t step, compute[4], comm[4]; /* two intervals each; 0, 0: none */
+    int64_t step, compute[4], comm[4]; /* up to two intervals each; 0, 0: none */
     int64_t c, m, exposed, idle;
     double fraction;
 };
@@ -129,7 +128,7 @@ static void overlap_of_random_intervals_matches_counting(void **state)
     }
 }
 
-/* By counting: 4 intervals of each set, transfers and stages parts of the communication. */
+/* By counting: random intervals of each set; transfers and stages are subsets of the communication. */
 static void exposed_time_by_cause_matches_counting(void **state)
 {
     unsigned seed = 7;
@@ -166,19 +165,22 @@ static void exposed_time_by_cause_matches_counting(void **state)
 static void efficiency_from_three_step_times(void **state)
 {
     (void)state;
-    assert_true(bb_overlap_efficiency(100, 40, 100) == 1); /* the shorter is hidden */
-    assert_true(bb_overlap_efficiency(100, 40, 140) == 0); /* one after the other   */
+    assert_true(bb_overlap_efficiency(100, 40, 100) == 1); /* the shorter part is hidden */
+    assert_true(bb_overlap_efficiency(100, 40, 140) == 0); /* no overlap */
     assert_true(bb_overlap_efficiency(100, 40, 120) == 0.5);
-    assert_true(bb_overlap_efficiency(100, 40, 160) == -0.5); /* overlap loses         */
+    assert_true(bb_overlap_efficiency(100, 40, 160) == -0.5); /* overlap makes the step longer */
     assert_true(isnan(bb_overlap_efficiency(0, 40, 40)));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(joined_spans_are_sorted_and_disjoint),         cmocka_unit_test(overlap_of_cases_computed_by_hand),
-        cmocka_unit_test(overlap_fraction_is_nan_without_communication),    cmocka_unit_test(overlap_of_random_intervals_matches_counting),
-        cmocka_unit_test(exposed_time_by_cause_matches_counting), cmocka_unit_test(efficiency_from_three_step_times),
+        cmocka_unit_test(joined_spans_are_sorted_and_disjoint),
+        cmocka_unit_test(overlap_of_cases_computed_by_hand),
+        cmocka_unit_test(overlap_fraction_is_nan_without_communication),
+        cmocka_unit_test(overlap_of_random_intervals_matches_counting),
+        cmocka_unit_test(exposed_time_by_cause_matches_counting),
+        cmocka_unit_test(efficiency_from_three_step_times),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

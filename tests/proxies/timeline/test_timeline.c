@@ -1,6 +1,6 @@
 /*
- * test_timeline.c - what a trace says, against times made by hand and against the prediction: valid JSON, threads whose
- * slices do not overlap, arrows that join a send and its receive, counters that come back to zero, ranks left out.
+ * test_timeline.c - traces against times chosen by hand and against the prediction: valid JSON, threads without
+ * overlapping slices, arrows that connect a send and its receive, counters that return to zero, omitted ranks.
  */
 #include "tests/proxies/made.h"
 
@@ -49,7 +49,7 @@ static bool is_at(const json_t *event, const char *phase, int pid, int tid)
            (tid < 0 || (int)number_of(event, "tid") == tid);
 }
 
-/* The k-th event of that phase on a thread (tid -1: of the rank); NULL. */
+/* The k-th event of this phase on a thread (tid -1: on any thread of the rank), or NULL. */
 static json_t *nth(const json_t *root, const char *phase, int pid, int tid, int k)
 {
     json_t *event;
@@ -82,7 +82,7 @@ static void assert_arg(const json_t *args, const char *key, const char *text, do
         assert_true(json_number_value(value) == number);
 }
 
-/* ---- what must hold of every trace ---- */
+/* ---- invariants of every trace ---- */
 
 static bool is_slice_part(const json_t *event)
 {
@@ -91,8 +91,8 @@ static bool is_slice_part(const json_t *event)
     return strcmp(cat, "waiting") == 0 || strcmp(cat, "bubble") == 0 || strcmp(cat, "transfer") == 0;
 }
 
-/* Slices of a thread stand in the file in order and do not overlap; those of the streams lie inside the step. The parts
- * of a slice lie inside it, one after the other. */
+/* The slices of a thread are in order and do not overlap; those of the streams are within the step. The parts of a
+ * slice are within it, one after another. */
 static void assert_threads(const json_t *root)
 {
     json_t *event, *step;
@@ -120,7 +120,8 @@ static void assert_threads(const json_t *root)
     }
 }
 
-/* Each arrow has two ends with one id, of the same name and category, at times at which a slice is open. */
+/* Each arrow has a start and an end with one id and category, and does not go back in time. Returns the number of
+ * arrows. */
 static int assert_arrows(const json_t *root)
 {
     json_t *event, *all = json_object_get(root, "traceEvents");
@@ -172,7 +173,7 @@ static void assert_counters(const json_t *root)
     }
 }
 
-/* ---- by hand ---- */
+/* ---- times chosen by hand ---- */
 
 static void set(struct bb_timeline *t, int i, int op, int64_t begin_ns, int64_t end_ns)
 {
@@ -180,7 +181,7 @@ static void set(struct bb_timeline *t, int i, int op, int64_t begin_ns, int64_t 
     t->step_ns[i] = end_ns > t->step_ns[i] ? end_ns : t->step_ns[i];
 }
 
-/* Two ranks: a kernel on each, a message of 400 bytes from 0 to 1, one of 800 back. */
+/* Two ranks: a kernel on each, a message of 400 bytes from rank 0 to rank 1, one of 800 bytes back. */
 static void make_pair(struct bb_step *step, struct bb_timeline *t)
 {
     made_init(step, 2, 1);
@@ -226,7 +227,7 @@ static void trace_of_times_chosen_by_hand(void **state)
     assert_arg(event, "peer", NULL, 0);
     assert_int_equal(assert_arrows(root), 2);
     event = nth(root, "f", 1, 2, 0);
-    assert_true(fabs(number_of(event, "ts") - 3.001) < 1e-9); /* just inside the receive */
+    assert_true(fabs(number_of(event, "ts") - 3.001) < 1e-9); /* just before the end of the receive */
     assert_string_equal(text_of(json_object_get(nth(root, "M", 1, 0, 0), "args"), "name"),
                         "rank 1 (no\"de gpu 0, rank)");
     assert_true(number_of(json_object_get(json_object_get(root, "otherData"), "clock"), "error_us") == 1.25);
@@ -235,7 +236,8 @@ static void trace_of_times_chosen_by_hand(void **state)
     bb_step_release(&step);
 }
 
-/* 400 from 1.001, 800 from 3.002, none from 9.009; where one ends and the next begins there is no dip. */
+/* 400 from 1.001, 800 from 3.002, 0 from 9.009. Where one message ends and the next begins, the counter does not
+ * drop to 0. */
 static void counters_of_times_chosen_by_hand(void **state)
 {
     static const double ts[] = {1.001, 3.002, 9.009}, bytes[] = {400, 800, 0};
@@ -260,7 +262,7 @@ static void counters_of_times_chosen_by_hand(void **state)
     bb_step_release(&step);
 }
 
-/* The receive of rank 1 lasts 1002 ns and waits for 602 of them; 400 bytes in the other 400. */
+/* The receive of rank 1 lasts 1002 ns; it waits for 602 ns and transfers 400 bytes in the other 400 ns. */
 static void waiting_is_a_separate_slice(void **state)
 {
     static const char *const line[] = {"waiting", "bubble"};
@@ -287,7 +289,7 @@ static void waiting_is_a_separate_slice(void **state)
     }
 }
 
-/* The operations of one group call share one slice and keep an arrow each. */
+/* The operations of one group call share one slice; each keeps its arrow. */
 static void group_call_is_one_slice(void **state)
 {
     struct bb_timeline t;
@@ -317,7 +319,7 @@ static void group_call_is_one_slice(void **state)
 
 /* ---- predicted ---- */
 
-/* The unions of a rank's slices are the figures that the prediction states. */
+/* The unions of a rank's slices give the times of the prediction. */
 static void assert_same_times(const struct bb_timeline *t, const struct bb_prediction *p)
 {
     for (int i = 0; i < t->n; i++) {
@@ -360,7 +362,7 @@ static void trace_of_a_prediction(void **state)
     root = write_and_parse(&t);
     assert_threads(root);
     assert_counters(root);
-    assert_int_equal(assert_arrows(root), 2 * 2 * 3); /* replicas, directions, micro-batches */
+    assert_int_equal(assert_arrows(root), 2 * 2 * 3); /* replicas x directions x micro-batches */
     json_decref(root);
     assert_int_equal(bb_timeline_init(&copied, &step, NULL, 0), 0);
     assert_int_equal(bb_predicted_timeline(&step, &p, &copied), 0);
@@ -401,7 +403,7 @@ static void trace_limits_the_number_of_ranks(void **state)
     const int shown[] = {0, 499, 500, 777, 999};
     for (size_t i = 0; i < ROWS(shown); i++)
         assert_true(contains_rank(&t, shown[i]));
-    assert_int_equal(t.ranks[BB_TRACE_RANKS - 5], 59); /* then the lowest */
+    assert_int_equal(t.ranks[BB_TRACE_RANKS - 5], 59); /* the other ranks are the lowest */
     assert_false(contains_rank(&t, 300));
     bb_timeline_release(&t);
     bb_step_release(&step);

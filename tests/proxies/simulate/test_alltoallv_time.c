@@ -144,7 +144,7 @@ static void make_pairs(struct bb_step *step, int rows)
         step->role_of[r] = r % 2;
     for (int index = 0; index < 2; index++) {
         assert_int_equal(bb_program_add_stream(&step->roles[index].program, "ep", 0), 1);
-        step->roles[index].name = "place";
+        step->roles[index].name = "member";
         op.peer = index;
         made_add(step, index, &kernel, made_add(step, index, &op, made_add(step, index, &kernel, BB_NONE)));
     }

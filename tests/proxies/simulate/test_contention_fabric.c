@@ -39,7 +39,7 @@ static void step_is(double us)
 
 /* ---- messages ---- */
 
-/* Each of the first `senders` ranks sends a message of 10 us to the rank at offset `away`. */
+/* Each of the first `senders` ranks sends a message of 10 us to the rank `offset` ranks after it. */
 static void make_senders(struct bb_step *step, int ranks, int senders, int offset)
 {
     made_init(step, ranks, 1);
@@ -49,8 +49,8 @@ static void make_senders(struct bb_step *step, int ranks, int senders, int offse
     }
 }
 
-/* All ranks have the same program: a message of 10 us to the rank at offset `away`, and one from the rank at offset
- * -away. */
+/* All ranks have the same program: they send a message of 10 us to the rank `offset` ranks after them and receive
+ * one from the rank `offset` ranks before them. */
 static void make_shift(struct bb_step *step, int ranks, int offset)
 {
     made_init(step, ranks, 1);
@@ -146,7 +146,7 @@ static void each_rail_has_its_own_leaf_uplinks(void **state)
     }
 }
 
-/* Ranks form pairs at distance `away`; both ranks of a pair send a message of 10 us to each other. */
+/* Ranks form pairs at distance `offset`; both ranks of a pair send a message of 10 us to each other. */
 static void make_pairs(struct bb_step *step, int ranks, int offset)
 {
     const struct bb_axis axes[] = {{"near", offset}, {"pair", 2}, {"far", ranks / 2 / offset}};

@@ -435,7 +435,7 @@ static void kernel_list_time_matches_kernel_by_kernel(void **state)
     }
 }
 
-/* compute_alone_ns is the step time of the programs without their communication: that of the slowest rank. */
+/* compute_alone_ns equals the step time of the slowest rank when all communication is removed from the programs. */
 static void compute_alone_equals_the_step_without_communication(void **state)
 {
     const struct bb_conditions slow = {.slow = {.n = 1, .items = {{.kind = BB_SLOW_RANK, .number = 1, .factor = 1.3}}}};
@@ -523,7 +523,7 @@ static void eager_framework_launches_one_kernel_per_expert(void **state)
     assert_int_equal(work.issue_ns, 9000 + 4 * 32000);
     assert_int_equal(work.first_ns, 9000);
     assert_int_equal(compute_end_ns(&c, &op, 9000, 0), 137000 + 1000); /* only the last expert's quarter remains */
-    assert_int_equal(compute_end_ns(&c, &op, 200000, 0), 208000);      /* the GPU lags behind the host */
+    assert_int_equal(compute_end_ns(&c, &op, 200000, 0), 208000);      /* the GPU is slower than its host */
     assert_int_equal(bb_cluster_issue_ns(&c, false), 12000);
 }
 

@@ -171,7 +171,7 @@ static void filter_keeps_the_order(void **state)
     bb_program_release(&compute);
 }
 
-/* A program without end is rejected as invalid input before memory runs out. */
+/* A program that exceeds 2^24 operations is rejected as invalid input before memory runs out. */
 static void rejects_operations_for_a_full_program(void **state)
 {
     struct bb_op op = made_op(BB_OP_SEND, 0);
@@ -179,7 +179,7 @@ static void rejects_operations_for_a_full_program(void **state)
 
     (void)state;
     assert_false(bb_program_is_full(&program));
-    program.n_ops = (size_t)1 << 24; /* as if 2^24 operations had been added */
+    program.n_ops = (size_t)1 << 24; /* as if the maximum had been added */
     assert_true(bb_program_is_full(&program));
     assert_int_equal(bb_program_add(&program, &op, NULL, 0), -BB_EUSAGE);
     assert_int_equal(bb_program_add_dataflow(&program, &op, NULL, 0), -BB_EUSAGE);

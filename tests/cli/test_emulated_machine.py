@@ -1,5 +1,5 @@
-"""One machine for `plan` and for the emulated GPUs: what plan predicts for a shipped profile is what a run on GPUs of that
-profile takes, to the nanosecond that events have. The model itself is held by closed forms (tests/proxies/machine)."""
+"""plan and the emulated GPUs use the same machine model: the prediction for a shipped profile equals the time of a run on emulated GPUs
+with this profile, to the nanosecond resolution of events. tests/proxies/machine checks the model itself with closed formulas."""
 import json
 import math
 import pathlib
@@ -15,12 +15,12 @@ def key(row):
     return tuple(row[k] for k in ("collective", "count", "dtype", "op", "root", "placement"))
 
 
-@pytest.mark.parametrize("ranks,words", [(8, ("all",)), (12, ("all_reduce", "all_gather", "alltoall", "broadcast", "sendrecv"))])
-def test_collectives_take_what_is_predicted(busbar, tmp_path, ranks, words):
-    """Over sizes at which NCCL takes one way after another, on one node and on two."""
-    words = (*words, "-b", "1K", "-e", "1G", "-f", "32")
-    run = busbar.json("bench", *words, "-n", 2, "--repeats", 1, "-w", 1, "-c", 0, "--show-choice", ranks=ranks, env=ENV, tmp_path=tmp_path)
-    done = busbar.run("plan", *words, "--ranks", ranks, "--cluster", H100, "--json", "-", emulated=False)
+@pytest.mark.parametrize("ranks,args", [(8, ("all",)), (12, ("all_reduce", "all_gather", "alltoall", "broadcast", "sendrecv"))])
+def test_collectives_take_the_predicted_time(busbar, tmp_path, ranks, args):
+    """Message sizes for which NCCL chooses different variants, on one node and on two."""
+    args = (*args, "-b", "1K", "-e", "1G", "-f", "32")
+    run = busbar.json("bench", *args, "-n", 2, "--repeats", 1, "-w", 1, "-c", 0, "--show-choice", ranks=ranks, env=ENV, tmp_path=tmp_path)
+    done = busbar.run("plan", *args, "--ranks", ranks, "--cluster", H100, "--json", "-", emulated=False)
     assert done.returncode == 0, done.stderr
     predicted = json.loads(done.stdout)["results"]
     assert [key(r) for r in predicted] == [key(r) for r in run["results"]]
@@ -29,7 +29,7 @@ def test_collectives_take_what_is_predicted(busbar, tmp_path, ranks, words):
         if b["algorithm"]:
             assert (a["algorithm"], a["protocol"]) == (b["algorithm"], b["protocol"]), key(a)
     protocols = {r["protocol"] for r in run["results"] if r["collective"] == "all_reduce"}
-    assert protocols > {"LL"}  # else the sizes are too few to say anything
+    assert protocols > {"LL"}  # the sizes cover more than one protocol
 
 
 STEPS = [("gpt2_large", 4, 2, 3, "--compute", "timed"), ("dlrm", "--compute", "gemm", "--dtype", "bfloat16"),
@@ -37,39 +37,39 @@ STEPS = [("gpt2_large", 4, 2, 3, "--compute", "timed"), ("dlrm", "--compute", "g
 
 
 @pytest.fixture
-def alone(tmp_path):
-    """The same machine, on which nothing takes anything from anything else."""
+def cluster_without_sharing(tmp_path):
+    """The same machine without contention between kernels and communication."""
     profile = json.loads((CLUSTERS / f"{H100}.json").read_text())
     assert profile.pop("sharing")
     (tmp_path / "alone.json").write_text(json.dumps(profile))
     return tmp_path / "alone.json"
 
 
-@pytest.mark.parametrize("words", STEPS, ids=lambda words: words[0])
-@pytest.mark.parametrize("shares", [False, True], ids=["alone", "shared"])
-def test_a_step_takes_what_is_predicted(busbar, tmp_path, alone, shares, words):
-    """Kernels by their time, products by their shape, passes by the bandwidth that is reached, messages, collectives. Where
-    they share, plan slows a layer as a whole, a GPU each of its kernels."""
-    cluster = H100 if shares else alone
-    doc = busbar.json("proxy", *words, "-n", 2, "--warmup", 1, "--no-alone", "--cluster", cluster, tmp_path=tmp_path, ranks=4,
+@pytest.mark.parametrize("args", STEPS, ids=lambda args: args[0])
+@pytest.mark.parametrize("sharing", [False, True], ids=["alone", "shared"])
+def test_steps_take_the_predicted_time(busbar, tmp_path, cluster_without_sharing, sharing, args):
+    """Timed kernels, GEMMs by their shape, memory-bound kernels by the achieved bandwidth, messages and collectives. With contention,
+    plan slows down a layer as a whole, and an emulated GPU slows down each kernel."""
+    cluster = H100 if sharing else cluster_without_sharing
+    doc = busbar.json("proxy", *args, "-n", 2, "--warmup", 1, "--no-alone", "--cluster", cluster, tmp_path=tmp_path, ranks=4,
                       env={**ENV, "EMU_CLUSTER": str(cluster)})
     forecast = doc["forecast"]
     assert forecast["cluster"] == H100 and forecast["step"]["measured_us"] > 100
     assert doc["step_us"]["min"] == pytest.approx(doc["step_us"]["max"], rel=1e-9)
-    for pair in (forecast["step"], forecast["traced_step"], *(forecast["rows"] if not shares else ())):
-        assert pair["predicted_us"] == pytest.approx(pair["measured_us"], rel=2e-3 if shares else 1e-6, abs=2e-3)
+    for pair in (forecast["step"], forecast["traced_step"], *(forecast["rows"] if not sharing else ())):
+        assert pair["predicted_us"] == pytest.approx(pair["measured_us"], rel=2e-3 if sharing else 1e-6, abs=2e-3)
 
 
-# Two GPUs on each NIC, 4 ranks on 2 nodes. By the rest of the profile a NIC has 24.3 GB/s, and links within a node 20.
-STAND_IN = ("--compute", "timed", "--forward-us", 100, "--backward-us", 200)
-GPT = ("transformer", "--model", "gpt2_small", "--layers", 4, "--global-batch-size", 8, *STAND_IN)
-ON_ONE_NIC = {"both replicas' groups": (*GPT, "--tp", 2), "both pipelines": (*GPT, "--pp", 2), "one pipeline": (*GPT, "--pp", 4),
-              "stages of different work": ("gpt2_large", 4, 2, 2), "collectives of all at once": ("dlrm", "--compute", "none")}
+# Two GPUs per NIC, 4 ranks on 2 nodes. The profile has NICs with 24.3 GB/s and intra-node links with 20 GB/s.
+TIMED = ("--compute", "timed", "--forward-us", 100, "--backward-us", 200)
+GPT = ("transformer", "--model", "gpt2_small", "--layers", 4, "--global-batch-size", 8, *TIMED)
+STEPS_ON_ONE_NIC = {"both replicas' groups": (*GPT, "--tp", 2), "both pipelines": (*GPT, "--pp", 2), "one pipeline": (*GPT, "--pp", 4),
+              "unequal stages": ("gpt2_large", 4, 2, 2), "collectives of all ranks": ("dlrm", "--compute", "none")}
 
 
 @pytest.fixture
 def pcie(tmp_path):
-    """Nodes of so many GPUs and NICs."""
+    """Returns pcie(gpus, nics, **more): a profile with this number of GPUs and NICs per node."""
     def write(gpus, nics, **more):
         profile = json.loads((CLUSTERS / "a100-pcie-ib.json").read_text()) | {"gpus_per_node": gpus, "nics_per_node": nics, **more}
         path = tmp_path / f"pcie{gpus}{nics}{len(more)}.json"
@@ -78,54 +78,55 @@ def pcie(tmp_path):
     return write
 
 
-def planned(busbar, *words):
-    done = busbar.run("plan", *words, "--ranks", 4, "--json", "-", emulated=False)
+def planned(busbar, *args):
+    done = busbar.run("plan", *args, "--ranks", 4, "--json", "-", emulated=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("case", ON_ONE_NIC)
-def test_gpus_on_one_nic_share_it(busbar, tmp_path, pcie, case):
-    """As plan has it, and slower than with a NIC each; but for one pipeline, of which one rank alone leaves its node."""
-    words = ON_ONE_NIC[case]
-    shared, own = (planned(busbar, *words, "--cluster", pcie(2, nics))["predicted"]["step_us"] for nics in (1, 2))
-    run = busbar.json("proxy", *words, "-n", 2, "--warmup", 1, "--no-alone", tmp_path=tmp_path, ranks=4,
+@pytest.mark.parametrize("case", STEPS_ON_ONE_NIC)
+def test_gpus_of_one_nic_share_its_bandwidth(busbar, tmp_path, pcie, case):
+    """The run equals the plan, and is slower than with one NIC per GPU. Exception: in a single pipeline only one rank sends to another
+    node."""
+    args = STEPS_ON_ONE_NIC[case]
+    shared, alone_us = (planned(busbar, *args, "--cluster", pcie(2, nics))["predicted"]["step_us"] for nics in (1, 2))
+    run = busbar.json("proxy", *args, "-n", 2, "--warmup", 1, "--no-alone", tmp_path=tmp_path, ranks=4,
                       env={"EMU_CLUSTER": str(pcie(2, 1)), "EMU_DATA": "off"})
     assert run["step_us"]["p50"] == pytest.approx(shared, rel=1e-6, abs=2e-3)
-    assert shared == own if case == "one pipeline" else shared > 1.1 * own
+    assert shared == alone_us if case == "one pipeline" else shared > 1.1 * alone_us
 
 
-# Scarce uplinks of leaves, of one rail of a leaf, of pods; one GPU on a node, or two.
+# Oversubscribed uplinks of leaf switches, of one rail of a leaf, of pods; nodes of one or two GPUs.
 LEAVES = {"nodes_per_leaf": 2, "leaf_oversubscription": 4}
 RAILS = {"nodes_per_leaf": 1, "leaf_oversubscription": 3, "rails": True}
 PODS = {"nodes_per_leaf": 1, "leaf_oversubscription": 1, "nodes_per_pod": 2, "pod_oversubscription": 7}
 
 
-@pytest.mark.parametrize("case", ["both replicas' groups", "stages of different work", "collectives of all at once"])
+@pytest.mark.parametrize("case", ["both replicas' groups", "unequal stages", "collectives of all ranks"])
 @pytest.mark.parametrize("gpus,fabric", [(1, LEAVES), (2, RAILS), (1, PODS)], ids=["leaves", "rails", "pods"])
-def test_scarce_uplinks_are_shared(busbar, tmp_path, pcie, gpus, fabric, case):
-    words = ON_ONE_NIC[case]
+def test_oversubscribed_uplinks_are_shared(busbar, tmp_path, pcie, gpus, fabric, case):
+    args = STEPS_ON_ONE_NIC[case]
     flat, cluster = pcie(gpus, gpus), pcie(gpus, gpus, fabric=fabric)
-    shared, own = (planned(busbar, *words, "--cluster", path)["predicted"]["step_us"] for path in (cluster, flat))
-    run = busbar.json("proxy", *words, "-n", 2, "--warmup", 1, "--no-alone", tmp_path=tmp_path, ranks=4,
+    shared, alone_us = (planned(busbar, *args, "--cluster", path)["predicted"]["step_us"] for path in (cluster, flat))
+    run = busbar.json("proxy", *args, "-n", 2, "--warmup", 1, "--no-alone", tmp_path=tmp_path, ranks=4,
                       env={"EMU_CLUSTER": str(cluster), "EMU_DATA": "off"})
-    assert run["step_us"]["p50"] == pytest.approx(shared, rel=1e-6, abs=2e-3) and shared > 1.1 * own
+    assert run["step_us"]["p50"] == pytest.approx(shared, rel=1e-6, abs=2e-3) and shared > 1.1 * alone_us
 
 
 @pytest.mark.parametrize("gpus,nics,more", [(2, 1, {}), (1, 1, {"fabric": PODS}), (2, 2, {"fabric": RAILS}), (3, 3, {})],
-                         ids=["NIC", "pods", "rails", "half a node, with the root"])
-def test_tables_of_what_is_shared_are_those_predicted(busbar, tmp_path, pcie, gpus, nics, more):
+                         ids=["NIC", "pods", "rails", "partial node with the root"])
+def test_collectives_on_shared_links_take_the_predicted_time(busbar, tmp_path, pcie, gpus, nics, more):
     cluster = pcie(gpus, nics, **more)
-    words = ("all_reduce", "all_gather", "alltoall", "gather", "sendrecv", "hypercube", "-r", 3, "--sizes", "1K,64M")
-    run = busbar.json("bench", *words, "-n", 2, "--repeats", 1, "-w", 1, "-c", 0, ranks=4, tmp_path=tmp_path,
+    args = ("all_reduce", "all_gather", "alltoall", "gather", "sendrecv", "hypercube", "-r", 3, "--sizes", "1K,64M")
+    run = busbar.json("bench", *args, "-n", 2, "--repeats", 1, "-w", 1, "-c", 0, ranks=4, tmp_path=tmp_path,
                       env={"EMU_CLUSTER": str(cluster), "EMU_DATA": "off"})
-    predicted = planned(busbar, *words, "--cluster", cluster)["results"]
+    predicted = planned(busbar, *args, "--cluster", cluster)["results"]
     assert [key(r) for r in predicted] == [key(r) for r in run["results"]]
     for a, b in zip(run["results"], predicted):
         assert a["time_us"]["p50"] == pytest.approx(b["time_us"]["p50"], abs=2e-3), key(a)
 
 
-def test_what_the_machine_takes_is_the_quickest_of_all_ways(busbar, tmp_path):
+def test_emulated_nccl_chooses_the_fastest_variant(busbar, tmp_path):
     run = busbar.json("bench", "all_reduce", "--sweep-algorithms", "--sizes", "1K,64M", "--placement", "out_of_place", ranks=4, env=ENV,
                       tmp_path=tmp_path)
     forced = {(r["algorithm"], r["protocol"]) for r in run["results"] if r["forced"]}
@@ -133,29 +134,31 @@ def test_what_the_machine_takes_is_the_quickest_of_all_ways(busbar, tmp_path):
     assert [c["nccl_choice"] for c in run["algorithms"]] == ["best", "best"]
 
 
-# ---- what runs at once ---------------------------------------------------------------------------------------------------
+# ---- kernels and collectives at the same time --------------------------------------------------------------------------
 
 
 def gemm_us(sms):
-    """4096 x 4096 x 4096 in bfloat16: waves of tiles of 256 x 128, or of 128 x 128 at 0.92 of the rate, the quicker."""
-    flops = 0.66 * 989e6 / 132  # per microsecond and multiprocessor
+    """Time of a GEMM of 4096 x 4096 x 4096 in bfloat16: waves of tiles of 256 x 128, or of 128 x 128 at 0.92 of the rate, whichever is
+    faster."""
+    flops = 0.66 * 989e6 / 132  # FLOPs per microsecond and SM
     return min(math.ceil(16 * 32 / sms) * 2 * 256 * 128 * 4096 / flops, math.ceil(32 * 32 / sms) * 2 * 128 * 128 * 4096 / (0.92 * flops))
 
 
-@pytest.mark.parametrize("most,held", [(None, 16), (8, 8), (4, 4)])
-def test_products_beside_collectives_have_fewer_multiprocessors(busbar, tmp_path, most, held):
-    """The collectives hold 16 of 132 as long as they go on, or as many as they may have; then the products have all. With a
-    quarter of the multiprocessors a transfer takes four times as long; products on 128 are as quick as on 132."""
+@pytest.mark.parametrize("max_ctas,occupied_sms", [(None, 16), (8, 8), (4, 4)])
+def test_gemms_during_collectives_have_fewer_sms(busbar, tmp_path, max_ctas, occupied_sms):
+    """Collectives occupy 16 of 132 SMs, or their maximum number of CTAs, while they run; afterwards the GEMMs use all SMs. With a
+    quarter of the CTAs a transfer takes four times as long. GEMMs on 128 SMs are as fast as on 132."""
     run = busbar.json("bench", "overlap", "--sizes", "64M", "--ctas", "default,4,8", "-n", 10,
                       "--gemms", 16, "--repeats", 3, tmp_path=tmp_path, ranks=2, env=ENV)
     rows = {row["max_ctas"]: row for row in run["results"]}
-    row, full = rows[most], rows[None]
+    row, default_row = rows[max_ctas], rows[None]
     gemm, coll, in_both = (row[key]["p50"] for key in ("compute_alone_us", "comm_alone_us", "compute_in_both_us"))
     assert gemm == pytest.approx(16 * gemm_us(132), rel=1e-5)
-    transfer = 10 * 2 ** 26 / 370e3  # of ten by a ring of two ranks
-    assert coll - full["comm_alone_us"]["p50"] == pytest.approx((16 / held - 1) * transfer, abs=0.01)
-    assert row["comm_in_both_us"]["p50"] == pytest.approx(coll, rel=1e-6) and row["channels"] == held
-    assert in_both == pytest.approx(min(16 * gemm_us(132 - held), coll + (16 - coll / gemm_us(132 - held)) * gemm_us(132)), rel=1e-4)
+    transfer = 10 * 2 ** 26 / 370e3  # ten operations on a ring of two ranks
+    assert coll - default_row["comm_alone_us"]["p50"] == pytest.approx((16 / occupied_sms - 1) * transfer, abs=0.01)
+    assert row["comm_in_both_us"]["p50"] == pytest.approx(coll, rel=1e-6) and row["channels"] == occupied_sms
+    assert in_both == pytest.approx(min(16 * gemm_us(132 - occupied_sms),
+                                        coll + (16 - coll / gemm_us(132 - occupied_sms)) * gemm_us(132)), rel=1e-4)
 
 
 # ---- several nodes, slow links, slow ranks: EMU_NODES, EMU_SLOW ---------------------------------------------------------
@@ -163,111 +166,117 @@ def test_products_beside_collectives_have_fewer_multiprocessors(busbar, tmp_path
 P2P = ("bench", "p2p", "--latency-sizes", "8", "--bandwidth-sizes", "16M", "-n", 2, "--repeats", 2)
 
 
-def test_pairs_are_within_nodes_and_between_them(busbar, tmp_path):
-    """Four ranks on two nodes, by emulated-default: 4 us and 200 GB/s, 10 us and 25 GB/s."""
+def test_p2p_times_differ_inside_and_between_nodes(busbar, tmp_path):
+    """Four ranks on two nodes with emulated-default: 4 us and 200 GB/s inside a node, 10 us and 25 GB/s between nodes."""
     run = busbar.json(*P2P, ranks=4, env={"EMU_NODES": "2"}, tmp_path=tmp_path)
     assert run["nodes"] == 2 and not run["shared_gpu"]
     assert [d["host"].rpartition("-")[2] for d in run["devices"]] == ["node0", "node0", "node1", "node1"]
     assert len({d["uuid"] for d in run["devices"]}) == 4
     for row in run["results"]:
-        near = (row["from"] < 2) == (row["to"] < 2)
-        expected = (4 if near else 10) + row["bytes"] / (200e3 if near else 25e3)
+        same_node = (row["from"] < 2) == (row["to"] < 2)
+        expected = (4 if same_node else 10) + row["bytes"] / (200e3 if same_node else 25e3)
         assert row["time_us"]["p50"] == pytest.approx(expected, abs=2e-3), row
 
 
-def test_the_slow_link_comes_first(busbar, tmp_path):
-    """NIC 1 of node 1 is that of the node's second rank, 3: every link between it and the other node has half of 25 GB/s."""
+def test_p2p_lists_the_slow_link_first(busbar, tmp_path):
+    """NIC 1 of node 1 belongs to rank 3, the second rank of the node. All its links to the other node have half of 25 GB/s."""
     run = busbar.json(*P2P, ranks=4, env={"EMU_NODES": "2", "EMU_SLOW": "link=node1-nic1:0.5"}, tmp_path=tmp_path)
     for row in run["results"]:
         slow = 3 in (row["from"], row["to"]) and {row["from"], row["to"]} != {2, 3}
         if row["metric"] == "bandwidth" and (row["from"] < 2) != (row["to"] < 2):
-            each = row["bytes"] / (10 + row["bytes"] / (12.5e3 if slow else 25e3)) / 1e3
-            assert row["gbps"] == pytest.approx((2 if row["direction"] == "both" else 1) * each, rel=1e-4)
+            one_way = row["bytes"] / (10 + row["bytes"] / (12.5e3 if slow else 25e3)) / 1e3
+            assert row["gbps"] == pytest.approx((2 if row["direction"] == "both" else 1) * one_way, rel=1e-4)
     text = busbar.run(*P2P, ranks=4, env={"EMU_NODES": "2", "EMU_SLOW": "link=node1-nic1:0.5"}).stdout
     ranked = next(line for line in text.splitlines() if line.startswith("# slowest links, bandwidth one"))
     assert all("3" in pair.split()[0] for pair in ranked.split("): ")[1].split(", ")[:4]), ranked
 
 
-def test_a_slow_link_holds_up_a_ring(busbar, tmp_path):
-    """all_reduce on 4 ranks of 2 nodes: 2 x 2 steps of 10 us, 1.5 of the bytes at half of 25 GB/s."""
+def test_slow_link_limits_a_ring(busbar, tmp_path):
+    """all_reduce on 4 ranks of 2 nodes: 2 x 2 steps of 10 us, and 1.5 times the bytes at half of 25 GB/s."""
     run = busbar.json("bench", "all_reduce", "--sizes", "16M", "--placement", "in_place", "-n", 2, "--repeats", 1, "-c", 0, ranks=4,
                       env={"EMU_NODES": "2", "EMU_SLOW": "link=node0-nic0:0.5", "EMU_DATA": "off"}, tmp_path=tmp_path)
     assert run["results"][0]["time_us"]["p50"] == pytest.approx(40 + 1.5 * 2 ** 24 / 12.5e3, abs=2e-3)
 
 
-def test_emulated_nodes_have_uplinks(busbar, tmp_path):
-    """Two ranks on each of two nodes, a leaf switch each, which carries all of its two NICs, over it half of each one's alltoall; the
-    uplinks of leaf 1 have a quarter of their rate, as plan says, too."""
-    profile, words = json.loads((CLUSTERS / f"{H100}.json").read_text()), ("alltoall", "--sizes", "64M", "--placement", "out_of_place")
+def test_emulated_nodes_have_oversubscribed_uplinks(busbar, tmp_path):
+    """Two ranks on each of two nodes. Each node has a leaf switch with uplinks for both NICs, which carry half of each rank's alltoall.
+    The uplinks of leaf 1 have a quarter of their rate. The plan gives the same time."""
+    profile, args = json.loads((CLUSTERS / f"{H100}.json").read_text()), ("alltoall", "--sizes", "64M", "--placement", "out_of_place")
     cluster, slow = tmp_path / "leaves.json", "link=leaf1:0.25"
-    cluster.write_text(json.dumps(profile | {"gpus_per_node": 2, "nics_per_node": 2, "fabric": {"nodes_per_leaf": 1, "leaf_oversubscription": 1}}))
-    run = busbar.json("bench", *words, "-n", 2, "--repeats", 1, "-c", 0, ranks=4, tmp_path=tmp_path,
+    cluster.write_text(json.dumps(profile | {"gpus_per_node": 2, "nics_per_node": 2,
+                                             "fabric": {"nodes_per_leaf": 1, "leaf_oversubscription": 1}}))
+    run = busbar.json("bench", *args, "-n", 2, "--repeats", 1, "-c", 0, ranks=4, tmp_path=tmp_path,
                       env={"EMU_NODES": "2", "EMU_CLUSTER": str(cluster), "EMU_DATA": "off", "EMU_SLOW": slow})
-    sent = 2 * 2 ** 26 / 2 / (profile["inter"]["gbps"] * 1e3 / 2)
-    assert run["results"][0]["time_us"]["p50"] == pytest.approx(profile["inter"]["latency_us"] + sent, abs=2e-3)
-    paper = busbar.run("plan", *words, "--ranks", 4, "--cluster", cluster, "--slow", slow, "--json", "-", emulated=False)
-    doc = json.loads(paper.stdout)
-    assert doc["predicted"]["slow"] == [slow] and doc["results"][0]["time_us"]["p50"] == pytest.approx(run["results"][0]["time_us"]["p50"], abs=1.1e-3)
+    transfer_us = 2 * 2 ** 26 / 2 / (profile["inter"]["gbps"] * 1e3 / 2)
+    assert run["results"][0]["time_us"]["p50"] == pytest.approx(profile["inter"]["latency_us"] + transfer_us, abs=2e-3)
+    offline = busbar.run("plan", *args, "--ranks", 4, "--cluster", cluster, "--slow", slow, "--json", "-", emulated=False)
+    doc = json.loads(offline.stdout)
+    assert doc["predicted"]["slow"] == [slow]
+    assert doc["results"][0]["time_us"]["p50"] == pytest.approx(run["results"][0]["time_us"]["p50"], abs=1.1e-3)
 
 
-def test_a_slow_rank_shows_in_the_step(busbar, tmp_path):
-    """Its kernels last half as long again; the report is of the slowest rank, and that is it."""
-    words = ("proxy", "data_parallel", "--model", "resnet50", "--compute", "timed", "-n", 2, "--warmup", 1, "--no-alone")
-    own, slow = (busbar.json(*words, ranks=2, env={"EMU_DATA": "off", "EMU_SLOW": slow}, tmp_path=tmp_path) for slow in ("", "rank=1:1.5"))
+def test_slow_rank_lengthens_the_step(busbar, tmp_path):
+    """The kernels of rank 1 take 1.5 times as long, and the breakdown describes rank 1, the slowest."""
+    args = ("proxy", "data_parallel", "--model", "resnet50", "--compute", "timed", "-n", 2, "--warmup", 1, "--no-alone")
+    even, slow = (busbar.json(*args, ranks=2, env={"EMU_DATA": "off", "EMU_SLOW": slow}, tmp_path=tmp_path)
+                      for slow in ("", "rank=1:1.5"))
     assert slow["breakdown"]["rank"] == 1
-    assert slow["breakdown"]["compute_us"] == pytest.approx(1.5 * own["breakdown"]["compute_us"], rel=1e-3)
-    assert slow["step_us"]["p50"] - own["step_us"]["p50"] == pytest.approx(0.5 * own["breakdown"]["compute_us"], rel=1e-3)
+    assert slow["breakdown"]["compute_us"] == pytest.approx(1.5 * even["breakdown"]["compute_us"], rel=1e-3)
+    assert slow["step_us"]["p50"] - even["step_us"]["p50"] == pytest.approx(0.5 * even["breakdown"]["compute_us"], rel=1e-3)
 
 
-@pytest.mark.parametrize("words,ranks,slow,within", [
+@pytest.mark.parametrize("args,ranks,slow,tolerance", [
     (("gpt2_large", 4, 2, 2, "--compute", "timed"), 10, "link=node1-nic1:0.5", 1e-6),
     (("data_parallel", "--model", "resnet50", "--compute", "gemm", "--dtype", "half"), 2, "rank=1:1.5", 2e-3),
     (("gpt2_large", 8, 2, 8, "--compute", "gemm", "--dtype", "bfloat16"), 2, "rank=0:1.5", 1e-3)], ids=["link", "rank", "pipeline"])
-def test_plan_and_a_run_are_slow_alike(busbar, tmp_path, words, ranks, slow, within):
-    """The same words for `plan --slow` and EMU_SLOW: the same step, and a longer one than without them."""
-    run = busbar.json("proxy", *words, "-n", 2, "--warmup", 1, "--no-alone", tmp_path=tmp_path, ranks=ranks, env={**ENV, "EMU_SLOW": slow})
+def test_plan_slow_equals_a_run_with_emu_slow(busbar, tmp_path, args, ranks, slow, tolerance):
+    """`plan --slow` and EMU_SLOW accept the same values and give the same step, which is longer than without them."""
+    run = busbar.json("proxy", *args, "-n", 2, "--warmup", 1, "--no-alone", tmp_path=tmp_path, ranks=ranks, env={**ENV, "EMU_SLOW": slow})
     steps = []
     for more in ((), ("--slow", slow)):
-        done = busbar.run("plan", *words, "--ranks", ranks, "--cluster", H100, *more, "--json", "-", emulated=False)
+        done = busbar.run("plan", *args, "--ranks", ranks, "--cluster", H100, *more, "--json", "-", emulated=False)
         assert done.returncode == 0, done.stderr
         steps.append(json.loads(done.stdout)["predicted"]["step_us"])
-    assert run["step_us"]["p50"] == pytest.approx(steps[1], rel=within, abs=2e-3) and steps[1] > 1.05 * steps[0]
+    assert run["step_us"]["p50"] == pytest.approx(steps[1], rel=tolerance, abs=2e-3) and steps[1] > 1.05 * steps[0]
 
 
-def test_no_link_is_quicker_than_the_profile(busbar):
-    """As EMU_SLOW refuses it (below), so does plan: sharing would make nothing of it quicker than alone."""
+def test_plan_rejects_links_faster_than_the_profile(busbar):
+    """EMU_SLOW rejects such links too: contention cannot make a link faster than its profile."""
     done = busbar.run("plan", "gpt2_large", "--ranks", 8, "--cluster", H100, "--slow", "link=node0-nic1:2", emulated=False)
     assert done.returncode == 2 and "--slow: 'link=node0-nic1:2' is not valid" in done.stderr and "PART from 0.001 to 1 " in done.stderr
 
 
-def test_collectives_on_paper_are_slow_as_a_run_is(busbar, tmp_path):
-    """Eight and four ranks on two nodes whose GPUs have a NIC for each two; one of the second node has a quarter of its rate: `plan --slow` and a
-    run under EMU_SLOW say the same of each operation, and what goes through that NIC takes longer than on an even machine."""
+def test_offline_collectives_with_slow_links_equal_a_run(busbar, tmp_path):
+    """Nodes with eight and four ranks and one NIC per two GPUs. One NIC of the second node has a quarter of its rate. `plan --slow` and
+    a run with EMU_SLOW give the same time for each operation, and operations through this NIC take longer than without the slow
+    link."""
     cluster, ranks = "l40s-pcie-ib", 12
-    slow, words = "link=node1-nic1:0.25", ("all_reduce", "all_gather", "alltoall", "gather", "broadcast", "sendrecv", "alltoallv",
+    slow, args = "link=node1-nic1:0.25", ("all_reduce", "all_gather", "alltoall", "gather", "broadcast", "sendrecv", "alltoallv",
                                            "--sizes", "1K,32M", "--placement", "out_of_place")
-    run = busbar.json("bench", *words, "-n", 2, "--repeats", 1, "-w", 1, "-c", 0, ranks=ranks, tmp_path=tmp_path,
+    run = busbar.json("bench", *args, "-n", 2, "--repeats", 1, "-w", 1, "-c", 0, ranks=ranks, tmp_path=tmp_path,
                       env={**ENV, "EMU_CLUSTER": cluster, "EMU_SLOW": slow})
-    on_paper, even = (json.loads(busbar.run("plan", *words, "--ranks", ranks, "--cluster", cluster, *more, "--json", "-", emulated=False).stdout)
+    offline, even = (json.loads(busbar.run("plan", *args, "--ranks", ranks, "--cluster", cluster, *more, "--json", "-",
+                                           emulated=False).stdout)
                       for more in (("--slow", slow), ()))
-    assert on_paper["predicted"] == {"cluster": cluster, "slow": [slow]} and even["predicted"]["slow"] == []
-    assert [key(r) for r in on_paper["results"]] == [key(r) for r in run["results"]]
-    longer = set()
-    for a, b, c in zip(run["results"], on_paper["results"], even["results"]):
+    assert offline["predicted"] == {"cluster": cluster, "slow": [slow]} and even["predicted"]["slow"] == []
+    assert [key(r) for r in offline["results"]] == [key(r) for r in run["results"]]
+    slower = set()
+    for a, b, c in zip(run["results"], offline["results"], even["results"]):
         assert b["time_us"]["p50"] == pytest.approx(a["time_us"]["p50"], abs=1.1e-3), key(a)
         if b["time_us"]["p50"] > 1.05 * c["time_us"]["p50"]:
-            longer.add((a["collective"], a["bytes"] > 2 ** 20))
-    assert longer >= {("all_gather", True), ("alltoall", True), ("alltoallv", True)} and all(large for _, large in longer)
+            slower.add((a["collective"], a["bytes"] > 2 ** 20))
+    assert slower >= {("all_gather", True), ("alltoall", True), ("alltoallv", True)} and all(large for _, large in slower)
 
 
-@pytest.mark.parametrize("variable,value,said", [
-    ("EMU_SLOW", "rank=5", "'rank=5' is not valid, expected rank=R:TIMES, TIMES from 0.001 to 1000, or link=nodeN-nicM:PART or link=leafN:PART"),
+@pytest.mark.parametrize("variable,value,message", [
+    ("EMU_SLOW", "rank=5",
+     "'rank=5' is not valid, expected rank=R:TIMES, TIMES from 0.001 to 1000, or link=nodeN-nicM:PART or link=leafN:PART"),
     ("EMU_SLOW", "link=leaf0:0.5", "link=leaf0 requires a profile with 'fabric', and 'emulated-default' has none"),
     ("EMU_SLOW", "link=node0-nic0:2", "'link=node0-nic0:2' is not valid, expected rank=R:TIMES"),
     ("EMU_SLOW", "rank=2:1.1", "there is no rank 2, expected 0 to 1"),
     ("EMU_SLOW", "link=node1-nic0:0.5", "there is no node 1, expected 0 to 0"),
     ("EMU_NODES", "two", "EMU_NODES=two: expected 0 to 1024"),
 ])
-def test_words_that_are_none(busbar, variable, value, said):
+def test_rejects_invalid_emulator_variables(busbar, variable, value, message):
     done = busbar.run("bench", "p2p", ranks=2, env={variable: value})
-    assert done.returncode == 2 and said in done.stderr
+    assert done.returncode == 2 and message in done.stderr

@@ -60,8 +60,8 @@ def test_share_gpu_allows_two_ranks_on_one_gpu(busbar, tmp_path):
     assert json.loads(path.read_text())["shared_gpu"] is True
     assert start(busbar, 2, LOCAL, "--share-gpu", "--json", path).returncode == 0  # --share-gpu without need
     assert json.loads(path.read_text())["shared_gpu"] is True
-    assert "leave it out" in start(busbar, 2, LOCAL, "--share-gpu").stderr
-    assert "leave it out" not in start(busbar, 2, "0,1", "--share-gpu").stderr
+    assert "omit --share-gpu" in start(busbar, 2, LOCAL, "--share-gpu").stderr
+    assert "omit --share-gpu" not in start(busbar, 2, "0,1", "--share-gpu").stderr
 
 
 @pytest.mark.parametrize("hidden", [[], ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"]])

@@ -134,8 +134,7 @@ def test_fp8_dispatch_halves_the_rows_to_experts(busbar, model):
 
 @pytest.mark.parametrize("args, message", [
     (("--fp8-dispatch", "--moe-dispatch", "all_gather"), "--fp8-dispatch does not apply: it requires --moe-dispatch alltoall or dedup"),
-    (NODES, "needs --moe-node-limit M, to how many nodes a token goes: 1 to 4 (4 experts of a token, 4 nodes), not 0; nearest: "
-            "--moe-node-limit 4"),
+    (NODES, "requires --moe-node-limit (nodes per token) from 1 to 4 (4 experts per token, 4 nodes), not 0; try: --moe-node-limit 4"),
     ((*NODES, "--moe-node-limit", 5), "not 5; try: --moe-node-limit 4"),
     (("--moe-node-limit", 2), "--moe-node-limit does not apply: it requires --moe-dispatch dedup"),
     ((*NODES, "--moe-node-limit", 2, "--moe-imbalance", 1), "and --moe-imbalance; try: --moe-dispatch alltoall"),

@@ -247,7 +247,7 @@ def test_every_option_is_documented(busbar, args):
     """Each option of a command is mentioned in a README, by its long name or its letter."""
     text = "\n".join(path.read_text() for path in READMES)
     help_text = busbar.run(*args, "--help", emulated=False).stdout
-    options = re.findall(r"^  (?:(-\w), )? *(--[\w-]+)", help_text, re.M)
+    options = re.findall(r"^  (?:(-\w), |    )(--[\w-]+)", help_text, re.M)
     assert len(options) > 3
     missing = [long for letter, long in options
                if long != "--help" and long not in text and not (letter and re.search(rf"[`\s]{letter} ", text))]

@@ -150,7 +150,7 @@ FIRST, LAST = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-nu
 
 
 @pytest.mark.parametrize("args,ranks,pattern", [
-    ("", 8, r"no model.*--model"),
+    ("", 8, r"--model is missing"),
     ("--model gpt9", 8, r"gpt9"),
     ("--model gpt2_small --tp 5", 10, r"12 attention heads are not divisible by tp 5; try: --tp 2"),
     ("--model llama3_8b --tp 16", 16, r"8 KV heads are not divisible by tp 16; try: --tp 8"),

@@ -16,7 +16,7 @@ class Busbar(CMakePackage):
         default="none",
         multi=True,
         values=("none", "70", "75", "80", "86", "89", "90", "100", "110", "120"),
-        description="GPU architectures of the device code, for example 90; none: all supported ones",
+        description="GPU architectures of the device code, such as 90; none: all supported",
     )
 
     depends_on("c", type="build")

@@ -137,7 +137,7 @@ static int graph_replays(void)
     return 0;
 }
 
-/* More streams than a timeline would need at once, one after another: the last two still share the link. */
+/* 1100 streams, created and destroyed one after another, leave the model intact: the last two share the link. */
 static int many_streams(void)
 {
     cudaStream_t s[2];
@@ -374,7 +374,7 @@ int main(void)
         TEST(fork_child_exits),
         TEST(calls_during_exit),
         cmocka_unit_test(one_process_is_one_rank),
-        {"steps_are_apart", run_job, NULL, NULL, (void *)(uintptr_t)slurm_steps_are_separate_jobs},
+        {"slurm_steps_are_separate_jobs", run_job, NULL, NULL, (void *)(uintptr_t)slurm_steps_are_separate_jobs},
         cmocka_unit_test(hazards_are_refused_on_job_timelines),
         {"a_full_queue", run_short_queue, NULL, NULL, (void *)(uintptr_t)a_full_queue}};
 

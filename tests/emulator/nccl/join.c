@@ -86,8 +86,8 @@ static ncclResult_t open_region(ncclComm_t comm)
     int found = 0, rc = en_region_open(&comm->region, comm->id, comm->size, &found);
 
     if (rc == EINVAL)
-        return en_fail(comm, ncclInvalidUsage, "this rank joins a communicator of %d ranks, another one made it for %d",
-                       comm->size, found);
+        return en_fail(comm, ncclInvalidUsage,
+                       "this rank joins a communicator of %d ranks, another rank created it for %d", comm->size, found);
     if (rc)
         return en_fail(comm, ncclSystemError, "no shared memory for a communicator of %d ranks: %s", comm->size,
                        strerror(rc));

@@ -150,7 +150,7 @@ static int third_fails(struct rank *r)
         ncclResult_t want = r->rank == 0 && i == 3 ? ncclSystemError : ncclSuccess;
         CHECK_EQ(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, r->comm, r->stream), want);
         if (want != ncclSuccess) {
-            CHECK(strstr(ncclGetLastError(r->comm), "ncclAllReduce : planted fault") != NULL);
+            CHECK(strstr(ncclGetLastError(r->comm), "ncclAllReduce : injected fault") != NULL);
             CHECK_EQ(ncclAllReduce(x, x, 1, ncclFloat, ncclSum, r->comm, r->stream), ncclSuccess);
         }
     }

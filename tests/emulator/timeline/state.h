@@ -102,20 +102,22 @@ struct tl_moment {
     int lanes, host; /* waiters: head of the list of lanes, and a host */
 };
 
+/* A collective call, identified by communicator and turn. */
 struct tl_call {
     int next; /* in its hash bucket */
     uint64_t comm, turn;
-    int lanes, arrived, flow;
+    int lanes, arrived, flow; /* head of the list of members that have arrived; their number; 0: no flow */
     bool begun;
     double begin_ns, end_ns, latency_ns, late_ns;
 };
 
 /* One endpoint of a message. */
 struct tl_endpoint {
-    int next, next_of_step; /* next_of_step: next endpoint of the same step */
-    int lane, peer, other;
+    int next, next_of_step; /* next in a queue; next endpoint of the same step */
+    int lane, peer, other;  /* other: the opposite endpoint; 0: not matched yet, -1: dropped */
     bool sends, served, queued;
-    double latency_ns, target_ns, arrived_ns, late_ns;
+    double latency_ns, arrived_ns, late_ns;
+    double target_ns; /* progress of the lane's flow at which the bytes of this endpoint have been moved */
 };
 
 /* Endpoints from rank `from` to rank `to` that wait for the opposite endpoint; all of them sends, or all of them

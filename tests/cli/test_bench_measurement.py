@@ -1,12 +1,13 @@
-"""How bench takes its figures: modes, samples, order, skew. On emulated GPUs, whose times are the written cost model."""
+"""How bench measures: modes, number of samples, order of sizes, arrival skew, verification. Emulated GPUs follow a documented cost
+model."""
 import json
 import re
 
 import pytest
 
-# Round numbers, so that times can be reckoned by hand: all_reduce of 4 ranks takes 4 x 5 us + 1.5 S / 100 GB/s.
+# Round numbers, so times can be computed by hand: all_reduce of S bytes on 4 ranks takes 4 x 5 us + 1.5 S / 100 GB/s.
 PROFILE = {
-    "name": "figures", "gpus_per_node": 8, "launch_us": 2.0, "nccl_launch_us": 30.0, "kernel_us": 1.0,
+    "name": "measurement", "gpus_per_node": 8, "launch_us": 2.0, "nccl_launch_us": 30.0, "kernel_us": 1.0,
     "memory_gbps": 1000.0, "memory_bytes": 1e9,
     "tflops": {"float32": 10.0, "float16": 20.0, "bfloat16": 20.0, "float64": 5.0}, "sm_count": 100,
     "clock_khz": 1000000, "intra": {"latency_us": 5.0, "gbps": 100.0}, "inter": {"latency_us": 10.0, "gbps": 20.0},
@@ -17,8 +18,8 @@ LAUNCH_US = PROFILE["nccl_launch_us"]
 
 
 @pytest.fixture
-def figures(busbar, tmp_path):
-    """figures(*options, ranks=4, **profile): the results of all_reduce of one size, out of place."""
+def measure(busbar, tmp_path):
+    """Returns measure(*options, ranks=4, **profile): the results of all_reduce of one size, out of place."""
     path = tmp_path / "cluster.json"
 
     def run(*options, ranks=4, collective="all_reduce", env=None, **profile):
@@ -37,59 +38,59 @@ def exactly(us):
 
 
 @pytest.mark.smoke
-def test_three_figures_are_three_figures(figures):
-    """stream: the operations alone. sync: with the launch of each. graph: all launched at once."""
-    rows = figures("--mode", "all")
+def test_modes_measure_different_times(measure):
+    """stream: operations without launch time. sync: each operation with its launch. graph: all operations in one launch."""
+    rows = measure("--mode", "all")
     assert [r["mode"] for r in rows] == ["stream", "sync", "graph"]
     stream, sync, graph = rows
     assert stream["time_us"]["p50"] == exactly(OPERATION_US) and stream["start_barrier"] is True
     assert sync["time_us"]["p50"] == exactly(OPERATION_US + LAUNCH_US) and sync["start_barrier"] is False
     assert graph["time_us"]["p50"] == exactly(OPERATION_US)
     assert [r["samples"] for r in rows] == [6, 120, 6]
-    assert sync["time_us"]["p99"] == exactly(OPERATION_US + LAUNCH_US)  # 120 samples are enough for it
+    assert sync["time_us"]["p99"] == exactly(OPERATION_US + LAUNCH_US)  # 120 samples are enough for p99
     assert stream["time_us"]["p99"] is None and graph["time_us"]["p99"] is None
     assert all(r["wrong"] == 0 and r["stopped"] == "fixed" for r in rows)
 
 
-def test_launch_rate_limits_the_result_without_a_start_barrier(figures):
+def test_launch_rate_limits_the_result_without_a_start_barrier(measure):
     """The host enqueues an operation every 30 us, and an operation takes 26 us: only a start barrier hides the launch rate."""
-    assert figures("--start-barrier", "0")[0]["time_us"]["p50"] == exactly(LAUNCH_US)
-    assert figures("--start-barrier", "1")[0]["time_us"]["p50"] == exactly(OPERATION_US)
+    assert measure("--start-barrier", "0")[0]["time_us"]["p50"] == exactly(LAUNCH_US)
+    assert measure("--start-barrier", "1")[0]["time_us"]["p50"] == exactly(OPERATION_US)
 
 
 @pytest.mark.parametrize("options,env", [([], {"CUDA_LAUNCH_BLOCKING": "1"}), (["-z", "2"], {}),
                                          (["--share-gpu"], {"EMU_DEVICES": "1"})])
-def test_no_start_barrier_where_it_would_deadlock(figures, options, env):
-    row = figures(*options, env=env)[0]
+def test_no_start_barrier_where_it_would_deadlock(measure, options, env):
+    row = measure(*options, env=env)[0]
     assert row["start_barrier"] is False and "start_barrier_expired" not in row["flags"] and row["wrong"] == 0
 
 
-def test_expired_start_barrier_is_flagged(busbar, figures):
+def test_expired_start_barrier_is_flagged(busbar, measure):
     """The timeout of 1 us expires before the host has enqueued two thousand operations."""
-    row = figures("-n", 2000, "--start-barrier-limit", "0.001")[0]
+    row = measure("-n", 2000, "--start-barrier-limit", "0.001")[0]
     assert row["start_barrier"] is False and "start_barrier_expired" in row["flags"] and row["wrong"] == 0
     done = busbar.run("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2000", "--start-barrier-limit", "0.001", ranks=2)
     assert "# warning start_barrier_expired, " in done.stdout and "--start-barrier 0" in done.stdout
-    assert "start_barrier_expired" not in figures("--start-barrier-limit", "60000")[0]["flags"]
+    assert "start_barrier_expired" not in measure("--start-barrier-limit", "60000")[0]["flags"]
 
 
-def test_more_operations_than_the_start_barrier_capacity(figures):
+def test_more_operations_than_the_start_barrier_capacity(measure):
     """The start barrier holds 255 operations; the host enqueues the rest while these run."""
-    row = figures("-n", "600", "--repeats", "1")[0]
+    row = measure("-n", "600", "--repeats", "1")[0]
     assert row["start_barrier"] is True and row["wrong"] == 0
     assert OPERATION_US < row["time_us"]["p50"] < LAUNCH_US
 
 
-def test_every_figure_of_a_row_is_there(figures):
-    for row in figures("--mode", "all"):
+def test_rows_have_all_metrics(measure):
+    for row in measure("--mode", "all"):
         assert row["host_us"] > 0 and row["first_us"] > row["host_us"]
         assert row["wall_us"]["p50"] >= (row["event_us"]["p50"] if row["mode"] != "graph" else 0)
         assert (row["skew"] is not None) == (row["mode"] == "sync")
         assert row["warmed"] == 5
-    assert figures("-w", "0")[0]["first_us"] is None
+    assert measure("-w", "0")[0]["first_us"] is None
 
 
-def test_tables_of_modes_are_apart(busbar):
+def test_each_mode_has_its_own_table(busbar):
     done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "4K", "--mode", "all", ranks=2)
     assert done.returncode == 0, done.stderr
     assert re.findall(r"^# all_reduce \((\w+)\):", done.stdout, re.M) == ["stream", "sync", "graph"]
@@ -97,7 +98,7 @@ def test_tables_of_modes_are_apart(busbar):
     assert {len(line.split()) for line in done.stdout.splitlines() if re.match(r"\s*\d", line)} == {14, 16}
 
 
-@pytest.mark.parametrize("line,says", [
+@pytest.mark.parametrize("line,message", [
     ("--mode async", "did you mean 'sync'"),
     ("--mode sync -z 1", "cannot be combined with -z 1"),
     ("--mode stream -G 2", "cannot be combined with -G 2, try: --mode graph"),
@@ -115,30 +116,30 @@ def test_tables_of_modes_are_apart(busbar):
     ("--max-seconds -1", "--max-seconds"),
     ("--max-iters 0", "--max-iters"),
 ])
-def test_bad_words_are_one_line(busbar, line, says):
+def test_rejects_bad_arguments_with_one_line(busbar, line, message):
     done = busbar.run("bench", "all_reduce", *line.split(), emulated=False)
     assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith("busbar: ") and done.stderr.count("\n") == 1 and says in done.stderr
+    assert done.stderr.startswith("busbar: ") and done.stderr.count("\n") == 1 and message in done.stderr
 
 
-# ---- how many samples ------------------------------------------------------------------------------------------------
+# ---- number of samples ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode,samples", [("stream", 6), ("graph", 6), ("sync", 120)])
-def test_one_batch_is_enough_when_all_is_the_same(figures, mode, samples):
-    row = figures("--mode", mode, "--confidence", "1%")[0]
+def test_one_batch_is_enough_for_equal_samples(measure, mode, samples):
+    row = measure("--mode", mode, "--confidence", "1%")[0]
     assert row["stopped"] == "confident" and row["samples"] == samples and row["wrong"] == 0
 
 
-def test_the_cap_ends_what_cannot_be_confident(figures):
-    """The host's times scatter, so nothing is known to a millionth of a per cent: 400 iterations are 20 samples."""
-    row = figures("-C", "1", "--repeats", "2", "--confidence", "0.000001%", "--max-iters", "400", ranks=2)[0]
+def test_limits_end_sampling_without_confidence(measure):
+    """Host times vary, so the interval never reaches a millionth of a per cent. 400 iterations are 20 samples."""
+    row = measure("-C", "1", "--repeats", "2", "--confidence", "0.000001%", "--max-iters", "400", ranks=2)[0]
     assert row["stopped"] == "max_iters" and row["samples"] == 20 and "not_confident" in row["flags"]
-    row = figures("-C", "1", "--repeats", "2", "--confidence", "0.000001%", "--max-seconds", "0", ranks=2)[0]
+    row = measure("-C", "1", "--repeats", "2", "--confidence", "0.000001%", "--max-seconds", "0", ranks=2)[0]
     assert row["stopped"] == "max_seconds" and row["samples"] == 2
 
 
-def test_groups_stop_together(busbar, tmp_path):
+def test_split_groups_stop_at_the_same_sample(busbar, tmp_path):
     run = busbar.json("bench", "all_reduce", "-b", "1K", "-e", "4K", "-C", "1", "--confidence", "2%", "--max-iters", "800",
                       "--split", "MOD:2", ranks=4, tmp_path=tmp_path)
     for group in zip(run["results"][:4], run["results"][4:]):
@@ -149,12 +150,12 @@ def test_groups_stop_together(busbar, tmp_path):
     assert all(len(pair) == 2 and pair[0] == pair[1] for pair in rows.values())
 
 
-def test_warm_up_until_level(figures):
-    row = figures("--warmup", "auto", "-w", "3")[0]
-    assert row["warmed"] == 13 and row["time_us"]["p50"] == exactly(OPERATION_US)  # ten that are all the same
+def test_automatic_warmup_ends_when_times_are_stable(measure):
+    row = measure("--warmup", "auto", "-w", "3")[0]
+    assert row["warmed"] == 13 and row["time_us"]["p50"] == exactly(OPERATION_US)  # 3 + 10 equal operations
 
 
-def test_warnings_come_with_advice(busbar):
+def test_warnings_name_the_option_to_change(busbar):
     done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "4K", "-c", "0", "--repeats", "3", ranks=2)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^# warning few_samples, 6 of 6 results: .*--repeats 6", done.stdout, re.M)
@@ -162,7 +163,7 @@ def test_warnings_come_with_advice(busbar):
     assert "warning noisy" not in done.stdout
 
 
-def test_a_clean_run_has_no_warning(busbar):
+def test_run_without_problems_has_no_warning(busbar):
     done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "4K", ranks=2)
     assert done.returncode == 0 and "warning" not in done.stdout
 
@@ -178,10 +179,10 @@ def sizes_of(busbar, tmp_path, *options):
 
 
 def test_sizes_are_shuffled_by_the_seed(busbar, tmp_path):
-    straight = [8 << i for i in range(11)]
-    assert sizes_of(busbar, tmp_path) == straight
+    ascending = [8 << i for i in range(11)]
+    assert sizes_of(busbar, tmp_path) == ascending
     first = sizes_of(busbar, tmp_path, "--shuffle", "1")
-    assert first != straight and sorted(first) == straight
+    assert first != ascending and sorted(first) == ascending
     assert sizes_of(busbar, tmp_path, "--shuffle", "1") == first
     assert sizes_of(busbar, tmp_path, "--shuffle", "2") != first
 
@@ -190,38 +191,39 @@ def test_sizes_are_shuffled_by_the_seed(busbar, tmp_path):
 
 
 @pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "reduce_scatter", "alltoall"])
-def test_a_late_rank_is_named_and_waiting_is_not_transfer(figures, collective):
-    """Rank 1 comes 100 us late: it needs the operation alone, and the others wait 100 us more."""
-    alone = figures("--mode", "stream", collective=collective)[0]["time_us"]["p50"]
-    row = figures("--mode", "sync", "--delay", "1:100", collective=collective)[0]
+def test_skew_names_the_late_rank_and_excludes_waiting_from_transfer(measure, collective):
+    """Rank 1 arrives 100 us late: its operation takes only the transfer time, and the others wait 100 us more."""
+    alone = measure("--mode", "stream", collective=collective)[0]["time_us"]["p50"]
+    row = measure("--mode", "sync", "--delay", "1:100", collective=collective)[0]
     assert row["skew"]["straggler"] == 1 and row["skew"]["straggler_share"] == 1.0
     assert row["skew"]["spread_us"]["p50"] == exactly(100) and row["skew"]["spread_us"]["max"] == exactly(100)
     assert row["skew"]["transfer_us"] == exactly(alone)
     assert row["time_us"]["p50"] == exactly(alone + 100)
 
 
-def test_the_last_of_several_late_ranks(figures):
-    skew = figures("--mode", "sync", "--delay", "0:80,2:200,3:150")[0]["skew"]
+def test_skew_names_the_last_of_several_late_ranks(measure):
+    skew = measure("--mode", "sync", "--delay", "0:80,2:200,3:150")[0]["skew"]
     assert skew["straggler"] == 2 and skew["spread_us"]["p50"] == exactly(200)
 
 
-def test_nobody_is_a_straggler_when_all_come_together(figures):
-    skew = figures("--mode", "sync")[0]["skew"]
+def test_no_straggler_when_ranks_arrive_together(measure):
+    skew = measure("--mode", "sync")[0]["skew"]
     assert skew["straggler"] is None and skew["spread_us"]["max"] == exactly(0)
 
 
 @pytest.mark.parametrize("collective", ["broadcast", "reduce", "sendrecv", "gather"])
-def test_skew_where_ranks_end_apart(figures, collective):
-    """A small all_reduce behind each operation is the moment that they share; what of their time is transfer nobody knows."""
-    skew = figures("--mode", "sync", "--delay", "0:80,1:200", collective=collective)[0]["skew"]
+def test_skew_of_collectives_that_end_at_different_times(measure, collective):
+    """A small all_reduce after each operation synchronizes the clocks of the ranks. The transfer time is unknown for these
+    collectives."""
+    skew = measure("--mode", "sync", "--delay", "0:80,1:200", collective=collective)[0]["skew"]
     assert skew["spread_us"]["min"] == exactly(200) and skew["spread_us"]["max"] == exactly(200)
     assert (skew["straggler"], skew["straggler_share"], skew["transfer_us"]) == (1, 1.0, None)
-    skew = figures("--mode", "sync", collective=collective)[0]["skew"]
+    skew = measure("--mode", "sync", collective=collective)[0]["skew"]
     assert skew["straggler"] is None and skew["spread_us"]["max"] == exactly(0)
 
 
-def test_only_ranks_that_end_apart_meet(busbar):
-    """Emulated ranks end together whatever they do, so that the meeting is told by its call alone: the only all_reduce of a broadcast."""
+def test_sync_barrier_only_after_collectives_that_end_at_different_times(busbar):
+    """Emulated ranks always end together, so the test detects the barrier by its call: the only all_reduce of a broadcast."""
     env = {"EMU_FAULT": "fail:rank=1,call=1,name=ncclAllReduce"}
     args = ["-b", "1K", "-e", "1K", "-n", 2, "--repeats", 1]
     for mode in "sync", "stream":
@@ -231,21 +233,22 @@ def test_only_ranks_that_end_apart_meet(busbar):
         assert done.returncode == 0, done.stderr
 
 
-def test_the_meeting_of_the_ranks_is_not_timed(figures):
-    """One operation at a time takes what it takes alone, whatever comes behind it, and several in a group do not divide the spread."""
-    row = figures("--mode", "sync", collective="broadcast")[0]
-    alone = figures("--mode", "graph", collective="broadcast")[0]["time_us"]["p50"]
+def test_sync_barrier_is_not_timed(measure):
+    """In sync mode an operation takes the same time with and without the barrier. Several operations in a group do not divide the
+    spread."""
+    row = measure("--mode", "sync", collective="broadcast")[0]
+    alone = measure("--mode", "graph", collective="broadcast")[0]["time_us"]["p50"]
     assert row["time_us"]["p50"] == exactly(alone + LAUNCH_US)
-    skew = figures("--mode", "sync", "-m", "4", "--delay", "1:200")[0]["skew"]
+    skew = measure("--mode", "sync", "-m", "4", "--delay", "1:200")[0]["skew"]
     assert skew["spread_us"]["p50"] == exactly(200)
 
 
-def test_the_text_says_that_nobody_is_late(busbar):
+def test_text_reports_no_straggler(busbar):
     done = busbar.run("bench", "all_reduce", "--mode", "sync", "-b", "1K", "-e", "1K", ranks=4)
     assert done.returncode == 0 and "# Straggler: none, ranks arrived within 0.0 us of each other" in done.stdout, done.stdout
 
 
-def test_the_text_names_the_straggler(busbar):
+def test_text_names_the_straggler(busbar):
     done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "4K", "--mode", "sync", "--delay", "1:100", ranks=3)
     assert done.returncode == 0, done.stderr
     assert "# Straggler: rank 1 arrived last in 6 of 6 results, by up to 100.0 us" in done.stdout
@@ -253,51 +256,52 @@ def test_the_text_names_the_straggler(busbar):
     assert [row[-2:] for row in rows] == [["100.00", "1"]] * 3
 
 
-def test_a_delayed_rank_must_exist(busbar):
+def test_rejects_delay_of_a_rank_that_does_not_exist(busbar):
     done = busbar.run("bench", "all_reduce", "--mode", "sync", "--delay", "2:5", ranks=2)
     assert done.returncode == 2 and done.stderr.count("busbar: ") == 1 and "ranks are 0 to 1" in done.stderr
 
 
-# ---- checks ----------------------------------------------------------------------------------------------------------
+# ---- verification ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["stream", "sync"])
-def test_the_last_operation_is_the_one_that_is_checked(busbar, mode):
-    """The last operation is looked at, and no other: one before the samples and one of two samples come before it."""
-    one = ("-b", "1K", "-e", "1K", "-w", "0", "-n", "2", "--repeats", "1", "--placement", "out_of_place", "--mode", mode)
-    done = busbar.run("bench", "all_reduce", *one, ranks=2)
+def test_verifies_the_last_operation(busbar, mode):
+    """Only the last operation is verified: call 1 precedes the samples, calls 2 and 3 are the samples."""
+    single = ("-b", "1K", "-e", "1K", "-w", "0", "-n", "2", "--repeats", "1", "--placement", "out_of_place", "--mode", mode)
+    done = busbar.run("bench", "all_reduce", *single, ranks=2)
     assert done.returncode == 0, done.stderr
     for call, status in ((2, 0), (3, 3)):
-        done = busbar.run("bench", "all_reduce", *one, ranks=2, env={"EMU_FAULT": f"corrupt:rank=0,call={call}"})
+        done = busbar.run("bench", "all_reduce", *single, ranks=2, env={"EMU_FAULT": f"corrupt:rank=0,call={call}"})
         assert done.returncode == status, done.stderr
 
 
-def test_the_clock_of_nccl_tests_has_the_launch_in_it(busbar, tmp_path):
-    """An operation takes 16 us and its launch 3; with the start barrier the launch is hidden. Both figures stand side by side."""
-    words = ["bench", "all_reduce", "--sizes", "8", "-n", "5", "--repeats", "3"]
-    both = busbar.json(*words, ranks=4, tmp_path=tmp_path)["results"]
-    gpu = busbar.json(*words, "--clock", "gpu", ranks=4, tmp_path=tmp_path)["results"]
-    host = busbar.json(*words, "--clock", "host", ranks=4, tmp_path=tmp_path)["results"]
-    as_nccl_tests = pytest.approx(16 + 3 / 5)
+def test_host_clock_includes_the_launch(busbar, tmp_path):
+    """An operation takes 16 us and a launch 3 us. A start barrier hides the launch from GPU events. Both times are in the row."""
+    args = ["bench", "all_reduce", "--sizes", "8", "-n", "5", "--repeats", "3"]
+    both = busbar.json(*args, ranks=4, tmp_path=tmp_path)["results"]
+    gpu = busbar.json(*args, "--clock", "gpu", ranks=4, tmp_path=tmp_path)["results"]
+    host = busbar.json(*args, "--clock", "host", ranks=4, tmp_path=tmp_path)["results"]
+    with_launch = pytest.approx(16 + 3 / 5)
     assert [row["placement"] for row in both] == ["out_of_place", "in_place"]
     for row in both + gpu:
-        assert row["time_us"] == row["event_us"] and row["time_us"]["p50"] == pytest.approx(16) and row["start_barrier"] and row["wrong"] == 0
-    assert all(row["wall_us"]["p50"] == as_nccl_tests and row["wall_us"]["ci95"] is None and row["samples"] == 3 for row in both)
+        assert row["time_us"] == row["event_us"] and row["time_us"]["p50"] == pytest.approx(16)
+        assert row["start_barrier"] and row["wrong"] == 0
+    assert all(row["wall_us"]["p50"] == with_launch and row["wall_us"]["ci95"] is None and row["samples"] == 3 for row in both)
     assert all(row["wall_us"] is None for row in gpu)
-    assert all(row["time_us"]["p50"] == row["wall_us"]["p50"] == as_nccl_tests and not row["start_barrier"] for row in host)
-    done = busbar.run(*words, "--clock", "cpu")
+    assert all(row["time_us"]["p50"] == row["wall_us"]["p50"] == with_launch and not row["start_barrier"] for row in host)
+    done = busbar.run(*args, "--clock", "cpu")
     assert done.returncode == 2 and "'cpu'" in done.stderr and "gpu" in done.stderr
 
 
-def test_the_graph_of_nccl_tests_is_not_warm(busbar, tmp_path):
-    """Its first launch is in its time: 3 us here, beside five operations of 16."""
-    words = ["bench", "all_reduce", "--sizes", "8", "-n", "5", "--repeats", "3", "--mode", "graph"]
-    for row in busbar.json(*words, ranks=4, tmp_path=tmp_path)["results"]:
+def test_host_clock_of_graphs_includes_the_first_launch(busbar, tmp_path):
+    """nccl-tests does not warm up its graph, so its time contains the first launch: 3 us in addition to five operations of 16 us."""
+    args = ["bench", "all_reduce", "--sizes", "8", "-n", "5", "--repeats", "3", "--mode", "graph"]
+    for row in busbar.json(*args, ranks=4, tmp_path=tmp_path)["results"]:
         assert row["time_us"]["p50"] == pytest.approx(16) and row["wrong"] == 0
         assert row["wall_us"]["p50"] > row["time_us"]["p50"]
 
 
-@pytest.mark.parametrize("words", [["--clock", "gpu"], ["-C", "1"], ["--mode", "sync"]])
-def test_rows_without_a_second_clock_have_no_column_for_it(busbar, words):
-    done = busbar.run("bench", "all_reduce", "--sizes", "8", *words, ranks=2)
+@pytest.mark.parametrize("args", [["--clock", "gpu"], ["-C", "1"], ["--mode", "sync"]])
+def test_table_has_a_wall_column_only_with_two_clocks(busbar, args):
+    done = busbar.run("bench", "all_reduce", "--sizes", "8", *args, ranks=2)
     assert done.returncode == 0 and "wall" not in done.stdout, done.stderr

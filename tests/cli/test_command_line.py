@@ -1,4 +1,4 @@
-"""The front door: help, version, lists, unknown words, and what the binary may ask of MPI."""
+"""The top-level command line: help, version, lists, unknown arguments, and the MPI functions that the binary may import."""
 import re
 import subprocess
 
@@ -9,19 +9,19 @@ def lines_of(done):
     return [line for line in done.stderr.splitlines() if line.startswith("busbar:")]
 
 
-def test_help_needs_nothing(busbar, golden):
+def test_help_requires_no_libraries(busbar, golden):
     done = busbar.run("--help", emulated=False)
     assert done.returncode == 0 and done.stderr == ""
     golden("help.txt", done.stdout)
 
 
-def test_the_first_page_names_the_commands_of_the_help(busbar):
+def test_man_page_lists_the_commands_of_the_help(busbar):
     page, text = (busbar.run(word, emulated=False).stdout for word in ("--help=man", "--help"))
     commands = re.findall(r"(?m)^  busbar (\w+)", text)
     assert "bench" in commands and re.findall(r"(?m)^\.TP\n\.B (\w+)$", page) == commands
 
 
-def test_without_a_word_the_help_is_an_error(busbar):
+def test_missing_command_prints_help_as_an_error(busbar):
     done = busbar.run(emulated=False)
     assert done.returncode == 2 and done.stdout == "" and "Usage: busbar COMMAND" in done.stderr
 
@@ -30,52 +30,53 @@ def test_version(busbar):
     assert re.fullmatch(r"busbar \d+\.\d+\.\d+\n", busbar.run("--version", emulated=False).stdout)
 
 
-@pytest.mark.parametrize("words,near", [
+@pytest.mark.parametrize("args,suggestion", [
     (["bnech"], "bench"), (["plann"], "plan"), (["list", "colectives"], "collectives"), (["list", "dtype"], "dtypes"),
     (["bench", "allreduce"], "all_reduce"), (["proxy", "gpt2_lrage"], "gpt2_large"), (["plan", "bert", "--ranks", "4"], "bert_large"),
 ])
-def test_unknown_words_name_the_nearest(busbar, words, near):
-    done = busbar.run(*words)
+def test_unknown_arguments_suggest_the_nearest(busbar, args, suggestion):
+    done = busbar.run(*args)
     assert done.returncode == 2 and done.stdout == ""
     (line,) = lines_of(done)
-    assert words[-1] in line or words[1] in line
-    assert near in line
+    assert args[-1] in line or args[1] in line
+    assert suggestion in line
 
 
 @pytest.mark.parametrize("command", ["bench", "proxy", "plan"])
-def test_a_command_without_a_name_is_refused(busbar, command):
+def test_rejects_commands_without_a_name(busbar, command):
     done = busbar.run(command, emulated=False)
     assert done.returncode == 2 and done.stdout == "" and len(lines_of(done)) == 1
 
 
-def test_one_rank_speaks_for_all(busbar):
+def test_only_one_rank_prints_the_error(busbar):
     done = busbar.run("bench", "all_redcue", ranks=3)
     assert done.returncode == 2
     assert len(lines_of(done)) == 1
 
 
-@pytest.mark.parametrize("words", [["-V"], ["bench", "--version"], ["plan", "-V"], ["sweep", "--version"]])
-def test_the_version_wherever_it_is_asked_for(busbar, words):
-    done = busbar.run(*words, emulated=False)
+@pytest.mark.parametrize("args", [["-V"], ["bench", "--version"], ["plan", "-V"], ["sweep", "--version"]])
+def test_version_with_every_command(busbar, args):
+    done = busbar.run(*args, emulated=False)
     assert done.returncode == 0 and done.stdout == busbar.run("--version", emulated=False).stdout
 
 
-@pytest.mark.parametrize("words", ["bench", "bench p2p", "proxy", "plan", "calibrate", "compare", "sweep"])
-def test_every_option_stands_in_the_help_once(busbar, words):
-    for form, row in (("--help", r"^  (?:-\w, |    )--([\w-]+)"), ("--help=man", r"^\.B.*?\\-\\-([\w\\-]+)"), ("--complete=--", r"^--([\w-]+)")):
-        names = re.findall(row, busbar.run(*words.split(), form, emulated=False).stdout, re.M)
-        assert len(names) > 1 and sorted(names) == sorted(set(names)), form
+@pytest.mark.parametrize("args", ["bench", "bench p2p", "proxy", "plan", "calibrate", "compare", "sweep"])
+def test_every_option_is_listed_once(busbar, args):
+    for option, row in (("--help", r"^  (?:-\w, |    )--([\w-]+)"), ("--help=man", r"^\.B.*?\\-\\-([\w\\-]+)"),
+                        ("--complete=--", r"^--([\w-]+)")):
+        names = re.findall(row, busbar.run(*args.split(), option, emulated=False).stdout, re.M)
+        assert len(names) > 1 and sorted(names) == sorted(set(names)), option
 
 
-@pytest.mark.parametrize("words,same", [
+@pytest.mark.parametrize("args,equivalent", [
     (["help"], ["--help"]), (["help", "bench"], ["bench", "--help"]), (["help", "bench", "p2p"], ["bench", "p2p", "--help"]),
     (["help", "plan"], ["plan", "--help"]), (["help", "list"], ["list", "--help"]), (["help", "help"], ["--help"])])
-def test_help_of_a_word_is_its_help(busbar, words, same):
-    done, other = (busbar.run(*w, emulated=False) for w in (words, same))
+def test_help_command_equals_the_help_option(busbar, args, equivalent):
+    done, other = (busbar.run(*w, emulated=False) for w in (args, equivalent))
     assert done.returncode == other.returncode == 0 and done.stdout == other.stdout and "Usage:" in done.stdout
 
 
-@pytest.mark.parametrize("words,says", [
+@pytest.mark.parametrize("args,message", [
     (["help", "bnech"], "did you mean 'bench'"), (["help", "bench", "p2p", "x"], "unexpected word 'x'"),
     (["p2p", "--help"], "did you mean 'busbar bench p2p'"), (["all_reduce"], "did you mean 'busbar bench all_reduce'"),
     (["gpt2_large", "8"], "did you mean 'busbar proxy gpt2_large'"),
@@ -87,42 +88,44 @@ def test_help_of_a_word_is_its_help(busbar, words, same):
     (["plan", "transformer", "--model", "/", "--ranks", "4"], "/: is a folder"),
     (["plan", "resnet50", "--cluster", "/", "--ranks", "4"], "/: is a folder"),
 ])
-def test_slips_are_one_line_with_the_way_out(busbar, words, says):
-    done = busbar.run(*words, emulated=False)
+def test_rejects_mistakes_with_one_line_and_a_suggestion(busbar, args, message):
+    done = busbar.run(*args, emulated=False)
     assert done.returncode == 2 and done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert says in line
+    assert message in line
 
 
-@pytest.mark.parametrize("what", ["collectives", "dtypes", "ops", "proxies", "models", "clusters", "columns"])
-def test_each_list_stands_in_the_whole(busbar, what):
-    one, whole = busbar.run("list", what, emulated=False), busbar.run("list", emulated=False)
+@pytest.mark.parametrize("topic", ["collectives", "dtypes", "ops", "proxies", "models", "clusters", "columns"])
+def test_list_contains_every_topic(busbar, topic):
+    one, complete = busbar.run("list", topic, emulated=False), busbar.run("list", emulated=False)
     assert one.returncode == 0 and len(one.stdout.splitlines()) > 2
-    assert one.stdout in whole.stdout
+    assert one.stdout in complete.stdout
 
 
-@pytest.mark.parametrize("words", ["list", "list dtypes", "plan gpt2_large 4 2 2 --ranks 2 --json -", "plan gpt2_large 12 4 3 --ranks 8 --json /dev/full",
+@pytest.mark.parametrize("args",
+                         ["list", "list dtypes", "plan gpt2_large 4 2 2 --ranks 2 --json -",
+                          "plan gpt2_large 12 4 3 --ranks 8 --json /dev/full",
                                    "plan gpt2_large 4 2 2 --ranks 2 --cluster h100-sxm-ib --trace /dev/full",
                                    "plan all_reduce --ranks 2 --cluster h100-sxm-ib --csv -"])
-def test_a_full_disk_is_a_failed_run(busbar, words):
-    """And said to be one, however early it was that the disk was full: a text of one write, or of many."""
+def test_full_disk_fails_the_run(busbar, args):
+    """The error is reported for outputs of one write and of many writes, wherever the disk is full."""
     with open("/dev/full", "w") as full:
-        done = subprocess.run(busbar.command(*words.split(), emulated=False), stdout=full, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(busbar.command(*args.split(), emulated=False), stdout=full, stderr=subprocess.PIPE, text=True)
     (line,) = lines_of(done)
     assert done.returncode == 1 and "cannot write" in line and "No space left on device" in line
 
 
-def test_mpi_cannot_carry_traffic(busbar):
-    """MPI starts the ranks and hands out ids: no call that could move a payload between ranks is even linked."""
+def test_mpi_carries_no_payload(busbar):
+    """MPI starts the ranks and distributes ids. The binary imports no function that could transfer data between ranks."""
     symbols = subprocess.run(["nm", "-D", "--undefined-only", str(busbar.build / "busbar")], capture_output=True, text=True,
                              check=True).stdout
-    used = {name.split("@")[0] for name in re.findall(r"\bU (P?MPI_\w+)", symbols)}
-    assert used <= {"MPI_Init_thread", "MPI_Comm_rank", "MPI_Comm_size", "MPI_Comm_set_errhandler", "MPI_Error_string", "MPI_Ibcast",
+    imported = {name.split("@")[0] for name in re.findall(r"\bU (P?MPI_\w+)", symbols)}
+    assert imported <= {"MPI_Init_thread", "MPI_Comm_rank", "MPI_Comm_size", "MPI_Comm_set_errhandler", "MPI_Error_string", "MPI_Ibcast",
                     "MPI_Iallgather", "MPI_Ibarrier", "MPI_Test", "MPI_Abort", "MPI_Finalize"}
 
 
-def test_first_gpu_out_of_range_is_said_once(busbar):
-    """NCCL_TESTS_DEVICE moves the ranks to other GPUs; 4 ranks from GPU 6 on do not fit on 8."""
+def test_first_gpu_out_of_range_is_reported_once(busbar):
+    """NCCL_TESTS_DEVICE shifts the GPU numbers; 4 ranks from GPU 6 on exceed 8 GPUs."""
     program = str(busbar.build / "emulated" / "all_reduce_perf")
     done = subprocess.run([busbar.mpirun, "-n", "4", program, "-b", "8", "-e", "8"], env=busbar.environment({"NCCL_TESTS_DEVICE": "6"}),
                           capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)

@@ -1,5 +1,5 @@
-"""tests/gpu/pack.sh and the run.sh of the kit that it makes, behind a stand-in nvidia-smi and emulated GPUs: what it says, keeps and
-counts. The kit lies where no build is, and finds the emulated CUDA and NCCL on the library path, as it would find real ones.
+"""tests/gpu/pack.sh and the run.sh of the GPU kit, with a fake nvidia-smi and emulated GPUs: messages, kept results and totals. The kit
+is unpacked outside of the build, and finds emulated CUDA and NCCL on the library path like real libraries.
 """
 import json
 import os
@@ -24,13 +24,15 @@ esac
 @pytest.fixture(scope="module")
 def kit(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kit")
-    done = subprocess.run(["sh", ROOT / "tests/gpu/pack.sh", "-b", BUILD, folder / "kit.tar.gz"], capture_output=True, text=True, timeout=200)
+    done = subprocess.run(["sh", ROOT / "tests/gpu/pack.sh", "-b", BUILD, folder / "kit.tar.gz"], capture_output=True, text=True,
+                          timeout=200)
     if "cannot be downloaded" in done.stderr or "another MPI" in done.stderr:
         pytest.skip(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stderr
     assert int(re.search(r"(\d+) MiB unpacked", done.stdout).group(1)) < 60
     with tarfile.open(folder / "kit.tar.gz") as archive:
-        archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # older Pythons have none
+        # older Python versions have no filters
+        archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     smi = folder / "tools/nvidia-smi"
     smi.parent.mkdir()
     smi.write_text(SMI)
@@ -39,37 +41,40 @@ def kit(tmp_path_factory):
 
 
 def start(kit, out, pattern, smi=True, **env):
-    """Only what a bare machine has is on the path, and the tools' folder."""
+    """Starts run.sh. PATH contains only the folders of a minimal machine and the fake tools."""
     env = {"PATH": (f"{kit.parent}/tools:" if smi else "") + "/usr/bin:/bin", "HOME": str(out.parent), "TMPDIR": str(out.parent),
-           "LD_LIBRARY_PATH": str(BUILD / "emulator"), "EMU_TWINS": str(BUILD / "emulator/busbar-twins.so"), "EMU_QUIET": "1", "EMU_DEVICES": "1", **env}
+           "LD_LIBRARY_PATH": str(BUILD / "emulator"), "EMU_TWINS": str(BUILD / "emulator/busbar-twins.so"), "EMU_QUIET": "1",
+           "EMU_DEVICES": "1", **env}
     return subprocess.Popen([kit / "run.sh", out, pattern], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def bare_path(folder):
-    """A folder with the tools that the script needs, and no mpirun."""
-    bare = folder / "bare"
-    bare.mkdir()
-    for name in ("sh awk cat cd cp cut date dirname echo grep gzip head id kill ldd ls mkdir mktemp mv nproc printf rm sed seq sleep sort tail tar "
-                 "timeout tr uname wc xargs env bash basename expr python3").split():
+    """Returns a folder with the tools that run.sh needs, without mpirun."""
+    folder_of_tools = folder / "bare"
+    folder_of_tools.mkdir()
+    for name in ("sh awk cat cd cp cut date dirname echo grep gzip head id kill ldd ls mkdir mktemp mv nproc printf rm sed seq sleep sort tail "
+                 "tar timeout tr uname wc xargs env bash basename expr python3").split():
         found = shutil.which(name, path="/usr/bin:/bin")
         if found:
-            (bare / name).symlink_to(found)
-    return bare
+            (folder_of_tools / name).symlink_to(found)
+    return folder_of_tools
 
 
 def run(kit, out, pattern, **env):
-    """Exit status, what it said, results.json."""
+    """Returns the exit status, the output and results.json."""
     process = start(kit, out, pattern, **env)
-    said, _ = process.communicate(timeout=150)
+    output, _ = process.communicate(timeout=150)
     results = out / "results.json"
-    return process.returncode, said, json.loads(results.read_text()) if results.exists() else None
+    return process.returncode, output, json.loads(results.read_text()) if results.exists() else None
 
 
-def test_steps_pass_and_are_kept(kit, tmp_path):
-    status, said, results = run(kit, tmp_path / "out", "^conformance|^test-gpu-(start_barrier|kernels)|^probe$|^nccl-tests-name|^shared-2$|^killed")
-    assert status == 0, said
+def test_steps_pass_and_their_output_is_kept(kit, tmp_path):
+    status, output, results = run(kit, tmp_path / "out",
+                                  "^conformance|^test-gpu-(start_barrier|kernels)|^probe$|^nccl-tests-name|^shared-2$|^killed")
+    assert status == 0, output
     verdicts = {step["step"]: step["verdict"] for step in results["steps"]}
-    assert verdicts == {"conformance": "recorded", "test-gpu-kernels": "passed", "test-gpu-start_barrier": "passed", "probe": "passed", "nccl-tests-name": "passed",
+    assert verdicts == {"conformance": "recorded", "test-gpu-kernels": "passed", "test-gpu-start_barrier": "passed", "probe": "passed",
+                        "nccl-tests-name": "passed",
                         "shared-2": "passed", "killed-rank": "passed"}
     assert (results["passed"], results["failed"], results["skipped"]) == (6, 0, 0)
     assert results["machine"]["gpu"] == "Stand-in <1>, 1.0, 81920 MiB" and results["machine"]["emulated"] == "yes"
@@ -83,60 +88,64 @@ def test_steps_pass_and_are_kept(kit, tmp_path):
     assert "Stand-in &lt;1>" in page and "<tr class=passed><td>shared-2" in page
 
 
-def test_a_failing_step_is_shown_with_its_end(kit, tmp_path):
-    """A row is one operation to warm up, 2 x (1 + 2), and 2 by the host's clock: number 16 is the last timed one of the second row."""
-    status, said, results = run(kit, tmp_path / "out", "^test-gpu-start_barrier|^shared-2$", EMU_FAULT="corrupt:rank=1,call=16,name=ncclAllReduce")
+def test_failing_step_is_reported_with_its_exit_status(kit, tmp_path):
+    """A row has one warm-up operation, 2 x (1 + 2) operations, and 2 timed by the host clock: operation 16 is the last timed operation
+    of the second row."""
+    status, output, results = run(kit, tmp_path / "out", "^test-gpu-start_barrier|^shared-2$",
+                                  EMU_FAULT="corrupt:rank=1,call=16,name=ncclAllReduce")
     assert status == 1
-    assert re.search(r"shared-2: FAILED \(exit 3, expected 0\)", said)
+    assert re.search(r"shared-2: FAILED \(exit 3, expected 0\)", output)
     assert results["failed"] == 1 and results["passed"] == 1
 
 
-STAND_INS = {"nvidia-cuda-mps-control": '#!/bin/sh\ncase "$1" in -d) echo started ;; *) cat ;; esac\n',
-             "compute-sanitizer": '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do case $1 in *-exitcode|--tool|--leak-check) shift ;; esac; shift; done\nexec "$@"\n'}
+FAKE_TOOLS = {"nvidia-cuda-mps-control": '#!/bin/sh\ncase "$1" in -d) echo started ;; *) cat ;; esac\n',
+             "compute-sanitizer": '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do case $1 in *-exitcode|--tool|--leak-check) shift ;; esac; shift; done\n'
+                                   'exec "$@"\n'}
 
 
-def test_mps_and_the_sanitizer_are_used_where_they_are(kit, tmp_path):
-    made = [kit.parent / "tools" / name for name in STAND_INS]
-    for path, text in zip(made, STAND_INS.values()):
+def test_uses_mps_and_compute_sanitizer_if_available(kit, tmp_path):
+    tools = [kit.parent / "tools" / name for name in FAKE_TOOLS]
+    for path, text in zip(tools, FAKE_TOOLS.values()):
         path.write_text(text)
         path.chmod(0o755)
     try:
-        status, said, results = run(kit, tmp_path / "out", "^memcheck-kernels|^shared-2$|^racecheck-busy")
+        status, output, results = run(kit, tmp_path / "out", "^memcheck-kernels|^shared-2$|^racecheck-busy")
     finally:
-        for path in made:
+        for path in tools:
             path.unlink()
-    assert status == 0, said
-    assert results["machine"]["mps"] == "yes" and "MPS: yes" in said
+    assert status == 0, output
+    assert results["machine"]["mps"] == "yes" and "MPS: yes" in output
     assert [step["verdict"] for step in results["steps"]] == ["passed", "passed", "passed"]
 
 
-def test_without_mpirun_one_rank_is_tried_and_the_rest_is_left_out(kit, tmp_path):
-    aside = kit / "openmpi/aside"
-    aside.mkdir()
+def test_without_mpirun_steps_with_several_ranks_are_skipped(kit, tmp_path):
+    hidden_folder = kit / "openmpi/aside"
+    hidden_folder.mkdir()
     hidden = [path for path in (kit / "openmpi/bin").iterdir() if path.name in ("mpirun", "mpiexec")]
     for path in hidden:
-        path.rename(aside / path.name)
+        path.rename(hidden_folder / path.name)
     try:
-        status, said, results = run(kit, tmp_path / "out", "^nccl-tests-name|^shared-2$|^killed|^compare-with", PATH=f"{kit.parent}/tools:{bare_path(tmp_path)}")
+        status, output, results = run(kit, tmp_path / "out", "^nccl-tests-name|^shared-2$|^killed|^compare-with",
+                                      PATH=f"{kit.parent}/tools:{bare_path(tmp_path)}")
     finally:
         for path in hidden:
-            (aside / path.name).rename(path)
-        aside.rmdir()
-    assert status == 0, said
+            (hidden_folder / path.name).rename(path)
+        hidden_folder.rmdir()
+    assert status == 0, output
     assert {step["step"]: step["verdict"] for step in results["steps"]} == {
         "nccl-tests-name": "passed", "shared-2": "skipped", "killed-rank": "skipped", "compare-with-nccl-tests": "skipped"}
     skipped = next(step for step in results["steps"] if step["step"] == "shared-2")
     assert skipped["exit_status"] is None and skipped["expected"] is None and skipped["seconds"] == 0
 
 
-def test_time_that_is_over_leaves_steps_out(kit, tmp_path):
+def test_steps_after_the_time_limit_are_skipped(kit, tmp_path):
     began = time.monotonic()
-    status, said, results = run(kit, tmp_path / "out", "^stalled|^shared-2$|^killed|^scaling", GPU_SECONDS="7")
+    status, output, results = run(kit, tmp_path / "out", "^stalled|^shared-2$|^killed|^scaling", GPU_SECONDS="7")
     assert time.monotonic() - began < 30
-    assert results["skipped"] >= 1 and "no time left" in said
+    assert results["skipped"] >= 1 and "no time left" in output
 
 
-def test_what_was_done_is_kept_when_the_command_is_killed(kit, tmp_path):
+def test_results_are_kept_when_the_script_is_terminated(kit, tmp_path):
     out = tmp_path / "out"
     process = start(kit, out, "^test-gpu-start_barrier|^stalled")
     deadline = time.monotonic() + 60
@@ -149,8 +158,8 @@ def test_what_was_done_is_kept_when_the_command_is_killed(kit, tmp_path):
     assert tarfile.is_tarfile(out / "results.tar.gz")
 
 
-def test_without_a_gpu_it_says_so(kit, tmp_path):
-    status, said, results = run(kit, tmp_path / "out", ".", smi=False)
+def test_reports_that_no_gpu_was_found(kit, tmp_path):
+    status, output, results = run(kit, tmp_path / "out", ".", smi=False)
     if os.path.exists("/proc/driver/nvidia/gpus") or os.path.exists("/usr/bin/nvidia-smi"):
-        pytest.skip("there is a GPU here")
-    assert status == 77 and "SKIPPED: no GPU found" in said and results is None
+        pytest.skip("this machine has a GPU")
+    assert status == 77 and "SKIPPED: no GPU found" in output and results is None

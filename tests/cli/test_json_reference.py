@@ -1,5 +1,5 @@
-"""bootstrap/results/README.md has every field of every schema: all commands run on emulated GPUs, every key that they write has a row
-there and is of the row's type, and every row was written by one of them (but for those that need hardware)."""
+"""bootstrap/results/README.md documents every field of every schema: each command runs on emulated GPUs, each key in its results has a
+row in the reference with the type of the value, and each row occurs in a result (except fields that require hardware)."""
 import json
 import pathlib
 import re
@@ -8,23 +8,25 @@ import pytest
 
 REFERENCE = pathlib.Path(__file__).resolve().parents[2] / "bootstrap" / "results" / "README.md"
 TYPES = {"text": str, "boolean": bool, "integer": int, "number": (int, float)}
-HARDWARE = re.compile(r"results\[\]\.gpu\.|checks\.faults$|shared_gpu$|^ended_by$|^phase$")  # NVML; an unsound program; a GPU to share; a signal
-EMPTY = {"`busbar.compare/1`": "devices[].", "`busbar.proxy/1`": "roles[].program"}  # no ranks; --ops is of plans
+# require NVML, an invalid program, a shared GPU, a signal
+HARDWARE = re.compile(r"results\[\]\.gpu\.|checks\.faults$|shared_gpu$|^ended_by$|^phase$")
+EMPTY = {"`busbar.compare/1`": "devices[].", "`busbar.proxy/1`": "roles[].program"}  # compare has no ranks; only plans have --ops
 H100 = REFERENCE.parents[2] / "profiles" / "clusters" / "h100-sxm-ib.json"
 
-# Section of the reference -> [(words, ranks, environment)]
+# Section of the reference -> [(arguments, ranks, environment)]
 RUNS = {
     "`busbar.bench/1`: collectives": [
         ("bench all_reduce broadcast -b 8K -e 8K --mode all -n 2 --repeats 2 -w 1 --split MOD:2 -N 2 -S 1 -M 1 --delay 1:100", 4, {}),
         ("bench all_reduce --sizes 8K --sweep-algorithms", 2, {}), ("bench all_reduce --sizes 8K -n 4 --repeats 2 -I 1", 2, {})],
     "`busbar.bench/1`: p2p": [
-        ("bench p2p --bandwidth-sizes 1M -n 2 --repeats 2", 5, {"EMU_CLUSTER": "far.json"})],
+        ("bench p2p --bandwidth-sizes 1M -n 2 --repeats 2", 5, {"EMU_CLUSTER": "four_per_node.json"})],
     "`busbar.bench/1`: comm": [("bench comm --repeats 2", 2, {})],
     "`busbar.bench/1`: overlap": [("bench overlap --sizes 1M --ctas default,2:4 -n 2 --repeats 2", 2, {"EMU_DATA": "off"})],
     "`busbar.bench/1`: compute": [("bench compute --quick -n 1 --repeats 2", 0, {"EMU_DATA": "off"})],
     "`busbar.plan/1`: collectives": [("plan all -e 1K --ranks 8 --cluster h100-sxm-ib --jitter 3% --samples 4", 0, {})],
     "`busbar.plan/1`: best layout": [
-        ("plan transformer --model gpt2_small --ranks 8 --global-batch-size 16 --cluster h100-sxm-ib --best-layout --top 3 --slow rank=3:1.2 --jitter 3% --samples 2", 0, {})],
+        ("plan transformer --model gpt2_small --ranks 8 --global-batch-size 16 --cluster h100-sxm-ib --best-layout "
+         "--top 3 --slow rank=3:1.2 --jitter 3% --samples 2", 0, {})],
     "`busbar.plan/1`": [
         ("plan gpt2_large 12 4 3 --ranks 8 --ops --cluster h100-sxm-ib", 0, {}),
         ("plan dlrm --ranks 4 --compute gemm --ops --gpu-memory 80G", 0, {}),
@@ -49,7 +51,7 @@ RUNS = {
 
 
 def rows_of(section):
-    """{field: type} of a section of the reference, with those of the sections that it says are all in it."""
+    """Returns {field: type} of a section of the reference, including the sections to which it refers."""
     text = REFERENCE.read_text()
     part = re.search(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", text, re.M | re.S).group(1)
     rows = rows_of("The head") if "All of [the head]" in part else {}
@@ -61,7 +63,7 @@ def rows_of(section):
 
 
 def find_faults(value, kind, path, rows, seen):
-    """What is wrong with a value that stands at `path`, by the rows of the reference."""
+    """Returns the errors of a value at `path` according to the rows of the reference."""
     kind, nullable = kind.removesuffix(" or null"), kind.endswith(" or null")
     seen.add(path)
     if value is None:
@@ -69,15 +71,15 @@ def find_faults(value, kind, path, rows, seen):
     if kind == "object":
         return fields_faults(value, path + ".", rows, seen)
     if kind == "object[]":
-        return [fault for one in value for fault in fields_faults(one, path + "[].", rows, seen)]
+        return [fault for item in value for fault in fields_faults(item, path + "[].", rows, seen)]
     if kind == "stats":
         return [] if list(value) == ["min", "p50", "p90", "p99", "max", "mean", "ci95"] else [f"{path} is not a distribution"]
     if kind in ("map", "any", "any[]"):
         return [] if isinstance(value, {"map": dict, "any": object, "any[]": list}[kind]) else [f"{path} is no {kind}"]
     values = value if kind.endswith("[]") else [value]
-    wanted = TYPES[kind.removesuffix("[]")]
-    right = all(isinstance(v, wanted) and isinstance(v, bool) == (wanted is bool) for v in values)
-    return [] if right else [f"{path} is {value!r}, no {kind}"]
+    expected = TYPES[kind.removesuffix("[]")]
+    valid = all(isinstance(v, expected) and isinstance(v, bool) == (expected is bool) for v in values)
+    return [] if valid else [f"{path} is {value!r}, no {kind}"]
 
 
 def fields_faults(value, prefix, rows, seen):
@@ -90,50 +92,51 @@ def fields_faults(value, prefix, rows, seen):
 
 @pytest.fixture
 def inputs(busbar, tmp_path):
-    """Files that some commands read, made when they are asked for."""
+    """Returns a function that creates the input files of a command and inserts their names."""
 
-    def fill(words):
-        if "{a}" in words:
+    def prepare(args):
+        if "{a}" in args:
             for name, environment in (("a", {}), ("b", {"EMU_CLUSTER": str(H100)})):
                 options = ["--sizes", "1K,2K" if name == "a" else "1K,4K", "-n", "2", "--json", tmp_path / f"{name}.json"]
                 assert busbar.run("bench", "all_reduce", *options, ranks=2, env=environment).returncode == 0
             assert busbar.run("plan", "all_reduce", "--sizes", "1K,2K", "--ranks", 2, "--cluster", H100, "--json", tmp_path / "p.json",
                               emulated=False).returncode == 0
-        if "{c}" in words:
+        if "{c}" in args:
             path = tmp_path / "c.json"
             assert busbar.run("bench", "all_reduce", "-b", "1K", "-e", "64M", "-f", "4", "--sweep-algorithms", "--json", path, ranks=2,
                               env={"EMU_DATA": "off"}).returncode == 0
             bench = json.loads(path.read_text())
             bench["results"][0]["time_us"]["p50"] *= 5  # an outlier
             path.write_text(json.dumps(bench))
-        if "{q}" in words:
+        if "{q}" in args:
             step = ["gpt2_large", "4", "2", "2", "--compute", "timed"]
             assert busbar.run("proxy", *step, "-n", 2, "--no-alone", "--json", tmp_path / "s.json", ranks=2, env={"EMU_DATA": "off"}
                               ).returncode == 0
             assert busbar.run("plan", *step, "--ranks", 2, "--cluster", H100, "--json", tmp_path / "q.json", emulated=False).returncode == 0
-        far = json.loads(H100.read_text()) | {"gpus_per_node": 4}
-        (tmp_path / "far.json").write_text(json.dumps(far))
+        four_per_node = json.loads(H100.read_text()) | {"gpus_per_node": 4}
+        (tmp_path / "four_per_node.json").write_text(json.dumps(four_per_node))
         (tmp_path / "study.json").write_text('{"command": "plan gpt2_large", "ranks": 8, "options": {"layers": 12, "stages": [1, 4]}}')
-        return words.format(before=tmp_path / "before.json", a=tmp_path / "a.json", b=tmp_path / "b.json", p=tmp_path / "p.json", c=tmp_path / "c.json",
+        return args.format(before=tmp_path / "before.json", a=tmp_path / "a.json", b=tmp_path / "b.json", p=tmp_path / "p.json",
+                           c=tmp_path / "c.json",
                             s=tmp_path / "s.json", q=tmp_path / "q.json", study=tmp_path / "study.json")
 
-    return fill
+    return prepare
 
 
 @pytest.mark.parametrize("section", RUNS)
-def test_reference_and_results_agree(busbar, inputs, tmp_path, section):
+def test_reference_documents_all_result_fields(busbar, inputs, tmp_path, section):
     rows, seen, faults = rows_of(section), set(), []
-    for words, ranks, environment in RUNS[section]:
+    for args, ranks, environment in RUNS[section]:
         path = tmp_path / "result.json"
-        words = inputs(words).split()
+        args = inputs(args).split()
         if section.startswith("nccl"):
             path.unlink(missing_ok=True)
-            done = busbar.run_program(busbar.build / "emulated" / "all_reduce_perf", *words, "-J", path)
+            done = busbar.run_program(busbar.build / "emulated" / "all_reduce_perf", *args, "-J", path)
         else:
-            done = busbar.run(*words, "--json", path, ranks=ranks, env=environment, cwd=tmp_path, emulated=words[0] in ("bench", "proxy"))
+            done = busbar.run(*args, "--json", path, ranks=ranks, env=environment, cwd=tmp_path, emulated=args[0] in ("bench", "proxy"))
         assert path.exists(), done.stdout + done.stderr
         faults += fields_faults(json.loads(path.read_text()), "", rows, seen)
         path.replace(tmp_path / "before.json")
     assert sorted(set(faults)) == []
-    unseen = sorted(field for field in rows if field not in seen and not HARDWARE.search(field))
-    assert [field for field in unseen if not field.startswith(EMPTY.get(section, "-"))] == []
+    missing = sorted(field for field in rows if field not in seen and not HARDWARE.search(field))
+    assert [field for field in missing if not field.startswith(EMPTY.get(section, "-"))] == []

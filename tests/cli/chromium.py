@@ -18,7 +18,7 @@ def find_chromium():
 
 
 class Chromium:
-    """with Chromium() as browser: browser.open(path). `errors`: console errors and warnings; `requests`: URLs requested besides the
+    """with Chromium() as browser: browser.open(path). `errors`: console errors and warnings; `requests`: URLs requested except the
     page."""
 
     def __init__(self, width=1200, height=900):

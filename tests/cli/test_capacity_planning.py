@@ -539,7 +539,7 @@ def test_measured_shares_are_unions_of_trace_spans(busbar, machine, tmp_path):
 def test_forecast_with_other_links_is_wrong_by_the_cost_model(busbar, machine, tmp_path):
     """The forecast assumes links with twice the real rate: only communication takes longer than predicted, as much as the cost model
     computes."""
-    real, given = machine("real.json", intra={"latency_us": 2, "gbps": 50}, gpus_per_node=8), machine("told.json", gpus_per_node=8)
+    real, given = machine("real.json", intra={"latency_us": 2, "gbps": 50}, gpus_per_node=8), machine("profile.json", gpus_per_node=8)
     forecast, rows = run_with_forecast(busbar, tmp_path, ("resnet50", "--scale-counts", 0.1, "--compute", "none"), real, given)
     (kind,) = [r for (by, _), r in rows.items() if by == "kind"]
     doc = json.loads((tmp_path / "result.json").read_text())
@@ -557,11 +557,11 @@ def test_compare_accepts_a_step_plan_and_a_run(busbar, machine, tmp_path):
     args = (*STEPS[0], "--forward-us", 100)
     run_with_forecast(busbar, tmp_path, args, real, given)
     (tmp_path / "result.json").rename(tmp_path / "run.json")
-    for name, profile in (("same.json", real), ("told.json", given)):
+    for name, profile in (("same.json", real), ("profile.json", given)):
         assert busbar.run("plan", *args, "--ranks", 4, "--cluster", profile, "--json", tmp_path / name, emulated=False).returncode == 0
     same = busbar.run("compare", "run.json", "same.json", emulated=False, cwd=tmp_path)
     assert same.returncode == 0 and "measured / predicted (three): 1.000, geometric mean; no row is slower" in same.stdout
-    done = busbar.run("compare", "run.json", "told.json", "--json", "c.json", emulated=False, cwd=tmp_path)
+    done = busbar.run("compare", "run.json", "profile.json", "--json", "c.json", emulated=False, cwd=tmp_path)
     against = json.loads((tmp_path / "c.json").read_text())["summary"]["against_prediction"]
     parts = {(p["by"], p["name"]): p["ratio"] for p in against["parts"]}
     assert against["rows"] == 1 and against["geometric_mean_ratio"] > 1.001
@@ -572,7 +572,7 @@ def test_compare_accepts_a_step_plan_and_a_run(busbar, machine, tmp_path):
     measured, predicted, ratio = printed["group", "pp"]
     assert float(measured) / float(predicted) == pytest.approx(parts["group", "pp"], rel=1e-2) and ratio == f"{parts['group', 'pp']:.3f} x"
     assert printed["part", "idle"][1:] == ["0.0", "-"]
-    short = json.loads((tmp_path / "told.json").read_text())
+    short = json.loads((tmp_path / "profile.json").read_text())
     short["predicted"]["breakdown"]["idle_us"] = 0.5
     (tmp_path / "short.json").write_text(json.dumps(short))
     done = busbar.run("compare", "run.json", "short.json", emulated=False, cwd=tmp_path)

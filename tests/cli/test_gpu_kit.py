@@ -52,8 +52,8 @@ def bare_path(folder):
     """Returns a folder with the tools that run.sh needs, without mpirun."""
     folder_of_tools = folder / "bare"
     folder_of_tools.mkdir()
-    for name in ("sh awk cat cd cp cut date dirname echo grep gzip head id kill ldd ls mkdir mktemp mv nproc printf rm sed seq sleep sort tail "
-                 "tar timeout tr uname wc xargs env bash basename expr python3").split():
+    for name in ("sh awk cat cd cp cut date dirname echo grep gzip head id kill ldd ls mkdir mktemp mv nproc printf rm sed seq sleep "
+                 "sort tail tar timeout tr uname wc xargs env bash basename expr python3").split():
         found = shutil.which(name, path="/usr/bin:/bin")
         if found:
             (folder_of_tools / name).symlink_to(found)
@@ -99,8 +99,8 @@ def test_failing_step_is_reported_with_its_exit_status(kit, tmp_path):
 
 
 FAKE_TOOLS = {"nvidia-cuda-mps-control": '#!/bin/sh\ncase "$1" in -d) echo started ;; *) cat ;; esac\n',
-             "compute-sanitizer": '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do case $1 in *-exitcode|--tool|--leak-check) shift ;; esac; shift; done\n'
-                                   'exec "$@"\n'}
+              "compute-sanitizer": '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do\n'
+                                   'case $1 in *-exitcode|--tool|--leak-check) shift ;; esac; shift; done\nexec "$@"\n'}
 
 
 def test_uses_mps_and_compute_sanitizer_if_available(kit, tmp_path):

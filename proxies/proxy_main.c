@@ -29,9 +29,10 @@ static const struct bb_opt run_options[] = {
                "timed: memory traffic of a kernel, 1e9 bytes per second"),
     OPT_FLAG(0, "no-alone", FIELD(no_alone),
              "skip the stand-alone runs (compute only, communication only), which measure the slowdown under overlap"),
-    OPT_FLAG(0, "quick", FIELD(quick),
-             "with NAME all: run every proxy in its smallest configuration for these ranks, counts times 0.001; one "
-             "table"),
+    OPT_FLAG(
+        0, "quick", FIELD(quick),
+        "with NAME all: run every proxy in its smallest configuration for these ranks, counts scaled by 0.001; one "
+        "table"),
     OPT_FLAG('G', "graph", FIELD(graph),
              "also capture the whole step in a CUDA graph and time its replay, in addition to normal steps"),
     OPT_FLAG(0, "start-barrier", FIELD(start_barrier),

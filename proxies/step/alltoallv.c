@@ -1,11 +1,11 @@
-/* alltoallv.c - the volume and the messages of an alltoallv (see alltoallv.h). */
+/* alltoallv.c - number of elements, and list of sends and receives, of an alltoallv (see alltoallv.h). */
 #include "proxies/step/alltoallv.h"
 
 #include "bootstrap/base/grow.h"
 
 #include <stdlib.h>
 
-/* ---- counts ---- */
+/* ---- number of elements and peers ---- */
 
 size_t bb_alltoallv_sent(const struct bb_op *op)
 {
@@ -34,7 +34,7 @@ int bb_alltoallv_peers(const struct bb_op *op)
     return n;
 }
 
-/* ---- messages ---- */
+/* ---- list of sends and receives ---- */
 
 static struct bb_op message_of(const struct bb_op *op, enum bb_op_kind kind, int place, size_t count, size_t offset)
 {
@@ -72,16 +72,16 @@ int bb_alltoallv_messages(const struct bb_op *op, struct bb_op *messages)
     return n;
 }
 
-/* ---- expansion of a program ---- */
+/* ---- copy of a program with all alltoallvs expanded ---- */
 
 struct expansion {
     const struct bb_program *from;
     struct bb_program *to;
-    int *last; /* [from->n_ops] last message of each operation in the new program; BB_NONE: the operation moves
-                  nothing */
+    int *last; /* [from->n_ops] index, in the new program, of the last operation made from each operation; BB_NONE:
+                  an alltoallv without messages */
     int call;  /* number of the current group call in the new program */
-    struct bb_op *messages;
-    int *waits; /* waits of the current operation, in the new program */
+    struct bb_op *messages; /* scratch: the messages of one alltoallv */
+    int *waits;             /* indices, in the new program, of the operations that the current operation waits for */
     int n_waits;
 };
 
@@ -94,7 +94,8 @@ static int previous_on(const struct bb_program *p, int op)
     return before;
 }
 
-/* Wait for an operation. If the operation is an alltoallv without messages, wait for its dependencies instead. */
+/* Add a wait for an operation. If that operation is an alltoallv without messages, wait for its dependencies
+ * instead. */
 static int wait_for(struct expansion *e, int op)
 {
     const struct bb_op *o;
@@ -124,7 +125,8 @@ static int add_as(struct expansion *e, const struct bb_op *op, int call)
     return bb_program_add(e->to, &copy, e->waits, e->n_waits);
 }
 
-/* Copy an operation. Operations of one group call stay adjacent, and the call is numbered after its first operation. */
+/* Copy an operation unchanged. Operations of one group call stay adjacent; the call's new number is the index of its
+ * first operation. */
 static int keep_op(struct expansion *e, int i)
 {
     const struct bb_op *op = &e->from->ops[i];

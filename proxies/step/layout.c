@@ -1,4 +1,5 @@
-/* layout.c - grids, groups and their members (see layout.h). Grid groups are computed, irregular groups are tables. */
+/* layout.c - grids, groups and their members (see layout.h). Members of grid groups are computed; those of irregular
+ * groups are stored in tables. */
 #include "proxies/step/layout.h"
 
 #include "bootstrap/base/grow.h"
@@ -24,7 +25,8 @@ int bb_layout_init(struct bb_layout *l, int ranks, const struct bb_axis *axes, i
             break;
     }
     if (product != ranks)
-        return bb_err(BB_EUSAGE, "the product of the layout's axes is %lld, but there are %d ranks", product, ranks);
+        return bb_err(BB_EUSAGE, "the product of the layout's axis sizes is %lld, but there are %d ranks", product,
+                      ranks);
     return 0;
 }
 
@@ -57,7 +59,7 @@ int bb_layout_add_group(struct bb_layout *l, const char *name, unsigned axes)
     return l->n_groups++;
 }
 
-/* Fill the tables of g from its members. Reject a rank that is out of range or occurs twice. */
+/* Fill the lookup tables of g from its member list. Reject a rank that is out of range or occurs twice. */
 static int index_members(struct bb_group *g, int ranks)
 {
     for (int r = 0; r < ranks; r++)
@@ -114,7 +116,8 @@ int bb_group_instances(const struct bb_layout *l, int group)
     return l->groups[group].instances;
 }
 
-/* The mixed-radix number of the coordinates of `rank` along the axes of the mask; the first axis varies fastest. */
+/* Return the mixed-radix number formed by the coordinates of `rank` along the axes of the mask; the first axis
+ * varies fastest. */
 static int linear_index(const struct bb_layout *l, unsigned axes, int rank)
 {
     int number = 0, stride = 1;

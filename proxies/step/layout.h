@@ -2,9 +2,10 @@
  * layout.h - the ranks of a job, the groups that they form, and the communicators of each group.
  *
  * Most layouts are grids, as in Megatron-LM: rank = i0 + n0*(i1 + n1*(i2 + ...)), where axis 0 varies fastest. A group
- * is given by the axes along which its members differ (a bit mask); irregular groups list their members. An instance of
- * a group is one set of such ranks. A rank is in at most one instance of a group; its index in the instance is its rank
- * inside the communicator.
+ * splits the job into disjoint sets of ranks of equal size, the instances of the group: with 64 ranks and tensor
+ * parallel size 8, the group "tp" has 8 instances of 8 ranks. A grid group is defined by the axes along which the
+ * members of an instance differ (a bit mask); an irregular group lists its members. A rank belongs to at most one
+ * instance of a group; its index in the instance is its rank in the communicator.
  */
 #ifndef BB_PROXIES_STEP_LAYOUT_H
 #define BB_PROXIES_STEP_LAYOUT_H
@@ -25,20 +26,20 @@ struct bb_axis {
 
 struct bb_group {
     const char *name;
-    unsigned axes; /* grid groups: bit a is set when axis a varies inside the group */
-    int size;      /* members per instance */
+    unsigned axes; /* grid groups: bit a is set when axis a varies within an instance */
+    int size;      /* ranks per instance */
     /* Irregular groups only, otherwise NULL; owned by the layout. instance_of[rank] and index_of[rank] are -1 for a
-     * rank that is in no instance; members[instance * size + index] is a world rank. */
+     * rank that belongs to no instance; members[instance * size + index] is a world rank. */
     int *instance_of, *index_of, *members;
     int instances;
 };
 
-/* A communicator: one group used for one purpose. Several communicators of one group (for example the two directions
- * of a pipeline) run concurrently. */
+/* One communicator per instance of a group, used for one purpose. A group may have several, for example one for each
+ * direction of a pipeline, whose operations run concurrently. */
 struct bb_comm_spec {
     const char *name; /* "pp", "pp forward", ... */
     int group;
-    bool between_stages; /* true: time spent waiting for its messages counts as pipeline bubble */
+    bool between_stages; /* true: time spent waiting for this communicator's messages counts as pipeline bubble */
 };
 
 struct bb_layout {
@@ -53,29 +54,30 @@ struct bb_layout {
 
 /*
  * bb_layout_init - make a grid layout.
- *   axes     [n_axes] axis 0 varies fastest; the product of the sizes must be ranks
- *   Returns  0, or -BB_EUSAGE after an error line
+ *   axes     [n_axes] axis 0 varies fastest; the product of the sizes must equal ranks
+ *   Returns  0, or -BB_EUSAGE after printing an error line
  *   Owner    the caller releases the layout with bb_layout_release
  */
 int bb_layout_init(struct bb_layout *l, int ranks, const struct bb_axis *axes, int n_axes) BB_MUST_CHECK;
 void bb_layout_release(struct bb_layout *l);
 
-/* returns the group's index or -BB_EFAIL */
+/* bb_layout_add_group - add a grid group; returns its index, or -BB_EFAIL. */
 int bb_layout_add_group(struct bb_layout *l, const char *name, unsigned axes);
 /*
  * bb_layout_add_irregular - add a group with listed members.
- *   members  [instances*size] world ranks, copied; no rank may occur twice
+ *   members  [instances*size] world ranks, copied; each rank occurs at most once
  *   Returns  the group's index, -BB_EUSAGE or -BB_EFAIL
  */
 int bb_layout_add_irregular(struct bb_layout *l, const char *name, const int *members, int instances, int size);
-int bb_layout_add_comm(struct bb_layout *l, const char *name, int group); /* returns the communicator's index or
+int bb_layout_add_comm(struct bb_layout *l, const char *name, int group); /* returns the communicator's index, or
                                                                              -BB_EFAIL */
-/* bb_layout_add_stage_comm - bb_layout_add_comm for messages between pipeline stages (between_stages is set). */
+/* bb_layout_add_stage_comm - like bb_layout_add_comm, for messages between pipeline stages (sets between_stages). */
 int bb_layout_add_stage_comm(struct bb_layout *l, const char *name, int group);
 
 int bb_group_instances(const struct bb_layout *l, int group);
-int bb_group_instance(const struct bb_layout *l, int group, int rank); /* BB_NONE (-1) if the rank is in no instance */
-int bb_group_index(const struct bb_layout *l, int group, int rank);    /* rank inside the communicator */
+int bb_group_instance(const struct bb_layout *l, int group, int rank); /* -1 (BB_NONE) if the rank belongs to no
+                                                                          instance */
+int bb_group_index(const struct bb_layout *l, int group, int rank);    /* the rank's index in its communicator */
 int bb_group_member(const struct bb_layout *l, int group, int instance, int index); /* returns the world rank */
 
 #endif

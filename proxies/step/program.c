@@ -1,4 +1,5 @@
-/* program.c - step programs are append-only lists. The waits of an operation are resolved when it is appended. */
+/* program.c - step programs: append-only lists of operations. The waits of an operation are determined when it is
+ * appended. */
 #include "proxies/step/program.h"
 
 #include "bootstrap/base/grow.h"
@@ -8,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_OPS       (1 << 24) /* operations of one rank; about 2 GiB */
-#define MAX_LOOK_BACK 64        /* operations visited to find that a wait is redundant */
+#define MAX_OPS       (1 << 24) /* operations of one rank, about 2 GiB of memory */
+#define MAX_LOOK_BACK 64        /* operations visited in the search for a redundant wait */
 
 const char *const bb_phase_names[BB_PHASES] = {
     [BB_PHASE_FORWARD] = "forward",
@@ -93,7 +94,7 @@ static bool already_waits(const struct bb_program *p, const struct bb_op *op, in
     return false;
 }
 
-/* Append a wait to the operation that is being added, whose waits are at the end of the list. */
+/* Append a wait to the operation that is being added. The waits of this operation are at the end of the wait list. */
 static int add_wait(struct bb_program *p, struct bb_op *op, int wait)
 {
     if (wait == BB_NONE || p->ops[wait].stream == op->stream || already_waits(p, op, wait))
@@ -112,7 +113,7 @@ bool bb_program_is_full(const struct bb_program *p)
     return p->n_ops >= MAX_OPS;
 }
 
-/* Start to append an operation: copy it; its waits will be at the end of the wait list. */
+/* Begin to append an operation: copy it and add the given waits at the end of the wait list. */
 static int open_op(struct bb_program *p, const struct bb_op *op, struct bb_op *copy, const int *waits, int n)
 {
     *copy = *op;
@@ -129,8 +130,8 @@ static int open_op(struct bb_program *p, const struct bb_op *op, struct bb_op *c
     return 0;
 }
 
-/* Return whether `op` certainly starts after `wait` has completed. The search gives up after *steps operations and
- * then returns false. */
+/* Return whether `op` is known to start only after `wait` has completed. The search visits at most *steps operations
+ * and then returns false. */
 static bool comes_after(const struct bb_program *p, int op, int wait, int *steps)
 {
     const struct bb_op *o;
@@ -146,14 +147,14 @@ static bool comes_after(const struct bb_program *p, int op, int wait, int *steps
     return comes_after(p, p->previous_op[op], wait, steps);
 }
 
-/* Drop waits that other waits, or the previous operation on the stream, already imply: each wait costs one host
- * call. */
+/* Drop waits that other waits, or the previous operation on the stream, already imply, because each wait costs one
+ * CUDA call on the host. */
 static void drop_redundant_waits(struct bb_program *p, struct bb_op *op)
 {
     int *list;
 
     if (op->waits == 0)
-        return; /* wait_list may still be NULL */
+        return; /* in this case wait_list may still be NULL */
     list = p->wait_list + op->first_wait;
     for (int w = op->waits - 1; w >= 0; w--) {
         int steps = MAX_LOOK_BACK;
@@ -255,15 +256,15 @@ size_t bb_program_bytes(const struct bb_program *p, enum bb_buffer_use use)
 }
 
 /*
- * Removal of one kind of operation. For each operation of the full program, front[s] is the last kept operation on
- * stream s that has completed when this operation has: the operation itself if it is kept, otherwise the latest over
- * its stream predecessor and its waits.
+ * State of bb_program_filter. For each operation of the full program, front[s] is the last copied operation on stream s
+ * that is known to have completed when this operation completes. A copied operation has itself as its front; a removed
+ * operation inherits the latest of the fronts of its predecessor on the stream and of its waits.
  */
 struct program_filter {
     const struct bb_program *full;
     bool comm;
     int *front;                    /* [n_ops][n_streams], indices in the filtered program */
-    int last_seen[BB_MAX_STREAMS]; /* the last operation on each stream so far, index in the full program */
+    int last_seen[BB_MAX_STREAMS]; /* index, in the full program, of the last operation visited on each stream */
 };
 
 static void join_front(const struct program_filter *h, int *front, int op)
@@ -315,7 +316,8 @@ out:
     return rc;
 }
 
-/* Programs repeat a few kernel lists, so the most recent lists are remembered and not counted again. */
+/* Sums the kernel lists of the compute operations. Programs repeat a few kernel lists, so the function remembers the
+ * most recent lists and skips repetitions. */
 size_t bb_program_work_bytes(const struct bb_program *p)
 {
     enum { RECENT = 8 };

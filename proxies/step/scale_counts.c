@@ -1,4 +1,5 @@
-/* scale_counts.c - shrink the counts of a finished step, so that builders need not support scaling (see step.h). */
+/* scale_counts.c - scale the counts of a finished step by a factor, so that builders need not support scaling (see
+ * step.h). */
 #include "proxies/step/step.h"
 
 #include "bootstrap/base/grow.h"
@@ -18,7 +19,7 @@ static void grow_buffer(struct bb_program *p, int buffer, size_t count)
         p->buffers[buffer].count = count;
 }
 
-/* Enlarge the buffers of an operation to hold its data. */
+/* Enlarge the buffers of an operation if they are too small for its data. */
 static void grow_buffers(struct bb_program *p, const struct bb_op *op, int ranks)
 {
     const struct bb_coll *coll = op->kind == BB_OP_COLLECTIVE ? &bb_colls[op->coll] : NULL;
@@ -27,8 +28,8 @@ static void grow_buffers(struct bb_program *p, const struct bb_op *op, int ranks
     grow_buffer(p, op->dst, op->dst_offset + (coll ? coll->recv_count(op->count, ranks) : op->count));
 }
 
-/* Number of operations of the same group call that use the same buffer at smaller offsets. Each of their fragments
- * has at least one element after scaling, so this operation's offset grows by that number to keep fragments
+/* Return the number of operations of the same group call that use the same buffer at smaller offsets. Each of those
+ * operations has at least one element after scaling, so adding this number to the scaled offset keeps their ranges
  * disjoint. */
 static size_t fragments_before(const struct bb_program *p, size_t i, bool source)
 {
@@ -45,7 +46,8 @@ static size_t fragments_before(const struct bb_program *p, size_t i, bool source
     return n;
 }
 
-/* New source and destination offsets of all operations; NULL, after an error line, when out of memory. */
+/* Return the new source and destination offsets of all operations; NULL after printing an error line when out of
+ * memory. */
 static size_t *shrunk_offsets(const struct bb_program *p, double factor)
 {
     size_t *offsets;
@@ -94,6 +96,6 @@ int bb_step_scale_counts(struct bb_step *step, double factor)
     for (int r = 0; r < step->n_roles; r++)
         if (shrink_program(&step->roles[r].program, &step->layout, factor))
             return -BB_EFAIL;
-    step->summary = bb_step_text(step, "%s; counts times %g", step->summary, factor);
+    step->summary = bb_step_text(step, "%s; counts scaled by %g", step->summary, factor);
     return step->summary ? 0 : -BB_EFAIL;
 }

@@ -54,7 +54,7 @@ const char *bb_step_text(struct bb_step *step, const char *fmt, ...)
     va_end(args);
     if (length >= 0)
         return s->text[s->n++];
-    bb_err(BB_EFAIL, "out of memory for a text");
+    bb_err(BB_EFAIL, "out of memory for a string");
     return NULL;
 }
 
@@ -101,7 +101,7 @@ static bool has_alltoallv(const struct bb_program *p)
     return false;
 }
 
-/* Reject a step with too many messages before they are allocated. */
+/* Reject a step with too many messages before the messages are allocated. */
 static int check_message_count(const struct bb_step *step)
 {
     size_t n = 0;
@@ -115,7 +115,8 @@ static int check_message_count(const struct bb_step *step)
     if (n <= BB_MAX_OPERATIONS)
         return 0;
     return bb_err(BB_EUSAGE,
-                  "%s: %d programs have %zu operations with every alltoallv message listed, at most %d are supported; "
+                  "%s: %d programs have %zu operations, counting every send and receive of an alltoallv; at most %d "
+                  "are supported; "
                   "try: fewer --micro-batches, or a plan without --trace, --export and --scale-counts",
                   step->proxy, step->n_roles, n, BB_MAX_OPERATIONS);
 }

@@ -2,8 +2,8 @@
  * step.h - one training step on all ranks: a layout (ranks, groups, communicators), one program per role, and the role
  * of each rank.
  *
- * A role is a class of ranks that execute the same operations, for example "first stage". Builders (proxies/seeds,
- * transformer, replicas, spatial) make a step; the plan, the simulator, the exports and the run read it.
+ * A role is a set of ranks that execute the same program, for example "first stage". Builders (proxies/seeds,
+ * transformer, replicas, spatial) make a step; the plan, the simulator, the exports and the run read the step.
  */
 #ifndef BB_PROXIES_STEP_STEP_H
 #define BB_PROXIES_STEP_STEP_H
@@ -13,94 +13,98 @@
 #include "proxies/step/layout.h"
 #include "proxies/step/program.h"
 
-/* Upper bound on the operations of all programs of a step. A step of this size takes about 8 GiB of memory, and its
- * prediction takes 8 GiB more. */
+/* Upper bound on the total number of operations of a step's programs. A step of this size needs about 8 GiB of
+ * memory, and its prediction 8 GiB more. */
 #define BB_MAX_OPERATIONS 40000000
 
 /* One role and the program that its ranks execute. */
 struct bb_role {
     const char *name; /* "first stage", "middle stage", ...; owned by the step */
     struct bb_program program;
-    double training_bytes[BB_USES]; /* bytes that real training allocates on such a rank, computed by formula; all 0
+    double training_bytes[BB_USES]; /* bytes that real training allocates on a rank of this role, by formula; all 0
                                        when the proxy has no formula */
 };
 
 struct bb_step {
     const char *proxy;
-    const char *summary; /* one line: "48 layers in 4 stages of 12, 8 micro-batches, ..."; owned by the step */
+    const char *summary; /* for example "48 layers in 4 stages of 12, 8 micro-batches, ..."; owned by the step */
     struct bb_layout layout;
     struct bb_role *roles;
     int n_roles;
     int *role_of;      /* [layout.ranks] index into roles */
-    double parameters; /* number of parameters of the whole model, for the report */
+    double parameters; /* number of parameters of the whole model; only reported */
     double samples;    /* samples per step over all ranks; 0 when unknown */
-    double tokens;     /* tokens per step over all ranks; 0 when the samples have no tokens */
+    double tokens;     /* tokens per step over all ranks; 0 when samples do not consist of tokens */
     struct bb_strings {
         char **text;
         int n;
-    } strings;                            /* strings that programs point to */
-    struct bb_kernel_list **kernel_lists; /* kernel lists that compute operations point to */
+    } strings;                            /* owner of the strings that programs point to */
+    struct bb_kernel_list **kernel_lists; /* owner of the kernel lists that compute operations point to */
     int n_kernel_lists;
-    struct bb_alltoallv **tables; /* count tables that alltoallv operations point to */
+    struct bb_alltoallv **tables; /* owner of the row counts that alltoallv operations point to */
     int n_tables;
 };
 
 /*
  * bb_op_peer_rank - convert the peer or root of an operation to a world rank.
  *   rank     world rank that executes the operation
- *   Returns  the world rank, or BB_NONE if `rank` is in no instance of the operation's group
+ *   Returns  the world rank, or BB_NONE if `rank` belongs to no instance of the operation's group
  */
 int bb_op_peer_rank(const struct bb_layout *l, const struct bb_op *op, int rank);
 
-/* bb_step_training_bytes - return the training memory, in bytes, of the role that needs most; 0 without a formula. */
+/* bb_step_training_bytes - return the training memory of the role with the largest demand, in bytes; 0 without a
+ * formula. */
 double bb_step_training_bytes(const struct bb_step *step);
 
-/* bb_step_release - free a step. A zeroed or partially built step is allowed. */
+/* bb_step_release - free a step. Accepts a zeroed or partially built step. */
 void bb_step_release(struct bb_step *step);
 
 /*
- * The functions below are for builders. What they return is owned by the step.
+ * The functions below are for builders. The step owns the objects that they return.
  *
  * bb_step_add_roles - allocate n roles with empty programs.
  *   Returns  0, or -BB_EFAIL when out of memory
  * bb_step_text - format a string that lives as long as the step.
  *   Returns  the string, or NULL when out of memory
+ * bb_step_add_kernel_list - add an empty kernel list.
+ *   Returns  the list, or NULL after printing an error line when out of memory
  */
 int bb_step_add_roles(struct bb_step *step, int n) BB_MUST_CHECK;
 const char *bb_step_text(struct bb_step *step, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-struct bb_kernel_list *
-bb_step_add_kernel_list(struct bb_step *step); /* an empty list; NULL, after an error line, when out of memory */
+struct bb_kernel_list *bb_step_add_kernel_list(struct bb_step *step);
 
 /*
- * bb_step_copy_kernel_list - copy a kernel list into the step, without spare capacity. Saves memory in steps with
- * thousands of lists; nothing may be appended to the copy.
- *   Returns  the copy, or NULL, after an error line, when out of memory
+ * bb_step_copy_kernel_list - copy a kernel list into the step, without spare capacity. This saves memory in steps with
+ * thousands of lists. Nothing may be appended to the copy.
+ *   Returns  the copy, or NULL after printing an error line when out of memory
  */
 struct bb_kernel_list *bb_step_copy_kernel_list(struct bb_step *step, const struct bb_kernel_list *made);
 
 /*
- * bb_step_add_alltoallv_table - allocate the row counts of an alltoallv among n ranks, all 0, for the builder to fill.
- *   Returns  the table, or NULL, after an error line, when out of memory
+ * bb_step_add_alltoallv_table - allocate the row counts of an alltoallv among n ranks. All are 0; the builder sets
+ * them.
+ *   Returns  the table, or NULL after printing an error line when out of memory
  */
 struct bb_alltoallv *bb_step_add_alltoallv_table(struct bb_step *step, int n);
 
 /*
- * bb_step_expand - replace every alltoallv of the step by its sends and receives, for consumers that execute, draw or
- * export single messages.
- *   Returns  0, -BB_EFAIL, or -BB_EUSAGE, after an error line, when the step would have more than BB_MAX_OPERATIONS
+ * bb_step_expand - replace every alltoallv of the step by its sends and receives, for code that executes, draws or
+ * exports individual messages.
+ *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error line when the step would have more than
+ *            BB_MAX_OPERATIONS
  */
 int bb_step_expand(struct bb_step *step) BB_MUST_CHECK;
 
 /*
- * bb_step_scale_counts - shrink the messages of a step, so that a machine with less memory can run it.
+ * bb_step_scale_counts - shrink the messages of a step so that a machine with less memory can run the step.
  *   factor   above 0, at most 1
- *
- * Every count is multiplied by factor, rounded down, at least 1. Buffers and offsets shrink with the counts but stay
- * large enough for their operations. Kernel lists shrink too (bb_kernel_list_scale). The times of timed kernels, the
- * parameters and the samples do not change. The factor is appended to the summary. The step must not contain an
- * alltoallv: call bb_step_expand first.
  *   Returns  0 or -BB_EFAIL
+ *
+ * Every count is multiplied by factor and rounded down, to at least 1. Buffers and offsets shrink with the counts but
+ * stay large enough for their operations. Kernel lists shrink too (bb_kernel_list_scale). The durations of timed
+ * kernels, the number of parameters and the number of samples do not change. The factor is appended to the summary. The
+ * step must not contain an alltoallv; call bb_step_expand first.
  */
 int bb_step_scale_counts(struct bb_step *step, double factor) BB_MUST_CHECK;
 

@@ -1,10 +1,11 @@
-/* step_start_barrier.c - the queue space of a step (see step_start_barrier.h). */
+/* step_start_barrier.c - launch queue entries and work FIFO bytes of a step (see step_start_barrier.h). */
 #include "proxies/step/step_start_barrier.h"
 
 #include "collectives/ops/queue_capacity.h"
 
-/* Besides the program's own operations, each stream executes a wait for the start and, at its end, an event record
- * and the wait for that event. One more communicator spans all ranks; each communicator has two streams. */
+/* In addition to the program's operations, each stream has a wait for the start and, at its end, an event record and
+ * the wait for that event. The run also has one communicator over all ranks. Each communicator has two streams of
+ * its own. */
 enum { ENDS_OF_A_STREAM = 2, EVERYONE_COMMS = 1, STREAMS_OF_A_COMM = 2 };
 
 static bool opens_launch(const struct bb_program *p, size_t i)
@@ -29,15 +30,15 @@ static long launch_entries(const struct bb_program *p, size_t i)
 long bb_step_queue_entries(const struct bb_program *p, const struct bb_layout *l, int queues)
 {
     int streams = p->n_streams + 1 + STREAMS_OF_A_COMM * (l->n_comms + EVERYONE_COMMS);
-    long most = p->n_streams; /* the join stream waits for each stream */
+    long most = p->n_streams; /* entries of the join stream, which waits for each stream */
 
     for (int s = 0; s < p->n_streams; s++) {
         long entries = ENDS_OF_A_STREAM;
 
         for (size_t i = 0; i < p->n_ops; i++)
             if (p->ops[i].stream == s)
-                entries += launch_entries(p, i) + p->ops[i].waits + 1; /* one event record, since other streams may
-                                                                          wait for the operation */
+                entries += launch_entries(p, i) + p->ops[i].waits + 1; /* + 1: each operation may record an event for
+                                                                          operations of other streams */
         most = entries > most ? entries : most;
     }
     return most * ((streams + queues - 1) / queues);
@@ -72,7 +73,7 @@ int bb_step_start_barrier_check(const struct bb_step *step, int queues)
 
         if (entries > BB_QUEUE_ENTRIES)
             return bb_err(BB_EUSAGE,
-                          "--start-barrier: the step needs %ld entries of a launch queue, at most %d are available; %s",
+                          "--start-barrier: the step needs %ld launch queue entries, at most %d are available; %s",
                           entries, BB_QUEUE_ENTRIES, instead);
         if (bytes > BB_FIFO_BYTES)
             return bb_err(BB_EUSAGE,

@@ -1,7 +1,7 @@
 /*
- * step_start_barrier.h - check whether a whole step can be enqueued while a start barrier blocks the GPU
- * (--start-barrier). If the step fills a launch queue or NCCL's work FIFO, the host blocks inside a call and never
- * releases the barrier.
+ * step_start_barrier.h - check whether the host can enqueue a whole step while a start barrier blocks the GPU
+ * (--start-barrier). If the step fills a launch queue or NCCL's work FIFO, the host blocks in a launch and cannot
+ * release the barrier.
  */
 #ifndef BB_PROXIES_STEP_STEP_START_BARRIER_H
 #define BB_PROXIES_STEP_STEP_START_BARRIER_H
@@ -9,16 +9,18 @@
 #include "proxies/step/step.h"
 
 /*
- * bb_step_queue_entries - return the launch queue entries that a program puts into its fullest hardware queue.
- *   queues   hardware queues, shared by the program's streams and the streams of its communicators
+ * bb_step_queue_entries - return the number of launch queue entries of a program in the hardware queue with the most
+ * entries.
+ *   queues   number of hardware queues, which the program's streams and the streams of the communicators share
  */
 long bb_step_queue_entries(const struct bb_program *p, const struct bb_layout *l, int queues);
 
-/* bb_step_fifo_bytes - return the bytes of work that a program puts into the work FIFO of one communicator, maximum
- * over the communicators. */
+/* bb_step_fifo_bytes - return the bytes that a program puts into NCCL's work FIFO; each communicator has its own
+ * FIFO, and the maximum is returned. */
 long bb_step_fifo_bytes(const struct bb_program *p, const struct bb_layout *l);
 
-/* bb_step_start_barrier_check - return 0, or -BB_EUSAGE, after an error line, when a rank's program fills a queue. */
+/* bb_step_start_barrier_check - return 0, or -BB_EUSAGE after printing an error line if any rank's program fills a
+ * launch queue or work FIFO. */
 int bb_step_start_barrier_check(const struct bb_step *step, int queues) BB_MUST_CHECK;
 
 #endif

@@ -175,12 +175,12 @@ def test_scaled_counts_pass_the_data_check(busbar, tmp_path, line, ranks, dtype)
 def test_scaled_counts_are_reported(busbar, tmp_path):
     args = ("gpt3", 2, "--scale-counts", 0.001)
     done = busbar.run("plan", *args, "--ranks", 8, emulated=False)
-    assert "counts times 0.001" in done.stdout
+    assert "counts scaled by 0.001" in done.stdout
     planned = plan(busbar, "gpt3 2", 8, "--scale-counts", 0.001)
     assert planned["options"]["scale_counts"] == 0.001
     assert {row["count"] for role in planned["roles"] for row in role["traffic"]} == {25165, 452984}
     done = busbar.run("proxy", *args, *QUICK, ranks=8)
-    assert done.returncode == 0 and "counts times 0.001" in done.stdout
+    assert done.returncode == 0 and "counts scaled by 0.001" in done.stdout
 
 
 # ---- rejected input ----------------------------------------------------------------------------------------------------

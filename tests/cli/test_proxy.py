@@ -555,7 +555,7 @@ def test_proxy_all_prints_one_table_and_checks_data(busbar, tmp_path):
             continue
         assert row["wrong"] == 0
         assert row["step_us"]["p50"] > 0 and row["graph"]["step_us"]["p50"] > 0
-        assert row["breakdown"]["step_us"] > 0 and "counts times 1e-06" in row["summary"]
+        assert row["breakdown"]["step_us"] > 0 and "counts scaled by 1e-06" in row["summary"]
         time, unit = line.split()[1:3]
         assert float(time) * {"us": 1, "ms": 1e3}[unit] == pytest.approx(row["step_us"]["p50"], abs=0.6) and line.split()[-1] == "0"
 
@@ -685,6 +685,6 @@ def test_no_start_barrier_on_a_shared_gpu(busbar, tmp_path):
 def test_rejects_a_step_too_long_for_the_start_barrier(busbar):
     done = busbar.run("proxy", "transformer", "--model", "gpt2_small", "--pp", 2, "--micro-batches", 64, "--start-barrier", ranks=2)
     assert done.returncode == 2
-    assert re.search(r"--start-barrier: the step needs \d+ entries of a launch queue, at most 512 are available; .*--graph", done.stderr)
+    assert re.search(r"--start-barrier: the step needs \d+ launch queue entries, at most 512 are available; .*--graph", done.stderr)
     done = busbar.run("proxy", "dlrm", "--start-barrier", ranks=2, env={"CUDA_LAUNCH_BLOCKING": "1"})
     assert done.returncode == 2 and "but CUDA_LAUNCH_BLOCKING=1 makes them synchronous" in done.stderr

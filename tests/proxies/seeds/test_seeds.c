@@ -809,7 +809,7 @@ static void scaled_counts_keep_the_operations(void **state)
                 if (sliced && b->ops[i].coll == BB_ALLTOALL)
                     assert_true(buffer_count(b, b->ops[i].dst) >= 8 * b->ops[i].count);
             }
-            assert_non_null(strstr(small.summary, "counts times"));
+            assert_non_null(strstr(small.summary, "counts scaled by"));
             bb_step_release(&whole);
             bb_step_release(&small);
         }

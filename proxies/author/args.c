@@ -1,4 +1,4 @@
-/* args.c - numbers on the command line, numbers of ranks, and one-role steps (see args.h). */
+/* args.c - numeric positional arguments, rank and batch counts, and steps with a single role (see args.h). */
 #include "proxies/author/args.h"
 
 #include "bootstrap/base/units.h"
@@ -11,7 +11,7 @@
 int bb_args_number(const struct bb_proxy_config *c, const char *word, const char *what, int given, int *value)
 {
     if (given)
-        return bb_err(BB_EUSAGE, "%s: %s are given twice, as the argument '%s' and as an option; leave one out",
+        return bb_err(BB_EUSAGE, "%s: %s are given twice, as the argument '%s' and as an option; try: remove one",
                       c->proxy, what, word);
     if (bb_parse_int(word, 1, BB_MAX_LAYERS, value))
         return bb_err(BB_EUSAGE, "%s: '%s' is not a valid number of %s, expected 1 to %d", c->proxy, word, what,

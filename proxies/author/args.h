@@ -1,4 +1,4 @@
-/* args.h - helpers of builders for numbers on the command line, numbers of ranks, and one-role steps. */
+/* args.h - helpers for builders: numeric positional arguments, rank and batch counts, and steps with a single role. */
 #ifndef BB_PROXIES_AUTHOR_ARGS_H
 #define BB_PROXIES_AUTHOR_ARGS_H
 
@@ -8,41 +8,43 @@
 
 /*
  * bb_args_number - parse a positional argument that is a count, from 1 to BB_MAX_LAYERS.
- *   what     plural noun for error lines: "layers"
- *   given    value of the option with the same meaning, 0: the option was not given
- *   value    out
- *   Returns  0, or -BB_EUSAGE after an error line
+ *   word     the argument
+ *   what     what is counted, for error lines: "layers"
+ *   given    value of the option with the same meaning; 0: the option was not given
+ *   value    out: the count
+ *   Returns  0, or -BB_EUSAGE after printing an error line
  */
 int bb_args_number(const struct bb_proxy_config *config, const char *word, const char *what, int given, int *value);
 
 /* Default of --tflops. The published times of gpt3 imply this rate: 7.628e12 FLOP per layer in 63,660 us. */
 #define BB_DEFAULT_TFLOPS 119.8
 
-/* bb_args_index - return the index of a word in a list that contains the word; `usual` for NULL. */
+/* bb_args_index - return the index of `word` in `words`, which must contain it; return `usual` if `word` is NULL. */
 int bb_args_index(const char *word, const char *const *words, int usual);
 
-/* Write the multiples of `step` next to `value`, at least `step` itself: "44" or "44 or 48". Returns text. */
+/* bb_multiples - print the multiples of `step` just below and just above `value` into `text`, without 0: "44 or 48",
+ * "44". Returns text. */
 #define BB_MULTIPLES_TEXT 64
 const char *bb_multiples(int value, int step, char text[BB_MULTIPLES_TEXT]);
 
 /*
  * bb_args_micro_batches - compute the number of micro-batches per replica.
- *   usual    the proxy's default
- *   samples  samples of one micro-batch over all replicas, must divide --global-batch-size
- *   made_of  explains `samples` in error lines: "8 replicas x 2"
+ *   usual    the proxy's default number
+ *   samples  samples of one micro-batch, summed over all replicas; must divide --global-batch-size
+ *   made_of  derivation of `samples` for error lines: "8 replicas x 2"
  *   m        out: --global-batch-size / samples, else --micro-batches, else usual
- *   Returns  0, or -BB_EUSAGE after an error line with the nearest valid batch sizes
+ *   Returns  0, or -BB_EUSAGE after printing an error line with the nearest valid batch sizes
  */
 int bb_args_micro_batches(const struct bb_proxy_config *config, int usual, long long samples, const char *made_of,
                           int *m) BB_MUST_CHECK;
 
-/* bb_args_check_ranks - return 0 if the number of ranks is a multiple of `step`; otherwise -BB_EUSAGE, after an
- * error line that gives `why` and the nearest valid numbers. */
+/* bb_args_check_ranks - return 0 if the number of ranks is a multiple of `step`; otherwise -BB_EUSAGE after printing
+ * an error line with the reason `why` and the nearest valid numbers. */
 int bb_args_check_ranks(const struct bb_proxy_config *config, int step, const char *why);
 
 /*
- * bb_world_role - start a step in which all ranks execute the same program: a grid layout with one group "world", and
- * one role, which the script writes.
+ * bb_world_role - start a step in which all ranks execute the same program: make a grid layout with the group "world"
+ * and one role named `name`, and attach the script to the role's program.
  * bb_world_lane - add a communicator over all ranks, and its stream.
  */
 int bb_world_role(const struct bb_proxy_config *config, struct bb_step *step, const char *name,

@@ -5,7 +5,7 @@
 #include "proxies/step/config.h"
 #include "proxies/step/step.h"
 
-/* Features of a proxy. An option states the features that it needs; a proxy without them rejects the option. */
+/* Features that a proxy supports. An option that needs a feature is rejected for proxies without that feature. */
 enum bb_proxy_feature {
     BB_FEATURE_LAYERS = 1,
     BB_FEATURE_STAGES = 2,
@@ -19,7 +19,7 @@ enum bb_proxy_feature {
     BB_FEATURE_MODEL = 512,
     BB_FEATURE_MICRO_BATCH_SIZE = 1024,
     BB_FEATURE_NODES = 2048,       /* --gpus-per-node */
-    BB_FEATURE_TRANSFORMER = 4096, /* this bit and the following three: all options of the table with that name */
+    BB_FEATURE_TRANSFORMER = 4096, /* this bit and the next three: all options in the option table of that name */
     BB_FEATURE_SYNC = 8192,
     BB_FEATURE_TILES = 16384,
     BB_FEATURE_SCALING = 32768,
@@ -31,15 +31,15 @@ struct bb_proxy {
     unsigned features;      /* bits of enum bb_proxy_feature */
     const char *dtype;      /* default of --dtype; NULL: float, as in the published application */
     const char *compute;    /* default of --compute: "none" or "timed", as in the published application */
-    const char *positional; /* positional arguments for the help: "[L S [M]]"; NULL: none are accepted */
-    /* parses n > 0 positional arguments; returns 0 or -BB_EUSAGE */
+    const char *positional; /* form of the positional arguments in the help: "[L S [M]]"; NULL: none are accepted */
+    /* parses n > 0 positional arguments into the config; returns 0 or -BB_EUSAGE */
     int (*parse_positionals)(struct bb_proxy_config *, const char *const *words, int n);
-    int (*defaults)(struct bb_proxy_config *); /* sets defaults of options that were not given; may be NULL */
-    int (*build)(const struct bb_proxy_config *, struct bb_step *); /* returns -BB_EUSAGE, after an error line, for
-                                                                       an invalid layout */
-    const char *model; /* default model, a file in profiles/models; NULL: none, or --model is required */
+    int (*defaults)(struct bb_proxy_config *); /* sets defaults for options that are not given; may be NULL */
+    int (*build)(const struct bb_proxy_config *, struct bb_step *); /* builds the step; returns -BB_EUSAGE after
+                                                                       printing an error line for an invalid layout */
+    const char *model; /* default model, a file in profiles/models; NULL: no model, or --model is required */
     const void
-        *variant; /* becomes config->variant: selects the step when several proxies share one builder; may be NULL */
+        *variant; /* copied to config->variant: selects the step when several proxies share one builder; may be NULL */
 };
 
 #endif

@@ -1,4 +1,4 @@
-/* script.c - a thread of starts and waits, converted to streams and event waits (see script.h). */
+/* script.c - converts the calls of a logical thread (start, wait) to streams and event waits (see script.h). */
 #include "proxies/author/script.h"
 
 #include "proxies/author/script_fork.h"
@@ -25,10 +25,10 @@ int bb_script_result(const struct bb_script *s)
 {
     if (!s->failed)
         return 0;
-    return bb_program_is_full(s->program) ? -BB_EUSAGE : -BB_EFAIL; /* already reported */
+    return bb_program_is_full(s->program) ? -BB_EUSAGE : -BB_EFAIL; /* the error line is already printed */
 }
 
-/* Return the index unchanged; a negative index (failure) makes the script fail and is returned as BB_NONE. */
+/* Return the index. If it is negative (failure), mark the script as failed and return BB_NONE. */
 static int keep_index(struct bb_script *s, int index)
 {
     s->failed |= index < 0;
@@ -79,7 +79,8 @@ void bb_script_wait(struct bb_script *s, int op)
     op = bb_script_fork_resolve(s, op);
     if (op == BB_NONE || s->failed)
         return;
-    if (op == s->newest) /* it ran after everything that was waited for before, so those waits are implied */
+    if (op == s->newest) /* op started after everything that the thread had waited for, so waiting for op implies
+                            those waits */
         s->n_after = 0;
     s->newest = BB_NONE;
     for (int w = 0; w < s->n_after; w++)

@@ -1,4 +1,8 @@
-/* script_fork.c - two threads, written separately and joined into one issue order (see script.h). */
+/*
+ * script_fork.c - two concurrent logical threads of a rank (see script.h). Their operations are deferred (stored) until
+ * the join, which issues them, that is, appends them to the program: the threads take turns, and a turn ends when the
+ * thread would have to wait for its own communication.
+ */
 #include "proxies/author/script_fork.h"
 
 #include "bootstrap/base/grow.h"
@@ -8,28 +12,29 @@
 
 #define FIRST_DEFERRED (1 << 30)
 
-/* A deferred operation of a thread, with the operations that the thread had waited for. */
+/* A deferred operation. `after`: the operations that its thread had waited for. */
 struct deferred {
     struct bb_op op;
-    int thread, issued;                 /* issued: index in the program, BB_NONE: not issued yet */
-    int turn;                           /* turn of its thread in which the operation was issued */
-    int after[BB_MAX_STREAMS], n_after; /* deferred indices or indices of the program */
+    int thread, issued;                 /* issued: index in the program; BB_NONE: not issued yet */
+    int turn;                           /* number of the thread's turn in which the operation was issued */
+    int after[BB_MAX_STREAMS], n_after; /* numbers of deferred operations, or indices in the program */
 };
 
 struct thread {
-    int first, end, next; /* [first, end) in `deferred`; next: the next operation to issue */
+    int first, end, next; /* the thread's operations are deferred[first .. end); next: the next operation to issue */
     int turns;
-    int after[BB_MAX_STREAMS], n_after; /* operations that the thread had waited for at its end */
+    int after[BB_MAX_STREAMS], n_after; /* operations that the thread had waited for when it ended */
 };
 
 struct bb_script_fork {
-    struct deferred *deferred; /* operations of all forks of the program: later calls may wait for their indices */
+    struct deferred *deferred; /* operations of all forks of the program, also of joined forks: later calls may refer
+                                  to their numbers */
     int n;
     bool open;
-    int current; /* index of the thread that is being written */
+    int current; /* thread to which new operations belong: 0 or 1 */
     struct thread threads[2];
-    int after[BB_MAX_STREAMS], n_after; /* operations that both threads depend on */
-    int deferred_call, call; /* the group call that is being issued: its deferred number and its number in the
+    int after[BB_MAX_STREAMS], n_after; /* operations that the script had waited for before the fork */
+    int deferred_call, call; /* the group call that is being issued: its deferred number, and its number in the
                                 program */
 };
 
@@ -78,7 +83,7 @@ struct bb_op *bb_script_newest_op(struct bb_script *s)
     return s->program->n_ops ? &s->program->ops[s->program->n_ops - 1] : NULL;
 }
 
-/* ---- writing ---- */
+/* ---- fork: store operations ---- */
 
 static void begin_thread(struct bb_script *s, int thread)
 {
@@ -121,10 +126,10 @@ void bb_script_fork_second(struct bb_script *s)
     begin_thread(s, 1);
 }
 
-/* ---- joining ---- */
+/* ---- join: append the stored operations to the program ---- */
 
-/* Return whether a kernel would wait for an operation that its own thread started in the current turn. If so, the
- * other thread gets its turn. */
+/* Return whether the operation is a kernel that would wait for communication which its own thread issued in the
+ * current turn. In this case the other thread gets its turn. */
 static bool must_yield(const struct bb_script_fork *f, const struct deferred *k)
 {
     for (int w = 0; w < k->n_after && k->op.kind == BB_OP_COMPUTE; w++)
@@ -137,7 +142,8 @@ static bool must_yield(const struct bb_script_fork *f, const struct deferred *k)
     return false;
 }
 
-/* The number of a group call in the program, assigned when its first operation is issued. */
+/* Return the program's number for a group call. The number is assigned when the first operation of the call is
+ * issued. */
 static int program_call(struct bb_script *s, int call)
 {
     struct bb_script_fork *f = s->fork;
@@ -165,8 +171,8 @@ static void start_deferred(struct bb_script *s, struct deferred *k)
     k->turn = s->fork->threads[k->thread].turns;
 }
 
-/* Issue operations of a thread up to the first kernel that would wait. A group call contains no kernel, so a turn
- * never ends inside a group call. */
+/* Issue operations of a thread up to the first kernel that must wait for communication. A group call contains no
+ * kernel, so a turn never ends within a group call. */
 static void take_turn(struct bb_script *s, int thread)
 {
     struct bb_script_fork *f = s->fork;

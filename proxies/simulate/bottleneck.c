@@ -1,4 +1,4 @@
-/* bottleneck.c - see bottleneck.h. */
+/* bottleneck.c - breakdown of one rank's step by bottleneck (see bottleneck.h). */
 #include "proxies/simulate/bottleneck.h"
 
 #include "bootstrap/base/grow.h"
@@ -10,7 +10,7 @@
 const char *const bb_limit_names[BB_LIMITS] = {BB_EACH_LIMIT(TEXT)};
 const char *const bb_limit_keys[BB_LIMITS] = {BB_EACH_LIMIT(KEY)};
 
-/* The kernels of a rank in order; before_ns: time covered by kernels before this one. */
+/* The intervals of a rank's kernels, ascending and without overlap. before_ns: total time of the earlier kernels. */
 struct cover {
     struct covered {
         int64_t begin_ns, end_ns, before_ns;
@@ -33,7 +33,7 @@ static int add_kernel(struct cover *c, int64_t begin_ns, int64_t end_ns)
     return 0;
 }
 
-/* Time before this moment that is covered by kernels; binary search. */
+/* Returns the total kernel time before `moment` (binary search). */
 static int64_t covered_before(const struct cover *c, int64_t moment)
 {
     int low = 0, high = c->n;

@@ -1,8 +1,9 @@
 /*
- * class_refinement.c - initial colours of the rank classes (graph/rank_classes.h) that come from the machine: injected
- * slow parts, the ranks on the same NIC and, in a fabric with oversubscribed uplinks, on the same leaf and pod. All
- * ranks of a class then have equivalent paths: messages cross the same tiers, collectives have equally placed members,
- * and neighbours on shared resources are of the same classes.
+ * class_refinement.c - adds the properties of the machine to the search for classes of equivalent ranks
+ * (graph/rank_classes.h): injected slow parts, which ranks share a NIC, and in a fabric with oversubscribed uplinks,
+ * which ranks share a leaf or a pod. All ranks of a class then have equivalent paths: their messages cross the same
+ * tiers, their collectives have equally placed members, and the ranks that share their NIC, leaf or pod are of the same
+ * classes.
  */
 #include "proxies/simulate/match.h"
 
@@ -57,7 +58,8 @@ static int mark_members(const struct bb_sim *m, int comm, int instance, struct b
         uint64_t *of = &mark[bb_group_member(l, group, instance, i)];
 
         *of = mix_words(*of, &comm, sizeof(comm));
-        if (variable_counts) /* for alltoallv the identity of the members on each leaf matters, not only their number */
+        if (variable_counts) /* the traffic of an alltoallv depends on which members are on a leaf, not only on their
+                                number */
             *of = mix_words(*of, tier_members, (size_t)l->groups[group].size * sizeof(*tier_members));
         *of = mix_words(mix_words(*of, &placement, sizeof(placement)), &tier_members[i], sizeof(tier_members[i]));
     }
@@ -107,7 +109,8 @@ out:
     return rc;
 }
 
-/* Placements without symmetry give nearly one class per rank; this limits the memory used. */
+/* The largest number of operations of all classes together, which limits the memory used. A placement without
+ * symmetry has nearly one class per rank. */
 #define MAX_OPS 10e6
 
 static int validate_classes(const struct bb_sim *m)
@@ -120,8 +123,8 @@ static int validate_classes(const struct bb_sim *m)
         return 0;
     return bb_err(
         BB_EUSAGE,
-        "%s: the fabric gives %d classes of %d ranks with %.0f operations in all, at most %.0f are supported; "
-        "try: leaf and pod sizes that divide the nodes of each group of ranks, or fewer --ranks",
+        "%s: in this fabric, %d classes of equivalent ranks (of %d ranks) have %.0f operations in total, at most %.0f "
+        "are supported; try: leaf and pod sizes that divide the number of nodes of each rank group, or fewer --ranks",
         m->cluster->name, m->classes.n, m->step->layout.ranks, ops, MAX_OPS);
 }
 

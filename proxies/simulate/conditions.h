@@ -6,16 +6,17 @@
 
 #include <stdint.h>
 
-/* All zero: no perturbation. */
+/* All fields zero: no perturbation. */
 struct bb_conditions {
     struct bb_slow slow;
     double jitter; /* relative standard deviation of each compute operation's time; 0: none */
-    uint64_t seed; /* of the jitter */
-    int sample;    /* sample index for this seed */
+    uint64_t seed; /* seed of the jitter's random numbers */
+    int sample;    /* sample number; each sample has different random numbers */
 };
 
-/* bb_jitter_factor - the factor on the time of task `at` in this sample: normally distributed with mean 1 and
- * standard deviation `jitter`, truncated at 3 sigma and at 0. It depends only on seed, sample and task. */
+/* bb_jitter_factor - returns the factor on the time of task `at` in this sample: a normally distributed random
+ * number with mean 1 and standard deviation `jitter`, truncated at 3 standard deviations and at 0. The factor
+ * depends only on the seed, the sample and the task. */
 double bb_jitter_factor(const struct bb_conditions *c, int at);
 
 #endif

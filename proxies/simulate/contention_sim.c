@@ -1,6 +1,6 @@
 /*
- * contention_sim.c - the event loop of the contention simulator (contention_sim.h): it takes an event, starts or ends
- * operations, and when no event is left at this time, computes the rates of flows and kernels again.
+ * contention_sim.c - the event loop of the contention simulator (contention_sim.h). The loop pops an event and starts
+ * or ends operations. When no event is left at the current time, the loop recomputes the rates of flows and kernels.
  */
 #include "proxies/simulate/contention_sim.h"
 
@@ -13,7 +13,7 @@
 enum event_kind { ARRIVES, FLOW_ENDS, COLLECTIVE_ENDS, EXCHANGE_ENDS, KERNEL_ENDS };
 
 #define EPOCH_MASK          ((1u << 28) - 1)
-#define SERVED_TOLERANCE_NS 0.01 /* ns; rounding error allowed when a message is complete */
+#define SERVED_TOLERANCE_NS 0.01 /* ns; rounding error allowed when the bytes of a message are compared with its size */
 
 static void schedule_event(struct bb_contention_sim *s, double when_ns, enum event_kind kind, int id, unsigned epoch)
 {
@@ -45,7 +45,7 @@ static void end_now(struct bb_contention_sim *s, int at)
     bb_execution_end(s->r, at);
 }
 
-/* ---- slots: freed slots are linked by `next` ---- */
+/* ---- free lists of array entries, linked by `next` ---- */
 
 static int pop_free_slot(int *unused, int next)
 {
@@ -55,14 +55,14 @@ static int pop_free_slot(int *unused, int next)
     return at;
 }
 
-/* The index of a free or new slot; a new slot is zeroed. BB_NONE: out of memory. */
+/* Returns the index of a free entry or of a new entry, which is zeroed; BB_NONE: out of memory. */
 #define ALLOC_SLOT(array, n, unused)                                                                                   \
     ((unused) != BB_NONE      ? pop_free_slot(&(unused), (array)[unused].next)                                         \
      : BB_GROW(array, n) != 0 ? BB_NONE                                                                                \
                               : (memset(&(array)[n], 0, sizeof *(array)), (n)++))
 #define FREE_SLOT(array, unused, at) ((array)[at].next = (unused), (unused) = (at))
 
-/* ---- kernels ---- */
+/* ---- compute kernels ---- */
 
 static void invalidate_kernels(struct bb_contention_sim *s, int class_id)
 {
@@ -142,7 +142,7 @@ static void update_kernel_rates(struct bb_contention_sim *s)
     s->n_dirty = 0;
 }
 
-/* SMs that an NCCL kernel occupies, from its launch to its end; negative: releases them. */
+/* Adds to the SMs that NCCL kernels occupy on the GPU of a class; a negative number releases SMs. */
 static void hold_sms(struct bb_contention_sim *s, int class_id, int sms)
 {
     s->gpus[class_id].held_sms += sms;
@@ -150,7 +150,7 @@ static void hold_sms(struct bb_contention_sim *s, int class_id, int sms)
         invalidate_kernels(s, class_id);
 }
 
-/* ---- flows ---- */
+/* ---- transfers as flows (proxies/machine/flows.h) ---- */
 
 static void invalidate_flow_users(struct bb_contention_sim *s, int flow)
 {
@@ -239,7 +239,7 @@ static void end_collective(struct bb_contention_sim *s, int instance)
     }
 }
 
-/* ---- exchanges: one flow serves all messages of an exchange, in the order in which they began ---- */
+/* ---- exchanges: one flow serves all messages of an exchange, in the order in which the messages started ---- */
 
 static struct bb_contention_exchange *exchange_of(const struct bb_contention_sim *s, int at, int *flow)
 {
@@ -289,7 +289,7 @@ static void finish_side(struct bb_contention_sim *s, int cell, int64_t end_ns)
         schedule_event(s, (double)task->end_ns, EXCHANGE_ENDS, at, 0);
 }
 
-/* A message ends when the links of both sides have transferred it. */
+/* Marks one side of a message as transferred. The message ends when the links of both sides have transferred it. */
 static void serve_side(struct bb_contention_sim *s, int cell)
 {
     struct bb_contention_message *m = &s->messages[cell / 2];
@@ -302,7 +302,8 @@ static void serve_side(struct bb_contention_sim *s, int cell)
     FREE_SLOT(s->messages, s->free_message, cell / 2);
 }
 
-/* The limit of a message: latency, if its latency exceeds the transfer time of the exchange. */
+/* Adds a message side to the queue of its exchange. A message whose latency exceeds the transfer time of the
+ * exchange makes latency the limit of the exchange. */
 static void queue_side(struct bb_contention_sim *s, int cell, int64_t latency_ns)
 {
     struct bb_contention_message_side *side = cell_at(s, cell);
@@ -328,8 +329,8 @@ static void queue_side(struct bb_contention_sim *s, int cell, int64_t latency_ns
         bb_flows_start(&s->flows, flow, s->events.now_ns, x->load_ns);
 }
 
-/* A message of a rank to itself is a copy in memory. Memory is the limit of the exchange if the copy takes longer than
- * the transfers to other ranks. */
+/* Serves a message of a rank to itself, which is a copy in GPU memory. A copy that takes longer than the exchange's
+ * transfers to other ranks makes memory the limit of the exchange. */
 static void copy_to_itself(struct bb_contention_sim *s, int cell, int64_t latency_ns)
 {
     int flow;
@@ -362,7 +363,7 @@ void bb_contention_sim_start_message(struct bb_contention_sim *s, int mine, int 
             queue_side(s, 2 * message + i, latency_ns);
 }
 
-/* Completes the first side in the queue and all others that are served by now; then the flow goes on with the next
+/* Completes the first side in the queue and all other sides served by now. The flow then continues with the next
  * side. */
 static void serve_exchange(struct bb_contention_sim *s, int flow)
 {
@@ -383,7 +384,7 @@ static void serve_exchange(struct bb_contention_sim *s, int flow)
     schedule_flow_end(s, flow);
 }
 
-/* ---- events ---- */
+/* ---- event loop ---- */
 
 static void end_flow(struct bb_contention_sim *s, const struct bb_event *entry)
 {
@@ -445,7 +446,7 @@ int bb_contention_sim_run(struct bb_contention_sim *s)
     return 0;
 }
 
-/* ---- init and release ---- */
+/* ---- initialisation and release ---- */
 
 int bb_contention_sim_init(struct bb_contention_sim **out, struct bb_execution *r)
 {
@@ -468,12 +469,13 @@ out:
     return rc;
 }
 
-/* No operation is in progress: only the time and the byte counters of the links remain to be reset. */
+/* bb_contention_sim_reset - resets the time and the traffic counters of the links. No operation is in progress, so
+ * nothing else has to be reset. */
 void bb_contention_sim_reset(struct bb_contention_sim *s)
 {
     s->events.now_ns = 0;
     s->free_message = BB_NONE;
-    for (int i = s->n_messages - 1; i >= 0; i--) /* so that slot 0 is used first again */
+    for (int i = s->n_messages - 1; i >= 0; i--) /* in this order, the next allocation returns entry 0 again */
         FREE_SLOT(s->messages, s->free_message, i);
     for (int i = 0; i < s->flows.n_resources; i++)
         s->flows.resources[i].moved = 0;

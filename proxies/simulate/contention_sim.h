@@ -1,37 +1,40 @@
 /*
  * contention_sim.h - discrete-event simulation of a step on a machine with contention: concurrent operations share
- * links,
- * NICs, memory bandwidth and SMs (cost model: profiles/clusters/README.md). simulate.c uses this module for cluster
- * profiles with a 'sharing' section and closed formulas for the others.
+ * links, NICs, memory bandwidth and SMs (cost model: profiles/clusters/README.md). simulate.c uses this module for
+ * cluster profiles with a 'sharing' section, and closed formulas for the other profiles.
  *
- * One rank stands for all ranks of its class (rank_classes.h), and its links for the links of each of them. A NIC that
- * several GPUs use is a resource of all their classes: each class uses the NIC as often as it has ranks there. The
- * uplinks of a leaf and of a pod are modelled in the same way. class_refinement.c puts ranks with different neighbours
- * on their leaf or pod, or with differently placed collectives, in different classes, so the result is the same as with
- * one class per rank.
+ * One rank represents all ranks of its class (rank_classes.h), and its links represent the links of each of these
+ * ranks. A NIC shared by several GPUs is one resource for all classes of these GPUs: the traffic of a class on this NIC
+ * is multiplied by the number of its ranks there. The uplinks of a leaf and of a pod are modelled in the same way.
+ * class_refinement.c puts ranks in different classes if the other ranks on their leaf or pod differ, or if their
+ * collectives are placed differently. The result is therefore the same as with one class per rank.
  */
 #ifndef BB_PROXIES_SIMULATE_CONTENTION_SIM_H
 #define BB_PROXIES_SIMULATE_CONTENTION_SIM_H
 
 #include "proxies/simulate/execution.h"
 
-/* bb_contention_sim_init - *out must be released with bb_contention_sim_release, also after an error. */
+/* bb_contention_sim_init - creates the simulator of an execution. The caller releases *out with
+ * bb_contention_sim_release, also after an error. */
 int bb_contention_sim_init(struct bb_contention_sim **out, struct bb_execution *r) BB_MUST_CHECK;
 void bb_contention_sim_release(struct bb_contention_sim *s);
-/* bb_contention_sim_reset - prepares another execution of the same step, after an execution in which every task
- * ended. */
+/* bb_contention_sim_reset - prepares another execution of the same step. Call only after an execution in which every
+ * task ended. */
 void bb_contention_sim_reset(struct bb_contention_sim *s);
 
-/* bb_contention_sim_arrive - all dependencies of task `at` have ended: the task starts at its arrival time. */
+/* bb_contention_sim_arrive - schedules the start of task `at`, whose dependencies have all ended, at its arrival
+ * time. */
 void bb_contention_sim_arrive(struct bb_contention_sim *s, int at);
 
 /*
- * What bb_execution_start reports when a task starts:
+ * Called by bb_execution_start when a task starts:
  *   start_kernel       alone_ns: duration without contention
- *   join_collective    one member reached its collective; its NCCL kernel holds SMs from now on
- *   start_collective   the last member reached the collective. instance: index in bb_sim.instances; order: index of the
- *                      collective there; call: index of the call's cost (bb_op_times_call), to reuse the flow's uses
- *   start_exchange     load: bytes of all messages of the exchange; messages: number that leave or enter the GPU
+ *   join_collective    a member reached its collective: its NCCL kernel occupies SMs from now on
+ *   start_collective   the last member reached the collective. instance: index in bb_sim.instances; order: number of
+ *                      the collective in this instance; call: index of the call's cost (bb_op_times_call), used to
+ *                      recognise a repeated call
+ *   start_exchange     load: bytes of all messages of the exchange; messages: number of messages that leave or enter
+ *                      the GPU
  */
 void bb_contention_sim_start_kernel(struct bb_contention_sim *s, int at, const struct bb_op *op, int64_t alone_ns);
 void bb_contention_sim_join_collective(struct bb_contention_sim *s, int class_id);
@@ -41,14 +44,15 @@ void bb_contention_sim_start_exchange(struct bb_contention_sim *s, int at, int c
                                       int messages);
 
 /*
- * bb_contention_sim_start_message - both sides of a message have started; called once for each message.
- *   mine, theirs  their tasks
+ * bb_contention_sim_start_message - starts a message when the tasks of both sides have started; called once per
+ * message.
+ *   mine, theirs  the tasks of the two sides
  *   itself        a message of a rank to itself: it takes latency_ns and uses no link
  */
 void bb_contention_sim_start_message(struct bb_contention_sim *s, int mine, int theirs, int64_t latency_ns,
                                      bool itself);
 
-/* bb_contention_sim_run - processes events until none is left. Returns 0 or -BB_EFAIL. */
+/* bb_contention_sim_run - processes events until the queue is empty. Returns 0 or -BB_EFAIL. */
 int bb_contention_sim_run(struct bb_contention_sim *s) BB_MUST_CHECK;
 
 #endif

@@ -1,5 +1,5 @@
-/* contention_sim_resources.c - which resources of the machine an operation uses, and at which rate
- * (profiles/clusters/README.md). */
+/* contention_sim_resources.c - determines which resources of the machine an operation uses, and at which rates (cost
+ * model: profiles/clusters/README.md). */
 #include "bootstrap/base/grow.h"
 #include "proxies/simulate/contention_sim_state.h"
 
@@ -31,8 +31,9 @@ int bb_contention_sim_memory_class(const struct bb_contention_sim *s, int resour
     return of_gpu && resource % BB_GPU_RESOURCES == BB_GPU_MEMORY ? resource / BB_GPU_RESOURCES : BB_NONE;
 }
 
-/* If two NICs (leaves, pods) have ranks of one class, all their ranks are of the same classes (class_refinement.c),
- * so they carry the same load. They are modelled as one resource, numbered by the lowest of these classes. */
+/* Numbers the NICs (or leaves, or pods) by the lowest class of the ranks that use them. If ranks of one class use
+ * two different NICs, the other ranks of both NICs are of the same classes too (class_refinement.c), so both NICs
+ * carry the same load and are modelled as one resource. */
 static int number_shared_resources(struct bb_contention_sim *s, enum bb_resource_kind what)
 {
     const struct bb_sim *m = sim_of(s);
@@ -58,14 +59,14 @@ static int number_shared_resources(struct bb_contention_sim *s, enum bb_resource
     return rc;
 }
 
-/* Where no NIC is shared, each class has a private NIC. */
+/* If no NIC is shared, gives each class a separate NIC. */
 static void assign_private_nics(struct bb_contention_sim *s)
 {
     for (int c = 0; c < sim_of(s)->classes.n; c++)
         s->gpus[c].at[BB_RESOURCE_NIC] = (struct bb_contention_attachment){c, 1};
 }
 
-/* Returns the number of resources, or -BB_EFAIL. */
+/* Assigns the indices of all resources. Returns the number of resources, or -BB_EFAIL. */
 static int allocate_resources(struct bb_contention_sim *s)
 {
     const int classes = sim_of(s)->classes.n;
@@ -107,7 +108,7 @@ int bb_contention_sim_exchange_flow(const struct bb_contention_sim *s, int class
     return sim_of(s)->n_instances + class_id * sim_of(s)->step->layout.n_comms + comm;
 }
 
-/* The maximum number of uses of one GPU. */
+/* Returns the maximum number of resources that a flow uses on one GPU. */
 static int count_uses(const struct bb_contention_sim *s)
 {
     int uses = BB_GPU_RESOURCES;
@@ -161,9 +162,10 @@ void bb_contention_sim_resources_release(struct bb_contention_sim *s)
     free(s->gpus);
 }
 
-/* ---- uses ---- */
+/* ---- resources used by a flow ---- */
 
-/* Resources that an operation uses on one GPU at full rate, in bytes per nanosecond. at: [resource kind][out, in]. */
+/* The rates, in bytes per nanosecond, at which an operation at full speed uses the resources of one GPU. index:
+ * [resource kind][out, in]. */
 struct rates {
     double out, in, memory, index[BB_RESOURCE_KINDS][BB_DIRECTIONS];
 };
@@ -174,7 +176,8 @@ static void add_use(struct bb_contention_sim *s, struct bb_flow *flow, int resou
         s->flows.uses[flow->first_use + flow->n_uses++] = (struct bb_flow_use){.resource = resource, .weight = weight};
 }
 
-/* Many members of a collective can be on one leaf: their uses of its uplinks are merged into one use. */
+/* Adds the use of an uplink. If the flow already uses this uplink, because other members of the collective are on
+ * the same leaf or pod, the two uses are merged. */
 static void add_uplink_use(struct bb_contention_sim *s, struct bb_flow *flow, int resource, double weight)
 {
     const int latest = s->use_at[resource];
@@ -239,7 +242,7 @@ void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int inst
 
 enum bb_limit bb_contention_sim_slowest_resource(double link_ns, double nic_ns, double leaf_ns, double pod_ns)
 {
-    const double uplinks_ns = larger(leaf_ns, pod_ns) * (1 - 1e-9); /* when both are equal, the NIC is the limit */
+    const double uplinks_ns = larger(leaf_ns, pod_ns) * (1 - 1e-9); /* if the times are equal, the NIC is the limit */
 
     if (uplinks_ns > larger(link_ns, nic_ns))
         return leaf_ns > pod_ns ? BB_LIMIT_LEAF : BB_LIMIT_POD;
@@ -302,9 +305,9 @@ enum bb_limit bb_contention_sim_flow_limit(const struct bb_contention_sim *s, in
     return resource % BB_GPU_RESOURCES == BB_GPU_MEMORY ? BB_LIMIT_MEMORY : BB_LIMIT_LINK;
 }
 
-/* ---- kernels ---- */
+/* ---- compute kernels ---- */
 
-/* Sums over a kernel list while NCCL holds `held` SMs, cached. NULL: out of memory. */
+/* Returns the sums over a kernel list while NCCL occupies `held` SMs; the sums are cached. NULL: out of memory. */
 static const struct bb_kernel_sums *sum_kernels(struct bb_contention_sim *s, const struct bb_kernel_list *work,
                                                 int held)
 {
@@ -350,9 +353,9 @@ enum bb_limit bb_contention_sim_kernel_limit(struct bb_contention_sim *s, const 
 }
 
 /*
- * SMs that are not available to a kernel: the SMs that NCCL occupies now. Two micro-batch chunks on parallel streams
- * exist to hide each other's communication. There, training reserves NCCL's SMs during all GEMMs, whether or not NCCL
- * runs: in DeepSeek-V3, GEMMs get 112 of 132 SMs (technical report, section 3.2.2).
+ * Returns the number of SMs that are unavailable to a kernel: the SMs that NCCL occupies now. If two micro-batches run
+ * concurrently to hide each other's communication, training frameworks reserve NCCL's SMs during all GEMMs, even while
+ * NCCL is idle: in DeepSeek-V3, GEMMs run on 112 of 132 SMs (technical report, section 3.2.2).
  */
 static int count_unavailable_sms(const struct bb_contention_sim *s, const struct bb_running_kernel *running)
 {
@@ -362,7 +365,8 @@ static int count_unavailable_sms(const struct bb_contention_sim *s, const struct
     return held > left ? held : left;
 }
 
-/* The kernel takes longer by what the missing SMs and the memory bandwidth taken by NCCL add to its time alone. */
+/* Returns the rate of a kernel: its time alone divided by its time with contention. Contention adds the time lost to
+ * unavailable SMs and to the memory bandwidth that NCCL uses. */
 double bb_contention_sim_kernel_rate(struct bb_contention_sim *s, const struct bb_running_kernel *running)
 {
     const int held = count_unavailable_sms(s, running);

@@ -1,5 +1,5 @@
-/* event_queue.c - a monotone radix heap (see event_queue.h). Times are never negative, so their bit patterns, read
- * as unsigned integers, have the same order as the times. */
+/* event_queue.c - a monotone radix heap (see event_queue.h). Times are never negative, so the bit patterns of two
+ * times, compared as unsigned integers, have the same order as the times. */
 #include "proxies/simulate/event_queue.h"
 
 #include <stdlib.h>
@@ -13,8 +13,8 @@ static uint64_t bits_of(double when_ns)
     return bits;
 }
 
-/* BB_GROW derives the capacity from the number of entries alone, so it does not fit a bucket that shrinks and grows
- * again. */
+/* Doubles the capacity of a bucket. BB_GROW cannot be used here: it derives the capacity from the number of entries,
+ * and a bucket shrinks and grows again without being reallocated. */
 static int grow_bucket(struct bb_event_bucket *bucket)
 {
     size_t capacity = bucket->capacity ? 2 * bucket->capacity : 64;
@@ -50,7 +50,7 @@ bool bb_event_queue_pop(struct bb_event_queue *a, struct bb_event *entry)
     return true;
 }
 
-/* The earliest time in the bucket. out: single_time is true if all entries of the bucket have this time. */
+/* Returns the earliest time in the bucket. single_time: out, true if all entries of the bucket have this time. */
 static double earliest_in(const struct bb_event_bucket *bucket, bool *single_time)
 {
     double earliest_ns = bucket->entries[0].when_ns, latest_ns = earliest_ns;
@@ -65,7 +65,7 @@ static double earliest_in(const struct bb_event_bucket *bucket, bool *single_tim
     return earliest_ns;
 }
 
-/* All entries of the bucket are due now: exchange it with bucket 0, which is empty. */
+/* Exchanges the bucket, whose entries are all due now, with bucket 0, which is empty. */
 static void swap_in(struct bb_event_queue *a, struct bb_event_bucket *bucket)
 {
     const struct bb_event_bucket empty = a->buckets[0];
@@ -92,9 +92,8 @@ int bb_event_queue_advance(struct bb_event_queue *a)
     }
     n = bucket->n;
     bucket->n = 0;
-    for (size_t i = 0; i < n; i++)
-        TRY(bb_event_queue_push(a, bucket->entries[i])); /* Every entry moves to a lower bucket, never back to this
-                                                            one. */
+    for (size_t i = 0; i < n; i++) /* each entry moves to a lower bucket, so the bucket is not changed in this loop */
+        TRY(bb_event_queue_push(a, bucket->entries[i]));
     return 1;
 out:
     return rc;

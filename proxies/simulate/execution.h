@@ -13,17 +13,17 @@ struct bb_contention_sim;
 struct bb_execution {
     const struct bb_sim *m;
     struct bb_sim_run *c;
-    struct bb_contention_sim *contention; /* NULL: no contention; tasks may start in any order */
-    int *ready, n_ready;                  /* tasks without unmet dependencies */
-    int *class_of;                        /* [tasks] its class */
+    struct bb_contention_sim *contention; /* NULL: no contention; tasks may then start in any order */
+    int *ready, n_ready;                  /* tasks whose dependencies have all ended */
+    int *class_of;                        /* [tasks] class of the task's rank */
     double *slowdowns;                    /* [classes] factor on kernel times; NULL: all 1 */
     struct bb_op_times op_times;
     int rc; /* first error */
 };
 
-/* bb_execution_end - a task has ended, at its end_ns: releases the tasks that depend on it. */
+/* bb_execution_end - marks a task as ended at its end_ns and releases the tasks that depend on it. */
 void bb_execution_end(struct bb_execution *r, int at);
-void bb_execution_start(struct bb_execution *r, int at); /* a task starts */
+void bb_execution_start(struct bb_execution *r, int at); /* starts a task whose dependencies have ended */
 
 static inline void bb_raise_time(int64_t *time, int64_t other)
 {
@@ -31,7 +31,7 @@ static inline void bb_raise_time(int64_t *time, int64_t other)
         *time = other;
 }
 
-/* bb_round_ns - llround without the cost of a function call; every event uses it. */
+/* bb_round_ns - rounds like llround, but inline: every event uses this function. */
 static inline int64_t bb_round_ns(double ns)
 {
     const int64_t whole = (int64_t)ns;

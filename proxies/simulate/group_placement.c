@@ -1,5 +1,5 @@
-/* group_placement.c - see group_placement.h. Members are in the order of their ranks, so those of one leaf or pod
- * follow one another. */
+/* group_placement.c - placement of a group's members (see group_placement.h). Members are in rank order, so members
+ * on the same leaf or in the same pod are consecutive. */
 #include "proxies/simulate/group_placement.h"
 
 #include "bootstrap/base/grow.h"
@@ -18,7 +18,7 @@ static void count_tier_members(const struct bb_cluster *c, enum bb_tier tier, co
     }
 }
 
-/* Replaces the ranks by their distinct nodes, in order. Returns the number of nodes. */
+/* Replaces the list of ranks by the list of their nodes, each once, in order. Returns the number of nodes. */
 static int find_nodes(const struct bb_cluster *c, int *ranks, int n)
 {
     int nodes = 0;

@@ -1,4 +1,4 @@
-/* jitter.c - steps with random kernel times (see conditions.h and predict.h). */
+/* jitter.c - predicts steps with random kernel times (see conditions.h and predict.h). */
 #include "bootstrap/base/grow.h"
 #include "proxies/simulate/match.h"
 #include "proxies/simulate/predict.h"
@@ -8,7 +8,8 @@
 
 #define TWO_PI 6.283185307179586
 
-/* SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): an independent random number for each counter value. */
+/* Returns a pseudo-random number for a counter value by SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). The numbers
+ * of different counter values are statistically independent. */
 static uint64_t splitmix64(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15u;
@@ -32,7 +33,7 @@ double bb_jitter_factor(const struct bb_conditions *c, int at)
 
 /* ---- samples ---- */
 
-/* Limits: about one or two minutes of time, and the memory of a host. */
+/* Limits of the run time (one or two minutes) and of the memory. */
 #define MAX_EXECUTED_OPS 300e6
 #define MAX_OPS          10e6
 
@@ -50,11 +51,12 @@ int bb_predict_validate_jitter(int ranks, double ops, int samples)
     if (ops > MAX_OPS)
         return bb_err(
             BB_EUSAGE,
-            "--jitter: %d ranks have %.0f operations in all, at most %.0f are supported; try: fewer --ranks or "
+            "--jitter: %d ranks have %.0f operations in total, at most %.0f are supported; try: fewer --ranks or "
             "--micro-batches",
             ranks, ops, MAX_OPS);
     if (ops * samples > MAX_EXECUTED_OPS)
-        return bb_err(BB_EUSAGE, "--samples %d: %d times %.0f operations exceed the limit of %.0f; try: --samples %d",
+        return bb_err(BB_EUSAGE,
+                      "--samples %d: %d samples of %.0f operations each exceed the limit of %.0f; try: --samples %d",
                       samples, samples, ops, MAX_EXECUTED_OPS, (int)(MAX_EXECUTED_OPS / ops));
     return 0;
 }

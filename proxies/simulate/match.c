@@ -1,6 +1,6 @@
 /*
- * match.c - matches each send with its receive, collects the members of each collective, and reports what does not
- * match (checks 1 and 2 of step_check.h). simulate.c executes the result.
+ * match.c - matches each send with its receive, collects the members of each collective, and reports operations that do
+ * not match (checks 1 and 2 of step_check.h). simulate.c executes the matched operations.
  */
 #include "proxies/simulate/match.h"
 
@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- messages ---- */
+/* ---- sends and receives ---- */
 
-/* The messages of one rank to, or from, one peer in order, whichever way (relative or absolute) its program names
- * the peer. */
+/* The sends (or the receives) of one rank to (from) one peer in issue order. The program may address the peer by a
+ * relative or by an absolute index. */
 struct messages {
     int *op;
     int n;
@@ -52,7 +52,7 @@ static const struct bb_op *op_at(const struct bb_sim *m, int rank, int op)
     return &m->graphs[m->step->role_of[rank]].program->ops[op];
 }
 
-/* Check 2 for the messages from one rank to another: each send needs a receive with the same count and type. */
+/* The messages from one rank to another, for check 2: each send needs a receive with the same count and type. */
 struct channel {
     int comm, from, to;
     const struct messages *sends, *recvs;
@@ -76,13 +76,13 @@ static void compare_channel(const struct bb_sim *m, const struct channel *ch, st
     if (ch->sends->n > both)
         bb_fault(
             faults,
-            "rank %d sends %d messages to rank %d on '%s', which receives %d: operation %d of rank %d is the first "
-            "without a receive",
+            "rank %d sends %d messages to rank %d on '%s', but the peer posts %d receives: operation %d of rank %d is "
+            "the first send without a receive",
             ch->from, ch->sends->n, ch->to, comm, both, ch->sends->op[both], ch->from);
     if (ch->recvs->n > both)
         bb_fault(faults,
-                 "rank %d receives %d messages from rank %d on '%s', which sends %d: operation %d of rank %d is the "
-                 "first without a send",
+                 "rank %d receives %d messages from rank %d on '%s', but the peer posts %d sends: operation %d of rank "
+                 "%d is the first receive without a send",
                  ch->to, ch->recvs->n, ch->from, comm, both, ch->recvs->op[both], ch->to);
 }
 
@@ -96,8 +96,8 @@ static void match_messages(struct bb_sim *m, int class_id, const struct messages
             (struct bb_sim_side){peer, m->task_base[their] + bb_sim_task_graph(m, their)->task_of[theirs->op[k]]};
 }
 
-/* All messages between a rank and one of its peers. Differences are reported from the sender; from the receiver only
- * when the sender has no message to it. */
+/* Matches all messages between a rank and one of its peers. Mismatches are reported when the sender is visited. When
+ * the receiver is visited, they are reported only if the peer sends nothing to it. */
 static int match_with_class(struct bb_sim *m, int class_id, int comm, int peer, struct bb_faults *faults)
 {
     int rank = m->classes.rank[class_id], rc;
@@ -121,7 +121,7 @@ out:
     return rc;
 }
 
-/* Whether this is the first of the rank's channels that lead to that peer. */
+/* Returns whether no earlier channel of the rank leads to this peer. */
 static bool is_first(const struct bb_sim *m, const struct bb_task_graph *s, int channel, int rank, int peer)
 {
     struct bb_channels_to channels = bb_channels_to(&m->step->layout, s, s->channels[channel].comm, rank, peer);
@@ -150,7 +150,8 @@ out:
 
 /* ---- collectives ---- */
 
-/* One member of each class in the communicator instance of `rank`. seen: [classes] marks the classes found. */
+/* Collects one member of each class in the communicator instance of `rank`. seen: [classes] number of the last
+ * instance in which the class was found. */
 static int collect_members(struct bb_sim *m, int comm, int rank, int *seen, struct bb_sim_instance *inst)
 {
     const struct bb_layout *l = &m->step->layout;
@@ -176,7 +177,8 @@ out:
     return rc;
 }
 
-/* Returns "all_reduce of 5 float sum with root 0": everything that all members must agree on. */
+/* Returns all properties on which the members must agree, for example "all_reduce of 5 float sum" or "broadcast of 5
+ * float with root 0". */
 static const char *collective_text(const struct bb_sim *m, const struct bb_op *op, int rank, char text[128])
 {
     const struct bb_coll *coll = &bb_colls[op->coll];
@@ -205,7 +207,7 @@ static int collectives_of(const struct bb_sim *m, const struct bb_member *member
     return bb_sim_task_graph(m, member->class_id)->n_collectives[comm];
 }
 
-/* Check 1 between two members: the texts contain everything that must be equal, so the texts are compared. */
+/* Performs check 1 for two members. The texts contain all properties that must be equal, so the texts are compared. */
 static void compare_members(const struct bb_sim *m, int comm, const struct bb_member *a, const struct bb_member *b,
                             struct bb_faults *faults)
 {
@@ -224,7 +226,8 @@ static void compare_members(const struct bb_sim *m, int comm, const struct bb_me
         const struct bb_member *more = n_a > n_b ? a : b;
 
         collective_text(m, collective_at(m, more, comm, both, &op_a), more->rank, text_a);
-        bb_fault(faults, "rank %d has %d collectives on '%s', rank %d has %d: %s (operation %d of rank %d) has no peer",
+        bb_fault(faults,
+                 "rank %d has %d collectives on '%s', rank %d has %d: %s (operation %d of rank %d) has no match",
                  a->rank, n_a, name, b->rank, n_b, text_a, op_a, more->rank);
     }
 }
@@ -266,7 +269,7 @@ out:
 
 /* ---- alltoallv ---- */
 
-/* Returns "alltoallv by table 3, rows of 7168 bfloat16": everything that all members must agree on. */
+/* Returns the properties on which the members must agree, for example "alltoallv by table 3, rows of 7168 bfloat16". */
 static const char *alltoallv_text(const struct bb_sim *m, const struct bb_op *op, char text[128])
 {
     int table = 0;
@@ -286,7 +289,7 @@ static const struct bb_op *alltoallv_at(const struct bb_sim *m, int rank, int co
     return &s->program->ops[*op];
 }
 
-/* Check 2 between a rank and the first member of its communicator. */
+/* Performs check 2 for the alltoallvs of a rank and of the first member of its communicator. */
 static void compare_alltoallvs(const struct bb_sim *m, int comm, int first, int rank, struct bb_faults *faults)
 {
     const int n_a = m->graphs[m->step->role_of[first]].n_alltoallvs[comm];
@@ -302,11 +305,12 @@ static void compare_alltoallvs(const struct bb_sim *m, int comm, int first, int 
             bb_fault(faults, "alltoallv %d on '%s': rank %d has %s (operation %d), rank %d has %s (operation %d)", k,
                      name, first, alltoallv_text(m, a, text_a), op_a, rank, alltoallv_text(m, b, text_b), op_b);
         if (b->peer != bb_comm_index(&m->step->layout, comm, rank))
-            bb_fault(faults, "alltoallv %d on '%s': rank %d has index %d there and the row of index %d (operation %d)",
-                     k, name, rank, bb_comm_index(&m->step->layout, comm, rank), b->peer, op_b);
+            bb_fault(faults,
+                     "alltoallv %d on '%s': rank %d has index %d but uses the table row of index %d (operation %d)", k,
+                     name, rank, bb_comm_index(&m->step->layout, comm, rank), b->peer, op_b);
     }
     if (n_a != n_b)
-        bb_fault(faults, "rank %d has %d alltoallv on '%s', rank %d has %d", first, n_a, name, rank, n_b);
+        bb_fault(faults, "rank %d has %d alltoallv operations on '%s', rank %d has %d", first, n_a, name, rank, n_b);
 }
 
 static int list_alltoallv_peers(struct bb_sim *m, int class_id, int comm, struct bb_faults *faults)
@@ -337,7 +341,7 @@ static int match_alltoallvs(struct bb_sim *m, int class_id, struct bb_faults *fa
     return rc;
 }
 
-/* ---- init and release ---- */
+/* ---- initialisation and release ---- */
 
 static int make_graphs(struct bb_sim *m)
 {

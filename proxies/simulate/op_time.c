@@ -1,4 +1,4 @@
-/* op_time.c - see op_time.h. */
+/* op_time.c - computes operation times (see op_time.h). */
 #include "proxies/simulate/op_time.h"
 
 #include "bootstrap/base/grow.h"
@@ -27,8 +27,9 @@ static int64_t later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* The list, executed once. The next kernel waits for both the GPU and the host. An item with several kernels ends no
- * earlier than the launch of its last kernel plus that kernel's time. */
+/* Returns the time of one execution of the list. Each kernel waits for the previous kernel on the GPU and for its
+ * launch on the host. An item that consists of several kernels ends no earlier than the launch of its last kernel
+ * plus the time of this kernel. */
 static struct bb_work_time time_list(const struct bb_cluster *c, const struct bb_kernel_list *list)
 {
     struct bb_work_time once = {0};
@@ -85,7 +86,7 @@ struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nod
                                   .placement = *placement};
 }
 
-/* ---- cache ---- */
+/* ---- cache of times ---- */
 
 int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_work_time *work)
 {
@@ -102,8 +103,8 @@ int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_wo
     *work = bb_op_work_time(t->cluster, op);
     if (!op->work)
         return 0;
-    if (at != t->n_kernel_lists || BB_GROW(t->of_work, at)) /* after an earlier out-of-memory error the index has one
-                                                               more key */
+    /* After an earlier out-of-memory error the index has one key more than of_work has entries. */
+    if (at != t->n_kernel_lists || BB_GROW(t->of_work, at))
         return -BB_EFAIL;
     t->of_work[t->n_kernel_lists++] = *work;
     return 0;
@@ -112,8 +113,8 @@ int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_wo
 int bb_op_times_call(struct bb_op_times *t, int comm_key, const struct bb_collective *call, struct bb_cost *cost)
 {
     const struct {
-        int comm_key, kind, dtype, in_place, members_on_root_node,
-            unused; /* `unused` fills the gap before count: all bytes of the key are compared */
+        /* `unused` fills the padding before `count`, because all bytes of the key are compared. */
+        int comm_key, kind, dtype, in_place, members_on_root_node, unused;
         size_t count;
     } key = {comm_key, (int)call->kind, (int)call->dtype, call->in_place, call->members_on_root_node, 0, call->count};
     const int at = bb_key_index_add(&t->calls, &key);

@@ -6,22 +6,24 @@
 #include "proxies/machine/cluster.h"
 #include "proxies/step/program.h"
 
-/* bb_op_kernels_ns - time of the operation's kernels, without launch overhead; 0 for communication. */
+/* bb_op_kernels_ns - returns the total time of the operation's kernels, without launch overhead; 0 for
+ * communication. */
 int64_t bb_op_kernels_ns(const struct bb_cluster *c, const struct bb_op *op);
 
 /*
- * The time of a compute operation. With real kernels, each GEMM and each memory-bound kernel is launched separately,
- * and no kernel starts before its launch.
- *   gpu_ns    from its start, if the host is always ahead
- *   host_ns   the operation ends at least this long after the host begins its first launch
- *   issue_ns  the host needs to issue the operation
- *   first_ns  the host needs to issue the first kernel
+ * The time of a compute operation. In a program with real kernels, each GEMM and each memory-bound kernel is launched
+ * separately, and no kernel starts before its launch.
+ *   gpu_ns    duration on the GPU if no kernel waits for its launch
+ *   host_ns   shortest time from the begin of the first launch on the host to the end of the operation
+ *   issue_ns  host time to issue the whole operation
+ *   first_ns  host time to issue its first kernel
  */
 struct bb_work_time {
     int64_t gpu_ns, host_ns, issue_ns, first_ns;
 };
 struct bb_work_time bb_op_work_time(const struct bb_cluster *c, const struct bb_op *op);
-/* bb_work_end_ns - the end of an operation that may start at start_ns and whose first launch begins at host_ns. */
+/* bb_work_end_ns - returns the end of an operation that can start on the GPU at start_ns and whose first launch
+ * begins on the host at host_ns. */
 static inline int64_t bb_work_end_ns(const struct bb_work_time *work, int64_t start_ns, int64_t host_ns)
 {
     const int64_t gpu = start_ns + work->gpu_ns, host = host_ns + work->host_ns;
@@ -29,14 +31,15 @@ static inline int64_t bb_work_end_ns(const struct bb_work_time *work, int64_t st
     return gpu > host ? gpu : host;
 }
 
-int64_t bb_op_slowed_ns(int64_t ns, double times); /* the time on a GPU that is slower by this factor */
+int64_t bb_op_slowed_ns(int64_t ns, double times); /* returns the time on a GPU that is slower by the factor `times` */
 
-/* bb_op_collective - the collective call of the operation, on a communicator of that many ranks and nodes with this
- * placement. */
+/* bb_op_collective - returns the operation's collective call, for a communicator with this number of ranks and nodes
+ * and this placement. */
 struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nodes,
                                       const struct bb_node_placement *placement);
 
-/* A cache: a step has few distinct kernel lists and calls, each used many times. BB_OP_TIMES(c) is an empty one. */
+/* A cache of operation times: a step has few distinct kernel lists and collective calls, and uses each many times.
+ * BB_OP_TIMES(c) initialises an empty cache. */
 #define BB_OP_TIMES(c)                                                                                                 \
     {                                                                                                                  \
         .cluster = (c), .kernel_lists = {.key_bytes = sizeof(void *) + sizeof(int64_t)}, .calls = {                    \
@@ -48,13 +51,12 @@ struct bb_op_times {
     struct bb_key_index kernel_lists, calls;
     struct bb_work_time *of_work; /* [n_kernel_lists] */
     struct bb_cost *of_call;      /* [n_calls] */
-    int n_kernel_lists, n_calls;  /* equal to the sizes of the indices, unless memory ran out */
+    int n_kernel_lists, n_calls;  /* equal to the sizes of the two indices, except after an out-of-memory error */
 };
 /*
- * bb_op_times_work - *work: out, the time of a compute operation. Returns 0 or -BB_EFAIL.
- * bb_op_times_call - *cost: out, the cost of a collective call. comm_key identifies its communicator
- * instance, and so its ranks, nodes and placement. Returns the index of this call, which is unique for its arguments,
- * or -BB_EFAIL.
+ * bb_op_times_work - returns the time of a compute operation in *work. Returns 0 or -BB_EFAIL.
+ * bb_op_times_call - returns the cost of a collective call in *cost. comm_key identifies the communicator instance, and
+ * so its ranks, nodes and placement. Returns an index that is unique for these arguments, or -BB_EFAIL.
  */
 int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_work_time *work) BB_MUST_CHECK;
 int bb_op_times_call(struct bb_op_times *t, int comm_key, const struct bb_collective *call,

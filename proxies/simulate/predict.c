@@ -1,4 +1,4 @@
-/* predict.c - executes a step with times (simulate.c) and converts these into intervals (see predict.h). */
+/* predict.c - executes a step (simulate.c) and converts the times of its tasks into intervals (see predict.h). */
 #include "proxies/simulate/predict.h"
 
 #include "bootstrap/base/grow.h"
@@ -47,7 +47,8 @@ out:
     return rc;
 }
 
-/* The NCCL variant of a group's largest collective, as an index of cluster.variants. */
+/* Determines the NCCL variant (algorithm and protocol) of a group's largest collective, as an index in
+ * cluster.variants. */
 static int find_variant(const struct bb_sim *m, const struct bb_op *op, int g, int rank, int *found)
 {
     const struct bb_layout *l = &m->step->layout;
@@ -89,8 +90,8 @@ out:
     return rc;
 }
 
-/* The payload of each group, and its bus bytes: collectives with their bus factor, messages as the maximum of sent
- * and received. */
+/* Computes the payload and the bus bytes of each group. Bus bytes: the payload of collectives multiplied by the bus
+ * factor; for messages the larger of sent and received bytes. */
 static void count_bytes(const struct bb_step *step, struct bb_predicted_rank *r)
 {
     const struct bb_layout *l = &step->layout;
@@ -147,8 +148,8 @@ out:
     return rc;
 }
 
-/* Executes the step with times. Prints an error for a step that does not match or does not end. The caller releases
- * m and run. */
+/* Executes the step with times. Prints an error if operations do not match or the step deadlocks. The caller
+ * releases m and run. */
 static int simulate_step(struct bb_sim *m, struct bb_sim_run *run, const struct bb_step *step,
                          const struct bb_cluster *cluster, const struct bb_conditions *conditions)
 {
@@ -157,11 +158,12 @@ static int simulate_step(struct bb_sim *m, struct bb_sim_run *run, const struct 
 
     TRY(bb_sim_init(m, step, cluster, conditions, &faults));
     if (faults.n > 0 || m->classes.n == 0)
-        rc = bb_err(BB_EFAIL, "%s: no prediction for a step that does not match", step->proxy);
+        rc = bb_err(BB_EFAIL, "%s: the step cannot be predicted: operations of different ranks do not match",
+                    step->proxy);
     else
         TRY(bb_simulate(m, false, run));
     if (rc == 0 && run->n_ended < m->task_base[m->classes.n])
-        rc = bb_err(BB_EFAIL, "%s: no prediction for a step that deadlocks", step->proxy);
+        rc = bb_err(BB_EFAIL, "%s: the step cannot be predicted: it deadlocks", step->proxy);
 out:
     bb_faults_release(&faults);
     return rc;
@@ -189,7 +191,7 @@ static int read_sharing(const struct bb_sim *m, const struct bb_sim_run *run, st
 
 /* ---- times of each operation ---- */
 
-/* ops: out, [operations of the class's rank]. */
+/* Converts the task times of a class to times of operations. ops: out, [operations of the class's rank]. */
 static void read_ops(const struct bb_sim *m, const struct bb_sim_run *run, int class_id, struct bb_timed_op *ops)
 {
     const struct bb_task_graph *graph = bb_sim_task_graph(m, class_id);
@@ -247,7 +249,8 @@ out:
     return rc;
 }
 
-/* A rank's step lasts until all its operations have ended and its host has issued them. */
+/* Sets the step time of a rank: the step lasts until all its operations have ended and the host has issued the
+ * program. */
 static void end_rank(struct bb_timeline *t, int i, int64_t issued_ns)
 {
     const size_t n_ops = bb_step_program(t->step, t->ranks[i])->n_ops;
@@ -288,7 +291,7 @@ int bb_predicted_timeline(const struct bb_step *step, const struct bb_prediction
     return 0;
 }
 
-/* ---- compute or communication alone ---- */
+/* ---- step time with only compute or only communication ---- */
 
 static bool has_ops(const struct bb_step *step, bool comm)
 {
@@ -299,8 +302,8 @@ static bool has_ops(const struct bb_step *step, bool comm)
     return false;
 }
 
-/* Without communication there is no contention, and all kernels of a rank are on one stream, so they run one after
- * another. */
+/* Computes the step time of a program's compute operations. Without communication there is no contention, and all
+ * kernels of a rank are on one stream, so they run one after another. */
 static int time_kernels(const struct bb_program *p, struct bb_op_times *known, double times, int64_t *step_ns)
 {
     int64_t host_ns = 0, end_ns = 0;
@@ -322,7 +325,7 @@ static int time_kernels(const struct bb_program *p, struct bb_op_times *known, d
     return rc;
 }
 
-/* For each role, the largest slowdown of its ranks. */
+/* Computes the largest slowdown of the ranks of each role. times: out, [n_roles]. */
 static int list_role_times(const struct bb_step *step, const struct bb_slow *slow, double **times)
 {
     int rc;
@@ -359,7 +362,7 @@ out:
 
 static int predict_comm_alone(const struct bb_step *step, struct bb_prediction *p)
 {
-    struct bb_step half = *step; /* borrows everything but the roles */
+    struct bb_step half = *step; /* shares all arrays with *step except `roles` */
     int rc;
 
     half.n_roles = 0;
@@ -378,10 +381,8 @@ int bb_predict_validate_slow(const struct bb_cluster *c, int ranks, const struct
 {
     for (int i = 0; i < slow->n; i++)
         if (slow->items[i].kind != BB_SLOW_RANK && !c->has_sharing)
-            return bb_err(
-                BB_EUSAGE,
-                "--slow link: the profile '%s' has no 'sharing' section, which the model of single links requires",
-                c->name);
+            return bb_err(BB_EUSAGE, "--slow link requires a cluster profile with a 'sharing' section; '%s' has none",
+                          c->name);
     return bb_slow_validate(slow, "--slow", c, ranks, (ranks + c->gpus_per_node - 1) / c->gpus_per_node);
 }
 

@@ -1,18 +1,19 @@
 /*
- * predict.h - predicts the time of a step on a cluster, and the part of its communication that compute hides.
+ * predict.h - predicts the time of a step on a cluster, and how much of its communication is hidden by compute.
  *
- * The model of one step: at time 0 the host clocks of all ranks and all their streams are at 0, and no operation is in
- * progress. The host issues the program in order. Each compute kernel takes launch_us of host time, each single NCCL
- * call and each group call nccl_launch_us; waits and event records take none, and a compute operation of 0 us is not
- * launched. An operation starts on the GPU when it has been issued, the previous operations on its streams have ended,
- * and everything for which it waits has ended. Its duration follows the cost model of profiles/clusters/README.md. The
- * step of a rank ends when all its operations have ended and the host has issued everything; the step time is that of
- * the slowest rank. A run on emulated GPUs with the same profile gives the same numbers, if the profile has no
- * 'achieved' section.
+ * The model of one step: at time 0 the host clocks and all streams of all ranks are at 0, and no operation is in
+ * progress. The host issues the program in order. Each compute kernel costs launch_us of host time; each single NCCL
+ * call and each group call costs nccl_launch_us. Waits and event records cost no host time, and a compute operation of
+ * 0 us is not launched. An operation starts on the GPU when it has been issued, the previous operations on its streams
+ * have ended, and the operations for which it waits have ended. Its duration follows the cost model of
+ * profiles/clusters/README.md. The step of a rank ends when all its operations have ended and the host has issued the
+ * whole program. The step time is that of the slowest rank. A run on emulated GPUs with the same profile gives the same
+ * numbers, if the profile has no 'achieved' section.
  *
- * An interval (overlap.h) is what events around the operation would show: it begins when the previous operations on the
- * stream have ended, the waits are over and the host is about to issue the operation; it ends with the operation.
- * Communication therefore includes waiting for peers.
+ * The interval of an operation (overlap.h) is the interval between CUDA events recorded immediately before and after
+ * the operation. It begins when the previous operations on the stream have ended, the waits are over and the host is
+ * about to issue the operation; it ends with the operation. The interval of a communication operation therefore
+ * includes waiting for peers.
  */
 #ifndef BB_PROXIES_SIMULATE_PREDICT_H
 #define BB_PROXIES_SIMULATE_PREDICT_H
@@ -25,86 +26,92 @@
 
 struct bb_predicted_group {
     int64_t busy_ns, exposed_ns;
-    double bytes;     /* payload of its operations */
-    int variant;      /* NCCL variant of its largest collective, index in cluster.variants; BB_NONE: no choice */
-    double bus_bytes; /* payload x bus factor; messages: maximum of sent and received. bus_bytes / busy_ns is the bus
-                         bandwidth. */
+    double bytes;     /* payload of the group's operations */
+    int variant;      /* NCCL variant (algorithm and protocol) of the group's largest collective, index in
+                    cluster.variants; BB_NONE: no choice */
+    double bus_bytes; /* collectives: payload x bus factor; messages: the larger of sent and received bytes. The bus
+                         bandwidth is bus_bytes / busy_ns. */
 };
 
-/* One rank, representing its class. */
+/* The prediction for one rank, which represents all ranks of its class. */
 struct bb_predicted_rank {
     int rank;
     struct bb_overlap all;
-    struct bb_exposure exposed; /* all.exposed_ns by cause */
+    struct bb_exposure exposed; /* all.exposed_ns, divided by cause */
     int64_t issue_ns;           /* host time to issue the step */
     struct bb_predicted_group groups[BB_MAX_GROUPS];
 };
 
 struct bb_prediction {
     struct bb_cluster cluster;
-    struct bb_conditions conditions; /* slow parts; jitter is only in samples */
+    struct bb_conditions conditions; /* slow parts of the machine; the jitter is not used */
     struct bb_predicted_rank *classes;
     int n_classes;
-    int *class_of;                   /* [ranks] */
-    struct bb_timed_op **ops;        /* [classes][operations of the rank]; NULL: not kept */
-    int slowest;                     /* class of the slowest rank; of several the lowest */
-    struct bb_bottleneck bottleneck; /* slowest rank; zeroed if the cluster profile has no 'sharing' */
-    double link_busy, nic_busy;      /* busiest NVLink and busiest NIC over all ranks: busy fraction of the step */
-    double uplink_busy[BB_TIERS];    /* the same for uplinks of leaves and pods; 0 where they are not oversubscribed */
-    /* Step with compute alone, and with communication alone; -1 if the step lacks either of them. */
+    int *class_of;            /* [ranks] class of each rank */
+    struct bb_timed_op **ops; /* [classes][operations of the rank]; NULL: times of operations were not requested */
+    int slowest;              /* class of the slowest rank; if several are equal, the lowest class */
+    struct bb_bottleneck bottleneck; /* of the slowest rank; zeroed if the cluster profile has no 'sharing' section */
+    double link_busy, nic_busy;      /* fraction of the step during which the busiest NVLink and the busiest NIC of all
+                                   ranks are busy */
+    double uplink_busy[BB_TIERS];    /* the same fraction for the busiest leaf uplinks and pod uplinks; 0 if they are
+                                     not oversubscribed */
+    /* Step time with only the compute operations, and with only the communication; -1 if the step lacks either of
+     * them. */
     int64_t compute_alone_ns, comm_alone_ns;
 };
 
-/* bb_predict - predicts without perturbations and keeps the times of each operation. -BB_EFAIL, after printing an
- * error, for a step that does not match or deadlocks (bb_step_check). */
+/* bb_predict - predicts the step without perturbations, including the times of each operation. Returns 0, or
+ * -BB_EFAIL after printing an error, for example if operations do not match or the step deadlocks (bb_step_check). */
 int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out) BB_MUST_CHECK;
-/* bb_predict_step - as bb_predict_under, in half of the time: without the alone times (both -1) and without the
- * times of each operation. */
+/* bb_predict_step - predicts the step like bb_predict_under, in half the time: without compute_alone_ns and
+ * comm_alone_ns (both -1) and without the times of each operation. */
 int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster,
                     const struct bb_conditions *conditions, struct bb_prediction *out) BB_MUST_CHECK;
 /* bb_predict_step_ns - predicts only the step time. */
 int bb_predict_step_ns(const struct bb_step *step, const struct bb_cluster *cluster,
                        const struct bb_conditions *conditions, int64_t *step_ns) BB_MUST_CHECK;
 /*
- * bb_predict_under - as bb_predict, with slow parts. conditions: NULL for none. -BB_EUSAGE, after printing an error,
- * for slow parts that the machine does not have.
- * bb_predict_validate_slow - only this check, for a job of that many ranks.
+ * bb_predict_under - predicts the step like bb_predict, with slow parts. conditions: NULL for none. Returns -BB_EUSAGE,
+ * after printing an error, if the machine does not have one of the slow parts.
+ * bb_predict_validate_slow - performs only this check, for a job of `ranks` ranks.
  */
 int bb_predict_validate_slow(const struct bb_cluster *cluster, int ranks, const struct bb_slow *slow) BB_MUST_CHECK;
 int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluster,
                      const struct bb_conditions *conditions, struct bb_prediction *out) BB_MUST_CHECK;
 void bb_prediction_release(struct bb_prediction *p);
 
-/* bb_predict_timeline - sets the predicted times of the ranks in t, which is initialised. conditions: NULL for none.
- * -BB_EFAIL as above. */
+/* bb_predict_timeline - predicts the step and stores the times of the ranks selected in t, which must be
+ * initialised. conditions: NULL for none. Returns 0, or -BB_EFAIL after printing an error. */
 int bb_predict_timeline(const struct bb_step *step, const struct bb_cluster *cluster,
                         const struct bb_conditions *conditions, struct bb_timeline *t) BB_MUST_CHECK;
-/* bb_predicted_timeline - the same for a step that has been predicted: copies the times if p kept them. */
+/* bb_predicted_timeline - stores the times of a predicted step in t. Copies the times of operations from p if p
+ * contains them; otherwise predicts the step again. */
 int bb_predicted_timeline(const struct bb_step *step, const struct bb_prediction *p,
                           struct bb_timeline *t) BB_MUST_CHECK;
 
-/* Step times with jitter, ascending. */
+/* Predicted step times with jitter. */
 struct bb_jittered {
     double deviation;
-    int seed, samples; /* 0: no samples */
-    int64_t *step_ns;  /* [samples] */
+    int seed, samples; /* samples: 0 if no samples were predicted */
+    int64_t *step_ns;  /* [samples] in ascending order */
 };
-/* bb_predict_validate_jitter - -BB_EUSAGE, after printing an error, if `ops` operations over all ranks are too many
- * for that many samples. */
+/* bb_predict_validate_jitter - checks that `ops` operations, summed over all ranks, are not too many for this number
+ * of samples. Returns 0, or -BB_EUSAGE after printing an error. */
 int bb_predict_validate_jitter(int ranks, double ops, int samples) BB_MUST_CHECK;
-/* bb_predict_jitter - predicts the step in each sample, with each rank executed on its own. The step must have been
- * predicted before, so that it is known to end. Errors as bb_predict_validate_jitter. */
+/* bb_predict_jitter - predicts the step time in each sample, executing every rank separately. The step must be free
+ * of deadlock, that is, an earlier prediction of the step has succeeded. Returns -BB_EUSAGE like
+ * bb_predict_validate_jitter. */
 int bb_predict_jitter(const struct bb_step *step, const struct bb_cluster *cluster,
                       const struct bb_conditions *conditions, int samples, struct bb_jittered *out) BB_MUST_CHECK;
 void bb_jittered_release(struct bb_jittered *j);
-/* bb_jittered_at - percentile of the step times. */
+/* bb_jittered_at - returns a percentile of the step times. */
 int64_t bb_jittered_at(const struct bb_jittered *j, int percent);
 
-/* bb_predicted_efficiency - bb_overlap_efficiency of the slowest rank; NaN for a step with only compute or only
- * communication. */
+/* bb_predicted_efficiency - returns bb_overlap_efficiency for the slowest rank; NaN for a step with only compute or
+ * only communication. */
 double bb_predicted_efficiency(const struct bb_prediction *p);
 
-/* bb_predicted_slowest - the class with the longest step among ranks[n]. */
+/* bb_predicted_slowest - returns the rank with the longest step among ranks[n], as its class. */
 const struct bb_predicted_rank *bb_predicted_slowest(const struct bb_prediction *p, const int *ranks, int n);
 
 #endif

@@ -1,11 +1,12 @@
-/* predicted_path.c - one rank of each class provides the times of all its ranks (see predicted_path.h). */
+/* predicted_path.c - computes the critical path of a prediction (see predicted_path.h). The operations of one rank
+ * per class provide the times of all ranks of the class. */
 #include "proxies/simulate/predicted_path.h"
 
 #include "bootstrap/base/grow.h"
 
 #include <stdlib.h>
 
-/* shown_as[rank]: index in the timeline of the rank that represents its class. */
+/* Computes, for each rank, the index in the timeline of the rank that represents its class. shown_as: out, [ranks]. */
 static int index_classes(const struct bb_timeline *t, const struct bb_prediction *p, int ranks, int *shown_as)
 {
     int *index, rc;

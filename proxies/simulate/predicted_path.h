@@ -1,12 +1,12 @@
-/* predicted_path.h - the critical path (proxies/timeline/critical_path.h) of a predicted step, over all its ranks. */
+/* predicted_path.h - the critical path (proxies/timeline/critical_path.h) of a predicted step over all ranks. */
 #ifndef BB_PROXIES_SIMULATE_PREDICTED_PATH_H
 #define BB_PROXIES_SIMULATE_PREDICTED_PATH_H
 
 #include "proxies/simulate/predict.h"
 #include "proxies/timeline/critical_path.h"
 
-/* bb_predict_critical_path - path of the step whose prediction is p; released by the caller. Returns 0 or, after
- * printing an error, -BB_EFAIL. */
+/* bb_predict_critical_path - computes the critical path of `step`, whose prediction is p. Returns 0, or -BB_EFAIL
+ * after printing an error. The caller releases path with bb_critical_path_release. */
 int bb_predict_critical_path(const struct bb_step *step, const struct bb_prediction *p,
                              struct bb_critical_path *path) BB_MUST_CHECK;
 

@@ -1,6 +1,7 @@
 /*
- * simulate.c - abstract execution of all ranks: a work list of tasks whose dependencies have ended. Each task starts
- * once and each message is matched once, so the work is proportional to the number of operations of one rank per class.
+ * simulate.c - abstract execution of all ranks with a work list of tasks whose dependencies have ended. Each task
+ * starts once and each message is matched once, so the run time is proportional to the number of operations of one rank
+ * per class.
  */
 #include "proxies/simulate/execution.h"
 
@@ -40,9 +41,9 @@ void bb_execution_end(struct bb_execution *r, int at)
         release_task(r, at - task + s->next[u->next + i], r->c->tasks[at].end_ns);
 }
 
-/* ---- task kinds ---- */
+/* ---- execution of each kind of task ---- */
 
-/* The time of a kernel on a slow rank, with the jitter of this operation. */
+/* Returns the time of a kernel, scaled by the slowdown of its rank and by the jitter of this operation. */
 static int64_t perturbed_ns(const struct bb_execution *r, int at, int64_t ns)
 {
     double slowdowns = r->slowdowns ? r->slowdowns[r->class_of[at]] : 1;
@@ -86,7 +87,8 @@ static void end_members(struct bb_execution *r, const struct bb_sim_instance *in
     }
 }
 
-/* The cost of a collective call. Returns the index of the call at this communicator instance. */
+/* Determines the cost of a collective call on the communicator instance `index`. Returns the index of the call in
+ * the cache of operation times. */
 static int cost_of_call(struct bb_execution *r, int index, const struct bb_op *op, struct bb_cost *cost)
 {
     const struct bb_sim_instance *inst = &r->m->instances[index];
@@ -128,8 +130,8 @@ static double message_bytes(const struct bb_op *op)
     return (double)(op->count * bb_dtypes[op->dtype].bytes);
 }
 
-/* Bytes of all messages of an exchange, by link and direction. Returns the number of messages to or from other
- * ranks. */
+/* Sums the bytes of all messages of an exchange, by link and direction. Returns the number of messages to and from
+ * other ranks. */
 static int sum_load(const struct bb_sim *m, int class_id, const struct bb_task *u, struct bb_link_load *load)
 {
     const struct bb_task_graph *s = bb_sim_task_graph(m, class_id);
@@ -149,10 +151,10 @@ static int sum_load(const struct bb_sim *m, int class_id, const struct bb_task *
     return others;
 }
 
-/* Two ranks that exchange a message. */
+/* The two ranks of a message. */
 struct link {
     int from, to;
-    double bytes; /* only for a message of a rank to itself */
+    double bytes; /* set only for a message of a rank to itself */
 };
 
 static int64_t link_ns(const struct bb_sim *m, const struct link *link, double load_ns)
@@ -172,8 +174,8 @@ static void end_message(struct bb_execution *r, int at, int there, int64_t end)
         bb_execution_end(r, there);
 }
 
-/* If the peer has started, the message gets its times here, for both sides; otherwise the peer does this when it
- * starts. */
+/* Computes the times of a message for both sides if the peer's side has started. Otherwise the peer calls this
+ * function when its side starts. */
 static void match_sides(struct bb_execution *r, int at, int there, const struct link *link)
 {
     struct bb_sim_task *mine = &r->c->tasks[at], *theirs = &r->c->tasks[there];
@@ -199,11 +201,11 @@ static void match_message(struct bb_execution *r, int at, int op)
     const struct bb_op *o = &bb_sim_task_graph(m, class_id)->program->ops[op];
 
     if (side.task == BB_NONE || (r->contention && side.rank == rank && o->kind == BB_OP_RECV))
-        return; /* with contention, the send reports a message of a rank to itself for both sides */
+        return; /* with contention, the send of a message to the rank itself starts both sides */
     match_sides(r, at, side.task, &(struct link){rank, side.rank, message_bytes(o)});
 }
 
-/* What the messages cost on the links: a time, or a flow of the contention simulator. */
+/* Stores the cost of an exchange on the links: its time, or with contention, a flow of the contention simulator. */
 static void load_links(struct bb_execution *r, int at, int comm, const struct bb_link_load *load, int others)
 {
     if (r->contention)
@@ -228,14 +230,15 @@ static void run_exchange(struct bb_execution *r, int at, const struct bb_task_gr
         bb_execution_end(r, at);
 }
 
-/* ---- alltoallv: an exchange with each member of the communicator ---- */
+/* ---- alltoallv: messages to and from each member of the communicator ---- */
 
 static const struct bb_alltoallv_peer *first_peer_of(const struct bb_sim *m, int class_id, int comm)
 {
     return &m->peers[m->first_peer_of[class_id * m->step->layout.n_comms + comm]];
 }
 
-/* As sum_load, for the rows of the alltoallv's table. */
+/* Sums the bytes of an alltoallv, given by its table, by link and direction. Returns the number of messages sent and
+ * received. */
 static int sum_rows(const struct bb_sim *m, int rank, const struct bb_op *op, const struct bb_alltoallv_peer *peers,
                     struct bb_link_load *load)
 {
@@ -308,7 +311,8 @@ static bool transfers_data(const struct bb_task *u, const struct bb_op *op)
     return u->kind != BB_TASK_ALLTOALLV || bb_alltoallv_peers(op) > 0;
 }
 
-/* Host time before (begin_ns) and after (arrival_ns) the launch of each task: no task starts earlier on the GPU. */
+/* Sets the host time before (begin_ns) and after (arrival_ns) the launch of each task. No task starts on the GPU
+ * before arrival_ns. */
 static void issue_class(struct bb_execution *r, int class_id)
 {
     const struct bb_task_graph *s = bb_sim_task_graph(r->m, class_id);
@@ -337,7 +341,8 @@ static void issue_class(struct bb_execution *r, int class_id)
     r->c->issued_ns[class_id] = host;
 }
 
-/* Number of messages, or peers of an alltoallv, that need a match. */
+/* Returns the number of messages of an exchange, or of peers of an alltoallv, that must be matched; 0 for other
+ * tasks. */
 static int count_messages(const struct bb_task_graph *s, const struct bb_task *u)
 {
     if (u->kind == BB_TASK_ALLTOALLV)
@@ -393,7 +398,7 @@ out:
     return rc;
 }
 
-/* *r must be released, also after an error. */
+/* Prepares an execution. The caller releases *r, also after an error. */
 static int init_execution(struct bb_execution *r, const struct bb_sim *m, struct bb_sim_run *run)
 {
     int rc;
@@ -407,7 +412,7 @@ out:
     return rc;
 }
 
-/* Resets everything for another execution. */
+/* Resets the state of all tasks and collectives for another execution of the step. */
 static void clear_execution(struct bb_execution *r)
 {
     struct bb_sim_run *c = r->c;

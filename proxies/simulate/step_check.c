@@ -1,4 +1,4 @@
-/* step_check.c - the checks of a step (step_check.h), and the cycle of waiting ranks of a deadlock. */
+/* step_check.c - performs the checks of a step (step_check.h); reports a deadlock as a cycle of waiting ranks. */
 #include "proxies/simulate/step_check.h"
 
 #include "bootstrap/base/grow.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MAX_HOPS 12 /* reported hops of a cycle */
+#define MAX_HOPS 12 /* maximum number of waiting ranks reported per deadlock */
 
 /* A rank that is blocked in a task. */
 struct stuck {
@@ -40,7 +40,8 @@ static bool is_blocked_in(const struct search *s, int rank, int task)
     return s->run->tasks[task_index(s, rank, task)].arrived && !s->run->tasks[task_index(s, rank, task)].ended;
 }
 
-/* The first task in which the rank is blocked and on which `task` depends, directly or indirectly. */
+/* Returns the first task on which `task` depends, directly or indirectly, and in which the rank is blocked; BB_NONE
+ * if there is no such task. */
 static int find_blocker(const struct search *s, int rank, int task)
 {
     const struct bb_task_graph *graph = graph_of(s, rank);
@@ -87,8 +88,8 @@ static void report_wait(const struct search *s, const struct stuck *here, int op
              op_text(&graph->program->ops[op], &s->m->step->layout, peer, text), peer, rest);
 }
 
-/* Finds a message of the exchange whose peer has not started, and reports the wait. Returns whether *next, the
- * peer's task, is set. */
+/* Finds a message of the exchange whose peer has not started its side, and reports the wait. Returns true with *next
+ * set to the peer's task, or false. */
 static bool follow_message(const struct search *s, const struct stuck *here, struct stuck *next)
 {
     const struct bb_task_graph *graph = graph_of(s, here->rank);
@@ -160,7 +161,8 @@ static bool follow_alltoallv(const struct search *s, const struct stuck *here, s
     return false;
 }
 
-/* Reports what a blocked task waits for. Returns whether *next, the task of the peer, is set. */
+/* Reports which rank a blocked task waits for. Returns true with *next set to this rank's task, or false if the
+ * chain of waits ends. */
 static bool follow_task(const struct search *s, const struct stuck *here, struct stuck *next)
 {
     switch (graph_of(s, here->rank)->tasks[here->task].kind) {
@@ -184,7 +186,8 @@ static bool find_first_stuck(const struct search *s, struct stuck *here)
     return false;
 }
 
-/* Follows the waits from one blocked rank to the next, until a rank appears again or no wait is left. */
+/* Reports each blocked rank and the rank it waits for, until a rank appears again (a cycle) or the chain of waits
+ * ends. */
 static void report_wait_cycle(const struct search *s)
 {
     struct stuck path[MAX_HOPS], here, next;
@@ -200,12 +203,11 @@ static void report_wait_cycle(const struct search *s)
             return;
         for (int i = 0; i <= hop; i++)
             if (path[i].rank == here.rank && path[i].task == here.task) {
-                bb_fault(s->faults, "rank %d is still in its first operation above: a cycle of %d ranks", here.rank,
-                         hop + 1 - i);
+                bb_fault(s->faults, "rank %d is already in this list: a cycle of %d ranks", here.rank, hop + 1 - i);
                 return;
             }
     }
-    bb_fault(s->faults, "rank %d waits as well; the other ranks of the chain are not shown", here.rank);
+    bb_fault(s->faults, "rank %d is also blocked; the other ranks of the chain are not shown", here.rank);
 }
 
 static int try_run(const struct bb_sim *m, bool serialised, bool *ends, struct bb_faults *faults)
@@ -235,9 +237,8 @@ int bb_step_check(const struct bb_step *step, struct bb_checks *checks)
     checks->classes = m.classes.n;
     if (m.classes.n > 0) {
         TRY(try_run(&m, true, &checks->safe_serialised, &checks->serialised));
-        checks->deadlock_free =
-            checks->safe_serialised; /* the serialised execution has all dependencies of the other one: if it ends,
-                                        so does the other */
+        /* The serialised execution has all dependencies of the normal one: if the former ends, so does the latter. */
+        checks->deadlock_free = checks->safe_serialised;
         if (!checks->safe_serialised)
             TRY(try_run(&m, false, &checks->deadlock_free, &checks->deadlock));
     }
@@ -258,14 +259,15 @@ static void report_faults(const struct bb_faults *f, const char *what)
     for (int i = 0; i < f->n && i < BB_FAULTS_KEPT; i++)
         bb_err(BB_EFAIL, "%s: %s", what, f->text[i] ? f->text[i] : "(out of memory)");
     if (f->n > BB_FAULTS_KEPT)
-        bb_err(BB_EFAIL, "%s: %d more not shown", what, f->n - BB_FAULTS_KEPT);
+        bb_err(BB_EFAIL, "%s: %d further faults are not shown", what, f->n - BB_FAULTS_KEPT);
 }
 
 int bb_checks_report(const struct bb_checks *checks)
 {
     if (checks->matched && checks->deadlock_free) {
         if (!checks->safe_serialised)
-            bb_warn("the step can deadlock if the streams of a rank are serialised in issue order");
+            bb_warn("the step can deadlock if CUDA serialises the streams of a rank in issue order "
+                    "(CUDA_LAUNCH_BLOCKING=1, or fewer hardware queues than streams)");
         return 0;
     }
     report_faults(&checks->mismatches, "mismatch");

@@ -1,4 +1,4 @@
-/* faults.c - keeps the text of the first faults and counts all. */
+/* faults.c - stores the text of the first faults and counts all faults. */
 #include "proxies/simulate/graph/faults.h"
 
 #include <stdarg.h>

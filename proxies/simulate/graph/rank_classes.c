@@ -1,4 +1,4 @@
-/* rank_classes.c - partition refinement by colours over the ranks of a step (see rank_classes.h). */
+/* rank_classes.c - partition refinement of the ranks of a step by colours (see rank_classes.h). */
 #include "proxies/simulate/graph/rank_classes.h"
 
 #include "bootstrap/base/grow.h"
@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_RANK_ROUNDS      60000000L /* ranks x rounds; beyond this limit each rank gets its own class */
-#define ROUNDS_WITHOUT_INDEX 8         /* afterwards, the index in a communicator splits ranks as well */
+#define MAX_RANK_ROUNDS      60000000L /* ranks x rounds; above this limit each rank gets a separate class */
+#define ROUNDS_WITHOUT_INDEX 8         /* after this round, ranks are also split by their index in a communicator */
 
-/* ---- ranks and channels ---- */
+/* ---- ranks and their peers ---- */
 
 int bb_comm_size(const struct bb_layout *l, int comm)
 {
@@ -40,7 +40,7 @@ struct bb_channels_to bb_channels_to(const struct bb_layout *l, const struct bb_
     int n = bb_comm_size(l, comm), index = bb_comm_index(l, comm, to);
     long long away = (long long)index - bb_comm_index(l, comm, from), min = graph->min_offset[comm];
 
-    /* the smallest away + k n that is not below the smallest offset */
+    /* the smallest offset that leads to `to` and is at least the role's smallest offset */
     return (struct bb_channels_to){graph, comm, index, min + ((away - min) % n + n) % n, n};
 }
 
@@ -68,31 +68,32 @@ static void check_place(const struct bb_step *step, const struct bb_task_graph *
 
     for (int c = 0; c < l->n_comms; c++)
         if (graph->uses[c] && bb_comm_instance(l, c, rank) == BB_NONE)
-            bb_fault(faults, "rank %d uses communicator '%s' but is no member of group '%s'", rank, l->comms[c].name,
+            bb_fault(faults, "rank %d uses communicator '%s' but is not a member of group '%s'", rank, l->comms[c].name,
                      l->groups[l->comms[c].group].name);
     for (int c = 0; c < graph->n_channels; c++)
         if (!peer_exists(l, &graph->channels[c]))
-            bb_fault(faults, "rank %d: peer %d on '%s' does not exist, its ranks are 0 to %d", rank,
+            bb_fault(faults, "rank %d: peer %d does not exist on communicator '%s', whose ranks are 0 to %d", rank,
                      graph->channels[c].peer, l->comms[graph->channels[c].comm].name,
                      bb_comm_size(l, graph->channels[c].comm) - 1);
 }
 
-/* ---- colours ---- */
+/* ---- colour refinement ---- */
 
 struct refinement {
     const struct bb_step *step;
     const struct bb_task_graph *graphs;
     int gpus_per_node;
     const struct bb_rank_marks *marks;
-    uint64_t *resource_sums[BB_RANK_RESOURCES]; /* [resources] sum of the colours of their ranks */
-    bool collective[BB_MAX_COMMS];              /* some role runs collectives on it */
-    size_t *first_edge;                         /* [ranks + 1]                                */
+    uint64_t *resource_sums[BB_RANK_RESOURCES]; /* [resources] sum of the colours of the ranks that use the resource */
+    bool collective[BB_MAX_COMMS];              /* at least one role runs collectives on this communicator */
+    size_t *first_edge;                         /* [ranks + 1] edges of each rank: first_edge[r] to first_edge[r + 1] */
     int *peer;                                  /* [edges] world rank of the peer */
     uint64_t *edge;                             /* [edges] hash of the constant properties of the edge */
-    uint64_t *color, *next;                     /* [ranks]                                    */
-    uint64_t *sums[BB_MAX_COMMS]; /* [instances] of communicators with collectives: sum of their members' colours */
-    int *instance[BB_MAX_GROUPS]; /* [ranks] instance of each group; computed once, used in every round */
-    struct bb_key_index classes;  /* key: colour; numbered by the lowest rank */
+    uint64_t *color, *next;                     /* [ranks] colours in this round and in the next */
+    uint64_t *sums[BB_MAX_COMMS]; /* [instances] for communicators with collectives: sum of the colours of the
+                                     instance's members */
+    int *instance[BB_MAX_GROUPS]; /* [ranks] instance of each group, computed once and used in every round */
+    struct bb_key_index classes;  /* key: colour; classes are numbered in the order of their lowest ranks */
 };
 
 static uint64_t mix_hash(uint64_t a, uint64_t b)
@@ -109,7 +110,7 @@ static const struct bb_task_graph *graph_of(const struct refinement *p, int rank
     return &p->graphs[p->step->role_of[rank]];
 }
 
-/* Hash of the set of `from`'s channels on the communicator that lead to the rank `to`. */
+/* Returns a hash of the set of channels that lead from the rank `from` to the rank `to` on this communicator. */
 static uint64_t hash_channels_to(const struct refinement *p, int from, int comm, int to)
 {
     struct bb_channels_to m = bb_channels_to(&p->step->layout, graph_of(p, from), comm, from, to);
@@ -146,8 +147,8 @@ static int instance_of(const struct refinement *p, int comm, int rank)
     return p->instance[p->step->layout.comms[comm].group][rank];
 }
 
-/* The colour of each instance of a communicator with collectives: a sum over its members, independent of their
- * order. */
+/* Computes a colour for each instance of a communicator with collectives: a sum over its members, which does not
+ * depend on their order. */
 static void sum_instances(struct refinement *p, int comm)
 {
     const struct bb_layout *l = &p->step->layout;
@@ -219,7 +220,9 @@ int bb_group_nodes(const struct bb_layout *l, int group, int instance, int gpus_
     return nodes;
 }
 
-/* The initial colours: role, machine-dependent mark, and the number of nodes of each communicator with collectives. */
+/* Sets the initial colours: a hash of the role, the machine-dependent mark, and the number of nodes of each
+ * communicator with collectives. If the role has collectives whose root is given by an offset, the hash includes the
+ * rank's index. */
 static void set_first_colors(struct refinement *p)
 {
     const struct bb_layout *l = &p->step->layout;
@@ -241,8 +244,8 @@ static void set_first_colors(struct refinement *p)
     }
 }
 
-/* Refinement splits a long chain of ranks by one rank per round. This shortcut splits it at once by the index in the
- * communicator. */
+/* Splits ranks by their index in their communicators. Without this shortcut, refinement splits a long chain of ranks
+ * by only one rank per round. */
 static void distinguish_by_index(struct refinement *p)
 {
     const struct bb_layout *l = &p->step->layout;
@@ -284,7 +287,7 @@ static int refine_classes(struct refinement *p)
     return make_singletons(p);
 }
 
-/* ---- classes ---- */
+/* ---- result: classes of ranks ---- */
 
 static int list_instances(struct refinement *p, int group)
 {

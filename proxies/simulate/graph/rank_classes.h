@@ -1,14 +1,15 @@
 /*
- * rank_classes.h - classes of ranks that behave identically, so that a step of 100,000 ranks is checked and predicted
- * by executing a few of them.
+ * rank_classes.h - classes of ranks that behave identically. A step of 100,000 ranks is checked and predicted by
+ * executing one rank per class.
  *
- * Two ranks are of the same class when they have the same role, and their peers and the members of all their
- * collectives are, in turn, of the same classes, over links of the same kind. The classes are the coarsest such
- * partition, found by partition refinement (Paige and Tarjan, "Three partition refinement algorithms", SIAM J. Comput.
- * 16(6), 1987; here by colour refinement: each round hashes a rank's colour with those of its neighbours, until no
- * colour splits). At each point of the step, what holds for one rank of a class holds for all, so it suffices to
- * execute one rank per class. A step without such symmetry gets one class per rank. Colours are 64-bit hashes: the
- * probability of any collision is below 1 in 10,000 for 2^24 different ranks, and below 1 in 10^13 for a thousand.
+ * Two ranks are of the same class if they run the same program (have the same role), use links of the same kinds, and
+ * if their peers and the members of all their collectives are, in turn, of the same classes. The classes are the
+ * coarsest such partition, found by partition refinement (Paige and Tarjan, "Three partition refinement algorithms",
+ * SIAM J. Comput. 16(6), 1987). This implementation refines colours: each round hashes a rank's colour with the colours
+ * of its peers, until the number of colours no longer grows. At each point of the step, all ranks of a class are in the
+ * same state, so executing one of them suffices. A step without such symmetry gets one class per rank. Colours are
+ * 64-bit hashes: the probability of any collision is below 1 in 10,000 for 2^24 different ranks, and below 1 in 10^13
+ * for a thousand.
  */
 #ifndef BB_PROXIES_SIMULATE_GRAPH_RANK_CLASSES_H
 #define BB_PROXIES_SIMULATE_GRAPH_RANK_CLASSES_H
@@ -28,46 +29,49 @@ struct bb_rank_classes {
 
 #define BB_RANK_RESOURCES 3
 
-/* Further properties that separate classes. All zero: none. */
+/* Further properties that put ranks in different classes. All fields zero: no such properties. */
 struct bb_rank_marks {
-    const uint64_t *mark;     /* [ranks] ranks with different marks are in different classes; NULL: no marks */
-    struct bb_rank_resource { /* a shared resource: its ranks affect each other */
-        int *of;              /* [ranks] index of the resource that a rank uses; n: number of indices */
+    const uint64_t *mark;     /* [ranks] ranks with different marks are of different classes; NULL: no marks */
+    struct bb_rank_resource { /* a resource that several ranks use and that limits them together */
+        int *of;              /* of: [ranks] index of the resource that a rank uses; n: number of indices */
         int n;
     } resources[BB_RANK_RESOURCES];
     int n_resources;
-    /* Returns the kind of the link between two ranks; NULL: only "same node or not" counts. */
+    /* Returns the kind of the link between two ranks. NULL: the kind is only "within a node" or "between nodes". */
     int (*link_kind)(const void *arg, int from, int to);
     const void *arg;
     bool all_distinct; /* each rank gets a separate class */
 };
 
 /*
- * bb_rank_classes_init - finds the classes.
+ * bb_rank_classes_init - finds the classes of equivalent ranks.
  *   graphs         [n_roles] task graphs of step->roles
- *   gpus_per_node  > 0: links within a node (rank / gpus_per_node) and between nodes differ; 0: they do not
- *   marks          further properties
- *   faults         out: ranks that use a communicator without being in its group, and peers that do not exist; after
- *                  such faults c->n is 0
- *   Returns        0 or -BB_EFAIL; c is released by the caller
+ *   gpus_per_node  0: all links are of the same kind; > 0: links within a node (equal rank / gpus_per_node) and links
+ *                  between nodes are of different kinds
+ *   marks          further properties that distinguish ranks
+ *   faults         out: ranks that use a communicator but are not members of its group, and peers that do not exist;
+ *                  after such a fault c->n is 0
+ *   Returns        0 or -BB_EFAIL
+ *   Owner          the caller releases c with bb_rank_classes_release
  */
 int bb_rank_classes_init(struct bb_rank_classes *c, const struct bb_step *step, const struct bb_task_graph *graphs,
                          int gpus_per_node, const struct bb_rank_marks *marks, struct bb_faults *faults) BB_MUST_CHECK;
 void bb_rank_classes_release(struct bb_rank_classes *c);
 
-/* bb_channel_rank - the world rank to which a channel of its role leads from `rank`. */
+/* bb_channel_rank - returns the world rank of the peer to which a channel leads from `rank`. */
 int bb_channel_rank(const struct bb_layout *l, const struct bb_channel *channel, int rank);
 
 /*
- * Iterates over the channels of a role that lead from rank `from` to rank `to`: each once, in no particular order. Both
- * ranks are members of the same instance of the communicator.
+ * Iterator over the channels that lead from rank `from` to rank `to`: returns each channel of `from`'s role once, in no
+ * particular order. Both ranks are members of the same instance of the communicator.
  *
  *     struct bb_channels_to m = bb_channels_to(l, graph, comm, from, to);
  *     for (int c; (c = bb_channels_to_next(&m)) != BB_NONE;)
  */
 struct bb_channels_to {
     const struct bb_task_graph *graph;
-    int comm, absolute; /* absolute: index of `to` in the communicator; BB_NONE: already returned */
+    int comm, absolute; /* absolute: index of `to` in the communicator; BB_NONE after the channel with this index was
+                           returned */
     long long offset;   /* next offset to try; offsets that differ by a multiple of size lead to the same rank */
     int size;
 };
@@ -81,11 +85,13 @@ static inline bool bb_same_node(int gpus_per_node, int a, int b) /* gpus_per_nod
     return gpus_per_node < 1 || a / gpus_per_node == b / gpus_per_node;
 }
 
-/* bb_group_nodes - number of nodes of an instance. Members are in the order of their ranks, so those of a node
- * follow one another. */
+/* bb_group_nodes - returns the number of nodes of an instance. The members of an instance are in rank order, so
+ * members on the same node are consecutive. */
 int bb_group_nodes(const struct bb_layout *l, int group, int instance, int gpus_per_node);
 
-/* Size of a communicator; a rank's instance of its group, BB_NONE if the rank is no member; index of a rank in it. */
+/* bb_comm_size - returns the number of ranks of a communicator. bb_comm_instance - returns the instance of the
+ * communicator's group to which the rank belongs, or BB_NONE if the rank is not a member. bb_comm_index - returns
+ * the rank's index in its instance. */
 int bb_comm_size(const struct bb_layout *l, int comm);
 int bb_comm_instance(const struct bb_layout *l, int comm, int rank);
 int bb_comm_index(const struct bb_layout *l, int comm, int rank);

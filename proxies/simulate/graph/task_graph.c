@@ -1,4 +1,4 @@
-/* task_graph.c - divides a program into tasks and sorts its messages by peer (see task_graph.h). */
+/* task_graph.c - divides a program into tasks and groups its messages by peer (see task_graph.h). */
 #include "proxies/simulate/graph/task_graph.h"
 
 #include "bootstrap/base/grow.h"
@@ -32,7 +32,7 @@ static void add_alltoallv(struct bb_task_graph *s, int op, int issue)
     s->alltoallvs[comm][s->n_alltoallvs[comm]++] = task;
 }
 
-/* The sends and receives on one communicator among ops[first .. end) become one task. */
+/* Combines the sends and receives on one communicator in ops[first .. end) into one task. */
 static void add_exchange(struct bb_task_graph *s, int comm, int first, int end, int issue, int *n_exchanged)
 {
     const struct bb_op *ops = s->program->ops;
@@ -52,8 +52,8 @@ static void add_exchange(struct bb_task_graph *s, int comm, int first, int end, 
     }
 }
 
-/* One launch: a single operation or a group call. On each communicator, its collectives run first, then its
- * messages. */
+/* Creates the tasks of one host launch: a single operation or a group call. On each communicator of a group call,
+ * the collectives run first, then the sends and receives. */
 static void cut_launch(struct bb_task_graph *s, int first, int end, int issue, int *n_exchanged)
 {
     const struct bb_op *ops = s->program->ops;
@@ -90,7 +90,8 @@ static void cut_program(struct bb_task_graph *s)
 
 /* ---- dependencies ---- */
 
-/* Called for each pair of dependent tasks (before, after): in a first pass to count them, then to fill s->next. */
+/* Callback for a pair of dependent tasks (before, after). The pairs are visited twice: first to count them, then to
+ * fill s->next. */
 typedef void pair_fn(struct bb_task_graph *s, int before, int after);
 
 static void count_pair(struct bb_task_graph *s, int before, int after)
@@ -123,7 +124,8 @@ static void waits_of_op(struct bb_task_graph *s, int op, int *last_on_stream, pa
     }
 }
 
-/* Visits tasks in order, and the operations of each in order, so that "last on its stream" is what the GPU sees. */
+/* Calls `pair` for each pair of dependent tasks. Tasks, and the operations of each task, are visited in issue order,
+ * so that last_on_stream has the order in which the GPU executes the operations of a stream. */
 static void each_pair(struct bb_task_graph *s, pair_fn *pair)
 {
     int last_on_stream[BB_MAX_STREAMS], last_on_comm[BB_MAX_COMMS];
@@ -162,7 +164,7 @@ static int connect_tasks(struct bb_task_graph *s)
     return 0;
 }
 
-/* ---- channels ---- */
+/* ---- channels: peers and their messages ---- */
 
 int bb_task_graph_channel(const struct bb_task_graph *s, int comm, enum bb_peer_kind kind, int peer)
 {
@@ -205,7 +207,8 @@ static int add_message(struct bb_task_graph *s, int op)
     return 0;
 }
 
-/* Both directions of a table and all its rows have the same peers, so each table is visited once. */
+/* Adds the peers of an alltoallv. All operations with the same table and communicator have the same peers, in both
+ * directions and for all rows, so each table is visited once. */
 static int add_places(struct bb_task_graph *s, const struct bb_op *op, struct bb_key_index *tables)
 {
     struct {

@@ -301,7 +301,7 @@ static void finds_a_wrong_call_of_one_rank(void **state)
     (void)state;
     check_finds(reverse_direction, "alltoallv 0 on 'ep': rank 0 has alltoallv by table", false);
     check_finds(halve_rows, "rows of", false);
-    check_finds(change_index, "has index 3 there and the row of index 4", false);
+    check_finds(change_index, "has index 3 but uses the table row of index 4", false);
     check_finds(drop_call, "alltoallv", true);
 }
 

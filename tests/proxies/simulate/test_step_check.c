@@ -183,7 +183,7 @@ static const struct row {
      2,
      {SENDS, "recv0>0:10 recv0>0:10"},
      .verdicts = "nnn",
-     .mismatch = {"operation 2 of rank 0 is the first without a receive"},
+     .mismatch = {"operation 2 of rank 0 is the first send without a receive"},
      .deadlock = {"rank 0 is in operation 2"}},
 
     /* Peers given as absolute rank 1 and as offset +1 (or -1, the same) of rank 0 share one channel, in program
@@ -201,7 +201,7 @@ static const struct row {
      {"send0>1:10", "recv0>2:10", ""},
      .verdicts = "nnn",
      .mismatch = {"rank 0 sends 1 messages to rank 1", "rank 1 receives 1 messages from rank 2"}},
-    {"no such peer", 2, {"send0>2:10", ""}, .verdicts = "nnn", .mismatch = {"rank 0: peer 2 on 'c0' does not exist"}},
+    {"no such peer", 2, {"send0>2:10", ""}, .verdicts = "nnn", .mismatch = {"rank 0: peer 2 does not exist on communicator 'c0'"}},
 
     /* Every rank has one program that sends to the next rank and then receives: a cycle of all ranks unless the two
      * are grouped. */
@@ -333,7 +333,7 @@ static void reports_a_rank_outside_its_group(void **state)
     made_reduce(&step, 2, 1, 5, BB_NONE);
     run_checks(&step);
     assert_verdicts(false, false, false);
-    assert_true(contains(&checks.mismatches, "rank 2 uses communicator 'two' but is no member of group 'two'"));
+    assert_true(contains(&checks.mismatches, "rank 2 uses communicator 'two' but is not a member of group 'two'"));
     bb_step_release(&step);
 }
 

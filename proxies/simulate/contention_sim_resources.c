@@ -38,13 +38,13 @@ static int number_shared_resources(struct bb_contention_sim *s, enum bb_resource
 {
     const struct bb_sim *m = sim_of(s);
     const int ranks = m->step->layout.ranks;
-    int *lowest, places = 0, rc = BB_NEW(lowest, ranks);
+    int *lowest, n_known = 0, rc = BB_NEW(lowest, ranks);
 
     for (int r = ranks - 1; r >= 0 && !rc; r--) {
         const int index = bb_resource_index(m->cluster, what, r);
 
-        while (places <= index)
-            lowest[places++] = m->classes.n;
+        while (n_known <= index)
+            lowest[n_known++] = m->classes.n;
         lowest[index] = m->classes.of[r] < lowest[index] ? m->classes.of[r] : lowest[index];
     }
     for (int r = 0; r < ranks && !rc; r++) {

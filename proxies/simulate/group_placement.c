@@ -61,12 +61,12 @@ int bb_group_count_on_root_node(const struct bb_layout *l, const struct bb_op *o
 {
     const unsigned flags = bb_colls[op->coll].flags;
     const int group = l->comms[op->comm].group, instance = bb_group_instance(l, group, rank);
-    int beside = 0, root;
+    int n_on_node = 0, root;
 
     if (!(flags & BB_COLL_ROOTED) || (flags & BB_COLL_ESTIMATED))
         return 0;
     root = bb_op_peer_rank(l, op, rank);
     for (int i = 0; i < l->groups[group].size; i++)
-        beside += bb_group_member(l, group, instance, i) / c->gpus_per_node == root / c->gpus_per_node;
-    return beside;
+        n_on_node += bb_group_member(l, group, instance, i) / c->gpus_per_node == root / c->gpus_per_node;
+    return n_on_node;
 }

@@ -362,18 +362,18 @@ out:
 
 static int predict_comm_alone(const struct bb_step *step, struct bb_prediction *p)
 {
-    struct bb_step half = *step; /* shares all arrays with *step except `roles` */
+    struct bb_step comm_only = *step; /* shares all arrays with *step except `roles` */
     int rc;
 
-    half.n_roles = 0;
-    TRY(BB_NEW(half.roles, step->n_roles));
-    for (; half.n_roles < step->n_roles; half.n_roles++)
-        TRY(bb_program_filter(&step->roles[half.n_roles].program, true, &half.roles[half.n_roles].program));
-    TRY(bb_predict_step_ns(&half, &p->cluster, &p->conditions, &p->comm_alone_ns));
+    comm_only.n_roles = 0;
+    TRY(BB_NEW(comm_only.roles, step->n_roles));
+    for (; comm_only.n_roles < step->n_roles; comm_only.n_roles++)
+        TRY(bb_program_filter(&step->roles[comm_only.n_roles].program, true, &comm_only.roles[comm_only.n_roles].program));
+    TRY(bb_predict_step_ns(&comm_only, &p->cluster, &p->conditions, &p->comm_alone_ns));
 out:
-    for (int r = 0; half.roles && r < half.n_roles; r++)
-        bb_program_release(&half.roles[r].program);
-    free(half.roles);
+    for (int r = 0; comm_only.roles && r < comm_only.n_roles; r++)
+        bb_program_release(&comm_only.roles[r].program);
+    free(comm_only.roles);
     return rc;
 }
 

@@ -61,7 +61,7 @@ static bool peer_exists(const struct bb_layout *l, const struct bb_channel *c)
     return c->peer_kind == BB_PEER_OFFSET || (c->peer >= 0 && c->peer < bb_comm_size(l, c->comm));
 }
 
-static void check_place(const struct bb_step *step, const struct bb_task_graph *graph, int rank,
+static void check_rank(const struct bb_step *step, const struct bb_task_graph *graph, int rank,
                         struct bb_faults *faults)
 {
     const struct bb_layout *l = &step->layout;
@@ -368,7 +368,7 @@ int bb_rank_classes_init(struct bb_rank_classes *c, const struct bb_step *step, 
 
     *c = (struct bb_rank_classes){0};
     for (int r = 0; r < step->layout.ranks; r++)
-        check_place(step, &graphs[step->role_of[r]], r, faults);
+        check_rank(step, &graphs[step->role_of[r]], r, faults);
     if (faults->n > found)
         return 0;
     TRY(refinement_init(&p));

@@ -209,7 +209,7 @@ static int add_message(struct bb_task_graph *s, int op)
 
 /* Adds the peers of an alltoallv. All operations with the same table and communicator have the same peers, in both
  * directions and for all rows, so each table is visited once. */
-static int add_places(struct bb_task_graph *s, const struct bb_op *op, struct bb_key_index *tables)
+static int add_table_peers(struct bb_task_graph *s, const struct bb_op *op, struct bb_key_index *tables)
 {
     struct {
         const struct bb_alltoallv *table;
@@ -228,14 +228,14 @@ static int add_places(struct bb_task_graph *s, const struct bb_op *op, struct bb
     return 0;
 }
 
-static int find_places(struct bb_task_graph *s)
+static int find_table_peers(struct bb_task_graph *s)
 {
     struct bb_key_index tables = {.key_bytes = sizeof(const void *) + sizeof(int64_t)};
     int rc = 0;
 
     for (size_t i = 0; i < s->program->n_ops && !rc; i++)
         if (s->program->ops[i].kind == BB_OP_ALLTOALLV)
-            rc = add_places(s, &s->program->ops[i], &tables);
+            rc = add_table_peers(s, &s->program->ops[i], &tables);
     bb_key_index_release(&tables);
     return rc;
 }
@@ -257,7 +257,7 @@ static int find_channels(struct bb_task_graph *s)
         if (s->channel_of[i] < 0 || add_message(s, (int)i))
             return -BB_EFAIL;
     }
-    return find_places(s);
+    return find_table_peers(s);
 }
 
 static int make_lists(const struct bb_program *p, enum bb_op_kind kind, int *lists[BB_MAX_COMMS])

@@ -116,26 +116,26 @@ int bb_document_print(json_t *root, const char *status, FILE *out)
 
 /* ---- writer state ---- */
 
-enum { SEATED, AWAY, TAKEN };
+enum { WRITER_IDLE, WRITER_IN_IO, WRITER_TAKEN_OVER };
 
 /* Call before I/O that may block forever; the document is not touched until come_back(). */
-static struct bb_document_seat *go_away(const struct bb_document *d, const char *temporary)
+static struct bb_document_seat *begin_io(const struct bb_document *d, const char *temporary)
 {
     if (!d->seat)
         return NULL;
     d->seat->temporary = temporary ? strdup(temporary) : NULL; /* on failure a rescue cannot remove the temporary
                                                                   file */
-    d->seat->state = AWAY;
+    d->seat->state = WRITER_IN_IO;
     return d->seat;
 }
 
 /* End of the I/O. If another thread has taken the document over, this thread waits for the end of the process. The
  * loop is needed because pause() returns after every signal handler. */
-static void come_back(struct bb_document_seat *seat)
+static void end_io(struct bb_document_seat *seat)
 {
     if (!seat)
         return;
-    for (int away = AWAY; !atomic_compare_exchange_strong(&seat->state, &away, SEATED); away = AWAY)
+    for (int away = WRITER_IN_IO; !atomic_compare_exchange_strong(&seat->state, &away, WRITER_IDLE); away = WRITER_IN_IO)
         pause();
     free(seat->temporary);
     seat->temporary = NULL;
@@ -143,9 +143,9 @@ static void come_back(struct bb_document_seat *seat)
 
 bool bb_document_take_over(struct bb_document_seat *seat)
 {
-    int away = AWAY;
+    int away = WRITER_IN_IO;
 
-    return atomic_compare_exchange_strong(&seat->state, &away, TAKEN);
+    return atomic_compare_exchange_strong(&seat->state, &away, WRITER_TAKEN_OVER);
 }
 
 /* ---- file ---- */
@@ -208,19 +208,19 @@ static int put_all(struct bb_document *d, const struct bb_outfile *old, const ch
 /* Rename the temporary file to its final name. Returns 0 or errno; on failure the file has no final name. */
 static int name_file(struct bb_document *d)
 {
-    struct bb_document_seat *seat = go_away(d, d->file.temporary);
+    struct bb_document_seat *seat = begin_io(d, d->file.temporary);
     int error = bb_outfile_publish_unsynced(&d->file);
 
-    come_back(seat);
+    end_io(seat);
     return error;
 }
 
 static void sync_folder(const struct bb_document *d)
 {
-    struct bb_document_seat *seat = go_away(d, NULL);
+    struct bb_document_seat *seat = begin_io(d, NULL);
 
     bb_outfile_sync_folder(d->file.path);
-    come_back(seat);
+    end_io(seat);
 }
 
 /* Replace the file by a newly written one. Returns 0 or errno; on failure the old file remains in use. */
@@ -253,7 +253,7 @@ static bool was_removed(const struct bb_document *d)
 }
 
 /* Text of rows[bytes] and the tail. */
-static char *text_of_end(const struct bb_document *d, const char *rows, size_t bytes, const char *status, size_t *size)
+static char *tail_text(const struct bb_document *d, const char *rows, size_t bytes, const char *status, size_t *size)
 {
     char *text = NULL;
     FILE *out = open_memstream(&text, size);
@@ -272,19 +272,19 @@ static char *text_of_end(const struct bb_document *d, const char *rows, size_t b
 
 /* Overwrite the old tail with rows[bytes] and a new tail. A shorter text is filled with line breaks up to the end of
  * the file, so the document stays valid without truncation. Returns 0 or errno. */
-static int write_end(struct bb_document *d, const char *rows, size_t bytes, const char *status)
+static int write_tail(struct bb_document *d, const char *rows, size_t bytes, const char *status)
 {
     size_t n = 0, least = (size_t)(d->end - d->rows_to);
-    char *text = text_of_end(d, rows, bytes, status, &n), *longer = text;
+    char *text = tail_text(d, rows, bytes, status, &n), *longer = text;
     struct bb_document_seat *seat;
     int error = ENOMEM;
 
     if (text && n < least && (longer = realloc(text, least)) != NULL)
         memset(longer + n, '\n', least - n);
-    seat = go_away(d, NULL);
+    seat = begin_io(d, NULL);
     if (longer)
         error = write_at(fileno(d->file.out), longer, n < least ? least : n, d->rows_to);
-    come_back(seat);
+    end_io(seat);
     free(longer ? longer : text);
     if (error)
         return error;
@@ -295,16 +295,16 @@ static int write_end(struct bb_document *d, const char *rows, size_t bytes, cons
 }
 
 /* Returns 0 or errno. */
-static int cut_file(const struct bb_document *d, off_t end)
+static int truncate_file(const struct bb_document *d, off_t end)
 {
     return ftruncate(fileno(d->file.out), end) == 0 ? 0 : errno;
 }
 
 /* After a failed row (disk full): write the old tail again, on blocks that the file already has. */
-static void restore_end(struct bb_document *d, const char *status)
+static void restore_tail(struct bb_document *d, const char *status)
 {
-    if (write_end(d, NULL, 0, status) == 0)
-        (void)cut_file(d, d->end); /* the caller reports the write error */
+    if (write_tail(d, NULL, 0, status) == 0)
+        (void)truncate_file(d, d->end); /* the caller reports the write error */
 }
 
 /* Write unsaved rows and the tail; rewrite the whole file if its head changed or the file was removed. Returns 0 or
@@ -313,9 +313,9 @@ static int save_rows(struct bb_document *d, const char *status)
 {
     int error = d->stale_head || was_removed(d) ? make_file(d, d->file.path, status) : 0;
 
-    error = error ? error : write_end(d, d->unsaved, d->unsaved_bytes, status);
+    error = error ? error : write_tail(d, d->unsaved, d->unsaved_bytes, status);
     if (error) {
-        restore_end(d, status);
+        restore_tail(d, status);
         return error;
     }
     free(d->unsaved);
@@ -325,7 +325,7 @@ static int save_rows(struct bb_document *d, const char *status)
     return 0;
 }
 
-static int say_once(struct bb_document *d, int error)
+static int report_once(struct bb_document *d, int error)
 {
     if (error && !d->told)
         bb_err(BB_EFAIL, "cannot write the results: %s: %s", d->file.path, strerror(error));
@@ -374,8 +374,8 @@ void bb_document_rescue(struct bb_document *d, const char *status)
     struct bb_document_seat *seat = d->seat;
 
     d->seat = NULL;
-    if (d->file.out && write_end(d, d->unsaved, d->unsaved_bytes, status) == 0)
-        (void)cut_file(d, d->text_end); /* on failure, trailing text of the writer remains */
+    if (d->file.out && write_tail(d, d->unsaved, d->unsaved_bytes, status) == 0)
+        (void)truncate_file(d, d->text_end); /* on failure, trailing text of the writer remains */
     if (seat->temporary)
         unlink(seat->temporary);
 }
@@ -408,7 +408,7 @@ int bb_document_save(struct bb_document *d, const char *status)
     if (d->told && !bb_document_due(d)) /* after an error, retry at most at this rate: each retry writes all unsaved
                                            rows */
         return -BB_EFAIL;
-    rc = say_once(d, save_rows(d, status));
+    rc = report_once(d, save_rows(d, status));
     d->saved_s = bb_now_s();
     d->cost_s = d->saved_s - start_s;
     return rc;
@@ -417,10 +417,10 @@ int bb_document_save(struct bb_document *d, const char *status)
 /* Returns 0 or errno. */
 static int sync_file(const struct bb_document *d)
 {
-    struct bb_document_seat *seat = go_away(d, NULL);
+    struct bb_document_seat *seat = begin_io(d, NULL);
     int error = bb_outfile_sync(fileno(d->file.out));
 
-    come_back(seat);
+    end_io(seat);
     return error;
 }
 
@@ -445,7 +445,7 @@ static int finish_file(struct bb_document *d, const char *status)
         error = save_rows(d, status);
     if (!error && d->seat && d->seat->at_end)
         d->seat->at_end(d->seat->rc);
-    return error ? error : cut_file(d, d->text_end);
+    return error ? error : truncate_file(d, d->text_end);
 }
 
 int bb_document_close(struct bb_document *d, const char *status)
@@ -454,7 +454,7 @@ int bb_document_close(struct bb_document *d, const char *status)
 
     if (!d->file.out)
         return 0;
-    rc = say_once(d, finish_file(d, status));
+    rc = report_once(d, finish_file(d, status));
     if (rc && is_ok(status))
         (void)save_rows(d, "failed"); /* match the exit status, if the file can still be written */
     (void)bb_outfile_close(&d->file, "results", -BB_EFAIL);

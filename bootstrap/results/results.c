@@ -18,7 +18,7 @@
 
 enum {
     WRITE_MS = 100,
-    LOOK_MS = 5
+    POLL_MS = 5
 }; /* at an early end: wait this long for a write in progress before treating it
                                          as hung; polling interval */
 
@@ -79,11 +79,11 @@ static json_t *reliability_fields(const json_t *root)
 
 static void add_table_row(struct bb_results *res, const json_t *row)
 {
-    json_t *doubts = res->csv ? reliability_fields(res->root) : NULL;
+    json_t *reliability = res->csv ? reliability_fields(res->root) : NULL;
 
     if (res->csv)
-        bb_flat_table_add(&res->table, row, doubts);
-    json_decref(doubts);
+        bb_flat_table_add(&res->table, row, reliability);
+    json_decref(reliability);
 }
 
 /* A schema without rows yields one CSV row: its own scalar fields. */
@@ -140,7 +140,7 @@ static const char *status_of(int rc)
 
 /* Set the final status; the caller holds the lock. A signal sets the status "interrupted" and records its name and
  * the phase of the run. */
-static void set_end(struct bb_results *res, int rc)
+static void set_final_status(struct bb_results *res, int rc)
 {
     char phase[BB_WATCHDOG_REASON];
     const char *signal = rc < 0 && res->world && res->world->watchdog && !res->foreign
@@ -161,9 +161,9 @@ static void set_end(struct bb_results *res, int rc)
  * lock and return false. */
 static bool lock_results(struct bb_results *res)
 {
-    const struct timespec moment = {.tv_nsec = 1000000 * LOOK_MS};
+    const struct timespec moment = {.tv_nsec = 1000000 * POLL_MS};
 
-    for (int waited_ms = 0; pthread_mutex_trylock(&res->lock) != 0; waited_ms += LOOK_MS) {
+    for (int waited_ms = 0; pthread_mutex_trylock(&res->lock) != 0; waited_ms += POLL_MS) {
         if (waited_ms >= WRITE_MS && bb_document_take_over(&res->seat))
             return false;
         nanosleep(&moment, NULL);
@@ -178,7 +178,7 @@ static void save_at_end(void *arg, int rc)
     const bool locked = lock_results(res);
 
     if (!locked || res->live)
-        set_end(res, rc);
+        set_final_status(res, rc);
     if (!locked)
         bb_document_rescue(&res->file, shown_status(res));
     else if (res->live && is_file(res))
@@ -470,9 +470,9 @@ static int write_last(struct bb_results *res, int rc)
 
     pthread_mutex_lock(&res->lock);
     rc = check_stdout(res, rc);
-    set_end(res, rc);
+    set_final_status(res, rc);
     if (write_table(res) && rc >= 0)
-        set_end(res, rc = -BB_EFAIL);
+        set_final_status(res, rc = -BB_EFAIL);
     res->seat.rc = rc;
     if (is_file(res))
         failed = bb_document_close(&res->file, shown_status(res));

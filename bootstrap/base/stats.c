@@ -38,10 +38,10 @@ static double mean(const double *samples, size_t n)
 static double binomial_probability(size_t n, size_t i)
 {
     int sign;
-    double ways =
+    double log_combinations =
         lgamma_r((double)n + 1, &sign) - lgamma_r((double)i + 1, &sign) - lgamma_r((double)(n - i) + 1, &sign);
 
-    return exp(ways - (double)n * M_LN2);
+    return exp(log_combinations - (double)n * M_LN2);
 }
 
 size_t bb_stats_ci_rank(size_t n)

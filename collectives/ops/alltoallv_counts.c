@@ -1,4 +1,4 @@
-/* alltoallv_counts.c - the count matrix of alltoallv. */
+/* alltoallv_counts.c - the matrix of alltoallv counts: one count for each pair of ranks. */
 #include "collectives/ops/alltoallv_counts.h"
 
 #include "bootstrap/base/grow.h"
@@ -12,15 +12,16 @@
 #include <string.h>
 
 enum { UNIT = 16, NUMBER_TEXT = 64, LARGEST_FILE = 1 << 28 };
-static const double LARGEST = 1125899906842624.0; /* 1 PiB; sums of such counts cannot overflow */
+static const double LARGEST = 1125899906842624.0; /* 1 PiB per count: the sum of 4096 counts cannot overflow */
 
-/* ---- matrix files ---- */
+/* ---- parser for matrix files ---- */
 
-/* Position in the text, and the counts read so far. */
+/* State of the parser: position in the text, and the counts read so far. */
 struct reader {
     const char *next, *name;
     double scale;
-    int row, column, columns; /* from 0; columns: columns of the first row, 0 while it is read */
+    int row, column, columns; /* row, column: current position, from 0; columns: number of columns of the first row,
+                                 0 until the first row ends */
     size_t *bytes, n;
 };
 
@@ -60,7 +61,8 @@ static int read_number(struct reader *r)
     return append_number(r, (size_t)(value * r->scale) / UNIT * UNIT);
 }
 
-/* Also called at the end of the text, because the last line may lack a newline. */
+/* Ends the current row; an empty row is ignored. Also called at the end of the text, because the last line may lack
+ * a newline. */
 static int end_row(struct reader *r)
 {
     if (r->column == 0)
@@ -69,7 +71,7 @@ static int end_row(struct reader *r)
         r->columns = r->column;
     if (r->column != r->columns) {
         r->column--;
-        return reject_position(r, "the row has another length than the first row");
+        return reject_position(r, "every row must have as many columns as the first row");
     }
     r->row++;
     r->column = 0;
@@ -100,7 +102,7 @@ int bb_alltoallv_counts_parse(struct bb_alltoallv_counts *t, const char *text, c
     if (r.row == 0)
         rc = bb_err(BB_EUSAGE, "matrix file %s is empty", name);
     else if (r.row != r.columns)
-        rc = bb_err(BB_EUSAGE, "matrix file %s has %d rows of %d columns, but must be square", name, r.row, r.columns);
+        rc = bb_err(BB_EUSAGE, "matrix file %s has %d rows and %d columns, but must be square", name, r.row, r.columns);
     if (rc == 0) {
         t->bytes = r.bytes;
         t->n = r.row;
@@ -151,7 +153,7 @@ void bb_alltoallv_counts_release(struct bb_alltoallv_counts *t)
     t->bytes = NULL;
 }
 
-/* ---- counts ---- */
+/* ---- counts of a pair of ranks and sums of counts ---- */
 
 static size_t generated_count(double imbalance, size_t total, int ranks, int from, int to)
 {
@@ -197,7 +199,7 @@ size_t bb_alltoallv_counts_received(const struct bb_alltoallv_counts *t, size_t 
     return sum;
 }
 
-/* Generated counts have the same total on every rank, so one rank is enough. */
+/* Generated counts have the same total on every rank, so the function computes only the totals of rank 0. */
 size_t bb_alltoallv_counts_most(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks)
 {
     size_t most = 0;

@@ -1,12 +1,16 @@
 /*
- * alltoallv_counts.h - the counts that each pair of ranks exchanges in alltoallv, generated or read from a file. No
- * CUDA.
+ * alltoallv_counts.h - the counts of alltoallv, one for each pair of ranks, generated or read from a matrix file. The
+ * module does not depend on CUDA.
  *
- * Generated: rank i sends rank j a fraction of its total. With imbalance 0 the fraction is 1/n; with imbalance 1 it is
- * d / (1 + 2 + ... + n-1), d = (j - i) mod n, which is 0 for the rank itself and largest for the most distant rank;
- * values between interpolate. Every rank sends and receives the same total.
- * From a file: row i, column j is the number of bytes from rank i to rank j, multiplied by a scale.
- * Each count is rounded down to a multiple of 16 bytes. Both rules are those of nccl-tests.
+ * Generated counts: rank i sends rank j a fraction of the bytes that rank i sends in total. With imbalance 0 the
+ * fraction is 1/n. With imbalance 1 the fraction is d / (1 + 2 + ... + n-1) with the rank distance d = (j - i) mod n: 0
+ * for the rank itself, largest for d = n - 1. Imbalances between 0 and 1 interpolate linearly. Every rank sends and
+ * receives the same total.
+ *
+ * Matrix file: the number in row i, column j is the number of bytes from rank i to rank j, before multiplication by a
+ * scale.
+ *
+ * All counts are rounded down to a multiple of 16 bytes. Generation and file format are the same as in nccl-tests.
  */
 #ifndef BB_COLLECTIVES_OPS_ALLTOALLV_COUNTS_H
 #define BB_COLLECTIVES_OPS_ALLTOALLV_COUNTS_H
@@ -15,43 +19,45 @@
 
 #include <stddef.h>
 
-enum { BB_ALLTOALLV_RANKS = 4096 }; /* maximum number of ranks in a matrix file */
+enum { BB_ALLTOALLV_RANKS = 4096 }; /* maximum number of rows and columns of a matrix file */
 
 struct bb_alltoallv_counts {
-    double imbalance; /* 0 to 1; for generated counts */
-    size_t *bytes;    /* [n * n] read from a file, owned; NULL: generated counts */
+    double imbalance; /* 0 to 1: imbalance of generated counts; unused with a matrix file */
+    size_t *bytes;    /* [n * n] bytes from the matrix file, owned; NULL: counts are generated */
     int n;
 };
 
 /*
- * bb_alltoallv_counts_read - read a square matrix of numbers >= 0 from a file: one row per line, separated by white
- * space; empty lines are skipped.
- *   scale    factor for all numbers
- *   Returns  0, or -BB_EUSAGE after printing one line with the file and the position
+ * bb_alltoallv_counts_read - read a square matrix of numbers >= 0 from a file. A line of the file is a row of the
+ * matrix; white space separates the numbers; empty lines are skipped.
+ *   scale    factor that multiplies every number
+ *   Returns  0, or -BB_EUSAGE after printing one error line with the file name and the position
  */
 int bb_alltoallv_counts_read(struct bb_alltoallv_counts *t, const char *path, double scale) BB_MUST_CHECK;
 
-/* bb_alltoallv_counts_parse - as bb_alltoallv_counts_read, from a string; `name` appears in messages. */
+/* bb_alltoallv_counts_parse - read the matrix from the string `text`, as bb_alltoallv_counts_read does from a file.
+ * `name` is the file name for error messages. */
 int bb_alltoallv_counts_parse(struct bb_alltoallv_counts *t, const char *text, const char *name,
                               double scale) BB_MUST_CHECK;
 void bb_alltoallv_counts_release(struct bb_alltoallv_counts *t);
 
 /*
- * bb_alltoallv_counts_count - elements that rank `from` sends to rank `to`.
- *   base   elements per peer if all counts were equal; for generated counts
+ * bb_alltoallv_counts_count - return the number of elements that rank `from` sends to rank `to`.
+ *   base   number of elements per pair of ranks if all counts were equal; used only for generated counts
  *   ranks  size of the communicator
  */
 size_t bb_alltoallv_counts_count(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
                                  int from, int to);
 
-/* bb_alltoallv_counts_before - elements that `from` sends to the ranks below `to`, which is the offset of the slice
- * for `to`. */
+/* bb_alltoallv_counts_before - return the offset, in elements, of the slice for rank `to` in the send buffer of rank
+ * `from`: the sum of the counts for the ranks below `to`. */
 size_t bb_alltoallv_counts_before(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
                                   int from, int to);
 
 /*
- * bb_alltoallv_counts_sent, bb_alltoallv_counts_received - total elements of one rank. bb_alltoallv_counts_most - the
- * maximum of both totals over all ranks.
+ * bb_alltoallv_counts_sent     - return the number of elements that `rank` sends in total.
+ * bb_alltoallv_counts_received - return the number of elements that `rank` receives in total.
+ * bb_alltoallv_counts_most     - return the maximum of these totals over all ranks.
  */
 size_t bb_alltoallv_counts_sent(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks,
                                 int rank);

@@ -1,4 +1,4 @@
-/* coll.c - functions on the table of collectives. Counts, bus bandwidth factors and rounding are those of
+/* coll.c - functions on the table of collectives. Counts, bus bandwidth factors and rounding are the same as in
  * nccl-tests. */
 #include "collectives/ops/coll.h"
 
@@ -17,7 +17,7 @@ static size_t all_slices(size_t count, int n)
     return count * (size_t)n;
 }
 
-/* Reduce-scatter plus all-gather; each moves (n-1)/n of the buffer through every link. */
+/* Reduce-scatter followed by all-gather: each of the two sends (n-1)/n of the buffer through every link. */
 static double factor_2n1_n(int n)
 {
     return 2.0 * (n - 1) / n;
@@ -68,7 +68,7 @@ size_t bb_coll_payload_count(enum bb_coll_kind kind, size_t count, int n)
     return send > recv ? send : recv;
 }
 
-/* Source of the data that a rank receives; the first source if there are several. */
+/* Returns the rank whose data `rank` receives; rank 0 if `rank` receives the data of all ranks. */
 static int first_source(enum bb_coll_kind kind, int n, int root, int rank)
 {
     switch (bb_colls[kind].from) {

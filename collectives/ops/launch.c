@@ -1,10 +1,10 @@
-/* launch.c - one launcher for each row of the table of collectives. */
+/* launch.c - one launch function for each row of the table of collectives. */
 #include "collectives/ops/launch.h"
 
 #include "cuda/data/pattern.h"
 #include "cuda/device/check.h"
 
-/* The enums have the values of NCCL's enums. */
+/* The values of busbar's enums equal the values of NCCL's enums, so a cast converts them. */
 #define SAME(ours, nccl) _Static_assert((int)(ours) == (int)(nccl), #ours)
 SAME(BB_INT8, ncclInt8);
 SAME(BB_UINT8, ncclUint8);
@@ -15,8 +15,8 @@ SAME(BB_UINT64, ncclUint64);
 SAME(BB_HALF, ncclFloat16);
 SAME(BB_FLOAT, ncclFloat32);
 SAME(BB_DOUBLE, ncclFloat64);
-#if NCCL_VERSION_CODE >= 22400 /* older headers define ncclBfloat16 only after cuda_bf16.h is included; its value is
-                                  the same */
+#if NCCL_VERSION_CODE >= 22400 /* older headers define ncclBfloat16, with the same value, only after cuda_bf16.h is
+                                  included */
 SAME(BB_BFLOAT16, ncclBfloat16);
 SAME(BB_F8E4M3, ncclFloat8e4m3);
 SAME(BB_F8E5M2, ncclFloat8e5m2);
@@ -102,7 +102,7 @@ static int launch_reduce(const struct bb_call *c)
     return BB_NCCL(ncclReduce(c->send, c->recv, c->count, type_of(c), op_of(c), c->root, c->comm->nccl, c->stream));
 }
 
-/* Slice `i` of a buffer. */
+/* Returns the start of slice `i` in a buffer. */
 static char *slice_at(const void *buf, const struct bb_call *c, int i)
 {
     return (char *)buf + (size_t)i * c->count * bb_dtypes[c->dtype].bytes;
@@ -118,8 +118,8 @@ static int recv_from(const struct bb_call *c, void *buf, int peer)
     return BB_NCCL(ncclRecv(buf, c->count, type_of(c), peer, c->comm->nccl, c->stream));
 }
 
-/* Runs the sends and receives of `exchange` as one NCCL group. After an error the group is closed, and errors of
- * closing it are ignored. */
+/* Runs the sends and receives of `exchange` as one NCCL group. If `exchange` fails, the group is closed and the
+ * result of closing the group is ignored. */
 static int launch_group(const struct bb_call *c, int (*exchange)(const struct bb_call *))
 {
     int rc;
@@ -168,7 +168,7 @@ out:
     return rc;
 }
 
-/* Count from one rank to another in alltoallv. */
+/* Returns the number of elements that rank `from` sends to rank `to` in alltoallv. */
 static size_t pair_count(const struct bb_call *c, int from, int to)
 {
     return bb_alltoallv_counts_count(c->alltoallv_counts, c->count, bb_dtypes[c->dtype].bytes, c->comm->size, from, to);
@@ -200,7 +200,8 @@ static int launch_alltoallv(const struct bb_call *c)
     return launch_group(c, exchange_variable_counts);
 }
 
-/* One round: exchanges the slices that this half of the hypercube has gathered for the slices of the partner's half. */
+/* Runs one round of the hypercube algorithm: this rank sends the `width` slices that it has gathered so far to its
+ * partner, and receives the partner's `width` slices. */
 static int exchange_halves(const struct bb_call *c, int width)
 {
     int mine = c->comm->rank & ~(width - 1), partner = c->comm->rank ^ width, rc;

@@ -9,8 +9,8 @@
 #include "collectives/ops/alltoallv_counts.h"
 #include "collectives/ops/coll.h"
 
-/* NCCL functions that are newer than the minimum version; NULL if the loaded library lacks them. The launchers then
- * use groups of sends and receives. Call bb_native_find once. */
+/* NCCL functions that are newer than the oldest NCCL version that busbar supports. NULL: the loaded library lacks
+ * the function, and the collective is built from sends and receives. Call bb_native_find once per run. */
 struct bb_native {
     ncclAlltoAll_fn *alltoall;
     ncclGather_fn *gather;
@@ -18,15 +18,17 @@ struct bb_native {
 };
 struct bb_native bb_native_find(void);
 
-/* Pre-multiplied sum operations (ncclRedOpCreatePreMulSum) of a communicator with this rank's scalar, one per type.
- * Zero-initialised means empty. */
+/* Pre-multiplied sum operations (ncclRedOpCreatePreMulSum) of a communicator, one per data type, with this rank's
+ * scalar. A zero-initialized struct is empty. */
 struct bb_mulsums {
     ncclRedOp_t op[BB_DTYPE_COUNT];
     bool made[BB_DTYPE_COUNT];
 };
 
-/* bb_mulsums_make - create the operations for the types in dtypes[n]. Release accepts a partly created set, and must
- * precede the release of the communicator. */
+/*
+ * bb_mulsums_make    - create the operations for the data types in dtypes[n].
+ * bb_mulsums_release - destroy the operations. Accepts a partly created set. Call before the communicator is destroyed.
+ */
 int bb_mulsums_make(struct bb_mulsums *m, struct bb_comm *comm, const int *dtypes, int n) BB_MUST_CHECK;
 void bb_mulsums_release(struct bb_mulsums *m, struct bb_comm *comm);
 
@@ -34,10 +36,10 @@ struct bb_call {
     enum bb_coll_kind kind;
     const void *send;
     void *recv;
-    size_t count; /* see coll.h */
+    size_t count; /* count argument of the NCCL call, in elements (coll.h) */
     int dtype;    /* enum bb_dtype_id */
-    int redop;    /* enum bb_redop_id; ignored by kinds without reduction */
-    int root;     /* ignored by kinds without a root */
+    int redop;    /* enum bb_redop_id; ignored by collectives without a reduction operation */
+    int root;     /* ignored by collectives without a root */
     struct bb_comm *comm;
     cudaStream_t stream;
     const struct bb_native *native;
@@ -45,8 +47,8 @@ struct bb_call {
     const struct bb_alltoallv_counts *alltoallv_counts; /* only for BB_COLL_VARIABLE_COUNTS */
 };
 
-/* bb_launch - enqueue the collective; a non-blocking communicator is polled until the call has completed. Returns 0
- * or -BB_E.... */
+/* bb_launch - enqueue the collective on the stream. For a non-blocking communicator, wait until the NCCL call has
+ * completed. Returns 0 or -BB_E.... */
 int bb_launch(const struct bb_call *call) BB_MUST_CHECK;
 
 #endif

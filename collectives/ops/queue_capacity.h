@@ -1,22 +1,22 @@
 /*
- * queue_capacity.h - how many operations fit the launch queue and NCCL's work FIFO. If one of them is full, the next
- * call blocks the host; while a start barrier is closed, this blocks until the barrier's timeout.
+ * queue_capacity.h - capacity of a stream's launch queue and of NCCL's work FIFO. If one of them is full, the next call
+ * blocks the host. While a start barrier is closed, the call blocks until the barrier times out.
  */
 #ifndef BB_COLLECTIVES_OPS_QUEUE_CAPACITY_H
 #define BB_COLLECTIVES_OPS_QUEUE_CAPACITY_H
 
 /*
- * The launch queue of a stream. CUDA documents no capacity; about 1000 entries are commonly observed, and half of this
- * is used. A kernel, an event record and an event wait take one entry each; an NCCL operation takes three (NCCL 2.30,
- * enqueue.cc: ncclLaunchPrepare and ncclLaunchFinish).
+ * The launch queue of a stream. CUDA documents no capacity. About 1000 entries are commonly observed; busbar uses half
+ * of that number. A kernel, an event record and an event wait take one entry each. An NCCL operation takes three (NCCL
+ * 2.30, enqueue.cc: ncclLaunchPrepare and ncclLaunchFinish).
  */
 enum { BB_QUEUE_ENTRIES = 512, BB_NCCL_ENTRIES = 3 };
 
 /*
- * NCCL's work FIFO of a communicator has 1 MiB (init.cc: NCCL_WORK_FIFO_BYTES). Kernels release their part when they
- * end, in steps of one eighth of the FIFO (enqueue.cc), so only 7/8 can be relied on. A work element has 48 bytes per
- * peer (device.h: ncclDevWorkP2p) or 128 bytes per collective (ncclDevWorkColl). Small work travels in the kernel
- * arguments instead; this saving is ignored.
+ * The work FIFO of an NCCL communicator has 1 MiB (init.cc: NCCL_WORK_FIFO_BYTES). A kernel releases its part of the
+ * FIFO when the kernel ends, in steps of one eighth of the FIFO (enqueue.cc), so only 7/8 are certain to be free. A
+ * work element has 48 bytes per peer (device.h: ncclDevWorkP2p) or 128 bytes per collective (ncclDevWorkColl). NCCL
+ * passes small work elements in the kernel arguments instead of the FIFO; this saving is ignored.
  */
 enum { BB_FIFO_BYTES = 7 << 17, BB_FIFO_PEER_BYTES = 48, BB_FIFO_COLLECTIVE_BYTES = 128 };
 

@@ -1,6 +1,10 @@
 /*
- * bench_context.h - the state with which a rank measures a case, and the resulting metrics. measure.c runs the whole
- * measurement of a row; enqueue.c, verify.c, nccl_estimate.c and timing.h implement its parts.
+ * bench_context.h - the state with which a rank measures a case, and the metrics of a case. measure.c measures a case
+ * from warm-up to verification; enqueue.c, verify.c, nccl_estimate.c and timing.c implement the steps.
+ *
+ * Terms: A measurement is one call of bb_measure: one case in one timing mode. An iteration is one operation, or
+ * several operations in one NCCL group (-m). A sample is the time of one or more iterations, divided by the number of
+ * operations. A batch is the group of samples that is measured before the stopping rule is evaluated again.
  */
 #ifndef BB_COLLECTIVES_MEASURE_BENCH_CONTEXT_H
 #define BB_COLLECTIVES_MEASURE_BENCH_CONTEXT_H
@@ -18,180 +22,194 @@
 #include "cuda/device/device.h"
 #include "cuda/device/nvtx.h"
 
-enum { BB_NVTX_WORLD = 1 }; /* NVTX category of a row's range: the communicator of all ranks */
+enum { BB_NVTX_WORLD = 1 }; /* NVTX category of the range that encloses a measurement: the communicator of all ranks */
 
 struct bb_mode;   /* timing.h */
 struct bb_sample; /* timing.h */
 
-/* Series of a row's samples, aggregated over the ranks of the group, in microseconds per operation. */
+/* The series of samples of a measurement, each aggregated over the ranks of the group, in microseconds per
+ * operation. */
 enum bb_series {
-    BB_SERIES_TIME,           /* the time that the row reports */
+    BB_SERIES_TIME,           /* the time that the measurement reports: equal to one of the following three */
     BB_SERIES_GPU,            /* GPU time between events */
-    BB_SERIES_HOST,           /* host time to enqueue */
-    BB_SERIES_WALL,           /* host time from the call to the end of the wait, or NaN */
-    BB_SERIES_ARRIVAL_SPREAD, /* from the arrival of the first rank to the arrival of the last rank */
-    BB_SERIES_TRANSFER,       /* GPU time of the rank that arrives last and therefore does not wait: transfer only */
+    BB_SERIES_HOST,           /* host time to enqueue the operation */
+    BB_SERIES_WALL,           /* host time from the call to the end of the wait; NaN if the mode does not measure it */
+    BB_SERIES_ARRIVAL_SPREAD, /* time between the arrivals of the first rank and the last rank */
+    BB_SERIES_TRANSFER,       /* GPU time of the rank that arrives last: the transfer without waiting for other ranks */
     BB_SERIES_COUNT
 };
 
-/* State with which a rank measures. Initialised by sweep/bench.c. */
+/* State with which a rank measures cases. sweep/bench.c initializes the struct. */
 struct bb_bench_context {
     struct bb_world *world;
     struct bb_comm *comm;
     const struct bb_native *native;
     const struct bb_device_info *device;
-    const struct bb_mode *mode;     /* mode of the current table */
-    const struct bb_mode *modes[3]; /* modes of the run */
+    const struct bb_mode *mode;     /* timing mode of the current table */
+    const struct bb_mode *modes[3]; /* timing modes of the run */
     int n_modes;
     struct bb_nvtx nvtx;
     cudaStream_t stream;
     cudaEvent_t start, stop;
-    struct bb_guarded arena;     /* divided into slots, see case.h */
-    struct bb_verdict *verdicts; /* [2] device memory: result for the data, result for the guard zones */
+    struct bb_guarded arena;     /* memory of all buffers, divided into slots (case.h) */
+    struct bb_verdict *verdicts; /* [2] device memory: verdict on the receive buffer, verdict on the guard zones */
     int iterations, repeats, warmup, checks;
     int aggregate;             /* operations per iteration, in one NCCL group; 0 means 1 */
-    enum bb_blocking blocking; /* whether the host waits between iterations */
-    int graph_launches;        /* mode graph: launches per sample */
-    bool host_time;            /* samples are the host time to enqueue instead of the time to completion */
-    bool host_clock;           /* samples are measured on the host clock, from the first call to the end of the wait */
-    bool both_clocks;          /* one additional sample on the host clock, after those between events */
-    enum bb_rank_aggregation rank_aggregation; /* how the values of all ranks are combined into one sample */
-    const int *groups; /* [size] group of each world rank, borrowed; NULL: a single group. comm is the communicator
-                          of this rank's group */
+    enum bb_blocking blocking; /* whether the host waits after each iteration (-z) */
+    int graph_launches;        /* graph mode: launches per sample */
+    bool host_time;   /* a sample is the host time to enqueue the operations instead of the time to their completion */
+    bool host_clock;  /* a sample is measured by the host clock, from the first call to the end of the wait */
+    bool both_clocks; /* after the samples measured by CUDA events, one more sample is measured by the host clock */
+    enum bb_rank_aggregation rank_aggregation; /* how the times of all ranks are combined into one sample */
+    const int *groups; /* [size] group of each world rank, borrowed; NULL: one group. `comm` is the communicator of
+                          this rank's group */
     const struct bb_mulsums *mulsums;
-    struct bb_iteration_events
-        *iteration_events;               /* events between the iterations of each row's last sample; NULL: none */
-    const struct bb_telemetry *observer; /* records NCCL's choices and the GPU's state; NULL: none */
-    void *sync_byte;                     /* device memory for the all_reduce that synchronises the ranks */
-    uint64_t passes;                     /* verified operations so far; each has its own test data */
+    struct bb_iteration_events *iteration_events; /* events between the iterations of a measurement's last sample;
+                                                     NULL: none */
+    const struct bb_telemetry *observer;          /* records NCCL's selection and the GPU's state; NULL: not recorded */
+    void *sync_byte; /* device memory, 1 byte, for the all_reduce that synchronizes the ranks */
+    uint64_t passes; /* number of verification passes so far; each pass has different test data */
 
     /* Sampling: */
-    const double *delays_us; /* [size] artificial delay of each rank (mode sync), borrowed; NULL: none */
+    const double *delays_us; /* [size] artificial delay of each rank in sync mode, borrowed; NULL: none */
     bool auto_warmup;
-    struct bb_stopping policy; /* stopping rule of the current mode */
-    size_t max_iterations;     /* maximum number of timed iterations of a row with several batches; 0: every row has one
-                              batch */
+    struct bb_stopping policy; /* stopping rule of the current timing mode */
+    size_t max_iterations; /* maximum number of timed iterations per measurement if batches repeat until the stopping
+                              rule is met; 0: one batch */
     struct bb_start_barrier start_barrier;
     int64_t start_barrier_limit_ns;
-    bool uses_start_barrier;    /* mode stream: a start barrier holds the operations; equal on all ranks */
-    bool start_barrier_expired; /* the start barrier timed out once on this rank, which does not close it again */
-    bool connected;             /* an operation of this row has completed, so no later operation has to connect */
-    struct bb_sample *batch, *all_batches; /* samples of one batch: [batch] of this rank, [size * batch] of all ranks */
-    double *series[BB_SERIES_COUNT];       /* [max_iterations + batch] samples of the group, of all batches of a row */
-    size_t *times_last;                    /* [size] number of samples in which the rank arrived last */
+    bool uses_start_barrier;    /* stream mode: a start barrier holds the operations until all ranks have enqueued them;
+                                equal on all ranks */
+    bool start_barrier_expired; /* the start barrier timed out once on this rank; this rank does not close the
+                                   barrier again */
+    bool connected; /* an operation of this measurement has completed, so NCCL has established the connections;
+                       otherwise no start barrier is closed */
+    struct bb_sample *batch, *all_batches; /* samples of one batch: batch [batch] of this rank, all_batches [size *
+                                              batch] of all ranks */
+    double *series[BB_SERIES_COUNT];       /* [max_iterations + batch] samples of the group, from all batches of a
+                                        measurement */
+    size_t *times_last;                    /* [size] number of samples in which each rank arrived last */
 };
 
-/* The first wrong element of a row, for the error message. */
+/* The first wrong element of a measurement, for the error message. */
 struct bb_wrong_element {
     int rank;
-    uint64_t index, got, want; /* got, want: bits of the element */
-    bool outside;              /* a byte outside the receive buffer was overwritten */
+    uint64_t index, got, want; /* got, want: bit patterns of the received and of the expected element */
+    bool outside; /* true: bytes outside the receive buffer were overwritten, and the receive buffer is correct */
 };
 
 /*
- * Arrival skew of the ranks, from mode sync. In some collectives all ranks complete at the same time, because each rank
- * needs the data of every other rank. After other operations an untimed small all_reduce provides such a common point
- * in time. The time from a rank's arrival to the common point is shorter the later the rank arrives. For operations
- * that complete on all ranks at the same time, the GPU time of the last rank to arrive is the transfer time. Only
- * durations on each rank's own clock are compared, never absolute times.
+ * Arrival skew of the ranks, measured in sync mode. To compare arrivals, each rank measures the time from its own
+ * arrival to an event that all ranks reach at the same time. The shorter this time, the later the rank arrived. In some
+ * collectives all ranks complete at the same time, because each rank needs the data of every other rank: the event is
+ * then the completion of the collective. After other operations the event is the completion of a small untimed
+ * all_reduce. Only durations on each rank's own clock are compared, so clocks need not be synchronized.
  */
 struct bb_skew {
     bool known;
-    struct bb_stats spread_us; /* from the first arrival to the last arrival */
-    double transfer_us;        /* median; NaN for operations that do not complete on all ranks at the same time */
-    int straggler; /* world rank that arrived last, by at least 1 us, in more than half of the samples; -1: none */
+    struct bb_stats spread_us; /* time between the first and the last arrival */
+    double transfer_us; /* median of BB_SERIES_TRANSFER; NaN if the ranks do not complete the operation at the same
+                           time */
+    int straggler;      /* world rank that arrived last, at least 1 us after the first arrival, in more than half of the
+                      samples; -1: none */
     double straggler_share; /* fraction of the samples in which the straggler arrived last */
 };
 
 struct bb_metrics {
     struct bb_stats time_us; /* per operation; each sample combines the ranks of the group (bb_rank_aggregation) */
-    size_t bytes;            /* payload per operation */
-    double algbw_gbps;       /* counted bytes / median time, 1e9 bytes per second; NaN if the time is 0 */
-    double busbw_gbps;       /* NaN for a single rank */
-    double factor;           /* busbw / algbw                                                 */
-    struct bb_iteration_metrics iterations; /* only with iteration_events */
+    size_t bytes;            /* size of an operation (bb_case_bytes) */
+    double algbw_gbps; /* algorithm bandwidth, 1e9 bytes per second: bytes (hypercube: a fraction of them) / median
+                          time; NaN if the time is 0 */
+    double busbw_gbps; /* bus bandwidth, 1e9 bytes per second; NaN with a single rank */
+    double factor;     /* busbw / algbw */
+    struct bb_iteration_metrics iterations; /* set only with iteration_events */
     struct bb_telemetry_row seen;
-    double model_us;               /* NCCL's own estimate of one operation; NaN: none */
-    bool checked;                  /* false: the data was not compared */
-    unsigned long long wrong;      /* wrong elements over all ranks and verified operations */
+    double model_us;               /* NCCL's own estimate for one operation; NaN: none */
+    bool checked;                  /* false: the data were not compared */
+    unsigned long long wrong;      /* number of wrong elements, over all ranks and verification passes */
     struct bb_wrong_element first; /* valid if wrong > 0 */
     double host_us;                /* median host time to enqueue one operation */
-    double first_us; /* time of the row's first operation on the host clock, from call to completion; NaN with -w 0 */
-    struct bb_stats event_us; /* GPU time between events, whichever clock time_us uses */
-    struct bb_stats wall_us;  /* host clock, from the call to the end of the wait; with both_clocks a single sample */
+    double first_us; /* time of the first operation by the host clock, from call to completion; NaN with -w 0 */
+    struct bb_stats event_us; /* GPU time between events, even if time_us is measured by the host clock */
+    struct bb_stats wall_us;  /* time by the host clock, from the call to the end of the wait; with both_clocks: a
+                                single sample */
     struct bb_skew skew;
-    enum bb_stop stop;       /* why sampling stopped */
-    unsigned warnings;       /* bits 1 << enum bb_warning                                     */
-    int warmed;              /* operations before the first sample */
-    bool uses_start_barrier; /* operations started only after all ranks had enqueued them */
+    enum bb_stop stop;       /* reason why sampling stopped */
+    unsigned warnings;       /* bits 1 << enum bb_warning */
+    int warmed;              /* number of warm-up operations that ran */
+    bool uses_start_barrier; /* a start barrier held the operations until all ranks had enqueued them */
 };
 
-/* bb_bench_context_aggregate - operations of one iteration, at least 1. */
+/* bb_bench_context_aggregate - return the number of operations per iteration, at least 1. */
 static inline size_t bb_bench_context_aggregate(const struct bb_bench_context *ctx)
 {
     return ctx->aggregate > 1 ? (size_t)ctx->aggregate : 1;
 }
 
-/* ---- enqueue.c: enqueues operations on the stream, in consecutive slots, with or without groups and waits ---- */
+/* ---- enqueue.c: enqueue operations on the stream ---- */
 
 /*
- * bb_issue - enqueue n iterations of bb_bench_context_aggregate operations each. Between iterations the host waits as
- * ctx->blocking requests.
- *   first     index of the first of these iterations
- *   ends_row  the very last operation uses the last slot, whose data is verified
+ * bb_issue - enqueue n iterations of bb_bench_context_aggregate operations each. Successive operations use successive
+ * slots. After each iteration the host waits as ctx->blocking requests.
+ *   first     index of the first of these iterations in the sample
+ *   ends_row  the last of these operations is the last one of the measurement: its slot is the last one, whose data are
+ *             verified
  */
 int bb_issue(struct bb_bench_context *ctx, const struct bb_case *c, size_t first, size_t n,
              bool ends_row) BB_MUST_CHECK;
 
-/* bb_case_launch - enqueue one operation of the case in slot `slot` of the arena. */
+/* bb_case_launch - enqueue one operation of the case, with the buffers in slot `slot` of the arena. */
 int bb_case_launch(struct bb_bench_context *ctx, const struct bb_case *c, size_t slot) BB_MUST_CHECK;
 
-/* bb_case_slots - number of slots of this case in this rank's arena, at least 2. */
+/* bb_case_slots - return the number of slots of this case in this rank's arena, at least 2 except for large
+ * out-of-place cases (case.h). */
 size_t bb_case_slots(const struct bb_bench_context *ctx, const struct bb_case *c);
 
-/* bb_bench_context_wait - wait until the stream is empty, with the run's timeout; an asynchronous error of the
- * communicator ends the wait. */
+/* bb_bench_context_wait - wait until the stream is idle. Returns an error after the timeout of the run or after an
+ * asynchronous error of the communicator. `what` names the wait in the error message. */
 int bb_bench_context_wait(struct bb_bench_context *ctx, const char *what) BB_MUST_CHECK;
 
-/* ---- verify.c: writes test data (cuda/data/pattern.h) to the last slot and compares the result ---- */
+/* ---- verify.c: fill the last slot with test data (cuda/data/pattern.h) and verify the result ---- */
 
-/* bb_verify_prepare - fill the last slot with canary bytes and then with this rank's contribution, with a new seed.
- * Asynchronous. */
+/* bb_verify_prepare - fill the last slot with canary bytes, then the slot's send buffer with this rank's test data.
+ * Each call uses different test data. Asynchronous. */
 int bb_verify_prepare(struct bb_bench_context *ctx, const struct bb_case *c) BB_MUST_CHECK;
 
-/* bb_verify - compare the last slot with the data of the latest bb_verify_prepare, on all ranks. Adds to f->wrong;
- * sets f->checked to whether anything was compared. */
+/* bb_verify - compare the last slot with the result expected for the latest bb_verify_prepare. Collective over all
+ * ranks. Adds the number of wrong elements to f->wrong; sets f->checked to false if no data were compared. */
 int bb_verify(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f) BB_MUST_CHECK;
 
-/* ---- nccl_estimate.c: NCCL's own estimate of the time (ncclGroupSimulateEnd, NCCL 2.22) ---- */
+/* ---- nccl_estimate.c: NCCL's own estimate of the time (ncclGroupSimulateEnd, NCCL 2.22 or newer) ---- */
 
 /*
- * bb_nccl_estimate - estimate the time of one operation without running it. Collective over all ranks, since NCCL may
- * connect for the estimate; must not be called during a measurement.
- *   model_us  out: NaN if NCCL gives no estimate: kinds made of sends and receives, a single rank, a non-blocking
- *             communicator, an older library or header
+ * bb_nccl_estimate - estimate the time of one operation without running it. Collective over all ranks, because NCCL may
+ * establish connections. Must not be called during a measurement.
+ *   model_us  out: estimate in microseconds; NaN if NCCL has none: for sends and receives, a single rank, a
+ *             non-blocking communicator, and NCCL before 2.22
  */
 int bb_nccl_estimate(struct bb_bench_context *ctx, const struct bb_case *c, double *model_us) BB_MUST_CHECK;
 
-/* ---- measure.c: measures one case and verifies the data of the timed operations ---- */
+/* ---- measure.c: measure one case and verify the data of the timed operations ---- */
 
-/* bb_measure - measure one case. Collective over all ranks; the metrics are equal on all ranks. */
+/* bb_measure - measure one case. Collective over all ranks. All ranks of a group return the same metrics. */
 int bb_measure(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f) BB_MUST_CHECK;
 
 /*
- * bb_measure_init - allocate the samples of all modes and the start barrier. bb_measure_release accepts a partly
- * initialised context.
+ * bb_measure_init    - allocate the memory for samples of all timing modes, and the start barrier.
+ * bb_measure_release - release both. Accepts a partly initialized context.
  */
 int bb_measure_init(struct bb_bench_context *ctx) BB_MUST_CHECK;
 void bb_measure_release(struct bb_bench_context *ctx);
 
-/* bb_measure_mode - select the mode of the next bb_measure calls; one of ctx->modes. */
+/* bb_measure_mode - select the timing mode for the next bb_measure calls; `mode` is one of ctx->modes. */
 void bb_measure_mode(struct bb_bench_context *ctx, const struct bb_mode *mode);
 
-/* bb_bench_context_mode - name of the metrics: the name of the mode, or "host". */
+/* bb_bench_context_mode - return the mode as named in the results: the name of the timing mode, or "host" with
+ * host_time. */
 const char *bb_bench_context_mode(const struct bb_bench_context *ctx);
 
-/* bb_bench_context_method - how the metrics are measured, as a phrase: "operations back to back on one stream ...". */
+/* bb_bench_context_method - return how operations are timed, as a phrase such as "operations back to back on one
+ * stream ...". */
 const char *bb_bench_context_method(const struct bb_bench_context *ctx);
 
 #endif

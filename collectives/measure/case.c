@@ -1,4 +1,4 @@
-/* case.c - buffer layout and expected content of one case; arithmetic on the table of collectives. */
+/* case.c - computes the buffer layout and the expected content of a case from the table of collectives. */
 #include "collectives/measure/case.h"
 
 static size_t round_up(size_t bytes)
@@ -88,7 +88,7 @@ int bb_case_expected_parts(const struct bb_case *c)
     return bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS ? c->ranks : 1;
 }
 
-/* The part that this rank receives from rank i. */
+/* Returns the part of the receive buffer of `rank` that rank i sends. */
 static struct bb_expected_part variable_count_part(const struct bb_case *c, int rank, int i)
 {
     size_t bytes = bb_dtypes[c->dtype].bytes,

@@ -1,6 +1,6 @@
 /*
- * enqueue.c - enqueues the timed operations. A call on a blocking communicator may block; bb_world_guard applies the
- * run's timeout to such calls.
+ * enqueue.c - enqueues the timed operations. An NCCL call on a blocking communicator may block, so bb_world_guard
+ * applies the timeout of the run to these calls.
  */
 #include "collectives/measure/bench_context.h"
 
@@ -43,13 +43,14 @@ int bb_bench_context_wait(struct bb_bench_context *ctx, const char *what)
     return bb_comm_wait(ctx->comm, ctx->stream, what);
 }
 
-/* An iteration is one NCCL group, unless its operations consist of rounds that depend on each other. */
+/* Returns whether an iteration is enqueued as one NCCL group. Collectives whose rounds depend on each other cannot
+ * be grouped. */
 static bool is_grouped(const struct bb_bench_context *ctx, const struct bb_case *c)
 {
     return bb_bench_context_aggregate(ctx) > 1 && !(bb_colls[c->kind].flags & BB_COLL_ROUNDS);
 }
 
-/* Enqueues iteration i. The caller computes the layout once for all iterations. */
+/* Enqueues iteration i. l: the layout of the slots, computed once by the caller for all iterations. */
 static int enqueue_iteration(struct bb_bench_context *ctx, const struct bb_case *c, const struct bb_buffer_layout *l,
                              size_t i, bool very_last)
 {
@@ -70,9 +71,9 @@ static int pace_iterations(struct bb_bench_context *ctx)
 {
     int rc;
 
-    TRY(bb_bench_context_wait(ctx, "an operation (-z)"));
+    TRY(bb_bench_context_wait(ctx, "an iteration (-z)"));
     if (ctx->blocking == BB_BLOCK_BARRIER)
-        TRY(bb_world_barrier(ctx->world, "barrier after an operation (-z)"));
+        TRY(bb_world_barrier(ctx->world, "barrier after an iteration (-z)"));
 out:
     return rc;
 }

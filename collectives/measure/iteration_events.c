@@ -20,10 +20,10 @@ int bb_iteration_events_init(struct bb_iteration_events *m, int n, int skip, int
         m->row_us[place] = calloc((size_t)n, sizeof *m->us);
         m->row_all_us[place] = calloc((size_t)n * (size_t)ranks, sizeof *m->us);
         if (!m->row_us[place] || !m->row_all_us[place])
-            return bb_err(BB_EFAIL, "out of host memory: times of %d iterations", n);
+            return bb_err(BB_EFAIL, "out of host memory for the times of %d iterations", n);
     }
     if (!m->event || !m->us || !m->all_us)
-        return bb_err(BB_EFAIL, "out of host memory: times of %d iterations", n);
+        return bb_err(BB_EFAIL, "out of host memory for the times of %d iterations", n);
     for (int i = 0; i <= n && rc == 0; i++)
         rc = BB_CUDA(cudaEventCreate(&m->event[i]));
     return rc;

@@ -1,8 +1,9 @@
 /*
- * measure.c - measures one row: warm-up, samples until there are enough, aggregation over the ranks, verification.
+ * measure.c - measures one case: warm-up, samples until the stopping rule is met, aggregation over the ranks,
+ * verification.
  *
- * Unless requested otherwise, a sample is the maximum over the ranks, because a collective is complete when all ranks
- * are. Rank 0 decides whether to continue, since every rank must run the same number of operations.
+ * By default a sample is the maximum over the ranks, because a collective is complete when all ranks have completed it.
+ * Rank 0 decides whether to continue sampling, because every rank must run the same number of operations.
  */
 #include "collectives/measure/bench_context.h"
 
@@ -15,8 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW = 10, WINDOWS_MAX = 20 }; /* operations per window that must show no trend; maximum number of windows */
-static const double LATE_US = 1; /* differences below 1 us do not count, because of the resolution of CUDA events */
+enum {
+    WINDOW = 10,
+    WINDOWS_MAX = 20
+};                               /* warm-up until the times show no trend: operations per window, maximum
+                                           number of windows */
+static const double LATE_US = 1; /* smaller differences between arrivals are ignored: the resolution of CUDA events
+                                    is about 1 us */
 
 const char *bb_bench_context_mode(const struct bb_bench_context *ctx)
 {
@@ -26,12 +32,12 @@ const char *bb_bench_context_mode(const struct bb_bench_context *ctx)
 const char *bb_bench_context_method(const struct bb_bench_context *ctx)
 {
     if (ctx->host_time)
-        return "operations, the host's time to enqueue them";
-    return ctx->host_clock ? "operations, by the host's clock from the first call to the end of the wait"
+        return "operations, host time to enqueue them";
+    return ctx->host_clock ? "operations, by the host clock from the first call to the end of the wait"
                            : ctx->mode->help;
 }
 
-/* ---- memory ---- */
+/* ---- memory for samples ---- */
 
 static size_t max_batch(const struct bb_bench_context *ctx)
 {
@@ -64,7 +70,7 @@ int bb_measure_init(struct bb_bench_context *ctx)
         complete = complete && ctx->series[s];
     }
     if (!complete)
-        return bb_err(BB_EFAIL, "out of host memory: %zu samples of %zu ranks", samples, ranks);
+        return bb_err(BB_EFAIL, "out of host memory for %zu samples on each of %zu ranks", samples, ranks);
     return ctx->uses_start_barrier ? bb_start_barrier_init(&ctx->start_barrier, ctx->start_barrier_limit_ns) : 0;
 }
 
@@ -105,7 +111,7 @@ static double sample_of_rank(const struct bb_bench_context *ctx, size_t batch, s
     return ctx->all_batches[r * batch + i].us[field];
 }
 
-/* Aggregates one sample over the ranks of this rank's group, in the order of world ranks. */
+/* Aggregates sample i of a batch over the ranks of this rank's group, in the order of world ranks. */
 static double aggregate_ranks(const struct bb_bench_context *ctx, size_t batch, size_t i, enum bb_sample_field field)
 {
     double value = 0;
@@ -119,8 +125,8 @@ static double aggregate_ranks(const struct bb_bench_context *ctx, size_t batch, 
     return ctx->rank_aggregation == BB_AGGREGATE_MEAN ? value / seen : value;
 }
 
-/* Determines which rank arrived last in sample i of a batch and how long the other ranks waited. The result is
- * sample n of the row. */
+/* Determines which rank arrived last in sample i of a batch, the arrival spread and the transfer time. Stores them
+ * as sample n of the measurement. */
 static void record_arrivals(struct bb_bench_context *ctx, size_t batch, size_t i, size_t n)
 {
     double shortest = INFINITY, longest = 0;
@@ -141,7 +147,8 @@ static void record_arrivals(struct bb_bench_context *ctx, size_t batch, size_t i
         ctx->times_last[last]++;
 }
 
-/* Aggregates the batches of all ranks into the samples from n on. */
+/* Gathers the batches of all ranks and aggregates them over the ranks. The results are the samples n, n + 1, ... of
+ * the measurement. */
 static int combine_ranks(struct bb_bench_context *ctx, size_t batch, size_t n)
 {
     enum bb_sample_field shown = ctx->host_time ? BB_SAMPLE_HOST : ctx->host_clock ? BB_SAMPLE_WALL : BB_SAMPLE_GPU;
@@ -159,7 +166,7 @@ static int combine_ranks(struct bb_bench_context *ctx, size_t batch, size_t n)
 
 /* ---- warm-up ---- */
 
-/* Measures the first operation on the host clock, from call to completion; NCCL connects here. */
+/* Measures the first operation by the host clock, from call to completion. NCCL establishes the connections here. */
 static int first_operation(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     double begin_s;
@@ -177,7 +184,7 @@ out:
     return rc;
 }
 
-/* Runs ten more operations. Rank 0 broadcasts whether their times show a trend. */
+/* Runs WINDOW more warm-up operations. Rank 0 broadcasts whether their times show a trend. */
 static int time_window(struct bb_bench_context *ctx, const struct bb_case *c, bool *has_trend)
 {
     int rc;
@@ -209,9 +216,10 @@ out:
     return rc;
 }
 
-/* ---- samples ---- */
+/* ---- sampling ---- */
 
-/* Every group must have enough samples. Rank 0 decides about the time limit. */
+/* Decides whether to stop. With --split, sampling continues until the interval of every group is narrow enough. Rank
+ * 0 broadcasts the decision, because the time limit depends on its clock. */
 static int decide_stop(struct bb_bench_context *ctx, const struct bb_stats *stats, double begin_s, enum bb_stop *stop)
 {
     unsigned wide = !bb_stopping_is_confident(&ctx->policy, stats);
@@ -226,14 +234,15 @@ out:
     return rc;
 }
 
-/* Verification reads the last operation of the last batch. Any batch may be the last, so each gets new data. */
+/* Measures one batch. Verification reads the data of the last operation of the last batch. Any batch may be the last
+ * one, so test data are written before each batch. */
 static int take_batch(struct bb_bench_context *ctx, const struct bb_case *c, size_t n)
 {
     int rc;
 
     if (ctx->checks > 0) {
         TRY(bb_verify_prepare(ctx, c));
-        TRY(bb_bench_context_wait(ctx, "data for a check"));
+        TRY(bb_bench_context_wait(ctx, "writing the test data"));
     }
     bb_world_prompt(ctx->world, ctx->mode->single || ctx->host_clock);
     rc = ctx->mode->time(ctx, c, ctx->batch);
@@ -261,7 +270,7 @@ out:
     return rc;
 }
 
-/* ---- summary ---- */
+/* ---- metrics ---- */
 
 static int compute_skew(struct bb_bench_context *ctx, const struct bb_case *c, size_t n, struct bb_skew *skew)
 {
@@ -282,7 +291,7 @@ out:
     return rc;
 }
 
-/* Results of a row that differ between ranks. */
+/* Results of a measurement that differ between ranks. */
 struct local_result {
     double first_us;
     bool start_barrier_expired;
@@ -337,8 +346,8 @@ static void set_bandwidths(const struct bb_case *c, struct bb_metrics *f)
     f->busbw_gbps = c->ranks > 1 ? f->algbw_gbps * f->factor : NAN;
 }
 
-/* The first verification reads the last timed operation, which is complete. Each further verification runs one
- * operation. */
+/* Verifies the data. The first pass verifies the last timed operation, which is complete. Each further pass runs one
+ * more operation. */
 static int verify_passes(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     int rc = 0;
@@ -346,7 +355,7 @@ static int verify_passes(struct bb_bench_context *ctx, const struct bb_case *c, 
     for (int pass = 0; bb_case_possible(c) && pass < ctx->checks && f->wrong == 0; pass++) {
         if (pass > 0) {
             TRY(bb_verify_prepare(ctx, c));
-            TRY(bb_bench_context_wait(ctx, "data for a check"));
+            TRY(bb_bench_context_wait(ctx, "writing the test data"));
             TRY(BB_GUARDED(ctx->world, "an operation to be checked",
                            bb_case_launch(ctx, c, bb_case_slots(ctx, c) - 1)));
         }
@@ -356,7 +365,7 @@ out:
     return rc;
 }
 
-/* Takes one sample in the way of nccl-tests. It comes last, so it affects no other metric. */
+/* Measures one sample by the host clock, as nccl-tests does. Runs last, so that this sample affects no other metric. */
 static int take_host_clock_sample(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     struct bb_bench_context host = *ctx;
@@ -387,7 +396,7 @@ static int measure_row(struct bb_bench_context *ctx, const struct bb_case *c, st
     TRY(warm_up(ctx, c, f));
     bb_telemetry_begin_timing(ctx->observer, &f->seen);
     if (ctx->connected && !ctx->host_clock)
-        TRY(bb_connect_sync(ctx, c)); /* after telemetry of NCCL's choices has ended */
+        TRY(bb_connect_sync(ctx, c)); /* after the recording of NCCL's selection has ended */
     TRY(bb_nccl_estimate(ctx, c, &f->model_us));
     TRY(take_samples(ctx, c, f));
     TRY(bb_telemetry_end_timing(ctx->observer, ctx->world, &f->seen));

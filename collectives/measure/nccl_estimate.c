@@ -1,4 +1,4 @@
-/* nccl_estimate.c - NCCL's own estimate of the time, reported beside the measurement (bench_context.h). */
+/* nccl_estimate.c - NCCL's own estimate of the time of an operation (bench_context.h). */
 #include "collectives/measure/bench_context.h"
 
 #include "bootstrap/world/nccl_newer.h"
@@ -12,7 +12,8 @@ static bool has_estimate(const struct bb_bench_context *ctx, const struct bb_cas
 
 #if NCCL_VERSION_CODE >= 22200
 
-/* If the launch fails, the group is closed and errors of closing it are ignored. */
+/* Estimates one operation with ncclGroupSimulateEnd. If the operation cannot be launched, the group is closed and
+ * the result of closing the group is ignored. */
 static int simulate_group(struct bb_bench_context *ctx, const struct bb_case *c, ncclGroupSimulateEnd_fn *end,
                           double *model_us)
 {

@@ -3,7 +3,7 @@
 
 #include "collectives/ops/queue_capacity.h"
 
-/* one more entry for the event record of -I */
+/* entries in the launch queue: an NCCL operation and the event that -I records after it */
 enum { OPERATION_ENTRIES = BB_NCCL_ENTRIES + 1 };
 
 static size_t launches_of(enum bb_coll_kind kind, int ranks, size_t aggregate)

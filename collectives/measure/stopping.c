@@ -3,9 +3,9 @@
 
 #include <math.h>
 
-static const double NOISY = 0.05;            /* half width of the confidence interval / median */
+static const double NOISY = 0.05; /* threshold of BB_WARN_NOISY: half the width of the confidence interval / median */
 static const double TREND_SIGMAS = 3;        /* threshold of the Mann-Kendall statistic, in standard deviations */
-static const double MIN_TREND_CHANGE = 0.01; /* smaller relative changes are not reported */
+static const double MIN_TREND_CHANGE = 0.01; /* smaller changes, relative to the mean, are not reported */
 enum { TREND_BLOCKS = 32, MIN_TREND_SAMPLES = 6, MIN_CI_SAMPLES = 6 };
 
 /* ---- stopping rule ---- */
@@ -23,7 +23,8 @@ double bb_half_width(const struct bb_stats *s)
 
 bool bb_stopping_is_confident(const struct bb_stopping *p, const struct bb_stats *s)
 {
-    bool same = s->n >= MIN_CI_SAMPLES && s->min == s->max; /* also if all are 0, where a relative width is undefined */
+    bool same = s->n >= MIN_CI_SAMPLES && s->min == s->max; /* also true if all samples are 0, for which the relative
+                                                               width is undefined */
 
     return same || bb_half_width(s) <= p->confidence;
 }
@@ -50,7 +51,8 @@ static double mean_of(const double *x, size_t n)
     return sum / (double)n;
 }
 
-/* Computes the means of consecutive blocks; block b begins at sample b n / blocks. */
+/* Computes the means of at most TREND_BLOCKS blocks of consecutive samples. Block b begins at sample b * n / blocks.
+ * Returns the number of blocks. */
 static size_t blocks_of(const double *samples, size_t n, double *means)
 {
     size_t blocks = n < TREND_BLOCKS ? n : TREND_BLOCKS;
@@ -62,7 +64,7 @@ static size_t blocks_of(const double *samples, size_t n, double *means)
     return blocks;
 }
 
-/* The Mann-Kendall statistic S: number of increasing pairs minus number of decreasing pairs. */
+/* Returns the Mann-Kendall statistic S: the number of increasing pairs minus the number of decreasing pairs. */
 static double mann_kendall_statistic(const double *x, size_t n)
 {
     int sum = 0;
@@ -121,7 +123,7 @@ unsigned bb_warnings_of(const struct bb_stats *s, const double *samples, enum bb
     return warnings;
 }
 
-/* ---- random order ---- */
+/* ---- random order of sizes ---- */
 
 /* One step of a 64-bit linear congruential generator; the high bits are folded into the low bits. */
 static uint64_t next_random(uint64_t *state)
@@ -134,7 +136,7 @@ void bb_shuffle(size_t *list, size_t n, uint64_t seed)
 {
     uint64_t state = seed * 2 + 1;
 
-    (void)next_random(&state); /* so that similar seeds give different permutations */
+    (void)next_random(&state); /* discard one number, so that similar seeds give different permutations */
     for (size_t i = n; i > 1; i--) {
         size_t k = (size_t)(next_random(&state) % i), kept = list[k];
         list[k] = list[i - 1];

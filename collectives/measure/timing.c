@@ -1,16 +1,18 @@
 /*
- * timing.c - see timing.h.
+ * timing.c - the timing modes, see timing.h.
  *
- * Mode stream: a sample is `iterations` operations back to back on one stream between two events, divided by their
- * number. One untimed operation precedes the first event and synchronises the ranks, so that a late rank does not
- * lengthen the sample. If a rank may complete this operation before the last rank arrives, a small all_reduce follows.
- * The start barrier holds all of these operations until every rank has enqueued them. The start barrier is not used for
- * the first operation of a row, which may have to connect, if ranks share a GPU, if launches are blocking, and after a
- * timeout of the barrier.
+ * Stream mode: a sample is the time between two events that enclose `iterations` operations back to back on one stream,
+ * divided by the number of operations. One untimed operation precedes the first event and synchronizes the ranks, so
+ * that a late rank does not lengthen the sample. If some ranks may complete this operation before the last rank
+ * arrives, a small all_reduce follows it. The start barrier holds all of these operations until every rank has enqueued
+ * them.
  *
- * On the host clock a sample is defined as in nccl-tests: from before the first call to after the wait, without start
- * barrier or preceding operation, and with the first launch of a graph. --clock both takes one such sample at the end
- * of a row.
+ * The start barrier is not used in four cases: for the first operation of a measurement, which may have to establish
+ * connections; if ranks share a GPU; if launches are blocking; and after a timeout of the barrier.
+ *
+ * With --clock host a sample is defined as in nccl-tests: the time from before the first call to after the final wait,
+ * without start barrier and without a preceding operation, but with the first launch of a graph. --clock both adds one
+ * such sample at the end of a measurement.
  */
 #include "collectives/measure/timing.h"
 
@@ -41,9 +43,10 @@ size_t bb_mode_operations(const struct bb_bench_context *ctx, const struct bb_mo
     return mode->single ? 1 : (size_t)ctx->iterations;
 }
 
-/* ---- time spans ---- */
+/* ---- time of a group of iterations ---- */
 
-/* Times of one sample: host time to enqueue, host time in total, and GPU time between the events. */
+/* Sum of the times of a group of iterations: host time to enqueue them, host time until they are complete, GPU time
+ * between the events. */
 struct span {
     double host_us, wall_us, gpu_us;
 };
@@ -61,7 +64,7 @@ static int begin_span(struct bb_bench_context *ctx, struct span *span)
     return rc;
 }
 
-/* Enqueues n iterations from index `first` on and adds the host time for this. */
+/* Enqueues n iterations, beginning with iteration `first`, and adds the host time to enqueue them to the span. */
 static int enqueue_timed(struct bb_bench_context *ctx, const struct bb_case *c, size_t first, size_t n, bool ends_row,
                          struct span *span)
 {
@@ -95,8 +98,9 @@ static struct bb_sample sample_of(const struct bb_bench_context *ctx, const stru
 {
     double operations = iterations * (double)bb_bench_context_aggregate(ctx);
 
-    /* The clock of emulated GPUs is virtual, so the host clock cannot be compared with it. The stream is idle when
-     * the start event is recorded, so the time between the events equals the time on the host clock. */
+    /* The clock of emulated GPUs is virtual and cannot be combined with the host clock. The stream is idle when the
+     * start event is recorded, so the time between the events equals the time from the first call to the end of the
+     * wait. */
     double wall_us = ctx->device->emulated ? span->gpu_us : span->wall_us;
 
     return (struct bb_sample){{[BB_SAMPLE_GPU] = span->gpu_us / operations,
@@ -104,7 +108,7 @@ static struct bb_sample sample_of(const struct bb_bench_context *ctx, const stru
                                [BB_SAMPLE_WALL] = ctx->host_clock ? wall_us / operations : NAN}};
 }
 
-/* ---- stream ---- */
+/* ---- stream mode ---- */
 
 static void enable_iteration_events(struct bb_bench_context *ctx, bool on)
 {
@@ -112,8 +116,8 @@ static void enable_iteration_events(struct bb_bench_context *ctx, bool on)
         ctx->iteration_events->on = on;
 }
 
-/* Number of iterations that the start barrier holds, besides the operation that synchronises the ranks; 0: no start
- * barrier. Equal on all ranks. */
+/* Returns the number of iterations that are enqueued behind the closed start barrier, in addition to the operation
+ * that synchronizes the ranks; 0: no start barrier. Equal on all ranks. */
 static size_t iterations_behind_start_barrier(const struct bb_bench_context *ctx, const struct bb_case *c)
 {
     size_t capacity = bb_start_barrier_capacity(c->kind, ctx->world->size, bb_bench_context_aggregate(ctx));
@@ -124,7 +128,7 @@ static size_t iterations_behind_start_barrier(const struct bb_bench_context *ctx
     return n < capacity - 1 ? n : capacity - 1;
 }
 
-/* Enqueues a small all_reduce, which completes on all ranks at the same time. */
+/* Enqueues a small all_reduce: all ranks complete it at the same time. */
 static int enqueue_sync(struct bb_bench_context *ctx)
 {
     return BB_GUARDED(
@@ -149,8 +153,8 @@ out:
     return rc;
 }
 
-/* Enqueues the synchronisation before the first event, so that this event has the same time on all ranks. No sample
- * includes the time to connect. */
+/* Enqueues the operations that synchronize the ranks, before the first event: all ranks record this event at the
+ * same time. If the first operation establishes connections, no sample includes this time. */
 static int synchronize_ranks(struct bb_bench_context *ctx, const struct bb_case *c)
 {
     int rc = 0;
@@ -163,8 +167,8 @@ out:
     return rc;
 }
 
-/* Opens the start barrier when all ranks have arrived here, and enqueues the remaining iterations while the GPU runs
- * the held ones. */
+/* Waits until all ranks have arrived here and opens the start barrier. Then enqueues the remaining iterations, while
+ * the GPU runs the first `held` ones. */
 static int open_start_barrier(struct bb_bench_context *ctx, const struct bb_case *c, size_t held, bool ends_row,
                               struct span *span)
 {
@@ -173,7 +177,7 @@ static int open_start_barrier(struct bb_bench_context *ctx, const struct bb_case
 
     if (held == n)
         TRY(mark_end(ctx));
-    TRY(bb_world_barrier(ctx->world, "opening of the start barrier"));
+    TRY(bb_world_barrier(ctx->world, "opening the start barrier"));
     bb_start_barrier_open(&ctx->start_barrier);
     if (held < n) {
         TRY(enqueue_timed(ctx, c, held, n - held, ends_row, span));
@@ -183,7 +187,8 @@ out:
     return rc;
 }
 
-/* A rank whose start barrier timed out once does not close it again, but still takes part in the host barrier. */
+/* Measures a sample with the start barrier. A rank whose barrier timed out once does not close the barrier again,
+ * but still takes part in the barrier of the hosts. */
 static int start_barrier_operations(struct bb_bench_context *ctx, const struct bb_case *c, size_t held, bool ends_row,
                                     struct span *span)
 {
@@ -249,15 +254,16 @@ static int time_stream(struct bb_bench_context *ctx, const struct bb_case *c, st
 const struct bb_mode bb_mode_stream = {
     .name = "stream", .help = "operations back to back on one stream between CUDA events", .time = time_stream};
 
-/* ---- sync ---- */
+/* ---- sync mode ---- */
 
-/* Every rank launches the delay kernel, so that the ranks differ only in its duration. */
+/* Launches the delay kernel of --delay. Every rank launches it, so that the ranks differ only in the duration of the
+ * delay. */
 static int impose_delay(struct bb_bench_context *ctx)
 {
     return ctx->delays_us ? bb_spin(1, llround(1e3 * ctx->delays_us[ctx->world->rank]), ctx->stream) : 0;
 }
 
-/* The start event follows the delay, so its time is the arrival of this rank. */
+/* Times one iteration. The start event follows the delay, so the event marks the arrival of this rank. */
 static int time_one(struct bb_bench_context *ctx, const struct bb_case *c, size_t i, bool ends_row,
                     struct bb_sample *sample)
 {
@@ -276,7 +282,8 @@ out:
     return rc;
 }
 
-/* Measures the time from the arrival to the end of the all_reduce, after the operation itself has been timed. */
+/* Enqueues the all_reduce that synchronizes the ranks, after the timed operation, and measures the time from this
+ * rank's arrival to the end of the all_reduce. */
 static int time_to_sync(struct bb_bench_context *ctx, struct bb_sample *sample)
 {
     int rc;
@@ -296,7 +303,7 @@ static int time_sync(struct bb_bench_context *ctx, const struct bb_case *c, stru
     int rc;
 
     TRY(synchronize_ranks(ctx, c));
-    TRY(bb_bench_context_wait(ctx, "operation before the first sample"));
+    TRY(bb_bench_context_wait(ctx, "the untimed operation before the first sample"));
     for (size_t i = 0; i < n; i++) {
         TRY(bb_world_barrier(ctx->world, "start of an operation"));
         TRY(time_one(ctx, c, i, i == n - 1, &batch[i]));
@@ -322,9 +329,9 @@ const struct bb_mode bb_mode_sync = {.name = "sync",
                                      .time = time_sync,
                                      .single = true};
 
-/* ---- blocking between iterations (-z) ---- */
+/* ---- blocked mode (-z) ---- */
 
-/* The barrier is excluded from the time, so each iteration is measured separately. */
+/* Measures a sample with -z 3: each iteration is timed on its own, so the sample excludes the barriers between them. */
 static int take_blocked_sample(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row,
                                struct bb_sample *sample)
 {
@@ -359,9 +366,9 @@ static int time_blocked(struct bb_bench_context *ctx, const struct bb_case *c, s
 }
 
 const struct bb_mode bb_mode_blocked = {
-    .name = "blocked", .help = "operations, each iteration waited for by the host", .time = time_blocked};
+    .name = "blocked", .help = "operations, with a wait of the host after each iteration", .time = time_blocked};
 
-/* ---- graph: the iterations are captured once and then launched; only --clock host includes the first launch ---- */
+/* ---- graph mode: capture the iterations once, then launch the graph ---- */
 
 static int capture_graph(struct bb_bench_context *ctx, const struct bb_case *c, cudaGraphExec_t *exec)
 {
@@ -388,8 +395,8 @@ static int launch_graph(struct bb_bench_context *ctx, cudaGraphExec_t exec, int 
     return rc;
 }
 
-/* Launches the graph once before the measurement, except on the host clock, where nccl-tests' definition includes
- * the first launch. */
+/* Captures the graph and launches it once before the measurement. With the host clock the first launch is not done
+ * here, because nccl-tests includes it in the time. */
 static int make_graph(struct bb_bench_context *ctx, const struct bb_case *c, cudaGraphExec_t *exec)
 {
     int rc;
@@ -434,8 +441,8 @@ out:
     return rc;
 }
 
-/* The data to verify is written after the measurement and passes through one more launch of the graph, because
- * in-place launches overwrite their input. */
+/* Measures a batch. The test data are written after the timed launches and go through one additional launch of the
+ * graph, because in-place launches overwrite their input. */
 static int time_graph(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_sample *batch)
 {
     cudaGraphExec_t exec = NULL;
@@ -458,7 +465,8 @@ out:
     return rc;
 }
 
-const struct bb_mode bb_mode_graph = {.name = "graph",
-                                      .help = "operations in a CUDA graph, launched warm, between CUDA events",
-                                      .time = time_graph,
-                                      .own_check = true};
+const struct bb_mode bb_mode_graph = {
+    .name = "graph",
+    .help = "operations in a CUDA graph that has been launched before, between CUDA events",
+    .time = time_graph,
+    .own_check = true};

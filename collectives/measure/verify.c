@@ -1,5 +1,5 @@
-/* verify.c - verification of received data. The GPU of each rank compares and counts; the host reads only the first
- * wrong element. */
+/* verify.c - verification of received data. The GPU of each rank compares the data and counts wrong elements; the
+ * host reads only the first wrong element. */
 #include "collectives/measure/bench_context.h"
 
 #include "cuda/device/check.h"
@@ -9,10 +9,10 @@
 
 static const unsigned char CANARY = 0x5a;
 
-/* Result of one rank. Without pointers, so that ranks can exchange it by value. */
+/* Result of the verification on one rank. Plain data without pointers, so that ranks can exchange the struct. */
 struct finding {
-    unsigned long long wrong, checked, expected; /* elements and guard bytes; expected: the number that a complete
-                                                    check compares */
+    unsigned long long wrong, checked, expected; /* elements plus guard bytes: wrong ones, compared ones, and those
+                                                    that a complete verification compares */
     struct bb_wrong_element first;
 };
 
@@ -70,12 +70,13 @@ static int compare_areas(struct bb_bench_context *ctx, const struct bb_case *c, 
     }
     TRY(bb_check_bytes(slot + l->before_offset, l->before_bytes, CANARY, &ctx->verdicts[1], ctx->stream));
     TRY(bb_check_bytes(slot + l->after_offset, l->after_bytes, CANARY, &ctx->verdicts[1], ctx->stream));
-    TRY(bb_bench_context_wait(ctx, "check"));
+    TRY(bb_bench_context_wait(ctx, "verification"));
 out:
     return rc;
 }
 
-/* Checks the parts one by one, because the indices of each part begin at 0. */
+/* Finds the part that contains the first wrong element and the index of the element in this part. Verifies the parts
+ * one by one, because the indices of each part begin at 0. */
 static int find_part(struct bb_bench_context *ctx, const struct bb_case *c, const struct bb_buffer_layout *l,
                      struct bb_expected_part *part, uint64_t *index)
 {
@@ -131,7 +132,8 @@ out:
     return rc;
 }
 
-/* An incomplete check is an error, except on emulated GPUs with EMU_DATA=off, where nothing is compared. */
+/* Adds the result of one rank to the metrics. An incomplete verification is an error, except on emulated GPUs with
+ * EMU_DATA=off, where no data are compared. */
 static int add_finding(const struct bb_bench_context *ctx, const struct finding *one, struct bb_metrics *f)
 {
     if (one->checked != one->expected) {

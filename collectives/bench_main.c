@@ -1,7 +1,7 @@
 /*
- * bench_main.c - the part of `busbar bench` that requires neither MPI nor a GPU: selects the mode, prints help,
- * validates the arguments. The run itself is in the GPU library (bootstrap/start/gpu_library.h), which parses the same
- * arguments again.
+ * bench_main.c - the part of `busbar bench` that requires neither MPI nor a GPU: selects the subcommand, prints help
+ * and validates the arguments. The GPU library (bootstrap/start/gpu_library.h) parses the same arguments again and runs
+ * the benchmark.
  */
 #include "collectives/bench_main.h"
 
@@ -14,11 +14,12 @@
 
 #include <string.h>
 
-/* Modes of bench that are not collectives, such as `busbar bench compute`. To add one, add a row here and a folder
- * with its code. */
+/* Subcommands of bench that are not collectives, such as `busbar bench compute`. To add a subcommand, add a row here
+ * and a folder with its code. */
 struct mode {
     const char *name;
-    const char *run; /* its function in the GPU library; prints results to stdout */
+    const char *run; /* name of the function in the GPU library that runs the subcommand; the function prints results
+                        to stdout */
     const struct bb_opts *options;
 };
 
@@ -29,7 +30,10 @@ static const struct mode modes[] = {
     {"overlap", "bb_bench_overlap_run", &bb_bench_overlap_set},
 };
 
-enum { LOADING_S = 600 }; /* time limit for loading the GPU library in modes whose arguments are not parsed yet */
+enum {
+    LOADING_S = 600
+}; /* time limit for loading the GPU library in subcommands whose arguments, including -T, are
+                             not parsed yet */
 
 static const struct mode *find_mode(const char *name)
 {
@@ -46,7 +50,7 @@ bool bb_bench_is_subcommand(const char *word)
 
 static int check_arguments(int argc, char **argv, double *timeout_s)
 {
-    struct bb_bench_options options = {0}; /* also initializes fields without an option */
+    struct bb_bench_options options = {0}; /* zero also initializes the fields that no option sets */
     struct bb_sweep sweep = {0};
     int rc = bb_bench_parse(&options, &sweep, argc, argv, stdout);
 
@@ -55,7 +59,8 @@ static int check_arguments(int argc, char **argv, double *timeout_s)
     return rc;
 }
 
-/* Completes the first argument of `busbar bench`: modes, before the collectives. */
+/* Prints the subcommands among the completions of the first argument of `busbar bench`; the names of collectives
+ * follow. */
 static void complete_modes(const char *text)
 {
     for (size_t i = 0; text && text[0] != '-' && i < sizeof modes / sizeof *modes; i++)

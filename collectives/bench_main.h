@@ -1,5 +1,5 @@
 /*
- * bench_main.h - entry points of `busbar bench`, and the lists of `busbar list`.
+ * bench_main.h - entry points of `busbar bench` and of `busbar list`.
  */
 #ifndef BB_COLLECTIVES_BENCH_MAIN_H
 #define BB_COLLECTIVES_BENCH_MAIN_H
@@ -10,26 +10,25 @@
 #include <stdio.h>
 
 /*
- * bb_bench_main - run `busbar bench`; argv[0] is "bench". Every rank calls it. Returns 0, BB_OPTS_HELP or -BB_E...; MPI
- * is
- *                 finalized.
- * bb_bench_run  - run `busbar bench COLLECTIVE` with arguments that are already validated; exported by the GPU library.
+ * bb_bench_main - run `busbar bench`; argv[0] is "bench". Every rank calls this function. Returns 0, BB_OPTS_HELP or
+ *                 -BB_E...; MPI is finalized.
+ * bb_bench_run  - run `busbar bench COLLECTIVE` with validated arguments. The GPU library exports this function.
  */
 int bb_bench_main(int argc, char **argv);
 int bb_bench_run(int argc, char **argv);
 
-/* bb_bench_is_subcommand - return whether `word` is a mode of bench or a collective. */
+/* bb_bench_is_subcommand - return whether `word` is a subcommand of bench or the name of a collective. */
 bool bb_bench_is_subcommand(const char *word);
 
 /* bb_bench_check - validate the arguments as bb_bench_main does. Requires neither MPI nor a GPU. Returns 0, or
- * -BB_EUSAGE after printing one line. */
+ * -BB_EUSAGE after printing one error line. */
 int bb_bench_check(int argc, char **argv) BB_MUST_CHECK;
 
 /*
- * bb_bench_execute - run a sweep from start to end.
- *   o, sweep  resolved options and sweep; the sweep is released
+ * bb_bench_execute - run a sweep, from initialization to teardown.
+ *   o, sweep  resolved options and the sweep derived from them; this function releases the sweep
  *   style     format of the text and of the results
- *   argv      command line for the results
+ *   argv      command line to record in the results
  *   Returns   as bb_bench_main
  */
 struct bb_bench_options;
@@ -38,8 +37,8 @@ struct bb_report_style;
 int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sweep,
                      const struct bb_report_style *style, int argc, char **argv) BB_MUST_CHECK;
 
-/* bb_list_... - print one line per table row: name and description. Returns 0; the caller checks `out` for write
- * errors. */
+/* bb_list_... - print one line with name and description for each row of a table. Returns 0; the caller checks `out`
+ * for write errors. */
 int bb_list_collectives(FILE *out);
 int bb_list_dtypes(FILE *out);
 int bb_list_ops(FILE *out);

@@ -1,4 +1,4 @@
-/* list_collectives.c - the tables that `busbar list` prints; `busbar list` checks for write errors at its end. */
+/* list_collectives.c - prints the tables of `busbar list`. The caller checks the stream for write errors. */
 #include "collectives/bench_main.h"
 #include "collectives/ops/coll.h"
 

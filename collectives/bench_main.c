@@ -16,14 +16,14 @@
 
 /* Subcommands of bench that are not collectives, such as `busbar bench compute`. To add a subcommand, add a row here
  * and a folder with its code. */
-struct mode {
+struct subcommand {
     const char *name;
     const char *run; /* name of the function in the GPU library that runs the subcommand; the function prints results
                         to stdout */
     const struct bb_opts *options;
 };
 
-static const struct mode modes[] = {
+static const struct subcommand subcommands[] = {
     {"compute", "bb_bench_compute_run", &bb_bench_compute_set},
     {"p2p", "bb_bench_p2p_run", &bb_bench_p2p_set},
     {"comm", "bb_bench_comm_run", &bb_bench_comm_set},
@@ -35,17 +35,17 @@ enum {
 }; /* time limit for loading the GPU library in subcommands whose arguments, including -T, are
                              not parsed yet */
 
-static const struct mode *find_mode(const char *name)
+static const struct subcommand *find_subcommand(const char *name)
 {
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
-        if (strcmp(modes[i].name, name) == 0)
-            return &modes[i];
+    for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++)
+        if (strcmp(subcommands[i].name, name) == 0)
+            return &subcommands[i];
     return NULL;
 }
 
 bool bb_bench_is_subcommand(const char *word)
 {
-    return find_mode(word) || bb_coll_find(word) >= 0;
+    return find_subcommand(word) || bb_coll_find(word) >= 0;
 }
 
 static int check_arguments(int argc, char **argv, double *timeout_s)
@@ -61,32 +61,32 @@ static int check_arguments(int argc, char **argv, double *timeout_s)
 
 /* Prints the subcommands among the completions of the first argument of `busbar bench`; the names of collectives
  * follow. */
-static void complete_modes(const char *text)
+static void complete_subcommands(const char *text)
 {
-    for (size_t i = 0; text && text[0] != '-' && i < sizeof modes / sizeof *modes; i++)
-        bb_opts_print_candidate(modes[i].name, text, "", stdout);
+    for (size_t i = 0; text && text[0] != '-' && i < sizeof subcommands / sizeof *subcommands; i++)
+        bb_opts_print_candidate(subcommands[i].name, text, "", stdout);
 }
 
 int bb_bench_main(int argc, char **argv)
 {
-    const struct mode *mode = argc > 1 ? find_mode(argv[1]) : NULL;
+    const struct subcommand *subcommand = argc > 1 ? find_subcommand(argv[1]) : NULL;
     double timeout_s = LOADING_S;
     int rc;
 
     if (argc == 2)
-        complete_modes(bb_opts_completion_prefix(argc, argv));
-    rc = mode ? bb_opts_read(mode->options, NULL, argc - 1, argv + 1) : check_arguments(argc, argv, &timeout_s);
+        complete_subcommands(bb_opts_completion_prefix(argc, argv));
+    rc = subcommand ? bb_opts_read(subcommand->options, NULL, argc - 1, argv + 1) : check_arguments(argc, argv, &timeout_s);
 
-    return rc ? rc : bb_gpu_library_run("bench", mode ? mode->run : "bb_bench_run", timeout_s, argc, argv);
+    return rc ? rc : bb_gpu_library_run("bench", subcommand ? subcommand->run : "bb_bench_run", timeout_s, argc, argv);
 }
 
 int bb_bench_check(int argc, char **argv)
 {
     double timeout_s;
-    const struct mode *mode = argc > 1 ? find_mode(argv[1]) : NULL;
+    const struct subcommand *subcommand = argc > 1 ? find_subcommand(argv[1]) : NULL;
 
-    if (mode)
-        return bb_opts_check(mode->options, argc - 1, argv + 1);
+    if (subcommand)
+        return bb_opts_check(subcommand->options, argc - 1, argv + 1);
     if (bb_opts_check(&bb_bench_set, argc, argv) != 0)
         return -BB_EUSAGE;
     return check_arguments(argc, argv, &timeout_s);

@@ -118,7 +118,7 @@ static void enable_iteration_events(struct bb_bench_context *ctx, bool on)
 
 /* Returns the number of iterations that are enqueued behind the closed start barrier, in addition to the operation
  * that synchronizes the ranks; 0: no start barrier. Equal on all ranks. */
-static size_t iterations_behind_start_barrier(const struct bb_bench_context *ctx, const struct bb_case *c)
+static size_t held_iterations(const struct bb_bench_context *ctx, const struct bb_case *c)
 {
     size_t capacity = bb_start_barrier_capacity(c->kind, ctx->world->size, bb_bench_context_aggregate(ctx));
     size_t n = (size_t)ctx->iterations;
@@ -227,7 +227,7 @@ out:
 static int take_sample(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row, struct bb_sample *sample)
 {
     struct span span = {0};
-    size_t held = iterations_behind_start_barrier(ctx, c);
+    size_t held = held_iterations(ctx, c);
     int rc;
 
     TRY(bb_world_barrier(ctx->world, "start of a sample"));

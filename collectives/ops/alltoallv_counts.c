@@ -127,13 +127,13 @@ int bb_alltoallv_counts_read(struct bb_alltoallv_counts *t, const char *path, do
 {
     FILE *file = fopen(path, "r");
     char *text = NULL;
-    size_t length, room = 0;
+    size_t length, capacity = 0;
     int rc = 0;
 
     if (!file)
         return report_errno(path);
     errno = 0;
-    length = (size_t)getdelim(&text, &room, '\0', file);
+    length = (size_t)getdelim(&text, &capacity, '\0', file);
     if (ferror(file) || errno == ENOMEM)
         rc = report_errno(path);
     else if (length == (size_t)-1)

@@ -83,14 +83,14 @@ out:
 static int resolve_sharing(struct bb_session *s)
 {
     struct bb_world *w = &s->world;
-    unsigned told = s->share_env_set;
+    unsigned env_set = s->share_env_set;
     int rc;
 
-    TRY(bb_world_any(w, &told));
+    TRY(bb_world_any(w, &env_set));
     s->shared_gpu = bb_device_shared(s->devices, w->node_of, w->size);
-    if (told && !s->shared_gpu && w->rank == 0)
+    if (env_set && !s->shared_gpu && w->rank == 0)
         bb_warn("each rank has its own GPU, but --share-gpu makes NCCL use sockets between them: omit --share-gpu");
-    s->shared_gpu = s->shared_gpu || told;
+    s->shared_gpu = s->shared_gpu || env_set;
     if (s->use >= BB_SESSION_NCCL && s->shared_gpu && !s->share_env_set)
         TRY(bb_comms_share_gpu_env(w->rank, true)); /* without --share-gpu, ranks share a GPU only as MIG instances */
 out:

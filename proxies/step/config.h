@@ -59,7 +59,7 @@ struct bb_sync_options {
     bool hierarchical;
     const char *grad_dtype, *optimizer;
     bool overlap_param_gather, own_gather_comm, no_overlap, no_sync;
-    bool precision_aware; /* Adam with 16-bit parameters: the optimizer stores the missing 16 bits of each parameter
+    bool precision_aware; /* Adam with bfloat16 parameters: the optimizer stores the missing 16 bits of each parameter
                              instead of a float copy */
     int shard_size, servers;
 };

@@ -9,7 +9,7 @@
 
 #define FUSION_ALIGN_BYTES 16
 
-/* State of bb_buckets_make: the lists so far, and which arrivals are assigned. */
+/* State of bb_buckets_make: the buckets so far, and which tensors are assigned to a bucket. */
 struct bucket_builder {
     struct bb_buckets *b;
     const struct bb_bucket_rule *rule;
@@ -35,7 +35,7 @@ static void append_tensor(struct bucket_builder *f, struct bb_sync_bucket *bucke
     bucket->count += f->arrivals[i].count;
 }
 
-/* ---- DDP, Megatron-LM, DeepSpeed: a bucket is closed by its size ---- */
+/* ---- DDP, Megatron-LM, DeepSpeed: a bucket is closed when it reaches a size ---- */
 
 double bb_bucket_limit(const struct bb_bucket_rule *r, size_t element_bytes, int replicas, int bucket)
 {
@@ -86,7 +86,7 @@ static size_t padded_count(const struct bucket_builder *f, int i)
     return bb_round_up(f->arrivals[i].count, FUSION_ALIGN_BYTES / f->element_bytes);
 }
 
-/* Make a bucket of the oldest unassigned tensor and the tensors of its cycle that fit. */
+/* Make a bucket from the first tensor without a bucket and the tensors of the same cycle that fit. */
 static void fuse_cycle(struct bucket_builder *f, int oldest)
 {
     struct bb_sync_bucket *bucket = open_bucket(f);
@@ -107,7 +107,7 @@ static void fuse_cycle(struct bucket_builder *f, int oldest)
             break;
         }
     }
-    if (bucket->n > 1) /* a tensor that is sent alone is not copied to the fusion buffer, so it is not padded */
+    if (bucket->n > 1) /* a tensor that is sent alone bypasses the fusion buffer and needs no padding */
         bucket->count = count;
 }
 

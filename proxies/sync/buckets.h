@@ -1,19 +1,20 @@
 /*
- * buckets.h - gradient bucketing: which gradients are communicated in one operation. Pure functions over the tensors in
- * the order in which their gradients become ready, the reverse of registration order.
+ * buckets.h - gradient bucketing: which gradients are communicated in one operation. The functions are pure. Their
+ * input is the list of tensors in the order in which the gradients become ready, the reverse of registration order.
  *
  * PyTorch DDP (reducer.cpp): tensors are appended to the open bucket, which is closed once its bytes reach the limit. A
- * bucket may thus exceed the limit by its last tensor. The limit is first_bytes for the first bucket, then cap_bytes.
+ * bucket may thus exceed the limit by its last tensor. The limit is first_bytes for the first bucket and cap_bytes for
+ * the other buckets.
  *
- * Megatron-LM (distributed_data_parallel): a bucket is closed once it has max(40e6, 1e6 * replicas) parameters. Its end
- * is padded to a multiple if requested.
+ * Megatron-LM (distributed_data_parallel): a bucket is closed once it has max(40e6, 1e6 * replicas) parameters. If
+ * requested, the end of the bucket is padded to a multiple of `pad` elements.
  *
- * DeepSpeed: a bucket has at most `elements` elements, except for a single larger tensor.
+ * DeepSpeed: a bucket has at most `elements` elements; a larger tensor has a bucket of its own.
  *
- * Horovod (controller.cc, tensor fusion): tensors that become ready in the same cycle are fused in order while the sum,
- * each tensor padded to 16 bytes, stays within the threshold. A larger tensor is sent alone. A tensor that cannot be
- * fused (another type) is skipped, and the search continues while the fused and the skipped bytes together fit the
- * threshold.
+ * Horovod (controller.cc, tensor fusion): tensors that become ready in the same cycle are fused in order while the sum
+ * of their sizes, each padded to 16 bytes, is within the threshold. A larger tensor is sent alone. A tensor that cannot
+ * be fused (another type, or too large for the rest of the threshold) is skipped. The search continues while the bytes
+ * of fused and skipped tensors together are within the threshold.
  */
 #ifndef BB_PROXIES_SYNC_BUCKETS_H
 #define BB_PROXIES_SYNC_BUCKETS_H
@@ -27,22 +28,22 @@ enum bb_bucket_kind { BB_BUCKETS_DDP, BB_BUCKETS_MEGATRON, BB_BUCKETS_DEEPSPEED,
 
 struct bb_bucket_rule {
     enum bb_bucket_kind kind;
-    double first_bytes, cap_bytes; /* DDP: bytes */
-    double elements;               /* Megatron (0: by its formula), DeepSpeed */
-    double threshold_bytes;        /* fusion: bytes */
-    double cycle_us;               /* fusion: cycle in microseconds; <= 0: one endless cycle */
-    size_t pad;                    /* bucket sizes are rounded up to a multiple of this many elements; 0: no padding */
+    double first_bytes, cap_bytes; /* DDP: limits of the first bucket and of the other buckets, in bytes */
+    double elements;               /* limit in elements: DeepSpeed; Megatron (0: max(40e6, 1e6 * replicas)) */
+    double threshold_bytes;        /* Horovod: maximum bytes of fused tensors */
+    double cycle_us; /* Horovod: length of a cycle in microseconds; <= 0: all gradients are in one cycle */
+    size_t pad;      /* bucket sizes are rounded up to a multiple of this many elements; 0: no padding */
 };
 
-/* A gradient tensor, in the order of arrival (when its gradient becomes ready). */
+/* A gradient tensor in the list of tensors in the order in which their gradients become ready. */
 struct bb_gradient_arrival {
     size_t count;
-    double ready_us; /* fusion: time at which the gradient is ready */
-    int unit, type;  /* unit: see sync.h; type: only tensors of equal type share a bucket */
+    double ready_us; /* Horovod: time at which the gradient is ready, in microseconds */
+    int unit, type;  /* unit: see sync.h; type: only tensors of equal type may share a bucket */
 };
 
 struct bb_sync_bucket {
-    int first, n; /* members[first .. first + n) of struct bb_buckets */
+    int first, n; /* the bucket's tensors are members[first .. first + n) in struct bb_buckets */
     size_t count; /* elements, including padding */
 };
 
@@ -54,9 +55,9 @@ struct bb_buckets {
 
 /*
  * bb_buckets_make - assign tensors to buckets.
- *   arrivals       [n] in order of arrival
+ *   arrivals       [n] in the order in which the gradients become ready
  *   element_bytes  size of a gradient element
- *   replicas       for Megatron-LM's limit
+ *   replicas       number of replicas, for Megatron-LM's limit
  *   Returns        0, or -BB_EFAIL when out of memory
  *   Owner          the caller releases b with bb_buckets_release, which accepts a zeroed struct
  */
@@ -64,8 +65,8 @@ int bb_buckets_make(struct bb_buckets *b, const struct bb_bucket_rule *rule, con
                     int n, size_t element_bytes, int replicas) BB_MUST_CHECK;
 void bb_buckets_release(struct bb_buckets *b);
 
-/* bb_bucket_limit - return the number of elements at which the rule closes a bucket (index 0: the first); INFINITY:
- * never. */
+/* bb_bucket_limit - return the number of elements at which the rule closes bucket number `bucket` (0: the first);
+ * INFINITY: no limit. */
 double bb_bucket_limit(const struct bb_bucket_rule *rule, size_t element_bytes, int replicas, int bucket);
 
 #endif

@@ -1,5 +1,5 @@
-/* dp_config.c - resolve the options of data parallelism, and the training memory that follows from them (see
- * sync.h). */
+/* dp_config.c - resolve the options of data-parallel synchronisation, and compute the training memory of the
+ * resulting policy (see sync.h). */
 #include "proxies/sync/sync.h"
 
 #include "proxies/author/args.h"
@@ -17,19 +17,19 @@ const char *const bb_dp_sync_names[BB_SYNC_PS + 1] = {
 
 #define MIB (1024.0 * 1024.0)
 
-/* Defaults of PyTorch DDP, DeepSpeed's reduce_bucket_size, Horovod's HOROVOD_FUSION_THRESHOLD and
- * HOROVOD_CYCLE_TIME. */
+/* Sources of the defaults, in this order: PyTorch DDP's bucket sizes, DeepSpeed's reduce_bucket_size, Horovod's
+ * HOROVOD_FUSION_THRESHOLD and HOROVOD_CYCLE_TIME. */
 static const double default_cap_mib = 25, default_first_mib = 1, deepspeed_elements = 5e8;
 static const double default_threshold_bytes = 128 * MIB, default_cycle_ms = 1;
 static const size_t pad_elements = 65536;
 
-/* ---- validation ---- */
+/* ---- validation of the options ---- */
 
 #define KIND(name) (1u << BB_SYNC_##name)
 #define SERVERS    (KIND(PS) | KIND(PS_P2P) | KIND(PS_SHARDED))
 #define BUCKETED   (KIND(ALL_REDUCE) | KIND(ZERO1) | KIND(ZERO2) | KIND(DISTRIBUTED) | SERVERS)
 
-/* A list for error lines: "zero2, zero3 or hsdp" */
+/* Print the names of a set of kinds for error lines: "zero2, zero3 or hsdp". */
 static const char *kinds_text(unsigned kinds, char text[160])
 {
     size_t n = 0;
@@ -85,7 +85,7 @@ static int validate_options(const struct bb_proxy_config *c, enum bb_sync_kind k
     return 0;
 }
 
-/* ---- policy ---- */
+/* ---- options to policy ---- */
 
 static int resolve_rule(const struct bb_proxy_config *c, enum bb_sync_kind kind, struct bb_bucket_rule *rule)
 {
@@ -143,7 +143,7 @@ out:
     return rc;
 }
 
-/* ---- memory ---- */
+/* ---- properties and training memory of a policy ---- */
 
 bool bb_sync_is_sharded(enum bb_sync_kind kind)
 {
@@ -160,8 +160,8 @@ bool bb_sync_reduces_every_micro_batch(const struct bb_dp_config *p)
     return !p->no_sync && (KIND(ZERO2) | KIND(ZERO3) | KIND(HSDP)) & 1u << p->kind;
 }
 
-/* Optimizer bytes per parameter: moments in float, and for 16-bit parameters a float copy or, precision-aware, the
- * 16 bits that bfloat16 lacks. */
+/* Return the optimizer's bytes per parameter: float moments; for 16-bit parameters also a float copy of the
+ * parameter or, for precision-aware bfloat16, only the 16 low bits that bfloat16 lacks. */
 static double optimizer_bytes(const struct bb_dp_config *p)
 {
     double moments = p->optimizer == BB_MEMORY_KERNEL_ADAM ? 8 : 4;

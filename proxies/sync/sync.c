@@ -1,11 +1,11 @@
 /*
- * sync.c - the communication and the optimizer that keep replicas in sync, written around the units of a step (sync.h
- * has the policies and the call order).
+ * sync.c - adds the communication between replicas, and the optimizer, around the compute of a step's units (sync.h
+ * describes the policies and the order of calls).
  *
- * Gradients and parameters are handled in buckets; with zero3 and hsdp each unit is one bucket. Buckets are numbered in
- * the order in which they become full, the reverse of forward order. A bucket has a buffer for its full gradients, or
- * uses one of a few shared buffers when each micro-batch reduces. With sharding it also has a buffer for the local
- * shard of its gradients.
+ * Gradients and parameters are communicated in buckets; with zero3 and hsdp each unit is one bucket. Buckets are
+ * numbered in the order in which they become full, the reverse of forward order. Each bucket has a buffer for its full
+ * gradients. If every micro-batch reduces gradients, the buckets instead take turns with a few shared buffers. With
+ * sharding, each bucket also has a buffer for the local shard of its gradients.
  */
 #include "proxies/sync/sync.h"
 
@@ -15,22 +15,24 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define FUSION_UNIT 64 /* elements: Horovod's FUSION_BUFFER_ATOMIC_UNIT */
-#define SLOTS       2  /* gathered units in memory at a time: the current unit and the prefetched one */
+#define FUSION_UNIT 64 /* elements per rank of a node: Horovod's FUSION_BUFFER_ATOMIC_UNIT */
+#define SLOTS       2  /* gathered units in memory at the same time: the current and the prefetched unit */
 
-/* Memory bandwidth in 1e9 bytes per second, for memory-bound kernels of timed steps: an A100-SXM4-80GB as in
- * profiles/clusters, since the default FLOP rate of timed steps is that of an A100 too. */
+/* Memory bandwidth in 1e9 bytes per second, for memory-bound kernels with --compute timed. The value is that of an
+ * A100-SXM4-80GB in profiles/clusters, because the default FLOP rate (--tflops) is that of an A100 too. */
 static const double memory_gbps = 2039;
 
 struct bucket {
-    size_t count;     /* elements, padded */
-    int first_unit;   /* lowest unit with tensors in the bucket */
-    int units, ready; /* number of units with tensors in the bucket; how many of them have finished backward */
-    bool fused;       /* holds several tensors, which are copied in and out */
-    int full, shard;  /* buffers of the gradients: all; the local shard (== full without sharding) */
+    size_t count;     /* elements, including padding */
+    int first_unit;   /* lowest number of a unit with tensors in the bucket */
+    int units, ready; /* units: number of units with tensors in the bucket; ready: number of these units whose
+                         backward is finished */
+    bool fused;       /* true: contains several tensors, which are copied into and out of the fusion buffer */
+    int full, shard;  /* gradient buffers: full gradients; local shard (equal to `full` without sharding) */
     int param_shard, param_full;
-    int last_read, reduced, gathered; /* operations, BB_NONE before they exist: last reader of `full`; end of the
-                                         reduction; all-gather of the parameters */
+    /* operations, BB_NONE before they are issued. last_read: the last that reads `full`; reduced: end of the
+     * reduction; gathered: all-gather of the parameters */
+    int last_read, reduced, gathered;
     const char *what, *gather_what;
 };
 
@@ -47,17 +49,18 @@ struct bb_sync {
     struct bb_buckets bucketing;
     struct bucket *buckets;
     int n;
-    size_t n_elements;               /* elements of all units */
-    bool gathers, every_micro_batch; /* parameters are gathered unit by unit; every micro-batch reduces */
-    int next;                        /* next bucket to reduce, where bucket order is kept */
-    int n_shared;                    /* number of shared buffers for full gradients, 0: each bucket has its own */
-    int *shared_last_read;           /* [n_shared] last reader of each shared buffer, BB_NONE: free */
-    struct slot slots[SLOTS + 1];    /* slots of gathered units, which are reused in turn; the last slot is reserved for
-                                     the tied unit */
-    int latest_slot, tied;           /* slot used last; the tied unit, or BB_NONE */
+    size_t n_elements;               /* total gradient elements of all units */
+    bool gathers, every_micro_batch; /* gathers: parameters are gathered for each unit; every_micro_batch: every
+                                        micro-batch reduces gradients */
+    int next;                        /* next bucket to reduce, if buckets are reduced in bucket order */
+    int n_shared;          /* number of shared buffers for full gradients; 0: each bucket has its own buffer */
+    int *shared_last_read; /* [n_shared] last operation that reads each shared buffer; BB_NONE: the buffer is free */
+    struct slot slots[SLOTS + 1]; /* buffers for gathered units: the first SLOTS are reused alternately, the last is
+                                     reserved for the tied unit */
+    int latest_slot, tied; /* latest_slot: index of the slot used last; tied: number of the tied unit, or BB_NONE */
 };
 
-/* ---- helpers ---- */
+/* ---- lookup, labels, copies ---- */
 
 static int bucket_of_unit(const struct bb_sync *s, int unit)
 {
@@ -67,7 +70,7 @@ static int bucket_of_unit(const struct bb_sync *s, int unit)
     return BB_NONE;
 }
 
-/* The unit with tied embeddings, if units are gathered; else BB_NONE. */
+/* Return the unit with tied embeddings if parameters are gathered for each unit; else BB_NONE. */
 static int find_tied_unit(const struct bb_sync *s)
 {
     for (int u = 0; u < s->spec.n_units && s->gathers; u++)
@@ -123,7 +126,7 @@ static bool has_peers(const struct bb_sync *s)
     return s->spec.comms.n > 1 || s->spec.comms.n_replicas > 1;
 }
 
-/* ---- buckets ---- */
+/* ---- assignment of gradients to buckets ---- */
 
 int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool per_unit,
                      struct bb_gradient_arrival **arrivals)
@@ -147,8 +150,9 @@ int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool per_uni
     return n;
 }
 
-/* A bucket's count is a multiple of the number of ranks that share it. Fusion buffers of a hierarchical all-reduce
- * are multiples of 64 elements (Horovod's atomic unit) per rank of the node, so there is no remainder. */
+/* Return the number of elements to a multiple of which buckets are padded. A sharded bucket must be divisible by the
+ * ranks of the shard group. The fusion buffer of a hierarchical all-reduce is a multiple of 64 elements (Horovod's
+ * atomic unit) per rank of the node, so the division leaves no remainder. */
 static size_t bucket_multiple(const struct bb_sync *s)
 {
     const struct bb_sync_comms *c = &s->spec.comms;
@@ -199,8 +203,8 @@ static void init_bucket(struct bb_sync *s, struct bucket *b, const struct bb_syn
     }
 }
 
-/* With a hierarchical all-reduce Horovod rounds its threshold up so that every rank of a node has a whole number of
- * atomic units. */
+/* Make the buckets. For a hierarchical all-reduce, Horovod rounds its threshold up so that every rank of a node has
+ * a whole number of atomic units. */
 static int fill_buckets(struct bb_sync *s)
 {
     double unit = s->policy.hierarchical ? s->spec.comms.n_local * 8.0 * FUSION_UNIT : 1;
@@ -223,7 +227,7 @@ out:
     return rc;
 }
 
-/* Return whether a bucket has tensors of a unit. Such buckets are adjacent. */
+/* Return whether a bucket contains tensors of a unit. The buckets of one unit have consecutive numbers. */
 static bool bucket_holds_unit(const struct bb_sync *s, int bucket, int unit)
 {
     const struct bb_sync_bucket *bucketing = &s->bucketing.list[bucket];
@@ -245,8 +249,8 @@ static size_t largest_bucket(const struct bb_sync *s)
     return most;
 }
 
-/* Buffers for the full gradients of one unit's buckets plus one, so that the next unit can start while they are
- * reduced. */
+/* Return the number of shared gradient buffers: the maximum number of buckets of a unit, plus one, so that the next
+ * unit can start while the buckets of the previous unit are reduced. */
 static int count_shared_buffers(const struct bb_sync *s)
 {
     int most = 0;
@@ -383,8 +387,8 @@ void bb_sync_release(struct bb_sync *s)
 
 /* ---- reductions ---- */
 
-/* Reduce the remainder of a hierarchical reduction to the last rank of the node, or broadcast it from there. The
- * remainder follows the equal shares in the buffer. */
+/* Reduce the remainder of a hierarchical reduction to the last rank of the node (BB_REDUCE), or broadcast it from
+ * that rank (BB_BROADCAST). In the buffer, the remainder follows the ranks' equal shares. */
 static int start_remainder(struct bb_sync *s, const struct bucket *b, enum bb_coll_kind kind, size_t share, size_t rest)
 {
     struct bb_op op = bb_script_op(s->script, s->local, b->what);
@@ -403,9 +407,9 @@ static int start_remainder(struct bb_sync *s, const struct bucket *b, enum bb_co
     return bb_script_start(s->script, &op);
 }
 
-/* Hierarchical all-reduce: reduce-scatter in the node, all-reduce across nodes, all-gather in the node. The
- * remainder of the division by the node's ranks is reduced to the node's last rank, which all-reduces it after its
- * own share, and is then broadcast in the node. */
+/* Hierarchical all-reduce: reduce-scatter within the node, all-reduce across nodes, all-gather within the node. If
+ * the node's ranks do not divide the bucket evenly, the remainder is reduced to the node's last rank, which
+ * all-reduces it together with its own share and then broadcasts it within the node. */
 static int reduce_hierarchically(struct bb_sync *s, const struct bucket *b)
 {
     size_t ranks = (size_t)s->spec.comms.n_local, share = b->count / ranks, rest = b->count % ranks;
@@ -425,8 +429,8 @@ static int reduce_hierarchically(struct bb_sync *s, const struct bucket *b)
     return op;
 }
 
-/* Start the reduction of a bucket. Sets `reduced` (the last operation) and `last_read` (the last operation that
- * needs the full gradients). */
+/* Start the reduction of a bucket. Sets `reduced` (the last operation of the reduction) and `last_read` (the last
+ * operation that reads the full gradients). */
 static void start_reduction(struct bb_sync *s, struct bucket *b)
 {
     const struct bb_sync_comms *c = &s->spec.comms;
@@ -461,14 +465,14 @@ static void reduce_bucket(struct bb_sync *s, int index)
     restore_labels(s->script, before);
 }
 
-/* Reduce full buckets in bucket order; a bucket that is not full delays the following ones. */
+/* Reduce full buckets in bucket order. The first bucket that is not full delays all following buckets. */
 static void reduce_in_order(struct bb_sync *s)
 {
     for (; s->next < s->n && s->buckets[s->next].ready == s->buckets[s->next].units; s->next++)
         reduce_bucket(s, s->next);
 }
 
-/* ---- parameters: zero3, hsdp, distributed ---- */
+/* ---- gathering of parameters: zero3, hsdp, distributed ---- */
 
 static struct slot *slot_of(struct bb_sync *s, int unit)
 {
@@ -478,7 +482,7 @@ static struct slot *slot_of(struct bb_sync *s, int unit)
     return NULL;
 }
 
-/* Return a free slot, or the slot that was used before the latest one. */
+/* Return a free slot; if there is none, the slot that was not used last. */
 static struct slot *take_slot(struct bb_sync *s)
 {
     struct slot *slot = slot_of(s, BB_NONE);
@@ -499,8 +503,8 @@ static int gather_bucket(struct bb_sync *s, int bucket, int full)
     return b->gathered;
 }
 
-/* Start the all-gather of a unit's parameters unless a slot has or receives them. Returns the slot; NULL: the unit
- * has no parameters. */
+/* Start the all-gather of a unit's parameters, unless they are in a slot or being gathered. Returns the slot; NULL:
+ * the unit has no parameters. */
 static struct slot *ensure_gathered(struct bb_sync *s, int unit)
 {
     struct slot *slot = slot_of(s, unit);
@@ -523,7 +527,7 @@ static void use_unit(struct bb_sync *s, int unit, int next)
         bb_script_wait(s->script, slot->op);
     if (next >= 0 && next < s->spec.n_units && s->spec.units[next].chunk == s->spec.units[unit].chunk) {
         if (slot && slot < &s->slots[SLOTS])
-            s->latest_slot = (int)(slot - s->slots); /* keep the slot of the current unit */
+            s->latest_slot = (int)(slot - s->slots); /* protect the current unit's slot from reuse */
         (void)ensure_gathered(s, next);
     }
 }
@@ -536,7 +540,7 @@ static void release_unit(struct bb_sync *s, int unit)
         slot->unit = BB_NONE;
 }
 
-/* Gather all buckets, in the order in which forward needs them. */
+/* Gather the parameters of all buckets, in the order in which forward needs them. */
 static void gather_buckets(struct bb_sync *s)
 {
     if (s->gathers || !bb_sync_is_sharded(s->policy.kind) || s->spec.comms.n == 1)
@@ -563,7 +567,7 @@ void bb_sync_before_forward(struct bb_sync *s, int unit)
     for (int b = 0; b < s->n && s->policy.overlap_gather; b++)
         if (s->buckets[b].gathered != BB_NONE && bucket_holds_unit(s, b, unit)) {
             bb_script_wait(s->script, s->buckets[b].gathered);
-            s->buckets[b].gathered = BB_NONE; /* later units need not wait again */
+            s->buckets[b].gathered = BB_NONE; /* units that share this bucket need not wait again */
         }
 }
 
@@ -577,7 +581,7 @@ void bb_sync_after_forward(struct bb_sync *s, int unit)
         release_unit(s, s->tied);
 }
 
-/* Before the gradients of a unit are written: wait until its shared gradient buffers are free. */
+/* Wait until the shared gradient buffers that the unit's backward will write are free. */
 static void wait_for_shared_buffers(struct bb_sync *s, int unit)
 {
     for (int b = 0; b < s->n; b++)

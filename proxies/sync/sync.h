@@ -1,14 +1,15 @@
 /*
  * sync.h - data-parallel synchronisation: the communication of gradients and parameters between the replicas of a
- * model, and the optimizer. PyTorch DDP, Horovod, ZeRO-1/2/3 (DeepSpeed, FSDP), HSDP and Megatron-LM's distributed
- * optimizer.
+ * model, and the optimizer. Models PyTorch DDP, Horovod, ZeRO-1/2/3 (DeepSpeed, FSDP), HSDP and Megatron-LM's
+ * distributed optimizer.
  *
- * A struct bb_sync belongs to one role's program and one group of replicas (the data-parallel group; for experts the
- * expert-data-parallel group). A unit is what the builder computes at once: a layer or a block. Units are numbered in
- * forward order. The builder writes the compute of each unit and calls the hooks below around it; the hooks append the
- * collectives, their waits and the optimizer through the builder's script.
+ * A struct bb_sync belongs to one role's program and one group of replicas: the data-parallel group, or for experts the
+ * expert-data-parallel group. The builder divides the model into units, for example layers or blocks, whose compute it
+ * writes as a whole (compare FSDP units). Units are numbered in forward order. The builder calls the hooks below before
+ * and after the compute of each unit; the hooks append the collectives, the waits for them and the optimizer to the
+ * builder's script.
  *
- * Call order for one step with units 0 .. n-1 and micro-batches 0 .. m-1, without pipelining:
+ * Order of calls for one step with units 0 .. n-1 and micro-batches 0 .. m-1, without pipelining:
  *
  *     bb_sync_init
  *     bb_sync_begin_step
@@ -18,30 +19,31 @@
  *         for unit = n-1 .. 0:
  *             bb_sync_before_backward(unit)                backward compute  bb_sync_after_backward(unit, last)
  *     bb_sync_wait_reductions                              only for work that needs all gradients, such as their norm
- *     bb_sync_finish_step bb_sync_release
+ *     bb_sync_finish_step
+ *     bb_sync_release
  *
- * The builder may interleave micro-batches as a pipeline schedule does. The gradients of a unit are ready when its
- * backward kernels have been issued. They are reduced in buckets (buckets.h).
+ * A builder with a pipeline schedule may interleave the calls of several micro-batches. The gradients of a unit are
+ * ready when its backward kernels have been issued. The hooks reduce gradients in buckets (buckets.h).
  *
- *   all_reduce   PyTorch DDP. One all-reduce per bucket, issued as soon as the bucket is full, always in bucket order,
- *                during the backward of the last micro-batch.
+ *   all_reduce   PyTorch DDP. One all-reduce per bucket, issued during the backward of the last micro-batch as soon as
+ *                the bucket is full, always in bucket order.
  *   horovod      all_reduce with tensor fusion: gradients that become ready within a cycle are fused up to a threshold
- *                and copied in and out of the fusion buffer. Negotiation, and waiting for the end of the cycle, are not
- *                modelled.
+ *                and copied into and out of the fusion buffer. Horovod's negotiation, and the wait for the end of the
+ *                cycle, are not modelled.
  *   zero1        ZeRO-1 (DeepSpeed). Reduce-scatter of gradients, optimizer on the local shard, all-gather of
  *                parameters.
- *   zero2        ZeRO-2. Like zero1, but each micro-batch reduces each bucket as soon as it is full, and the buffer of
- *                the full gradients is reused afterwards.
- *   zero3        ZeRO-3, FSDP FULL_SHARD. Parameters are gathered unit by unit before forward and again before
- *                backward. The next unit is prefetched. In backward the gather of unit u-1 is issued before the
- *                reduce-scatter of unit u, since both use one communicator unless own_gather_comm is set.
+ *   zero2        ZeRO-2. Like zero1, but every micro-batch reduces each bucket as soon as the bucket is full, and the
+ *                buffer of the full gradients is reused afterwards.
+ *   zero3        ZeRO-3, FSDP FULL_SHARD. The parameters of each unit are gathered before its forward and again before
+ *                its backward; the next unit is prefetched. In backward, the gather of unit u-1 is issued before the
+ *                reduce-scatter of unit u, because both use one communicator unless own_gather_comm is set.
  *   hsdp         zero3 within a shard group (one node), then an all-reduce of the gradient shards over the replica
  *                group.
  *   distributed  Megatron-LM's distributed optimizer: zero1 with Megatron's buckets. With overlap_gather the step
- *                begins with the all-gather of parameters, which overlaps the forward: each unit waits for its own
- *                buckets.
+ *                begins with the all-gather of parameters, which overlaps the forward: each unit waits only for the
+ *                buckets that contain its parameters.
  *
- * With one replica there is no communication; only the optimizer is written.
+ * A group of one replica has no communication; only the optimizer is added.
  */
 #ifndef BB_PROXIES_SYNC_SYNC_H
 #define BB_PROXIES_SYNC_SYNC_H
@@ -59,89 +61,99 @@ enum bb_sync_kind {
     BB_SYNC_ZERO3,
     BB_SYNC_HSDP,
     BB_SYNC_DISTRIBUTED,
-    BB_SYNC_PS, /* parameter servers of the proxy data_parallel (replicas/servers.h); bb_sync_init rejects them */
+    BB_SYNC_PS, /* parameter servers, only for the proxy data_parallel (replicas/servers.h); bb_sync_init rejects
+                   these kinds */
     BB_SYNC_PS_P2P,
     BB_SYNC_PS_SHARDED,
     BB_SYNC_KINDS
 };
-extern const char *const bb_sync_names[BB_SYNC_KINDS + 1]; /* values of --sync, indexed by the enum, NULL-terminated */
-extern const char *const bb_dp_sync_names[BB_SYNC_PS + 1]; /* values of --dp-sync: without the parameter servers */
+extern const char *const bb_sync_names[BB_SYNC_KINDS + 1]; /* values of --sync, indexed by enum bb_sync_kind and
+                                                              NULL-terminated */
+extern const char *const bb_dp_sync_names[BB_SYNC_PS + 1]; /* values of --dp-sync: bb_sync_names without the
+                                                              parameter servers */
 
 /* The synchronisation policy, independent of the layout. */
 struct bb_dp_config {
     enum bb_sync_kind kind;
     struct bb_bucket_rule rule;
-    enum bb_dtype_id params, grads;       /* element types of gathered parameters and of reduced gradients */
+    enum bb_dtype_id params, grads;       /* element types: params of gathered parameters, grads of reduced gradients */
     enum bb_memory_kernel_kind optimizer; /* memory-bound kernel of the optimizer: SGD with momentum, or Adam */
-    bool precision_aware; /* distributed: no float copies of bfloat16 parameters and gradients (Transformer Engine's
-                             precision-aware FusedAdam) */
-    bool hierarchical;    /* all_reduce, horovod: reduce-scatter in the node, all-reduce across nodes, all-gather in the
-                          node */
-    bool reduce_whole;    /* zero1, zero2: all-reduce each bucket and use only the local slice */
-    bool overlap_gather;  /* distributed: all-gather of parameters overlaps the next forward */
+    bool precision_aware; /* distributed: no float copies of bfloat16 parameters and gradients (precision-aware
+                             FusedAdam of Transformer Engine) */
+    bool hierarchical;    /* all_reduce, horovod: reduce-scatter within the node, all-reduce across nodes, all-gather
+                          within the node */
+    bool reduce_whole;    /* zero1, zero2: all-reduce each bucket and use only the local shard of the result */
+    bool overlap_gather;  /* distributed: the all-gather of parameters overlaps the next forward */
     bool own_gather_comm; /* zero3, hsdp: gathers and reductions use separate communicators */
-    bool no_overlap;      /* reductions start after the whole backward */
-    bool no_sync;         /* zero2, zero3, hsdp: reduce only in the last micro-batch */
-    int shard;   /* hsdp, distributed: ranks per shard group; 0: those of a node (hsdp), all replicas (distributed) */
-    int servers; /* ps_sharded: number of parameter servers */
+    bool no_overlap;      /* reductions start only after the whole backward */
+    bool no_sync;         /* zero2, zero3, hsdp: only the last micro-batch reduces gradients */
+    int shard;            /* hsdp, distributed: ranks per shard group; 0: the ranks of a node (hsdp) or all replicas
+                  (distributed) */
+    int servers;          /* ps_sharded: number of parameter servers */
 };
 
 /*
- * bb_sync_resolve - resolve the options of config->sync for a kind of synchronisation.
- *   params, grads  element types; --grad-dtype takes precedence over grads
- *   policy         out
- *   Returns        0, or -BB_EUSAGE, after an error line, for an option that the kind does not support
+ * bb_sync_resolve - turn the options in config->sync into a policy for a kind of synchronisation.
+ *   params, grads  default element types; --grad-dtype overrides grads
+ *   policy         out: the policy
+ *   Returns        0, or -BB_EUSAGE after printing an error line for an option that the kind does not support
  */
 int bb_sync_resolve(const struct bb_proxy_config *config, enum bb_sync_kind kind, enum bb_dtype_id params,
                     enum bb_dtype_id grads, struct bb_dp_config *policy) BB_MUST_CHECK;
 
-/* Properties of a kind: whether optimizer and reductions work on shards; whether parameters are gathered unit by
- * unit; whether every micro-batch reduces its gradients. */
+/* Properties of a kind. bb_sync_is_sharded - return whether the optimizer and the reductions work on shards.
+ * bb_sync_gathers_parameters - return whether parameters are gathered for each unit.
+ * bb_sync_reduces_every_micro_batch - return whether every micro-batch reduces its gradients. */
 bool bb_sync_is_sharded(enum bb_sync_kind kind);
 bool bb_sync_gathers_parameters(enum bb_sync_kind kind);
 bool bb_sync_reduces_every_micro_batch(const struct bb_dp_config *policy);
 
-/* The communicators of a policy, as indices into the layout's communicators (BB_NONE: unused), and their sizes. */
+/* The communicators of a policy, as indices into the layout's communicators (BB_NONE: unused), and their numbers of
+ * ranks. */
 struct bb_sync_comms {
-    int gradients, parameters; /* shard group, or all replicas without one; may be the same communicator */
-    int replicas;              /* hsdp, distributed: replica group, one rank of each shard group */
-    int local, cross;          /* hierarchical: the ranks of a node; the ranks with the same index in their node */
+    int gradients, parameters; /* over the shard group, or over all replicas if there are no shard groups; both may
+                                  be the same communicator */
+    int replicas;     /* hsdp, distributed: over the replica group, which contains one rank of each shard group */
+    int local, cross; /* hierarchical: local is over the ranks of a node, cross over the ranks with the same index in
+                         each node */
     int n, n_replicas, n_local, n_cross;
 };
 
 /*
- * bb_sync_add_comms - add the groups and communicators of a policy to the step's layout.
- *   group    the group of replicas; BB_NONE or size 1: nothing is added
- *   comms    out
- *   Returns  0, -BB_EFAIL, or -BB_EUSAGE, after an error line with the nearest valid value, if shards do not divide the
- *            group
+ * bb_sync_add_comms - add the groups and communicators that a policy needs to the step's layout.
+ *   group    the group of replicas; BB_NONE or a group of size 1: nothing is added
+ *   comms    out: the communicators
+ *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error line with the nearest valid value if the group cannot
+ *            be divided into shards of the requested size
  *
- * The groups "dp shard" and "dp replica" split `group` into runs of policy->shard ranks, "dp local" and "dp cross" into
- * runs of the ranks on one node. Their names begin with the name of `group`.
+ * The groups "<group> shard" and "<group> replica" split `group` into runs of policy->shard consecutive ranks; "<group>
+ * local" and "<group> cross" split it by node.
  */
 int bb_sync_add_comms(struct bb_step *step, const struct bb_dp_config *policy, int group, int gpus_per_node,
                       struct bb_sync_comms *comms) BB_MUST_CHECK;
 
 /*
- * bb_sync_hierarchy_comms - split a group by nodes, for a hierarchical reduction: adds "<group> local" and "<group>
+ * bb_sync_hierarchy_comms - split a group by node, for a hierarchical reduction: adds "<group> local" and "<group>
  * cross", and sets comms->local, cross, n_local and n_cross.
- *   option   the option that needs this, for the error line
- *   Returns  0, -BB_EFAIL, or -BB_EUSAGE, after an error line, unless the group has several nodes with the same number,
- *            above 1, of its ranks
+ *   option   the option that requests the hierarchy, for the error line
+ *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error line if the group is on one node only, or does not
+ *            have the same number of ranks, at least 2, on every node
  */
 int bb_sync_hierarchy_comms(struct bb_step *step, int group, int gpus_per_node, const char *option,
                             struct bb_sync_comms *comms) BB_MUST_CHECK;
 
 struct bb_sync_unit {
-    const char *name;                /* must outlive the program */
-    const struct bb_tensor *tensors; /* tensors that this rank has before sharding over the replicas, in registration
-                                        order; must outlive the sync */
+    const char *name;                /* name for labels; must outlive the program */
+    const struct bb_tensor *tensors; /* the unit's tensors in registration order, as stored on this rank before
+                                        sharding over the replicas; must outlive the bb_sync */
     int n;
-    /* tied embeddings: the last unit uses this unit's parameters too; at most one unit. With zero3 and hsdp it stays
-     * gathered from its forward to the last unit's forward, and from the last unit's backward to its own backward */
+    /* tied embeddings: true if the last unit also uses the parameters of this unit; for at most one unit. With zero3
+     * and hsdp, these parameters stay gathered from this unit's forward to the last unit's forward, and from the
+     * last unit's backward to this unit's backward */
     bool tied;
-    int chunk;          /* units of other chunks are not prefetched (virtual pipeline stages) */
-    double backward_us; /* horovod: backward time per micro-batch; 0 for all units: all gradients are ready at once */
+    int chunk; /* number of the model chunk (virtual pipeline stage); units of other chunks are not prefetched */
+    double backward_us; /* horovod: backward time per micro-batch in microseconds; 0 in all units: all gradients are
+                           ready at the same time */
 };
 
 struct bb_sync_spec {
@@ -149,70 +161,72 @@ struct bb_sync_spec {
     struct bb_sync_comms comms;
     struct bb_step *step; /* owner of strings and kernel lists */
     struct bb_script *script;
-    const struct bb_sync_unit *units; /* in forward order; must outlive the sync */
+    const struct bb_sync_unit *units; /* units in forward order; must outlive the bb_sync */
     int n_units;
-    bool holds_remainder; /* hierarchical: this role is the last rank of its node, which reduces the remainder of a
-                             division by the node's ranks */
+    bool holds_remainder; /* hierarchical: true if this role is the last rank of its node. That rank also reduces the
+                             remainder when the node's ranks cannot divide a bucket evenly */
 };
 
-struct bb_sync; /* opaque: state while the program of one role is written */
+struct bb_sync; /* opaque; exists while the program of one role is written */
 
 /*
- * bb_sync_init - make the buckets and add streams and buffers to the script's program.
- *   s        out: to be released with bb_sync_release also after an error; NULL is accepted there
+ * bb_sync_init - assign gradients to buckets, and add streams and buffers to the script's program.
+ *   s        out: the caller releases it with bb_sync_release, also after an error; bb_sync_release accepts NULL
  *   Returns  0 or a negative error
  */
 int bb_sync_init(struct bb_sync **s, const struct bb_sync_spec *spec) BB_MUST_CHECK;
 void bb_sync_release(struct bb_sync *s);
 
-/* The hooks, in call order (see the top of this file). They label their operations with their own phase and restore
- * the script's labels. Errors are sticky in the script. `last`: this is the rank's last micro-batch of the step,
- * after which the gradients are complete. */
-void bb_sync_begin_step(struct bb_sync *s);                /* before the first operation of the step */
-void bb_sync_before_forward(struct bb_sync *s, int unit);  /* waits for the unit's parameters; zero3, hsdp: prefetches
-                                                             the next unit */
+/* The hooks, in the order of calls (see the top of this file). They label their operations with their own phase and
+ * then restore the script's labels. Errors are sticky in the script. `last` is true in the rank's last micro-batch
+ * of the step, after which the gradients are complete. */
+void bb_sync_begin_step(struct bb_sync *s); /* call before the first operation of the step; starts the overlapped
+                                               all-gather (overlap_gather) */
+void bb_sync_before_forward(struct bb_sync *s, int unit);  /* waits for the unit's parameters and, with zero3 and
+                                                             hsdp, prefetches the next unit */
 void bb_sync_after_forward(struct bb_sync *s, int unit);   /* releases the unit's gathered parameters (zero3, hsdp) */
-void bb_sync_before_backward(struct bb_sync *s, int unit); /* like bb_sync_before_forward; waits for gradient buffers
-                                                              that are reused (zero2) */
-void bb_sync_after_backward(struct bb_sync *s, int unit, bool last); /* releases gathered parameters; starts
-                                                                        reductions */
+void bb_sync_before_backward(struct bb_sync *s, int unit); /* like bb_sync_before_forward; with zero2, also waits
+                                                              until the shared gradient buffers of the unit are free */
+void bb_sync_after_backward(struct bb_sync *s, int unit, bool last); /* releases the unit's gathered parameters;
+                                                                        starts reductions */
 void bb_sync_wait_reductions(struct bb_sync *s);                     /* waits for all reductions */
-void bb_sync_finish_step(struct bb_sync *s); /* bb_sync_wait_reductions, then the optimizer and the all-gather */
+void bb_sync_finish_step(struct bb_sync *s); /* calls bb_sync_wait_reductions, then adds the optimizer and the
+                                                all-gather of parameters */
 
-/* ---- shared with replicas/servers.h ---- */
+/* ---- functions shared with replicas/servers.h ---- */
 
 /*
- * bb_sync_arrivals - list the tensors in the order in which their gradients become ready: units and tensors in reverse.
- *   per_unit true: tensors of different units may not share a bucket; false: tensors of different chunks may not
- *   arrivals out: the caller frees it
- *   Returns  their number, or -BB_EFAIL
+ * bb_sync_arrivals - list the gradient tensors in the order in which they become ready: units and tensors in reverse.
+ *   per_unit true: only tensors of one unit may share a bucket; false: only tensors of one chunk may share a bucket
+ *   arrivals out: the list; the caller frees it
+ *   Returns  the number of tensors, or -BB_EFAIL
  */
 int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool per_unit,
                      struct bb_gradient_arrival **arrivals);
 
-/* bb_sync_memory_kernel - add a memory-bound kernel to the compute stream. With timed compute its duration is its
- * bytes divided by the memory bandwidth. */
+/* bb_sync_memory_kernel - add a memory-bound kernel to the compute stream. With --compute timed its duration is its
+ * memory traffic divided by the memory bandwidth. */
 void bb_sync_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what,
                            const struct bb_script_memory_kernel *how);
 
 /*
- * bb_sync_memory - add the training memory of parameters, gradients and optimizer, by formula, to
- * bytes[BB_USE_PARAMETERS], [BB_USE_GRADIENTS] and [BB_USE_OPTIMIZER]. Sources: the ZeRO paper; Megatron-LM's
- * dist_optimizer, where 16-bit parameters have a float copy in the optimizer.
- *   parameters  of this rank before sharding
+ * bb_sync_memory - add the memory of parameters, gradients and optimizer state in training to bytes[BB_USE_PARAMETERS],
+ * bytes[BB_USE_GRADIENTS] and bytes[BB_USE_OPTIMIZER]. Sources of the formulas: the ZeRO paper; Megatron-LM's
+ * dist_optimizer, where the optimizer has a float copy of 16-bit parameters.
+ *   parameters  number of parameters on this rank before sharding
  *   bytes       [BB_USES] in/out
  */
 void bb_sync_memory(const struct bb_dp_config *policy, const struct bb_sync_comms *comms, double parameters,
                     double bytes[BB_USES]);
 
-/* bb_sync_update_peak_bytes - return the additional bytes during the optimizer step, when activations are free:
- * Megatron-LM's float copy of a shard of 16-bit gradients, which it frees after the update (distrib_optimizer.py,
- * zero_grad). */
+/* bb_sync_update_peak_bytes - return the bytes that are needed only during the optimizer step, when activations are
+ * free: Megatron-LM's float copy of a shard of 16-bit gradients, which it frees after the update
+ * (distrib_optimizer.py, zero_grad). */
 double bb_sync_update_peak_bytes(const struct bb_dp_config *policy, const struct bb_sync_comms *comms,
                                  double parameters);
 
-/* bb_sync_add_update_peak - add the part of update_bytes that does not fit into the memory of the activations to
- * bytes[BB_USE_OPTIMIZER]. */
+/* bb_sync_add_update_peak - add to bytes[BB_USE_OPTIMIZER] the part of update_bytes that exceeds the memory of the
+ * activations, which the optimizer step reuses. */
 void bb_sync_add_update_peak(double update_bytes, double bytes[BB_USES]);
 
 #endif

@@ -17,11 +17,12 @@ static const struct bb_sync_comms no_comms = {.gradients = BB_NONE,
                                               .n_local = 1,
                                               .n_cross = 1};
 
-/* A group that is split into runs of `run` consecutive members. */
+/* A group that is split into runs of `run` consecutive members. The runs form the inner group; the members with the
+ * same index in each run form the outer group. */
 struct group_split {
     struct bb_step *step;
     int group, run;
-    const char *inner_name, *outer_name; /* "shard", "replica" */
+    const char *inner_name, *outer_name; /* suffixes of the new groups' names: "shard", "replica" */
     int inner, outer;                    /* indices of the new groups */
 };
 
@@ -30,7 +31,7 @@ static const char *group_name(const struct group_split *k)
     return k->step->layout.groups[k->group].name;
 }
 
-/* Add the group of the runs (inner), and the group of the members with the same index in each run (outer). */
+/* Add the inner and the outer group to the layout. */
 static int split_group(struct group_split *k)
 {
     struct bb_layout *l = &k->step->layout;
@@ -57,7 +58,7 @@ out:
     return rc;
 }
 
-/* Number of consecutive group members that share a node; 0 if it differs between nodes. */
+/* Return the number of consecutive group members on one node; 0 if it differs between nodes. */
 static int ranks_per_node(const struct bb_layout *l, int group, int gpus_per_node)
 {
     int size = l->groups[group].size, run = 0, first = 0;
@@ -76,7 +77,7 @@ static int ranks_per_node(const struct bb_layout *l, int group, int gpus_per_nod
     return run;
 }
 
-/* The divisor of n in [least, most] that is nearest to `wanted`; 0: none. */
+/* Return the divisor of n in [least, most] that is nearest to `wanted`; 0: none. */
 static int nearest_divisor(int n, int wanted, int least, int most)
 {
     int best = 0;
@@ -87,7 +88,7 @@ static int nearest_divisor(int n, int wanted, int least, int most)
     return best;
 }
 
-/* Return whether the group has several ranks on each of several nodes, the same number on each. */
+/* Return whether the group is on several nodes with the same number of ranks, at least 2, on each node. */
 static bool has_hierarchy(const struct bb_layout *l, int group, int gpus_per_node)
 {
     int run = gpus_per_node > 0 ? ranks_per_node(l, group, gpus_per_node) : 0;
@@ -95,7 +96,7 @@ static bool has_hierarchy(const struct bb_layout *l, int group, int gpus_per_nod
     return run > 1 && run < l->groups[group].size;
 }
 
-/* The node size nearest to the given one with which the group has such a hierarchy; 0: none. */
+/* Return the number of GPUs per node nearest to the given one for which has_hierarchy() is true; 0: none. */
 static int nearest_node(const struct bb_layout *l, int group, int gpus_per_node)
 {
     for (int far = 1; far <= l->ranks; far++) {
@@ -107,7 +108,8 @@ static int nearest_node(const struct bb_layout *l, int group, int gpus_per_node)
     return 0;
 }
 
-/* Reject the default shard size: the ranks of a node are not a proper part, above 1, of the group. */
+/* Print why the default shard size of hsdp, the ranks of a node, is invalid (run: that number; 0: it differs between
+ * nodes). */
 static int shard_error(const struct group_split *k, int gpus_per_node, int run)
 {
     int size = k->step->layout.groups[k->group].size, near = nearest_divisor(size, gpus_per_node, 2, size - 1);
@@ -122,7 +124,7 @@ static int shard_error(const struct group_split *k, int gpus_per_node, int run)
                   size, group_name(k), why, words);
 }
 
-/* The default shard size: all ranks (distributed), or those of a node (hsdp). */
+/* Compute the default shard size: all ranks (distributed), or the ranks of a node (hsdp). */
 static int default_shard(const struct group_split *k, const struct bb_dp_config *p, int gpus_per_node, int *run)
 {
     int size = k->step->layout.groups[k->group].size;
@@ -155,7 +157,7 @@ static int add_comm(struct bb_step *step, int group, const char *purpose, int *c
     return *comm < 0 ? -BB_EFAIL : 0;
 }
 
-/* Add communicators for reductions and gathers inside `group`: one shared, or two. */
+/* Add communicators for reductions and for gathers over `group`: one for both, or two. */
 static int add_sharded(struct bb_step *step, const struct bb_dp_config *p, int group, struct bb_sync_comms *comms)
 {
     bool shared = bb_sync_gathers_parameters(p->kind) && !p->own_gather_comm;
@@ -196,7 +198,7 @@ static int hierarchy_error(const struct group_split *k, int gpus_per_node, const
     const char *how = run == 0   ? "they are distributed unevenly"
                       : run == 1 ? "each is on a node of its own"
                                  : "all are on one node";
-    char words[48] = "leave it out";
+    char words[48] = "without this option";
 
     if (near)
         snprintf(words, sizeof(words), "--gpus-per-node %d", near);

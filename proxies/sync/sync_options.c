@@ -22,16 +22,17 @@ const struct bb_opt bb_sync_options[] = {
     OPT_FLAG(0, "pad-buckets", FIELD(pad_buckets), "pad each bucket to a multiple of 65536 elements"),
     OPT_SIZE(0, "fusion-threshold", FIELD(fusion_threshold), NULL, "BYTES", 1, 1ull << 40,
              "horovod: maximum size of fused tensors (HOROVOD_FUSION_THRESHOLD); 1: no fusion (default: 128M)"),
-    OPT_DOUBLE(0, "cycle-ms", FIELD(cycle_ms), NULL, "MS", 1e-6, 1e9,
-               "horovod: fuse gradients that become ready within this cycle (HOROVOD_CYCLE_TIME; default: 1)"),
-    OPT_CHOICE(
-        0, "zero-reduce", FIELD(zero_reduce), NULL, "HOW", reduce_names,
-        "zero1, zero2: reduce gradients with rs (reduce-scatter) or allreduce, keeping the local slice (default: rs)"),
+    OPT_DOUBLE(
+        0, "cycle-ms", FIELD(cycle_ms), NULL, "MS", 1e-6, 1e9,
+        "horovod: cycle length; gradients that become ready in one cycle are fused (HOROVOD_CYCLE_TIME; default: 1)"),
+    OPT_CHOICE(0, "zero-reduce", FIELD(zero_reduce), NULL, "HOW", reduce_names,
+               "zero1, zero2: rs: reduce-scatter the gradients; allreduce: all-reduce them and use the local shard "
+               "(default: rs)"),
     OPT_FLAG(
         0, "hierarchical", FIELD(hierarchical),
         "all_reduce, horovod: reduce-scatter inside the node, all-reduce across nodes, all-gather inside the node"),
     OPT_INT(0, "shard-size", FIELD(shard_size), NULL, "N", 1, 1e6,
-            "hsdp, distributed: replicas per shard group (default: hsdp: those of a node; distributed: all)"),
+            "hsdp, distributed: replicas per shard group (default: hsdp: the replicas on one node; distributed: all)"),
     OPT_INT(0, "servers", FIELD(servers), NULL, "K", 1, 1e6,
             "ps_sharded: number of parameter servers, which are the first K ranks (default: 2)"),
     OPT_CHOICE(0, "grad-dtype", FIELD(grad_dtype), NULL, "TYPE", dtype_names,
@@ -39,15 +40,16 @@ const struct bb_opt bb_sync_options[] = {
     OPT_CHOICE(0, "optimizer", FIELD(optimizer), NULL, "NAME", optimizer_names,
                "sgd (with momentum) or adam (default: sgd for convolutional networks, else adam)"),
     OPT_FLAG(0, "use-precision-aware-optimizer", FIELD(precision_aware),
-             "distributed: for the memory count, Adam keeps the 16 bits that a bfloat16 parameter lacks in place of "
-             "float copies of parameters and gradients, as Transformer Engine's FusedAdam does"),
+             "distributed: count the memory of precision-aware Adam (Transformer Engine's FusedAdam), which stores the "
+             "16 bits that a bfloat16 parameter lacks instead of float copies of parameters and gradients"),
     OPT_FLAG(0, "overlap-param-gather", FIELD(overlap_param_gather),
-             "distributed: overlap the all-gather of parameters with the next forward, instead of after the optimizer"),
+             "distributed: overlap the all-gather of parameters with the next forward (default: all-gather after the "
+             "optimizer)"),
     OPT_FLAG(0, "own-gather-comm", FIELD(own_gather_comm),
-             "zero3, hsdp: separate communicator for all-gathers, so they do not queue after reductions"),
-    OPT_FLAG(0, "no-overlap", FIELD(no_overlap), "reduce gradients only after the whole backward"),
+             "zero3, hsdp: use a separate communicator for all-gathers, so that they need not wait for reductions"),
+    OPT_FLAG(0, "no-overlap", FIELD(no_overlap), "start reducing gradients only after the whole backward"),
     OPT_FLAG(0, "no-sync", FIELD(no_sync),
-             "zero2, zero3, hsdp: reduce only in the last micro-batch, with full gradients in memory until then (FSDP "
-             "no_sync)"),
+             "zero2, zero3, hsdp: reduce gradients only in the last micro-batch; full gradients stay in memory until "
+             "then (FSDP no_sync)"),
     {0},
 };

@@ -110,7 +110,7 @@ def test_readme_table_matches_predictions(busbar):
     ("--hierarchical --gpus-per-node 8", 8, ("all are on one node", "try: --gpus-per-node 4")),
     ("--hierarchical --gpus-per-node 3", 8, ("unevenly", "try: --gpus-per-node 2")),
     ("--sync hsdp --shard-size 3", 8, ("--shard-size 3", "8 ranks", "try: --shard-size 2")),
-    ("--hierarchical", 3, ("3 ranks of dp", "try: leave it out")),
+    ("--hierarchical", 3, ("3 ranks of dp", "try: without this option")),
     ("--sync hsdp --gpus-per-node 3", 8, ("3 GPUs per node", "unevenly", "try: --shard-size 2")),
     ("--sync hsdp --gpus-per-node 3", 3, ("3 ranks", "try: zero3")),
     ("--sync hsdp", 8, ("8 ranks", "one node", "zero3", "try: --shard-size 4")),

@@ -9,8 +9,8 @@
 #include "proxies/simulate/contention_sim.h"
 #include "proxies/simulate/event_queue.h"
 
-/* Order of the resources: first three for the GPU of each class, then those of each NIC. Where uplinks are
- * oversubscribed, those of each leaf and of each pod follow. NICs and uplinks have one resource per direction. */
+/* Order of the resources: three per class (outgoing link, incoming link and memory of its GPU), then two per NIC,
+ * one for each direction. Where uplinks are oversubscribed, two per leaf and two per pod follow. */
 enum { BB_GPU_OUT, BB_GPU_IN, BB_GPU_MEMORY, BB_GPU_RESOURCES };
 enum { BB_DIRECTION_OUT, BB_DIRECTION_IN, BB_DIRECTIONS };
 

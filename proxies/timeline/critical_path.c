@@ -1,4 +1,4 @@
-/* critical_path.c - computes the critical path by walking back through a timeline (see critical_path.h). */
+/* critical_path.c - computes the critical path by a backward search in a timeline (see critical_path.h). */
 #include "proxies/timeline/critical_path.h"
 
 #include "bootstrap/base/grow.h"
@@ -6,25 +6,26 @@
 
 #include <stdlib.h>
 
-/* A rank's communication, sorted by partner: the k-th operation here matches the k-th operation of the partner. */
+/* The communication operations of a rank, grouped by partner. The k-th operation in a group matches the k-th
+ * operation of the partner. */
 struct partners {
     struct bb_key_index index; /* keys: struct partner */
-    int *first;                /* [index.n + 1] first operation of each partner in list */
-    int *list;                 /* operations, partner by partner, each in order */
-    int *position;             /* [operations] position in list; BB_NONE: not listed */
+    int *first;                /* [index.n + 1] index in `list` of the first operation of each partner */
+    int *list;                 /* operation indices, sorted by partner and then by issue order */
+    int *position;             /* [operations] position of the operation in `list`; BB_NONE: not in the list */
 };
 
 struct partner {
-    int comm, kind, peer; /* world rank of a message's peer; BB_NONE: a collective or alltoallv */
+    int comm, kind, peer; /* peer: world rank of the peer of a send or receive; BB_NONE: a collective or alltoallv */
 };
 
 struct walk {
     const struct bb_timeline *t;
     struct bb_critical_path *path;
-    struct partners *messages;    /* [ranks] sends and receives; filled when the walk reaches the rank */
-    struct partners *collectives; /* [roles] collectives and alltoallv, which name no single peer; filled in the same
-                                     way */
-    int rank, op;                 /* present position of the walk */
+    struct partners *messages;    /* [ranks] sends and receives; computed when the search first reaches the rank */
+    struct partners *collectives; /* [roles] collectives and alltoallv, which have no single peer; computed when
+                                     first needed */
+    int rank, op;                 /* present position of the search */
     int64_t now_ns;
 };
 
@@ -33,7 +34,7 @@ static const struct bb_program *program_of(const struct walk *w, int rank)
     return bb_step_program(w->t->step, rank);
 }
 
-/* NULL: the timeline has no times of this rank. */
+/* Returns the times of the rank's operations; NULL if the timeline has none for this rank. */
 static const struct bb_timed_op *times_of(const struct walk *w, int rank)
 {
     const int shown = w->path->shown_as[rank];
@@ -41,7 +42,7 @@ static const struct bb_timed_op *times_of(const struct walk *w, int rank)
     return shown == BB_NONE ? NULL : w->t->ops[shown];
 }
 
-/* ---- matching: the k-th operation here is the k-th operation of the partner ---- */
+/* ---- matching operations of different ranks ---- */
 
 static bool is_message(const struct bb_op *op)
 {
@@ -55,7 +56,7 @@ static struct partner partner_of(const struct walk *w, const struct bb_op *op, i
     return (struct partner){op->comm, (int)op->kind, peer};
 }
 
-/* Sets position[] to the index of each operation's partner. */
+/* Numbers the partners and stores each operation's partner number in position[]. */
 static int number_partners(const struct walk *w, int rank, bool messages, struct partners *p)
 {
     const struct bb_program *program = program_of(w, rank);
@@ -87,7 +88,8 @@ static int list_partners(const struct walk *w, int rank, bool messages, struct p
             p->first[p->position[i] + 2]++;
     for (int i = 2; i <= p->index.n; i++)
         p->first[i] += p->first[i - 1];
-    for (size_t i = 0; i < n_ops; i++) /* counting sort: first[1 + partner] moves from the partner's begin to its end */
+    for (size_t i = 0; i < n_ops; i++) /* counting sort: first[1 + partner] advances from the first to the last
+                                          operation of the partner */
         if (p->position[i] != BB_NONE) {
             p->position[i] = p->first[p->position[i] + 1]++;
             p->list[p->position[i]] = (int)i;
@@ -104,7 +106,7 @@ static int find_partners(struct walk *w, int rank, bool messages, const struct p
     return p->first ? 0 : list_partners(w, rank, messages, p);
 }
 
-/* *found: the operation of rank `other` that matches this one; BB_NONE: none. */
+/* Finds the operation of rank `other` that matches the given operation. found: out; BB_NONE if no operation matches. */
 static int find_matching_op(struct walk *w, int op, int other, int *found)
 {
     const struct bb_op *mine = &program_of(w, w->rank)->ops[op];
@@ -136,12 +138,12 @@ static void release_partners(struct partners *p)
     free(p->position);
 }
 
-/* ---- last arrival ---- */
+/* ---- the rank that arrives last ---- */
 
 struct last_arrival {
     int rank, op;
     int64_t begin_ns;
-    bool unknown; /* a peer without times takes part */
+    bool unknown; /* true: the times of at least one participant are unknown */
 };
 
 static int consider_participant(struct walk *w, int op, int other, struct last_arrival *last)
@@ -161,7 +163,7 @@ out:
     return rc;
 }
 
-/* Considers all peers of the operation. */
+/* Updates *last with the arrivals of all peers of the operation. */
 static int consider_participants(struct walk *w, int op, struct last_arrival *last)
 {
     const struct bb_layout *l = &w->t->step->layout;
@@ -177,8 +179,8 @@ static int consider_participants(struct walk *w, int op, struct last_arrival *la
     return rc;
 }
 
-/* The operations of a group call on one communicator begin and end together. They are among [first, end), which may
- * include operations on other communicators. */
+/* Finds the range [*first, *end) of operations that contains the group call of `op`. The operations of a group call
+ * on one communicator begin and end together; the range may include operations on other communicators. */
 static void find_call(const struct bb_program *p, int op, int *first, int *end)
 {
     const int call = p->ops[op].call;
@@ -202,7 +204,7 @@ static int find_last_arrival(struct walk *w, struct last_arrival *last)
     return rc;
 }
 
-/* ---- predecessors ---- */
+/* ---- preceding operations ---- */
 
 static void keep_later(const struct bb_timed_op *times, int candidate, int *best)
 {
@@ -210,7 +212,8 @@ static void keep_later(const struct bb_timed_op *times, int candidate, int *best
         *best = candidate;
 }
 
-/* The last operation before `first` on the same stream (of_stream), or on the same communicator. */
+/* Returns the last operation before `first` on the same stream (of_stream true) or on the same communicator (false);
+ * BB_NONE: none. */
 static int last_before(const struct bb_program *p, int first, const struct bb_op *op, bool of_stream)
 {
     for (int i = first; i-- > 0;)
@@ -219,7 +222,7 @@ static int last_before(const struct bb_program *p, int first, const struct bb_op
     return BB_NONE;
 }
 
-/* The predecessor of the call with the latest end; BB_NONE: it has none. */
+/* Returns the predecessor of the current call with the latest end; BB_NONE if the call has no predecessor. */
 static int find_predecessor(const struct walk *w)
 {
     const struct bb_program *p = program_of(w, w->rank);
@@ -244,10 +247,10 @@ static int find_predecessor(const struct walk *w)
     return best;
 }
 
-/* ---- the walk ---- */
+/* ---- backward search ---- */
 
-/* Attributes the time from now back to ns to this part. Measured times may be slightly out of order: time never goes
- * forward. */
+/* Attributes the time from `ns` to now_ns to this part and sets now_ns to `ns`. Measured times may be slightly out
+ * of order, so a later `ns` is ignored. */
 static void attribute_back_to(struct walk *w, enum bb_critical_part part, int64_t ns)
 {
     const int64_t to = ns < 0 ? 0 : ns;
@@ -269,8 +272,8 @@ out:
     return rc;
 }
 
-/* Attributes the operation and continues at its begin, or, if it waited for another rank, at the begin of the
- * matching operation there. */
+/* Attributes the time of the current operation. The search continues at the begin of this operation or, if it waited
+ * for another rank, at the begin of the matching operation of that rank. */
 static int attribute_op(struct walk *w)
 {
     const struct bb_timed_op at = times_of(w, w->rank)[w->op];

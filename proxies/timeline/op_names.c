@@ -1,4 +1,4 @@
-/* op_names.c - what operations are called (op_names.h). */
+/* op_names.c - names of operations (see op_names.h). */
 #include "proxies/timeline/op_names.h"
 
 #include "bootstrap/base/units.h"

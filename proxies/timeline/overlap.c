@@ -36,7 +36,7 @@ static int compare_begins(const void *left, const void *right)
     return (a->begin_ns > b->begin_ns) - (a->begin_ns < b->begin_ns);
 }
 
-/* Intervals of one stream are sorted already, and so are joined ones. */
+/* The intervals of one stream are already sorted, and so are intervals after bb_spans_join. */
 static bool are_in_order(const struct bb_spans *s)
 {
     for (size_t i = 1; i < s->n; i++)
@@ -113,7 +113,7 @@ out:
     return rc;
 }
 
-/* Each part is the growth of the union when its set is added. */
+/* The value of each part is the increase of the union's length when the part's intervals are added. */
 int bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_spans *transfers, struct bb_spans *stages,
                    struct bb_exposure *out)
 {

@@ -1,11 +1,11 @@
 /*
- * overlap.h - how much communication is hidden behind compute: set operations on time intervals, for the prediction and
- * for the report of a run.
+ * overlap.h - computes how much communication is hidden by compute, with set operations on time intervals. The
+ * prediction and the report of a run use the same functions.
  *
  * All times are int64 nanoseconds on one rank's clock, from the start of a step of length T. C is the union of the
- * intervals in which a kernel ran on the compute stream. M is the union of the intervals of all communication, from the
- * arrival of each operation to its end: waiting for a peer is communication, since the operation occupies its stream.
- * Lengths are those of unions, not sums.
+ * intervals in which a kernel ran on the compute stream. M is the union of the intervals of all communication, each
+ * from the arrival of the stream at the operation to the operation's end. Waiting for a peer counts as communication,
+ * because the operation occupies its stream. Overlapping intervals are counted once.
  *
  *   exposed = |M \ C|    idle = T - |C u M|    overlap_fraction = |M n C| / |M|
  */
@@ -27,15 +27,15 @@ struct bb_spans {
     size_t n;
 };
 
-/* bb_spans_add - ignores an interval of length 0 or less. Returns 0 or, after printing an error, -BB_EFAIL (out of
- * memory). */
+/* bb_spans_add - adds an interval; ignores an interval of length 0 or less. Returns 0, or -BB_EFAIL (out of memory)
+ * after printing an error. */
 int bb_spans_add(struct bb_spans *s, int64_t begin_ns, int64_t end_ns) BB_MUST_CHECK;
 int bb_spans_add_all(struct bb_spans *s, const struct bb_spans *more) BB_MUST_CHECK;
-void bb_spans_clear(struct bb_spans *s); /* removes all intervals, keeps the memory */
+void bb_spans_clear(struct bb_spans *s); /* removes all intervals; the memory stays allocated */
 void bb_spans_release(struct bb_spans *s);
 
-/* bb_spans_join - replaces the intervals by their union: sorted and disjoint. The functions below call this on their
- * arguments. */
+/* bb_spans_join - replaces the intervals by their union, sorted and disjoint. The functions below call bb_spans_join
+ * on their arguments. */
 void bb_spans_join(struct bb_spans *s);
 
 int64_t bb_spans_common(struct bb_spans *a, struct bb_spans *b); /* |union a n union b|           */
@@ -46,44 +46,46 @@ struct bb_overlap {
     int64_t comm_ns;         /* |M|                                                      */
     int64_t exposed_ns;      /* |M \ C|                                                  */
     int64_t idle_ns;         /* T - |C u M|                                              */
-    double overlap_fraction; /* |M n C| / |M|, NaN without communication                 */
+    double overlap_fraction; /* |M n C| / |M|; NaN without communication */
 };
 
-/* bb_overlap_of - fills *out for one step. To get the values of one group, pass its intervals as comm: exposed_ns is
- * then that of the group, and idle_ns the time with neither compute nor communication of this group. */
+/* bb_overlap_of - computes the overlap of one step. For the values of a single group, pass the group's intervals as
+ * comm: exposed_ns is then that of the group, and idle_ns is the time with neither compute nor communication of this
+ * group. */
 void bb_overlap_of(int64_t step_ns, struct bb_spans *compute, struct bb_spans *comm, struct bb_overlap *out);
 
 /*
- * Why communication was exposed; the three parts add up to exposed_ns. A communication waits for the last rank to
- * arrive, then transfers its data.
- *   transfer  data was transferred, and no kernel ran
- *   bubble    a message between pipeline stages was waiting, and neither a kernel nor a transfer ran
- *   waiting   only waiting for other peers
+ * Exposed communication by cause; the three parts add up to exposed_ns. A communication operation first waits for the
+ * last rank to arrive, then transfers its data.
+ *   transfer  data was transferred while no kernel ran
+ *   bubble    a message between pipeline stages was waiting while neither a kernel nor a transfer ran
+ *   waiting   all other waiting for peers
  */
 struct bb_exposure {
     int64_t transfer_ns, bubble_ns, waiting_ns;
 };
 
 /*
- * bb_exposure_of - splits the exposed time by cause.
- *   comm       all communication
- *   transfers  the parts of comm that transfer data
- *   stages     the intervals of messages between pipeline stages
- *   Returns    0 or, after printing an error, -BB_EFAIL (out of memory)
+ * bb_exposure_of - divides the exposed time by cause.
+ *   comm       intervals of all communication
+ *   transfers  intervals in which communication transferred data
+ *   stages     intervals of messages between pipeline stages
+ *   Returns    0, or -BB_EFAIL (out of memory) after printing an error
  */
 int bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_spans *transfers, struct bb_spans *stages,
                    struct bb_exposure *out) BB_MUST_CHECK;
 
 /*
- * bb_overlap_efficiency - (Tc + Tm - Tb) / min(Tc, Tm), with the times of three runs: compute alone, communication
- * alone, and both. 1: the shorter of Tc and Tm is fully hidden; 0: no overlap; below 0: both together are slower than
- * one after the other. NaN if Tc or Tm is 0 or unknown. For a pipeline, Tc is the compute of the slowest rank plus its
- * bubble, which no overlap can hide; without the bubble, a step that is mostly bubble would get a meaningless value far
- * below 0.
+ * bb_overlap_efficiency - returns (Tc + Tm - Tb) / min(Tc, Tm), where Tc, Tm and Tb are the times of compute alone,
+ * communication alone, and both together. 1: the shorter of Tc and Tm is fully hidden; 0: no overlap; below 0: both
+ * together take longer than one after the other. NaN if Tc or Tm is 0 or unknown. For a pipeline, Tc is the compute
+ * time of the slowest rank plus its bubble, because no overlap can hide the bubble. Without the bubble in Tc, a step
+ * that is mostly bubble would get a meaningless value far below 0.
  */
 double bb_overlap_efficiency(double compute_alone, double comm_alone, double both);
 
-/* bb_overlap_efficiency_text - writes ", overlap efficiency 0.520", or "" if unknown, to buf. Returns buf. */
+/* bb_overlap_efficiency_text - writes, for example, ", overlap efficiency 0.520" to buf, or "" if the efficiency is
+ * unknown. Returns buf. */
 #define BB_EFFICIENCY_TEXT 64
 const char *bb_overlap_efficiency_text(double efficiency, char buf[BB_EFFICIENCY_TEXT]);
 

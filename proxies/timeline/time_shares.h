@@ -1,9 +1,10 @@
 /*
- * time_shares.h - where the time of one rank's step goes: by part (compute, communication, exposed, idle), phase, group
- * and kind of operation. The same rows for measured and for predicted steps, so that both can be compared.
+ * time_shares.h - divides the step time of one rank by part (compute, communication, exposed, idle), by phase, by group
+ * and by kind of operation. Measured and predicted steps use the same function, so that they can be compared.
  *
- * Each value is the length of a union of intervals, from the arrival of the stream at an operation to its end, waiting
- * included. Phases, groups and kinds overlap, so they do not add up to the step.
+ * Each value is the length of a union of intervals. The interval of an operation begins when its stream arrives at the
+ * operation, so it includes waiting for peers. Phases, groups and kinds overlap in time, so their values do not add up
+ * to the step.
  */
 #ifndef BB_PROXIES_TIMELINE_TIME_SHARES_H
 #define BB_PROXIES_TIMELINE_TIME_SHARES_H
@@ -11,15 +12,15 @@
 #include "proxies/timeline/timeline.h"
 
 struct bb_time_share {
-    const char *by; /* "part", "phase", "group", "kind"                 */
-    char name[64];  /* "exposed", "backward", "dp", "all_reduce dp"     */
+    const char *by; /* "part", "phase", "group" or "kind" */
+    char name[64];  /* for example "exposed", "backward", "dp", "all_reduce dp" */
     double us;
 };
 
 /*
- * bb_time_shares - computes the shares.
- *   ops      [operations of the rank's program] their times
- *   list, n  out: the rows; every call for the same program gives the same rows in the same order
+ * bb_time_shares - computes the shares of one rank's step.
+ *   ops      [operations of the rank's program] their begin and end times
+ *   list, n  out: the shares; every call for the same program returns the same shares in the same order
  *   Returns  0 or -BB_EFAIL
  *   Owner    the caller frees *list
  */

@@ -1,4 +1,5 @@
-/* timeline.c - chooses the ranks of a trace and allocates their times (timeline.h). trace_write.c writes the events. */
+/* timeline.c - selects the ranks of a trace and allocates their times (see timeline.h). trace_write.c writes the
+ * events. */
 #include "proxies/timeline/timeline.h"
 
 #include "bootstrap/base/grow.h"
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the ranks shown ---- */
+/* ---- selection of the ranks to show ---- */
 
 struct choice {
     const struct bb_step *step;
@@ -16,7 +17,7 @@ struct choice {
     size_t ops;
 };
 
-/* The first rank is always shown, whatever its size. */
+/* Selects a rank if the limits permit. The first rank is always selected, even if it exceeds BB_TRACE_OPS. */
 static void show_rank(struct choice *c, int rank)
 {
     size_t ops = bb_step_program(c->step, rank)->n_ops;
@@ -107,7 +108,7 @@ void bb_timeline_release(struct bb_timeline *t)
     *t = (struct bb_timeline){0};
 }
 
-/* ---- for writers ---- */
+/* ---- for modules that write a timeline to a file ---- */
 
 const char *bb_timeline_rank_name(const struct bb_timeline *t, int i, char text[BB_TIMELINE_NAME])
 {

@@ -1,6 +1,6 @@
 /*
- * trace_write.c - the events of a trace (timeline.h), in the Trace Event Format: "M" names of processes and threads,
- * "X" slices, "s" and "f" the two ends of an arrow, "C" counters.
+ * trace_write.c - writes the events of a trace (timeline.h) in the Trace Event Format: "M" for names of processes and
+ * threads, "X" for slices, "s" and "f" for the two ends of an arrow, "C" for counters.
  */
 #include "bootstrap/base/grow.h"
 #include "proxies/timeline/critical_path.h"
@@ -12,12 +12,12 @@
 struct writer {
     const struct bb_timeline *t;
     FILE *out;
-    bool some; /* at least one event was written */
+    bool some; /* at least one event has been written */
 };
 
-#define STEP_THREAD 0 /* thread of each rank for the step; stream s is thread s + 1 */
+#define STEP_THREAD 0 /* thread with the slice of the whole step; stream s is thread s + 1 */
 
-/* ---- parts of JSON ---- */
+/* ---- JSON output ---- */
 
 static void put_text(FILE *out, const char *text)
 {
@@ -32,20 +32,20 @@ static void put_text(FILE *out, const char *text)
     fputc('"', out);
 }
 
-/* Writes one more text field of an object. */
+/* Writes a further text field of an object. */
 static void put_field(FILE *out, const char *key, const char *text)
 {
     fprintf(out, ", \"%s\": ", key);
     put_text(out, text);
 }
 
-/* Writes microseconds with three decimals, exactly. */
+/* Writes a further field with a time in microseconds, with three decimals and without rounding. */
 static void put_us(FILE *out, const char *key, int64_t ns)
 {
     fprintf(out, ", \"%s\": %lld.%03d", key, (long long)(ns / 1000), (int)(ns % 1000));
 }
 
-/* Begins an event up to its arguments; the caller writes these and closes the event. */
+/* Writes the begin of an event. The caller writes the remaining fields and the closing brace. */
 static void begin_event(struct writer *w, const char *phase, const char *name, int rank, int thread)
 {
     fputs(w->some ? ",\n" : "\n", w->out);
@@ -55,7 +55,7 @@ static void begin_event(struct writer *w, const char *phase, const char *name, i
     fprintf(w->out, ", \"pid\": %d, \"tid\": %d", rank, thread);
 }
 
-/* ---- names ---- */
+/* ---- process and thread names ---- */
 
 /* Names a rank (process) or one of its streams (thread), and sets its sort index. */
 static void name_track(struct writer *w, const char *track, int rank, int thread, const char *name, int place)
@@ -86,7 +86,7 @@ static void name_rank(struct writer *w, int i)
 
 /* ---- slices ---- */
 
-/* The world rank of an operation's peer or root; BB_NONE: it has none. */
+/* Returns the world rank of an operation's peer or root; BB_NONE if the operation has neither. */
 static int other_rank(const struct bb_layout *l, const struct bb_op *op, int rank)
 {
     if (!bb_op_is_comm(op) || (op->kind == BB_OP_COLLECTIVE && !(bb_colls[op->coll].flags & BB_COLL_ROOTED)))
@@ -105,7 +105,7 @@ static void put_comm(FILE *out, const struct bb_layout *l, const struct bb_op *o
         fprintf(out, ", \"%s\": %d", op->kind == BB_OP_COLLECTIVE ? "root" : "peer", peer);
 }
 
-/* Waiting time of the call, and its bus bandwidth during the transfer. */
+/* Writes the waiting time of a call and the bus bandwidth of its transfer. */
 static void put_rate(FILE *out, double bus_bytes, const struct bb_timed_op *at)
 {
     int64_t moving_ns = at->end_ns - at->begin_ns - at->wait_ns;
@@ -115,7 +115,7 @@ static void put_rate(FILE *out, double bus_bytes, const struct bb_timed_op *at)
         fprintf(out, ", \"busbw_gbps\": %.3f", bus_bytes / (double)moving_ns);
 }
 
-/* The fields of an operation, without braces. */
+/* Writes the fields of an operation, without braces. */
 static void put_op(FILE *out, const struct bb_layout *l, const struct bb_op *op, int rank)
 {
     fputs("\"kind\": ", out);
@@ -133,7 +133,8 @@ static void put_op(FILE *out, const struct bb_layout *l, const struct bb_op *op,
         put_field(out, "for", op->what);
 }
 
-/* Bus bytes of the operations of ops[first..end) on the stream of `first`; messages: maximum of sent and received. */
+/* Returns the bus bytes of those operations in ops[first..end) that run on the stream of `first`. Messages count
+ * with the larger of sent and received bytes. */
 static double bus_bytes_of(const struct bb_layout *l, const struct bb_op *ops, int first, int end)
 {
     double collective = 0, sent = 0, received = 0;
@@ -151,7 +152,7 @@ static double bus_bytes_of(const struct bb_layout *l, const struct bb_op *ops, i
     return collective + (sent > received ? sent : received);
 }
 
-/* Two inner slices for a communication that waited: the wait and the transfer. */
+/* Writes the two inner slices of a communication that waited: the waiting and the transfer. */
 static void put_parts(struct writer *w, int i, const struct bb_op *op, const struct bb_timed_op *at)
 {
     const bool bubble = op->comm != BB_NONE && w->t->step->layout.comms[op->comm].between_stages;
@@ -169,7 +170,7 @@ static void put_parts(struct writer *w, int i, const struct bb_op *op, const str
     fputs(", \"cat\": \"transfer\"}", w->out);
 }
 
-/* Operations of one call on one stream share a slice, since they share their time. */
+/* Writes one slice for the operations of a call on one stream, which begin and end together. */
 static void put_call(void *arg, int i, int first, int end)
 {
     struct writer *w = arg;
@@ -211,12 +212,12 @@ static void put_slices(struct writer *w, int i)
     bb_timeline_each_call(w->t, i, put_call, w);
 }
 
-/* ---- arrows: the k-th send of a rank to another matches the k-th receive there ---- */
+/* ---- arrows: the k-th send from one rank to another matches the k-th receive of this peer ---- */
 
 struct message {
-    int comm, from, to; /* world ranks */
+    int comm, from, to; /* from, to: world ranks */
     bool received;
-    int op, shown; /* the operation, and the index of its rank in the timeline */
+    int op, shown; /* op: the operation; shown: index of its rank in the timeline */
 };
 
 static int by_pair(const void *a, const void *b)
@@ -253,7 +254,8 @@ static int list_messages(const struct bb_timeline *t, struct message **list, siz
     return 0;
 }
 
-/* One end of an arrow, inside the slice of an operation: shortly before its end (late), or at its begin. */
+/* Writes one end of an arrow inside the slice of an operation: just before the end of the slice (late), or at its
+ * begin. */
 static void put_arrow_end(struct writer *w, const char *name, int64_t id, bool target, int shown, int k, bool late)
 {
     const struct bb_op *op = &bb_step_program(w->t->step, w->t->ranks[shown])->ops[k];
@@ -264,13 +266,14 @@ static void put_arrow_end(struct writer *w, const char *name, int64_t id, bool t
     fprintf(w->out, ", \"cat\": \"%s\", \"id\": %lld%s}", name, (long long)id, target ? ", \"bp\": \"e\"" : "");
 }
 
-/* The arrow starts at the begin of the send and ends inside the receive. */
+/* Writes one end of a message's arrow, which starts at the begin of the send and ends just before the end of the
+ * receive. */
 static void put_arrow(struct writer *w, const struct message *m, int64_t id)
 {
     put_arrow_end(w, "message", id, m->received, m->shown, m->op, m->received);
 }
 
-/* The index of a rank in the timeline; BB_NONE: not shown. */
+/* Returns the index of a rank in the timeline; BB_NONE if the rank is not shown. */
 static int find_shown(const struct bb_timeline *t, int rank)
 {
     for (int i = 0; i < t->n; i++)
@@ -279,8 +282,9 @@ static int find_shown(const struct bb_timeline *t, int rank)
     return BB_NONE;
 }
 
-/* Arrows along the critical path: from the end of an operation to the begin of the next one on the same rank;
- * between ranks from the begin of the late operation, for which the other rank waited. */
+/* Writes arrows along the critical path. On one rank, an arrow goes from the end of an operation to the begin of the
+ * next. Between ranks, an arrow goes from the begin of the operation that arrived last to the operation that waited
+ * for it. */
 static void put_critical_arrows(struct writer *w)
 {
     const struct bb_critical_path *path = w->t->critical;
@@ -331,7 +335,7 @@ out:
 
 struct edge {
     int64_t ns;
-    double bytes; /* change from this time on */
+    double bytes; /* change of the bytes in flight at this time */
 };
 
 static int by_time(const void *a, const void *b)
@@ -385,7 +389,7 @@ static int put_counters(struct writer *w, int i)
     return 0;
 }
 
-/* ---- the file ---- */
+/* ---- whole trace ---- */
 
 static void put_head(const struct bb_timeline *t, FILE *out)
 {

@@ -62,7 +62,7 @@ static bool peer_exists(const struct bb_layout *l, const struct bb_channel *c)
 }
 
 static void check_rank(const struct bb_step *step, const struct bb_task_graph *graph, int rank,
-                        struct bb_faults *faults)
+                       struct bb_faults *faults)
 {
     const struct bb_layout *l = &step->layout;
 

@@ -332,7 +332,7 @@ out:
     return rc;
 }
 
-static int prepare(struct walk *w, const int *class_of)
+static int prepare(struct walk *w, const int *times_from)
 {
     const int ranks = w->t->step->layout.ranks;
     struct bb_critical_path *path = w->path;
@@ -343,9 +343,9 @@ static int prepare(struct walk *w, const int *class_of)
     TRY(BB_NEW(w->messages, ranks));
     TRY(BB_NEW(w->collectives, w->t->step->n_roles));
     for (int r = 0; r < ranks; r++)
-        path->shown_as[r] = class_of ? class_of[r] : BB_NONE;
+        path->shown_as[r] = times_from ? times_from[r] : BB_NONE;
     for (int i = 0; i < w->t->n; i++) {
-        if (!class_of)
+        if (!times_from)
             path->shown_as[w->t->ranks[i]] = i;
         TRY(BB_NEW(path->marked[i], program_of(w, w->t->ranks[i])->n_ops));
         path->n_shown++;
@@ -354,13 +354,13 @@ out:
     return rc;
 }
 
-int bb_critical_path_init(struct bb_critical_path *path, const struct bb_timeline *t, const int *class_of)
+int bb_critical_path_init(struct bb_critical_path *path, const struct bb_timeline *t, const int *times_from)
 {
     struct walk w = {.t = t, .path = path};
     int rc;
 
     *path = (struct bb_critical_path){0};
-    TRY(prepare(&w, class_of));
+    TRY(prepare(&w, times_from));
     TRY(walk_back(&w));
 out:
     for (int r = 0; w.messages && r < t->step->layout.ranks; r++)

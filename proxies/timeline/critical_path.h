@@ -45,7 +45,7 @@ struct bb_critical_path {
  *   Owner       the caller releases path with bb_critical_path_release, which also accepts a zeroed path
  */
 int bb_critical_path_init(struct bb_critical_path *path, const struct bb_timeline *t,
-                          const int *class_of) BB_MUST_CHECK;
+                          const int *times_from) BB_MUST_CHECK;
 void bb_critical_path_release(struct bb_critical_path *path);
 
 /* bb_critical_path_json - returns an object with the rank, the number of operations, and the time of each part in

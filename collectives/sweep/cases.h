@@ -41,9 +41,8 @@ struct bb_sweep {
     bool shuffled; /* sizes in an order that depends only on `seed` */
     uint64_t seed;
     size_t unalign; /* offset of the buffers, in elements */
-    struct bb_alltoallv_counts
-        *alltoallv_counts; /* counts for alltoallv (BB_COLL_VARIABLE_COUNTS); NULL without alltoallv;
-                                            owned by the creator of the sweep */
+    /* Counts for alltoallv (BB_COLL_VARIABLE_COUNTS); NULL without alltoallv; owned by the creator of the sweep. */
+    struct bb_alltoallv_counts *alltoallv_counts;
 };
 
 /* bb_sweep_largest - return the largest size of the run in bytes. */

@@ -5,7 +5,7 @@
 
 /*
  * Variables whose values are recorded: settings of NCCL, nccl-tests, CUDA, the emulated GPUs and busbar, and job sizes
- * that launchers set. All of them can change a result, and none contains private data.
+ * set by launchers. Each of these variables can change a result, and none contains private data.
  */
 static const char *const known[] = {
     /* clang-format off */
@@ -100,7 +100,7 @@ static const char *const known[] = {
     /* clang-format on */
 };
 
-/* Other variables with these prefixes are recorded as "set". */
+/* Prefixes of variables outside the table, which are recorded only as "set". */
 static const char *const families[] = {"NCCL_", "CUDA_", "BUSBAR_", "EMU_"};
 
 static bool is_known(const char *name)

@@ -1,8 +1,8 @@
 /*
- * environment.h - which environment variables result files record. For variables of a fixed table, whose values
- * contain no secrets, the files record the value. For all other variables of the families NCCL_*, CUDA_*, BUSBAR_*
- * and EMU_* the files record only that the variable is set. Misspelt variables and variables of newer NCCL versions
- * are thus visible, too.
+ * environment.h - selects the environment variables that result files record. A fixed table lists variables whose
+ * values contain no secrets; the files record their values. All other variables of the families NCCL_*, CUDA_*,
+ * BUSBAR_* and EMU_* are recorded only as "set", so that misspelt variables and variables of newer NCCL versions are
+ * visible, too.
  */
 #ifndef BB_BOOTSTRAP_BASE_ENVIRONMENT_H
 #define BB_BOOTSTRAP_BASE_ENVIRONMENT_H

@@ -1,5 +1,5 @@
 /*
- * err.c - see err.h. Each message is written with one write(2), so that lines of different ranks do not mix.
+ * err.c - see err.h. Each message is written with a single write(2), so that lines of different ranks do not mix.
  */
 #include "bootstrap/base/err.h"
 
@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Process-wide state. The only other process-wide state is in start/deadline.c, for its signal handler. */
+/* Process-wide state. The only other process-wide state of busbar is in start/deadline.c, whose signal handler needs
+ * it. */
 static char identity[128], context[1024];
 static int mute, job_scope;
 static atomic_int speculation;
@@ -48,7 +49,7 @@ void bb_err_speculative(int on)
     speculation = on ? SPECULATIVE : NOT_SPECULATIVE;
 }
 
-/* code: 0 for a warning */
+/* Returns whether a line must be printed. code: error code; 0 for a warning. */
 static int must_print(int code)
 {
     if (mute || speculation == NOT_SPECULATIVE)
@@ -56,7 +57,7 @@ static int must_print(int code)
     return code != 0 && code != BB_EUSAGE && atomic_exchange(&speculation, SPECULATION_FAILED) == SPECULATIVE;
 }
 
-/* Waits for stderr to accept data. Returns false after timeout_ms. */
+/* Waits until stderr accepts data. Returns false if timeout_ms passes first. */
 static int can_write(int timeout_ms)
 {
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -64,7 +65,8 @@ static int can_write(int timeout_ms)
     return timeout_ms == NO_TIMEOUT || poll(&p, 1, timeout_ms) != 0;
 }
 
-/* who: the prefix that names the reporting rank; empty for messages about the whole job. */
+/* Writes one line to stderr. who: prefix that names the printing rank, "" for messages about the whole job; kind: ""
+ * for errors, "warning: " for warnings. */
 __attribute__((format(printf, 5, 0))) static void write_line(int timeout_ms, int code, const char *who,
                                                              const char *kind, const char *fmt, va_list args)
 {
@@ -76,13 +78,13 @@ __attribute__((format(printf, 5, 0))) static void write_line(int timeout_ms, int
     if (!must_print(code))
         return;
     used += text < capacity ? text : capacity - 1;
-    for (int i = 0; i < used; i++) /* control characters of a file name or argument must neither break nor colour the
-                                      line */
+    for (int i = 0; i < used; i++) /* control characters in file names and arguments must neither break nor colour
+                                      the line */
         if (iscntrl((unsigned char)line[i]))
             line[i] = ' ';
     line[used++] = '\n';
     if (can_write(timeout_ms) && write(STDERR_FILENO, line, (size_t)used) < 0)
-        return; /* there is no other place to report the error */
+        return; /* an error of stderr itself cannot be reported anywhere */
 }
 
 void bb_err_job_scope(int on)

@@ -1,9 +1,9 @@
 /*
  * err.h - error codes, error messages and exit statuses.
  *
- * A function that can fail returns 0 or a negative BB_E... code. The function that detects the error, that is, converts
- * a code of CUDA, NCCL, MPI or errno, or finds an invalid value, prints one line with bb_err(). Its callers only pass
- * the code on (TRY). main() converts the code to the exit status with bb_exit_code().
+ * A function that can fail returns 0 or a negative BB_E... code. The function that detects an error (a failed call of
+ * CUDA, NCCL, MPI or the C library, or an invalid value) prints one error line with bb_err(). Its callers only return
+ * the code (TRY). main() converts the code to the exit status with bb_exit_code().
  */
 #ifndef BB_BOOTSTRAP_BASE_ERR_H
 #define BB_BOOTSTRAP_BASE_ERR_H
@@ -24,7 +24,7 @@ enum bb_error {
 
 #define BB_MUST_CHECK __attribute__((warn_unused_result))
 
-/* Sets `rc` to the result of expr, and jumps to the label `out` unless it is 0. */
+/* Sets `rc` to the value of expr, and jumps to the label `out` if that value is not 0. */
 #define TRY(expr)                                                                                                      \
     do {                                                                                                               \
         if ((rc = (expr)) != 0)                                                                                        \
@@ -35,24 +35,25 @@ enum bb_error {
  * bb_err - print one error line to stderr.
  *   fmt      starts in lower case with what is wrong, and has no full stop at the end
  *   Returns  -code, so that a caller can write `return bb_err(BB_EUSAGE, ...)`
- * The line is "busbar: rank 3 (node17, GPU 1): nccl.json: ranks=4: <message>": bb_err_identify() sets the rank,
- * bb_err_context() the text after it, and both may be empty. Control characters in the message are replaced by blanks,
- * and the line is cut at 2,047 characters.
+ * The line is "busbar: rank 3 (node17, GPU 1): nccl.json: ranks=4: <message>". bb_err_identify() sets the rank, and
+ * bb_err_context() sets "nccl.json: ranks=4: "; both are optional. Control characters in the line are replaced by
+ * blanks, and the line is cut at 2,047 characters.
  */
 int bb_err(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-#if defined(__clang_analyzer__) || defined(BB_ANALYSER) /* the analysers do not see that bb_err() never returns 0 */
+#if defined(__clang_analyzer__) || defined(BB_ANALYSER) /* static analysers cannot derive that bb_err() never returns
+                                                           0 */
 #define bb_err(code, ...) (bb_err(code, __VA_ARGS__), -(int)(code))
 #endif
 
 /*
- * bb_err_job - like bb_err(), for a message about the whole job: the line does not begin with the printing rank.
- * Use it for what all ranks find in common (BB_WORLD_ERR) and for verdicts about other ranks.
+ * bb_err_job - like bb_err(), for a message about the whole job: the line does not begin with the printing rank. Use it
+ * for errors that all ranks detect together (BB_WORLD_ERR) and for errors that one rank reports about other ranks.
  */
 int bb_err_job(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * bb_err_job_scope - from now on (1) bb_err() prints like bb_err_job(), or again with the rank (0). For code that all
- * ranks execute with the same input while rank 0 alone prints errors, such as building a step.
+ * bb_err_job_scope - make bb_err() omit the printing rank, like bb_err_job() (1), or print the rank again (0). For code
+ * that all ranks execute with the same input while only rank 0 prints errors, such as building a step.
  */
 void bb_err_job_scope(int on);
 
@@ -64,11 +65,12 @@ void bb_err_job_scope(int on);
 void bb_err_nonblocking(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void bb_err_job_nonblocking(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* bb_warn - print a line like bb_err_job() that begins with "busbar: warning: ". The run continues. */
+/* bb_warn - print a warning line to stderr: "busbar: warning: <message>", with the context but without the printing
+ * rank. The run continues. */
 void bb_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /*
- * bb_err_identify - set the rank that later lines begin with.
+ * bb_err_identify - set the rank that begins all later lines of bb_err().
  *   rank     negative: none (a single process, or before MPI_Init)
  *   host     host name; copied
  *   gpu      negative: no GPU selected yet
@@ -77,23 +79,23 @@ void bb_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void bb_err_identify(int rank, const char *host, int gpu);
 
 /*
- * bb_err_context - set the text that precedes each later message, for example the file and the row that it is about:
- * "nccl.json: ranks=4: ". The text is copied; NULL: no text.
+ * bb_err_context - set a text that precedes each later message, for example the file and the row that the message is
+ * about: "nccl.json: ranks=4: ". The text is copied; NULL: no text.
  */
 void bb_err_context(const char *text);
 
 /*
- * bb_err_mute - print no errors and warnings from now on (1), or print them again (0). While the command line is
- * parsed, all ranks but the first are muted, since all ranks would print the same line. bb_err_is_mute - the current
- * state.
+ * bb_err_mute - suppress all errors and warnings of this process from now on (1), or print them again (0). All ranks
+ * except rank 0 are muted while the command line is parsed, because every rank would print the same line.
+ * bb_err_is_mute - returns 1 while this process is muted, else 0.
  */
 void bb_err_mute(int on);
 int bb_err_is_mute(void);
 
 /*
  * bb_err_speculative - start (1) or end (0) speculative evaluation, in which many threads may try invalid
- * configurations. Meanwhile usage errors (BB_EUSAGE) and warnings are not printed, and of all other errors (such as out
- * of memory) only the first is printed.
+ * configurations. During speculative evaluation, usage errors (BB_EUSAGE) and warnings are not printed, and only the
+ * first of all other errors (such as out of memory) is printed.
  */
 void bb_err_speculative(int on);
 

@@ -14,8 +14,8 @@ static void *allocate_or_exit(size_t bytes)
 
     if (memory || bytes == 0)
         return memory;
-    bb_err(BB_EFAIL, "no memory for JSON (%zu bytes)", bytes);
-    for (;;) /* bypasses _exit(), whose guard would report the exit a second time (bootstrap/start/exit_guard.h) */
+    bb_err(BB_EFAIL, "out of memory for JSON (%zu bytes)", bytes);
+    for (;;) /* a direct system call, because exit_guard.h replaces _exit() and would report a second error */
         syscall(SYS_exit_group, BB_EFAIL);
 }
 

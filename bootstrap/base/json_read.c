@@ -137,7 +137,7 @@ out:
     return rc;
 }
 
-/* ---- rows ---- */
+/* ---- values described by the rows of a table ---- */
 
 static int read_whole(const json_t *object, const char *key, const char *where, const struct bb_json_field *f, int *out)
 {
@@ -160,7 +160,7 @@ static int read_number(const json_t *object, const char *key, const char *where,
     if (rc)
         return rc;
     if (f->max > 0 && *out > f->max)
-        return bb_err(BB_EUSAGE, "%s: '%s' is %g, expected %g at most", where, key, *out, f->max);
+        return bb_err(BB_EUSAGE, "%s: '%s' is %g, expected at most %g", where, key, *out, f->max);
     return 0;
 }
 
@@ -194,7 +194,7 @@ int bb_json_read_field(const json_t *object, const char *where, const struct bb_
     rc = bb_json_find_parent(object, where, f->key, &object, &key);
     if (rc)
         return rc;
-    if (key != f->key) { /* the message names the inner object, too */
+    if (key != f->key) { /* the message also names the inner object */
         snprintf(location, sizeof(location), "%s: %.*s", where, (int)(key - f->key - 1), f->key);
         where = location;
     }
@@ -227,8 +227,8 @@ int bb_json_read(const json_t *object, const char *where, const struct bb_json_f
 
 /* ---- unknown keys ---- */
 
-/* The first row whose key is `path` or begins with `path` and a dot; the row at the end of the table if there is
- * none. */
+/* Returns the first row whose key is `path` or begins with `path` and a dot; without such a row, the terminating row
+ * of the table. */
 static const struct bb_json_field *find_row(const struct bb_json_field *fields, const char *path)
 {
     size_t n = strlen(path);

@@ -1,8 +1,9 @@
 /*
- * json_read.h - reads fields of JSON files by tables. A row names a key, its type and the destination.
+ * json_read.h - reads JSON objects into C structs by tables. Each row of a table names a key, the type of its value and
+ * the field of the struct that receives the value.
  *
- * Functions that return int return 0, or -BB_EUSAGE after printing one line that begins with `where`, the name or path
- * of the file.
+ * Functions that return int return 0, or -BB_EUSAGE after printing one error line that begins with `where`, the name or
+ * path of the file.
  *
  *   static const struct bb_json_field fields[] = {
  *       BB_FIELD("gpus_per_node", BB_JSON_WHOLE, offsetof(struct cluster, gpus_per_node), .min = 1, .max = 1e9),
@@ -18,25 +19,26 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* Type of the value, and type of the C field that it is stored in. */
+/* Type of the JSON value, and type of the C field that receives the value. */
 enum bb_json_kind {
     BB_JSON_WHOLE,        /* int: a whole number from min to max */
     BB_JSON_NUMBER,       /* double: at least min, and at most max if max > 0 */
     BB_JSON_TEXT,         /* const char *: owned by the JSON object */
     BB_JSON_NUMBERS,      /* double[n]: a list of exactly n numbers >= 0 */
-    BB_JSON_TOTAL,        /* double, computed earlier: the value in the file must be equal */
-    BB_JSON_COUNT_TOTAL,  /* size_t, computed earlier: the value in the file must be equal */
-    BB_JSON_COUNT_TOTALS, /* size_t[n], computed earlier: the list in the file must be equal */
+    BB_JSON_TOTAL,        /* double, set before the read: the value in the file must be equal */
+    BB_JSON_COUNT_TOTAL,  /* size_t, set before the read: the value in the file must be equal */
+    BB_JSON_COUNT_TOTALS, /* size_t[n], set before the read: the list in the file must be equal */
     BB_JSON_ANY,          /* the key is allowed, and its value is not read */
     BB_JSON_KINDS         /* proxies/models/model_file.h adds kinds from here on */
 };
 
 struct bb_json_field {
-    const char *key; /* "gbps", or "intra.gbps" for "gbps" in the object "intra"; NULL ends the table */
+    const char *key; /* dotted path: "gbps", or "intra.gbps" for the key "gbps" of the object "intra"; NULL ends the
+                        table */
     int kind;
     size_t offset;
-    double min, max; /* range of a number */
-    int n;           /* length of a list */
+    double min, max; /* valid range of a number; see enum bb_json_kind */
+    int n;           /* number of elements of a list */
 };
 
 #define BB_FIELD(dotted, what, where, ...)                                                                             \
@@ -52,32 +54,37 @@ struct bb_json_field {
  */
 int bb_json_load(const char *path, size_t flags, json_t **root) BB_MUST_CHECK;
 /*
- * bb_json_open and bb_json_load_from - the two steps of bb_json_load: open the file, and parse the open file.
+ * bb_json_open, bb_json_load_from - the two steps of bb_json_load: open the file, and parse the open file.
  *   file     out: the caller closes it; NULL after an error
  *   path     for messages
  */
 int bb_json_open(const char *path, FILE **file) BB_MUST_CHECK;
 int bb_json_load_from(FILE *file, const char *path, size_t flags, json_t **root) BB_MUST_CHECK;
 
-/* bb_json_read - store the values of all rows in the struct at `into`. bb_json_read_field - the same for one row. */
+/*
+ * bb_json_read - store the values of all rows in the struct at `into`.
+ * bb_json_read_field - store the value of one row.
+ */
 int bb_json_read(const json_t *object, const char *where, const struct bb_json_field *fields, void *into) BB_MUST_CHECK;
 int bb_json_read_field(const json_t *object, const char *where, const struct bb_json_field *field,
                        void *into) BB_MUST_CHECK;
 
 /*
- * bb_json_reject_unknown - print an error for the first key without a row, and suggest the closest key by spelling.
+ * bb_json_reject_unknown - check that every key of `object` has a row in `fields`. Prints an error for the first
+ * unknown key, with the known key of the closest spelling.
  *   prefix   path of `object` in the file, "" for the top level; top-level keys that begin with '_' are comments
  */
 int bb_json_reject_unknown(const json_t *object, const char *where, const struct bb_json_field *fields,
                            const char *prefix) BB_MUST_CHECK;
 
 /*
- * Single values.
- *   bb_json_find_parent  for a path such as "a.b.key": the object that contains the last key, and that key
+ * Functions that read one value of an object.
+ *   bb_json_find_parent  for a path such as "a.b.key": finds the object that contains the last key, and that key
  *   bb_json_number_at    a number of at least `min`
  *   bb_json_text_at      a string, owned by the JSON object
  *   bb_json_object_at    an object, borrowed reference
- *   bb_json_list_at      a list of exactly n elements (n >= 0) or of 1 to -n elements (n < 0); n_found may be NULL
+ *   bb_json_list_at      a list of exactly n elements (n >= 0) or of 1 to -n elements (n < 0); n_found (out) is the
+ *                        number of elements and may be NULL
  *   bb_json_numbers_at   a list of exactly n numbers >= 0
  */
 int bb_json_find_parent(const json_t *object, const char *where, const char *path, const json_t **parent,
@@ -89,7 +96,7 @@ int bb_json_list_at(const json_t *object, const char *key, const char *where, in
                     int *n_found) BB_MUST_CHECK;
 int bb_json_numbers_at(const json_t *object, const char *key, const char *where, int n, double *numbers) BB_MUST_CHECK;
 
-/* bb_json_check_total - check that the total `given` in the file is equal to the `computed` sum of its parts. */
+/* bb_json_check_total - check that the total `given` in the file equals `computed`, the sum of its parts. */
 int bb_json_check_total(const char *where, const char *what, double given, double computed) BB_MUST_CHECK;
 
 #endif

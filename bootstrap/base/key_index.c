@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The cell of this key, or the empty cell where the key would be inserted. */
+/* Returns the cell that contains this key, or the empty cell where the key would be inserted. */
 static size_t find_cell(const struct bb_key_index *x, const char *key)
 {
     uint64_t hash = 0, word;

@@ -34,7 +34,7 @@ bool bb_outfile_is_stream(const char *path)
     return !S_ISREG(link.st_mode) && !S_ISDIR(link.st_mode);
 }
 
-/* The caller frees the result; NULL: out of memory. */
+/* Returns the folder of `path`, "." for a plain file name; the caller frees the text. NULL: out of memory. */
 static char *parent_folder(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -42,14 +42,14 @@ static char *parent_folder(const char *path)
     return slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
 }
 
-/* The path of an open file under /proc, which exists for unnamed files, too. */
+/* Formats the path of an open file under /proc, which exists for unnamed files, too. */
 static void format_proc_path(int fd, char path[PROC_TEXT])
 {
     snprintf(path, PROC_TEXT, "/proc/self/fd/%d", fd);
 }
 
-/* Opens an unnamed file (O_TMPFILE) in the folder of `path`; the kernel removes the file when the process exits. -1
- * if unsupported. */
+/* Opens an unnamed file (O_TMPFILE) in the folder of `path`; the kernel removes the file when the process exits.
+ * Returns the descriptor, or -1 if unnamed files are not supported. */
 static int open_unnamed(const char *path, mode_t mode)
 {
     char *folder = parent_folder(path), proc_path[PROC_TEXT];
@@ -65,7 +65,7 @@ static int open_unnamed(const char *path, mode_t mode)
     return -1;
 }
 
-/* A random temporary name next to `path`. Returns false with errno set. */
+/* Sets *name to a random temporary path next to `path`. Returns false with errno set. */
 static bool choose_name(const char *path, char **name)
 {
     unsigned long long number;
@@ -80,7 +80,7 @@ static bool choose_name(const char *path, char **name)
     return false;
 }
 
-/* Opens the temporary file, unnamed where possible. Returns -1 with errno set. */
+/* Opens the temporary file, unnamed where possible. Returns the descriptor, or -1 with errno set. */
 static int open_temporary(struct bb_outfile *f, const char *path, mode_t mode)
 {
     int fd = -1;
@@ -112,7 +112,7 @@ static bool is_folder(const char *path)
     return lstat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
-/* Returns 0 or errno. */
+/* Opens the temporary file for `path`, or the device or pipe itself. Returns 0 or errno. */
 static int open_target(struct bb_outfile *f, const char *path, mode_t mode)
 {
     bool is_stream = bb_outfile_is_stream(path);
@@ -149,7 +149,7 @@ static int open_or_report(struct bb_outfile *f, const char *path, const char *wh
 {
     int error = bb_outfile_create(f, path, mode);
 
-    if (error == ENOMEM) /* not the user's error */
+    if (error == ENOMEM) /* out of memory is not a usage error */
         code = BB_EFAIL;
     return error ? bb_err(code, "cannot write %s: %s: %s", what, path, strerror(error)) : 0;
 }
@@ -171,7 +171,7 @@ int bb_outfile_sync(int fd)
     return errno;
 }
 
-/* If the folder cannot be opened, the new name is valid but not synchronized. */
+/* Errors are ignored: the file already has its new name, which might only be lost in a power failure. */
 void bb_outfile_sync_folder(const char *path)
 {
     char *folder = parent_folder(path);
@@ -196,8 +196,8 @@ static int link_temporary(struct bb_outfile *f)
 }
 
 /*
- * stdio does not store the errno of a failed write: repeat one write(2), which fails for the same reason. The byte that
- * it may append does no harm, because the file is discarded.
+ * Returns 0, or the errno of a failed write. stdio does not store this errno, so one write(2) is repeated, which fails
+ * for the same reason. The byte that it may append does no harm, because the file is discarded.
  */
 int bb_outfile_error(FILE *out)
 {

@@ -1,15 +1,16 @@
 /*
- * outfile.h - atomic replacement of files: a file is complete or does not appear at all.
+ * outfile.h - atomic replacement of files: either the complete file appears or none.
  *
  * The data is written to a temporary file in the same folder, which is renamed over the target at the end. A run that
  * dies leaves the previous file unchanged. Where the file system supports O_TMPFILE, the temporary file has no name
  * until the end, so that a run that dies, or that is killed in a blocked write, leaves no temporary file. The temporary
  * name is random and the file is opened with O_EXCL, so that no existing file is overwritten and two runs with the same
- * target do not interfere: the last run to finish wins. File and folder are synchronized (fsync) when the target has
- * its name.
+ * target do not interfere: the file of the last run to finish remains. The file is synchronized to disk (fsync) before
+ * the rename, and the folder after the rename.
  *
- * Devices and pipes are written directly, because a rename would replace them. This includes the links in /dev and
- * /proc (/dev/stdout). Any other symbolic link is replaced by the file; the file that it points to is unchanged.
+ * Devices and pipes are written directly, because a rename would replace them. The same applies to the links in /dev
+ * and /proc (/dev/stdout). Any other symbolic link is itself replaced by the new file; the file to which the link
+ * points is unchanged.
  */
 #ifndef BB_BOOTSTRAP_BASE_OUTFILE_H
 #define BB_BOOTSTRAP_BASE_OUTFILE_H
@@ -21,28 +22,30 @@
 #include <sys/types.h>
 
 struct bb_outfile {
-    FILE *out;              /* write here; readable, too, unless the target is a device or pipe */
-    char *path, *temporary; /* temporary: NULL for a device or pipe, and after publishing */
-    bool unnamed;           /* O_TMPFILE: `temporary` is chosen but not linked yet */
+    FILE *out;              /* stream for the data; also readable, unless the target is a device or pipe */
+    char *path, *temporary; /* path: target; temporary: path of the temporary file, NULL for a device or pipe and
+                               after publishing */
+    bool unnamed;           /* true: the open file (O_TMPFILE) is not linked to the path `temporary` yet */
 };
 
 /*
  * bb_outfile_open - open a file for writing, with mode 0666 less the umask. bb_outfile_open_private - with mode 0600,
  * for files that contain values of environment variables.
  *   what     names the file in messages ("results")
- *   Returns  0, or -BB_EFAIL after printing one line; then no file is open
+ *   Returns  0, or -BB_EFAIL after printing one error line; then no file is open
  *   Owner    bb_outfile_close releases f
  */
 int bb_outfile_open(struct bb_outfile *f, const char *path, const char *what) BB_MUST_CHECK;
 int bb_outfile_open_private(struct bb_outfile *f, const char *path, const char *what) BB_MUST_CHECK;
 
-/* bb_outfile_create - bb_outfile_open with any mode and without a message. Returns 0 or errno. */
+/* bb_outfile_create - like bb_outfile_open, but with the given mode and without messages. Returns 0 or errno. */
 int bb_outfile_create(struct bb_outfile *f, const char *path, mode_t mode) BB_MUST_CHECK;
 
 /*
  * bb_outfile_publish - flush and fsync the data, rename the file to its target and fsync the folder. The file stays
  * open.
- * bb_outfile_publish_unsynced - the same without fsync of the folder. Both return 0 or errno and print nothing.
+ * bb_outfile_publish_unsynced - like bb_outfile_publish, but without fsync of the folder. Both return 0 or errno and
+ * print nothing.
  */
 int bb_outfile_publish(struct bb_outfile *f) BB_MUST_CHECK;
 int bb_outfile_publish_unsynced(struct bb_outfile *f) BB_MUST_CHECK;
@@ -50,29 +53,30 @@ int bb_outfile_publish_unsynced(struct bb_outfile *f) BB_MUST_CHECK;
 /* bb_outfile_sync_folder - fsync the folder of `path`. Does nothing if the folder cannot be opened. */
 void bb_outfile_sync_folder(const char *path);
 
-/* bb_outfile_is_current - true while the target is still the published file, neither removed nor replaced. */
+/* bb_outfile_is_current - return whether the target path still names the published file; false after the file was
+ * removed or replaced. */
 bool bb_outfile_is_current(const struct bb_outfile *f);
 
 /*
  * bb_outfile_close - publish the file if rc is 0, else discard it; then release f.
  *   rc       result of the code that wrote the data
- *   Returns  rc, or -BB_EFAIL after printing one line if some data could not be written
+ *   Returns  rc, or -BB_EFAIL after printing one error line if some data could not be written
  */
 int bb_outfile_close(struct bb_outfile *f, const char *what, int rc);
 
 /*
- * bb_outfile_check - check before a long run whether `path` can be written. An existing file stays unchanged.
- * Returns 0, or -BB_EUSAGE (-BB_EFAIL: out of memory) after printing one line.
+ * bb_outfile_check - check before a long run whether `path` can be written. An existing file stays unchanged. Returns
+ * 0, or -BB_EUSAGE (-BB_EFAIL: out of memory) after printing one error line.
  */
 int bb_outfile_check(const char *path, const char *what) BB_MUST_CHECK;
 
 /* bb_outfile_is_stream - true for paths that are written directly: devices, pipes, and links in /dev and /proc. */
 bool bb_outfile_is_stream(const char *path);
 
-/* bb_outfile_error - flush `out`. Returns 0, or errno if this or an earlier write failed. */
+/* bb_outfile_error - flush `out`. Returns 0, or errno if this flush or an earlier write failed. */
 int bb_outfile_error(FILE *out);
 
-/* bb_outfile_sync - fsync. Returns 0 or errno; file types without fsync count as success. */
+/* bb_outfile_sync - fsync a file. Returns 0 or errno; also 0 for files that do not support fsync. */
 int bb_outfile_sync(int fd);
 
 #endif

@@ -12,11 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- text; the caller holds the lock ---- */
+/* ---- printing; the caller holds the lock ---- */
 
 enum { TIME_LEFT_TEXT = 48 };
 
-/* ", about 40 s left"; "" if unknown */
+/* Returns ", about 40 s left", or "" if the remaining time is unknown. */
 static const char *format_time_left(const struct bb_progress *p, char text[TIME_LEFT_TEXT])
 {
     double s = p->done > 0 && p->done < p->total ? (bb_now_s() - p->expected_s) * (p->total - p->done) / p->done : 0;
@@ -50,7 +50,7 @@ static void write_line(const struct bb_progress *p)
     fflush(stderr);
 }
 
-/* ---- the thread ---- */
+/* ---- thread that prints a line per period ---- */
 
 static struct timespec time_after(double seconds)
 {
@@ -80,7 +80,8 @@ static void *write_lines(void *arg)
     return NULL;
 }
 
-/* All signals are blocked in the thread, so that the main thread receives them. On failure no progress is printed. */
+/* Starts the thread. All signals are blocked in it, so that the main thread receives them. Returns false if the
+ * thread cannot be started; then no progress is printed. */
 static bool start_thread(struct bb_progress *p)
 {
     pthread_condattr_t monotonic;

@@ -12,23 +12,25 @@
 
 enum { BB_PROGRESS_TEXT = 160 };
 
-/* A zeroed struct is inactive. The struct must not be moved between init and end. */
+/* State of the progress display; zeroed: inactive. The struct must not be moved between init and end. */
 struct bb_progress {
     bool on, is_shown;
     double begin_s, last_s;
-    double expected_s, total, done; /* start of the phase, its amount of work (0: unknown) and the work done; any
-                                       unit */
+    double expected_s, total, done; /* expected_s: start time of the phase; total: its amount of work in any unit, 0
+                                       if unknown; done: completed work in the same unit */
     char text[BB_PROGRESS_TEXT];    /* current activity; "" for none */
-    bool has_thread, stopping;      /* stderr is not a terminal: a thread prints lines */
-    double period_s;
+    bool has_thread, stopping;      /* has_thread: stderr is not a terminal, so a thread prints lines; stopping: the
+                                  thread must exit */
+    double period_s;                /* interval between lines of the thread */
     pthread_t thread;
     pthread_mutex_t lock; /* protects all of the above while the thread runs */
     pthread_cond_t wake;
 };
 
+/* bb_progress_init - activate the progress display on rank 0, unless quiet. */
 void bb_progress_init(struct bb_progress *p, int rank, bool quiet);
 
-/* bb_progress_end - erase the line and stop the thread. Later calls print nothing. */
+/* bb_progress_end - erase the line and stop the thread. Later calls have no effect. */
 void bb_progress_end(struct bb_progress *p);
 
 /* bb_progress_show - set the current activity. A terminal shows it immediately, at most ten times per second. */
@@ -38,9 +40,9 @@ void bb_progress_show(struct bb_progress *p, const char *fmt, ...) __attribute__
 void bb_progress_clear(struct bb_progress *p);
 
 /*
- * bb_progress_expect - start a phase with this total amount of work, in any unit. bb_progress_advance - add completed
- * work.
- * The remaining time is extrapolated from both.
+ * bb_progress_expect - start a phase with this total amount of work, in any unit.
+ * bb_progress_advance - add completed work. The remaining time is extrapolated from the completed share of the work and
+ * the time since the start of the phase.
  */
 void bb_progress_expect(struct bb_progress *p, double total);
 void bb_progress_advance(struct bb_progress *p, double amount);

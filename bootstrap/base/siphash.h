@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The 16 bytes of the key as two little-endian numbers. */
+/* The 16 bytes of the key as two little-endian numbers of 8 bytes. */
 struct bb_siphash_key {
     uint64_t k[2];
 };

@@ -14,7 +14,8 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The ceil(percent/100 n)-th smallest, in integers, since 0.9 * 10 is not exactly 9 in floating point. */
+/* Returns the ceil(percent/100 * n)-th smallest sample. The index is computed with integers, because 0.9 * 10 is not
+ * exactly 9 in floating point. */
 static double nearest_rank(const double *sorted, size_t n, size_t percent)
 {
     return sorted[(percent * n + 99) / 100 - 1];
@@ -34,7 +35,8 @@ static double mean(const double *samples, size_t n)
     return sum / (double)n;
 }
 
-/* P(X = i) for X ~ Binomial(n, 1/2), by logarithms, since 2^-n underflows in double from n = 1075. */
+/* Returns P(X = i) for X ~ Binomial(n, 1/2). Computed with logarithms, because 2^-n underflows in double from n =
+ * 1075 on. */
 static double binomial_probability(size_t n, size_t i)
 {
     int sign;
@@ -47,14 +49,14 @@ static double binomial_probability(size_t n, size_t i)
 size_t bb_stats_ci_rank(size_t n)
 {
     double tail = 0;
-    double first = floor((double)n / 2 - 6 * sqrt((double)n)); /* 12 standard deviations below the mean: the omitted
-                                                                  terms are negligible */
+    double first = floor((double)n / 2 - 6 * sqrt((double)n)); /* 12 standard deviations below the mean; the terms
+                                                                  before it are negligible */
     size_t i = first > 0 ? (size_t)first : 0;
 
     for (;; i++) {
         tail += binomial_probability(n, i);
         if (tail > 0.025)
-            return i; /* P(X < i) is the last tail of at most 0.025 */
+            return i; /* the first i for which P(X <= i) > 0.025 is the largest k for which P(X < k) <= 0.025 */
     }
 }
 
@@ -77,7 +79,7 @@ int bb_stats_compute(const double *samples, size_t n, struct bb_stats *stats)
         return 0;
     sorted = malloc(n * sizeof(*sorted));
     if (!sorted)
-        return bb_err(BB_EFAIL, "no memory for the statistics of %zu samples", n);
+        return bb_err(BB_EFAIL, "out of memory for the statistics of %zu samples", n);
     memcpy(sorted, samples, n * sizeof(*sorted));
     qsort(sorted, n, sizeof(*sorted), compare_doubles);
     stats->min = sorted[0];

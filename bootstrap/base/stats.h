@@ -12,19 +12,18 @@ struct bb_stats {
     double p50;     /* median: mean of the two middle samples when n is even */
     double p90;     /* nearest rank: the ceil(0.90 n)-th smallest sample */
     double p99;     /* nearest rank; NaN if n < 100 */
-    double ci95[2]; /* 95 % confidence interval of the median (distribution-free, from order statistics); NaN if n <
-                       6 */
+    double ci95[2]; /* distribution-free 95 % confidence interval of the median; NaN if n < 6 */
 };
 
 /*
  * bb_stats_compute - summarize samples[n], which is not changed. All results are NaN if n is 0.
- *   Returns  0, or -BB_EFAIL after printing one line (out of memory)
- * ci95 is [x(k), x(n+1-k)] with the largest k for which X ~ Binomial(n, 1/2) has P(X < k) <= 0.025. The interval thus
- * covers the median with a probability of at least 95 %.
+ *   Returns  0, or -BB_EFAIL after printing one error line (out of memory)
+ * ci95 is [x(k), x(n+1-k)], where x(i) is the i-th smallest sample and k is the largest number for which X ~
+ * Binomial(n, 1/2) has P(X < k) <= 0.025. The interval thus covers the median with a probability of at least 95 %.
  */
 int bb_stats_compute(const double *samples, size_t n, struct bb_stats *stats) BB_MUST_CHECK;
 
-/* bb_stats_ci_rank - the rank k of ci95, from 1; 0 if n < 6. */
+/* bb_stats_ci_rank - return the k of ci95 for n samples (see bb_stats_compute), counted from 1; 0 if n < 6. */
 size_t bb_stats_ci_rank(size_t n);
 
 #endif

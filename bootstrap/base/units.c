@@ -1,4 +1,4 @@
-/* units.c - see units.h. Each parser accepts the whole text or rejects it. */
+/* units.c - see units.h. Each parser requires that the whole text is valid. */
 #include "bootstrap/base/units.h"
 
 #include <ctype.h>
@@ -12,8 +12,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* Length of "12", "12.5", ".5" or "12." at the start of text; 0 without a digit. *point: whether the number has a
- * point. */
+/* Returns the length of "12", "12.5", ".5" or "12." at the start of text; 0 without a digit. *point: out, whether
+ * the number has a decimal point. */
 static size_t decimal_length(const char *text, bool *point)
 {
     size_t whole = strspn(text, "0123456789"), fraction = 0;
@@ -24,7 +24,7 @@ static size_t decimal_length(const char *text, bool *point)
     return whole + fraction ? whole + fraction + *point : 0;
 }
 
-/* Power of two of a unit letter; -1 if unknown. */
+/* Returns the exponent of two of a unit letter (K: 10, M: 20 ...); -1 if the letter is unknown. */
 static int unit_shift(char letter)
 {
     static const char letters[] = "KMGT";
@@ -123,7 +123,7 @@ const char *bb_format_bytes(size_t bytes, char buf[BB_BYTES_TEXT])
     return buf;
 }
 
-enum { NEAREST_MAX = 63 }; /* longer words are not compared */
+enum { NEAREST_MAX = 63 }; /* longer words get no suggestion */
 
 static int min_int(int a, int b)
 {
@@ -135,7 +135,8 @@ static bool same_letter(char a, char b)
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* Optimal string alignment distance (insertions, deletions, replacements, transpositions), ignoring case. */
+/* Returns the optimal string alignment distance (insertions, deletions, replacements, transpositions), ignoring
+ * case. */
 static int edit_distance(const char *a, const char *b)
 {
     int rows[3][NEAREST_MAX + 1];
@@ -156,7 +157,7 @@ static int edit_distance(const char *a, const char *b)
     return rows[na % 3][nb];
 }
 
-/* Distance of `word` from `known`: 0 for equal words; a prefix of a known word has distance 1. */
+/* Returns the distance of `word` from `known`: 0 for equal words, 1 for a prefix of `known`, else the edit distance. */
 static int distance_to_known(const char *word, const char *known)
 {
     size_t length = strlen(word);
@@ -168,7 +169,7 @@ static int distance_to_known(const char *word, const char *known)
     return edit_distance(word, known);
 }
 
-/* Names that other tools use. */
+/* Names that other tools use for busbar's words. */
 static const struct {
     const char *alias, *word;
 } aliases[] = {
@@ -193,7 +194,7 @@ const char *bb_format_time(double us, char buf[BB_TIME_TEXT])
     return buf;
 }
 
-/* The candidate that `word` is an alias of, or NULL. */
+/* Returns the candidate for which `word` is an alias, or NULL. */
 static const char *find_alias(const char *word, const char *const *candidates, size_t n)
 {
     for (size_t a = 0; a < sizeof(aliases) / sizeof(aliases[0]); a++)
@@ -205,7 +206,7 @@ static const char *find_alias(const char *word, const char *const *candidates, s
 
 const char *bb_nearest_word(const char *word, const char *const *candidates, size_t n)
 {
-    int limit = min_int(3, 1 + (int)(strlen(word) / 4)); /* a larger distance is no spelling error */
+    int limit = min_int(3, 1 + (int)(strlen(word) / 4)); /* a larger distance is not a spelling error */
     int best = limit + 1;
     const char *nearest = find_alias(word, candidates, n);
 

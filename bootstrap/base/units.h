@@ -1,6 +1,6 @@
 /*
- * units.h - parsing and formatting of numbers, and spelling suggestions. The functions print nothing: the caller knows
- * where the text comes from and prints the error (bb_opts_parse does for options).
+ * units.h - parsing and formatting of numbers, and spelling suggestions. The functions print nothing: the caller, for
+ * example bb_opts_parse, knows where the text comes from and prints the error.
  */
 #ifndef BB_BOOTSTRAP_BASE_UNITS_H
 #define BB_BOOTSTRAP_BASE_UNITS_H
@@ -24,11 +24,11 @@ int bb_parse_bytes(const char *text, size_t *bytes) BB_MUST_CHECK;
  */
 int bb_parse_count(const char *text, double *count) BB_MUST_CHECK;
 
-/* bb_parse_int - a decimal integer from min to max, without other text. Returns 0 or -BB_EUSAGE. */
+/* bb_parse_int - a decimal integer from min to max; any other text is invalid. Returns 0 or -BB_EUSAGE. */
 int bb_parse_int(const char *text, int min, int max, int *value) BB_MUST_CHECK;
 
-/* bb_parse_double - a finite decimal number, without other text; hexadecimal, inf and nan are invalid. Returns 0 or
- * -BB_EUSAGE. */
+/* bb_parse_double - a finite decimal number; any other text is invalid, also hexadecimal numbers, inf and nan.
+ * Returns 0 or -BB_EUSAGE. */
 int bb_parse_double(const char *text, double *value) BB_MUST_CHECK;
 
 /* bb_format_bytes - "512 B", "4 KiB", "75.1 MiB": at most one decimal, none if that decimal is 0. Returns buf. */
@@ -36,8 +36,8 @@ int bb_parse_double(const char *text, double *value) BB_MUST_CHECK;
 const char *bb_format_bytes(size_t bytes, char buf[BB_BYTES_TEXT]);
 
 /*
- * Unit for times in reports: us below 10 ms, ms below 10 s, else s. All times of a table column use the unit of the
- * largest (bb_time_unit).
+ * Unit for times in reports: us below 10 ms, ms below 10 s, else s.
+ * bb_time_unit - the unit for all times of a table column, chosen by the largest time.
  * bb_format_time - "2.241 us", "9999.9 us", "12.346 ms", "60.120 s". Returns buf.
  */
 struct bb_time_unit {
@@ -56,10 +56,10 @@ static inline size_t bb_round_up(size_t n, size_t to)
 }
 
 /*
- * bb_nearest_word - the candidate that the user most probably meant, for "did you mean". The candidate with the
- * smallest edit distance (insertions, deletions, replacements, transpositions; ignoring case) is chosen. A prefix of a
- * candidate counts as one edit, and names from other tools ("bf16") select ours ("bfloat16").
- * Returns one of candidates[n], or NULL if none is close enough.
+ * bb_nearest_word - the candidate that the user most probably meant, for "did you mean": the candidate with the
+ * smallest edit distance (insertions, deletions, replacements, transpositions; ignoring case). A prefix of a candidate
+ * has distance 1. Names of other tools select busbar's name: "bf16" selects "bfloat16". Returns one of candidates[n],
+ * or NULL if none is close enough.
  */
 const char *bb_nearest_word(const char *word, const char *const *candidates, size_t n);
 

@@ -75,7 +75,8 @@ int bb_bench_main(int argc, char **argv)
 
     if (argc == 2)
         complete_subcommands(bb_opts_completion_prefix(argc, argv));
-    rc = subcommand ? bb_opts_read(subcommand->options, NULL, argc - 1, argv + 1) : check_arguments(argc, argv, &timeout_s);
+    rc = subcommand ? bb_opts_read(subcommand->options, NULL, argc - 1, argv + 1)
+                    : check_arguments(argc, argv, &timeout_s);
 
     return rc ? rc : bb_gpu_library_run("bench", subcommand ? subcommand->run : "bb_bench_run", timeout_s, argc, argv);
 }

@@ -66,7 +66,7 @@ struct bb_bench_context {
     const struct bb_mulsums *mulsums;
     struct bb_iteration_events *iteration_events; /* events between the iterations of a measurement's last sample;
                                                      NULL: none */
-    const struct bb_telemetry *observer;          /* records NCCL's selection and the GPU's state; NULL: not recorded */
+    const struct bb_telemetry *observer;          /* records NCCL's choice and the GPU's state; NULL: not recorded */
     void *sync_byte; /* device memory, 1 byte, for the all_reduce that synchronizes the ranks */
     uint64_t passes; /* number of verification passes so far; each pass has different test data */
 

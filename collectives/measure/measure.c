@@ -396,7 +396,7 @@ static int measure_row(struct bb_bench_context *ctx, const struct bb_case *c, st
     TRY(warm_up(ctx, c, f));
     bb_telemetry_begin_timing(ctx->observer, &f->seen);
     if (ctx->connected && !ctx->host_clock)
-        TRY(bb_connect_sync(ctx, c)); /* after the recording of NCCL's selection has ended */
+        TRY(bb_connect_sync(ctx, c)); /* after the recording of NCCL's choice has ended */
     TRY(bb_nccl_estimate(ctx, c, &f->model_us));
     TRY(take_samples(ctx, c, f));
     TRY(bb_telemetry_end_timing(ctx->observer, ctx->world, &f->seen));

@@ -116,7 +116,7 @@ static void enable_iteration_events(struct bb_bench_context *ctx, bool on)
         ctx->iteration_events->on = on;
 }
 
-/* Returns the number of iterations that are enqueued behind the closed start barrier, in addition to the operation
+/* Returns the number of iterations that are enqueued while the start barrier is closed, in addition to the operation
  * that synchronizes the ranks; 0: no start barrier. Equal on all ranks. */
 static size_t held_iterations(const struct bb_bench_context *ctx, const struct bb_case *c)
 {

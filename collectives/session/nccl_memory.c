@@ -17,8 +17,8 @@ static void free_nccl(void *memory)
     (void)ncclMemFree(memory);
 }
 
-/* ncclMemAlloc rounds up to the allocation granularity and adds nothing else (NCCL allocator.cc). Where ncclMemAlloc
- * falls back to cudaMalloc, the allocation is slightly smaller. */
+/* Returns the device memory of an allocation: ncclMemAlloc rounds up to the allocation granularity and adds nothing
+ * (NCCL allocator.cc). If ncclMemAlloc falls back to cudaMalloc, the allocation is slightly smaller. */
 static size_t device_bytes_nccl(size_t bytes)
 {
     return bb_round_up(bytes, bb_driver_granularity());

@@ -1,6 +1,7 @@
 /*
- * nccl_memory.h - the allocator of the buffers that NCCL reads and writes (option --buffers). NCCL can register memory
- * of ncclMemAlloc: CUDA graphs and NVSwitch use such buffers without a copy. NCCL cannot register memory of cudaMalloc.
+ * nccl_memory.h - the allocators of the buffers that NCCL reads and writes (option --buffers). NCCL can register memory
+ * from ncclMemAlloc, so CUDA graphs and NVSwitch algorithms use these buffers without copying them. NCCL cannot
+ * register memory from cudaMalloc.
  */
 #ifndef BB_COLLECTIVES_SESSION_NCCL_MEMORY_H
 #define BB_COLLECTIVES_SESSION_NCCL_MEMORY_H
@@ -9,14 +10,14 @@
 
 #include <stdbool.h>
 
-/* bb_nccl_memory - return the allocator for name "nccl" or "cuda"; NULL selects "nccl". */
+/* bb_nccl_memory - return the allocator with this name: "nccl" (ncclMemAlloc) or "cuda" (cudaMalloc); NULL: "nccl". */
 const struct bb_allocator *bb_nccl_memory(const char *name);
 
 /*
- * bb_nccl_memory_falls_back - test by allocating one byte whether ncclMemAlloc uses cudaMalloc on the current device.
- * NCCL does so if the driver lacks the cuMem functions or NCCL_CUMEM_ENABLE=0.
- *   from        allocator to test; always false for "cuda"
- *   falls_back  out: whether the memory comes from cudaMalloc
+ * bb_nccl_memory_falls_back - find out by a test allocation whether ncclMemAlloc uses cudaMalloc on the current device.
+ * NCCL does so if the driver lacks the cuMem functions or if NCCL_CUMEM_ENABLE=0.
+ *   from        allocator to test
+ *   falls_back  out: whether ncclMemAlloc uses cudaMalloc; false for the allocator "cuda"
  *   Returns     0, or a negative error code if the allocation fails
  */
 int bb_nccl_memory_falls_back(const struct bb_allocator *from, bool *falls_back) BB_MUST_CHECK;

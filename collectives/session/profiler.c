@@ -1,9 +1,10 @@
 /*
  * profiler.c - the profiler plugin, see profiler.h.
  *
- * NCCL calls the plugin from several threads (the caller's, helper threads of non-blocking communicators, callbacks of
- * graphs). The plugin therefore neither locks nor allocates: each event takes a sequence number, writes its slot, and
- * stores the slot's sequence number last. The state is global, because NCCL finds a plugin by its symbol name and all
+ * NCCL calls the plugin from several threads: the caller's thread, helper threads of non-blocking communicators,
+ * callbacks of CUDA graphs. The plugin therefore uses neither locks nor allocations. To record an event, a thread
+ * increments the event counter to obtain a sequence number, writes the event to the slot for this number, and then
+ * stores the number in the slot. The state is global, because NCCL finds a plugin by its symbol name and all
  * communicators share one event mask.
  */
 #include "collectives/session/profiler.h"
@@ -19,20 +20,20 @@ enum {
     SLOTS = 256 /* maximum number of recorded events per begin/end pair; later events are dropped */
 };
 
-/* A choice as 64-bit words, each of which is read and written atomically. */
+/* Size of a struct bb_choice in 64-bit words, each of which is read and written atomically. */
 enum { WORDS = (sizeof(struct bb_choice) + sizeof(uint64_t) - 1) / sizeof(uint64_t) };
 
 struct slot {
-    _Atomic uint64_t whole; /* sequence number + 1 of the event in `words`; 0 while it is being written */
+    _Atomic uint64_t whole; /* sequence number + 1 of the event in `words`; 0 while `words` is being written */
     _Atomic uint64_t words[WORDS];
 };
 
 static struct {
-    _Atomic(int *) mask; /* NCCL's event mask, valid while NCCL is loaded */
+    _Atomic(int *) mask; /* NCCL's event mask; valid while NCCL is loaded */
     atomic_int comms;
     atomic_bool active;
-    _Atomic uint64_t taken; /* number of sequence numbers issued */
-    _Atomic uint64_t first; /* first sequence number since bb_profiler_begin */
+    _Atomic uint64_t taken; /* number of events so far, which is the sequence number of the next event */
+    _Atomic uint64_t first; /* sequence number of the first event after bb_profiler_begin */
     struct slot slots[SLOTS];
 } plugin;
 
@@ -54,7 +55,7 @@ static void record_choice(const struct bb_choice *choice)
     atomic_store(&slot->whole, number + 1);
 }
 
-/* Returns false if the event is still being written. */
+/* Reads the event with this sequence number. Returns false if the event is still being written. */
 static bool read_slot(uint64_t number, struct bb_choice *choice)
 {
     struct slot *slot = &plugin.slots[number % SLOTS];
@@ -85,14 +86,14 @@ static void record_collective(const struct bb_event_coll *event)
     record_choice(&c);
 }
 
-/* ---- called by NCCL ---- */
+/* ---- functions that NCCL calls ---- */
 
 static ncclResult_t attach_plugin(void **context, int *mask)
 {
     atomic_store(&plugin.mask, mask);
     __atomic_store_n(mask, atomic_load(&plugin.active) ? WANTED : 0, __ATOMIC_SEQ_CST);
     atomic_fetch_add(&plugin.comms, 1);
-    *context = &plugin; /* with NULL, NCCL does not call finalize */
+    *context = &plugin; /* must not be NULL: otherwise NCCL does not call finalize */
     return ncclSuccess;
 }
 
@@ -110,7 +111,7 @@ static ncclResult_t init_v5(void **context, uint64_t comm_id, int *mask, const c
     return attach_plugin(context, mask);
 }
 
-/* Without a handle, NCCL does not call stop for the event. */
+/* Records an event. Sets the event's handle to NULL, so that NCCL does not call stop for the event. */
 static ncclResult_t start_event(void **handle, uint64_t type, const struct bb_event_coll *coll,
                                 const struct bb_event_p2p *p2p)
 {
@@ -167,7 +168,7 @@ const struct bb_profiler_v5 ncclProfiler_v5 = {.name = "busbar",
                                                .finalize = finalize_plugin};
 extern const struct bb_profiler_v5 ncclProfiler_v6 __attribute__((alias("ncclProfiler_v5")));
 
-/* ---- called by busbar ---- */
+/* ---- functions that busbar calls ---- */
 
 bool bb_profiler_enable(void)
 {
@@ -200,7 +201,8 @@ void bb_profiler_begin(void)
     set_event_mask(WANTED);
 }
 
-/* Keeps the last collective, or else the send or receive with most channels. */
+/* Replaces the choice by the event if the event is a collective, or if no collective was recorded and the event has
+ * at least as many channels. */
 static void merge_event(struct bb_choice *choice, const struct bb_choice *event)
 {
     if (event->kind == BB_CHOICE_COLLECTIVE ||

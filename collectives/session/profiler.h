@@ -1,15 +1,15 @@
 /*
- * profiler.h - reads which algorithm, protocol and number of channels NCCL selects for an operation.
+ * profiler.h - records NCCL's choice for an operation: algorithm, protocol and number of channels.
  *
- * NCCL passes its selection only to profiler plugins. The program itself is such a plugin: it exports ncclProfiler_v6,
- * _v5 and _v4, which NCCL 2.27 and newer looks up in the program when NCCL_PROFILER_PLUGIN=STATIC_PLUGIN. Events are
- * enabled only between bb_profiler_begin and bb_profiler_end, and operations in between are never timed. During timed
- * operations the event mask is 0, so NCCL only tests the mask.
+ * NCCL reports its choice only to profiler plugins. The program itself is such a plugin: it exports ncclProfiler_v6,
+ * _v5 and _v4. With NCCL_PROFILER_PLUGIN=STATIC_PLUGIN, NCCL 2.27 and newer looks up these symbols in the program.
+ * Events are enabled only between bb_profiler_begin and bb_profiler_end, and only untimed operations run in between.
+ * During timed operations the event mask is 0, so the only cost is NCCL's test of the mask.
  *
  *   bb_profiler_enable();                        before the first NCCL call
  *   ... create communicators ...
  *   bb_profiler_begin();
- *   one operation, and wait for its completion
+ *   run one operation and wait for its completion
  *   bb_profiler_end(&choice);
  */
 #ifndef BB_COLLECTIVES_SESSION_PROFILER_H
@@ -20,12 +20,12 @@
 #include <stdbool.h>
 
 enum bb_choice_kind {
-    BB_CHOICE_NONE,       /* no event was recorded: one rank, symmetric or copy-engine kernels, or NCCL before 2.27 */
-    BB_CHOICE_COLLECTIVE, /* a collective kernel: algorithm and protocol are known */
-    BB_CHOICE_P2P,        /* sends and receives: channels are known; algorithm and protocol do not apply */
+    BB_CHOICE_NONE, /* NCCL reported no event: single rank, symmetric or copy-engine kernels, or NCCL before 2.27 */
+    BB_CHOICE_COLLECTIVE, /* one collective kernel: algorithm and protocol are known */
+    BB_CHOICE_P2P,        /* sends and receives: only the channels are known; there is no algorithm or protocol */
 };
 
-/* NCCL's selection for one operation. Plain data: ranks exchange the struct byte by byte. */
+/* NCCL's choice for one operation. Plain data without pointers, so that ranks can exchange the struct. */
 struct bb_choice {
     enum bb_choice_kind kind;
     char algorithm[24]; /* NCCL's name: "RING", "TREE", "NVLS", ...; "" for sends and receives */
@@ -35,19 +35,19 @@ struct bb_choice {
 };
 
 /*
- * bb_profiler_enable - set NCCL_PROFILER_PLUGIN=STATIC_PLUGIN. Returns false if the variable names another plugin or
- * cannot be set: every selection is then BB_CHOICE_NONE. Call before any other thread exists.
+ * bb_profiler_enable - set NCCL_PROFILER_PLUGIN=STATIC_PLUGIN. Returns false if the variable already names another
+ * plugin or cannot be set; every choice is then BB_CHOICE_NONE. Call while the process has one thread.
  */
 bool bb_profiler_enable(void);
 
-/* bb_profiler_attached - return the number of communicators whose events the plugin receives. */
+/* bb_profiler_attached - return the number of communicators that report events to the plugin. */
 int bb_profiler_attached(void);
 
 /*
- * bb_profiler_begin - start recording events. Calls do not nest.
- * bb_profiler_end   - stop recording and return the selection (out: choice): the last collective, or the send or
- *                   receive
- *                     with most channels. BB_CHOICE_NONE if NCCL did not load the plugin.
+ * bb_profiler_begin - start recording events. Calls must not be nested.
+ * bb_profiler_end   - stop recording.
+ *                       choice  out: NCCL's choice for the last collective, otherwise for the send or receive with the
+ *                               most channels; BB_CHOICE_NONE if NCCL did not load the plugin
  */
 void bb_profiler_begin(void);
 void bb_profiler_end(struct bb_choice *choice);

@@ -1,7 +1,7 @@
 /*
- * profiler_plugin.h - the part that busbar uses of NCCL's profiler plugin interface, versions 4 (NCCL 2.27), 5 (2.28)
- * and 6 (2.30; newer versions of NCCL still look for version 6). Written from NCCL's documentation: the order, width
- * and meaning of the fields are NCCL's and fixed for each version. Tests call the plugin as NCCL does.
+ * profiler_plugin.h - the part of NCCL's profiler plugin interface that busbar uses: versions 4 (NCCL 2.27), 5 (2.28)
+ * and 6 (2.30; newer NCCL versions still look for version 6). Written from NCCL's documentation. NCCL defines the
+ * order, width and meaning of the fields, which are fixed for each version. Tests call the plugin as NCCL does.
  */
 #ifndef BB_COLLECTIVES_SESSION_PROFILER_PLUGIN_H
 #define BB_COLLECTIVES_SESSION_PROFILER_PLUGIN_H
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Event types, which are also the bits of the event mask. NCCL defines more types. */
+/* Event types; each is one bit of the event mask. NCCL defines more types. */
 enum {
     BB_EVENT_GROUP = 1,
     BB_EVENT_COLL = 2,
@@ -19,8 +19,8 @@ enum {
     BB_EVENT_COLL_API = 512,
 };
 
-/* The fields that the collective and point-to-point descriptors of all versions share; from version 5 on further
- * fields follow. NCCL owns the descriptors. */
+/* Event descriptors: only the fields that versions 4, 5 and 6 have in common. From version 5 on, NCCL's structs have
+ * further fields after these. NCCL owns the descriptors. */
 struct bb_event_coll {
     uint64_t sequence;
     const char *function;
@@ -42,7 +42,8 @@ struct bb_event_p2p {
     uint8_t channels;
 };
 
-/* NCCL's event descriptors. The real unions are larger: members that busbar does not use are left out. */
+/* The argument of `start`. NCCL's unions are larger, because they have members for event types that busbar does not
+ * use. */
 struct bb_event_v4 {
     uint8_t type;
     void *parent;
@@ -63,10 +64,10 @@ struct bb_event_v5 {
     };
 };
 
-/* NCCL's log function: (level, subsystems, file, line, format, ...). Unused. */
+/* NCCL's log function. busbar does not call it. */
 typedef void bb_profiler_log(int level, unsigned long flags, const char *file, int line, const char *format, ...);
 
-/* Arguments of a state change. Unused. */
+/* Arguments of a state change. busbar ignores them. */
 union bb_event_state {
     uint64_t number;
     void *data;
@@ -95,7 +96,7 @@ struct bb_profiler_v5 {
 /* NCCL looks up these symbols by name in the program. */
 extern const struct bb_profiler_v4 ncclProfiler_v4;
 extern const struct bb_profiler_v5 ncclProfiler_v5;
-extern const struct bb_profiler_v5 ncclProfiler_v6; /* version 6 adds event types, which busbar never enables; its
-                                                       layout is that of version 5 */
+extern const struct bb_profiler_v5 ncclProfiler_v6; /* Version 6 has the layout of version 5; it adds event types,
+                                                       which busbar never enables. */
 
 #endif

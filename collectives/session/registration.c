@@ -1,6 +1,7 @@
 /*
- * registration.c - NCCL's registration functions are looked up at run time, because busbar also runs with NCCL versions
- * that lack them. Window handles are stored as void pointers, because older headers lack the type ncclWindow_t.
+ * registration.c - registers the buffer arena. NCCL's registration functions are looked up at run time, because busbar
+ * also runs with NCCL versions that lack them. Window handles are stored as void pointers, because older NCCL headers
+ * lack the type ncclWindow_t.
  */
 #include "collectives/session/registration.h"
 
@@ -12,7 +13,7 @@ const char *const bb_registration_names[BB_REGISTER_COUNT] = {
 static void warn_unsupported(const struct bb_comm *comm, const char *what, const char *why)
 {
     if (comm->world->rank == 0)
-        bb_warn("%s: %s; measured without", what, why);
+        bb_warn("%s: %s; measured without registration", what, why);
 }
 
 static int register_local(struct bb_registration *r, size_t bytes, struct bb_comm *comm)

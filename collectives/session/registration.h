@@ -1,7 +1,7 @@
 /*
- * registration.h - the buffer arena in memory that is registered with NCCL: with the communicator (ncclCommRegister) or
- * as a symmetric window (ncclCommWindowRegister). If the running NCCL does not support the requested kind, rank 0
- * prints one warning and the run continues with unregistered buffers.
+ * registration.h - allocates the buffer arena and registers it with NCCL: with the communicator (ncclCommRegister) or
+ * as a symmetric window (ncclCommWindowRegister). If the running NCCL does not support the requested kind of
+ * registration, rank 0 prints one warning and the run continues with an unregistered arena.
  */
 #ifndef BB_COLLECTIVES_SESSION_REGISTRATION_H
 #define BB_COLLECTIVES_SESSION_REGISTRATION_H
@@ -13,21 +13,23 @@
 enum bb_registration_kind { BB_REGISTER_NONE, BB_REGISTER_LOCAL, BB_REGISTER_SYMMETRIC, BB_REGISTER_COUNT };
 
 struct bb_registration {
-    enum bb_registration_kind kind; /* the kind in effect; BB_REGISTER_NONE if the requested kind is not supported */
-    void *memory;                   /* from ncclMemAlloc; NULL when empty */
-    void *handle;                   /* the registration or window; NULL: none */
+    enum bb_registration_kind kind; /* kind of the existing registration; BB_REGISTER_NONE if NCCL does not support
+                                       the requested kind */
+    void *memory;                   /* arena from ncclMemAlloc; NULL: not allocated */
+    void *handle;                   /* NCCL's handle of the registration or the window; NULL: none */
 };
 
 extern const char *const bb_registration_names[BB_REGISTER_COUNT]; /* "none", "local", "symmetric" */
 
 /*
- * bb_registration_init - allocate the arena on the current device and register it. Collective over the communicator.
- *   r        out: the registration; bb_registration_release accepts a partly initialized one
- *   arena    out: area and bytes are set; the registration owns the memory
+ * bb_registration_init    - allocate the arena on the current device and register it. Collective over the communicator.
+ *   r        out: the registration. bb_registration_release also accepts a partly initialized registration
+ *   arena    out: area and bytes; the registration owns the memory
+ *   bytes    size of the arena
  *   asked    requested kind, not BB_REGISTER_NONE
  *   comm     communicator to register with
- *   Returns  0, also if the kind is not supported, or a negative error code
- * bb_registration_release - deregister and free the arena. Call before destroying the communicator.
+ *   Returns  0, also if NCCL does not support the kind, or a negative error code
+ * bb_registration_release - deregister and free the arena. Call before the communicator is destroyed.
  */
 int bb_registration_init(struct bb_registration *r, struct bb_guarded *arena, size_t bytes,
                          enum bb_registration_kind asked, struct bb_comm *comm) BB_MUST_CHECK;

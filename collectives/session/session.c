@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- start ---- */
+/* ---- ranks and GPUs ---- */
 
-/* Expects the ranks of this host to share a GPU: more ranks than GPUs. If the launcher does not report the number of
- * ranks per host, --share-gpu decides. */
+/* Predicts whether ranks of this host will share a GPU: whether the host has more ranks than GPUs. If the launcher
+ * does not report the number of ranks per host, returns true unless this is a single process. */
 static bool ranks_will_share_gpu(void)
 {
     const int ranks = bb_launcher_local_size();
@@ -30,10 +30,9 @@ static bool ranks_will_share_gpu(void)
 }
 
 /*
- * Sets the environment while the process has one thread and CUDA is not loaded: CUDA, MPI and the watchdog start
- * threads,
- * and setenv() concurrent with getenv() is undefined. Which ranks share a GPU becomes known later; that some must is
- * known here.
+ * Sets NCCL's environment variables for ranks that share a GPU. Must run while the process has one thread: CUDA, MPI
+ * and the watchdog start threads, and setenv() concurrent with getenv() is undefined. The assignment of GPUs to ranks
+ * is not known yet, but the numbers of ranks and GPUs show whether some ranks must share a GPU.
  */
 static int set_share_env_early(struct bb_session *s)
 {
@@ -70,7 +69,7 @@ static int choose_device(struct bb_session *s, int first)
     struct bb_world *w = &s->world;
     int rc = bb_device_choose(w, first, s->common->share_gpu, &s->device);
 
-    TRY(bb_world_agree(w, rc, "choice of GPUs"));
+    TRY(bb_world_agree(w, rc, "assigning GPUs to ranks"));
     bb_err_identify(w->rank, w->host, s->device.ordinal);
     s->devices = bb_world_gather(w, &s->device, sizeof s->device, &rc);
     TRY(rc);
@@ -79,7 +78,8 @@ out:
     return rc;
 }
 
-/* If one rank has set NCCL's variables for shared GPUs, all ranks treat the GPUs as shared. */
+/* Determines whether ranks share a GPU. If one rank has set NCCL's variables for shared GPUs, all ranks treat the
+ * GPUs as shared. */
 static int resolve_sharing(struct bb_session *s)
 {
     struct bb_world *w = &s->world;
@@ -97,8 +97,8 @@ out:
     return rc;
 }
 
-/* Skips the test if the GPU has no memory left for one allocation unit: bb_session_check_memory reports the lack of
- * memory later. */
+/* Determines on all ranks whether ncclMemAlloc falls back to cudaMalloc. Skips the test if the GPU has no memory
+ * left for one allocation; bb_session_check_memory reports the lack of memory later. */
 static int detect_memory_fallback(struct bb_session *s)
 {
     size_t available;
@@ -107,12 +107,12 @@ static int detect_memory_fallback(struct bb_session *s)
 
     if (s->use < BB_SESSION_NCCL)
         return 0;
-    bb_world_guard(&s->world, "the test of ncclMemAlloc");
+    bb_world_guard(&s->world, "testing ncclMemAlloc");
     rc = bb_device_free_bytes(&available);
     if (rc == 0 && s->memory->device_bytes(1) <= available)
         rc = bb_nccl_memory_falls_back(s->memory, &s->falls_back);
     bb_world_unguard(&s->world);
-    TRY(bb_world_agree(&s->world, rc, "the test of ncclMemAlloc"));
+    TRY(bb_world_agree(&s->world, rc, "testing ncclMemAlloc"));
     any = s->falls_back;
     TRY(bb_world_any(&s->world, &any));
     s->falls_back = any;
@@ -129,12 +129,12 @@ int bb_session_setup_gpus(struct bb_session *s, int first)
         bb_warn("algorithm and protocol are not reported: NCCL_PROFILER_PLUGIN names another plugin");
     if (s->use >= BB_SESSION_NCCL)
         TRY(bb_nccl_version(&s->nccl_header, &s->nccl_runtime));
-    bb_world_reached(&s->world, "the choice of GPUs");
+    bb_world_reached(&s->world, "assigning GPUs to ranks");
     TRY(choose_device(s, first));
     TRY(resolve_sharing(s));
     TRY(detect_memory_fallback(s));
-    bb_world_reached(&s->world, "the loading of kernels");
-    TRY(bb_world_agree(&s->world, bb_kernels_load(), "loading of kernels"));
+    bb_world_reached(&s->world, "loading the kernels");
+    TRY(bb_world_agree(&s->world, bb_kernels_load(), "loading the kernels"));
     bb_world_reached(&s->world, "the start of the run");
     if (s->use == BB_SESSION_OBSERVED)
         TRY(bb_telemetry_open(&s->observer, &s->world, &s->device));
@@ -164,7 +164,7 @@ out:
     return rc;
 }
 
-/* ---- results and text ---- */
+/* ---- results and text output ---- */
 
 static struct bb_results_device *make_device_rows(const struct bb_session *s)
 {
@@ -189,7 +189,7 @@ int bb_session_open_results(struct bb_session *s, const struct bb_results_head *
     int rc;
 
     if (!devices)
-        return bb_err(BB_EFAIL, "no memory for the devices of %d ranks", s->world.size);
+        return bb_err(BB_EFAIL, "out of host memory for the devices of %d ranks", s->world.size);
     s->argc = head.argc;
     s->argv = head.argv;
     head.path = s->common->json;
@@ -203,7 +203,7 @@ int bb_session_open_results(struct bb_session *s, const struct bb_results_head *
     head.n_devices = s->world.size;
     head.emulated = s->device.emulated;
     head.shared_gpu = s->shared_gpu;
-    bb_world_reached(&s->world, "the opening of the results");
+    bb_world_reached(&s->world, "opening the results");
     rc = bb_results_open(&s->json, &head, &s->world);
     TRY(bb_world_agree(&s->world, rc, "opening the results"));
     if (s->json && set)
@@ -249,14 +249,14 @@ void bb_session_print_head(const struct bb_session *s)
         fprintf(s->out, "# ranks share a GPU: times are meaningless\n");
 }
 
-/* ---- end ---- */
+/* ---- teardown ---- */
 
 bool bb_session_ends_on_all_ranks(const struct bb_session *s, int rc)
 {
     return rc >= 0 || s->world.agreed || rc == -BB_EUSAGE || rc == -BB_EDATA || rc == -BB_EBELOW;
 }
 
-/* Waits until all ranks have torn down what they share. Returns 0 or the error that ends the ranks. */
+/* Waits until all ranks have released their collective resources. Returns 0, or the error with which the ranks end. */
 static int finalize_ranks(struct bb_session *s, int rc, int end_rc)
 {
     if (!bb_session_ends_on_all_ranks(s, rc))
@@ -266,7 +266,7 @@ static int finalize_ranks(struct bb_session *s, int rc, int end_rc)
     return end_rc;
 }
 
-/* Writes the results under a time limit, because a pipe may have no reader and a file system may hang. */
+/* Writes and closes the results under a time limit, because a pipe may have no reader and a file system may hang. */
 static int write_results(struct bb_session *s, double timeout_s, int rc)
 {
     if (!s->json || timeout_s <= 0)
@@ -287,7 +287,7 @@ int bb_session_release(struct bb_session *s, int rc, int end_rc)
     if (rc < 0 && s->world.watchdog)
         bb_watchdog_told(s->world.watchdog);
     end_rc = finalize_ranks(s, rc, end_rc);
-    if (rc < 0 || end_rc < 0) { /* save first: the exit of one rank may end the others */
+    if (rc < 0 || end_rc < 0) { /* save the results first, because the exit of one rank may end the others */
         why = bb_world_ending(&s->world);
         (void)bb_results_close(s->json, why ? why : rc < 0 ? rc : end_rc);
         s->json = NULL;

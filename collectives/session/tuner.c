@@ -1,8 +1,8 @@
 /*
  * tuner.c - the tuner plugin, see tuner.h.
  *
- * NCCL calls the plugin from the thread that issues operations or from helper threads of non-blocking communicators; a
- * mutex protects the state. The state is global, because NCCL finds a plugin by its symbol name.
+ * NCCL calls the plugin from the thread that calls NCCL, or from helper threads of non-blocking communicators. A mutex
+ * protects the state. The state is global, because NCCL finds a plugin by its symbol name.
  */
 #include "collectives/session/tuner.h"
 
@@ -38,10 +38,10 @@ struct bb_combination bb_combination_of(const char *algorithm, const char *proto
                                    index_of(bb_protocols, BB_PROTOCOLS, protocol)};
 }
 
-/* ---- called by NCCL ---- */
+/* ---- functions that NCCL calls ---- */
 
-/* A newer NCCL may have more algorithms or protocols. Those without a name in bb_algorithms or bb_protocols are
- * neither recorded nor forced. */
+/* Stores NCCL's cost table. A newer NCCL may have algorithms or protocols that bb_algorithms and bb_protocols lack:
+ * these are neither recorded nor forced. */
 static void record_costs(const float *costs, int algorithms, int protocols)
 {
     plugin.costs.known = true;
@@ -50,7 +50,7 @@ static void record_costs(const float *costs, int algorithms, int protocols)
             plugin.costs.us[a][p] = a < algorithms && p < protocols ? costs[a * protocols + p] : -1;
 }
 
-/* Marks all combinations but the wanted one as unavailable. NCCL's estimate for the wanted one stays unchanged. */
+/* Marks all combinations but the wanted one as unavailable. NCCL's estimate for the wanted combination is unchanged. */
 static void disable_unwanted(float *costs, int algorithms, int protocols)
 {
     const struct bb_combination *w = &plugin.wanted;
@@ -65,7 +65,7 @@ static void disable_unwanted(float *costs, int algorithms, int protocols)
 static ncclResult_t choose_algorithm(void *context, int function, size_t bytes, int operations, float **costs,
                                      int algorithms, int protocols, int registered, int *channels)
 {
-    float *table = (float *)(void *)costs; /* NCCL passes a flat array, see tuner_plugin.h */
+    float *table = (float *)(void *)costs; /* a flat array despite its type, see tuner_plugin.h */
 
     (void)context, (void)function, (void)bytes, (void)operations, (void)registered, (void)channels;
     pthread_mutex_lock(&plugin.lock);
@@ -110,10 +110,10 @@ const struct bb_tuner_v4 ncclTunerPlugin_v4 = {
     .name = "busbar", .init = init_v4, .choose = choose_algorithm, .finalize = finalize_plugin};
 const struct bb_tuner_v6 ncclTunerPlugin_v6 = {
     .v5 = {.name = "busbar", .init = init_v5, .choose = choose_algorithm, .finalize = finalize_plugin}};
-/* The struct of version 6 begins with that of version 5. */
+/* The struct of version 6 begins with the struct of version 5, so one object serves both. */
 extern const struct bb_tuner_v5 ncclTunerPlugin_v5 __attribute__((alias("ncclTunerPlugin_v6")));
 
-/* ---- called by busbar ---- */
+/* ---- functions that busbar calls ---- */
 
 bool bb_tuner_enable(void)
 {

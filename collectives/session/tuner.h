@@ -1,15 +1,18 @@
 /*
- * tuner.h - forces NCCL to use a given algorithm and protocol. NCCL reads NCCL_ALGO and NCCL_PROTO once per process,
- * but calls a tuner plugin before each collective. The program itself is such a plugin: it exports ncclTunerPlugin_v6,
- * _v5 and _v4, which NCCL looks up in the program when NCCL_TUNER_PLUGIN=STATIC_PLUGIN. Unless a combination is forced,
- * the plugin leaves NCCL's cost table unchanged. profiler.h reports which combination NCCL ran.
+ * tuner.h - forces NCCL to use a given algorithm and protocol. NCCL reads the environment variables NCCL_ALGO and
+ * NCCL_PROTO only once per process, but calls a tuner plugin before each collective. The program itself is such a
+ * plugin: it exports ncclTunerPlugin_v6, _v5 and _v4. With NCCL_TUNER_PLUGIN=STATIC_PLUGIN, NCCL looks up these symbols
+ * in the program. Unless a combination is forced, the plugin leaves NCCL's cost table unchanged. profiler.h reports the
+ * combination that NCCL ran.
  *
  *   bb_tuner_enable();                         before the first NCCL call
  *   ... create communicators ...
- *   bb_tuner_begin_recording(); one operation; bb_tuner_end_recording(&costs);
- *   bb_tuner_force(&wanted); operations; bb_tuner_force(NULL);
- *
- * All ranks must force the same combination.
+ *   bb_tuner_begin_recording();                NCCL's own choice
+ *   run one operation
+ *   bb_tuner_end_recording(&costs);
+ *   bb_tuner_force(&wanted);                   the combination `wanted`, which must be the same on all ranks
+ *   run operations
+ *   bb_tuner_force(NULL);
  */
 #ifndef BB_COLLECTIVES_SESSION_TUNER_H
 #define BB_COLLECTIVES_SESSION_TUNER_H
@@ -18,36 +21,38 @@
 
 enum { BB_ALGORITHMS = 7, BB_PROTOCOLS = 3, BB_COMBINATIONS = BB_ALGORITHMS * BB_PROTOCOLS };
 
-/* NCCL's names, indexed by NCCL's numbers, as the profiler plugin receives them. */
+/* Names as NCCL passes them to the profiler plugin, indexed by NCCL's enum values. */
 extern const char *const bb_algorithms[BB_ALGORITHMS], *const bb_protocols[BB_PROTOCOLS];
 
 struct bb_combination {
-    int algorithm, protocol; /* index into bb_algorithms or bb_protocols; -1: unknown */
+    int algorithm, protocol; /* indices into bb_algorithms and bb_protocols; -1: unknown */
 };
 
-/* bb_combination_of - return the indices of NCCL's names of an algorithm and a protocol; -1 for an unknown name. */
+/* bb_combination_of - return the combination with these NCCL names; index -1 for an unknown name. */
 struct bb_combination bb_combination_of(const char *algorithm, const char *protocol);
 
-/* NCCL's cost table for one collective. Plain data. */
+/* NCCL's cost table for one collective. Plain data without pointers. */
 struct bb_tuner_costs {
-    bool known;                            /* NCCL called the tuner */
-    float us[BB_ALGORITHMS][BB_PROTOCOLS]; /* estimated time; negative: NCCL does not offer the combination */
+    bool known;                            /* false: NCCL did not call the tuner, and `us` is undefined */
+    float us[BB_ALGORITHMS][BB_PROTOCOLS]; /* NCCL's estimate of the time; negative: NCCL does not offer the
+                                              combination */
 };
 
-/* bb_tuner_enable - set NCCL_TUNER_PLUGIN=STATIC_PLUGIN. Returns false, without a change, if the variable names
- * another plugin. Call before any other thread exists. */
+/* bb_tuner_enable - set NCCL_TUNER_PLUGIN=STATIC_PLUGIN. Returns false and changes nothing if the variable names
+ * another plugin. Call while the process has one thread. */
 bool bb_tuner_enable(void);
 
 /* bb_tuner_attached - return the number of communicators that use the plugin. */
 int bb_tuner_attached(void);
 
-/* bb_tuner_force - force a combination for all following collectives that NCCL offers it for. NULL: restore NCCL's
- * own selection. */
+/* bb_tuner_force - force a combination for the following collectives. Has no effect on collectives for which NCCL
+ * does not offer the combination. NULL: return to NCCL's own choice. */
 void bb_tuner_force(const struct bb_combination *wanted);
 
 /*
- * bb_tuner_begin_recording - record the cost table of each collective; the latest one is kept.
- * bb_tuner_end_recording   - stop recording and return the cost table (out: costs).
+ * bb_tuner_begin_recording - start recording the cost table of each collective.
+ * bb_tuner_end_recording   - stop recording.
+ *                              costs  out: the cost table of the latest collective
  */
 void bb_tuner_begin_recording(void);
 void bb_tuner_end_recording(struct bb_tuner_costs *costs);

@@ -1,7 +1,7 @@
 /*
- * tuner_plugin.h - the part that busbar uses of NCCL's tuner plugin interface, versions 4 (NCCL 2.24 to 2.27), 5 (2.28)
- * and 6 (2.30; newer versions of NCCL still look for version 6). Written from NCCL's documentation: the order, width
- * and meaning of the fields are NCCL's and fixed for each version. Tests call the plugin as NCCL does.
+ * tuner_plugin.h - the part of NCCL's tuner plugin interface that busbar uses: versions 4 (NCCL 2.24 to 2.27), 5 (2.28)
+ * and 6 (2.30; newer NCCL versions still look for version 6). Written from NCCL's documentation. NCCL defines the
+ * order, width and meaning of the fields, which are fixed for each version. Tests call the plugin as NCCL does.
  */
 #ifndef BB_COLLECTIVES_SESSION_TUNER_PLUGIN_H
 #define BB_COLLECTIVES_SESSION_TUNER_PLUGIN_H
@@ -10,13 +10,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* NCCL's log function. Unused. */
+/* NCCL's log function. busbar does not call it. */
 typedef void bb_tuner_log(int level, unsigned long flags, const char *file, int line, const char *format, ...);
 
 /*
- * NCCL calls this function before each collective and then runs the combination with the lowest cost.
- *   costs    in and out: despite its type a flat array of algorithms * protocols floats, one row per algorithm:
- *            estimated us, or -1 if NCCL does not offer the combination for this operation
+ * NCCL calls this function before each collective, then runs the combination with the lowest cost.
+ *   costs    in and out: in fact a flat array of algorithms * protocols floats, one row per algorithm: estimated time
+ *            in us, or a negative value if NCCL does not offer the combination for this operation
  */
 typedef ncclResult_t bb_tuner_choose(void *context, int function, size_t bytes, int operations, float **costs,
                                      int algorithms, int protocols, int registered, int *channels);
@@ -28,7 +28,7 @@ struct bb_tuner_v4 {
     ncclResult_t (*finalize)(void *context);
 };
 
-/* NCCL allows a plugin to read and change `domains` and `constants`; busbar does neither. */
+/* A plugin may read and change NCCL's `domains` and `constants`; busbar does neither. */
 struct bb_tuner_v5 {
     const char *name;
     ncclResult_t (*init)(void **context, uint64_t comm_id, size_t ranks, size_t nodes, bb_tuner_log *log, void *domains,
@@ -37,7 +37,7 @@ struct bb_tuner_v5 {
     ncclResult_t (*finalize)(void *context);
 };
 
-/* chunk_bytes may change NCCL's chunk size; NULL keeps it. */
+/* A plugin may set chunk_bytes, which changes NCCL's chunk size; busbar leaves it NULL. */
 struct bb_tuner_v6 {
     struct bb_tuner_v5 v5;
     ncclResult_t (*chunk_bytes)(void *context, int function, size_t bytes, int algorithm, int protocol, int channels,

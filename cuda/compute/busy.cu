@@ -1,13 +1,12 @@
 /*
- * busy.cu - the timed kernel, which stands in for compute. Each SM runs one block, because each block takes the maximum
- * of shared memory. Each block keeps its own time: it moves memory while it is behind its rate, and otherwise polls the
- * clock.
+ * busy.cu - launches the timed kernel, a substitute for compute. Each block requests the maximum of shared memory, so
+ * each SM runs one block. Each block polls the GPU clock and moves memory whenever its traffic is below its rate.
  */
 #include "cuda/compute/busy_kernels.cuh"
 #include "cuda/device/check.h"
 #include "cuda/device/kernel_load.h"
 
-/* ---- launchers ---- */
+/* ---- loading and launching ---- */
 
 int bb_busy_load(void)
 {
@@ -20,8 +19,8 @@ int bb_busy_load(void)
     return bb_kernel_table_load(kernels, sizeof kernels / sizeof *kernels);
 }
 
-/* A block with the maximum of shared memory has its SM to itself. If the maximum cannot be requested, the block gets
- * only what the kernel needs. */
+/* Returns the dynamic shared memory, in bytes, that keeps other blocks off the SM: the maximum per block. If the
+ * maximum cannot be requested, returns only what the kernel needs. */
 static int blocking_shared_bytes(const void *kernel, int device)
 {
     int bytes;
@@ -43,7 +42,7 @@ static int blocks_of(const struct bb_busy *busy, int device, int *blocks)
 
 static int launch_hold(const struct bb_busy_args &args, int device, int blocks, cudaStream_t stream)
 {
-    /* the same for every launch */
+    /* Computed once: the value is the same for every launch. */
     static const int shared = blocking_shared_bytes((const void *)bb_hold_kernel, device);
 
     bb_hold_kernel<<<blocks, 32, shared, stream>>>(args);

@@ -1,7 +1,7 @@
 /*
- * busy.h - the timed kernel, a stand-in for compute with a given duration: it occupies a given number of SMs for a
- * given time on the GPU's clock, and meanwhile uses as much memory bandwidth as the layer it stands for. The time
- * contains no host round trip, because a single kernel does all of this.
+ * busy.h - the timed kernel: a substitute for compute with a given duration. The kernel occupies a given number of SMs
+ * for a given time on the GPU's clock. Meanwhile it reads and writes memory at a given rate, to use as much bandwidth
+ * as the layer that it replaces. One kernel does all of this, so no host round trip adds to the duration.
  */
 #ifndef BB_CUDA_COMPUTE_BUSY_H
 #define BB_CUDA_COMPUTE_BUSY_H
@@ -16,8 +16,8 @@
 extern "C" {
 #endif
 
-/* Result of a launch, in device or pinned host memory. GPU atomics update it, so clear it with bb_busy_report_clear
- * first. */
+/* Result of a launch, in device or pinned host memory. The kernel updates it with GPU atomics, so clear it with
+ * bb_busy_report_clear before the launch. */
 struct bb_busy_report {
     unsigned long long start_ns, end_ns; /* GPU clock: start of the first block, end of the last block */
     unsigned long long bytes;            /* bytes read plus bytes written */
@@ -25,23 +25,22 @@ struct bb_busy_report {
 };
 
 struct bb_busy {
-    int sms;       /* SMs to occupy; values below 1 mean 1, values above the number of SMs mean all */
-    int64_t ns;    /* duration, from the start of each block */
-    double gbps;   /* memory traffic, 1e9 bytes per second, read plus written; 0: none. If the blocks cannot reach this
-                    rate, the traffic is */
-                   /* lower and the duration stays exact */
-    void *scratch; /* device memory for the traffic, larger than the L2 cache; content is preserved. NULL if gbps is
-                      0 */
+    int sms;       /* SMs to occupy; below 1: one SM; above the GPU's number of SMs: all SMs */
+    int64_t ns;    /* duration of each block, from the block's own start */
+    double gbps;   /* rate of memory traffic (read plus written), 1e9 bytes per second; 0: no traffic. If the blocks
+                    cannot reach the rate, the traffic is lower and the duration stays exact. */
+    void *scratch; /* device memory that the traffic reads and writes back unchanged; larger than the L2 cache; NULL
+                      if gbps is 0 */
     size_t scratch_bytes;
-    struct bb_busy_report *report; /* device or pinned host memory, or NULL */
+    struct bb_busy_report *report; /* filled by the kernel, in device or pinned host memory; NULL: no report */
 };
 
-/* bb_busy_load - load the timed kernels on the current GPU (see cuda/load). */
+/* bb_busy_load - load the timed kernels on the current GPU before any measurement (see cuda/load). */
 BB_MUST_CHECK int bb_busy_load(void);
 
 /*
  * bb_busy_run - enqueue the timed kernel on `stream` and return at once.
- *   Returns  0, -BB_EUSAGE after printing one line (traffic without enough scratch memory), or -BB_EFAIL
+ *   Returns  0, -BB_EUSAGE after printing an error (gbps > 0 without enough scratch memory), or -BB_EFAIL
  */
 BB_MUST_CHECK int bb_busy_run(const struct bb_busy *busy, cudaStream_t stream);
 

@@ -1,4 +1,5 @@
-/* busy_args.h - the argument of the kernels in busy.cu, shared with the emulated GPUs (tests/emulator/kernels). */
+/* busy_args.h - the argument of the kernels launched by busy.cu, shared with the GPU emulator
+ * (tests/emulator/kernels). */
 #ifndef BB_CUDA_COMPUTE_BUSY_ARGS_H
 #define BB_CUDA_COMPUTE_BUSY_ARGS_H
 
@@ -6,8 +7,8 @@
 
 struct bb_busy_args {
     int64_t ns;
-    double bytes_per_ns; /* traffic of one block, read plus written */
-    void *scratch;       /* [words * 16 bytes], aligned to 16 */
+    double bytes_per_ns; /* rate of memory traffic of one block, read plus written */
+    void *scratch;       /* [words] 16-byte words, aligned to 16 bytes */
     uint64_t words;
     struct bb_busy_report *report;
 };

@@ -1,5 +1,5 @@
 /*
- * busy_kernels.cuh - the timed kernels. Only busy.cu launches them. The emulated GPUs compile this same source for the
+ * busy_kernels.cuh - the timed kernels. Only busy.cu launches them. The GPU emulator compiles this same source for the
  * CPU (tests/emulator/kernels).
  */
 #ifndef BB_CUDA_BUSY_KERNELS_CUH
@@ -10,12 +10,12 @@
 
 enum {
     BB_BUSY_THREADS = 512,
-    BB_BUSY_WORDS = 4 /* per thread; a portion is 32 KiB read and 32 KiB written */
+    BB_BUSY_WORDS = 4 /* 16-byte words per thread; a portion is 512 x 4 words = 32 KiB */
 };
 
 /*
- * Reads one portion of this block and writes it back unchanged. The .cs hint (cache streaming, used once) makes this
- * traffic to memory rather than to the L2 cache. The blocks take interleaved portions of the scratch area.
+ * Reads one portion of the scratch memory and writes it back unchanged. The cache hint .cs (streaming: used once) makes
+ * this traffic go to memory and not stay in the L2 cache. The blocks take interleaved portions.
  */
 static __device__ void move_portion(const struct bb_busy_args &a, uint64_t portion)
 {
@@ -38,13 +38,14 @@ static __device__ void write_report(struct bb_busy_report *r, uint64_t start_ns,
     atomicAdd(&r->blocks, 1ull);
 }
 
-/* The beginning of the dynamic shared memory, whose size keeps other blocks off the SM. */
+/* Only the first element is used. The size of the dynamic shared memory keeps other blocks off the SM. */
 extern __shared__ int64_t bb_busy_now[];
 
-/* Returns the time of thread 0 to every thread of the block, so that all threads take the same branch. */
+/* Returns the time since start_ns, read by thread 0, to every thread of the block, so that all threads take the same
+ * branch. */
 static __device__ int64_t elapsed_ns(uint64_t start_ns)
 {
-    __syncthreads(); /* all threads have read the previous value */
+    __syncthreads(); /* until every thread has read the previous value */
     if (threadIdx.x == 0)
         *bb_busy_now = (int64_t)(bb_gpu_clock_ns() - start_ns);
     __syncthreads();
@@ -64,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(BB_BUSY_THREADS) bb_busy_kernel(str
         write_report(a.report, start_ns, portions);
 }
 
-/* A kernel without traffic needs one thread, which polls the clock. */
+/* The timed kernel without memory traffic: one thread polls the clock. */
 extern "C" __global__ void bb_hold_kernel(struct bb_busy_args a)
 {
     const uint64_t start_ns = bb_gpu_clock_ns();

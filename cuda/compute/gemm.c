@@ -1,6 +1,6 @@
 /*
- * gemm.c - GEMM plans of cuBLASLt. cuBLASLt is column-major. A row-major C = A B is, in the same memory, a column-major
- * C^T = B^T A^T. So A and B change places, m and n as well, and the transpose flags keep their values.
+ * gemm.c - GEMM plans for cuBLASLt. cuBLASLt is column-major. The memory of a row-major C = A B is the memory of a
+ * column-major C^T = B^T A^T, so the plan exchanges A and B, and m and n, and keeps each matrix's transpose flag.
  */
 #include "cuda/compute/gemm.h"
 
@@ -42,7 +42,7 @@ void bb_gemm_lib_release(struct bb_gemm_lib *lib)
     *lib = (struct bb_gemm_lib){0};
 }
 
-/* ---- planning ---- */
+/* ---- planning a GEMM ---- */
 
 static int type_of(enum bb_dtype_id dtype, cudaDataType_t *type)
 {
@@ -59,8 +59,8 @@ static int type_of(enum bb_dtype_id dtype, cudaDataType_t *type)
     return bb_err(BB_EUSAGE, "GEMM does not support %s: expected float, half or bfloat16", bb_dtypes[dtype].name);
 }
 
-/* The layout of a row-major rows x cols matrix as a column-major cols x rows matrix, with the row length as leading
- * dimension. */
+/* Creates the layout of a row-major rows x cols matrix: a column-major cols x rows matrix whose leading dimension is
+ * `cols`. */
 static int make_layout(cublasLtMatrixLayout_t *layout, cudaDataType_t type, int64_t rows, int64_t cols, int64_t batch)
 {
     int32_t count = (int32_t)batch;
@@ -112,8 +112,8 @@ out:
     return rc;
 }
 
-/* The first choices of the heuristic. No algorithm is -BB_EFAIL rather than a usage error, because other ranks may
- * have another GPU that supports the GEMM. */
+/* Gets the heuristic's first `asked` algorithms. If there is none, returns -BB_EFAIL and not -BB_EUSAGE, because
+ * another rank's GPU may support the GEMM. */
 static int candidates_of(const struct bb_gemm *g, int asked, cublasLtMatmulHeuristicResult_t *results, int *n)
 {
     const struct bb_gemm_shape *s = &g->shape;
@@ -171,7 +171,7 @@ void bb_gemm_release(struct bb_gemm *g)
     *g = (struct bb_gemm){0};
 }
 
-/* ---- running ---- */
+/* ---- running a GEMM ---- */
 
 static cublasStatus_t enqueue_matmul(const struct bb_gemm *g, const cublasLtMatmulAlgo_t *algo, const void *a,
                                      const void *b, void *c, cudaStream_t stream)
@@ -187,7 +187,7 @@ int bb_gemm_run(const struct bb_gemm *g, const void *a, const void *b, void *c, 
     return LT(enqueue_matmul(g, &g->algo, a, b, c, stream));
 }
 
-/* ---- tuning ---- */
+/* ---- tuning: timing candidate algorithms ---- */
 
 struct trial {
     const struct bb_gemm *g;
@@ -198,7 +198,8 @@ struct trial {
     int repeats;
 };
 
-/* Times `repeats` GEMMs in *ms, after one warm-up GEMM. *ms is FLT_MAX if the algorithm is not supported after all. */
+/* Sets *ms to the time of `repeats` GEMMs, after one warm-up GEMM, or to FLT_MAX if cuBLASLt does not support the
+ * algorithm. */
 static int time_algo(const struct trial *t, const cublasLtMatmulAlgo_t *algo, float *ms)
 {
     cublasStatus_t status = enqueue_matmul(t->g, algo, t->a, t->b, t->c, t->stream);

@@ -1,6 +1,6 @@
 /*
- * gemm.h - GEMMs through cuBLASLt, planned once and run many times: C = op(A) op(B), row-major as in layer_shape.h.
- * Types are float, half or bfloat16; the accumulator is float.
+ * gemm.h - matrix products C = op(A) op(B) through cuBLASLt, planned once and run many times. Matrices are row-major,
+ * as in layer_shape.h. The element type is float, half or bfloat16; the accumulator is float.
  *
  *   struct bb_gemm_lib lib; struct bb_gemm g;
  *   TRY(bb_gemm_lib_init(&lib, BB_GEMM_WORKSPACE));
@@ -16,7 +16,7 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
-/* A cuBLASLt handle with a workspace, which its GEMMs use one after another. GEMMs that may run concurrently, on
+/* A cuBLASLt handle and one workspace, shared by all GEMMs planned with it. GEMMs that may run concurrently, on
  * different streams, need separate handles. */
 struct bb_gemm_lib {
     cublasLtHandle_t handle;
@@ -24,8 +24,8 @@ struct bb_gemm_lib {
     size_t workspace_bytes;
 };
 
-/* bb_gemm_lib_init - create a handle on the current device. Release accepts a partly initialised lib; no GEMM may
- * still run. */
+/* bb_gemm_lib_init - create a handle on the current device. bb_gemm_lib_release accepts a partly initialised lib;
+ * call it when no GEMM of the lib is running. */
 int bb_gemm_lib_init(struct bb_gemm_lib *lib, size_t workspace_bytes) BB_MUST_CHECK;
 void bb_gemm_lib_release(struct bb_gemm_lib *lib);
 
@@ -33,27 +33,27 @@ struct bb_gemm {
     const struct bb_gemm_lib *lib;
     struct bb_gemm_shape shape;
     cublasLtMatmulDesc_t desc;
-    cublasLtMatrixLayout_t a, b, c; /* as cuBLASLt uses them: A and B exchanged, see gemm.c */
+    cublasLtMatrixLayout_t a, b, c; /* layouts in cuBLASLt's order, with A and B exchanged (see gemm.c) */
     cublasLtMatmulPreference_t preference;
     cublasLtMatmulAlgo_t algo;
 };
 
 /*
  * bb_gemm_init - plan a GEMM with the algorithm that the cuBLASLt heuristic ranks first.
- *   Returns  0; -BB_EUSAGE after printing one line, for an unsupported type or an invalid shape; -BB_EFAIL for an error
- *            of cuBLASLt, or if it has no algorithm for this GEMM
- * Release accepts a partly initialised plan.
+ *   Returns  0; -BB_EUSAGE after printing an error, for an unsupported type or an invalid shape; -BB_EFAIL if cuBLASLt
+ *            fails or has no algorithm for this GEMM
+ * bb_gemm_release accepts a partly initialised plan.
  */
 int bb_gemm_init(struct bb_gemm *g, const struct bb_gemm_lib *lib, const struct bb_gemm_shape *shape) BB_MUST_CHECK;
 void bb_gemm_release(struct bb_gemm *g);
 
-/* bb_gemm_run - enqueue the GEMM and return at once. The matrices are device memory, aligned to 16 bytes. */
+/* bb_gemm_run - enqueue the GEMM and return at once. a, b and c are in device memory, aligned to 16 bytes. */
 int bb_gemm_run(const struct bb_gemm *g, const void *a, const void *b, void *c, cudaStream_t stream) BB_MUST_CHECK;
 
 /*
- * bb_gemm_tune - time the first `candidates` algorithms of the heuristic and keep the fastest. Waits for the stream, so
- * it must not be called during stream capture.
- *   candidates  at most BB_GEMM_CANDIDATES are tried
+ * bb_gemm_tune - time the first `candidates` algorithms that the cuBLASLt heuristic returns and select the fastest for
+ * g. Waits for the stream, so it must not be called during stream capture.
+ *   candidates  algorithms to try; limited to BB_GEMM_CANDIDATES
  *   repeats     timed GEMMs per algorithm
  *   tried       out: number of algorithms that ran; may be NULL
  */

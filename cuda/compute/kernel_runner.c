@@ -30,9 +30,12 @@ size_t bb_kernel_runner_bytes(const struct bb_kernel_list *const lists[], int n)
 
 /* ---- operand data ---- */
 
-enum { BLOCK_BYTES = 1 << 20 }; /* size of the block that is generated; the rest of an area repeats it */
+enum {
+    BLOCK_BYTES = 1 << 20
+}; /* bytes of operand data that the host generates; the rest of an area repeats this
+                                   block */
 
-/* Fills the rest of an area with copies of its beginning, doubling the filled part each time. */
+/* Fills area[done, bytes) with copies of area[0, done). Each copy doubles the filled length. */
 static int repeat_block(void *area, size_t done, size_t bytes, cudaStream_t stream)
 {
     int rc = 0;
@@ -59,8 +62,8 @@ out:
     return rc;
 }
 
-/* Generates 16-bit patterns between 0x3000 and 0x3bff: 0.125 to 1 in half; small, positive and normal in bfloat16
- * and float. */
+/* Generates 16-bit patterns from 0x3000 to 0x3bff. As half they are values from 0.125 to 1; as bfloat16 or float
+ * they are small, positive and normal. */
 static void make_numbers(uint16_t *block)
 {
     uint32_t seed = 1;
@@ -71,7 +74,7 @@ static void make_numbers(uint16_t *block)
     }
 }
 
-/* Generates row indices that are valid for every kernel, in an order without adjacent rows. */
+/* Generates row indices below `rows`, which are valid for every kernel. Consecutive indices are not adjacent rows. */
 static void make_indices(int32_t *block, uint64_t rows)
 {
     for (uint64_t i = 0; i < BLOCK_BYTES / sizeof *block; i++)
@@ -108,7 +111,7 @@ out:
     return rc;
 }
 
-/* ---- GEMMs ---- */
+/* ---- planning the GEMMs ---- */
 
 static bool same_shape(const struct bb_gemm_shape *a, const struct bb_gemm_shape *b)
 {
@@ -124,7 +127,7 @@ static struct bb_gemm *find_gemm(const struct bb_kernel_runner *w, const struct 
     return NULL;
 }
 
-/* Position of B: A and B are contiguous in the read area; C is in the write area. */
+/* Returns the address of matrix B. A and B are contiguous in the read area; C is in the write area. */
 static const void *b_of(const struct bb_kernel_runner *w, const struct bb_gemm_shape *s)
 {
     return w->read + align_bytes(bb_gemm_a_bytes(s));
@@ -153,7 +156,7 @@ static int plan_all(struct bb_kernel_runner *w, int candidates, cudaStream_t str
         most += w->lists[i]->n;
     w->gemms = calloc((size_t)most, sizeof *w->gemms);
     if (!w->gemms)
-        return bb_err(BB_EFAIL, "out of host memory: plans of %d GEMMs", most);
+        return bb_err(BB_EFAIL, "out of host memory: plans for %d GEMMs", most);
     for (int i = 0; i < w->n && rc == 0; i++)
         for (int j = 0; j < w->lists[i]->n && rc == 0; j++)
             if (!w->lists[i]->items[j].is_memory_kernel)
@@ -210,7 +213,7 @@ void bb_kernel_runner_release(struct bb_kernel_runner *w)
     *w = (struct bb_kernel_runner){0};
 }
 
-/* ---- running ---- */
+/* ---- running a kernel list ---- */
 
 static int run_memory_kernel(const struct bb_kernel_runner *w, const struct bb_memory_kernel *memory_kernel,
                              cudaStream_t stream)

@@ -1,13 +1,13 @@
 /*
- * kernel_runner.h - runs kernel lists on the GPU. Every distinct GEMM is planned once. All lists share the same
- * operands, because only the time matters and not the results. Inputs are never overwritten, so the values stay small
- * and finite.
+ * kernel_runner.h - runs kernel lists on the GPU. Each distinct GEMM is planned once. All lists use the same operand
+ * memory, because only the time matters and not the results. Inputs are never overwritten, so the values stay small and
+ * finite.
  *
  *   struct bb_kernel_runner worker;
  *   TRY(bb_kernel_runner_init(&worker, lists, n, 8, stream));      // not during stream capture
  *   TRY(bb_kernel_runner_run(&worker, i, stream));                 // runs lists[i]; allowed during stream capture
  *
- * All lists of a runner must run on one stream, or one after another, because they share memory.
+ * The lists of a runner share memory, so they must run on one stream, or one after another.
  */
 #ifndef BB_CUDA_COMPUTE_KERNEL_RUNNER_H
 #define BB_CUDA_COMPUTE_KERNEL_RUNNER_H
@@ -16,7 +16,7 @@
 #include "cuda/work/kernel_list.h"
 
 struct bb_kernel_runner {
-    const struct bb_kernel_list *const *lists; /* borrowed; must outlive the runner */
+    const struct bb_kernel_list *const *lists; /* [n] borrowed; must outlive the runner */
     int n;
     struct bb_gemm_lib lib;
     char *read, *write;
@@ -32,9 +32,9 @@ size_t bb_kernel_runner_bytes(const struct bb_kernel_list *const lists[], int n)
 /*
  * bb_kernel_runner_init - allocate and fill the operands, and plan every distinct GEMM. Waits for `stream`.
  *   lists       [n] borrowed; must outlive the runner
- *   candidates  cuBLASLt algorithms to try per GEMM; 1: take the first choice of its heuristic
- *   Returns     0, -BB_EUSAGE (unsupported shape or type) or -BB_EFAIL, after printing one line
- * Release accepts a partly initialised runner.
+ *   candidates  cuBLASLt algorithms to time per GEMM; 1: use the first choice of its heuristic
+ *   Returns     0, -BB_EUSAGE (unsupported shape or type) or -BB_EFAIL, after printing an error
+ * bb_kernel_runner_release accepts a partly initialised runner.
  */
 int bb_kernel_runner_init(struct bb_kernel_runner *worker, const struct bb_kernel_list *const lists[], int n,
                           int candidates, cudaStream_t stream) BB_MUST_CHECK;

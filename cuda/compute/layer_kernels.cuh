@@ -1,10 +1,10 @@
 /*
- * layer_kernels.cuh - the CUDA kernels of memory_kernel.h. Only layer_memory_kernels.cu launches them. The emulated
- * GPUs compile this same source for the CPU (tests/emulator/kernels).
+ * layer_kernels.cuh - the CUDA kernels of memory_kernel.h. Only layer_memory_kernels.cu launches them. The GPU emulator
+ * compiles this same source for the CPU (tests/emulator/kernels).
  *
- * All kernels are memory-bound: adjacent threads access adjacent words, of 16 bytes if the alignment allows it
- * (bb_memory_kernel_prepare sets the width). All kernels have grid-stride loops, so any grid size is correct. The
- * argument of each kernel is struct bb_memory_kernel. Arithmetic is in float.
+ * All kernels are memory-bound. Adjacent threads access adjacent words, which are 16 bytes wide if the alignment allows
+ * it (bb_memory_kernel_prepare sets the width). Grid-stride loops make any grid size correct. The argument of each
+ * kernel is struct bb_memory_kernel. Arithmetic is in float.
  */
 #ifndef BB_CUDA_LAYER_KERNELS_CUH
 #define BB_CUDA_LAYER_KERNELS_CUH
@@ -32,7 +32,7 @@ static __device__ inline uint64_t quotient(uint64_t a, uint64_t b)
     return (a | b) >> 32 ? a / b : (uint32_t)a / (uint32_t)b;
 }
 
-/* ---- elements ---- */
+/* ---- conversion to float and back, wide loads and stores ---- */
 
 static __device__ inline float widen(float x)
 {
@@ -64,7 +64,7 @@ static __device__ inline void narrow(float x, __nv_bfloat16 *to)
     *to = __float2bfloat16_rn(x);
 }
 
-/* N elements that are loaded and stored in one access. */
+/* N elements that one access loads or stores. */
 template <typename T, int N> struct alignas(sizeof(T) * N) word {
     T v[N];
 };
@@ -94,7 +94,7 @@ template <typename U> static __device__ void copy_words(const struct bb_memory_k
         static_cast<U *>(p.out)[i] = static_cast<const U *>(p.in)[i];
 }
 
-/* The threads along threadIdx.x copy one row of the output; threadIdx.y selects one of several rows per block. */
+/* Each output row is copied by the blockDim.x threads with the same threadIdx.y. */
 template <typename U> static __device__ void gather_words(const struct bb_memory_kernel &p, uint64_t row_bytes)
 {
     const uint64_t words = row_bytes / sizeof(U), rows_at_once = (uint64_t)gridDim.x * blockDim.y;
@@ -107,7 +107,8 @@ template <typename U> static __device__ void gather_words(const struct bb_memory
     }
 }
 
-/* The index of the tile word that corresponds to word i of the boxes of all rows. Widths are counted in words. */
+/* Returns the index, in the tiles of all rows, of word i of the boxes of all rows. per_word is the number of cells
+ * per word. */
 static __device__ inline uint64_t tile_word(const struct bb_box &b, uint32_t per_word, uint64_t i)
 {
     const uint32_t width = b.extent[2] / per_word;
@@ -140,9 +141,10 @@ template <typename T> static __device__ void box_add(const struct bb_memory_kern
     }
 }
 
-/* ---- bias, scale, activation ---- */
+/* ---- bias, scale and activation, forward and backward ---- */
 
-/* x * sigmoid(2u) equals 0.5 x (1 + tanh u) and needs only one exponential and one division. */
+/* The tanh approximation of GELU: 0.5 x (1 + tanh u) = x * sigmoid(2u), which needs only one exponential and one
+ * division. */
 static __device__ inline float gelu(float x)
 {
     const float u = 0.7978845608f * (x + 0.044715f * x * x * x);
@@ -178,7 +180,7 @@ template <typename T, int N> static __device__ void affine_words(const struct bb
     }
 }
 
-/* Derivative of gelu: s + x * s' with s = sigmoid(2u). */
+/* Derivative of gelu: s + x * s', where s = sigmoid(2u). */
 static __device__ inline float gelu_slope(float x)
 {
     const float u = 0.7978845608f * (x + 0.044715f * x * x * x);
@@ -207,13 +209,13 @@ template <typename T, int N> static __device__ void act_grad_words(const struct 
     }
 }
 
-/* ---- layer norm: one block per row ---- */
+/* ---- layer norm, forward and backward: one block per row ---- */
 
-/* [0, 32): one partial sum per warp; from 32 on: the row, if it fits (p.cached). */
+/* Elements 0 to 31: one partial sum per warp. From element 32 on: a copy of the row, if p.cached. */
 extern __shared__ __align__(16) float bb_layer_shared[];
 
-/* Returns the sum over the threads of the block to every thread. The order of additions is fixed, so the result is
- * reproducible. */
+/* Returns the sum of x over all threads of the block, to every thread. The order of additions is fixed, so the
+ * result is reproducible. */
 static __device__ inline float block_sum(float x)
 {
     float total = 0;
@@ -225,7 +227,7 @@ static __device__ inline float block_sum(float x)
     __syncthreads();
     for (unsigned warp = 0; warp < blockDim.x / 32; warp++)
         total += bb_layer_shared[warp];
-    __syncthreads(); /* the next call overwrites the partial sums */
+    __syncthreads(); /* before the next call overwrites the partial sums */
     return total;
 }
 
@@ -274,7 +276,8 @@ template <typename T, int N> struct norm_row {
     }
 };
 
-/* A thread reads only the elements that it copied itself, so the copy needs no barrier. */
+/* Layer norm of each row. A thread reads only those elements of the shared copy that it stored itself, so the copy
+ * needs no barrier. */
 template <typename T, int N> static __device__ void layer_norm_rows(const struct bb_memory_kernel &p)
 {
     void *copy = p.cached ? bb_layer_shared + 32 : NULL;
@@ -289,13 +292,14 @@ template <typename T, int N> static __device__ void layer_norm_rows(const struct
     }
 }
 
-/* One row of the gradient. x and g are read three times, twice of these from the cache. */
+/* One row of the gradient. The kernel reads x and g several times; only the first read of each goes to memory, the
+ * later ones hit the cache. */
 template <typename T, int N> struct norm_grad_row {
     const void *in, *saved;
     uint64_t words;
     float mean, factor;
 
-    /* Loads word i: g = in * scale and the normalised x. */
+    /* Loads word i as g = in * scale and x = the normalised `saved`. */
     __device__ void load_word(const struct bb_memory_kernel &p, uint64_t i, float g[N], float x[N]) const
     {
         float scale[N];
@@ -352,7 +356,7 @@ template <typename T, int N> static __device__ void layer_norm_grad_rows(const s
     }
 }
 
-/* ---- weighted sum of expert outputs ---- */
+/* ---- unpermute: weighted sum of the expert outputs of each token ---- */
 
 template <typename T, int N>
 static __device__ void expert_word(const struct bb_memory_kernel &p, uint64_t row, uint64_t row_words, uint64_t c)
@@ -380,7 +384,7 @@ template <typename T, int N> static __device__ void unpermute_rows(const struct 
             expert_word<T, N>(p, r, words, c);
 }
 
-/* ---- gradients and optimizers: words of N elements, then the remaining elements one by one ---- */
+/* ---- gradient accumulation and optimizers: words of N elements, then the remaining elements one by one ---- */
 
 template <typename T, int N> static __device__ void accumulate_word(const struct bb_memory_kernel &p, uint64_t i)
 {
@@ -393,7 +397,7 @@ template <typename T, int N> static __device__ void accumulate_word(const struct
     store<float, N>(p.master, i, sum);
 }
 
-/* The float parameter: p.out for float, otherwise its float copy p.master. */
+/* Returns the float parameters: p.out if the element type is float, otherwise the float copy p.master. */
 template <typename T> static __device__ inline void *master_of(const struct bb_memory_kernel &p)
 {
     return sizeof(T) == sizeof(float) ? p.out : p.master;
@@ -462,11 +466,11 @@ template <typename T> static __device__ void update(const struct bb_memory_kerne
         update_word<T, 1>(p, i);
 }
 
-/* ---- the kernels ---- */
+/* ---- __global__ entry points ---- */
 
 #define BB_KERNEL extern "C" __global__ void __launch_bounds__(BB_LAYER_THREADS)
 
-/* Selects the function by the width of a word. */
+/* Calls `function` with the word type that is p.unit bytes wide. */
 #define BB_WORDS(p, function, ...)                                                                                     \
     ((p).unit == 16  ? function<uint4>(__VA_ARGS__)                                                                    \
      : (p).unit == 8 ? function<uint2>(__VA_ARGS__)                                                                    \
@@ -499,7 +503,7 @@ BB_KERNEL bb_box_kernel(struct bb_memory_kernel p)
     BB_WORDS(p, box_words, p, per_word);
 }
 
-/* One kernel per type; each access has N elements (16 bytes) or a single element. */
+/* Defines one kernel per element type. An access is N elements (16 bytes), or one element if p.unit is 1. */
 #define BB_TYPED_KERNELS(name, body)                                                                                   \
     BB_KERNEL bb_##name##_float_kernel(struct bb_memory_kernel p)                                                      \
     {                                                                                                                  \

@@ -1,6 +1,7 @@
 /*
- * layer_memory_kernels.cu - the CUDA kernel and the grid of each memory-bound kernel. A grid has one thread per access,
- * up to a number of blocks that fills any GPU; the kernels loop over the remaining work (grid-stride loops).
+ * layer_memory_kernels.cu - selects the CUDA kernel and the launch configuration for each kind of memory-bound kernel.
+ * An access is one load or store of up to 16 bytes. A grid has at most MAX_BLOCKS blocks, which fill any GPU; the
+ * kernels loop over the remaining work (grid-stride loops).
  */
 #include "cuda/compute/layer_memory_kernels.h"
 
@@ -25,13 +26,14 @@ static struct shape blocks_for(uint64_t items, uint64_t items_per_block, dim3 bl
     return {dim3((unsigned)(blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS)), block, 0};
 }
 
-/* One thread per access, over all rows. */
+/* Grid for an array without row structure: one thread per access. */
 static struct shape flat(uint64_t items)
 {
     return blocks_for(items, BB_LAYER_THREADS, dim3(BB_LAYER_THREADS));
 }
 
-/* Whole warps along a row of `words` accesses; the other threads of the block take further rows. */
+/* Grid for rows of `words` accesses each: blockDim.x threads (whole warps) process one row; blockDim.y is the number
+ * of rows per block. */
 static struct shape by_rows(uint64_t rows, uint64_t words)
 {
     unsigned along = words >= BB_LAYER_THREADS ? BB_LAYER_THREADS : (unsigned)((words + 31) / 32 * 32);
@@ -92,7 +94,7 @@ static int type_of(enum bb_dtype_id dtype)
         bb_##name##_float_kernel, bb_##name##_half_kernel, bb_##name##_bfloat16_kernel                                 \
     }
 
-/* In the order of enum bb_memory_kernel_kind. */
+/* The CUDA kernels by enum bb_memory_kernel_kind and element type. */
 static kernel *const kernels[][TYPES] = {
     SAME(copy),      SAME(gather),           SAME(gather),  TYPED(unpermute), SAME(box),
     SAME(box),       TYPED(box_add),         TYPED(affine), TYPED(affine),    TYPED(layer_norm),

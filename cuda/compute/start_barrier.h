@@ -1,8 +1,8 @@
 /*
- * start_barrier.h - a kernel that blocks a stream until the host opens it, so that all later operations are enqueued
- * before the first one starts. The kernel polls a flag in pinned host memory and gives up after a time limit on the
- * GPU's clock. The limit prevents a deadlock: a host call that needs the GPU while the barrier is closed (full launch
- * queue, release of memory) returns late instead of never.
+ * start_barrier.h - a kernel that blocks a stream until the host opens the barrier, so that all later operations are
+ * enqueued before the first one starts. The kernel polls a flag in pinned host memory and gives up after a time limit
+ * on the GPU's clock. The limit prevents a deadlock: a host call that needs the GPU while the barrier is closed (full
+ * launch queue, cudaFree) then returns late instead of never.
  */
 #ifndef BB_CUDA_COMPUTE_START_BARRIER_H
 #define BB_CUDA_COMPUTE_START_BARRIER_H
@@ -17,41 +17,41 @@
 extern "C" {
 #endif
 
-/* Flags in pinned host memory. Each call of close gets a number, from 1 up, so the flags need no reset. */
+/* Flags in pinned host memory. Calls of bb_start_barrier_close are numbered from 1, so the flags need no reset. */
 struct bb_start_barrier_flags {
-    uint32_t opened;  /* written by the host: all closings up to this number are open */
-    uint32_t expired; /* written by the GPU: the last closing whose limit expired, or 0 */
+    uint32_t opened;  /* written by the host: barriers with this number or a lower one are open */
+    uint32_t expired; /* written by the GPU: number of the last barrier that reached its time limit; 0: none */
 };
 
 struct bb_start_barrier {
     struct bb_start_barrier_flags *flags; /* owned; NULL: not initialised */
     int64_t limit_ns;
-    uint32_t closed; /* number of the last closing */
+    uint32_t closed; /* number of the last bb_start_barrier_close; 0: none */
 };
 
-/* The argument of the kernel. */
+/* The argument of the kernel, passed by value. */
 struct bb_start_barrier_args {
     struct bb_start_barrier_flags *flags;
     uint32_t number;
     int64_t limit_ns;
 };
 
-/* bb_start_barrier_load - load the kernel on the current GPU (see cuda/load). */
+/* bb_start_barrier_load - load the kernel on the current GPU before any measurement (see cuda/load). */
 BB_MUST_CHECK int bb_start_barrier_load(void);
 
-/* bb_start_barrier_init - allocate the flags. The barrier opens after limit_ns if the host does not open it earlier. */
+/* bb_start_barrier_init - allocate the flags. A closed barrier opens by itself after limit_ns. */
 BB_MUST_CHECK int bb_start_barrier_init(struct bb_start_barrier *g, int64_t limit_ns);
 
-/* bb_start_barrier_release - open the barrier and free it. The streams must have passed it. A zeroed struct is
- * allowed. */
+/* bb_start_barrier_release - open the barrier and free the flags. The kernel must have finished on every stream. A
+ * zeroed struct is allowed. */
 void bb_start_barrier_release(struct bb_start_barrier *g);
 
-/* bb_start_barrier_close - enqueue the kernel on `stream` and return at once: later operations on `stream` wait
- * until bb_start_barrier_open. */
+/* bb_start_barrier_close - enqueue the kernel on `stream` and return at once. Later operations on `stream` wait
+ * until bb_start_barrier_open, or until the time limit. */
 BB_MUST_CHECK int bb_start_barrier_close(struct bb_start_barrier *g, cudaStream_t stream);
 void bb_start_barrier_open(struct bb_start_barrier *g);
 
-/* bb_start_barrier_expired - whether the last closing ended by its time limit. Call it after the stream has
+/* bb_start_barrier_expired - whether the last closed barrier reached its time limit. Call it after the stream has
  * finished. */
 bool bb_start_barrier_expired(const struct bb_start_barrier *g);
 

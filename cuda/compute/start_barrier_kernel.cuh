@@ -1,5 +1,5 @@
-/* start_barrier_kernel.cuh - the kernel of start_barrier.cu: one thread that polls the host's flag about every 0.5
- * us. */
+/* start_barrier_kernel.cuh - the kernel launched by start_barrier.cu: one thread polls the host's flag about every
+ * 0.5 us. */
 #ifndef BB_CUDA_COMPUTE_START_BARRIER_KERNEL_CUH
 #define BB_CUDA_COMPUTE_START_BARRIER_KERNEL_CUH
 

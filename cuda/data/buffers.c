@@ -1,4 +1,4 @@
-/* buffers.c - device memory between two guard zones. */
+/* buffers.c - see buffers.h. */
 #include "cuda/data/buffers.h"
 
 #include "bootstrap/base/units.h"

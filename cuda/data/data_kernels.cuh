@@ -1,6 +1,6 @@
 /*
- * data_kernels.cuh - the kernels of kernels.cu. Each thread calls the functions of pattern.h, which also are the CPU
- * reference. The emulated GPUs compile this same source for the CPU (tests/emulator/kernels).
+ * data_kernels.cuh - the kernels launched by kernels.cu. Each thread calls the functions of pattern.h, which are also
+ * the CPU reference. The GPU emulator compiles this same source for the CPU (tests/emulator/kernels).
  */
 #ifndef BB_CUDA_DATA_DATA_KERNELS_CUH
 #define BB_CUDA_DATA_DATA_KERNELS_CUH
@@ -57,7 +57,7 @@ extern "C" __global__ void bb_verdict_clear_kernel(struct bb_verdict *verdict)
     verdict->checked = 0;
 }
 
-/* One block per SM, because each block takes the maximum of shared memory. */
+/* An SM runs one block of this kernel, because each block requests the maximum of shared memory (spin_shared_bytes). */
 extern "C" __global__ void bb_spin_kernel(struct bb_spin_args a)
 {
     uint64_t start = bb_gpu_clock_ns();

@@ -1,5 +1,5 @@
 /*
- * kernel_args.h - the argument of each kernel as one struct, shared by the launchers, the kernels and the emulated GPUs
+ * kernel_args.h - the argument of each kernel as one struct, shared by the launchers, the kernels and the GPU emulator
  * (tests/emulator/kernels).
  */
 #ifndef BB_CUDA_DATA_KERNEL_ARGS_H

@@ -1,6 +1,6 @@
 /*
- * kernels.cu - launchers of the kernels that write and check test data, and of the kernel that occupies SMs for a given
- * time. Writing and checking of data are never inside a measurement.
+ * kernels.cu - launches the kernels that write and check test data, and the kernel that occupies SMs for a given time.
+ * Data is always written and checked outside the timed part of a measurement.
  */
 #include "cuda/data/data_kernels.cuh"
 #include "cuda/device/check.h"
@@ -59,7 +59,8 @@ int bb_verdict_clear(struct bb_verdict *verdict, cudaStream_t stream)
     return BB_CUDA(cudaGetLastError());
 }
 
-/* Returns the maximum of shared memory per block; 0 if it cannot be requested, and then an SM runs several blocks. */
+/* Returns the maximum of shared memory per block, so that an SM runs one block. Returns 0 if the maximum cannot be
+ * requested; an SM may then run several blocks. */
 static int spin_shared_bytes()
 {
     int device, bytes;
@@ -75,7 +76,8 @@ static int spin_shared_bytes()
 
 int bb_spin(int sms, int64_t ns, cudaStream_t stream)
 {
-    static const int shared_bytes = spin_shared_bytes(); /* the same for every launch */
+    static const int shared_bytes = spin_shared_bytes(); /* computed once, because the value is the same for every
+                                                            launch */
     int blocks = sms > 0 ? sms : 1;
     struct bb_spin_args args = {ns};
 

@@ -1,6 +1,6 @@
 /*
- * kernels.h - launchers of the kernels that write and check test data. All launchers enqueue on `stream` and return at
- * once: 0 or -BB_EFAIL. pattern.h defines the data, on GPU and CPU.
+ * kernels.h - launches the kernels that write and check test data. Each function enqueues its kernel on `stream`,
+ * returns at once, and returns 0 or -BB_EFAIL. pattern.h defines the data, for GPU and CPU.
  */
 #ifndef BB_CUDA_DATA_KERNELS_H
 #define BB_CUDA_DATA_KERNELS_H
@@ -17,19 +17,19 @@ extern "C" {
 #endif
 
 /*
- * Result of checks, in device memory. Call bb_verdict_clear before the first check; each check adds to it. `checked`
- * counts the compared elements, which shows a check that did not run.
+ * Result of checks, in device memory. Call bb_verdict_clear before the first check; each check adds to the verdict. If
+ * `checked` is less than the number of elements to compare, a check is incomplete or did not run.
  */
 struct bb_verdict {
-    unsigned long long wrong;   /* elements that differ */
-    unsigned long long first;   /* smallest index that differs; ~0 if none */
-    unsigned long long checked; /* elements compared                          */
+    unsigned long long wrong;   /* number of elements that differ */
+    unsigned long long first;   /* smallest index that differs; ~0 if no element differs */
+    unsigned long long checked; /* number of elements compared */
 };
 
-/* bb_data_kernels_load - load the kernels of this file on the current GPU (see cuda/load). */
+/* bb_data_kernels_load - load the kernels of this header on the current GPU before any measurement (see cuda/load). */
 BB_MUST_CHECK int bb_data_kernels_load(void);
 
-/* bb_fill - set buf[i], i < count, to the contribution of `rank` at pattern index first + i. */
+/* bb_fill - set buf[i], for i < count, to the contribution of `rank` at pattern index first + i. */
 BB_MUST_CHECK int bb_fill(void *buf, size_t count, const struct bb_pattern *pattern, int rank, size_t first,
                           cudaStream_t stream);
 
@@ -41,12 +41,12 @@ BB_MUST_CHECK int bb_check(const void *buf, size_t count, const struct bb_patter
 BB_MUST_CHECK int bb_check_bytes(const void *buf, size_t bytes, unsigned char value, struct bb_verdict *verdict,
                                  cudaStream_t stream);
 
-/* bb_verdict_clear - set *verdict to no element checked and none wrong. */
+/* bb_verdict_clear - reset *verdict: no element checked, none wrong. */
 BB_MUST_CHECK int bb_verdict_clear(struct bb_verdict *verdict, cudaStream_t stream);
 
 /*
- * bb_spin - occupy SMs for a given time on the GPU's clock, without a host round trip. Returns at once.
- *   sms  number of SMs; values below 1 mean 1
+ * bb_spin - occupy SMs for a given time on the GPU's clock, without a host round trip.
+ *   sms  number of SMs; below 1: one SM
  *   ns   duration, from the start of the kernel on the GPU
  */
 BB_MUST_CHECK int bb_spin(int sms, int64_t ns, cudaStream_t stream);

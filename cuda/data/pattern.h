@@ -1,27 +1,31 @@
 /*
  * pattern.h - test data with an exactly known result, which each rank computes without communication. The same
- * functions run on the GPU (kernels.cu), on the CPU (expected values in messages, unit tests) and in the emulated GPUs.
+ * functions run in GPU kernels (kernels.cu), on the CPU (expected values in messages, unit tests) and in the GPU
+ * emulator.
  *
- * Every element is a function of (seed, rank, index, number of ranks). For each element the ranks are rotated by a
- * random amount: rank r has position q = (r + rotation) mod n, so each rank takes every position for some element.
+ * Every element is a function of (seed, rank, index, number of ranks n). For each element the ranks are rotated by a
+ * random amount: rank r has position q = (r + rotation) mod n, so each rank has every position for some elements.
  *
  *   copy     random bits from (source rank, index), so a misplaced block is detected.
- *   sum      a telescoping sum: position q contributes x(q) - x(q+1), the last active position x(q). The total is x(0),
- *            computed in O(1) for any n. Integers wrap around. Floating point: the x are integers times a power of two
- *            that all ranks share, and the absolute values of all contributions add up to at most 2^p (p = significand
- *            bits). So every partial sum is exact in any order or tree, and the result is bit-identical. If p is small,
- *            only the first positions are active and the other positions contribute 0.
- *   prod     floating point: position 0 has a random significand; the other positions are powers of two whose exponents
- *            form a telescoping sum, and the signs as well. Integers: position 0 is random; positions (1,2), (3,4), ...
- *            are an odd number and its inverse modulo 2^width.
- *   min max  position 0 holds the extreme value, the other positions hold values on the other side of it.
- *   avg      positions 0 and 1 hold positive values, the others 0. Floating point follows NCCL: each contribution is
- *            multiplied by 1/n, which is rounded to the type (with a large error in f8e4m3 for many ranks), and the sum
- *            is computed in the type. A difference of two units in the last place is accepted, for libraries that round
- *            once less. Integers stay below the sign bit, where all methods of division give the same result.
+ *   sum      a telescoping sum: position q contributes x(q) - x(q+1); the last active position contributes x(q). The
+ *            total is x(0), computed in O(1) for any n. Integers wrap around. Floating point: each x is an integer
+ *            times a power of two that all ranks share, and the absolute values of all contributions add up to at most
+ *            2^p times this power (p = significand bits). So every partial sum is exact in any order or tree, and the
+ *            result is bit-identical. If p is small, only the first positions are active; the other positions
+ *            contribute 0.
+ *   prod     floating point: position 0 has a random significand; the other positions are powers of two. The exponents
+ *            form a telescoping sum, and so do the signs. Integers: position 0 is random; positions (1,2), (3,4), ...
+ *            are pairs of an odd number and its inverse modulo 2^width.
+ *   min max  position 0 has the extreme value. The other positions have values that are not more extreme.
+ *   avg      positions 0 and 1 have positive values, the other positions 0. Floating point follows NCCL: each
+ *            contribution is multiplied by 1/n, rounded to the type (with a large error in f8e4m3 for many ranks), and
+ *            the sum is computed in the type. A difference of two units in the last place is accepted, for libraries
+ *            that round once less. Integers stay below the sign bit, where all methods of division give the same
+ *            result.
  *   mulsum   as sum, with even terms; a rank with scalar 2 contributes half of its value.
  *
- * Sums and products in floating point stay in the range of normal numbers, so nothing depends on subnormal numbers.
+ * Sums and products in floating point stay in the range of normal numbers, so no result depends on the treatment of
+ * subnormal numbers.
  */
 #ifndef BB_CUDA_DATA_PATTERN_H
 #define BB_CUDA_DATA_PATTERN_H
@@ -38,9 +42,9 @@
 #define BB_HD static inline __attribute__((unused))
 #endif
 
-#define BB_COPY (-1) /* bb_pattern.redop: no reduction, the data is only moved */
+#define BB_COPY (-1) /* bb_pattern.redop: no reduction, elements are only copied */
 
-/* Description of test data, made by bb_pattern_of. Passed to kernels by value; equal on all ranks. */
+/* Description of test data, created by bb_pattern_of; equal on all ranks. Kernels receive the struct by value. */
 struct bb_pattern {
     uint64_t seed;
     int ranks;        /* size of the communicator, at least 1 */
@@ -51,12 +55,12 @@ struct bb_pattern {
 };
 
 /*
- * Content that the receive buffer of one rank must have. Element i belongs to block i / block and to pattern index
- * first + i % block. Its value is either reduced over all ranks or copied from rank source + i / block.
+ * Expected content of the receive buffer of one rank. Element i belongs to block i / block and has pattern index
+ * first + i % block. The expected value is either reduced over all ranks or copied from rank source + i / block.
  */
 struct bb_expect {
-    int reduced;    /* 1: reduction over all ranks; 0: copy */
-    int source;     /* copies: source rank of the first block */
+    int reduced;    /* 1: element reduced over all ranks; 0: element copied from one rank */
+    int source;     /* source rank of the first block; for copies only */
     uint64_t block; /* elements per block, at least 1 */
     uint64_t first; /* pattern index of the first element of each block */
 };
@@ -70,7 +74,7 @@ BB_HD struct bb_pattern bb_pattern_of(const struct bb_dtype *dtype, int redop, i
 
 /* ---- random numbers ---- */
 
-/* A bijection on 64 bits in which every input bit affects every output bit: the finalizer of splitmix64. */
+/* A bijection on 64 bits, the finalizer of splitmix64. Every input bit affects every output bit. */
 BB_HD uint64_t bb_mix(uint64_t x)
 {
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
@@ -78,15 +82,15 @@ BB_HD uint64_t bb_mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* The random number of element `index` for a purpose `what`: a position or rank (0 or above), or one of these
- * negative numbers. */
+/* Returns the random number of element `index` for the purpose `what`. `what` is a position or rank (0 or above), or
+ * one of these negative constants. BB_RANDOM_SIGN - q is the purpose for position q. */
 enum { BB_RANDOM_ROTATION = -1, BB_RANDOM_EXPONENT = -2, BB_RANDOM_FRACTION = -3, BB_RANDOM_SIGN = -4096 };
 BB_HD uint64_t bb_random(const struct bb_pattern *p, uint64_t index, int64_t what)
 {
     return bb_mix(bb_mix(p->seed + index * 0x9e3779b97f4a7c15ull) + (uint64_t)what * 0xd1b54a32d192ed03ull);
 }
 
-/* A random integer in [low, high]; high - low < 2^63. */
+/* Maps a random number to an integer in [low, high]; high - low < 2^63. */
 BB_HD int64_t bb_between(uint64_t random, int64_t low, int64_t high)
 {
     return low + (int64_t)(random % (uint64_t)(high - low + 1));
@@ -108,7 +112,8 @@ BB_HD double bb_power_of_two(int e) /* -1022 <= e <= 1023 */
     return d;
 }
 
-/* Rounds d to nearest even in the pattern's format. |d| must not exceed the largest finite number of the format. */
+/* Returns the bits of d, rounded to nearest even in the pattern's format. |d| must not exceed the largest finite
+ * number of the format. */
 BB_HD uint64_t bb_float_bits(const struct bb_pattern *p, double d)
 {
     int bias = (1 << (p->exponent_bits - 1)) - 1, drop = 52 - p->fraction_bits, exponent;
@@ -130,7 +135,7 @@ BB_HD uint64_t bb_float_bits(const struct bb_pattern *p, double d)
     return sign | (significand + ((uint64_t)(exponent + bias - 1) << p->fraction_bits));
 }
 
-/* Rounds d >= 0 to the pattern's format and returns the result as double. */
+/* Rounds d >= 0 to the pattern's format and returns the rounded value as a double. */
 BB_HD double bb_float_rounded(const struct bb_pattern *p, double d)
 {
     int bias = (1 << (p->exponent_bits - 1)) - 1, exponent;
@@ -146,8 +151,8 @@ BB_HD double bb_float_rounded(const struct bb_pattern *p, double d)
     return (double)fraction * bb_power_of_two(exponent - bias - p->fraction_bits);
 }
 
-/* The exponent e that all ranks share for an element: values up to 2^(fraction_bits+1) times 2^e are normal and
- * finite in every format. */
+/* Returns the exponent e that all ranks share for an element. Integers up to 2^(fraction_bits+1), times 2^e, are
+ * normal and finite in every format. */
 BB_HD int bb_shared_exponent(const struct bb_pattern *p, uint64_t index)
 {
     int bias = (1 << (p->exponent_bits - 1)) - 1;
@@ -155,11 +160,11 @@ BB_HD int bb_shared_exponent(const struct bb_pattern *p, uint64_t index)
 
     low = low < -16 ? -16 : low;
     high = high > 16 ? 16 : high;
-    low += p->redop == BB_MULSUM; /* half of the value is still a normal number */
+    low += p->redop == BB_MULSUM; /* so that half of the value is still a normal number */
     return (int)bb_between(bb_random(p, index, BB_RANDOM_EXPONENT), low, high);
 }
 
-/* ---- telescoping sums: n numbers with a known sum, whose absolute values add up to at most `budget` ---- */
+/* ---- telescoping sums: n integers with a known sum, whose absolute values add up to at most `budget` ---- */
 
 BB_HD int bb_active(int ranks, int64_t budget)
 {
@@ -168,7 +173,7 @@ BB_HD int bb_active(int ranks, int64_t budget)
     return ranks < most ? ranks : (int)most;
 }
 
-/* x(q): uniform in [-b, b] with b = budget / (2 active - 1) for q < active; 0 for other q. */
+/* Returns x(q): uniform in [-b, b] with b = budget / (2 active - 1) for q < active; 0 for other q. */
 BB_HD int64_t bb_term(const struct bb_pattern *p, uint64_t index, int q, int64_t budget)
 {
     int active = bb_active(p->ranks, budget);
@@ -182,7 +187,8 @@ BB_HD int64_t bb_share(const struct bb_pattern *p, uint64_t index, int q, int64_
     return bb_term(p, index, q, budget) - bb_term(p, index, q + 1, budget);
 }
 
-/* The signs telescope: the product over all positions is bb_sign_term(0). */
+/* Returns a sign bit. The signs of the contributions telescope, so the sign of the product over all positions is
+ * bb_sign_term(0). */
 BB_HD int bb_sign_term(const struct bb_pattern *p, uint64_t index, int q)
 {
     return (int)(bb_random(p, index, (int64_t)BB_RANDOM_SIGN - q) & 1);
@@ -193,7 +199,7 @@ BB_HD int bb_sign_share(const struct bb_pattern *p, uint64_t index, int q)
     return bb_sign_term(p, index, q) ^ (q + 1 < p->ranks ? bb_sign_term(p, index, q + 1) : 0);
 }
 
-/* ---- the contribution of one position, per operation ---- */
+/* ---- the contribution of one position, for each reduction operation ---- */
 
 BB_HD uint64_t bb_sum_input(const struct bb_pattern *p, uint64_t index, int q)
 {
@@ -210,8 +216,8 @@ BB_HD int bb_mulsum_scalar(int rank)
     return 1 + rank % 2;
 }
 
-/* The contributions of sum, doubled. Ranks with scalar 2 send half of this, so the exponent is one less than for
- * sum. */
+/* Twice the contribution of sum, divided by the rank's scalar. In floating point the shared exponent is one less
+ * than for sum, so the total equals that of sum. With integers the total is twice that of sum. */
 BB_HD uint64_t bb_mulsum_input(const struct bb_pattern *p, uint64_t index, int q, int rank)
 {
     int halves = 2 / bb_mulsum_scalar(rank);
@@ -223,7 +229,8 @@ BB_HD uint64_t bb_mulsum_input(const struct bb_pattern *p, uint64_t index, int q
     return bb_sum_input(p, index, q) * (uint64_t)halves;
 }
 
-/* Budget of the exponents: with significands in [1, 2) every partial product is a normal number. */
+/* Returns the budget of the telescoping exponents, at most 20. With significands in [1, 2) every partial product is
+ * then a normal number. */
 BB_HD int64_t bb_exponent_budget(const struct bb_pattern *p)
 {
     int64_t most = (1 << (p->exponent_bits - 1)) - 3;
@@ -260,7 +267,7 @@ BB_HD uint64_t bb_prod_input(const struct bb_pattern *p, uint64_t index, int q)
     return bb_inverse(bb_random(p, index, q - 1) | 1);
 }
 
-/* bb_key_value maps a key, |key| <= bb_key_limit, to a value of the type and preserves the order. */
+/* bb_key_value maps a key (|key| <= bb_key_limit) to a value of the element type. The mapping preserves the order. */
 BB_HD int64_t bb_key_limit(const struct bb_pattern *p)
 {
     if (p->number_class == BB_FLOATING)
@@ -272,12 +279,14 @@ BB_HD uint64_t bb_key_value(const struct bb_pattern *p, uint64_t index, int64_t 
 {
     if (p->number_class == BB_FLOATING)
         return bb_float_bits(p, (double)key * bb_power_of_two(bb_shared_exponent(p, index)));
-    if (p->number_class == BB_UNSIGNED) /* uses the upper half as well, so that a signed comparison is detected */
+    if (p->number_class == BB_UNSIGNED) /* the values include the upper half of the range, so a comparison as signed
+                                           integers is detected */
         return (uint64_t)(key + bb_key_limit(p)) * 2;
     return (uint64_t)(key * 2);
 }
 
-/* Position 0 holds the extreme value; the other positions hold values below it (max) or above it (min). */
+/* Position 0 has the extreme value x. The values of the other positions are at most x for max, and at least x for
+ * min. */
 BB_HD uint64_t bb_extreme_input(const struct bb_pattern *p, uint64_t index, int q)
 {
     int64_t limit = bb_key_limit(p), extreme = bb_between(bb_random(p, index, 0), -limit, limit);
@@ -293,8 +302,8 @@ BB_HD int64_t bb_avg_term(const struct bb_pattern *p, uint64_t index, int q)
     return q < 2 && q < p->ranks ? bb_between(bb_random(p, index, q), limit / 2, limit) : 0;
 }
 
-/* avg: the largest exponent, at most 16, for which the sum is finite, so that the quotient is a normal number for as many ranks
- * as possible. */
+/* Returns the exponent for avg: the largest exponent, at most 16, for which the sum is finite. A large exponent
+ * keeps the quotient a normal number for as many ranks as possible. */
 BB_HD int bb_avg_exponent(const struct bb_pattern *p)
 {
     int high = (1 << (p->exponent_bits - 1)) - 1 - p->fraction_bits - 2;
@@ -311,7 +320,7 @@ BB_HD uint64_t bb_avg_input(const struct bb_pattern *p, uint64_t index, int q)
     return bb_float_bits(p, (double)m * bb_power_of_two(bb_avg_exponent(p)));
 }
 
-/* ---- the contribution of a rank, the reduction, and the expected value ---- */
+/* ---- the contribution of a rank, the result of the reduction, and the expected value ---- */
 
 BB_HD int bb_position(const struct bb_pattern *p, int rank, uint64_t index)
 {
@@ -320,7 +329,7 @@ BB_HD int bb_position(const struct bb_pattern *p, int rank, uint64_t index)
     return (int)(((uint64_t)rank + rotation) % (uint64_t)p->ranks);
 }
 
-/* bb_pattern_input - bits that `rank` contributes at `index`, in the low bytes; the high bytes are 0. */
+/* bb_pattern_input - return the bits that `rank` contributes at `index`, in the low bytes; the high bytes are 0. */
 BB_HD uint64_t bb_pattern_input(const struct bb_pattern *p, int rank, uint64_t index)
 {
     int q = p->redop == BB_COPY ? 0 : bb_position(p, rank, index);
@@ -360,7 +369,7 @@ BB_HD uint64_t bb_avg_reduced(const struct bb_pattern *p, uint64_t index)
                                 bb_float_rounded(p, (double)b * unit * factor));
 }
 
-/* bb_pattern_reduced - bits of the reduction over all ranks at `index`. */
+/* bb_pattern_reduced - return the bits of the reduction over all ranks at `index`. */
 BB_HD uint64_t bb_pattern_reduced(const struct bb_pattern *p, uint64_t index)
 {
     uint64_t bits;
@@ -387,7 +396,7 @@ BB_HD uint64_t bb_pattern_reduced(const struct bb_pattern *p, uint64_t index)
     return bits & bb_mask(p->bytes);
 }
 
-/* bb_expected - bits that element i of the receive buffer must have. */
+/* bb_expected - return the bits that element i of the receive buffer must have. */
 BB_HD uint64_t bb_expected(const struct bb_pattern *p, const struct bb_expect *e, uint64_t i)
 {
     uint64_t block = i / e->block, index = e->first + i % e->block;
@@ -397,8 +406,8 @@ BB_HD uint64_t bb_expected(const struct bb_pattern *p, const struct bb_expect *e
 
 /* ---- comparison ---- */
 
-/* Distance of two values in units in the last place of the pattern's floating-point format; a NaN is far from every
- * number. */
+/* Returns the distance of two values in units in the last place of the pattern's floating-point format. A NaN is far
+ * from every number. */
 BB_HD uint64_t bb_ulp_distance(const struct bb_pattern *p, uint64_t a, uint64_t b)
 {
     uint64_t sign = 1ull << (8 * p->bytes - 1);
@@ -408,7 +417,7 @@ BB_HD uint64_t bb_ulp_distance(const struct bb_pattern *p, uint64_t a, uint64_t 
     return x > y ? (uint64_t)x - (uint64_t)y : (uint64_t)y - (uint64_t)x;
 }
 
-/* bb_differs - 1 if the received value is wrong. The comparison is bitwise, except for floating-point avg. */
+/* bb_differs - return 1 if the received value is wrong. The comparison is bitwise, except for floating-point avg. */
 BB_HD int bb_differs(const struct bb_pattern *p, uint64_t got, uint64_t want)
 {
     if (p->redop == BB_AVG && p->number_class == BB_FLOATING)
@@ -416,7 +425,7 @@ BB_HD int bb_differs(const struct bb_pattern *p, uint64_t got, uint64_t want)
     return got != want;
 }
 
-/* Load and store element i of a buffer as bits. */
+/* Loads or stores the bits of element i of a buffer. */
 BB_HD uint64_t bb_load(const void *buf, int bytes, uint64_t i)
 {
     switch (bytes) {

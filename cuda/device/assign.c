@@ -1,6 +1,6 @@
 /*
- * assign.c - see assign.h. Bipartite matching by augmenting paths: a rank takes the first free GPU that it sees. If
- * none is free, a rank that holds one of these GPUs moves to another GPU, if that is possible.
+ * assign.c - see assign.h. Bipartite matching by augmenting paths. A rank is assigned the first free GPU that is
+ * visible to it. If no visible GPU is free, a rank that has one of these GPUs is moved to another GPU, if possible.
  */
 #include "cuda/device/assign.h"
 
@@ -16,10 +16,10 @@ struct visible_gpu {
 struct matching {
     const struct bb_visible *ranks;
     int first, *ordinal;
-    struct visible_gpu *visible_gpus; /* every GPU that a rank sees, sorted by UUID */
-    int *gpu;                         /* [rank * BB_VISIBLE_MAX + slot] index of the GPU */
-    int *owner;                       /* [GPU] rank; -1: free */
-    bool *visited;                    /* [GPU] visited by the current search */
+    struct visible_gpu *visible_gpus; /* every pair of a rank and a GPU visible to it, sorted by UUID */
+    int *gpu;      /* [rank * BB_VISIBLE_MAX + device number] index of the GPU; GPUs are numbered in UUID order */
+    int *owner;    /* [n_gpus] rank that has the GPU; -1: free */
+    bool *visited; /* [n_gpus] whether the current search has visited the GPU */
     int n_gpus;
 };
 
@@ -105,7 +105,7 @@ int bb_devices_assign(const struct bb_visible *ranks, int n, int first, int *ord
         number_gpus(&m, n);
         match_all(&m, n, assigned);
     } else {
-        rc = bb_err(BB_EFAIL, "out of host memory: GPUs of %d ranks", n);
+        rc = bb_err(BB_EFAIL, "out of host memory: list of GPUs for %d ranks", n);
     }
     free(m.visible_gpus);
     free(m.gpu);

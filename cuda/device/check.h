@@ -1,5 +1,5 @@
 /*
- * check.h - converts a CUDA error to -BB_EFAIL and prints one line with the source location, the call and CUDA's
+ * check.h - converts a CUDA error to -BB_EFAIL after printing an error with the source location, the call and CUDA's
  * message.
  *     TRY(BB_CUDA(cudaMalloc(&p, bytes)));
  */

@@ -1,4 +1,4 @@
-/* device.c - selection and description of the GPU. */
+/* device.c - see device.h. */
 #include "cuda/device/device.h"
 
 #include "cuda/device/assign.h"
@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A MIG instance has its own UUID, but the runtime's properties may contain the UUID of the whole GPU. So the driver
- * is asked first. */
+/* The UUID from the driver is preferred, because the runtime's properties may contain the UUID of the whole GPU
+ * instead of the MIG instance. */
 static void read_uuid(int ordinal, const struct cudaDeviceProp *prop, unsigned char uuid[BB_UUID_BYTES])
 {
     if (!bb_driver_uuid(ordinal, uuid))
@@ -68,7 +68,7 @@ out:
 
 /* ---- assignment of GPUs to ranks ---- */
 
-/* The reason why no GPU is available, or NULL if there is a GPU. */
+/* Sets *count to the number of GPUs. Returns NULL, or the reason why there is no GPU. */
 static const char *no_gpu_reason(int *count)
 {
     cudaError_t e;
@@ -79,7 +79,8 @@ static const char *no_gpu_reason(int *count)
     return e ? cudaGetErrorString(e) : *count == 0 ? "CUDA finds none" : NULL;
 }
 
-/* Runs in the child. stderr is discarded, because the parent prints the same library messages later. */
+/* The child of bb_device_count_in_child: exits with the number of GPUs as status. stderr is discarded, because the
+ * parent prints the same library messages later. */
 static _Noreturn void count_and_exit(void)
 {
     int count, nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -111,7 +112,7 @@ static int list_visible(struct bb_visible *visible)
 
     memset(visible, 0, sizeof(*visible));
     if (no_gpu_reason(&count))
-        return 0; /* all ranks report this together, later */
+        return 0; /* not an error yet: choose_ordinal reports it after all ranks have exchanged their lists */
     visible->n = count < BB_VISIBLE_MAX ? count : BB_VISIBLE_MAX;
     for (int i = 0; i < visible->n; i++) {
         TRY(BB_CUDA(cudaGetDeviceProperties(&prop, i)));
@@ -121,7 +122,8 @@ out:
     return rc;
 }
 
-/* Whether this GPU was counted before: an earlier rank of the node, or an earlier slot of rank r, sees it. */
+/* Whether this GPU has already been counted, because an earlier rank of the node sees it, or rank r in an earlier
+ * slot. */
 static bool is_counted_before(const struct bb_world *w, const struct bb_visible *all, int r, int slot)
 {
     for (int i = 0; i <= r; i++)
@@ -141,7 +143,7 @@ static int count_gpus(const struct bb_world *w, const struct bb_visible *all)
     return n;
 }
 
-/* The rank without a GPU prints the error; all ranks return its code. */
+/* Returns the error code on all ranks. Only the rank without a GPU prints the error. */
 static int report_unassigned(const struct bb_world *w, const struct bb_visible *all, int first,
                              const struct bb_assigned *assigned)
 {
@@ -158,7 +160,8 @@ static int report_unassigned(const struct bb_world *w, const struct bb_visible *
         return bb_err(code, "no usable GPU on this host: %s; try: busbar-emulated, which runs on emulated GPUs",
                       why ? why : "CUDA found none at first, but finds one now");
     if (first > 0)
-        return bb_err(code, "%d ranks on this host need GPUs from number %d on, but it has only GPUs 0 to %d",
+        return bb_err(code,
+                      "%d ranks on this host need GPUs with numbers from %d on, but the host has only GPUs 0 to %d",
                       w->local_size, first, seen - 1);
     format_uuid(all[unassigned].uuid[0], uuid);
     count = count_gpus(w, all);
@@ -181,7 +184,7 @@ static int first_without_gpu(const struct bb_world *w, const struct bb_visible *
     return -1;
 }
 
-/* Sets *ordinal to the device number of this rank. */
+/* Sets *ordinal to the device number of this rank, or returns the error of report_unassigned. */
 static int choose_ordinal(const struct bb_world *w, const struct bb_visible *all, int first, bool share_gpu,
                           int *ordinal)
 {
@@ -190,7 +193,7 @@ static int choose_ordinal(const struct bb_world *w, const struct bb_visible *all
     int rc, *ordinals = calloc((size_t)w->size, sizeof(*ordinals));
 
     if (!ordinals)
-        return bb_err(BB_EFAIL, "out of host memory: GPUs of %d ranks", w->size);
+        return bb_err(BB_EFAIL, "out of host memory: list of GPUs for %d ranks", w->size);
     if (without_gpu < 0)
         TRY(bb_devices_assign(all, w->size, first, ordinals, &assigned));
     *ordinal = ordinals[w->rank];
@@ -220,7 +223,8 @@ out:
     return rc;
 }
 
-/* MIG instances of a GPU have different UUIDs, but NCCL treats them as one GPU; the PCI address identifies them. */
+/* Compares UUIDs and PCI addresses. MIG instances of a GPU have different UUIDs, but the same PCI address, and NCCL
+ * treats them as one GPU. */
 bool bb_device_shared(const struct bb_device_info *infos, const int *node_of, int n)
 {
     for (int i = 0; i < n; i++)

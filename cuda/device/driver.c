@@ -7,11 +7,15 @@
 
 #include <string.h>
 
-enum { MIN_DRIVER_VERSION = 12000 }; /* version of the driver API whose function signatures this file uses */
+enum {
+    MIN_DRIVER_VERSION = 12000
+}; /* driver API version passed to cudaGetDriverEntryPointByVersion; this file uses
+                                        the function signatures of that version */
 
 /*
- * Returns NULL if the driver lacks the function. CUDA 12.5 introduced cudaGetDriverEntryPointByVersion, and the older
- * name will be removed. Both are looked up at run time, so a program built with one runs with the other.
+ * Returns the address of a driver function, or NULL if the driver lacks the function. CUDA 12.5 introduced
+ * cudaGetDriverEntryPointByVersion; the older cudaGetDriverEntryPoint will be removed. Both are looked up at run time,
+ * so a program built with an older CUDA version also runs with a newer one, and vice versa.
  */
 static void *find_function(const char *name)
 {

@@ -1,6 +1,6 @@
 /*
- * driver.h - functions of the CUDA driver API without a runtime equivalent. The driver is not linked; functions are
- * looked up at run time. If an old driver lacks a function, the documented default is returned.
+ * driver.h - functions of the CUDA driver API without a runtime equivalent. The driver library is not linked; its
+ * functions are looked up at run time. If an old driver lacks a function, the default stated here is returned.
  */
 #ifndef BB_CUDA_DEVICE_DRIVER_H
 #define BB_CUDA_DEVICE_DRIVER_H
@@ -9,17 +9,18 @@
 #include <stddef.h>
 
 /*
- * bb_driver_uuid - UUID of device `ordinal`. For a MIG instance, the UUID of the instance; the runtime's properties may
- * contain the UUID of its GPU. Returns false, with uuid unchanged, if the driver lacks the function.
+ * bb_driver_uuid - get the UUID of device `ordinal`. For a MIG instance this is the UUID of the instance, whereas the
+ * runtime's properties may contain the UUID of the whole GPU. Returns false, with uuid unchanged, if the driver lacks
+ * the function.
  */
 bool bb_driver_uuid(int ordinal, unsigned char uuid[16]);
 
-/* bb_driver_granularity - allocation granularity of cuMemCreate in bytes, for memory as NCCL requests it. Queried
- * for GPU 0, since the GPUs of a machine do not differ. Default: 2 MiB. */
+/* bb_driver_granularity - get the allocation granularity of cuMemCreate in bytes, for memory with the properties
+ * that NCCL requests. Queries GPU 0, because the GPUs of a machine do not differ. Default: 2 MiB. */
 size_t bb_driver_granularity(void);
 
-/* bb_driver_is_mapped - whether `memory` was allocated by cuMemCreate, so that NCCL can register it, instead of
- * cudaMalloc. */
+/* bb_driver_is_mapped - whether `memory` was allocated with cuMemCreate rather than with cudaMalloc. ncclMemAlloc
+ * uses cuMemCreate for memory that NCCL can register. Default: false. */
 bool bb_driver_is_mapped(void *memory);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * gpu_clock.cuh - the clock of the GPU (%globaltimer, in ns), for kernels. When a kernel is compiled for the CPU
- * (tests/emulator), the including file defines bb_gpu_clock_ns().
+ * gpu_clock.cuh - reads the GPU's clock in kernels (%globaltimer, in ns). When a kernel is compiled for the CPU
+ * (tests/emulator), the including file defines bb_gpu_clock_ns() itself.
  */
 #ifndef BB_CUDA_DEVICE_GPU_CLOCK_CUH
 #define BB_CUDA_DEVICE_GPU_CLOCK_CUH

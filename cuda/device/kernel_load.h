@@ -1,7 +1,7 @@
 /*
- * kernel_load.h - loads kernels before their first launch. CUDA loads a kernel lazily at its first use and may then
- * wait for running kernels. During a step this deadlocks if a running NCCL receive waits for a peer that is blocked in
- * the same way. Reading the attributes of a kernel loads it.
+ * kernel_load.h - loads kernels before their first launch. By default CUDA loads a kernel at its first launch, and may
+ * then wait for running kernels. This can deadlock during a step: a running NCCL receive waits for a peer, and that
+ * peer is blocked by loading a kernel, too. Reading the attributes of a kernel loads the kernel.
  */
 #ifndef BB_CUDA_DEVICE_KERNEL_LOAD_H
 #define BB_CUDA_DEVICE_KERNEL_LOAD_H
@@ -12,7 +12,7 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
-/* bb_kernel_table_load - load functions[count], the host addresses of kernels, on the current GPU. */
+/* bb_kernel_table_load - load functions[count] on the current GPU. The entries are the host addresses of kernels. */
 static inline int bb_kernel_table_load(const void *const *functions, size_t count)
 {
     struct cudaFuncAttributes attributes;

@@ -1,6 +1,7 @@
 /*
- * nvml.c - see nvml.h. This file declares the NVML prototypes itself, because nvml.h is not installed on every machine.
- * NVML keeps the signature of a function; a changed function gets a new suffix (_v2, _v3).
+ * nvml.c - see nvml.h. This file declares the NVML prototypes itself, because the header nvml.h of NVML is not
+ * installed on every machine. NVML never changes the signature of a function; a new signature gets a new suffix (_v2,
+ * _v3).
  */
 #include "cuda/device/nvml.h"
 
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUCCESS = 0, INSUFFICIENT_SIZE = 7 }; /* return codes of NVML */
+enum { SUCCESS = 0, INSUFFICIENT_SIZE = 7 }; /* NVML return codes */
 enum { CLOCK_SM = 1, CLOCK_MEMORY = 2, SENSOR_GPU = 0 };
 enum { REASON_IDLE = 1 };
 
@@ -28,7 +29,7 @@ struct bb_nvml_calls {
     int (*mps)(void *device, unsigned *count, void *infos);
 };
 
-/* Names of each function, newest first; optional functions may be missing in old and new drivers. */
+/* Possible names of each function, newest first. A driver may lack the functions with needed == false. */
 static const struct {
     size_t offset;
     const char *names[3];
@@ -51,9 +52,9 @@ static const struct {
      false},
 };
 
-/* ---- open and close ---- */
+/* ---- opening and closing ---- */
 
-/* Returns the name of a missing required function, or NULL. */
+/* Looks up all functions in `library`. Returns NULL, or the name of a missing required function. */
 static const char *resolve_symbols(void *library, struct bb_nvml_calls *calls)
 {
     for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); i++) {
@@ -75,7 +76,8 @@ static bool has_mig(const struct bb_nvml *n)
     return n->calls->mig && n->calls->mig(n->device, &current, &pending) == SUCCESS && current == 1;
 }
 
-/* If called with a capacity of 0, NVML returns INSUFFICIENT_SIZE and the number of processes. */
+/* Whether MPS clients use the GPU. Given a capacity of 0, NVML returns INSUFFICIENT_SIZE and the number of
+ * processes. */
 static bool has_mps(const struct bb_nvml *n)
 {
     unsigned count = 0;
@@ -115,7 +117,7 @@ void bb_nvml_open_from(struct bb_nvml *n, const char *library, const char *pci, 
     }
     result = n->calls->by_pci(pci, &n->device);
     if (result != SUCCESS) {
-        const char *why = n->calls->error(result); /* the text belongs to the library */
+        const char *why = n->calls->error(result); /* read before dlclose, because the text belongs to the library */
 
         n->calls->shutdown();
         give_up(n, warns, pci, why);
@@ -193,10 +195,10 @@ const struct bb_nvml_flag_row bb_nvml_flag_rows[BB_NVML_FLAGS] = {
                            0x4},
     [BB_NVML_HW_SLOWDOWN] = {"hw_slowdown", "the hardware lowered the clocks: check cooling and power supply", 0x8},
     [BB_NVML_SW_THERMAL] = {"sw_thermal",
-                            "too warm, the driver lowered the clocks: check the cooling, or lock lower "
+                            "the driver lowered the clocks of a warm GPU: check the cooling, or lock lower "
                             "clocks (nvidia-smi -lgc)",
                             0x20},
-    [BB_NVML_HW_THERMAL] = {"hw_thermal", "too hot, the hardware lowered the clocks: check the cooling", 0x40},
+    [BB_NVML_HW_THERMAL] = {"hw_thermal", "the hardware lowered the clocks of a hot GPU: check the cooling", 0x40},
     [BB_NVML_POWER_BRAKE] = {"power_brake", "the power supply requested lower clocks: check the node's power supply",
                              0x80},
     [BB_NVML_CLOCKS_MOVED] = {"clocks_moved",

@@ -1,6 +1,6 @@
 /*
- * nvtx.c - all calls of NVTX. NVTX 3 is header-only: the first call loads the tool's library from
- * NVTX_INJECTION64_PATH; nothing is linked.
+ * nvtx.c - see nvtx.h. NVTX 3 is header-only: the first call loads the profiler's library from NVTX_INJECTION64_PATH;
+ * nothing is linked.
  */
 #include "cuda/device/nvtx.h"
 
@@ -13,7 +13,7 @@
 
 void bb_nvtx_init(struct bb_nvtx *n)
 {
-    n->domain = nvtxDomainCreateA("busbar"); /* NULL when no tool is attached */
+    n->domain = nvtxDomainCreateA("busbar"); /* NULL when no profiler is attached */
 }
 
 void bb_nvtx_release(struct bb_nvtx *n)

@@ -1,10 +1,11 @@
 /*
- * nvtx.h - annotations for profilers: domain "busbar", nested ranges, and names of streams, events and threads. All
+ * nvtx.h - annotations for profilers: the domain "busbar", nested ranges, and names of streams, events and threads. All
  * NVTX calls of busbar are in this module.
  *
- * A range is described once, which registers its text with the tool, and may be opened any number of times without
- * formatting. Its category is the group or class of the operation, its payload the number of bytes. Ranges belong to a
- * host thread and close in reverse order. Without a tool (no NVTX injection library) each call only tests a pointer.
+ * bb_range_init describes a range once and registers the range's text with the profiler. The range can then be opened
+ * any number of times without formatting. Its category is the communicator or group of the operation; its payload is
+ * the number of bytes. Ranges belong to a host thread and close in reverse order. Without a profiler (no NVTX injection
+ * library) each call only tests a pointer.
  */
 #ifndef BB_CUDA_DEVICE_NVTX_H
 #define BB_CUDA_DEVICE_NVTX_H
@@ -13,40 +14,41 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The NVTX domain; one per process is enough. If zero-initialised, all calls do nothing. */
+/* The NVTX domain; one per process. With a zero-initialised domain all calls do nothing. */
 struct bb_nvtx {
     struct nvtxDomainRegistration_st *domain;
 };
 
-/* A described range. A zero-initialised range has no name. */
+/* The description of a range. A zero-initialised range has no name. */
 struct bb_range {
     struct nvtxStringRegistration_st *name; /* owned by the domain */
     uint32_t category;                      /* 0: none                                 */
-    uint64_t bytes;                         /* payload; 0: none                        */
+    uint64_t bytes;                         /* payload in bytes; 0: none */
 };
 
 void bb_nvtx_init(struct bb_nvtx *n);
 void bb_nvtx_release(struct bb_nvtx *n);
 
-/* Whether a tool is attached. If not, all other calls return at once. */
+/* Whether a profiler is attached. If not, all other calls return at once. */
 static inline bool bb_nvtx_enabled(const struct bb_nvtx *n)
 {
     return n->domain;
 }
 
-/* bb_nvtx_category - name category `id` (1 or above) of the domain, for example after the group "dp". */
+/* bb_nvtx_category - set the name of category `id` (1 or above) in the domain, for example "dp" for the
+ * data-parallel group. */
 void bb_nvtx_category(const struct bb_nvtx *n, uint32_t id, const char *name);
 
-/* bb_range_init - describe a range. The text is what the profiler shows, for example "all_reduce dp 75.1 MiB". */
+/* bb_range_init - describe a range. The text appears in the profiler, for example "all_reduce dp 75.1 MiB". */
 void bb_range_init(const struct bb_nvtx *n, struct bb_range *r, uint32_t category, uint64_t bytes, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 
 void bb_range_push(const struct bb_nvtx *n, const struct bb_range *r);
 void bb_range_pop(const struct bb_nvtx *n);
 
-/* Names that a profiler shows for streams, events and threads. */
+/* Set the name that a profiler shows for a stream, an event or a thread. */
 void bb_nvtx_name_stream(const struct bb_nvtx *n, cudaStream_t stream, const char *name);
 void bb_nvtx_name_event(const struct bb_nvtx *n, cudaEvent_t event, const char *name);
-void bb_nvtx_name_thread(const struct bb_nvtx *n, const char *name); /* the calling thread */
+void bb_nvtx_name_thread(const struct bb_nvtx *n, const char *name); /* names the calling thread */
 
 #endif

@@ -1,5 +1,5 @@
-/* kernels_load.c - see kernels_load.h. Each .cu file lists its own kernels; the test test_kernels_load checks that
- * no list misses a kernel. */
+/* kernels_load.c - see kernels_load.h. Each .cu file has a table of its own kernels; the test test_kernels_load
+ * checks that these tables contain every kernel. */
 #include "cuda/load/kernels_load.h"
 
 #include "cuda/compute/busy.h"

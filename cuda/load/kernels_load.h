@@ -1,5 +1,5 @@
-/* kernels_load.h - loads all kernels of the program before any measurement (cuda/device/kernel_load.h gives the
- * reason). */
+/* kernels_load.h - loads all kernels of the program before any measurement. See cuda/device/kernel_load.h for the
+ * reason. */
 #ifndef BB_CUDA_LOAD_KERNELS_LOAD_H
 #define BB_CUDA_LOAD_KERNELS_LOAD_H
 

@@ -51,9 +51,9 @@ const struct bb_dtype bb_dtypes[BB_DTYPE_COUNT] = {
 const struct bb_redop bb_redops[BB_REDOP_COUNT] = {
     [BB_SUM] = {.name = "sum", .help = "sum over the ranks"},
     [BB_PROD] = {.name = "prod", .help = "product over the ranks"},
-    [BB_MAX] = {.name = "max", .help = "largest value of the ranks"},
-    [BB_MIN] = {.name = "min", .help = "smallest value of the ranks"},
-    [BB_AVG] = {.name = "avg", .help = "sum over the ranks divided by their number"},
+    [BB_MAX] = {.name = "max", .help = "maximum over the ranks"},
+    [BB_MIN] = {.name = "min", .help = "minimum over the ranks"},
+    [BB_AVG] = {.name = "avg", .help = "average over the ranks"},
     [BB_MULSUM] = {.name = "mulsum", .help = "sum over the ranks, odd ranks counted twice (NCCL's pre-multiplied sum)"},
 };
 

@@ -2,8 +2,9 @@
  * dtype.h - tables of element types and reduction operations. No CUDA and no NCCL, so that plans and tests can
  * use the tables as well.
  *
- * Both enums have the numbering of ncclDataType_t and ncclRedOp_t (static assertions in collectives/ops/launch.c). The
- * names are those of nccl-tests. bb_dtypes[id] is the row of a type; bb_dtype_find() converts a name to an id.
+ * Both enums have the numbering of ncclDataType_t and ncclRedOp_t (checked by static assertions in
+ * collectives/ops/launch.c). The names are those of nccl-tests. bb_dtypes[id] describes a type; bb_dtype_find()
+ * converts a name to an id.
  */
 #ifndef BB_CUDA_WORK_DTYPE_H
 #define BB_CUDA_WORK_DTYPE_H
@@ -33,11 +34,11 @@ enum bb_dtype_id {
 enum bb_dtype_class { BB_UNSIGNED, BB_SIGNED, BB_FLOATING };
 
 struct bb_dtype {
-    const char *name, *help;     /* name on the command line; one line of help in lower case */
+    const char *name, *help;     /* name on the command line; help text in lower case */
     unsigned char bytes;         /* size of one element: 1, 2, 4 or 8 */
     unsigned char number_class;  /* enum bb_dtype_class */
-    unsigned char exponent_bits; /* BB_FLOATING: width of the exponent field */
-    unsigned char fraction_bits; /* BB_FLOATING: width of the stored fraction field */
+    unsigned char exponent_bits; /* BB_FLOATING only: width of the exponent field */
+    unsigned char fraction_bits; /* BB_FLOATING only: width of the stored fraction field */
 };
 extern const struct bb_dtype bb_dtypes[BB_DTYPE_COUNT];
 
@@ -48,11 +49,12 @@ struct bb_redop {
 };
 extern const struct bb_redop bb_redops[BB_REDOP_COUNT];
 
-/* Returns the index of the row with this name, or -1. */
+/* Return the id of the entry with this name, or -1. */
 int bb_dtype_find(const char *name);
 int bb_redop_find(const char *name);
 
-/* Returns the i-th name, or NULL past the end: an option (bootstrap/cli/opts.h) takes its choices from the table. */
+/* Return the name of entry i, or NULL past the end. Options (bootstrap/cli/opts.h) list their choices with these
+ * functions. */
 const char *bb_dtype_name_at(size_t i);
 const char *bb_redop_name_at(size_t i);
 

@@ -1,10 +1,11 @@
-/* element.c - stores double values as array elements on the CPU (declared in memory_kernel.h). */
+/* element.c - converts double values to array elements on the CPU (bb_element_set in memory_kernel.h). */
 #include "cuda/work/memory_kernel.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Spacing of half: 2^(exponent - 10) for normal numbers, 2^-24 for subnormal numbers. nearbyint rounds to even. */
+/* Returns the bits of `value` as half, rounded to nearest even by nearbyint. The spacing of half is 2^(exponent -
+ * 10) for normal numbers and 2^-24 for subnormal numbers. */
 static uint16_t half_bits(double value)
 {
     uint16_t sign = signbit(value) ? 0x8000 : 0;
@@ -13,12 +14,11 @@ static uint16_t half_bits(double value)
 
     if (isnan(value))
         return 0x7e00;
-    if (size >= 65520) /* rounds up to 2^16, which exceeds the largest finite half */
+    if (size >= 65520) /* rounds to 65536 or more, which exceeds the largest finite half (65504) */
         return sign | 0x7c00;
     frexp(size, &exponent);
     exponent = size == 0 || exponent < -13 ? -14 : exponent - 1;
-    /* The addition increments the exponent field by the leading bit of normal numbers, and by a carry out of the
-     * fraction. */
+    /* The implicit leading bit of a normal number, or a carry out of the fraction, increments the exponent field. */
     return sign | (uint16_t)(((exponent + 14) << 10) + (int)nearbyint(ldexp(size, 10 - exponent)));
 }
 

@@ -1,4 +1,4 @@
-/* kernel_list.c - layers as lists of GEMMs and memory-bound kernels. */
+/* kernel_list.c - see kernel_list.h. */
 #include "cuda/work/kernel_list.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ struct bb_kernel_list_item *bb_kernel_list_last(struct bb_kernel_list *w)
     return &w->items[w->n > 0 ? w->n - 1 : 0];
 }
 
-/* Adds a memory-bound kernel over rows x cols elements. */
+/* Appends a memory-bound kernel over rows x cols elements. */
 static void add_memory_kernel(struct bb_kernel_list *w, const char *name, enum bb_memory_kernel_kind kind,
                               enum bb_activation act, int64_t rows, int64_t cols, enum bb_dtype_id dtype)
 {
@@ -42,7 +42,7 @@ static void add_memory_kernel(struct bb_kernel_list *w, const char *name, enum b
             .kind = kind, .dtype = dtype, .act = act, .rows = (uint64_t)rows, .cols = (uint64_t)cols});
 }
 
-/* Adds the forward GEMM, or the two GEMMs of the backward pass (dgrad and wgrad). */
+/* Appends the forward GEMM, or the two GEMMs of the backward pass (dgrad and wgrad). */
 static void add_gemm(struct bb_kernel_list *w, const char *name, const struct bb_gemm_shape *s, bool backward)
 {
     struct bb_gemm_shape dgrad, wgrad;
@@ -60,8 +60,8 @@ static void add_gemm(struct bb_kernel_list *w, const char *name, const struct bb
 
 static void add_bias(struct bb_kernel_list *w, const struct bb_gemm_shape *s, enum bb_activation act, bool backward)
 {
-    /* The input of a bias has the same gradient as the output of the GEMM, so a bias without activation moves no
-     * data. */
+    /* Without activation the backward pass has no kernel: the gradient of the GEMM's output equals the gradient of
+     * the biased output. */
     if (!backward)
         add_memory_kernel(w, "bias", BB_MEMORY_KERNEL_BIAS_ACT, act, s->m, s->n, s->dtype);
     else if (act != BB_ACT_NONE)
@@ -275,7 +275,7 @@ void bb_kernel_list_optimizer(struct bb_kernel_list *w, enum bb_memory_kernel_ki
     bb_kernel_list_add_memory_kernel(w, bb_memory_kernels[kind].name, &p);
 }
 
-/* ---- FLOPs, bytes and memory ---- */
+/* ---- FLOPs, bytes and memory of a list ---- */
 
 double bb_kernel_list_flops(const struct bb_kernel_list *w)
 {
@@ -342,7 +342,7 @@ size_t bb_kernel_list_memory_bytes(const struct bb_kernel_list_memory *m)
     return m->read_bytes + m->write_bytes + m->index_count * sizeof(int32_t) + BB_GEMM_WORKSPACE;
 }
 
-/* ---- scaling ---- */
+/* ---- scaling a list to a fraction of its work ---- */
 
 static int64_t shrink_extent(int64_t n, double factor)
 {

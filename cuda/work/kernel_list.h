@@ -1,7 +1,7 @@
 /*
  * kernel_list.h - the computation of a layer as a list of GEMMs and memory-bound kernels. A compute operation of a step
- * refers to one such list. No CUDA: plans derive FLOPs, bytes and memory from the list; kernel_runner.h runs it on the
- * GPU.
+ * refers to one kernel list. No CUDA: plans derive FLOPs, bytes and memory from the list without a GPU; kernel_runner.h
+ * runs the list on the GPU.
  */
 #ifndef BB_CUDA_WORK_KERNEL_LIST_H
 #define BB_CUDA_WORK_KERNEL_LIST_H
@@ -12,22 +12,23 @@
 extern "C" {
 #endif
 
-/* How the kernels of real training fuse an item with others. Busbar runs every item as a separate kernel; a forecast
+/* How training frameworks fuse an item with other items. Busbar runs every item as a separate kernel; a forecast
  * (proxies/machine/cluster.h) predicts the fused kernels of training. */
 enum bb_kernel_fusion {
     BB_KERNEL_SEPARATE,
-    BB_KERNEL_IN_ATTENTION,          /* GEMM inside fused attention, forward */
-    BB_KERNEL_IN_ATTENTION_BACKWARD, /* GEMM inside fused attention, backward; training recomputes the scores */
+    BB_KERNEL_IN_ATTENTION,          /* GEMM inside the fused attention kernel, forward */
+    BB_KERNEL_IN_ATTENTION_BACKWARD, /* GEMM inside the fused attention kernel, backward, where training recomputes
+                                        the scores */
     BB_KERNEL_IN_GEMM                /* memory-bound kernel that training fuses into the preceding GEMM */
 };
 
 struct bb_kernel_list_item {
     const char *name;      /* static string */
     bool is_memory_kernel; /* false: a GEMM */
-    bool float8;           /* GEMM whose operands training casts to 8 bits */
+    bool float8;           /* GEMM with FP8 operands in training */
     enum bb_kernel_fusion fusion;
-    double share; /* fraction of the attention scores that the mask keeps, 0 to 1; only for GEMMs of fused attention */
-    int experts;  /* number of experts for which training launches this GEMM one after another; 0: a single kernel */
+    double share; /* GEMM of fused attention: fraction of the attention scores that are not masked, 0 to 1 */
+    int experts;  /* number of experts; training launches this GEMM once for each, one after another. 0: one launch */
     struct bb_gemm_shape gemm;
     struct bb_memory_kernel memory_kernel; /* all pointers are NULL */
 };
@@ -35,56 +36,58 @@ struct bb_kernel_list_item {
 #define BB_KERNEL_LIST_ITEMS 512 /* the largest list, the forward pass of ResNet-152, has 312 items */
 struct bb_kernel_list {
     int n;
-    bool overflowed; /* an item was dropped because the list is full, which is a programming error;
+    bool overflowed; /* true: an item was dropped because the list is full, which is a programming error;
                         bb_kernel_runner_init rejects the list */
     struct bb_kernel_list_item items[BB_KERNEL_LIST_ITEMS];
 };
 
-/* Append an item. A zero-initialised list is empty. */
+/* Append an item to the list. A zero-initialised list is empty. */
 void bb_kernel_list_add_gemm(struct bb_kernel_list *w, const char *name, const struct bb_gemm_shape *gemm);
 void bb_kernel_list_add_memory_kernel(struct bb_kernel_list *w, const char *name,
                                       const struct bb_memory_kernel *memory_kernel);
 
-/* bb_kernel_list_last - the item added last, to set its other fields. If the list is full, the item is the last
- * slot. */
+/* bb_kernel_list_last - return the item added last, so that the caller can set the item's other fields. Also valid
+ * when the list has overflowed. */
 struct bb_kernel_list_item *bb_kernel_list_last(struct bb_kernel_list *w);
 
-/* ---- layers: append the forward kernels, or with `backward` the gradients of data and weights; false: invalid
- * shape ---- */
+/* ---- layers: append the forward kernels, or the backward kernels (gradients of data and weights); return false for
+ * an invalid shape ---- */
 
 /*
  * bb_kernel_list_transformer - append a transformer layer: norm, qkv, scores, context, out, norm, up, activation and
- * down, with their biases. With ffn = 4 h, the forward pass has batch * (24 s h^2 + 4 s^2 h) / tensor_parallel FLOPs
- * and the backward pass twice as many. The softmax between scores and context is omitted, because attention kernels
- * compute it on chip.
+ * down, with biases. With ffn = 4 h, the forward pass has batch * (24 s h^2 + 4 s^2 h) / tensor_parallel FLOPs and the
+ * backward pass twice that number. The softmax between scores and context is omitted, because attention kernels compute
+ * it on chip.
  */
 bool bb_kernel_list_transformer(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward);
-/* The two halves of the layer: attention (first norm to `out`) and MLP (second norm to `down`). */
+/* Append one half of the layer: attention (first norm to `out`) or MLP (second norm to `down`). */
 bool bb_kernel_list_attention(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward);
 bool bb_kernel_list_mlp(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward);
 
 /*
- * bb_kernel_list_conv - append a convolution with its batch norm and activation.
- *   of_data  backward: include the gradient of the input; false for the first layer, whose input needs no gradient
+ * bb_kernel_list_conv - append a convolution with batch norm and activation.
+ *   of_data  backward: whether to include the gradient of the input; false for the first layer, which does not need one
  */
 bool bb_kernel_list_conv(struct bb_kernel_list *w, const struct bb_conv *v, bool backward, bool of_data);
 
-/* bb_kernel_list_dense - append a dense layer with bias and activation, from [rows][in] to [rows][out]. */
+/* bb_kernel_list_dense - append a dense layer with bias and activation; input [rows][in], output [rows][out]. */
 bool bb_kernel_list_dense(struct bb_kernel_list *w, int64_t rows, int64_t in, int64_t out, enum bb_activation act,
                           enum bb_dtype_id dtype, bool backward);
-/* The backward pass of the first dense layer of a network: only the gradient of the weights, since the input needs
- * no gradient. */
+/* bb_kernel_list_dense_first_backward - append the backward pass of a network's first dense layer: only the gradient
+ * of the weights, because the network's input needs no gradient. */
 bool bb_kernel_list_dense_first_backward(struct bb_kernel_list *w, int64_t rows, int64_t in, int64_t out,
                                          enum bb_activation act, enum bb_dtype_id dtype);
 
-/* bb_kernel_list_interaction - append the feature interaction of a recommendation model: for each of `rows` samples,
- * the dot products of all pairs of `vectors` vectors. One GEMM multiplies the matrix of vectors by its transpose: 2
- * rows vectors^2 features FLOPs. */
+/*
+ * bb_kernel_list_interaction - append the feature interaction of a recommendation model: for each of `rows` samples,
+ * the dot products of all pairs of `vectors` vectors with `features` elements. One GEMM per sample multiplies the
+ * matrix of vectors by its transpose: 2 rows vectors^2 features FLOPs in total.
+ */
 bool bb_kernel_list_interaction(struct bb_kernel_list *w, int64_t rows, int64_t vectors, int64_t features,
                                 enum bb_dtype_id dtype, bool backward);
 
-/* Row gathers: rows of an embedding table by token; tokens to expert slots (permute); the weighted sum of top_k
- * expert slots of each token (unpermute). */
+/* Append a gather of rows. embedding: the row of the embedding table for each token. permute: the token for each MoE
+ * expert slot. unpermute: the weighted sum of the top_k expert slots of each token. */
 void bb_kernel_list_embedding(struct bb_kernel_list *w, uint64_t tokens, uint64_t hidden, uint64_t vocabulary,
                               enum bb_dtype_id dtype);
 void bb_kernel_list_permute(struct bb_kernel_list *w, uint64_t tokens, uint64_t hidden, int top_k,
@@ -94,9 +97,8 @@ void bb_kernel_list_unpermute(struct bb_kernel_list *w, uint64_t tokens, uint64_
 
 /*
  * bb_kernel_list_halo_side - append the kernel that packs or unpacks the halo exchanged with one neighbour; see
- * bb_halo_box. Forward: the border cells of the interior are packed, and received cells are unpacked into the margin.
- * Backward: the gradients of the margin are packed, and received gradients are added to the border cells, which own
- * them.
+ * bb_halo_box. Forward: packs the border cells of the interior, and unpacks received cells into the halo. Backward:
+ * packs the gradients of the halo, and adds received gradients to the border cells of the interior.
  *   rows      samples * channels
  *   received  true: unpack the message from the neighbour; false: pack the message to the neighbour
  *   Returns   false if no data is exchanged in this direction
@@ -105,33 +107,32 @@ bool bb_kernel_list_halo_side(struct bb_kernel_list *w, uint64_t rows, const uin
                               const uint32_t halo[3], const int direction[3], bool received, bool backward,
                               enum bb_dtype_id dtype);
 
-/* Append the addition of `count` gradients to their float sums, or the update of `count` parameters by
- * BB_MEMORY_KERNEL_SGD or BB_MEMORY_KERNEL_ADAM. */
+/* Append a kernel that adds `count` gradients to their float sums, or that updates `count` parameters (`kind` is
+ * BB_MEMORY_KERNEL_SGD or BB_MEMORY_KERNEL_ADAM). */
 void bb_kernel_list_accumulate(struct bb_kernel_list *w, uint64_t count, enum bb_dtype_id dtype);
 void bb_kernel_list_optimizer(struct bb_kernel_list *w, enum bb_memory_kernel_kind kind, uint64_t count,
                               enum bb_dtype_id dtype);
 
-/* ---- FLOPs, bytes and memory ---- */
+/* ---- FLOPs, bytes and memory of a list ---- */
 
-double bb_kernel_list_flops(const struct bb_kernel_list *w); /* FLOPs of all GEMMs */
-double
-bb_kernel_list_bytes(const struct bb_kernel_list *w); /* minimum bytes moved by all GEMMs and memory-bound kernels */
+double bb_kernel_list_flops(const struct bb_kernel_list *w); /* sum over all GEMMs */
+double bb_kernel_list_bytes(const struct bb_kernel_list *w); /* minimum bytes moved, over all items */
 
-/* Device memory that a runner needs. All lists of a runner share three areas: operands that are read, operands that
- * are written, and indices. */
+/* Device memory that a runner needs. All lists of a runner share three areas: operands read, operands written, and
+ * indices. */
 struct bb_kernel_list_memory {
     size_t read_bytes, write_bytes, index_count;
 };
 void bb_kernel_list_memory(const struct bb_kernel_list *w,
-                           struct bb_kernel_list_memory *m);               /* raises each field of *m to what w needs */
-size_t bb_kernel_list_memory_bytes(const struct bb_kernel_list_memory *m); /* total, including the GEMM workspace */
+                           struct bb_kernel_list_memory *m); /* raises each field of *m to the size that w needs */
+size_t bb_kernel_list_memory_bytes(const struct bb_kernel_list_memory *m); /* sum of the areas and the GEMM workspace */
 
 /*
  * bb_kernel_list_scale - shrink every item to about `factor` (0 to 1) of its work, for machines that cannot run the
- * full size. m, n and k of a GEMM are multiplied by the cube root of `factor`, which multiplies its FLOPs by `factor`;
+ * full size. m, n and k of a GEMM are multiplied by the cube root of `factor`, which multiplies the FLOPs by `factor`;
  * an extent that is a multiple of 8 stays a positive multiple of 8, as tensor cores require. A memory-bound kernel
- * keeps `factor` of its rows (at least one), and fewer columns if a single row is still too much. Halo boxes keep their
- * size.
+ * keeps `factor` of its rows (at least one), and fewer columns if one row is more than `factor` of the work. Halo boxes
+ * keep their size.
  */
 void bb_kernel_list_scale(struct bb_kernel_list *w, double factor);
 

@@ -1,4 +1,4 @@
-/* layer_shape.c - the arithmetic of layer_shape.h. */
+/* layer_shape.c - see layer_shape.h. */
 #include "cuda/work/layer_shape.h"
 
 static size_t elements_bytes(const struct bb_gemm_shape *s, int64_t rows, int64_t cols)
@@ -117,7 +117,7 @@ uint64_t bb_box_cells(const struct bb_box *b)
     return (uint64_t)b->extent[0] * b->extent[1] * b->extent[2];
 }
 
-/* One dimension of a halo box: the first cell and the thickness in this direction. */
+/* Sets the first cell and the thickness of a halo box in one dimension. */
 static void halo_slab(uint32_t interior, uint32_t halo, int direction, bool received, uint32_t *at, uint32_t *extent)
 {
     *extent = direction ? halo : interior;

@@ -1,4 +1,4 @@
-/* memory_kernel.c - the table of memory-bound kernels: names, bytes, arrays and access widths. */
+/* memory_kernel.c - see memory_kernel.h. */
 #include "cuda/work/memory_kernel.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ static size_t count_of(const struct bb_memory_kernel *p)
     return (size_t)(p->rows * p->cols);
 }
 
-/* ---- bytes ---- */
+/* ---- minimum bytes moved ---- */
 
 static size_t bytes_copy(const struct bb_memory_kernel *p)
 {
@@ -73,8 +73,8 @@ static size_t bytes_accumulate(const struct bb_memory_kernel *p)
     return count_of(p) * (e_of(p) + 2 * sizeof(float));
 }
 
-/* Reads the gradient; reads and writes `states` floats. Reads and writes the parameter: a float parameter itself,
- * otherwise its float copy, and additionally writes the 16-bit parameter. */
+/* Bytes per parameter: the gradient is read; `states` floats and the float parameter are read and written. A 16-bit
+ * parameter is written in addition. */
 static size_t bytes_optimizer(const struct bb_memory_kernel *p, size_t states)
 {
     size_t parameter = 2 * sizeof(float) + (p->dtype == BB_FLOAT ? 0 : e_of(p));
@@ -93,23 +93,25 @@ static size_t bytes_adam(const struct bb_memory_kernel *p)
 }
 
 const struct bb_memory_kernel_row bb_memory_kernels[BB_MEMORY_KERNEL_KINDS] = {
-    [BB_MEMORY_KERNEL_COPY] = {"copy", "copy on the device", "2*c*e", bytes_copy},
-    [BB_MEMORY_KERNEL_EMBED] = {"embed", "rows of the embedding table by token", "2*c*e + 4*rows", bytes_gather},
-    [BB_MEMORY_KERNEL_PERMUTE] = {"permute", "tokens into the slots of their experts", "2*c*e + 4*rows", bytes_gather},
-    [BB_MEMORY_KERNEL_UNPERMUTE] = {"unpermute", "weighted sum of a token's experts", "(k+1)*c*e + 8*k*rows",
-                                    bytes_unpermute},
-    [BB_MEMORY_KERNEL_PACK] = {"halo_pack", "a face of the tile into a message", "2*rows*box*e", bytes_box},
-    [BB_MEMORY_KERNEL_UNPACK] = {"halo_unpack", "a message into the margin of the tile", "2*rows*box*e", bytes_box},
-    [BB_MEMORY_KERNEL_UNPACK_ADD] = {"halo_add", "a message added to the tile", "3*rows*box*e", bytes_box_add},
+    [BB_MEMORY_KERNEL_COPY] = {"copy", "device-to-device copy", "2*c*e", bytes_copy},
+    [BB_MEMORY_KERNEL_EMBED] = {"embed", "embedding lookup: one table row per token", "2*c*e + 4*rows", bytes_gather},
+    [BB_MEMORY_KERNEL_PERMUTE] = {"permute", "copy tokens to the slots of their experts", "2*c*e + 4*rows",
+                                  bytes_gather},
+    [BB_MEMORY_KERNEL_UNPERMUTE] = {"unpermute", "weighted sum of the expert outputs of each token",
+                                    "(k+1)*c*e + 8*k*rows", bytes_unpermute},
+    [BB_MEMORY_KERNEL_PACK] = {"halo_pack", "copy a face of the tile into a message", "2*rows*box*e", bytes_box},
+    [BB_MEMORY_KERNEL_UNPACK] = {"halo_unpack", "copy a message into the halo of the tile", "2*rows*box*e", bytes_box},
+    [BB_MEMORY_KERNEL_UNPACK_ADD] = {"halo_add", "add a message to the border cells of the tile", "3*rows*box*e",
+                                     bytes_box_add},
     [BB_MEMORY_KERNEL_BIAS_ACT] = {"bias_act", "bias and activation", "2*c*e + cols*e", bytes_bias_act},
-    [BB_MEMORY_KERNEL_CHANNEL_NORM] = {"channel_norm", "batch norm with known statistics, and activation",
+    [BB_MEMORY_KERNEL_CHANNEL_NORM] = {"channel_norm", "batch norm with known mean and variance, and activation",
                                        "2*c*e + 2*channels*e", bytes_channel_norm},
     [BB_MEMORY_KERNEL_LAYER_NORM] = {"layer_norm", "layer norm", "2*c*e + 2*cols*e", bytes_layer_norm},
     [BB_MEMORY_KERNEL_BIAS_ACT_GRAD] = {"bias_act_grad", "gradient through bias and activation", "3*c*e + cols*e",
                                         bytes_bias_act_grad},
     [BB_MEMORY_KERNEL_LAYER_NORM_GRAD] = {"layer_norm_grad", "gradient through layer norm", "3*c*e + cols*e",
                                           bytes_bias_act_grad},
-    [BB_MEMORY_KERNEL_ACCUMULATE] = {"accumulate", "gradients added to float", "c*(e+8)", bytes_accumulate},
+    [BB_MEMORY_KERNEL_ACCUMULATE] = {"accumulate", "add gradients to their float sums", "c*(e+8)", bytes_accumulate},
     [BB_MEMORY_KERNEL_SGD] = {"sgd", "SGD with momentum", "c*20", bytes_sgd},
     [BB_MEMORY_KERNEL_ADAM] = {"adam", "Adam with decoupled weight decay", "c*28", bytes_adam},
 };
@@ -119,7 +121,7 @@ size_t bb_memory_kernel_bytes(const struct bb_memory_kernel *p)
     return bb_memory_kernels[p->kind].bytes(p);
 }
 
-/* ---- arrays ---- */
+/* ---- arrays of each kind ---- */
 
 static size_t tile_cells(const struct bb_memory_kernel *p)
 {
@@ -156,7 +158,7 @@ static size_t channel_count(const struct bb_memory_kernel *p)
     return (size_t)p->channels;
 }
 
-/* Parameters of 16 bits have a float copy. */
+/* A 16-bit parameter has a float copy; a float parameter has none. */
 static size_t master_count(const struct bb_memory_kernel *p)
 {
     return p->dtype == BB_FLOAT ? 0 : count_of(p);
@@ -235,8 +237,8 @@ static int is_aligned(const void *pointer, size_t bytes)
     return (uintptr_t)pointer % bytes == 0;
 }
 
-/* The largest power of two, at most 16, that divides both addresses and `offsets`: row length and all offsets in
- * bytes, combined by OR. */
+/* Returns the largest power of two, at most 16, that divides both addresses and `offsets`. `offsets` is the row
+ * length and all offsets in bytes, combined by OR. */
 static int bytes_per_move(const struct bb_memory_kernel *p, size_t offsets)
 {
     int unit = 16;
@@ -247,7 +249,8 @@ static int bytes_per_move(const struct bb_memory_kernel *p, size_t offsets)
     return unit;
 }
 
-/* As many elements as fit 16 bytes if rows and all pointers are aligned, otherwise 1. NULL counts as aligned. */
+/* Returns the number of elements per access: 16 bytes' worth if the row length and all pointers are aligned,
+ * otherwise 1. NULL counts as aligned. */
 static int elements_per_access(const struct bb_memory_kernel *p)
 {
     int wide = (int)(16 / e_of(p));
@@ -257,7 +260,8 @@ static int elements_per_access(const struct bb_memory_kernel *p)
     return aligned && p->cols % (uint64_t)wide == 0 ? wide : 1;
 }
 
-/* Optimizers access four elements at once and the remainder one by one, so any count is valid. */
+/* Returns the number of elements per access of optimizers: 4 if all pointers are aligned, otherwise 1. The row
+ * length does not matter, because the kernel processes the remaining elements one by one. */
 static int elements_per_update(const struct bb_memory_kernel *p)
 {
     size_t narrow = 4 * e_of(p);

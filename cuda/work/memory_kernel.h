@@ -1,9 +1,10 @@
 /*
- * memory_kernel.h - the memory-bound kernels of a layer as data: operands, bytes moved and arrays. No CUDA: plans use
- * the table without a GPU. layer_memory_kernels.h launches the kernels; tests/cuda/work has their CPU reference.
+ * memory_kernel.h - descriptions of the memory-bound kernels of a layer: operands, bytes moved and arrays. No CUDA:
+ * plans use the descriptions without a GPU. layer_memory_kernels.h launches the kernels; tests/cuda/work has a CPU
+ * reference.
  *
  * Shapes are row-major. In formulas, e is the size of the element type (float, half or bfloat16) and c = rows * cols.
- * Arithmetic is in float (in the reference: in double); the result is rounded once when it is stored.
+ * Arithmetic is in float (in the CPU reference: in double); the result is rounded once when it is stored.
  */
 #ifndef BB_CUDA_WORK_MEMORY_KERNEL_H
 #define BB_CUDA_WORK_MEMORY_KERNEL_H
@@ -18,24 +19,26 @@ extern "C" {
 #endif
 
 enum bb_memory_kernel_kind {
-    BB_MEMORY_KERNEL_COPY,    /* out[c] = in[c]: measures the memory bandwidth of the device */
-    BB_MEMORY_KERNEL_EMBED,   /* out[r][:] = in[index[r]][:]: rows of an embedding table by token */
-    BB_MEMORY_KERNEL_PERMUTE, /* same formula: tokens to expert slots; index < 0 marks an empty slot, which becomes 0 */
-    BB_MEMORY_KERNEL_UNPERMUTE,  /* out[r][:] = sum over j < top_k of gate[r][j] * in[index[r][j]][:]; index < 0 is
-                                   skipped */
+    BB_MEMORY_KERNEL_COPY,       /* out[c] = in[c]: measures the memory bandwidth of the device */
+    BB_MEMORY_KERNEL_EMBED,      /* out[r][:] = in[index[r]][:]: embedding lookup, one table row per token */
+    BB_MEMORY_KERNEL_PERMUTE,    /* same formula as EMBED: copies tokens to MoE expert slots; index < 0: empty slot,
+                                 filled with 0 */
+    BB_MEMORY_KERNEL_UNPERMUTE,  /* out[r][:] = sum over j < top_k of gate[r][j] * in[index[r][j]][:]; terms with
+                                   index < 0 are skipped */
     BB_MEMORY_KERNEL_PACK,       /* out[r][box] = in[r][tile]: packs a face into a message; rows = samples * channels */
-    BB_MEMORY_KERNEL_UNPACK,     /* out[r][tile] = in[r][box]: unpacks a message into the margin */
-    BB_MEMORY_KERNEL_UNPACK_ADD, /* out[r][tile] += in[r][box]: backward; the neighbour returns the gradients of our
-                                    border cells */
+    BB_MEMORY_KERNEL_UNPACK,     /* out[r][tile] = in[r][box]: unpacks a message into the halo */
+    BB_MEMORY_KERNEL_UNPACK_ADD, /* out[r][tile] += in[r][box]: backward; adds gradients received from the neighbour
+                                    to the border cells */
     BB_MEMORY_KERNEL_BIAS_ACT,   /* out = act(in + shift[col]); in == out is allowed */
-    BB_MEMORY_KERNEL_CHANNEL_NORM, /* out = act(in * scale[k] + shift[k]), k = row % channels: batch norm with given
-                                      statistics */
+    BB_MEMORY_KERNEL_CHANNEL_NORM, /* out = act(in * scale[k] + shift[k]), k = row % channels: batch norm with known
+                                      mean and variance */
     BB_MEMORY_KERNEL_LAYER_NORM, /* out = (in - mean) / sqrt(variance + 1e-5) * scale[col] + shift[col], per row        */
-    BB_MEMORY_KERNEL_BIAS_ACT_GRAD, /* out = in * act'(saved + shift[col]): `in` is the gradient, `saved` the input
+    BB_MEMORY_KERNEL_BIAS_ACT_GRAD,   /* out = in * act'(saved + shift[col]): `in` is the gradient, `saved` the input
                                        of BIAS_ACT */
-    BB_MEMORY_KERNEL_LAYER_NORM_GRAD, /* out = f * (g - mean(g) - x * mean(g x)), g = in * scale[col], x = normalised saved   */
-    BB_MEMORY_KERNEL_ACCUMULATE, /* master[c] += in[c]: sums gradients of micro-batches in float */
-    BB_MEMORY_KERNEL_SGD,  /* first = beta1 first + g; p -= rate first; g = in[c] + decay p                       */
+    BB_MEMORY_KERNEL_LAYER_NORM_GRAD, /* out = f * (g - mean(g) - x * mean(g x)), per row; g = in * scale[col], x =
+                                         `saved` normalised, f = 1 / sqrt(variance + 1e-5) */
+    BB_MEMORY_KERNEL_ACCUMULATE,      /* master[c] += in[c]: adds the gradients of a micro-batch to float sums */
+    BB_MEMORY_KERNEL_SGD,  /* first = beta1 first + g; p -= rate first; g = in[c] + decay p; p is the parameter */
     BB_MEMORY_KERNEL_ADAM, /* AdamW with bias correction */
     BB_MEMORY_KERNEL_KINDS
 };
@@ -46,25 +49,26 @@ enum bb_activation { BB_ACT_NONE, BB_ACT_RELU, BB_ACT_GELU /* tanh approximation
 
 struct bb_optimizer {
     float rate, beta1, beta2, epsilon, decay; /* SGD: beta1 is the momentum; beta2 and epsilon are unused */
-    int step;                                 /* Adam: number of the step, at least 1 */
+    int step;                                 /* Adam: number of the current step, from 1 */
 };
 
 /*
- * One memory-bound kernel. A kind reads only the fields in its formula. The caller owns the memory behind the pointers:
- * device memory for bb_memory_kernel_run, host memory for the CPU reference (tests/cuda/work).
- * Optimizers: `out` is the parameter in the training type, `in` its gradient, `first` and `second` the float moments.
- * Parameters of 16 bits have a float copy `master`, which is updated and then rounded into `out`. Float parameters are
- * updated in `out` and have no `master`.
+ * One memory-bound kernel. Only the fields in the formula of the kind are used. The caller owns the memory that the
+ * pointers refer to: device memory for bb_memory_kernel_run, host memory for the CPU reference (tests/cuda/work).
+ * Optimizers: `out` is the parameter in the training type, `in` its gradient, `first` and `second` the float moments. A
+ * 16-bit parameter has a float copy `master`, which is updated and then rounded into `out`. A float parameter is
+ * updated in `out` and has no `master`.
  */
 struct bb_memory_kernel {
     enum bb_memory_kernel_kind kind;
     enum bb_dtype_id dtype; /* BB_FLOAT, BB_HALF or BB_BFLOAT16 */
     enum bb_activation act;
     uint64_t rows, cols;
-    uint64_t channels; /* CHANNEL_NORM: number of channels */
-    uint64_t in_rows;  /* EMBED, PERMUTE, UNPERMUTE: rows of `in`, for callers that generate or check indices */
+    uint64_t channels; /* CHANNEL_NORM only */
+    uint64_t in_rows;  /* EMBED, PERMUTE, UNPERMUTE: number of rows of `in`, for callers that generate or check
+                         indices */
     int top_k;         /* UNPERMUTE: experts per token */
-    struct bb_box box; /* PACK, UNPACK, UNPACK_ADD */
+    struct bb_box box; /* PACK, UNPACK, UNPACK_ADD: the box of the tile that is copied */
     const void *in;
     void *out;
     const void *scale, *shift; /* elements of type dtype */
@@ -73,41 +77,42 @@ struct bb_memory_kernel {
     const float *gate;
     float *master, *first, *second;
     struct bb_optimizer optimizer;
-    /* Set by bb_memory_kernel_prepare: */
-    int unit;                 /* width of one access: bytes for copies and gathers, elements for arithmetic */
+    /* The fields below are set by bb_memory_kernel_prepare. */
+    int unit;                 /* width of one access: in bytes for copies and gathers, in elements for arithmetic */
     int cached;               /* LAYER_NORM: 1 if the row fits into shared memory */
-    float correct1, correct2; /* Adam: 1 / (1 - beta^step)                                             */
+    float correct1, correct2; /* Adam: 1 / (1 - beta^step) for beta1 and beta2 */
 };
 
 struct bb_memory_kernel_row {
     const char *name, *help;
-    const char *bytes_text; /* formula of `bytes`, for output */
+    const char *bytes_text; /* formula of `bytes` as text, for output */
     size_t (*bytes)(const struct bb_memory_kernel *p);
 };
 extern const struct bb_memory_kernel_row bb_memory_kernels[BB_MEMORY_KERNEL_KINDS];
 
-/* bb_memory_kernel_bytes - minimum bytes that the kernel moves: every input read once and every output written once. */
+/* bb_memory_kernel_bytes - return the minimum bytes that the kernel moves: every input read once and every output
+ * written once. */
 size_t bb_memory_kernel_bytes(const struct bb_memory_kernel *p);
 
-/* Content of an array. */
+/* Type of the values in an array. */
 enum bb_memory_kernel_content {
     BB_HOLDS_ELEMENTS, /* elements of type dtype */
     BB_HOLDS_FLOATS,
-    BB_HOLDS_SQUARES, /* non-negative floats: Adam's second moment */
+    BB_HOLDS_SQUARES, /* non-negative floats, for Adam's second moment */
     BB_HOLDS_INDICES, /* int32, below in_rows; negative only where the kind's formula allows it */
 };
 
 /* One array that a kernel needs. */
 struct bb_memory_kernel_array {
     const char *name;
-    size_t field, count, bytes; /* offset of its pointer in struct bb_memory_kernel; number of elements; size in
-                                   bytes */
+    size_t field, count, bytes; /* field: offset of the pointer in struct bb_memory_kernel; count: number of values;
+                                   bytes: size of the array */
     enum bb_memory_kernel_content content;
     bool written; /* true: the kernel writes the array, possibly after reading it */
 };
 
 /*
- * bb_memory_kernel_arrays - list the arrays that a kernel needs, from its kind, type and shape.
+ * bb_memory_kernel_arrays - list the arrays that a kernel needs, according to its kind, type and shape.
  *   arrays   out: up to BB_MEMORY_KERNEL_ARRAYS entries
  *   Returns  the number of entries
  */
@@ -115,11 +120,11 @@ struct bb_memory_kernel_array {
 int bb_memory_kernel_arrays(const struct bb_memory_kernel *p,
                             struct bb_memory_kernel_array arrays[BB_MEMORY_KERNEL_ARRAYS]);
 
-/* bb_memory_kernel_set - store `memory` in the field of *p that belongs to `array`. */
+/* bb_memory_kernel_set - store the address `memory` in the field of *p that belongs to `array`. */
 void bb_memory_kernel_set(struct bb_memory_kernel *p, const struct bb_memory_kernel_array *array, void *memory);
 
-/* bb_memory_kernel_prepare - set `unit` from the alignment of pointers and rows, `cached`, and Adam's corrections.
- * bb_memory_kernel_run calls it. */
+/* bb_memory_kernel_prepare - set the derived fields of *p: `unit` from the alignment of pointers and rows, `cached`,
+ * and Adam's corrections. Called by bb_memory_kernel_run. */
 void bb_memory_kernel_prepare(struct bb_memory_kernel *p);
 
 /* bb_element_set - store `value` as element i of an array of float, half or bfloat16, rounded to nearest even. */

@@ -1,4 +1,5 @@
-/* pool.c - see pool.h. The calling thread works as well, so without any new thread the work is only slower. */
+/* pool.c - a thread pool (see pool.h). The calling thread also executes jobs, so all jobs are executed even if no
+ * thread can be created. */
 #include "proxies/layouts/pool.h"
 
 #include <stdatomic.h>

@@ -1,4 +1,5 @@
-/* report.c - prints the layouts as a table, why the first is the fastest, and the rejected ones; the same as JSON. */
+/* report.c - prints the best layouts as a table, explains why the first is the fastest, and counts the rejected
+ * layouts; also writes the same results as JSON. */
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/results.h"
 #include "proxies/layouts/layouts.h"
@@ -15,7 +16,7 @@ static const char *const reason_texts[] = {
 #define TEXT(reason, key, text) text,
     BB_REJECTION_LIST(TEXT)};
 
-/* "none", "selective", "full", "full 3" */
+/* Returns the recomputation of a layout: "none", "selective", "full", or "full 3" for 3 layers per chunk. */
 static const char *recompute_text(const struct bb_layout_choice *c, char text[RECOMPUTE_TEXT])
 {
     if (c->recompute_layers > 0)
@@ -28,13 +29,13 @@ static double tokens_rate(const struct bb_layouts *found, const struct bb_layout
     return r->tokens / (r->step_ns / 1e9) / found->gpus;
 }
 
-/* Time with neither compute nor exposed communication. */
+/* Returns the time with neither compute nor exposed communication. */
 static double idle_ns(const struct bb_layout_row *r)
 {
     return r->step_ns - r->compute_ns - r->transfer_ns - r->bubble_ns - r->waiting_ns;
 }
 
-/* The parts of a step that are compared. */
+/* The parts into which the step time is divided for the comparison of layouts. */
 static const struct part {
     const char *name, *key;
 } parts[] = {{"compute", "compute_us"},
@@ -51,7 +52,7 @@ static double part_ns(const struct bb_layout_row *r, int part)
     return ns[part];
 }
 
-/* ---- text ---- */
+/* ---- text output ---- */
 
 static void print_row(const struct bb_layouts *found, const struct bb_layout_row *r, int index, FILE *out)
 {
@@ -72,7 +73,8 @@ static void print_row(const struct bb_layouts *found, const struct bb_layout_row
     fputc('\n', out);
 }
 
-/* Prints "layout 2 takes 1 ms more (+1.2%): ...": its differences to the best layout, the largest first. */
+/* Prints how a layout differs from the best one, part by part, for example "layout 2 takes 1 ms more (+1.2%):
+ * pipeline bubble +0.8 ms, ...". The part with the largest difference comes first. */
 static void print_difference(const struct bb_layout_row *best, const struct bb_layout_row *other, int index, FILE *out)
 {
     bool printed[PARTS] = {false};
@@ -96,7 +98,7 @@ static void print_difference(const struct bb_layout_row *best, const struct bb_l
                     part_ns(other, max) > part_ns(best, max) ? "+" : "",
                     bb_format_time((part_ns(other, max) - part_ns(best, max)) / 1e3, time));
     }
-    fputs(shown ? "\n" : " no difference in any part\n", out);
+    fputs(shown ? "\n" : " all parts are equal\n", out);
 }
 
 static void print_why(const struct bb_layouts *found, int top, FILE *out)
@@ -104,7 +106,7 @@ static void print_why(const struct bb_layouts *found, int top, FILE *out)
     const struct bb_layout_row *best = found->rows;
     char time[BB_TIME_TEXT];
 
-    fprintf(out, "#\n# why layout 1 is fastest: of its %s,", bb_format_time(best->step_ns / 1e3, time));
+    fprintf(out, "#\n# why layout 1 is fastest: its step takes %s:", bb_format_time(best->step_ns / 1e3, time));
     for (int part = 0; part < PARTS; part++)
         fprintf(out, "%s %s %.1f%%", part ? "," : "", parts[part].name, 100 * part_ns(best, part) / best->step_ns);
     fputc('\n', out);
@@ -125,7 +127,7 @@ static void print_slow(const struct bb_layouts *found, int top, FILE *out)
     fputs(found->rows[0].baseline_ns > 0 ? "\n" : "", out);
 }
 
-/* Prints the options that select this layout. */
+/* Prints the command-line options that select this layout. */
 static void print_options(const struct bb_layout_choice *c, FILE *out)
 {
     fprintf(out, "#\n# options of layout 1: --tp %d --cp %d --pp %d --dp %d", c->tp, c->cp, c->pp, c->dp);
@@ -143,8 +145,8 @@ static void print_options(const struct bb_layout_choice *c, FILE *out)
 static void print_rejected(const struct bb_layouts *found, FILE *out)
 {
     fprintf(out,
-            "#\n# %lld layouts evaluated: %lld fit; the best %d by estimate were simulated briefly, %d fully\n# "
-            "rejected:\n",
+            "#\n# %lld layouts evaluated, %lld fit into GPU memory; simulated: %d with few micro-batches, %d in full\n"
+            "# rejected:\n",
             found->evaluated, found->fitting, found->refined, found->n);
     for (int r = 0; r < BB_REJECTION_REASONS; r++)
         if (found->rejected[r] > 0)
@@ -173,7 +175,7 @@ void bb_layouts_print(const struct bb_layouts *found, int top, FILE *out)
     print_rejected(found, out);
 }
 
-/* ---- JSON ---- */
+/* ---- JSON output ---- */
 
 static json_t *row_json(const struct bb_layouts *found, const struct bb_layout_row *r)
 {

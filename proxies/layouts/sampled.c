@@ -1,5 +1,5 @@
-/* sampled.c - jitter: simulates the layouts that are shown with all their ranks, sample by sample, and sorts them by
- * median. */
+/* sampled.c - jitter: simulates the best layouts in several samples, executing every rank, and sorts the layouts by
+ * their median step time. */
 #include "bootstrap/base/progress.h"
 #include "proxies/layouts/layouts.h"
 #include "proxies/registry/registry.h"
@@ -25,7 +25,7 @@ out:
     return rc;
 }
 
-/* Equal medians: the layout that is faster without jitter comes first. */
+/* Sorts by median; for equal medians, by the step time without jitter. */
 static int by_median(const void *a, const void *b)
 {
     const struct bb_layout_row *x = a, *y = b;

@@ -1,16 +1,18 @@
 /*
- * search.c - the search for the best layouts (see layouts.h): branch and bound over the layouts of space.c.
+ * search.c - the search for the best layouts (see layouts.h): branch and bound over the layouts listed by space.c.
  *
- * Layouts that differ only in schedule, chunks and recomputation per chunk share a base: the same layout with 1f1b and
- * one chunk per stage. A base is simulated; the times of its layouts are estimated from that. Bases and layouts are
- * pruned by two lower bounds on the step time:
- *   max_rank_bound_ns   The kernel time of all micro-batches on the busiest rank. The kernels of a rank run one after
- *                       another on one stream, so no step is shorter. Valid for layouts with one chunk per stage.
- *   mean_rank_bound_ns  The same, averaged over the ranks. With several chunks per stage, layers with different costs
- *                       can be distributed more evenly than in the base, so the busiest rank may do less. The total
- *                       work is the same, so some rank has at least the average.
- * Bases are pruned by the mean, which holds for all their layouts.
- * Both are multiplied by the smallest injected slowdown factor, which is below 1 for a rank that was made faster.
+ * Layouts that differ only in schedule, chunks and recomputation per chunk share a base layout: the layout with the
+ * 1f1b schedule and one chunk per stage. Each base layout is simulated, and the step times of its layouts are estimated
+ * from this simulation. Base layouts and layouts are pruned by two lower bounds on the step time:
+ *   max_rank_bound_ns   The kernel time of all micro-batches on the rank with most compute. The kernels of a rank run
+ *                       one after another on one stream, so no step is shorter. Valid for layouts with one chunk per
+ *                       stage.
+ *   mean_rank_bound_ns  The kernel time of all micro-batches, averaged over the ranks. With several chunks per stage,
+ *                       layers with different costs can be distributed more evenly than in the base layout, so the rank
+ *                       with most compute may have less. The total compute is the same, so at least one rank has the
+ *                       average or more.
+ * Base layouts are pruned by the mean, which is a lower bound for all their layouts. Both bounds are multiplied by the
+ * smallest slowdown factor of an injected slow part; a factor below 1 makes a rank faster.
  */
 #include "bootstrap/base/grow.h"
 #include "bootstrap/base/units.h"
@@ -27,34 +29,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REFINED_PER_ROW 8  /* layouts simulated briefly, per wanted row */
-#define MIN_REFINED     64 /* minimum number of layouts simulated briefly */
-#define FULL_BEYOND_TOP 4  /* layouts simulated in full in addition to those shown */
-#define BASE_BATCH      64 /* bases simulated between two pruning checks */
-#define ROW_BATCH       16 /* the same for brief simulations of layouts */
-#define TOO_SLOW        1  /* no error: cannot be among the best */
+#define REFINED_PER_ROW 8  /* number of layouts in the second stage per reported layout */
+#define MIN_REFINED     64 /* minimum number of layouts in the second stage */
+#define FULL_BEYOND_TOP 4  /* number of layouts simulated in full in addition to the reported ones */
+#define BASE_BATCH      64 /* number of base layouts simulated before the next pruning */
+#define ROW_BATCH       16 /* number of layouts simulated in the second stage before the next pruning */
+#define TOO_SLOW        1  /* return value: the layout cannot be among the best (not an error) */
 
-/* Shared by all jobs; each job writes only to its own row or base. */
+/* State of the search, shared by all threads; each job writes only to its own row or base. */
 struct work {
     const struct bb_layout_search *search;
     const struct bb_arch *arch;
     const struct bb_layout_space *space;
     struct bb_layout_row *rows;
-    int *rc; /* [rows] */
+    int *rc; /* [rows] return value of the row's last job */
     int *recompute_index;
     struct base *bases;
     int n_bases;
-    int *work_list;             /* indices of the bases to process, in this order */
-    int first;                  /* first row of the present batch */
-    double limit_ns;            /* a layout with a longer step is pruned */
+    int *work_list;             /* indices of the base layouts to process, in this order */
+    int first;                  /* first row processed by the present jobs */
+    double limit_ns;            /* layouts with a longer step are pruned */
     double fastest_rank_factor; /* smallest slowdown factor of a rank's kernels, at most 1 */
 };
 
-/* The layout from which others are estimated; see the top of the file. */
+/* A base layout (see the top of the file). */
 struct base {
     struct bb_layout_choice choice;
-    double step_ns, per_micro_batch_ns; /* step_ns: of its whole batch; per_micro_batch_ns: increase per further
-                                           micro-batch */
+    double step_ns, per_micro_batch_ns; /* step_ns: time of the step with all its micro-batches; per_micro_batch_ns:
+                                           increase of the step time with each further micro-batch */
     double max_rank_bound_ns;           /* lower bound on the step time of layouts with one chunk per stage */
     double mean_rank_bound_ns;          /* lower bound on the step time of layouts with several chunks per stage */
     bool known;                         /* step_ns, per_micro_batch_ns and rc are set */
@@ -83,7 +85,7 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
     return as;
 }
 
-/* Runs jobs without printing errors: invalid layouts are expected. */
+/* Runs jobs that may try invalid layouts. Errors of invalid layouts are not printed. */
 static void run_speculatively(struct work *w, int n, void (*do_one)(void *, int), struct bb_progress *progress)
 {
     bb_err_speculative(true);
@@ -91,11 +93,11 @@ static void run_speculatively(struct work *w, int n, void (*do_one)(void *, int)
     bb_err_speculative(false);
 }
 
-/* ---- memory ---- */
+/* ---- GPU memory ---- */
 
-/* Finds the least recomputation with which the layout fits; for full, the fewest layers unless given.
- * recompute_index[i]: index in space->recomputes; n_recomputes: none fits. The row keeps the memory of the last
- * attempt. */
+/* Finds the least recomputation with which layout i fits; for full recomputation, the smallest number of layers
+ * unless the user set it. recompute_index[i]: out, index in space->recomputes; n_recomputes if the layout does not
+ * fit. The row contains the memory need of the last attempt. */
 static void try_memory(void *arg, int i)
 {
     struct work *w = arg;
@@ -118,8 +120,8 @@ static void try_memory(void *arg, int i)
     }
 }
 
-/* Counts the layouts that do not fit and moves the others to the front. *n: out, their number; *least: out, the row
- * with the smallest memory that does not fit. */
+/* Counts the layouts that do not fit and moves the others to the front. n: out, number of layouts that fit;
+ * smallest: out, the layout with the smallest memory need among those that do not fit. */
 static int keep_fitting(struct work *w, struct bb_layouts *found, const struct bb_layout_row **smallest, int *n)
 {
     int all = w->space->n_recomputes;
@@ -143,9 +145,9 @@ static int keep_fitting(struct work *w, struct bb_layouts *found, const struct b
     return 0;
 }
 
-/* ---- times ---- */
+/* ---- step times ---- */
 
-/* Builds a step with that many micro-batches; released by the caller. */
+/* Builds the step of a layout with the given number of micro-batches. The caller releases it. */
 static int build_choice(const struct work *w, const struct bb_layout_choice *choice, int micro_batches,
                         struct bb_step *step)
 {
@@ -169,9 +171,9 @@ out:
     return rc;
 }
 
-/* Estimates the step from two short ones: each further micro-batch of a full pipeline takes the same time, and at
- * least micro_batch_bound_ns, a lower bound. Returns TOO_SLOW if the step exceeds the limit with this
- * bound alone. */
+/* Estimates the step time from steps with `few` and with `more` micro-batches: each further micro-batch of a full
+ * pipeline takes the same time, which is at least micro_batch_bound_ns. Returns TOO_SLOW without the second
+ * simulation if this lower bound shows that the step exceeds the limit. */
 static int extrapolate(const struct work *w, const struct bb_layout_choice *c, int few, int more,
                        double micro_batch_bound_ns, double *ns, double *per_micro_batch_ns)
 {
@@ -191,7 +193,8 @@ out:
     return rc;
 }
 
-/* The base of a layout: 1f1b with one chunk per stage, and the same number of recomputed layers per stage. */
+/* Returns the base layout of a layout: 1f1b with one chunk per stage, and the same number of recomputed layers per
+ * stage. */
 static struct bb_layout_choice base_of(struct bb_layout_choice c)
 {
     c.schedule = BB_1F1B;
@@ -207,8 +210,9 @@ static int compare_choices(const void *a, const void *b)
     return memcmp(&x->choice, &y->choice, sizeof(x->choice));
 }
 
-/* Whether the kernels of b take at least as long as those of a, which precedes b in the list: they may differ only
- * in the gradient synchronisation and in the number of recomputed layers. A lower bound of a is then one of b. */
+/* Returns whether the lower bounds of a are also lower bounds of b, which follows a in the sorted list: the two
+ * layouts differ at most in the gradient synchronisation and in the number of recomputed layers, and b recomputes at
+ * least as many layers as a. */
 static bool have_same_compute(const struct bb_layout_choice *a, const struct bb_layout_choice *b)
 {
     struct bb_layout_choice same = *b;
@@ -219,7 +223,7 @@ static bool have_same_compute(const struct bb_layout_choice *a, const struct bb_
     return memcmp(a, &same, sizeof(same)) == 0;
 }
 
-/* Lists the distinct bases of the first n rows, sorted. */
+/* Lists the distinct base layouts of the first n rows, sorted. */
 static int list_bases(struct work *w, int n)
 {
     int unique = 0, rc = BB_NEW(w->bases, n);
@@ -236,7 +240,8 @@ static int list_bases(struct work *w, int n)
     return 0;
 }
 
-/* The smaller number of micro-batches of an estimate: with a single one no gradients are accumulated. */
+/* Returns the smaller of the two numbers of micro-batches of an estimate. Without a pipeline the number is 2,
+ * because a step with a single micro-batch does not accumulate gradients. */
 static int few_micro_batches(const struct bb_layout_choice *c)
 {
     return c->pp > 1 ? 1 : 2;
@@ -252,7 +257,7 @@ static void estimate_base(void *arg, int i)
     base->known = true;
 }
 
-/* Kernel time of a role's first micro-batch, without any waiting. */
+/* Returns the kernel time of a role's first micro-batch, without launch overhead and waiting. */
 static double kernels_ns(const struct bb_program *p, const struct bb_cluster *cluster)
 {
     double ns = 0;
@@ -262,7 +267,7 @@ static double kernels_ns(const struct bb_program *p, const struct bb_cluster *cl
     return ns;
 }
 
-/* *most_ns: out, maximum over the roles; *mean_ns: out, mean over the ranks. */
+/* Sums the kernel times of one micro-batch. most_ns: out, maximum over the roles; mean_ns: out, mean over the ranks. */
 static int sum_kernel_times(const struct bb_step *step, const struct bb_cluster *cluster, double *most_ns,
                             double *mean_ns)
 {
@@ -280,8 +285,8 @@ static int sum_kernel_times(const struct bb_step *step, const struct bb_cluster 
     return rc;
 }
 
-/* Sets the lower bounds of this base and of the following bases with the same compute. With imbalanced experts every
- * micro-batch differs, so the bounds stay 0. */
+/* Sets the lower bounds of base layout i and of the following base layouts with the same compute. With imbalanced
+ * experts the micro-batches differ, so the bounds stay 0. */
 static void bound_bases(void *arg, int i)
 {
     struct work *w = arg;
@@ -294,7 +299,7 @@ static void bound_bases(void *arg, int i)
         rc = build_choice(w, &first->choice, few_micro_batches(&first->choice), &step);
     if (rc == 0)
         rc = sum_kernel_times(&step, w->search->cluster, &most_ns, &mean_ns);
-    first->rc = rc == -BB_EUSAGE ? 0 : rc; /* the estimate of an invalid base reports the error */
+    first->rc = rc == -BB_EUSAGE ? 0 : rc; /* an invalid base layout is reported later, by its estimate */
     bb_step_release(&step);
     for (struct base *b = first; b < w->bases + w->n_bases && have_same_compute(&first->choice, &b->choice); b++) {
         b->max_rank_bound_ns = b->choice.micro_batches * most_ns * w->fastest_rank_factor;
@@ -302,8 +307,8 @@ static void bound_bases(void *arg, int i)
     }
 }
 
-/* The fraction of the 1f1b bubble that remains: 1/chunks with interleaving; 1/3 with ZB-H1 (Qi et al., "Zero bubble
- * pipeline parallelism", 2023), where delayed weight gradients fill two thirds. */
+/* Returns the fraction of the 1f1b bubble that remains with the schedule: 1/chunks with interleaving; 1/3 with ZB-H1
+ * (Qi et al., "Zero bubble pipeline parallelism", 2023), which fills two thirds with delayed weight gradients. */
 static double bubble_left(const struct bb_layout_choice *c)
 {
     return c->schedule == BB_INTERLEAVED ? 1.0 / c->vpp : c->schedule == BB_ZB_H1 ? 1.0 / 3 : 1;
@@ -321,8 +326,8 @@ static double lower_bound_ns(const struct base *base, const struct bb_layout_cho
     return c->vpp > 1 ? base->mean_rank_bound_ns : base->max_rank_bound_ns;
 }
 
-/* The base's time, less the part of the bubble that the schedule removes, and less the excess of the busiest rank
- * that chunks may spread over other ranks. */
+/* Estimates the step time of a layout: the time of its base layout, minus the part of the bubble that the schedule
+ * removes, minus the excess compute of the busiest rank if several chunks can distribute it over other ranks. */
 static double estimate_ns(const struct base *base, const struct bb_layout_choice *c)
 {
     const double bound_ns = lower_bound_ns(base, c);
@@ -332,7 +337,7 @@ static double estimate_ns(const struct base *base, const struct bb_layout_choice
     return fmax(ns, bound_ns);
 }
 
-/* Sets the estimates. Drops the rows whose base is invalid or was pruned. */
+/* Sets the estimates of the rows. Removes the rows with an invalid or pruned base layout. */
 static int estimate_rows(struct work *w, int *n, struct bb_layouts *found)
 {
     int kept = 0;
@@ -358,7 +363,7 @@ static int estimate_rows(struct work *w, int *n, struct bb_layouts *found)
     return 0;
 }
 
-/* ---- pruning of bases ---- */
+/* ---- pruning of base layouts ---- */
 
 static int compare_numbers(const void *a, const void *b)
 {
@@ -367,7 +372,7 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The wanted-th smallest estimate so far; infinite while there are fewer estimates. */
+/* Returns the wanted-th smallest estimate so far; infinity if there are fewer estimates. */
 static double find_cutoff(const struct work *w, int n, int wanted, double *ns)
 {
     int known = 0;
@@ -419,9 +424,9 @@ static int sort_by_bound(struct work *w)
     return rc;
 }
 
-/* Simulates bases in ascending order of their lower bounds, in batches of constant size, until the bound of the next
- * base exceeds the wanted-th smallest estimate. The batch size does not depend on the threads, so neither does the
- * result. */
+/* Simulates base layouts in ascending order of their lower bounds, BASE_BATCH at a time, until the bound of the next
+ * base layout exceeds the wanted-th smallest estimate. BASE_BATCH does not depend on the number of threads, so
+ * neither does the result. */
 static int estimate_bases(struct work *w, int n, int wanted, struct bb_progress *progress)
 {
     int *work_list = NULL, done = 0, n_classes, rc;
@@ -449,7 +454,7 @@ out:
     return rc;
 }
 
-/* ---- simulation of the best layouts ---- */
+/* ---- second and third stage: simulation of the best layouts ---- */
 
 static void refine_row(void *arg, int i)
 {
@@ -525,7 +530,7 @@ static int compare_rows(const void *a, const void *b)
     return x->number - y->number;
 }
 
-/* Sorts the rows and drops all but the `most` fastest. */
+/* Sorts the rows and removes all but the `max` fastest. Returns the number of remaining rows. */
 static int keep_fastest(struct work *w, int n, int max, struct bb_layouts *found)
 {
     qsort(w->rows, (size_t)n, sizeof(*w->rows), compare_rows);
@@ -535,7 +540,7 @@ static int keep_fastest(struct work *w, int n, int max, struct bb_layouts *found
     return max;
 }
 
-/* Drops the rows with too many operations, and those that are too slow. */
+/* Removes the rows with too many operations and the rows that are too slow. */
 static int drop_rows(struct work *w, int *n, struct bb_layouts *found)
 {
     int kept = 0;
@@ -554,8 +559,8 @@ static int drop_rows(struct work *w, int *n, struct bb_layouts *found)
     return 0;
 }
 
-/* Simulates rows in batches. A row that cannot be among the `wanted` fastest of the earlier batches is abandoned
- * early. */
+/* Simulates the rows of the second stage, ROW_BATCH at a time. The simulation of a row ends early if the row cannot
+ * be among the `wanted` fastest. */
 static int refine_rows(struct work *w, int *n, int wanted, struct bb_layouts *found, struct bb_progress *progress)
 {
     int rc, known = 0;
@@ -587,7 +592,7 @@ static int predict_rows(struct work *w, int *n, struct bb_layouts *found, struct
     return drop_rows(w, n, found);
 }
 
-/* Reports given values that do not divide the ranks. */
+/* Rejects options set by the user that do not divide the number of ranks. */
 static int validate_given(const struct bb_layout_search *s)
 {
     const struct bb_transformer_options *o = &s->given->transformer;
@@ -624,12 +629,12 @@ static int report_none(const struct work *w, const struct bb_layout_row *smalles
                       s->proxy->name, s->config->ranks, s->config->global_batch, s->config->ranks);
     if (!smallest)
         return bb_err(BB_EUSAGE,
-                      "%s: no valid layout for %d ranks with global batch size %d and the given options; a plan of "
-                      "one layout, without --best-layout, prints the reason",
+                      "%s: no valid layout for %d ranks with global batch size %d and the given options; to see the "
+                      "reason, plan a single layout without --best-layout",
                       s->proxy->name, s->config->ranks, s->config->global_batch);
     return bb_err(BB_EUSAGE,
-                  "%s: no layout of %d ranks fits: training needs at least %s (tp %d, cp %d, ep %d, pp %d, "
-                  "micro-batch %d, recompute %s, %s), a GPU has %s",
+                  "%s: no layout for %d ranks fits into GPU memory: training needs at least %s (tp %d, cp %d, ep %d, "
+                  "pp %d, micro-batch size %d, recompute %s, dp-sync %s), a GPU has %s",
                   s->proxy->name, s->config->ranks, bb_format_bytes((size_t)smallest->bytes, need), smallest->choice.tp,
                   smallest->choice.cp, smallest->choice.ep, smallest->choice.pp, smallest->choice.batch,
                   bb_recompute_names[smallest->choice.recompute], bb_sync_names[smallest->choice.sync],
@@ -658,8 +663,8 @@ static int find_rows(struct work *w, struct bb_layouts *found, struct bb_progres
     found->n = keep_fastest(w, n, n, found);
     if (n == 0)
         rc = bb_err(BB_EUSAGE,
-                    "%s: none of the %lld layouts that fit can be simulated with the given options; a plan of one "
-                    "layout, without --best-layout, prints the reason",
+                    "%s: none of the %lld layouts that fit can be simulated with the given options; to see the reason, "
+                    "plan a single layout without --best-layout",
                     w->search->proxy->name, found->fitting);
 out:
     return rc;

@@ -1,4 +1,5 @@
-/* space.c - see space.h. The sizes of the axes are divisors, so values that do not divide are never listed. */
+/* space.c - lists the layouts to search (see space.h). The sizes of tp, cp, pp and ep are chosen among divisors, so
+ * sizes that do not divide the number of ranks are never listed. */
 #include "proxies/layouts/space.h"
 
 #include "bootstrap/base/grow.h"
@@ -7,11 +8,11 @@
 
 #include <stdlib.h>
 
-#define MIN_TOKENS 2048 /* of a sample, per context-parallel rank */
+#define MIN_TOKENS 2048 /* minimum number of tokens of a sample per context-parallel rank */
 #define MAX_CHUNKS 8
 #define VALUES     64
 
-/* The possible values of an axis */
+/* The possible values of one dimension, such as tp. */
 struct values {
     int value[VALUES];
     int n;
@@ -23,7 +24,8 @@ static void add_value(struct values *v, int value)
         v->value[v->n++] = value;
 }
 
-/* The divisors of `of` up to `most`; only `given`, if that is not 0. */
+/* Returns the divisors of `of` up to `max`. If `given` is not 0, returns only `given`, or nothing if `given` is not
+ * a divisor. */
 static struct values divisors(int of, int max, int given)
 {
     struct values v = {{0}, 0};
@@ -48,7 +50,7 @@ struct pipeline_schedules {
     int n;
 };
 
-/* The schedules for a pipeline of pp stages that match the given options. */
+/* Returns the schedules of a pipeline with pp stages that agree with the options set by the user. */
 static struct pipeline_schedules list_schedules(const struct bb_transformer_options *o, int pp)
 {
     int given = bb_args_index(o->schedule, bb_schedule_names, BB_SCHEDULES);
@@ -69,7 +71,7 @@ static struct pipeline_schedules list_schedules(const struct bb_transformer_opti
     return w;
 }
 
-/* ---- list of layouts ---- */
+/* ---- layouts ---- */
 
 struct listing {
     const struct bb_layout_search *search;
@@ -84,7 +86,8 @@ static void reject(struct listing *l, enum bb_rejection reason, long long choice
     l->space->rejected[reason] += choices * l->space->n_recomputes;
 }
 
-/* Whether the batch gives whole micro-batches, and enough of them for the schedule. */
+/* Returns whether the global batch consists of whole micro-batches for each replica, and of enough of them for the
+ * schedule. Sets c->micro_batches. */
 static bool batch_divides(const struct listing *l, struct bb_layout_choice *c)
 {
     long long at_once = (long long)c->dp * c->batch, n = l->search->config->global_batch;
@@ -121,13 +124,13 @@ static int list_syncs(struct listing *l, struct bb_layout_choice c)
     for (int s = 0; s < l->syncs.n && rc == 0; s++) {
         c.sync = (enum bb_sync_kind)l->syncs.value[s];
         if (c.dp * c.cp == 1 && c.sync != BB_SYNC_ALL_REDUCE && l->syncs.n > 1)
-            continue; /* without replicas all policies are the same */
+            continue; /* a model with one replica has no gradient synchronisation, so only one policy is listed */
         rc = list_batches(l, c);
     }
     return rc;
 }
 
-/* Whether each stage gets whole layers, as transformer.c requires. */
+/* Returns whether the layers can be divided among the pipeline stages, with the same rule as transformer.c. */
 static bool stages_divide(const struct listing *l, const struct bb_layout_choice *c)
 {
     const struct bb_transformer_options *o = &l->search->given->transformer;
@@ -152,7 +155,8 @@ static int list_schedules_of(struct listing *l, struct bb_layout_choice c)
     return rc;
 }
 
-/* Expert parallelism: ep divides the experts and the ranks of a pipeline stage. */
+/* Lists layouts for each valid ep, which divides the number of experts and, multiplied by the expert tensor parallel
+ * size, the number of ranks of a pipeline stage. */
 static int list_experts(struct listing *l, struct bb_layout_choice c)
 {
     const struct bb_transformer_options *o = &l->search->given->transformer;

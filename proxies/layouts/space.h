@@ -1,16 +1,19 @@
-/* space.h - lists all layouts: every combination of the values that are not given, and the number of invalid ones by
- * reason. */
+/* space.h - lists the layouts to search: all combinations of the values that the user has not set. Counts the
+ * invalid layouts by reason. */
 #ifndef BB_PROXIES_LAYOUTS_SPACE_H
 #define BB_PROXIES_LAYOUTS_SPACE_H
 
 #include "proxies/layouts/layouts.h"
 
-/* Layouts without their recomputation; each has a valid grid and a batch that divides. */
+/* The valid layouts, listed without recomputation. In each, the parallel sizes match the number of ranks and the
+ * global batch is divisible. */
 struct bb_layout_space {
     struct bb_layout_choice *list;
     int n;
-    long long evaluated, rejected[BB_REJECTION_REASONS]; /* numbers of layouts, counting each kind of recomputation */
-    int recomputes[BB_RECOMPUTES], n_recomputes;         /* kinds of recomputation that are searched, the least first */
+    long long evaluated, rejected[BB_REJECTION_REASONS]; /* evaluated, rejected: numbers of layouts; each kind of
+                                                            recomputation counts as a separate layout */
+    int recomputes[BB_RECOMPUTES], n_recomputes;         /* kinds of recomputation to search, in ascending order of
+                                                    recomputed work */
 };
 
 int bb_layout_space_init(struct bb_layout_space *space, const struct bb_layout_search *search,

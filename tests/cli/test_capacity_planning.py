@@ -440,7 +440,7 @@ def test_search_includes_expert_parallelism(plan):
 
 @pytest.mark.parametrize("args,message", [
     (("transformer", "--model", "llama3_405b", "--ranks", 8, "--global-batch-size", 8, "--cluster", H100, "--best-layout"),
-     "no layout of 8 ranks fits: training needs at least"),
+     "no layout for 8 ranks fits into GPU memory: training needs at least"),
     (("transformer", "--model", "llama2_7b", "--ranks", 8, "--cluster", H100, "--best-layout"), "try: --global-batch-size 8"),
     (("transformer", "--model", "llama2_7b", "--ranks", 8, "--global-batch-size", 8, "--best-layout"), "try: --cluster"),
     (("gpt2_large", "--ranks", 8, "--cluster", H100, "--best-layout"), "--best-layout applies only to transformer"),

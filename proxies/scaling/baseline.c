@@ -1,4 +1,4 @@
-/* baseline.c - reads a previous run from its results file (scaling.h). */
+/* baseline.c - reads the baseline of a scaling study, a previous run, from its results file (see scaling.h). */
 #include "proxies/replicas/scaling.h"
 
 #include <stdlib.h>
@@ -7,15 +7,17 @@
 static int report_mismatch(const char *path, const char *what, const json_t *there, const json_t *here)
 {
     char *is = json_dumps(there, JSON_ENCODE_ANY), *expected = json_dumps(here, JSON_ENCODE_ANY);
-    int rc = bb_err(BB_EUSAGE, "scaling: --baseline %s belongs to a different study: its %s is %s, here %s", path, what,
-                    is ? is : "missing", expected ? expected : "missing");
+    int rc =
+        bb_err(BB_EUSAGE, "scaling: --baseline %s belongs to a different study: its '%s' is %s, but this run has %s",
+               path, what, is ? is : "missing", expected ? expected : "missing");
 
     free(is);
     free(expected);
     return rc;
 }
 
-/* Compares what both runs must have in common. own: scaling{} of this run. */
+/* Checks that the parameters of the study are equal in both runs. own: scaling{} of this run; root: the previous
+ * run. */
 static int check_same(const char *path, const json_t *own, const json_t *root)
 {
     static const char *const keys[] = {"model", "mode",    "format", "batch",  "images",

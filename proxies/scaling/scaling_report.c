@@ -1,4 +1,4 @@
-/* scaling_report.c - prints the results of a scaling study and writes them as JSON (scaling.h). */
+/* scaling_report.c - prints the results of a scaling study and writes them as JSON (see scaling.h). */
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/results.h"
 #include "proxies/replicas/scaling.h"
@@ -25,13 +25,14 @@ void bb_scaling_print_total(const struct bb_scaling *s, const struct bb_scaling_
     fprintf(out, "Total img/sec on %d GPU(s): %.1f +-%.1f\n", s->ranks, s->ranks * mean, s->ranks * spread);
 }
 
-/* The fraction of a step without compute; 0 for one rank, which does not communicate. */
+/* Returns the fraction of a step that exceeds its compute time; 0 for one rank, which does not communicate. NaN if
+ * the compute time is unknown. */
 static double comm_share(const struct bb_scaling_report *r)
 {
     return r->scaling->ranks == 1 ? 0 : 1 - r->compute_alone_us / r->step_us;
 }
 
-/* Efficiency of the full step only, without the short last steps of the epochs. */
+/* Returns the efficiency of the full steps, without the short last steps of the epochs. */
 static double step_efficiency(const struct bb_scaling_report *r)
 {
     const struct bb_scaling_baseline *b = r->baseline;
@@ -48,7 +49,7 @@ static double karp_flatt(const struct bb_scaling_report *r, double rate)
     return b->ranks == 1 ? bb_karp_flatt(rate / b->rate, r->scaling->ranks) : NAN;
 }
 
-/* ---- text ---- */
+/* ---- text output ---- */
 
 static void print_method(const struct bb_scaling *s, FILE *out)
 {
@@ -105,7 +106,7 @@ void bb_scaling_print(const struct bb_scaling_report *r, FILE *out)
     print_baseline(r, rate, out);
 }
 
-/* ---- JSON ---- */
+/* ---- JSON output ---- */
 
 static json_t *rounds_json(const struct bb_scaling_report *r)
 {
@@ -143,7 +144,7 @@ static json_t *broadcast_json(const struct bb_scaling_measured *m)
                      bb_json_real(m->broadcast_us));
 }
 
-/* The parameters that two runs of one study have in common. */
+/* Returns the parameters that must be equal in a run and its baseline. */
 static json_t *study_json(const struct bb_scaling_report *r)
 {
     const struct bb_scaling *s = r->scaling;

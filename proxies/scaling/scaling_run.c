@@ -1,4 +1,4 @@
-/* scaling_run.c - see scaling_run.h. */
+/* scaling_run.c - runs a scaling study (see scaling_run.h). */
 #include "proxies/scaling/scaling_run.h"
 
 #include "bootstrap/cli/report_header.h"
@@ -8,13 +8,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { STEPS_PER_EXCHANGE = 1024 }; /* steps between two exchanges of times */
+enum { STEPS_PER_EXCHANGE = 1024 }; /* number of steps after which the ranks exchange their times */
 
-/* *sum_us: out, sum over n steps of the slowest rank's time. */
+/* Runs n steps. sum_us: out, sum of the times of the slowest rank of each step. */
 static int run_steps(const struct bb_scaling_run *run, struct bb_runner *r, const char *name, int n, double *sum_us)
 {
     double *us = calloc((size_t)(n < STEPS_PER_EXCHANGE ? n : STEPS_PER_EXCHANGE) + 1, sizeof(*us));
-    int rc = us ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", n);
+    int rc = us ? 0 : bb_err(BB_EFAIL, "out of memory for the times of %d steps", n);
 
     *sum_us = 0;
     for (int done = 0, now; rc == 0 && done < n; done += now) {
@@ -57,7 +57,7 @@ int bb_scaling_check_gpus(struct bb_scaling_run *run)
     return bb_world_agree(&run->session->world, rc, "the baseline");
 }
 
-/* ---- programs other than the step ---- */
+/* ---- first broadcast and short last steps, which have their own programs ---- */
 
 static int build_part(const struct bb_scaling_run *run, enum bb_scaling_part part, struct bb_step *step)
 {
@@ -73,7 +73,7 @@ static int build_part(const struct bb_scaling_run *run, enum bb_scaling_part par
     return bb_world_agree(&run->session->world, rc, "the parts of the study");
 }
 
-/* Runs the step once to connect, then n times. us: out, [n]. */
+/* Runs the step once to set up its connections, then n times. us: out, [n] time of each step. */
 static int run_part(const struct bb_scaling_run *run, const struct bb_step *step, const char *name, int n, double *us)
 {
     struct bb_runner r = {0};
@@ -127,7 +127,7 @@ int bb_scaling_run_prologue(struct bb_scaling_run *run)
         return 0;
     *m = (struct bb_scaling_measured){
         .broadcast_us = NAN, .seconds = calloc(n, sizeof(*m->seconds)), .last_us = calloc(n, sizeof(*m->last_us))};
-    TRY(m->seconds && m->last_us ? 0 : bb_err(BB_EFAIL, "no memory for %zu rounds", n));
+    TRY(m->seconds && m->last_us ? 0 : bb_err(BB_EFAIL, "out of memory for the times of %zu epochs or iterations", n));
     if (run->session->world.size > 1)
         TRY(time_broadcast(run, m));
     if (run->scaling.last_batch)

@@ -1,4 +1,4 @@
-/* scaling_run.h - runs a scaling study on the GPUs, with the same runner as every proxy. */
+/* scaling_run.h - runs a scaling study on the GPUs, with the same runner as the other proxies. */
 #ifndef BB_PROXIES_SCALING_SCALING_RUN_H
 #define BB_PROXIES_SCALING_SCALING_RUN_H
 
@@ -7,39 +7,40 @@
 #include "proxies/replicas/scaling.h"
 #include "proxies/run/step_measure.h"
 
-/* A study and what it uses of the run; pointers are owned by the caller. All zero: no study, and all functions do
- * nothing. */
+/* A scaling study and the objects of the run that it uses. The caller owns all pointers. All fields zero: no study,
+ * and all functions do nothing. */
 struct bb_scaling_run {
     struct bb_session *session; /* NULL: no study */
     const struct bb_proxy *proxy;
     const struct bb_proxy_config *config;
-    int compute_sms; /* for bb_runner_set_busy */
+    int compute_sms; /* arguments of bb_runner_set_busy */
     double compute_gbps;
-    /* set by bb_scaling_run_init and the functions below: */
+    /* Set by bb_scaling_run_init and the functions below. */
     struct bb_scaling scaling;
-    struct bb_scaling_baseline baseline; /* rank 0, which reads the file of the previous run */
-    struct bb_scaling_measured measured; /* released by the caller, also after an error */
+    struct bb_scaling_baseline baseline; /* only on rank 0, which reads the file of the previous run */
+    struct bb_scaling_measured measured; /* the caller releases this, also after an error */
 };
 
-/* All functions are collective over the world. */
+/* All ranks of the world call these functions together. */
 
-/* bb_scaling_run_init - resolves the options and loads the baseline. warmup: in and out, steps before the timed
- * ones; raised to the number of batches of the synthetic format. */
+/* bb_scaling_run_init - resolves the options and loads the baseline. warmup: in and out, number of untimed steps
+ * before the timed steps; at least the number of batches of the synthetic format. Returns 0 or an error code after
+ * printing an error. */
 int bb_scaling_run_init(struct bb_scaling_run *run, int *warmup) BB_MUST_CHECK;
 
-/* bb_scaling_check_gpus - -BB_EUSAGE if one of baseline and run is on emulated GPUs and the other is not: a ratio of
- * their times is meaningless. */
+/* bb_scaling_check_gpus - returns -BB_EUSAGE, after printing an error, if only one of the two runs (baseline and
+ * this run) used emulated GPUs: a ratio of their times is meaningless. */
 int bb_scaling_check_gpus(struct bb_scaling_run *run) BB_MUST_CHECK;
 
-/* bb_scaling_run_prologue - runs and times what precedes the step's own runner, each with its own program and
- * runner: the first broadcast, and the short last steps of all epochs. */
+/* bb_scaling_run_prologue - runs and times the first broadcast and the short last steps of all epochs. Each has its
+ * own program and runner, and runs before the full steps. */
 int bb_scaling_run_prologue(struct bb_scaling_run *run) BB_MUST_CHECK;
 
-/* bb_scaling_run_rounds - runs every epoch or iteration with the step's runner. */
+/* bb_scaling_run_rounds - runs all epochs or iterations with the runner of the full step. */
 int bb_scaling_run_rounds(struct bb_scaling_run *run, struct bb_runner *r) BB_MUST_CHECK;
 
-/* bb_scaling_run_report - rank 0: prints the results and sets scaling{} of busbar.proxy/1. step: results of the full
- * step. */
+/* bb_scaling_run_report - on rank 0, prints the results and sets scaling{} of busbar.proxy/1. step: measured results
+ * of the full step. */
 int bb_scaling_run_report(const struct bb_scaling_run *run, const struct bb_measured *step) BB_MUST_CHECK;
 
 #endif

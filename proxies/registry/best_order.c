@@ -1,4 +1,4 @@
-/* best_order.c - inter-node bytes of every order of the axes (see best_order.h). */
+/* best_order.c - compare the orders of the axes by inter-node bytes (see best_order.h). */
 #include "proxies/registry/best_order.h"
 
 #include "bootstrap/base/grow.h"
@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- orders ---- */
+/* ---- permutations of the axes ---- */
 
-/* The axes with more than one rank in the dense or the experts' grid, in the default order. */
+/* List the axes with more than one rank in the dense or the expert grid, in the default order. */
 static int axes_in_use(const struct bb_grid *g, enum bb_grid_axis axes[BB_GRID_AXES])
 {
     int n = 0;
@@ -22,7 +22,7 @@ static int axes_in_use(const struct bb_grid *g, enum bb_grid_axis axes[BB_GRID_A
     return n;
 }
 
-/* Write the number-th permutation of n axes in lexicographic order; number 0 is the default order. */
+/* Print permutation `number` of n axes, in lexicographic order; number 0 is the default order. */
 static void write_permutation(const enum bb_grid_axis *axes, int n, int number, char order[BB_GRID_ORDER_SIZE])
 {
     bool used[BB_GRID_AXES] = {false};
@@ -44,7 +44,8 @@ static void write_permutation(const enum bb_grid_axis *axes, int n, int number, 
     }
 }
 
-/* The axes of an order that have more than one rank. "tp-cp-dp" and "tp-dp" are equal when cp is 1. */
+/* List the axes of an order that have more than one rank. Axes with one rank have no effect: "tp-cp-dp" and "tp-dp"
+ * are equal when cp is 1. */
 static int read_axes_in_use(const char *order, const enum bb_grid_axis *axes, int n,
                             enum bb_grid_axis used[BB_GRID_AXES])
 {
@@ -66,7 +67,7 @@ static bool same_order(const char *a, const char *b, const enum bb_grid_axis *ax
     return n_a == read_axes_in_use(b, axes, n, of_b) && memcmp(of_a, of_b, sizeof(*of_a) * (size_t)n_a) == 0;
 }
 
-/* ---- inter-node bytes ---- */
+/* ---- count of inter-node bytes ---- */
 
 static int column_of(struct bb_best_order *best, const char *group)
 {
@@ -79,7 +80,8 @@ static int column_of(struct bb_best_order *best, const char *group)
     return best->n_groups++;
 }
 
-/* Build a step without error lines: invalid orders (pipelines of both grids differ) are only counted. */
+/* Build a step without printing errors. Orders in which the dense and the expert grid have different pipelines are
+ * invalid; the caller only counts them. */
 static int build_quietly(struct bb_step *step, const struct bb_proxy *proxy, const struct bb_proxy_config *config)
 {
     int rc;
@@ -125,7 +127,7 @@ static int compare_rows(const void *a, const void *b)
     return x->number - y->number;
 }
 
-/* The grid of a config, resolved as the builder does. */
+/* Resolve the grid of a config in the same way as the builder. */
 static int resolve_grid(const struct bb_proxy_config *c, struct bb_grid *grid)
 {
     const struct bb_transformer_options *o = &c->transformer;
@@ -180,9 +182,9 @@ void bb_best_order_release(struct bb_best_order *best)
     *best = (struct bb_best_order){0};
 }
 
-/* ---- output ---- */
+/* ---- text and JSON ---- */
 
-#define MAX_COLUMNS 4 /* groups in the text table; the JSON has all */
+#define MAX_COLUMNS 4 /* maximum number of groups in the text table; the JSON contains all groups */
 #define MAX_LINES   12
 
 static double sum_of(const struct bb_best_order *best, int group)
@@ -194,8 +196,8 @@ static double sum_of(const struct bb_best_order *best, int group)
     return sum;
 }
 
-/* The groups of the table's columns: largest sum of bytes over all orders first; groups with less than 1e-6 of all
- * bytes are omitted. */
+/* Choose the groups that are columns of the table, those with the largest sum of bytes over all orders first. Groups
+ * with less than 1e-6 of all bytes are omitted. */
 static int choose_columns(const struct bb_best_order *best, int columns[MAX_COLUMNS])
 {
     bool taken[BB_MAX_GROUPS] = {false};
@@ -233,7 +235,8 @@ static void print_row(const struct bb_order_row *row, int ties, const int *colum
     fputc('\n', out);
 }
 
-/* Print orders with equal bytes as one line, which names the requested order if that is one of them. */
+/* Print each set of orders with equal bytes as one line with the name of one order: the requested order if it is in
+ * the set. */
 static void print_rows(const struct bb_best_order *best, const int *columns, int n, FILE *out)
 {
     int lines = 0, left = 0;
@@ -252,7 +255,7 @@ static void print_rows(const struct bb_best_order *best, const int *columns, int
         lines++;
     }
     if (left > 0)
-        fprintf(out, "  %d more orders with more bytes, the last is %s; the JSON has all\n", left,
+        fprintf(out, "  %d more orders have more bytes (%s has the most); the JSON lists all orders\n", left,
                 best->rows[best->n - 1].order);
 }
 
@@ -269,7 +272,7 @@ void bb_best_order_print(const struct bb_best_order *best, FILE *out)
     fputc('\n', out);
     print_rows(best, columns, n, out);
     if (best->invalid > 0)
-        fprintf(out, "  %d orders are invalid: the experts' grid would have other pipelines than the dense grid\n",
+        fprintf(out, "  %d orders are invalid: the expert grid and the dense grid would have different pipelines\n",
                 best->invalid);
 }
 

@@ -16,8 +16,8 @@ int bb_list_proxies(FILE *out)
     return 0;
 }
 
-/* The number of parameters that a model file states: one number, or an object by number of layers, of which the
- * file's default is taken. */
+/* Return the number of parameters in a model file: "totals.parameters" is one number, or an object with one number
+ * per number of layers. In an object, the entry for the file's default number of layers is used. */
 static double parameters_of(const json_t *root)
 {
     const json_t *given = json_object_get(json_object_get(root, "totals"), "parameters");
@@ -33,7 +33,7 @@ static double parameters_of(const json_t *root)
 
 static void print_model(const json_t *root, const char *name, const char *description, FILE *out)
 {
-    /* variant of the model for the proxy transformer, if the published mini-application's own differs */
+    /* present if the model differs between the proxy transformer and the published mini-application */
     const json_t *second = json_object_get(root, "transformer");
 
     fprintf(out, "  %-12s %14.0f parameters; %s\n", name, parameters_of(root), description);

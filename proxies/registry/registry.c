@@ -1,5 +1,5 @@
-/* registry.c - the table of proxies. A new proxy is a file with its builder and its struct bb_proxy, and its name
- * here. */
+/* registry.c - the table of proxies. To add a proxy, write a file with its builder and its struct bb_proxy, and add
+ * its name to the table. */
 #include "proxies/registry/registry.h"
 
 #include <string.h>
@@ -92,7 +92,7 @@ const char *bb_proxy_unsupported_option(const struct bb_proxy_config *c, unsigne
     return NULL;
 }
 
-/* Reject options and kinds of compute that the proxy does not support. */
+/* Reject options, and values of --compute, that the proxy does not support. */
 static int validate_features(const struct bb_proxy *p, const struct bb_proxy_config *c)
 {
     const char *unsupported = bb_proxy_unsupported_option(c, p->features);
@@ -104,7 +104,7 @@ static int validate_features(const struct bb_proxy *p, const struct bb_proxy_con
     return 0;
 }
 
-/* Durations and rates apply only to timed kernels. */
+/* Reject options for durations and rates with --compute gemm; they apply only to timed kernels. */
 static int validate_times(const struct bb_proxy_config *c)
 {
     const char *option = c->forward_us > 0    ? "--forward-us"
@@ -119,7 +119,8 @@ static int validate_times(const struct bb_proxy_config *c)
                   c->proxy, option);
 }
 
-/* The global batch size determines the number of micro-batches, so only one of both may be given. */
+/* Reject --global-batch-size together with --micro-batches: the global batch size determines the number of
+ * micro-batches. */
 static int validate_batch(const struct bb_proxy_config *c)
 {
     if (!c->global_batch || !c->micro_batches)
@@ -136,7 +137,7 @@ int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_positiona
     int rc;
 
     if (positionals->n < 1)
-        return bb_err(BB_EUSAGE, "no proxy given; 'busbar list proxies' lists them");
+        return bb_err(BB_EUSAGE, "no proxy given; 'busbar list proxies' lists the proxies");
     *proxy = bb_proxy_find(positionals->word[0]);
     if (!*proxy)
         return -BB_EUSAGE;

@@ -1,4 +1,4 @@
-/* smoke.c - the smallest step of a proxy, found by trying its builder (see smoke.h). */
+/* smoke.c - find the smallest step of a proxy by trying its builder (see smoke.h). */
 #include "proxies/registry/smoke.h"
 
 #include "proxies/registry/registry.h"
@@ -11,7 +11,7 @@ static int try_stages(const struct bb_proxy *p, int stages, struct bb_proxy_conf
 
     if (p->features & BB_FEATURE_STAGES)
         c->stages = stages;
-    /* the depth of these networks is fixed */
+    /* proxies with tiles have networks of a fixed depth */
     if ((p->features & BB_FEATURE_LAYERS) && !(p->features & BB_FEATURE_TILES))
         c->layers = stages;
     if (p->features & BB_FEATURE_MODEL)
@@ -27,7 +27,7 @@ int bb_smoke_fit(const struct bb_proxy *proxy, const struct bb_proxy_config *bas
 {
     int most = proxy->features & BB_FEATURE_STAGES ? base->ranks : 1, rc = -BB_EUSAGE;
 
-    bb_err_speculative(true); /* suppress the error lines of configurations that do not fit */
+    bb_err_speculative(true); /* suppress the error lines of configurations that are invalid for these ranks */
     for (int stages = 1; stages <= most && rc == -BB_EUSAGE; stages++) {
         if (base->ranks % stages)
             continue;
@@ -68,6 +68,8 @@ int bb_smoke_validate(const struct bb_proxy_config *c)
     const char *unsupported = bb_proxy_unsupported_option(c, 0);
 
     if (unsupported)
-        return bb_err(BB_EUSAGE, "all: not every proxy supports --%s; leave it out, or name one proxy", unsupported);
+        return bb_err(BB_EUSAGE,
+                      "all: not every proxy supports --%s; remove this option, or name one proxy instead of 'all'",
+                      unsupported);
     return 0;
 }

@@ -1,8 +1,8 @@
-/* step_build.c - build a step and check the invariants that every consumer of a step relies on. */
+/* step_build.c - build a step and check the invariants that all users of a step rely on. */
 #include "proxies/registry/registry.h"
 
-/* The first invalid field of an operation, which would cause out-of-bounds accesses later; NULL: the operation is
- * valid. */
+/* Return a description of the first invalid field of an operation, which would cause out-of-bounds accesses later;
+ * NULL: the operation is valid. */
 static const char *find_error(const struct bb_layout *l, const struct bb_program *p, size_t i, int last_call)
 {
     const struct bb_op *op = &p->ops[i];
@@ -14,18 +14,18 @@ static const char *find_error(const struct bb_layout *l, const struct bb_program
     if (op->src >= p->n_buffers || op->dst >= p->n_buffers)
         return "has an invalid buffer";
     if (op->kind == BB_OP_ALLTOALLV && op->table->n != l->groups[l->comms[op->comm].group].size)
-        return "has a row table of another group size";
+        return "has an alltoallv table for a different number of ranks";
     for (int w = 0; w < op->waits; w++)
         if (p->wait_list[op->first_wait + w] < 0 || (size_t)p->wait_list[op->first_wait + w] >= i)
             return "waits for a later operation";
     if (op->call != BB_NONE && op->call <= last_call && p->ops[i - 1].call != op->call)
-        return "is not adjacent to its group call, or its call number is smaller than an earlier one";
+        return "is not adjacent to its group call, or its call number is below an earlier number";
     return NULL;
 }
 
 static int check_program(const struct bb_step *step, const struct bb_role *role)
 {
-    int last_call = BB_NONE; /* largest call number so far */
+    int last_call = BB_NONE; /* largest group call number so far */
 
     for (size_t i = 0; i < role->program.n_ops; i++) {
         const char *error = find_error(&step->layout, &role->program, i, last_call);

@@ -1,4 +1,4 @@
-/* plan_collectives.c - `plan COLLECTIVE`: predict the table of bench, as text, JSON and CSV. */
+/* plan_collectives.c - `plan COLLECTIVE`: predict the table that bench prints, as text, JSON and CSV. */
 #include "proxies/plan_options.h"
 
 #include "bootstrap/results/results.h"
@@ -44,7 +44,7 @@ static int validate_collective(const struct bb_plan_options *o, const char *name
     return 0;
 }
 
-/* A slow rank has slower kernels, which collectives do not use. */
+/* Reject slow ranks. A slow rank has slower compute kernels, and a collective has none. */
 static int validate_slow(const struct bb_slow *slow, const char *name)
 {
     for (int i = 0; i < slow->n; i++)

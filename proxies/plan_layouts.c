@@ -1,4 +1,4 @@
-/* plan_layouts.c - `plan --best-layout`: the fastest layouts of a step that fit, as text and JSON. */
+/* plan_layouts.c - `plan --best-layout`: the fastest layouts of a step that fit in GPU memory, as text and JSON. */
 #include "proxies/plan_options.h"
 
 #include "bootstrap/cli/report_header.h"

@@ -24,20 +24,21 @@ static const struct bb_opt plan_options[] = {
     OPT_FLAG(0, "must-fit", FIELD(must_fit), "exit 5 if training does not fit in GPU memory"),
     OPT_FLAG('G', "graph", FIELD(graph), "model CUDA-graph launch: no host overhead (transformer, --cluster)"),
     OPT_STRING(0, "tokens", FIELD(tokens), NULL, "COUNT",
-               "with --cluster: predict steps, days and GPU hours of a training on COUNT tokens (15T, 300B)"),
+               "with --cluster: predict steps, days and GPU hours of training on COUNT tokens (15T, 300B)"),
     OPT_STRING(0, "slow", FIELD(slow), NULL, "LIST",
                "with --cluster: inject slowdowns, separated by commas: rank=5:1.1 makes rank 5's kernels 1.1x slower "
                "(steps only); link=node3-nic2:0.5 halves the NIC's bandwidth (factor at most 1); link=leaf3:0.5 halves "
                "the uplinks of a leaf switch in the profile's fabric"),
     OPT_STRING(0, "jitter", FIELD(jitter), NULL, "PERCENT",
-               "with --cluster: also simulate steps in which the duration of each compute operation varies on each "
-               "rank (for collectives: each rank's contribution): normal distribution with this relative standard "
-               "deviation (e.g. 3%), truncated at 3 sigma"),
+               "with --cluster: also simulate steps with random compute times: the duration of each compute operation "
+               "on each rank (for collectives: of each rank's contribution) has a normal distribution with this "
+               "relative standard deviation (e.g. 3%), truncated at 3 sigma"),
     OPT_INT(0, "seed", FIELD(seed), NULL, "N", 1, INT_MAX, "random seed for --jitter (default: 1) and --moe-imbalance"),
     OPT_INT(0, "samples", FIELD(samples), "100", "N", 1, 100000,
             "with --jitter: number of steps or operations to simulate"),
     BB_PREDICTION_EXPORTS(EXPORT_OPTION)
-        OPT_FLAG(0, "ops", FIELD(ops), "also list every operation of each role, in host issue order"),
+        OPT_FLAG(0, "ops", FIELD(ops),
+                 "also list every operation of each role (ranks with the same program), in host issue order"),
     OPT_FLAG(0, "best-order", FIELD(best_order),
              "transformer: also list every order of the axes (--order), sorted by inter-node bytes per step; requires "
              "--gpus-per-node or --cluster"),
@@ -47,7 +48,7 @@ static const struct bb_opt plan_options[] = {
              "dp-sync are kept, the others are searched"),
     OPT_INT(0, "top", FIELD(top), "10", "N", 1, 1000, "with --best-layout: number of layouts to show"),
     OPT_INT(0, "threads", FIELD(threads), NULL, "N", 1, 256,
-            "with --best-layout: threads (default: one per processor); the result does not depend on it"),
+            "with --best-layout: number of threads (default: one per processor); does not change the result"),
     OPT_CHOICE_AT(0, "export", FIELD(export), NULL, "FORMAT", bb_export_name_at,
                   "write the step to a file for another tool; the file name is the last argument (--export goal "
                   "step.goal; chakra writes step.RANK.et)"),
@@ -72,7 +73,8 @@ static const struct bb_opt_table tables[] = {PLAN_TABLE, COLLECTIVE_TABLE, BB_ST
 static const struct bb_opt_table step_tables[] = {PLAN_TABLE, BB_STEP_TABLES(FIELD(config)), {0}};
 static const struct bb_opt_table collective_tables[] = {PLAN_TABLE, COLLECTIVE_TABLE, {0}};
 
-/* The i-th positional argument for completion and spelling: proxies, then collectives; NULL past the end. */
+/* Return positional argument number i for shell completion and spelling suggestions: first all proxies, then all
+ * collectives; NULL past the end. */
 static const char *choice_at(size_t i)
 {
     size_t n = (size_t)bb_n_proxies;
@@ -83,21 +85,22 @@ static const char *choice_at(size_t i)
 static const struct bb_opts set = {
     .usage = "busbar plan NAME [ARG...] --ranks N [OPTION...]\n       busbar plan COLLECTIVE... --ranks N --cluster "
              "NAME|FILE [OPTION...]",
-    .doc = "Builds the training step of a proxy for any number of ranks, without GPU and MPI. Reports its traffic and\n"
-           "memory, checks that every operation has its matching peers and that no deadlock is possible, and predicts\n"
-           "its time with the cost model of a cluster profile. NAME is a name of `busbar list proxies`; some accept\n"
-           "numbers after it: busbar plan gpt2_large 64 8 --ranks 32\n"
-           "With a COLLECTIVE (`busbar list collectives`, or all): predicts the table that `busbar bench` prints.",
+    .doc =
+        "Builds the training step of a proxy for any number of ranks, without GPU and MPI. Reports its traffic and\n"
+        "memory, checks that all ranks call matching operations and that no deadlock is possible, and predicts\n"
+        "its time with the cost model of a cluster profile. NAME is a name from `busbar list proxies`; some proxies\n"
+        "accept numbers after the name: busbar plan gpt2_large 64 8 --ranks 32\n"
+        "With a COLLECTIVE (`busbar list collectives`, or all): predicts the table that `busbar bench` prints.",
     .choice_at = choice_at,
     .after = "Exit status: 0 ok, 1 invalid step (unmatched operation or deadlock), 2 usage error or invalid layout,\n"
-             "5 does not fit (--must-fit).",
+             "5 training does not fit in GPU memory (--must-fit).",
     .tables = tables,
 };
 
 static const struct bb_opts step_option_set = {.tables = step_tables};
 static const struct bb_opts collective_option_set = {.tables = collective_tables};
 
-/* --export goal step.goal: the option has the format as its value; the file is the last positional argument. */
+/* Parse "--export goal step.goal": the option's value is the format; the file is the last positional argument. */
 static int parse_export_file(struct bb_plan_options *o, struct bb_positionals *positionals)
 {
     const char *last = positionals->n > 1 ? positionals->word[positionals->n - 1] : "";
@@ -113,8 +116,8 @@ static int parse_export_file(struct bb_plan_options *o, struct bb_positionals *p
     return 0;
 }
 
-/* Resolve the proxy's config, and whether the plan is a forecast (transformer, --cluster, no --compute and no times
- * or rates). Called before the proxy's defaults are applied. */
+/* Complete the proxy's config, and decide whether the plan is a forecast: transformer with --cluster and without
+ * --compute, --tflops, --forward-us and --backward-us. Runs before the proxy's defaults are applied. */
 static int configure(struct bb_plan_options *o, const struct bb_positionals *positionals, const struct bb_proxy **proxy)
 {
     const bool given = o->config.tflops > 0 || o->config.forward_us > 0 || o->config.backward_us > 0;
@@ -124,11 +127,11 @@ static int configure(struct bb_plan_options *o, const struct bb_positionals *pos
 
     if (o->seed != 0 && !o->jitter && o->config.transformer.imbalance <= 0)
         return bb_err(BB_EUSAGE, "--seed requires --jitter or --moe-imbalance; try: --jitter 3%%");
-    /* One --seed serves --jitter and --moe-imbalance. This option takes precedence over the transformer's own
-     * --seed. */
+    /* One --seed serves --jitter and --moe-imbalance: plan's own --seed replaces the --seed of transformer. */
     if (o->config.transformer.imbalance > 0 || !o->jitter)
         o->config.transformer.seed = o->seed;
-    if (o->cluster) /* the cluster defines the nodes, so every proxy accepts --gpus-per-node with --cluster */
+    if (o->cluster) /* the cluster defines the nodes, so every proxy accepts --gpus-per-node with --cluster; plan
+                       applies the option itself */
         o->config.gpus_per_node = 0;
     TRY(bb_proxy_configure(&o->config, positionals, proxy));
     o->config.gpus_per_node = gpus_per_node;
@@ -140,7 +143,7 @@ out:
     return rc;
 }
 
-/* Select the proxy. For a mistyped name that is nearest to a collective, suggest the collective. */
+/* Select the proxy. If the name is misspelt and nearest to the name of a collective, suggest the collective. */
 static int find_proxy(struct bb_plan_options *o, struct bb_positionals *positionals, const struct bb_proxy **proxy)
 {
     const char *names[BB_COLL_KIND_COUNT + 64], *near, *changed;

@@ -2,8 +2,9 @@
 #ifndef BB_PROXIES_PLAN_MAIN_H
 #define BB_PROXIES_PLAN_MAIN_H
 
-/* The commands `busbar plan` and its argument check. argv[0] is the subcommand's name. Return 0 or a negative error. */
+/* bb_plan_main - the command `busbar plan`; argv[0] is "plan". Returns 0 or a negative error. bb_plan_check - only
+ * validates the arguments. Returns 0, or -BB_EUSAGE after printing an error line. */
 int bb_plan_main(int argc, char **argv);
-int bb_plan_check(int argc, char **argv); /* checks only the arguments; 0, or -BB_EUSAGE after an error line */
+int bb_plan_check(int argc, char **argv);
 
 #endif

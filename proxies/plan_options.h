@@ -15,56 +15,65 @@
 #include <jansson.h>
 
 struct bb_plan_options {
-    const struct bb_opts *option_set; /* the option tables of the mode: the options that its JSON lists */
+    const struct bb_opts *option_set; /* the option tables of the current mode; the JSON output lists their options */
     struct bb_proxy_config config;
     const char *cluster, *tokens, *files[BB_N_PLAN_EXPORTS];
-    const char *export, *export_file; /* format and file of --export */
+    const char *export, *export_file; /* format and file name of --export */
     struct bb_export_selection export_only;
     bool ops, best_order, best_layout, must_fit, graph;
-    bool forecast; /* not an option: predict real training from the machine's rates, in place of the proxy's own run */
+    bool forecast; /* not an option: true if the plan predicts real training from the cluster's rates; false: the
+                      proxy's own run */
     size_t gpu_memory;
-    enum bb_rates rates;           /* not an option: source of the compute rates */
-    int top, threads;              /* with --best-layout */
-    const char *slow, *jitter;     /* as written on the command line */
-    int seed, samples;             /* of --jitter */
-    struct bb_bench_options bench; /* collectives: the rows of the table */
+    enum bb_rates rates;           /* not an option: where the compute rates come from */
+    int top, threads;              /* only with --best-layout */
+    const char *slow, *jitter;     /* as typed on the command line */
+    int seed, samples;             /* seed: of --jitter and --moe-imbalance; samples: only with --jitter */
+    struct bb_bench_options bench; /* collectives only: the options of bench, which define the rows of the table */
 };
 
-/* ---- one step: plan_step.c ---- */
+/* ---- mode "one step": plan_step.c ---- */
 
 int bb_plan_validate_step(const struct bb_plan_options *o, const struct bb_proxy *proxy) BB_MUST_CHECK;
 int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, int argc, char **argv) BB_MUST_CHECK;
 
-/* ---- --best-layout: plan_layouts.c. given_config: the options as given, before the proxy's defaults ---- */
+/*
+ * ---- mode --best-layout: plan_layouts.c ----
+ *
+ * given_config: the options as given, before the proxy's defaults are applied
+ */
 
 int bb_plan_validate_layouts(const struct bb_plan_options *o, const struct bb_proxy *proxy) BB_MUST_CHECK;
 int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_config *given_config,
                     const struct bb_proxy *proxy, int argc, char **argv) BB_MUST_CHECK;
 
-/* ---- collectives: plan_collectives.c. check_only: check only the arguments ---- */
+/*
+ * ---- mode "collectives": plan_collectives.c ----
+ *
+ * check_only: only validate the arguments
+ */
 
 int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *positionals, bool check_only, int argc,
                         char **argv) BB_MUST_CHECK;
 
-/* ---- shared by the modes: plan_resolve.c ---- */
+/* ---- functions for all modes: plan_resolve.c ---- */
 
-/* bb_plan_conditions - parse --slow, --jitter and --seed. Returns 0, or -BB_EUSAGE after an error line, for example
- * without --cluster. */
+/* bb_plan_conditions - parse --slow, --jitter and --seed. Returns 0, or -BB_EUSAGE after printing an error line, for
+ * example if --cluster is missing. */
 int bb_plan_conditions(const struct bb_plan_options *o, struct bb_conditions *conditions) BB_MUST_CHECK;
 
-/* bb_plan_write_rows - write an array of JSON rows as CSV; '-' is stdout. */
+/* bb_plan_write_rows - write a JSON array of objects as the rows of a CSV file; path '-' is stdout. */
 int bb_plan_write_rows(const char *path, const json_t *rows) BB_MUST_CHECK;
 
 /*
- * bb_plan_load_cluster - load a cluster profile and print warnings about implausible units.
- *   gpus_per_node  use only the first GPUs of each node; 0: all
+ * bb_plan_load_cluster - load a cluster profile, and warn about values that seem to have the wrong unit.
+ *   gpus_per_node  use only this number of GPUs of each node; 0: all
  */
 int bb_plan_load_cluster(const char *word, int gpus_per_node, struct bb_cluster *cluster) BB_MUST_CHECK;
 
 /*
- * bb_plan_resolve_cluster - load the cluster of --cluster and resolve what it determines for the step and its forecast.
+ * bb_plan_resolve_cluster - load the cluster of --cluster and apply what it determines for the step and its forecast.
  *   cluster  out: zeroed without --cluster
- *   config   in/out: gpus_per_node, attention
+ *   config   in/out: gpus_per_node and attention are set
  *   f        out: rates, launch mode, GPU memory
  *   Returns  0 or a negative error
  */

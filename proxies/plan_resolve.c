@@ -1,4 +1,4 @@
-/* plan_resolve.c - shared by the modes of plan: the cluster, injected slowdowns and jitter, CSV. */
+/* plan_resolve.c - options common to all modes of plan: cluster, injected slowdowns and jitter; and CSV output. */
 #include "proxies/plan_options.h"
 
 #include "bootstrap/base/outfile.h"
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Resolve how kernels are launched. Training launches each operation from the host ("eager") unless the step runs as
- * CUDA graphs ("graph"), which have no launch overhead. */
+/* Resolve how the host launches kernels, and return the name for reports. Training launches each operation
+ * separately ("eager"), unless the step runs as CUDA graphs ("graph"), which are modelled without launch overhead. */
 static const char *resolve_host(const struct bb_plan_options *o, struct bb_cluster *cluster)
 {
     cluster->eager = o->forecast && cluster->has_host && !o->graph;
@@ -56,7 +56,8 @@ int bb_plan_resolve_cluster(const struct bb_plan_options *o, struct bb_cluster *
     if (o->cluster)
         config->gpus_per_node = cluster->gpus_per_node;
     if (o->cluster && config->transformer.float8 && cluster->tflops_float8 <= 0)
-        return bb_err(BB_EUSAGE, "--fp8: cluster '%s' has no FP8 rate ('tflops.float8' above 0)", cluster->name);
+        return bb_err(BB_EUSAGE, "--fp8: cluster '%s' has no FP8 rate; its profile needs 'tflops.float8' above 0",
+                      cluster->name);
     cluster->models_training = o->forecast;
     f->host = resolve_host(o, cluster);
     resolve_forecast(o, cluster, config, f);
@@ -64,7 +65,7 @@ out:
     return rc;
 }
 
-/* ---- slowdowns and jitter ---- */
+/* ---- injected slowdowns and jitter ---- */
 
 /* Parse "3%" to 0.03. */
 static int parse_jitter(const char *text, double *part)

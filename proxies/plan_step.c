@@ -1,4 +1,4 @@
-/* plan_step.c - the plan of one step: the assumptions of its forecast, the step, and the text and files. */
+/* plan_step.c - plan of one step: assumptions of the forecast, building the step, prediction, text and files. */
 #include "proxies/plan_options.h"
 
 #include "bootstrap/base/units.h"
@@ -15,15 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The plan and the results derived from it; a zeroed struct is empty. */
+/* The plan and everything derived from it. A zeroed struct is valid and empty. */
 struct plan_results {
     struct bb_step step;
     struct bb_plan plan;
     struct bb_prediction prediction;
     struct bb_best_order best;
     struct bb_forecast forecast;
-    struct bb_training_time training; /* tokens 0: not requested */
-    struct bb_jittered jittered;      /* samples 0: not requested */
+    struct bb_training_time training; /* training.tokens is 0 if --tokens is not given */
+    struct bb_jittered jittered;      /* jittered.samples is 0 if --jitter is not given */
     bool predicted;
 };
 
@@ -56,8 +56,8 @@ static int write_files(const struct plan_results *f, const struct bb_plan_option
     return rc;
 }
 
-/* The attention implementation in a kernel list: "fused", "unfused"; NULL: no attention. A scan (state-space model)
- * has scores too, but no softmax. */
+/* Return the attention implementation that a kernel list contains: "fused" or "unfused"; NULL: no attention. The
+ * scan of a state-space model has scores but no softmax and is not attention. */
 static const char *attention_in(const struct bb_kernel_list *work)
 {
     bool scores = false, softmax = false;
@@ -82,8 +82,8 @@ static const char *attention_of(const struct bb_step *step)
     return how;
 }
 
-/* Eight or more experts on a GPU, or experts with biases (which add the memory-bound kernel "clamp"). Published
- * steps of such models took longer than forecast. */
+/* Return whether a GPU has eight or more experts, or experts with biases (recognised by their memory-bound kernel
+ * "clamp"). Published steps of such models took longer than forecast. */
 static bool has_many_experts(const struct bb_step *step)
 {
     for (int w = 0; w < step->n_kernel_lists; w++)
@@ -96,7 +96,7 @@ static bool has_many_experts(const struct bb_step *step)
     return false;
 }
 
-/* Assume the precision-aware optimizer, which needs less memory and costs no time, if training then fits. */
+/* Assume the precision-aware optimizer if training then fits in GPU memory: it needs less memory and costs no time. */
 static int guess_optimizer(struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
 {
     const char *sync = config->transformer.sync, *optimizer = config->sync.optimizer;
@@ -113,15 +113,16 @@ out:
     return rc;
 }
 
-/* Dropless experts may receive more tokens than the average that the memory formula counts. Such a step therefore
- * exceeds the memory by a large margin, and published recipes recompute the experts of all layers. */
+/* Return whether the experts are dropless (no capacity limit). Such experts may receive more tokens than the average
+ * that the memory formula assumes. If such a step exceeds the GPU memory at all, it exceeds it by a large margin,
+ * and published recipes then recompute the experts of all layers. */
 static bool is_dropless(const struct bb_proxy_config *config, const struct bb_arch *arch)
 {
     return arch->experts > 0 && config->transformer.capacity <= 0;
 }
 
-/* Assume the least recomputation with which training fits: attention scores, then the fewest layers of each chunk,
- * then all layers; no recomputation if nothing fits. */
+/* Assume the smallest recomputation with which training fits in GPU memory: first only the attention scores, then as
+ * few layers of each model chunk as possible, then all layers. If nothing fits, assume no recomputation. */
 static int guess_recompute(struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
 {
     struct bb_transformer_options *o = &config->transformer;
@@ -142,7 +143,7 @@ out:
     return rc;
 }
 
-/* Assume memory savings from the training memory of the step; config is updated. */
+/* Assume memory savings (optimizer, recomputation) until the training fits in GPU memory; config is updated. */
 static int guess_memory(struct bb_proxy_config *config, struct bb_forecast *f)
 {
     struct bb_arch arch;
@@ -158,8 +159,9 @@ out:
 }
 
 /*
- * Build the step. A layout whose training does not fit is not one that is trained, so a forecast without a given
- * recomputation assumes the least memory savings with which the training fits, and builds the step a second time.
+ * Build the step. Nobody trains a layout that exceeds the GPU memory. If a forecast would exceed it and no
+ * recomputation is given, the function therefore assumes the smallest memory savings with which training fits, and
+ * builds the step again.
  */
 static int build_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, const struct bb_cluster *cluster,
                       struct bb_proxy_config *config, struct plan_results *f)
@@ -191,12 +193,12 @@ static int check_memory(const struct bb_plan_options *o, const struct plan_resul
 
     if (!o->must_fit || bb_forecast_fits(&f->plan, &f->forecast))
         return 0;
-    return bb_err(BB_EBELOW, "--must-fit: training needs %s, a GPU has %s",
+    return bb_err(BB_EBELOW, "--must-fit: training needs %s per GPU, but a GPU has %s",
                   bb_format_bytes((size_t)bb_step_training_bytes(&f->step), need),
                   bb_format_bytes((size_t)f->forecast.gpu_bytes, have));
 }
 
-/* Predict the training of --tokens from the predicted step time. */
+/* Predict the duration of training on --tokens tokens from the predicted step time. */
 static int compute_training_time(struct plan_results *f, const char *text)
 {
     const struct bb_prediction *p = &f->prediction;
@@ -226,13 +228,14 @@ out:
     return rc;
 }
 
-/* Warn about inter-node tensor parallelism: every layer waits for its messages. */
+/* Warn about tensor parallelism across nodes: its communication is on the critical path of every layer. */
 static void warn_inter_node_tp(const struct bb_layout *l, int gpus_per_node)
 {
     for (int g = 0; g < l->n_groups && gpus_per_node > 0; g++)
         if (strcmp(l->groups[g].name, "tp") == 0 && bb_group_nodes(l, g, 0, gpus_per_node) > 1)
-            bb_warn("tensor parallelism of %d ranks is inter-node (nodes of %d GPUs); inside one node: --tp %d",
-                    l->groups[g].size, gpus_per_node, gpus_per_node);
+            bb_warn(
+                "tensor parallelism of %d ranks spans several nodes of %d GPUs; to stay within a node, try: --tp %d",
+                l->groups[g].size, gpus_per_node, gpus_per_node);
 }
 
 int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
@@ -245,7 +248,7 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
     TRY(bb_plan_resolve_cluster(o, &cluster, &config, &f.forecast));
     TRY(build_step(o, proxy, &cluster, &config, &f));
     if (o->export || o->files[BB_PLAN_EXPORT_trace])
-        TRY(bb_step_expand(&f.step)); /* the trace and the exports show single messages */
+        TRY(bb_step_expand(&f.step)); /* the trace and the exports show individual sends and receives */
     warn_inter_node_tp(&f.step.layout, config.gpus_per_node);
     TRY(bb_plan_count(&f.plan, &f.step, o->ops));
     f.plan.forecast = &f.forecast;

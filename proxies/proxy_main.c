@@ -1,6 +1,6 @@
 /*
- * proxy_main.c - the part of `busbar proxy` that needs neither MPI nor a GPU: options, help, and validation. The run is
- * in the GPU library (bootstrap/start/gpu_library.h), which parses the same command line again.
+ * proxy_main.c - the part of `busbar proxy` that needs neither MPI nor a GPU: options, help and validation. The run
+ * itself is in the GPU library (bootstrap/start/gpu_library.h), which parses the same command line again.
  */
 #include "proxies/proxy_main.h"
 
@@ -22,27 +22,27 @@ static const struct bb_opt run_options[] = {
     OPT_INT(0, "traced-steps", FIELD(traced_steps), "3", "N", 0, 1e4,
             "steps with CUDA events around every operation, for the overlap metrics"),
     OPT_STRING(0, "compute-sms", FIELD(compute_sms), "1", "N|free",
-               "timed: SMs that a kernel occupies; kernels and NCCL delay each other if they do not fit together. "
-               "free: all SMs except those "
-               "that NCCL may use (NCCL_MAX_CTAS, else 32)"),
+               "timed: number of SMs that a kernel occupies; if a kernel and NCCL together need more SMs than the GPU "
+               "has, they delay each other. free: all SMs except those that NCCL may use (NCCL_MAX_CTAS, else 32)"),
     OPT_DOUBLE(0, "compute-gbps", FIELD(compute_gbps), "0", "RATE", 0, 1e5,
-               "timed: memory traffic of a kernel, 1e9 bytes per second"),
-    OPT_FLAG(0, "no-alone", FIELD(no_alone),
-             "skip the stand-alone runs (compute only, communication only), which measure the slowdown under overlap"),
+               "timed: memory traffic that a kernel generates, in 1e9 bytes per second"),
+    OPT_FLAG(
+        0, "no-alone", FIELD(no_alone),
+        "skip the runs with only compute and with only communication, which measure the slowdown caused by overlap"),
     OPT_FLAG(
         0, "quick", FIELD(quick),
-        "with NAME all: run every proxy in its smallest configuration for these ranks, counts scaled by 0.001; one "
-        "table"),
+        "with NAME all: run every proxy in its smallest configuration for these ranks, with counts scaled by 0.001, "
+        "and print one table"),
     OPT_FLAG('G', "graph", FIELD(graph),
              "also capture the whole step in a CUDA graph and time its replay, in addition to normal steps"),
     OPT_FLAG(0, "start-barrier", FIELD(start_barrier),
              "also time steps that start only after all ranks have issued the whole step, which excludes launch "
              "overhead; the step must fit the launch queues"),
     OPT_DOUBLE(0, "peak-tflops", FIELD(peak_tflops), NULL, "RATE", 0.001, 1e6,
-               "peak TFLOP/s of one GPU in the element type; reports the utilisation (MFU)"),
+               "peak TFLOP/s of one GPU in the element type, for a report of the model FLOPs utilisation (MFU)"),
     OPT_STRING(0, "trace", FIELD(trace), NULL, "FILE",
-               "write the timeline of the last traced step to FILE as Perfetto trace events; the slowest and other "
-               "ranks, at most 64"),
+               "write the timeline of the last traced step to FILE as Perfetto trace events, for at most 64 ranks "
+               "including the slowest"),
     OPT_STRING(0, "cluster", FIELD(cluster), NULL, "NAME|FILE",
                "also predict the step for this cluster, and print predicted and measured times side by side",
                .choice_at = bb_cluster_name_at),
@@ -64,16 +64,18 @@ const struct bb_opts bb_proxy_set = {
     .usage = "busbar proxy NAME [ARG...] [OPTION...]\n       busbar proxy all --quick [OPTION...]",
     .doc =
         "Runs the communication of a distributed training step as NCCL traffic on CUDA streams and reports how much\n"
-        "of it overlapped with compute. NAME is a name of `busbar list proxies`; some accept numbers after it.\n"
-        "Start it with one rank per GPU: mpirun -n 8 busbar proxy gpt2_large",
-    .after = "All ranks start a step together; its time is that of the slowest rank, measured with CUDA events.\n"
-             "hidden: communication time that overlapped with compute. exposed: communication time without compute.\n"
-             "idle: neither compute nor communication. Traced steps are run separately, since tracing adds overhead.\n"
-             "Exit status: 0 ok, 1 the run failed, 2 usage, 3 wrong data, 4 timeout or lost rank.",
+        "of it overlapped with compute. NAME is a name from `busbar list proxies`; some proxies accept numbers after\n"
+        "the name. Start one rank per GPU: mpirun -n 8 busbar proxy gpt2_large",
+    .after =
+        "All ranks start a step together. The step time is the time of the slowest rank, from CUDA events.\n"
+        "hidden: communication time that overlapped with compute. exposed: communication time without compute.\n"
+        "idle: neither compute nor communication. Traced steps are run separately, because tracing adds overhead.\n"
+        "Exit status: 0 ok, 1 the run failed, 2 usage, 3 wrong data, 4 timeout or lost rank.",
     .tables = tables,
 };
 
-/* A blocking launch would wait for the start barrier that the same host thread has to release later. */
+/* Reject CUDA_LAUNCH_BLOCKING: a blocking launch would wait for the start barrier, which the same host thread
+ * releases only later. */
 static int validate_start_barrier(void)
 {
     const char *blocks = getenv("CUDA_LAUNCH_BLOCKING");
@@ -86,7 +88,7 @@ static int validate_start_barrier(void)
     return 0;
 }
 
-/* Normal steps and graph replays use the same communicators. */
+/* Reject NCCL_GRAPH_MIXING_SUPPORT=0: normal steps and graph replays use the same communicators. */
 static int validate_graph(void)
 {
     const char *mixing = getenv("NCCL_GRAPH_MIXING_SUPPORT");
@@ -105,7 +107,7 @@ int bb_compute_sms(const char *requested, int sm_count)
     int sms, nccl_sms;
 
     if (!ctas || bb_parse_int(ctas, 1, sm_count, &nccl_sms) != 0)
-        nccl_sms = 32; /* NCCL seldom uses more than 32 channels per communicator */
+        nccl_sms = 32; /* default of NCCL_MAX_CTAS here: NCCL seldom uses more than 32 channels per communicator */
     if (strcmp(requested, free_sms) == 0)
         sms = sm_count - nccl_sms;
     else if (bb_parse_int(requested, 1, sm_count, &sms) != 0)
@@ -123,7 +125,7 @@ static int validate_sms(const char *requested)
                   requested);
 }
 
-/* --compute-sms and --compute-gbps apply only to timed kernels. */
+/* Reject --compute-sms and --compute-gbps without timed kernels. */
 static int validate_timed_options(const struct bb_proxy_run_options *o)
 {
     bool non_default = strcmp(o->compute_sms, "1") != 0 || o->compute_gbps > 0;

@@ -1,4 +1,4 @@
-/* proxy_main.h - `busbar proxy NAME [options]`. */
+/* proxy_main.h - options and entry points of `busbar proxy NAME [options]`. */
 #ifndef BB_PROXIES_PROXY_MAIN_H
 #define BB_PROXIES_PROXY_MAIN_H
 
@@ -9,7 +9,7 @@ struct bb_proxy_run_options {
     struct bb_common common;
     struct bb_proxy_config step;
     int warmup, steps, traced_steps;
-    const char *compute_sms; /* a number, or "free" */
+    const char *compute_sms; /* number of SMs, or "free" */
     double compute_gbps;
     bool check, no_alone, graph, start_barrier, quick;
     const char *trace, *cluster;
@@ -20,24 +20,25 @@ extern const struct bb_opts bb_proxy_set;
 
 /*
  * bb_compute_sms - return the number of SMs that timed kernels occupy.
- *   requested  a number, limited to sm_count, or "free": all SMs except those that NCCL may use
- *   sm_count   SMs of the GPU
+ *   requested  a number, limited to sm_count; or "free": all SMs except those that NCCL may use
+ *   sm_count   number of SMs of the GPU
  */
 int bb_compute_sms(const char *requested, int sm_count);
 
-/* bb_proxy_main - the command. argv[0] is the subcommand's name. Returns an exit status of 0 or above, or a negative
- * error. */
+/* bb_proxy_main - the command `busbar proxy`; argv[0] is "proxy". Returns an exit status of 0 or above, or a
+ * negative error. */
 int bb_proxy_main(int argc, char **argv);
 
-/* bb_proxy_check - check the arguments as far as the check needs no ranks, MPI or GPU. Returns 0, or -BB_EUSAGE
- * after an error line. */
+/* bb_proxy_check - validate the arguments as far as this is possible without starting ranks, MPI or a GPU. Returns
+ * 0, or -BB_EUSAGE after printing an error line. */
 int bb_proxy_check(int argc, char **argv);
 
 /*
  * bb_proxy_parse - parse the command line.
- *   proxy    out: NULL for `proxy all`
- *   Returns  0, BB_OPTS_HELP, or -BB_EUSAGE after an error line
- * bb_proxy_run - the run itself, in the GPU library.
+ *   o        out: the options
+ *   proxy    out: the proxy; NULL for `proxy all`
+ *   Returns  0, BB_OPTS_HELP, or -BB_EUSAGE after printing an error line
+ * bb_proxy_run - run the command; defined in the GPU library.
  */
 int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy, int argc, char **argv) BB_MUST_CHECK;
 int bb_proxy_run(int argc, char **argv);

@@ -1,5 +1,5 @@
-/* cluster.c - reads cluster profiles, and computes durations of launches, messages and node topology (see
- * cluster.h). */
+/* cluster.c - reads cluster profiles, and computes launch times, message times and the placement of ranks on nodes
+ * and NICs (see cluster.h). */
 #include "proxies/machine/cluster.h"
 
 #include "bootstrap/cli/opts.h"
@@ -10,11 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- reading ---- */
+/* ---- reading a profile ---- */
 
 #define AT(member)           offsetof(struct bb_cluster, member)
 #define INTEGER(key, member) BB_FIELD(key, BB_JSON_WHOLE, AT(member), .min = 1, .max = 1e9)
-/* Limits that keep all durations within 64-bit nanoseconds. */
+/* Limits for values of a profile; within them all durations fit into 64-bit nanoseconds. */
 #define MAX_US                          1e7
 #define MAX_CHUNK_US                    1e3
 #define MAX_CHANNELS                    1024
@@ -57,7 +57,8 @@ static const struct bb_json_field fields[] = {INTEGER("gpus_per_node", gpus_per_
                                               BB_FIELD("source", BB_JSON_ANY, 0),
                                               {0}};
 
-/* Reads an optional section of a profile; if the section is present, all its keys are required. */
+/* Reads an optional section of a profile, whose presence is stored in *is_there. If the section is present, all its
+ * keys are required. */
 static int read_section(const json_t *root, const char *name_or_path, const char *key,
                         const struct bb_json_field *of_it, struct bb_cluster *c, bool *is_there)
 {
@@ -73,7 +74,7 @@ out:
     return rc;
 }
 
-/* "achieved": without this section every kernel reaches the data sheet's rates. */
+/* Section "achieved". Without this section every kernel reaches the data sheet's rates. */
 static const struct bb_json_field achieved_fields[] = {NUMBER("tflops.float8", tflops_float8, 0),
                                                        PART("achieved.gemm", achieved.gemm),
                                                        PART("achieved.gemm_float8", achieved.gemm_float8),
@@ -97,11 +98,11 @@ out:
     return rc;
 }
 
-/* "host": without this section a forecast counts launches only. */
+/* Section "host". Without this section the host time of a training step consists of launches only. */
 static const struct bb_json_field host_fields[] = {
     TIME("host.op_us", host.op_us), TIME("host.expert_us", host.expert_us), {0}};
 
-/* "sharing": without this section concurrent operations do not slow each other. */
+/* Section "sharing". Without this section concurrent operations do not slow each other down. */
 static const struct bb_json_field sharing_fields[] = {INTEGER("sharing.collective_sms", sharing.collective_sms),
                                                       INTEGER("sharing.message_sms", sharing.message_sms),
                                                       LIMITED("sharing.memory_bytes", sharing.memory_bytes, 0, 1e3),
@@ -115,13 +116,13 @@ static int read_sharing(const json_t *root, const char *name_or_path, struct bb_
     if (c->sharing.collective_sms >= c->sm_count || c->sharing.message_sms >= c->sm_count)
         return bb_err(
             BB_EUSAGE,
-            "%s: 'sharing.collective_sms' is %d and 'sharing.message_sms' %d, expected less than 'sm_count', %d",
+            "%s: 'sharing.collective_sms' is %d and 'sharing.message_sms' %d, both must be less than 'sm_count', %d",
             name_or_path, c->sharing.collective_sms, c->sharing.message_sms, c->sm_count);
 out:
     return rc;
 }
 
-/* ---- variants of NCCL ---- */
+/* ---- variants of NCCL: algorithm + protocol ---- */
 
 const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1] = {"ring", "tree",           "nvls",          "nvls_tree",
                                                                 "pat",  "collnet_direct", "collnet_chain", NULL};
@@ -135,7 +136,7 @@ static int reject_key(const char *name_or_path, const char *key, const struct bb
                   bb_nccl_algorithms[variant->algorithm], of);
 }
 
-/* Optional keys of a row: without chunk_us the variant has one rate at all sizes. */
+/* Reads the optional keys of a variant. Without chunk_us the variant has the same bandwidth at all sizes. */
 static int read_chunks(const json_t *row, const char *name_or_path, struct bb_nccl_variant *variant)
 {
     static const struct bb_json_field chunk = VARIANT_NUMBER(chunk_us, 0, MAX_CHUNK_US),
@@ -231,7 +232,7 @@ void bb_cluster_set_gpus_per_node(struct bb_cluster *c, int gpus)
     c->gpus_per_node = gpus;
 }
 
-/* ---- durations ---- */
+/* ---- durations of launches and messages ---- */
 
 static int64_t ns_of_us(double us)
 {
@@ -276,7 +277,8 @@ double bb_cluster_nic_share_gbps(const struct bb_cluster *c, double members)
     return fmin(of_gpu, c->inter.gbps * c->nics_per_node / members);
 }
 
-static double larger(double a, double b) /* inline: fmax is a library call, and this runs for every exchange */
+static double larger(double a, double b) /* inline code: fmax is a library call, too slow here because this function
+                                            runs for every exchange */
 {
     return a > b ? a : b;
 }
@@ -367,7 +369,7 @@ void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks,
     }
 }
 
-/* ---- GPU resources that communication takes ---- */
+/* ---- GPU resources that concurrent communication uses ---- */
 
 double bb_cluster_memory_gbps(const struct bb_cluster *c)
 {

@@ -1,8 +1,8 @@
 /*
  * collective_time.c - cost of collectives (definition and sources: profiles/clusters/README.md). A profile without
  * "nccl" uses the alpha-beta model: one latency and one bandwidth. With "nccl", each variant (algorithm + protocol) has
- * the latencies and bandwidths of NCCL's own tuning model (NCCL 2.27, src/graph/tuning.cc), and the fastest variant is
- * taken.
+ * the latencies and bandwidths of NCCL's tuning model (NCCL 2.27, src/graph/tuning.cc), and a collective costs as much
+ * as its fastest variant.
  */
 #include "proxies/machine/fabric.h"
 
@@ -18,7 +18,8 @@ static int log2_up(int n)
     return steps;
 }
 
-/* All_reduce has two phases: data is reduced towards a root, or scattered, then distributed to all ranks. */
+/* Returns the number of phases: 2 for all_reduce, which reduces the data and then distributes the result, otherwise
+ * 1. */
 static int count_phases(const struct bb_coll *coll)
 {
     return (coll->flags & BB_COLL_REDUCES) && !(coll->flags & (BB_COLL_ROOTED | BB_COLL_SLICED)) ? 2 : 1;
@@ -39,16 +40,16 @@ static void alpha_beta_cost(const struct bb_cluster *c, const struct bb_collecti
     cost->nic_bytes = cost->nic_ns * bb_cluster_nic_gbps(c);
 }
 
-/* ---- NICs ---- */
+/* ---- rates of NICs ---- */
 
-/* Rate of a GPU's NICs without other GPUs on them. */
+/* Rate of all NICs of a GPU, without sharing by other GPUs. */
 static double gpu_nics_gbps(const struct bb_cluster *c)
 {
     return c->has_sharing ? c->inter.gbps * fmax(1, (double)c->nics_per_node / c->gpus_per_node)
                           : bb_cluster_nic_gbps(c);
 }
 
-/* Inter-node rate per member when all members communicate, on the NIC with the most members. */
+/* Inter-node rate per member while all members communicate, on the NIC that the most members share. */
 static double member_nic_gbps(const struct bb_cluster *c, const struct bb_collective *call)
 {
     return gpu_nics_gbps(c) / (c->has_sharing ? call->placement.max_members_per_nic : 1);
@@ -61,14 +62,16 @@ static double longest_ns(const struct bb_cost *cost)
     return fmax(fmax(cost->link_ns, cost->nic_ns), fmax(cost->uplink_ns[BB_LEAF], cost->uplink_ns[BB_POD]));
 }
 
-/* Fraction of the inter-node bytes that PXN first moves within the node to the GPU of another rail. */
+/* Fraction of the inter-node bytes that PXN first moves within the node, to the GPU whose NIC is on the receiver's
+ * rail. */
 static double pxn_fraction(const struct bb_cluster *c, double members)
 {
     return c->fabric.rails ? 1 - 1 / fmin(members, bb_fabric_rails(c)) : 0;
 }
 
-/* Links within the node and NICs carry their bytes at the same time. Members on small nodes send the most bytes to
- * other nodes. The root of a gather or scatter is the only member that uses its NIC. */
+/* Cost of alltoall, gather and scatter, which NCCL implements as sends and receives. Links within the node and NICs
+ * transfer their bytes concurrently. In an alltoall, the members of the smallest node send the most bytes to other
+ * nodes. In a gather or scatter, the root's NIC transfers the bytes of all members on other nodes. */
 static void send_recv_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
                            struct bb_cost *cost)
 {
@@ -84,8 +87,8 @@ static void send_recv_cost(const struct bb_cluster *c, const struct bb_collectiv
     cost->nic_ns = (rooted || !c->has_sharing ? away : call->placement.max_nic_pairs) / n * bytes / gpu_nics_gbps(c);
     cost->nic_bytes = cost->nic_ns * member_nic_gbps(c, call);
     if (rooted)
-        for (int tier = 0; tier < BB_TIERS; tier++) /* all members outside the root's leaf: not on the root's node,
-                                                       nor on the other nodes of a full leaf */
+        for (int tier = 0; tier < BB_TIERS; tier++) /* members outside the root's leaf or pod, which is assumed to
+                                                       have full nodes */
             cost->uplink_bytes[tier] =
                 fmax(0, n - with_root - (call->placement.tier[tier].max_nodes - 1.0) * call->placement.max_members) /
                 n * bytes;
@@ -95,9 +98,9 @@ static void send_recv_cost(const struct bb_cluster *c, const struct bb_collectiv
     cost->transfer_ns = longest_ns(cost);
 }
 
-/* ---- variants of NCCL ---- */
+/* ---- cost of a variant: algorithm + protocol ---- */
 
-/* Sequential steps within nodes and between nodes; each step adds the variant's intra_us or inter_us. */
+/* Sequential steps within nodes and between nodes; each step takes the variant's intra_us or inter_us. */
 struct steps {
     double intra, inter;
 };
@@ -107,14 +110,14 @@ static struct steps steps_of(enum bb_nccl_algorithm algorithm, int rounds, int n
     double levels = log2_up(nodes);
 
     switch (algorithm) {
-    case BB_NCCL_TREE: /* a chain within each node, a binary tree over the nodes */
+    case BB_NCCL_TREE: /* a chain within each node, and a binary tree over the nodes */
         return (struct steps){rounds * ((double)n / nodes - 1), rounds * levels};
     case BB_NCCL_NVLS:
     case BB_NCCL_NVLS_TREE:
         return (struct steps){1, rounds * levels};
     case BB_NCCL_PAT:
         return (struct steps){0, rounds * levels};
-    case BB_NCCL_COLLNET_DIRECT: /* every GPU exchanges with every other GPU of its node, then with the network */
+    case BB_NCCL_COLLNET_DIRECT: /* each GPU exchanges data with all other GPUs of its node, then with the network */
         return (struct steps){n > nodes ? rounds : 0, 1};
     case BB_NCCL_COLLNET_CHAIN:
         return (struct steps){rounds * ((double)n / nodes - 1), 1};
@@ -123,14 +126,14 @@ static struct steps steps_of(enum bb_nccl_algorithm algorithm, int rounds, int n
     }
 }
 
-/* CollNet: the network's switches reduce the data of the nodes (SHARP). */
+/* Returns whether the network's switches add up the data of the nodes (CollNet with SHARP). */
 static bool network_reduces(enum bb_nccl_algorithm algorithm)
 {
     return algorithm == BB_NCCL_COLLNET_DIRECT || algorithm == BB_NCCL_COLLNET_CHAIN;
 }
 
-/* Which collectives NCCL implements with an algorithm: trees and NVLS only all_reduce; PAT only all_gather and
- * reduce_scatter with one GPU per node. */
+/* Returns whether NCCL implements a collective with an algorithm: trees, NVLS and CollNet only all_reduce; PAT only
+ * all_gather and reduce_scatter with one GPU per node. */
 static bool supports(enum bb_nccl_algorithm algorithm, const struct bb_coll *coll, int n, int nodes)
 {
     bool whole = count_phases(coll) == 2;
@@ -144,9 +147,10 @@ static bool supports(enum bb_nccl_algorithm algorithm, const struct bb_coll *col
 }
 
 /* Bytes per direction over all uplinks of a leaf or a pod. A ring over consecutive nodes leaves the switch once.
- * Each of NCCL's two trees carries half of the data over each of its edges, in both directions for all_reduce. PAT
- * sends in steps over 1, 2, 4, ... nodes: the far steps carry as much as a ring, and each doubling of the nodes
- * under the switch adds half of that. With SHARP the switch sends one sum up and receives one. */
+ * Each of NCCL's two trees sends half of the data over each of its edges, in both directions for all_reduce. PAT
+ * sends in steps to nodes at distance 1, 2, 4, ...: the steps to nodes outside the switch send as many bytes as a
+ * ring, and each doubling of the nodes on the switch adds half of this number. With SHARP the switch sends one sum
+ * up and receives one sum. */
 static double uplink_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, enum bb_tier tier,
                               double bytes, double ring_bytes)
 {
@@ -159,9 +163,9 @@ static double uplink_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_
     return count_phases(&bb_colls[call->kind]) * call->placement.tier[tier].max_tree_edges * bytes / 4;
 }
 
-/* Bytes per direction through the NICs of the busiest node. In two trees, each with half of the data, a node sends
- * up in both trees and down to two children in one tree; with two nodes there is one child. CollNet sends the node's
- * data and receives the sum. */
+/* Bytes per direction through the NICs of the node that sends the most. Each of the two trees transfers half of the
+ * data. A node sends to a parent in both trees and to two children in one tree; with two nodes, to one child. With
+ * CollNet a node sends its sum and receives the result. */
 static double nic_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, double bytes,
                            double ring_bytes)
 {
@@ -172,13 +176,13 @@ static double nic_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_col
     return (call->nodes == 2 ? 0.5 : 1) * count_phases(&bb_colls[call->kind]) * bytes;
 }
 
-/* ---- links within a node ---- */
+/* ---- bytes over links within a node ---- */
 
-#define NVLS_GPUS 8 /* the profile's gbps of NVLS is the bus bandwidth of 8 GPUs */
+#define NVLS_GPUS 8 /* GPUs per node for which the profile's gbps of NVLS is the bus bandwidth */
 
-/* Bytes over a GPU's links within the node, at the variant's gbps. In a chain (tree) a GPU sends all bytes up and
- * down again. With NVLS a GPU sends all bytes to the switches, which reduce, and multicasts its part of the sums:
- * 9/8 of the bytes with eight GPUs, 5/4 with four. */
+/* Bytes over a GPU's links within the node, to be divided by the variant's gbps. In a tree, the GPUs of a node form
+ * a chain, over which each GPU sends all bytes up and down again. With NVLS each GPU sends all bytes to the
+ * switches, which add them up, and multicasts its part of the sums: 9/8 of the bytes with eight GPUs, 5/4 with four. */
 static double intra_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, double bytes,
                              double ring_bytes)
 {
@@ -191,22 +195,26 @@ static double intra_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_c
     return ring_bytes;
 }
 
-/* ---- effects at medium sizes (NCCL 2.27, src/graph/tuning.cc, src/enqueue.cc and src/transport/nvls.cc) ---- */
+/* ---- effects at medium sizes (NCCL 2.27: src/graph/tuning.cc, src/enqueue.cc and src/transport/nvls.cc) ---- */
 
-#define KIB                         1024.0
-#define RING_SLICES                 2            /* slices per chunk */
-#define RING_SLICE                  (1024 * KIB) /* bytes; the largest slice of a channel: a quarter of NCCL's buffer */
-#define RING_PLATEAU                1.4          /* tuning.cc: latency factor of ring all_reduce between nodes */
-#define PLATEAU_BYTES               64           /* tuning.cc: ... from this many bytes per channel and rank on */
-#define NVLS_CHUNK                  (128 * KIB)  /* enqueue.cc: bytes of the largest chunk of a channel and head */
-#define NVLS_HEADS                  32           /* most heads: GPUs of a node that own a part of the sum */
-#define NVLS_CHANNELS               16           /* nvls.cc: channels on Hopper, for profiles without "channels" */
-#define NVLS_FILL                   2            /* rounds to fill the pipeline of scatter, reduce and gather */
-#define NVLS_TREE_SMALL_CHUNK_NODES 4 /* enqueue.cc: from this many nodes on, chunks of NVLSTree have half the size */
+#define KIB         1024.0
+#define RING_SLICES 2            /* slices per chunk of a ring */
+#define RING_SLICE  (1024 * KIB) /* bytes: the largest slice of a channel, a quarter of NCCL's buffer */
+#define RING_PLATEAU                                                                                                   \
+    1.4                           /* tuning.cc: factor of the latency of ring all_reduce between nodes with
+                                           Simple */
+#define PLATEAU_BYTES 64          /* tuning.cc: bytes per channel and rank from which RING_PLATEAU applies */
+#define NVLS_CHUNK    (128 * KIB) /* enqueue.cc: bytes of the largest chunk per channel and head */
+#define NVLS_HEADS                                                                                                     \
+    32                                 /* upper limit of the number of heads, which are the GPUs of a node that own a
+                                          part of the sum */
+#define NVLS_CHANNELS               16 /* nvls.cc: number of channels on Hopper, for profiles without "channels" */
+#define NVLS_FILL                   2  /* rounds that fill the pipeline of scatter, reduce and gather */
+#define NVLS_TREE_SMALL_CHUNK_NODES 4  /* enqueue.cc: number of nodes from which NVLSTree halves its chunks */
 #define TREE_CORRECTIONS            23
 
-/* Fraction of its bandwidth that a tree reaches (tuning.cc, treeCorrectionFactor), by powers of two from 64 B to 256
- * MiB. */
+/* Returns the fraction of its bandwidth that a tree reaches for this number of bytes (tuning.cc,
+ * treeCorrectionFactor). The tables have one entry per power of two, from 64 bytes to 256 MiB. */
 static double tree_efficiency(const struct bb_nccl_variant *variant, double bytes)
 {
     static const struct {
@@ -224,8 +232,9 @@ static double tree_efficiency(const struct bb_nccl_variant *variant, double byte
     return 1;
 }
 
-/* The last step of a ring only receives. Its links are idle while the last slice of each channel's chunk is copied;
- * this adds to the latency. profiles/clusters/README.md compares the term with a measurement. */
+/* Adds the latency of the last step of a ring, which only receives: while the last slice of each channel's chunk is
+ * copied, no link sends. Also applies the plateau of ring all_reduce. profiles/clusters/README.md compares the term
+ * with a measurement. */
 static void add_ring_tail(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes,
                           struct bb_cost *cost)
 {
@@ -238,8 +247,8 @@ static void add_ring_tail(const struct bb_nccl_variant *variant, const struct bb
         cost->latency_ns += fmin(bytes / call->ranks / RING_SLICES, variant->channels * RING_SLICE) / variant->gbps;
 }
 
-/* Bytes of one round: a chunk per channel and head. NCCL divides the chunk by 2 while the array has few rounds
- * (enqueue.cc). */
+/* Returns the bytes of one round, which is one chunk per channel and head. If the array is short, with few rounds,
+ * NCCL halves the chunk (enqueue.cc). */
 static double nvls_round_bytes(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes)
 {
     static const double min_rounds[] = {64, 8, 2}, tree_min_rounds[] = {4, 1};
@@ -253,7 +262,8 @@ static double nvls_round_bytes(const struct bb_nccl_variant *variant, const stru
     return fmin(bytes, round);
 }
 
-/* Rounds overlap except for NVLS_FILL rounds that fill the pipeline. All GPUs synchronize once per round. */
+/* Adds the time of rounds of NVLS. Rounds overlap, except that NVLS_FILL rounds fill the pipeline first. All GPUs
+ * synchronize once per round. */
 static void add_nvls_rounds(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes,
                             struct bb_cost *cost)
 {
@@ -285,8 +295,8 @@ static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_n
         cost.uplink_bytes[tier] = uplink_bytes_of(variant->algorithm, call, (enum bb_tier)tier, bytes, cost.bytes);
     bb_fabric_add_collective_uplinks(c, call, variant->nic, &cost);
     cost.transfer_ns = longest_ns(&cost);
-    if (variant->algorithm == BB_NCCL_TREE) /* NCCL's correction lengthens the operation without more traffic, so it
-                                               counts as latency */
+    if (variant->algorithm == BB_NCCL_TREE) /* NCCL's correction lengthens the operation without more traffic, so the
+                                               additional time counts as latency */
         cost.latency_ns += cost.transfer_ns * (1 / tree_efficiency(variant, bytes) - 1);
     return cost;
 }
@@ -316,7 +326,8 @@ static double payload_bytes(const struct bb_collective *call)
     return (double)bb_coll_payload_count(call->kind, call->count, call->ranks) * bb_dtypes[call->dtype].bytes;
 }
 
-/* Placement on the first nodes: all nodes but the last are full, or the members are distributed evenly. */
+/* Computes the placement on the first nodes. If the members fill all nodes but the last, nodes have that many
+ * members; otherwise the members are distributed evenly. */
 static void place_on_first_nodes(const struct bb_cluster *c, const struct bb_collective *call,
                                  struct bb_node_placement *placement)
 {
@@ -330,7 +341,7 @@ static void place_on_first_nodes(const struct bb_cluster *c, const struct bb_col
         bb_cluster_placement_add_node(placement, call->ranks, sizes[i], sizes[i] < on_nic ? sizes[i] : on_nic);
 }
 
-/* Completes the placement of a call whose caller knows only the number of ranks and nodes: the first ones. */
+/* Completes a placement that the caller left unknown: the members are then on the first nodes. */
 static struct bb_collective with_placement(const struct bb_cluster *c, const struct bb_collective *call)
 {
     struct bb_collective placed = *call;

@@ -1,4 +1,5 @@
-/* exchanges.c - see exchanges.h. Each rank's exchange is a flow over the resources that it shares with other ranks. */
+/* exchanges.c - models each rank's exchange as a flow over the resources that the rank shares with other ranks (see
+ * exchanges.h). */
 #include "proxies/machine/exchanges.h"
 
 #include "proxies/machine/flows.h"
@@ -6,7 +7,7 @@
 
 #include <math.h>
 
-/* Each shared resource has a capacity per direction: out and in. */
+/* Each shared resource counts as two: one per direction, out and in. */
 enum { DIRECTIONS = 2, USES = BB_RESOURCE_KINDS * DIRECTIONS };
 
 struct sharing {
@@ -24,7 +25,7 @@ static double bytes_through(const struct bb_link_load *load, enum bb_resource_ki
     return in ? load->down[bb_resource_tier(what)] : load->up[bb_resource_tier(what)];
 }
 
-/* Exclusive NICs limit an exchange only if some NIC is slow. */
+/* A NIC that one GPU uses alone limits an exchange only if some part of the machine is slow. */
 static bool is_modelled(const struct sharing *s, enum bb_resource_kind what)
 {
     return bb_resource_can_limit(s->c, what) || (what == BB_RESOURCE_NIC && s->c->has_sharing && s->slow->n > 0);

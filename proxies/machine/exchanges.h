@@ -1,7 +1,7 @@
 /*
  * exchanges.h - durations of exchanges that begin at the same time on several ranks. An exchange is all messages of one
- * rank in one group call. Ranks share NICs and the uplinks of leaves and pods; each rank gets its max-min fair share
- * for as long as it sends (flows.h).
+ * rank in one group call. Ranks share NICs and the uplinks of leaves and pods; while a rank sends, it has its max-min
+ * fair share of them (flows.h).
  */
 #ifndef BB_PROXIES_MACHINE_EXCHANGES_H
 #define BB_PROXIES_MACHINE_EXCHANGES_H
@@ -10,20 +10,20 @@
 
 struct bb_exchange {
     int rank;
-    struct bb_link_load load; /* of this rank's messages */
-    double done_ns;           /* out: when this rank's links have carried its load */
+    struct bb_link_load load; /* bytes of this rank's messages */
+    double done_ns;           /* out: time at which this rank's links have transferred the load */
 };
 
 /*
- * bb_exchanges_run - compute done_ns of each exchange.
- *   slow       slow parts, or NULL
+ * bb_exchanges_run - computes done_ns of each exchange.
+ *   slow       slow GPUs, NICs and leaves, or NULL
  *   exchanges  [n] one per rank
- *   Returns    0, or -BB_EFAIL without memory
+ *   Returns    0, or -BB_EFAIL if memory is exhausted
  */
 int bb_exchanges_run(const struct bb_cluster *c, const struct bb_slow *slow, struct bb_exchange *exchanges,
                      int n) BB_MUST_CHECK;
 
-/* bb_exchanges_can_contend - whether messages of two ranks may use the same NIC or uplink. */
+/* bb_exchanges_can_contend - returns whether messages of two ranks may use the same NIC or uplink. */
 bool bb_exchanges_can_contend(const struct bb_cluster *c, int rank, int other);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* ---- reading ---- */
+/* ---- reading the section "fabric" ---- */
 
 #define AT(member) offsetof(struct bb_cluster, fabric.member)
 #define TIER(name, tier)                                                                                               \
@@ -52,7 +52,7 @@ out:
     return rc;
 }
 
-/* ---- leaves and pods ---- */
+/* ---- topology of leaves and pods ---- */
 
 bool bb_fabric_is_oversubscribed(const struct bb_cluster *c, enum bb_tier tier)
 {
@@ -78,7 +78,7 @@ static int rail_of(const struct bb_cluster *c, int rank)
     return bb_cluster_gpus_share_nics(c) ? first : rank % c->gpus_per_node;
 }
 
-/* Leaf switches of an area (one per rail), or 1 for a pod. */
+/* Number of switches: leaf switches of an area (one per rail), or 1 for a pod. */
 static int count_switches(const struct bb_cluster *c, enum bb_tier tier)
 {
     return c->fabric.rails && tier == BB_LEAF ? bb_fabric_rails(c) : 1;
@@ -115,7 +115,7 @@ int bb_fabric_max_ranks(const struct bb_cluster *c, enum bb_tier tier, int ranks
     return (int)(all > 0 && all < ranks ? all : ranks) / count_switches(c, tier);
 }
 
-/* ---- messages ---- */
+/* ---- uplink bytes of messages ---- */
 
 bool bb_fabric_takes_uplinks(const struct bb_cluster *c, enum bb_tier tier, int from, int to)
 {
@@ -147,10 +147,10 @@ double bb_fabric_uplink_ns(const struct bb_cluster *c, const struct bb_link_load
     return ns;
 }
 
-/* ---- collectives ---- */
+/* ---- uplink bytes of collectives ---- */
 
-/* Neighbours of a node in NCCL's binary tree over n nodes (ncclGetBtree, src/graph/trees.cc): the parent and two
- * children, -1: none. */
+/* Finds the neighbours of a node in NCCL's binary tree over n nodes (ncclGetBtree, src/graph/trees.cc): the parent
+ * and two children; -1: none. */
 static void find_tree_neighbours(int n, int node, int neighbours[3])
 {
     int bit = 1, low;
@@ -167,14 +167,14 @@ static void find_tree_neighbours(int n, int node, int neighbours[3])
     neighbours[2] = low == 0 ? -1 : node + low;
 }
 
-/* NCCL's second tree is the first one mirrored, or shifted by one for an odd number of nodes (ncclGetDtree). Maps a
- * node to its position in the tree, or with `back` a position to its node. */
+/* Maps a node to its position in NCCL's second tree or, with `back`, a position to its node. The second tree is the
+ * first one mirrored or, with an odd number of nodes, shifted by one (ncclGetDtree). */
 static int map_second_tree(int n, int at, int back)
 {
     return n % 2 == 0 ? n - 1 - at : (at + (back ? 1 : n - 1)) % n;
 }
 
-/* Edges of both trees between a node and nodes of other areas. */
+/* Counts the edges of both trees between this node and nodes of other areas. */
 static int count_edges(const struct bb_cluster *c, enum bb_tier tier, const int *nodes, int n, int node)
 {
     const int area = area_of(c, tier, nodes ? nodes[node] : node);

@@ -1,4 +1,4 @@
-/* flows.c - progressive filling of connected components (see flows.h). */
+/* flows.c - implements progressive filling of connected components (see flows.h). */
 #include "proxies/machine/flows.h"
 
 #include "bootstrap/base/grow.h"
@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define RELATIVE_TOLERANCE 1e-9 /* of a capacity or rate; absorbs rounding in sums of weights */
-#define MAX_COMPONENT      4096 /* flows; in a larger component the remaining flows keep their rates */
+#define RELATIVE_TOLERANCE 1e-9 /* relative to a capacity or rate; absorbs rounding errors in sums of weights */
+#define MAX_COMPONENT      4096 /* flows; the flows that a larger component has in addition are not recomputed */
 
 double bb_flows_used(const struct bb_flows *f, int resource)
 {
@@ -32,7 +32,7 @@ static bool is_scarce(const struct bb_resource *r)
     return r->demand > r->capacity * (1 + RELATIVE_TOLERANCE);
 }
 
-/* ---- lists of uses ---- */
+/* ---- list of uses of each resource ---- */
 
 static void link_use(struct bb_flows *f, int flow, int u)
 {
@@ -101,7 +101,7 @@ void bb_flows_stop(struct bb_flows *f, int flow, double now_ns)
         unlink_use(f, u);
 }
 
-/* ---- connected components ---- */
+/* ---- search for the flows and scarce resources of a component ---- */
 
 static void visit_flow(struct bb_flows *f, int flow)
 {
@@ -135,7 +135,8 @@ static void visit_scarce(struct bb_flows *f, int first)
 
 /* ---- progressive filling ---- */
 
-/* Sets the capacity that is left for the component's flows, and the rate at which raising the level uses it up. */
+/* Initializes a resource for a filling round: the capacity available to the component's flows, and the capacity that
+ * these flows use per unit of level (bytes per ns). */
 static void begin_resource(const struct bb_flows *f, int resource)
 {
     struct bb_resource_residual *r = &f->residuals[resource];
@@ -192,7 +193,8 @@ static void set_rate(struct bb_flows *f, int flow, double rate, double now_ns, i
         change_rate(f, flow, rate, now_ns);
 }
 
-/* Freezes all flows on a resource that is full at this level. Returns their number. */
+/* Freezes the component's unfrozen flows on a resource that is full at this level. Returns the number of flows
+ * frozen. */
 static int freeze_users(struct bb_flows *f, int resource, double level, double now_ns)
 {
     int frozen = 0;
@@ -209,7 +211,7 @@ static int freeze_users(struct bb_flows *f, int resource, double level, double n
     return frozen;
 }
 
-/* The lowest level at which a resource becomes full or a flow reaches its full rate. */
+/* Returns the lowest level at which a resource becomes full or a flow reaches its full rate. */
 static double next_level(const struct bb_flows *f)
 {
     double level = INFINITY;
@@ -245,12 +247,12 @@ static void fill(struct bb_flows *f, double now_ns)
         for (int i = 0; i < f->n_scarce; i++)
             if (full_at(&f->residuals[f->scarce[i]]) <= level * (1 + RELATIVE_TOLERANCE))
                 unfrozen -= freeze_users(f, f->scarce[i], level, now_ns);
-        if (unfrozen == before) /* unreachable: the resource or flow that set the level can be frozen */
+        if (unfrozen == before) /* unreachable: the resource or flow that determined the level can always be frozen */
             return;
     }
 }
 
-/* Collects the rest of the component of the flows visited so far and computes its rates. */
+/* Collects the other flows of the component of the flows visited so far, and computes the rates of this component. */
 static void fill_component(struct bb_flows *f, double now_ns)
 {
     visit_scarce(f, 0);
@@ -276,7 +278,8 @@ static bool touches_scarce(const struct bb_flows *f, const struct bb_flow *w)
     return false;
 }
 
-/* Most flows use no scarce resource: they run at full rate and affect no other flow. */
+/* Sets the rate of a flow that was started since the last update. Most flows use no scarce resource: they run at
+ * full rate and affect no other flow. */
 static void resolve_fresh(struct bb_flows *f, int flow, double now_ns)
 {
     struct bb_flow *w = &f->flows[flow];
@@ -297,7 +300,7 @@ static void resolve_stale(struct bb_flows *f, int resource, double now_ns)
     fill_component(f, now_ns);
 }
 
-/* An update runs at most n_fresh + n_stale rounds; both counters restart before they overflow. */
+/* Resets the round and update counters before they overflow. An update runs at most n_fresh + n_stale rounds. */
 static void restart_counters(struct bb_flows *f)
 {
     if (f->round < INT_MAX - f->n_fresh - f->n_stale && f->update < INT_MAX)
@@ -320,7 +323,7 @@ void bb_flows_update_rates(struct bb_flows *f, double now_ns)
     f->touches_scarce = false;
     for (int i = 0; i < f->n_stale; i++)
         if (f->residuals[f->stale[i]].round <= f->complete_from) /* otherwise an earlier round of this update has
-                                                                    filled the component of this resource */
+                                                                    already filled this resource's component */
             resolve_stale(f, f->stale[i], now_ns);
     for (int i = 0; i < f->n_stale; i++)
         f->resources[f->stale[i]].stale = false;

@@ -1,16 +1,17 @@
 /*
  * kernel_time.c - duration of a GEMM or a memory-bound kernel (definition: profiles/clusters/README.md).
  *
- * A GEMM is cut into tiles; each SM computes one tile at a time, so the duration is a whole number of waves, of which
- * the last is rarely full (wave quantization). The fastest of several tile sizes is taken, as cuBLAS does. Smaller
- * tiles read more operand bytes per result. The duration is never less than memory needs to deliver the operands.
+ * A GEMM is divided into tiles. Each SM computes one tile at a time, so the duration is a whole number of waves, of
+ * which the last is rarely full (wave quantization). Like cuBLAS, the model uses the fastest of several tile sizes;
+ * smaller tiles read more operand bytes per result. The duration is at least the time that memory needs to transfer the
+ * operands.
  */
 #include "proxies/machine/cluster.h"
 
 #include <math.h>
 
-/* Rows, columns and rate relative to the best tile. The sizes are those of NVIDIA's "Matrix Multiplication
- * Background" guide; the rates are guesses from the bytes that a tile reads per result. */
+/* Rows and columns of a tile, and its rate relative to the best tile. The sizes are those of NVIDIA's "Matrix
+ * Multiplication Background" guide; the rates are guesses from the bytes that a tile reads per result. */
 static const struct tile {
     int rows, cols;
     double rate;
@@ -22,7 +23,7 @@ static double waves_of(int sms, double blocks)
     return ceil(blocks / sms);
 }
 
-/* FLOP per ns of large GEMMs. */
+/* Rate of large GEMMs, in FLOP per ns. */
 static double gemm_rate(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
 {
     if (item->float8 && c->tflops_float8 > 0)
@@ -40,13 +41,13 @@ static double tiled_ns(const struct bb_cluster *c, const struct bb_kernel_list_i
         const double blocks = ceil((double)g->m / t->rows) * ceil((double)g->n / t->cols) * (double)g->batch;
         const double ns = waves_of(sms, blocks) * 2.0 * t->rows * t->cols * (double)g->k / (of_sm * t->rate);
 
-        if (ns < best) /* gcc 12 for Arm crashes on a loop with fmin */
+        if (ns < best) /* not fmin: gcc 12 for Arm crashes on a loop with fmin */
             best = ns;
     }
     return best;
 }
 
-/* FP8 operands have half the bytes of 16-bit operands; the result stays in 16 bits. */
+/* Bytes that a GEMM reads and writes. FP8 operands have half the bytes of 16-bit operands; the result is in 16 bits. */
 static double gemm_bytes(const struct bb_kernel_list_item *item)
 {
     double bytes = (double)bb_gemm_bytes(&item->gemm);
@@ -54,9 +55,9 @@ static double gemm_bytes(const struct bb_kernel_list_item *item)
     return item->float8 ? (bytes + (double)bb_gemm_c_bytes(&item->gemm)) / 2 : bytes;
 }
 
-/* Fused attention as in FlashAttention: blocks of 128 queries (backward: keys) per head and sample. Of the three
- * GEMM sizes one is the head dimension; the larger two are sequence positions. Backward recomputes the scores: five
- * GEMMs instead of four. */
+/* Duration of fused attention as in FlashAttention, in blocks of 128 queries (backward: keys) per head and sample.
+ * One of the three GEMM sizes is the head dimension; the larger two are numbers of positions. The backward pass
+ * recomputes the scores, so it has five GEMMs instead of four. */
 static double attention_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms)
 {
     const struct bb_gemm_shape *g = &item->gemm;
@@ -68,7 +69,7 @@ static double attention_ns(const struct bb_cluster *c, const struct bb_kernel_li
            waves_of(sms, blocks) * c->sm_count / blocks;
 }
 
-/* Time for the arithmetic on the given SMs, and time for memory to move the bytes. */
+/* Time of the arithmetic on the given number of SMs, and time of the memory traffic, both in ns. */
 struct bounds {
     double work, memory;
 };

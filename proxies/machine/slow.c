@@ -133,7 +133,7 @@ out:
     return rc;
 }
 
-/* ---- factors ---- */
+/* ---- factors of ranks, NICs and leaves ---- */
 
 static double factor_of(const struct bb_slow *slow, struct bb_slow_item named)
 {
@@ -181,7 +181,7 @@ void bb_slow_enable_leaf_uplinks(const struct bb_slow *slow, struct bb_cluster *
         c->fabric.slow_leaf |= slow->items[i].kind == BB_SLOW_LEAF;
 }
 
-/* ---- output ---- */
+/* ---- text and JSON output ---- */
 
 static void write_slow(const struct bb_slow_item *item, char text[64])
 {

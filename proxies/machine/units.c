@@ -1,11 +1,12 @@
-/* units.c - warns of numbers in a profile that no existing machine has, which are usually in a wrong unit. */
+/* units.c - warns about values of a profile outside the range of existing machines, which are usually in a wrong
+ * unit. */
 #include "proxies/machine/cluster.h"
 
 #include "bootstrap/base/err.h"
 
 #include <stdio.h>
 
-/* Ranges of existing machines with GPUs, with a margin on both sides. */
+/* Ranges of the values of existing machines with GPUs, with a margin on both sides. */
 static const struct plausible_range {
     const char *key, *unit;
     size_t offset;
@@ -41,7 +42,7 @@ static const struct plausible_range variant_ranges[] = {
     {"chunk_us", "us", offsetof(struct bb_nccl_variant, chunk_us), 0.01, 1000},
 };
 
-/* 0 means free of cost or absent. */
+/* Prints a warning if the value is outside its range. 0 is valid everywhere: no cost, or not present. */
 static void warn_if_unusual(const struct bb_cluster *c, const char *of, const struct plausible_range *f, const void *at)
 {
     const double value = *(const double *)(const void *)((const char *)at + f->offset);

@@ -26,10 +26,10 @@ static const struct bb_opt help_row = OPT_FLAG('h', "help", 0, "print this help"
 
 struct option {
     const struct bb_opt *row;
-    void *field; /* NULL: --help */
+    void *field; /* NULL for --help, which sets no field */
 };
 
-/* All options of a set in the order of the tables; --help is the last. */
+/* All options of a set in the order of the tables, followed by --help. */
 struct option_list {
     struct option option[OPTS_MAX];
     int n;
@@ -48,7 +48,7 @@ static int list_options(const struct bb_opts *set, void *cfg, struct option_list
     return 0;
 }
 
-/* Copies the choices of an option to a list. Returns their number. */
+/* Copies the valid values of an option to choices[capacity]. Returns the number of values. */
 static size_t list_choices(const struct bb_opt *opt, const char *choices[], size_t capacity)
 {
     size_t n = 0;
@@ -61,7 +61,7 @@ static size_t list_choices(const struct bb_opt *opt, const char *choices[], size
     return n;
 }
 
-/* "a b c": the names, truncated with "..." after NAMES_LISTED. */
+/* Writes the names, separated by blanks, to buf; "..." replaces the names after the first NAMES_LISTED. Returns buf. */
 static const char *join_names(const char *const *names, size_t n, char *buf, size_t size)
 {
     size_t used = 0;
@@ -108,7 +108,7 @@ static bool in_range(const struct bb_opt *opt, double value)
     return (opt->min == 0 && opt->max == 0) || (value >= opt->min && value <= opt->max);
 }
 
-/* A bound of the option's range: "4 KiB" for sizes, else the number. */
+/* Formats min or max of the option's range: "4 KiB" for sizes, else the number. */
 static const char *format_bound(const struct bb_opt *opt, double value, char text[BB_BYTES_TEXT])
 {
     if (opt->kind == BB_OPT_SIZE)
@@ -167,7 +167,7 @@ static int set_string(const struct bb_opt *opt, const char *text, const char **f
     return 0;
 }
 
-/* text: NULL for a flag on the command line */
+/* Stores a value in the option's field. text: NULL for a flag, which is then set to true. */
 static int set_value(const struct bb_opt *opt, const char *text, void *field)
 {
     switch (opt->kind) {
@@ -244,8 +244,9 @@ static int reject_missing_value(const struct bb_opt *opt, const char *typed)
 }
 
 /*
- * The command line is scanned twice, so that an unknown option or a request for help takes precedence over an invalid
- * value: first with `positionals` NULL, to check names and missing values, then to set the fields.
+ * State of a scan of the command line. The command line is scanned twice, so that an unknown option or a request for
+ * help takes precedence over an invalid value: the first scan, with `positionals` NULL, checks names and missing
+ * values; the second scan sets the fields.
  */
 struct parser {
     const struct option_list *option_list;
@@ -258,7 +259,8 @@ static int set_option(const struct parser *r, const struct option *o, const char
     return r->positionals ? set_value(o->row, value, o->field) : 0;
 }
 
-/* The value is attached_value or, if that is NULL, the next argument. typed: the option as typed. */
+/* Sets an option to attached_value ("--name=value") or, if that is NULL, to the next argument. typed: the option as
+ * typed. */
 static int read_value(struct parser *r, const struct option *o, const char *attached_value, const char *typed)
 {
     if (!attached_value && r->next == r->end)
@@ -313,7 +315,7 @@ static int add_positional(struct bb_positionals *positionals, const char *word)
     return 0;
 }
 
-/* Returns 0, -BB_EUSAGE or BB_OPTS_HELP. */
+/* Scans all arguments. Returns 0, -BB_EUSAGE or BB_OPTS_HELP. */
 static int scan_arguments(const struct option_list *option_list, int argc, char **argv,
                           struct bb_positionals *positionals)
 {
@@ -368,8 +370,8 @@ int bb_opts_read(const struct bb_opts *set, void *cfg, int argc, char **argv)
 {
     struct bb_positionals positionals;
     void *scratch = cfg ? NULL : calloc(1, set->size), *into = cfg ? cfg : scratch;
-    int rc =
-        into ? bb_opts_parse(set, into, argc, argv, &positionals, stdout) : bb_err(BB_EFAIL, "no memory for options");
+    int rc = into ? bb_opts_parse(set, into, argc, argv, &positionals, stdout)
+                  : bb_err(BB_EFAIL, "out of memory for options");
 
     if (rc == 0)
         rc = set->resolve(into, &positionals);
@@ -377,7 +379,7 @@ int bb_opts_read(const struct bb_opts *set, void *cfg, int argc, char **argv)
     return rc;
 }
 
-/* Bytes of cfg up to the end of the last field. */
+/* Returns the number of bytes of cfg up to the end of its last option field. */
 static size_t field_extent(const struct bb_opts *set)
 {
     size_t most = 0;
@@ -395,8 +397,8 @@ int bb_opts_check(const struct bb_opts *set, int argc, char **argv)
 {
     struct bb_positionals positionals;
     void *scratch = calloc(1, field_extent(set));
-    int rc =
-        scratch ? parse_arguments(set, scratch, argc, argv, &positionals) : bb_err(BB_EFAIL, "no memory for options");
+    int rc = scratch ? parse_arguments(set, scratch, argc, argv, &positionals)
+                     : bb_err(BB_EFAIL, "out of memory for options");
 
     free(scratch);
     return rc == BB_OPTS_HELP

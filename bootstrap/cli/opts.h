@@ -1,7 +1,7 @@
 /*
- * opts.h - command lines. One table per set of options provides the parser, the defaults, the help and the list of
- * options in result files. Option names cannot be abbreviated, numbers must be valid as a whole, and an unknown name is
- * reported with the closest known one.
+ * opts.h - command lines. Tables of options provide the parser, the defaults, the help and the options recorded in
+ * result files. Option names cannot be abbreviated, a number followed by other text is invalid, and an unknown option
+ * is reported with the known option of the closest spelling.
  *
  *   struct bench_cfg { struct bb_common common; size_t min_bytes; const char *dtype; };
  *   #define FIELD(name) offsetof(struct bench_cfg, name)
@@ -27,33 +27,34 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* Type of an option and of the field at `offset`. */
+/* Type of an option's value, and type of the field at `offset` that receives the value. */
 enum bb_opt_kind {
     BB_OPT_FLAG,   /* bool: false by default; the option takes no value */
     BB_OPT_INT,    /* int */
     BB_OPT_SIZE,   /* size_t: bytes, optionally with K, M, G or T (units.h) */
     BB_OPT_DOUBLE, /* double */
-    BB_OPT_CHOICE, /* const char *: one of the row's choices; the table's own pointer, so == compares values */
-    BB_OPT_STRING, /* const char *: any text; points into argv or to the default; NULL without either */
+    BB_OPT_CHOICE, /* const char *: one of the valid values; set to the table's own string, so that == compares
+                      values */
+    BB_OPT_STRING, /* const char *: any text; points into argv or to the default; NULL if neither is given */
 };
 
 struct bb_opt {
     int letter;       /* short form; 0: none */
     const char *name; /* long form without dashes; NULL ends a table */
     enum bb_opt_kind kind;
-    size_t offset;                      /* offset of the field from the table's base */
-    const char *def;                    /* default as text, parsed like a value; NULL: 0, false or NULL */
+    size_t offset;                      /* offset of the field from the base of the table (bb_opt_table) */
+    const char *def;                    /* default, parsed like a value on the command line; NULL: 0, false or NULL */
     const char *arg;                    /* name of the value in the help: "BYTES" */
     double min, max;                    /* INT, SIZE, DOUBLE: inclusive range; both 0: no range */
-    const char *const *choices;         /* CHOICE: valid values, ends with NULL; or choice_at */
-    const char *(*choice_at)(size_t i); /* CHOICE: the i-th valid value, NULL past the end. STRING: suggestions for
-                                           shell completion */
+    const char *const *choices;         /* CHOICE: valid values, ends with NULL; NULL: choice_at is used */
+    const char *(*choice_at)(size_t i); /* CHOICE: returns the i-th valid value, NULL past the end. STRING: returns
+                                           suggestions for shell completion */
     const char *help;                   /* one line in lower case, without the default */
-    unsigned needs;                     /* bits of required features (proxies: enum bb_proxy_feature) */
+    unsigned needs; /* bits of the features that the option requires (proxies: enum bb_proxy_feature) */
 };
 
 /*
- * One row each:
+ * Macros that define one row of an option table:
  *   OPT_FLAG(letter, name, offset, help)
  *   OPT_INT, OPT_SIZE, OPT_DOUBLE(letter, name, offset, default, arg, min, max, help)
  *   OPT_CHOICE(letter, name, offset, default, arg, choices, help), OPT_CHOICE_AT(.. choice_at ..)
@@ -76,28 +77,30 @@ struct bb_opt {
         .kind = k, .letter = l, .name = n, .offset = at, __VA_ARGS__                                                   \
     }
 
-/* Options of several commands. */
-#define OPT_ITERS(at)   OPT_INT('n', "iters", at, "20", "N", 1, 1e6, "timed operations per sample, back to back")
-#define OPT_REPEATS(at) OPT_INT(0, "repeats", at, "6", "N", 1, 1e5, "samples per row: the row's time is their median")
-#define OPT_QUIET(at)   OPT_FLAG(0, "quiet", at, "no table and no progress line")
+/* Rows of options that several commands share. */
+#define OPT_ITERS(at) OPT_INT('n', "iters", at, "20", "N", 1, 1e6, "timed operations per sample, back to back")
+#define OPT_REPEATS(at)                                                                                                \
+    OPT_INT(0, "repeats", at, "6", "N", 1, 1e5, "samples per result row; the row reports the median")
+#define OPT_QUIET(at) OPT_FLAG(0, "quiet", at, "no table and no progress line")
 #define OPT_BUFFERS(at)                                                                                                \
     OPT_CHOICE(                                                                                                        \
         0, "buffers", at, "nccl", "HOW", bb_buffer_choices,                                                            \
         "allocator of communication buffers: ncclMemAlloc (user-buffer registration: NVLS, graphs) or cudaMalloc")
 #define OPT_SHARE_GPU(at)                                                                                              \
     OPT_FLAG(0, "share-gpu", at, "allow several ranks per GPU (for tests: timings are meaningless)")
-#define OPT_WARMUP(at) OPT_INT('w', "warmup_iters", at, "5", "N", 0, 1e6, "operations before the first sample of a row")
+#define OPT_WARMUP(at)                                                                                                 \
+    OPT_INT('w', "warmup_iters", at, "5", "N", 0, 1e6, "warm-up operations before the first sample of each row")
 
-/* If two tables of a set have options with the same name, the option of the first table is used and the other
- * hidden. */
+/* A table of options in a set of tables. If two tables have an option with the same name, the option of the first
+ * table is used and the other is hidden. */
 struct bb_opt_table {
     const char *title;         /* heading in the help */
     const struct bb_opt *opts; /* ends with a row without a name; NULL ends the list of tables */
     size_t base;               /* offset of this table's struct in cfg */
-    unsigned needs;            /* required features of all rows, in addition to the row's own */
+    unsigned needs;            /* bits of the features that all rows require, in addition to the `needs` of each row */
 };
 
-/* The positional arguments in order: all arguments except options and their values. They point into argv. */
+/* The positional arguments in order: all arguments except options and their values. word[] points into argv. */
 #define BB_POSITIONALS_MAX 64
 struct bb_positionals {
     const char *word[BB_POSITIONALS_MAX];
@@ -109,53 +112,53 @@ struct bb_opts {
     const char *doc;                    /* printed below the usage, with line breaks; NULL: none */
     const char *after;                  /* printed below the options; NULL: none */
     const struct bb_opt_table *tables;  /* ends with a table without opts */
-    const char *(*choice_at)(size_t i); /* shell completion: the i-th possible positional argument; NULL: any text,
-                                           or a file */
-    size_t size;                        /* bb_opts_read: bytes of cfg, including fields that only resolve() fills */
-    /* bb_opts_read: computes the fields that depend on several options; returns 0 or a negative error */
+    const char *(*choice_at)(size_t i); /* shell completion: returns the i-th valid positional argument, NULL past
+                                           the end; the pointer is NULL if the argument is any text or a file */
+    size_t size;                        /* for bb_opts_read: bytes of cfg, including fields that only resolve() sets */
+    /* for bb_opts_read: computes the fields that depend on several options; returns 0 or a negative error */
     int (*resolve)(void *cfg, const struct bb_positionals *positionals);
 };
 
 /*
  * bb_opts_parse - fill cfg with the defaults, then with the values of argv[1..argc-1].
- *   argv         argv[0] is ignored; cfg and positionals point into argv, which must outlive them
+ *   argv         argv[0] is ignored; cfg and positionals point into argv, which must outlive both
  *   positionals  out: the positional arguments; after "--" all arguments are positional
- *   out          receives the help
- *   Returns      0; -BB_EUSAGE after printing one line; or BB_OPTS_HELP (> 0) after printing the help
- * All sets have -h and --help and, as the last argument, --help=man and --complete=TEXT (bb_opts_generate). The
- * function needs neither MPI nor a GPU and reads no environment variables.
+ *   out          stream for the help
+ *   Returns      0; -BB_EUSAGE after printing one error line; or BB_OPTS_HELP (> 0) after printing the help
+ * Every set has the options -h and --help and, only as the last argument, --help=man and --complete=TEXT
+ * (bb_opts_generate). The function needs neither MPI nor a GPU and reads no environment variables.
  */
 #define BB_OPTS_HELP 1
 int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_positionals *positionals,
                   FILE *out) BB_MUST_CHECK;
 
 /*
- * bb_opts_read - bb_opts_parse with the help on stdout, then the set's resolve(). With cfg NULL the options are only
- * validated.
+ * bb_opts_read - call bb_opts_parse, with the help on stdout, and then the set's resolve(). If cfg is NULL, the options
+ * are only validated. Returns a result of bb_opts_parse or resolve().
  */
 int bb_opts_read(const struct bb_opts *set, void *cfg, int argc, char **argv) BB_MUST_CHECK;
 
-/* bb_opts_check - bb_opts_parse without storing values. A request for help is an error: -BB_EUSAGE after printing
- * one line. */
+/* bb_opts_check - validate a command line without storing its values. Returns 0, or -BB_EUSAGE after printing one
+ * error line, also for a request for help. */
 int bb_opts_check(const struct bb_opts *set, int argc, char **argv) BB_MUST_CHECK;
 
-/* bb_opts_help - print the help: at most 100 columns, independent of terminal and environment. */
+/* bb_opts_help - print the help, at most 100 columns wide, whatever the terminal and the environment. */
 void bb_opts_help(const struct bb_opts *set, FILE *out);
 
 /*
  * bb_opts_generate - print the manual page or completion candidates, if the last argument requests them:
  *   --help=man       the manual page
  *   --complete=TEXT  for shell completion: the possible completions of TEXT, "candidate<tab>description" per line. If
- *                    the argument before it is an option that takes a value, TEXT is that value. Other arguments are
- *                    ignored.
+ *                    the argument before --complete is an option that requires a value, TEXT is the start of that
+ *                    value. All other arguments are ignored.
  * Returns whether the last argument was such a request.
  */
 bool bb_opts_generate(const struct bb_opts *set, int argc, char **argv, FILE *out);
 
-/* bb_opts_completion_prefix - TEXT if the last argument is --complete=TEXT, else NULL. */
+/* bb_opts_completion_prefix - return TEXT if the last argument is --complete=TEXT, else NULL. */
 const char *bb_opts_completion_prefix(int argc, char **argv);
 
-/* bb_opts_print_candidate - print a line of --complete if `word` begins with `text`. */
+/* bb_opts_print_candidate - print one line of the output of --complete if `word` begins with `text`. */
 void bb_opts_print_candidate(const char *word, const char *text, const char *help, FILE *out);
 
 /*
@@ -167,8 +170,8 @@ void bb_opts_print_candidate(const char *word, const char *text, const char *hel
 void bb_opts_print_man_header(const char *usage, const char *doc, FILE *out);
 void bb_opts_print_man_text(const char *text, FILE *out);
 
-/* bb_opts_describe - "first size: a b c (default 32M)": help, choices and default of an option. The text is
- * truncated to `size`. */
+/* bb_opts_describe - write "first size: a b c (default 32M)" to text[size]: help, choices and default of an option,
+ * truncated to fit. */
 void bb_opts_describe(const struct bb_opt *opt, char *text, size_t size);
 
 /* bb_opts_each - call visit() for each option with the address of its field, in the order of the tables. Hidden
@@ -180,14 +183,14 @@ void bb_opts_each(const struct bb_opts *set, const void *cfg, bb_opt_visit *visi
 bool bb_opts_is_shadowed(const struct bb_opts *set, const struct bb_opt *opt);
 
 /*
- * bb_opts_find_changed - the name of the first option of a table whose value is not its default; NULL: none. Used to
- * reject options that do not apply.
+ * bb_opts_find_changed - return the name of the first option of a table whose value is not its default; NULL: none.
+ * Callers use this to reject options that do not apply.
  */
 const char *bb_opts_find_changed(const struct bb_opt_table *table, const void *cfg);
 
 /*
- * bb_reject_unknown - print that `word` is not a known `kind` ("collective"), with the closest of names[n] by spelling
- * and the list of names (at most 24). For positional arguments. Returns -BB_EUSAGE.
+ * bb_reject_unknown - print an error for a positional argument `word` that is not a known `kind` (for example
+ * "collective"). The error contains the names[n] (at most 24) and the name of the closest spelling. Returns -BB_EUSAGE.
  */
 int bb_reject_unknown(const char *kind, const char *word, const char *const *names, size_t n);
 

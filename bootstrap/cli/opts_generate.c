@@ -34,7 +34,7 @@ static const struct bb_opt *find_option(const struct bb_opts *set, int letter, c
     return NULL;
 }
 
-/* The option "--name" or the last option of "-abc" if its value is the next argument, else NULL. */
+/* Returns the option of "--name", or the last option of "-abc", if its value is the next argument; else NULL. */
 static const struct bb_opt *option_awaiting_value(const struct bb_opts *set, const char *word)
 {
     const struct bb_opt *opt = NULL;
@@ -46,7 +46,8 @@ static const struct bb_opt *option_awaiting_value(const struct bb_opts *set, con
     return opt && opt->kind != BB_OPT_FLAG ? opt : NULL;
 }
 
-/* prefix: "--name=" if the value is in the same argument, else "" */
+/* Prints the values of an option that begin with text. prefix: "--name=" if the value is in the same argument, else
+ * "". */
 static void complete_value(const struct bb_opt *opt, const char *prefix, const char *text, FILE *out)
 {
     char candidate[256];
@@ -96,7 +97,8 @@ static void complete_word(const struct bb_opts *set, const char *prefix, const c
 
 /* ---- manual pages ---- */
 
-/* Prints text as one roff line: minus signs that can be copied, and no character that groff takes for a request. */
+/* Prints text as one roff line. Each '-' is printed as a minus sign that can be copied, and a leading '.' or '\'' is
+ * escaped, so that groff does not interpret the line as a request. */
 static void print_roff(const char *text, size_t length, FILE *out)
 {
     if (length > 0 && (text[0] == '.' || text[0] == '\''))
@@ -113,7 +115,7 @@ static void print_roff(const char *text, size_t length, FILE *out)
 
 void bb_opts_print_man_text(const char *text, FILE *out)
 {
-    bool verbatim = false; /* inside lines that are printed verbatim (.nf) */
+    bool verbatim = false; /* whether the current line is in a verbatim block (.nf) */
 
     while (*text) {
         const size_t length = strcspn(text, "\n");
@@ -132,7 +134,8 @@ void bb_opts_print_man_text(const char *text, FILE *out)
         fputs(".fi\n", out);
 }
 
-/* Length of the command's name at the start of the usage: words in lower case, no placeholders such as NAME. */
+/* Returns the length of the command's name at the start of the usage: the words in lower case before the first
+ * placeholder such as NAME. */
 static size_t command_length(const char *usage)
 {
     size_t end = 0;

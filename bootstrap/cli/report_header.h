@@ -1,6 +1,6 @@
 /*
- * report_header.h - first lines of reports. Reports under the names of nccl-tests' programs have that program's header
- * instead.
+ * report_header.h - first lines of text reports. Reports printed under the names of nccl-tests' programs have the
+ * header of nccl-tests instead.
  */
 #ifndef BB_BOOTSTRAP_CLI_REPORT_HEADER_H
 #define BB_BOOTSTRAP_CLI_REPORT_HEADER_H
@@ -13,8 +13,8 @@ void bb_print_report_header(FILE *out, int argc, char **argv);
 
 /*
  * bb_print_emulated_note - print "# emulated GPUs: all times come from a model, none is a measurement of hardware".
- *   of       "A: " names the file with such times; "": all files
- *   but      added after "a model", such as its restrictions; "": none
+ *   of       "A: " if only the times of file A come from a model; "": all times
+ *   but      text inserted after "a model", such as a restriction of the model; "": none
  */
 void bb_print_emulated_note(FILE *out, const char *of, const char *but);
 

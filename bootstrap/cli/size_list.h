@@ -8,7 +8,7 @@
 
 enum { BB_SIZES_MAX = 256 };
 
-#define BB_SIZE_LARGEST ((size_t)1 << 50) /* 1 PiB: sums of buffer sizes cannot overflow */
+#define BB_SIZE_LARGEST ((size_t)1 << 50) /* 1 PiB, so that sums of buffer sizes cannot overflow */
 
 struct bb_sizes {
     size_t bytes[BB_SIZES_MAX]; /* in the order of the text */
@@ -16,9 +16,9 @@ struct bb_sizes {
 };
 
 /*
- * bb_sizes_parse - parse sizes from min_bytes to BB_SIZE_LARGEST, optionally with K, M, G or T.
+ * bb_sizes_parse - parse a list of sizes from min_bytes to BB_SIZE_LARGEST, optionally with K, M, G or T.
  *   option   names the option in messages
- *   Returns  0, or -BB_EUSAGE after printing one line
+ *   Returns  0, or -BB_EUSAGE after printing one error line
  */
 int bb_sizes_parse(struct bb_sizes *s, const char *option, const char *text, size_t min_bytes) BB_MUST_CHECK;
 
@@ -27,8 +27,8 @@ size_t bb_sizes_max(const struct bb_sizes *s);
 
 /*
  * bb_list_each - call fn for each item of a comma-separated list, including empty items, until fn returns non-zero.
- *   text     items longer than 63 characters are truncated and end in "...", so that they are not mistaken for valid
- *            items
+ *   text     items longer than 63 characters are passed to fn truncated and ending in "...", so that fn does not
+ *            mistake them for valid items
  *   Returns  the last result of fn
  */
 typedef int bb_list_fn(void *arg, const char *word);

@@ -19,7 +19,8 @@ struct options {
 #define FIELD(name) offsetof(struct options, name)
 
 static const struct bb_opt rows[] = {
-    OPT_STRING('o', "output", FIELD(output), NULL, "FILE", "the page (HTML), replaced atomically"),
+    OPT_STRING('o', "output", FIELD(output), NULL, "FILE",
+               "HTML page to write; an existing file is replaced atomically"),
     {0},
 };
 
@@ -35,7 +36,7 @@ static const struct bb_opts set = {
     .tables = tables,
 };
 
-/* Relative to the program's folder: in the build folder, then in an installation. */
+/* Paths of the script relative to the program's folder: in a build folder, and in an installation. */
 static const char *const scripts[] = {"/report/report.py", "/../share/busbar/profiles/report/report.py"};
 
 static int find_script(const char *folder, char path[PATH_MAX])
@@ -50,14 +51,16 @@ static int find_script(const char *folder, char path[PATH_MAX])
                   folder, scripts[0], folder, scripts[1]);
 }
 
-/* The Python of setup.sh's virtual environment in the build folder, else the system's. */
+/* Finds the Python of the virtual environment that setup.sh creates in the build folder; otherwise uses the system's
+ * python3. */
 static void find_python(const char *folder, char path[PATH_MAX])
 {
     if (snprintf(path, PATH_MAX, "%s/python/bin/python3", folder) >= PATH_MAX || access(path, X_OK) != 0)
         strcpy(path, "python3");
 }
 
-/* Python finds the script's modules by the script's path. -B: Python writes no __pycache__ next to the scripts. */
+/* Executes the script; returns only on failure. Python finds the other modules in the script's folder. -B: Python
+ * writes no __pycache__ there. */
 static int run_script(const char *python, char *script, const char *output, const struct bb_positionals *files)
 {
     char *argv[BB_POSITIONALS_MAX + 8] = {(char *)python, "-B", script, "-o", (char *)output, "--"};

@@ -5,9 +5,9 @@
 #include "bootstrap/base/err.h"
 
 /*
- * bb_report_main - run the command; argv[0] is its name. On success the function does not return: the process executes
- * the Python script that writes the page. Returns -BB_EUSAGE for invalid arguments, or -BB_EFAIL if Python or the
- * script is missing, after printing one line.
+ * bb_report_main - run the command; argv[0] is its name. On success the function does not return, because the process
+ * executes the Python script that writes the page. Returns -BB_EUSAGE for invalid arguments, or -BB_EFAIL if Python or
+ * the script is missing, after printing one error line.
  */
 int bb_report_main(int argc, char **argv) BB_MUST_CHECK;
 

@@ -56,7 +56,7 @@ static bool same_measurement(const struct bb_timing *a, const struct bb_timing *
            same_text(a->placement, b->placement) && same_text(a->mode, b->mode);
 }
 
-/* Both files mostly have the same order, so each search begins after the previous match. */
+/* Searches for each row of A from the row after the previous match, because both files usually have the same order. */
 size_t bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *b, long *out, char *unmatched)
 {
     size_t next = 0, n_unmatched = 0;
@@ -80,11 +80,12 @@ size_t bb_match_rows(const struct bb_result_file *a, const struct bb_result_file
     return n_unmatched;
 }
 
-/* ---- text ---- */
+/* ---- table rows and header lines ---- */
 
 enum { CHOICE = 24, VERDICT = 64 };
 
-/* A table row: a matched pair, or a row of one file, whose other time is NaN and which has only the key in the JSON. */
+/* One row of the printed table: a matched pair of rows, or a row of one file only. For a row of one file only, the
+ * other time is NaN and the JSON object has only the key fields. */
 struct row {
     struct bb_timing key;
     const char *place; /* "in" or "out"; short form of placement */
@@ -125,7 +126,8 @@ static struct row make_row(const struct bb_timing *key, double a_us, double b_us
         .key = *key, .place = place, .a_us = a_us, .b_us = b_us, .times = b_us / a_us, .verdict_text = verdict};
 }
 
-/* NCCL's choice as "RING/SIMPLE/8"; without channels unless both files have them; "" when unknown. */
+/* Formats NCCL's choice as "RING/SIMPLE/8" (algorithm, protocol, channels), or as "RING/SIMPLE" unless both files
+ * have the channels. Returns "" if the choice is unknown. */
 static const char *choice_text(const struct bb_timing *t, bool channels, char text[CHOICE])
 {
     text[0] = '\0';
@@ -136,7 +138,7 @@ static const char *choice_text(const struct bb_timing *t, bool channels, char te
     return text;
 }
 
-/* The criterion of a verdict: "intervals" or "ratio"; NULL when there was none. */
+/* Returns the criterion of a verdict: "intervals" or "ratio"; NULL if the verdict has no criterion. */
 static const char *judged_by(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict)
 {
     if (verdict == BB_INCONCLUSIVE || verdict == BB_WRONG_DATA)
@@ -144,7 +146,8 @@ static const char *judged_by(const struct bb_timing *a, const struct bb_timing *
     return has_intervals(a, b) ? "intervals" : "ratio";
 }
 
-/* The verdict, " by ratio" when there are no intervals, and a possible cause: a different choice of NCCL. */
+/* Formats the verdict, then " by ratio" if a side has no interval, then a possible cause: the different algorithms
+ * or protocols that NCCL chose. */
 static const char *verdict_text(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict,
                                 char text[VERDICT])
 {
@@ -177,11 +180,11 @@ static void print_differences(FILE *out, const json_t *differences)
     }
 }
 
-/* Marks times that are not measurements of hardware. */
+/* Prints a note for each reason why the times of a file are not measurements of dedicated hardware. */
 static void print_doubts(FILE *out, const char *name, const struct bb_result_file *t)
 {
     if (bb_result_file_predicted(t))
-        fprintf(out, "# %s: predicted for %s: modelled, not measured\n", name, bb_result_file_predicted(t));
+        fprintf(out, "# %s: predicted for %s (modelled, not measured)\n", name, bb_result_file_predicted(t));
     if (json_is_true(json_object_get(t->root, "emulated"))) {
         char of[8];
 
@@ -191,8 +194,10 @@ static void print_doubts(FILE *out, const char *name, const struct bb_result_fil
     if (json_is_true(json_object_get(t->root, "shared_gpu")))
         fprintf(out, "# %s: several ranks shared a GPU: times are meaningless\n", name);
     if (bb_result_file_is_nccl_tests(t))
-        fprintf(out, "# %s: nccl-tests: mean over the ranks unless -a was given; busbar reports the slowest rank\n",
-                name);
+        fprintf(
+            out,
+            "# %s: nccl-tests reports the mean over the ranks unless -a was given; busbar reports the slowest rank\n",
+            name);
 }
 
 static bool without_intervals(const struct bb_result_file *t)
@@ -212,12 +217,12 @@ static void print_head(FILE *out, const struct bb_result_file *a, const struct b
     print_doubts(out, "B", b);
     fprintf(out, "# times are medians; faster and slower mean non-overlapping 95 %% confidence intervals\n");
     if (!bb_result_file_predicted(a) != !bb_result_file_predicted(b))
-        fprintf(out, "# predictions have no interval: the verdict compares B/A with --threshold (default %g %%)\n",
+        fprintf(out, "# predictions have no interval, so the verdict compares B/A with --threshold (default %g %%)\n",
                 BB_SHORTFALL_PERCENT);
     else if (without_intervals(a) || without_intervals(b))
         fprintf(out,
-                "# rows with one sample have no interval: the verdict compares B/A with --threshold and may be due to "
-                "chance\n");
+                "# rows with one sample have no interval, so the verdict compares B/A with --threshold and may be due "
+                "to chance\n");
     fprintf(out, "#\n");
     bb_table_heading(out, fields);
 }
@@ -248,16 +253,18 @@ static json_t *side_json(const struct bb_timing *t)
 
 struct tally {
     size_t verdicts[BB_VERDICTS];
-    size_t inconclusive; /* inconclusive rows, except where a side's time is 0, as a prediction of 0 bytes */
+    size_t inconclusive; /* inconclusive rows, without those in which a side's time is 0, for example a predicted
+                            time for 0 bytes */
     size_t only_a, only_b, pairs;
-    size_t over; /* rows slower by more than the threshold */
+    size_t over; /* number of rows slower by more than the threshold */
     const struct bb_timing *worst;
     double worst_ratio;
     double log_sum; /* sum of log(B/A) over the rows with correct data */
     size_t n_logs;
-    const struct bb_result_file *incomplete; /* the file of an incomplete run; NULL: both are complete */
+    const struct bb_result_file *incomplete; /* file whose run is incomplete; NULL: both runs are complete */
     double threshold_percent;
-    double judged_percent; /* threshold for rows without an interval: --threshold, or the default for predictions */
+    double judged_percent; /* threshold for rows without an interval: --threshold, or BB_SHORTFALL_PERCENT if one
+                              file is a prediction */
     struct bb_shortfall shortfall;
 };
 
@@ -283,14 +290,14 @@ static void count_verdict(struct tally *tally, const struct bb_timing *a, const 
     }
 }
 
-/* Geometric mean of B/A over the rows with correct data; NaN: none. */
+/* Returns the geometric mean of B/A over the rows with correct data; NaN: no such row. */
 static double mean_ratio(const struct tally *t)
 {
     return t->n_logs ? exp(t->log_sum / (double)t->n_logs) : NAN;
 }
 
-/* Returns the status of an incomplete run, or NULL. A run that ended below its own threshold is complete; so is a
- * file without a status, as nccl-tests writes it. */
+/* Returns the status of an incomplete run, or NULL if the run is complete. A run that ended with "below threshold"
+ * is complete, and so is a file without a status, for example from nccl-tests. */
 static const char *incomplete_status(const struct bb_result_file *t)
 {
     const char *status = json_string_value(json_object_get(t->root, "status"));
@@ -299,11 +306,11 @@ static const char *incomplete_status(const struct bb_result_file *t)
     return whole ? NULL : status;
 }
 
-/* ---- verdict of the comparison ---- */
+/* ---- verdict of the whole comparison ---- */
 
 enum outcome { INCOMPLETE, NO_ROW, WRONG, SLOWER, INCONCLUSIVE, MISSING, NOT_SLOWER, OUTCOMES };
 
-/* fails_strict: exit status 5 under --strict; slower rows are judged by --threshold instead. */
+/* fails_strict: the outcome causes exit status 5 with --strict. Slower rows cause it with --threshold instead. */
 static const struct {
     const char *name;
     bool fails_strict;
@@ -407,8 +414,8 @@ static void print_summary(const struct tally *t, FILE *out)
         fprintf(out, "# B/A: %.3f, geometric mean of %zu row%s\n", mean_ratio(t), t->n_logs, t->n_logs == 1 ? "" : "s");
     bb_shortfall_print(&t->shortfall, out);
     if (t->inconclusive)
-        fprintf(out, "# inconclusive: no interval. Measurements have one from 6 samples on (--repeats; nccl-tests: "
-                     "-I 1), predictions have none; try: --threshold, to judge by the ratio\n");
+        fprintf(out, "# inconclusive rows have no interval; an interval requires a measurement with at least 6 samples "
+                     "(--repeats; nccl-tests: -I 1); try: --threshold, to judge by the ratio\n");
     fprintf(out, "# verdict: %s\n", outcomes[outcome_of(t)].name);
 }
 
@@ -447,7 +454,7 @@ static int check_strict(const struct tally *t)
                   outcomes[outcome].name, t->pairs, t->inconclusive, t->verdicts[BB_WRONG_DATA], t->only_a);
 }
 
-/* Warns about incomplete runs and about files without a common row, also without --strict. */
+/* Warns about incomplete runs and about files without a common row, independently of --strict. */
 static void warn_of_gaps(const struct sides *s, const struct tally *t)
 {
     const struct bb_result_file *files[] = {s->a, s->b};
@@ -457,7 +464,7 @@ static void warn_of_gaps(const struct sides *s, const struct tally *t)
             bb_warn("%s: the run ended with status '%.40s'; rows may be missing", files[i]->path,
                     incomplete_status(files[i]));
     if (t->pairs == 0)
-        bb_warn("no row of %s is in %s", s->a->path, s->b->path);
+        bb_warn("%s and %s have no common row", s->a->path, s->b->path);
 }
 
 static json_t *differences_of(const struct bb_result_file *a, const struct bb_result_file *b)
@@ -516,13 +523,14 @@ struct options {
 static const struct bb_opt rows[] = {
     OPT_DOUBLE(
         0, "threshold", FIELD(threshold_percent), "-1", "PERCENT", -1, 1e6,
-        "exit 5 when a row is slower by more than PERCENT (non-overlapping intervals, or only one sample); -1: never"),
+        "exit with status 5 if a row of B is slower by more than PERCENT and its interval, if any, does not overlap "
+        "that of A; -1: never"),
     OPT_FLAG(0, "strict", FIELD(strict),
-             "exit 5 also when a run is incomplete, no row is common, data was wrong, a row "
+             "exit with status 5 also if a run is incomplete, the files have no common row, data is wrong, or a row "
              "is inconclusive or missing in B"),
     OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write the comparison as JSON, - for stdout"),
     OPT_STRING(0, "csv", FIELD(csv), NULL, "FILE", "write the rows as CSV, - for stdout"),
-    OPT_FLAG(0, "quiet", FIELD(quiet), "no table"),
+    OPT_FLAG(0, "quiet", FIELD(quiet), "print no table"),
     {0},
 };
 
@@ -541,7 +549,8 @@ static bool either_is(const struct bb_result_file side[2], const char *key)
     return json_is_true(json_object_get(side[0].root, key)) || json_is_true(json_object_get(side[1].root, key));
 }
 
-/* If either input is modelled, the comparison is marked as modelled. */
+/* Opens the results. If either file is from emulated GPUs or from a shared GPU, the comparison is marked
+ * accordingly. */
 static int open_results(struct bb_results **results, const struct options *o, const struct bb_result_file side[2],
                         int argc, char **argv)
 {

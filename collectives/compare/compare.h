@@ -1,11 +1,12 @@
 /*
- * compare.h - `busbar compare A.json B.json`: compares two result files row by row. Needs neither MPI nor a GPU.
+ * compare.h - `busbar compare A.json B.json`: compares two result files row by row. A row is one timed case, for
+ * example one collective with one message size. Needs neither MPI nor a GPU.
  *
- * Two rows match when collective, bytes, dtype, op, root, placement, mode, group and cycle are equal; among several
- * equal rows the k-th row of A matches the k-th row of B. A row is faster or slower when the 95 % confidence intervals
- * of the two medians do not overlap. Where a side has no interval (one sample, as in nccl-tests' files), the ratio of
- * the times is compared with the threshold and the verdict is marked "by ratio"; without a threshold such a row is
- * inconclusive.
+ * Two rows match when collective, bytes, dtype, op, root, placement, mode, group and cycle are equal; if several rows
+ * are equal, the k-th of them in A matches the k-th in B. B's row is faster or slower when the 95 % confidence
+ * intervals of the two medians do not overlap. If a side has no interval (only one sample, as in nccl-tests' files),
+ * the ratio of the times is compared with the threshold and the verdict is marked "by ratio"; without a threshold the
+ * row is inconclusive.
  *
  * The verdict of the whole comparison is the first of these that applies: incomplete run, no common row, wrong data,
  * slower, inconclusive, rows missing in B, not slower.
@@ -20,40 +21,40 @@
 #include <stdio.h>
 
 enum bb_verdict {
-    BB_FASTER,       /* B's interval is entirely below A's; or B / A is below 1 / (1 + threshold) */
-    BB_SLOWER,       /* B's interval is entirely above A's; or B / A is above 1 + threshold */
+    BB_FASTER,       /* the interval of B is below that of A; or the ratio B / A is below 1 / (1 + threshold) */
+    BB_SLOWER,       /* the interval of B is above that of A; or the ratio B / A is above 1 + threshold */
     BB_SAME,         /* the intervals overlap; or the ratio is within the threshold */
-    BB_INCONCLUSIVE, /* a side has no time; or a side has no interval and there is no threshold */
-    BB_WRONG_DATA,   /* a side produced wrong data, so its time is meaningless */
+    BB_INCONCLUSIVE, /* a side has no time; or a side has no interval and no threshold is given */
+    BB_WRONG_DATA,   /* a side computed wrong data, so the times are meaningless */
     BB_VERDICTS
 };
 
 extern const char *const bb_verdict_names[BB_VERDICTS];
 
-/* bb_verdict_of - verdict of two matching rows. threshold_percent (NaN: none) is used only where a side has no
- * interval. */
+/* bb_verdict_of - return the verdict of two matching rows. threshold_percent (NaN: none) is used only if a side has
+ * no interval. */
 enum bb_verdict bb_verdict_of(const struct bb_timing *a, const struct bb_timing *b, double threshold_percent);
 
 /*
  * bb_match_rows - match the rows of two files.
- *   out        [a->n] out: index of the row of b that matches row i of a; -1: none
- *   unmatched  [b->n] out: 1 for rows of b that match no row of a, 0 for the others
+ *   out        [a->n] out: index of the row of b that matches row i of a; -1: no match
+ *   unmatched  [b->n] out: 1 for a row of b without a matching row in a, otherwise 0
  *   Returns    the number of unmatched rows of b
  */
 size_t bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *b, long *out, char *unmatched);
 
-/* The criteria for exit status 5. */
+/* The criteria for exit status 5 (BB_EBELOW). */
 struct bb_regression_threshold {
-    double threshold_percent; /* fail when a row is slower by more than this percentage; NaN: no limit */
-    bool strict;              /* fail also when the comparison is not conclusive */
+    double threshold_percent; /* fail if a row is slower by more than this percentage; NaN: no limit */
+    bool strict;              /* fail also if the comparison is inconclusive or incomplete */
 };
 
 /*
  * bb_compare - compare two files.
- *   out      table and summary; NULL: none
- *   results  fields of busbar.compare/1; NULL: none
- *   Returns  0; -BB_EFAIL without memory or on a write error; -BB_EBELOW when a row is slower by more than the
- *            threshold, or with threshold->strict when the verdict is incomplete run, no common row, wrong data,
+ *   out      prints table and summary to this stream; NULL: print nothing
+ *   results  receives the fields of busbar.compare/1; NULL: none
+ *   Returns  0; -BB_EFAIL if out of memory or after a write error; -BB_EBELOW if a row is slower by more than the
+ *            threshold, or, with threshold->strict, if the verdict is incomplete run, no common row, wrong data,
  *            inconclusive or rows missing in B
  */
 int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,

@@ -12,12 +12,12 @@
 
 enum { WORDS = 48, NAME = 64, PLACES = 2, LEAST_GBPS = 10 };
 
-/* Word index of each column in a table row, from the heading; -1: absent. */
+/* Index of each column among the words of a table row, according to the table heading; -1: absent. */
 struct columns {
     int size, type, redop, root, algbw, busbw, n; /* algbw and busbw of the first placement */
     struct {
         int time, wrong;
-        bool by_cpu; /* host time of the calls only (-C 1) */
+        bool by_cpu; /* true: the column is the host time of the calls (-C 1) */
     } place[PLACES];
 };
 
@@ -26,11 +26,11 @@ struct log {
     int line;
     char *word[WORDS];
     int n;
-    char program[NAME]; /* for example "all_reduce_perf"; "": the output does not name it */
+    char program[NAME]; /* for example "all_reduce_perf"; "": not in the output */
     json_t *root, *config, *devices, *results, *seen;
     struct columns columns;
     bool in_table;
-    double bus_factor; /* busbw / algbw of a row with enough significant digits; 0: no such row */
+    double bus_factor; /* busbw / algbw, from a row with enough significant digits; 0: no such row */
 };
 
 static int reject_line(const struct log *l, const char *what)
@@ -38,9 +38,9 @@ static int reject_line(const struct log *l, const char *what)
     return bb_err(BB_EUSAGE, "%s: line %d: %s", l->path, l->line, what);
 }
 
-/* ---- words of a line ---- */
+/* ---- splitting a line into words ---- */
 
-/* Skips the tag that a launcher puts before a rank's lines: "[1,0]<stdout>:" of mpirun, "0: " of srun. */
+/* Skips the tag that a launcher prints at the start of each line: "[1,0]<stdout>:" from mpirun, "0: " from srun. */
 static char *skip_tag(char *line)
 {
     static const char tag[] = "]<stdout>:";
@@ -63,7 +63,7 @@ static void split_words(struct log *l, char *line)
         l->word[l->n++] = word;
 }
 
-/* Returns the word after this one; NULL: none. */
+/* Returns the word after `word`; NULL if the line does not contain `word` or ends with it. */
 static const char *word_after(const struct log *l, const char *word)
 {
     for (int i = 0; i + 1 < l->n; i++)
@@ -108,8 +108,9 @@ static int read_settings(struct log *l)
     if (json_object_get(l->config, "ngpus"))
         return reject_line(l,
                            "a second run of nccl-tests begins; expected one run per file (nccl-tests built without MPI "
-                           "makes a separate run of each rank)");
-    json_object_set_new(l->config, "nthreads", json_integer(1)); /* the output has a line for each device */
+                           "runs each rank separately)");
+    json_object_set_new(l->config, "nthreads", json_integer(1)); /* one thread with one GPU per listed device,
+                                                                    because the output has one line per device */
     json_object_set_new(l->config, "ngpus", json_integer(1));
     for (int i = 1; i + 1 < l->n; i++)
         if (strcmp(l->word[i], "iters:") == 0)
@@ -128,7 +129,7 @@ static int read_blocking(struct log *l)
     return 0;
 }
 
-/* The GPU's name is everything after the PCI id in brackets. */
+/* Copies the name of the GPU, which is everything after the PCI id in brackets. */
 static void join_name(const struct log *l, char name[NAME])
 {
     size_t used = 0;
@@ -141,7 +142,8 @@ static void join_name(const struct log *l, char name[NAME])
         used += (size_t)snprintf(name + used, NAME - used, "%s%s", used ? " " : "", l->word[i]);
 }
 
-/* Ranks sharing a GPU make the timings meaningless. */
+/* Records a GPU as used. If the GPU is already in use by another rank, marks the file: shared GPUs make the timings
+ * meaningless. */
 static void record_gpu(struct log *l, const char *host)
 {
     char gpu[512] = "";
@@ -154,8 +156,8 @@ static void record_gpu(struct log *l, const char *host)
     json_object_set_new(l->seen, gpu, json_true());
 }
 
-/* Reads "#  Rank  0 Group  0 Pid   1887 on   worker-1 device  0 [0x8d] NVIDIA H100 80GB HBM3"; Group exists since
- * nccl-tests 2.12. */
+/* Reads a device line, "#  Rank  0 Group  0 Pid   1887 on   worker-1 device  0 [0x8d] NVIDIA H100 80GB HBM3".
+ * nccl-tests prints "Group" since version 2.12. */
 static int read_device(struct log *l)
 {
     const char *host = word_after(l, "on");
@@ -169,7 +171,7 @@ static int read_device(struct log *l)
     if (rank != (long long)json_array_size(l->devices))
         return bb_err(BB_EUSAGE,
                       "%s: line %d: rank %lld instead of %zu; expected every rank once (nccl-tests built without MPI "
-                      "makes a separate run of each rank)",
+                      "runs each rank separately)",
                       l->path, l->line, rank, json_array_size(l->devices));
     (void)parse_integer(word_after(l, "Group"), &group);
     record_gpu(l, host);
@@ -180,7 +182,7 @@ static int read_device(struct log *l)
     return json_array_append_new(l->devices, device) ? bb_err(BB_EFAIL, "%s: no memory", l->path) : 0;
 }
 
-/* Reads "NCCL version 2.28.9+cuda13.0", which NCCL prints. */
+/* Reads "NCCL version 2.28.9+cuda13.0", a line printed by NCCL itself. */
 static int read_version(struct log *l)
 {
     int major, minor, patch;
@@ -252,7 +254,7 @@ static int end_table(struct log *l)
     return 0;
 }
 
-/* Reads a number; N/A becomes null. */
+/* Reads column `at` as a number; null for N/A or an absent column. */
 static int number_at(const struct log *l, int at, json_t **value)
 {
     const char *word = at < 0 ? "N/A" : l->word[at];
@@ -292,7 +294,7 @@ out:
     return rc;
 }
 
-/* From LEAST_GBPS on, the two printed decimals are precise enough to compute the ratio. */
+/* Records busbw / algbw. The two printed decimals are precise enough for bandwidths of at least LEAST_GBPS. */
 static void record_bus_factor(struct log *l)
 {
     const struct columns *c = &l->columns;
@@ -326,7 +328,7 @@ out:
     return rc;
 }
 
-/* ---- dispatch by line ---- */
+/* ---- selecting the parser of each line ---- */
 
 static const struct {
     const char *words[4]; /* first words of the line */
@@ -381,7 +383,8 @@ static int read_lines(struct log *l, FILE *file)
 
 /* ---- whole output ---- */
 
-/* Checks the operation given by the user against busbw / algbw, when the output does not name its operation. */
+/* Validates the operation given by the user for output that does not contain its operation: busbw / algbw must be
+ * the bus factor of that operation. */
 static int check_factor(const struct log *l, const char *operation)
 {
     const int kind = bb_coll_find(operation), ranks = (int)json_array_size(l->devices);
@@ -393,7 +396,7 @@ static int check_factor(const struct log *l, const char *operation)
                   operation, ranks, expected);
 }
 
-/* Determines the operation from the output or from the user; both must agree. */
+/* Determines the operation from the output or from the user. If both are known, they must agree. */
 static int resolve_program(struct log *l, const char *operation)
 {
     char expected[NAME] = "";
@@ -426,7 +429,7 @@ static int check_whole(const struct log *l)
     return 0;
 }
 
-/* Creates the tree; config, devices and results are borrowed from root. */
+/* Creates the JSON tree. l->config, l->devices and l->results are borrowed from l->root. */
 static int make_tree(struct log *l)
 {
     l->seen = json_object();

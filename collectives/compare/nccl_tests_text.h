@@ -1,7 +1,8 @@
 /*
  * nccl_tests_text.h - parses nccl-tests' printed output into the JSON tree that nccl-tests writes with -J (version 3),
- * so that one reader handles both: settings, the device of every rank, and one result per table row. Columns are
- * identified by the heading, which differs between versions. Lines of other programs are skipped.
+ * so that result_reader.c handles both. The tree contains the settings, the device of every rank, and one result per
+ * table row. Columns are identified by the table heading, which differs between versions. Lines of other programs are
+ * skipped.
  */
 #ifndef BB_COLLECTIVES_COMPARE_NCCL_TESTS_TEXT_H
 #define BB_COLLECTIVES_COMPARE_NCCL_TESTS_TEXT_H
@@ -15,15 +16,15 @@
 struct bb_nccl_tests_output {
     const char *path; /* for messages */
     FILE *file;
-    int lines;             /* number of lines already read */
-    const char *operation; /* for example "all_reduce": the operation of output that does not name it; NULL: the
-                              output must name it, as newer versions do */
+    int lines;             /* number of lines that the caller has already read */
+    const char *operation; /* operation of the output, for example "all_reduce", for versions of nccl-tests that do
+                              not print it; NULL: the output must contain the operation */
 };
 
 /*
  * bb_nccl_tests_text_read - parse the output.
  *   root     out: new reference; NULL after an error
- *   Returns  0; -BB_EFAIL without memory; -BB_EUSAGE after printing one line with the position: no table, no devices,
+ *   Returns  0; -BB_EFAIL if out of memory; -BB_EUSAGE after printing an error with the position: no table, no devices,
  *            several runs in one file, a truncated row, or an operation other than p->operation
  */
 int bb_nccl_tests_text_read(const struct bb_nccl_tests_output *p, json_t **root) BB_MUST_CHECK;

@@ -1,5 +1,5 @@
-/* provenance.c - the conditions of a result file (versions, devices, environment, options) as a flat list of texts,
- * and the differences between two such lists. */
+/* provenance.c - lists the conditions of a result file (versions, devices, environment, options) as texts, and finds
+ * the differences between two such lists. */
 #include "collectives/compare/result_reader.h"
 
 #include <stdbool.h>
@@ -53,8 +53,8 @@ static void add_devices(json_t *list, const json_t *devices, const char *field)
     json_decref(count);
 }
 
-/* Variables that differ between ranks, or only affect what a run prints. The size of the job is compared through
- * ranks, nodes and devices. A trailing * matches any suffix. */
+/* Environment variables that are not compared: they differ between ranks, or only affect what a run prints. A
+ * trailing * matches any suffix. The size of the job is compared through ranks, nodes and devices. */
 static const char *const noise[] = {
     "BUSBAR_PROGRESS", "EMU_KERNELS", "EMU_NCCL_IGNORE", "EMU_QUIET", "EMU_TWINS", "EMU_UNKNOWN_KERNELS",
     "OMPI_*",          "PMI*",        "SLURM_*",         NULL};
@@ -70,7 +70,7 @@ static bool is_listed(const char *name, const char *const *list)
     return false;
 }
 
-/* Adds all scalars of an object, with a prefix ("$" or "--") before their names. */
+/* Adds all scalars of an object, with a prefix ("$" or "--") before each name. */
 static void add_all(json_t *list, const char *mark, const json_t *object, const char *const *except)
 {
     char text[VALUE], what[NAME];
@@ -87,7 +87,8 @@ static void add_all(json_t *list, const char *mark, const json_t *object, const 
     }
 }
 
-/* Fields of a busbar file: outer key, and key inside that object. */
+/* Fields of a busbar file: name in the list, key in the file, and key inside that object (NULL: the value is a
+ * scalar). */
 static const struct {
     const char *what, *outer, *inner;
 } fields[] = {
@@ -96,7 +97,8 @@ static const struct {
     {"emulated", "emulated", NULL},      {"shared GPU", "shared_gpu", NULL}, {"status", "status", NULL},
 };
 
-/* A forecast times the kernels of training, while a proxy run executes its own kernels. */
+/* Adds the kind of compute: a forecast of training predicts the kernels of training, while a proxy executes its own
+ * kernels. */
 static void add_compute(json_t *list, const json_t *root)
 {
     const json_t *planned = json_object_get(json_object_get(root, "predicted"), "compute");
@@ -108,7 +110,7 @@ static void add_compute(json_t *list, const json_t *root)
         add_fact(list, "compute", "as the proxy runs");
 }
 
-/* A plan has only these facts; versions, devices and environment of the machine are unknown. */
+/* Adds the facts of a plan. Versions, devices and environment of the machine are unknown. */
 static void add_plan(const struct bb_result_file *t, json_t *list)
 {
     char text[VALUE];
@@ -141,7 +143,7 @@ static void add_busbar(const json_t *root, json_t *list)
 
 /* ---- nccl-tests ---- */
 
-/* nccl-tests records its whole environment; only NCCL_* and CUDA_* are relevant. */
+/* Adds NCCL_* and CUDA_*, because nccl-tests records its whole environment and the other variables are not relevant. */
 static void add_nccl_tests_environment(json_t *list, const json_t *env)
 {
     json_t *entry;
@@ -180,7 +182,7 @@ int bb_result_file_nccl_tests_ranks(const json_t *root)
 
     last = json_integer_value(json_object_get(json_array_get(devices, listed > 0 ? (size_t)listed - 1 : 0), "rank"));
     ranks = listed * at_least_1(config, "nthreads") * at_least_1(config, "ngpus");
-    if (listed > 1 && last == listed - 1) /* the list has one entry per rank */
+    if (listed > 1 && last == listed - 1) /* one entry per rank */
         ranks = listed;
     return ranks < 1 << 24 ? (int)ranks : 0;
 }
@@ -202,7 +204,7 @@ static void add_nccl_tests(const json_t *root, json_t *list)
     add_nccl_tests_environment(list, json_object_get(root, "env"));
 }
 
-/* ---- list of a file, differences of two files ---- */
+/* ---- the list of a file, and the differences between two lists ---- */
 
 json_t *bb_provenance_of(const struct bb_result_file *t)
 {
@@ -222,14 +224,14 @@ static void add_difference(json_t *list, const char *what, const char *a, const 
     json_array_append_new(list, json_pack("{s:s, s:s?, s:s?}", "what", what, "a", a, "b", b));
 }
 
-/* Returns whether the absence of this variable or option in the other file is a difference: the other file must list
- * variables or options. */
+/* Returns whether a variable or option that `other` lacks counts as a difference: only if `other` lists variables or
+ * options at all. */
 static bool differs_if_missing(const char *what, const json_t *other)
 {
     const char *name;
     json_t *value;
 
-    if (json_object_get(other, PREDICTED)) /* predictions list neither variables nor options */
+    if (json_object_get(other, PREDICTED)) /* predictions have neither variables nor options */
         return false;
     if (*what == '$')
         return true;

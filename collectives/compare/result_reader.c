@@ -1,4 +1,4 @@
-/* result_reader.c - see result_reader.h. Every field is validated, because the files may come from any source. */
+/* result_reader.c - see result_reader.h. The files may come from any source, so every field is validated. */
 #include "collectives/compare/result_reader.h"
 
 #include "bootstrap/base/json_read.h"
@@ -25,14 +25,14 @@ static int reject_field(const struct place *at, const char *field, const char *e
     return bb_err(BB_EUSAGE, "%s: %s[%zu]: '%s' is not %s", at->path, at->list, at->index, field, expected);
 }
 
-/* ---- fields ---- */
+/* ---- reading fields ---- */
 
 static bool is_none(const json_t *value)
 {
     return !value || json_is_null(value);
 }
 
-/* Reads a number, or a string with one, as nccl-tests writes it. */
+/* Reads a number, or a string that contains a number, as in nccl-tests' files. */
 static bool number_of(const json_t *value, double *number)
 {
     const char *text = json_string_value(value);
@@ -86,10 +86,10 @@ static int take_text(const json_t *row, const char *name, bool needed, const cha
     const json_t *value = json_object_get(row, name);
 
     *text = json_string_value(value);
-    return *text || (!needed && is_none(value)) ? 0 : reject_field(at, name, "a word");
+    return *text || (!needed && is_none(value)) ? 0 : reject_field(at, name, "a string");
 }
 
-/* Reads {p50, ci95: [low, high] | null}. */
+/* Reads the statistics {p50, ci95: [low, high] | null}. */
 static int take_stats(const json_t *stats, const char *name, struct bb_timing *t, const struct place *at)
 {
     const json_t *ci = json_object_get(stats, "ci95");
@@ -127,8 +127,8 @@ static const char *word_in(const json_t *row, const char *name)
     return word ? word : "?";
 }
 
-/* Names the rows of p2p, comm, overlap and of forced algorithms after their distinguishing fields. The name is
- * stored in the tree. */
+/* Sets the name of a row. Rows of p2p, comm and overlap, and rows with a forced algorithm, are named after their
+ * distinguishing fields. The tree owns the name. */
 static int name_row(json_t *row, struct bb_timing *t, const struct place *at)
 {
     json_t *name = NULL;
@@ -219,7 +219,8 @@ const char *bb_result_file_predicted(const struct bb_result_file *t)
     return json_string_value(json_object_get(json_object_get(t->root, "predicted"), "cluster"));
 }
 
-/* Collectives have the rows of bench, a proxy has its step; there are no intervals. */
+/* Reads the rows of a plan: the rows of bench for collectives, the step for a proxy. Predicted times have no
+ * intervals. */
 static int read_plan(struct bb_result_file *t)
 {
     const json_t *predicted = json_object_get(t->root, "predicted");
@@ -244,7 +245,7 @@ out:
 
 /* ---- nccl-tests ---- */
 
-/* "/opt/bin/all_reduce_perf" becomes "all_reduce". */
+/* Derives the collective from the program's path: "/opt/bin/all_reduce_perf" becomes "all_reduce". */
 static int name_program(struct bb_result_file *t)
 {
     const char *text = json_string_value(json_array_get(json_object_get(t->root, "args"), 0));
@@ -394,7 +395,7 @@ int bb_result_file_from_tree(struct bb_result_file *t, const char *path, json_t 
         path);
 }
 
-/* Splits "all_reduce=run.log" into operation and path; operation is NULL when the path has no such prefix. */
+/* Splits "all_reduce=run.log" into operation and path. *operation is NULL if `word` is only a path. */
 static int split_operation(const char *word, const char **operation, const char **path)
 {
     const char *names[BB_COLL_KIND_COUNT], *equals = strchr(word, '=');
@@ -416,8 +417,8 @@ static int split_operation(const char *word, const char **operation, const char 
     return 0;
 }
 
-/* Returns whether the file contains a JSON object, as the files of busbar and nccl-tests do. lines: out: blank lines
- * skipped; the stream may be a pipe and is read only once. */
+/* Returns whether the file contains a JSON object, as result files of busbar and nccl-tests do. *lines is set to the
+ * number of blank lines skipped. The stream may be a pipe, so it is read only once. */
 static bool begins_object(FILE *file, int *lines)
 {
     int c = getc(file);
@@ -426,7 +427,7 @@ static bool begins_object(FILE *file, int *lines)
         *lines += c == '\n';
     if (c != EOF)
         ungetc(c, file);
-    return c == '{'; /* '[' does not begin JSON here: mpirun's tags begin with it */
+    return c == '{'; /* '[' is not accepted as the beginning of JSON, because the tags of mpirun begin with '[' */
 }
 
 int bb_result_tree_load(const char *word, const char **path, json_t **root)

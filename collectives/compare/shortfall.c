@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- parts of a step ---- */
+/* ---- parts and groups of a step ---- */
 
 static void add_part(json_t *parts, const char *by, const char *name, const json_t *measured, const json_t *predicted)
 {
@@ -19,7 +19,7 @@ static void add_part(json_t *parts, const char *by, const char *name, const json
                                                json_number_value(predicted), "ratio", bb_json_real(ratio)));
 }
 
-/* Returns NULL when the list has no group of that name. */
+/* Returns the group with this name; NULL if the list has no such group. */
 static const json_t *find_group(const json_t *groups, const char *name)
 {
     for (size_t i = 0; name && i < json_array_size(groups); i++) {
@@ -32,7 +32,8 @@ static const json_t *find_group(const json_t *groups, const char *name)
     return NULL;
 }
 
-/* The keys are the same in busbar.proxy/1 and in "predicted" of busbar.plan/1. */
+/* Lists the parts and groups with measured and predicted times. busbar.proxy/1 and "predicted" of busbar.plan/1 have
+ * the same keys. */
 static json_t *list_parts(const json_t *measured, const json_t *predicted)
 {
     static const char *const keys[][2] = {

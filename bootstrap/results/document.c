@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const double SHARE = 20; /* writes that may wait take at most 1/20 of the time */
+static const double SHARE = 20; /* less urgent writes take at most 1/SHARE of the time */
 
 /* ---- JSON text ---- */
 
@@ -18,8 +18,8 @@ struct indented {
     int depth;
 };
 
-/* Indent the continuation lines. JSON strings contain no raw line breaks, so each line break in the dump starts a
- * new line. */
+/* Writes text with indented continuation lines. JSON strings contain no raw line breaks, so each line break in the
+ * text starts a new line of the document. */
 static int put_indented(const char *text, size_t bytes, void *arg)
 {
     const struct indented *to = arg;
@@ -40,7 +40,7 @@ static int put_value(const json_t *value, int depth, FILE *out)
     return json_dump_callback(value, put_indented, &to, JSON_INDENT(1) | JSON_REAL_PRECISION(12) | JSON_ENCODE_ANY);
 }
 
-/* Keys of root are busbar's own and need no escaping. */
+/* Writes a key. The keys of root are defined by busbar and need no escaping. */
 static int put_key(const char *key, bool first, FILE *out)
 {
     return fprintf(out, "%s\n \"%s\": ", first ? "" : ",", key) < 0 ? -1 : 0;
@@ -85,7 +85,7 @@ static int put_tail(json_t *root, const json_t *rows, size_t n_head, bool any, c
     return bad || fputs("\n}\n", out) == EOF ? -1 : 0;
 }
 
-/* Number of keys up to and including "results"; all keys if the schema has no rows. */
+/* Returns the number of keys up to and including "results"; the number of all keys if the schema has no rows. */
 static size_t count_head(json_t *root, const json_t *rows)
 {
     const char *key;
@@ -118,24 +118,25 @@ int bb_document_print(json_t *root, const char *status, FILE *out)
 
 enum { WRITER_IDLE, WRITER_IN_IO, WRITER_TAKEN_OVER };
 
-/* Call before I/O that may block forever; the document is not touched until come_back(). */
+/* Marks the start of I/O that may block forever; the caller does not touch the document until end_io(). */
 static struct bb_document_seat *begin_io(const struct bb_document *d, const char *temporary)
 {
     if (!d->seat)
         return NULL;
-    d->seat->temporary = temporary ? strdup(temporary) : NULL; /* on failure a rescue cannot remove the temporary
-                                                                  file */
+    d->seat->temporary = temporary ? strdup(temporary) : NULL; /* if strdup fails, a rescue cannot remove the
+                                                                  temporary file */
     d->seat->state = WRITER_IN_IO;
     return d->seat;
 }
 
-/* End of the I/O. If another thread has taken the document over, this thread waits for the end of the process. The
- * loop is needed because pause() returns after every signal handler. */
+/* Marks the end of the I/O. If another thread has taken the document over meanwhile, this function never returns but
+ * waits for the end of the process; the loop is needed because pause() returns after every signal handler. */
 static void end_io(struct bb_document_seat *seat)
 {
     if (!seat)
         return;
-    for (int away = WRITER_IN_IO; !atomic_compare_exchange_strong(&seat->state, &away, WRITER_IDLE); away = WRITER_IN_IO)
+    for (int away = WRITER_IN_IO; !atomic_compare_exchange_strong(&seat->state, &away, WRITER_IDLE);
+         away = WRITER_IN_IO)
         pause();
     free(seat->temporary);
     seat->temporary = NULL;
@@ -184,8 +185,8 @@ static int copy_rows(const struct bb_document *d, int from, FILE *out)
     return 0;
 }
 
-/* Write the whole document, except for unsaved rows, to the new file. Saved rows are copied from the old file, if
- * any. */
+/* Writes the whole document, except for unsaved rows, to the new file. Saved rows are copied from the old file, if
+ * any. Returns 0 or errno. */
 static int put_all(struct bb_document *d, const struct bb_outfile *old, const char *status)
 {
     const off_t bytes = d->rows_to - d->rows_from;
@@ -205,7 +206,7 @@ static int put_all(struct bb_document *d, const struct bb_outfile *old, const ch
     return error;
 }
 
-/* Rename the temporary file to its final name. Returns 0 or errno; on failure the file has no final name. */
+/* Renames the temporary file to its final name. Returns 0 or errno; on failure the file has no final name. */
 static int name_file(struct bb_document *d)
 {
     struct bb_document_seat *seat = begin_io(d, d->file.temporary);
@@ -223,7 +224,7 @@ static void sync_folder(const struct bb_document *d)
     end_io(seat);
 }
 
-/* Replace the file by a newly written one. Returns 0 or errno; on failure the old file remains in use. */
+/* Replaces the file by a newly written one. Returns 0 or errno; on failure the old file remains in use. */
 static int make_file(struct bb_document *d, const char *path, const char *status)
 {
     struct bb_document made = *d;
@@ -252,7 +253,7 @@ static bool was_removed(const struct bb_document *d)
     return fstat(fileno(d->file.out), &open_one) == 0 && open_one.st_nlink == 0 && lstat(d->file.path, &named) != 0;
 }
 
-/* Text of rows[bytes] and the tail. */
+/* Returns the text of rows[bytes] followed by the tail, which the caller frees; NULL: out of memory. */
 static char *tail_text(const struct bb_document *d, const char *rows, size_t bytes, const char *status, size_t *size)
 {
     char *text = NULL;
@@ -270,8 +271,8 @@ static char *tail_text(const struct bb_document *d, const char *rows, size_t byt
     return NULL;
 }
 
-/* Overwrite the old tail with rows[bytes] and a new tail. A shorter text is filled with line breaks up to the end of
- * the file, so the document stays valid without truncation. Returns 0 or errno. */
+/* Overwrites the old tail with rows[bytes] and a new tail. If the new text is shorter than the old tail, line breaks
+ * fill the rest of the file, so that the document stays valid without truncation. Returns 0 or errno. */
 static int write_tail(struct bb_document *d, const char *rows, size_t bytes, const char *status)
 {
     size_t n = 0, least = (size_t)(d->end - d->rows_to);
@@ -294,21 +295,22 @@ static int write_tail(struct bb_document *d, const char *rows, size_t bytes, con
     return 0;
 }
 
-/* Returns 0 or errno. */
+/* Truncates the file at `end`. Returns 0 or errno. */
 static int truncate_file(const struct bb_document *d, off_t end)
 {
     return ftruncate(fileno(d->file.out), end) == 0 ? 0 : errno;
 }
 
-/* After a failed row (disk full): write the old tail again, on blocks that the file already has. */
+/* Writes the old tail again after a row could not be written (disk full); the file already occupies the blocks for
+ * it. */
 static void restore_tail(struct bb_document *d, const char *status)
 {
     if (write_tail(d, NULL, 0, status) == 0)
-        (void)truncate_file(d, d->end); /* the caller reports the write error */
+        (void)truncate_file(d, d->end); /* errors are ignored: the caller reports the write error of the row */
 }
 
-/* Write unsaved rows and the tail; rewrite the whole file if its head changed or the file was removed. Returns 0 or
- * errno. */
+/* Writes unsaved rows and the tail; rewrites the whole file if its head changed or the file was removed. Returns 0
+ * or errno. */
 static int save_rows(struct bb_document *d, const char *status)
 {
     int error = d->stale_head || was_removed(d) ? make_file(d, d->file.path, status) : 0;
@@ -364,18 +366,19 @@ int bb_document_add(struct bb_document *d, json_t *row)
     }
     free(text);
     json_decref(row);
-    return longer ? 0 : bb_err(BB_EFAIL, "results: a row could not be made");
+    return longer ? 0 : bb_err(BB_EFAIL, "cannot add a row to the results (out of memory or invalid value)");
 }
 
-/* The interrupted writer may be writing the same rows. This text starts at the same offset, and the writer may have
- * written more bytes. */
+/* The interrupted writer may still be writing the same rows. The rescue writes the same rows at the same offset; the
+ * writer may have written more bytes than the rescue. */
 void bb_document_rescue(struct bb_document *d, const char *status)
 {
     struct bb_document_seat *seat = d->seat;
 
     d->seat = NULL;
     if (d->file.out && write_tail(d, d->unsaved, d->unsaved_bytes, status) == 0)
-        (void)truncate_file(d, d->text_end); /* on failure, trailing text of the writer remains */
+        (void)truncate_file(d, d->text_end); /* if the truncation fails, text of the writer remains after the
+                                                document */
     if (seat->temporary)
         unlink(seat->temporary);
 }
@@ -405,8 +408,8 @@ int bb_document_save(struct bb_document *d, const char *status)
     double start_s = bb_now_s();
     int rc;
 
-    if (d->told && !bb_document_due(d)) /* after an error, retry at most at this rate: each retry writes all unsaved
-                                           rows */
+    if (d->told && !bb_document_due(d)) /* after an error, retries are limited to this rate, because each retry
+                                           writes all unsaved rows */
         return -BB_EFAIL;
     rc = report_once(d, save_rows(d, status));
     d->saved_s = bb_now_s();
@@ -414,7 +417,7 @@ int bb_document_save(struct bb_document *d, const char *status)
     return rc;
 }
 
-/* Returns 0 or errno. */
+/* Flushes the file to disk. Returns 0 or errno. */
 static int sync_file(const struct bb_document *d)
 {
     struct bb_document_seat *seat = begin_io(d, NULL);
@@ -424,14 +427,16 @@ static int sync_file(const struct bb_document *d)
     return error;
 }
 
-/* NULL: the schema has no status, so a failure cannot be recorded in it. */
+/* Returns whether the status is "ok"; false if the schema has no status (NULL), because a failure cannot be recorded
+ * in such a file. */
 static bool is_ok(const char *status)
 {
     return status && strcmp(status, "ok") == 0;
 }
 
-/* Flush the file to disk, then write the status, so that "ok" is never in the file of a run whose disk hangs.
- * Finally truncate the file to its length and make sure that it is the file under its name. Returns 0 or errno. */
+/* Writes the final status only after the file was flushed to disk, so that the file of a run whose disk hangs never
+ * contains "ok". Writes the file again if its path no longer names it, and finally truncates the file to the length
+ * of the document. Returns 0 or errno. */
 static int finish_file(struct bb_document *d, const char *status)
 {
     const bool ok = is_ok(status);
@@ -456,7 +461,7 @@ int bb_document_close(struct bb_document *d, const char *status)
         return 0;
     rc = report_once(d, finish_file(d, status));
     if (rc && is_ok(status))
-        (void)save_rows(d, "failed"); /* match the exit status, if the file can still be written */
+        (void)save_rows(d, "failed"); /* makes the status match the exit status, if the file can still be written */
     (void)bb_outfile_close(&d->file, "results", -BB_EFAIL);
     free(d->unsaved);
     *d = (struct bb_document){0};

@@ -5,19 +5,18 @@
  *    |------------ head ------------|---- rows -----|------------------ tail ------------------|
  *
  * The file is a complete JSON document after every row. It is created under a temporary name and then renamed
- * (outfile.h).
- * From then on one pwrite(2) per row overwrites the old tail with the new row and a new tail. The cost of a row (time,
- * bytes written, memory) is therefore independent of the number of rows, which are kept only in the file. A saved row
- * survives the death of the process. A reader that reads during that write, or a writer that is killed during it, may
- * see the last row truncated; all earlier rows are complete.
+ * (outfile.h). From then on, one pwrite(2) per row overwrites the old tail with the new row and a new tail. Rows are
+ * stored only in the file, so the cost of a row (time, bytes written, memory) is independent of the number of rows. A
+ * saved row survives the death of the process. If the process dies during a write, or if another process reads the file
+ * during a write, the last row may be truncated; all earlier rows are complete.
  *
- * A write error (full disk, removed folder) is reported once; the unsaved text is kept and the write is retried with
- * the next change. A file that was removed is recreated from the descriptor that is still open. A file that another run
- * has replaced is left alone until the end, when this run replaces it.
+ * A write error (full disk, removed folder) is reported once; the unsaved text stays in memory and the write is retried
+ * with the next change. If the file is removed, it is recreated from the descriptor that is still open. If another run
+ * replaces the file, the new file is not touched until the end, when this run replaces it in turn.
  *
- * A write may never return: the file system hangs, or a library calls exit() during it. A thread that ends the run
- * meanwhile can take the document over (bb_document_take_over) while the writer is in such a call, when the writer
- * changes nothing in memory. A writer that returns later finds the document taken over and stops.
+ * A write may never return, because the file system hangs or a library calls exit() during the write. The thread that
+ * ends the run can then take the document over (bb_document_take_over), because a writer in such a call changes nothing
+ * in memory. If the call returns later, the writer detects the take-over and stops.
  */
 #ifndef BB_BOOTSTRAP_RESULTS_DOCUMENT_H
 #define BB_BOOTSTRAP_RESULTS_DOCUMENT_H
@@ -28,9 +27,13 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-/* Writer state, shared with the thread that may take over: state (idle, blocked in I/O or taken over), temporary
- * name of the file being created (NULL: none), and the callback at_end(rc), called when the final status is in the
- * file (NULL: no callback). */
+/*
+ * State of the writer, shared with the thread that may take the document over.
+ *   state      idle, in I/O, or taken over
+ *   temporary  path of the temporary file while the file is being created; NULL: none
+ *   at_end     callback at_end(rc), called when the final status is in the file; NULL: none
+ *   rc         argument of at_end
+ */
 struct bb_document_seat {
     atomic_int state;
     char *_Atomic temporary;
@@ -41,17 +44,19 @@ struct bb_document_seat {
 struct bb_document {
     struct bb_document_seat *seat; /* owned by the caller; NULL: no take-over */
     struct bb_outfile file;        /* path NULL: no file is open */
-    json_t *root, *rows; /* borrowed from the caller; rows: root's "results", stays empty because rows are kept only
-                            in the file; NULL: the schema has no rows */
-    size_t n_head;       /* number of keys of root before the rows */
+    /* root: fields of head and tail, borrowed from the caller; rows: the list "results" of root, always empty
+     * because rows are stored only in the file, or NULL if the schema has no rows */
+    json_t *root, *rows;
+    size_t n_head;            /* number of keys of root in the head, that is, up to and including "results" */
     off_t rows_from, rows_to; /* byte range of the rows in the file */
-    off_t text_end, end;      /* end of the document, and of the file: line breaks fill the rest when the tail became
-                            shorter */
-    char *unsaved;            /* rows that are not in the file yet, as JSON text; owned */
+    off_t text_end, end; /* text_end: end of the JSON text; end: end of the file; line breaks fill the bytes between
+                            them after the tail became shorter */
+    char *unsaved;       /* JSON text of the rows that are not in the file yet; owned */
     size_t unsaved_bytes;
-    double saved_s, cost_s; /* seconds: end and duration of the last write */
-    bool stale_head, dirty; /* the head, or any field, changed since the last write */
-    bool told;              /* a write error was reported */
+    double saved_s, cost_s; /* saved_s: time at which the last write ended (bb_now_s); cost_s: duration of that write
+                               in seconds */
+    bool stale_head, dirty; /* stale_head: a field of the head changed since the last write; dirty: any field changed */
+    bool told;              /* true after a write error was reported; later errors are not reported */
 };
 
 /*
@@ -71,23 +76,24 @@ int bb_document_add(struct bb_document *d, json_t *row) BB_MUST_CHECK;
  * whole file. */
 void bb_document_changed(struct bb_document *d, const char *key);
 
-/* bb_document_save - write all queued rows and changed fields. Returns 0 or -BB_EFAIL; only the first failure is
- * reported. */
+/* bb_document_save - write all queued rows and changed fields. Returns 0 or -BB_EFAIL; only the first failure prints
+ * an error. */
 int bb_document_save(struct bb_document *d, const char *status);
 
-/* bb_document_due - returns whether at least 20 times the duration of the last write has passed since that write.
- * Changes that may wait are saved only then, so writing takes at most 5 % of the time. */
+/* bb_document_due - return whether at least 20 times the duration of the last write has passed since that write.
+ * Less urgent changes are saved only if this is true, so that writing takes at most 5 % of the time. */
 bool bb_document_due(const struct bb_document *d);
 
-/* bb_document_close - save, flush to disk (fsync), put the file in place and release the document. Returns 0 or
- * -BB_EFAIL. A document that is not open is allowed. */
+/* bb_document_close - save, flush to disk (fsync), write the file again if its path no longer names it, and release
+ * the document. Returns 0 or -BB_EFAIL. A document that is not open is allowed. */
 int bb_document_close(struct bb_document *d, const char *status);
 
 /*
  * bb_document_take_over - claim the document from a writer that is blocked in I/O.
  *   Returns  true if the writer is in a call that may not return; the writer then never touches the document again, and
- *            the calling thread saves the document with bb_document_rescue. True at most once.
- * bb_document_rescue - write the queued rows and the status, and remove the temporary file. Only after a take-over.
+ *            the calling thread saves the document with bb_document_rescue. Returns true at most once.
+ * bb_document_rescue - write the queued rows and the status, and remove the temporary file. Call only after a
+ * take-over.
  */
 bool bb_document_take_over(struct bb_document_seat *seat);
 void bb_document_rescue(struct bb_document *d, const char *status);

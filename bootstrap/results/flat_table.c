@@ -12,7 +12,8 @@ static const char *const omitted_keys[] = {"options", "environment"};
 
 static void put_field(struct bb_flat_table *t, json_t *flat, const char *path, json_t *value);
 
-/* Path of a nested field: "time_us" and "p50" give "time_us.p50". path "" is the top level. */
+/* Adds the fields of an object. The field "p50" of the object at path "time_us" has the path "time_us.p50"; the path
+ * of the top level is "". */
 static void put_object(struct bb_flat_table *t, json_t *flat, const char *path, const json_t *object)
 {
     const char *key;
@@ -29,7 +30,7 @@ static void put_object(struct bb_flat_table *t, json_t *flat, const char *path, 
 static void put_cell(struct bb_flat_table *t, json_t *flat, const char *path, json_t *value)
 {
     if (json_object_get(flat, path))
-        return; /* a field of the row precedes an extra field of the same name */
+        return; /* the first value is used: fields of the row are added before extra fields */
     if (!json_object_get(t->columns, path) && json_object_set_new(t->columns, path, json_true()))
         t->failed = true;
     if (json_object_set(flat, path, value))
@@ -44,7 +45,7 @@ static bool is_interval(const char *path)
     return strcmp(key, "ci95") == 0 || strcmp(key, "ci95_us") == 0;
 }
 
-/* Two cells also for a null interval, so that the set of columns is independent of the values. */
+/* Adds two cells, also for a null interval, so that the set of columns is independent of the values. */
 static void put_interval(struct bb_flat_table *t, json_t *flat, const char *path, const json_t *pair)
 {
     static const char *const ends[] = {"low", "high"};
@@ -121,8 +122,8 @@ void bb_flat_table_add(struct bb_flat_table *t, const json_t *row, const json_t 
         t->failed = true;
 }
 
-/* Returns whether `name` is an object in another row ("skew" is null in one row and has fields in another); only the
- * fields are columns then. */
+/* Returns whether `name` is an object in another row. For example, "skew" is null in one row and an object in
+ * another; then only the fields of the object are columns. */
 static bool is_object_elsewhere(const json_t *columns, const char *name)
 {
     const size_t length = strlen(name);

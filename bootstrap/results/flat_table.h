@@ -1,7 +1,7 @@
 /*
- * flat_table.h - results as a flat table, one line per JSON row. The columns are the union of the scalar fields of all
- * rows. A nested field is named object.field; an interval has two columns, ci95.low and ci95.high; a list of texts is
- * one text, separated by blanks. Other lists, `options` and `environment` are only in the JSON.
+ * flat_table.h - results as a flat table with one line per JSON row. The columns are the union of the scalar fields of
+ * all rows. A nested field is named object.field; an interval has two columns, ci95.low and ci95.high; a list of
+ * strings becomes one string, separated by blanks. Other lists, `options` and `environment` are only in the JSON.
  */
 #ifndef BB_BOOTSTRAP_RESULTS_FLAT_TABLE_H
 #define BB_BOOTSTRAP_RESULTS_FLAT_TABLE_H
@@ -12,15 +12,15 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Zero-initialised is empty. */
+/* A zero-initialised struct is an empty table. */
 struct bb_flat_table {
     json_t *columns; /* object whose keys are the column names, in order of first appearance */
     json_t *rows;    /* list of objects: column name -> value */
-    bool failed;     /* memory for a row or column was exhausted */
+    bool failed;     /* memory for a row or a column was exhausted */
 };
 
-/* bb_flat_table_add - append a row. extra: more fields, appended after those of the row; a field of the row takes
- * precedence over an extra field of the same name. NULL: no extra fields. */
+/* bb_flat_table_add - append a row. extra: additional fields, appended after the fields of the row; NULL: none. If
+ * both have a field of the same name, the field of the row is used. */
 void bb_flat_table_add(struct bb_flat_table *t, const json_t *row, const json_t *extra);
 
 /* bb_flat_table_write - write the table as CSV (csv.h). Returns 0, or -BB_EFAIL after an error message if memory is

@@ -1,4 +1,4 @@
-/* json.c - JSON of numbers, statistics, options and the environment. */
+/* json.c - conversion of numbers, statistics, options and the environment to JSON, and writing of JSON files. */
 #include "bootstrap/results/results.h"
 
 #include "bootstrap/base/environment.h"

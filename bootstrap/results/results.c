@@ -1,6 +1,6 @@
 /*
- * results.c - head, rows and status of a run's results. A mutex protects them: the main thread adds rows, and the
- * watchdog saves the results when the run ends early.
+ * results.c - head, rows and status of a run's results. A mutex protects the results, because the main thread adds rows
+ * while the watchdog thread saves the results when the run ends early.
  */
 #include "bootstrap/results/results.h"
 
@@ -16,28 +16,25 @@
 #include <time.h>
 #include <unistd.h>
 
-enum {
-    WRITE_MS = 100,
-    POLL_MS = 5
-}; /* at an early end: wait this long for a write in progress before treating it
-                                         as hung; polling interval */
+/* At an early end of the run: a write that takes longer than WRITE_MS counts as hung; polled every POLL_MS. */
+enum { WRITE_MS = 100, POLL_MS = 5 };
 
 struct bb_results {
     pthread_mutex_t lock;
     struct bb_world *world;
     json_t *root;
-    json_t *rows; /* borrowed from root ("results"); NULL: schema without rows. With a file this list stays empty:
-                     rows are only in the file. */
+    json_t *rows; /* list "results" of root, borrowed; NULL: schema without rows. With a file this list stays empty,
+                     because rows are stored only in the file. */
     const char *status;
-    struct bb_document file; /* not open: the JSON goes to a stream at the end */
+    struct bb_document file; /* JSON file; not open if the JSON is written to a stream at the end */
     struct bb_document_seat seat;
-    bool live; /* between open and close */
-    FILE *out; /* stream for "-"; NULL: not "-" */
+    bool live; /* true between bb_results_open and bb_results_close */
+    FILE *out; /* stream for --json -; NULL: the JSON is written to `path` */
     char *path;
-    bool foreign; /* foreign schema (nccl-tests) without a status */
+    bool foreign; /* foreign schema (nccl-tests), which has no status */
     char *csv;    /* CSV file or "-"; NULL: no CSV */
     FILE *csv_out;
-    bool streamed; /* the CSV was written to its stream, which is possible only once */
+    bool streamed; /* the CSV was written to a stream, which is possible only once */
     struct bb_flat_table table;
 };
 
@@ -53,7 +50,8 @@ static const char *shown_status(const struct bb_results *res)
     return res->foreign ? NULL : res->status;
 }
 
-/* Write the JSON to stdout, a pipe or a device at the end; a stream cannot be replaced like a file. */
+/* Writes the JSON to stdout, a pipe or a device at the end of the run, because a stream cannot be replaced like a
+ * file. */
 static int write_stream(struct bb_results *res)
 {
     struct bb_outfile file = {.out = res->out};
@@ -70,7 +68,7 @@ static int write_stream(struct bb_results *res)
 
 /* ---- CSV; the caller holds the lock ---- */
 
-/* Fields appended to every CSV row that say whether its times were measured on real, unshared GPUs. */
+/* Returns the fields that are appended to every CSV row and show whether its times come from real, unshared GPUs. */
 static json_t *reliability_fields(const json_t *root)
 {
     return json_pack("{s:O, s:O}", "emulated", json_object_get(root, "emulated"), "shared_gpu",
@@ -86,7 +84,7 @@ static void add_table_row(struct bb_results *res, const json_t *row)
     json_decref(reliability);
 }
 
-/* A schema without rows yields one CSV row: its own scalar fields. */
+/* Writes the CSV. A schema without rows yields one CSV row, which contains the scalar fields of the document. */
 static int write_table(struct bb_results *res)
 {
     const char *what = "the table";
@@ -113,14 +111,15 @@ static int write_table(struct bb_results *res)
     return rc ? rc : bb_outfile_close(&file, what, bb_flat_table_write(&res->table, file.out));
 }
 
-/* Save a row immediately, unless a write has failed before. Save other fields if that is cheap; otherwise they are
- * saved with the next row or at the end. */
+/* Saves a row immediately, unless a write has failed before. Saves other fields only if that is cheap; otherwise
+ * they are saved with the next row or at the end. */
 static void save_change(struct bb_results *res, bool row)
 {
     const bool at_once = row && !res->file.told;
 
     if (at_once || bb_document_due(&res->file))
-        (void)bb_document_save(&res->file, shown_status(res)); /* retried later; bb_results_close returns the error */
+        (void)bb_document_save(&res->file, shown_status(res)); /* a failed write is retried later; bb_results_close
+                                                                  returns the error */
 }
 
 static const char *status_of(int rc)
@@ -138,8 +137,8 @@ static const char *status_of(int rc)
     return code < (int)(sizeof(status) / sizeof(*status)) ? status[code] : "failed";
 }
 
-/* Set the final status; the caller holds the lock. A signal sets the status "interrupted" and records its name and
- * the phase of the run. */
+/* Sets the final status; the caller holds the lock. If a signal or a library's exit() ended the run, the status is
+ * "interrupted", and the cause and the phase of the run are recorded. */
 static void set_final_status(struct bb_results *res, int rc)
 {
     char phase[BB_WATCHDOG_REASON];
@@ -157,8 +156,8 @@ static void set_final_status(struct bb_results *res, int rc)
         bb_document_changed(&res->file, "phase");
 }
 
-/* Lock the results and return true. If a writer holds the lock and hangs in I/O, take the document over without the
- * lock and return false. */
+/* Locks the results and returns true. If a writer holds the lock and hangs in I/O, takes the document over without
+ * the lock and returns false. */
 static bool lock_results(struct bb_results *res)
 {
     const struct timespec moment = {.tv_nsec = 1000000 * POLL_MS};
@@ -171,7 +170,7 @@ static bool lock_results(struct bb_results *res)
     return true;
 }
 
-/* Watchdog hook: save the results when the job ends early, possibly while the main thread is stuck. */
+/* Watchdog hook: saves the results when the job ends early, possibly while the main thread is stuck. */
 static void save_at_end(void *arg, int rc)
 {
     struct bb_results *res = arg;
@@ -184,7 +183,7 @@ static void save_at_end(void *arg, int rc)
     else if (res->live && is_file(res))
         (void)bb_document_save(&res->file, shown_status(res));
     if (res->live)
-        (void)write_table(res); /* the function reports its errors */
+        (void)write_table(res); /* write_table reports its own errors */
     if (locked)
         pthread_mutex_unlock(&res->lock);
 }
@@ -271,7 +270,7 @@ static void free_results(struct bb_results *res)
     free(res);
 }
 
-/* FILE, or the first of FILE.0, FILE.1, ... that does not exist; NULL if memory is exhausted. */
+/* Returns FILE, or the first of FILE.0, FILE.1, ... that does not exist; NULL if memory is exhausted. */
 static char *fresh_path(const char *path)
 {
     char *free_one = strdup(path);
@@ -284,7 +283,7 @@ static char *fresh_path(const char *path)
     return free_one;
 }
 
-/* Open the target of --json: stdout, a device or a pipe, or a file, which is created here. */
+/* Opens the target of --json: stdout, a device or a pipe, or a file, which is created here. */
 static int set_target(struct bb_results *res, const struct bb_results_head *head)
 {
     bool stream = bb_outfile_is_stream(head->path);
@@ -387,7 +386,7 @@ static int add_row(struct bb_results *res, json_t *row)
 {
     add_table_row(res, row);
     if (!res->path && !res->out) {
-        json_decref(row); /* CSV only */
+        json_decref(row); /* the results are written only as CSV */
         return 0;
     }
     if (is_file(res))
@@ -395,7 +394,7 @@ static int add_row(struct bb_results *res, json_t *row)
     return json_array_append_new(res->rows, row) ? bb_err(BB_EFAIL, "results: cannot add a row (out of memory)") : 0;
 }
 
-/* Skip unchanged values: changing a field of the head rewrites the whole file. */
+/* Sets a field of root. Unchanged values are skipped, because changing a field of the head rewrites the whole file. */
 static int set_field(struct bb_results *res, const char *key, json_t *value)
 {
     if (json_equal(json_object_get(res->root, key), value)) {
@@ -408,7 +407,7 @@ static int set_field(struct bb_results *res, const char *key, json_t *value)
     return 0;
 }
 
-/* Add a row (key NULL) or set the field `key` of root. */
+/* Adds a row (key NULL) or sets the field `key` of root. */
 static int add_value(struct bb_results *res, const char *key, json_t *value)
 {
     int rc;
@@ -447,7 +446,7 @@ bool bb_results_on_stdout(const char *json, const char *csv)
     return (json && strcmp(json, "-") == 0) || (csv && strcmp(csv, "-") == 0);
 }
 
-/* A failed write to stdout makes the run fail: the printed text is a result too. */
+/* Returns rc, or -BB_EFAIL if stdout could not be written: the report on stdout is a result, too. */
 static int check_stdout(const struct bb_results *res, int rc)
 {
     int error;
@@ -463,7 +462,8 @@ void bb_results_at_end(struct bb_results *res, void (*fn)(int rc))
         res->seat.at_end = fn;
 }
 
-/* Write the CSV and the JSON a last time. Returns rc, or -BB_EFAIL if a successful run could not be written. */
+/* Writes the CSV and the JSON for the last time. Returns rc, or -BB_EFAIL if rc is not negative and a file or stdout
+ * could not be written. */
 static int write_last(struct bb_results *res, int rc)
 {
     int failed = 0;

@@ -4,8 +4,9 @@
  *
  * The JSON file is complete after every row (document.h): a row is in the file when bb_results_row returns, before the
  * next measurement, and survives the death of the process. Other fields are written with the next row or at the end if
- * writing them at once would take more than 5 % of the time. A killed run leaves its rows and the status "running"; a
- * run that ends early by itself leaves its own status. Stdout ("-"), a pipe or a device is written once, at the end.
+ * writing them at once would take more than 5 % of the time. If the run is killed, the file contains its rows and the
+ * status "running"; a run that can still write when it ends early records its final status. Stdout ("-"), a pipe or a
+ * device is written once, at the end.
  *
  * A write error during the run (full disk, removed folder) does not end the run. The error is reported once, the write
  * is retried with the next change, and bb_results_close fails if the error persists.
@@ -23,7 +24,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* One GPU as listed in the results. Plain data, so that bb_world_allgather can gather it. */
+/* One GPU as listed in the results. The struct contains no pointers, so that bb_world_allgather can gather it. */
 struct bb_results_device {
     int rank;
     char host[BB_HOST_TEXT], name[96], uuid[48], pci[24];
@@ -40,18 +41,20 @@ struct bb_results_head {
     int cuda_runtime, cuda_driver;           /* CUDA version codes such as 13000; 0: null in the JSON */
     const struct bb_results_device *devices; /* [n_devices], one per rank; may be NULL */
     int n_devices;
-    bool emulated;
-    bool shared_gpu;
-    json_t *root; /* document of a foreign schema with its own results[] (nccl-tests); consumed. NULL: busbar's
+    bool emulated;   /* the GPUs are emulated, so all times come from a model */
+    bool shared_gpu; /* several ranks share a GPU, so times are meaningless */
+    json_t *root;    /* document of a foreign schema with its own results[] (nccl-tests); consumed. NULL: busbar's
                      schema */
-    bool fresh;   /* do not replace an existing file: write FILE.0, FILE.1, ... instead */
+    bool fresh;   /* true: an existing file is not replaced; the results go to the first unused name of FILE.0, FILE.1,
+                   ... */
     bool no_rows; /* the schema has no results[] (proxy, plan) */
 };
 
 struct bb_results; /* opaque; contains a mutex */
 
 /*
- * bb_results_open - start the results of this run and write the head. An unwritable path fails here, before the run.
+ * bb_results_open - start the results of this run and write the head. Fails if a path cannot be written, so that such a
+ * run ends before its measurements.
  *   res      out: the results; NULL on other ranks and without a file
  *   head     texts are copied
  *   world    ranks of the run; NULL: one rank (plan)
@@ -63,12 +66,12 @@ int bb_results_open(struct bb_results **res, const struct bb_results_head *head,
 /*
  * bb_results_validate - check --json and --csv before the run starts: at most one of them may be "-" (stdout).
  *   Returns  0, or -BB_EUSAGE after an error message
- * bb_results_on_stdout - returns whether one of them is "-", so that nothing else may be printed to stdout.
+ * bb_results_on_stdout - return whether --json or --csv is "-", so that nothing else may be printed to stdout.
  */
 int bb_results_validate(const char *json, const char *csv) BB_MUST_CHECK;
 bool bb_results_on_stdout(const char *json, const char *csv);
 
-/* bb_results_path - the JSON file that is written; NULL: no file. */
+/* bb_results_path - return the path of the JSON file; NULL: no file. */
 const char *bb_results_path(const struct bb_results *res);
 
 /* bb_results_row - append a row to "results". */
@@ -78,35 +81,41 @@ int bb_results_row(struct bb_results *res, json_t *row) BB_MUST_CHECK;
  * were first set. */
 int bb_results_set(struct bb_results *res, const char *key, json_t *value) BB_MUST_CHECK;
 
-/* bb_results_at_end - set a callback fn(rc). bb_results_close calls it once the final status is in the file; only
- * the truncation of the file to its length remains then. res may be NULL. */
+/* bb_results_at_end - set a callback fn(rc). bb_results_close calls fn once the final status is in the file;
+ * afterwards the file is only truncated to its final length. res may be NULL. */
 void bb_results_at_end(struct bb_results *res, void (*fn)(int rc));
 
 /*
  * bb_results_close - set "status" from rc, write the results a last time and free them.
  *   res      may be NULL
  *   rc       status of the run: 0 or a negative error code
- *   Returns  rc if rc < 0; else 0, or -BB_EFAIL if the file or stdout could not be written (such a run has failed)
+ *   Returns  rc if rc < 0; else 0, or -BB_EFAIL if the file or stdout could not be written (the run then has failed)
  *
- * A successful run calls this last, after its ranks have ended (bb_session_release); world may already be released.
- * Status by rc: ok (0) | failed (1, 2) | interrupted (by a signal or a library's exit(); adds ended_by and phase) |
- * wrong data (3) | timeout (4) | below threshold (5) | running (results that were not closed completely).
+ * A successful run calls this function last, after its ranks have ended (bb_session_release); world may already be
+ * released. "status" is one of:
+ *   ok               rc is 0
+ *   failed           BB_EFAIL or BB_EUSAGE
+ *   interrupted      ended by a signal or by a library's exit(); adds the keys ended_by and phase
+ *   wrong data       BB_EDATA
+ *   timeout          BB_ETIMEOUT
+ *   below threshold  BB_EBELOW
+ *   running          the results were not closed completely
  */
 int bb_results_close(struct bb_results *res, int rc);
 
-/* bb_json_real - JSON number, or null for NaN and infinity. */
+/* bb_json_real - return a JSON number, or null for NaN and infinity. */
 json_t *bb_json_real(double value);
 
-/* bb_json_stats - {min, p50, p90, p99, max, mean, ci95: [low, high] | null}. The unit is part of the key under which
- * the caller stores the object. */
+/* bb_json_stats - return {min, p50, p90, p99, max, mean, ci95: [low, high] | null}. The caller stores the object
+ * under a key that names the unit. */
 json_t *bb_json_stats(const struct bb_stats *stats);
 
-/* bb_json_options - the effective options of a run as an object: `options` of the schemas. Keys are long names with
- * '_' for '-'. */
+/* bb_json_options - return the effective options of a run as an object, the value of the key "options" in the
+ * schemas. Its keys are the long names of the options with '_' for '-'. */
 json_t *bb_json_options(const struct bb_opts *set, const void *cfg);
 
 /*
- * bb_json_save - write a document to a file atomically (a complete file or none).
+ * bb_json_save - write a document to a file atomically (outfile.h).
  *   path      "-": stdout
  *   what      name of the document in error messages, as for bb_outfile_open
  *   root      consumed; NULL: the caller ran out of memory while building it
@@ -115,8 +124,7 @@ json_t *bb_json_options(const struct bb_opts *set, const void *cfg);
  */
 int bb_json_save(const char *path, const char *what, json_t *root, int decimals) BB_MUST_CHECK;
 
-/* bb_json_environment - the environment variables that files may contain (environment.h). All other variables are
- * omitted. */
+/* bb_json_environment - return the environment variables that result files record (environment.h). */
 json_t *bb_json_environment(void);
 
 #endif

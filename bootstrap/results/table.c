@@ -8,7 +8,7 @@ static bool is_end(const struct bb_field *f)
     return !f->key && !f->head;
 }
 
-/* ---- values ---- */
+/* ---- values of fields ---- */
 
 static json_t *text_json(const char *text)
 {
@@ -49,14 +49,14 @@ static json_t *value_of(const struct bb_field *f, const void *row)
     return f->value ? f->value(row) : json_null();
 }
 
-/* ---- text ---- */
+/* ---- text lines ---- */
 
 static int width_of(const struct bb_line *line, const struct bb_field *f)
 {
     return f->width < 0 ? line->widths[-1 - f->width] : f->width;
 }
 
-/* The first column is one narrower, because the line starts with '#' or a blank. */
+/* Prints one column. The first column is one character narrower, because the line starts with '#' or a blank. */
 static void put_column(struct bb_line *line, const struct bb_field *f, const char *text)
 {
     fprintf(line->out, "%s%*s", line->n == 0 ? "" : "  ", width_of(line, f) - (line->n == 0), text);
@@ -147,7 +147,7 @@ void bb_table_row(FILE *out, const struct bb_field *fields, const void *row)
     fflush(out);
 }
 
-/* ---- JSON ---- */
+/* ---- JSON objects ---- */
 
 int bb_table_json(json_t *object, const struct bb_field *fields, const void *row)
 {

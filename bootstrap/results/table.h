@@ -4,7 +4,7 @@
  *
  * A field with a width is a column of the text; a field with a key is a value of the JSON object; most fields are both.
  * The value is a member of the row's struct (BB_SHOWS) or the result of a function of the row (value). A field with
- * neither is null: it reserves the position of a key that is set later.
+ * neither member nor value is null; it reserves the position of a key whose value is set later.
  */
 #ifndef BB_BOOTSTRAP_RESULTS_TABLE_H
 #define BB_BOOTSTRAP_RESULTS_TABLE_H
@@ -35,15 +35,16 @@ enum bb_member {
 
 struct bb_field {
     const char *key;         /* JSON key, ends in the unit; NULL: not in the JSON */
-    const char *head, *unit; /* the two lines of the heading */
-    int width;  /* columns of text; 0: not in the text; below 0: -1 - width is an index into bb_line.widths */
+    const char *head, *unit; /* first and second line of the heading */
+    int width;  /* characters in the text; 0: not in the text; below 0: the width is bb_line.widths[-1 - width] */
     int digits; /* digits after the decimal point, or BB_DIGITS_THAT_FIT */
     enum bb_member member;
     size_t offset;
-    json_t *(*value)(const void *row); /* returns a new reference; used without a member */
-    const char *none;                  /* text for null; NULL: that of the line */
+    json_t *(*value)(const void *row); /* used if the field has no member: computes the value and returns a new
+                                          reference */
+    const char *none;                  /* text printed for null; NULL: bb_line.none */
 };
-enum { BB_DIGITS_THAT_FIT = -1 }; /* at most two */
+enum { BB_DIGITS_THAT_FIT = -1 }; /* as many digits as fit into the width, at most two */
 
 #define BB_SHOWS(type, name)                                                                                           \
     .member = _Generic(((type *)0)->name,                                                                              \
@@ -65,27 +66,27 @@ enum { BB_DIGITS_THAT_FIT = -1 }; /* at most two */
         .key = #name, BB_SHOWS(type, name)                                                                             \
     }
 
-/* Print the heading (two comment lines), or a row, to out. NULL: print nothing. */
+/* Print the heading (two comment lines) or a row to out. out NULL: print nothing. */
 void bb_table_heading(FILE *out, const struct bb_field *fields);
 void bb_table_row(FILE *out, const struct bb_field *fields, const void *row);
 
-/* bb_table_json - add the fields of a row to object. Returns 0, or -BB_EFAIL if memory is exhausted (object NULL
- * counts as such). */
+/* bb_table_json - add the fields of a row to object. Returns 0, or -BB_EFAIL if memory is exhausted; object NULL
+ * counts as exhausted memory. */
 int bb_table_json(json_t *object, const struct bb_field *fields, const void *row) BB_MUST_CHECK;
 
-/* A line of text that shows several lists of fields one after the other. Zero-initialised except for out is an empty
- * line. */
+/* State of a text line that contains several lists of fields, one after the other. A struct that is zero except for
+ * `out` is an empty line. */
 struct bb_line {
     FILE *out;
-    const int *widths; /* column widths for fields with width < 0; may be NULL */
-    const char *none;  /* text for null; NULL: "-" */
+    const int *widths; /* widths of the fields with width < 0; may be NULL */
+    const char *none;  /* text printed for null; NULL: "-" */
     int n;             /* number of columns printed so far */
 };
 void bb_line_heading(struct bb_line *line, const struct bb_field *fields, bool units);
 void bb_line_row(struct bb_line *line, const struct bb_field *fields, const void *row);
 void bb_line_end(struct bb_line *line);
 
-/* bb_line_width - total width in characters of a list of fields. */
+/* bb_line_width - return the total width of a list of fields, in characters. */
 int bb_line_width(const struct bb_line *line, const struct bb_field *fields);
 
 #endif

@@ -28,8 +28,8 @@ struct bb_achieved {
 
 /* Section "host" of a profile: host time that a training framework adds to each launch. */
 struct bb_host {
-    double op_us, expert_us; /* op_us: for each operation; expert_us: instead, for each expert's GEMM if a GPU has
-                                several experts */
+    double op_us;     /* for each operation */
+    double expert_us; /* instead of op_us for each expert's GEMM, if a GPU has several experts */
 };
 
 /* Section "nccl" of a profile: a list of variants. A variant is an algorithm of NCCL with a protocol, and its cost. */
@@ -47,8 +47,7 @@ extern const char *const bb_nccl_algorithms[BB_NCCL_ALGORITHMS + 1];
 struct bb_nccl_variant {
     enum bb_nccl_algorithm algorithm;
     char protocol[16];
-    double base_us, intra_us, inter_us; /* latency: base once per call, intra per step within a node, inter per step
-                                           between nodes */
+    double base_us, intra_us, inter_us; /* latency per call, per step within a node, per step between nodes */
     double gbps;     /* bus bandwidth of the links within a node, 1e9 bytes/s; NVLS and NVLS_TREE: with 8 GPUs */
     double nic;      /* fraction of the NICs' rate that is available for data with this protocol */
     double chunk_us; /* NVLS, NVLS_TREE: time to synchronize all GPUs, per round of chunks; 0: not modelled */
@@ -75,18 +74,19 @@ struct bb_fabric {
 struct bb_cluster {
     char name[64];
     int gpus_per_node, sm_count, clock_khz;
-    struct bb_nccl_variant variants[BB_NCCL_VARIANTS]; /* n_variants 0: the profile has no "nccl"; collectives use
-                                                          the alpha-beta model */
+    struct bb_nccl_variant variants[BB_NCCL_VARIANTS]; /* n_variants 0: no "nccl", so the alpha-beta model */
     int n_variants, nics_per_node;
     bool has_achieved; /* the profile has "achieved"; false: kernels reach the data sheet's rates */
     double tflops_float8;
     struct bb_achieved achieved;
     bool has_host; /* the profile has "host"; false: the host time of frameworks is unknown */
     struct bb_host host;
-    bool models_training; /* set when a plan forecasts real training: attention is fused, gradient accumulation is
-                             free; false: the kernels of a proxy run */
-    bool eager;       /* set when a plan forecasts real training without CUDA graphs: a framework issues each operation,
-                   which costs the times of "host"; false: a proxy run or CUDA graphs */
+    /* Set by a plan that forecasts real training: attention is fused, and gradient accumulation is free. false: the
+     * kernels of a proxy run. */
+    bool models_training;
+    /* Set by a plan that forecasts real training without CUDA graphs: a framework issues each operation, which takes
+     * the times of "host". false: a proxy run or CUDA graphs. */
+    bool eager;
     bool has_sharing; /* the profile has "sharing"; false: concurrent operations do not slow each other down */
     struct bb_sharing sharing;
     struct bb_fabric fabric;

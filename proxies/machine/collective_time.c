@@ -197,17 +197,13 @@ static double intra_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_c
 
 /* ---- effects at medium sizes (NCCL 2.27: src/graph/tuning.cc, src/enqueue.cc and src/transport/nvls.cc) ---- */
 
-#define KIB         1024.0
-#define RING_SLICES 2            /* slices per chunk of a ring */
-#define RING_SLICE  (1024 * KIB) /* bytes: the largest slice of a channel, a quarter of NCCL's buffer */
-#define RING_PLATEAU                                                                                                   \
-    1.4                           /* tuning.cc: factor of the latency of ring all_reduce between nodes with
-                                           Simple */
-#define PLATEAU_BYTES 64          /* tuning.cc: bytes per channel and rank from which RING_PLATEAU applies */
-#define NVLS_CHUNK    (128 * KIB) /* enqueue.cc: bytes of the largest chunk per channel and head */
-#define NVLS_HEADS                                                                                                     \
-    32                                 /* upper limit of the number of heads, which are the GPUs of a node that own a
-                                          part of the sum */
+#define KIB                         1024.0
+#define RING_SLICES                 2            /* slices per chunk of a ring */
+#define RING_SLICE                  (1024 * KIB) /* bytes: the largest slice of a channel, a quarter of NCCL's buffer */
+#define RING_PLATEAU                1.4 /* tuning.cc: latency factor of ring all_reduce between nodes with Simple */
+#define PLATEAU_BYTES               64  /* tuning.cc: bytes per channel and rank from which RING_PLATEAU applies */
+#define NVLS_CHUNK                  (128 * KIB) /* enqueue.cc: bytes of the largest chunk per channel and head */
+#define NVLS_HEADS                  32          /* upper limit of heads: GPUs of a node that own a part of the sum */
 #define NVLS_CHANNELS               16 /* nvls.cc: number of channels on Hopper, for profiles without "channels" */
 #define NVLS_FILL                   2  /* rounds that fill the pipeline of scatter, reduce and gather */
 #define NVLS_TREE_SMALL_CHUNK_NODES 4  /* enqueue.cc: number of nodes from which NVLSTree halves its chunks */

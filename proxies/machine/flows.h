@@ -23,13 +23,11 @@
 struct bb_flow_use {
     double weight; /* part of the resource's capacity that the flow uses at full rate, in the unit of capacity */
     int resource;
-    int flow, prev, next; /* flow: the user; prev, next: doubly linked list of the resource's uses, -1: end; all set
-                             by bb_flows_start */
+    int flow, prev, next; /* flow: the user; prev, next: list of the resource's uses; set by bb_flows_start */
 };
 
 struct bb_flow {
-    int first_use, n_uses;        /* range in bb_flows.uses; the caller sets the range and its uses while the flow is
-                              stopped */
+    int first_use, n_uses;        /* range in bb_flows.uses; set by the caller while the flow is stopped */
     double bytes_per_ns;          /* at full rate; filling raises the bytes per ns of all flows equally */
     double served_ns, target_ns;  /* work done since the start; work after which the caller needs an event */
     double rate, since_ns;        /* current rate; time from which it applies */

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* ---- contention ---- */
+/* ---- contention and bottlenecks ---- */
 
 static double us_of(int64_t ns)
 {
@@ -79,7 +79,7 @@ json_t *bb_phases_json(const struct bb_prediction *p)
     return list;
 }
 
-/* ---- jitter ---- */
+/* ---- step time with jitter ---- */
 
 static double us_at(const struct bb_jittered *j, int percent)
 {

@@ -1,4 +1,4 @@
-/* forecast.c - provenance of a forecast; see forecast.h. */
+/* forecast.c - text and JSON about the basis of a forecast; see forecast.h. */
 #include "proxies/plan/forecast.h"
 
 #include "bootstrap/base/units.h"
@@ -7,15 +7,16 @@
 #include <math.h>
 #include <string.h>
 
-/* Mean and maximum relative error on published steps, as checked by tests/cli/test_published.py. */
+/* Mean and maximum relative error of predicted steps against published steps; tests/cli/test_published.py checks
+ * both. */
 #define MODEL_ERROR_MEAN 0.06
 #define MODEL_ERROR_MAX  0.15
-/* Published steps with many small experts: the largest ratio of published to predicted time, and the maximum
- * relative error with CUDA graphs. */
+/* Published steps with many small experts per GPU: maximum ratio of published to predicted time with eager launches,
+ * and maximum relative error with CUDA graphs. */
 #define EXPERTS_EAGER_FACTOR 2.1
 #define EXPERTS_GRAPH_ERROR  0.09
 
-/* ---- memory ---- */
+/* ---- GPU memory ---- */
 
 static double needed_bytes(const struct bb_plan *plan)
 {
@@ -31,7 +32,7 @@ bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f)
 
 #define GUESS_TEXT 64
 
-/* The options that make training fit, as typed on the command line; NULL: nothing was assumed. */
+/* Return the assumed memory savings as options on the command line; NULL: nothing was assumed. */
 static const char *memory_guess(const struct bb_forecast *f, char text[GUESS_TEXT])
 {
     if (f->precision_aware)
@@ -72,7 +73,7 @@ json_t *bb_forecast_memory(const struct bb_plan *plan, const struct bb_forecast 
                      (json_int_t)bb_plan_memory(plan));
 }
 
-/* ---- rates ---- */
+/* ---- compute rates ---- */
 
 static const char *const rates_names[BB_RATES] = {
     [BB_RATES_MACHINE] = "machine", [BB_RATES_GIVEN] = "given", [BB_RATES_PROXY] = "proxy"};
@@ -129,7 +130,7 @@ json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster
                      guessed);
 }
 
-/* ---- model error ---- */
+/* ---- error of the model on published steps ---- */
 
 static bool has_model_error(const struct bb_forecast *f, const struct bb_cluster *c)
 {

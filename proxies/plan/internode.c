@@ -1,6 +1,7 @@
 /*
- * internode.c - see internode.h. The operations of each role are summed once per group; the sums then apply to all
- * instances of the group. A collective counts once per instance, with the program of the instance's first member.
+ * internode.c - count inter-node traffic; see internode.h. The operations of each role are first summed per group and
+ * per peer. The sums of a group then apply to each of its instances; the program of the instance's first member counts
+ * for the whole instance.
  */
 #include "proxies/plan/internode.h"
 
@@ -10,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of all operations of a role on one group. */
+/* Sum over all operations of a role on one group, in bytes. */
 struct volume {
-    double ring;  /* over each inter-node link of a ring */
-    double chain; /* over each inter-node link of a chain */
-    double pair;  /* from each rank to each other rank */
+    double ring;  /* on each inter-node link of a ring */
+    double chain; /* on each inter-node link of a chain */
+    double pair;  /* from each rank to each other rank of the instance */
 };
 
 struct message {
@@ -25,9 +26,10 @@ struct message {
 
 struct role {
     struct volume volumes[BB_MAX_GROUPS];
-    struct message *messages; /* one entry per communicator and peer, with the sum of its messages */
+    struct message *messages; /* one entry per communicator and peer, with the bytes of all sends to that peer */
     int n_messages;
-    int next; /* search start: the entry after the previous match, because programs repeat the order of their peers */
+    int next; /* index at which the next search begins: the entry after the previous match, because programs repeat
+                 the order of their peers */
 };
 
 struct counting {
@@ -35,8 +37,8 @@ struct counting {
     struct bb_internode *internode;
     struct role *roles;  /* [step->n_roles] sums of each role */
     double *out;         /* [nodes] bytes sent by the node */
-    int *members, *seen; /* [nodes] members of the current instance; mark of the last instance with members on the
-                            node */
+    int *members, *seen; /* [nodes] members: ranks of the current instance on the node; seen: the last `mark` for
+                            which members[] was set */
     int gpus_per_node;
 };
 
@@ -59,8 +61,8 @@ static struct message *find_message(struct role *role, const struct bb_op *op)
     return &role->messages[role->n_messages++];
 }
 
-/* Collectives that NCCL implements with algorithms use a ring, rooted ones a chain; all others send from each rank
- * to each other rank. */
+/* Add a collective. Collectives with NCCL algorithms (BB_COLL_ESTIMATED) use a ring, or a chain if they have a root.
+ * In the others, every rank sends to every other rank. */
 static void add_collective(struct volume *volume, const struct bb_op *op, int n)
 {
     const struct bb_coll *coll = &bb_colls[op->coll];
@@ -137,8 +139,8 @@ static void count_messages(struct counting *c, int rank)
     }
 }
 
-/* Counts the members of an instance on each node; returns the number of nodes. mark: a different number for each
- * instance. */
+/* Count the members of an instance on each node. Returns the number of nodes with members. mark: a different number
+ * for each call. */
 static int count_nodes(struct counting *c, int group, int instance, int mark)
 {
     const struct bb_layout *l = &c->step->layout;
@@ -170,10 +172,10 @@ static void count_instance(struct counting *c, int group, int instance, int mark
         int node = bb_group_member(l, group, instance, m) / c->gpus_per_node, here = c->members[node];
 
         if (here == 0)
-            continue; /* this node is already counted */
+            continue; /* the traffic of this node is already counted */
         add_outgoing(c, node, group, volume->ring + (double)here * (n - here) * volume->pair);
         if (m > 0)
-            add_outgoing(c, node, group, volume->chain); /* a chain has one link fewer than nodes */
+            add_outgoing(c, node, group, volume->chain); /* a chain of k nodes has only k - 1 links */
         c->members[node] = 0;
     }
 }

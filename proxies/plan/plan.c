@@ -1,4 +1,4 @@
-/* plan.c - a plan and its totals; see plan.h. */
+/* plan.c - builds a plan and computes its totals; see plan.h. */
 #include "proxies/plan/plan.h"
 
 #include <math.h>
@@ -42,8 +42,8 @@ size_t bb_plan_memory(const struct bb_plan *plan)
     return most;
 }
 
-/* Returns the first operation with a kernel list. Timed kernels have no data type, so their share of a GPU's peak is
- * unknown. */
+/* Returns the first operation with a kernel list, whose data type determines the peak rate; NULL if there is none.
+ * Timed kernels have no data type, so their utilisation is unknown. */
 static const struct bb_op *first_op_with_kernels(const struct bb_program *p)
 {
     for (size_t i = 0; i < p->n_ops; i++)

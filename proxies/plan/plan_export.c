@@ -1,4 +1,4 @@
-/* plan_export.c - the table of export formats; see plan_export.h. */
+/* plan_export.c - the table of file formats; see plan_export.h. */
 #include "proxies/plan/plan_export.h"
 
 #include "bootstrap/base/outfile.h"
@@ -9,7 +9,7 @@
 struct export
 {
     const char *name, *what;
-    bool to_stdout; /* the file name '-' means stdout */
+    bool to_stdout; /* true: the file name '-' means stdout */
     int (*write)(const struct bb_plan_report *, FILE *);
     bool predicted;
 };

@@ -1,31 +1,31 @@
 /*
- * plan_export.h - the files that `busbar plan` writes. Each format is a row of a list below and a writer
- * bb_plan_write_NAME (plan_json.c, plan_trace.c); the option --NAME FILE selects it.
+ * plan_export.h - the files that `busbar plan` writes. Each file format is an entry of a list below and has a writer
+ * bb_plan_write_NAME (plan_json.c, plan_trace.c). The option --NAME FILE requests the file.
  */
 #ifndef BB_PROXIES_PLAN_PLAN_EXPORT_H
 #define BB_PROXIES_PLAN_PLAN_EXPORT_H
 
 #include "proxies/plan/training_time.h"
 
-/* The results of a plan. All pointers are borrowed. */
+/* A plan and the results derived from it. The caller owns all objects. */
 struct bb_plan_report {
     const struct bb_plan *plan;
-    const struct bb_prediction *prediction;  /* NULL: no --cluster, or the step failed its checks */
+    const struct bb_prediction *prediction;  /* NULL: without --cluster, or if the step fails its checks */
     json_t *options;                         /* options of the command */
     json_t *best_order;                      /* result of --best-order; NULL: not requested */
     const struct bb_training_time *training; /* result of --tokens; NULL: not requested */
     const struct bb_jittered *jittered;      /* result of --jitter; NULL: not requested */
-    bool ops;                                /* include every operation */
+    bool ops;                                /* include the operations of each role */
 };
 
 /*
- * X(option, name of the file in messages, '-' means stdout, help). The formats of the first list need a prediction:
- * their options require --cluster, and an unsound step has no such file.
+ * X(option, description of the file for messages, whether '-' means stdout, help). The formats in the first list need a
+ * prediction: their options require --cluster, and no file is written if the step fails its checks.
  */
 #define BB_PREDICTION_EXPORTS(X)                                                                                       \
     X(trace, "the trace", false,                                                                                       \
-      "with --cluster: write the predicted timeline to FILE as trace events for Perfetto; the slowest and other "      \
-      "ranks, at most 64")
+      "with --cluster: write the predicted timeline to FILE as Perfetto trace events, for at most 64 ranks "           \
+      "including the slowest")
 #define BB_PLAN_EXPORTS(X)                                                                                             \
     X(json, "the plan", true, "write busbar.plan/1 to FILE, '-' for stdout (instead of the text)")                     \
     X(csv, "the table", true, "write the plan's values to FILE as one row of CSV, '-' for stdout")
@@ -39,12 +39,14 @@ BB_PREDICTION_EXPORTS(BB_PLAN_EXPORT_WRITER)
 BB_PLAN_EXPORTS(BB_PLAN_EXPORT_WRITER)
 
 /*
- * Functions over files[BB_N_PLAN_EXPORTS], the file names given on the command line; NULL: not requested.
- *   bb_plan_exports_validate        -BB_EUSAGE after printing one line when a format needs a cluster and none was given
- *   bb_plan_exports_check_writable  -BB_EUSAGE after printing one line when a file cannot be written; called before the
- *                                   work
- *   bb_plan_exports_to_stdout       whether a file goes to stdout
- *   bb_plan_exports_write           write all files; 0 or a negative error
+ * Functions for files[BB_N_PLAN_EXPORTS], the file names given on the command line; NULL: not requested.
+ *
+ *   bb_plan_exports_validate        returns -BB_EUSAGE after printing an error line if a format requires a cluster and
+ *                                   none is given, else 0
+ *   bb_plan_exports_check_writable  returns -BB_EUSAGE after printing an error line if a file cannot be written, else
+ *                                   0; called before the plan is computed
+ *   bb_plan_exports_to_stdout       returns whether one of the files is stdout
+ *   bb_plan_exports_write           writes all requested files; returns 0 or a negative error
  */
 int bb_plan_exports_validate(const char *const *files, const char *cluster) BB_MUST_CHECK;
 int bb_plan_exports_check_writable(const char *const *files) BB_MUST_CHECK;

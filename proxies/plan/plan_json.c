@@ -1,4 +1,5 @@
-/* plan_json.c - a plan as busbar.plan/1. json_pack returns NULL only without memory; the callers report it. */
+/* plan_json.c - writes a plan as busbar.plan/1. json_pack returns NULL only when out of memory; the callers report
+ * this error. */
 #include "bootstrap/results/flat_table.h"
 #include "bootstrap/results/results.h"
 #include "proxies/plan/contention.h"
@@ -90,7 +91,7 @@ static json_t *memory_of(const struct bb_traffic_role *role)
     return memory;
 }
 
-/* NULL when no formula for training memory is known. */
+/* Returns JSON null when the proxy has no formula for the training memory. */
 static json_t *training_memory_of(const struct bb_traffic_role *role)
 {
     json_t *memory = json_object();
@@ -114,8 +115,8 @@ static json_t *index_or_null(int value)
     return value == BB_NONE ? json_null() : json_integer(value);
 }
 
-/* Elements of an alltoallv sent to, or received from, each rank of the group, 0 for the rank itself; null for other
- * operations. */
+/* Returns the elements that an alltoallv sends to, or receives from, each rank of the group, with 0 for the rank
+ * itself; JSON null for other operations. */
 static json_t *counts_of(const struct bb_op *op, size_t (*of)(const struct bb_op *, int))
 {
     json_t *list = op->kind == BB_OP_ALLTOALLV ? json_array() : json_null();
@@ -151,7 +152,8 @@ static json_t *kernel_json(const struct bb_kernel_list_item *item)
                      (json_int_t)llround(bb_gemm_flops(&item->gemm)), "moved_bytes", (json_int_t)bytes);
 }
 
-/* [[{GEMM or memory-bound kernel}, ...], ...]: the field "kernel_list" of an operation is an index into this list. */
+/* Returns an array of kernel lists: [[{GEMM or memory-bound kernel}, ...], ...]. The field "kernel_list" of an
+ * operation is an index into this array. */
 static json_t *kernel_lists_json(const struct bb_step *step)
 {
     json_t *kernel_lists = json_array();
@@ -296,7 +298,7 @@ static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_ra
     return list;
 }
 
-/* NaN: the FLOPs of the operations are unknown. */
+/* Returns the step's TFLOP/s per GPU; NaN when the FLOPs of the operations are unknown. */
 static double flops_rate(const struct bb_plan *plan, double step_us)
 {
     const double flops = bb_plan_flops(plan);
@@ -334,7 +336,7 @@ static json_t *list_predicted(const struct bb_plan *plan, const struct bb_predic
 
 static int report_no_memory(void)
 {
-    return bb_err(BB_EFAIL, "no memory for the JSON of the plan");
+    return bb_err(BB_EFAIL, "out of memory for the plan's JSON");
 }
 
 int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
@@ -350,7 +352,7 @@ int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
     return bad ? report_no_memory() : 0;
 }
 
-/* ---- file ---- */
+/* ---- whole document ---- */
 
 static int add_prediction(json_t *root, const struct bb_plan_report *r, const struct bb_critical_path *path)
 {

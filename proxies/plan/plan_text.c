@@ -1,4 +1,4 @@
-/* plan_text.c - a plan as text: groups, roles with their traffic and memory, checks, prediction. */
+/* plan_text.c - prints a plan as text: groups, roles with their traffic and memory, checks, prediction. */
 #include "bootstrap/base/units.h"
 #include "proxies/plan/contention.h"
 #include "proxies/plan/forecast.h"
@@ -8,9 +8,9 @@
 
 #define LINE 98
 
-/* ---- formatting ---- */
+/* ---- formatting of ranks and numbers ---- */
 
-/* Formats the sequence of consecutive ranks that starts at ranks[i]; returns the index after it. */
+/* Formats the run of consecutive ranks that starts at ranks[i]; returns the index of the first rank after the run. */
 static int run_text(const int *ranks, int n, int i, char text[32])
 {
     int end = i + 1;
@@ -24,7 +24,7 @@ static int run_text(const int *ranks, int n, int i, char text[32])
     return end;
 }
 
-/* Formats the last sequence, for the end of an abbreviated text. */
+/* Formats the last run of consecutive ranks, which ends an abbreviated list. */
 static void last_run(const int *ranks, int n, char text[32])
 {
     int first = n - 1;
@@ -46,7 +46,7 @@ const char *bb_ranks_text(const int *ranks, int n, char *text, size_t size)
     last_run(ranks, n, last);
     for (int i = 0; i < n; i = next) {
         next = run_text(ranks, n, i, run);
-        /* This sequence must fit and, unless it is the last, also ", ..., LAST" after it. */
+        /* The list needs space for this run and, unless it is the last run, for ", ..., LAST" after it. */
         if (length + 2 + strlen(run) + (next < n ? 7 + strlen(last) : 0) >= size) {
             snprintf(text + length, size - length, ", ..., %s", last);
             return text;
@@ -82,7 +82,7 @@ static bool is_run(const struct bb_layout *l, int group, int instance)
     return l->groups[group].size > 2;
 }
 
-/* Formats " [0-95]" or " [0, 4, 8, ...]". Returns the length. */
+/* Formats the members of an instance as " [0-95]" or " [0, 4, 8, ...]". Returns the length. */
 static size_t instance_text(const struct bb_layout *l, int group, int instance, char text[64])
 {
     int size = l->groups[group].size, some = size < 5 ? size : 4, n;
@@ -130,7 +130,7 @@ static void print_row(const struct bb_layout *l, const struct bb_traffic_row *r,
     fprintf(out, "%s\n", r->n_peers > 3 ? " ..." : "");
 }
 
-/* work: bytes of additional operands of real kernels. */
+/* Prints the memory of each use and the total. work: bytes of additional operands of real kernels. */
 static void print_uses(const char *what, const size_t bytes[BB_USES], size_t work, FILE *out)
 {
     char text[BB_BYTES_TEXT], entry[64];
@@ -154,7 +154,7 @@ static void print_uses(const char *what, const size_t bytes[BB_USES], size_t wor
     fputc('\n', out);
 }
 
-/* Prints the memory that the proxy allocates, and the memory that the modelled training needs. */
+/* Prints the memory that the proxy's buffers need, and the memory that the modelled training needs. */
 static void print_memory(const struct bb_traffic_role *role, FILE *out)
 {
     size_t training[BB_USES], total = 0;
@@ -183,9 +183,9 @@ static void print_role(const struct bb_plan *plan, const struct bb_traffic_role 
     print_memory(role, out);
 }
 
-/* ---- operations ---- */
+/* ---- operations (--ops) ---- */
 
-/* Formats "26.9 GFLOP 180 MiB"; without FLOPs: "320 MiB moved". */
+/* Formats the FLOPs and bytes of an operation as "26.9 GFLOP 180 MiB"; without FLOPs as "320 MiB moved". */
 static void work_text(const struct bb_op *op, char text[64])
 {
     char bytes[BB_BYTES_TEXT];
@@ -197,7 +197,7 @@ static void work_text(const struct bb_op *op, char text[64])
         snprintf(text, 64, "%s moved", bytes);
 }
 
-/* Prints ", 12 KiB to 1.5 MiB to each": the smallest and the largest count to another rank. */
+/* Prints the minimum and maximum bytes that an alltoallv sends to one other rank: ", 12 KiB to 1.5 MiB to each". */
 static void print_count_range(const struct bb_op *op, FILE *out)
 {
     const size_t element = bb_dtypes[op->dtype].bytes;
@@ -289,13 +289,13 @@ static double us_of(int64_t ns)
     return (double)ns / 1e3;
 }
 
-/* Width of a column's name that leaves space for the unit after it. */
+/* Returns the width of a column title, which leaves space for the unit after the title. */
 static int column_width(const struct bb_time_unit *unit)
 {
     return 10 - (int)strlen(unit->name);
 }
 
-/* A column of times. */
+/* Prints a time in its column. */
 static void print_time(int64_t ns, const struct bb_time_unit *unit, FILE *out)
 {
     fprintf(out, " %11.*f", unit->decimals, us_of(ns) / unit->us);
@@ -336,7 +336,7 @@ static void print_predicted_groups(const struct bb_layout *l, const struct bb_pr
 {
     fprintf(out, "  %-18s %6s %*s %s %*s %s %11s %11s%s\n", "group", "rank", column_width(unit), "busy", unit->name,
             column_width(unit), "exposed", unit->name, "payload", "busbw GB/s",
-            c->n_variants > 0 ? "  largest by" : "");
+            c->n_variants > 0 ? "  largest collective" : "");
     for (int g = 0; g < l->n_groups; g++)
         if (r->groups[g].bytes > 0)
             print_predicted_group(l->groups[g].name, r, &r->groups[g], c, unit, out);
@@ -355,13 +355,14 @@ static void print_alone(const struct bb_prediction *p, const struct bb_predicted
             bb_overlap_efficiency_text(bb_predicted_efficiency(p), efficiency));
 }
 
-/* Prints a warning when the host's launch time limits the step. */
+/* Prints a warning if launching the kernels on the host takes nearly the whole step. */
 static void print_host(const struct bb_predicted_rank *slowest, const struct bb_cluster *c, FILE *out)
 {
     char text[BB_TIME_TEXT];
 
     if (c->eager && (double)slowest->issue_ns > 0.9 * (double)slowest->all.step_ns)
-        fprintf(out, "  host-bound: the host launches kernels for %s; try: a larger --micro-batch-size, or --graph\n",
+        fprintf(out,
+                "  host-bound: the host needs %s to launch the kernels; try: a larger --micro-batch-size, or --graph\n",
                 bb_format_time(us_of(slowest->issue_ns), text));
 }
 

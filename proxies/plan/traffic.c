@@ -1,4 +1,4 @@
-/* traffic.c - counts the operations of programs and merges ranks with equal traffic; see traffic.h. */
+/* traffic.c - counts the operations of programs, and merges ranks with equal traffic into roles; see traffic.h. */
 #include "proxies/plan/traffic.h"
 
 #include "bootstrap/base/grow.h"
@@ -16,20 +16,20 @@ size_t bb_traffic_memory(const struct bb_traffic_role *role)
     return total;
 }
 
-/* ---- one rank ---- */
+/* ---- traffic of one rank ---- */
 
-/* Counters of one role. Hash indexes are needed, because an alltoallv has thousands of rows and a parameter server
- * thousands of peers. */
+/* State while the program of one rank is counted. Rows and peers are found by hash index, because an alltoallv may
+ * add thousands of rows, and a parameter server has thousands of peers. */
 struct counting {
     const struct bb_layout *layout;
     int rank;
     struct bb_traffic_role *role;
-    struct bb_key_index rows;      /* struct row_key to index of the row */
-    struct bb_key_index peers;     /* struct peer_key to index in calls[] */
-    size_t *calls;                 /* [peers.n] calls to each peer */
-    struct bb_key_index alltoallv; /* struct alltoallv_key: each distinct alltoallv of the program */
-    size_t *repeats;               /* [alltoallv.n] number of occurrences; 0: its messages are already counted */
-    struct bb_op *messages;        /* the messages of one alltoallv */
+    struct bb_key_index rows;      /* maps struct row_key to the index of the row */
+    struct bb_key_index peers;     /* maps struct peer_key to an index in calls[] */
+    size_t *calls;                 /* [peers.n] number of calls for each peer */
+    struct bb_key_index alltoallv; /* the distinct alltoallvs of the program, by struct alltoallv_key */
+    size_t *repeats;        /* [alltoallv.n] number of occurrences of each; set to 0 when its messages are counted */
+    struct bb_op *messages; /* scratch: the messages of one alltoallv */
     int n_messages;
 };
 
@@ -85,7 +85,7 @@ static int count_peer(struct counting *c, int row, int offset, size_t times)
     return 0;
 }
 
-/* Counts an operation that communicates, `times` times. */
+/* Counts `times` executions of an operation that communicates. */
 static int count_calls(struct counting *c, const struct bb_op *op, size_t times)
 {
     struct bb_traffic_row *row;
@@ -102,7 +102,7 @@ static int count_calls(struct counting *c, const struct bb_op *op, size_t times)
     return count_peer(c, number, op->peer - index, times);
 }
 
-/* ---- alltoallv: equal exchanges occur in many micro-batches, so the messages of each are listed only once ---- */
+/* ---- alltoallv: many micro-batches repeat the same alltoallv, so its messages are listed only once ---- */
 
 static int find_alltoallv(struct counting *c, const struct bb_op *op)
 {
@@ -162,7 +162,7 @@ static int count_op(struct counting *c, const struct bb_op *op)
     return 0;
 }
 
-/* Appends the peers to their rows, in order of first occurrence. */
+/* Appends each peer to its row, in the order of first occurrence. */
 static int list_peers(struct counting *c)
 {
     const struct peer_key *keys = (const void *)c->peers.keys;
@@ -218,7 +218,7 @@ out:
     return rc;
 }
 
-/* ---- roles with equal traffic ---- */
+/* ---- merging of ranks with equal traffic into roles ---- */
 
 static bool same_row(const struct bb_traffic_row *a, const struct bb_traffic_row *b)
 {
@@ -243,8 +243,8 @@ static bool same_traffic(const struct bb_traffic_role *a, const struct bb_traffi
     return true;
 }
 
-/* Hash of a role. Different roles nearly always have different hashes, so with thousands of roles most comparisons
- * end here. */
+/* Returns a hash of a role. Different roles nearly always have different hashes, so hashes avoid most of the
+ * expensive comparisons between thousands of roles. */
 static uint64_t digest_of(const struct bb_traffic_role *role)
 {
     uint64_t digest = (uint64_t)role->n_rows;
@@ -260,18 +260,19 @@ static uint64_t digest_of(const struct bb_traffic_role *role)
 }
 
 /*
- * Ranks are grouped by the inputs of their traffic: the builder's role and, for absolute peers, the rank's position in
- * the communicator. Only the first rank of each group is counted.
+ * Ranks are first grouped by everything that determines their traffic: the builder's role and, for communicators with
+ * absolute peers, the rank's index in the communicator. Only the first rank of each group is counted.
  */
 struct grouping {
     const struct bb_step *step;
     struct bb_traffic *traffic;
-    uint32_t *absolute;         /* [n_roles] bit c: the role's peers on communicator c are absolute ranks */
-    struct bb_key_index groups; /* of int[1 + n_comms]: role, then the position in each communicator with absolute
-                                   peers, 0 for others */
-    int *group_role;            /* [groups.n] index of the plan's role */
+    uint32_t *absolute;         /* [n_roles] bit c is set when operations of the builder's role on communicator c have
+                           absolute peers */
+    struct bb_key_index groups; /* keys int[1 + n_comms]: the builder's role, then the rank's index in each
+                                   communicator with absolute peers, 0 for the other communicators */
+    int *group_role;            /* [groups.n] index of the plan's role of each group */
     uint64_t *digests;          /* [traffic.n] hashes of the plan's roles */
-    bool split_programs;        /* different programs have different roles */
+    bool split_programs;        /* true: ranks with different programs get different roles */
 };
 
 static void find_absolute_peers(struct grouping *g)
@@ -297,7 +298,7 @@ static int find_group(struct grouping *g, int rank)
     return bb_key_index_add(&g->groups, key);
 }
 
-/* Finds or adds the plan's role of a rank, the first rank of its group. */
+/* Finds the plan's role for the first rank of a group, or adds a role. which: out: index of the role. */
 static int add_role(struct grouping *g, int rank, int *which)
 {
     struct bb_traffic *t = g->traffic;

@@ -1,4 +1,4 @@
-/* training_time.c - see training_time.h. */
+/* training_time.c - steps, days and GPU hours of a training run; see training_time.h. */
 #include "proxies/plan/training_time.h"
 
 #include "bootstrap/base/units.h"
@@ -47,7 +47,7 @@ int bb_tokens_parse(const char *text, double *tokens)
     if (bb_parse_count(text, tokens) == 0 && *tokens <= 1e18)
         return 0;
     return bb_err(BB_EUSAGE,
-                  "--tokens: '%s' is not valid, expected a number above 0, up to 1e18, with or without K M B T "
-                  "(1000-based); try: 15T",
+                  "--tokens: '%s' is not valid, expected a number above 0 and up to 1e18, optionally with K, M, B or T "
+                  "(powers of 1000); try: 15T",
                   text);
 }

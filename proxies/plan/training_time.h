@@ -1,25 +1,26 @@
-/* training_time.h - extrapolates the predicted step time to a whole training run: `plan --tokens`. */
+/* training_time.h - extrapolates the predicted step time to a whole training run (`plan --tokens`). */
 #ifndef BB_PROXIES_PLAN_TRAINING_TIME_H
 #define BB_PROXIES_PLAN_TRAINING_TIME_H
 
 #include "proxies/plan/plan.h"
 
 struct bb_training_time {
-    double tokens, steps; /* tokens: as given; steps: smallest number of steps with at least that many tokens */
+    double tokens, steps; /* tokens: as given; steps: minimum number of steps that process that many tokens */
     double days, gpu_hours;
 };
 
 /*
- * bb_training_time - time of a training run. Restarts, evaluation and checkpoints are not included.
+ * bb_training_time - return the time of a training run, without restarts, evaluation and checkpoints.
  *   step     must have tokens
- *   ns       time of one step
+ *   ns       time of one step in nanoseconds
+ *   tokens   number of tokens to train on
  */
 struct bb_training_time bb_training_time(const struct bb_step *step, double ns, double tokens);
 
 void bb_training_time_print(const struct bb_training_time *t, FILE *out);
-json_t *bb_training_time_json(const struct bb_training_time *t); /* NULL without memory */
+json_t *bb_training_time_json(const struct bb_training_time *t); /* returns NULL when out of memory */
 
-/* bb_tokens_parse - parse a number of tokens such as "15T". Returns 0, or -BB_EUSAGE after printing one line. */
+/* bb_tokens_parse - parse a number of tokens such as "15T". Returns 0, or -BB_EUSAGE after printing an error line. */
 int bb_tokens_parse(const char *text, double *tokens) BB_MUST_CHECK;
 
 #endif

@@ -1,4 +1,5 @@
-/* formula.c - a recursive-descent parser; after an error the parser's position is that of the error. */
+/* formula.c - evaluates formulas with a recursive-descent parser (see formula.h). After an error the parser's
+ * position is the position of the error. */
 #include "proxies/models/formula.h"
 
 #include <ctype.h>
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_DEPTH 100 /* of nested parentheses */
+#define MAX_DEPTH 100 /* maximum depth of nested parentheses */
 
 struct parser {
     const char *at;

@@ -72,7 +72,7 @@ static bool is_folder(const char *path)
     return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
 }
 
-/* The folder of a published model (Hugging Face) contains config.json. */
+/* Loads the config.json of a folder that contains a published model (Hugging Face). */
 static int load_folder(const char *kind, const char *name_or_path, json_t **root)
 {
     char path[PATH_MAX];
@@ -94,7 +94,7 @@ int bb_profile_validate_name(const char *kind, const char *name_or_path)
                : reject_name(kind, name_or_path);
 }
 
-/* A result of busbar, not a profile: it contains the command or its options. */
+/* Returns whether a file is a result of busbar rather than a profile. Results contain the command or its options. */
 static bool is_result(const json_t *root)
 {
     return json_object_get(root, "schema") && (json_object_get(root, "command") || json_object_get(root, "options"));

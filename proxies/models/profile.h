@@ -1,6 +1,6 @@
 /*
- * profile.h - the JSON files of profiles/: models and clusters. The build compiles them into the program, so that they
- * are found wherever the program is installed. Files of the user are read by their path.
+ * profile.h - the JSON files of profiles/: models and clusters. The build compiles them into the program, so they are
+ * available wherever the program is installed. The user's own files are read by their path.
  */
 #ifndef BB_PROXIES_MODELS_PROFILE_H
 #define BB_PROXIES_MODELS_PROFILE_H
@@ -8,28 +8,29 @@
 #include "bootstrap/base/json_read.h"
 
 struct bb_profile_text {
-    const char *kind, *name, *text; /* "models" or "clusters"; "gpt2_large"; JSON text */
+    const char *kind, *name, *text; /* kind: "models" or "clusters"; name, for example "gpt2_large"; text: the JSON */
 };
-extern const struct bb_profile_text bb_profile_texts[]; /* the last row has NULLs */
+extern const struct bb_profile_text bb_profile_texts[]; /* terminated by an entry of NULLs */
 
-/* bb_profile_names - list the names of a kind. names: [capacity] out, terminated by NULL. Returns the number of
- * names. */
+/* bb_profile_names - lists the names of all shipped profiles of a kind. names: [capacity] out, terminated by NULL.
+ * Returns the number of names. */
 size_t bb_profile_names(const char *kind, const char **names, size_t capacity);
 
-/* The i-th name of a kind, NULL past the end; used for completion of command lines. */
+/* Return the name of the i-th shipped profile, or NULL after the last one; used to complete command lines in the
+ * shell. */
 const char *bb_model_name_at(size_t i);
 const char *bb_cluster_name_at(size_t i);
 
-/* bb_profile_validate_name - accept the name of a shipped profile or any path (without opening it). Returns 0, or
- * -BB_EUSAGE after printing one line. */
+/* bb_profile_validate_name - accepts the name of a shipped profile and any path, without opening the file. Returns
+ * 0, or -BB_EUSAGE after printing an error message. */
 int bb_profile_validate_name(const char *kind, const char *name_or_path) BB_MUST_CHECK;
 
 /*
- * bb_profile_load - load a profile.
- *   name_or_path  name of a shipped profile; a path has a '/' or ends in ".json"; a folder of a published model stands
- *                 for its config.json
+ * bb_profile_load - loads a profile.
+ *   name_or_path  name of a shipped profile; or a path, which contains '/' or ends in ".json"; or the folder of a
+ *                 published model, whose config.json is loaded
  *   root          out: a JSON object; the caller releases it
- *   Returns       0, or -BB_EUSAGE after printing one line: unknown name, unreadable file, or no JSON object
+ *   Returns       0, or -BB_EUSAGE after printing an error message: unknown name, unreadable file, or no JSON object
  */
 int bb_profile_load(const char *kind, const char *name_or_path, json_t **root) BB_MUST_CHECK;
 

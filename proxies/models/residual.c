@@ -1,4 +1,4 @@
-/* residual.c - creates the tensors of a ResNet in the order of the network, then reverses them (see residual.h). */
+/* residual.c - reads a ResNet (see residual.h). Tensors are created in the order of the network and then reversed. */
 #include "proxies/models/residual.h"
 
 #include "bootstrap/base/grow.h"
@@ -12,11 +12,11 @@
 #define MAX_STAGES 8
 #define MAX_BLOCKS 1000
 
-/* A network while it is built. */
+/* State while a network is read. */
 struct builder {
     struct bb_model_file *file;
     struct bb_residual *model;
-    const json_t *tensors, *flops, *layers; /* layers: NULL if the file has none */
+    const json_t *tensors, *flops, *layers; /* objects of the file; layers: NULL if the file has none */
     double layer_flops;
     bool projection_first;
 };
@@ -34,14 +34,14 @@ static int add_tensor(struct builder *b, const char *prefix, const char *name, s
     return 0;
 }
 
-/* ---- layers ---- */
+/* ---- layers with weights ---- */
 
 static struct bb_conv conv_of(const struct bb_residual_layer *l, int64_t images, enum bb_dtype_id dtype)
 {
     return bb_conv_2d(images, l->in, l->out, l->edge, l->kernel, l->stride, dtype);
 }
 
-/* FLOP of a layer's forward pass for one image; negative for an invalid convolution. */
+/* Returns the FLOP of a layer's forward pass for one image, or a negative number if the convolution is invalid. */
 static double flops_of(const struct bb_residual_layer *l)
 {
     const struct bb_conv conv = conv_of(l, 1, BB_FLOAT);
@@ -63,8 +63,8 @@ static int keep_layer(struct builder *b, const struct bb_residual_layer *l)
     return 0;
 }
 
-/* ["name", in, out] is a dense layer, ["name", in, out, kernel, edge, stride] a convolution; tensors from `first` on
- * belong to the unit. */
+/* Reads one layer: ["name", in, out] is a dense layer, ["name", in, out, kernel, edge, stride] a convolution. "name"
+ * is a tensor of the same unit (stem, projection, block or head); the unit's tensors begin at index `first`. */
 static int read_layer(struct builder *b, const json_t *list, const char *unit, const char *prefix, int first)
 {
     struct bb_residual_layer l = {0};
@@ -135,7 +135,7 @@ bool bb_residual_backward(const struct bb_residual *m, int first, int n, int64_t
 
 /* ---- tensors ---- */
 
-/* Creates the tensors of one unit of the file: stem, projection, block or head. */
+/* Creates the tensors and layers of one unit of the file: stem, projection, block or head. */
 static int create_unit(struct builder *b, const char *unit, const char *prefix)
 {
     const json_t *list;
@@ -184,8 +184,8 @@ static int create_stages(struct builder *b)
     TRY(bb_json_numbers_at(b->file->root, "blocks", b->file->where, stages, blocks));
     TRY(bb_model_file_set(b->file, "in", width));
     for (int s = 0; s < stages; s++, width *= 2) {
-        double edge = image / 4 >> s; /* edge of the stage's output; the first block of each stage but the first
-                                         halves it */
+        double edge = image / 4 >> s; /* of the stage's output; the first block of each stage, except the first
+                                         stage, halves the edge */
 
         TRY(bb_model_file_set(b->file, "w", width));
         TRY(bb_model_file_set(b->file, "edge", edge));
@@ -237,7 +237,7 @@ static void reverse_tensors(struct bb_residual *m)
         m->layers[l].tensor = m->n_tensors - 1 - m->layers[l].tensor;
 }
 
-/* Each bucket begins at the end of the previous one, and together they cover all tensors. */
+/* Reads the buckets. Each bucket begins where the previous one ends, and together they contain all tensors. */
 static int read_buckets(const struct bb_model_file *file, struct bb_residual *m)
 {
     const json_t *list;
@@ -256,7 +256,7 @@ static int read_buckets(const struct bb_model_file *file, struct bb_residual *m)
             bucket->count += m->tensors[next].count;
     }
     if (next != m->n_tensors)
-        rc = bb_err(BB_EUSAGE, "%s: the buckets hold %d of %d tensors", file->where, next, m->n_tensors);
+        rc = bb_err(BB_EUSAGE, "%s: the buckets contain %d of %d tensors", file->where, next, m->n_tensors);
 out:
     return rc;
 }

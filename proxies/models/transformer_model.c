@@ -1,4 +1,4 @@
-/* transformer_model.c - reads models with three kinds of layers (see transformer_model.h). */
+/* transformer_model.c - reads models of family "pipeline_transformer" (see transformer_model.h). */
 #include "proxies/models/transformer_model.h"
 
 #include "bootstrap/base/grow.h"
@@ -6,13 +6,13 @@
 
 #include <stdlib.h>
 
-#define MAX_TENSORS 1024 /* per layer */
+#define MAX_TENSORS 1024 /* maximum number of tensors per layer */
 
 static const char *const layer_keys[BB_LAYER_KINDS] = {
     [BB_LAYER_INNER] = "inner", [BB_LAYER_FIRST] = "first", [BB_LAYER_LAST] = "last"};
 
 #define AT(member) offsetof(struct bb_model, member)
-#define MAX_COUNT  1e9 /* limit of layers, stages and micro-batches */
+#define MAX_COUNT  1e9 /* maximum number of layers, stages and micro-batches */
 
 static const struct bb_json_field fields[] = {
     BB_FIELD("name", BB_JSON_TEXT, AT(name)),
@@ -83,7 +83,7 @@ int bb_model_load(const char *name_or_path, struct bb_model *model)
     TRY(bb_model_file_read(&file, file.root, fields, model));
     TRY(read_layers(&file, model));
 out:
-    model->root = file.root; /* also after an error: bb_model_release releases it */
+    model->root = file.root; /* also after an error, so that bb_model_release releases root */
     if (rc)
         bb_model_release(model);
     return rc;

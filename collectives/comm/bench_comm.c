@@ -1,4 +1,4 @@
-/* bench_comm.c - life cycles and rows of `busbar bench comm`. */
+/* bench_comm.c - runs `busbar bench comm`: repeats the life cycles and reports the time of each step. */
 #include "bootstrap/base/units.h"
 #include "collectives/comm/comm_options.h"
 #include "collectives/comm/comm_steps.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* State of a run; all zero is a valid empty state. */
+/* State of a run. An all-zero struct is empty and may be released. */
 struct lives {
     struct bb_bench_comm_options options;
     struct bb_session session;
@@ -18,10 +18,10 @@ struct lives {
     struct bb_telemetry_row seen;
     double *us;     /* [repeats][BB_COMM_STEPS] times of this rank */
     double *all_us; /* [size][repeats][BB_COMM_STEPS] times of all ranks */
-    double *column; /* [repeats] times of one step */
+    double *column; /* [repeats] times of one step, for statistics */
 };
 
-/* Resolve --ranks for this world; the result is equal on all ranks. */
+/* Resolves --ranks for this world. The result is equal on all ranks. */
 static int choose_counts(struct lives *v)
 {
     const int size = v->session.world.size;
@@ -37,18 +37,18 @@ static int choose_counts(struct lives *v)
     return 0;
 }
 
-/* ---- text ---- */
+/* ---- table rows and header ---- */
 
-/* A row: one step of communicators of one size. */
+/* One result row: a step, for communicators with a given number of ranks. */
 struct row {
-    const char *step, *clock; /* clock: "host" or "host of the emulator"; the latter is no measurement of NCCL */
-    const char *absent;       /* reason why the step has no time; NULL: it has one */
+    const char *step, *clock; /* clock: "host", or "host of the emulator", which is not a measurement of NCCL */
+    const char *absent;       /* reason why the step has no time; NULL: the step has a time */
     int ranks, parts, repeats;
-    size_t bytes; /* of each operation; twice as much memory is registered */
+    size_t bytes; /* bytes of each operation; twice this is registered */
     bool blocking;
-    struct bb_stats time_us; /* the slowest rank of each life cycle; empty when absent */
+    struct bb_stats time_us; /* statistics over the life cycles of the slowest rank's time; empty if absent */
     int slowest_rank;        /* rank with the longest median; -1: absent */
-    double fastest_rank_us;  /* the shortest median of a rank; NaN: absent */
+    double fastest_rank_us;  /* shortest median of a rank; NaN: absent */
     double median_ms, min_ms, max_ms, fastest_ms;
 };
 
@@ -88,7 +88,7 @@ static void print_head(const struct lives *v)
     if (!out)
         return;
     fprintf(out,
-            "# host time from a common start until the call has finished its work; slowest rank of each of %d life "
+            "# host time from a common start until the call has finished its work; slowest rank in each of %d life "
             "cycles\n",
             v->options.repeats);
     fprintf(out, "# %s communicators, operations of %s, split into %d communicators\n",
@@ -99,7 +99,7 @@ static void print_head(const struct lives *v)
     bb_table_heading(out, fields);
 }
 
-/* ---- rows ---- */
+/* ---- computing and printing the rows ---- */
 
 static double sample_of(const struct lives *v, int rank, int life, int step)
 {
@@ -108,7 +108,7 @@ static double sample_of(const struct lives *v, int rank, int life, int step)
     return v->all_us[((size_t)rank * lives + (size_t)life) * BB_COMM_STEPS + (size_t)step];
 }
 
-/* Find the slowest rank and the fastest rank's time. Ranks without a time (outside the shrunk communicator) are
+/* Sets the slowest rank and the fastest rank's time. Ranks without a time (outside the shrunk communicator) are
  * skipped. */
 static int compare_ranks(struct lives *v, int step, struct row *row)
 {
@@ -184,7 +184,7 @@ static int put_row(struct lives *v, int step, const struct row *row)
     return bb_result_put(&v->session, fields, row, &seen, v->seen.gpu_flags, what);
 }
 
-/* Runs on rank 0, which is a member of every communicator. */
+/* Prints and saves the rows of one number of ranks. Runs on rank 0, which is a member of every communicator. */
 static int put_rows(struct lives *v)
 {
     struct row row;
@@ -199,13 +199,13 @@ out:
     return rc;
 }
 
-/* ---- life cycles ---- */
+/* ---- running the life cycles ---- */
 
 static int run_life(struct lives *v, int i)
 {
     struct bb_world *w = &v->session.world;
 
-    bb_world_reached(w, "bench comm: life cycle %d of %d ranks", i, v->life.ranks);
+    bb_world_reached(w, "bench comm: %d ranks, life cycle %d", v->life.ranks, i);
     bb_progress_show(&v->session.progress, "%d ranks, life cycle %d", v->life.ranks, i);
     return bb_comm_run_life(&v->life);
 }

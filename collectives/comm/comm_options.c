@@ -9,14 +9,14 @@
 #define FIELD(name) offsetof(struct bb_bench_comm_options, name)
 static const struct bb_opt option_rows[] = {
     OPT_STRING(0, "ranks", FIELD(ranks), "doubling", "LIST",
-               "ranks of the communicators, for example 2,4,6; doubling: 2, 4, 8 .. and all ranks"),
+               "number of ranks of each communicator, for example 2,4,6; doubling: 2, 4, 8 .. and all ranks"),
     OPT_SIZE(0, "size", FIELD(bytes), "1M", "BYTES", 1, 1ull << 40,
              "bytes of each operation; twice as much memory is registered"),
     OPT_INT(0, "repeats", FIELD(repeats), "6", "N", 1, 1e5, "life cycles (init to destroy) of each communicator"),
     OPT_INT('w', "warmup_lives", FIELD(warmup), "1", "N", 0, 1e5,
-            "untimed life cycles before the first timed one; 0: the maximum includes one-time costs of the process"),
+            "untimed life cycles before the timed ones; 0: the maximum includes the one-time costs of the process"),
     OPT_INT(0, "parts", FIELD(parts), "2", "N", 1, 1e6,
-            "number of communicators made by ncclCommSplit, each of consecutive ranks"),
+            "number of communicators that ncclCommSplit creates, each with consecutive ranks"),
     OPT_FLAG(0, "nonblocking", FIELD(nonblocking),
              "nonblocking communicators: calls return at once and are polled, at intervals of up to 1 ms"),
     {0},
@@ -27,7 +27,7 @@ static const struct bb_opt_table tables[] = {
     {0},
 };
 
-/* Parse one number of ranks; the size of the job is checked later. */
+/* Parses one number of ranks. choose_counts checks it against the size of the job. */
 static int add_count(void *arg, const char *word)
 {
     struct bb_bench_comm_options *o = arg;
@@ -36,7 +36,7 @@ static int add_count(void *arg, const char *word)
         return bb_err(BB_EUSAGE, "--ranks has more than %d numbers", (int)BB_COMM_COUNTS);
     if (bb_parse_int(word, 1, 1 << 24, &o->counts[o->n_counts]) != 0)
         return bb_err(BB_EUSAGE,
-                      "'%s' in --ranks is no number of ranks; expected 'doubling' or a list of numbers of at least 1",
+                      "invalid number of ranks '%s' in --ranks; expected 'doubling' or a list of numbers of at least 1",
                       word);
     o->n_counts++;
     return 0;
@@ -54,7 +54,7 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
 const struct bb_opts bb_bench_comm_set = {
     .usage = "busbar bench comm [OPTION...]",
     .doc = "The cost of communicators, step by step: init, first operations, registration, split, shrink, destroy.\n"
-           "Times are host time from a common start until the call has finished its work, of the slowest rank.",
+           "A time is the slowest rank's host time, from a common start until the call has finished its work.",
     .tables = tables,
     .size = sizeof(struct bb_bench_comm_options),
     .resolve = resolve_options};

@@ -12,13 +12,15 @@ struct bb_bench_comm_options {
     size_t bytes;
     int repeats, warmup, parts;
     bool nonblocking;
-    int counts[BB_COMM_COUNTS], n_counts; /* parsed from `ranks`: ranks of each communicator; empty for "doubling" */
+    int counts[BB_COMM_COUNTS], n_counts; /* number of ranks of each communicator, parsed from `ranks`; empty for
+                                             "doubling" */
 };
 
-/* option set for bb_opts_read; argv[0] is "comm" */
+/* bb_bench_comm_set - option set for bb_opts_read; argv[0] is "comm". */
 extern const struct bb_opts bb_bench_comm_set;
 
-/* bb_bench_comm_run - run the benchmark; defined in the GPU library. Returns 0 or above, or a negative error. */
+/* bb_bench_comm_run - run the benchmark; defined in the GPU library. Returns 0, a positive value if help was
+ * printed, or a negative error code. */
 int bb_bench_comm_run(int argc, char **argv);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * comm_steps.c - the steps in order. An untimed barrier precedes each step, so that no rank's time includes waiting for
- * a late rank.
+ * comm_steps.c - the steps of a communicator's life cycle, in order. An untimed barrier precedes each step, so that no
+ * rank's time includes waiting for a late rank.
  */
 #include "collectives/comm/comm_steps.h"
 
@@ -12,17 +12,17 @@
 #include <math.h>
 #include <stddef.h>
 
-/* Positive result of a step that this rank skips while other ranks perform it; positive results below it are an enum
+/* Result of a step that this rank skips while other ranks perform it. Smaller positive results are an enum
  * bb_comm_absent. */
 enum { NOT_HERE = BB_COMM_ABSENCES };
 
 const char *const bb_comm_absences[BB_COMM_ABSENCES] = {
     [BB_COMM_LACKS] = "this NCCL version lacks the function",
-    [BB_COMM_NO_WINDOW] = "these GPUs or this NCCL do not support symmetric windows",
+    [BB_COMM_NO_WINDOW] = "the GPUs or this NCCL version do not support symmetric windows",
     [BB_COMM_ALONE] = "needs at least 2 ranks",
 };
 
-/* An NCCL call that may block, monitored by the watchdog. */
+/* An NCCL call that may block. The watchdog monitors the call and ends the run if it takes too long. */
 #define WATCHED(life, call) BB_GUARDED((life)->world, (life)->current_step->name, BB_NCCL(call))
 
 /* ---- init and first use ---- */
@@ -34,7 +34,7 @@ static int init_comm(struct bb_comm_life *life, struct bb_comm *comm)
     return bb_comm_init(comm, life->world, "life", NULL, member ? life->ranks : 0, &life->opts);
 }
 
-/* The part of init outside NCCL: the same exchange of ids, for a communicator without members. */
+/* Times the part of init that is not in NCCL: the exchange of ids over MPI, here for a communicator without members. */
 static int exchange_id(struct bb_comm_life *life, struct bb_comm *comm)
 {
     struct bb_comm empty;
@@ -64,7 +64,7 @@ out:
     return rc;
 }
 
-/* The first half of the memory is the send buffer, the second half is the receive buffer. */
+/* Sends the first half of the memory to the next rank and receives into the second half. */
 static int send_round_ring(struct bb_comm_life *life, struct bb_comm *comm)
 {
     int next = (comm->rank + 1) % comm->size, before = (comm->rank + comm->size - 1) % comm->size, rc;
@@ -77,7 +77,7 @@ out:
     return rc;
 }
 
-/* ---- memory ---- */
+/* ---- memory: allocation and registration ---- */
 
 static int alloc_memory(struct bb_comm_life *life, struct bb_comm *comm)
 {
@@ -157,7 +157,7 @@ static int close_window(struct bb_comm_life *life, struct bb_comm *comm)
 
 /* ---- split and shrink ---- */
 
-/* Each part consists of consecutive ranks. */
+/* Splits the communicator into parts of consecutive ranks. */
 static int split_comm(struct bb_comm_life *life, struct bb_comm *comm)
 {
     int color = comm->rank * life->parts / life->ranks;
@@ -165,7 +165,7 @@ static int split_comm(struct bb_comm_life *life, struct bb_comm *comm)
     return bb_comm_split(&life->part, comm, "part", color, comm->rank, &life->opts);
 }
 
-/* Exclude the last rank, as after a failure; that rank does not call ncclCommShrink. */
+/* Excludes the last rank, as after a failure of that rank. The last rank does not call ncclCommShrink. */
 static int shrink_comm(struct bb_comm_life *life, struct bb_comm *comm)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -197,7 +197,7 @@ out:
     return rc;
 }
 
-/* Clear the handle first, so that no abort uses the communicator while it is being destroyed. */
+/* Clears the handle first, so that no abort uses the communicator while it is being destroyed. */
 static int destroy_comm(struct bb_comm_life *life, struct bb_comm *comm)
 {
     ncclComm_t nccl = atomic_exchange(&comm->nccl, NULL);
@@ -212,7 +212,8 @@ static int release_comm(struct bb_comm_life *life, struct bb_comm *comm)
     return 0;
 }
 
-/* Members of the shrunk communicator finalize and destroy it in one step, whose parts are not timed separately. */
+/* Finalizes and destroys the shrunk communicator in one step, on its members. If the shrink was skipped, this step is
+ * skipped for the same reason. */
 static int end_rest(struct bb_comm_life *life, struct bb_comm *comm)
 {
     const int why = life->absent[life->current_step - bb_comm_steps - 1];
@@ -226,13 +227,13 @@ static int end_rest(struct bb_comm_life *life, struct bb_comm *comm)
 
 #define OF(member) .comm = offsetof(struct bb_comm_life, member)
 const struct bb_comm_step bb_comm_steps[BB_COMM_STEPS] = {
-    {"exchange", "exchange of ids over MPI, which init includes", exchange_id, OF(comm)},
-    {"init", "ncclCommInitRankConfig, including the exchange", init_comm, OF(comm)},
+    {"exchange", "exchange of NCCL ids over MPI, which is also part of init", exchange_id, OF(comm)},
+    {"init", "ncclCommInitRankConfig, including the exchange of ids", init_comm, OF(comm)},
     {"mem_alloc", "ncclMemAlloc", alloc_memory, OF(comm), .after = clear_memory},
     {"first_all_reduce", "includes connection setup", reduce_all, OF(comm)},
-    {"all_reduce", "repeated, connections exist", reduce_all, OF(comm)},
+    {"all_reduce", "repeated; connections exist", reduce_all, OF(comm)},
     {"first_sendrecv", "to the next rank; includes connection setup", send_round_ring, OF(comm)},
-    {"sendrecv", "repeated, connections exist", send_round_ring, OF(comm)},
+    {"sendrecv", "repeated; connections exist", send_round_ring, OF(comm)},
     {"register", "ncclCommRegister", register_memory, OF(comm), .function = "ncclCommRegister"},
     {"deregister", "ncclCommDeregister", deregister_memory, OF(comm), .function = "ncclCommDeregister"},
     {"window_register", "ncclCommWindowRegister", open_window, OF(comm), .function = "ncclCommWindowRegister"},
@@ -248,13 +249,13 @@ const struct bb_comm_step bb_comm_steps[BB_COMM_STEPS] = {
     {"destroy", "ncclCommDestroy", destroy_comm, OF(comm), .after = release_comm},
 };
 
-/* All ranks of the world take part in the first two steps, because they exchange ids over MPI. */
+/* All ranks of the world run the first two steps, because both exchange ids over MPI. */
 static bool is_member(const struct bb_comm_life *life, int step)
 {
     return step < 2 || life->world->rank < life->ranks;
 }
 
-/* Time a step in host time; us stays NaN when the step did nothing. */
+/* Runs a step and measures its host time. us[step] stays NaN if the step was skipped. */
 static int time_step(struct bb_comm_life *life, int step)
 {
     struct bb_comm *comm = (struct bb_comm *)((char *)life + bb_comm_steps[step].comm);

@@ -1,7 +1,7 @@
 /*
- * comm_steps.h - the steps in the life cycle of a communicator and their cost in host time: init, first use,
- * registration, split, shrink, destroy. A barrier precedes each step. A step ends on a rank when the call has finished
- * its work: nonblocking calls are polled, and operations end when the GPU has completed them.
+ * comm_steps.h - measures the life cycle of a communicator step by step, in host time: init, first use, registration,
+ * split, shrink, destroy. A barrier precedes each step. On a rank, a step ends when the call has finished its work:
+ * nonblocking calls are polled until they are complete, and operations end when the GPU has completed them.
  */
 #ifndef BB_COLLECTIVES_COMM_COMM_STEPS_H
 #define BB_COLLECTIVES_COMM_COMM_STEPS_H
@@ -13,20 +13,21 @@
 
 struct bb_comm_life;
 
-/* A timed step, run on every rank of the communicator. Its function returns 0, a negative error, or a positive enum
+/* A timed step, run on every rank of the communicator. `run` returns 0, a negative error code, or a positive enum
  * bb_comm_absent. */
 struct bb_comm_step {
     const char *name, *help;
     int (*run)(struct bb_comm_life *life, struct bb_comm *comm);
     size_t comm;          /* offset of the step's communicator in struct bb_comm_life */
-    const char *function; /* NCCL function that older versions lack; NULL: all supported versions have it */
+    const char *function; /* NCCL function that some supported versions lack; NULL: all supported versions have the
+                             function */
     int (*after)(struct bb_comm_life *life, struct bb_comm *comm); /* untimed work after the step; NULL: none */
 };
 
 enum { BB_COMM_STEPS = 20 };
 extern const struct bb_comm_step bb_comm_steps[BB_COMM_STEPS];
 
-/* Reason why a step has no time; 0: it has one. */
+/* Reason why a step has no time. BB_COMM_PRESENT (0): the step has a time. */
 enum bb_comm_absent { BB_COMM_PRESENT, BB_COMM_LACKS, BB_COMM_NO_WINDOW, BB_COMM_ALONE, BB_COMM_ABSENCES };
 extern const char *const bb_comm_absences[BB_COMM_ABSENCES];
 
@@ -34,26 +35,29 @@ extern const char *const bb_comm_absences[BB_COMM_ABSENCES];
 struct bb_comm_life {
     struct bb_world *world;
     struct bb_comm_opts opts;
-    int ranks;    /* the first `ranks` ranks of the world are members */
-    int parts;    /* number of communicators made by the split */
-    size_t bytes; /* bytes of each operation; `memory` has twice as many */
+    int ranks;    /* size of the communicator; its members are the first ranks of the world */
+    int parts;    /* number of communicators that the split creates */
+    size_t bytes; /* bytes of each operation; the size of `memory` is twice this */
     cudaStream_t stream;
-    struct bb_comm comm, part, rest; /* part: from split; rest: from shrink, without the last rank */
-    void *memory;                    /* from ncclMemAlloc */
+    struct bb_comm comm, part, rest; /* comm: timed communicator; part: result of the split; rest: result of the
+                                        shrink, without the last rank */
+    void *memory;                    /* 2 * bytes from ncclMemAlloc */
     void *handle, *window;
     const struct bb_comm_step *current_step;
-    void *call;           /* address of the step's NCCL function */
-    bool capture_choices; /* record NCCL's choices through the profiler plugin: only in warm-up life cycles */
-    struct bb_choice choice[BB_COMM_STEPS]; /* NCCL's choices on this rank, from the last recording life cycle */
-    double us[BB_COMM_STEPS];               /* times of this rank; NaN: none */
+    void *call;           /* address of `function` of the current step; NULL: missing, or the step has none */
+    bool capture_choices; /* whether to record NCCL's choices through the profiler plugin; only in warm-up life
+                             cycles */
+    struct bb_choice choice[BB_COMM_STEPS]; /* algorithm, protocol and channels chosen by NCCL on this rank, from the
+                                               last life cycle with capture_choices */
+    double us[BB_COMM_STEPS];               /* times of this rank; NaN: no time */
     int absent[BB_COMM_STEPS];              /* enum bb_comm_absent of each step */
 };
 
 /*
- * bb_comm_run_life - run one life cycle. Collective over the world; ranks from life->ranks on only take part in
- * barriers.
+ * bb_comm_run_life - run one life cycle. Collective over the world; ranks outside the communicator only take part in
+ * barriers and in the exchange of ids.
  *   life     out: us and absent of this rank
- *   Returns  0, or a negative error after printing one line; the abort then releases what exists
+ *   Returns  0, or a negative error code after printing an error; the abort of the run then releases all NCCL objects
  */
 int bb_comm_run_life(struct bb_comm_life *life) BB_MUST_CHECK;
 

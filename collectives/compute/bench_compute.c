@@ -1,6 +1,7 @@
 /*
- * bench_compute.c - the three sections of `busbar bench compute`: rows as text and JSON. The benchmark runs on one rank
- * without mpirun; with more ranks, all measure at once and the slowest rank's times are reported.
+ * bench_compute.c - runs the sections of `busbar bench compute` and reports their rows as text and JSON. The benchmark
+ * runs on one rank without mpirun. With more ranks, all ranks measure at the same time and the slowest rank's times are
+ * reported.
  */
 #include "bootstrap/cli/report_header.h"
 #include "collectives/compute/compute_measure.h"
@@ -12,15 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* State of a run; all zero is a valid empty state. */
+/* State of a run. An all-zero struct is empty and may be released. */
 struct compute {
     struct bb_bench_compute_options options;
     struct bb_session session;
     struct bb_compute_context ctx;
-    double copy_gbps; /* measured limits of the device */
+    double copy_gbps; /* copy bandwidth; with best_tflops, the measured limits of the device */
     double best_tflops[BB_COMPUTE_TYPES];
-    double worst_error;  /* largest deviation of a timed kernel of at least 100 us, percent */
-    double excess_error; /* the same after subtracting TIMED_SLACK_US, percent */
+    double worst_error;  /* largest deviation of a timed kernel of at least 100 us, in percent */
+    double excess_error; /* largest deviation of such a kernel beyond TIMED_SLACK_US, in percent */
 };
 
 static bool type_is_wanted(const struct compute *b, int type)
@@ -29,7 +30,7 @@ static bool type_is_wanted(const struct compute *b, int type)
            strcmp(b->options.dtype, bb_dtypes[bb_compute_types[type]].name) == 0;
 }
 
-/* ---- rows ---- */
+/* ---- common part of the rows ---- */
 
 /* Fields common to the rows of all sections. */
 struct section_row {
@@ -72,7 +73,7 @@ static void put_title(const struct compute *b, const char *title)
         fprintf(b->session.out, "#\n# %s\n#\n", title);
 }
 
-/* Rate in 1e9 per second of an amount processed in the median time; 0 when the median is 0. */
+/* Returns the rate, in 1e9 per second, at which `amount` is processed in the median time; 0 if the median is 0. */
 static double giga_per_s(double amount, const struct bb_computed *c)
 {
     return c->time_us.p50 > 0 ? amount / c->time_us.p50 / 1e3 : 0;
@@ -110,7 +111,7 @@ static int put_gemm(struct compute *b, int type, const struct bb_gemm_case *g, c
     return put_row(b, BB_COMPUTE_GEMM, gemm_fields, &row, c);
 }
 
-/* Measure all GEMMs of a type before printing the first, because the best of them is the limit. */
+/* Measures all GEMMs of a type before printing the first, because percent_of_best refers to the fastest GEMM. */
 static int run_gemms_of(struct compute *b, int type)
 {
     struct bb_gemm_case cases[BB_COMPUTE_GEMMS];
@@ -135,7 +136,7 @@ static int run_gemms(struct compute *b)
 {
     int rc = 0;
 
-    put_title(b, "gemm: GEMMs of cuBLASLt; of best: relative to the fastest GEMM of the same type in this table");
+    put_title(b, "gemm: cuBLASLt GEMMs; of best: relative to the fastest GEMM of the same type in this table");
     bb_table_heading(b->session.out, gemm_fields);
     for (int t = 0; t < BB_COMPUTE_TYPES && rc == 0; t++)
         if (type_is_wanted(b, t))
@@ -203,7 +204,7 @@ static int run_memory_kernels(struct compute *b)
     return rc;
 }
 
-/* The copy limit is the faster of cudaMemcpyAsync and busbar's copy kernel. */
+/* Measures the copy limit: the faster of cudaMemcpyAsync and busbar's copy kernel. */
 static int measure_copy_limit(struct compute *b)
 {
     struct bb_memory_kernel_case copy;
@@ -241,8 +242,8 @@ static const struct bb_field timed_fields[] = {
     {0},
 };
 
-/* Tolerance in us: the blocks of a kernel do not all start at once, the GPU clock has a resolution of up to 1 us,
- * and the memory traffic ends only after a whole portion. */
+/* Tolerance in us for three effects: the blocks of a kernel do not all start at once, the GPU clock has a resolution
+ * of up to 1 us, and the memory traffic ends only after a whole portion. */
 static const double TIMED_SLACK_US = 5;
 
 static double error_percent_of(double got, double asked)
@@ -292,7 +293,7 @@ out:
     return rc;
 }
 
-/* ---- all sections ---- */
+/* ---- running all sections ---- */
 
 static void print_limits(const struct compute *b)
 {
@@ -349,14 +350,14 @@ out:
     return rc;
 }
 
-/* ---- memory ---- */
+/* ---- memory requirement ---- */
 
 static size_t larger_of(size_t a, size_t b)
 {
     return a > b ? a : b;
 }
 
-/* The arena holds the largest case. The traffic of the timed kernel needs more memory than the L2 cache has. */
+/* Returns the size of the arena: the largest case, and more than the L2 cache for the traffic of the timed kernel. */
 static size_t arena_bytes(const struct compute *b)
 {
     struct bb_gemm_case gemms[BB_COMPUTE_GEMMS];
@@ -387,15 +388,16 @@ static void print_head(const struct compute *b)
     if (!s->out)
         return;
     bb_print_report_header(s->out, s->argc, s->argv);
-    fprintf(s->out, "# %d rank%s: %s, %d SMs%s\n", s->world.size, s->world.size == 1 ? "" : "s (slowest rank counts)",
-            d->name, d->sm_count, s->shared_gpu ? "; ranks share a GPU: times are meaningless" : "");
+    fprintf(s->out, "# %d rank%s: %s, %d SMs%s\n", s->world.size,
+            s->world.size == 1 ? "" : "s (times of the slowest rank)", d->name, d->sm_count,
+            s->shared_gpu ? "; ranks share a GPU: times are meaningless" : "");
     fprintf(s->out, "# time: %d operations back to back between CUDA events, divided by %d; median of %d samples\n",
             b->options.iterations, b->options.iterations, b->options.repeats);
     if (d->emulated)
         bb_print_emulated_note(s->out, "", "");
 }
 
-/* Emulated GPUs compute GEMMs on the CPU; warn about the time. */
+/* Warns that GEMMs take long on emulated GPUs, which compute them on the CPU. */
 static void warn_of_emulation(const struct compute *b)
 {
     const char *data = getenv("EMU_DATA");
@@ -415,7 +417,7 @@ static int run_compute(struct compute *b, int argc, char **argv)
     TRY(bb_session_begin(s, &o->common, BB_SESSION_GPUS));
     TRY(bb_session_setup_gpus(s, 0));
     TRY(bb_session_check_memory(s, arena_bytes(b) + BB_GEMM_WORKSPACE,
-                                "lower --size, name one type with -d, or use --quick"));
+                                "lower --size, select one type with -d, or use --quick"));
     TRY(bb_compute_context_init(&b->ctx, &s->world, &s->device, arena_bytes(b), o->iterations, o->repeats, o->warmup));
     b->ctx.candidates = o->candidates;
     TRY(bb_session_open_results(s, &head, NULL, NULL));

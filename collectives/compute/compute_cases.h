@@ -1,6 +1,6 @@
 /*
  * compute_cases.h - tables of what `busbar bench compute` measures: GEMMs of real layers, memory-bound kernels, and
- * settings of the timed kernel (a kernel that runs for a given time in place of compute). Pure tables.
+ * settings of the timed kernel (cuda/compute/busy.h), which substitutes compute of a given duration.
  */
 #ifndef BB_COLLECTIVES_COMPUTE_COMPUTE_CASES_H
 #define BB_COLLECTIVES_COMPUTE_COMPUTE_CASES_H
@@ -16,8 +16,9 @@ struct bb_gemm_case {
 };
 
 /*
- * bb_compute_gemms - list square GEMMs, the layers of GPT-2 and GPT-3, and convolutions of ResNet-50 and CosmoFlow.
- *   quick    only a few small GEMMs
+ * bb_compute_gemms - list the GEMM cases: square GEMMs, the layers of GPT-2 and GPT-3, and convolutions of ResNet-50
+ * and CosmoFlow.
+ *   quick    true: only a few small GEMMs
  *   cases    [BB_COMPUTE_GEMMS] out
  *   Returns  the number of cases
  */
@@ -25,12 +26,12 @@ int bb_compute_gemms(enum bb_dtype_id dtype, bool quick, struct bb_gemm_case cas
 
 struct bb_memory_kernel_case {
     const char *name;
-    struct bb_memory_kernel memory_kernel; /* its device pointers are NULL */
+    struct bb_memory_kernel memory_kernel; /* device pointers are NULL */
 };
 
 /*
- * bb_compute_memory_kernel - the i-th memory-bound kernel, with a number of rows that moves about `bytes`. Kernel 0
- * copies.
+ * bb_compute_memory_kernel - get memory-bound kernel i, with a number of rows for which it moves about `bytes`. Kernel
+ * 0 is the copy.
  *   Returns  false when i is past the end
  */
 bool bb_compute_memory_kernel(int i, enum bb_dtype_id dtype, size_t bytes, struct bb_memory_kernel_case *c);
@@ -41,7 +42,7 @@ struct bb_timed_case {
     double traffic; /* memory traffic as a fraction of the copy bandwidth */
 };
 
-/* bb_compute_timed - the i-th setting of the timed kernel. Returns false when i is past the end. */
+/* bb_compute_timed - get setting i of the timed kernel. Returns false when i is past the end. */
 bool bb_compute_timed(int i, bool quick, struct bb_timed_case *c);
 
 #endif

@@ -11,7 +11,7 @@
 
 static const size_t ALIGN = 256;
 
-/* ---- context ---- */
+/* ---- init and release ---- */
 
 int bb_compute_context_init(struct bb_compute_context *ctx, struct bb_world *world, const struct bb_device_info *device,
                             size_t arena_bytes, int iterations, int repeats, int warmup)
@@ -54,9 +54,10 @@ void bb_compute_context_release(struct bb_compute_context *ctx)
     *ctx = (struct bb_compute_context){0};
 }
 
-/* ---- data: random, because GEMMs of zeros run faster than GEMMs of real data ---- */
+/* ---- operand data (random, because GEMMs on zeros run faster than on real data) ---- */
 
-enum { BLOCK_BYTES = 1 << 20 }; /* random data is generated for one block, which is then repeated */
+/* Bytes of random data that the host generates; the rest of an array repeats this block. */
+enum { BLOCK_BYTES = 1 << 20 };
 
 static uint64_t next_random(uint64_t *seed)
 {
@@ -78,8 +79,8 @@ static void make_block(void *block, size_t n, const struct bb_memory_kernel *p, 
     }
 }
 
-/* Fill the array at `to` with one random block from the host, then by copies on the device that double the filled
- * part. */
+/* Fills the array at `to`: first one random block from the host, then copies on the device that double the filled
+ * length. */
 static int fill_array(struct bb_compute_context *ctx, void *to, const struct bb_memory_kernel *p,
                       const struct bb_memory_kernel_array *a)
 {
@@ -129,7 +130,7 @@ out:
     return rc;
 }
 
-/* Select the rank with the longest median; the result is equal on all ranks. */
+/* Selects the rank with the longest median. The result is equal on all ranks. */
 static int select_slowest_rank(struct bb_compute_context *ctx, struct bb_computed *c)
 {
     struct bb_stats own;
@@ -267,7 +268,7 @@ static int launch_busy(void *arg, cudaStream_t stream)
     return bb_busy_run(arg, stream);
 }
 
-/* Measure one launch by the start and end times that the kernel reports. */
+/* Measures one launch from the start and end times that the kernel reports. */
 static int sample_clock(struct bb_compute_context *ctx, struct bb_busy *busy, double *us, double *gbps)
 {
     double ns;

@@ -1,6 +1,6 @@
 /*
- * compute_measure.h - time kernels on every rank at once: each rank measures its own GPU, and the slowest rank's times
- * count.
+ * compute_measure.h - times kernels on all ranks at the same time. Each rank measures its own GPU; the results are the
+ * times of the slowest rank.
  */
 #ifndef BB_COLLECTIVES_COMPUTE_COMPUTE_MEASURE_H
 #define BB_COLLECTIVES_COMPUTE_COMPUTE_MEASURE_H
@@ -23,9 +23,9 @@ struct bb_compute_context {
     struct bb_gemm_lib lib;
     char *arena; /* device memory shared by all cases */
     size_t arena_bytes;
-    struct bb_busy_report *report; /* pinned host memory that the timed kernel writes */
+    struct bb_busy_report *report; /* pinned host memory, filled by the timed kernel */
     int iterations, repeats, warmup, candidates;
-    double *samples;             /* [repeats] us per operation */
+    double *samples;             /* [repeats] times per operation in us */
     struct bb_stats *rank_stats; /* [size] statistics of each rank */
 };
 
@@ -34,41 +34,43 @@ struct bb_compute_context {
  *   iterations  operations per sample
  *   repeats     samples per case
  *   warmup      untimed operations before the first sample
- *   Returns     0, or a negative error after printing one line
- *   Owner       the caller calls bb_compute_context_release, also after a failed init
+ *   Returns     0, or a negative error code after printing an error
+ *   Owner       the caller calls bb_compute_context_release, also after an error
  */
 int bb_compute_context_init(struct bb_compute_context *ctx, struct bb_world *world, const struct bb_device_info *device,
                             size_t arena_bytes, int iterations, int repeats, int warmup) BB_MUST_CHECK;
 void bb_compute_context_release(struct bb_compute_context *ctx);
 
-/* Bytes of ctx->arena that a case needs. */
+/* Bytes of ctx->arena that a case requires. */
 size_t bb_gemm_case_bytes(const struct bb_gemm_shape *s);
 size_t bb_memory_kernel_case_bytes(const struct bb_memory_kernel *p);
 
 struct bb_computed {
-    struct bb_stats time_us; /* per operation, back to back on one stream */
-    int rank;                /* the slowest rank, whose statistics time_us holds */
+    struct bb_stats time_us; /* time per operation; operations run back to back on one stream */
+    int rank;                /* the slowest rank; time_us are its times */
 };
 
 /*
- * bb_measure_gemm, bb_measure_memory_kernel - measure one case. Collective over all ranks.
- *   ctx      bb_measure_gemm uses the fastest of ctx->candidates cuBLASLt algorithms
+ * bb_measure_gemm, bb_measure_memory_kernel - measure one case. Collective over all ranks. bb_measure_gemm uses the
+ * fastest of the first ctx->candidates algorithms of cuBLASLt.
  *   c        out: times of the slowest rank, equal on all ranks
- *   Returns  0, or a negative error after printing one line
+ *   Returns  0, or a negative error code after printing an error
  */
 int bb_measure_gemm(struct bb_compute_context *ctx, const struct bb_gemm_shape *s, struct bb_computed *c) BB_MUST_CHECK;
 int bb_measure_memory_kernel(struct bb_compute_context *ctx, const struct bb_memory_kernel *p,
                              struct bb_computed *c) BB_MUST_CHECK;
-/* bb_measure_memcpy - the same for cudaMemcpyAsync of bytes/2 on the device. */
+/* bb_measure_memcpy - as bb_measure_memory_kernel, for cudaMemcpyAsync of bytes/2 from device to device. */
 int bb_measure_memcpy(struct bb_compute_context *ctx, size_t bytes, struct bb_computed *c) BB_MUST_CHECK;
 
 struct bb_timed {
-    struct bb_computed stream; /* per launch, back to back on one stream */
-    struct bb_computed clock;  /* GPU clock, from the start of the first block to the end of the last block */
-    double gbps;               /* 1e9 bytes/s moved during the last launch on the slowest rank */
+    struct bb_computed stream; /* time per launch; launches run back to back on one stream */
+    struct bb_computed clock;  /* duration on the GPU clock, from the start of the first block to the end of the last
+                                 block */
+    double gbps;               /* memory traffic of the last launch on the slowest rank, 1e9 bytes/s */
 };
 
-/* bb_measure_busy - measure the timed kernel with the sms, ns and gbps of `busy`; other fields are ignored. */
+/* bb_measure_busy - measure the timed kernel with the fields sms, ns and gbps of `busy`; its other fields are
+ * ignored. */
 int bb_measure_busy(struct bb_compute_context *ctx, const struct bb_busy *busy, struct bb_timed *t) BB_MUST_CHECK;
 
 #endif

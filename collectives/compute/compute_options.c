@@ -19,16 +19,17 @@ static const char *type_or_all(size_t i)
 static const struct bb_opt option_rows[] = {
     OPT_CHOICE_AT('d', "datatype", FIELD(dtype), "all", "TYPE", type_or_all,
                   "element type of GEMMs and memory-bound kernels"),
-    OPT_SIZE(
-        0, "size", FIELD(bytes), "256M", "BYTES", 1024, 1ull << 40,
-        "approximate bytes moved by a memory-bound kernel; use several times the L2 size, or the cache is measured"),
+    OPT_SIZE(0, "size", FIELD(bytes), "256M", "BYTES", 1024, 1ull << 40,
+             "approximate bytes moved by a memory-bound kernel; use several times the L2 size to measure memory, not "
+             "the cache"),
     OPT_ITERS(FIELD(iterations)),
     OPT_REPEATS(FIELD(repeats)),
     OPT_WARMUP(FIELD(warmup)),
     OPT_INT(0, "candidates", FIELD(candidates), "8", "N", 1, BB_GEMM_CANDIDATES,
             "cuBLASLt algorithms to try for each GEMM; 1: only its first choice"),
-    OPT_DOUBLE(0, "max-error", FIELD(max_error), NULL, "PERCENT", 0, 1e6,
-               "exit 5 when a timed kernel of 100 us or more deviates by more than PERCENT plus 5 us; 0: no check"),
+    OPT_DOUBLE(
+        0, "max-error", FIELD(max_error), NULL, "PERCENT", 0, 1e6,
+        "exit with status 5 if a timed kernel of 100 us or more deviates by more than PERCENT plus 5 us; 0: no check"),
     OPT_FLAG(0, "quick", FIELD(quick), "few cases of at most 64 KiB, as a smoke test"),
     {0},
 };
@@ -65,9 +66,9 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
 
 const struct bb_opts bb_bench_compute_set = {
     .usage = "busbar bench compute [gemm] [memory_kernels] [timed] [OPTION...]",
-    .doc = "Kernel performance, compared with the GPU's own measured limits: gemm: GEMMs of real layers (TFLOP/s);\n"
-           "memory_kernels: memory-bound kernels of a layer (GB/s); timed: accuracy of the kernel that runs for a\n"
-           "given time in place of compute. Default: all three sections.",
+    .doc = "Kernel performance, compared with the measured limits of the GPU, in three sections (default: all):\n"
+           "gemm (GEMMs of real layers, TFLOP/s), memory_kernels (memory-bound kernels of a layer, GB/s) and timed\n"
+           "(accuracy of the kernel that runs for a given time in place of compute).",
     .tables = tables,
     .size = sizeof(struct bb_bench_compute_options),
     .resolve = resolve_options};

@@ -1,5 +1,7 @@
-/* compute_options.h - options of `busbar bench compute`: GEMMs, memory-bound kernels and timed kernels, compared
- * with the GPU's measured limits. */
+/*
+ * compute_options.h - options of `busbar bench compute`, which measures GEMMs, memory-bound kernels and timed kernels
+ * and compares them with the measured limits of the GPU.
+ */
 #ifndef BB_COLLECTIVES_COMPUTE_COMPUTE_OPTIONS_H
 #define BB_COLLECTIVES_COMPUTE_COMPUTE_OPTIONS_H
 
@@ -17,15 +19,16 @@ struct bb_bench_compute_options {
     const char *dtype; /* a type name, or "all" */
     size_t bytes;
     int iterations, repeats, warmup, candidates;
-    double max_error; /* percent; 0: no limit */
+    double max_error; /* tolerance in percent for timed kernels; 0: no limit */
     bool quick;
-    bool wanted[BB_COMPUTE_SECTIONS]; /* set by bb_opts_read from the positional arguments */
+    bool wanted[BB_COMPUTE_SECTIONS]; /* sections to run; set by bb_opts_read from the positional arguments */
 };
 
-/* option set for bb_opts_read; argv[0] is "compute" */
+/* bb_bench_compute_set - option set for bb_opts_read; argv[0] is "compute". */
 extern const struct bb_opts bb_bench_compute_set;
 
-/* bb_bench_compute_run - run the benchmark; defined in the GPU library. Returns 0 or above, or a negative error. */
+/* bb_bench_compute_run - run the benchmark; defined in the GPU library. Returns 0, a positive value if help
+ * was printed, or a negative error code. */
 int bb_bench_compute_run(int argc, char **argv);
 
 #endif

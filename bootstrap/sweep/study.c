@@ -73,10 +73,10 @@ struct rule {
 };
 
 #define IS(fn)               .check = fn
-#define LIST_OF(fn, said)    .shape = LIST, .check = fn, .expected = said
+#define LIST_OF(fn, accepted)    .shape = LIST, .check = fn, .expected = accepted
 #define AXIS_OF(fn)          .shape = AXIS, .check = fn
-#define KEYS_OF(keys, said)  .shape = KEYS, .inner = keys, .expected = said
-#define NAMED_OF(rule, said) .shape = NAMED, .inner = rule, .expected = said
+#define KEYS_OF(keys, accepted)  .shape = KEYS, .inner = keys, .expected = accepted
+#define NAMED_OF(rule, accepted) .shape = NAMED, .inner = rule, .expected = accepted
 
 static int check_value(const struct rule *rule, const json_t *value, const struct location *at);
 

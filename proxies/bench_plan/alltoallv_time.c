@@ -27,7 +27,8 @@ static void sum_loads(const struct bb_cluster *cl, const struct bb_case *c, stru
         }
 }
 
-/* A message ends one latency after both of its ranks have carried their load. */
+/* Returns the end of the last message. A message ends one latency after the links of both of its ranks have
+ * transferred all their bytes. */
 static int64_t last_end_ns(const struct bb_cluster *cl, const struct bb_case *c, const struct bb_exchange *exchanges)
 {
     int64_t last_ns = 0;

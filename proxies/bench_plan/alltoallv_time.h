@@ -1,4 +1,4 @@
-/* alltoallv_time.h - predicted time of an alltoallv that runs alone; the messages of each rank are one exchange. */
+/* alltoallv_time.h - predicts the time of an alltoallv that runs alone. All messages of a rank form one exchange. */
 #ifndef BB_PROXIES_BENCH_PLAN_ALLTOALLV_TIME_H
 #define BB_PROXIES_BENCH_PLAN_ALLTOALLV_TIME_H
 
@@ -6,10 +6,10 @@
 #include "proxies/machine/cluster.h"
 
 /*
- * bb_alltoallv_time_ns - time until the last message ends, when all ranks arrive together. Rank r is on node
- * r / gpus_per_node. Ranks share NICs, leaves and pods max-min fairly (exchanges.h).
- *   ns       out
- *   Returns  0, or -BB_EFAIL without memory
+ * bb_alltoallv_time_ns - computes the time from the common arrival of all ranks to the end of the last message. Rank r
+ * is on node r / gpus_per_node. Ranks share NICs and uplinks max-min fairly (exchanges.h).
+ *   ns       out: the time
+ *   Returns  0, or -BB_EFAIL if memory is exhausted
  */
 int bb_alltoallv_time_ns(const struct bb_cluster *cluster, const struct bb_case *c, int64_t *ns) BB_MUST_CHECK;
 

@@ -1,5 +1,5 @@
-/* bench_plan.c - see bench_plan.h. Each list of fields defines heading, text and JSON of its columns, as in
- * bench_report.c. */
+/* bench_plan.c - see bench_plan.h. Each list of fields below defines the headings, the text and the JSON of some
+ * columns of the table, as in bench_report.c. */
 #include "proxies/bench_plan/bench_plan.h"
 
 #include "bootstrap/base/grow.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One row with one placement of the buffers: in place or out of place. */
+/* The values of one table row, either in place or out of place. */
 struct shown {
     struct bb_shown_case of;
     char algorithm[BB_CHOICE_TEXT], protocol[BB_CHOICE_TEXT]; /* "": unknown */
@@ -21,7 +21,7 @@ struct shown {
     double algbw_gbps, busbw_gbps, factor;
 };
 
-#define MAX_SAMPLES_PER_ROW 30e6 /* ranks x samples; a row takes one to two seconds */
+#define MAX_SAMPLES_PER_ROW 30e6 /* maximum of ranks x samples, which take one to two seconds per row */
 
 enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT };
 static const int widths[] = {9, 7};
@@ -38,7 +38,7 @@ static const struct bb_field metric_fields[] = {
     {"algbw_gbps", "algbw", "(GB/s)", AS_RATE, FITTING, SHOWS(algbw_gbps)},
     {"busbw_gbps", "busbw", "(GB/s)", AS_RATE, FITTING, SHOWS(busbw_gbps)},
     {"busbw_factor", SHOWS(factor)},
-    {"wrong", "#wrong", "", 6, 0, .none = "N/A"}, /* nothing ran, so nothing was verified */
+    {"wrong", "#wrong", "", 6, 0, .none = "N/A"}, /* a plan transfers no data, so no data are verified */
     {0},
 };
 
@@ -50,13 +50,13 @@ static const struct bb_field choice_fields[] = {
     {0},
 };
 
-/* ---- a row ---- */
+/* ---- one row of the table ---- */
 
 struct table {
     const struct bb_bench_plan *plan;
     FILE *out;
     json_t *rows;
-    double *samples_us; /* [plan->samples] of a row */
+    double *samples_us; /* [plan->samples] times of the current row */
     double busbw_sum;
     int busbw_n;
 };
@@ -79,7 +79,8 @@ static int count_samples(const struct bb_bench_plan *p)
     return p->conditions->jitter > 0 ? p->samples : 1;
 }
 
-/* NCCL selects the algorithm and protocol without knowledge of slow parts. */
+/* Predicts the time of one row. NCCL selects the algorithm and protocol without knowledge of slow parts, so they are
+ * those of the machine without slow parts. */
 static int predict_row(const struct table *t, const struct bb_case *c, struct shown *s)
 {
     double (*part)(int) = bb_colls[c->kind].alg_factor;
@@ -119,13 +120,14 @@ out:
     return rc;
 }
 
-/* Whether the profile has "nccl", and with it the choice of algorithm and protocol. */
+/* Returns whether the profile has "nccl". Only then the model chooses an algorithm and a protocol. */
 static bool has_nccl_variants(const struct bb_bench_plan *p)
 {
     return p->cluster->n_variants > 0;
 }
 
-/* One line holds both placements; a placement that is not requested or not possible is N/A. */
+/* Writes one line of the table, with the times out of place and in place. The time of a placement is N/A if the user
+ * has not requested the placement or the operation does not support it. */
 static int write_row(void *arg, const struct bb_case *both)
 {
     const struct bb_sweep *sweep = ((struct table *)arg)->plan->sweep;
@@ -164,7 +166,7 @@ out:
     return rc;
 }
 
-/* ---- the table ---- */
+/* ---- the whole table ---- */
 
 static void print_centred(FILE *out, const char *title, int width)
 {
@@ -181,7 +183,7 @@ static void print_heading(const struct bb_bench_plan *p, FILE *out, int coll)
     fprintf(out, "#\n# %s: %s; busbw = algbw * %s\n", bb_colls[coll].name, bb_colls[coll].help,
             bb_colls[coll].factor_text);
     if (bb_colls[coll].inplace == BB_INPLACE_NONE)
-        fprintf(out, "# in place: N/A, would overwrite data that are still to be sent\n");
+        fprintf(out, "# in place: N/A, because received data would overwrite data that are still to be sent\n");
     fprintf(out, "#\n#%*s", bb_line_width(&line, bb_case_fields) - 3, "");
     print_centred(out, "out-of-place", each);
     print_centred(out, "in-place", each);
@@ -226,18 +228,18 @@ static void print_head(const struct bb_bench_plan *p, FILE *out)
     bb_print_report_header(out, p->argc, p->argv);
     fprintf(out, "# predicted for %s (modelled, not measured): %d rank%s on %d node%s\n", p->cluster->name, p->ranks,
             p->ranks == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s");
-    fprintf(out, "# time: of one operation, all ranks arriving together. 1 GB/s = 1e9 bytes/s\n");
+    fprintf(out, "# time: duration of one operation when all ranks arrive together. 1 GB/s = 1e9 bytes/s\n");
     if (p->ranks == 1)
         fprintf(out, "# one rank: NCCL only copies memory, bus bandwidth does not apply\n");
     bb_slow_print(&p->conditions->slow, "# ", out);
     if (p->conditions->jitter > 0)
         fprintf(out,
-                "# jitter: each rank's contribution to an operation varies by %g%%; times are medians of %d samples "
-                "(seed %d), --json has their distribution\n",
+                "# jitter: the time that each rank contributes to an operation varies by %g%%; times are medians of %d "
+                "samples (seed %d), the distribution is in the JSON (--json)\n",
                 100 * p->conditions->jitter, p->samples, (int)p->conditions->seed);
 }
 
-/* Rejects sizes that are too expensive with slow parts or jitter. */
+/* Rejects numbers of ranks and samples for which predictions with slow parts or jitter take too long. */
 static int validate_perturbations(const struct bb_bench_plan *p)
 {
     for (int i = 0; i < p->sweep->n_colls && !is_undisturbed(p); i++) {

@@ -16,9 +16,9 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* ---- one NCCL collective ---- */
+/* ---- a single NCCL collective ---- */
 
-/* NCCL prints these names in capitals. */
+/* Copies a name in capitals, as NCCL spells it. */
 static void name_choice(const char *name, char text[BB_CHOICE_TEXT])
 {
     snprintf(text, BB_CHOICE_TEXT, "%s", name);
@@ -26,7 +26,7 @@ static void name_choice(const char *name, char text[BB_CHOICE_TEXT])
         *c = (char)toupper((unsigned char)*c);
 }
 
-/* Consecutive ranks fill the nodes. */
+/* Returns the number of ranks on a node; consecutive ranks fill the nodes. */
 static int count_on_node(const struct bb_cluster *cl, const struct bb_case *c, int node)
 {
     const int others = c->ranks - node * cl->gpus_per_node;
@@ -53,9 +53,9 @@ static void time_collective(const struct bb_cluster *cl, const struct bb_case *c
     }
 }
 
-/* ---- exchanges ---- */
+/* ---- sendrecv and hypercube: sends and receives ---- */
 
-/* The rank sends `bytes` to one rank and receives as many bytes from another. */
+/* Load of a rank that sends `bytes` to one rank and receives the same number of bytes from one rank. */
 static struct bb_link_load pair_load(const struct bb_cluster *cl, int rank, int to, int from, double bytes)
 {
     struct bb_link_load load = {0};
@@ -65,8 +65,9 @@ static struct bb_link_load pair_load(const struct bb_cluster *cl, int rank, int 
     return load;
 }
 
-/* sendrecv: every rank sends to the next rank. Only the first two and the last two nodes are computed: all nodes
- * between are equivalent. One rank of each node, leaf and pod sends out of it, like the last rank. */
+/* Time of sendrecv, in which every rank sends to the next rank. Only the first two and the last two nodes are
+ * computed, because all nodes between them are equivalent. Only the last rank of a node, leaf or pod sends to
+ * another node, leaf or pod, so ranks do not share NICs and uplinks. */
 static void time_ring(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
     int n = c->ranks, ends = 2 * cl->gpus_per_node;
@@ -94,9 +95,9 @@ static bool is_power_of_two(int n)
     return (n & (n - 1)) == 0;
 }
 
-/* All pairs of a hypercube round run at the same time. If all sizes are powers of two, the ranks of a NIC, a leaf or
- * a pod either all send out of it or none does, so all have the same share. Otherwise shares are computed rank by
- * rank. */
+/* Computes done_ns of all exchanges of one hypercube round, which run concurrently. If GPUs and NICs per node and
+ * nodes per leaf and pod are powers of two, either all ranks of a NIC, leaf or pod send to ranks elsewhere or none
+ * does, so all have the same share. Otherwise the shares are computed rank by rank. */
 static int share_round(const struct bb_cluster *cl, struct bb_exchange *exchanges, int n)
 {
     const int *nodes = cl->fabric.nodes;
@@ -117,7 +118,7 @@ static int share_round(const struct bb_cluster *cl, struct bb_exchange *exchange
     return 0;
 }
 
-/* at: in: end of the previous round on each rank; out: end of this round. */
+/* Adds one round to the clock of each rank. at: [ranks] in: end of the previous round; out: end of this round. */
 static int time_round(const struct bb_cluster *cl, const struct bb_case *c, int width, double bytes,
                       struct bb_exchange *exchanges, int64_t *at)
 {
@@ -137,7 +138,8 @@ out:
     return rc;
 }
 
-/* Each round waits for the partner of the previous round. Out of place, a rank's own slice is copied first. */
+/* Time of a hypercube. A rank and its partner begin a round when both have ended the previous one. Out of place,
+ * each rank first copies its own slice. */
 static int time_hypercube(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
     double slice = (double)c->count * (double)bb_dtypes[c->dtype].bytes;

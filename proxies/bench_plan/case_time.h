@@ -1,4 +1,5 @@
-/* case_time.h - predicted time of one row of bench's table on a cluster. */
+/* case_time.h - predicts the time of one row of bench's table on a cluster, for a machine without slow parts and
+ * jitter. */
 #ifndef BB_PROXIES_BENCH_PLAN_CASE_TIME_H
 #define BB_PROXIES_BENCH_PLAN_CASE_TIME_H
 
@@ -7,20 +8,20 @@
 
 #define BB_CHOICE_TEXT 24
 
-/* Prediction for a case. algorithm, protocol: NCCL's expected choice in bench's spelling ("TREE", "LL"); "" if
- * unknown. */
+/* Prediction of one row. algorithm, protocol: the variant that NCCL is expected to choose, spelled as in bench
+ * ("TREE", "LL"); "" if unknown. */
 struct bb_case_time {
     int64_t ns;
     char algorithm[BB_CHOICE_TEXT], protocol[BB_CHOICE_TEXT];
 };
 
 /*
- * bb_case_time - time from the common arrival of all ranks to the end on the last rank. This is what `bench` measures
- * with operations that are enqueued before they begin (--mode stream). Rank r is on node r / gpus_per_node. NCCL's
- * collectives use the cost model of profiles/clusters/README.md; alltoallv, sendrecv and hypercube are exchanges of
- * messages, as in bench.
+ * bb_case_time - computes the time from the common arrival of all ranks to the end on the last rank. This is what
+ * `bench` measures with operations that are enqueued before they begin (--mode stream). Rank r is on node r /
+ * gpus_per_node. NCCL's collectives use the cost model of profiles/clusters/README.md; alltoallv, sendrecv and
+ * hypercube are sends and receives, as in bench.
  *   time     out
- *   Returns  0, or -BB_EFAIL without memory
+ *   Returns  0, or -BB_EFAIL if memory is exhausted
  */
 int bb_case_time(const struct bb_cluster *cluster, const struct bb_case *c, struct bb_case_time *time) BB_MUST_CHECK;
 

@@ -1,4 +1,5 @@
-/* perturbed_case.c - see perturbed_case.h. The step has no launch overhead: all ranks arrive together, as in bench. */
+/* perturbed_case.c - see perturbed_case.h. The step has no launch overhead, because bench measures operations on
+ * ranks that arrive together. */
 #include "proxies/bench_plan/perturbed_case.h"
 
 #include "bootstrap/base/grow.h"
@@ -8,7 +9,7 @@
 
 enum { STREAM = 1, COMM = 0, OUT = 0, IN = 1, MAX_RANKS_OWN_MESSAGES = 1024, MAX_RANKS_UNIFORM = 1 << 20 };
 
-/* ---- the step ---- */
+/* ---- a step that consists of the operation ---- */
 
 static bool has_own_messages(enum bb_coll_kind kind)
 {
@@ -55,7 +56,7 @@ static int add_message(struct bb_program *p, const struct bb_case *c, enum bb_op
     return count > 0 ? add_op(p, &op) : 0;
 }
 
-/* sendrecv: every rank sends to the next, in one group call. */
+/* Adds a sendrecv: in one group call, each rank sends to the next rank and receives from the previous rank. */
 static int add_ring(struct bb_program *p, const struct bb_case *c)
 {
     struct bb_op send = new_op(c, BB_OP_SEND), recv = new_op(c, BB_OP_RECV);
@@ -88,7 +89,7 @@ out:
     return rc;
 }
 
-/* A kernel copies the rank's own slice. */
+/* Adds a kernel that copies the rank's own slice. */
 static int add_copy(struct bb_program *p, const struct bb_cluster *cluster, double bytes)
 {
     const struct bb_op copy = {.kind = BB_OP_COMPUTE,
@@ -103,7 +104,7 @@ static int add_copy(struct bb_program *p, const struct bb_cluster *cluster, doub
     return add_op(p, &copy);
 }
 
-/* The rounds of a hypercube: one partner each, after the copy. */
+/* Adds the copy and the rounds of a hypercube. In each round a rank exchanges data with one partner. */
 static int add_hypercube(struct bb_program *p, const struct bb_cluster *cluster, const struct bb_case *c, int rank)
 {
     int rc = 0, round = 0, copy = 0;
@@ -162,7 +163,7 @@ out:
     return rc;
 }
 
-/* ---- times ---- */
+/* ---- times of the samples ---- */
 
 static double step_ns(const struct bb_prediction *p)
 {

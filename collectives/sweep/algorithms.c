@@ -1,7 +1,7 @@
 /*
  * algorithms.c - measures the forced combinations of a row one after the other and ranks them. NCCL's own choice is the
- * one that rank 0 saw. A combination is tried if NCCL offers it on all ranks, and counts as measured if all ranks saw
- * it run.
+ * choice that NCCL reported on rank 0. A combination is forced if NCCL offers it on all ranks, and counts as measured
+ * if NCCL reported it on all ranks.
  */
 #include "collectives/sweep/algorithms.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NCCL's own choice and cost table on one rank for one placement. */
+/* NCCL's own choice and cost table, as reported on one rank for one placement. */
 struct view {
     struct bb_choice choice;
     struct bb_tuner_costs costs;
@@ -19,9 +19,10 @@ struct view {
 
 static const char *const placement_names[BB_PLACEMENTS] = {"out_of_place", "in_place"};
 
-/* ---- candidates ---- */
+/* ---- candidates: NCCL's choice and the combinations to force ---- */
 
-/* Replaces the view by rank 0's, with only the combinations that NCCL offers on all ranks. */
+/* Replaces the view by the view of rank 0, and marks the combinations that NCCL does not offer on all ranks as
+ * unavailable. */
 static int agree_on_view(struct bb_world *world, struct view *view)
 {
     int rc;
@@ -80,7 +81,7 @@ static int init_rankings(struct bb_algorithms *a, const struct bb_row *chosen)
     return rc;
 }
 
-/* ---- measurement ---- */
+/* ---- measurement of the forced combinations ---- */
 
 /* Returns the candidate for a combination; NULL if NCCL does not offer the combination. */
 static struct bb_candidate *find_candidate(struct bb_ranking *c, struct bb_combination what)
@@ -91,8 +92,7 @@ static struct bb_candidate *find_candidate(struct bb_ranking *c, struct bb_combi
     return NULL;
 }
 
-/* Stores the measurement in the candidate. Placements in which NCCL ran another combination are removed from the
- * row. */
+/* Stores a measurement in its candidate. If NCCL ran another combination, removes the placement from the row. */
 static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int placement, struct bb_candidate *e)
 {
     const struct bb_metrics *f = &row->figures[placement];
@@ -133,8 +133,8 @@ static int measure_combination(struct bb_algorithms *a, const struct bb_row *cho
     return rc;
 }
 
-/* Measures NCCL's choice a second time before a verdict against it: the other combinations ran later, on a warmer
- * GPU. */
+/* Measures NCCL's choice a second time before a verdict against this choice, because the other combinations ran
+ * later, on a warmer GPU. */
 static int remeasure_choice(struct bb_algorithms *a, const struct bb_row *chosen, const struct bb_row_callbacks *calls)
 {
     struct bb_row row = {.c = chosen->c, .group = chosen->group, .first = chosen->first, .chosen = chosen};
@@ -151,7 +151,7 @@ static int remeasure_choice(struct bb_algorithms *a, const struct bb_row *chosen
     return rc;
 }
 
-/* ---- results of a row ---- */
+/* ---- results of the rankings ---- */
 
 static const char *combination_text(struct bb_combination what, char text[40])
 {
@@ -161,7 +161,7 @@ static const char *combination_text(struct bb_combination what, char text[40])
     return text;
 }
 
-/* Appends a line to *text. If memory runs out, the line is dropped. */
+/* Appends a line to *text. Drops the line if memory is exhausted. */
 static void add_line(char **text, const char *line)
 {
     size_t old = *text ? strlen(*text) : 0, more = strlen(line);
@@ -173,7 +173,7 @@ static void add_line(char **text, const char *line)
     *text = longer;
 }
 
-/* Adds the footer line of a size: NCCL's choice, the best candidate, and the time ratio between them. */
+/* Adds a line to the footer: NCCL's choice, the best combination, and the ratio of their times. */
 static void add_best_line(struct bb_algorithms *a, const struct bb_row *chosen, int placement,
                           const struct bb_outcome *o)
 {
@@ -249,7 +249,7 @@ static void count_statuses(struct bb_algorithms *a, const struct bb_ranking *c)
     }
 }
 
-/* Ends the ranking of a row in one placement. */
+/* Ends the ranking of one placement of a row: updates the counts, the footer and the JSON array. */
 static void finish_ranking(struct bb_algorithms *a, const struct bb_row *chosen, int placement)
 {
     const struct bb_ranking *c = &a->rankings[placement];
@@ -288,8 +288,8 @@ out:
 /* ---- footer of a table ---- */
 
 static const char *const status_texts[BB_CANDIDATE_COUNT] = {
-    [BB_CANDIDATE_NOT_OFFERED] = "# not measured, NCCL does not offer it: ",
-    [BB_CANDIDATE_IGNORED] = "# not measured, NCCL ran something else: ",
+    [BB_CANDIDATE_NOT_OFFERED] = "# not measured, not offered by NCCL: ",
+    [BB_CANDIDATE_IGNORED] = "# not measured, NCCL ran another combination: ",
     [BB_CANDIDATE_WRONG] = "# not ranked, wrong data: "};
 
 static unsigned total_of(const struct bb_algorithms *a, int i)
@@ -312,8 +312,8 @@ static bool same_for_all_protocols(const struct bb_algorithms *a, int algorithm,
     return true;
 }
 
-/* Prints one line per status, for example "# not measured, NCCL does not offer it: NVLS, PAT LL (in 2 of 4
- * results)". */
+/* Prints a line with the combinations that have this status, for example "# not measured, not offered by NCCL: NVLS,
+ * PAT LL (in 2 of 4 results)". */
 static void print_not_measured(const struct bb_algorithms *a, FILE *out, enum bb_candidate_status status)
 {
     const char *before = status_texts[status];
@@ -338,8 +338,9 @@ static void print_table(const struct bb_algorithms *a, FILE *out)
 {
     if (a->unjudged > 0)
         fprintf(out,
-                "# NCCL reports no algorithm for %d of the results above (sends and receives, one rank, no bytes, or\n"
-                "# special kernels): these are not ranked\n",
+                "# not ranked: %d of the results above, for which NCCL reports no algorithm (sends and receives, one "
+                "rank,\n"
+                "# no bytes, or special kernels)\n",
                 a->unjudged);
     if (a->judged > 0)
         fprintf(out,
@@ -356,7 +357,7 @@ static void print_table(const struct bb_algorithms *a, FILE *out)
         print_not_measured(a, out, (enum bb_candidate_status)status);
 }
 
-/* Passes a copy to the results, because the watchdog may write the results while `all` grows. */
+/* Ends a table. The results get a copy of the array, because the watchdog may write the results while `all` grows. */
 int bb_algorithms_table(struct bb_algorithms *a, FILE *out, struct bb_results *results)
 {
     if (out)

@@ -1,5 +1,6 @@
 /*
- * bench.c - runs `busbar bench COLLECTIVE`: ranks, GPUs, communicator, buffers, sweep and report, and the teardown.
+ * bench.c - runs `busbar bench COLLECTIVE`: initialization of ranks, GPUs, communicator and buffers, then the sweep
+ * with its report, then the teardown.
  */
 #include "collectives/bench_main.h"
 #include "collectives/measure/bench_context.h"
@@ -16,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* State of a run. A zeroed struct is valid and empty: the teardown accepts it in any state. */
+/* State of a run. A zero-initialized struct is empty; the teardown accepts the struct in any state. */
 struct bench {
     struct bb_bench_options options;
     struct bb_sweep sweep;
@@ -26,15 +27,16 @@ struct bench {
     struct bb_mulsums mulsums;
     struct bb_iteration_events iteration_events;
     struct bb_registration registration;
-    int *groups, smallest, largest; /* [ranks] group of each rank; sizes of the smallest and the largest group */
+    int *groups, smallest, largest; /* groups: [ranks] group of each rank; smallest, largest: number of ranks in the
+                                       smallest and the largest group */
     struct bb_report_memory memory;
     struct bb_algorithms algorithms; /* with --sweep-algorithms */
     struct bb_bench_context ctx;
-    double *delays_us; /* [ranks] imposed delays; NULL: none */
+    double *delays_us; /* [ranks] artificial delays (--delay); NULL: none */
     struct bb_report report;
     bool below;  /* a bus bandwidth is below its threshold */
-    bool judged; /* at least one table was compared with the thresholds */
-    bool wrong;  /* wrong data were found; the run continues and ends with -BB_EDATA */
+    bool judged; /* at least one table was compared with the thresholds of --min-busbw */
+    bool wrong;  /* at least one result has wrong data; the sweep continues and the run ends with -BB_EDATA */
 };
 
 /* ---- ranks and devices ---- */
@@ -52,7 +54,7 @@ static int make_groups(struct bench *b)
 {
     b->groups = calloc((size_t)b->session.world.size, sizeof *b->groups);
     if (!b->groups)
-        return bb_err(BB_EFAIL, "no memory for the groups of %d ranks", b->session.world.size);
+        return bb_err(BB_EFAIL, "out of host memory for the groups of %d ranks", b->session.world.size);
     for (int r = 0; b->sweep.is_split && r < b->session.world.size; r++)
         b->groups[r] = bb_split_group(&b->sweep.split, r);
     b->smallest = b->session.world.size;
@@ -64,7 +66,7 @@ static int make_groups(struct bench *b)
     return 0;
 }
 
-/* Validates the options that depend on the number of ranks. */
+/* Validates the options whose validity depends on the number of ranks. */
 static int check_ranks(const struct bench *b)
 {
     const struct bb_sweep *s = &b->sweep;
@@ -75,7 +77,7 @@ static int check_ranks(const struct bench *b)
             return BB_WORLD_ERR(w, BB_EUSAGE, "root %d (-r) of %s is not a rank: ranks are 0 to %d", s->root,
                                 bb_colls[s->colls[i]].name, b->smallest - 1);
     if (b->options.sampling.delay && b->options.sampling.delayed_rank >= w->size)
-        return BB_WORLD_ERR(w, BB_EUSAGE, "rank %d (--delay) is not a rank: ranks are 0 to %d",
+        return BB_WORLD_ERR(w, BB_EUSAGE, "--delay: rank %d does not exist, ranks are 0 to %d",
                             b->options.sampling.delayed_rank, w->size - 1);
     if (s->alltoallv_counts && s->alltoallv_counts->bytes && s->alltoallv_counts->n < b->largest)
         return BB_WORLD_ERR(w, BB_EUSAGE, "matrix file %s is for %d ranks, but there are %d", b->options.matrix,
@@ -94,8 +96,8 @@ static int oldest_capability(const struct bench *b)
     return oldest;
 }
 
-/* Returns whether NCCL supports the type: 8-bit floating point needs NCCL 2.24, and reductions of it compute
- * capability 9.0. */
+/* Returns whether NCCL supports a data type: 8-bit floating point requires NCCL 2.24, and its reductions require
+ * compute capability 9.0. */
 static bool type_is_supported(const struct bench *b, int dtype)
 {
     bool reduces = false;
@@ -129,8 +131,8 @@ static int drop_unsupported_types(struct bench *b)
 static int make_comm(struct bench *b)
 {
     const struct bb_bench_options *o = &b->options;
-    /* A blocking communicator returns as soon as the operation is enqueued. A non-blocking one adds the hop to its
-     * helper thread to the time. */
+    /* A call on a blocking communicator returns as soon as the operation is enqueued. With a non-blocking
+     * communicator, passing the call to NCCL's helper thread would add to the time. */
     const struct bb_comm_opts opts = {.blocking = true,
                                       .min_ctas = o->min_ctas,
                                       .max_ctas = o->max_ctas,
@@ -142,7 +144,7 @@ static int make_comm(struct bench *b)
     char name[BB_COMM_NAME] = "world";
 
     if (!members)
-        return bb_err(BB_EFAIL, "no memory for the members of a group of %d", b->session.world.size);
+        return bb_err(BB_EFAIL, "out of host memory for the members of a group of %d ranks", b->session.world.size);
     for (int r = 0; r < b->session.world.size; r++)
         if (b->groups[r] == group)
             members[n++] = r;
@@ -153,8 +155,8 @@ static int make_comm(struct bench *b)
     return rc;
 }
 
-/* Warns about options that the running NCCL is too old for: ncclCommInitRankConfig ignores fields that it does not
- * know. */
+/* Warns about communicator options that the running NCCL is too old for: ncclCommInitRankConfig ignores fields that
+ * it does not know. */
 static void warn_policy(const struct bench *b)
 {
     if (b->options.cta_policy >= 0 && (b->session.nccl_runtime < 22700 || b->session.nccl_header < 22700) &&
@@ -168,8 +170,8 @@ static void warn_policy(const struct bench *b)
         bb_warn("--nvlink-centric-sched requires NCCL 2.28 and is ignored");
 }
 
-/* --sweep-algorithms forces algorithms through the tuner plugin and observes them through the profiler plugin, so
- * busbar must be both plugins. */
+/* With --sweep-algorithms, busbar forces algorithms as NCCL's tuner plugin and observes them as NCCL's profiler
+ * plugin, so no other plugins may be configured. */
 static int check_plugins(const struct bench *b, bool tuner_offered)
 {
     const char *profiler = getenv("NCCL_PROFILER_PLUGIN"), *tuner = getenv("NCCL_TUNER_PLUGIN");
@@ -183,7 +185,8 @@ static int check_plugins(const struct bench *b, bool tuner_offered)
         theirs ? "NCCL_PROFILER_PLUGIN" : "NCCL_TUNER_PLUGIN", theirs ? profiler : tuner);
 }
 
-/* NCCL before 2.27 does not report to profiler plugins which algorithm it ran. */
+/* Rejects --sweep-algorithms with NCCL before 2.27, which does not report to profiler plugins which algorithm it
+ * ran. */
 static int check_profiler_support(const struct bench *b)
 {
     char text[BB_NCCL_VERSION_TEXT];
@@ -215,7 +218,7 @@ out:
     return rc;
 }
 
-/* ---- memory and stream ---- */
+/* ---- buffers, streams and samples ---- */
 
 static size_t arena_bytes(const struct bench *b)
 {
@@ -226,14 +229,15 @@ static size_t arena_bytes(const struct bench *b)
     return small > large ? small : large;
 }
 
-/* Returns the device memory that the arena takes. Registered memory comes from ncclMemAlloc and has no guard zones. */
+/* Returns an upper bound of the device memory that the arena requires. Registered buffers have no guard zones around
+ * the arena and require less. */
 static size_t arena_takes(const struct bench *b)
 {
     return bb_guarded_device_bytes(arena_bytes(b), b->session.memory);
 }
 
-/* Returns the largest size that nccl-tests would run: it allocates three buffers (two without verification) in the
- * memory of the smallest GPU minus a reserve. */
+/* Returns the largest size that nccl-tests would run. nccl-tests allocates three buffers (two without verification)
+ * in the memory of the smallest GPU, minus a reserve. */
 static size_t nccl_tests_max_bytes(const struct bench *b)
 {
     const size_t gib = (size_t)1 << 30;
@@ -245,7 +249,7 @@ static size_t nccl_tests_max_bytes(const struct bench *b)
     return memory > reserve ? (memory - reserve) / (b->options.checks > 0 ? 3 : 2) : SIZE_MAX;
 }
 
-/* Reduces the last size until the buffers fit, as nccl-tests does. */
+/* Reduces the last size until the buffers fit in GPU memory, as nccl-tests does. */
 static int lower_max_bytes(struct bench *b)
 {
     struct bb_sweep *s = &b->sweep;
@@ -264,7 +268,8 @@ out:
     return rc;
 }
 
-/* Called before NCCL allocates its memory, and again after. */
+/* Checks that the buffers fit in GPU memory. Called before NCCL allocates memory for the communicator, and again
+ * after. */
 static int check_memory(struct bench *b)
 {
     int rc;
@@ -283,7 +288,7 @@ static int fill_arena(struct bb_bench_context *ctx)
     return bb_fill(ctx->arena.area, ctx->arena.bytes / 8, &noise, ctx->world->rank, 0, ctx->stream);
 }
 
-/* Selects the mode given by -G and -z, or the modes given by --mode. */
+/* Selects the timing modes given by --mode, or without --mode the timing mode that -G and -z select. */
 static void choose_modes(const struct bb_bench_options *o, struct bb_bench_context *ctx)
 {
     const struct bb_mode *mode;
@@ -297,8 +302,8 @@ static void choose_modes(const struct bb_bench_options *o, struct bb_bench_conte
             ctx->modes[ctx->n_modes++] = mode;
 }
 
-/* Decides whether operations are held by the start barrier. With CUDA_LAUNCH_BLOCKING, or with ranks that share a
- * GPU, the barrier would only open at its time limit. */
+/* Decides whether the start barrier holds the operations. With CUDA_LAUNCH_BLOCKING, or if ranks share a GPU, the
+ * barrier would only open after its time limit. */
 static int choose_start_barrier(struct bench *b)
 {
     const char *blocks = getenv("CUDA_LAUNCH_BLOCKING");
@@ -318,7 +323,7 @@ static int make_delays(struct bench *b)
         return 0;
     b->delays_us = calloc((size_t)b->session.world.size, sizeof *b->delays_us);
     if (!b->delays_us)
-        return bb_err(BB_EFAIL, "no memory for the delays of %d ranks", b->session.world.size);
+        return bb_err(BB_EFAIL, "out of host memory for the delays of %d ranks", b->session.world.size);
     b->ctx.delays_us = b->delays_us;
     return bb_sampling_parse_delays(b->options.sampling.delay, b->session.world.size, b->delays_us, &highest);
 }
@@ -390,7 +395,7 @@ static int make_arena(struct bench *b)
     else
         TRY(bb_registration_init(&b->registration, &b->ctx.arena, arena_bytes(b), asked, &b->comm));
     TRY(fill_arena(&b->ctx));
-    TRY(bb_bench_context_wait(&b->ctx, "preparation of buffers"));
+    TRY(bb_bench_context_wait(&b->ctx, "initializing the buffers"));
 out:
     return rc;
 }
@@ -437,9 +442,9 @@ static void release_context(struct bb_bench_context *ctx)
     *ctx = (struct bb_bench_context){0};
 }
 
-/* ---- report ---- */
+/* ---- results and report ---- */
 
-/* Sets the data that the report and its head refer to. */
+/* Sets the pointers in b->report and in `head`. */
 static void fill_report(struct bench *b, struct bb_report_head *head)
 {
     head->options = &b->options;
@@ -452,7 +457,8 @@ static void fill_report(struct bench *b, struct bb_report_head *head)
     b->report.out = b->session.out;
 }
 
-/* Opens the results in busbar's schema, or in the schema of the report's style, which gets a new file. */
+/* Opens the results, in busbar's schema or in the schema of the report's style. The latter always creates a new
+ * file. */
 static int open_results(struct bench *b, const struct bb_report_head *text, int argc, char **argv)
 {
     struct bb_results_head head = {.schema = "busbar.bench/1", .argc = argc, .argv = argv};
@@ -481,7 +487,7 @@ static int open_report(struct bench *b, int argc, char **argv)
     TRY(open_results(b, &text, argc, argv));
     b->report.json = b->session.json;
     if (b->report.style->program && b->session.progress.has_thread)
-        bb_progress_end(&b->session.progress); /* parsers of nccl-tests' output expect no other lines */
+        bb_progress_end(&b->session.progress); /* parsers of nccl-tests' output expect no progress lines */
     bb_report_head(&b->report, &text);
 out:
     free(pids);
@@ -490,7 +496,7 @@ out:
 
 /* ---- sweep ---- */
 
-/* Formats the algorithm for messages with --sweep-algorithms: " by TREE LL"; otherwise "". */
+/* Returns " by TREE LL", the algorithm for messages with --sweep-algorithms; without this option "". */
 static const char *algorithm_text(const struct bench *b, const struct bb_choice *choice, char text[48])
 {
     text[0] = '\0';
@@ -513,9 +519,11 @@ static void report_wrong_data(const struct bench *b, const struct bb_case *c, co
         bb_err_job(BB_EDATA, "wrong data: %s: %llu bytes overwritten outside the receive buffer of rank %d", what,
                    f->wrong, w->rank);
     else
-        bb_err_job(BB_EDATA, "wrong data: %s: %llu wrong, first on rank %d element %llu: 0x%0*llx is not 0x%0*llx",
-                   what, f->wrong, w->rank, (unsigned long long)w->index, digits, (unsigned long long)w->got, digits,
-                   (unsigned long long)w->want);
+        bb_err_job(
+            BB_EDATA,
+            "wrong data: %s: %llu wrong elements, first on rank %d element %llu: got 0x%0*llx, expected 0x%0*llx", what,
+            f->wrong, w->rank, (unsigned long long)w->index, digits, (unsigned long long)w->got, digits,
+            (unsigned long long)w->want);
 }
 
 static int measure_placement(struct bench *b, struct bb_row *row, int placement)
@@ -540,8 +548,8 @@ static bool is_wrong(const struct bb_row *row)
     return row->figures[BB_OUT_OF_PLACE].wrong > 0 || row->figures[BB_IN_PLACE].wrong > 0;
 }
 
-/* Gathers the rows of all groups. Rank 0 reports them in the order of the groups' first ranks; all ranks learn of
- * wrong data. */
+/* Gathers the rows of all groups. Rank 0 reports them in the order of the first ranks of the groups. All ranks
+ * record whether any data are wrong. */
 static int report_groups(struct bench *b, const struct bb_row *row)
 {
     int rc;
@@ -582,7 +590,8 @@ static int report_row(void *arg, struct bb_row *row)
     return b->sweep.is_split ? report_groups(b, row) : bb_report_row(&b->report, row);
 }
 
-/* Returns the relative duration of a row for the progress line, in bytes: 20 us at 100 GB/s plus its size. */
+/* Returns the duration of a row relative to other rows, for the progress line, in units of one byte at 100 GB/s: 20
+ * us plus the size. */
 static double row_effort(const struct bb_case *c)
 {
     return 2e6 + (double)bb_case_bytes(c);
@@ -615,7 +624,7 @@ static bool is_possible_in_all_groups(const struct bench *b, int coll)
     return true;
 }
 
-/* Measures one table: a collective in one mode. */
+/* Measures the table of one collective in one timing mode. */
 static int measure_table(struct bench *b, int coll)
 {
     bool below;
@@ -658,7 +667,7 @@ static int add_effort(void *arg, const struct bb_case *c)
     return 0;
 }
 
-/* Sets the total work of the progress line; with cycles 0 there is no total. */
+/* Sets the total effort for the progress line. If the number of cycles is unlimited (0), there is no total. */
 static int start_progress(struct bench *b)
 {
     double effort = 0;
@@ -671,7 +680,7 @@ static int start_progress(struct bench *b)
     return rc;
 }
 
-/* Runs the sweep `cycles` times; 0: until interrupted. */
+/* Runs the sweep `cycles` times; with 0 cycles until interrupted. */
 static int run_sweep(struct bench *b)
 {
     int rc = start_progress(b);
@@ -685,15 +694,15 @@ static int run_sweep(struct bench *b)
     return rc;
 }
 
-/* ---- start and end ---- */
+/* ---- run and teardown ---- */
 
-/* Records the free memory for the report, if requested. */
+/* Records the free GPU memory for the report if -M requests this. */
 static int record_free_memory(struct bench *b, size_t *free_bytes)
 {
     return b->options.memory ? bb_device_free_bytes(free_bytes) : 0;
 }
 
-/* The communicator exists: checks that NCCL has loaded the program's tuner plugin. */
+/* Checks that NCCL has loaded the program's tuner plugin. Call after the communicator has been created. */
 static int check_tuner_attached(struct bench *b)
 {
     bool missing = b->options.sampling.sweep_algorithms && b->comm.size > 1 && bb_tuner_attached() == 0;
@@ -705,7 +714,7 @@ static int check_tuner_attached(struct bench *b)
     return b->options.sampling.sweep_algorithms ? bb_world_agree(&b->session.world, rc, "tuner plugin") : 0;
 }
 
-/* Reports that all collectives were skipped, so that the thresholds could not be checked. */
+/* Returns an error if all collectives were skipped, because the thresholds of --min-busbw could not be checked. */
 static int check_nothing_measured(const struct bench *b)
 {
     if (b->judged || b->options.busbw_thresholds.n == 0)
@@ -736,7 +745,7 @@ out:
     return rc;
 }
 
-/* Collective teardown of what the ranks share. */
+/* Releases the resources whose release is collective: communicator, registration, buffers. */
 static int release_shared(struct bench *b)
 {
     bb_registration_release(&b->registration, &b->ctx.arena, &b->comm);
@@ -765,7 +774,7 @@ int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sw
 
 int bb_bench_run(int argc, char **argv)
 {
-    struct bb_bench_options options = {0}; /* also initializes fields without an option */
+    struct bb_bench_options options = {0}; /* zero also initializes the fields that no option sets */
     struct bb_sweep sweep;
     int rc = bb_bench_parse(&options, &sweep, argc, argv, stdout);
 

@@ -1,4 +1,5 @@
-/* bench_options.c - short and long option names are those of nccl-tests if nccl-tests has the option. */
+/* bench_options.c - the options of `busbar bench COLLECTIVE`. If nccl-tests has an option, its short and long names
+ * are the same here. */
 #include "collectives/sweep/bench_options.h"
 
 #include "bootstrap/base/units.h"
@@ -44,7 +45,7 @@ const struct bb_opt bb_bench_case_rows[] = {
     OPT_DOUBLE(0, "matrix-scale", FIELD(matrix_scale), "1", "FACTOR", 0, 1e12,
                "alltoallv: multiplies the numbers in the --matrix file"),
     OPT_DOUBLE(0, "imbalance", FIELD(imbalance), "1", "PART", 0, 1,
-               "alltoallv without --matrix: 0: equal counts; 1: counts proportional to the rank distance"),
+               "alltoallv without --matrix: from 0 (equal counts) to 1 (counts proportional to the rank distance)"),
     {0},
 };
 
@@ -53,11 +54,12 @@ const struct bb_opt bb_bench_option_rows[] = {
     OPT_REPEATS(FIELD(repeats)),
     OPT_WARMUP(FIELD(warmup)),
     OPT_INT('c', "check", FIELD(checks), "1", "N", 0, 1e4,
-            "verification passes per row, the last timed operation first; 0: no verification"),
+            "verification passes per result; the first pass verifies the last timed operation; 0: no verification"),
     OPT_INT('m', "agg_iters", FIELD(aggregate), "1", "N", 1, 1024,
             "operations per iteration, in one NCCL group; times are per operation"),
     OPT_INT('z', "blocking", FIELD(blocking), "0", "MODE", 0, BB_BLOCK_COUNT - 1,
-            "after each iteration 1: wait and barrier, 2: wait, 3: wait, then an untimed barrier"),
+            "wait of the host after each iteration: 0: none; 1: wait and barrier; 2: wait; 3: wait, then an untimed "
+            "barrier"),
     OPT_INT('y', "stream_null", FIELD(null_stream), "0", "0|1", 0, 1, "1: use the null stream"),
     OPT_INT(
         'G', "cudagraph", FIELD(graph_launches), "0", "N", 0, 1e4,
@@ -65,9 +67,9 @@ const struct bb_opt bb_bench_option_rows[] = {
     OPT_INT('C', "report_cputime", FIELD(host_time), "0", "0|1", 0, 1,
             "1: report the host time to enqueue an operation"),
     OPT_INT('a', "average", FIELD(rank_aggregation), "3", "HOW", 0, BB_AGGREGATE_COUNT - 1,
-            "time over ranks 0: rank 0, 1: mean, 2: fastest, 3: slowest"),
+            "time of a sample: 0: first rank; 1: mean over ranks; 2: fastest rank; 3: slowest rank"),
     OPT_INT('R', "local_register", FIELD(registration), "0", "HOW", 0, 2,
-            "register buffers 0: no, 1: with the communicator, 2: as symmetric windows"),
+            "registration of buffers: 0: none; 1: with the communicator; 2: as symmetric windows"),
     OPT_BUFFERS(FIELD(common.buffers)),
     OPT_INT('x', "cta_policy", FIELD(cta_policy), "-1", "POLICY", -1, 2,
             "CTA policy of the communicator: 0 default, 1 efficiency, 2 zero (copy engines); -1: NCCL's own"),
@@ -82,8 +84,8 @@ const struct bb_opt bb_bench_option_rows[] = {
                "split ranks into concurrent groups: the group is the rank AND, OR, MOD or DIV a number, such as MOD:2 "
                "or AND:0x3"),
     OPT_INT('I', "per_iter_timing", FIELD(per_iteration), "0", "0|1", 0, 1,
-            "1: minimum, maximum, 99th percentile and variation of the iterations of the last sample"),
-    OPT_INT('K', "per_iter_skip", FIELD(skipped), "0", "N", 0, 1e6, "leading iterations that -I skips"),
+            "1: report minimum, maximum, 99th percentile and variation of the iterations of the last sample"),
+    OPT_INT('K', "per_iter_skip", FIELD(skipped), "0", "N", 0, 1e6, "number of leading iterations that -I omits"),
     OPT_INT('N', "run_cycles", FIELD(cycles), "1", "N", 0, 1e9, "repeat the whole sweep; 0: until interrupted"),
     OPT_INT('S', "report_timestamps", FIELD(timestamps), "0", "0|1", 0, 1, "1: add the time of day to each row"),
     OPT_INT('M', "memory", FIELD(memory), "0", "0|1", 0, 1, "1: report GPU memory usage"),
@@ -107,12 +109,12 @@ const struct bb_opts bb_bench_set = {
     .usage = "busbar bench COLLECTIVE... [OPTION...]",
     .doc = "Times NCCL operations: one row per size. COLLECTIVE is a name of `busbar list collectives`, or all.\n"
            "Start it with one rank per GPU: mpirun -n 8 busbar bench all_reduce -b 8 -e 1G\n"
-           "Other modes, each with its own options (--help): `busbar bench p2p` measures pairs of ranks,\n"
+           "Other subcommands, each with its own options (--help): `busbar bench p2p` measures pairs of ranks,\n"
            "`comm` the cost of communicators, `overlap` GEMMs concurrent with collectives, `compute` GEMMs\n"
            "and memory-bound kernels.",
     .after = "Modes: stream times N back-to-back operations on one stream between CUDA events and divides by N;\n"
              "sync times one operation at a time after a barrier; graph is like stream, launched as a CUDA graph.\n"
-             "Each sample is the slowest rank's time, each row the median of its samples. algbw = size / time.\n"
+             "A sample is the time of the slowest rank; a row shows the median of its samples. algbw = size / time.\n"
              "busbw = algbw times a factor per collective (`busbar list collectives`): the rate in one direction\n"
              "of one GPU's link for a flat, bandwidth-bound algorithm. 1 GB/s = 1e9 bytes/s. Sizes of collectives\n"
              "with one slice per rank are rounded down to slices of 16 bytes.\n"
@@ -156,8 +158,8 @@ static int add_collectives(struct bb_sweep *s, const struct bb_positionals *posi
     return rc;
 }
 
-/* Selects row `named` of a table, or all `count` rows in table order if named < 0. Returns the number of selected
- * rows. */
+/* Fills `list` with the selected rows of a table: row `named`, or all `count` rows in table order if named < 0.
+ * Returns the number of selected rows. */
 static int select_rows(int *list, int named, int count)
 {
     if (named >= 0) {
@@ -272,7 +274,7 @@ static int read_alltoallv_counts(const struct bb_bench_options *o, struct bb_swe
         return o->matrix ? bb_err(BB_EUSAGE, "--matrix is for alltoallv, which is not among the given collectives") : 0;
     sweep->alltoallv_counts = calloc(1, sizeof *sweep->alltoallv_counts);
     if (!sweep->alltoallv_counts)
-        return bb_err(BB_EFAIL, "no memory for the traffic of alltoallv");
+        return bb_err(BB_EFAIL, "out of host memory for the counts of alltoallv");
     sweep->alltoallv_counts->imbalance = o->imbalance;
     if (o->matrix)
         rc = bb_alltoallv_counts_read(sweep->alltoallv_counts, o->matrix, o->matrix_scale);

@@ -1,6 +1,6 @@
 /*
- * bench_options.h - the command line of `busbar bench COLLECTIVE`, and its conversion to a sweep. Requires neither MPI
- * nor a GPU.
+ * bench_options.h - the command line of `busbar bench COLLECTIVE`, and the sweep that the options define. Requires
+ * neither MPI nor a GPU.
  */
 #ifndef BB_COLLECTIVES_SWEEP_BENCH_OPTIONS_H
 #define BB_COLLECTIVES_SWEEP_BENCH_OPTIONS_H
@@ -15,47 +15,49 @@ struct bb_bench_options {
     struct bb_sampling_options sampling;
     size_t min_bytes, max_bytes, step_bytes;
     double factor;
-    int iterations;                             /* timed operations per sample */
-    int repeats;                                /* samples per row */
-    int warmup;                                 /* operations before the first sample */
-    int checks;                                 /* verification passes per row, the last timed operation first */
-    int root;                                   /* parsed from `roots`; -1: every rank in turn */
-    const char *dtype, *redop, *placement;      /* names from the respective tables, or "all" / "both" */
-    const char *roots, *sizes, *split, *matrix; /* as given; NULL: not given */
+    int iterations; /* timed operations per sample */
+    int repeats;    /* samples per row */
+    int warmup;     /* warm-up operations before the first sample */
+    int checks;     /* verification passes per result; the first pass verifies the last timed operation */
+    int root;       /* root rank, parsed from `roots`; -1: every rank in turn */
+    const char *dtype, *redop, *placement;      /* names from the tables of types, reductions and placements, or "all" /
+                                              "both" */
+    const char *roots, *sizes, *split, *matrix; /* text of the option; NULL: not given */
     double matrix_scale, imbalance;
     int aggregate, blocking, null_stream, graph_launches, host_time, rank_aggregation, registration;
     int cta_policy, min_ctas, max_ctas, unalign, memory, timestamps, cycles, per_iteration, skipped;
     int nvlink_centric_sched, max_p2p_peers;
-    const char *min_busbw;                       /* as given; NULL: not given */
+    const char *min_busbw;                       /* text of the option; NULL: not given */
     struct bb_busbw_thresholds busbw_thresholds; /* parsed from min_busbw */
-    int first_device;                            /* ordinal of the first rank's GPU on each host; not an option */
-    bool fit_memory; /* reduce the last size until the buffers fit, instead of failing; not an option */
+    int first_device;                            /* not an option: ordinal of the GPU of the first rank on each host */
+    bool fit_memory; /* not an option: true: reduce the last size until the buffers fit in GPU memory; false: print
+                        an error */
 };
 
-extern const struct bb_opt bb_bench_case_rows[];   /* which cases are measured: sizes, types, operations; plans use
-                                                    these options too */
-extern const struct bb_opt bb_bench_option_rows[]; /* how the cases are measured */
+extern const struct bb_opt bb_bench_case_rows[];   /* options that select the cases: sizes, types, operations. Plans
+                                                    use these options too */
+extern const struct bb_opt bb_bench_option_rows[]; /* options that select how the cases are measured */
 extern const struct bb_opts bb_bench_set;
 
 /*
- * bb_bench_resolve - validate the parsed options and derive the sweep. Options that depend on the number of ranks are
- * validated later.
- *   sweep        out: bb_bench_release_sweep releases its alltoallv counts
+ * bb_bench_resolve - validate the parsed options and derive the sweep. Options whose validity depends on the number of
+ * ranks are validated later.
+ *   sweep        out: release with bb_bench_release_sweep
  *   collectives  positional arguments: names of collectives, or "all"
- *   Returns      0, or -BB_EUSAGE after printing one line
+ *   Returns      0, or -BB_EUSAGE after printing one error line
  */
 int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep,
                      const struct bb_positionals *collectives) BB_MUST_CHECK;
-/* bb_bench_resolve_cases - as bb_bench_resolve, for the options of bb_bench_case_rows only. */
+/* bb_bench_resolve_cases - as bb_bench_resolve, but only for the options in bb_bench_case_rows. */
 int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep,
                            const struct bb_positionals *collectives) BB_MUST_CHECK;
 void bb_bench_release_sweep(struct bb_sweep *sweep);
 
 /*
- * bb_bench_parse - parse the options and positional arguments and resolve them.
+ * bb_bench_parse - parse and resolve the options and positional arguments.
  *   argv     argv[0] is ignored
- *   out      stream for the help
- *   Returns  0, BB_OPTS_HELP after printing the help, or -BB_EUSAGE after printing one line
+ *   out      stream for the help text
+ *   Returns  0, BB_OPTS_HELP after printing the help, or -BB_EUSAGE after printing one error line
  */
 int bb_bench_parse(struct bb_bench_options *o, struct bb_sweep *sweep, int argc, char **argv, FILE *out) BB_MUST_CHECK;
 

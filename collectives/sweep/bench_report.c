@@ -1,6 +1,6 @@
 /*
- * bench_report.c - tables of fields that define the heading, the rows and the JSON. Columns and footer are those of
- * nccl-tests; missing values are N/A. The JSON has one result per placement.
+ * bench_report.c - lists of fields define the column headings, the rows and the JSON. The columns and the footer are
+ * those of nccl-tests; values that do not apply are printed as N/A. The JSON has one result per placement.
  */
 #include "collectives/sweep/bench_report.h"
 
@@ -16,9 +16,9 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- printable form of a row ---- */
+/* ---- fields of a result ---- */
 
-/* The printable form of one placement of a row. */
+/* The printable form of one result: one placement of a row. */
 struct shown {
     struct bb_shown_case of;
     const char *stopped;
@@ -29,7 +29,7 @@ struct shown {
     struct bb_metrics f;
     char gain[40], timestamp[BB_STAMP_TEXT];
 };
-enum { ONCE = -1 }; /* fields printed once per row take the first measured placement */
+enum { ONCE = -1 }; /* instead of a placement, for fields printed once per row: selects the first measured placement */
 
 const char *bb_report_redop(const struct bb_report *r, const struct bb_row *row)
 {
@@ -47,8 +47,8 @@ void bb_report_stamp(char text[BB_STAMP_TEXT])
     strftime(text, BB_STAMP_TEXT, "%Y-%m-%d %H:%M:%S", localtime_r(&now, &parts));
 }
 
-/* Formats the time of NCCL's choice divided by that of the forced algorithm, per placement. An asterisk marks a
- * significant gain. */
+/* Formats the column "gain": for each placement, the time of NCCL's choice divided by the time of the forced
+ * algorithm. An asterisk marks a significant gain. */
 static void format_gain(const struct bb_report *r, const struct bb_row *row, char *text, size_t size)
 {
     size_t at = 0;
@@ -72,7 +72,8 @@ static void add_figures(const struct bb_report *r, const struct bb_metrics *f, s
     s->wrong = f->checked ? (long long)f->wrong : -1;
     s->channels = f->seen.choice.kind == BB_CHOICE_NONE ? -1 : f->seen.choice.channels;
     s->variation_percent = 100 * f->iterations.variation;
-    /* Below 100 iterations there is no 99th percentile: nccl-tests prints the maximum instead, busbar prints N/A. */
+    /* The 99th percentile is undefined below 100 iterations: nccl-tests prints the maximum instead, busbar prints
+     * N/A. */
     s->p99_us = isfinite(us->p99) || !r->style->zeros ? us->p99 : us->max;
     s->straggler = f->skew.known ? f->skew.straggler : -1;
     if (!f->skew.known)
@@ -113,7 +114,12 @@ static json_t *skew_json(const void *shown)
                      skew->straggler >= 0 ? json_real(skew->straggler_share) : json_null());
 }
 
-enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT }; /* widths that the style defines */
+enum {
+    AS_TIME = -1,
+    AS_RATE = -2,
+    FITTING = BB_DIGITS_THAT_FIT
+}; /* widths that the style defines; number of digits
+                                                                      that fit into the width */
 
 #define SHOWS(name) BB_SHOWS(struct shown, name)
 #define JSON(name)  BB_NAMED(struct shown, name)
@@ -141,7 +147,7 @@ static const struct bb_field iteration_fields[] = {
     {0},
 };
 
-/* Empty descriptors keep the positions of fields that result_row.c fills in. */
+/* The entries with only a key reserve the positions of fields that result_row.c fills in. */
 static const struct bb_field result_fields[] = {
     {.key = "algorithm"},
     {.key = "protocol"},
@@ -161,7 +167,7 @@ static const struct bb_field result_fields[] = {
     {0},
 };
 
-/* Placed after the columns of nccl-tests, so that parsers of those columns keep working. */
+/* These columns follow those of nccl-tests, so that parsers of nccl-tests' columns keep working. */
 static const struct bb_field skew_fields[] = {
     {NULL, "transfer", "(us)", AS_TIME, FITTING, SHOWS(f.skew.transfer_us)},
     {NULL, "spread", "(us)", AS_TIME, FITTING, SHOWS(f.skew.spread_us)},
@@ -196,7 +202,7 @@ static const struct bb_field stamp_fields[] = {
     {0},
 };
 
-/* A list of fields, its outputs (text, JSON), and the placement whose values the text shows. */
+/* A list of fields, the outputs that contain the fields (text, JSON), and the placement whose values the text shows. */
 struct list {
     const struct bb_field *fields;
     int placement; /* BB_OUT_OF_PLACE, BB_IN_PLACE or ONCE */
@@ -209,14 +215,14 @@ static bool shows_skew(const struct bb_report *r)
     return r->ctx->mode->single && !r->style->program;
 }
 
-/* Returns whether the column `wall` is shown: only if a separate host-clock sample was taken. The column has the
- * first measured placement; the JSON has both. */
+/* Returns whether the column `wall` is shown: only if an additional host-clock sample was measured. The column
+ * contains the first measured placement; the JSON contains both. */
 static bool shows_wall(const struct bb_report *r, const struct bb_mode *mode)
 {
     return r->ctx->both_clocks && !r->ctx->host_time && !mode->single && !r->style->program;
 }
 
-/* In the order of the table's columns and of the JSON's keys. */
+/* Stores all lists in `lists`, in the order of the table's columns and of the JSON's keys. Returns `lists`. */
 static const struct list *choose_lists(const struct bb_report *r, struct list lists[LISTS])
 {
     const struct bb_sampling_options *o = &r->options->sampling;
@@ -245,7 +251,7 @@ static const struct list *choose_lists(const struct bb_report *r, struct list li
     return memcpy(lists, all, sizeof all);
 }
 
-/* Prints a row; row NULL: the heading, or with `units` its units. */
+/* Prints a line of the table. row NULL: the column headings, or their units if `units`. */
 static void print_line(const struct bb_report *r, const struct bb_row *row, bool units)
 {
     struct bb_line line = {.out = r->out, .widths = r->style->widths};
@@ -256,7 +262,7 @@ static void print_line(const struct bb_report *r, const struct bb_row *row, bool
             bb_line_heading(&line, l->fields, units);
         if (l->in_text && row) {
             const struct shown s = show_placement(r, row, l->placement);
-            line.none = r->style->zeros && s.measured ? "0.00" : "N/A"; /* parsers of nccl-tests' output expect a
+            line.none = r->style->zeros && s.measured ? "0.00" : "N/A"; /* parsers of nccl-tests' table expect a
                                                                            number */
             bb_line_row(&line, l->fields, &s);
         }
@@ -265,7 +271,7 @@ static void print_line(const struct bb_report *r, const struct bb_row *row, bool
     fflush(r->out);
 }
 
-/* Prints a title centred over the columns of a placement. */
+/* Prints a title centred over the columns of one placement. */
 static void print_centred(FILE *out, const char *title, int width)
 {
     int left = (width - (int)strlen(title)) / 2;
@@ -285,7 +291,7 @@ static void print_placements(const struct bb_report *r)
     fputc('\n', r->out);
 }
 
-/* ---- lines above the table and footer ---- */
+/* ---- lines above the table ---- */
 
 static void print_versions(FILE *out, const struct bb_session *s)
 {
@@ -326,8 +332,8 @@ static void print_settings(const struct bb_report *r, const struct bb_session *s
     if (o->registration)
         fprintf(r->out, "# registration of buffers: %s\n", bb_registration_names[r->registration->kind]);
     if (o->min_ctas > 0 || o->max_ctas > 0 || o->cta_policy >= 0)
-        fprintf(r->out, "# CTAs: at least %d, at most %d (0: NCCL's choice), policy %d (-1: NCCL's own)\n", o->min_ctas,
-                o->max_ctas, o->cta_policy);
+        fprintf(r->out, "# CTAs: minimum %d, maximum %d (0: NCCL's choice), policy %d (-1: NCCL's choice)\n",
+                o->min_ctas, o->max_ctas, o->cta_policy);
 }
 
 static void print_devices(const struct bb_report *r, const struct bb_report_head *h)
@@ -344,11 +350,11 @@ static void print_devices(const struct bb_report *r, const struct bb_report_head
     }
 }
 
-/* Formats the number of samples: "median of 6 samples". */
+/* Formats how the samples become the time of a row: "median of 6 samples". */
 static const char *samples_text(const struct bb_report *r, const struct bb_mode *mode, char *text, size_t size)
 {
     if (r->ctx->policy.confidence > 0)
-        snprintf(text, size, "median, sampled until its 95 %% interval is within %g %%",
+        snprintf(text, size, "median, sampled until its 95 %% confidence interval is within +-%g %%",
                  100 * r->ctx->policy.confidence);
     else
         snprintf(text, size, "median of %zu samples", bb_mode_batch(r->ctx, mode));
@@ -365,16 +371,15 @@ static void print_time(const struct bb_report *r, const struct bb_mode *mode)
 
     samples_text(r, mode, samples, sizeof samples);
     if (mode->single)
-        fprintf(r->out, "# time: %s (%s mode); per sample\n", help, name);
+        fprintf(r->out, "# time: %s (%s mode)\n", help, name);
     else
-        fprintf(r->out, "# time: %d %s, divided by %d (%s mode); per sample\n", r->ctx->iterations, help,
-                r->ctx->iterations, name);
-    fprintf(r->out, "#       %s, per row the %s; %s communicator. 1 GB/s = 1e9 bytes/s\n",
+        fprintf(r->out, "# time: %d %s, divided by %d (%s mode)\n", r->ctx->iterations, help, r->ctx->iterations, name);
+    fprintf(r->out, "#       sample: %s; row: %s; %s communicator; 1 GB/s = 1e9 bytes/s\n",
             bb_rank_aggregation_names[r->ctx->rank_aggregation], samples, comm);
     if (mode == &bb_mode_stream && r->ctx->uses_start_barrier)
-        fprintf(r->out, "#       operations are held until all ranks have enqueued (--start-barrier)\n");
+        fprintf(r->out, "#       operations are held until all ranks have enqueued them (--start-barrier)\n");
     if (shows_wall(r, mode))
-        fprintf(r->out, "#       wall: one sample by the host clock, including launches and the final wait, as "
+        fprintf(r->out, "#       wall: one sample by the host clock, including launches and the final wait, as in "
                         "nccl-tests (--clock)\n");
     if (mode->single)
         fprintf(r->out,
@@ -430,14 +435,14 @@ static void print_title(const struct bb_report *r, int coll)
     fprintf(r->out, "#\n# %s%s%s%s: %s; busbw = algbw * %s\n", bb_colls[coll].name, *mode ? " (" : "", mode,
             *mode ? ")" : "", bb_colls[coll].help, bb_colls[coll].factor_text);
     if (bb_colls[coll].inplace == BB_INPLACE_NONE)
-        fprintf(r->out, "# in place: N/A, would overwrite data that are still to be sent\n");
+        fprintf(r->out, "# in place: N/A, because received data would overwrite data that are still to be sent\n");
     if (bb_colls[coll].flags & BB_COLL_ROUNDS && r->options->aggregate > 1)
-        fprintf(r->out, "# its rounds depend on each other: operations are not issued in one group (-m)\n");
+        fprintf(r->out, "# -m: not in one NCCL group, because the rounds of this collective depend on each other\n");
     if (r->options->cycles != 1)
         fprintf(r->out, "# cycle %d\n", r->cycle + 1);
 }
 
-/* In nccl-tests' format all cycles form one table. */
+/* In nccl-tests' format, the rows of all cycles (-N) form one table. */
 static bool continues_table(const struct bb_report *r)
 {
     return r->style->program && r->cycle > 0;
@@ -478,9 +483,10 @@ static void print_checked(const struct bb_report *r)
         fprintf(r->out, "# Out of bounds values : %llu %s\n", r->wrong, r->wrong ? "FAILED" : "OK");
 }
 
-/* ---- busbw thresholds ---- */
+/* ---- bus bandwidth thresholds ---- */
 
-/* Returns NaN if ranks share a GPU: times are then meaningless. */
+/* Returns the bus bandwidth to compare with threshold i; NaN if ranks share a GPU, because times are then
+ * meaningless. */
 static double measured_busbw(const struct bb_report *r, int i)
 {
     return r->shared_gpu ? NAN
@@ -492,7 +498,8 @@ static bool is_below(const struct bb_report *r, int i)
     return !(measured_busbw(r, i) >= r->options->busbw_thresholds.item[i].gbps);
 }
 
-/* Compares element counts, because slices are rounded: several sizes may lead to the same row. */
+/* Returns whether a threshold applies to a case. Compares element counts, not sizes: rounding to slices may turn the
+ * size of the threshold and the size of the case into the same count. */
 static bool threshold_applies(const struct bb_busbw_threshold *f, const struct bb_case *c)
 {
     bool from_file = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->alltoallv_counts->bytes;
@@ -520,18 +527,18 @@ static void report_below_threshold(const struct bb_report *r, int i, const char 
     const char *of = bb_busbw_threshold_text(threshold, size);
 
     if (isfinite(found))
-        (void)bb_err_job(BB_EBELOW, "%s: %s%s%s %g GB/s is below %g GB/s", what,
+        (void)bb_err_job(BB_EBELOW, "%s: %s%s%s is %g GB/s, below the required %g GB/s", what,
                          threshold->scope == BB_BUSBW_SIZE ? "" : of,
-                         threshold->scope == BB_BUSBW_SIZE ? "bus bandwidth of " : " bus bandwidth",
+                         threshold->scope == BB_BUSBW_SIZE ? "bus bandwidth at " : " bus bandwidth",
                          threshold->scope == BB_BUSBW_SIZE ? of : "", found, threshold->gbps);
     else
         (void)bb_err_job(BB_EBELOW, "%s: cannot check the bus bandwidth (--min-busbw, %s): %s", what, of,
                          r->shared_gpu     ? "ranks share a GPU"
-                         : r->busbw_n == 0 ? "no row has a bus bandwidth"
-                                           : "no row has that size");
+                         : r->busbw_n == 0 ? "no result has a bus bandwidth"
+                                           : "no result has this size");
 }
 
-/* Prints an error for each missed threshold. Returns true if any was missed. */
+/* Prints an error for each bus bandwidth below its threshold. Returns true if there is one. */
 static bool check_thresholds(const struct bb_report *r, int coll)
 {
     const char *mode = r->ctx->n_modes > 1 ? bb_bench_context_mode(r->ctx) : NULL;
@@ -547,7 +554,8 @@ static bool check_thresholds(const struct bb_report *r, int coll)
     return below;
 }
 
-/* Returns the verdict of the thresholds for the mean: " OK", " FAILED" if one is missed, "" without such thresholds. */
+/* Returns the verdict for the mean bus bandwidth: " OK"; " FAILED" if the mean is below a threshold; "" without a
+ * threshold for the mean. */
 static const char *mean_verdict(const struct bb_report *r)
 {
     const char *verdict = "";
@@ -558,8 +566,8 @@ static const char *mean_verdict(const struct bb_report *r)
     return verdict;
 }
 
-/* Prints the mean (NaN: no row has a bus bandwidth) with its verdict on nccl-tests' line, then one line per other
- * threshold. */
+/* Prints the mean (NaN: no result has a bus bandwidth) with its verdict in nccl-tests' line, then one line for each
+ * other threshold. */
 static void print_busbw(const struct bb_report *r, double mean)
 {
     const struct bb_busbw_thresholds *busbw_thresholds = &r->options->busbw_thresholds;
@@ -684,7 +692,7 @@ void bb_report_skip(struct bb_report *r, int coll)
         (void)bb_report_end(r, coll);
 }
 
-/* ---- JSON ---- */
+/* ---- results ---- */
 
 static json_t *flags_of(const struct bb_report *r, const struct bb_metrics *f)
 {
@@ -722,7 +730,8 @@ static void warn_gpu_flags(struct bb_report *r, const struct bb_row *row, const 
         bb_result_warn_gpu_flags(&r->gpu_flags, f->seen.gpu_flags, what);
 }
 
-/* Rows with a forced algorithm do not count for the mean bus bandwidth: users do not get them. */
+/* Adds a result to the counts of the table. Results with a forced algorithm do not count for bus bandwidths, because
+ * NCCL would not choose this algorithm. */
 static void accumulate(struct bb_report *r, const struct bb_row *row, const struct bb_metrics *f)
 {
     r->wrong += f->wrong;
@@ -742,7 +751,7 @@ static void accumulate(struct bb_report *r, const struct bb_row *row, const stru
     }
 }
 
-/* Ends the run if stdout is closed (`| head`) and there is no results file. */
+/* Returns an error if stdout is closed (`| head`) and there is no results file, because the run then has no output. */
 static int check_stdout(const struct bb_report *r)
 {
     if (!r->out || r->json || !ferror(r->out))

@@ -30,7 +30,7 @@ static int parse_scope(const char *of, struct bb_busbw_threshold *threshold)
     return bb_parse_bytes(of, &threshold->bytes);
 }
 
-/* Entries have at most 63 characters (bb_list_each). */
+/* Parses one threshold of the list. bb_list_each limits an entry to 63 characters, so the scope fits. */
 static int add_threshold(void *arg, const char *word)
 {
     struct bb_busbw_thresholds *f = arg;

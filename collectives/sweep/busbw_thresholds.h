@@ -1,7 +1,7 @@
 /*
- * busbw_thresholds.h - the thresholds of `--min-busbw`: "300" or "mean:300" applies to the mean over all rows,
- * "peak:300" to the fastest row, "1G:300" to the rows of one size; several are separated by commas. If a size has
- * several rows (placements, types), the slowest one counts. Pure functions without I/O.
+ * busbw_thresholds.h - the thresholds of `--min-busbw`. "300" or "mean:300" applies to the mean over all results of a
+ * table, "peak:300" to the fastest result, "1G:300" to the results of one size. Commas separate several thresholds. If
+ * a size has several results (placements, types), the threshold applies to the slowest one. Pure functions without I/O.
  */
 #ifndef BB_COLLECTIVES_SWEEP_BUSBW_THRESHOLDS_H
 #define BB_COLLECTIVES_SWEEP_BUSBW_THRESHOLDS_H
@@ -16,7 +16,7 @@ enum bb_busbw_scope { BB_BUSBW_MEAN, BB_BUSBW_PEAK, BB_BUSBW_SIZE };
 
 struct bb_busbw_threshold {
     enum bb_busbw_scope scope;
-    size_t bytes; /* with BB_BUSBW_SIZE */
+    size_t bytes; /* only with BB_BUSBW_SIZE */
     double gbps;  /* GB/s (1e9 bytes per second), above 0 */
 };
 
@@ -26,23 +26,24 @@ struct bb_busbw_thresholds {
     int n;
 };
 
-/* bb_busbw_thresholds_parse - read the option's value; NULL gives an empty list, and thresholds of 0 are dropped.
- * Returns 0 or -BB_EUSAGE after printing one line. */
+/* bb_busbw_thresholds_parse - parse the value of the option. NULL yields an empty list; thresholds of 0 are dropped.
+ * Returns 0, or -BB_EUSAGE after printing one error line. */
 int bb_busbw_thresholds_parse(struct bb_busbw_thresholds *f, const char *text) BB_MUST_CHECK;
 
-/* Bus bandwidths of the rows of a table that one threshold applies to. A zeroed struct is empty. */
+/* Bus bandwidths of the results to which one threshold applies. A zero-initialized struct is empty. */
 struct bb_busbw_tally {
     size_t n;
     double sum, min, max; /* GB/s */
 };
 
-/* bb_busbw_tally_add - add the bus bandwidth of a row; NaN is ignored. */
+/* bb_busbw_tally_add - add the bus bandwidth of a result. NaN is ignored. */
 void bb_busbw_tally_add(struct bb_busbw_tally *t, double busbw_gbps);
 
-/* bb_busbw_threshold_measured - return the bus bandwidth to compare with the threshold; NaN if there is none. */
+/* bb_busbw_threshold_measured - return the mean, maximum or minimum that must reach the threshold; NaN without
+ * results. */
 double bb_busbw_threshold_measured(const struct bb_busbw_threshold *f, const struct bb_busbw_tally *t);
 
-/* bb_busbw_threshold_text - return "mean", "peak" or a size such as "1 GiB", in buf or as a constant. */
+/* bb_busbw_threshold_text - return "mean", "peak" or a size such as "1 GiB". The text is in buf or constant. */
 const char *bb_busbw_threshold_text(const struct bb_busbw_threshold *f, char buf[BB_BYTES_TEXT]);
 
 #endif

@@ -33,7 +33,8 @@ static int run_size(struct bb_case *c, size_t bytes, bb_sweep_fn *fn, void *arg)
     return fn(arg, c);
 }
 
-/* Lists the sizes in order. list: out, [*n], owned by the caller. */
+/* Allocates *list and fills it with the *n sizes in ascending order, or in the order of --sizes. The caller frees
+ * *list. */
 static int list_sizes(const struct bb_sweep *s, size_t **list, size_t *n)
 {
     *n = (size_t)s->sizes.n;
@@ -41,7 +42,7 @@ static int list_sizes(const struct bb_sweep *s, size_t **list, size_t *n)
         bytes = next_size(s, bytes);
     *list = malloc(*n * sizeof **list);
     if (!*list)
-        return bb_err(BB_EFAIL, "no memory for %zu sizes", *n);
+        return bb_err(BB_EFAIL, "out of host memory for %zu sizes", *n);
     for (size_t i = 0; i < *n; i++)
         (*list)[i] = s->sizes.n > 0 ? s->sizes.bytes[i] : i == 0 ? s->min_bytes : next_size(s, (*list)[i - 1]);
     return 0;
@@ -92,8 +93,8 @@ int bb_sweep_each(const struct bb_sweep *s, int coll, int ranks, bb_sweep_fn *fn
     return rc;
 }
 
-/* Returns the largest slot over all ranks. Out of place needs at least the memory of in place. Counts from a matrix
- * file differ from rank to rank. */
+/* Returns the largest slot over all ranks. Counts from a matrix file differ between ranks; in other cases all ranks
+ * have equal slots. */
 static size_t widest_slot(const struct bb_case *c)
 {
     bool differs = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->alltoallv_counts->bytes;

@@ -7,15 +7,15 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const bb_rank_aggregation_names[BB_AGGREGATE_COUNT] = {[BB_AGGREGATE_FIRST] = "the first rank",
-                                                                   [BB_AGGREGATE_MEAN] = "the mean over ranks",
-                                                                   [BB_AGGREGATE_MIN] = "the fastest rank",
-                                                                   [BB_AGGREGATE_MAX] = "the slowest rank"};
+const char *const bb_rank_aggregation_names[BB_AGGREGATE_COUNT] = {[BB_AGGREGATE_FIRST] = "time of the first rank",
+                                                                   [BB_AGGREGATE_MEAN] = "mean time of all ranks",
+                                                                   [BB_AGGREGATE_MIN] = "time of the fastest rank",
+                                                                   [BB_AGGREGATE_MAX] = "time of the slowest rank"};
 
 static const char *const clocks[] = {"both", "gpu", "host", NULL};
 static const char *const warmups[] = {"fixed", "auto", NULL};
 
-/* Names of the modes in timing.h that --mode accepts. */
+/* The timing modes (timing.h) that --mode accepts. */
 static const char *const modes[] = {"all", "stream", "sync", "graph", NULL};
 
 #define FIELD(name) offsetof(struct bb_sampling_options, name)
@@ -27,9 +27,11 @@ const struct bb_opt bb_sampling_option_rows[] = {
         "gpu: CUDA events; host: host clock as in nccl-tests, including launches and the final wait, without start "
         "barrier; both: gpu, plus one host-clock sample in the column wall"),
     OPT_INT(0, "start-barrier", FIELD(start_barrier), "1", "0|1", 0, 1,
-            "stream: 1: operations start after all ranks have enqueued; 0: immediately"),
-    OPT_DOUBLE(0, "start-barrier-limit", FIELD(start_barrier_limit_ms), "5000", "MS", 0.001, 1e6,
-               "stream: timeout of the start barrier; the row is flagged and later rows run without a start barrier"),
+            "stream mode: operations start 1: after all ranks have enqueued them; 0: immediately"),
+    OPT_DOUBLE(
+        0, "start-barrier-limit", FIELD(start_barrier_limit_ms), "5000", "MS", 0.001, 1e6,
+        "stream mode: timeout of the start barrier. After a timeout the row is flagged, and later rows run without "
+        "start barrier"),
     OPT_STRING(0, "confidence", FIELD(confidence), NULL, "PERCENT",
                "sample until the 95 % confidence interval is within +-PERCENT of the median, such as 1%"),
     OPT_INT(0, "max-iters", FIELD(max_iterations), "20000", "N", 1, 1e7,
@@ -37,7 +39,8 @@ const struct bb_opt bb_sampling_option_rows[] = {
     OPT_DOUBLE(0, "max-seconds", FIELD(max_s), "10", "SECONDS", 0, 1e6,
                "--confidence: maximum time for the samples of a row"),
     OPT_CHOICE(0, "warmup", FIELD(warmup), "fixed", "HOW", warmups,
-               "fixed: -w operations; auto: continue until ten in a row show no trend, at most 200"),
+               "fixed: -w operations; auto: then continue until the times of ten operations show no trend, at most 200 "
+               "operations"),
     OPT_STRING(0, "shuffle", FIELD(shuffle), NULL, "SEED",
                "measure and print the sizes in a random order with this seed"),
     OPT_STRING(0, "delay", FIELD(delay), NULL, "RANK:US,...",
@@ -80,11 +83,11 @@ static int resolve_seed(struct bb_sampling_options *o)
 }
 
 struct delay_reader {
-    double *us; /* [ranks] microseconds */
+    double *us; /* [ranks] delays in microseconds */
     int ranks, *highest;
 };
 
-/* Parses one entry of the list, RANK:US. */
+/* Parses one entry RANK:US of the list. */
 static int add_delay(void *arg, const char *word)
 {
     const struct delay_reader *d = arg;

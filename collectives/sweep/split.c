@@ -1,4 +1,4 @@
-/* split.c - rules that split ranks into groups; syntax of nccl-tests' NCCL_TESTS_SPLIT. */
+/* split.c - the rules of --split. The syntax is that of nccl-tests' variable NCCL_TESTS_SPLIT. */
 #include "collectives/sweep/cases.h"
 
 #include <errno.h>
@@ -14,7 +14,8 @@ static const struct rule {
                            [BB_SPLIT_MOD] = {"MOD", "%"},
                            [BB_SPLIT_DIV] = {"DIV", "/"}};
 
-/* Returns the text after the rule's name or sign and separator; NULL if the text begins with neither. */
+/* Returns the text after the rule's name or sign and the separator; NULL if the text begins with neither the name
+ * nor the sign. */
 static const char *skip_rule(const struct rule *rule, const char *text)
 {
     size_t length = strncasecmp(text, rule->word, strlen(rule->word)) == 0 ? strlen(rule->word)
@@ -26,7 +27,7 @@ static const char *skip_rule(const struct rule *rule, const char *text)
     return text + length + strspn(text + length, ": ");
 }
 
-/* Parses a decimal, hexadecimal (0x) or binary (0b) number. */
+/* Parses a decimal, hexadecimal (0x) or binary (0b) number. Returns 0 or -BB_EUSAGE. */
 static int parse_number(const char *text, int *number)
 {
     int base = strncasecmp(text, "0x", 2) == 0 ? 16 : strncasecmp(text, "0b", 2) == 0 ? 2 : 10;

@@ -226,8 +226,8 @@ def test_wrong_data_exits_with_status_3(busbar, tmp_path, collective):
     done = busbar.run("bench", collective, *ONE, "--placement", "out_of_place", "--json", path, ranks=4,
                       env={"EMU_FAULT": "corrupt:rank=2,call=2" + (f",name={call}" if call else "")})
     assert done.returncode == 3
-    match = re.search(r"busbar: .*wrong data: %s of 1024 bytes out of place: 1 wrong, first on rank 2 element (\d+): "
-                     r"0x([0-9a-f]{8}) is not 0x([0-9a-f]{8})" % collective, done.stderr)
+    match = re.search(r"busbar: .*wrong data: %s of 1024 bytes out of place: 1 wrong elements, first on rank 2 element (\d+): "
+                     r"got 0x([0-9a-f]{8}), expected 0x([0-9a-f]{8})" % collective, done.stderr)
     # One bit of the middle element of the output is flipped. The output of reduce_scatter is a quarter of the buffer.
     assert int(match[1]) == (32 if collective == "reduce_scatter" else 128) and int(match[2], 16) ^ int(match[3], 16) == 1 << 24
     assert rows_of(done.stdout)[0][8] == "1" and "# Out of bounds values : 1 FAILED" in done.stdout

@@ -207,7 +207,7 @@ def test_average_over_ranks(busbar, model, tmp_path):
     assert times[0] == pytest.approx(transfer_us, rel=0.02) and times[3] == pytest.approx(transfer_us, rel=0.02)
     assert times[2] < 2 and times[1] == pytest.approx((2 * times[3] + times[2]) / 3, rel=0.02)
     default = busbar.run(*line, ranks=3, env=model).stdout
-    assert "the slowest rank, per row" in default and "the mean over ranks, per row" in busbar.run(*line, "-a", "1", ranks=3).stdout
+    assert "sample: time of the slowest rank;" in default and "sample: mean time of all ranks;" in busbar.run(*line, "-a", "1", ranks=3).stdout
 
 
 def test_split_groups_run_concurrently(busbar, model, tmp_path):
@@ -272,18 +272,18 @@ def test_exits_with_5_below_the_bandwidth_threshold(busbar, model, tmp_path):
         done = busbar.run("bench", "all_reduce", *KB4, "--min-busbw", threshold, "--json", path, ranks=4, env=model)
         assert done.returncode == status
         assert ("FAILED" in done.stdout) == (status == 5)
-    assert "is below 50 GB/s" in done.stderr and json.loads(path.read_text())["status"] == "below threshold"
+    assert "below the required 50 GB/s" in done.stderr and json.loads(path.read_text())["status"] == "below threshold"
 
 
 # In the cost model 4K has less bandwidth than 64K, and the mean lies between both.
 @pytest.mark.parametrize("thresholds,status,message", [
     ("4K:{small},64K:{large},peak:{large}", 0, []),
-    ("64K:{more}", 5, ["bus bandwidth of 64 KiB", "is below"]),
-    ("peak:{more}", 5, ["peak bus bandwidth", "is below"]),
-    ("4K:{large}", 5, ["bus bandwidth of 4 KiB", "is below"]),
+    ("64K:{more}", 5, ["bus bandwidth at 64 KiB", "below the required"]),
+    ("peak:{more}", 5, ["peak bus bandwidth", "below the required"]),
+    ("4K:{large}", 5, ["bus bandwidth at 4 KiB", "below the required"]),
     ("{mean},peak:{large}", 0, []),
-    ("{large}", 5, ["mean bus bandwidth", "is below"]),
-    ("8K:1", 5, ["cannot check the bus bandwidth (--min-busbw, 8 KiB): no row has that size"]),
+    ("{large}", 5, ["mean bus bandwidth", "below the required"]),
+    ("8K:1", 5, ["cannot check the bus bandwidth (--min-busbw, 8 KiB): no result has this size"]),
 ])
 def test_thresholds_per_size_and_for_the_peak(busbar, model, tmp_path, thresholds, status, message):
     args = ("bench", "all_reduce", "--sizes", "4K,64K")
@@ -298,7 +298,7 @@ def test_thresholds_per_size_and_for_the_peak(busbar, model, tmp_path, threshold
 def test_threshold_fails_with_one_rank(busbar):
     done = busbar.run("bench", "all_reduce", *KB4, "--min-busbw", "1")
     assert done.returncode == 5 and "# Avg bus bandwidth    : N/A FAILED" in done.stdout
-    assert done.stderr.count("cannot check the bus bandwidth (--min-busbw, mean): no row has a bus bandwidth") == 1
+    assert done.stderr.count("cannot check the bus bandwidth (--min-busbw, mean): no result has a bus bandwidth") == 1
 
 
 def test_threshold_fails_for_a_skipped_collective(busbar):

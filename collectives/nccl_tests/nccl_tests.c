@@ -1,4 +1,5 @@
-/* nccl_tests.c - runs busbar under the name of a program of nccl-tests and prints the program's table and footer. */
+/* nccl_tests.c - runs busbar under the name of an nccl-tests program, such as all_reduce_perf: prints the table and
+ * footer of nccl-tests. */
 #include "bootstrap/cli/report_header.h"
 #include "collectives/bench_main.h"
 #include "collectives/nccl_tests/nccl_tests_json.h"
@@ -38,8 +39,8 @@ static void print_head(const struct bb_report *r, const struct bb_report_head *h
             h->session->nccl_runtime);
     fprintf(r->out, "# Collective test starting: %s\n", r->style->program);
     print_settings(r->out, r->style, o);
-    fprintf(r->out, "# time: %s (%s mode), over ranks %s\n", bb_bench_context_method(r->ctx),
-            bb_bench_context_mode(r->ctx), bb_rank_aggregation_names[r->ctx->rank_aggregation]);
+    fprintf(r->out, "# time: %s (%s mode), %s\n", bb_bench_context_method(r->ctx), bb_bench_context_mode(r->ctx),
+            bb_rank_aggregation_names[r->ctx->rank_aggregation]);
     if (o->checks == 0)
         fprintf(r->out, "# not verified (-c 0)\n");
     if (r->ctx->device->emulated)
@@ -51,7 +52,7 @@ static void print_head(const struct bb_report *r, const struct bb_report_head *h
         fprintf(r->out, "# Writing JSON output to %s\n", bb_results_path(r->json));
 }
 
-/* Prints above a row, for each placement, the bytes that every rank sends and receives and their rates. */
+/* Prints above a row: for each placement, the bytes that each rank sends and receives, and each rank's bandwidths. */
 static void print_summary(const struct bb_report *r, const struct bb_row *row)
 {
     const struct bb_case *c = &row->c;
@@ -92,7 +93,7 @@ int bb_nccl_tests_run(int argc, char **argv)
 {
     const int kind = bb_nccl_tests_kind(argv[0]);
     char program[32];
-    struct bb_nccl_tests_options o = {0}; /* also initializes fields without an option */
+    struct bb_nccl_tests_options o = {0}; /* zero also initializes the fields that no option sets */
     const struct bb_positionals collective = {.word = {bb_colls[kind].name}, .n = 1};
     struct bb_report_style style = {.widths = {7, 6},
                                     .zeros = true,
@@ -111,7 +112,8 @@ int bb_nccl_tests_run(int argc, char **argv)
     snprintf(program, sizeof program, "%s" BB_NCCL_TESTS_SUFFIX, bb_colls[kind].name);
     style.threads = o.threads;
     style.gpus = o.gpus;
-    sweep.overlapping = true; /* nccl-tests times these cases but does not verify them */
+    sweep.overlapping = true; /* as in nccl-tests, in-place cases that overwrite their own input are timed but not
+                                 verified */
     o.bench.fit_memory = true;
     rc = bb_bench_execute(&o.bench, &sweep, &style, argc, argv);
 out:

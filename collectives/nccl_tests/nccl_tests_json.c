@@ -1,4 +1,4 @@
-/* nccl_tests_json.c - see nccl_tests_json.h. Keys are those of nccl-tests. */
+/* nccl_tests_json.c - see nccl_tests_json.h. The JSON keys are those of nccl-tests. */
 #include "collectives/nccl_tests/nccl_tests_json.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 enum { FILE_VERSION = 3 };
 
-/* nccl-tests writes booleans as strings. */
+/* Returns a boolean as the string that nccl-tests writes. */
 static json_t *bool_word(bool value)
 {
     return json_string(value ? "true" : "false");
@@ -21,7 +21,7 @@ static json_t *stamp_json(void)
     return json_string(text);
 }
 
-/* ---- document head ---- */
+/* ---- beginning of the document ---- */
 
 static json_t *words_json(int n, char **words)
 {
@@ -32,7 +32,7 @@ static json_t *words_json(int n, char **words)
     return list;
 }
 
-/* Returns the environment {"NAME": "value"} as ["NAME=value"]. */
+/* Returns the environment as a list of strings "NAME=value". */
 static json_t *environment_json(void)
 {
     json_t *object = bb_json_environment(), *list = json_array(), *value;
@@ -89,7 +89,7 @@ static json_t *config_json(const struct bb_report *r, const struct bb_report_hea
     return config;
 }
 
-/* Adds the flags that nccl-tests lacks but that readers of the times need. */
+/* Adds flags that nccl-tests lacks, because readers must know whether the times are meaningful. */
 static json_t *add_flags(const struct bb_report *r, json_t *root)
 {
     if (r->ctx->device->emulated)
@@ -108,7 +108,7 @@ json_t *bb_nccl_tests_json_root(const struct bb_report *r, const struct bb_repor
     return add_flags(r, root);
 }
 
-/* ---- rows ---- */
+/* ---- results: one per row ---- */
 
 static json_t *number_json(double value)
 {
@@ -121,7 +121,7 @@ static json_t *figures_json(const struct bb_report *r, const struct bb_row *row,
 
     if (!row->measured[placement])
         return json_null();
-    /* gpu_time is busbar's addition: time between CUDA events, without launch and synchronization */
+    /* gpu_time is an addition of busbar: the time between CUDA events, which excludes launch and synchronization */
     return json_pack("{s:o, s:o, s:o, s:o, s:o}", r->ctx->host_time ? "cpu_time" : "time", number_json(f->time_us.p50),
                      "alg_bw", number_json(f->algbw_gbps), "bus_bw", number_json(f->busbw_gbps), "nwrong",
                      f->checked ? json_real((double)f->wrong) : json_null(), "gpu_time", number_json(f->event_us.p50));
@@ -143,7 +143,7 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Nearest-rank percentile, as nccl-tests computes 95 and 99. */
+/* Returns a percentile by the nearest-rank method, with which nccl-tests computes the 95th and 99th percentiles. */
 static double nearest_rank(const double *us, int n, int percent)
 {
     double *sorted = malloc((size_t)n * sizeof *sorted), value = NAN;
@@ -203,7 +203,7 @@ json_t *bb_nccl_tests_json_row(const struct bb_report *r, const struct bb_row *r
     return object;
 }
 
-/* ---- document end ---- */
+/* ---- end of the document ---- */
 
 int bb_nccl_tests_json_end(const struct bb_report *r)
 {

@@ -1,6 +1,6 @@
 /*
- * nccl_tests_options.c - nccl-tests' options on top of those of `busbar bench`, which have the same letters: other
- * defaults, some further options, and nccl-tests' environment variables.
+ * nccl_tests_options.c - the options of nccl-tests. Most are options of `busbar bench` with the same letter but other
+ * defaults; the others are defined here. Also reads nccl-tests' environment variables.
  */
 #include "collectives/nccl_tests/nccl_tests_options.h"
 
@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum { WORDS_MAX = 256, SPELLED_TEXT = 48 };
-static const double UNLIMITED_S = 1e9; /* 30 years: no clock overflows when it is added */
+static const double UNLIMITED_S = 1e9; /* 30 years: large enough, and the sum with a clock value does not overflow */
 static const char suffix[] = BB_NCCL_TESTS_SUFFIX;
 
 int bb_nccl_tests_kind(const char *path)
@@ -30,12 +30,12 @@ int bb_nccl_tests_kind(const char *path)
     return bb_coll_find(word);
 }
 
-/* ---- options ---- */
+/* ---- tables of options ---- */
 
 #define FIELD(name) offsetof(struct bb_nccl_tests_options, name)
 static const struct bb_opt own_rows[] = {
     OPT_INT('t', "nthreads", FIELD(threads), "1", "N", 1, BB_SIBLINGS_MAX,
-            "threads per process; each becomes a rank, as with -g"),
+            "threads per process; each thread becomes a rank in its own process, as with -g"),
     OPT_INT('g', "ngpus", FIELD(gpus), "1", "N", 1, BB_SIBLINGS_MAX,
             "GPUs per thread; the process forks N x threads - 1 further ranks, with or without MPI"),
     OPT_INT('p', "parallel_init", FIELD(parallel_init), "0", "0|1", 0, 1,
@@ -59,17 +59,17 @@ static const struct bb_opt_table tables[] = {
     {0},
 };
 
-/* Defaults of nccl-tests that differ from busbar bench. They precede the user's arguments. */
+/* Defaults of nccl-tests that differ from busbar bench, as arguments that are inserted before the user's arguments. */
 static const char *const defaults[] = {"-b32M", "-e32M", "-i1M", "-f1", "-n20", "-w1", "-c1", "-a1", "--repeats=1"};
 enum { N_DEFAULTS = sizeof defaults / sizeof *defaults };
 
-/* ---- conversion of arguments from nccl-tests' syntax ---- */
+/* ---- conversion of arguments from nccl-tests' syntax to busbar's syntax ---- */
 
-/* The user's arguments in busbar's syntax. */
+/* The converted arguments. */
 struct spelling {
     char *word[2 * WORDS_MAX];
     int n;
-    char texts[2 * WORDS_MAX][SPELLED_TEXT]; /* storage of the converted arguments */
+    char texts[2 * WORDS_MAX][SPELLED_TEXT]; /* memory for arguments whose text differs from the user's text */
     int n_texts;
 };
 
@@ -79,9 +79,9 @@ static void add_word(struct spelling *s, const char *word)
 }
 
 /*
- * Returns the option that getopt_long, the parser of nccl-tests, would select for a long name: an exact match or the
- * only option with this prefix. Only options with a letter are nccl-tests' own. NULL: no match, an ambiguous prefix, or
- * an option of busbar only.
+ * Returns the long name that getopt_long, the parser of nccl-tests, would select for `word`: an exact match, or the
+ * only option with this prefix. Options without a letter do not exist in nccl-tests and are excluded from the prefix
+ * match. Returns NULL if there is no match, if the prefix is ambiguous, or for an option without a letter.
  */
 static const char *find_name(const char *word, size_t length)
 {
@@ -119,7 +119,8 @@ static bool add_long(struct spelling *s, const char *word)
     return true;
 }
 
-/* Parses "8GB", "32mb", "1.5 g", "1e6" like sscanf("%lf %1s") in nccl-tests, which ignores letters after the unit. */
+/* Parses a size such as "8GB", "32mb", "1.5 g" or "1e6" as nccl-tests does with sscanf("%lf %1s"): letters after the
+ * unit are ignored. */
 static bool read_size(const char *text, size_t *bytes)
 {
     static const char units[] = "kmg";
@@ -141,7 +142,8 @@ static bool read_size(const char *text, size_t *bytes)
     return true;
 }
 
-/* Converts the value of -b, -e or -i to bytes; NULL if busbar accepts the value as given. */
+/* Converts the value of -b, -e or -i to a number of bytes, with the prefix `before`. Returns NULL if busbar accepts
+ * the value unchanged. */
 static const char *spell_size(struct spelling *s, const char *before, const char *text)
 {
     size_t bytes;
@@ -175,22 +177,23 @@ static void spell_out(struct spelling *s, const char *word)
         add_word(s, word);
 }
 
-/* ---- options ---- */
+/* ---- parser ---- */
 
 static int parse_words(struct bb_nccl_tests_options *o, int argc, char **argv)
 {
     char usage[80];
     struct spelling words = {.n = 0};
     struct bb_opts set = {.usage = usage,
-                          .doc = "Options, table and footer of nccl-tests' program of this name. Defaults that replace "
-                                 "those below:\n-b 32M -e 32M -i 1M -f 1 -n 20 -w 1 -c 1 -a 1 --repeats 1. "
-                                 "See also `busbar bench --help`.",
+                          .doc =
+                              "Accepts the options of the nccl-tests program with this name and prints its table and "
+                              "footer.\nThe defaults are: -b 32M -e 32M -i 1M -f 1 -n 20 -w 1 -c 1 -a 1 --repeats 1.\n"
+                              "See also `busbar bench --help`.",
                           .tables = tables};
     struct bb_positionals others;
     int rc;
 
     if (argc + N_DEFAULTS > WORDS_MAX)
-        return bb_err(BB_EUSAGE, "more than %d arguments", WORDS_MAX - N_DEFAULTS);
+        return bb_err(BB_EUSAGE, "too many arguments, expected at most %d", WORDS_MAX - N_DEFAULTS);
     snprintf(usage, sizeof usage, "%s%s [OPTION...]", bb_colls[bb_nccl_tests_kind(argv[0])].name, suffix);
     add_word(&words, argv[0]);
     for (int i = 0; i < N_DEFAULTS; i++)
@@ -242,8 +245,8 @@ static int read_environment(struct bb_nccl_tests_options *o, int kind)
 
     TRY(read_number("NCCL_TESTS_MIN_BW", 0, 1e9, &least));
     if (!o->bench.min_busbw && least > 0) {
-        snprintf(o->min_busbw, sizeof o->min_busbw, "%.17g", 0.9 * least); /* nccl-tests accepts 10 % less than
-                                                                              NCCL_TESTS_MIN_BW */
+        snprintf(o->min_busbw, sizeof o->min_busbw, "%.17g", 0.9 * least); /* nccl-tests accepts bandwidths down to
+                                                                              90 % of NCCL_TESTS_MIN_BW */
         o->bench.min_busbw = o->min_busbw;
     }
     TRY(read_number("NCCL_TESTS_DEVICE", 0, 1e6, &device));
@@ -259,7 +262,7 @@ out:
     return rc;
 }
 
-/* ---- start ---- */
+/* ---- entry points ---- */
 
 int bb_nccl_tests_parse(struct bb_nccl_tests_options *o, int argc, char **argv)
 {
@@ -273,8 +276,8 @@ int bb_nccl_tests_parse(struct bb_nccl_tests_options *o, int argc, char **argv)
     o->bench.max_p2p_peers = kind == BB_SENDRECV ? 2 : 0;
     o->bench.common.timeout_s = o->timeout_s > 0 ? o->timeout_s : UNLIMITED_S;
     if (o->threads * o->gpus > BB_SIBLINGS_MAX)
-        return bb_err(BB_EUSAGE, "%d threads (-t) of %d GPUs (-g) are more than %d ranks", o->threads, o->gpus,
-                      BB_SIBLINGS_MAX);
+        return bb_err(BB_EUSAGE, "%d threads (-t) with %d GPUs each (-g) exceed the limit of %d ranks", o->threads,
+                      o->gpus, BB_SIBLINGS_MAX);
     TRY(read_environment(o, kind));
 out:
     return rc;
@@ -282,7 +285,7 @@ out:
 
 int bb_nccl_tests_main(int argc, char **argv)
 {
-    struct bb_nccl_tests_options o = {0}; /* also initializes fields without an option */
+    struct bb_nccl_tests_options o = {0}; /* zero also initializes the fields that no option sets */
     const struct bb_positionals collective = {.word = {bb_colls[bb_nccl_tests_kind(argv[0])].name}, .n = 1};
     struct bb_sweep sweep = {0};
     int rc;

@@ -79,7 +79,7 @@ def test_every_collective_has_times_for_both_placements(perf, name):
 def test_defaults_match_nccl_tests(perf):
     done = perf("broadcast", ranks=2)
     assert "minBytes 33554432 maxBytes 33554432 step: 1048576(bytes) warmup iters: 1 iters: 20 agg iters: 1 validation: 1" in done.stdout
-    assert [m["size"] for m in ROW.finditer(done.stdout)] == ["33554432"] and "over ranks the mean over ranks" in done.stdout
+    assert [m["size"] for m in ROW.finditer(done.stdout)] == ["33554432"] and "mean time of all ranks" in done.stdout
 
 
 def test_one_gpu_has_zero_bus_bandwidth(perf):

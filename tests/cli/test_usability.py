@@ -33,7 +33,7 @@ def test_warns_about_inter_node_tensor_parallelism(busbar, tmp_path, tp, extra_a
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "num_hidden_layers": 2, "max_position_embeddings": 4096}))
     done = busbar.run("plan", "transformer", "--model", tmp_path, "--ranks", 32, "--tp", tp, *H100, *extra_args)
     assert done.returncode == 0, done.stderr
-    assert ("tensor parallelism of 16 ranks is inter-node (nodes of 8 GPUs); inside one node: --tp 8" in done.stderr) == warned
+    assert ("tensor parallelism of 16 ranks spans several nodes of 8 GPUs; to stay within a node, try: --tp 8" in done.stderr) == warned
 
 
 @pytest.mark.parametrize("max_positions,args,reported", [(131072, (), True), (131072, ("--seq-length", 65536), False), (8192, (), False)])

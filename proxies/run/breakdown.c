@@ -12,7 +12,7 @@ static int group_of(const struct bb_layout *l, int comm)
     return l->comms[comm].group;
 }
 
-/* ---- traffic of the groups ---- */
+/* ---- traffic of each group ---- */
 
 void bb_count_group_traffic(const struct bb_layout *l, const struct bb_program *p,
                             struct bb_group_traffic work[BB_MAX_GROUPS])
@@ -42,12 +42,12 @@ void bb_count_group_traffic(const struct bb_layout *l, const struct bb_program *
         work[g].bus_bytes += fmax(sent[g], received[g]);
 }
 
-/* ---- reading a traced step ---- */
+/* ---- event times of a traced step ---- */
 
 int bb_traced_step_init(struct bb_traced_step *t, const struct bb_runner *r)
 {
     *t = (struct bb_traced_step){.lanes = calloc((size_t)r->n_lanes + 1, sizeof(*t->lanes))};
-    return t->lanes ? 0 : bb_err(BB_EFAIL, "no memory for the trace of %d calls", r->n_batches);
+    return t->lanes ? 0 : bb_err(BB_EFAIL, "out of memory for the trace of %d calls", r->n_batches);
 }
 
 void bb_traced_step_release(struct bb_traced_step *t)
@@ -65,7 +65,7 @@ static int since_begin(const struct bb_runner *r, cudaEvent_t event, int64_t *ns
     return rc;
 }
 
-/* Whether the lane launched anything in this step; what: enum bb_issue. */
+/* Returns whether the lane launched anything in this step. what: enum bb_issue flags of the step. */
 static bool lane_ran(const struct bb_runner *r, const struct bb_lane *lane, unsigned what)
 {
     const struct bb_op *op = &r->program->ops[r->batches[lane->batch].first];
@@ -91,9 +91,9 @@ out:
     return rc;
 }
 
-/* ---- unions ---- */
+/* ---- time intervals by group and by cause ---- */
 
-/* The intervals of one group (BB_NONE: compute). */
+/* Collects the intervals of the lanes of one group (BB_NONE: of compute). */
 static int spans_of(const struct bb_runner *r, const struct bb_traced_step *t, int group, struct bb_spans *out)
 {
     int rc = 0;
@@ -109,7 +109,7 @@ out:
     return rc;
 }
 
-/* The intervals in which data are transferred, and those of messages between pipeline stages. */
+/* Collects the intervals in which data were transferred, and the intervals of messages between pipeline stages. */
 static int spans_by_cause(const struct bb_runner *r, const struct bb_traced_step *t, struct bb_spans *transfers,
                           struct bb_spans *stages)
 {

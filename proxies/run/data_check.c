@@ -1,4 +1,4 @@
-/* data_check.c - runs each operation of a program once, with known data (data_check.h). */
+/* data_check.c - runs each operation of a program once with known data (see data_check.h). */
 #include "proxies/run/data_check.h"
 
 #include "cuda/data/kernels.h"
@@ -8,11 +8,11 @@
 #include <stdlib.h>
 
 static const unsigned char POISON = 0xa5;
-static const int MAX_LINES = 5; /* printed per rank */
+static const int MAX_LINES = 5; /* maximum number of wrong operations printed per rank */
 
-/* ---- expected data of an operation ---- */
+/* ---- data of an operation ---- */
 
-/* Elements that the operation reads from its source on any rank; 0: none. */
+/* Returns the number of elements that the operation reads from its source on any rank; 0: none. */
 static size_t source_count(const struct bb_op *op, int n)
 {
     if (op->kind == BB_OP_SEND)
@@ -20,8 +20,8 @@ static size_t source_count(const struct bb_op *op, int n)
     return op->kind == BB_OP_COLLECTIVE ? bb_colls[op->coll].send_count(op->count, n) : 0;
 }
 
-/* Sets *e to the data expected in the destination (pattern.h). Returns the number of elements with expected data; 0:
- * the operation receives nothing. */
+/* Stores in *e the data expected in the destination (pattern.h). Returns the number of expected elements; 0 if the
+ * operation receives nothing. */
 static size_t expect_op(const struct bb_op *op, int rank, int n, struct bb_expect *e)
 {
     int other = op->kind == BB_OP_COMPUTE ? BB_NONE : bb_op_peer(op, rank, n);
@@ -32,8 +32,9 @@ static size_t expect_op(const struct bb_op *op, int rank, int n, struct bb_expec
     return op->kind == BB_OP_RECV ? op->count : 0;
 }
 
-/* The data of all ranks of a communicator. The same for all its messages, since sender and receiver know only the
- * pair; different for each of its collectives. */
+/* Returns the data pattern of an operation, which is the same on all ranks of its communicator. All messages of a
+ * communicator have the same pattern, because sender and receiver have no common message number. Each collective has
+ * a different pattern. */
 static struct bb_pattern pattern_of(const struct bb_op *op, int n, uint64_t number)
 {
     bool reduces = op->kind == BB_OP_COLLECTIVE && (bb_colls[op->coll].flags & BB_COLL_REDUCES);
@@ -42,22 +43,22 @@ static struct bb_pattern pattern_of(const struct bb_op *op, int n, uint64_t numb
     return bb_pattern_of(&bb_dtypes[op->dtype], reduces ? (int)op->redop : BB_COPY, n, seed);
 }
 
-/* ---- one batch ---- */
+/* ---- check of one launch batch ---- */
 
 struct check {
     struct bb_runner *r;
-    struct bb_verdict *device, *host; /* [n] one per operation of a batch; concurrent: one per operation of the
-                                         program */
+    struct bb_verdict *device, *host; /* [n] one per operation of a launch batch; concurrent check: one per operation
+                                         of the program */
     int n;
     bool concurrent;
-    cudaEvent_t *ends;                  /* concurrent: [n_lanes] recorded when a lane's operations are compared */
-    int *last_user;                     /* concurrent: [n_buffers] last lane that used the buffer; BB_NONE: none */
-    uint64_t collectives[BB_MAX_COMMS]; /* number of collectives so far */
+    cudaEvent_t *ends; /* concurrent: [n_lanes] recorded after the data of a lane's operations have been compared */
+    int *last_user;    /* concurrent: [n_buffers] last lane that uses the buffer; BB_NONE: none */
+    uint64_t collectives[BB_MAX_COMMS]; /* number of collectives checked so far */
     unsigned long long wrong;
     int lines;
 };
 
-/* The stream on which the data of an operation are written and compared. */
+/* Returns the stream on which the data of an operation are written and compared. */
 static cudaStream_t check_stream(const struct check *c, const struct bb_op *op)
 {
     return c->concurrent ? c->r->streams[op->stream] : c->r->join;
@@ -94,13 +95,14 @@ out:
     return rc;
 }
 
-/* Poisons the destinations and fills the sources of all operations of the batch. */
+/* Poisons the destinations and then fills the sources of all operations of a launch batch. */
 static int make_known_data(struct check *c, const struct bb_batch *batch)
 {
     const struct bb_op *ops = &c->r->program->ops[batch->first];
     int rc = 0;
 
-    for (int i = 0; i < batch->n; i++) /* all destinations first: an in-place source is inside its destination */
+    for (int i = 0; i < batch->n; i++) /* all destinations first, because the source of an in-place operation is part
+                                          of its destination */
         TRY(poison_destination(c, &ops[i], &c->r->comms[ops[i].comm]));
     for (int i = 0; i < batch->n; i++)
         TRY(fill_source(c, &ops[i], &c->r->comms[ops[i].comm]));
@@ -108,7 +110,7 @@ out:
     return rc;
 }
 
-/* verdicts[i] is that of operation first + i. */
+/* Counts and prints wrong data. verdicts[i]: result of operation first + i. */
 static void report_wrong(struct check *c, int first, int n, const struct bb_verdict *verdicts)
 {
     char name[BB_OP_NAME];
@@ -158,7 +160,7 @@ static int check_batch(struct check *c, const struct bb_batch *batch)
 
     bb_op_name(c->r->layout, &c->r->program->ops[batch->first], what);
     TRY(make_known_data(c, batch));
-    TRY(bb_runner_wait(c->r, c->r->join, "known data"));
+    TRY(bb_runner_wait(c->r, c->r->join, "the writing of test data"));
     TRY(bb_runner_batch(c->r, batch));
     for (int i = 0; i < batch->lanes; i++)
         TRY(bb_runner_wait(c->r, c->r->streams[c->r->lanes[batch->lane + i].stream], what));
@@ -169,7 +171,7 @@ out:
 
 /* ---- concurrent check ---- */
 
-/* Makes the stream of `op` wait for the previous user of the buffer; from now on lane is the user. */
+/* Makes the stream of `op` wait for the previous lane that used the buffer, and registers `lane` as its user. */
 static int wait_for_user(struct check *c, const struct bb_op *op, int buffer, int lane)
 {
     int before = buffer == BB_NONE ? BB_NONE : c->last_user[buffer];
@@ -215,13 +217,13 @@ static int wait_for_all(struct check *c)
     int rc = 0;
 
     for (int s = 0; s < c->r->program->n_streams; s++)
-        TRY(bb_runner_wait(c->r, c->r->streams[s], "the data check, all operations at once"));
+        TRY(bb_runner_wait(c->r, c->r->streams[s], "the concurrent data check"));
 out:
     return rc;
 }
 
-/* Runs each kernel of the check once. Loading a kernel may synchronise with the GPU, and later that could wait for a
- * receive whose peer waits for this rank. */
+/* Runs each kernel of the check once. CUDA loads a kernel at its first launch, which may synchronise with the GPU.
+ * During the check, this synchronisation could wait for a receive whose peer waits for this rank. */
 static int load_kernels(struct check *c)
 {
     int rc = 0;
@@ -233,7 +235,7 @@ static int load_kernels(struct check *c)
             continue;
         TRY(make_known_data(c, batch));
         TRY(compare_batch(c, batch, &c->device[batch->first]));
-        TRY(wait_for_all(c)); /* operations may share buffers */
+        TRY(wait_for_all(c)); /* operations may share buffers, so their data are checked one after another */
     }
     for (int i = 0; i < BB_MAX_COMMS; i++)
         c->collectives[i] = 0;
@@ -258,7 +260,7 @@ out:
     return rc;
 }
 
-/* ---- the whole program ---- */
+/* ---- check of the whole program ---- */
 
 static int check_guards(struct check *c)
 {
@@ -286,19 +288,21 @@ static int check_init(struct check *c, struct bb_runner *r, bool concurrent)
     c->ends = calloc((size_t)r->n_lanes + 1, sizeof(cudaEvent_t));
     c->last_user = calloc((size_t)r->program->n_buffers + 1, sizeof(*c->last_user));
     if (!c->host || !c->ends || !c->last_user)
-        return bb_err(BB_EFAIL, "no memory for the check");
+        return bb_err(BB_EFAIL, "out of memory for the data check");
     for (int b = 0; b < r->program->n_buffers; b++)
         c->last_user[b] = BB_NONE;
     return BB_CUDA(cudaMalloc((void **)&c->device, (size_t)c->n * sizeof(*c->device)));
 }
 
-/* The verdicts of operations without communication stay 0. */
+/* Clears the verdicts and creates the events of a concurrent check. The verdicts of operations without communication
+ * stay 0. */
 static int prepare_concurrent(struct check *c)
 {
     int rc;
 
     TRY(BB_CUDA(cudaMemsetAsync(c->device, 0, (size_t)c->n * sizeof(*c->device), c->r->join)));
-    TRY(bb_runner_wait(c->r, c->r->join, "verdicts cleared")); /* before other streams add to the verdicts */
+    TRY(bb_runner_wait(c->r, c->r->join,
+                       "the preparation of the data check")); /* completed before other streams write verdicts */
     for (int i = 0; i < c->r->n_lanes; i++)
         TRY(BB_CUDA(cudaEventCreateWithFlags(&c->ends[i], cudaEventDisableTiming)));
 out:

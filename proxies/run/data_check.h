@@ -1,10 +1,11 @@
 /*
  * data_check.h - verifies the communication of a program: each operation runs once, in program order, with known data
- * in its source and a poisoned destination, and the result is compared on the GPU.
+ * in its source and a poisoned destination. The result is compared on the GPU.
  *
- * Normally one operation runs after another and the host waits for each, so that an operation that hangs is named.
- * Steps that cannot be serialised run concurrently, as the step issues them: the data of an operation are written and
- * compared on its stream, before and after the operation, and operations on the same buffer wait for each other.
+ * Normally the operations run one after another and the host waits for each, so that an error message can name the
+ * operation that hangs. If the operations of a step cannot be serialised, they run concurrently, in the order in which
+ * the step issues them. The data of an operation are then written before it and compared after it on its own stream,
+ * and operations that use the same buffer wait for each other.
  */
 #ifndef BB_PROXIES_RUN_DATA_CHECK_H
 #define BB_PROXIES_RUN_DATA_CHECK_H
@@ -12,11 +13,12 @@
 #include "proxies/run/runner.h"
 
 /*
- * bb_data_check, bb_data_check_concurrent - check all communication, one operation after another or concurrently;
- * collective over the world.
- *   wrong    out: wrong elements on this rank, plus overwritten bytes outside of the buffers. The first few wrong
- *            operations are printed with rank, name and index of the first wrong element.
- *   Returns  0, also with wrong data; or an error
+ * bb_data_check             - checks all communication, one operation after another.
+ * bb_data_check_concurrent  - checks all communication concurrently.
+ * All ranks call these functions together.
+ *   wrong    out: number of wrong elements on this rank, plus number of overwritten bytes outside the buffers. For the
+ *            first few operations with wrong data, prints the rank, the name and the index of the first wrong element.
+ *   Returns  0, also if data are wrong; or an error code
  */
 int bb_data_check(struct bb_runner *r, unsigned long long *wrong) BB_MUST_CHECK;
 int bb_data_check_concurrent(struct bb_runner *r, unsigned long long *wrong) BB_MUST_CHECK;

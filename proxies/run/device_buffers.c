@@ -1,4 +1,4 @@
-/* device_buffers.c - device memory for the buffers of a step program (device_buffers.h). */
+/* device_buffers.c - device memory for the buffers of a step program (see device_buffers.h). */
 #include "proxies/run/device_buffers.h"
 
 #include <stdlib.h>
@@ -29,7 +29,7 @@ int bb_device_buffers_init(struct bb_device_buffers **areas, const size_t *bytes
 
     *areas = m;
     if (!m)
-        return bb_err(BB_EFAIL, "no memory for %d buffers", n);
+        return bb_err(BB_EFAIL, "out of memory for %d buffers", n);
     m->from = from;
     if (total > 0)
         TRY(from->alloc(&memory, total));

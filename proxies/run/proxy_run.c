@@ -1,6 +1,6 @@
 /*
- * proxy_run.c - `busbar proxy` from start to end: ranks, GPUs, the step and its checks, the run, the reports, and the
- * release.
+ * proxy_run.c - runs `busbar proxy` from start to end: ranks, GPUs, the step and its checks, the measurement, the
+ * reports, and the release.
  */
 #include "bootstrap/base/outfile.h"
 #include "collectives/session/session.h"
@@ -16,31 +16,32 @@
 
 #include <stdlib.h>
 
-/* The state of a run. All zero is empty, so one release function fits every state. */
+/* The state of a run. A zeroed state is valid, so one function can release every partly initialised state. */
 struct run {
     struct bb_proxy_run_options options;
     int argc;
     char **argv;
-    const struct bb_proxy *proxy; /* NULL: all proxies */
+    const struct bb_proxy *proxy; /* the proxy to run; NULL: all proxies */
     struct bb_session session;
-    bool serialisable; /* the step runs without deadlock one operation after another, and so can its data check */
+    bool serialisable; /* the step has no deadlock if its operations run one after another, so the data check may run
+                          them this way */
     struct bb_step step;
     struct bb_plan plan;
     struct bb_runner runner;
     struct bb_measure_plan measure_plan;
     struct bb_measured measured;
-    struct bb_cluster cluster;        /* --cluster; rank 0 only */
-    struct bb_run_forecast forecast;  /* empty without --cluster */
+    struct bb_cluster cluster;        /* cluster profile of --cluster; rank 0 only */
+    struct bb_run_forecast forecast;  /* zeroed without --cluster */
     struct bb_critical_path critical; /* rank 0, with --trace */
-    struct bb_scaling_run study;      /* only for the proxy `scaling` */
-    json_t *planned;                  /* rank 0: the body of busbar.plan/1 */
+    struct bb_scaling_run study;      /* set only for the proxy `scaling` */
+    json_t *planned;                  /* rank 0: the fields of busbar.plan/1 */
     unsigned long long wrong;         /* wrong elements over all ranks */
-    int unsaved;                      /* on all ranks: error of writing the trace, returned at the end of the run */
+    int unsaved; /* error of writing the trace, equal on all ranks; returned at the end of the run */
 };
 
-/* ---- the step ---- */
+/* ---- construction and checks of the step ---- */
 
-/* A run executes alltoallv as messages. */
+/* Builds the step and replaces each alltoallv by sends and receives. */
 static int build_messages(struct run *x)
 {
     int rc;
@@ -51,8 +52,8 @@ out:
     return rc;
 }
 
-/* All ranks build the same step. Rank 0 builds first and alone prints errors. If only some ranks fail, for example
- * because a model file is missing on a node, all ranks end. */
+/* Builds the same step on all ranks. Rank 0 builds first, and only rank 0 prints errors about the whole job. If the
+ * step cannot be built on some ranks, for example because a model file is missing on a node, all ranks end the run. */
 static int build_step(struct run *x)
 {
     int rc = 0;
@@ -73,7 +74,8 @@ out:
     return rc;
 }
 
-/* For the proxy `scaling`, the study runs around the steps. For all others study stays empty and does nothing. */
+/* Initialises the scaling study of the proxy `scaling`. For all other proxies the study stays zeroed, and its
+ * functions do nothing. */
 static int prepare_study(struct run *x)
 {
     if (!(x->proxy->features & BB_FEATURE_SCALING))
@@ -83,7 +85,7 @@ static int prepare_study(struct run *x)
     return bb_scaling_run_init(&x->study, &x->options.warmup);
 }
 
-/* Before anything runs, rank 0 checks the programs of all ranks for matching and deadlock. */
+/* Checks the programs of all ranks for mismatches and deadlocks. Rank 0 does this before anything runs. */
 static int check_step(struct run *x)
 {
     int rc = x->session.world.rank == 0 ? bb_plan_init(&x->plan, &x->step) : 0;
@@ -98,8 +100,8 @@ out:
     return rc;
 }
 
-/* Loads the cluster profile for the prediction. A job on several nodes replaces the GPUs per node of the profile by
- * its own. */
+/* Loads the cluster profile for the prediction. If the job runs on several nodes, the job's number of GPUs per node
+ * replaces that of the profile. */
 static int load_cluster(struct run *x)
 {
     const struct bb_world *w = &x->session.world;
@@ -111,7 +113,7 @@ static int load_cluster(struct run *x)
     return bb_world_agree(&x->session.world, rc, "the cluster's profile");
 }
 
-/* Reports a trace file that cannot be written before the run, not after it. */
+/* Checks that the trace file can be written, so that an error is reported before the run instead of after it. */
 static int check_trace(struct run *x)
 {
     int rc = x->options.trace && x->session.world.rank == 0 ? bb_outfile_check(x->options.trace, "the trace") : 0;
@@ -119,7 +121,7 @@ static int check_trace(struct run *x)
     return bb_world_agree(&x->session.world, rc, "the file of the trace");
 }
 
-/* ---- the run ---- */
+/* ---- measurement ---- */
 
 static int check_data(struct run *x)
 {
@@ -136,7 +138,7 @@ out:
     return rc;
 }
 
-/* SMs that timed compute occupies on this rank's GPU. */
+/* Returns the number of SMs that timed compute occupies on this rank's GPU. */
 static int held_sms(const struct run *x)
 {
     return bb_compute_sms(x->options.compute_sms, x->session.device.sm_count);
@@ -172,7 +174,7 @@ static struct bb_run_report report_of(const struct run *x)
                                   .wrong = x->wrong};
 }
 
-/* Number of steps that the plan runs. */
+/* Returns the number of steps that the plan runs. */
 static double steps_of(const struct bb_measure_plan *p)
 {
     int graph = p->graph ? (p->warmup > 0 ? p->warmup : 1) + p->steps : 0;
@@ -182,7 +184,8 @@ static double steps_of(const struct bb_measure_plan *p)
     return p->warmup + p->steps + p->traced_steps + graph + start_barrier_steps + alone;
 }
 
-/* Prints what is known before the steps run. With all proxies, each prints one line after its run. */
+/* Prints the part of the report that is known before the steps run. If all proxies run, only one line per proxy is
+ * printed, after its run. */
 static void begin_report(struct run *x)
 {
     const struct bb_run_report r = report_of(x);
@@ -237,7 +240,7 @@ static int open_results(struct run *x, const char *schema, bool has_rows, const 
     return bb_session_open_results(&x->session, &head, set, &x->options);
 }
 
-/* Writes the plan before anything runs, so that a failed run leaves it in the results. */
+/* Writes the plan to the results before anything runs, so that the results of a failed run contain the plan. */
 static int write_plan(struct run *x)
 {
     const char *key;
@@ -247,7 +250,7 @@ static int write_plan(struct run *x)
     if (x->session.world.rank != 0)
         return 0;
     x->planned = json_object();
-    TRY(x->planned ? bb_plan_body(x->planned, &x->plan, false) : bb_err(BB_EFAIL, "no memory for the results"));
+    TRY(x->planned ? bb_plan_body(x->planned, &x->plan, false) : bb_err(BB_EFAIL, "out of memory for the results"));
     json_object_foreach(x->planned, key, value)
     {
         TRY(bb_results_set(x->session.json, key, json_incref(value)));
@@ -271,7 +274,7 @@ out:
     return rc;
 }
 
-/* ---- all proxies ---- */
+/* ---- runs of all proxies ---- */
 
 static int report_line(struct run *x, const struct bb_proxy *proxy, bool fits, unsigned long long wrong)
 {
@@ -286,7 +289,7 @@ static int report_line(struct run *x, const struct bb_proxy *proxy, bool fits, u
     return x->session.world.rank == 0 ? bb_results_row(x->session.json, bb_run_report_row(&r, proxy->name)) : 0;
 }
 
-/* Releases a proxy that ran; after an error the end of the run does this. */
+/* Releases the objects of a proxy that has run. After an error bb_proxy_run releases them. */
 static int release_step(struct run *x)
 {
     int rc = bb_runner_release(&x->runner, 0);
@@ -297,7 +300,7 @@ static int release_step(struct run *x)
     return rc;
 }
 
-/* Every rank fits the proxy to the number of ranks on its own, with the same result. */
+/* Runs one proxy. Every rank adapts the proxy to the number of ranks independently, with the same result. */
 static int run_one(struct run *x, const struct bb_proxy *proxy)
 {
     const struct bb_proxy_config asked = x->options.step;
@@ -324,7 +327,8 @@ static int run_all(struct run *x)
 
     x->options.no_alone = true;
     x->options.step.ranks = x->session.world.size;
-    TRY(bb_step_set_environment(true)); /* NCCL reads the environment once, and some proxies require this setting */
+    TRY(bb_step_set_environment(true)); /* NCCL reads its environment once, and some proxies require
+                                           NCCL_RUNTIME_CONNECT=0 */
     TRY(bb_session_setup_gpus(&x->session, 0));
     TRY(open_results(x, "busbar.proxies/1", true, NULL));
     x->measure_plan.steps = x->options.steps;
@@ -337,7 +341,7 @@ out:
     return rc;
 }
 
-/* ---- start and end ---- */
+/* ---- start and end of a run ---- */
 
 static int run_named(struct run *x)
 {
@@ -364,7 +368,7 @@ static int run_proxy(struct run *x)
 {
     int rc;
 
-    TRY(bb_step_set_environment(false)); /* before any CUDA call, while the process has one thread */
+    TRY(bb_step_set_environment(false)); /* before any CUDA call, and while the process has only one thread */
     TRY(bb_session_begin(&x->session, &x->options.common, BB_SESSION_NCCL));
     TRY(x->proxy ? run_named(x) : run_all(x));
     if (x->wrong)

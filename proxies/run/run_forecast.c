@@ -1,4 +1,4 @@
-/* run_forecast.c - see run_forecast.h. */
+/* run_forecast.c - compares a run with its prediction (see run_forecast.h). */
 #include "proxies/run/run_forecast.h"
 
 #include "bootstrap/base/units.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The index of the rank in the timeline. */
+/* Returns the index of the rank in the timeline. */
 static int find_rank(const struct bb_timeline *t, int rank)
 {
     int i = 0;
@@ -20,7 +20,7 @@ static int find_rank(const struct bb_timeline *t, int rank)
     return i;
 }
 
-/* Rank 0: computes the shares of the measured and of the predicted step. */
+/* On rank 0: computes the time shares of the measured and of the predicted step. */
 static int compare_shares(struct bb_run_forecast *f, const struct bb_step *step, const struct bb_cluster *cluster,
                           const struct bb_timeline *measured)
 {
@@ -79,7 +79,7 @@ void bb_run_forecast_release(struct bb_run_forecast *f)
 
 /* ---- output ---- */
 
-/* Relative error of the prediction; NaN: nothing was measured. */
+/* Returns the relative error of the prediction; NaN if nothing was measured. */
 static double error_of(double measured, double predicted)
 {
     return measured > 0 ? predicted / measured - 1 : NAN;

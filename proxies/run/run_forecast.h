@@ -1,4 +1,4 @@
-/* run_forecast.h - compares a run with the prediction of a cluster profile: `proxy --cluster`. */
+/* run_forecast.h - compares a run with its prediction for a cluster profile (`busbar proxy --cluster`). */
 #ifndef BB_PROXIES_RUN_RUN_FORECAST_H
 #define BB_PROXIES_RUN_RUN_FORECAST_H
 
@@ -9,24 +9,26 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* All zero: no comparison was requested. */
+/* Result of the comparison. All fields zero: no comparison was requested. */
 struct bb_run_forecast {
     bool known;
     char cluster[64];
-    double step_us;    /* predicted, slowest rank */
-    int rank;          /* rank of the shares: the slowest in traced steps; BB_NONE: no traced steps */
-    double rank_us[2]; /* newest traced step of this rank: measured, predicted */
-    struct bb_time_share *measured, *predicted; /* [n] the same rows in both */
+    double step_us; /* predicted step time of the slowest rank */
+    int rank; /* rank whose time shares are compared: the slowest rank of the traced steps; BB_NONE: no traced steps */
+    double rank_us[2]; /* [0] measured, [1] predicted: step time of this rank in the newest traced step */
+    struct bb_time_share *measured, *predicted; /* [n] time shares of this rank; both arrays have the same names in
+                                                   the same order */
     int n;
 };
 
-/* bb_run_forecast_make - gathers the newest traced step and predicts the same step on rank 0. Collective over the
- * world. cluster: used on rank 0 only. The caller releases f, also after an error. */
+/* bb_run_forecast_make - gathers the newest traced step and, on rank 0, predicts the same step. All ranks call this
+ * together. cluster: read only on rank 0. The caller releases f with bb_run_forecast_release, also after an error. */
 int bb_run_forecast_make(struct bb_run_forecast *f, struct bb_runner *r, const struct bb_step *step,
                          const struct bb_measured *m, const struct bb_cluster *cluster) BB_MUST_CHECK;
 void bb_run_forecast_release(struct bb_run_forecast *f);
 
-/* Print the table, and return "forecast" of busbar.proxy/1 (null if not requested). step_us: measured. */
+/* bb_run_forecast_print - prints the comparison as a table. bb_run_forecast_json - returns "forecast" of
+ * busbar.proxy/1, null if no comparison was requested. step_us: measured step time. */
 void bb_run_forecast_print(const struct bb_run_forecast *f, double step_us, FILE *out);
 json_t *bb_run_forecast_json(const struct bb_run_forecast *f, double step_us);
 

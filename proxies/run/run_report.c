@@ -1,4 +1,4 @@
-/* run_report.c - formats the results of a run as text and as JSON (run_report.h). */
+/* run_report.c - formats the results of a run as text and as JSON (see run_report.h). */
 #include "proxies/run/run_report.h"
 
 #include "bootstrap/base/units.h"
@@ -7,9 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- derived results ---- */
+/* ---- values computed from the measurements ---- */
 
-/* Fraction of the communication that is hidden behind kernels; NaN without communication. */
+/* Returns the fraction of the communication that is hidden by kernels; NaN without communication. */
 static double hidden_fraction(const struct bb_rank_breakdown *f)
 {
     return f->comm_us > 0 ? (f->comm_us - f->exposed_us) / f->comm_us : NAN;
@@ -36,7 +36,7 @@ static bool has_timed_kernels(const struct bb_step *s)
     return false;
 }
 
-/* Amount per second, at the median step time; NaN if the amount is 0. */
+/* Returns the amount per second at the median step time; NaN if the amount is 0. */
 static double per_second(double amount, const struct bb_measured *m)
 {
     return amount > 0 ? amount / (m->step.p50 / 1e6) : NAN;
@@ -47,14 +47,14 @@ static double ratio_of(double a, double b)
     return b > 0 ? a / b : NAN;
 }
 
-/* The cost of communication on one rank, compared with compute alone: total = exposed + slowdown + idle, in
- * microseconds. The breakdown has the causes of the exposed part. NaN: unknown. */
+/* The cost of communication on one rank in microseconds, relative to steps with compute alone: total = exposed +
+ * slowdown + idle. The rank's breakdown divides the exposed part by cause. NaN: unknown. */
 struct cost {
     double total_us, exposed_us;
-    double slowdown_us;      /* increase of kernel time by contention */
+    double slowdown_us;      /* increase of the kernel time caused by contention */
     double idle_us;          /* increase of the time with neither compute nor communication */
-    double compute_slowdown; /* kernel time: both / compute alone */
-    double comm_slowdown;    /* transfer time: both / communication alone */
+    double compute_slowdown; /* kernel time with communication / kernel time with compute alone */
+    double comm_slowdown;    /* transfer time with compute / transfer time with communication alone */
 };
 
 static struct cost cost_of(const struct bb_run_report *r, int rank)
@@ -75,7 +75,8 @@ static struct cost cost_of(const struct bb_run_report *r, int rank)
     };
 }
 
-/* For a traced rank, compute includes the bubble of its pipeline (bb_overlap_efficiency). */
+/* Returns the overlap efficiency. For a traced rank with a pipeline, the compute time includes the bubble
+ * (bb_overlap_efficiency). */
 static double efficiency_of(const struct bb_measured *m, int rank)
 {
     double compute_us = m->compute_alone_us;
@@ -85,7 +86,7 @@ static double efficiency_of(const struct bb_measured *m, int rank)
     return bb_overlap_efficiency(compute_us, m->comm_alone_us, m->step.p50);
 }
 
-/* Model FLOPs of one step over all ranks, 0 without compute. */
+/* Returns the model FLOPs of one step over all ranks; 0 without compute. */
 static double step_flops(const struct bb_run_report *r)
 {
     double flops = 0;
@@ -99,7 +100,7 @@ static double step_flops(const struct bb_run_report *r)
     return flops;
 }
 
-/* Model FLOP utilisation for this step time; NaN without a peak or FLOPs. */
+/* Returns the model FLOP utilisation at this step time; NaN if the peak or the FLOPs are unknown. */
 static double utilisation_of(const struct bb_run_report *r, double step_us)
 {
     double flops = step_flops(r);
@@ -107,7 +108,7 @@ static double utilisation_of(const struct bb_run_report *r, double step_us)
     return r->peak_tflops > 0 && flops > 0 ? flops / (r->peak_tflops * 1e6 * step_us * r->session->world.size) : NAN;
 }
 
-/* Bus bandwidth of a group on a rank, GB/s; NaN for a group of one rank or without communication. */
+/* Returns the bus bandwidth of a group on a rank in GB/s; NaN for a group of one rank or without communication. */
 static double busbw_of(const struct bb_run_report *r, int rank, int group, const struct bb_group_traffic *work)
 {
     double busy_us = r->measured->traced[rank].groups[group].busy_us;
@@ -117,7 +118,7 @@ static double busbw_of(const struct bb_run_report *r, int rank, int group, const
     return ratio_of(work[group].bus_bytes / 1e3, busy_us); /* bytes per us / 1e3 = GB/s */
 }
 
-/* ---- header ---- */
+/* ---- report header ---- */
 
 static void print_machine(const struct bb_run_report *r, FILE *out)
 {
@@ -129,7 +130,7 @@ static void print_machine(const struct bb_run_report *r, FILE *out)
             bb_nccl_version_text(r->session->nccl_runtime, nccl));
     bb_session_print_buffers(r->session, out);
     if (r->session->devices[0].emulated)
-        bb_print_emulated_note(out, "", " (host issue: this machine's)");
+        bb_print_emulated_note(out, "", " (except host issue, measured on this machine)");
     if (r->session->shared_gpu)
         fprintf(out, "# several ranks share one GPU: times are meaningless for a machine with one GPU per rank\n");
 }
@@ -161,9 +162,9 @@ static void print_job(const struct bb_run_report *r, FILE *out)
             r->plan->warmup, r->plan->steps, r->plan->traced_steps);
 }
 
-/* ---- tables ---- */
+/* ---- report tables ---- */
 
-/* Prints a number in a column, or "-" for NaN. */
+/* Prints a number in a table column, or "-" for NaN. */
 static void print_cell(FILE *out, int width, int decimals, double value)
 {
     if (isfinite(value))
@@ -172,7 +173,7 @@ static void print_cell(FILE *out, int width, int decimals, double value)
         fprintf(out, " %*s", width, "-");
 }
 
-/* Prints a time with its unit, for columns without a common unit. */
+/* Prints a time with its unit in a table column, or "-" for NaN. */
 static void print_time(FILE *out, int width, double us)
 {
     char text[BB_TIME_TEXT] = "-";
@@ -243,15 +244,16 @@ static int ranks_of_role(const struct bb_step *s, int ranks, int role)
     return n;
 }
 
-/* Printed above every table with hidden communication: kernels that leave more of the GPU to NCCL hide more. */
+/* Ends the heading of a table about hidden communication with the number of SMs that timed kernels occupy. The fewer
+ * SMs the kernels occupy, the more communication they can hide. */
 static void print_busy_sms(const struct bb_run_report *r, bool any, FILE *out)
 {
     if (any)
-        fprintf(out, "; timed kernels hold %d of %d SMs", r->compute_sms, r->session->devices[0].sm_count);
+        fprintf(out, "; timed kernels occupy %d of %d SMs", r->compute_sms, r->session->devices[0].sm_count);
     fputc('\n', out);
 }
 
-/* The time unit of the tables of slowest ranks: that of the step. */
+/* Returns the time unit for the tables of slowest ranks, chosen for the longest traced step. */
 static struct bb_time_unit unit_of_ranks(const struct bb_run_report *r)
 {
     const int rank = bb_slowest_rank(r->measured, r->step, BB_NONE);
@@ -284,7 +286,7 @@ static void print_breakdown(const struct bb_run_report *r, FILE *out)
     }
 }
 
-/* One line: a group of the rank that represents its role. */
+/* Prints the table row of one group on the rank that represents a role. */
 static void print_group(const struct bb_run_report *r, const struct bb_time_unit *unit, int rank, int group,
                         const struct bb_group_traffic *work, FILE *out)
 {
@@ -322,7 +324,7 @@ static void print_groups(const struct bb_run_report *r, FILE *out)
     }
 }
 
-/* All terms of the sum have the same unit. */
+/* Prints the cost of communication as a sum, with the same unit for all terms. */
 static void print_lost(const struct bb_rank_breakdown *f, int rank, const struct cost *c, FILE *out)
 {
     const struct bb_time_unit unit = bb_time_unit(c->total_us);
@@ -362,7 +364,9 @@ void bb_run_report_head(const struct bb_run_report *r, FILE *out)
 {
     bb_print_report_header(out, r->argc, r->argv);
     print_machine(r, out);
-    fprintf(out, "# every proxy in its smallest configuration for these ranks, counts scaled; step: median of %d",
+    fprintf(out,
+            "# every proxy in its smallest configuration for this number of ranks, with scaled counts; step: median of "
+            "%d steps",
             r->plan->steps);
     print_busy_sms(r, true, out);
     fprintf(out, "#\n# %-22s %11s %11s %11s %11s %11s %7s %6s\n", "proxy", "step", "compute", "comm", "exposed", "idle",
@@ -412,12 +416,12 @@ void bb_run_report_text(const struct bb_run_report *r, FILE *out)
     print_overlap(r, out);
     bb_run_forecast_print(r->forecast, r->measured->step.p50, out);
     if (r->checked)
-        fprintf(out, "# data checked: %llu wrong\n", r->wrong);
+        fprintf(out, "# data checked: %llu wrong elements\n", r->wrong);
     else
         fprintf(out, "# data not checked (try: --check)\n");
 }
 
-/* ---- the fields of busbar.proxy/1 that a run adds to those of its plan ---- */
+/* ---- JSON: the fields of busbar.proxy/1 that a run adds to those of the plan ---- */
 
 static json_t *breakdown_json(const struct bb_run_report *r, int rank)
 {
@@ -432,7 +436,7 @@ static json_t *breakdown_json(const struct bb_run_report *r, int rank)
                      "compute_sms", has_timed_kernels(r->step) ? json_integer(r->compute_sms) : json_null());
 }
 
-/* The results of a group on a rank; NULL: no traffic there. */
+/* Returns the results of a group on a rank; NULL if the rank has no traffic in this group. */
 static json_t *group_json(const struct bb_run_report *r, int rank, int group, const struct bb_group_traffic *work)
 {
     const struct bb_group_breakdown *g = &r->measured->traced[rank].groups[group];
@@ -474,8 +478,8 @@ static json_t *roles_json(const struct bb_run_report *r)
     return list;
 }
 
-/* Adds the results of the slowest rank to the plan's groups of the same name; null for groups without traffic on
- * this rank. */
+/* Adds the results of the slowest rank to the groups of the plan, by group name. Groups without traffic on this rank
+ * get null. */
 static void merge_groups(const struct bb_run_report *r, int rank, json_t *groups)
 {
     static const char *const keys[] = {"calls",       "bytes",      "busy_us",   "exposed_us",

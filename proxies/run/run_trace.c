@@ -1,4 +1,4 @@
-/* run_trace.c - gathers a traced step from all ranks for its timeline (run_report.h). */
+/* run_trace.c - gathers the times of a traced step from all ranks for its timeline (see run_report.h). */
 #include "proxies/run/run_report.h"
 
 #include "bootstrap/base/outfile.h"
@@ -9,9 +9,9 @@
 
 #define CHUNK_BYTES ((size_t)16 << 20)
 
-/* ---- this rank's times ---- */
+/* ---- times on this rank ---- */
 
-/* The times of each operation are those of its lane. */
+/* Assigns to each operation the times of its lane. */
 static void copy_lane_spans(const struct bb_runner *r, const struct bb_traced_step *trace, struct bb_timed_op *ops)
 {
     for (int i = 0; i < r->n_lanes; i++) {
@@ -32,7 +32,7 @@ static size_t max_ops(const struct bb_step *step)
     return max;
 }
 
-/* ---- the times of all ranks ---- */
+/* ---- times on all ranks ---- */
 
 struct scalars {
     int64_t step_ns;
@@ -75,7 +75,7 @@ static int gather_ops(struct bb_runner *r, const struct bb_traced_step *trace, s
     chunk = chunk < 1 ? 1 : chunk > max ? max : chunk;
     own = calloc(max + chunk + 1, sizeof(*own));
     all = calloc(chunk * ranks + 1, sizeof(*all));
-    TRY(own && all ? 0 : bb_err(BB_EFAIL, "no memory to gather the trace of %d ranks", r->world->size));
+    TRY(own && all ? 0 : bb_err(BB_EFAIL, "out of memory while gathering the trace of %d ranks", r->world->size));
     copy_lane_spans(r, trace, own);
     for (size_t first = 0; first < max; first += chunk) {
         TRY(bb_world_allgather(r->world, own + first, all, chunk * sizeof(*own)));
@@ -124,8 +124,9 @@ int bb_run_trace_save(struct bb_runner *r, const struct bb_step *step, const str
     TRY(rc);
     t.source = devices[0].emulated ? "emulated: modelled, no measurement of hardware" : "measured";
     t.clock =
-        "time zero of a rank is the end, on its GPU, of a one-element all_reduce over all ranks before the step; the "
-        "all_reduce ends on no rank before all ranks have started it, so the zeros differ by at most its duration";
+        "time zero of each rank is the end of a one-element all_reduce over all ranks, on this rank's GPU, before the "
+        "step; no rank can finish the all_reduce before all ranks have started it, so the time zeros differ by at most "
+        "the duration of the all_reduce";
     name_locations(r->world, devices, &t);
     if (r->world->rank == 0)
         rc = bb_critical_path_init(critical, &t, NULL);

@@ -1,6 +1,6 @@
 /*
- * runner.c - creates and releases what a step program needs: communicators, streams, events, buffers, the division of
- * the program into batches and lanes, and the names for a profiler. step_issue.c runs the steps.
+ * runner.c - creates and releases the objects that a step program needs: communicators, streams, events, buffers,
+ * launch batches with their lanes, and NVTX names. step_issue.c runs the steps.
  */
 #include "proxies/run/runner.h"
 
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- ranks and addresses ---- */
+/* ---- peers and buffer addresses ---- */
 
 int bb_runner_peer(const struct bb_runner *r, const struct bb_op *op)
 {
@@ -41,9 +41,10 @@ void *bb_runner_dst(const struct bb_runner *r, const struct bb_op *op)
     return operand_address(r, op, op->dst, op->dst_offset);
 }
 
-/* ---- waiting with the run's timeout ---- */
+/* ---- waits with the timeout of the run ---- */
 
-/* A communicator that has failed, for example because a peer died, ends the wait at once. */
+/* Returns the error of the first failed communicator, or 0. A wait polls this function, so it ends at once if a
+ * communicator fails, for example because a peer died. */
 static int comms_are_well(void *arg)
 {
     struct bb_runner *r = arg;
@@ -55,7 +56,8 @@ static int comms_are_well(void *arg)
     return rc;
 }
 
-/* The host polls the event; the final cudaEventSynchronize returns at once and completes the event for CUDA. */
+/* The host polls the event. The final cudaEventSynchronize then returns immediately; CUDA requires it before the
+ * event's time can be read. */
 int bb_runner_wait_event(struct bb_runner *r, cudaEvent_t event, const char *what)
 {
     char text[160];
@@ -71,9 +73,9 @@ int bb_runner_wait(struct bb_runner *r, cudaStream_t stream, const char *what)
     return bb_stream_wait(r->world, stream, what, comms_are_well, r);
 }
 
-/* ---- division of the program into batches and lanes ---- */
+/* ---- division of the program into launch batches and lanes ---- */
 
-/* Adds the lane of the operation's stream to the newest batch, unless the batch has it. */
+/* Adds a lane for the operation's stream to the newest launch batch, unless the launch batch already has one. */
 static void add_to_lane(struct bb_runner *r, struct bb_batch *batch, const struct bb_op *op)
 {
     for (int i = batch->lane; i < batch->lane + batch->lanes; i++)
@@ -117,13 +119,14 @@ static int make_arrays(struct bb_runner *r)
     r->streams = calloc(streams + 1, sizeof(*r->streams));
     r->last = calloc(streams + 1, sizeof(*r->last));
     if (!r->batches || !r->lanes || !r->done || !r->op_ranges || !r->section_ranges || !r->streams || !r->last)
-        return bb_err(BB_EFAIL, "no memory for a program of %zu operations", n);
+        return bb_err(BB_EFAIL, "out of memory for a program of %zu operations", n);
     return 0;
 }
 
 /* ---- CUDA objects ---- */
 
-/* Communication gets the highest priority, so that its kernels do not wait for a wave of compute to finish. */
+/* Creates the streams. Communication streams get the highest priority, so that NCCL kernels are scheduled before the
+ * remaining blocks of compute kernels. */
 static int make_streams(struct bb_runner *r)
 {
     int rc, least, greatest;
@@ -187,7 +190,7 @@ static int list_kernel_lists(struct bb_runner *r)
 {
     r->kernel_lists = calloc(r->program->n_ops + 1, sizeof(*r->kernel_lists));
     if (!r->kernel_lists)
-        return bb_err(BB_EFAIL, "no memory for a program of %zu operations", r->program->n_ops);
+        return bb_err(BB_EFAIL, "out of memory for a program of %zu operations", r->program->n_ops);
     for (size_t i = 0; i < r->program->n_ops; i++) {
         const struct bb_kernel_list *work = r->program->ops[i].work;
         int known = 0;
@@ -201,7 +204,7 @@ static int list_kernel_lists(struct bb_runner *r)
 }
 
 struct fit {
-    size_t need, available; /* bytes */
+    size_t need, available; /* bytes of GPU memory */
 };
 
 static bool has_pipeline(const struct bb_layout *l)
@@ -212,8 +215,9 @@ static bool has_pipeline(const struct bb_layout *l)
     return false;
 }
 
-/* Suggests a factor, rounded down. Buffers shrink more slowly than counts (as a surface shrinks more slowly than a
- * volume), so the factor is below the ratio of available to needed memory to the power of 3/2. */
+/* Prints an error that suggests a value for --scale-counts, rounded down. Buffers shrink more slowly than counts (as
+ * a surface shrinks more slowly than a volume), so the factor is the ratio of available to needed memory, to the
+ * power of 3/2. */
 static int report_memory(const struct bb_runner *r, const struct fit *f)
 {
     double factor = pow((double)f->available / (double)f->need, 1.5);
@@ -221,14 +225,15 @@ static int report_memory(const struct bb_runner *r, const struct fit *f)
     char help[200], work[BB_BYTES_TEXT], less[80] = "";
 
     if (r->n_kernel_lists)
-        snprintf(less, sizeof(less), "; real kernels need %s of it, --compute timed and none need nothing",
+        snprintf(less, sizeof(less), "; real kernels need %s of it, --compute timed or none needs no memory",
                  bb_format_bytes(bb_kernel_runner_bytes(r->kernel_lists, r->n_kernel_lists), work));
     snprintf(help, sizeof(help), "try: --scale-counts %g%s%s", floor(factor / unit) * unit,
              has_pipeline(r->layout) ? " or fewer layers and more stages" : "", less);
     return bb_memory_refuse(f->need, f->available, help);
 }
 
-/* Before any allocation: the first rank with too little memory prints an error, and all ranks return it. */
+/* Compares the memory need with the free GPU memory on all ranks, before any allocation. The first rank with too
+ * little memory prints an error, and all ranks return this error. */
 static int check_memory(struct bb_runner *r, size_t need)
 {
     struct fit mine = {.need = need}, *all = NULL;
@@ -248,7 +253,7 @@ out:
     return rc;
 }
 
-/* Number of cuBLASLt algorithms that are timed for each GEMM; the fastest is used. */
+/* number of cuBLASLt algorithms that are timed per GEMM; the fastest algorithm is used */
 #define CANDIDATES 8
 
 static int make_memory(struct bb_runner *r)
@@ -258,7 +263,7 @@ static int make_memory(struct bb_runner *r)
     int rc = 0;
 
     if (!bytes)
-        return bb_err(BB_EFAIL, "no memory for %d buffers", p->n_buffers);
+        return bb_err(BB_EFAIL, "out of memory for %d buffers", p->n_buffers);
     for (int i = 0; i < p->n_buffers; i++)
         bytes[i] = p->buffers[i].count * bb_dtypes[p->buffers[i].dtype].bytes;
     TRY(check_memory(r, r->memory->device_bytes(bb_device_buffers_cost(bytes, p->n_buffers)) +
@@ -276,7 +281,8 @@ out:
 
 /* ---- communicators ---- */
 
-/* members: out, world ranks of this rank's instance of the group. Returns their number; 0 if the rank is in none. */
+/* Lists the world ranks of this rank's instance of the group in members. Returns their number; 0 if the rank is not
+ * a member. */
 static int own_members(const struct bb_layout *l, int group, int rank, int *members)
 {
     int instance = bb_group_instance(l, group, rank), n = l->groups[group].size;
@@ -288,7 +294,8 @@ static int own_members(const struct bb_layout *l, int group, int rank, int *memb
     return n;
 }
 
-/* Bit c: some rank uses communicator c, so all its members create it. */
+/* Determines the communicators that at least one rank uses, since all members must create them together. used: out,
+ * bit c for communicator c. */
 static int used_comms(struct bb_runner *r, unsigned *used)
 {
     *used = 0;
@@ -298,9 +305,9 @@ static int used_comms(struct bb_runner *r, unsigned *used)
     return bb_world_any(r->world, used);
 }
 
-/* The communicators of the step are blocking: each call to a non-blocking one passes through an NCCL thread and
- * takes tens of microseconds of host time, and many steps are limited by their host. The guard of step_issue.c
- * detects hangs. */
+/* Creates the communicators of the step as blocking communicators. Each call on a non-blocking communicator passes
+ * through an NCCL thread and needs tens of microseconds of host time, and many steps are limited by their host.
+ * Hangs are detected by the guards in step_issue.c. */
 static int make_comms(struct bb_runner *r)
 {
     static const struct bb_comm_opts polled = {0}, blocking = {.blocking = true};
@@ -309,7 +316,7 @@ static int make_comms(struct bb_runner *r)
     unsigned used;
 
     if (!members)
-        return bb_err(BB_EFAIL, "no memory for %d ranks", w->size);
+        return bb_err(BB_EFAIL, "out of memory for %d ranks", w->size);
     TRY(used_comms(r, &used));
     for (int c = 0; c < r->layout->n_comms; c++) {
         const struct bb_comm_spec *spec = &r->layout->comms[c];
@@ -327,9 +334,9 @@ out:
     return rc;
 }
 
-/* ---- names for a profiler ---- */
+/* ---- NVTX names for profilers ---- */
 
-/* NVTX category of the communicator's group; 0: none, for compute. */
+/* Returns the NVTX category of the communicator's group; 0 (no category) for compute. */
 static uint32_t comm_category(const struct bb_runner *r, const struct bb_op *op)
 {
     return op->comm == BB_NONE ? 0 : (uint32_t)r->layout->comms[op->comm].group + 1;
@@ -385,7 +392,7 @@ static void name_all(struct bb_runner *r)
     }
 }
 
-/* ---- init and release ---- */
+/* ---- initialisation and release ---- */
 
 int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layout *layout,
                    const struct bb_program *program, const struct bb_allocator *memory)
@@ -438,7 +445,7 @@ static void release_cuda(struct bb_runner *r)
         (void)cudaFree(r->busy.scratch);
 }
 
-/* Finalises the communicator, or aborts it after an error, since the other ranks may never finalise theirs. */
+/* Finalises the communicator. After an error aborts it instead, because the other ranks may never finalise theirs. */
 static int end_comm(struct bb_comm *c, int rc)
 {
     if (rc == 0)
@@ -449,7 +456,10 @@ static int end_comm(struct bb_comm *c, int rc)
 
 int bb_runner_set_busy(struct bb_runner *r, int sms, double gbps)
 {
-    enum { SCRATCH_BYTES = 256 << 20 }; /* several times the L2 cache of any GPU, so that the traffic reaches memory */
+    enum {
+        SCRATCH_BYTES = 256 << 20
+    }; /* several times the L2 cache of any GPU, so that the traffic reaches GPU
+                                           memory */
 
     r->busy.sms = sms;
     r->busy.gbps = gbps;
@@ -468,15 +478,15 @@ int bb_runner_init_start_barrier(struct bb_runner *r)
 
 int bb_runner_release(struct bb_runner *r, int rc)
 {
-    if (r->graph && rc == 0) /* before the communicators, whose resources the graph uses */
+    if (r->graph && rc == 0) /* before the communicators, because the graph uses their resources */
         rc = BB_CUDA(cudaGraphExecDestroy(r->graph));
     for (int c = 0; r->layout && c < r->layout->n_comms; c++)
         if (r->comms[c].nccl)
             rc = end_comm(&r->comms[c], rc);
     if (r->all_ranks.nccl)
         rc = end_comm(&r->all_ranks, rc);
-    if (r->world && rc == 0) /* after an error the GPU may be stuck and cudaFree would wait for it; the end of the
-                                process frees everything */
+    /* After an error the GPU may be stuck, and cudaFree would wait for it. The end of the process frees everything. */
+    if (r->world && rc == 0)
         release_cuda(r);
     bb_nvtx_release(&r->nvtx);
     free(r->kernel_lists);

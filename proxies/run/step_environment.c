@@ -1,4 +1,4 @@
-/* step_environment.c - see step_environment.h. */
+/* step_environment.c - sets the environment variables of CUDA and NCCL (see step_environment.h). */
 #include "proxies/run/step_environment.h"
 
 #include "bootstrap/base/units.h"

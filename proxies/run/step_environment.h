@@ -1,4 +1,5 @@
-/* step_environment.h - environment variables that CUDA and NCCL read once, and that steps on many streams require. */
+/* step_environment.h - environment variables required by steps on many streams. CUDA and NCCL read these variables
+ * once. */
 #ifndef BB_PROXIES_RUN_STEP_ENVIRONMENT_H
 #define BB_PROXIES_RUN_STEP_ENVIRONMENT_H
 
@@ -7,19 +8,19 @@
 #include <stdbool.h>
 
 /*
- * bb_step_set_environment - sets these variables unless the user has set them. Call before the first CUDA call.
+ * bb_step_set_environment - sets the following variables unless the user has set them. Call before the first CUDA call.
  *   concurrent_streams  the step would deadlock if the streams of a rank were serialised
  *
- *   CUDA_DEVICE_MAX_CONNECTIONS=32   Each stream gets its own hardware queue. With the default of 8, streams share
+ *   CUDA_DEVICE_MAX_CONNECTIONS=32   Each stream gets a separate hardware queue. With the default of 8, streams share
  *                                    queues, and an operation waits for earlier operations of other streams in its
  *                                    queue.
- *   NCCL_RUNTIME_CONNECT=0           Only with concurrent_streams: collectives connect when their communicator is
- *                                    created. Otherwise the first call blocks the host until all peers call it, and a
- *                                    peer may be blocked in another call.
+ *   NCCL_RUNTIME_CONNECT=0           Set only with concurrent_streams: collectives connect when their communicator is
+ *                                    created. By default, the first call blocks the host until all peers make the same
+ *                                    call, while a peer may be blocked in another call.
  */
 int bb_step_set_environment(bool concurrent_streams) BB_MUST_CHECK;
 
-/* bb_hardware_queues - number of hardware queues of the device with this environment. */
+/* bb_hardware_queues - returns the number of hardware queues of the device, as set by CUDA_DEVICE_MAX_CONNECTIONS. */
 int bb_hardware_queues(void);
 
 #endif

@@ -1,6 +1,5 @@
 /*
- * step_issue.c - one step of a program on the GPU: issued in order or replayed as a graph, started on all ranks
- * together, waited for at the end.
+ * step_issue.c - runs a step of a program on the GPU (see step_issue.h).
  */
 #include "proxies/run/step_issue.h"
 
@@ -15,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- launching one operation: one function per kind ---- */
+/* ---- launch of a single operation ---- */
 
 static int launch_work(struct bb_runner *r, const struct bb_op *op)
 {
@@ -56,7 +55,7 @@ static int launch_collective(struct bb_runner *r, const struct bb_op *op)
     return bb_launch(&call);
 }
 
-/* Our type numbers are those of NCCL (collectives/ops/launch.c asserts this). */
+/* The values of enum bb_dtype are those of ncclDataType_t (asserted in collectives/ops/launch.c). */
 static int launch_send(struct bb_runner *r, const struct bb_op *op)
 {
     return BB_NCCL(ncclSend(bb_runner_src(r, op), op->count, (ncclDataType_t)op->dtype, bb_runner_peer(r, op),
@@ -89,8 +88,8 @@ static int launch_op(struct bb_runner *r, int i)
     return rc;
 }
 
-/* Launches operations that progress together. They are launched in ncclGroupEnd, inside the NVTX range of the batch.
- * The group is also closed after an error. */
+/* Launches a group call. NCCL launches its operations in ncclGroupEnd, inside the NVTX range of the launch batch.
+ * The group is closed also after an error. */
 static int launch_group(struct bb_runner *r, const struct bb_batch *batch)
 {
     int rc, end_rc;
@@ -108,8 +107,9 @@ out:
     return rc;
 }
 
-/* An NCCL call may block, at first use until the peers make their calls: the guard ends the run after the timeout.
- * It stays active until the next guard or bb_world_unguard. */
+/* Launches the operations of a launch batch. An NCCL call may block the host, at the first use of a connection until
+ * the peers make their calls. The guard ends the run after the timeout; it stays active until the next guard or
+ * bb_world_unguard. */
 static int launch_batch(struct bb_runner *r, const struct bb_batch *batch)
 {
     const struct bb_op *op = &r->program->ops[batch->first];
@@ -127,9 +127,9 @@ int bb_runner_batch(struct bb_runner *r, const struct bb_batch *batch)
     return rc;
 }
 
-/* ---- connections ---- */
+/* ---- point-to-point connections ---- */
 
-/* Marks the ranks to which the program sends on the communicator, and those from which it receives. */
+/* Marks the ranks to which the program sends on the communicator, and the ranks from which it receives. */
 static void mark_peers(const struct bb_runner *r, int comm, bool *to, bool *from)
 {
     for (size_t i = 0; i < r->program->n_ops; i++) {
@@ -142,7 +142,8 @@ static void mark_peers(const struct bb_runner *r, int comm, bool *to, bool *from
     }
 }
 
-/* The element is 0 on all ranks, so the order of concurrent writes does not matter. */
+/* Sends one element to each marked rank and receives one from each. All messages use the same element, which is 0 on
+ * all ranks, so the order of concurrent writes does not matter. */
 static int connect_peers(struct bb_runner *r, const struct bb_comm *c, const bool *to, const bool *from)
 {
     int rc, end_rc;
@@ -160,8 +161,8 @@ out:
     return rc;
 }
 
-/* Adds the requirements of such a step to its timeout messages, since the user may have set these variables
- * differently. */
+/* Appends the variables that a step with concurrent streams requires, with their values, to the texts for timeout
+ * messages: the user may have set values with which the step hangs. */
 static void append_requirements(struct bb_runner *r)
 {
     const char *queues = getenv("CUDA_DEVICE_MAX_CONNECTIONS"), *at_first_use = getenv("NCCL_RUNTIME_CONNECT");
@@ -179,7 +180,7 @@ static void append_requirements(struct bb_runner *r)
 int bb_runner_connect(struct bb_runner *r)
 {
     bool *marks = calloc((size_t)r->world->size, 2 * sizeof(*marks)), *from = marks + r->world->size;
-    int rc = marks ? 0 : bb_err(BB_EFAIL, "no memory for %d ranks", r->world->size);
+    int rc = marks ? 0 : bb_err(BB_EFAIL, "out of memory for %d ranks", r->world->size);
 
     append_requirements(r);
     for (int c = 0; rc == 0 && c < r->layout->n_comms; c++) {
@@ -188,8 +189,8 @@ int bb_runner_connect(struct bb_runner *r)
         memset(marks, 0, (size_t)r->world->size * 2 * sizeof(*marks));
         mark_peers(r, c, marks, from);
         rc = BB_GUARDED(r->world, r->guards[c], connect_peers(r, &r->comms[c], marks, from));
-        rc = rc ? rc : bb_comm_poll(&r->comms[c], "the connections of messages");
-        rc = rc ? rc : bb_runner_wait(r, r->join, "the connections of messages");
+        rc = rc ? rc : bb_comm_poll(&r->comms[c], "the point-to-point connections");
+        rc = rc ? rc : bb_runner_wait(r, r->join, "the point-to-point connections");
     }
     free(marks);
     return rc;
@@ -197,7 +198,8 @@ int bb_runner_connect(struct bb_runner *r)
 
 /* ---- one step ---- */
 
-/* Adds the batch's waits for other streams even if it launches nothing, to preserve the order of later operations. */
+/* Adds the waits of a launch batch for other streams. The waits are added even if the launch batch launches nothing,
+ * because later operations on the stream depend on them. */
 static int wait_for_dependencies(struct bb_runner *r, const struct bb_batch *batch)
 {
     const struct bb_program *p = r->program;
@@ -274,7 +276,7 @@ out:
     return rc;
 }
 
-/* The step ends when all its streams end. */
+/* Lets `join` wait for all streams: the step ends when all its streams end. */
 static int join_streams(struct bb_runner *r)
 {
     int rc = 0;
@@ -287,7 +289,7 @@ out:
     return rc;
 }
 
-/* ---- the step as a graph ---- */
+/* ---- CUDA graph of the step ---- */
 
 static int fork_streams(struct bb_runner *r)
 {
@@ -300,8 +302,8 @@ out:
     return rc;
 }
 
-/* Relaxed mode: NCCL may allocate memory on its own thread during the capture. The capture is ended also after an
- * error. */
+/* Uses relaxed capture mode because NCCL may allocate memory on another thread during the capture. The capture is
+ * ended also after an error. */
 int bb_runner_capture(struct bb_runner *r)
 {
     cudaGraph_t graph = NULL;
@@ -331,14 +333,15 @@ static int sync_ranks(struct bb_runner *r)
 }
 
 /*
- * Lets all ranks start at the same time, as far as the GPUs can. The host barrier keeps the all_reduce short, so that
- * every host is still polling, not sleeping, when the all_reduce ends. Traced steps have two all_reduces: all ranks
- * have arrived before the second one, so its duration bounds the difference between the start times of the ranks.
+ * Starts all ranks at the same time, as precisely as the GPUs allow. The host barrier keeps the all_reduce short, so
+ * every host is still polling, and not sleeping, when the all_reduce ends. Traced steps have two all_reduces: all ranks
+ * have arrived before the second one, so its duration is an upper bound of the difference between the start times of
+ * the ranks.
  *
- * No start barrier holds the operations until they are all issued, as `busbar bench` does: the step time includes the
- * time in which the host issues the step, as predictions do. The time until the host reacts to the common start is part
- * of the step and is measured (bb_step_time). --start-barrier, for steps that fit the launch queues, and --graph
- * measure the step without these.
+ * In contrast to `busbar bench`, no start barrier blocks the operations until all of them are issued: the step time
+ * includes the time in which the host issues the step, as in predictions. The time until the host reacts to the common
+ * start is part of the step and is reported (bb_step_time). --start-barrier (for steps that fit into the launch queues)
+ * and --graph measure the step without these host times.
  */
 static int begin_on_all_ranks(struct bb_runner *r, bool trace)
 {
@@ -357,7 +360,7 @@ out:
     return rc;
 }
 
-/* Issues the closed start barrier, then the common start; the operations issued next wait for both. */
+/* Issues the closed start barrier and then the common start. The operations issued afterwards wait for both. */
 static int begin_behind_start_barrier(struct bb_runner *r)
 {
     int rc;
@@ -380,8 +383,8 @@ static int issue_step(struct bb_runner *r, unsigned what, bool trace)
     return issue_all(r, what & BB_ISSUE_START_BARRIER ? BB_ISSUE_ALL : what, trace);
 }
 
-/* Opens the start barrier once all ranks have issued their step, and waits for the end. A graph has joined its
- * streams already. */
+/* Opens the start barrier, if any, once all ranks have issued their step, and waits for the end of the step. In a
+ * CUDA graph the streams are already joined. */
 static int finish_step(struct bb_runner *r, unsigned what, const char *name)
 {
     int rc;
@@ -406,8 +409,8 @@ int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool tr
     int rc;
 
     bb_range_init(&r->nvtx, &range, 0, 0, "%s", name);
-    bb_world_prompt(r->world, true); /* the step includes the time until the host reacts to the common start, so the
-                                        host polls without sleeping */
+    /* The step includes the time until the host reacts to the common start, so the host polls without sleeping. */
+    bb_world_prompt(r->world, true);
     TRY(what & BB_ISSUE_START_BARRIER ? begin_behind_start_barrier(r) : begin_on_all_ranks(r, trace));
     bb_world_reached(r->world, "%s", name);
     bb_range_push(&r->nvtx, &range);

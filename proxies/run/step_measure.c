@@ -1,4 +1,5 @@
-/* step_measure.c - runs the warm-up, timed, traced and "alone" steps of a program (step_measure.h). */
+/* step_measure.c - runs the warm-up, timed and traced steps of a program, and the steps with compute or
+ * communication alone (see step_measure.h). */
 #include "proxies/run/step_measure.h"
 
 #include "bootstrap/base/clock.h"
@@ -11,8 +12,8 @@
 #include <string.h>
 
 struct series {
-    const char *name; /* "step", "compute alone" */
-    unsigned what;    /* enum bb_issue           */
+    const char *name; /* for example "step" or "compute alone" */
+    unsigned what;    /* enum bb_issue flags */
     int n;
 };
 
@@ -22,7 +23,7 @@ struct timed_stats {
     struct bb_stats step, issue, reaction;
 };
 
-/* us: [3n] step times, issue times, reaction times. */
+/* Computes the statistics of n steps. us: [3 n] step times, then issue times, then reaction times. */
 static int stats_of_all(const double *us, size_t n, struct timed_stats *stats)
 {
     int rc;
@@ -34,7 +35,8 @@ out:
     return rc;
 }
 
-/* Runs the series. step_us [n] and stats, either may be NULL, are those of the slowest rank of each step. */
+/* Runs the steps of a series. step_us ([n]) and stats: out, values of the slowest rank in each step; each may be
+ * NULL. */
 static int run_timed(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *step_us,
                      struct timed_stats *stats)
 {
@@ -42,7 +44,7 @@ static int run_timed(struct bb_runner *r, const struct series *s, struct bb_prog
     double *own = calloc(n * 3 + 1, sizeof(*own));
     struct bb_step_time t;
     char name[64];
-    int rc = own ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", s->n);
+    int rc = own ? 0 : bb_err(BB_EFAIL, "out of memory for the times of %d steps", s->n);
 
     for (size_t i = 0; rc == 0 && i < n; i++) {
         snprintf(name, sizeof(name), "%s %zu", s->name, i);
@@ -71,7 +73,7 @@ static int time_steps(struct bb_runner *r, int n, struct bb_progress *progress, 
     int rc;
 
     m->step_us = calloc((size_t)n + 1, sizeof(*m->step_us));
-    TRY(m->step_us ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", n));
+    TRY(m->step_us ? 0 : bb_err(BB_EFAIL, "out of memory for the times of %d steps", n));
     TRY(BB_CUDA(cudaProfilerStart()));
     TRY(run_timed(r, &s, progress, m->step_us, &stats));
     TRY(BB_CUDA(cudaProfilerStop()));
@@ -83,7 +85,8 @@ out:
     return rc;
 }
 
-/* The capture follows steps that ran every operation. The first launch uploads the graph and is not timed. */
+/* Times the step as a CUDA graph. All operations have run before the capture. The first launch uploads the graph and
+ * is not timed. */
 static int time_graph(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
                       struct bb_measured *m)
 {
@@ -105,8 +108,8 @@ out:
     return rc;
 }
 
-/* *expired: the start barrier of the last step opened by its time limit on some rank, because a call blocked the
- * host behind the barrier. */
+/* Determines whether the start barrier of the last step opened because of its time limit on any rank. This happens
+ * if a call blocks the host while the barrier is closed. */
 static int check_barrier_expired(struct bb_runner *r, bool *expired)
 {
     double one = bb_start_barrier_expired(&r->start_barrier);
@@ -116,8 +119,9 @@ static int check_barrier_expired(struct bb_runner *r, bool *expired)
     return rc;
 }
 
-/* Reports no result rather than one that includes the time limit. The warm-up checks this first, so that not every
- * step takes that long. */
+/* Times steps with a start barrier. If the barrier reached its time limit, prints a warning instead of reporting
+ * times that include the limit. This is checked first after a single warm-up step, so that not every step takes two
+ * seconds. */
 static int time_start_barrier_steps(struct bb_runner *r, int n, struct bb_progress *progress, struct bb_measured *m)
 {
     const struct series warmup = {"start-barrier warm-up", BB_ISSUE_START_BARRIER, 1},
@@ -146,7 +150,7 @@ out:
     return rc;
 }
 
-/* The median step time of a part of the program. */
+/* Returns the median step time of a series in *median_us. */
 static int time_part(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *median_us)
 {
     struct timed_stats stats;
@@ -161,13 +165,14 @@ out:
 /* ---- traced steps ---- */
 
 struct traced {
-    struct bb_rank_breakdown **all; /* of every rank; NULL without traced steps */
-    struct bb_traced_step *last;    /* this rank's times of the newest step; released by the owner */
+    struct bb_rank_breakdown **all; /* out: [ranks] means of the traced steps of each rank; NULL without traced steps */
+    struct bb_traced_step *last;    /* out: this rank's times of the newest step; released by its owner */
     double start_sync_us;
-    struct bb_stats *step, *issue; /* may be NULL */
+    struct bb_stats *step, *issue; /* out: statistics of step and issue times; both may be NULL */
 };
 
-/* us: [2n] step times and issue times of this rank; afterwards those of the slowest rank. */
+/* Computes statistics of n traced steps. us: [2 n] step times, then issue times of this rank; on return those of the
+ * slowest rank in each step. */
 static int traced_stats(struct bb_world *w, double *us, int n, struct bb_stats *step, struct bb_stats *issue)
 {
     int rc;
@@ -185,7 +190,7 @@ static int trace_steps(struct bb_runner *r, const struct series *s, struct bb_pr
     struct bb_rank_breakdown own = {0};
     struct bb_step_time t;
     char name[64];
-    int rc = us ? 0 : bb_err(BB_EFAIL, "no memory for %d samples", s->n);
+    int rc = us ? 0 : bb_err(BB_EFAIL, "out of memory for the times of %d steps", s->n);
 
     if (s->n == 0 || rc)
         goto out;
@@ -212,7 +217,7 @@ out:
     return rc;
 }
 
-/* Traces without keeping the times of the last step. */
+/* Runs traced steps of a series and discards the times of the last step. */
 static int trace_part(struct bb_runner *r, const struct series *s, struct bb_progress *progress,
                       struct bb_rank_breakdown **all)
 {
@@ -224,7 +229,7 @@ static int trace_part(struct bb_runner *r, const struct series *s, struct bb_pro
     return rc;
 }
 
-/* ---- all series ---- */
+/* ---- sequence of all measurements ---- */
 
 static int measure_alone(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
                          struct bb_measured *m)

@@ -1,8 +1,8 @@
 /*
- * wait_time.c - splits the communication of a traced step into waiting and transfer (breakdown.h). Every rank reports
- * the duration of each of its calls and what it contains: a collective, or ends of messages. Calls that share a
- * collective or a message, directly or through other calls, form a set (disjoint-set forest, union-find). The shortest
- * duration of a set is the transfer time, since the call that arrived last did not wait.
+ * wait_time.c - divides the communication of a traced step into waiting and transfer (see breakdown.h). Every rank
+ * lists the durations of its calls and the parts of each call: a collective, or sends and receives of messages. Calls
+ * that share a collective or a message, directly or through other calls, form a set (disjoint-set forest, union-find).
+ * The shortest duration in a set is its transfer time, because the call that arrived last did not wait.
  */
 #include "proxies/run/breakdown.h"
 
@@ -11,14 +11,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A collective or a message of a call: its identity, which is the same on all ranks that take part, and the duration
- * of the call. */
+/* A part of a call: a collective, or one side of a message. The fields comm to number identify the collective or
+ * message, and are equal on all ranks that take part. ns: duration of the call. */
 struct part {
-    int32_t comm, instance; /* comm BB_NONE: unused entry */
-    int32_t from, to;       /* index in the communicator; collectives: BB_NONE */
+    int32_t comm, instance; /* comm: BB_NONE for an unused entry */
+    int32_t from, to; /* sender and receiver of a message, as indices in the communicator; BB_NONE for collectives */
     int32_t number;
-    int32_t lane;  /* of the call, on its rank */
-    int32_t index; /* in the list of all ranks */
+    int32_t lane;  /* lane of the call on its rank */
+    int32_t index; /* index in the list of the parts of all ranks */
     int32_t pad;
     int64_t ns;
 };
@@ -42,7 +42,7 @@ static int by_identity(const void *a, const void *b)
 
 /* ---- the calls of this rank ---- */
 
-/* Number of messages so far between two members of a communicator. */
+/* The number of messages from one member of a communicator to another so far. */
 struct channel {
     int comm, from, to, messages;
 };
@@ -90,15 +90,15 @@ static int add_op(struct listing *s, int lane, const struct bb_op *op)
         channel = channel_of(s, op->comm, m.from, m.to);
         if (!channel)
             return -BB_EFAIL;
-        m.number = channel->messages++; /* a message of a rank to itself: both ends get their own number, with the
-                                           same duration */
+        /* A message of a rank to itself is counted twice, so its two sides are not matched; they have equal durations. */
+        m.number = channel->messages++;
     }
     s->list[s->n++] = m;
     return 0;
 }
 
-/* Adds a collective that is launched alone, or the messages of a group call on one stream. Collectives inside group
- * calls have no duration of their own, but are counted. */
+/* Adds the parts of a lane: a single collective, or the messages of a group call on one stream. Collectives inside
+ * group calls are only counted, because they have no separate duration. */
 static int add_lane(struct listing *s, int lane)
 {
     const struct bb_batch *batch = &s->r->batches[s->r->lanes[lane].batch];
@@ -131,11 +131,12 @@ out:
 
 /* ---- sets of calls ---- */
 
-/* The parts of all ranks. parent[i]: parent of part i in the disjoint-set forest; a root represents its set. */
+/* The parts of all ranks. parent[i]: parent of part i in the disjoint-set forest; the root of a tree represents its
+ * set. */
 struct call_sets {
     struct part *parts;
     int *parent, n;
-    int64_t *min_ns; /* [parts] shortest duration of the set, at its root */
+    int64_t *min_ns; /* [parts] at the index of a root: shortest duration in the set */
 };
 
 static int find_root(struct call_sets *m, int i)
@@ -150,8 +151,8 @@ static void unite(struct call_sets *m, int i, int j)
     m->parent[find_root(m, i)] = find_root(m, j);
 }
 
-/* Unites the parts of each call, which are adjacent on their rank, and the parts with the same identity, which
- * sorting makes adjacent. */
+/* Unites the parts of each call, which are adjacent in the list of their rank, and the parts of the same collective
+ * or message, which are adjacent after sorting. Then computes the shortest duration of each set. */
 static void join_parts(struct call_sets *m, int of_a_rank)
 {
     struct part *p = m->parts;
@@ -180,7 +181,7 @@ static int allocate_call_sets(struct call_sets *m, size_t n)
                             .parent = calloc(n + 1, sizeof(*m->parent)),
                             .n = (int)n,
                             .min_ns = calloc(n + 1, sizeof(*m->min_ns))};
-    return m->parts && m->parent && m->min_ns ? 0 : bb_err(BB_EFAIL, "no memory for a trace of %zu calls", n);
+    return m->parts && m->parent && m->min_ns ? 0 : bb_err(BB_EFAIL, "out of memory for a trace of %zu calls", n);
 }
 
 static void release_call_sets(struct call_sets *m)
@@ -192,7 +193,8 @@ static void release_call_sets(struct call_sets *m)
 
 /* ---- results ---- */
 
-/* mine: [n] parts of this rank, which begin at `first` in the list of all ranks. */
+/* Sets the waiting times of this rank's lanes and updates the means of its groups. mine: [n] parts of this rank, at
+ * the indices `first` and following in the list of all ranks. */
 static void split_waiting(struct bb_rank_breakdown *f, const struct bb_runner *r, struct bb_traced_step *t,
                           struct call_sets *m, const struct part *mine, int n, int first)
 {
@@ -221,7 +223,7 @@ static void mark_unknown(struct bb_rank_breakdown *f)
     f->exposed_transfer_us = f->bubble_us = f->exposed_waiting_us = NAN;
 }
 
-/* Maximum number of parts over all ranks: all ranks exchange the same number of bytes. */
+/* Determines the maximum number of parts over all ranks, because all ranks must exchange the same number of bytes. */
 static int find_max_parts(const struct bb_runner *r, int mine, int *max_parts)
 {
     double of_all = mine;
@@ -238,7 +240,7 @@ int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner 
     struct call_sets m = {0};
     int rc, max_parts;
 
-    TRY(s.list ? list_lane_parts(&s) : bb_err(BB_EFAIL, "no memory for a trace"));
+    TRY(s.list ? list_lane_parts(&s) : bb_err(BB_EFAIL, "out of memory for a trace"));
     TRY(find_max_parts(r, s.n, &max_parts));
     if ((size_t)max_parts * (size_t)r->world->size * sizeof(*mine) > 64 << 20) {
         mark_unknown(f);
@@ -246,7 +248,7 @@ int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner 
     }
     TRY(allocate_call_sets(&m, (size_t)max_parts * (size_t)r->world->size));
     mine = calloc((size_t)max_parts + 1, sizeof(*mine));
-    TRY(mine ? 0 : bb_err(BB_EFAIL, "no memory for a trace of %d calls", max_parts));
+    TRY(mine ? 0 : bb_err(BB_EFAIL, "out of memory for a trace of %d calls", max_parts));
     for (int i = 0; i < max_parts; i++)
         mine[i] = i < s.n ? s.list[i] : (struct part){.comm = BB_NONE};
     if (max_parts > 0) {

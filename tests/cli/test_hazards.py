@@ -100,8 +100,8 @@ def test_reports_the_sms_of_timed_kernels(busbar, tmp_path):
         (line,) = [line for line in done.stdout.splitlines() if "where the time goes" in line]
         return run["breakdown"]["compute_sms"], line.partition("; ")[2]
 
-    assert occupied_sms("--compute", "timed") == (1, "timed kernels hold 1 of 100 SMs")
-    assert occupied_sms("--compute", "timed", "--compute-sms", 999) == (100, "timed kernels hold 100 of 100 SMs")
-    assert occupied_sms("--compute", "timed", "--compute-sms", "free") == (68, "timed kernels hold 68 of 100 SMs")
+    assert occupied_sms("--compute", "timed") == (1, "timed kernels occupy 1 of 100 SMs")
+    assert occupied_sms("--compute", "timed", "--compute-sms", 999) == (100, "timed kernels occupy 100 of 100 SMs")
+    assert occupied_sms("--compute", "timed", "--compute-sms", "free") == (68, "timed kernels occupy 68 of 100 SMs")
     assert occupied_sms("--compute", "timed", "--compute-sms", "free", NCCL_MAX_CTAS="8")[0] == 92
     assert occupied_sms("--compute", "gemm", "--scale-counts", "0.01") == (None, "")

@@ -96,7 +96,7 @@ out:
 }
 
 /* Poisons the destinations and then fills the sources of all operations of a launch batch. */
-static int make_known_data(struct check *c, const struct bb_batch *batch)
+static int write_test_data(struct check *c, const struct bb_batch *batch)
 {
     const struct bb_op *ops = &c->r->program->ops[batch->first];
     int rc = 0;
@@ -159,7 +159,7 @@ static int check_batch(struct check *c, const struct bb_batch *batch)
     int rc;
 
     bb_op_name(c->r->layout, &c->r->program->ops[batch->first], what);
-    TRY(make_known_data(c, batch));
+    TRY(write_test_data(c, batch));
     TRY(bb_runner_wait(c->r, c->r->join, "the writing of test data"));
     TRY(bb_runner_batch(c->r, batch));
     for (int i = 0; i < batch->lanes; i++)
@@ -203,7 +203,7 @@ static int start_batch(struct check *c, const struct bb_batch *batch)
         TRY(wait_for_user(c, &ops[i], ops[i].src, lane));
         TRY(wait_for_user(c, &ops[i], ops[i].dst, lane));
     }
-    TRY(make_known_data(c, batch));
+    TRY(write_test_data(c, batch));
     TRY(bb_runner_batch(c->r, batch));
     TRY(compare_batch(c, batch, &c->device[batch->first]));
     for (int i = batch->lane; i < batch->lane + batch->lanes; i++)
@@ -233,7 +233,7 @@ static int load_kernels(struct check *c)
 
         if (!bb_op_is_comm(&c->r->program->ops[batch->first]))
             continue;
-        TRY(make_known_data(c, batch));
+        TRY(write_test_data(c, batch));
         TRY(compare_batch(c, batch, &c->device[batch->first]));
         TRY(wait_for_all(c)); /* operations may share buffers, so their data are checked one after another */
     }

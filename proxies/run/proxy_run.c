@@ -139,7 +139,7 @@ out:
 }
 
 /* Returns the number of SMs that timed compute occupies on this rank's GPU. */
-static int held_sms(const struct run *x)
+static int occupied_sms(const struct run *x)
 {
     return bb_compute_sms(x->options.compute_sms, x->session.device.sm_count);
 }
@@ -167,7 +167,7 @@ static struct bb_run_report report_of(const struct run *x)
                                   .plan = &x->measure_plan,
                                   .measured = &x->measured,
                                   .forecast = &x->forecast,
-                                  .compute_sms = held_sms(x),
+                                  .compute_sms = occupied_sms(x),
                                   .peak_tflops = x->options.peak_tflops,
                                   .checked = x->options.check,
                                   .critical = x->options.trace ? &x->critical : NULL,
@@ -209,12 +209,12 @@ static int run_steps(struct run *x)
                                                .alone = !x->options.no_alone && has_both(&x->step)};
     if (x->options.start_barrier && x->session.shared_gpu && x->session.world.rank == 0)
         bb_warn("--start-barrier: not available when ranks share a GPU; steps with a start barrier are not timed");
-    x->study.compute_sms = held_sms(x);
+    x->study.compute_sms = occupied_sms(x);
     TRY(bb_scaling_run_prologue(&x->study));
     bb_progress_show(&x->session.progress, "communicators and buffers");
     TRY(bb_runner_init(&x->runner, &x->session.world, &x->step.layout, bb_step_program(&x->step, x->session.world.rank),
                        x->session.memory));
-    TRY(bb_runner_set_busy(&x->runner, held_sms(x), x->options.compute_gbps));
+    TRY(bb_runner_set_busy(&x->runner, occupied_sms(x), x->options.compute_gbps));
     if (!x->serialisable)
         TRY(bb_runner_connect(&x->runner));
     bb_progress_clear(&x->session.progress);

@@ -484,12 +484,12 @@ static void merge_groups(const struct bb_run_report *r, int rank, json_t *groups
 {
     static const char *const keys[] = {"calls",       "bytes",      "busy_us",   "exposed_us",
                                        "transfer_us", "waiting_us", "busbw_gbps"};
-    json_t *figures = groups_json(r, rank), *planned, *one;
+    json_t *measured_groups = groups_json(r, rank), *planned, *one;
     size_t i, k;
 
     json_array_foreach(groups, i, planned)
     {
-        json_array_foreach(figures, k, one)
+        json_array_foreach(measured_groups, k, one)
         {
             if (json_equal(json_object_get(planned, "name"), json_object_get(one, "name")))
                 json_object_update_missing(planned, one);
@@ -498,7 +498,7 @@ static void merge_groups(const struct bb_run_report *r, int rank, json_t *groups
             if (!json_object_get(planned, keys[k]))
                 json_object_set_new(planned, keys[k], json_null());
     }
-    json_decref(figures);
+    json_decref(measured_groups);
 }
 
 static json_t *overlap_json(const struct bb_run_report *r, int rank)

@@ -12,7 +12,7 @@
 /* ---- times on this rank ---- */
 
 /* Assigns to each operation the times of its lane. */
-static void copy_lane_spans(const struct bb_runner *r, const struct bb_traced_step *trace, struct bb_timed_op *ops)
+static void copy_lane_times(const struct bb_runner *r, const struct bb_traced_step *trace, struct bb_timed_op *ops)
 {
     for (int i = 0; i < r->n_lanes; i++) {
         const struct bb_batch *batch = &r->batches[r->lanes[i].batch];
@@ -55,7 +55,7 @@ static int gather_scalars(struct bb_runner *r, const struct bb_measured *m, stru
     return 0;
 }
 
-static void keep_spans(struct bb_timeline *t, const struct bb_timed_op *all, size_t first, size_t n)
+static void store_times(struct bb_timeline *t, const struct bb_timed_op *all, size_t first, size_t n)
 {
     for (int i = 0; i < t->n; i++) {
         size_t n_ops = bb_step_program(t->step, t->ranks[i])->n_ops;
@@ -76,10 +76,10 @@ static int gather_ops(struct bb_runner *r, const struct bb_traced_step *trace, s
     own = calloc(max + chunk + 1, sizeof(*own));
     all = calloc(chunk * ranks + 1, sizeof(*all));
     TRY(own && all ? 0 : bb_err(BB_EFAIL, "out of memory while gathering the trace of %d ranks", r->world->size));
-    copy_lane_spans(r, trace, own);
+    copy_lane_times(r, trace, own);
     for (size_t first = 0; first < max; first += chunk) {
         TRY(bb_world_allgather(r->world, own + first, all, chunk * sizeof(*own)));
-        keep_spans(t, all, first, chunk);
+        store_times(t, all, first, chunk);
     }
 out:
     free(own);

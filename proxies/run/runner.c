@@ -45,7 +45,7 @@ void *bb_runner_dst(const struct bb_runner *r, const struct bb_op *op)
 
 /* Returns the error of the first failed communicator, or 0. A wait polls this function, so it ends at once if a
  * communicator fails, for example because a peer died. */
-static int comms_are_well(void *arg)
+static int check_comms(void *arg)
 {
     struct bb_runner *r = arg;
     int rc = r->all_ranks.nccl ? bb_comm_check(&r->all_ranks) : 0;
@@ -64,13 +64,13 @@ int bb_runner_wait_event(struct bb_runner *r, cudaEvent_t event, const char *wha
     int rc;
 
     snprintf(text, sizeof(text), "%s%s", what, r->requirements);
-    rc = bb_event_wait(r->world, event, text, comms_are_well, r);
+    rc = bb_event_wait(r->world, event, text, check_comms, r);
     return rc ? rc : BB_CUDA(cudaEventSynchronize(event));
 }
 
 int bb_runner_wait(struct bb_runner *r, cudaStream_t stream, const char *what)
 {
-    return bb_stream_wait(r->world, stream, what, comms_are_well, r);
+    return bb_stream_wait(r->world, stream, what, check_comms, r);
 }
 
 /* ---- division of the program into launch batches and lanes ---- */

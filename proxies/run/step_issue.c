@@ -361,7 +361,7 @@ out:
 }
 
 /* Issues the closed start barrier and then the common start. The operations issued afterwards wait for both. */
-static int begin_behind_start_barrier(struct bb_runner *r)
+static int begin_with_start_barrier(struct bb_runner *r)
 {
     int rc;
 
@@ -411,7 +411,7 @@ int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool tr
     bb_range_init(&r->nvtx, &range, 0, 0, "%s", name);
     /* The step includes the time until the host reacts to the common start, so the host polls without sleeping. */
     bb_world_prompt(r->world, true);
-    TRY(what & BB_ISSUE_START_BARRIER ? begin_behind_start_barrier(r) : begin_on_all_ranks(r, trace));
+    TRY(what & BB_ISSUE_START_BARRIER ? begin_with_start_barrier(r) : begin_on_all_ranks(r, trace));
     bb_world_reached(r->world, "%s", name);
     bb_range_push(&r->nvtx, &range);
     start_s = bb_now_s();

@@ -133,9 +133,9 @@ size_t bb_sweep_slot_bytes(const struct bb_sweep *s, int ranks)
 
 size_t bb_sweep_arena_bytes(const struct bb_sweep *s, int ranks, bool tight)
 {
-    size_t apart = widest_of_sweep(s, ranks, false), together = 2 * widest_of_sweep(s, ranks, true);
+    size_t out_of_place = widest_of_sweep(s, ranks, false), in_place = 2 * widest_of_sweep(s, ranks, true);
 
     if (!tight)
-        return 2 * apart;
-    return apart > together ? apart : together;
+        return 2 * out_of_place;
+    return out_of_place > in_place ? out_of_place : in_place;
 }

@@ -210,14 +210,14 @@ static json_t *not_measured_json(const struct bb_ranking *c)
 
     for (int i = 0; i < c->n_others; i++) {
         const struct bb_candidate *e = &c->others[i];
-        bool told = e->status == BB_CANDIDATE_IGNORED && e->ran.kind == BB_CHOICE_COLLECTIVE;
+        bool ran_other = e->status == BB_CANDIDATE_IGNORED && e->ran.kind == BB_CHOICE_COLLECTIVE;
 
         snprintf(ran, sizeof ran, "%s %s", e->ran.algorithm, e->ran.protocol);
         if (e->status != BB_CANDIDATE_MEASURED)
             json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:o}", "algorithm", bb_algorithms[e->what.algorithm],
                                                   "protocol", bb_protocols[e->what.protocol], "reason",
                                                   bb_candidate_status_names[e->status], "ran",
-                                                  told ? json_string(ran) : json_null()));
+                                                  ran_other ? json_string(ran) : json_null()));
     }
     return list;
 }
@@ -321,11 +321,11 @@ static void print_not_measured(const struct bb_algorithms *a, FILE *out, enum bb
 
     for (int i = 0; i < BB_COMBINATIONS; i++) {
         const struct bb_combination what = {i / BB_PROTOCOLS, i % BB_PROTOCOLS};
-        bool alike = same_for_all_protocols(a, what.algorithm, status);
+        bool all_protocols = same_for_all_protocols(a, what.algorithm, status);
 
-        if (a->statuses[i][status] == 0 || (alike && what.protocol > 0))
+        if (a->statuses[i][status] == 0 || (all_protocols && what.protocol > 0))
             continue;
-        fprintf(out, "%s%s", before, alike ? bb_algorithms[what.algorithm] : combination_text(what, text));
+        fprintf(out, "%s%s", before, all_protocols ? bb_algorithms[what.algorithm] : combination_text(what, text));
         if (a->statuses[i][status] < total_of(a, i))
             fprintf(out, " (in %u of %u results)", a->statuses[i][status], total_of(a, i));
         before = ", ";

@@ -10,24 +10,24 @@
 static const char *const scope_words[] = {[BB_BUSBW_MEAN] = "mean", [BB_BUSBW_PEAK] = "peak"};
 enum { SCOPE_WORDS = sizeof scope_words / sizeof *scope_words };
 
-static int reject_threshold(const char *word, const char *of)
+static int reject_threshold(const char *word, const char *scope_text)
 {
-    const char *near = of ? bb_nearest_word(of, scope_words, SCOPE_WORDS) : NULL;
+    const char *suggestion = scope_text ? bb_nearest_word(scope_text, scope_words, SCOPE_WORDS) : NULL;
 
     return bb_err(BB_EUSAGE,
                   "--min-busbw: '%s' is not valid, expected GB/s from 0 to 1e9, try: 300, 1G:300 or peak:300%s%s%s",
-                  word, near ? ", did you mean '" : "", near ? near : "", near ? "'" : "");
+                  word, suggestion ? ", did you mean '" : "", suggestion ? suggestion : "", suggestion ? "'" : "");
 }
 
-static int parse_scope(const char *of, struct bb_busbw_threshold *threshold)
+static int parse_scope(const char *scope_text, struct bb_busbw_threshold *threshold)
 {
     for (int i = 0; i < SCOPE_WORDS; i++)
-        if (strcmp(of, scope_words[i]) == 0) {
+        if (strcmp(scope_text, scope_words[i]) == 0) {
             threshold->scope = (enum bb_busbw_scope)i;
             return 0;
         }
     threshold->scope = BB_BUSBW_SIZE;
-    return bb_parse_bytes(of, &threshold->bytes);
+    return bb_parse_bytes(scope_text, &threshold->bytes);
 }
 
 /* Parses one threshold of the list. bb_list_each limits an entry to 63 characters, so the scope fits. */
@@ -36,12 +36,12 @@ static int add_threshold(void *arg, const char *word)
     struct bb_busbw_thresholds *f = arg;
     struct bb_busbw_threshold threshold = {.scope = BB_BUSBW_MEAN};
     const char *colon = strchr(word, ':');
-    char of[64] = "";
+    char scope_text[64] = "";
 
     if (colon)
-        snprintf(of, sizeof of, "%.*s", (int)(colon - word), word);
-    if (colon && parse_scope(of, &threshold))
-        return reject_threshold(word, of);
+        snprintf(scope_text, sizeof scope_text, "%.*s", (int)(colon - word), word);
+    if (colon && parse_scope(scope_text, &threshold))
+        return reject_threshold(word, scope_text);
     if (bb_parse_double(colon ? colon + 1 : word, &threshold.gbps) || threshold.gbps < 0 || threshold.gbps > 1e9)
         return reject_threshold(word, NULL);
     if (f->n == BB_BUSBW_THRESHOLDS_MAX)

@@ -175,14 +175,14 @@ static void warn_policy(const struct bench *b)
 static int check_plugins(const struct bench *b, bool tuner_offered)
 {
     const char *profiler = getenv("NCCL_PROFILER_PLUGIN"), *tuner = getenv("NCCL_TUNER_PLUGIN");
-    bool theirs = profiler && strcmp(profiler, "STATIC_PLUGIN") != 0;
+    bool other_profiler = profiler && strcmp(profiler, "STATIC_PLUGIN") != 0;
 
-    if (!b->options.sampling.sweep_algorithms || (!theirs && tuner_offered))
+    if (!b->options.sampling.sweep_algorithms || (!other_profiler && tuner_offered))
         return 0;
     return BB_WORLD_ERR(
         &b->session.world, BB_EUSAGE,
         "--sweep-algorithms cannot be combined with %s=%s, because busbar must be that plugin: unset the variable",
-        theirs ? "NCCL_PROFILER_PLUGIN" : "NCCL_TUNER_PLUGIN", theirs ? profiler : tuner);
+        other_profiler ? "NCCL_PROFILER_PLUGIN" : "NCCL_TUNER_PLUGIN", other_profiler ? profiler : tuner);
 }
 
 /* Rejects --sweep-algorithms with NCCL before 2.27, which does not report to profiler plugins which algorithm it

@@ -115,7 +115,7 @@ static json_t *number_json(double value)
     return json_real(isfinite(value) ? value : 0);
 }
 
-static json_t *figures_json(const struct bb_report *r, const struct bb_row *row, int placement)
+static json_t *result_json(const struct bb_report *r, const struct bb_row *row, int placement)
 {
     const struct bb_metrics *f = &row->figures[placement];
 
@@ -194,7 +194,7 @@ json_t *bb_nccl_tests_json_row(const struct bb_report *r, const struct bb_row *r
                                bb_report_redop(r, row), "root", json_sprintf("%6d", row->c.root));
 
     for (int placement = 0; placement < BB_PLACEMENTS; placement++) {
-        json_object_set_new(object, names[placement], figures_json(r, row, placement));
+        json_object_set_new(object, names[placement], result_json(r, row, placement));
         if (r->ctx->iteration_events && row->measured[placement])
             json_object_set_new(object, each[placement], iterations_json(r, row, placement));
     }

@@ -63,7 +63,7 @@ static void format_gain(const struct bb_report *r, const struct bb_row *row, cha
     }
 }
 
-static void add_figures(const struct bb_report *r, const struct bb_metrics *f, struct shown *s)
+static void add_metrics(const struct bb_report *r, const struct bb_metrics *f, struct shown *s)
 {
     const struct bb_stats *us = &f->iterations.us;
 
@@ -96,7 +96,7 @@ static struct shown show_placement(const struct bb_report *r, const struct bb_ro
                       .forced = row->chosen != NULL};
 
     s.of.redop = bb_report_redop(r, row);
-    add_figures(r, s.measured ? &row->figures[placement] : &none, &s);
+    add_metrics(r, s.measured ? &row->figures[placement] : &none, &s);
     format_gain(r, row, s.gain, sizeof s.gain);
     bb_report_stamp(s.timestamp);
     return s;

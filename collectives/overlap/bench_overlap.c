@@ -1,8 +1,9 @@
 /*
- * bench_overlap.c - rows and verdicts of `busbar bench overlap`.
+ * bench_overlap.c - runs `busbar bench overlap`: measures each message size with each CTA limit and reports the best
+ * limit.
  *
- * Top-level field of the results: best[{bytes, min_ctas, max_ctas, both_us, tied[]}] holds the best CTA limit of each
- * size, and the limits that are indistinguishable from the best one.
+ * Top-level field of the results: best[{bytes, min_ctas, max_ctas, both_us, tied[]}] contains the best CTA limit for
+ * each size, and the limits that are indistinguishable from the best limit.
  */
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* State of a run; all zero is a valid empty state. */
+/* State of a run. An all-zero struct is empty and may be released. */
 struct overlap {
     struct bb_bench_overlap_options options;
     struct bb_session session;
@@ -38,13 +39,13 @@ static struct bb_case case_of(const struct overlap *v, size_t bytes)
         .count = bb_coll_count(v->options.kind, bytes, ranks, bb_dtypes[v->options.gemm_shape.dtype].bytes)};
 }
 
-/* Reject sizes that give a rank no element, which depends on the number of ranks. */
+/* Rejects sizes with less than one element per rank. This depends on the number of ranks. */
 static int check_sizes(struct overlap *v)
 {
     for (int i = 0; i < v->options.sizes.n; i++)
         if (case_of(v, v->options.sizes.bytes[i]).count == 0)
             return BB_WORLD_ERR(&v->session.world, BB_EUSAGE,
-                                "%zu bytes (--sizes) are less than one element for each of %d ranks of %s",
+                                "%zu bytes (--sizes) are less than one element for each of %d ranks (%s)",
                                 v->options.sizes.bytes[i], v->session.world.size, v->options.collective);
     return 0;
 }
@@ -62,13 +63,14 @@ static size_t slot_bytes(const struct overlap *v)
     return largest;
 }
 
-/* ---- text ---- */
+/* ---- table rows and header ---- */
 
-/* A row: one message size under one CTA limit. Times are those of all calls of a sample. */
+/* One result row: a message size with a CTA limit. Times are those of all calls of a sample. */
 struct row {
     const char *collective, *dtype, *op;
     size_t bytes, count;
-    int root, min_ctas, max_ctas; /* -1: none (NCCL's default for CTAs, no root) */
+    int root, min_ctas, max_ctas; /* root: -1 if the collective has no root; min_ctas, max_ctas: -1 for NCCL's
+                                     default */
     char ctas[BB_CTA_TEXT];
     json_t *gemm;
     int gemms, collectives; /* calls per sample */
@@ -76,7 +78,7 @@ struct row {
     struct bb_contention contention;
     double busbw_alone_gbps, busbw_in_both_gbps; /* NaN with one rank */
     double tflops_alone, tflops_in_both;
-    long long wrong; /* -1: not verified */
+    long long wrong; /* number of wrong elements; -1: not verified */
 };
 
 #define SHOWS(name) BB_SHOWS(struct row, name)
@@ -119,7 +121,7 @@ static void print_head(const struct overlap *v)
 
     bb_session_print_head(&v->session);
     if (getenv(from_outside) && v->session.world.rank == 0)
-        bb_warn("%s is set: it overrides the limits of --ctas", from_outside);
+        bb_warn("%s is set and overrides the limits of --ctas", from_outside);
     if (bb_colls[v->options.kind].flags & BB_COLL_PAIRS && v->session.world.rank == 0)
         bb_warn("NCCL's CTA limits have no effect on sends and receives (%s); try: NCCL_MAX_P2P_NCHANNELS",
                 v->options.collective);
@@ -138,7 +140,7 @@ static void print_head(const struct overlap *v)
     bb_table_heading(out, fields);
 }
 
-/* ---- rows ---- */
+/* ---- computing and printing the rows ---- */
 
 static double busbw_gbps(const struct bb_overlap_work *work, const struct bb_stats *time_us)
 {
@@ -199,15 +201,15 @@ static int put_row(struct overlap *v, const struct bb_overlap_work *work, const 
     row = make_row(v, work, limit, r);
     if (r->wrong > 0)
         (void)bb_err_job(BB_EDATA, "wrong data: %llu elements of %s of %zu bytes, concurrent with GEMMs (CTAs: %s)",
-                     r->wrong, row.collective, row.bytes, row.ctas);
+                         r->wrong, row.collective, row.bytes, row.ctas);
     bb_table_row(v->session.out, fields, &row);
     snprintf(what, sizeof what, "%s of %zu bytes, concurrent with GEMMs", row.collective, row.bytes);
     return bb_result_put(&v->session, fields, &row, &r->seen, r->seen.gpu_flags, what);
 }
 
-/* ---- one message size ---- */
+/* ---- measuring one message size ---- */
 
-/* Choose the numbers of calls from one GEMM and one collective alone; all limits use the same numbers. */
+/* Chooses the numbers of calls by measuring one GEMM and one collective alone. All CTA limits use the same numbers. */
 static int choose_counts(struct overlap *v, struct bb_overlap_work *work)
 {
     struct bb_overlap_result r;
@@ -231,7 +233,7 @@ static json_t *ctas_json(int ctas)
     return ctas > 0 ? json_integer(ctas) : json_null();
 }
 
-/* Print all tied limits: "default, 4, 8". */
+/* Prints all tied limits, for example "default, 4, 8". */
 static void print_ties(const struct overlap *v, const bool *tied)
 {
     const char *between = "";
@@ -316,7 +318,7 @@ out:
     return rc;
 }
 
-/* ---- run ---- */
+/* ---- starting and ending the run ---- */
 
 static int make_comms(struct overlap *v)
 {
@@ -355,7 +357,7 @@ out:
     return rc;
 }
 
-/* Emulated GPUs compute GEMMs on the CPU; warn about large ones. */
+/* Warns that large GEMMs take long on emulated GPUs, which compute them on the CPU. */
 static void warn_of_emulation(const struct overlap *v)
 {
     const char *data = getenv("EMU_DATA");

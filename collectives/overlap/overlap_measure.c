@@ -1,9 +1,9 @@
 /*
  * overlap_measure.c - the samples of `busbar bench overlap`.
  *
- * One collective synchronizes the ranks. After it, a spin kernel delays the common start long enough for the host to
- * enqueue all work, so no time contains launch overhead or a late rank. The three samples (compute alone, communication
- * alone, both) follow one another within each repeat, so clock drift affects all of them equally.
+ * An untimed collective synchronizes the ranks. Then a spin kernel delays the common start until the host has enqueued
+ * all work, so no time contains launch overhead or a late rank. Each repeat takes the three samples (compute alone,
+ * communication alone, both) one after another, so clock drift affects all of them equally.
  */
 #include "collectives/overlap/overlap_measure.h"
 
@@ -17,9 +17,10 @@
 #include <stdlib.h>
 
 enum { ALIGN = 512, CANARY = 0x5a, BLOCK_BYTES = 1 << 20 };
-enum { START_DELAY_US = 50, START_DELAY_US_PER_CALL = 10 }; /* an upper bound of the host's time to enqueue a call */
+/* Delay of the common start. The delay per call is an upper bound of the host's time to enqueue one call. */
+enum { START_DELAY_US = 50, START_DELAY_US_PER_CALL = 10 };
 
-/* ---- context ---- */
+/* ---- init and release ---- */
 
 static size_t matrix_bytes(const struct bb_gemm_shape *s)
 {
@@ -53,14 +54,14 @@ out:
     return rc;
 }
 
-/* Random numbers in [-1, 1): GEMMs of zeros run faster than GEMMs of real data. */
+/* Generates random numbers in [-1, 1), because GEMMs on zeros run faster than on real data. */
 static void make_block(void *block, size_t n, enum bb_dtype_id dtype)
 {
     for (size_t i = 0; i < n; i++)
         bb_element_set(block, dtype, i, (double)(int64_t)bb_mix(i) * 0x1p-63);
 }
 
-/* Fill the matrices with one random block from the host, then by copies on the device that double the filled part. */
+/* Fills the matrices: first one random block from the host, then copies on the device that double the filled length. */
 static int fill_matrices(struct bb_overlap_context *ctx, enum bb_dtype_id dtype)
 {
     size_t total = ctx->matrices.bytes, done = total < BLOCK_BYTES ? total : BLOCK_BYTES;
@@ -125,7 +126,7 @@ void bb_overlap_context_release(struct bb_overlap_context *ctx)
     *ctx = (struct bb_overlap_context){0};
 }
 
-/* ---- work ---- */
+/* ---- enqueueing GEMMs and collectives ---- */
 
 static int launch_collective(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, bool last)
 {
@@ -178,7 +179,7 @@ out:
     return rc;
 }
 
-/* Record the event `begin` after all ranks have arrived and the host has had time to enqueue `calls` calls. */
+/* Records the event `begin` after all ranks have arrived and the host has had time to enqueue `calls` calls. */
 static int enqueue_start(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int calls)
 {
     int rc;
@@ -196,7 +197,7 @@ out:
     return rc;
 }
 
-/* Collectives are enqueued first, because their kernels need a few free SMs to start. */
+/* Takes one sample. The collectives are enqueued first, because their kernels need a few free SMs to start. */
 static int take_sample(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int gemms, int collectives,
                        bool ends_row, double *compute_us, double *comm_us)
 {
@@ -214,7 +215,7 @@ out:
     return rc;
 }
 
-/* Sample compute alone, communication alone, and both. */
+/* Takes the three samples of one repeat: compute alone, communication alone, and both. */
 static int measure_repeat(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int i)
 {
     double *at[BB_OVERLAP_TIMES], unused;
@@ -231,7 +232,7 @@ out:
     return rc;
 }
 
-/* ---- reduction over ranks ---- */
+/* ---- maximum over the ranks ---- */
 
 static int combine_ranks(struct bb_overlap_context *ctx, struct bb_overlap_result *result)
 {
@@ -245,7 +246,7 @@ out:
     return rc;
 }
 
-/* ---- data ---- */
+/* ---- test data and verification ---- */
 
 static struct bb_pattern pattern_of(const struct bb_overlap_context *ctx, const struct bb_case *c)
 {
@@ -270,7 +271,8 @@ out:
     return rc;
 }
 
-/* Verification result of one rank for its last collective, which ran concurrently with GEMMs. */
+/* Verification result of one rank for the last collective, which ran concurrently with GEMMs. due: number of
+ * elements to compare. */
 struct finding {
     unsigned long long wrong, checked, due;
 };
@@ -293,7 +295,7 @@ static int check_rank(struct bb_overlap_context *ctx, const struct bb_overlap_wo
     TRY(BB_CUDA(cudaMemcpy(&verdict, ctx->verdict, sizeof verdict, cudaMemcpyDeviceToHost)));
     found->wrong = verdict.wrong;
     found->checked = verdict.checked;
-    /* emulated GPUs with EMU_DATA=off hold no data */
+    /* emulated GPUs with EMU_DATA=off store no data */
     if (found->checked != found->due && !(ctx->device->emulated && found->checked == 0))
         rc = bb_err(BB_EFAIL, "verification compared only %llu of %llu elements", found->checked, found->due);
 out:
@@ -317,7 +319,7 @@ out:
     return rc;
 }
 
-/* ---- one row ---- */
+/* ---- measuring one result row ---- */
 
 static int measure_row(struct bb_overlap_context *ctx, const struct bb_overlap_work *work,
                        struct bb_overlap_result *result)

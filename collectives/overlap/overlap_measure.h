@@ -1,6 +1,6 @@
 /*
- * overlap_measure.h - measure GEMMs on one stream and collectives on a high-priority stream, alone and concurrently,
- * both from a common delayed start.
+ * overlap_measure.h - measures GEMMs on one stream and collectives on a high-priority stream, alone and concurrently.
+ * All work of a sample is enqueued before a common, delayed start.
  */
 #ifndef BB_COLLECTIVES_OVERLAP_OVERLAP_MEASURE_H
 #define BB_COLLECTIVES_OVERLAP_OVERLAP_MEASURE_H
@@ -26,32 +26,33 @@ struct bb_overlap_context {
     cudaEvent_t ranks_ready, begin, compute_end, comm_end;
     struct bb_gemm_lib lib;
     struct bb_gemm gemm;
-    struct bb_guarded matrices; /* A, B and C */
-    struct bb_guarded slots;    /* collective's buffers, two slots: the last collective uses the second, which is
-                                verified */
+    struct bb_guarded matrices; /* one allocation for A, B and C */
+    struct bb_guarded slots;    /* two sets of buffers of the collective; only the last timed collective uses the second
+                                set, which is verified */
     struct bb_verdict *verdict; /* device memory */
     int repeats, warmup;
-    bool delay_start; /* a spin kernel delays the common start; false when ranks share a GPU, because the kernel
-                         would block the others */
+    bool delay_start; /* true: a spin kernel delays the common start; false if ranks share a GPU, because the spin
+                         kernel would block the other ranks */
     uint64_t runs;
-    double *samples; /* [BB_OVERLAP_TIMES][repeats] of this rank; after the reduction, of the slowest rank */
+    double *samples; /* [BB_OVERLAP_TIMES][repeats] times of this rank in us; after combine_ranks, the maximum over
+                        the ranks */
 };
 
 /*
  * bb_overlap_context_init - allocate streams, events, GEMM and buffers.
  *   gemm_shape  the GEMM
- *   slot_bytes  size of one collective's buffers
- *   Returns     0, or a negative error after printing one line
- *   Owner       the caller calls bb_overlap_context_release, also after a failed init
+ *   slot_bytes  size of one set of buffers of the collective
+ *   Returns     0, or a negative error code after printing an error
+ *   Owner       the caller calls bb_overlap_context_release, also after an error
  */
 int bb_overlap_context_init(struct bb_overlap_context *ctx, const struct bb_gemm_shape *gemm_shape,
                             size_t slot_bytes) BB_MUST_CHECK;
 void bb_overlap_context_release(struct bb_overlap_context *ctx);
-/* bb_overlap_context_bytes - device memory that bb_overlap_context_init allocates. */
+/* bb_overlap_context_bytes - return the device memory that bb_overlap_context_init allocates. */
 size_t bb_overlap_context_bytes(const struct bb_gemm_shape *gemm_shape, size_t slot_bytes,
                                 const struct bb_allocator *from);
 
-/* The work of a sample. */
+/* The operations of one sample. */
 struct bb_overlap_work {
     struct bb_comm *comm;
     struct bb_case c;
@@ -59,16 +60,18 @@ struct bb_overlap_work {
 };
 
 struct bb_overlap_result {
-    struct bb_stats us[BB_OVERLAP_TIMES]; /* time of all the work; each sample is the maximum over the ranks */
+    struct bb_stats us[BB_OVERLAP_TIMES]; /* time of all operations of a sample; each sample is the maximum over the
+                                             ranks */
     bool checked;
-    unsigned long long wrong;     /* wrong elements, sum over all ranks */
-    struct bb_telemetry_row seen; /* NCCL's choice for the collective during warm-up; GPU state around all samples */
+    unsigned long long wrong;     /* wrong elements, summed over all ranks */
+    struct bb_telemetry_row seen; /* NCCL's choice for the collective, recorded during warm-up; GPU state before and
+                                     after the samples */
 };
 
 /*
- * bb_overlap_measure - measure and verify one row. Collective over all ranks.
+ * bb_overlap_measure - measure and verify one result row. Collective over all ranks.
  *   result   out: equal on all ranks
- *   Returns  0, or a negative error after printing one line
+ *   Returns  0, or a negative error code after printing an error
  */
 int bb_overlap_measure(struct bb_overlap_context *ctx, const struct bb_overlap_work *work,
                        struct bb_overlap_result *result) BB_MUST_CHECK;

@@ -67,10 +67,11 @@ static int add_limit(void *arg, const char *word)
     if (p->n == BB_CTA_LIMITS)
         return bb_err(BB_EUSAGE, "--ctas has more than %d limits", BB_CTA_LIMITS);
     if (limit_of(word, &p->limits[p->n]) != 0)
-        return bb_err(BB_EUSAGE,
-                      "'%s' in --ctas is no CTA limit; expected a list of 'default', MAX or MIN:MAX from 1 to 64, for "
-                      "example default,4,8:16",
-                      word);
+        return bb_err(
+            BB_EUSAGE,
+            "invalid CTA limit '%s' in --ctas; expected a list of 'default', MAX or MIN:MAX from 1 to 64, for "
+            "example default,4,8:16",
+            word);
     p->n++;
     return 0;
 }
@@ -100,7 +101,8 @@ static int ctas_of(const struct bb_cta_limit *limit)
     return limit->max > 0 ? limit->max : INT_MAX;
 }
 
-/* With few samples the intervals are NaN, and only the medians decide. */
+/* Whether `a` is indistinguishable from the fastest. With few samples the intervals are NaN, and only the medians
+ * decide. */
 static bool is_tie(const struct bb_stats *a, const struct bb_stats *fastest)
 {
     return a->p50 <= 1.01 * fastest->p50 || a->ci95[0] <= fastest->ci95[1];
@@ -128,7 +130,8 @@ int bb_overlap_best(const struct bb_cta_limit *limits, const struct bb_stats *bo
 static int reject_gemm(const char *text)
 {
     return bb_err(BB_EUSAGE,
-                  "'%s' is no GEMM shape (--gemm); expected N or MxNxK, each 1 to 1048576, for example 4096x4096x1024",
+                  "invalid GEMM dimensions '%s' (--gemm); expected N or MxNxK, each 1 to 1048576, for example "
+                  "4096x4096x1024",
                   text);
 }
 

@@ -15,60 +15,64 @@
 enum bb_overlap_time {
     BB_COMPUTE_ALONE,
     BB_COMM_ALONE,
-    BB_COMPUTE_IN_BOTH, /* until the last GEMM ends, with concurrent collectives */
-    BB_COMM_IN_BOTH,    /* until the last collective ends, with concurrent GEMMs */
-    BB_BOTH,            /* until all work ends: the later of the two */
+    BB_COMPUTE_IN_BOTH, /* until the last GEMM ends, while collectives run concurrently */
+    BB_COMM_IN_BOTH,    /* until the last collective ends, while GEMMs run concurrently */
+    BB_BOTH,            /* until all work ends: the longer of the two times above */
     BB_OVERLAP_TIMES
 };
 
 struct bb_contention {
     double compute_slowdown, comm_slowdown; /* time in both / time alone */
-    double efficiency; /* (compute + comm - both) / min(compute, comm) of the times alone: 1 = the shorter is hidden
-                          completely, 0 = no overlap, below 0 = slower than one after the other */
-    double lost_to_comm_us; /* both - compute alone */
+    /* (compute + comm - both) / min(compute, comm), where compute and comm are the times alone. 1: the shorter is
+     * hidden completely; 0: no overlap; below 0: slower than one after the other */
+    double efficiency;
+    double lost_to_comm_us; /* time of both - compute alone */
 };
 
-/* bb_contention_of - compute the metrics from median times. A metric is NaN where its time alone is 0. */
+/* bb_contention_of - compute the metrics from median times. A metric is NaN if the time alone that it is relative to
+ * is 0. */
 struct bb_contention bb_contention_of(const double us[BB_OVERLAP_TIMES]);
 
 /*
- * bb_overlap_counts - choose numbers of GEMMs and collectives with about equal total time, so that both run all the
- * time.
+ * bb_overlap_counts - choose numbers of GEMMs and collectives with about equal total time, so that GEMMs and
+ * collectives overlap during the whole sample.
  *   gemm_us          time of one GEMM
  *   collective_us    time of one collective
- *   min_collectives  lower limit; more collectives are used when one GEMM takes longer than these
- *   gemms            out: GEMMs that take about as long as the collectives
- *   Both counts are at most BB_OVERLAP_CALLS: all calls wait for the delayed start, and the launch queue is finite.
+ *   min_collectives  lower limit for the collectives; raised if one GEMM takes longer than this number of collectives
+ *   gemms            out: number of GEMMs
+ *   collectives      out: number of collectives
+ *   Both numbers are at most BB_OVERLAP_CALLS, because all calls are enqueued before the delayed start and the launch
+ *   queue is finite.
  */
 enum { BB_OVERLAP_CALLS = 256 };
 void bb_overlap_counts(double gemm_us, double collective_us, int min_collectives, int *gemms, int *collectives);
 
-/* Limits on the CTAs of a communicator's operations; 0, 0: NCCL's default. */
+/* Limits on the CTAs per operation of a communicator. min 0: no lower limit; both 0: NCCL's default. */
 struct bb_cta_limit {
     int min, max;
 };
 enum { BB_CTA_LIMITS = 16, BB_CTA_TEXT = 16 };
 
 /*
- * bb_cta_limits_parse - parse --ctas, for example "default,1,2:8,16": NCCL's default, at most 1, 2 to 8, at most 16.
+ * bb_cta_limits_parse - parse --ctas. For example, "default,1,2:8,16" is NCCL's default, at most 1, 2 to 8, at most 16.
  *   limits   [n] out
- *   Returns  0, or -BB_EUSAGE after printing one line
+ *   Returns  0, or -BB_EUSAGE after printing an error
  */
 int bb_cta_limits_parse(const char *text, struct bb_cta_limit limits[BB_CTA_LIMITS], int *n) BB_MUST_CHECK;
 const char *bb_cta_limit_text(const struct bb_cta_limit *limit, char text[BB_CTA_TEXT]);
 
 /*
- * bb_overlap_best - choose the CTA limit with the shortest median time of both.
+ * bb_overlap_best - choose the CTA limit with the shortest median of BB_BOTH. Among indistinguishable limits choose the
+ * one with the fewest CTAs, which leaves the most SMs for compute; NCCL's default counts as the most CTAs.
  *   both_us  [n] statistics of BB_BOTH per limit; n >= 1
- *   tied     [n] out: the limit is indistinguishable from the fastest (medians within 1 %, or overlapping 95 %
+ *   tied     [n] out: whether the limit is indistinguishable from the fastest (medians within 1 %, or overlapping 95 %
  *            intervals)
  *   ties     out: number of tied limits, including the fastest
- *   Returns  among the tied limits the index of the one with the fewest CTAs, which leaves most SMs to the rest of a
- *            step; NCCL's default counts as the most CTAs
+ *   Returns  index of the chosen limit
  */
 int bb_overlap_best(const struct bb_cta_limit *limits, const struct bb_stats *both_us, int n, bool *tied, int *ties);
 
-/* bb_gemm_dimensions_parse - parse "4096" or "MxNxK". Returns 0, or -BB_EUSAGE after printing one line. */
+/* bb_gemm_dimensions_parse - parse "4096" or "MxNxK". Returns 0, or -BB_EUSAGE after printing an error. */
 int bb_gemm_dimensions_parse(const char *text, int64_t mnk[3]) BB_MUST_CHECK;
 
 #endif

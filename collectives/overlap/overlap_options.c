@@ -3,7 +3,7 @@
 
 static const char *const type_choices[] = {"bfloat16", "half", "float", NULL};
 
-/* Collectives that are one NCCL call with equal counts for every rank. */
+/* Returns the i-th collective that is one NCCL call with equal counts for all ranks, or NULL past the end. */
 static const char *collective_at(size_t i)
 {
     for (size_t kind = 0; kind < BB_COLL_KIND_COUNT; kind++)
@@ -24,13 +24,13 @@ static const struct bb_opt option_rows[] = {
     OPT_CHOICE('d', "datatype", FIELD(dtype), "bfloat16", "TYPE", type_choices,
                "element type of GEMMs and collectives"),
     OPT_INT('n', "iters", FIELD(collectives), "10", "N", 1, BB_OVERLAP_CALLS,
-            "collectives per sample; more when one GEMM takes longer than these"),
+            "collectives per sample; raised if one GEMM takes longer than N collectives"),
     OPT_INT(0, "gemms", FIELD(gemms), "0", "N", 0, BB_OVERLAP_CALLS,
-            "GEMMs per sample; 0: as many as take about as long as the collectives"),
+            "GEMMs per sample; 0: chosen so that GEMMs and collectives take about the same time"),
     OPT_INT(0, "repeats", FIELD(repeats), "7", "N", 1, 1e5, "samples per row; the medians are reported"),
     OPT_BUFFERS(FIELD(common.buffers)),
     OPT_INT('w', "warmup_iters", FIELD(warmup), "3", "N", 0, 1e6,
-            "GEMMs and collectives before the first sample of a row"),
+            "untimed GEMMs and collectives before the first sample of a row"),
     {0},
 };
 static const struct bb_opt_table tables[] = {
@@ -46,7 +46,7 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
     int rc;
 
     if (positionals->n > 0)
-        return bb_err(BB_EUSAGE, "unexpected word '%s'; bench overlap takes only options; try: --collective NAME",
+        return bb_err(BB_EUSAGE, "unexpected argument '%s'; bench overlap accepts only options; try: --collective NAME",
                       positionals->word[0]);
     TRY(bb_sizes_parse(&o->sizes, "--sizes", o->size_list, 1));
     TRY(bb_cta_limits_parse(o->cta_list, o->limits, &o->n_limits));

@@ -1,4 +1,5 @@
-/* overlap_options.h - options of `busbar bench overlap`: a GEMM and a collective, alone and concurrently. */
+/* overlap_options.h - options of `busbar bench overlap`, which measures a GEMM and a collective alone and
+ * concurrently. */
 #ifndef BB_COLLECTIVES_OVERLAP_OVERLAP_OPTIONS_H
 #define BB_COLLECTIVES_OVERLAP_OVERLAP_OPTIONS_H
 
@@ -19,10 +20,11 @@ struct bb_bench_overlap_options {
     struct bb_gemm_shape gemm_shape;
 };
 
-/* option set for bb_opts_read; argv[0] is "overlap" */
+/* bb_bench_overlap_set - option set for bb_opts_read; argv[0] is "overlap". */
 extern const struct bb_opts bb_bench_overlap_set;
 
-/* bb_bench_overlap_run - run the benchmark; defined in the GPU library. Returns 0 or above, or a negative error. */
+/* bb_bench_overlap_run - run the benchmark; defined in the GPU library. Returns 0, a positive value if help was
+ * printed, or a negative error code. */
 int bb_bench_overlap_run(int argc, char **argv);
 
 #endif

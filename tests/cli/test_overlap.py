@@ -128,11 +128,11 @@ def test_stalled_rank_times_out(busbar):
 @pytest.mark.parametrize("args, message", [
     (("--collective", "allreduce"), "did you mean 'all_reduce'"),
     (("--collective", "hypercube"), "hypercube"),
-    (("--ctas", "0"), "no CTA limit"),
+    (("--ctas", "0"), "invalid CTA limit"),
     (("--gemm", "4096x4096"), "no GEMM shape"),
     (("--sizes", ""), "is not a size"),
     (("-d", "double"), "bfloat16"),
-    (("all_reduce",), "unexpected word 'all_reduce'; bench overlap takes only options; try: --collective NAME"),
+    (("all_reduce",), "unexpected argument 'all_reduce'; bench overlap accepts only options; try: --collective NAME"),
 ])
 def test_rejects_invalid_options(busbar, args, message):
     done = busbar.run("bench", "overlap", *args, emulated=False)

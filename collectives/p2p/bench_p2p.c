@@ -1,5 +1,5 @@
 /*
- * bench_p2p.c - rounds, matrices and verdicts of `busbar bench p2p`.
+ * bench_p2p.c - runs `busbar bench p2p`: measures all pairs in rounds, and reports matrices and slow links.
  *
  * Top-level fields of the results: schedule, rounds,
  * matrices[{metric, direction, bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node,
@@ -17,14 +17,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The matrix of one metric; only rank 0 holds the values. */
+/* The matrix of one metric, direction and message size. */
 struct matrix {
     struct bb_p2p_run run;
-    double *value; /* [size][size], NaN where nothing was measured; NULL on other ranks */
+    double *value; /* [size][size] on rank 0, NaN if not measured; NULL on other ranks */
 };
 enum { MATRICES = 2 * 2 * BB_SIZES_MAX };
 
-/* State of a run; all zero is a valid empty state. */
+/* State of a run. An all-zero struct is empty and may be released. */
 struct p2p {
     struct bb_bench_p2p_options options;
     struct bb_session session;
@@ -32,15 +32,15 @@ struct p2p {
     struct bb_p2p_context ctx;
     struct bb_pair_schedule pairing;
     struct matrix matrices[MATRICES];
-    const struct matrix *shown; /* matrix whose slow links are being reported */
+    const struct matrix *shown; /* matrix that report_slow reports */
     int n_matrices, round;
-    double *samples; /* [repeats] samples of a pair */
+    double *samples; /* [repeats] times of a pair */
     json_t *slow, *slowest, *bimodal;
     int n_slow;
     bool wrong, too_many; /* too_many: more slow links than --max-slow; set on rank 0 */
 };
 
-/* ---- matrices ---- */
+/* ---- choosing the matrices ---- */
 
 static bool is_requested(const char *asked, const char *what)
 {
@@ -72,14 +72,14 @@ static size_t largest_message(const struct p2p *p)
     return largest;
 }
 
-/* ---- one link ---- */
+/* ---- results of one link ---- */
 
 static double *matrix_cell(const struct p2p *p, const struct matrix *m, int from, int to)
 {
     return &m->value[(size_t)from * (size_t)p->session.world.size + (size_t)to];
 }
 
-/* The value in the matrix: us per message, or 1e9 bytes per second. */
+/* Returns the matrix value of a link: us per message, or 1e9 bytes per second. */
 static double link_value(const struct bb_p2p_run *run, const struct bb_stats *time_us)
 {
     const struct bb_p2p_metric *f = &bb_p2p_metrics[run->kind];
@@ -89,15 +89,15 @@ static double link_value(const struct bb_p2p_run *run, const struct bb_stats *ti
     return time_us->p50 > 0 ? f->bytes_factor * (double)run->bytes / time_us->p50 / 1e3 : NAN;
 }
 
-/* A row of the results. For latency and for both directions at once, from < to. */
+/* One result row. If the metric is not directed (latency, or both directions at once), from < to. */
 struct link {
     const char *metric, *direction;
     size_t bytes;
     int from, to, round, iterations;
     bool same_node;
-    struct bb_stats time_us; /* per message */
-    double latency_us, gbps; /* NaN for the other metric; both directions: the sum */
-    long long wrong;         /* -1: not verified */
+    struct bb_stats time_us; /* time per message */
+    double latency_us, gbps; /* NaN if the row has the other metric; gbps with both directions: the sum */
+    long long wrong;         /* number of wrong elements; -1: not verified */
     int channels;            /* NCCL channels of the sender; -1: unknown */
     json_t *gpu_from, *gpu_to;
 };
@@ -135,7 +135,8 @@ static int save_link(struct p2p *p, const struct bb_p2p_run *run, int from, int 
     return bb_result_put(&p->session, link_fields, &link, NULL, a->gpu_flags | b->gpu_flags, what);
 }
 
-/* Combined verification of a pair; in one direction only the receiver verifies. */
+/* Returns the verification result of a link. With one-way messages only the receiver verifies; otherwise the results
+ * of both ranks are combined. */
 static struct bb_p2p_finding found_by(const struct p2p *p, const struct bb_p2p_run *run, int from, int to)
 {
     struct bb_p2p_finding found = p->ctx.findings[to];
@@ -147,7 +148,7 @@ static struct bb_p2p_finding found_by(const struct p2p *p, const struct bb_p2p_r
     return found;
 }
 
-/* low < high: the measured pair. */
+/* Adds the measurement of a pair (low < high) to the matrix and the results. */
 static int put_link(struct p2p *p, struct matrix *m, const struct bb_p2p_run *run, int low, int high)
 {
     const int from = run->reversed ? high : low, to = run->reversed ? low : high;
@@ -162,8 +163,8 @@ static int put_link(struct p2p *p, struct matrix *m, const struct bb_p2p_run *ru
     if (found.wrong > 0) {
         bb_progress_clear(&p->session.progress);
         (void)bb_err_job(BB_EDATA, "wrong data: %llu elements of %s from rank %d to rank %d (%s, %s)", found.wrong,
-                     bb_format_bytes(run->bytes, size), from, to, bb_p2p_metrics[run->kind].metric,
-                     bb_p2p_metrics[run->kind].direction);
+                         bb_format_bytes(run->bytes, size), from, to, bb_p2p_metrics[run->kind].metric,
+                         bb_p2p_metrics[run->kind].direction);
     }
     bb_p2p_pair_samples(&p->ctx, low, high, p->samples);
     TRY(bb_stats_compute(p->samples, (size_t)p->options.repeats, &time_us));
@@ -175,7 +176,7 @@ out:
     return rc;
 }
 
-/* ---- rounds ---- */
+/* ---- measuring the rounds ---- */
 
 static int measure_run(struct p2p *p, struct matrix *m, bool reversed)
 {
@@ -199,7 +200,7 @@ out:
     return rc;
 }
 
-/* Number of measurements in a round: one per direction. */
+/* Returns the number of measurements in a round. Directed metrics are measured once per direction. */
 static int runs_of_round(const struct p2p *p)
 {
     int n = 0;
@@ -222,7 +223,7 @@ out:
     return rc;
 }
 
-/* ---- text and results ---- */
+/* ---- printing the matrices ---- */
 
 static void print_head(const struct p2p *p)
 {
@@ -232,7 +233,7 @@ static void print_head(const struct p2p *p)
     if (!out)
         return;
     fprintf(out,
-            "# time: %d operations back to back between CUDA events, slower rank of a pair, median of %d samples\n",
+            "# time: %d operations back to back between CUDA events, slower rank of each pair, median of %d samples\n",
             p->options.iterations, p->options.repeats);
     if (p->pairing.one)
         fprintf(out, "# one pair at a time\n");
@@ -366,7 +367,7 @@ static int report_slow(void *arg, const struct bb_slow_link *l)
                                                                      : 0;
 }
 
-/* ---- bimodal classes, slowest links, --max-slow ---- */
+/* ---- bimodal classes, slowest links and --max-slow ---- */
 
 static int report_modes(struct p2p *p, const struct matrix *m, bool same_node)
 {
@@ -418,7 +419,7 @@ out:
     return rc;
 }
 
-/* Check --max-slow; a matrix that cannot be judged fails, too. */
+/* Applies --max-slow to one matrix. Also fails if the matrix has no measured link or ranks share a GPU. */
 static int judge_links(struct p2p *p, const struct matrix *m)
 {
     const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
@@ -433,10 +434,10 @@ static int judge_links(struct p2p *p, const struct matrix *m)
     bb_format_bytes(m->run.bytes, size);
     if (p->session.shared_gpu || all == 0)
         (void)bb_err_job(BB_EBELOW, "%s %s, %s: --max-slow cannot be checked: %s", f->metric, f->direction, size,
-                     all == 0 ? "no link was measured" : "ranks share a GPU");
+                         all == 0 ? "no link was measured" : "ranks share a GPU");
     else if (slow > most)
         (void)bb_err_job(BB_EBELOW, "%s %s, %s: %d of %d links are slow, more than %d (--max-slow)", f->metric,
-                     f->direction, size, slow, all, most);
+                         f->direction, size, slow, all, most);
     else
         return 0;
     p->too_many = true;
@@ -468,7 +469,7 @@ out:
     return rc;
 }
 
-/* Rank 0: report everything that needs all links. */
+/* Reports the matrices and the slow links. Runs on rank 0 after the last round. */
 static int report_links(struct p2p *p)
 {
     json_t *matrices = json_array();
@@ -497,7 +498,7 @@ out:
     return rc;
 }
 
-/* ---- run ---- */
+/* ---- starting and ending the run ---- */
 
 static int make_matrices(struct p2p *p)
 {
@@ -520,8 +521,8 @@ static int make_context(struct p2p *p)
 {
     const struct bb_bench_p2p_options *o = &p->options;
     struct bb_world *w = &p->session.world;
-    const struct bb_comm_opts opts = {.blocking = true}; /* a nonblocking communicator would add NCCL's helper thread
-                                                            to the latency */
+    const struct bb_comm_opts opts = {.blocking = true}; /* a nonblocking communicator would add the hand-over to
+                                                            NCCL's helper thread to the latency */
     int rc;
 
     TRY(bb_session_check_memory(&p->session, bb_p2p_context_bytes(largest_message(p), p->session.memory),

@@ -1,4 +1,4 @@
-/* link_outliers.c - medians of link classes, bimodality and ranking; see link_outliers.h. */
+/* link_outliers.c - see link_outliers.h. */
 #include "collectives/p2p/link_outliers.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 const char *const bb_link_level_names[BB_LINK_LEVELS] = {
     [BB_LINK_PAIR] = "pair", [BB_LINK_RANK] = "rank", [BB_LINK_NODE] = "node"};
 
-/* A set of links of one class: all (rank and node -1), or those that touch one rank or one node. */
+/* Selects links of one class: all links (rank and node are -1), or only the links of one rank or one node. */
 struct choice {
     bool same_node;
     int rank, node;
@@ -24,8 +24,7 @@ static bool is_chosen(const struct bb_link_outliers *l, const struct choice *c, 
     return c->node < 0 || l->node_of[from] == c->node || l->node_of[to] == c->node;
 }
 
-/* Returns the values of the chosen links, owned by the caller; NULL after printing an error when memory is
- * exhausted. */
+/* Returns the values of the selected links, owned by the caller; NULL after printing an error if out of memory. */
 static double *values_of(const struct bb_link_outliers *l, const struct choice *c, size_t *n)
 {
     size_t ranks = (size_t)l->ranks;
@@ -63,7 +62,7 @@ static bool is_slow(const struct bb_link_outliers *l, double value, double media
     return l->higher_is_better ? value < l->factor * median : value > median / l->factor;
 }
 
-/* The links of one class, their median, and the callback for slow ones. */
+/* The links of one class, the median of the class, and the callback for slow links. */
 struct class_report {
     const struct bb_link_outliers *links;
     bool same_node;
@@ -93,8 +92,8 @@ out:
     return rc;
 }
 
-/* Report one rank or one node if its median is slow. One link alone is already reported as a pair, so a group has
- * at least two links (four where both directions of a link are measured). */
+/* Reports a rank or a node if the median over its links is slow. Requires at least two links (four values if both
+ * directions are measured), because a single slow link is already reported as a pair. */
 static int report_group(const struct class_report *k, enum bb_link_level level, int which)
 {
     const struct choice c = {k->same_node, level == BB_LINK_RANK ? which : -1, level == BB_LINK_NODE ? which : -1};
@@ -148,7 +147,8 @@ static int compare_values(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Returns the number of values below the widest gap that makes ascending values bimodal; 0: not bimodal. */
+/* Returns the number of values below the widest gap in `values`, which are in ascending order; 0: the class is not
+ * bimodal. */
 static size_t split_at(const double *values, size_t n, double factor)
 {
     size_t least = (n + 3) / 4, at = 0;
@@ -166,7 +166,7 @@ int bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, str
 {
     size_t n, low;
     double *values = values_of(l, &(struct choice){same_node, -1, -1}, &n);
-    int slow = l->higher_is_better ? 0 : 1, rc = values ? 0 : -BB_EFAIL; /* index in half[] of the slower mode */
+    int slow = l->higher_is_better ? 0 : 1, rc = values ? 0 : -BB_EFAIL; /* index in half[] of the slower group */
     struct bb_stats half[2];
 
     *modes = (struct bb_link_modes){{0}, {NAN, NAN}, NAN};
@@ -189,7 +189,7 @@ out:
 
 /* ---- slowest links ---- */
 
-/* Speed relative to the median: 1 at the median, below 1 for a slower link. */
+/* Returns the speed of a link relative to the median: 1 at the median, below 1 for a slower link. */
 static double rate(const struct bb_link_outliers *l, double value, double median)
 {
     return l->higher_is_better ? value / median : median / value;
@@ -201,7 +201,7 @@ struct ranking {
     int most, n;
 };
 
-/* Insert the link in ascending order of speed; links of equal speed keep their order. */
+/* Inserts a link in ascending order of speed, after links of equal speed. */
 static void insert_link(struct ranking *k, const struct bb_slow_link *link)
 {
     int at = k->n;
@@ -254,7 +254,7 @@ out:
     return rc;
 }
 
-/* ---- number of slow links ---- */
+/* ---- counting slow links ---- */
 
 struct count {
     const struct bb_link_outliers *links;

@@ -1,14 +1,15 @@
 /*
- * link_outliers.h - find the slow links in a matrix of link measurements. Pure functions.
+ * link_outliers.h - finds the slow links in a matrix of link measurements. A link is an ordered or unordered pair of
+ * ranks. Pure functions.
  *
  * Each link is compared with the median of its class: the links inside a node, or the links between nodes. A rank (or a
- * node) is slow when the median over its own links of a class is slow. With few links, a slow link shifts the class
+ * node) is slow if the median over its own links of a class is slow. With few links, a slow link shifts the class
  * median itself; then only pairs are reported, never a rank or a node.
  *
- * In a bimodal class the median represents only one of the two modes, so up to half of the links may be bad although no
- * link is below factor x median. A class is bimodal when its sorted values have a gap wider than the factor (with 0.8:
- * two adjacent values more than 1.25 times apart) with at least a quarter of the links on each side. The widest gap
- * counts.
+ * A class is bimodal if its sorted values have a gap wider than the factor (with 0.8: two adjacent values more than
+ * 1.25 times apart) with at least a quarter of the links on each side. The widest gap divides the class into a slower
+ * and a faster group. The median of a bimodal class represents only one group, so up to half of the links may be bad
+ * although no link is below factor x median.
  */
 #ifndef BB_COLLECTIVES_P2P_LINK_OUTLIERS_H
 #define BB_COLLECTIVES_P2P_LINK_OUTLIERS_H
@@ -20,12 +21,12 @@
 
 struct bb_link_outliers {
     int ranks;
-    const double *value;   /* [ranks][ranks] from row to column, us or 1e9 bytes/s; NaN: not measured, and on the
-                            diagonal */
+    const double *value;   /* [ranks][ranks] value of the link from the row's rank to the column's rank, in us or 1e9
+                            bytes/s; NaN: not measured */
     const int *node_of;    /* [ranks] node index of each rank */
     bool symmetric;        /* value[a][b] == value[b][a]: only pairs with from < to are reported */
     bool higher_is_better; /* true for bandwidth, false for latency */
-    double factor;         /* 0 to 1. Slow: below factor x median (bandwidth), or above median / factor (latency) */
+    double factor; /* 0 to 1. A link is slow below factor x median (bandwidth), or above median / factor (latency) */
 };
 
 enum bb_link_level { BB_LINK_PAIR, BB_LINK_RANK, BB_LINK_NODE, BB_LINK_LEVELS };
@@ -34,45 +35,46 @@ extern const char *const bb_link_level_names[BB_LINK_LEVELS]; /* "pair", "rank",
 struct bb_slow_link {
     enum bb_link_level level;
     int from, to;         /* pair: the two ranks; otherwise from is the rank or node index and to is -1 */
-    bool same_node;       /* class of the link: inside a node, or between nodes */
-    double value, median; /* the measured value (for a rank or node: the median over its links), and the median of
-                             the class */
+    bool same_node;       /* class of the link. true: inside a node; false: between nodes */
+    double value, median; /* value: of the link, or the median over the links of the rank or node; median: of the
+                             class */
 };
 
 /*
- * bb_link_outliers_slow - call fn for each slow pair, then each slow rank, then each slow node.
- *   Returns  0, the first result of fn that is not 0 (which ends the visit), or -BB_EFAIL without memory
+ * bb_link_outliers_slow - call fn for each slow pair, then for each slow rank, then for each slow node.
+ *   fn       returns 0; any other value ends the calls
+ *   Returns  0, the first result of fn that is not 0, or -BB_EFAIL if out of memory
  */
 typedef int bb_slow_fn(void *arg, const struct bb_slow_link *link);
 int bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, void *arg) BB_MUST_CHECK;
 
-/* bb_link_outliers_summary - statistics over the links of a class. Returns 0 or -BB_EFAIL without memory. */
+/* bb_link_outliers_summary - compute statistics over the links of a class. Returns 0, or -BB_EFAIL if out of memory. */
 int bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node, struct bb_stats *stats) BB_MUST_CHECK;
 
-/* The two modes of a bimodal class; links[0] is 0 when the class is not bimodal. */
+/* The two groups of links of a bimodal class. links[0] is 0 if the class is not bimodal. */
 struct bb_link_modes {
-    int links[2]; /* number of links in the slower and in the faster mode */
+    int links[2]; /* number of links in the slower and in the faster group */
     double median[2];
-    double border; /* the best value of the slower mode */
+    double border; /* best value in the slower group */
 };
 
 int bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, struct bb_link_modes *modes) BB_MUST_CHECK;
 
 /*
- * bb_link_outliers_worst - list the links that are furthest on the slow side of their class median, slowest first.
+ * bb_link_outliers_worst - list the links that are slowest relative to the median of their class, slowest first. A
+ * class whose values differ by at most 1 % contributes no link.
  *   worst    [most] out: pairs
  *   n        out: number of pairs stored
- *   A class whose values differ by at most 1 % contributes no link.
- *   Returns  0 or -BB_EFAIL without memory
+ *   Returns  0, or -BB_EFAIL if out of memory
  */
 int bb_link_outliers_worst(const struct bb_link_outliers *l, struct bb_slow_link *worst, int most,
                            int *n) BB_MUST_CHECK;
 
 /*
- * bb_link_outliers_count - count slow links.
- *   slow     out: links that are slow, or belong to the slower mode of a bimodal class
+ * bb_link_outliers_count - count the slow links.
+ *   slow     out: links that are slow or belong to the slower group of a bimodal class
  *   all      out: links measured
- *   Returns  0 or -BB_EFAIL without memory
+ *   Returns  0, or -BB_EFAIL if out of memory
  */
 int bb_link_outliers_count(const struct bb_link_outliers *l, int *slow, int *all) BB_MUST_CHECK;
 

@@ -1,9 +1,9 @@
 /*
- * p2p_measure.c - the timed loop of a pair.
+ * p2p_measure.c - measures one pair of ranks.
  *
- * A sample is `iterations` operations back to back on one stream between two CUDA events. One untimed operation before
- * the first event synchronizes the two ranks. The larger time of the two ranks counts. The last timed message is
- * received into a separate buffer without earlier data, so the verified message is a timed one.
+ * A sample is `iterations` operations back to back on one stream between two CUDA events. An untimed operation before
+ * the first event synchronizes the two ranks. The sample is the larger time of the two ranks. The last timed message is
+ * received into a separate buffer, so that the verification applies to a timed message and not to earlier data.
  */
 #include "collectives/p2p/p2p_measure.h"
 
@@ -14,7 +14,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { GUARD = 512, CANARY = 0x5a }; /* guard bytes after a message, which must not change, and their value */
+/* Number and value of the guard bytes after a message, which must not change. */
+enum { GUARD = 512, CANARY = 0x5a };
 
 const struct bb_p2p_metric bb_p2p_metrics[BB_P2P_KINDS] = {
     [BB_P2P_LATENCY_ONE] =
@@ -41,7 +42,7 @@ const struct bb_p2p_metric bb_p2p_metrics[BB_P2P_KINDS] = {
                                .bytes_factor = 2},
 };
 
-/* ---- context ---- */
+/* ---- init and release ---- */
 
 size_t bb_p2p_context_bytes(size_t bytes, const struct bb_allocator *from)
 {
@@ -94,9 +95,9 @@ void bb_p2p_context_release(struct bb_p2p_context *ctx)
     *ctx = (struct bb_p2p_context){0};
 }
 
-/* ---- messages ---- */
+/* ---- enqueueing and timing messages ---- */
 
-/* The operation of a pair as one rank executes it. */
+/* A measurement from the view of one rank of the pair. begins: this rank sends first. */
 struct side {
     struct bb_p2p_context *ctx;
     const struct bb_p2p_run *run;
@@ -144,7 +145,8 @@ static int (*const operations[BB_P2P_KINDS])(const struct side *, void *) = {
     [BB_P2P_BANDWIDTH_BOTH] = exchange_messages,
 };
 
-/* ends_run: the last of the n messages goes to the verified buffer. The watchdog monitors blocking NCCL calls here. */
+/* Enqueues n operations, while the watchdog monitors NCCL calls that block. ends_run: the last operation receives
+ * into the buffer that is verified. */
 static int issue_messages(const struct side *s, int n, bool ends_run)
 {
     struct bb_p2p_context *ctx = s->ctx;
@@ -176,9 +178,10 @@ out:
     return rc;
 }
 
-/* ---- data ---- */
+/* ---- test data and verification ---- */
 
-/* 64-bit elements where the message size is a multiple of 8 bytes, otherwise bytes. */
+/* Returns the element type of the test data: 64-bit elements if the message size is a multiple of 8 bytes, otherwise
+ * bytes. */
 static const struct bb_dtype *element_of(size_t bytes)
 {
     return &bb_dtypes[bytes % 8 == 0 ? BB_UINT64 : BB_UINT8];
@@ -207,7 +210,7 @@ out:
     return rc;
 }
 
-/* Verify the partner's message and the guard bytes after it. */
+/* Verifies the message from the partner and the guard bytes after the message. */
 static int verify_message(const struct side *s, struct bb_p2p_finding *finding)
 {
     struct bb_p2p_context *ctx = s->ctx;
@@ -224,14 +227,14 @@ static int verify_message(const struct side *s, struct bb_p2p_finding *finding)
     TRY(BB_CUDA(cudaMemcpy(&verdict, ctx->verdict, sizeof verdict, cudaMemcpyDeviceToHost)));
     finding->wrong = verdict.wrong;
     finding->checked = verdict.checked == count + GUARD;
-    /* emulated GPUs with EMU_DATA=off hold no data */
+    /* emulated GPUs with EMU_DATA=off store no data */
     if (!finding->checked && !(ctx->device->emulated && verdict.checked == 0))
         rc = bb_err(BB_EFAIL, "verification compared only %llu of %zu elements", verdict.checked, count + GUARD);
 out:
     return rc;
 }
 
-/* ---- one measurement of a round ---- */
+/* ---- one measurement of one rank ---- */
 
 static int measure_pair(const struct side *s, struct bb_p2p_finding *finding)
 {

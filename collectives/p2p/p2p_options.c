@@ -9,7 +9,7 @@ static const char *const schedule_choices[] = {"rounds", "one", NULL};
 static const struct bb_opt option_rows[] = {
     OPT_CHOICE(0, "metrics", FIELD(metrics), "all", "WORD", metric_names, "measure latency, bandwidth or all"),
     OPT_CHOICE(0, "direction", FIELD(direction), "all", "WORD", direction_choices,
-               "one direction at a time, both at once, or all"),
+               "one: one direction at a time; both: both directions at once; all: one and both"),
     OPT_CHOICE(0, "schedule", FIELD(schedule), "rounds", "WORD", schedule_choices,
                "rounds: pairs without a common rank run concurrently; one: one pair at a time"),
     OPT_STRING(0, "latency-sizes", FIELD(small_list), "8", "LIST", "message sizes for latency, one matrix per size"),
@@ -18,14 +18,15 @@ static const struct bb_opt option_rows[] = {
     OPT_ITERS(FIELD(iterations)),
     OPT_INT(0, "repeats", FIELD(repeats), "6", "N", 1, 1e5, "samples per link; the median is reported"),
     OPT_INT('w', "warmup_iters", FIELD(warmup), "2", "N", 0, 1e6,
-            "operations before the first sample; the first one makes NCCL connect"),
+            "untimed operations before the first sample; NCCL sets up the connection in the first operation"),
     OPT_INT('c', "check", FIELD(check), "1", "0|1", 0, 1, "verify the last timed message of each link"),
     OPT_BUFFERS(FIELD(common.buffers)),
     OPT_DOUBLE(0, "slow", FIELD(slow), "0.8", "FACTOR", 0.01, 1,
-               "a link is slow below FACTOR x the median bandwidth of its class, or above median latency / FACTOR"),
+               "a link is slow if its bandwidth is below FACTOR x the median of its class, or its latency above the "
+               "median / FACTOR"),
     OPT_INT(0, "max-slow", FIELD(max_slow), "-1", "N", -1, 1e9,
-            "exit 5 when a matrix has more than N slow links (links of the slower mode of a bimodal class count); -1: "
-            "never"),
+            "exit with status 5 if a matrix has more than N slow links, including the slower group of links of a "
+            "bimodal class; -1: never"),
     {0},
 };
 static const struct bb_opt_table tables[] = {
@@ -40,7 +41,7 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
     int rc;
 
     if (positionals->n > 0)
-        return bb_err(BB_EUSAGE, "unexpected word '%s'; bench p2p takes only options", positionals->word[0]);
+        return bb_err(BB_EUSAGE, "unexpected argument '%s'; bench p2p accepts only options", positionals->word[0]);
     TRY(bb_sizes_parse(&o->small, "--latency-sizes", o->small_list, 1));
     TRY(bb_sizes_parse(&o->large, "--bandwidth-sizes", o->large_list, 1));
 out:
@@ -49,9 +50,9 @@ out:
 
 const struct bb_opts bb_bench_p2p_set = {
     .usage = "busbar bench p2p [OPTION...]",
-    .doc = "Latency and bandwidth between every two ranks, one direction and both, as matrices. Links that are slow\n"
-           "compared with the median of their class (inside a node, between nodes) are reported by pair, rank and\n"
-           "node. Bimodal classes are reported, and the slowest links are ranked.",
+    .doc = "Latency and bandwidth between every two ranks, in one and in both directions, as matrices. Reports pairs,\n"
+           "ranks and nodes whose links are slow compared with the median of the class (links inside a node, links\n"
+           "between nodes). Also reports bimodal classes and ranks the slowest links.",
     .tables = tables,
     .size = sizeof(struct bb_bench_p2p_options),
     .resolve = resolve_options};

@@ -1,4 +1,4 @@
-/* p2p_options.h - options of `busbar bench p2p`: matrices of latency and bandwidth between ranks. */
+/* p2p_options.h - options of `busbar bench p2p`, which measures latency and bandwidth between all pairs of ranks. */
 #ifndef BB_COLLECTIVES_P2P_P2P_OPTIONS_H
 #define BB_COLLECTIVES_P2P_P2P_OPTIONS_H
 
@@ -9,15 +9,17 @@ struct bb_bench_p2p_options {
     struct bb_common common;
     const char *metrics, *direction, *schedule, *small_list, *large_list;
     int iterations, repeats, warmup, check;
-    int max_slow; /* slow links allowed before exit 5; -1: any number */
+    int max_slow; /* number of slow links per matrix above which the exit status is 5; -1: no limit */
     double slow;
-    struct bb_sizes small, large; /* parsed from small_list and large_list */
+    struct bb_sizes small, large; /* message sizes for latency and for bandwidth, parsed from small_list and
+                                     large_list */
 };
 
-/* option set for bb_opts_read; argv[0] is "p2p" */
+/* bb_bench_p2p_set - option set for bb_opts_read; argv[0] is "p2p". */
 extern const struct bb_opts bb_bench_p2p_set;
 
-/* bb_bench_p2p_run - run the benchmark; defined in the GPU library. Returns 0 or above, or a negative error. */
+/* bb_bench_p2p_run - run the benchmark; defined in the GPU library. Returns 0, a positive value if help was printed,
+ * or a negative error code. */
 int bb_bench_p2p_run(int argc, char **argv);
 
 #endif

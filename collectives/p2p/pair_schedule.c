@@ -1,7 +1,8 @@
 /* pair_schedule.c - see pair_schedule.h. */
 #include "collectives/p2p/pair_schedule.h"
 
-/* Players of the tournament: for odd numbers of ranks a dummy player is added; its partner pauses. */
+/* Returns the number of players in the tournament. For an odd number of ranks this includes a dummy player, whose
+ * partner is idle. */
 static int count_players(const struct bb_pair_schedule *p)
 {
     return p->ranks + p->ranks % 2;
@@ -14,7 +15,7 @@ int bb_pair_schedule_rounds(const struct bb_pair_schedule *p)
     return p->one ? p->ranks * (p->ranks - 1) / 2 : count_players(p) - 1;
 }
 
-/* Round r is pair r in the order (0,1) (0,2) .. (0,n-1) (1,2) .. */
+/* Returns the partner of a rank if each round is a single pair. The rounds are (0,1) (0,2) .. (0,n-1) (1,2) .. */
 static int partner_alone(const struct bb_pair_schedule *p, int round, int rank)
 {
     int low = 0, row = p->ranks - 1;
@@ -28,8 +29,9 @@ static int partner_alone(const struct bb_pair_schedule *p, int round, int rank)
     return rank == low + 1 + round ? low : -1;
 }
 
-/* With m = players - 1 (odd), ranks k and (round - k) mod m form a pair. The rank k with 2k = round (mod m), which
- * would be paired with itself, plays against the last player. players / 2 is the inverse of 2 modulo m. */
+/* Returns the partner of a rank by the circle method. With m = players - 1 (odd), ranks k and (round - k) mod m form
+ * a pair. The rank k with 2k = round (mod m) would be its own partner and is paired with the last player instead.
+ * players / 2 is the inverse of 2 modulo m. */
 static int partner_in_circle(const struct bb_pair_schedule *p, int round, int rank)
 {
     int n = count_players(p), m = n - 1;

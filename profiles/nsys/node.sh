@@ -1,8 +1,8 @@
 #!/bin/sh
 # node.sh RANKS NAME [OPTION...] - profiles the timed steps of a proxy on one node with Nsight Systems: one report per
-# rank, each also exported to SQLite. Environment:
+# rank, each also exported to SQLite. NAME and OPTIONs are those of `busbar proxy`. Environment variables:
 #     BUSBAR       the program (default: busbar on the PATH, else build/busbar)
-#     BUSBAR_NSYS  folder of the reports (default: nsys-reports)
+#     BUSBAR_NSYS  folder for the reports (default: nsys-reports)
 #     NSYS         the nsys program (default: nsys)
 #     MPIRUN       the launcher with its options (default: mpirun)
 set -eu

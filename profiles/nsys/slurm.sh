@@ -2,8 +2,9 @@
 # slurm.sh NAME [OPTION...] - profiles the timed steps of a proxy in a Slurm allocation with Nsight Systems, one report
 # per rank:
 #     sbatch -N 4 --ntasks-per-node=8 --gpus-per-node=8 profiles/nsys/slurm.sh gpt2_large --compute timed --steps 5
-# BUSBAR, BUSBAR_NSYS and NSYS are as in node.sh; SRUN is the launcher with its options (default: srun). sbatch copies the
-# script, so BUSBAR_HOME must name the clone of the repository (default: the folder in which the job was submitted).
+# Environment variables: BUSBAR, BUSBAR_NSYS and NSYS as in node.sh; SRUN, the launcher with its options (default: srun);
+# BUSBAR_HOME, the clone of the repository (default: the folder in which the job was submitted), because sbatch runs a copy
+# of this script from another folder.
 set -eu
 if [ $# -lt 1 ]; then
     echo "usage: $0 NAME [OPTION...], for example: $0 gpt2_large --compute timed --steps 5" >&2

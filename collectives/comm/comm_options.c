@@ -47,7 +47,7 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
     struct bb_bench_comm_options *o = options;
 
     if (positionals->n > 0)
-        return bb_err(BB_EUSAGE, "unexpected word '%s'; bench comm takes only options", positionals->word[0]);
+        return bb_err(BB_EUSAGE, "unexpected argument '%s'; bench comm accepts only options", positionals->word[0]);
     return strcmp(o->ranks, "doubling") == 0 ? 0 : bb_list_each(o->ranks, add_count, o);
 }
 

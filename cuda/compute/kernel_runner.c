@@ -30,10 +30,8 @@ size_t bb_kernel_runner_bytes(const struct bb_kernel_list *const lists[], int n)
 
 /* ---- operand data ---- */
 
-enum {
-    BLOCK_BYTES = 1 << 20
-}; /* bytes of operand data that the host generates; the rest of an area repeats this
-                                   block */
+/* Bytes of operand data that the host generates; the rest of an area repeats this block. */
+enum { BLOCK_BYTES = 1 << 20 };
 
 /* Fills area[done, bytes) with copies of area[0, done). Each copy doubles the filled length. */
 static int repeat_block(void *area, size_t done, size_t bytes, cudaStream_t stream)

@@ -7,10 +7,8 @@
 
 #include <string.h>
 
-enum {
-    MIN_DRIVER_VERSION = 12000
-}; /* driver API version passed to cudaGetDriverEntryPointByVersion; this file uses
-                                        the function signatures of that version */
+/* Driver API version whose function signatures this file uses, for cudaGetDriverEntryPointByVersion. */
+enum { MIN_DRIVER_VERSION = 12000 };
 
 /*
  * Returns the address of a driver function, or NULL if the driver lacks the function. CUDA 12.5 introduced

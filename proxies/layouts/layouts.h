@@ -62,7 +62,8 @@ struct bb_layout_row {
 
 struct bb_layout_search {
     const struct bb_proxy *proxy;
-    const struct bb_proxy_config *given;  /* options set by the user; 0 or NULL: searched */
+    const struct bb_proxy_config *given;  /* options set by the user; 0 or NULL: not set, so the search varies the
+                                            option */
     const struct bb_proxy_config *config; /* the same with defaults, global batch size and gpus_per_node */
     const struct bb_cluster *cluster;
     const struct bb_conditions *conditions; /* slow parts of the machine */

@@ -299,7 +299,7 @@ static void bound_bases(void *arg, int i)
         rc = build_choice(w, &first->choice, few_micro_batches(&first->choice), &step);
     if (rc == 0)
         rc = sum_kernel_times(&step, w->search->cluster, &most_ns, &mean_ns);
-    first->rc = rc == -BB_EUSAGE ? 0 : rc; /* an invalid base layout is reported later, by its estimate */
+    first->rc = rc == -BB_EUSAGE ? 0 : rc; /* estimate_base reports an invalid base layout later */
     bb_step_release(&step);
     for (struct base *b = first; b < w->bases + w->n_bases && have_same_compute(&first->choice, &b->choice); b++) {
         b->max_rank_bound_ns = b->choice.micro_batches * most_ns * w->fastest_rank_factor;

@@ -32,7 +32,7 @@ struct run {
     struct bb_measured measured;
     struct bb_cluster cluster;        /* cluster profile of --cluster; rank 0 only */
     struct bb_run_forecast forecast;  /* zeroed without --cluster */
-    struct bb_critical_path critical; /* rank 0, with --trace */
+    struct bb_critical_path critical; /* set on rank 0 with --trace, else zeroed */
     struct bb_scaling_run study;      /* set only for the proxy `scaling` */
     json_t *planned;                  /* rank 0: the fields of busbar.plan/1 */
     unsigned long long wrong;         /* wrong elements over all ranks */

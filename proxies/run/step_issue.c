@@ -393,7 +393,7 @@ static int finish_step(struct bb_runner *r, unsigned what, const char *name)
         TRY(join_streams(r));
     TRY(BB_CUDA(cudaEventRecord(r->end, r->join)));
     if (what & BB_ISSUE_START_BARRIER) {
-        TRY(bb_world_barrier(r->world, "opening of the start barrier"));
+        TRY(bb_world_barrier(r->world, "the opening of the start barrier"));
         bb_start_barrier_open(&r->start_barrier);
     }
     TRY(bb_runner_wait_event(r, r->end, name));

@@ -21,7 +21,7 @@
 
 struct bb_measure_plan {
     int warmup, steps, traced_steps;
-    bool alone;         /* also run compute and communication alone */
+    bool alone;         /* also run steps with only compute and steps with only communication */
     bool graph;         /* also time steps replayed as a CUDA graph */
     bool start_barrier; /* also time steps with a start barrier */
 };

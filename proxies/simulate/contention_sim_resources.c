@@ -318,7 +318,7 @@ static const struct bb_kernel_sums *sum_kernels(struct bb_contention_sim *s, con
     struct bb_kernel_sums sums = {0};
     int known = s->sums_index.n, index;
 
-    if (s->rc) /* after an out-of-memory error the index may have more keys than the array */
+    if (s->rc) /* after an out-of-memory error the index may have more keys than s->sums has entries */
         return NULL;
     index = bb_key_index_add(&s->sums_index, &key);
     if (index < 0 || (index == known && BB_GROW(s->sums, known))) {

@@ -96,8 +96,8 @@ static void match_messages(struct bb_sim *m, int class_id, const struct messages
             (struct bb_sim_side){peer, m->task_base[their] + bb_sim_task_graph(m, their)->task_of[theirs->op[k]]};
 }
 
-/* Matches all messages between a rank and one of its peers. Mismatches are reported when the sender is visited. When
- * the receiver is visited, they are reported only if the peer sends nothing to it. */
+/* Matches all messages between a rank and one of its peers, in both directions. Each mismatch is reported once: when
+ * the sending rank is visited or, if the peer sends nothing to this rank, when this rank is visited. */
 static int match_with_class(struct bb_sim *m, int class_id, int comm, int peer, struct bb_faults *faults)
 {
     int rank = m->classes.rank[class_id], rc;

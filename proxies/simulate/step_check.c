@@ -123,12 +123,12 @@ static bool follow_collective(const struct search *s, const struct stuck *here, 
         const struct bb_task_graph *theirs = graph_of(s, member);
 
         if (u->order >= theirs->n_collectives[u->comm]) {
-            report_wait(s, here, u->first, member, "whose program does not contain it");
+            report_wait(s, here, u->first, member, "whose program does not contain this operation");
             return false;
         }
         *next = (struct stuck){member, theirs->collectives[u->comm][u->order]};
         if (!s->run->tasks[task_index(s, next->rank, next->task)].arrived) {
-            report_wait(s, here, u->first, member, "to reach it");
+            report_wait(s, here, u->first, member, "to reach this operation");
             return true;
         }
     }
@@ -149,12 +149,12 @@ static bool follow_alltoallv(const struct search *s, const struct stuck *here, s
         if (!bb_alltoallv_exchanges_with(op, index))
             continue;
         if (there == BB_NONE) {
-            report_wait(s, here, u->first, peer, "whose program does not contain it");
+            report_wait(s, here, u->first, peer, "whose program does not contain this operation");
             return false;
         }
         *next = (struct stuck){peer, there - s->m->task_base[class_of(s, peer)]};
         if (!s->run->tasks[there].arrived) {
-            report_wait(s, here, u->first, peer, "to reach it");
+            report_wait(s, here, u->first, peer, "to reach this operation");
             return true;
         }
     }

@@ -38,15 +38,15 @@ void bb_spans_release(struct bb_spans *s);
  * on their arguments. */
 void bb_spans_join(struct bb_spans *s);
 
-int64_t bb_spans_common(struct bb_spans *a, struct bb_spans *b); /* |union a n union b|           */
+int64_t bb_spans_common(struct bb_spans *a, struct bb_spans *b); /* |union of a n union of b| */
 
 struct bb_overlap {
-    int64_t step_ns;         /* T                                                        */
-    int64_t compute_ns;      /* |C|                                                      */
-    int64_t comm_ns;         /* |M|                                                      */
-    int64_t exposed_ns;      /* |M \ C|                                                  */
-    int64_t idle_ns;         /* T - |C u M|                                              */
-    double overlap_fraction; /* |M n C| / |M|; NaN without communication */
+    int64_t step_ns;         /* step time T */
+    int64_t compute_ns;      /* time with compute: |C| */
+    int64_t comm_ns;         /* time with communication: |M| */
+    int64_t exposed_ns;      /* time with communication but without compute: |M \ C| */
+    int64_t idle_ns;         /* time with neither: T - |C u M| */
+    double overlap_fraction; /* hidden fraction of the communication: |M n C| / |M|; NaN without communication */
 };
 
 /* bb_overlap_of - computes the overlap of one step. For the values of a single group, pass the group's intervals as

@@ -39,7 +39,7 @@ struct bb_timed_op {
 struct bb_timeline {
     const struct bb_step *step;
     int n, *ranks;
-    struct bb_timed_op **ops; /* [n][operations of the rank's program]                                       */
+    struct bb_timed_op **ops; /* [n][operations of the rank's program] times of each operation */
     int64_t *step_ns;         /* [n] step time of the rank */
     char (*location)[64];     /* [n] host and GPU, for example "node0 gpu 3"; "": unknown */
     const char *source;    /* origin of the times: "measured", "emulated", or for example "predicted for h100-sxm-ib";

@@ -150,7 +150,7 @@ static const struct row {
      {SUMS, SUMS, "sum0:100 sum0:101"},
      .verdicts = "nnn",
      .mismatch = {"operation 2 of rank 0"},
-     .deadlock = {"waits for rank 2 whose program does not contain it"}},
+     .deadlock = {"waits for rank 2 whose program does not contain this operation"}},
 
     /* Two communicators in opposite order match, but end only because their streams are separate. An event that
      * orders the streams makes it a true deadlock, reported as a cycle. */
@@ -201,7 +201,11 @@ static const struct row {
      {"send0>1:10", "recv0>2:10", ""},
      .verdicts = "nnn",
      .mismatch = {"rank 0 sends 1 messages to rank 1", "rank 1 receives 1 messages from rank 2"}},
-    {"no such peer", 2, {"send0>2:10", ""}, .verdicts = "nnn", .mismatch = {"rank 0: peer 2 does not exist on communicator 'c0'"}},
+    {"no such peer",
+     2,
+     {"send0>2:10", ""},
+     .verdicts = "nnn",
+     .mismatch = {"rank 0: peer 2 does not exist on communicator 'c0'"}},
 
     /* Every rank has one program that sends to the next rank and then receives: a cycle of all ranks unless the two
      * are grouped. */

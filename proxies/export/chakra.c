@@ -1,7 +1,7 @@
 /*
  * chakra.c - Chakra execution traces (MLCommons, schema 0.0.4 of et_def.proto). PREFIX.RANK.et is a stream of messages:
- * GlobalMetadata, then one Node per operation. PREFIX.groups.json lists the ranks of each communicator under the number
- * that nodes use as pg_name, in the format of ASTRA-sim's --comm-group-configuration.
+ * GlobalMetadata, then one Node per operation. PREFIX.groups.json assigns a number to each communicator and lists its
+ * ranks, in the format of ASTRA-sim's --comm-group-configuration. Nodes refer to this number as pg_name.
  */
 #include "bootstrap/base/grow.h"
 #include "bootstrap/base/outfile.h"
@@ -12,7 +12,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* Field numbers of the schema. */
+/* Field numbers in the schema. */
 enum { GLOBAL_VERSION = 1, GLOBAL_ATTR = 2 };
 enum {
     NODE_ID = 1,
@@ -28,7 +28,7 @@ enum { TYPE_COMPUTE = 4, TYPE_SEND, TYPE_RECV, TYPE_COLLECTIVE };
 static const uint64_t NO_NODE = UINT64_MAX;
 enum { ATTR_NAME = 1, ATTR_INT32 = 7, ATTR_INT64 = 9, ATTR_BOOL = 27, ATTR_STRING = 29 };
 
-/* Values of the schema's CollectiveCommType. */
+/* Values of CollectiveCommType in the schema. */
 static const struct {
     enum bb_coll_kind kind;
     int type;
@@ -43,18 +43,20 @@ static int find_comm_type(enum bb_coll_kind kind)
     return -1;
 }
 
-/* ---- one node ---- */
+/* ---- one Chakra node ---- */
 
 struct writer {
     const struct bb_export *e;
     const struct bb_export_role *role;
     int rank;
-    const int *first_group;      /* [comms] number of a communicator's first instance */
-    uint64_t *first_node, *deps; /* [tasks] node of a task's first operation; buffer for the dependencies of a task */
+    const int *first_group;      /* [comms] number of each communicator's first instance in PREFIX.groups.json */
+    uint64_t *first_node, *deps; /* first_node: [tasks] number of the node of each task's first operation; deps:
+                                    scratch for the dependencies of one task */
     uint64_t next_node;
-    uint64_t host, launch;        /* the host's last launch; the launch that the tasks of the current call wait for */
-    int64_t host_ns;              /* sum of the launch times so far */
-    struct bb_message node, attr; /* reused for each node */
+    uint64_t host, launch; /* node numbers. host: the host's last launch; launch: the launch that the tasks of the
+                              current call wait for */
+    int64_t host_ns;       /* sum of all launch times so far */
+    struct bb_message node, attr; /* scratch, reused for each node */
 };
 
 static void begin_attr(struct writer *w, const char *name)
@@ -128,8 +130,8 @@ static int type_of(const struct bb_op *op)
     return types[op->kind];
 }
 
-/* Starts a node with the fields that every node has, in the order of the schema. The node depends on w->deps[0 ..
- * n_deps). */
+/* Starts a node with the fields that all nodes have, in the order of the schema. The node depends on the nodes
+ * w->deps[0 .. n_deps). */
 static void begin_node(struct writer *w, const char *name, int type, size_t n_deps, bool on_host, int stream)
 {
     bb_message_clear(&w->node);
@@ -159,8 +161,8 @@ static int write_node(struct writer *w, const struct bb_op *op, size_t n_deps, F
     return bb_message_write(&w->node, out);
 }
 
-/* The host executes launches one after another, independent of the GPU. A launch takes only a few of the schema's
- * microseconds, so the rounding error is carried over to the next launch. */
+/* Writes a launch on the host. Launches run one after another and do not wait for the GPU. The schema has whole
+ * microseconds and a launch takes only a few of them, so the rounding error is carried over to the next launch. */
 static int write_launch(struct writer *w, const struct bb_op *op, int64_t ns, FILE *out)
 {
     const uint64_t begin_us = (uint64_t)(w->host_ns + 500) / 1000;
@@ -178,10 +180,10 @@ static int write_launch(struct writer *w, const struct bb_op *op, int64_t ns, FI
     return bb_message_write(&w->node, out);
 }
 
-/* ---- nodes of one rank ---- */
+/* ---- all nodes of one rank ---- */
 
-/* The nodes of a task depend on all nodes of the preceding tasks and on their launch. Returns the number of
- * dependencies. */
+/* Lists the nodes that a task depends on: all nodes of its predecessor tasks, and its launch. Returns the number of
+ * nodes. */
 static size_t list_deps(struct writer *w, int task)
 {
     const struct bb_export_role *role = w->role;
@@ -282,7 +284,7 @@ out:
     return rc;
 }
 
-/* ---- communicators ---- */
+/* ---- communicators and their ranks ---- */
 
 static void print_members(const struct bb_layout *l, int group, int instance, FILE *out)
 {
@@ -332,7 +334,8 @@ static int reject_collectives(const struct bb_export *e)
 int bb_export_chakra(const struct bb_export *e, const char *prefix)
 {
     const struct bb_layout *l = &e->step->layout;
-    int first_group[BB_MAX_COMMS], rc, next = 1; /* ASTRA-sim requires positive numbers */
+    int first_group[BB_MAX_COMMS], rc, next = 1; /* ASTRA-sim requires positive numbers, so the first communicator
+                                                    has number 1 */
 
     for (int c = 0; c < l->n_comms; c++) {
         first_group[c] = next;

@@ -1,5 +1,5 @@
-/* goal.c - GOAL operations from the tasks of each rank, written as text or as the binary file that txt2bin generates
- * from the text. */
+/* goal.c - converts the tasks of each rank to GOAL operations, and writes them as text or as the binary file that
+ * txt2bin generates from the text. */
 #include "proxies/export/goal.h"
 
 #include "bootstrap/base/grow.h"
@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Each communicator has a tag, a multiple of TAG_STEP. ATLAHS matches messages by the upper 16 bits of the tag plus
- * the sender, so smaller steps would make messages of different communicators match. */
+/* The tag of communicator number c is (c + 1) x TAG_STEP. ATLAHS matches messages by sender and the upper 16 bits of
+ * the tag, so with smaller steps it would match messages of different communicators. */
 enum { TAG_STEP = 65536 };
 static const uint64_t MAGIC = 4223;       /* first word of the binary file */
-static const double MAX_OPERATIONS = 2e9; /* over all ranks; 90 GB in binary form */
+static const double MAX_OPERATIONS = 2e9; /* limit of the total over all ranks; 90 GB in binary form */
 
-/* ---- building the list ---- */
+/* ---- list of operations and dependencies ---- */
 
 static void set_error(struct bb_goal *g, int rc)
 {
@@ -60,19 +60,20 @@ uint32_t bb_goal_add_after(struct bb_goal *g, struct bb_goal_op op, uint32_t bef
     return added;
 }
 
-/* ---- tasks of one rank ---- */
+/* ---- GOAL operations of one rank ---- */
 
 struct rank_goal {
     const struct bb_export *e;
     const struct bb_export_role *role;
     int rank;
     struct bb_goal goal;
-    uint32_t *end; /* [tasks] the operation whose end is the end of the task */
-    /* Operation indexes: the host's last launch, and the launch that the tasks of the current call wait for. */
+    uint32_t *end; /* [tasks] index of the operation that ends when the task ends */
+    /* Indices of operations. host: the host's last launch; launch: the launch that the tasks of the current call
+     * wait for. */
     uint32_t host, launch;
 };
 
-/* The host executes launches one after another, independent of the GPU. */
+/* Appends a launch on the host. Launches run one after another and do not wait for the GPU. */
 static void add_launch(struct rank_goal *g, int64_t ns)
 {
     if (ns > 0)
@@ -81,7 +82,7 @@ static void add_launch(struct rank_goal *g, int64_t ns)
             g->host);
 }
 
-/* Combines the dependencies of a task into one operation. */
+/* Returns an operation that ends when all dependencies of a task have ended. */
 static uint32_t begin_of_task(struct rank_goal *g, int task, int cpu)
 {
     const int first = g->role->first_before[task], n = g->role->first_before[task + 1] - first;
@@ -121,8 +122,8 @@ static uint32_t add_collective(struct rank_goal *g, const struct bb_op *op, uint
                                                                      .before = before});
 }
 
-/* NCCL matches messages in the order in which they are posted, so the messages of one direction with one peer start
- * one after another. */
+/* Makes a message start after the previous message with the same direction and peer: NCCL matches messages in the
+ * order in which they are posted. */
 static void keep_order(struct bb_goal *g, uint32_t first, uint32_t message)
 {
     const struct bb_goal_op *op = &g->ops[message];
@@ -222,7 +223,7 @@ out:
     return rc;
 }
 
-/* Estimates the total number of operations from one rank of each role. */
+/* Rejects a step with too many operations. The total is estimated from one rank of each role. */
 static int reject_huge(const struct bb_export *e)
 {
     double total = 0;
@@ -246,12 +247,14 @@ static int reject_huge(const struct bb_export *e)
     }
     if (total > MAX_OPERATIONS)
         return bb_err(BB_EUSAGE,
-                      "--export: %.3g sends, receives and calculations, at most %.3g; try: fewer --ranks or layers",
+                      "--export: the file would have %.3g sends, receives and calculations, at most %.3g are "
+                      "supported; try: fewer "
+                      "--ranks or layers",
                       total, MAX_OPERATIONS);
     return 0;
 }
 
-/* ---- text ---- */
+/* ---- text file ---- */
 
 static void print_op(const struct bb_goal_op *op, size_t i, FILE *out)
 {
@@ -262,8 +265,8 @@ static void print_op(const struct bb_goal_op *op, size_t i, FILE *out)
                 (unsigned long long)op->size, op->type == BB_GOAL_SEND ? "to" : "from", op->peer, op->tag, op->cpu);
 }
 
-/* Edges follow the operations, because a line may only refer to earlier lines, and a join precedes the operations it
- * waits for. */
+/* Prints all operations before all dependencies: a dependency may refer only to operations on earlier lines, and a
+ * join has a lower index than the operations that it waits for. */
 static void print_rank(const struct bb_goal *g, int rank, FILE *out)
 {
     fprintf(out, "rank %d {\n", rank);
@@ -299,7 +302,7 @@ out:
     return rc;
 }
 
-/* ---- binary file: little-endian and packed; a rank's offsets count from the end of the magic number ---- */
+/* ---- binary file: little-endian and packed; the offsets of a rank are relative to the end of the magic number ---- */
 
 static void put(const void *value, size_t bytes, FILE *out)
 {
@@ -313,8 +316,8 @@ static void put_u32(uint64_t value, FILE *out)
     put(&narrow, sizeof(narrow), out);
 }
 
-/* For each operation the number of operations that wait for its end [0] and its start [1], and their positions in
- * list[]. */
+/* The dependents of each operation: n[0] operations wait for its end and n[1] for its start; list[first[k] ...]
+ * contains their indices. n_before: number of dependencies of each operation. */
 struct dependents {
     uint32_t *n[2], *first[2], *list, *n_before;
 };
@@ -392,7 +395,7 @@ out:
     return rc;
 }
 
-/* Writes the header: number of ranks, highest cpu and nic, start and end of each rank. */
+/* Writes the header: number of ranks, highest cpu and nic numbers, and start and end offset of each rank. */
 static int write_head(const uint64_t (*rank_ranges)[2], int ranks, int last_cpu, FILE *out)
 {
     const uint8_t lanes[] = {(uint8_t)last_cpu, 0};

@@ -1,4 +1,4 @@
-/* goal_collectives.c - collectives as point-to-point messages; see goal.h. */
+/* goal_collectives.c - expands collectives into point-to-point messages; see goal.h. */
 #include "proxies/export/goal.h"
 
 static uint32_t rank_at(const struct bb_goal_collective *c, int index)
@@ -18,13 +18,14 @@ static uint32_t receive_from(struct bb_goal *g, const struct bb_goal_collective 
     return bb_goal_add_after(g, (struct bb_goal_op){BB_GOAL_RECV, c->cpu, rank_at(c, index), c->tag, bytes}, before);
 }
 
-/* Adds an empty calculation as the common end of several operations. */
+/* Adds a calculation of zero duration as the common end of several operations. */
 static uint32_t add_join(struct bb_goal *g, const struct bb_goal_collective *c, uint32_t before)
 {
     return bb_goal_add_after(g, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = c->cpu}, before);
 }
 
-/* Size of part i of n in ring order: the first bytes % n parts have one byte more. */
+/* Returns the size of fragment number i (modulo n) of an array in n fragments: the first bytes % n fragments have
+ * one byte more than the others. */
 static uint64_t part_bytes(uint64_t bytes, int n, int i)
 {
     const int part = (i % n + n) % n;
@@ -33,11 +34,13 @@ static uint64_t part_bytes(uint64_t bytes, int n, int i)
 }
 
 /*
- * One round of n - 1 steps along the ring: each step sends the part received in the previous step.
- *   first    the part that this rank sends first
- *   bytes    size of the whole array
- *   sent     in and out: the last send
- *   Returns  the last receive
+ * Adds n - 1 steps along the ring. In each step a rank sends to its successor the fragment that it received in the
+ * previous step.
+ *   first     number of the fragment that this rank sends first
+ *   bytes     size of the whole array
+ *   received  operation that the first send waits for
+ *   sent      in/out: the last send
+ *   Returns   the last receive
  */
 static uint32_t ring_round(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes, int first,
                            uint32_t received, uint32_t *sent)
@@ -46,8 +49,8 @@ static uint32_t ring_round(struct bb_goal *g, const struct bb_goal_collective *c
         const uint32_t last = received, sent_before = *sent;
 
         *sent = send_to(g, c, c->index + 1, part_bytes(bytes, c->n, first - s), last);
-        bb_goal_wait_start(g, *sent, sent_before); /* without it, sends that are ready at the same time could start
-                                                      in any order */
+        bb_goal_wait_start(g, *sent, sent_before); /* without this dependency, sends that are ready at the same time
+                                                      could start in any order */
         received = receive_from(g, c, c->index - 1, part_bytes(bytes, c->n, first - s - 1), last);
     }
     return received;
@@ -75,8 +78,8 @@ static uint32_t expand_alltoall(struct bb_goal *g, const struct bb_goal_collecti
     return join;
 }
 
-/* Position in a binomial tree, relative to the root: the parent of v is v without its lowest set bit, the children
- * of v are v plus each smaller power of two. */
+/* Position of a rank in a binomial tree with its root at v = 0. The parent of v is v without its lowest set bit
+ * `low`; the children of v are v plus each smaller power of two. */
 struct tree_position {
     int root, v, low;
 };
@@ -91,7 +94,7 @@ static struct tree_position find_tree_position(const struct bb_goal_collective *
     return at;
 }
 
-/* The root and each inner node send to their most distant child first. */
+/* Adds the messages of a broadcast. Every rank sends to its children in the order of decreasing distance. */
 static uint32_t expand_broadcast(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes)
 {
     const struct tree_position at = find_tree_position(c);
@@ -117,7 +120,8 @@ static uint32_t expand_reduce(struct bb_goal *g, const struct bb_goal_collective
     return at.v == 0 ? has : send_to(g, c, at.root + at.v - at.low, bytes, has);
 }
 
-/* towards: all ranks send to the root; otherwise the root sends to all ranks. */
+/* Adds direct messages between the root and all other ranks. towards: true: to the root (gather); false: from the
+ * root (scatter). */
 static uint32_t expand_star(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes, bool towards)
 {
     const int root = bb_op_peer(c->op, c->index, c->n);

@@ -1,11 +1,11 @@
 /*
- * perfetto.c - the predicted timeline in Perfetto's native format, a tenth of the size of Chrome's trace events
- * (--trace).
+ * perfetto.c - the predicted timeline in Perfetto's native format, which needs a tenth of the space of Chrome's trace
+ * events (--trace).
  *
- * Each stream of a rank has a track and a packet sequence. Data that the packets of a sequence share is written once:
- * the track, interned names, and a clock with incremental timestamps. A slice is a begin and an end event; a
- * communication that waited contains an inner slice "bubble" or "waiting". Field numbers are those of Perfetto's
- * trace_packet.proto, track_event.proto, track_descriptor.proto and interned_data.proto.
+ * Each stream of a rank has a track and a packet sequence. Data that all packets of a sequence share is written once:
+ * the track, interned names, and a clock with incremental timestamps. A slice consists of a begin event and an end
+ * event. The slice of a communication that waited contains an inner slice "bubble" or "waiting". Field numbers are
+ * those of Perfetto's trace_packet.proto, track_event.proto, track_descriptor.proto and interned_data.proto.
  */
 #include "bootstrap/base/grow.h"
 #include "proxies/export/export.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRACE_PACKET = 1 << 3 | 2 }; /* field 1 of Trace, length-delimited */
+enum { TRACE_PACKET = 1 << 3 | 2 }; /* tag of field 1 of the message Trace, length-delimited */
 enum packet_field {
     PACKET_CLOCKS = 6,
     PACKET_TIMESTAMP = 8,
@@ -42,12 +42,12 @@ struct names {
 
 struct writer {
     const struct bb_timeline *t;
-    const bool *micro_batches; /* [micro-batches] selected ones; NULL: all */
+    const bool *micro_batches; /* [micro-batches] true for each selected micro-batch; NULL: all are selected */
     FILE *out;
     int rc, stream, sequence;
-    int64_t last_ns; /* timestamp of the sequence's previous event */
+    int64_t last_ns; /* timestamp of the previous event in the sequence */
     struct names names;
-    struct bb_message packet, part, inner, name; /* reused for each packet */
+    struct bb_message packet, part, inner, name; /* scratch, reused for each packet */
 };
 
 static void put_packet(struct writer *w)
@@ -58,7 +58,7 @@ static void put_packet(struct writer *w)
     bb_message_clear(&w->packet);
 }
 
-/* ---- tracks ---- */
+/* ---- tracks and packet sequences ---- */
 
 static void put_track(struct writer *w, uint64_t uuid, uint64_t parent, int rank, const char *name)
 {
@@ -69,7 +69,8 @@ static void put_track(struct writer *w, uint64_t uuid, uint64_t parent, int rank
         bb_message_number(&w->part, TRACK_PARENT, parent);
         bb_message_text(&w->part, TRACK_NAME, name);
     } else {
-        bb_message_number(&w->inner, PROCESS_PID, (uint64_t)rank + 1); /* pid 0 is not a process */
+        bb_message_number(&w->inner, PROCESS_PID, (uint64_t)rank + 1); /* + 1: in Perfetto, pid 0 does not denote a
+                                                                          process */
         bb_message_text(&w->inner, PROCESS_NAME, name);
         bb_message_message(&w->part, TRACK_PROCESS, &w->inner);
     }
@@ -77,7 +78,8 @@ static void put_track(struct writer *w, uint64_t uuid, uint64_t parent, int rank
     put_packet(w);
 }
 
-/* Starts a sequence with the data that its packets share. The clock of the sequence starts with the step. */
+/* Starts a packet sequence: writes the data that its packets share. Time 0 of the sequence's clock is the start of
+ * the step. */
 static void begin_sequence(struct writer *w, uint64_t track)
 {
     static const int ids[] = {OWN_CLOCK, BOOT_CLOCK};
@@ -105,9 +107,9 @@ static void begin_sequence(struct writer *w, uint64_t track)
     put_packet(w);
 }
 
-/* ---- slices ---- */
+/* ---- slices of operations ---- */
 
-/* Returns the name's id in this sequence; a new name is written in the packet that uses the name first. */
+/* Returns the id of a name in this sequence. A new name is added to the packet that is being built. */
 static uint64_t intern(struct writer *w, const char *name)
 {
     for (size_t i = 0; i < w->names.n; i++)
@@ -127,7 +129,7 @@ static uint64_t intern(struct writer *w, const char *name)
     return w->names.n;
 }
 
-/* Adds an argument, which the viewer shows with the slice. */
+/* Adds an argument to the event; the viewer shows it with the slice. */
 static void add_argument(struct writer *w, const char *name, int kind, uint64_t value)
 {
     bb_message_clear(&w->inner);
@@ -136,8 +138,8 @@ static void add_argument(struct writer *w, const char *name, int kind, uint64_t 
     bb_message_message(&w->part, EVENT_ARGUMENT, &w->inner);
 }
 
-/* Starts an event; the caller may add arguments and then calls put_event. name NULL: end of the most recently
- * started slice. */
+/* Starts an event. The caller may add arguments and must then call put_event. name: begin of a slice with this name;
+ * NULL: end of the most recently started slice. */
 static void begin_event(struct writer *w, int64_t ns, const char *name)
 {
     bb_message_number(&w->packet, PACKET_TIMESTAMP, (uint64_t)(ns - w->last_ns));
@@ -161,7 +163,7 @@ static void put_bare_event(struct writer *w, int64_t ns, const char *name)
     put_event(w);
 }
 
-/* Payload of the operations ops[first..end) on the stream of the first one. */
+/* Returns the payload of those operations in ops[first..end) that are on the stream of ops[first]. */
 static uint64_t bytes_of(const struct bb_layout *l, const struct bb_op *ops, int first, int end)
 {
     uint64_t bytes = 0;
@@ -240,7 +242,8 @@ static int write_timeline(const struct bb_timeline *t, const bool *micro_batches
 
 /* ---- selection of ranks ---- */
 
-/* Default selection: the first rank of each role, as long as the total number of operations stays fast to view. */
+/* Selects the default ranks: the first rank of each role, as long as the selected ranks together have at most
+ * BB_TRACE_OPS operations. The rank of the first role is always selected. */
 static void choose_ranks(const struct bb_step *step, bool *shown)
 {
     const int ranks = step->layout.ranks;

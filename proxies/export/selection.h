@@ -1,4 +1,4 @@
-/* selection.h - parses a selection of the indices 0 .. n-1, such as "0,8-15". Pure. */
+/* selection.h - parses a selection of indices from 0 to n - 1, such as "0,8-15". Pure function. */
 #ifndef BB_PROXIES_EXPORT_SELECTION_H
 #define BB_PROXIES_EXPORT_SELECTION_H
 
@@ -7,15 +7,15 @@
 #include <stdbool.h>
 
 struct bb_selection {
-    bool *chosen; /* [n] whether the index is selected; owned */
+    bool *chosen; /* [n] true for each selected index; owned */
     int n;
 };
 
 /*
  * bb_selection_parse - parse a list of indices and ranges from 0 to n - 1.
- *   option, what  option and plural noun ("ranks") for the message
- *   Returns       0; -BB_EUSAGE after printing one line; -BB_EFAIL without memory
- *   Owner         the caller calls bb_selection_release, also after a failure
+ *   option, what  name of the option, and what is selected ("ranks"), for the error line
+ *   Returns       0; -BB_EUSAGE after printing an error line; -BB_EFAIL when out of memory
+ *   Owner         the caller releases s with bb_selection_release, also after an error
  */
 int bb_selection_parse(struct bb_selection *s, const char *option, const char *what, const char *text,
                        int n) BB_MUST_CHECK;

@@ -1,11 +1,13 @@
 /*
- * simai.c - SimAI's workload text, a format of ASTRA-sim 1.0 that AICB writes: one rank's step as rows that all ranks
- * execute. Each row has compute and communication for three passes: the forward pass, then, from the last row to the
- * first, the gradients of the inputs and the gradients of the weights. Communication of the forward pass and of input
- * gradients blocks; communication of weight gradients runs asynchronously.
+ * simai.c - SimAI's workload text, a format of ASTRA-sim 1.0 that AICB writes: the step of one rank as a list of rows,
+ * which all ranks execute. Each row has compute and communication in three columns: forward pass, gradients of the
+ * inputs and gradients of the weights. SimAI first executes the forward column from the first row to the last, then the
+ * two gradient columns from the last row to the first. Communication in the forward and input gradient columns blocks;
+ * communication in the weight gradient column runs asynchronously.
  *
- * The file therefore has the forward pass in order, followed by the rest of the step in reverse order. Keywords and
- * their order are those of SimAI's Workload.cc. The rows are those of rank 0, as AICB writes the first stage.
+ * The file therefore contains the forward pass in order, and then the rest of the step in reverse order. Keywords and
+ * their order are those of SimAI's Workload.cc. The rows are those of rank 0, because AICB writes those of the first
+ * stage.
  */
 #include "bootstrap/base/grow.h"
 #include "proxies/export/export.h"
@@ -18,8 +20,8 @@
 enum column { FORWARD, INPUT, WEIGHT, COLUMNS };
 enum side { TP, EP, DP, DP_EP, PP, SIDES };
 
-/* SimAI's group for each of busbar's groups. Without a suffix, a communicator is TP's; in the column of weights,
- * DP's. */
+/* SimAI's group for each of busbar's groups. In the file, a suffix of the collective selects the group; without a
+ * suffix it is TP or, in the column of weight gradients, DP. */
 static const struct {
     const char *group;
     enum side side;
@@ -35,29 +37,32 @@ static const struct {
                         {BB_REDUCE_SCATTER, "REDUCESCATTER"},
                         {BB_ALLTOALL, "ALLTOALL"}};
 
-static const size_t SMALL_BYTES = 64; /* a norm's sum or a flag: omitted where SimAI has no group for the collective */
-enum { UPDATE_NS = 1 };               /* update time of a row; the optimizer is compute in separate rows */
+static const size_t SMALL_BYTES = 64; /* a smaller collective, such as the sum of a norm or a flag, is omitted where
+                                         SimAI has no group for it */
+enum { UPDATE_NS = 1 }; /* optimizer time of a row in ns: minimal, because the optimizer is in rows of its own */
 
 struct row {
-    const struct bb_op *op; /* first operation, for the name of the row */
+    const struct bb_op *op; /* first operation of the row; determines the row's name */
     int64_t compute_ns[COLUMNS];
-    const char *word[COLUMNS], *suffix[COLUMNS]; /* NULL: no communication */
+    const char *word[COLUMNS], *suffix[COLUMNS]; /* name of the collective (NULL: no communication) and suffix of the
+                                                    group */
     size_t bytes[COLUMNS];
-    int filled; /* next free slot: slot 2 x column is compute, slot 2 x column + 1 is communication */
+    int filled; /* first free slot: slot 2 x column is compute, slot 2 x column + 1 is communication */
 };
 
 struct workload {
     const struct bb_export *e;
-    int size[SIDES]; /* ranks */
+    int size[SIDES]; /* ranks in each of SimAI's groups */
     int micro_batches, virtual_stages;
-    size_t message_bytes; /* size of every message between stages */
-    struct row *rows[2];  /* forward pass, rest of the step */
+    size_t message_bytes; /* size of every message between pipeline stages */
+    struct row *rows[2];  /* [0]: forward pass; [1]: rest of the step */
     size_t n[2];
 };
 
 /* ---- groups of SimAI ---- */
 
-/* Ranks of the step's group for that side; 1: the step has no such group. */
+/* Returns the number of ranks in the step's group that corresponds to SimAI's group `side`; 1: the step has no such
+ * group. */
 static int size_of(const struct bb_layout *l, enum side side)
 {
     for (size_t i = 0; i < sizeof(sides) / sizeof(sides[0]); i++)
@@ -78,8 +83,8 @@ static void set_sizes(struct workload *w)
     w->size[DP_EP] = w->size[DP] / w->size[EP];
 }
 
-/* Returns SIDES when SimAI has no group for the operation. The sizes of SimAI's groups follow from the header, so a
- * group of a different size is not SimAI's group. */
+/* Returns SimAI's group for the operation, or SIDES if there is none. SimAI derives the sizes of its groups from the
+ * header, so a group of a different size does not correspond to SimAI's group. */
 static enum side side_of(const struct workload *w, const struct bb_op *op)
 {
     const struct bb_layout *l = &w->e->step->layout;
@@ -105,15 +110,15 @@ static int reject_op(const struct workload *w, const struct bb_op *op)
 
     return bb_err(
         BB_EUSAGE,
-        "--export simai: SimAI has no %s of '%s' with %d ranks; it has all_reduce, all_gather, reduce_scatter "
-        "and alltoall of tp (%d), ep (%d), dp (%d) and edp (%d), and messages of pp; try: --export chakra",
+        "--export simai: SimAI has no %s over '%s' with %d ranks; it has all_reduce, all_gather, reduce_scatter and "
+        "alltoall over tp (%d), ep (%d), dp (%d) and edp (%d), and messages over pp; try: --export chakra",
         bb_op_kind_name(op->kind, op->coll), l->groups[l->comms[op->comm].group].name,
         l->groups[l->comms[op->comm].group].size, w->size[TP], w->size[EP], w->size[DP], w->size[DP_EP]);
 }
 
-/* ---- rows ---- */
+/* ---- rows of the file ---- */
 
-/* Returns the row in which the slot is still free; the operations of a row are executed in the order of its slots. */
+/* Returns the last row if the slot is still free there, else a new row. SimAI executes the slots of a row in order. */
 static struct row *row_with(struct workload *w, const struct bb_op *op, int slot)
 {
     const int part = op->phase != BB_PHASE_FORWARD;
@@ -136,7 +141,8 @@ static int64_t longer(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* SimAI has no host, so an operation takes the longer of its kernels' time and its launches' time. */
+/* Adds a compute operation. SimAI does not model the host, so the time is the maximum of the kernels' time and the
+ * launches' time. */
 static int add_compute(struct workload *w, const struct bb_op *op)
 {
     const enum column column = op->phase == BB_PHASE_FORWARD    ? FORWARD
@@ -172,7 +178,8 @@ static int add_collective(struct workload *w, const struct bb_op *op)
     return 0;
 }
 
-/* The header has only one message size, so all messages must be between pipeline stages and have equal sizes. */
+/* Rejects messages that SimAI cannot represent: the header has one message size, so all messages must be between
+ * pipeline stages and have equal sizes. */
 static int check_message(struct workload *w, const struct bb_op *op)
 {
     const size_t bytes = bb_op_payload_bytes(op, 2);
@@ -181,11 +188,12 @@ static int check_message(struct workload *w, const struct bb_op *op)
         return reject_op(w, op);
     if (w->message_bytes && bytes != w->message_bytes)
         return bb_err(BB_EUSAGE,
-                      "--export simai: messages between stages of %zu and of %zu bytes; SimAI supports only one size",
+                      "--export simai: messages between stages have %zu or %zu bytes; SimAI supports only one size",
                       w->message_bytes, bytes);
     if (bytes > INT_MAX)
-        return bb_err(BB_EUSAGE, "--export simai: messages between stages of %zu bytes; SimAI supports at most %d",
-                      bytes, INT_MAX);
+        return bb_err(BB_EUSAGE,
+                      "--export simai: messages between stages have %zu bytes; SimAI supports at most %d bytes", bytes,
+                      INT_MAX);
     w->message_bytes = bytes;
     return 0;
 }
@@ -201,7 +209,8 @@ static int add_ops(struct workload *w, const struct bb_program *p)
     return rc;
 }
 
-/* An inner stage sends forward and backward once per virtual stage and micro-batch. */
+/* Derives the number of virtual stages from the sends: a stage in the middle of the pipeline sends once in forward
+ * and once in backward, for each virtual stage and micro-batch. */
 static void count_messages(struct workload *w)
 {
     int most = 0;
@@ -219,7 +228,7 @@ static void count_messages(struct workload *w)
     w->virtual_stages = w->virtual_stages > 0 ? w->virtual_stages : 1;
 }
 
-/* ---- text ---- */
+/* ---- text of the file ---- */
 
 static void print_row(const struct row *row, FILE *out)
 {
@@ -235,7 +244,7 @@ static void print_row(const struct row *row, FILE *out)
     fprintf(out, "\t%d\n", UPDATE_NS);
 }
 
-/* Readers search the first line for known keywords, so the command may follow them. */
+/* Prints the header. Readers search the first line for known keywords, so the command line may follow the keywords. */
 static void print_head(const struct workload *w, FILE *out)
 {
     char head[512];

@@ -50,7 +50,7 @@ static int validate_slow(const struct bb_slow *slow, const char *name)
     for (int i = 0; i < slow->n; i++)
         if (slow->items[i].kind == BB_SLOW_RANK)
             return bb_err(BB_EUSAGE,
-                          "%s: --slow rank=%d:%g slows down kernels, which a collective does not have; try: --slow "
+                          "%s: --slow rank=%d:%g slows down compute kernels, and a collective has none; try: --slow "
                           "link=node0-nic0:0.5",
                           name, slow->items[i].number, slow->items[i].factor);
     return 0;

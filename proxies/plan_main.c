@@ -20,7 +20,7 @@ static const struct bb_opt plan_options[] = {
     OPT_STRING(0, "cluster", FIELD(cluster), NULL, "NAME|FILE",
                "predict the step's time on this cluster ('busbar list clusters')", .choice_at = bb_cluster_name_at),
     OPT_SIZE(0, "gpu-memory", FIELD(gpu_memory), NULL, "BYTES", 1, 1e15,
-             "GPU memory that the step must fit (default: that of --cluster)"),
+             "size of the GPU memory that the step must fit (default: from --cluster)"),
     OPT_FLAG(0, "must-fit", FIELD(must_fit), "exit 5 if training does not fit in GPU memory"),
     OPT_FLAG('G', "graph", FIELD(graph), "model CUDA-graph launch: no host overhead (transformer, --cluster)"),
     OPT_STRING(0, "tokens", FIELD(tokens), NULL, "COUNT",

@@ -71,7 +71,8 @@ int bb_plan_write_rows(const char *path, const json_t *rows) BB_MUST_CHECK;
 int bb_plan_load_cluster(const char *word, int gpus_per_node, struct bb_cluster *cluster) BB_MUST_CHECK;
 
 /*
- * bb_plan_resolve_cluster - load the cluster of --cluster and apply what it determines for the step and its forecast.
+ * bb_plan_resolve_cluster - load the cluster of --cluster, and set everything in the config and the forecast that
+ * depends on the cluster.
  *   cluster  out: zeroed without --cluster
  *   config   in/out: gpus_per_node and attention are set
  *   f        out: rates, launch mode, GPU memory

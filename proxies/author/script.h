@@ -22,7 +22,7 @@ struct bb_script_fork; /* state of a fork: two concurrent logical threads (scrip
 
 struct bb_script {
     struct bb_program *program;
-    struct bb_script_fork *fork; /* NULL until the first bb_script_fork */
+    struct bb_script_fork *fork; /* state of forks; NULL until the first bb_script_fork */
     enum bb_dtype_id dtype;
     bool timed;                         /* false: kernels are omitted */
     enum bb_redop_id redop;             /* reduction operation of the following collectives; initially BB_SUM */

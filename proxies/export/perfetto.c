@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRACE_PACKET = 1 << 3 | 2 }; /* tag of field 1 of the message Trace, length-delimited */
+enum { TRACE_PACKET = 1 << 3 | 2 }; /* encoded tag of field 1 of the message Trace (length-delimited) */
 enum packet_field {
     PACKET_CLOCKS = 6,
     PACKET_TIMESTAMP = 8,

@@ -31,7 +31,7 @@ struct bb_forecast {
     int recompute_layers;  /* with `recompute`: number of recomputed layers in each model chunk; 0: all */
     bool precision_aware;  /* true: an optimizer with less state (--use-precision-aware-optimizer) was assumed because
                              training would not fit without it */
-    double without_bytes;  /* training memory in bytes without the two assumptions above */
+    double without_bytes;  /* training memory in bytes before `recompute` and `precision_aware` are assumed */
     double gpu_bytes;      /* memory of a GPU in bytes; 0: unknown */
 };
 

@@ -42,7 +42,7 @@ struct counting {
     int gpus_per_node;
 };
 
-/* ---- sums per role ---- */
+/* ---- bytes of each role, per group and per peer ---- */
 
 static struct message *find_message(struct role *role, const struct bb_op *op)
 {
@@ -116,7 +116,7 @@ static int add_program(const struct bb_layout *l, const struct bb_program *p, st
     return rc;
 }
 
-/* ---- sums over ranks and nodes ---- */
+/* ---- bytes of all ranks, per node ---- */
 
 static void add_outgoing(struct counting *c, int node, int group, double bytes)
 {

@@ -289,7 +289,7 @@ static double us_of(int64_t ns)
     return (double)ns / 1e3;
 }
 
-/* Returns the width of a column title, which leaves space for the unit after the title. */
+/* Returns the width of a column's title: the width of the column without the unit that follows the title. */
 static int column_width(const struct bb_time_unit *unit)
 {
     return 10 - (int)strlen(unit->name);

@@ -32,7 +32,7 @@ struct bb_traffic_role {
     int *ranks, n_ranks; /* the ranks with this role, in ascending order */
     struct bb_traffic_row *rows;
     int n_rows;
-    double compute_us, flops;         /* per step: duration of timed kernels in microseconds, and FLOPs */
+    double compute_us, flops;         /* duration of timed kernels in microseconds, and FLOPs, per step */
     size_t memory_bytes[BB_USES];     /* size of the program's buffers, by use */
     size_t work_bytes;                /* memory of additional operands of real kernels */
     double training_bytes[BB_USES];   /* memory that real training needs, by use (step.h); all 0: unknown */

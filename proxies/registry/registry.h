@@ -25,8 +25,8 @@ extern const struct bb_opt bb_proxy_options[];
 extern const struct bb_proxy *const bb_proxies[];
 extern const int bb_n_proxies;
 
-bool bb_proxy_exists(const char *name);                 /* prints no error line */
-const char *bb_proxy_name_at(size_t i);                 /* returns NULL if i is out of range */
+bool bb_proxy_exists(const char *name); /* returns whether a proxy has this name; prints no error line */
+const char *bb_proxy_name_at(size_t i); /* returns NULL if i is out of range */
 const struct bb_proxy *bb_proxy_find(const char *name); /* returns NULL after printing an error line with the nearest
                                                            name if there is no proxy of this name */
 

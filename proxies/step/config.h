@@ -83,8 +83,8 @@ struct bb_tiles_options {
 
 /* The step programs of a scaling study. */
 enum bb_scaling_part {
-    BB_SCALING_STEP,      /* a full step */
-    BB_SCALING_LAST,      /* the shorter last step of an epoch */
+    BB_SCALING_STEP,      /* a step with the full batch size */
+    BB_SCALING_LAST,      /* the last step of an epoch, with the remaining images */
     BB_SCALING_BROADCAST, /* initial broadcast of rank 0's state, once before training */
 };
 

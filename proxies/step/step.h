@@ -38,10 +38,10 @@ struct bb_step {
     struct bb_strings {
         char **text;
         int n;
-    } strings;                            /* owner of the strings that programs point to */
-    struct bb_kernel_list **kernel_lists; /* owner of the kernel lists that compute operations point to */
+    } strings;                            /* strings that programs point to; owned */
+    struct bb_kernel_list **kernel_lists; /* [n_kernel_lists] kernel lists that compute operations point to; owned */
     int n_kernel_lists;
-    struct bb_alltoallv **tables; /* owner of the row counts that alltoallv operations point to */
+    struct bb_alltoallv **tables; /* [n_tables] row counts that alltoallv operations point to; owned */
     int n_tables;
 };
 

@@ -238,7 +238,7 @@ static bool bucket_holds_unit(const struct bb_sync *s, int bucket, int unit)
     return false;
 }
 
-/* ---- buffers ---- */
+/* ---- gradient and parameter buffers ---- */
 
 static size_t largest_bucket(const struct bb_sync *s)
 {
@@ -385,7 +385,7 @@ void bb_sync_release(struct bb_sync *s)
     free(s);
 }
 
-/* ---- reductions ---- */
+/* ---- gradient reductions ---- */
 
 /* Reduce the remainder of a hierarchical reduction to the last rank of the node (BB_REDUCE), or broadcast it from
  * that rank (BB_BROADCAST). In the buffer, the remainder follows the ranks' equal shares. */
@@ -549,7 +549,7 @@ static void gather_buckets(struct bb_sync *s)
         (void)gather_bucket(s, b, s->buckets[b].param_full);
 }
 
-/* ---- hooks ---- */
+/* ---- hooks that the builder calls ---- */
 
 void bb_sync_begin_step(struct bb_sync *s)
 {

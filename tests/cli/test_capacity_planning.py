@@ -270,7 +270,7 @@ def test_compare_finds_rows_slower_than_predicted(busbar, machine, tmp_path):
     (("all_reduce", "--ranks", 1 << 20, "--cluster", H100, "--jitter", "3%"),
      "exceed the limit of 30000000 random numbers per row; try: --samples 28"),
     (("all_reduce", "--ranks", 16, "--cluster", H100, "--slow", "rank=3:1.5"),
-     "--slow rank=3:1.5 slows down kernels, which a collective does not have"),
+     "--slow rank=3:1.5 slows down compute kernels, and a collective has none"),
     (("all_reduce", "--ranks", 16, "--cluster", H100, "--slow", "link=node2-nic0:0.5"), "there is no node 2, expected 0 to 1"),
     (("all_reduce", "--ranks", 16, "--cluster", H100, "--slow", "node1-nic0:0.5"), "'node1-nic0:0.5' is not valid, expected rank=R:TIMES"),
     (("all_reduce", "--ranks", 8, "--cluster", "emulated-default", "--slow", "link=node0-nic0:0.5"), "'emulated-default' has no 'sharing'"),

@@ -20,7 +20,7 @@ extern "C" {
  * bb_busy_report_clear before the launch. */
 struct bb_busy_report {
     unsigned long long start_ns, end_ns; /* GPU clock: start of the first block, end of the last block */
-    unsigned long long bytes;            /* bytes read plus bytes written */
+    unsigned long long bytes;            /* memory traffic: bytes read plus bytes written */
     unsigned long long blocks;           /* blocks that ran, which is the number of SMs occupied */
 };
 

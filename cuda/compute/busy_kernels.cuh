@@ -45,7 +45,7 @@ extern __shared__ int64_t bb_busy_now[];
  * branch. */
 static __device__ int64_t elapsed_ns(uint64_t start_ns)
 {
-    __syncthreads(); /* until every thread has read the previous value */
+    __syncthreads(); /* wait until every thread has read the previous value */
     if (threadIdx.x == 0)
         *bb_busy_now = (int64_t)(bb_gpu_clock_ns() - start_ns);
     __syncthreads();

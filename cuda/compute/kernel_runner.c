@@ -28,7 +28,7 @@ size_t bb_kernel_runner_bytes(const struct bb_kernel_list *const lists[], int n)
     return bb_kernel_list_memory_bytes(&m);
 }
 
-/* ---- operand data ---- */
+/* ---- generating the operand data ---- */
 
 /* Bytes of operand data that the host generates; the rest of an area repeats this block. */
 enum { BLOCK_BYTES = 1 << 20 };

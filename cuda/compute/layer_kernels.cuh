@@ -227,7 +227,7 @@ static __device__ inline float block_sum(float x)
     __syncthreads();
     for (unsigned warp = 0; warp < blockDim.x / 32; warp++)
         total += bb_layer_shared[warp];
-    __syncthreads(); /* before the next call overwrites the partial sums */
+    __syncthreads(); /* the next call overwrites the partial sums, so wait until all threads have read them */
     return total;
 }
 

@@ -94,7 +94,7 @@ static int type_of(enum bb_dtype_id dtype)
         bb_##name##_float_kernel, bb_##name##_half_kernel, bb_##name##_bfloat16_kernel                                 \
     }
 
-/* The CUDA kernels by enum bb_memory_kernel_kind and element type. */
+/* [kind][type] CUDA kernel for each enum bb_memory_kernel_kind and element type. */
 static kernel *const kernels[][TYPES] = {
     SAME(copy),      SAME(gather),           SAME(gather),  TYPED(unpermute), SAME(box),
     SAME(box),       TYPED(box_add),         TYPED(affine), TYPED(affine),    TYPED(layer_norm),

@@ -31,8 +31,9 @@ struct bb_guarded {
 };
 
 /*
- * bb_guarded_bytes - size of a buffer of `bytes` including its guard zones.
- * bb_guarded_device_bytes - device memory that bb_guarded_init uses, because an allocator may round sizes up.
+ * bb_guarded_bytes - return the size of a buffer of `bytes` including its guard zones.
+ * bb_guarded_device_bytes - return the device memory that bb_guarded_init uses. This can be more, because an allocator
+ * may round sizes up.
  */
 size_t bb_guarded_bytes(size_t bytes);
 size_t bb_guarded_device_bytes(size_t bytes, const struct bb_allocator *from);

@@ -59,8 +59,8 @@ int bb_verdict_clear(struct bb_verdict *verdict, cudaStream_t stream)
     return BB_CUDA(cudaGetLastError());
 }
 
-/* Returns the maximum of shared memory per block, so that an SM runs one block. Returns 0 if the maximum cannot be
- * requested; an SM may then run several blocks. */
+/* Returns the maximum of dynamic shared memory per block in bytes, which limits an SM to one block. Returns 0 if CUDA
+ * rejects the maximum; an SM may then run several blocks. */
 static int spin_shared_bytes()
 {
     int device, bytes;

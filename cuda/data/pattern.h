@@ -96,7 +96,7 @@ BB_HD int64_t bb_between(uint64_t random, int64_t low, int64_t high)
     return low + (int64_t)(random % (uint64_t)(high - low + 1));
 }
 
-/* ---- floating-point formats as bits ---- */
+/* ---- conversion between double and the bits of the pattern's format ---- */
 
 BB_HD uint64_t bb_mask(int bytes)
 {
@@ -160,7 +160,7 @@ BB_HD int bb_shared_exponent(const struct bb_pattern *p, uint64_t index)
 
     low = low < -16 ? -16 : low;
     high = high > 16 ? 16 : high;
-    low += p->redop == BB_MULSUM; /* so that half of the value is still a normal number */
+    low += p->redop == BB_MULSUM; /* half of the value must still be a normal number */
     return (int)bb_between(bb_random(p, index, BB_RANDOM_EXPONENT), low, high);
 }
 
@@ -404,7 +404,7 @@ BB_HD uint64_t bb_expected(const struct bb_pattern *p, const struct bb_expect *e
     return e->reduced ? bb_pattern_reduced(p, index) : bb_pattern_input(p, e->source + (int)block, index);
 }
 
-/* ---- comparison ---- */
+/* ---- comparing received and expected values ---- */
 
 /* Returns the distance of two values in units in the last place of the pattern's floating-point format. A NaN is far
  * from every number. */

@@ -112,7 +112,7 @@ static int list_visible(struct bb_visible *visible)
 
     memset(visible, 0, sizeof(*visible));
     if (no_gpu_reason(&count))
-        return 0; /* not an error yet: choose_ordinal reports it after all ranks have exchanged their lists */
+        return 0; /* choose_ordinal reports the missing GPU after all ranks have exchanged their lists */
     visible->n = count < BB_VISIBLE_MAX ? count : BB_VISIBLE_MAX;
     for (int i = 0; i < visible->n; i++) {
         TRY(BB_CUDA(cudaGetDeviceProperties(&prop, i)));

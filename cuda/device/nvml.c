@@ -144,7 +144,7 @@ void bb_nvml_release(struct bb_nvml *n)
     *n = (struct bb_nvml){0};
 }
 
-/* ---- samples ---- */
+/* ---- sampling the state of the GPU ---- */
 
 static double clock_mhz(const struct bb_nvml *n, int type)
 {
@@ -186,11 +186,11 @@ void bb_nvml_sample(const struct bb_nvml *n, struct bb_nvml_sample *sample)
                                       .reasons = reasons_of(n)};
 }
 
-/* ---- flags ---- */
+/* ---- flags for doubtful measurements ---- */
 
 const struct bb_nvml_flag_row bb_nvml_flag_rows[BB_NVML_FLAGS] = {
     [BB_NVML_POWER_CAP] = {"power_cap",
-                           "the power limit lowered the clocks: raise it or lock lower clocks (nvidia-smi "
+                           "the power limit lowered the clocks: raise the limit or lock lower clocks (nvidia-smi "
                            "-pl, -lgc)",
                            0x4},
     [BB_NVML_HW_SLOWDOWN] = {"hw_slowdown", "the hardware lowered the clocks: check cooling and power supply", 0x8},
@@ -202,7 +202,7 @@ const struct bb_nvml_flag_row bb_nvml_flag_rows[BB_NVML_FLAGS] = {
     [BB_NVML_POWER_BRAKE] = {"power_brake", "the power supply requested lower clocks: check the node's power supply",
                              0x80},
     [BB_NVML_CLOCKS_MOVED] = {"clocks_moved",
-                              "clocks changed by more than 2 %: warm up longer, or lock them "
+                              "clocks changed by more than 2 %: warm up longer, or lock the clocks "
                               "(nvidia-smi -lgc, -lmc)",
                               0},
 };
@@ -232,7 +232,7 @@ unsigned bb_nvml_flags(const struct bb_nvml_sample *before, const struct bb_nvml
     return flags;
 }
 
-/* ---- JSON ---- */
+/* ---- JSON of samples and flags ---- */
 
 json_t *bb_nvml_json(const struct bb_nvml_sample *s)
 {

@@ -3,7 +3,7 @@
  * NVTX calls of busbar are in this module.
  *
  * bb_range_init describes a range once and registers the range's text with the profiler. The range can then be opened
- * any number of times without formatting. Its category is the communicator or group of the operation; its payload is
+ * any number of times without formatting. The range's category is the communicator or group of the operation; its payload is
  * the number of bytes. Ranges belong to a host thread and close in reverse order. Without a profiler (no NVTX injection
  * library) each call only tests a pointer.
  */

@@ -14,7 +14,7 @@
  * before the event.
  *   what     name of the operation, for the timeout message
  *   health   called between polls with `arg`; returns 0, or an error code that ends the wait (for example for an
- *            asynchronous error of a communicator). NULL: no such check
+ *            asynchronous error of a communicator). NULL: no check
  *   Returns  0, the error code of `health` or of bb_world_wait, or -BB_EFAIL for a CUDA error
  */
 typedef int bb_health(void *arg);

@@ -54,7 +54,8 @@ const struct bb_redop bb_redops[BB_REDOP_COUNT] = {
     [BB_MAX] = {.name = "max", .help = "maximum over the ranks"},
     [BB_MIN] = {.name = "min", .help = "minimum over the ranks"},
     [BB_AVG] = {.name = "avg", .help = "average over the ranks"},
-    [BB_MULSUM] = {.name = "mulsum", .help = "sum over the ranks, odd ranks counted twice (NCCL's pre-multiplied sum)"},
+    [BB_MULSUM] = {.name = "mulsum",
+                   .help = "sum over the ranks, with odd ranks counted twice (NCCL's pre-multiplied sum)"},
 };
 
 int bb_dtype_find(const char *name)

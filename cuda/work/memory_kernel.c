@@ -121,7 +121,7 @@ size_t bb_memory_kernel_bytes(const struct bb_memory_kernel *p)
     return bb_memory_kernels[p->kind].bytes(p);
 }
 
-/* ---- arrays of each kind ---- */
+/* ---- the arrays that each kind of kernel needs ---- */
 
 static size_t tile_cells(const struct bb_memory_kernel *p)
 {
@@ -230,7 +230,7 @@ void bb_memory_kernel_set(struct bb_memory_kernel *p, const struct bb_memory_ker
     memcpy((char *)p + array->field, &memory, sizeof memory);
 }
 
-/* ---- access width ---- */
+/* ---- choosing the width of an access ---- */
 
 static int is_aligned(const void *pointer, size_t bytes)
 {
@@ -249,7 +249,7 @@ static int bytes_per_move(const struct bb_memory_kernel *p, size_t offsets)
     return unit;
 }
 
-/* Returns the number of elements per access: 16 bytes' worth if the row length and all pointers are aligned,
+/* Returns the number of elements per access: the number in 16 bytes if the row length and all pointers are aligned,
  * otherwise 1. NULL counts as aligned. */
 static int elements_per_access(const struct bb_memory_kernel *p)
 {

@@ -79,7 +79,7 @@ struct bb_memory_kernel {
     struct bb_optimizer optimizer;
     /* The fields below are set by bb_memory_kernel_prepare. */
     int unit;                 /* width of one access: in bytes for copies and gathers, in elements for arithmetic */
-    int cached;               /* LAYER_NORM: 1 if the row fits into shared memory */
+    int cached;               /* LAYER_NORM: 1 if the kernel caches the row in shared memory */
     float correct1, correct2; /* Adam: 1 / (1 - beta^step) for beta1 and beta2 */
 };
 

@@ -16,7 +16,7 @@ struct bb_bench_comm_options {
                                              "doubling" */
 };
 
-/* bb_bench_comm_set - option set for bb_opts_read; argv[0] is "comm". */
+/* bb_bench_comm_set - the options of `busbar bench comm`, for bb_opts_read with argv[0] = "comm". */
 extern const struct bb_opts bb_bench_comm_set;
 
 /* bb_bench_comm_run - run the benchmark; defined in the GPU library. Returns 0, a positive value if help was

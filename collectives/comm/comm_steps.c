@@ -22,7 +22,7 @@ const char *const bb_comm_absences[BB_COMM_ABSENCES] = {
     [BB_COMM_ALONE] = "needs at least 2 ranks",
 };
 
-/* An NCCL call that may block. The watchdog monitors the call and ends the run if it takes too long. */
+/* An NCCL call that may block. The watchdog monitors the call and ends the run if the call takes too long. */
 #define WATCHED(life, call) BB_GUARDED((life)->world, (life)->current_step->name, BB_NCCL(call))
 
 /* ---- init and first use ---- */
@@ -34,7 +34,7 @@ static int init_comm(struct bb_comm_life *life, struct bb_comm *comm)
     return bb_comm_init(comm, life->world, "life", NULL, member ? life->ranks : 0, &life->opts);
 }
 
-/* Times the part of init that is not in NCCL: the exchange of ids over MPI, here for a communicator without members. */
+/* Exchanges the ids over MPI for a communicator without members. This is the part of init outside NCCL. */
 static int exchange_id(struct bb_comm_life *life, struct bb_comm *comm)
 {
     struct bb_comm empty;
@@ -223,7 +223,7 @@ static int end_rest(struct bb_comm_life *life, struct bb_comm *comm)
     return comm->nccl ? bb_comm_finalize(comm) : NOT_HERE;
 }
 
-/* ---- table of steps ---- */
+/* ---- the table of steps and their timing ---- */
 
 #define OF(member) .comm = offsetof(struct bb_comm_life, member)
 const struct bb_comm_step bb_comm_steps[BB_COMM_STEPS] = {
@@ -243,7 +243,7 @@ const struct bb_comm_step bb_comm_steps[BB_COMM_STEPS] = {
     {"finalize_part", "ncclCommFinalize of a split communicator", finalize_comm, OF(part)},
     {"destroy_part", "ncclCommDestroy of a split communicator", destroy_comm, OF(part), .after = release_comm},
     {"shrink", "ncclCommShrink without the last rank", shrink_comm, OF(comm), .function = "ncclCommShrink"},
-    {"end_shrunk", "finalize and destroy of the shrunk communicator", end_rest, OF(rest)},
+    {"end_shrunk", "ncclCommFinalize and ncclCommDestroy of the shrunk communicator", end_rest, OF(rest)},
     {"mem_free", "ncclMemFree", free_memory, OF(comm)},
     {"finalize", "ncclCommFinalize", finalize_comm, OF(comm)},
     {"destroy", "ncclCommDestroy", destroy_comm, OF(comm), .after = release_comm},

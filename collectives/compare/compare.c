@@ -227,7 +227,7 @@ static void print_head(FILE *out, const struct bb_result_file *a, const struct b
     bb_table_heading(out, fields);
 }
 
-/* ---- JSON ---- */
+/* ---- JSON of a table row ---- */
 
 static json_t *row_json(const struct row *row)
 {
@@ -310,7 +310,7 @@ static const char *incomplete_status(const struct bb_result_file *t)
 
 enum outcome { INCOMPLETE, NO_ROW, WRONG, SLOWER, INCONCLUSIVE, MISSING, NOT_SLOWER, OUTCOMES };
 
-/* fails_strict: the outcome causes exit status 5 with --strict. Slower rows cause it with --threshold instead. */
+/* fails_strict: the outcome causes exit status 5 with --strict. With slower rows, --threshold decides. */
 static const struct {
     const char *name;
     bool fails_strict;
@@ -511,7 +511,7 @@ out:
     return rc;
 }
 
-/* ---- command ---- */
+/* ---- options and main function of the command ---- */
 
 struct options {
     const char *json, *csv;

@@ -21,8 +21,8 @@
 #include <stdio.h>
 
 enum bb_verdict {
-    BB_FASTER,       /* the interval of B is below that of A; or the ratio B / A is below 1 / (1 + threshold) */
-    BB_SLOWER,       /* the interval of B is above that of A; or the ratio B / A is above 1 + threshold */
+    BB_FASTER,       /* the whole interval of B is below that of A; or the ratio B / A is below 1 / (1 + threshold) */
+    BB_SLOWER,       /* the whole interval of B is above that of A; or the ratio B / A is above 1 + threshold */
     BB_SAME,         /* the intervals overlap; or the ratio is within the threshold */
     BB_INCONCLUSIVE, /* a side has no time; or a side has no interval and no threshold is given */
     BB_WRONG_DATA,   /* a side computed wrong data, so the times are meaningless */

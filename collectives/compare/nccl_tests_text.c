@@ -91,7 +91,7 @@ static void set_integer(json_t *object, const char *key, const char *word)
         json_object_set_new(object, key, json_integer(number));
 }
 
-/* ---- lines above the table ---- */
+/* ---- parsers of the lines above the table ---- */
 
 static int read_program(struct log *l)
 {
@@ -178,7 +178,7 @@ static int read_device(struct log *l)
     device = json_pack("{s:I, s:I, s:s, s:s}", "rank", (json_int_t)rank, "group", (json_int_t)group, "hostname", host,
                        "device_info", name);
     if (!device)
-        return reject_line(l, "a device name that is not valid UTF-8");
+        return reject_line(l, "the device name is not valid UTF-8");
     return json_array_append_new(l->devices, device) ? bb_err(BB_EFAIL, "%s: no memory", l->path) : 0;
 }
 
@@ -209,7 +209,7 @@ static int read_emulated(struct log *l)
     return 0;
 }
 
-/* ---- table ---- */
+/* ---- parsers of the table heading and the table rows ---- */
 
 static void assign_column(struct columns *c, int *places, const char *name, int at)
 {
@@ -313,12 +313,12 @@ static int read_row(struct log *l)
     int rc;
 
     if (l->n < c->n || !parse_integer(l->word[c->size], &bytes))
-        return bb_err(BB_EUSAGE, "%s: line %d: a row of %d words, expected the %d columns of its table", l->path,
+        return bb_err(BB_EUSAGE, "%s: line %d: the row has %d words, but the table heading has %d columns", l->path,
                       l->line, l->n, c->n);
     row = json_pack("{s:I, s:s, s:s, s:s}", "size", (json_int_t)bytes, "type", l->word[c->type], "redop",
                     c->redop < 0 ? "none" : l->word[c->redop], "root", c->root < 0 ? "-1" : l->word[c->root]);
     if (!row)
-        return reject_line(l, "a row that is not valid UTF-8");
+        return reject_line(l, "the row is not valid UTF-8");
     for (int place = 0; place < PLACES; place++)
         TRY(add_place(l, row, place));
     record_bus_factor(l);
@@ -381,7 +381,7 @@ static int read_lines(struct log *l, FILE *file)
     return rc;
 }
 
-/* ---- whole output ---- */
+/* ---- checks of the whole output ---- */
 
 /* Validates the operation given by the user for output that does not contain its operation: busbw / algbw must be
  * the bus factor of that operation. */
@@ -405,7 +405,7 @@ static int resolve_program(struct log *l, const char *operation)
         snprintf(expected, sizeof(expected), "%.40s_perf", operation);
     if (!operation && !*l->program)
         return bb_err(BB_EUSAGE,
-                      "%s: the output does not name its operation (versions of nccl-tests before 2.16.7); try: "
+                      "%s: the output does not contain the operation (versions of nccl-tests before 2.16.7); try: "
                       "all_reduce=%s",
                       l->path, l->path);
     if (*l->program && strncmp(l->program, expected, strlen(expected)) != 0)

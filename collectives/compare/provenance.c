@@ -141,7 +141,7 @@ static void add_busbar(const json_t *root, json_t *list)
     add_all(list, "--", json_object_get(root, "options"), no_setting);
 }
 
-/* ---- nccl-tests ---- */
+/* ---- conditions in files of nccl-tests ---- */
 
 /* Adds NCCL_* and CUDA_*, because nccl-tests records its whole environment and the other variables are not relevant. */
 static void add_nccl_tests_environment(json_t *list, const json_t *env)
@@ -182,7 +182,7 @@ int bb_result_file_nccl_tests_ranks(const json_t *root)
 
     last = json_integer_value(json_object_get(json_array_get(devices, listed > 0 ? (size_t)listed - 1 : 0), "rank"));
     ranks = listed * at_least_1(config, "nthreads") * at_least_1(config, "ngpus");
-    if (listed > 1 && last == listed - 1) /* one entry per rank */
+    if (listed > 1 && last == listed - 1) /* entries are numbered by rank: the list has one entry per rank */
         ranks = listed;
     return ranks < 1 << 24 ? (int)ranks : 0;
 }

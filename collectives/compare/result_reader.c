@@ -113,7 +113,7 @@ out:
     return rc;
 }
 
-/* ---- busbar's files ---- */
+/* ---- reading result files of busbar ---- */
 
 static long long number_in(const json_t *row, const char *name)
 {
@@ -212,7 +212,7 @@ out:
     return rc;
 }
 
-/* ---- plans ---- */
+/* ---- reading plans ---- */
 
 const char *bb_result_file_predicted(const struct bb_result_file *t)
 {
@@ -243,7 +243,7 @@ out:
     return rc;
 }
 
-/* ---- nccl-tests ---- */
+/* ---- reading files of nccl-tests ---- */
 
 /* Derives the collective from the program's path: "/opt/bin/all_reduce_perf" becomes "all_reduce". */
 static int name_program(struct bb_result_file *t)

@@ -17,11 +17,12 @@
 struct bb_shortfall {
     bool known, a_is_measured; /* known: exactly one of the two files is a prediction; otherwise the other fields are
                                   unused */
-    const char *cluster;       /* cluster profile of the prediction; borrowed from the file */
+    const char *cluster;       /* name of the predicted cluster; borrowed from the file */
     double percent;
     size_t rows, slower_rows;
     const struct bb_timing *worst; /* measured row with the largest ratio of measured to predicted time; NULL: no row */
-    double worst_ratio, log_sum;   /* worst_ratio: ratio of that row; log_sum: sum of the logarithms of all ratios */
+    double worst_ratio,
+        log_sum; /* worst_ratio: measured / predicted time of `worst`; log_sum: sum of log(measured / predicted) over all rows */
     json_t *parts; /* JSON list of the parts and the groups of a proxy's step with measured and predicted times;
                       owned */
 };

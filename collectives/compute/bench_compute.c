@@ -21,7 +21,7 @@ struct compute {
     double copy_gbps; /* copy bandwidth; with best_tflops, the measured limits of the device */
     double best_tflops[BB_COMPUTE_TYPES];
     double worst_error;  /* largest deviation of a timed kernel of at least 100 us, in percent */
-    double excess_error; /* largest deviation of such a kernel beyond TIMED_SLACK_US, in percent */
+    double excess_error; /* largest deviation beyond TIMED_SLACK_US of a timed kernel of at least 100 us, in percent */
 };
 
 static bool type_is_wanted(const struct compute *b, int type)
@@ -79,7 +79,7 @@ static double giga_per_s(double amount, const struct bb_computed *c)
     return c->time_us.p50 > 0 ? amount / c->time_us.p50 / 1e3 : 0;
 }
 
-/* ---- GEMMs ---- */
+/* ---- the section of GEMMs ---- */
 
 struct gemm_row {
     struct bb_gemm_case gemm;
@@ -144,7 +144,7 @@ static int run_gemms(struct compute *b)
     return rc;
 }
 
-/* ---- memory-bound kernels ---- */
+/* ---- the section of memory-bound kernels ---- */
 
 struct memory_kernel_row {
     const char *name, *dtype;
@@ -221,7 +221,7 @@ out:
     return rc;
 }
 
-/* ---- timed kernel ---- */
+/* ---- the section of the timed kernel ---- */
 
 struct timed_row {
     int sms;
@@ -378,7 +378,7 @@ static size_t arena_bytes(const struct compute *b)
     return bytes;
 }
 
-/* ---- start and end ---- */
+/* ---- starting and ending the run ---- */
 
 static void print_head(const struct compute *b)
 {

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-/* ---- GEMMs ---- */
+/* ---- GEMM cases ---- */
 
 struct layer {
     const char *name;
@@ -85,7 +85,7 @@ int bb_compute_gemms(enum bb_dtype_id dtype, bool quick, struct bb_gemm_case cas
     return l.n;
 }
 
-/* ---- memory-bound kernels ---- */
+/* ---- cases of memory-bound kernels ---- */
 
 #define HIDDEN .cols = 4096
 /* The halo cases copy a face of 64 x 64 cells. The tile is thin in the third dimension, which limits the memory for
@@ -128,7 +128,7 @@ bool bb_compute_memory_kernel(int i, enum bb_dtype_id dtype, size_t bytes, struc
     return true;
 }
 
-/* ---- timed kernel ---- */
+/* ---- settings of the timed kernel ---- */
 
 static const struct bb_timed_case timed[] = {
     {10, 1, 0},     {20, 1, 0},      {50, 1, 0},     {100, 1, 0},   {200, 1, 0},       {500, 1, 0},

@@ -1,6 +1,6 @@
 /*
  * compute_cases.h - tables of what `busbar bench compute` measures: GEMMs of real layers, memory-bound kernels, and
- * settings of the timed kernel (cuda/compute/busy.h), which substitutes compute of a given duration.
+ * settings of the timed kernel (cuda/compute/busy.h), which runs for a given time in place of compute.
  */
 #ifndef BB_COLLECTIVES_COMPUTE_COMPUTE_CASES_H
 #define BB_COLLECTIVES_COMPUTE_COMPUTE_CASES_H

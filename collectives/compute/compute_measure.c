@@ -103,7 +103,7 @@ out:
     return rc;
 }
 
-/* ---- timing ---- */
+/* ---- timing any kernel ---- */
 
 typedef int launcher(void *arg, cudaStream_t stream);
 
@@ -159,7 +159,7 @@ out:
     return rc;
 }
 
-/* ---- GEMMs ---- */
+/* ---- measuring GEMMs ---- */
 
 struct gemm_call {
     struct bb_gemm gemm;
@@ -206,7 +206,7 @@ out:
     return rc;
 }
 
-/* ---- memory-bound kernels ---- */
+/* ---- measuring memory-bound kernels and copies ---- */
 
 size_t bb_memory_kernel_case_bytes(const struct bb_memory_kernel *p)
 {
@@ -261,7 +261,7 @@ int bb_measure_memcpy(struct bb_compute_context *ctx, size_t bytes, struct bb_co
     return measure_kernel(ctx, launch_copy, &copy, c);
 }
 
-/* ---- timed kernel ---- */
+/* ---- measuring the timed kernel ---- */
 
 static int launch_busy(void *arg, cudaStream_t stream)
 {

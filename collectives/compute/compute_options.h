@@ -24,7 +24,7 @@ struct bb_bench_compute_options {
     bool wanted[BB_COMPUTE_SECTIONS]; /* sections to run; set by bb_opts_read from the positional arguments */
 };
 
-/* bb_bench_compute_set - option set for bb_opts_read; argv[0] is "compute". */
+/* bb_bench_compute_set - the options of `busbar bench compute`, for bb_opts_read with argv[0] = "compute". */
 extern const struct bb_opts bb_bench_compute_set;
 
 /* bb_bench_compute_run - run the benchmark; defined in the GPU library. Returns 0, a positive value if help

@@ -37,7 +37,7 @@ void bb_overlap_counts(double gemm_us, double collective_us, int min_collectives
     *gemms = gemm_us > 0 ? clamp_calls(round(*collectives * collective_us / gemm_us)) : 1;
 }
 
-/* ---- CTA limits ---- */
+/* ---- parsing, formatting and ranking CTA limits ---- */
 
 struct parse {
     struct bb_cta_limit *limits;
@@ -125,7 +125,7 @@ int bb_overlap_best(const struct bb_cta_limit *limits, const struct bb_stats *bo
     return best;
 }
 
-/* ---- GEMM dimensions ---- */
+/* ---- parsing GEMM dimensions ---- */
 
 static int reject_gemm(const char *text)
 {

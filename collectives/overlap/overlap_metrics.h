@@ -1,6 +1,6 @@
 /*
- * overlap_metrics.h - metrics of a GEMM and a collective that run alone and concurrently, and the parsers of the
- * overlap options. Pure functions.
+ * overlap_metrics.h - computes the contention between a GEMM and a collective from their times alone and concurrently,
+ * and parses the overlap options. Pure functions.
  */
 #ifndef BB_COLLECTIVES_OVERLAP_OVERLAP_METRICS_H
 #define BB_COLLECTIVES_OVERLAP_OVERLAP_METRICS_H
@@ -29,8 +29,7 @@ struct bb_contention {
     double lost_to_comm_us; /* time of both - compute alone */
 };
 
-/* bb_contention_of - compute the metrics from median times. A metric is NaN if the time alone that it is relative to
- * is 0. */
+/* bb_contention_of - compute the metrics from median times. A ratio is NaN if its denominator is 0. */
 struct bb_contention bb_contention_of(const double us[BB_OVERLAP_TIMES]);
 
 /*

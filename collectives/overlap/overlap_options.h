@@ -20,7 +20,7 @@ struct bb_bench_overlap_options {
     struct bb_gemm_shape gemm_shape;
 };
 
-/* bb_bench_overlap_set - option set for bb_opts_read; argv[0] is "overlap". */
+/* bb_bench_overlap_set - the options of `busbar bench overlap`, for bb_opts_read with argv[0] = "overlap". */
 extern const struct bb_opts bb_bench_overlap_set;
 
 /* bb_bench_overlap_run - run the benchmark; defined in the GPU library. Returns 0, a positive value if help was

@@ -315,7 +315,7 @@ static json_t *matrix_json(const struct p2p *p, const struct matrix *m)
                      (json_int_t)m->run.bytes, "unit", f->unit, "values", rows);
 }
 
-/* ---- slow links ---- */
+/* ---- reporting slow links ---- */
 
 static const char *host_of_node(const struct bb_world *w, int node)
 {
@@ -367,7 +367,7 @@ static int report_slow(void *arg, const struct bb_slow_link *l)
                                                                      : 0;
 }
 
-/* ---- bimodal classes, slowest links and --max-slow ---- */
+/* ---- reporting bimodal classes and the slowest links, checking --max-slow ---- */
 
 static int report_modes(struct p2p *p, const struct matrix *m, bool same_node)
 {

@@ -138,7 +138,7 @@ out:
     return rc;
 }
 
-/* ---- bimodal classes ---- */
+/* ---- detecting bimodal classes ---- */
 
 static int compare_values(const void *a, const void *b)
 {
@@ -187,7 +187,7 @@ out:
     return rc;
 }
 
-/* ---- slowest links ---- */
+/* ---- ranking the slowest links ---- */
 
 /* Returns the speed of a link relative to the median: 1 at the median, below 1 for a slower link. */
 static double rate(const struct bb_link_outliers *l, double value, double median)

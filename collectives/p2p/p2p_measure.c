@@ -3,7 +3,7 @@
  *
  * A sample is `iterations` operations back to back on one stream between two CUDA events. An untimed operation before
  * the first event synchronizes the two ranks. The sample is the larger time of the two ranks. The last timed message is
- * received into a separate buffer, so that the verification applies to a timed message and not to earlier data.
+ * received into a separate buffer, so that data of an earlier message cannot pass the verification.
  */
 #include "collectives/p2p/p2p_measure.h"
 

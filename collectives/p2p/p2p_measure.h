@@ -65,7 +65,7 @@ struct bb_p2p_context {
 struct bb_p2p_finding {
     unsigned long long wrong;
     bool checked;
-    struct bb_telemetry_row seen; /* from this rank only */
+    struct bb_telemetry_row seen; /* telemetry of the same rank */
 };
 
 /*

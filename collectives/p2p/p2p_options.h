@@ -15,7 +15,7 @@ struct bb_bench_p2p_options {
                                      large_list */
 };
 
-/* bb_bench_p2p_set - option set for bb_opts_read; argv[0] is "p2p". */
+/* bb_bench_p2p_set - the options of `busbar bench p2p`, for bb_opts_read with argv[0] = "p2p". */
 extern const struct bb_opts bb_bench_p2p_set;
 
 /* bb_bench_p2p_run - run the benchmark; defined in the GPU library. Returns 0, a positive value if help was printed,

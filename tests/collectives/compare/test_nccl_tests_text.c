@@ -185,14 +185,14 @@ static const struct {
     {STARTING SETTINGS "#  Rank  0 Pid 1 on \xff device 0 [0x1] X\n" HEADING ROW, NULL, "line 3: a device name"},
     {STARTING SETTINGS TWO_RANKS "#  size  latency\n", NULL, "line 5: not a table heading"},
     {STARTING SETTINGS TWO_RANKS HEADING "8 2 float sum -1 3.0\n", NULL,
-     "line 8: a row of 6 words, expected the 13 columns"},
+     "line 8: the row has 6 words, but the table heading has 13 columns"},
     {STARTING SETTINGS TWO_RANKS HEADING "8 2 float sum -1 3.0left: 1 1 0 3 1 1 0\n", NULL,
      "line 8: '3.0left:' in column 6"},
     {STARTING SETTINGS TWO_RANKS HEADING "8 2 float sum -1 -3 1 1 0 3 1 1 0\n", NULL, "line 8: '-3' in column 6"},
     {STARTING SETTINGS TWO_RANKS HEADING "99999999999999999999 2 float sum -1 3 1 1 0 3 1 1 0\n", NULL,
      "line 8: a row"},
     {STARTING SETTINGS TWO_RANKS HEADING "8 2 \xff sum -1 3 1 1 0 3 1 1 0\n", NULL,
-     "line 8: a row that is not valid UTF-8"},
+     "line 8: the row is not valid UTF-8"},
 };
 
 static void rejects_invalid_output_with_line_number(void **state)

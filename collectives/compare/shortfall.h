@@ -21,8 +21,8 @@ struct bb_shortfall {
     double percent;
     size_t rows, slower_rows;
     const struct bb_timing *worst; /* measured row with the largest ratio of measured to predicted time; NULL: no row */
-    double worst_ratio,
-        log_sum; /* worst_ratio: measured / predicted time of `worst`; log_sum: sum of log(measured / predicted) over all rows */
+    double worst_ratio;            /* measured / predicted time of `worst` */
+    double log_sum;                /* sum of log(measured / predicted) over all rows */
     json_t *parts; /* JSON list of the parts and the groups of a proxy's step with measured and predicted times;
                       owned */
 };

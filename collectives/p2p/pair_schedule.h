@@ -3,8 +3,8 @@
  * a round have no common rank. Pure functions.
  *
  * If `one` is false, pairs run concurrently. The schedule is the round-robin tournament by the circle method: one rank
- * stays fixed, the others rotate on a circle, and opposite ranks form a pair. There are n-1 rounds of n/2 pairs for even
- * n, and n rounds with one idle rank each for odd n.
+ * stays fixed, the others rotate on a circle, and opposite ranks form a pair. There are n-1 rounds of n/2 pairs for
+ * even n, and n rounds with one idle rank each for odd n.
  * If `one` is true, there are n(n-1)/2 rounds of one pair.
  */
 #ifndef BB_COLLECTIVES_P2P_PAIR_SCHEDULE_H

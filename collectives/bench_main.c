@@ -50,7 +50,7 @@ bool bb_bench_is_subcommand(const char *word)
 
 static int check_arguments(int argc, char **argv, double *timeout_s)
 {
-    struct bb_bench_options options = {0}; /* zero also initializes the fields that no option sets */
+    struct bb_bench_options options = {0}; /* zero-initialized, because some fields have no option */
     struct bb_sweep sweep = {0};
     int rc = bb_bench_parse(&options, &sweep, argc, argv, stdout);
 

@@ -82,8 +82,8 @@ struct bb_bench_context {
                                 equal on all ranks */
     bool start_barrier_expired; /* the start barrier timed out once on this rank; this rank does not close the
                                    barrier again */
-    bool connected; /* an operation of this measurement has completed, so NCCL has established the connections;
-                       otherwise no start barrier is closed */
+    bool connected; /* true: an operation of this measurement has completed, so connections exist and a start barrier
+                       may be closed */
     struct bb_sample *batch, *all_batches; /* samples of one batch: batch [batch] of this rank, all_batches [size *
                                               batch] of all ranks */
     double *series[BB_SERIES_COUNT];       /* [max_iterations + batch] samples of the group, from all batches of a

@@ -80,8 +80,8 @@ unsigned bb_warnings_of(const struct bb_stats *s, const double *samples, enum bb
 
 /* ---- random order of sizes ---- */
 
-/* bb_shuffle - permute list[n] at random. The permutation depends only on n and seed, so all ranks and machines
- * compute the same one. */
+/* bb_shuffle - permute list[n] at random. The permutation depends only on n and seed, so it is equal on all ranks
+ * and machines. */
 void bb_shuffle(size_t *list, size_t n, uint64_t seed);
 
 #endif

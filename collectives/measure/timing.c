@@ -4,11 +4,14 @@
  * Stream mode: a sample is the time between two events that enclose `iterations` operations back to back on one stream,
  * divided by the number of operations. One untimed operation precedes the first event and synchronizes the ranks, so
  * that a late rank does not lengthen the sample. If some ranks may complete this operation before the last rank
- * arrives, a small all_reduce follows it. The start barrier holds all of these operations until every rank has enqueued
- * them.
+ * arrives, a small all_reduce follows the operation. The start barrier holds all of these operations until every rank
+ * has enqueued them.
  *
- * The start barrier is not used in four cases: for the first operation of a measurement, which may have to establish
- * connections; if ranks share a GPU; if launches are blocking; and after a timeout of the barrier.
+ * The start barrier is not used
+ * - for the first operation of a measurement, which may have to establish connections,
+ * - if ranks share a GPU,
+ * - if kernel launches are blocking (CUDA_LAUNCH_BLOCKING),
+ * - after the barrier has timed out once.
  *
  * With --clock host a sample is defined as in nccl-tests: the time from before the first call to after the final wait,
  * without start barrier and without a preceding operation, but with the first launch of a graph. --clock both adds one
@@ -132,7 +135,7 @@ static size_t held_iterations(const struct bb_bench_context *ctx, const struct b
 static int enqueue_sync(struct bb_bench_context *ctx)
 {
     return BB_GUARDED(
-        ctx->world, "synchronisation of the ranks",
+        ctx->world, "synchronizing the ranks",
         BB_NCCL(ncclAllReduce(ctx->sync_byte, ctx->sync_byte, 1, ncclInt8, ncclMax, ctx->comm->nccl, ctx->stream)));
 }
 
@@ -147,7 +150,7 @@ int bb_connect_sync(struct bb_bench_context *ctx, const struct bb_case *c)
 
     if (needs_sync(c)) {
         TRY(enqueue_sync(ctx));
-        TRY(bb_bench_context_wait(ctx, "synchronisation of the ranks"));
+        TRY(bb_bench_context_wait(ctx, "synchronizing the ranks"));
     }
 out:
     return rc;
@@ -290,7 +293,7 @@ static int time_to_sync(struct bb_bench_context *ctx, struct bb_sample *sample)
 
     TRY(enqueue_sync(ctx));
     TRY(mark_end(ctx));
-    TRY(bb_bench_context_wait(ctx, "synchronisation of the ranks"));
+    TRY(bb_bench_context_wait(ctx, "synchronizing the ranks"));
     TRY(bb_event_us(ctx->start, ctx->stop, &sample->us[BB_SAMPLE_TO_SYNC]));
 out:
     return rc;
@@ -395,8 +398,8 @@ static int launch_graph(struct bb_bench_context *ctx, cudaGraphExec_t exec, int 
     return rc;
 }
 
-/* Captures the graph and launches it once before the measurement. With the host clock the first launch is not done
- * here, because nccl-tests includes it in the time. */
+/* Captures the graph and launches it once before the measurement. With the host clock the function only captures,
+ * because nccl-tests' time includes the first launch of the graph. */
 static int make_graph(struct bb_bench_context *ctx, const struct bb_case *c, cudaGraphExec_t *exec)
 {
     int rc;

@@ -285,7 +285,7 @@ out:
 
 int bb_nccl_tests_main(int argc, char **argv)
 {
-    struct bb_nccl_tests_options o = {0}; /* zero also initializes the fields that no option sets */
+    struct bb_nccl_tests_options o = {0}; /* zero-initialized, because some fields have no option */
     const struct bb_positionals collective = {.word = {bb_colls[bb_nccl_tests_kind(argv[0])].name}, .n = 1};
     struct bb_sweep sweep = {0};
     int rc;

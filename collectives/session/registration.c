@@ -50,7 +50,7 @@ static int register_symmetric(struct bb_registration *r, size_t bytes, struct bb
     if (r->handle)
         r->kind = BB_REGISTER_SYMMETRIC;
     else
-        warn_unsupported(comm, what, "these GPUs or this NCCL do not support them");
+        warn_unsupported(comm, what, "not supported by these GPUs or this NCCL");
 out:
     return rc;
 }

@@ -226,7 +226,8 @@ const char *bb_session_buffers_name(const struct bb_session *s)
 void bb_session_print_buffers(const struct bb_session *s, FILE *out)
 {
     if (s->falls_back)
-        fprintf(out, "# buffers: cudaMalloc (ncclMemAlloc falls back to it here): NCCL cannot register them\n");
+        fprintf(out, "# buffers: cudaMalloc, because ncclMemAlloc falls back to cudaMalloc here; NCCL cannot register "
+                     "these buffers\n");
     else if (s->memory == &bb_cuda_allocator)
         fprintf(out, "# buffers: cudaMalloc\n");
 }

@@ -43,8 +43,8 @@ int bb_telemetry_save(const struct bb_telemetry *o, struct bb_results *results) 
 
 void bb_telemetry_release(struct bb_telemetry *o);
 
-/* bb_telemetry_begin_warmup - start recording NCCL's choice. Here and in the following functions, o may be NULL:
- * nothing is recorded. */
+/* bb_telemetry_begin_warmup - start recording NCCL's choice. If o is NULL, this function and the following ones
+ * record nothing. */
 void bb_telemetry_begin_warmup(const struct bb_telemetry *o);
 
 /* bb_telemetry_begin_timing - after the warm-up: stop recording NCCL's choice and read the GPU state for the first

@@ -352,7 +352,7 @@ static void print_table(const struct bb_algorithms *a, FILE *out)
         fputs(a->best_text, out);
     if (a->judged == 0 && a->unjudged == 0)
         fprintf(out, "# no verdict on NCCL's choice: %s\n",
-                a->shared_gpu ? "ranks share a GPU" : "too few samples for intervals (--repeats 6 or more)");
+                a->shared_gpu ? "ranks share a GPU" : "too few samples for confidence intervals, try: --repeats 6");
     for (int status = BB_CANDIDATE_MEASURED + 1; status < BB_CANDIDATE_COUNT; status++)
         print_not_measured(a, out, (enum bb_candidate_status)status);
 }

@@ -96,8 +96,8 @@ static int oldest_capability(const struct bench *b)
     return oldest;
 }
 
-/* Returns whether NCCL supports a data type: 8-bit floating point requires NCCL 2.24, and its reductions require
- * compute capability 9.0. */
+/* Returns whether NCCL supports a data type. 8-bit floating-point types require NCCL 2.24; reductions of these types
+ * also require compute capability 9.0. */
 static bool type_is_supported(const struct bench *b, int dtype)
 {
     bool reduces = false;
@@ -179,10 +179,11 @@ static int check_plugins(const struct bench *b, bool tuner_offered)
 
     if (!b->options.sampling.sweep_algorithms || (!other_profiler && tuner_offered))
         return 0;
-    return BB_WORLD_ERR(
-        &b->session.world, BB_EUSAGE,
-        "--sweep-algorithms cannot be combined with %s=%s, because busbar must be that plugin: unset the variable",
-        other_profiler ? "NCCL_PROFILER_PLUGIN" : "NCCL_TUNER_PLUGIN", other_profiler ? profiler : tuner);
+    return BB_WORLD_ERR(&b->session.world, BB_EUSAGE,
+                        "--sweep-algorithms cannot be combined with %s=%s, because busbar itself must be this plugin; "
+                        "unset the variable",
+                        other_profiler ? "NCCL_PROFILER_PLUGIN" : "NCCL_TUNER_PLUGIN",
+                        other_profiler ? profiler : tuner);
 }
 
 /* Rejects --sweep-algorithms with NCCL before 2.27, which does not report to profiler plugins which algorithm it
@@ -457,8 +458,8 @@ static void fill_report(struct bench *b, struct bb_report_head *head)
     b->report.out = b->session.out;
 }
 
-/* Opens the results, in busbar's schema or in the schema of the report's style. The latter always creates a new
- * file. */
+/* Opens the results, in busbar's schema or in the schema of the report's style. In the schema of a style, the
+ * results always go to a new file. */
 static int open_results(struct bench *b, const struct bb_report_head *text, int argc, char **argv)
 {
     struct bb_results_head head = {.schema = "busbar.bench/1", .argc = argc, .argv = argv};
@@ -714,7 +715,7 @@ static int check_tuner_attached(struct bench *b)
     return b->options.sampling.sweep_algorithms ? bb_world_agree(&b->session.world, rc, "tuner plugin") : 0;
 }
 
-/* Returns an error if all collectives were skipped, because the thresholds of --min-busbw could not be checked. */
+/* Returns an error if --min-busbw is given but all collectives were skipped, so that no threshold could be checked. */
 static int check_nothing_measured(const struct bench *b)
 {
     if (b->judged || b->options.busbw_thresholds.n == 0)
@@ -774,7 +775,7 @@ int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sw
 
 int bb_bench_run(int argc, char **argv)
 {
-    struct bb_bench_options options = {0}; /* zero also initializes the fields that no option sets */
+    struct bb_bench_options options = {0}; /* zero-initialized, because some fields have no option */
     struct bb_sweep sweep;
     int rc = bb_bench_parse(&options, &sweep, argc, argv, stdout);
 

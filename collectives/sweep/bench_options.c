@@ -117,7 +117,7 @@ const struct bb_opts bb_bench_set = {
              "A sample is the time of the slowest rank; a row shows the median of its samples. algbw = size / time.\n"
              "busbw = algbw times a factor per collective (`busbar list collectives`): the rate in one direction\n"
              "of one GPU's link for a flat, bandwidth-bound algorithm. 1 GB/s = 1e9 bytes/s. Sizes of collectives\n"
-             "with one slice per rank are rounded down to slices of 16 bytes.\n"
+             "with one slice per rank are rounded down to a multiple of 16 bytes per slice.\n"
              "Exit status: 0 ok, 1 the run failed, 2 usage, 3 wrong data, 4 timeout or lost rank, 5 below --min-busbw.",
     .tables = tables,
 };

@@ -271,7 +271,7 @@ static void print_line(const struct bb_report *r, const struct bb_row *row, bool
     fflush(r->out);
 }
 
-/* Prints a title centred over the columns of one placement. */
+/* Prints a title centered over the columns of one placement. */
 static void print_centred(FILE *out, const char *title, int width)
 {
     int left = (width - (int)strlen(title)) / 2;
@@ -395,7 +395,7 @@ static void print_method(const struct bb_report *r, const struct bb_bench_option
     for (int i = 0; i < r->ctx->n_modes; i++)
         print_time(r, r->ctx->modes[i]);
     if (o->sampling.delay)
-        fprintf(out, "# imposed delays in sync mode (--delay), rank:us: %s\n", o->sampling.delay);
+        fprintf(out, "# delays of ranks in sync mode (--delay RANK:US,...): %s\n", o->sampling.delay);
     if (o->checks > 0)
         fprintf(out, "# #wrong: elements and guard bytes that differ after %s%s%s\n",
                 checked && r->ctx->n_modes == 1 ? "" : "the last timed operation",

@@ -43,7 +43,8 @@ void bb_busbw_tally_add(struct bb_busbw_tally *t, double busbw_gbps);
  * results. */
 double bb_busbw_threshold_measured(const struct bb_busbw_threshold *f, const struct bb_busbw_tally *t);
 
-/* bb_busbw_threshold_text - return "mean", "peak" or a size such as "1 GiB". The text is in buf or constant. */
+/* bb_busbw_threshold_text - return "mean", "peak" or a size such as "1 GiB". A size is written to buf, which is then
+ * the return value. */
 const char *bb_busbw_threshold_text(const struct bb_busbw_threshold *f, char buf[BB_BYTES_TEXT]);
 
 #endif

@@ -27,7 +27,7 @@ const struct bb_opt bb_sampling_option_rows[] = {
         "gpu: CUDA events; host: host clock as in nccl-tests, including launches and the final wait, without start "
         "barrier; both: gpu, plus one host-clock sample in the column wall"),
     OPT_INT(0, "start-barrier", FIELD(start_barrier), "1", "0|1", 0, 1,
-            "stream mode: operations start 1: after all ranks have enqueued them; 0: immediately"),
+            "stream mode: 1: operations start after all ranks have enqueued them; 0: operations start immediately"),
     OPT_DOUBLE(
         0, "start-barrier-limit", FIELD(start_barrier_limit_ms), "5000", "MS", 0.001, 1e6,
         "stream mode: timeout of the start barrier. After a timeout the row is flagged, and later rows run without "

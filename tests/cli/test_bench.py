@@ -318,7 +318,7 @@ def test_memory_estimate_uses_the_granularity_of_ncclmemalloc(busbar, profile, a
 def test_reports_the_cudamalloc_fallback_of_ncclmemalloc(busbar, tmp_path, args, env):
     path = tmp_path / "r.json"
     for more, buffers, note in (({}, "nccl", None),
-                                (env, "nccl (cudaMalloc)", "# buffers: cudaMalloc (ncclMemAlloc falls back to it here)")):
+                                (env, "nccl (cudaMalloc)", "# buffers: cudaMalloc, because ncclMemAlloc falls back to cudaMalloc here;")):
         done = busbar.run(*args.split(), "--json", path, ranks=2, env=more)
         assert done.returncode == 0 and json.loads(path.read_text())["buffers"] == buffers, done.stderr
         assert note in done.stdout if note else "# buffers: of" not in done.stdout

@@ -30,9 +30,9 @@ enum bb_memory_kernel_kind {
     BB_MEMORY_KERNEL_UNPACK_ADD, /* out[r][tile] += in[r][box]: backward; adds gradients received from the neighbour
                                     to the border cells */
     BB_MEMORY_KERNEL_BIAS_ACT,   /* out = act(in + shift[col]); in == out is allowed */
-    BB_MEMORY_KERNEL_CHANNEL_NORM, /* out = act(in * scale[k] + shift[k]), k = row % channels: batch norm with known
+    BB_MEMORY_KERNEL_CHANNEL_NORM,    /* out = act(in * scale[k] + shift[k]), k = row % channels: batch norm with known
                                       mean and variance */
-    BB_MEMORY_KERNEL_LAYER_NORM, /* out = (in - mean) / sqrt(variance + 1e-5) * scale[col] + shift[col], per row */
+    BB_MEMORY_KERNEL_LAYER_NORM,      /* out = (in - mean) / sqrt(variance + 1e-5) * scale[col] + shift[col], per row */
     BB_MEMORY_KERNEL_BIAS_ACT_GRAD,   /* out = in * act'(saved + shift[col]): `in` is the gradient, `saved` the input
                                        of BIAS_ACT */
     BB_MEMORY_KERNEL_LAYER_NORM_GRAD, /* out = f * (g - mean(g) - x * mean(g x)), per row; g = in * scale[col], x =

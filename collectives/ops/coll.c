@@ -6,13 +6,13 @@
 
 #include <string.h>
 
-static size_t whole(size_t count, int n)
+static size_t count_once(size_t count, int n)
 {
     (void)n;
     return count;
 }
 
-static size_t all_slices(size_t count, int n)
+static size_t n_times_count(size_t count, int n)
 {
     return count * (size_t)n;
 }
@@ -86,7 +86,7 @@ size_t bb_coll_expect(enum bb_coll_kind kind, size_t count, int n, int root, int
 {
     const struct bb_coll *coll = &bb_colls[kind];
     bool to_root = coll->flags & BB_COLL_ROOTED && coll->from != BB_FROM_ROOT;
-    bool slice_for_each = coll->send_count == all_slices;
+    bool slice_for_each = coll->send_count == n_times_count;
 
     *e = (struct bb_expect){.reduced = (coll->flags & BB_COLL_REDUCES) != 0,
                             .source = first_source(kind, n, root, rank),

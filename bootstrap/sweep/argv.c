@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Append a heap-allocated word and own it. NULL: the allocation of the word failed. */
+/* Appends a heap-allocated word, which the vector then owns. word NULL: the allocation of the word failed. */
 static void add_owned(struct bb_argv *a, char *word)
 {
     if (!word && !a->failed)
         bb_err(BB_EFAIL, "out of memory for argument %zu of a command line", a->n + 1);
-    if (!word || BB_GROW(a->word, a->n + 1)) { /* BB_GROW reports its failure */
+    if (!word || BB_GROW(a->word, a->n + 1)) { /* BB_GROW prints its own error */
         free(word);
         a->failed = true;
         return;

@@ -10,23 +10,24 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* Zero-initialised is empty. word[n] is NULL once a word was added. The struct owns the words. */
+/* Argument vector; owns its words. A zero-initialised struct is empty. As exec(3) requires, word[n] is NULL once a
+ * word was added. */
 struct bb_argv {
     char **word;
     size_t n;
-    bool failed; /* memory ran out; later words are dropped */
+    bool failed; /* memory was exhausted, so at least one word is missing */
 };
 
 /*
  * bb_argv_add - append one formatted word.
  * bb_argv_add_all - append copies of all words of other.
- * bb_argv_add_split - append the words of text, which blanks separate.
- * All three record a failure in `failed`; the caller checks once, with bb_argv_result.
+ * bb_argv_add_split - append the blank-separated words of text.
+ * All three functions record an allocation failure in `failed`; callers check once, with bb_argv_result.
  */
 void bb_argv_add(struct bb_argv *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void bb_argv_add_all(struct bb_argv *a, const struct bb_argv *other);
 void bb_argv_add_split(struct bb_argv *a, const char *text);
-int bb_argv_result(const struct bb_argv *a) BB_MUST_CHECK; /* Returns 0, or -BB_EFAIL if a word was lost; the error
+int bb_argv_result(const struct bb_argv *a) BB_MUST_CHECK; /* Returns 0, or -BB_EFAIL if a word is missing; the error
                                                               message is already printed. */
 void bb_argv_release(struct bb_argv *a);
 

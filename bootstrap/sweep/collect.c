@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Default columns for each schema, for studies without "columns". A table has those for which at least one result
- * has a value. */
+/* Default columns for each schema, for studies without "columns". A table contains only the columns for which at
+ * least one result has a value. */
 static const struct {
     const char *command, *schema, *columns;
 } default_columns[] = {
@@ -27,7 +27,8 @@ static const struct {
      "predicted.breakdown.exposed_us"},
 };
 
-/* Keys that identify a measurement: rows of two results with equal values of these keys are compared. */
+/* Keys that identify a measurement: a row and a reference row belong together if the values of all these keys are
+ * equal. */
 static const char *const identity[] = {"collective", "metric", "step",  "direction", "from",  "to",   "parts",
                                        "bytes",      "root",   "group", "placement", "cycle", "mode", "max_ctas"};
 
@@ -36,9 +37,9 @@ static int no_memory(void)
     return bb_err(BB_EFAIL, "out of memory for the table");
 }
 
-/* ---- values ---- */
+/* ---- values of results ---- */
 
-/* Value at a path such as "step_us.p50" or "groups.0.bytes"; borrowed. NULL if the path does not exist. */
+/* Returns the value at a path such as "step_us.p50" or "groups.0.bytes", borrowed; NULL if the path does not exist. */
 static const json_t *follow_path(const json_t *from, const char *path)
 {
     char key[128];
@@ -53,7 +54,8 @@ static const json_t *follow_path(const json_t *from, const char *path)
     return from;
 }
 
-/* Scalar at a path in the row, or else in the result; NULL if there is none. */
+/* Returns the scalar at a path in the row or, if the row does not have the path, in the result; NULL if there is no
+ * scalar. */
 static const json_t *cell_value(const json_t *result, const json_t *row, const char *path)
 {
     const json_t *value = row ? follow_path(row, path) : NULL;
@@ -73,17 +75,17 @@ static const json_t *rows_in(const json_t *result)
 
 struct column {
     const char *name, *path;
-    const json_t *relative_to; /* settings of the reference; NULL: the value itself */
+    const json_t *relative_to; /* settings in which the reference differs; NULL: the column contains the value itself */
 };
 
-/* Columns with values of results. Names of user-defined columns are owned by the study. */
+/* Columns with values of results, without axes and state. Names from the study file are borrowed from the study. */
 struct table {
     struct column *column;
     size_t n;
     json_t *names; /* owns the generated names */
 };
 
-/* Returns whether any result of that schema has a value at the path: in its rows, or at the top level if it has no
+/* Returns whether any result with that schema has a value at the path: in its rows, or at the top level if it has no
  * rows. */
 static bool any_result_has(const struct bb_gathered *g, const char *schema, const char *path)
 {
@@ -113,13 +115,14 @@ static int add_column(struct table *t, const char *name, const char *path, const
     return 0;
 }
 
-/* Store a name for the lifetime of the table and return it; returns `otherwise` if memory is exhausted. */
+/* Stores a generated name for the lifetime of the table and returns the name; returns `otherwise` if memory is
+ * exhausted. */
 static const char *keep_name(struct table *t, json_t *name, const char *otherwise)
 {
     return json_array_append_new(t->names, name) ? otherwise : json_string_value(name);
 }
 
-/* "step_us.p50" -> "step_us" */
+/* Returns "step_us" for "step_us.p50"; other paths are unchanged. */
 static const char *short_name(struct table *t, const char *path)
 {
     size_t length = strlen(path);
@@ -146,7 +149,7 @@ static int add_default_column(void *arg, const char *word)
     return path ? add_column(u->t, short_name(u->t, path), path, NULL) : no_memory();
 }
 
-/* "step_us.p50 over ranks=1" */
+/* Returns a column name such as "step_us.p50 over ranks=1". */
 static const char *relative_name(struct table *t, const char *path, const json_t *relative_to)
 {
     char text[400], value_text[BB_SETTING_TEXT];
@@ -168,8 +171,8 @@ static bool is_cell(const json_t *value)
     return value && !json_is_object(value) && !json_is_array(value);
 }
 
-/* Warn if a column path matches no result or is not a scalar: likely a typing error. No warning while results are
- * missing. */
+/* Warns if no result has a scalar at a column's path, which is probably misspelled. Prints no warning while results
+ * are missing. */
 static void warn_if_empty(const struct bb_gathered *g, const char *path)
 {
     bool found = false;
@@ -215,7 +218,7 @@ out:
     return rc;
 }
 
-/* ---- column names ---- */
+/* ---- names of all possible columns ---- */
 
 static int add_name(void *arg, const char *word)
 {
@@ -284,7 +287,7 @@ out:
     return rc;
 }
 
-/* ---- ratios to a reference ---- */
+/* ---- ratios to a reference row ---- */
 
 static bool same_measurement(const json_t *a, const json_t *b)
 {
@@ -297,7 +300,8 @@ static bool same_measurement(const json_t *a, const json_t *b)
     return true;
 }
 
-/* Result of the combination whose settings are those of `i`, updated with relative_to; NULL if there is none. */
+/* Returns the result of the reference combination, which has the settings of combination `i` updated with
+ * relative_to; NULL if there is none. */
 static const json_t *reference_of(const struct bb_gathered *g, size_t i, const json_t *relative_to)
 {
     json_t *wanted = json_deep_copy(g->combinations->one[i].settings);
@@ -330,7 +334,7 @@ static json_t *relative_value(const struct bb_gathered *g, size_t i, const json_
     return isfinite(ratio) ? json_real(ratio) : json_null();
 }
 
-/* ---- rows ---- */
+/* ---- rows of the table ---- */
 
 static const char *state_text(const struct bb_sweep_found *f, char text[32])
 {

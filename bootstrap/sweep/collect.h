@@ -1,17 +1,17 @@
 /*
- * collect.h - combine the results of a study into one table (text and CSV) and one JSON file.
+ * collect.h - combines the results of a study into one table (text and CSV) and one JSON file.
  *
  * A combination yields one row per element of its results[] (bench), or a single row if its result has none. The
  * columns are the axes of the study, then values of the result, then the state. A value is named by its path in the
  * JSON ("step_us.p50"), which is looked up first in the element of results[], then in the whole result. A column with
- * relative_to is the ratio of this row's value to the value in a reference: the reference combination has the same
- * settings except for those in relative_to, and its row has the same collective, size and other identifying keys.
+ * relative_to contains a ratio: this row's value over the value of a reference row. The reference row is in the
+ * combination with the same settings except for those in relative_to, and has the same collective, size and other
+ * identifying keys (collect.c).
  *
  * busbar.sweep/1: schema, busbar, name, about, study (the file as read), axes{axis: [values]}, combinations[{id,
- * settings{},
- * command[], environment{}, ranks, state ("complete"|"failed"|"to do"), exit_status, seconds, stderr[] (last lines of a
- * failed run), result (complete JSON of the run, or null)}], columns[], rows[[]] (table cells, null if empty),
- * counts{complete, failed, to_do}, emulated, shared_gpu.
+ * settings{}, command[], environment{}, ranks, state ("complete"|"failed"|"to do"), exit_status, seconds, stderr[]
+ * (last lines of a failed run), result (complete JSON of the run, or null)}], columns[], rows[[]] (table cells, null if
+ * empty), counts{complete, failed, to_do}, emulated, shared_gpu.
  */
 #ifndef BB_BOOTSTRAP_SWEEP_COLLECT_H
 #define BB_BOOTSTRAP_SWEEP_COLLECT_H
@@ -21,18 +21,18 @@
 struct bb_gathered {
     const struct bb_study *study;
     const struct bb_sweep_runs *combinations;
-    struct bb_sweep_found *found; /* [combinations->n]; owned */
+    struct bb_sweep_found *found; /* [combinations->n] state and result of each combination; owned */
     json_t **errors;              /* [combinations->n] last lines of stderr of failed combinations; NULL for others */
-    json_t *columns;              /* list of names */
-    json_t *rows;                 /* list of rows, each with one value per column */
-    size_t *row_of;               /* [rows] index of the combination */
+    json_t *columns;              /* JSON list of the column names */
+    json_t *rows;                 /* JSON list of rows; each row is a list of one value per column */
+    size_t *row_of;               /* [number of rows] index of the row's combination */
     size_t count[3];              /* number of combinations, by enum bb_sweep_state */
-    bool emulated, shared_gpu;    /* true if it applies to any result */
+    bool emulated, shared_gpu;    /* true if any result is from emulated GPUs, or from ranks that share a GPU */
     size_t not_shown;             /* number of rows removed by a view (view.h) */
 };
 
 /*
- * bb_gather - read all results in dir and build the table. Combinations that have not run are allowed.
+ * bb_gather - read all results in dir and build the table. Combinations without a result are allowed.
  *   Returns  0 or -BB_EFAIL; in both cases the caller releases g with bb_gathered_release
  */
 int bb_gather(struct bb_gathered *g, const struct bb_study *study, const struct bb_sweep_runs *combinations,
@@ -40,15 +40,15 @@ int bb_gather(struct bb_gathered *g, const struct bb_study *study, const struct 
 void bb_gathered_release(struct bb_gathered *g);
 
 /*
- * bb_sweep_columns - names of all columns that the table of a study may have.
- *   Returns  a new list owned by the caller; NULL if memory is exhausted
+ * bb_sweep_columns - return the names of all columns that the table of a study may have: a new list owned by the
+ * caller, or NULL if memory is exhausted.
  * bb_list_columns - print the default columns of each command, for `busbar list`. Returns 0 or -BB_EFAIL.
  */
 json_t *bb_sweep_columns(const struct bb_study *study, const struct bb_sweep_runs *combinations);
 int bb_list_columns(FILE *out);
 
-/* The three output formats (collect_table.c). Text: header lines that start with '#', an aligned table, then the
- * failed combinations with the last lines of their stderr. */
+/* The three output formats of the table (collect_table.c). The text contains header lines that start with '#', an
+ * aligned table, and the failed combinations with the last lines of their stderr. */
 void bb_gathered_text(const struct bb_gathered *g, FILE *out);
 int bb_gathered_csv(const struct bb_gathered *g, FILE *out); /* always returns 0 */
 json_t *bb_gathered_json(const struct bb_gathered *g);       /* owned by the caller; NULL if memory is exhausted */

@@ -1,4 +1,4 @@
-/* collect_table.c - the gathered rows as text, CSV and JSON. */
+/* collect_table.c - prints the table of a study as text, CSV and JSON. */
 #include "bootstrap/base/csv.h"
 #include "bootstrap/base/environment.h"
 #include "bootstrap/cli/report_header.h"
@@ -9,7 +9,7 @@
 
 /* ---- cells ---- */
 
-/* A real number with 6 significant digits, a text unchanged, null as "-". */
+/* Formats a cell: a real number with 6 significant digits, a text unchanged, null as "-". */
 static const char *cell_text(const json_t *value, char text[BB_SETTING_TEXT])
 {
     if (json_is_real(value))
@@ -26,8 +26,8 @@ static const json_t *cell_at(const struct bb_gathered *g, size_t row, size_t col
 
 /* ---- units of the text table ---- */
 
-/* Unit of a column by the suffix of its name and its largest value; the first match applies. Times are in us below
- * 10 ms, then in ms, then in s. */
+/* Units of the text table. The first row applies whose suffix is in the column's name and whose `from` is at most
+ * the largest value of the column. Times are in us below 10 ms, then in ms, then in s. */
 static const struct unit {
     const char *suffix, *name;
     double from, per;
@@ -38,7 +38,8 @@ static const struct unit {
     {"_bytes", "MiB", 1048576.0, 1048576.0},
 };
 
-/* Matches "step_us" and "breakdown.step_us.max", but not a ratio, whose name contains blanks. */
+/* Returns whether a name has the suffix, like "step_us" and "breakdown.step_us.max". False for ratios, whose names
+ * contain blanks. */
 static bool has_suffix(const char *name, const char *suffix)
 {
     const char *at = strstr(name, suffix);
@@ -46,7 +47,7 @@ static bool has_suffix(const char *name, const char *suffix)
     return at && !strchr(name, ' ') && (at[strlen(suffix)] == '\0' || at[strlen(suffix)] == '.');
 }
 
-/* NULL: the unit of the JSON. */
+/* Returns the unit in which a column is printed; NULL: the unit of the JSON. */
 static const struct unit *unit_of(const struct bb_gathered *g, size_t column)
 {
     const char *name = json_string_value(json_array_get(g->columns, column));
@@ -71,7 +72,7 @@ static const char *scaled_text(const struct unit *unit, const json_t *value, cha
 
 enum { TITLE_TEXT = 480 };
 
-/* "step_us" or "step_us (ms)". The name before the unit is the name for --sort and "columns". */
+/* Formats a column title: "step_us" or "step_us (ms)". --sort and "columns" use the name without the unit. */
 static const char *title_of(const struct bb_gathered *g, size_t column, const struct unit *unit, char text[TITLE_TEXT])
 {
     const char *name = json_string_value(json_array_get(g->columns, column));
@@ -80,10 +81,10 @@ static const char *title_of(const struct bb_gathered *g, size_t column, const st
     return text;
 }
 
-/* ---- text ---- */
+/* ---- text output ---- */
 
-/* A text that is the same in all rows is printed once above the table. Axes, user-defined columns and the state are
- * always columns. */
+/* Returns whether the table has this column. A text that is the same in all rows is printed once above the table
+ * instead, unless the column is an axis, is user-defined or is the state. */
 static bool is_shown(const struct bb_gathered *g, size_t column)
 {
     const json_t *first = cell_at(g, 0, column);
@@ -111,7 +112,8 @@ static size_t width_of(const struct bb_gathered *g, size_t column, const struct 
     return width;
 }
 
-/* Alignment by the first value that is not null: texts left, numbers right. */
+/* Returns whether a column contains numbers, which are aligned to the right; texts are aligned to the left. The
+ * first value that is not null decides. */
 static bool is_numeric(const struct bb_gathered *g, size_t column)
 {
     for (size_t r = 0; r < json_array_size(g->rows); r++)
@@ -167,7 +169,8 @@ static void print_table(const struct bb_gathered *g, const struct shape *shape, 
 
 static void print_reason(const struct bb_gathered *g, size_t i, const json_t *previous, FILE *out)
 {
-    char text[1024], ending[96] = "exit status 0, but its result is missing or incomplete (written on another host?)";
+    char text[1024],
+        ending[96] = "exit status 0, but the result file is missing or incomplete (written on another host?)";
     json_t *line;
     size_t l;
 
@@ -176,7 +179,7 @@ static void print_reason(const struct bb_gathered *g, size_t i, const json_t *pr
                  g->found[i].exit_status);
     fprintf(out, "# %s: %s", bb_settings_text(&g->combinations->one[i], text, sizeof(text)), ending);
     if (previous && json_equal(g->errors[i], previous)) {
-        fputs(", the same\n", out);
+        fputs(", same error\n", out);
         return;
     }
     fputc('\n', out);
@@ -236,7 +239,7 @@ void bb_gathered_text(const struct bb_gathered *g, FILE *out)
     free(shape);
 }
 
-/* ---- CSV ---- */
+/* ---- CSV output ---- */
 
 int bb_gathered_csv(const struct bb_gathered *g, FILE *out)
 {
@@ -244,7 +247,7 @@ int bb_gathered_csv(const struct bb_gathered *g, FILE *out)
     return 0;
 }
 
-/* ---- JSON ---- */
+/* ---- JSON output ---- */
 
 static json_t *words_json(const struct bb_argv *a)
 {
@@ -270,7 +273,8 @@ static json_t *environment_json(const struct bb_argv *a)
     return object;
 }
 
-/* Mask the values of environment variables that files may not contain (environment.h); a value may be a list. */
+/* Replaces the values of environment variables that files may not contain (environment.h) by "set"; a value may be a
+ * list. */
 static void mask_values(json_t *environment)
 {
     const char *name;
@@ -289,7 +293,7 @@ static void mask_values(json_t *environment)
     }
 }
 
-/* Mask "environment" at the top level, in choices and in cases. */
+/* Masks the values of every key "environment": at the top level, in choices and in cases. */
 static void mask_environments(json_t *study)
 {
     const char *key;

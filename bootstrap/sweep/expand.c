@@ -1,4 +1,4 @@
-/* expand.c - Cartesian product of a study: cases, then choices, then the axes of the resulting setting. */
+/* expand.c - Cartesian product of a study: cases, then choices, then the axes of each resulting setting. */
 #include "bootstrap/sweep/expand.h"
 
 #include "bootstrap/base/grow.h"
@@ -10,20 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_VISITS = 1000000 }; /* combinations generated before leave_out is applied */
+enum { MAX_VISITS = 1000000 }; /* maximum number of combinations before leave_out is applied */
 
 struct expansion {
     struct bb_sweep_runs *out;
     const struct bb_study *study;
     const struct bb_expand_plan *plan;
     const json_t *leave_out;
-    char *used; /* [rules of leave_out] the rule excluded at least one combination */
+    char *used; /* [rules of leave_out] 1 if the rule excluded at least one combination */
     size_t visits;
 };
 
 /* ---- values as text ---- */
 
-/* The shortest decimal that converts back to the same number. */
+/* Formats a number as the shortest decimal that converts back to the same number. Returns text. */
 static const char *number_text(double value, char *text, size_t size)
 {
     for (int digits = 15; digits <= 17; digits++) {
@@ -34,7 +34,7 @@ static const char *number_text(double value, char *text, size_t size)
     return text;
 }
 
-/* Text of a string or number; NULL for other types. Strings are returned without a copy. */
+/* Returns the text of a string or number; NULL for other types. Strings are returned without a copy. */
 static const char *value_text(const json_t *value, char *text, size_t size)
 {
     if (json_is_string(value))
@@ -99,7 +99,7 @@ static bool settings_match(const json_t *settings, const json_t *wanted)
     return true;
 }
 
-/* ---- a setting as command lines ---- */
+/* ---- command line of a setting ---- */
 
 static void add_option(struct bb_argv *words, const char *name, const json_t *value)
 {
@@ -148,7 +148,7 @@ static void add_environment(const json_t *setting, struct bb_argv *environment)
     }
 }
 
-/* 64-bit FNV-1a hash; includes the terminating null byte of each word. */
+/* Extends a 64-bit FNV-1a hash by a word, including its terminating null byte. */
 static uint64_t hash_word(uint64_t hash, const char *word)
 {
     size_t n = strlen(word) + 1;
@@ -170,8 +170,8 @@ static int compare_words(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Hash of arguments, variables, ranks and repeat. Variables are sorted first, because their order has no meaning;
- * the order of arguments has. */
+/* Sets the id of a combination: a hash of arguments, variables, ranks and repeat. Variables are sorted first,
+ * because their order has no meaning; the order of arguments matters. */
 static void set_id(struct bb_sweep_run *c, int repeat)
 {
     uint64_t hash = hash_words(0xcbf29ce484222325u, &c->words);
@@ -184,7 +184,7 @@ static void set_id(struct bb_sweep_run *c, int repeat)
     snprintf(c->id, sizeof(c->id), "%016llx", (unsigned long long)hash_word(hash, numbers));
 }
 
-/* Replace "{id}" in every word, so that additional output files of a combination get unique names. */
+/* Replaces "{id}" in every word, so that additional output files of a combination get unique names. */
 static void substitute_id(struct bb_argv *a, const char *id)
 {
     struct bb_argv named = {.failed = a->failed};
@@ -210,7 +210,7 @@ static int reject_command(const struct expansion *x, const char *word)
     return bb_reject_unknown("command", word, names, x->plan->n_commands);
 }
 
-/* Find the command and let it validate its arguments. */
+/* Finds the command of a combination, sets its ranks and lets the command validate the arguments. */
 static int check_command(const struct expansion *x, struct bb_sweep_run *c, json_int_t ranks)
 {
     const struct bb_study_command *command = NULL;
@@ -284,7 +284,7 @@ static int out_of_memory(void)
     return bb_err(BB_EFAIL, "out of memory for the combinations");
 }
 
-/* *more = copy of labels (axis -> value, the axes chosen so far) with one more axis. */
+/* Sets *more to a copy of labels (axis -> value, for the axes chosen so far) with one more axis. */
 static int with_label(const json_t *labels, const char *axis, json_t *value, json_t **more)
 {
     *more = json_copy((json_t *)labels);
@@ -326,7 +326,7 @@ static int record_axes(struct expansion *x, const json_t *labels)
     return 0;
 }
 
-/* Make room for one more run. */
+/* Makes space for one more combination. */
 static int grow_runs(struct expansion *x)
 {
     if (x->out->n == x->plan->max_combinations)
@@ -378,8 +378,8 @@ static int emit_repeats(struct expansion *x, const json_t *setting, const json_t
     return rc;
 }
 
-/* Find the first list among the command words, options, variables and ranks. Returns the name of its axis, NULL if
- * there is none; *part and *word locate the list. */
+/* Finds the first list among the command words, options, variables and ranks. Returns the name of its axis, or NULL
+ * if there is no list. *part and *word locate the list. */
 static const char *find_axis(const json_t *setting, const char **part, size_t *word)
 {
     static const char *const parts[] = {"options", "environment"};
@@ -438,8 +438,8 @@ static int expand_axes(struct expansion *x, const json_t *setting, const json_t 
     return rc;
 }
 
-/* `setting` overridden by `over`: options and environment key by key, other keys as a whole. Returns a new object,
- * or NULL if memory is exhausted. */
+/* Returns `setting` overridden by `over` as a new object: options and environment key by key, other keys as a whole.
+ * NULL if memory is exhausted. */
 static json_t *overlay_setting(const json_t *setting, const json_t *over)
 {
     json_t *result = json_deep_copy(setting), *value;
@@ -472,7 +472,7 @@ static int expand_overlay(struct expansion *x, void *next_choice, const json_t *
     return rc;
 }
 
-/* Expand all values of the choice at this iterator, and recursively the following choices. */
+/* Expands all values of the choice at this iterator and, recursively, the following choices. */
 static int expand_choices(struct expansion *x, void *choice, const json_t *setting, const json_t *labels)
 {
     json_t *choices = json_object_get(x->study->root, "choices"), *over;
@@ -523,7 +523,7 @@ static int reject_axis(const struct expansion *x, const char *what, const char *
             names[n++] = name;
     }
     if (n == 0)
-        return bb_err(BB_EUSAGE, "%s: %s names '%s', but nothing is varied", x->study->path, what, axis);
+        return bb_err(BB_EUSAGE, "%s: %s names '%s', but the study has no axes", x->study->path, what, axis);
     snprintf(kind, sizeof(kind), "axis in %s of %.200s:", what, x->study->path);
     return bb_reject_unknown(kind, axis, names, n);
 }
@@ -628,9 +628,9 @@ out:
     return rc;
 }
 
-/* ---- base setting ---- */
+/* ---- setting at the top level of the study ---- */
 
-/* "2,4,8" as a list; NULL if it is invalid. */
+/* Returns the numbers of "2,4,8" as a list; NULL if the text is invalid. */
 static json_t *ranks_list(const char *text)
 {
     json_t *list = json_array();

@@ -1,6 +1,6 @@
 /*
- * expand.h - expand a study into its combinations: the Cartesian product of cases, choices and axes, as validated
- * command lines.
+ * expand.h - expands a study into its combinations, that is, the Cartesian product of cases, choices and axes, as
+ * validated command lines.
  */
 #ifndef BB_BOOTSTRAP_SWEEP_EXPAND_H
 #define BB_BOOTSTRAP_SWEEP_EXPAND_H
@@ -11,7 +11,7 @@
 /* A command that a study may run. busbar.c passes these in, because the commands are in modules above this one. */
 struct bb_study_command {
     const char *name; /* for example "bench" */
-    bool launched;    /* a launcher starts the ranks; false: the number of ranks is the option --ranks */
+    bool launched;    /* a launcher starts the ranks; false: the command takes their number from its option --ranks */
     int (*check)(int argc, char **argv); /* validates a command line without running it; returns 0, or -BB_EUSAGE
                                             after an error message */
 };
@@ -19,27 +19,28 @@ struct bb_study_command {
 #define BB_SWEEP_RUN_ID 17
 
 struct bb_sweep_run {
-    char id[BB_SWEEP_RUN_ID];   /* hash of its contents: independent of the study and of the order of combinations */
-    json_t *settings;           /* axis -> value, in the order of the axes */
+    char id[BB_SWEEP_RUN_ID];   /* hash of command line, variables, launcher arguments, ranks and repeat; independent
+                                 of the other combinations */
+    json_t *settings;           /* JSON object: axis -> value, in the order of the axes */
     struct bb_argv words;       /* arguments after "busbar", without --json */
     struct bb_argv environment; /* "NAME=value"; "NAME": unset the variable */
     struct bb_argv launch_arguments;
     bool launched;
-    int ranks;        /* 1 unless launched */
+    int ranks;        /* number of ranks that the launcher starts; 1 if not launched */
     double timeout_s; /* 0: no limit */
 };
 
 struct bb_sweep_runs {
-    struct bb_sweep_run *one;
+    struct bb_sweep_run *one; /* [n] the combinations */
     size_t n;
-    json_t *axes; /* axis -> list of its values, in the order of the study file */
+    json_t *axes; /* JSON object: axis -> list of its values, in the order of the study file */
 };
 
 struct bb_expand_plan {
     const struct bb_study_command *commands;
     size_t n_commands;
-    const char *ranks;       /* option --ranks, for example "2,4,8": replaces the top-level ranks of the file; NULL: not
-                          given */
+    const char *ranks;       /* value of --ranks, for example "2,4,8", which replaces the top-level ranks of the file;
+                          NULL: not given */
     double timeout_s;        /* seconds, for runs without timeout_s in the file; 0: no limit */
     size_t max_combinations; /* limit on the number of combinations */
 };
@@ -49,22 +50,23 @@ struct bb_expand_plan {
  *   c        out: the combinations
  *   study    validated study file
  *   plan     known commands, limits and overrides
- *   Returns  0; -BB_EFAIL if memory is exhausted; -BB_EUSAGE after one error line for: more than
- *            plan->max_combinations;
- *            two identical combinations; an unknown command, argument, option or value (plan->commands); an unknown
- *            axis or value in leave_out or relative_to; a leave_out rule that excludes nothing, or rules that exclude
- *            everything; missing ranks
+ *   Returns  0; -BB_EFAIL if memory is exhausted; or -BB_EUSAGE after printing one error line for:
+ *              - more than plan->max_combinations, or two identical combinations
+ *              - an unknown command, argument, option or value (plan->commands), or missing ranks
+ *              - an unknown axis or value in leave_out or relative_to
+ *              - a leave_out rule that excludes nothing, or rules that exclude everything
  *   Owner    the caller releases c with bb_sweep_runs_release, also after an error
  */
 int bb_expand(struct bb_sweep_runs *c, const struct bb_study *study, const struct bb_expand_plan *plan) BB_MUST_CHECK;
 void bb_sweep_runs_release(struct bb_sweep_runs *c);
 
-/* bb_setting_text - readable text of an axis value: "Ring", "1.5", "yes" for true, "-" for false and null. Control
- * characters become blanks. */
+/* bb_setting_text - format an axis value: "Ring", "1.5", "yes" for true, "-" for false and null. Control characters
+ * become blanks. Returns text. */
 #define BB_SETTING_TEXT 256
 const char *bb_setting_text(const json_t *value, char text[BB_SETTING_TEXT]);
 
-/* bb_settings_text - for example "NCCL_ALGO=Ring ranks=4"; "the only one" if the study has no axes. */
+/* bb_settings_text - write the settings of a combination to text[size], for example "NCCL_ALGO=Ring ranks=4", or
+ * "the only one" if the study has no axes. Returns text. */
 const char *bb_settings_text(const struct bb_sweep_run *c, char *text, size_t size);
 
 #endif

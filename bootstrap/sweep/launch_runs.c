@@ -16,7 +16,7 @@
 
 static const double TERM_S = 5; /* seconds from SIGTERM to SIGKILL */
 
-/* ---- command line ---- */
+/* ---- command line of a run ---- */
 
 static const char *const launchers[] = {"mpirun", "srun", "none"};
 
@@ -60,7 +60,7 @@ void bb_launch_runs_release(struct bb_launch_runs *s)
     *s = (struct bb_launch_runs){0};
 }
 
-/* Append a word of a custom launcher, with {ranks} replaced. */
+/* Appends a word of a custom launcher, with {ranks} replaced by the number of ranks. */
 static void add_custom_word(struct bb_argv *words, const char *word, int ranks)
 {
     const char *mark = strstr(word, "{ranks}");
@@ -117,7 +117,7 @@ int bb_launch_runs_argv(const struct bb_launch_runs *s, const struct bb_sweep_ru
     return bb_argv_result(words);
 }
 
-/* ---- a run ---- */
+/* ---- execution of a run ---- */
 
 static int open_output(const char *path)
 {
@@ -137,7 +137,7 @@ static void set_variables(const struct bb_argv *environment)
             unsetenv(environment->word[i]);
 }
 
-/* Set up the child process and execute the command. */
+/* Sets up the child process and executes the command; does not return. */
 static void exec_child(const struct bb_sweep_run *c, const struct bb_argv *words, int out, int err,
                        const sigset_t *mask, pid_t parent)
 {
@@ -158,7 +158,8 @@ static void exec_child(const struct bb_sweep_run *c, const struct bb_argv *words
 
 struct waiting {
     pid_t pid;
-    double start_s, limit_s, kill_s; /* limit_s 0: no limit; kill_s: time of SIGKILL, 0: SIGTERM was not sent */
+    double start_s, limit_s, kill_s; /* start_s: start time; limit_s: time limit, 0: none; kill_s: time of SIGKILL, 0
+                                        if SIGTERM was not sent; all in seconds */
     bool out_of_time;
     int stopped_by;
 };
@@ -189,7 +190,8 @@ static int status_of(const struct waiting *w, int status)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Wait until the child exits. The signals are blocked, so sigtimedwait() receives them. */
+/* Waits until the child exits and returns the exit status of the run. The signals are blocked, so that
+ * sigtimedwait() receives them. */
 static int wait_for_child(struct waiting *w, const sigset_t *signals, void (*tick)(void *, double), void *arg)
 {
     const struct timespec fifth = {.tv_nsec = 200000000};
@@ -206,7 +208,7 @@ static int wait_for_child(struct waiting *w, const sigset_t *signals, void (*tic
         if (tick)
             tick(arg, bb_now_s() - w->start_s);
     }
-    kill(-w->pid, SIGKILL); /* processes that the launcher left running */
+    kill(-w->pid, SIGKILL); /* ends processes that the launcher left running */
     return status_of(w, status);
 }
 
@@ -219,7 +221,8 @@ static void block_signals(sigset_t *signals, sigset_t *before)
     for (size_t i = 0; i < sizeof(caught) / sizeof(caught[0]); i++) {
         struct sigaction now;
 
-        if (sigaction(caught[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN) /* ignored, for example under nohup */
+        /* a signal that is ignored, for example under nohup, stays ignored */
+        if (sigaction(caught[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
             sigaddset(signals, caught[i]);
     }
     sigprocmask(SIG_BLOCK, signals, before);
@@ -242,7 +245,8 @@ int bb_launch_runs_run(const struct bb_sweep_run *c, const struct bb_argv *words
         if (w.pid == 0)
             exec_child(c, words, out_fd, err_fd, &before, parent);
         if (w.pid > 0)
-            setpgid(w.pid, w.pid); /* in parent and child, so the group exists before either of them signals it */
+            setpgid(w.pid, w.pid); /* called in parent and child, so that the group exists before either of them
+                                      sends it a signal */
         if (w.pid < 0)
             rc = bb_err(BB_EFAIL, "cannot start a process: %s", strerror(errno));
         else

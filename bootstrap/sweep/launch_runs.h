@@ -1,5 +1,6 @@
 /*
- * launch_runs.h - start combinations: command lines for the launcher, one run under a time limit, and Slurm array jobs.
+ * launch_runs.h - starts combinations: builds the launcher's command line, runs it with a time limit, or writes Slurm
+ * array jobs.
  */
 #ifndef BB_BOOTSTRAP_SWEEP_LAUNCH_RUNS_H
 #define BB_BOOTSTRAP_SWEEP_LAUNCH_RUNS_H
@@ -11,24 +12,27 @@ struct bb_launch_runs {
     const char *with;         /* "mpirun", "srun" or "none"; NULL: the launcher in `custom` */
     const json_t *custom;     /* custom launcher, for example ["mpiexec", "-n", "{ranks}"] */
     const char *hosts;        /* NULL: the launcher's default */
-    struct bb_argv arguments; /* launcher arguments of every run, before those of the combination */
+    struct bb_argv arguments; /* launcher arguments of every combination, which precede the combination's own */
     char *program;            /* path of busbar; owned */
 };
 
 /*
- * bb_launch_runs_init - set up the launcher from "launch" in the study file and from command line options.
- *   with, hosts, arguments, program  options, which take precedence over the file; NULL: not given. with is the name of
- *   a
- *            launcher; arguments are split at blanks. Without a program, the running executable is used.
- *   Returns  0, -BB_EUSAGE or -BB_EFAIL; both after an error message
+ * bb_launch_runs_init - set up the launcher from "launch" in the study file and from command line options. Options take
+ * precedence over the file; NULL: the option is not given.
+ *   with       name of a launcher
+ *   hosts      hosts for the launcher
+ *   arguments  launcher arguments, split at blanks
+ *   program    busbar executable; given neither here nor in the file: the running executable
+ *   Returns    0, -BB_EUSAGE or -BB_EFAIL; both after an error message
  */
 int bb_launch_runs_init(struct bb_launch_runs *s, const struct bb_study *study, const char *with, const char *hosts,
                         const char *arguments, const char *program) BB_MUST_CHECK;
 void bb_launch_runs_release(struct bb_launch_runs *s);
 
 /*
- * bb_launch_runs_argv - complete command line of a combination.
+ * bb_launch_runs_argv - build the complete command line of a combination.
  *   json     file for the result (--json); NULL: omitted
+ *   words    out: the command line is appended
  *   Returns  0, -BB_EUSAGE or -BB_EFAIL; both after an error message
  *
  *   mpirun   mpirun -n RANKS [--host HOSTS] ARGUMENTS -x NAME...  (Open MPI exports variables to other hosts only with
@@ -44,15 +48,16 @@ int bb_launch_runs_argv(const struct bb_launch_runs *s, const struct bb_sweep_ru
 struct bb_started {
     int exit_status; /* of the launcher; 124: timeout; 128 + n: killed by signal n; 127: could not be started */
     double seconds;
-    int stopped_by; /* signal that interrupted this process and ended the run; 0: none */
+    int stopped_by; /* signal that this process received and that ended the run; 0: none */
 };
 
 /*
- * bb_launch_runs_run - run a command line with the combination's environment, in its own process group, without input.
+ * bb_launch_runs_run - run a command line with the combination's environment, in its own process group, with /dev/null
+ * as stdin.
  *   out, err  files for stdout and stderr
  *   tick      progress callback tick(arg, seconds), about five times per second; NULL: none
  *   ended     out: how the run ended
- *   Returns   0 however the run ended; -BB_EFAIL after an error message if it could not be started
+ *   Returns   0 however the run ended; -BB_EFAIL after an error message if the run could not be started
  *
  * At the time limit, or on SIGINT, SIGTERM or SIGHUP, the process group receives SIGTERM, and SIGKILL 5 seconds later.
  * If this process dies, the kernel sends SIGTERM to the launcher.
@@ -64,7 +69,7 @@ int bb_launch_runs_run(const struct bb_sweep_run *c, const struct bb_argv *words
 struct bb_slurm_plan {
     const struct bb_study *study;
     const struct bb_launch_runs *launch;
-    const struct bb_sweep_run *const *wanted; /* [n] in order */
+    const struct bb_sweep_run *const *wanted; /* [n] the combinations to run, in order */
     size_t n;
     const char *dir; /* absolute path of the results folder */
 };
@@ -74,14 +79,14 @@ struct bb_slurm_plan {
  *   out      receives the sbatch command line for each script
  *   Returns  0 or -BB_EFAIL
  *
- * The script is dir/NAME.slurm. Several scripts (NAME-1.slurm, ...) are written if there are more combinations than
- * "tasks_per_array" (default 1000, because many sites have MaxArraySize 1001), or if "lines" contains {ranks} or
- * {nodes}:
- * combinations of different size then get separate allocations. {nodes} is ranks / "gpus_per_node", rounded up. Without
- * such lines the array requests --ntasks of its largest combination.
+ * The script is dir/NAME.slurm. Several scripts (NAME-1.slurm, ...) are written in two cases:
+ *   - There are more combinations than "tasks_per_array" (default 1000, because many sites have MaxArraySize 1001).
+ *   - "lines" contains {ranks} or {nodes}. Combinations of different size then get separate allocations; {nodes} is
+ *     ranks / "gpus_per_node", rounded up. Without {ranks} and {nodes}, the array requests --ntasks of its largest
+ *     combination.
  *
- * All words and variables are quoted, so the shell expands nothing in them. A task writes the same files as a run of
- * the sweep (state.h) and exits with the run's status.
+ * All words and variables are quoted, so that the shell expands nothing in them. A task writes the same files as a run
+ * of the sweep (state.h) and exits with the run's status.
  */
 int bb_slurm_write(const struct bb_slurm_plan *plan, FILE *out) BB_MUST_CHECK;
 

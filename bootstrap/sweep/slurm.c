@@ -1,4 +1,4 @@
-/* slurm.c - write a study as Slurm array jobs. */
+/* slurm.c - writes a study as Slurm array jobs. */
 #include "bootstrap/sweep/launch_runs.h"
 
 #include "bootstrap/base/outfile.h"
@@ -61,9 +61,9 @@ static bool sets_ntasks(const json_t *lines)
     return false;
 }
 
-/* ---- the script ---- */
+/* ---- contents of a script ---- */
 
-/* A user-defined sbatch option with {ranks} and {nodes} replaced. */
+/* Prints a user-defined sbatch option with {ranks} and {nodes} replaced. */
 static void put_line(const char *line, int ranks, size_t gpus_per_node, FILE *out)
 {
     size_t nodes = ((size_t)ranks + gpus_per_node - 1) / gpus_per_node;
@@ -80,7 +80,8 @@ static void put_line(const char *line, int ranks, size_t gpus_per_node, FILE *ou
     fputc('\n', out);
 }
 
-/* File name pattern for sbatch, which has its own conversions (%A) and quoting. */
+/* Prints the sbatch option for the log file. '%', '"' and '\' in the folder are escaped, because sbatch interprets
+ * them in file names. */
 static void put_log_name(const char *dir, FILE *out)
 {
     fputs("#SBATCH --output=\"", out);
@@ -195,7 +196,8 @@ static int put_script(const struct bb_slurm_plan *p, const struct array *a, FILE
     return rc;
 }
 
-/* number 0: the only array of the study. */
+/* Writes the script of one array job. number: suffix of the file name; 0: no suffix, for the only array of the
+ * study. */
 static int write_array(const struct bb_slurm_plan *p, const struct array *a, int number, FILE *out)
 {
     struct bb_outfile file;
@@ -217,10 +219,10 @@ static int write_array(const struct bb_slurm_plan *p, const struct array *a, int
     return rc;
 }
 
-/* ---- assignment of combinations to arrays ---- */
+/* ---- distribution of combinations among arrays ---- */
 
-/* Remove the combinations of the next array from left[n]: all, or those with as many ranks as the first; at most
- * max_tasks. */
+/* Moves the combinations of the next array from left[n] to the array: at most max_tasks, and with by_ranks only
+ * those with the same number of ranks as the first. */
 static void take_array(const struct bb_sweep_run **left, size_t *n, bool by_ranks, size_t max_tasks, struct array *a)
 {
     size_t kept = 0;

@@ -27,7 +27,7 @@ char *bb_sweep_file(const char *dir, const struct bb_sweep_run *c, const char *e
     return NULL;
 }
 
-/* *root is NULL if the file does not exist or is not valid JSON. */
+/* Loads a file of a combination; *root is NULL if the file does not exist or is not valid JSON. */
 static int load_file(const char *dir, const struct bb_sweep_run *c, const char *ending, json_t **root)
 {
     char *path = bb_sweep_file(dir, c, ending);
@@ -81,7 +81,7 @@ void bb_sweep_found_release(struct bb_sweep_found *found)
 
 /* ---- last lines of stderr ---- */
 
-/* The line as valid UTF-8, which JSON requires. */
+/* Returns the line as a JSON string. JSON requires UTF-8, so other bytes are replaced by '?'. */
 static json_t *utf8_line(char *line)
 {
     json_t *text = json_string(line);
@@ -99,7 +99,8 @@ static void keep_line(json_t *lines, char *line)
         json_array_remove(lines, 0);
 }
 
-/* Launchers print many lines after busbar's error message, framed with dashes. Prefer busbar's own lines. */
+/* Returns the last lines of a text. busbar's own lines are preferred, because launchers print many lines after
+ * busbar's error message, framed with dashes. */
 static json_t *last_lines(char *text)
 {
     static const char own_prefix[] = "busbar: ", warning[] = "busbar: warning: ";
@@ -141,9 +142,9 @@ json_t *bb_sweep_last_lines(const char *dir, const struct bb_sweep_run *c)
     return last_lines(text);
 }
 
-/* ---- writing ---- */
+/* ---- writing and removing files ---- */
 
-/* A run that was killed while its file was renamed (outfile.h) leaves temporary files. */
+/* Removes the temporary files of a run that was killed before it renamed them (outfile.h). */
 static void remove_temporaries(const char *dir, const struct bb_sweep_run *c)
 {
     char *pattern = bb_sweep_file(dir, c, ".*.tmp");
@@ -204,8 +205,8 @@ int bb_sweep_lock_folder(const char *dir, int *lock)
     if (*lock < 0)
         rc = bb_err(BB_EUSAGE, "cannot write to %s: %s", path, strerror(errno));
     else if (flock(*lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-        rc = bb_err(BB_EUSAGE, "another sweep is running in %s; wait for its end; try: --output with another folder",
-                    dir);
+        rc = bb_err(BB_EUSAGE,
+                    "another sweep is running in %s; wait until it ends, or try: --output with another folder", dir);
     free(path);
     return rc;
 }

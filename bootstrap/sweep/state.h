@@ -4,12 +4,11 @@
  *   ID.json         result that busbar wrote (--json)
  *   ID.out, ID.err  stdout and stderr
  *   ID.run.json     how the run ended: {"schema": "busbar.sweep.run/1", "exit_status": 2, "seconds": 3.5}; written
- *                   last,
- *                   by the sweep or by the task of an array job
+ *                   last, by the sweep or by the task of an array job
  *
  * A combination is complete if its result is a JSON document with a schema and the status "ok" (or without a status, as
- * from plan). Only this decides, so a sweep can be interrupted at any point; a result that a run is still writing has
- * the status "running". A combination has failed if its run ended and its result is not complete.
+ * from plan). The state depends on these files only, so a sweep can be interrupted at any point; a result that a run is
+ * still writing has the status "running". A combination has failed if its run ended and its result is not complete.
  */
 #ifndef BB_BOOTSTRAP_SWEEP_STATE_H
 #define BB_BOOTSTRAP_SWEEP_STATE_H
@@ -27,8 +26,8 @@ struct bb_sweep_found {
     double seconds;  /* NaN: unknown */
 };
 
-/* bb_sweep_file - path dir/ID + ending (for example ".json"), owned by the caller. NULL after an error message if
- * memory is exhausted. */
+/* bb_sweep_file - return the path dir/ID + ending (for example ".json"), owned by the caller; NULL after an error
+ * message if memory is exhausted. */
 char *bb_sweep_file(const char *dir, const struct bb_sweep_run *c, const char *ending);
 
 /*
@@ -40,19 +39,20 @@ char *bb_sweep_file(const char *dir, const struct bb_sweep_run *c, const char *e
 int bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found) BB_MUST_CHECK;
 void bb_sweep_found_release(struct bb_sweep_found *found);
 
-/* bb_sweep_last_lines - the last lines of a combination's stderr, at most 5, as a JSON list: busbar's own error
- * messages, or the last lines of any origin if there are none. Empty without a file. Bytes that are not UTF-8 become
- * '?'. */
+/* bb_sweep_last_lines - return the last lines of a combination's stderr, at most 5, as a JSON list. Only busbar's
+ * own error messages are returned, or, if there are none, lines of any origin. The list is empty without a file.
+ * Bytes that are not UTF-8 become '?'. */
 json_t *bb_sweep_last_lines(const char *dir, const struct bb_sweep_run *c);
 
-/* bb_sweep_remove_files - remove the files of a combination before it runs again. */
+/* bb_sweep_remove_files - remove the files of a combination before the combination runs again. Returns 0 or
+ * -BB_EFAIL. */
 int bb_sweep_remove_files(const char *dir, const struct bb_sweep_run *c) BB_MUST_CHECK;
 
-/* bb_sweep_record - write ID.run.json. */
+/* bb_sweep_record - write ID.run.json. Returns 0 or -BB_EFAIL. */
 int bb_sweep_record(const char *dir, const struct bb_sweep_run *c, int exit_status, double seconds) BB_MUST_CHECK;
 
-/* bb_sweep_lock_folder - create the folder if needed and lock it against other sweeps for as long as *lock is open.
- * lock NULL: read only, no lock. */
+/* bb_sweep_lock_folder - create the folder if needed, and lock it against other sweeps until *lock is closed. lock
+ * NULL: do not lock, for a sweep that only reads. Returns 0, or -BB_EUSAGE or -BB_EFAIL after an error message. */
 int bb_sweep_lock_folder(const char *dir, int *lock) BB_MUST_CHECK;
 
 #endif

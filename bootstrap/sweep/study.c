@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Path of the value in the file, for error messages: "choices.transport.host". */
+/* Path of a value in the study file, for error messages: "choices.transport.host". */
 struct location {
     const char *path;
     char key[256];
@@ -31,7 +31,7 @@ static struct location element_location(const struct location *at, size_t i)
     return deeper;
 }
 
-/* The value as JSON, shortened. */
+/* Formats a value as JSON of at most 70 characters. */
 static const char *json_text(const json_t *value, char text[80])
 {
     char *json = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
@@ -54,13 +54,14 @@ enum shape {
     ONE,   /* a value accepted by `check` */
     LIST,  /* a non-empty list; the rule applies to each element */
     AXIS,  /* one value, or a list of distinct values */
-    NAMED, /* an object whose names `check_name` accepts; the rule applies to each value */
+    NAMED, /* an object with user-defined names, which check_name validates; the rule applies to each value */
     KEYS   /* an object that has only the keys of the tables `inner` and `more` */
 };
 
 typedef int check_fn(const json_t *value, const struct location *at);
 
-/* Rule for a value: its shape, and the rule for its elements: `inner`, or `check` if inner is NULL. */
+/* Rule that validates a value. `shape` is the value's own shape; `inner`, or `check` if inner is NULL, validates the
+ * elements. */
 struct rule {
     const char *key; /* only in a table of keys, which ends with {0} */
     enum shape shape;
@@ -68,13 +69,14 @@ struct rule {
     const struct rule *inner, *more; /* KEYS: two tables of keys; more may be NULL */
     const char *expected;            /* error text for a value of another shape */
     const char *needed;              /* KEYS: required key; NULL: none */
-    bool may_be_empty;               /* NAMED: {} is accepted; check_name also gets the location of the object */
+    bool may_be_empty;               /* NAMED: {} is accepted */
+    /* validates a key of the object; object: location of the object, at: location of the key's value; NULL: no check */
     int (*check_name)(const char *name, const struct location *object, const struct location *at);
 };
 
-#define IS(fn)               .check = fn
+#define IS(fn)                   .check = fn
 #define LIST_OF(fn, accepted)    .shape = LIST, .check = fn, .expected = accepted
-#define AXIS_OF(fn)          .shape = AXIS, .check = fn
+#define AXIS_OF(fn)              .shape = AXIS, .check = fn
 #define KEYS_OF(keys, accepted)  .shape = KEYS, .inner = keys, .expected = accepted
 #define NAMED_OF(rule, accepted) .shape = NAMED, .inner = rule, .expected = accepted
 
@@ -189,7 +191,7 @@ static int check_text(const json_t *value, const struct location *at)
     return json_is_string(value) ? 0 : reject_value(at, value, "a text");
 }
 
-/* A text without line breaks, because it becomes part of a script or a table. */
+/* Requires a text without control characters, because the text becomes part of a script or a table. */
 static int check_line(const json_t *value, const struct location *at)
 {
     const char *text = json_string_value(value);
@@ -290,7 +292,7 @@ static int check_name(const json_t *value, const struct location *at)
     return reject_value(at, value, "up to 64 letters, digits, '.', '_' or '-', because it is used in file names");
 }
 
-/* ---- values with two accepted shapes ---- */
+/* ---- values with two accepted types ---- */
 
 static int check_words(const json_t *value, const struct location *at)
 {
@@ -328,9 +330,9 @@ static int check_launcher(const json_t *value, const struct location *at)
     return check_value(&words, value, at);
 }
 
-/* ---- names ---- */
+/* ---- names of axes, options and variables ---- */
 
-/* Axis names appear in tables and comments. */
+/* Rejects control characters in an axis name, because the name is printed in tables and in '#' lines. */
 static int check_axis_name(const char *name, const struct location *object, const struct location *at)
 {
     (void)at;
@@ -363,8 +365,8 @@ static int check_variable_name(const char *name, const struct location *object, 
         return bb_err(BB_EUSAGE, "%s: %s is not a valid variable name, expected letters, digits and _", at->path,
                       at->key);
     if (bb_suggest_nccl_variable(name, meant))
-        bb_warn("%s: %s: NCCL 2.28 has no such variable, did you mean '%s'? It is set unchanged", at->path, at->key,
-                meant);
+        bb_warn("%s: %s is not a variable of NCCL 2.28, did you mean '%s'? The variable is set as given", at->path,
+                at->key, meant);
     return 0;
 }
 
@@ -463,7 +465,7 @@ static int check_root(const json_t *root, const struct location *at)
 
 /* ---- load and release ---- */
 
-/* "studies/nccl.json" -> "nccl" */
+/* Sets the name of the study: "name" in the file, else the file name, for example "nccl" for "studies/nccl.json". */
 static int name_study(struct bb_study *s)
 {
     const char *given = json_string_value(json_object_get(s->root, "name")), *slash = strrchr(s->path, '/');

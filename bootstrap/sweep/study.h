@@ -22,12 +22,12 @@
  *   }
  *
  * A *setting* is any subset of command, options, environment, ranks, launch_arguments, timeout_s. The top level of the
- * file is a setting. Each value of a choice and each case is a setting that overrides it (options and environment key
- * by key, other keys as a whole). A list as the value of an option, a variable or ranks is an axis. The combinations
- * are the Cartesian product of all axes, choices and cases. The value of an option is a text, a number, true (a flag
- * that is given), false or null (not given). The value of a variable is a text, a number or null (unset, even if set in
- * the caller's environment).
- * {id} in an argument or a variable is replaced by the combination's id.
+ * file is a setting. Each value of a choice and each case is a setting that overrides the top level (options and
+ * environment key by key, other keys as a whole). A list as the value of an option, a variable or ranks is an axis. The
+ * combinations are the Cartesian product of all axes, choices and cases. The value of an option is a text, a number,
+ * true (the flag is given), or false or null (the option is not given). The value of a variable is a text, a number, or
+ * null (the variable is removed from the environment). {id} in an argument or a variable is replaced by the
+ * combination's id.
  */
 #ifndef BB_BOOTSTRAP_SWEEP_STUDY_H
 #define BB_BOOTSTRAP_SWEEP_STUDY_H
@@ -48,11 +48,11 @@ struct bb_study {
 
 /*
  * bb_study_load - read and validate a study file.
- *   Returns  0; -BB_EFAIL if memory is exhausted; -BB_EUSAGE after one line with the position in the file, the value
- *            found and the accepted values or the nearest key
+ *   Returns  0; -BB_EFAIL if memory is exhausted; -BB_EUSAGE after printing one error line with the position in the
+ *            file, the value found, and the accepted values or the known key of the closest spelling
  *   Owner    the caller releases study with bb_study_release, also after an error
  *
- * bb_expand checks what depends on the combinations (leave_out, columns, the command lines).
+ * bb_expand checks what depends on the combinations (leave_out, relative_to, the command lines).
  */
 int bb_study_load(struct bb_study *study, const char *path) BB_MUST_CHECK;
 void bb_study_release(struct bb_study *study);
@@ -61,8 +61,8 @@ void bb_study_release(struct bb_study *study);
  * bb_suggest_nccl_variable - detect a misspelled NCCL variable (variables.c).
  *   name     name of an environment variable
  *   meant    out: the most similar variable of NCCL 2.28
- *   Returns  true if name is not a variable of NCCL 2.28 but similar to one. A newer NCCL may have it, so callers only
- *            warn.
+ *   Returns  true if name is similar to a variable of NCCL 2.28 but is not one itself. A newer NCCL may have the
+ *            variable, so callers only print a warning.
  */
 #define BB_NCCL_VARIABLE_TEXT 48
 bool bb_suggest_nccl_variable(const char *name, char meant[BB_NCCL_VARIABLE_TEXT]);

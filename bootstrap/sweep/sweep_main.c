@@ -1,6 +1,6 @@
 /*
- * sweep_main.c - `busbar sweep`: read and expand the study, then run it, list it, write Slurm scripts, or gather its
- * results. The sweep itself is one process without MPI and GPU; the runs that it starts use both.
+ * sweep_main.c - `busbar sweep`: reads and expands the study, then runs it, lists it, writes Slurm scripts, or gathers
+ * its results. The sweep itself is a single process without MPI and GPU; only the runs that it starts use both.
  */
 #include "bootstrap/sweep/sweep_main.h"
 
@@ -38,7 +38,7 @@ static const struct bb_opt what_rows[] = {
     OPT_FLAG(0, "list", FIELD(list), "only print each combination, its state and its command line"),
     OPT_FLAG(0, "slurm", FIELD(slurm),
              "only write the remaining combinations as Slurm array jobs, and print the sbatch commands"),
-    OPT_FLAG(0, "gather", FIELD(gather), "only gather the results that exist"),
+    OPT_FLAG(0, "gather", FIELD(gather), "only gather the existing results"),
     OPT_FLAG(0, "retry-failed", FIELD(retry_failed), "run failed combinations again"),
     OPT_FLAG(0, "restart", FIELD(restart), "run all combinations again"),
     OPT_INT(0, "max-combinations", FIELD(max_combinations), "1000", "N", 1, 100000,
@@ -48,14 +48,14 @@ static const struct bb_opt what_rows[] = {
 
 static const struct bb_opt how_rows[] = {
     OPT_CHOICE(0, "launcher", FIELD(launcher), NULL, "NAME", launchers,
-               "launcher of the ranks (default: that of the file, else mpirun, with --slurm srun)"),
+               "launcher of the ranks (default: the file's, else mpirun, or srun with --slurm)"),
     OPT_STRING(0, "ranks", FIELD(ranks), NULL, "LIST",
-               "numbers of ranks, for example 2,4,8; replaces those of the file"),
+               "numbers of ranks, for example 2,4,8; replaces the ranks of the file"),
     OPT_STRING(0, "hosts", FIELD(hosts), NULL, "LIST", "hosts for the launcher: --host of mpirun, --nodelist of srun"),
     OPT_STRING(0, "launch-arguments", FIELD(launch_arguments), NULL, "ARGS",
                "additional launcher arguments, split at blanks"),
     OPT_STRING(0, "program", FIELD(program), NULL, "FILE",
-               "busbar executable to run (default: that of the file, else this one)"),
+               "busbar executable to run (default: the file's, else the running one)"),
     OPT_DOUBLE(0, "timeout", FIELD(timeout_s), NULL, "SECONDS", 0.001, 1e7,
                "time limit of a combination without timeout_s in the file (default: none; busbar ends hanging runs "
                "itself)"),
@@ -72,7 +72,7 @@ static const struct bb_opt where_rows[] = {
     OPT_STRING(
         0, "where", FIELD(view.where), NULL, "LIST",
         "only rows that satisfy all conditions: COLUMN, one of < <= > >= = !=, value; for example 'ranks>=4,state=ok'"),
-    OPT_INT(0, "top", FIELD(view.top), NULL, "N", 1, 1e9, "only the first N of these rows"),
+    OPT_INT(0, "top", FIELD(view.top), NULL, "N", 1, 1e9, "only the first N rows, after --where and --sort"),
     OPT_QUIET(FIELD(quiet)),
     {0},
 };
@@ -109,8 +109,8 @@ struct sweep {
     struct bb_launch_runs launch;
     struct bb_progress progress;
     char *dir;
-    int lock; /* file descriptor; 0: none */
-    int argc; /* the command line as typed */
+    int lock; /* file descriptor of the lock; 0: none */
+    int argc; /* argc, argv: the command line as typed */
     char **argv;
     size_t current, to_run, ran, failed;
 };
@@ -158,8 +158,8 @@ out:
     return rc;
 }
 
-/* The launcher from the command line, or NULL for that of the file. The default of --slurm is srun, which Slurm
- * batch jobs provide. */
+/* Returns the launcher of the command line, or NULL to use that of the file. Without either, --slurm uses srun,
+ * because Slurm batch jobs provide it. */
 static const char *launcher_of(const struct sweep *s)
 {
     const json_t *launch = json_object_get(s->study.root, "launch");
@@ -185,7 +185,7 @@ out:
     return rc;
 }
 
-/* Set the absolute path of the results folder, because ranks start in other folders. The folder need not exist yet. */
+/* Sets the path of the results folder, absolute because ranks start in other folders. The folder need not exist yet. */
 static int set_folder(struct sweep *s)
 {
     const char *given = s->options.output;
@@ -218,7 +218,8 @@ static int find_wanted(const struct sweep *s, const struct bb_sweep_run *c, bool
     return rc;
 }
 
-/* The combinations to run, in order. The caller frees the list; NULL after an error message if memory is exhausted. */
+/* Returns the combinations to run, in order; the caller frees the list. NULL after an error message if memory is
+ * exhausted. */
 static const struct bb_sweep_run **list_wanted(struct sweep *s)
 {
     const struct bb_sweep_run **list = calloc(s->combinations.n + 1, sizeof(*list));
@@ -253,7 +254,7 @@ static void show_progress(void *arg, double seconds)
                      bb_settings_text(what->combination, text, sizeof(text)), seconds);
 }
 
-/* Report a failed run immediately, with the last line that it wrote to stderr. */
+/* Reports a failed run immediately, with the last line that the run wrote to stderr. */
 static int report_failure(struct sweep *s, const struct bb_sweep_run *c, const struct bb_started *ended)
 {
     struct bb_sweep_found found;
@@ -295,7 +296,7 @@ static int run_one(struct sweep *s, const struct bb_sweep_run *c)
     if (ended.stopped_by)
         bb_progress_clear(&s->progress);
     if (ended.stopped_by)
-        rc = bb_err(BB_EFAIL, "stopped by %s after %zu of %zu combinations; the same command continues",
+        rc = bb_err(BB_EFAIL, "stopped by %s after %zu of %zu combinations; run the same command again to continue",
                     strsignal(ended.stopped_by), s->ran, s->to_run);
     else
         rc = bb_sweep_record(s->dir, c, ended.exit_status, ended.seconds);
@@ -338,9 +339,9 @@ static int write_slurm(struct sweep *s)
     return rc;
 }
 
-/* ---- output ---- */
+/* ---- list and results ---- */
 
-/* As arguments of env(1): first the variables to unset. */
+/* Prints variables as arguments of env(1), first the variables to unset. */
 static void print_environment(const struct bb_argv *environment)
 {
     if (environment->n)
@@ -397,7 +398,7 @@ static bool is_stdout(const char *path)
     return path && strcmp(path, "-") == 0;
 }
 
-/* Write one output format to `given` ("-": stdout), or, if given is NULL, to the file `name` in the results folder. */
+/* Writes one output format to `given` ("-": stdout) or, if given is NULL, to the file `name` in the results folder. */
 static int write_form(const struct sweep *s, const struct bb_gathered *g, const char *given, const char *name,
                       int (*put)(const struct bb_gathered *, FILE *))
 {

@@ -1,6 +1,6 @@
 /*
- * variables.c - names of the environment variables of NCCL 2.28. NCCL ignores unknown names silently, so a misspelled
- * name gets a warning.
+ * variables.c - names of the environment variables of NCCL 2.28. NCCL silently ignores unknown names, so the sweep
+ * warns about a name that is probably misspelled.
  */
 #include "bootstrap/sweep/study.h"
 

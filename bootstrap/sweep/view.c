@@ -1,4 +1,4 @@
-/* view.c - filter and sort the rows of a table. */
+/* view.c - filters and sorts the rows of a table. */
 #include "bootstrap/sweep/view.h"
 
 #include "bootstrap/base/units.h"
@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- conditions ---- */
+/* ---- conditions of --where ---- */
 
 enum { WORD = 64, CONDITIONS = 16, NAMES = 256 };
 
-/* Relations by the outcomes of a comparison (below, equal, above) for which they hold. Longer texts first, so that
- * "<=" is not read as "<". */
+/* Operators, and the results of a comparison (below, equal, above) for which each operator holds. The first operator
+ * that matches the text is used, so "<=" precedes "<". */
 static const struct relation {
     const char *text;
     bool below, equal, above;
@@ -78,13 +78,13 @@ static int add_condition(void *arg, const char *word)
     if (c.holds)
         copy_trimmed(c.value, word + at + strlen(c.holds->text), strlen(word + at + strlen(c.holds->text)));
     if (!c.holds || !*c.column || !*c.value)
-        return bb_err(
-            BB_EUSAGE,
-            "--where: '%s' is no condition, expected COLUMN, one of < <= > >= = != and a value, for example ranks>=4",
-            word);
+        return bb_err(BB_EUSAGE,
+                      "--where: '%s' is not a condition, expected COLUMN, one of < <= > >= = != and a value, for "
+                      "example ranks>=4",
+                      word);
     c.is_number = read_number(c.value, &c.number);
     if (!c.is_number && c.holds->below != c.holds->above)
-        return bb_err(BB_EUSAGE, "--where: '%s' in '%s' is no number; %s requires a number", c.value, word,
+        return bb_err(BB_EUSAGE, "--where: '%s' in '%s' is not a number; %s requires a number", c.value, word,
                       c.holds->text);
     all->one[all->n++] = c;
     return 0;
@@ -112,7 +112,8 @@ static bool holds_for(const struct condition *c, const json_t *cell)
 
 /* ---- columns ---- */
 
-/* Matches the name of a column and the path it is from: "step_us" and "step_us.p50". */
+/* Returns whether `given` selects the column `shown`: "step_us" is selected by its name and by its path,
+ * "step_us.p50". */
 static bool is_column(const char *shown, const char *given)
 {
     size_t length = strlen(shown);
@@ -165,7 +166,7 @@ static int find_column(const struct bb_gathered *g, const char *option, const ch
     return bb_err(BB_EUSAGE, "%s: no result has '%s'", option, given);
 }
 
-/* ---- rows ---- */
+/* ---- filtering and sorting of rows ---- */
 
 static int keep_rows(struct bb_gathered *g, const struct condition *c)
 {

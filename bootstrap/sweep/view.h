@@ -1,11 +1,10 @@
 /*
- * view.h - filter and sort the rows of a gathered table: --sort, --where, --top. Files in the results folder keep all
- * rows.
+ * view.h - filters and sorts the rows of the table of a study: --sort, --where, --top. Files in the results folder
+ * contain all rows.
  *
  * --sort COLUMN sorts in ascending order, -COLUMN in descending order; the sort is stable and rows without a value come
- * last.
- * --where is a comma-separated list of conditions, all of which must hold: COLUMN, one of < <= > >= = !=, and a number
- * (1K is 1024) or, for = and !=, a text. A row without a value satisfies no condition.
+ * last. --where is a comma-separated list of conditions, all of which must hold: COLUMN, one of < <= > >= = !=, and a
+ * number (1K is 1024) or, for = and !=, a text. A row without a value satisfies no condition.
  */
 #ifndef BB_BOOTSTRAP_SWEEP_VIEW_H
 #define BB_BOOTSTRAP_SWEEP_VIEW_H
@@ -17,8 +16,8 @@ struct bb_sweep_view {
     int top;                  /* maximum number of rows; 0: all */
 };
 
-/* bb_view_check - validate the options before anything runs: conditions are well-formed and the table may have the
- * columns. Returns 0, or -BB_EUSAGE after an error message. */
+/* bb_view_check - validate the options before anything runs: the conditions are well-formed, and the study may have
+ * the named columns. Returns 0, or -BB_EUSAGE after an error message. */
 int bb_view_check(const struct bb_sweep_view *v, const struct bb_study *study,
                   const struct bb_sweep_runs *combinations) BB_MUST_CHECK;
 

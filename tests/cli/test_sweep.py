@@ -420,8 +420,8 @@ def test_filters_and_sorts_rows(sweep, args, rows):
 
 @pytest.mark.parametrize("args,messages", [
     (("--sort", "step_su"), ["--sort", "step_su", "step_us"]), (("--where", "rnaks>1"), ["--where", "rnaks", "ranks"]),
-    (("--where", "ranks"), ["'ranks' is no condition"]), (("--where", "ranks>many"), ["'many'", "no number"]),
-    (("--where", "ranks>1,"), ["is no condition"]), (("--top", "0"), ["--top", "'0'"]),
+    (("--where", "ranks"), ["'ranks' is not a condition"]), (("--where", "ranks>many"), ["'many'", "is not a number"]),
+    (("--where", "ranks>1,"), ["is not a condition"]), (("--top", "0"), ["--top", "'0'"]),
 ])
 def test_rejects_invalid_view_before_any_run(sweep, args, messages):
     done = sweep(SIX, *args)

@@ -156,8 +156,8 @@ out:
     return rc;
 }
 
-/* Enqueues the operations that synchronize the ranks, before the first event: all ranks record this event at the
- * same time. If the first operation establishes connections, no sample includes this time. */
+/* Enqueues the operations that synchronize the ranks, before the first event, so that all ranks record this event at
+ * the same time. No sample includes the time to establish connections. */
 static int synchronize_ranks(struct bb_bench_context *ctx, const struct bb_case *c)
 {
     int rc = 0;

@@ -20,7 +20,7 @@ enum { LONGEST_S = 100000000, SPEAK_MS = 200, SPEAK_SIGNAL_MS = 60, LINGER_MS = 
 
 /* Process-wide, because a signal handler has no argument. */
 static struct {
-    const char *volatile part;
+    const char *volatile phase;
     volatile double timeout_s;
     volatile int late_code, code; /* exit codes: of a timeout, and of any other unexpected end */
     struct sigaction before[BB_SIGNALS_END];
@@ -35,7 +35,7 @@ static void pause_ms(long ms)
 
 /* Returns whether this rank reports the failure: one rank per host does, preferably its first (other ranks wait
  * before they claim the lock). *word: the fd for bb_speaker_says. */
-static bool may_speak(bool timed_out, int code, int *word)
+static bool may_speak(bool timed_out, int code, int *lock_fd)
 {
     char host[256] = "";
 
@@ -46,34 +46,34 @@ static bool may_speak(bool timed_out, int code, int *word)
     bb_err_mute(0);
     (void)gethostname(host, sizeof(host) - 1);
     bb_err_identify(bb_launcher_rank(), host, -1);
-    *word = bb_speaker_take(code);
-    return *word >= 0;
+    *lock_fd = bb_speaker_take(code);
+    return *lock_fd >= 0;
 }
 
 static void say_line(int signal, bool timed_out, pid_t sender)
 {
     if (timed_out) {
-        bb_err_nonblocking(BB_ETIMEOUT, "timeout: %s did not end within %g s", current.part, current.timeout_s);
+        bb_err_nonblocking(BB_ETIMEOUT, "timeout: %s did not end within %g s", current.phase, current.timeout_s);
         return;
     }
     bb_launcher_take_stderr(sender);
-    bb_err_nonblocking(BB_EFAIL, "ended by %s; last seen: %s", bb_signal_name(signal), current.part);
+    bb_err_nonblocking(BB_EFAIL, "ended by %s; last seen: %s", bb_signal_name(signal), current.phase);
 }
 
 static _Noreturn void end_process(int signal, bool timed_out, pid_t sender)
 {
     const int code = timed_out ? current.late_code : current.code;
     const bool before = bb_hydra_started_us();
-    int word = -1;
+    int lock_fd = -1;
 
-    if (may_speak(timed_out, code, &word)) {
+    if (may_speak(timed_out, code, &lock_fd)) {
         if (before)
-            bb_speaker_says(word);
+            bb_speaker_says(lock_fd);
         say_line(signal, timed_out, sender);
         if (!before)
-            bb_speaker_says(word);
+            bb_speaker_says(lock_fd);
     }
-    if (!bb_launched_alone() && !bb_speaker_answer(word, code, LINGER_MS))
+    if (!bb_launched_alone() && !bb_speaker_answer(lock_fd, code, LINGER_MS))
         pause_ms(LINGER_MS); /* ranks that end later find the reporter lock taken */
     bb_exit_by(signal, code);
 }
@@ -107,16 +107,16 @@ static void set_timer(double seconds)
 
 void bb_deadline_end(void)
 {
-    if (!current.part)
+    if (!current.phase)
         return;
     set_timer(0);
     for (int signal = 1; signal < BB_SIGNALS_END; signal++)
         if (is_taken(signal))
             sigaction(signal, &current.before[signal], NULL);
-    current.part = NULL;
+    current.phase = NULL;
 }
 
-void bb_deadline_begin(const char *part, double timeout_s, bool signals)
+void bb_deadline_begin(const char *phase, double timeout_s, bool signals)
 {
     struct sigaction ours;
 
@@ -127,7 +127,7 @@ void bb_deadline_begin(const char *part, double timeout_s, bool signals)
     for (int signal = 1; signal < BB_SIGNALS_END; signal++)
         if (is_taken(signal))
             sigaction(signal, signals || signal == SIGALRM ? &ours : NULL, &current.before[signal]);
-    current.part = part;
+    current.phase = phase;
     current.timeout_s = timeout_s;
     current.late_code = BB_ETIMEOUT;
     current.code = BB_EFAIL;

@@ -16,7 +16,7 @@
  *              Not used during shutdown: mpirun signals the ranks that exit last.
  * Of the ranks on a host one prints the line (speaker.h).
  */
-void bb_deadline_begin(const char *part, double timeout_s, bool signals);
+void bb_deadline_begin(const char *phase, double timeout_s, bool signals);
 
 /*
  * bb_deadline_begin_write - start the phase of the last write of the results: no signals, but an exit() of a library is

@@ -25,9 +25,9 @@ static pid_t fork_bare(void)
 }
 
 /* Returns false if accept() failed (e.g. EMFILE). */
-static bool answer_one(int word, char code)
+static bool answer_one(int lock_fd, char code)
 {
-    const int asker = accept4(word, NULL, NULL, SOCK_CLOEXEC);
+    const int asker = accept4(lock_fd, NULL, NULL, SOCK_CLOEXEC);
 
     if (asker < 0)
         return false;
@@ -37,15 +37,15 @@ static bool answer_one(int word, char code)
 }
 
 /* Send the code to connecting ranks for for_ms milliseconds, or until the reporter exits (leash). */
-static void answer(int word, int leash, char code, int for_ms)
+static void answer(int lock_fd, int death_pipe, char code, int for_ms)
 {
     const double end_s = bb_now_s() + 1e-3 * for_ms;
-    struct pollfd polls[] = {{.fd = leash, .events = POLLIN}, {.fd = word, .events = POLLIN}};
+    struct pollfd polls[] = {{.fd = death_pipe, .events = POLLIN}, {.fd = lock_fd, .events = POLLIN}};
     int left_ms = for_ms;
     bool answered = true;
 
     while ((answered || left_ms > 0) && poll(polls, 2, left_ms) >= 0 && !polls[0].revents) {
-        answered = polls[1].revents && answer_one(word, code);
+        answered = polls[1].revents && answer_one(lock_fd, code);
         left_ms = end_s > bb_now_s() ? (int)(1e3 * (end_s - bb_now_s())) + 1 : 0;
     }
 }
@@ -62,38 +62,38 @@ bool bb_speaker_answer(int fd, int code, int for_ms)
 }
 
 /* Returns false if the reporter exited before it printed the line. */
-static bool await_line(int leash)
+static bool await_line(int death_pipe)
 {
-    struct pollfd line = {.fd = leash, .events = POLLIN};
+    struct pollfd line = {.fd = death_pipe, .events = POLLIN};
     char said;
 
-    return poll(&line, 1, LONGEST_MS) <= 0 || read(leash, &said, 1) == 1;
+    return poll(&line, 1, LONGEST_MS) <= 0 || read(death_pipe, &said, 1) == 1;
 }
 
 /* Keep the lock until the reporter exits, and HOLD_MS longer. */
-static void keep_word(int word, int leash, char code)
+static void keep_word(int lock_fd, int death_pipe, char code)
 {
     for (int fd = 0; fd < FILES_MAX; fd++)
-        if (fd != word && fd != leash)
+        if (fd != lock_fd && fd != death_pipe)
             close(fd);
-    if (!await_line(leash))
+    if (!await_line(death_pipe))
         _exit(0);
-    answer(word, leash, code, LONGEST_MS);
-    answer(word, -1, code, HOLD_MS);
+    answer(lock_fd, death_pipe, code, LONGEST_MS);
+    answer(lock_fd, -1, code, HOLD_MS);
     _exit(0);
 }
 
 /* Runs in a child process. Returns whether the helper process was started. */
-static bool start_keeper(int word, const int ends[2], char code)
+static bool start_keeper(int lock_fd, const int ends[2], char code)
 {
-    pid_t keeper;
+    pid_t helper;
 
     close(ends[1]);
     setsid(); /* before the reporter continues: Hydra kills a rank's whole process group, possibly at once */
-    keeper = fork_bare();
-    if (keeper == 0)
-        keep_word(word, ends[0], code);
-    return keeper > 0;
+    helper = fork_bare();
+    if (helper == 0)
+        keep_word(lock_fd, ends[0], code);
+    return helper > 0;
 }
 
 /*
@@ -101,23 +101,23 @@ static bool start_keeper(int word, const int ends[2], char code)
  * lock taken. Returns the fd that represents the lock in this process: the pipe to the helper process (leash), or the
  * socket itself if the helper process could not be created.
  */
-static int hold_word(int word, char code)
+static int hold_word(int lock_fd, char code)
 {
     int ends[2], status = 1;
     pid_t child;
 
     if (pipe2(ends, O_CLOEXEC))
-        return word;
+        return lock_fd;
     child = fork_bare();
     if (child == 0)
-        _exit(start_keeper(word, ends, code) ? 0 : 1);
+        _exit(start_keeper(lock_fd, ends, code) ? 0 : 1);
     close(ends[0]);
     if (child > 0 && waitpid(child, &status, 0) == child && status == 0) {
-        close(word);
+        close(lock_fd);
         return ends[1];
     }
     close(ends[1]);
-    return word;
+    return lock_fd;
 }
 
 void bb_speaker_says(int fd)

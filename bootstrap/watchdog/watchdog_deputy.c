@@ -85,11 +85,11 @@ bool bb_watchdog_keep_word(struct bb_watchdog *watchdog, int code)
 static int take_word(int code)
 {
     const double end_s = bb_now_s() + AWAIT_S;
-    int word;
+    int lock_fd;
 
-    while ((word = bb_speaker_take(code)) < 0 && bb_speaker_heard() == 0 && bb_now_s() < end_s)
+    while ((lock_fd = bb_speaker_take(code)) < 0 && bb_speaker_heard() == 0 && bb_now_s() < end_s)
         poll(NULL, 0, LOOK_MS);
-    return word;
+    return lock_fd;
 }
 
 bool bb_watchdog_speaks(struct bb_watchdog *watchdog, int code)

@@ -18,8 +18,8 @@
 enum { HOLD_MS = 1500, SPEAK_MS = 1000, HOLD_ENDING_MS = 700, READ_MS = 200, FILES_MAX = 4096 };
 enum { IN_ORDER = 'o', ENDING = 'e' };
 
-static int leash = -1; /* Pipe to the helper: EOF means this rank died; a byte carries its state. */
-static pid_t holder;
+static int death_pipe = -1; /* Pipe to the helper: EOF means this rank died; a byte carries its state. */
+static pid_t helper;
 
 /* srun --mpi=pmi2 also sets PMI_FD, but does not kill the other ranks. */
 bool bb_hydra_started_us(void)
@@ -86,25 +86,25 @@ void bb_hydra_hold(void)
     sigset_t all, before;
     int ends[2];
 
-    if (!bb_hydra_started_us() || leash >= 0 || pipe(ends))
+    if (!bb_hydra_started_us() || death_pipe >= 0 || pipe(ends))
         return;
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before); /* block all signals, so that no handler of the rank runs in the helper
                                               process */
-    holder = fork();
-    if (holder == 0) {
+    helper = fork();
+    if (helper == 0) {
         ignore_signals();
         sigprocmask(SIG_SETMASK, &before, NULL);
         hold_connection(atoi(getenv("PMI_FD")), ends[0], launcher);
     }
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(ends[0]);
-    leash = ends[1];
+    death_pipe = ends[1];
 }
 
 static bool tell_holder(char word)
 {
-    return leash >= 0 && holder > 0 && write(leash, &word, 1) == 1;
+    return death_pipe >= 0 && helper > 0 && write(death_pipe, &word, 1) == 1;
 }
 
 void bb_hydra_ending(void)
@@ -121,8 +121,8 @@ void bb_hydra_abort(int code)
 void bb_hydra_let_go(void)
 {
     if (tell_holder(IN_ORDER))
-        waitpid(holder, NULL, 0);
-    if (leash >= 0)
-        close(leash);
-    leash = -1;
+        waitpid(helper, NULL, 0);
+    if (death_pipe >= 0)
+        close(death_pipe);
+    death_pipe = -1;
 }

@@ -112,26 +112,26 @@ bool bb_launcher_waits_for_all(void)
 }
 
 /* Parse Slurm's list of the ranks on this node, for example "0,4,8". */
-static int slurm_tasks_here(const char *list, int *ranks, int room)
+static int slurm_tasks_here(const char *list, int *ranks, int capacity)
 {
     int n = 0;
 
     for (int rank; (rank = read_count(&list)) >= 0; list += *list == ',') {
-        if (n == room)
+        if (n == capacity)
             return 0;
         ranks[n++] = rank;
     }
     return n;
 }
 
-int bb_launcher_local_ranks(int *ranks, int room)
+int bb_launcher_local_ranks(int *ranks, int capacity)
 {
     const char *list = getenv("SLURM_GTIDS");
     const int here = bb_launcher_local_size();
 
     if (list && bb_launcher_waits_for_all())
-        return slurm_tasks_here(list, ranks, room);
-    if (here > room || here != first_set(total_sizes, sizeof(total_sizes) / sizeof(*total_sizes)))
+        return slurm_tasks_here(list, ranks, capacity);
+    if (here > capacity || here != first_set(total_sizes, sizeof(total_sizes) / sizeof(*total_sizes)))
         return 0;
     for (int r = 0; r < here; r++)
         ranks[r] = r;

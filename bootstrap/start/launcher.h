@@ -16,7 +16,7 @@ int bb_launcher_local_size(void);
  *   ranks    out: [room] ranks in increasing order
  *   Returns  the count; 0 if unknown or if the array is too small
  */
-int bb_launcher_local_ranks(int *ranks, int room);
+int bb_launcher_local_ranks(int *ranks, int capacity);
 
 /*
  * bb_launched_alone - returns whether this process is certainly the only one of its job: there is no launcher, or the

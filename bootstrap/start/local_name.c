@@ -17,14 +17,14 @@ struct bb_local_name bb_local_name(const char *prefix, pid_t launcher)
     const char *space = getenv("PMIX_NAMESPACE"), *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
     struct bb_local_name name = {.at.sun_family = AF_UNIX};
     char *text = name.at.sun_path + 1; /* after a null byte: an abstract socket name */
-    const size_t room = sizeof(name.at.sun_path) - 1;
+    const size_t capacity = sizeof(name.at.sun_path) - 1;
 
     if (space)
-        snprintf(text, room, "busbar-%s%u-%s", prefix, (unsigned)getuid(), space);
+        snprintf(text, capacity, "busbar-%s%u-%s", prefix, (unsigned)getuid(), space);
     else if (job && step && !getenv("MPI_LOCALNRANKS"))
-        snprintf(text, room, "busbar-%s%u-%s.%s", prefix, (unsigned)getuid(), job, step);
+        snprintf(text, capacity, "busbar-%s%u-%s.%s", prefix, (unsigned)getuid(), job, step);
     else
-        snprintf(text, room, "busbar-%s%u-of-%ld", prefix, (unsigned)getuid(), (long)launcher);
+        snprintf(text, capacity, "busbar-%s%u-of-%ld", prefix, (unsigned)getuid(), (long)launcher);
     name.length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(text));
     return name;
 }

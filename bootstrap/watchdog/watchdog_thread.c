@@ -578,18 +578,18 @@ void *bb_watchdog_thread(void *arg)
 {
     struct bb_watchdog *watchdog = arg;
     struct pollfd *polls = NULL;
-    int room = 0, needed;
+    int capacity = 0, needed;
 
     pthread_mutex_lock(&watchdog->lock);
     while (!watchdog->stop) {
         needed = 2 + watchdog->n_listen + watchdog->n_peers + watchdog->n_visitors;
-        if (room < needed) {
+        if (capacity < needed) {
             struct pollfd *more = realloc(polls, (size_t)needed * sizeof(*polls));
 
             if (!more)
                 break; /* the run continues without a watchdog */
             polls = more;
-            room = needed;
+            capacity = needed;
         }
         sleep_until_news(watchdog, polls);
         check_sleep(watchdog, bb_now_s());

@@ -1,6 +1,6 @@
 /*
- * busbar.c - main(): dispatches the subcommands. All functions below return a code; only main() converts the code to
- * the exit status.
+ * busbar.c - main(): dispatches the subcommands. Functions return a code; only main() converts the code to the exit
+ * status.
  */
 #include "bootstrap/base/err.h"
 #include "bootstrap/base/json_memory.h"
@@ -26,7 +26,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* argv[0] is the name of the subcommand. Returns 0 or above, or a negative error. */
+/* A subcommand. run() receives the subcommand's name as argv[0] and returns 0 or a positive code, or a negative
+ * error. */
 struct command {
     const char *name, *usage, *help;
     int (*run)(int argc, char **argv);
@@ -42,10 +43,10 @@ static const struct command commands[] = {
     {"proxy", "NAME [OPTION...]", "run a training step's communication and measure its overlap with compute",
      bb_proxy_main},
     {"plan", "NAME --ranks N [OPTION...]",
-     "analyze and predict the same step offline: traffic, memory, time; no GPU, no MPI", bb_plan_main},
+     "predict a training step or a collective offline: traffic, memory, time; no GPU, no MPI", bb_plan_main},
     {"compare", "A.json B.json [OPTION...]", "compare two result files row by row: faster or slower?", bb_compare_main},
-    {"calibrate", "RESULT.json... -o FILE", "fit a cluster profile for plan to measurements", calibrate_main},
-    {"sweep", "FILE [OPTION...]", "run a study: many combinations of a command's options, one table", sweep_main},
+    {"calibrate", "RESULT.json... -o FILE", "fit a cluster profile to measurements, for use by plan", calibrate_main},
+    {"sweep", "FILE [OPTION...]", "run a command with many combinations of options, write one table", sweep_main},
     {"report", "RESULT.json... -o FILE", "write a page of charts from the JSON of these commands", bb_report_main},
     {"list", "[WHAT]", "list collectives, dtypes, ops, proxies, models, clusters or columns", list_main},
     {"help", "[COMMAND [WORD]]", "print the options of a command, like --help", help_main},
@@ -66,8 +67,8 @@ static const struct listing listings[] = {
 
 enum { N_LISTINGS = sizeof(listings) / sizeof(listings[0]) };
 
-/* The commands that a study may run. They are passed in because bootstrap/ does not depend on collectives/ and
- * proxies/. */
+/* Runs `busbar sweep`. The commands that a study may run are passed to the sweep, because bootstrap/ does not depend
+ * on collectives/ and proxies/. */
 static int sweep_main(int argc, char **argv)
 {
     static const struct bb_study_command runs[] = {
@@ -151,7 +152,7 @@ static void print_help(FILE *out)
                  "Start bench and proxy under mpirun or srun, one rank per GPU.\n");
 }
 
-/* Arguments of a command that users may type alone: "busbar p2p", "busbar gpt2_large". */
+/* Arguments that users may type without the command that they belong to, as in "busbar p2p" and "busbar gpt2_large". */
 static const struct {
     const char *command;
     bool (*is_known)(const char *word);
@@ -191,7 +192,8 @@ static int run_command(int argc, char **argv)
     return reject_command(argv[0]);
 }
 
-/* Under mpirun, only the first rank prints help and version. */
+/* Returns whether this rank must not print the requested help or version, because under mpirun only the first rank
+ * prints them. */
 static bool is_printed_by_first_rank(int argc, char **argv)
 {
     for (int i = 1; i < argc && bb_launcher_rank() > 0; i++)
@@ -200,7 +202,7 @@ static bool is_printed_by_first_rank(int argc, char **argv)
     return bb_launcher_rank() > 0 && argc == 2 && is_version_option(argv[1]);
 }
 
-/* `busbar help bench p2p` is the same as `busbar bench p2p --help`. */
+/* Runs `busbar help`. `busbar help bench p2p` is the same as `busbar bench p2p --help`. */
 static int help_main(int argc, char **argv)
 {
     char flag[] = "--help", *command_argv[3] = {argc > 1 ? argv[1] : NULL, argc > 2 ? argv[2] : flag, flag};
@@ -208,14 +210,15 @@ static int help_main(int argc, char **argv)
     if (argc == 2 && bb_opts_completion_prefix(argc, argv))
         return complete_commands(bb_opts_completion_prefix(argc, argv));
     if (argc > 3)
-        return bb_err(BB_EUSAGE, "unexpected word '%s'; expected: busbar help [COMMAND [WORD]]", argv[3]);
+        return bb_err(BB_EUSAGE, "unexpected argument '%s', expected: busbar help [COMMAND [SUBCOMMAND]]", argv[3]);
     if (argc > 1 && strcmp(argv[1], "help") != 0 && argv[1][0] != '-')
         return run_command(argc > 2 ? 3 : 2, command_argv);
     print_help(stdout);
     return 0;
 }
 
-/* A muted rank with an error exits after the first rank has printed it: mpirun terminates all ranks when one exits. */
+/* Delays the exit of a muted rank that has an error until the first rank has printed the error. Without the delay,
+ * mpirun might terminate the first rank before it prints, because mpirun terminates all ranks when one exits. */
 static void wait_for_first_rank(void)
 {
     const struct timespec delay = {.tv_nsec = 500000000};
@@ -224,8 +227,8 @@ static void wait_for_first_rank(void)
 }
 
 /*
- * Opens standard streams that are closed. Otherwise the next opened file, such as the results, would get the stream's
- * descriptor and receive the printed text.
+ * Opens standard streams that are closed. Otherwise the next opened file, such as the results file, would get the
+ * descriptor of a standard stream and receive its text.
  */
 static void open_standard_streams(void)
 {
@@ -248,9 +251,10 @@ int main(int argc, char **argv)
     int rc = 0, error;
 
     open_standard_streams();
-    (void)signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit fails in write(), which reports it */
+    (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails and is reported, and the signal
+                                       does not end the process */
     bb_json_memory_guard();
-    bb_err_mute(bb_launcher_rank() > 0); /* until MPI is initialized */
+    bb_err_mute(bb_launcher_rank() > 0); /* until MPI is initialized, only the first rank prints errors */
     if (is_printed_by_first_rank(argc, argv)) {
         rc = 0;
     } else if (argc > 0 && bb_nccl_tests_kind(argv[0]) >= 0) {

@@ -30,10 +30,8 @@ static const struct subcommand subcommands[] = {
     {"overlap", "bb_bench_overlap_run", &bb_bench_overlap_set},
 };
 
-enum {
-    LOADING_S = 600
-}; /* time limit for loading the GPU library in subcommands whose arguments, including -T, are
-                             not parsed yet */
+/* Time limit for loading the GPU library in subcommands whose arguments, including -T, are not parsed yet. */
+enum { LOADING_S = 600 };
 
 static const struct subcommand *find_subcommand(const char *name)
 {

@@ -159,7 +159,7 @@ out:
 }
 
 /*
- * Build the step. Nobody trains a layout that exceeds the GPU memory. If a forecast would exceed it and no
+ * Build the step. A layout that exceeds the GPU memory cannot be trained. If a forecast would exceed it and no
  * recomputation is given, the function therefore assumes the smallest memory savings with which training fits, and
  * builds the step again.
  */

@@ -13,7 +13,7 @@ int bb_launcher_local_size(void);
 
 /*
  * bb_launcher_local_ranks - the ranks that the launcher started on this host.
- *   ranks    out: [room] ranks in increasing order
+ *   ranks    out: [capacity] ranks in increasing order
  *   Returns  the count; 0 if unknown or if the array is too small
  */
 int bb_launcher_local_ranks(int *ranks, int capacity);

@@ -75,7 +75,7 @@ static int gather_ops(struct bb_runner *r, const struct bb_traced_step *trace, s
     chunk = chunk < 1 ? 1 : chunk > max ? max : chunk;
     own = calloc(max + chunk + 1, sizeof(*own));
     all = calloc(chunk * ranks + 1, sizeof(*all));
-    TRY(own && all ? 0 : bb_err(BB_EFAIL, "out of memory while gathering the trace of %d ranks", r->world->size));
+    TRY(own && all ? 0 : bb_err(BB_EFAIL, "out of memory while collecting the trace of %d ranks", r->world->size));
     copy_lane_times(r, trace, own);
     for (size_t first = 0; first < max; first += chunk) {
         TRY(bb_world_allgather(r->world, own + first, all, chunk * sizeof(*own)));

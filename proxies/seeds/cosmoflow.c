@@ -145,9 +145,8 @@ out:
 /* Kernel lists of all shards. Shards differ only in the sides on which they have neighbours. */
 struct kernels {
     const struct bb_kernel_list *layer[2][CONVS + DENSES]; /* [backward][layer] */
-    const struct bb_kernel_list
-        *halo[SHARDS][2][2][CONVS]; /* [shard][backward][received][convolution]: packing and unpacking of the
-                                       convolution's output or gradient */
+    /* [shard][backward][received][convolution]: packing and unpacking of the convolution's output or gradient */
+    const struct bb_kernel_list *halo[SHARDS][2][2][CONVS];
 };
 
 static bool add_layer_kernels(const struct model *m, int l, bool backward, enum bb_dtype_id dtype,

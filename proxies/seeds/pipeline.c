@@ -43,9 +43,8 @@ struct pipeline {
     const struct bb_model *model;
     struct bb_step *step;
     int stage_layers, replicas, comm_pp, comm_dp;
-    const struct bb_kernel_list
-        *layer_kernels[2]; /* --compute gemm: kernels of one layer, [0] forward, [1] backward; else
-                                             NULL */
+    /* --compute gemm: kernels of one layer, [0] forward, [1] backward; else NULL */
+    const struct bb_kernel_list *layer_kernels[2];
     const struct bb_kernel_list *accumulate[BB_LAYER_KINDS], *update[BB_LAYER_KINDS];
     const char *layers_text;
 

@@ -55,8 +55,8 @@ struct bb_op {
     const struct bb_alltoallv *table; /* alltoallv: number of rows that each rank sends to each rank; owned by the
                                          step */
     double compute_us;                /* compute: duration of the timed kernel, in microseconds */
-    const struct bb_kernel_list
-        *work;      /* compute: real kernels that replace the timed kernel; NULL: none; owned by the step */
+    /* compute: real kernels that replace the timed kernel; NULL: none; owned by the step */
+    const struct bb_kernel_list *work;
     double flops;   /* compute: floating-point operations of the kernels; 0 when unknown */
     int work_times; /* compute: number of consecutive executions of `work` */
     enum bb_phase phase;

@@ -472,7 +472,7 @@ static void reduce_in_order(struct bb_sync *s)
         reduce_bucket(s, s->next);
 }
 
-/* ---- gathering of parameters: zero3, hsdp, distributed ---- */
+/* ---- all-gathers of parameters: zero3, hsdp, distributed ---- */
 
 static struct slot *slot_of(struct bb_sync *s, int unit)
 {

@@ -131,7 +131,7 @@ def test_undetermined_parameters_keep_their_nominal_value_and_are_listed(measure
     done, profile, summary = calibrate(measured("compute"))
     nominal = [f["key"] for f in summary["parameters"] if f["from"] is None]
     assert {"intra.latency_us", "intra.gbps", "inter.latency_us", "inter.gbps", "nccl_launch_us", "kernel_us"} <= set(nominal)
-    listed = done.stdout.split("which no row determines:")[1]
+    listed = done.stdout.split("parameters that the measurements do not determine")[1]
     assert all(key in listed for key in nominal) and "intra.gbps" in listed
     assert profile["intra"] == {"latency_us": 4, "gbps": 200} and profile["nccl_launch_us"] == 3
     assert "All other parameters are those of emulated-default" in profile["source"] and "compute.json" in profile["source"]
@@ -291,7 +291,7 @@ def test_fits_the_sms_and_memory_traffic_that_nccl_takes_from_gemms(busbar, cali
     assert profile["sharing"]["message_sms"] == 2 and profile["sharing"]["memory_bytes"] == pytest.approx(memory_bytes, rel=0.02)
     done, profile, summary = calibrate(tmp_path / "gemms.json", "--from", "h100-sxm-ib")
     assert profile["sharing"]["message_sms"] == message_sms and profile["sharing"]["memory_bytes"] == 1.5
-    assert "sharing.memory_bytes" in done.stdout.split("no row determines")[1]
+    assert "sharing.memory_bytes" in done.stdout.split("parameters that the measurements do not determine")[1]
 
 
 def test_gemms_of_few_tiles_do_not_determine_sms(busbar, calibrate, tmp_path):
@@ -368,7 +368,7 @@ def test_fits_the_achieved_fraction_of_nominal_rates(calibrate, tmp_path):
     assert profile["achieved"]["memory"] == pytest.approx(2800 / 3350, rel=0.01)
     assert profile["tflops"]["float16"] * 700 / 989 == pytest.approx(650, rel=0.01)
     assert profile["tflops"]["float32"] * 700 / 989 == pytest.approx(50, rel=0.01)
-    assert profile["achieved"]["attention_forward"] == 0.58 and "achieved.attention_forward" in done.stdout.split("no row determines")[1]
+    assert profile["achieved"]["attention_forward"] == 0.58 and "achieved.attention_forward" in done.stdout.split("parameters that the measurements do not determine")[1]
 
 
 def test_keeps_the_achieved_fraction_without_16_bit_gemms(calibrate, tmp_path):

@@ -273,7 +273,7 @@ def test_compare_finds_rows_slower_than_predicted(busbar, machine, tmp_path):
      "--slow rank=3:1.5 slows down compute kernels, and a collective has none"),
     (("all_reduce", "--ranks", 16, "--cluster", H100, "--slow", "link=node2-nic0:0.5"), "there is no node 2, expected 0 to 1"),
     (("all_reduce", "--ranks", 16, "--cluster", H100, "--slow", "node1-nic0:0.5"), "'node1-nic0:0.5' is not valid, expected rank=R:TIMES"),
-    (("all_reduce", "--ranks", 8, "--cluster", "emulated-default", "--slow", "link=node0-nic0:0.5"), "'emulated-default' has no 'sharing'"),
+    (("all_reduce", "--ranks", 8, "--cluster", "emulated-default", "--slow", "link=node0-nic0:0.5"), "'sharing' section; 'emulated-default' has none"),
     (("all_reduce", "hypercube", "--ranks", 2048, "--cluster", H100, "--slow", "link=node0-nic0:0.5"),
      "hypercube on 2048 ranks, expected at most 1024 with --slow; try: --ranks 1024"),
     (("reduce", "-r", 4, "--ranks", 4, "--cluster", H100), "root 4 (-r) of reduce is not a rank: ranks are 0 to 3"),

@@ -77,7 +77,7 @@ def test_help_command_equals_the_help_option(busbar, args, equivalent):
 
 
 @pytest.mark.parametrize("args,message", [
-    (["help", "bnech"], "did you mean 'bench'"), (["help", "bench", "p2p", "x"], "unexpected word 'x'"),
+    (["help", "bnech"], "did you mean 'bench'"), (["help", "bench", "p2p", "x"], "unexpected argument 'x'"),
     (["p2p", "--help"], "did you mean 'busbar bench p2p'"), (["all_reduce"], "did you mean 'busbar bench all_reduce'"),
     (["gpt2_large", "8"], "did you mean 'busbar proxy gpt2_large'"),
     (["bench", "all_reduce", "-d", "bf16"], "did you mean 'bfloat16'"), (["bench", "all_reduce", "-d", "FP16"], "did you mean 'half'"),

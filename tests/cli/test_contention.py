@@ -102,7 +102,7 @@ def test_rejects_invalid_slowdowns_and_jitter(busbar, args, message):
 def test_slow_links_require_a_cluster_with_sharing(busbar, no_sharing):
     args = [*"plan resnet50 --ranks 16 --slow link=node1-nic2:0.5 --cluster".split(), no_sharing]
     done = busbar.run(*args, emulated=False)
-    assert done.returncode == 2 and "has no 'sharing'" in done.stderr
+    assert done.returncode == 2 and "requires a cluster profile with a 'sharing' section" in done.stderr
     done = busbar.run("plan", *ZERO3.split(), "--slow", "rank=5:2", emulated=False)
     assert done.returncode == 2 and "--slow requires --cluster" in done.stderr
 
@@ -186,6 +186,6 @@ def test_rejects_leaves_that_give_too_many_rank_classes(busbar, fabric):
     args = ["plan", *LARGE.split(), "--ranks", 131072, "--cluster"]
     done = busbar.run(*args, fabric(nodes_per_leaf=3, leaf_oversubscription=2), emulated=False)
     assert done.returncode == 2, done.stderr
-    assert "at most 10000000 are supported; try: leaf and pod sizes that divide the nodes" in done.stderr, done.stderr
+    assert "at most 10000000 are supported; try: leaf and pod sizes that divide the number of nodes" in done.stderr, done.stderr
     done = busbar.run(*args, fabric(nodes_per_leaf=4, leaf_oversubscription=2), emulated=False)
     assert done.returncode == 0, done.stderr

@@ -349,8 +349,8 @@ def test_rejects_bad_input_with_one_line_and_without_gpu(busbar, line, message):
 
 
 @pytest.mark.parametrize("text,message", [
-    ("1 2\n3\n", "row 2, column 1: the row has another length"), ("1 2\n3 x\n", "row 2, column 2: 'x' is not a number"),
-    ("1 -2\n3 4\n", "negative"), ("1 2\n", "1 rows of 2 columns, but must be square"), ("", "is empty"),
+    ("1 2\n3\n", "row 2, column 1: every row must have as many columns"), ("1 2\n3 x\n", "row 2, column 2: 'x' is not a number"),
+    ("1 -2\n3 4\n", "negative"), ("1 2\n", "1 rows and 2 columns, but must be square"), ("", "is empty"),
     ("1 1e99\n1 1", "more than 1 PiB")])
 def test_matrix_errors_name_file_row_and_column(busbar, tmp_path, text, message):
     path = tmp_path / "matrix"

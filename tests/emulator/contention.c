@@ -265,7 +265,7 @@ void emu_order_release(struct emu_order *order)
     order->moment = 0;
 }
 
-/* A start barrier kernel (waits) is not held back: the worker runs it at once, and the host ends it at any time. */
+/* A start barrier kernel (waits) is not delayed: the worker runs it at once, and the host ends it at any time. */
 void emu_contention_op_locked(struct CUstream_st *s, struct emu_item *item)
 {
     const struct emu_demand *e = item->op.demand;

@@ -15,7 +15,7 @@
 #include "proxies/machine/slow.h"
 #include <pthread.h>
 
-#pragma GCC visibility push(hidden) /* engine.h has the functions that the library exports besides CUDA's */
+#pragma GCC visibility push(hidden) /* engine.h has the functions that the library exports in addition to CUDA's */
 
 enum { EMU_MAX_DEVICES = 64, GPUS_PER_BOARD = 8, EMU_MAX_RANKS = 1024, EMU_MAX_QUEUES = 32 };
 

@@ -239,7 +239,7 @@ static void *let_go(void *go)
     return NULL;
 }
 
-/* Launches `empty` while other work is held back. Stores whether the launch waited for that work. */
+/* Launches `empty` while other work is delayed. Stores whether the launch waited for that work. */
 static int launch_during_work(bool asked_before, bool *waited)
 {
     struct cudaFuncAttributes attributes;

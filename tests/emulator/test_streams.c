@@ -173,7 +173,7 @@ static void hold(void *pipe_end)
         abort();
 }
 
-/* A query returns cudaErrorNotReady while the work is held back; that is no sticky error. */
+/* A query returns cudaErrorNotReady while the work is delayed; that is no sticky error. */
 static int queries(void)
 {
     cudaEvent_t e[2];

@@ -82,7 +82,7 @@ fail_case() {
 }
 
 expect_status() { [ "$status" = "$1" ] || fail_case "expected exit status $1"; }
-expect_line() { # the only line on stderr besides progress lines
+expect_line() { # the only line on stderr other than progress lines
     [ "$(grep -vE '^setup: +[0-9]+ s ' "$box/err")" = "setup: $1" ] || fail_case "expected the one line: setup: $1"
 }
 expect_call() { grep -qxF -- "$1" "$box/calls" || fail_case "expected the call: $1"; }

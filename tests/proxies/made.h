@@ -175,7 +175,7 @@ static inline void made_next_is(const char **order, size_t i, const char *text)
     *order += n + strspn(*order + n, "; ");
 }
 
-/* A rank's operations are these, "first; second; third"; behind "..." anything. */
+/* Asserts a rank's operations: "first; second; third". Anything may follow "...". */
 static inline void made_order_is(const struct bb_step *step, int rank, enum made_detail detail, const char *order)
 {
     const struct bb_program *p = bb_step_program(step, rank);

@@ -45,7 +45,7 @@ struct host_gpu_launch {
     dim3 grid, block;
     void (*body)(const void *args); /* one thread */
     const void *args;
-    unsigned char *shared;                /* the memory behind `extern __shared__` of the calling thread, or NULL */
+    unsigned char *shared; /* the memory that `extern __shared__` refers to in the calling thread, or NULL */
     size_t shared_capacity, shared_bytes; /* capacity in bytes, including HOST_GPU_GUARD_BYTES; bytes that the launch
                                              requests */
     int64_t start_ns, lasts_ns, tick_ns;

@@ -61,7 +61,7 @@ struct tl_gpu {
 
 enum tl_phase { TL_IDLE, TL_COMPUTES, TL_AT_START_BARRIER, TL_IN_NCCL, TL_ENDING };
 
-/* Each lane has its own time. A lane whose host issues late (for example a lost host) runs behind the simulated
+/* Each lane has its own time. A lane whose host issues late (for example a lost host) lags the simulated
  * time, because past events are not repeated for it; late_ns is the difference. */
 struct tl_lane {
     int next, host, gpu, next_of_host;
@@ -76,7 +76,7 @@ struct tl_lane {
     int call, next_member;          /* of a collective: its call, and the next member in it */
     int flow, open, head, tail;     /* of an exchange: its flow, the number of messages that have not ended, and the
                                    queue of endpoints that the flow serves */
-    double late_ns, ends_ns; /* how far lane time is behind simulated time; end of an exchange in simulated time */
+    double late_ns, ends_ns;        /* simulated time minus lane time; end of an exchange in simulated time */
 };
 
 enum tl_kind { TL_MARK, TL_KERNEL, TL_NCCL };

@@ -14,10 +14,10 @@ if [ "$gpus" -ge $ranks ]; then
     echo "demo: $ranks ranks on $gpus GPUs"
 elif [ "$gpus" -ge 1 ]; then
     share=' --share-gpu'
-    echo "demo: $ranks ranks share $gpus GPU(s): the times are meaningless"
+    echo "demo: $ranks ranks share $gpus GPU(s), so the times are meaningless"
 else
     busbar=build/busbar-emulated
-    echo "demo: no GPU found: $ranks ranks on emulated GPUs; the times are modelled, not measured"
+    echo "demo: no GPU found; $ranks ranks run on emulated GPUs, so the times are modelled, not measured"
 fi
 
 run() {

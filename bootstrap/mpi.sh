@@ -1,5 +1,5 @@
-# mpi.sh - environment for MPI jobs; POSIX sh. Scripts that start ranks source it in the project's folder, and users may do
-# so, too.
+# mpi.sh - sets the environment for MPI jobs; POSIX sh. Scripts that start ranks source this file in the project's folder;
+# users who run mpirun themselves can do the same.
 #   - Adds the programs that setup.sh installed in the build folder to PATH.
 #   - Lets Open MPI 4 and 5 start ranks as root, and more ranks than cores (MPICH does both by default).
 #   - Defines count_gpus, which prints the number of the machine's GPUs.
@@ -9,15 +9,15 @@ use_build_folder() {
         case :$PATH: in *":$dir:"*) continue ;; esac
         [ ! -d "$dir" ] || PATH=$dir:$PATH
     done
-    for dir in "$PWD"/build/system/usr/lib/*-linux-gnu; do # libraries of a Python that was unpacked there
+    for dir in "$PWD"/build/system/usr/lib/*-linux-gnu; do # libraries of a Python that was unpacked into build/system
         case :${LD_LIBRARY_PATH:-}: in *":$dir:"*) continue ;; esac
         [ ! -d "$dir" ] || export LD_LIBRARY_PATH="$dir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     done
-    if [ -e "$PWD/build/python/lib/libmpi.so" ]; then # Open MPI's prefix, needed by a rank without mpirun
+    if [ -e "$PWD/build/python/lib/libmpi.so" ]; then # a rank without mpirun requires Open MPI's prefix
         OPAL_PREFIX=$PWD/build/python
         export OPAL_PREFIX
     fi
-    command -v mpicc >/dev/null || for dir in /usr/lib64/openmpi/bin /usr/lib64/mpi/gcc/openmpi*/bin; do # folders of dnf's and zypper's packages
+    command -v mpicc >/dev/null || for dir in /usr/lib64/openmpi/bin /usr/lib64/mpi/gcc/openmpi*/bin; do # packages of dnf and zypper
         [ ! -x "$dir/mpicc" ] || PATH=$PATH:$dir
     done
     export PATH

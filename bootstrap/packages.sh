@@ -7,8 +7,8 @@
 # root, CMake, ninja and MPI are installed as Python wheels, and apt-get's packages are unpacked into build/system. If CUDA,
 # NCCL or pytest are missing or too old, their wheels are installed in a virtual environment, build/python.
 
-# The dependencies: name, goal, packages for apt-get, dnf and zypper, group of wheels ("-": none). has_NAME checks whether
-# the dependency is installed.
+# Table of dependencies. The columns are: name; goal that requires the dependency; packages for apt-get, for dnf and for
+# zypper; group of wheels. "-": none. The function has_NAME checks whether the dependency is installed.
 things='
 compilers all   gcc,g++                      gcc,gcc-c++        gcc,gcc-c++        -
 cmake     all   cmake                        cmake              cmake              cmake
@@ -24,7 +24,7 @@ managers='apt-get dnf zypper' # in the order of the columns above
 here=$(pwd)
 python=$here/build/python   # the virtual environment
 unpacked=$here/build/system # packages that were unpacked without root
-system=${SETUP_SYSTEM:-}    # prefix of the system folders; set by the tests of this file
+system=${SETUP_SYSTEM:-}    # prefix of the system folders; empty except in the tests of this file
 wheel_list=$here/bootstrap/wheels.txt
 . bootstrap/steps.sh
 . bootstrap/mpi.sh
@@ -45,7 +45,7 @@ has_header() {
         ${CC:-cc} -E -include stddef.h -include stdarg.h -include setjmp.h -include stdint.h - >/dev/null 2>&1
 }
 
-# Links a program, which also requires the development packages of the C and C++ libraries.
+# Checks that a program can be linked, which also requires the development packages of the C and C++ libraries.
 has_compilers() {
     command -v "${CC:-cc}" >/dev/null && echo 'int main() { return 0; }' | "${CXX:-c++}" -x c++ -o /dev/null - >/dev/null 2>&1
 }
@@ -58,7 +58,7 @@ has_cmocka() { has_header cmocka.h; }
 has_python() { command -v python3 >/dev/null; }
 has_pip() { has_python && [ -n "$(find_pip)" ]; }
 has_pytest() { python3 -c 'import pytest, xdist' 2>/dev/null; }
-# Checks the same Python as busbar report: the one in the build folder, else the system's.
+# Checks the Python that busbar report uses: the one in the build folder, else the system's.
 has_plotly() {
     interpreter=$python/bin/python3
     [ -x "$interpreter" ] || interpreter=python3
@@ -66,7 +66,7 @@ has_plotly() {
 }
 has_wheels() { [ "$(cat "$python/$1.done" 2>/dev/null)" = "$(list_wheels "$1")" ]; }
 
-# find_pip - prints the path to add to PYTHONPATH so that "python3 -m pip" works: pip's wheel that Python or the
+# find_pip - prints the path that must be in PYTHONPATH for "python3 -m pip": the wheel of pip that Python or the
 # distribution bundles for new virtual environments, or the folder of an installed pip.
 find_pip() {
     python3 - 2>/dev/null <<'PYTHON' && return 0
@@ -88,7 +88,8 @@ PYTHON
 
 add_flag() { CMAKE_FLAGS="$CMAKE_FLAGS $1"; }
 
-# find_cuda MIN_VERSION - finds a CUDA toolkit of the system, else the toolkit of the wheels, and adds its CMake flags.
+# find_cuda MIN_VERSION - finds a CUDA toolkit of the system, else the toolkit installed as wheels, and adds the CMake flags
+# for this toolkit.
 find_cuda() {
     for nvcc in "${CUDACXX:-}" "$(command -v nvcc || true)" "${CUDA_HOME:-/nowhere}/bin/nvcc" "$system/usr/local/cuda/bin/nvcc"; do
         [ -n "$nvcc" ] && [ -x "$nvcc" ] || continue
@@ -101,7 +102,8 @@ find_cuda() {
     add_flag "-DCMAKE_CUDA_COMPILER=$nvcc -DCUDAToolkit_ROOT=${nvcc%/bin/nvcc}"
 }
 
-# find_nccl MIN_VERSION - finds NCCL in the system, in Python's packages or in our wheels, and adds its CMake flags.
+# find_nccl MIN_VERSION - finds NCCL in the system, in the packages of the system's Python or in the wheels of build/python,
+# and adds the CMake flags for this NCCL.
 find_nccl() {
     for root in "${NCCL_HOME:-}" "${NCCL_ROOT:-}" "$system/usr" "$system/usr/local" "$system/usr/local/cuda" "${CUDA_HOME:-}" \
         "$(dirname "$(dirname "$(command -v nvcc || echo /x/x/x)")")"; do
@@ -126,12 +128,12 @@ get_nccl_version() {
 
 # --- selection of packages and wheels ---
 
-# get_column THING NUMBER - prints a column of the table above, with blanks instead of commas.
+# get_column NAME NUMBER - prints a column of a dependency's row in the table above, with blanks instead of commas.
 get_column() { printf '%s\n' "$things" | awk -v name="$1" -v n="$2" '$1 == name && $n != "-" { gsub(",", " ", $n); print $n }'; }
 
 list_wheels() { awk -v group="$1" '$1 == group { print $2 }' "$wheel_list"; }
 
-# list_missing GOAL - prints the missing dependencies of a goal in the table.
+# list_missing GOAL - prints the names of the dependencies of a goal that are not installed.
 list_missing() {
     for thing in $(printf '%s\n' "$things" | awk -v what="$1" '$2 == what { print $1 }'); do
         "has_$thing" || echo "$thing"
@@ -154,15 +156,15 @@ find_root() {
     command -v sudo >/dev/null && sudo -n true 2>/dev/null
 }
 
-# comes_as_wheel THING - whether to install a wheel: without root, or if the system's CMake is too old, since the system's
-# package is then too old as well.
+# comes_as_wheel NAME - succeeds if a dependency must be installed as a wheel: without root, or if the installed CMake is
+# too old, because the system's package of CMake is then too old as well.
 comes_as_wheel() {
     [ -n "$(get_column "$1" 6)" ] || return 1
     [ $can_install = no ] || { [ "$1" = cmake ] && command -v cmake >/dev/null; }
 }
 
-# choose_sources GOAL - sets `wheels` and `missing` to the wheels and packages to install, and CMAKE_FLAGS to the locations
-# of installed dependencies.
+# choose_sources GOAL - sets `wheels` to the wheels and `missing` to the dependencies to install as packages, and CMAKE_FLAGS
+# to the locations of installed dependencies.
 choose_sources() {
     CMAKE_FLAGS= wheels= missing=
     least_cuda=12.0 least_nccl=2.19
@@ -181,13 +183,13 @@ choose_sources() {
     [ ! -d "$unpacked/usr/include" ] || add_flag "-DCMAKE_PREFIX_PATH=$unpacked/usr"
 }
 
-# needs_emulated GOAL - whether the emulated GPUs are built, which need newer headers.
+# needs_emulated GOAL - succeeds if the goal includes the emulated GPUs, which require newer headers of CUDA and NCCL.
 needs_emulated() { [ "$1" = tests ] || { [ "$1" = demo ] && [ "$(count_gpus)" = 0 ]; }; }
 
 get_packages() {
     find_manager
     if find_root; then can_install=yes; else can_install=no; fi
-    # The second round installs a wheel if the system's package turned out to be too old.
+    # The second iteration installs a wheel if the package that the first one installed is too old.
     for _ in 1 2; do
         choose_sources "$1"
         [ -n "$missing$wheels" ] || return 0
@@ -198,8 +200,8 @@ get_packages() {
     [ -z "$missing$wheels" ] || stop "still missing: $missing$wheels"
 }
 
-# get_mpich - installs MPICH in addition to Open MPI, after get_packages. Debian's packages can be installed together; their
-# programs have different suffixes. Exits with status 77 if MPICH is missing and cannot be installed.
+# get_mpich - installs MPICH in addition to Open MPI; call after get_packages. Debian's packages of both can be installed
+# together, because their programs have different suffixes. Exits with status 77 if MPICH is missing and cannot be installed.
 get_mpich() {
     missing=$(list_missing mpich)
     [ -n "$missing" ] || return 0
@@ -210,8 +212,8 @@ get_mpich() {
     install_things
 }
 
-# get_report - installs plotly for busbar report, after get_packages. On failure, prints one line and returns 0, since only
-# busbar report needs plotly.
+# get_report - installs plotly for busbar report; call after get_packages. On failure, prints one line and returns 0, because
+# all other commands work without plotly.
 get_report() {
     ! has_plotly || return 0
     missing=$(echo $(list_missing python) $(list_missing wheels))
@@ -240,15 +242,15 @@ install_things() {
 # shellcheck disable=SC2086
 install_packages() {
     if [ $manager = apt-get ]; then
-        $as_root apt-get -q update || true # older package lists may be sufficient
+        $as_root apt-get -q update || true # if the update fails, the existing package lists may be sufficient
         $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $packages
     else
         $as_root $manager install -y $packages
     fi
 }
 
-# Unpacks the packages and their dependencies that are not installed. Uses separate package lists, since only root can
-# update the system's.
+# Unpacks the packages, and those of their dependencies that are not installed. Uses separate package lists, because only
+# root can update the system's.
 unpack_packages() {
     mkdir -p "$unpacked/lists/partial" "$unpacked/debs/partial"
     apt="apt-get -q -o Dir::State::lists=$unpacked/lists -o Dir::Cache=$unpacked/debs -o Debug::NoLocking=1"
@@ -258,7 +260,7 @@ unpack_packages() {
     [ -n "$names" ] || return 1
     # shellcheck disable=SC2086
     (cd "$unpacked/debs" && $apt download $names && for deb in *.deb; do dpkg -x "$deb" "$unpacked" || exit 1; done && rm -f ./*.deb) || return 1
-    # Merges lib into usr/lib, as on the system.
+    # Merges lib into usr/lib; on the system, lib is a link to usr/lib.
     if [ -d "$unpacked/lib" ]; then cp -a "$unpacked/lib/." "$unpacked/usr/lib/" && rm -rf "$unpacked/lib" || return 1; fi
     for link in "$unpacked"/usr/lib/*/*.so; do # repairs links to libraries in other folders or in the system
         [ -L "$link" ] && [ ! -e "$link" ] || continue
@@ -279,7 +281,7 @@ fetch_wheels() {
 install_wheels() {
     pip=$(find_pip)
     "$python/bin/python3" -c '' 2>/dev/null || python3 -m venv --clear --system-site-packages --without-pip "$python" || return 1
-    # --ignore-installed: packages outside the environment do not count as installed.
+    # --ignore-installed: pip also installs packages that exist outside the virtual environment.
     # shellcheck disable=SC2086
     PYTHONPATH=$pip "$python/bin/python3" -m pip install -q --no-cache-dir --disable-pip-version-check --ignore-installed \
         $requirements || return 1
@@ -290,8 +292,8 @@ install_wheels() {
 
 find_site() { (cd "$python"/lib/python3*/site-packages && pwd); }
 
-# Adds links that the wheels lack: the linker needs libX.so, the wheels contain only libX.so.N; nvcc searches lib64, the
-# wheels have lib.
+# Adds two kinds of links to the toolkit: libX.so, which the linker needs, to libX.so.N of the wheels; and lib64, which nvcc
+# searches, to lib of the wheels.
 link_toolkit() {
     for lib in "$1"/lib/lib*.so.[0-9]*; do
         [ -e "${lib%%.so.*}.so" ] || ln -s "$(basename "$lib")" "${lib%%.so.*}.so"

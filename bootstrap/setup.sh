@@ -4,9 +4,9 @@
 #   sh bootstrap/setup.sh [--demo | --tests] [PRESET...]       presets: release (default), debug, sanitize, clang,
 #                                                              mpich (in addition to Open MPI, for the MPICH tests)
 #
-# By default, builds the program for all supported GPUs, and the emulated GPUs. --tests adds the unit tests. --demo builds
-# only the parts that demo.sh runs: device code for this machine's GPUs, or the emulated GPUs if there are none. Installed
-# dependencies are not changed; packages.sh describes the sources of missing ones.
+# By default, setup.sh builds the program for all supported GPUs, and the emulated GPUs. --tests also builds the unit tests.
+# --demo builds only what demo.sh runs: the program with device code for this machine's GPUs, or the program and the emulated
+# GPUs if there is no GPU. Installed dependencies are not changed; packages.sh describes how missing ones are installed.
 set -eu
 cd "$(dirname "$0")/.."
 . bootstrap/packages.sh
@@ -20,8 +20,9 @@ for word in "$@"; do
     esac
 done
 
-# choose_architectures - prints the CUDA architectures of this machine's GPUs, or a single one if there is no GPU. Prints
-# nothing, which selects CMake's default list, if the architectures are unknown or nvcc does not support them.
+# choose_architectures - prints the CUDA architectures of this machine's GPUs, or a single architecture if there is no GPU.
+# If the architectures are unknown or nvcc does not support them, prints nothing, which selects the list of
+# cmake/CudaArchitectureList.cmake.
 choose_architectures() {
     if [ "$(count_gpus)" = 0 ]; then echo 80-virtual; return; fi
     nvcc=${CMAKE_FLAGS#*-DCMAKE_CUDA_COMPILER=}
@@ -33,8 +34,8 @@ choose_architectures() {
     echo "$list"
 }
 
-# configure PRESET FOLDER - runs CMake unless the folder is already configured for the same dependencies and for this goal
-# or a larger one: "tests" includes "program", which includes "demo".
+# configure PRESET FOLDER - runs CMake, unless the folder is already configured with the same dependencies for this goal or
+# for a goal that includes this goal ("tests" includes "program", which includes "demo").
 configure() {
     case $goal in
     tests) wanted="3 -DBUSBAR_TESTS=ON" ;;
@@ -56,7 +57,7 @@ configure() {
     printf '%s\n%s\n' "$wanted" "$CMAKE_FLAGS" >"$2/setup.flags"
 }
 
-# build FOLDER
+# build FOLDER - builds the goal's targets in the folder; on failure, prints the output of the failed steps and exits.
 build() {
     targets=all
     if [ $goal = demo ]; then

@@ -1,5 +1,5 @@
-# steps.sh - progress output, sourced by setup.sh; POSIX sh. Prints one line with the duration per step, and the end of the
-# log of a failed step.
+# steps.sh - progress output, sourced by setup.sh; POSIX sh. Prints one line with the duration of each step. If a step fails,
+# prints the end of the step's log.
 
 stop() {
     echo "setup: $*" >&2
@@ -12,6 +12,7 @@ begin_step() {
     [ ! -t 2 ] || printf 'setup:   ...  %s' "$step" >&2
 }
 
+# end_step SUFFIX - prints the line of the current step: its duration, its name and SUFFIX.
 end_step() {
     [ ! -t 2 ] || printf '\r\033[K' >&2
     printf 'setup: %3d s  %s%s\n' $(($(date +%s) - began)) "$step" "$1" >&2
@@ -30,7 +31,8 @@ run_step() {
     fi
 }
 
-# count_progress - copies ninja's output; on a terminal, also shows ninja's latest [done/all] after the step's name.
+# count_progress - copies ninja's output from stdin to stdout; on a terminal, also shows ninja's latest counter [done/all]
+# after the name of the step.
 count_progress() {
     [ -t 2 ] || { cat; return; }
     while IFS= read -r line; do

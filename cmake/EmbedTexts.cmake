@@ -1,5 +1,6 @@
 # cmake -DOUT=file.c "-DFILES=a.json;b.json" -P EmbedTexts.cmake
-# Writes a C table of the files' contents. The key of a file is its folder's name and its own name without extension.
+# Writes a C file with a table of the contents of FILES. A file is identified by the name of its folder and by its own name
+# without extension.
 set(arrays "")
 set(rows "")
 set(i 0)

@@ -1,5 +1,5 @@
-# Finds NCCL in NCCL_HOME or NCCL_ROOT, the CUDA toolkit, the system's folders, or the nvidia/nccl folder of Python wheels
-# (NCCL_WHEELS, set by bootstrap/setup.sh). Defines NCCL::nccl and NCCL_VERSION.
+# Finds NCCL in NCCL_HOME or NCCL_ROOT, in the CUDA toolkit, in the system's folders, or in the nvidia/nccl folder of Python
+# wheels (NCCL_WHEELS, set by bootstrap/setup.sh). Defines NCCL::nccl and NCCL_VERSION.
 set(_hints ${NCCL_HOME} $ENV{NCCL_HOME} ${NCCL_ROOT} $ENV{NCCL_ROOT} ${CUDAToolkit_TARGET_DIR} ${CUDAToolkit_ROOT}
     ${CUDAToolkit_LIBRARY_ROOT} ${NCCL_WHEELS})
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${_hints} ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)

@@ -1,5 +1,5 @@
-# harden(target): adds the hardening options that compiler and linker support to all users of an interface target. Debug
-# builds and builds with sanitizers are excluded: sanitizers find more errors and conflict with _FORTIFY_SOURCE.
+# harden(target) - adds the hardening options that compiler and linker support to all users of an interface target. Debug
+# builds and builds with sanitizers are excluded, because sanitizers find more errors and conflict with _FORTIFY_SOURCE.
 include(CheckCCompilerFlag)
 include(CheckLinkerFlag)
 
@@ -11,7 +11,8 @@ foreach(flag -fstack-protector-strong -fstack-clash-protection -fcf-protection)
     list(APPEND _compile_flags ${flag})
   endif()
 endforeach()
-# Level 3 requires gcc 12 or clang 9. With an older gcc glibc prints a warning, which -Werror turns into an error.
+# Level 3 of _FORTIFY_SOURCE requires gcc 12 or clang 9. With an older gcc, the headers of glibc emit a warning, which
+# -Werror turns into an error.
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU" AND CMAKE_C_COMPILER_VERSION VERSION_LESS 12)
   set(_fortify 2)
 else()

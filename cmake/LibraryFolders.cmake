@@ -1,6 +1,7 @@
 # folders_of_libraries(VARIABLE library ...)
-# Sets VARIABLE to the folders of the libraries that the loader does not search by default, without duplicates.
-# (INSTALL_RPATH_USE_LINK_PATH would omit folders inside the build folder, where setup.sh installs missing libraries.)
+# Sets VARIABLE to the folders of the libraries, except for folders that the loader searches by default; without
+# duplicates. INSTALL_RPATH_USE_LINK_PATH is no alternative: it omits folders inside the build folder, where setup.sh
+# installs missing libraries.
 function(folders_of_libraries variable)
   set(folders "")
   foreach(library ${ARGN})

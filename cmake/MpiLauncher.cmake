@@ -1,9 +1,11 @@
 # Finds the launcher of the MPI library that find_package(MPI) found, which is the library of `mpicc`. If several MPI
-# libraries are installed, `mpiexec` may belong to another one; then each rank would start as a job of one rank.
-#   MPIEXEC_EXECUTABLE       the launcher
-#   BB_MPIRUN                the launcher that busbar uses: "mpirun" if that is on PATH and belongs to the same MPI
-#   BB_MPI_IS_OPEN_MPI       1 or 0
-#   BB_MPIEXEC_LEAVE         options to keep the other ranks running when one fails, like srun; used by tests
+# libraries are installed, the `mpiexec` that CMake finds may belong to another library, and would start each rank as a
+# separate job of one rank. Sets:
+#   MPIEXEC_EXECUTABLE       path of the launcher
+#   BB_MPIRUN                launcher that busbar uses: "mpirun" if the mpirun on PATH belongs to the same MPI library,
+#                            else MPIEXEC_EXECUTABLE
+#   BB_MPI_IS_OPEN_MPI       1 for Open MPI, else 0
+#   BB_MPIEXEC_LEAVE         launcher options that keep the other ranks running when one fails, as srun does; for tests
 include(CheckCSourceCompiles)
 set(CMAKE_REQUIRED_LIBRARIES MPI::MPI_C)
 check_c_source_compiles("#include <mpi.h>\n#ifndef OPEN_MPI\n#error\n#endif\nint main(void) { return 0; }" BB_MPI_HAS_OPEN_MPI)
@@ -29,14 +31,15 @@ function(bb_launcher_fits program result version)
   set(${version} "${words}" PARENT_SCOPE)
 endfunction()
 
-# The mpiexec that CMake found; else a launcher in the folder of mpicc, or of the file that mpicc links to.
+# Uses the mpiexec that CMake found if it belongs to this MPI library; otherwise searches the folder of mpicc, and the
+# folder of the file to which a symbolic link mpicc points.
 bb_launcher_fits("${MPIEXEC_EXECUTABLE}" _fits _version)
 if(NOT _fits AND MPI_C_COMPILER)
   file(REAL_PATH "${MPI_C_COMPILER}" _mpicc)
-  cmake_path(GET MPI_C_COMPILER PARENT_PATH _beside)
-  cmake_path(GET _mpicc PARENT_PATH _behind)
+  cmake_path(GET MPI_C_COMPILER PARENT_PATH _mpicc_folder)
+  cmake_path(GET _mpicc PARENT_PATH _linked_folder)
   foreach(_name mpiexec.hydra mpiexec mpirun mpiexec.mpich mpiexec.openmpi)
-    foreach(_folder ${_beside} ${_behind})
+    foreach(_folder ${_mpicc_folder} ${_linked_folder})
       if(NOT _fits AND EXISTS ${_folder}/${_name})
         bb_launcher_fits(${_folder}/${_name} _fits _version)
         if(_fits)

@@ -1,8 +1,9 @@
-# Files that are installed in addition to the program, and packages made by cpack.
+# Installs the files other than the program, and configures the packages that cpack builds.
 include(GNUInstallDirs)
 set(_packaging ${CMAKE_CURRENT_LIST_DIR}/packaging)
 
-# Manual pages, which the program generates from its option tables. A cross build cannot run the program and has none.
+# Manual pages, which the program generates from its option tables. A cross build cannot run the program, so it installs no
+# manual pages.
 if(NOT CMAKE_CROSSCOMPILING)
   set(_man ${CMAKE_BINARY_DIR}/man/man1)
   add_custom_command(OUTPUT ${_man}/busbar.1 DEPENDS busbar ${_packaging}/manual.cmake VERBATIM
@@ -14,7 +15,7 @@ install(FILES ${_packaging}/busbar.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bas
 install(FILES ${_packaging}/busbar.zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _busbar)
 install(FILES ${_packaging}/busbar.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
-# The READMEs keep their folders, so that the links between them work in the installation.
+# The READMEs are installed in the same folder structure, so that the links between them work.
 install(FILES CHANGES.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 file(GLOB _readmes RELATIVE ${CMAKE_SOURCE_DIR} README.md */README.md */*/README.md */*/*/README.md)
 list(FILTER _readmes EXCLUDE REGEX "^build")
@@ -44,8 +45,8 @@ set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "measures and predicts the communication o
 set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
 set(CPACK_PACKAGE_FILE_NAME busbar-${PROJECT_VERSION}-${CMAKE_SYSTEM_PROCESSOR})
 set(CPACK_STRIP_FILES ON)
-# The package depends only on the libraries of the offline tools, because Debian has no NCCL and CUDA is installed in many
-# ways. bench and proxy print one line that names a missing library.
+# The package depends only on the libraries of the offline tools, because Debian has no package of NCCL, and CUDA is not
+# always installed as a package. If a library is missing, bench and proxy print one error line that names the library.
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6, libjansson4")
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "openmpi-bin | mpich")
 set(CPACK_DEBIAN_PACKAGE_SECTION science)

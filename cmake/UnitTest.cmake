@@ -1,10 +1,10 @@
 # bb_unit_test(NAME name SOURCES files LIBS libraries [EMULATED] [RANKS n] [MPI])
 # Adds a cmocka program as a ctest case. Exit status 77 marks a skipped test.
-#   EMULATED  use the emulated GPUs instead of the real libraries (LD_LIBRARY_PATH)
-#   RANKS n   start the program under mpirun with n ranks
-#   MPI       the program starts ranks itself
-# Leak detection is off with RANKS and MPI: Open MPI leaks memory in plugins that it unloads before the end, so that a
-# suppression cannot name them.
+#   EMULATED  the program uses the emulated GPUs instead of the real libraries (LD_LIBRARY_PATH)
+#   RANKS n   ctest starts the program under mpirun with n ranks
+#   MPI       the program itself starts ranks
+# With RANKS and MPI, leak detection is off, because Open MPI leaks memory in plugins. Open MPI unloads the plugins before
+# the program ends, so a suppression cannot name them.
 enable_testing()
 find_path(CMOCKA_INCLUDE_DIR cmocka.h)
 find_library(CMOCKA_LIBRARY cmocka)
@@ -45,9 +45,9 @@ function(bb_unit_test)
   endif()
   set(limit 60)
   if(CMAKE_CROSSCOMPILING)
-    set(limit 600) # an emulated CPU takes ten times as long
+    set(limit 600) # an emulated CPU is about ten times slower
   elseif(BUSBAR_SANITIZE)
-    set(limit 240) # sanitizer builds are slower, because of the checks and without optimization
+    set(limit 240) # builds with sanitizers are slower, because they contain checks and are not optimized
   endif()
   set_tests_properties(${T_NAME} PROPERTIES TIMEOUT ${limit} SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
 endfunction()

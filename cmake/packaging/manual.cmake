@@ -8,7 +8,7 @@ function(ask variable)
   set(${variable} "${text}" PARENT_SCOPE)
 endfunction()
 
-# words_of(variable arguments...) - sets the variable to the arguments that may follow
+# words_of(variable arguments...) - sets the variable to the words that may follow the arguments
 function(words_of variable)
   ask(lines ${ARGN} --complete=)
   string(REGEX REPLACE "\t[^\n]*\n" ";" lines "${lines}")

@@ -123,7 +123,7 @@ out:
 
 /* ---- waiting ---- */
 
-/* The abort hook may take the handle concurrently; whoever wins the exchange destroys it. */
+/* The abort hook may take the handle concurrently; the thread that wins the atomic exchange destroys the handle. */
 static ncclComm_t take_handle(struct bb_comm *c)
 {
     return atomic_exchange(&c->nccl, NULL);

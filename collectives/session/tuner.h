@@ -11,8 +11,7 @@
  *   run one operation
  *   bb_tuner_end_recording(&costs);
  *   bb_tuner_force(&wanted);                   the combination `wanted`, which must be the same on all ranks
- *   run operations
- *   bb_tuner_force(NULL);
+ *   run operations bb_tuner_force(NULL);
  */
 #ifndef BB_COLLECTIVES_SESSION_TUNER_H
 #define BB_COLLECTIVES_SESSION_TUNER_H

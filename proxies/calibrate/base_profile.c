@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* The device name of a GPU contains both texts; the first matching row is used. */
+/* Shipped profiles and two texts that the device name of their GPUs contains. The first matching entry applies. */
 static const struct {
     const char *word, *second, *profile;
 } shipped[] = {
@@ -29,7 +29,7 @@ int bb_base_profile(const char *from, const char *device, const char **name)
     if (*name)
         return 0;
     return bb_err(BB_EUSAGE,
-                  "no shipped profile has GPUs '%s' and could provide the parameters that were not measured; try: "
-                  "--from CLUSTER with a similar one (busbar list clusters)",
+                  "no shipped profile is for GPUs '%s', so the parameters that were not measured are unknown; try: "
+                  "--from NAME with a similar cluster (see busbar list clusters)",
                   device);
 }

@@ -1,4 +1,5 @@
-/* calibrate_main.c - `busbar calibrate`: reads result files, fits parameters to their rows, writes the profile. */
+/* calibrate_main.c - `busbar calibrate`: reads result files, fits parameters to their measurements, and writes the
+ * profile. */
 #include "proxies/calibrate/calibrate_main.h"
 
 #include "bootstrap/base/grow.h"
@@ -24,11 +25,11 @@ struct options {
 static const struct bb_opt rows[] = {
     OPT_STRING('o', "output", FIELD(output), NULL, "FILE", "profile to write (required; ends in .json)"),
     OPT_STRING(0, "from", FIELD(from), NULL, "NAME|FILE",
-               "profile that provides parameters which no row determines (default: the shipped profile of these GPUs; "
-               "see 'busbar list clusters')",
+               "starting profile, which provides the parameters that the measurements do not determine (default: the "
+               "shipped profile of these GPUs; see 'busbar list clusters')",
                .choice_at = bb_cluster_name_at),
     OPT_INT(0, "gpus-per-node", FIELD(gpus_per_node), NULL, "N", 1, 1 << 20,
-            "GPUs per node (default: as in that profile, or the ranks per host if there were more)"),
+            "GPUs per node (default: as in the starting profile, or the ranks per host if there were more)"),
     OPT_STRING(0, "json", FIELD(json), NULL, "FILE", "write parameters and residuals as JSON, - for stdout"),
     OPT_FLAG(0, "quiet", FIELD(quiet), "no table"),
     {0},
@@ -62,10 +63,9 @@ static const struct bb_opts set = {
     .doc =
         "Fits a cluster profile for `busbar plan --cluster FILE` to measurements. Reads the JSON of busbar bench\n"
         "(collectives, p2p, compute, overlap) and of nccl-tests, and the tables that nccl-tests prints (for a table\n"
-        "without the name of its operation: all_reduce=FILE). Fits latencies and rates to the rows, and reports the\n"
-        "errors of the fits and the parameters that no row determines; these keep their values of the profile that "
-        "the\n"
-        "fit starts from.",
+        "without the name of its operation: all_reduce=FILE). Fits latencies and rates to the measurements, and\n"
+        "reports the errors of the fits. Parameters that the measurements do not determine keep the values of the\n"
+        "starting profile and are listed.",
     .after =
         "--measure keeps its results in the folder FILE.sweep and its study in FILE.study.json; the same command\n"
         "continues an interrupted measurement.\n"
@@ -74,7 +74,7 @@ static const struct bb_opts set = {
     .tables = tables,
 };
 
-/* ---- writing ---- */
+/* ---- output files ---- */
 
 enum { DIGITS = 6 };
 
@@ -98,7 +98,7 @@ static int take_node_size(const struct options *o, struct bb_measurements *e)
     e->gpus_per_node = o->gpus_per_node;
     for (size_t f = 0; f < e->n_files && o->gpus_per_node > 0; f++)
         if (e->files[f].max_ranks_per_host > o->gpus_per_node)
-            return bb_err(BB_EUSAGE, "--gpus-per-node is %d, but a host of %s had %d ranks, one per GPU",
+            return bb_err(BB_EUSAGE, "--gpus-per-node is %d, but in %s a host had %d ranks, one per GPU",
                           o->gpus_per_node, e->files[f].path, e->files[f].max_ranks_per_host);
     return 0;
 }
@@ -150,7 +150,8 @@ static int check_options(const struct options *o, const struct bb_positionals *p
     return bb_outfile_check(o->output, "the profile");
 }
 
-/* Selects the files: those on the command line, or the results of the benches that --measure runs now. */
+/* Stores the result files in `words`: the files of the command line, or those of the benches, which --measure runs
+ * here. */
 static int find_files(struct options *o, struct bb_positionals *words, int (*sweep)(int argc, char **argv),
                       struct bb_measured_files *measured)
 {

@@ -1,13 +1,13 @@
-/* calibrated_profile.c - writes the profile of a calibration: the file of the starting profile with the fitted
- * values. */
+/* calibrated_profile.c - creates the calibrated profile: the JSON of the starting profile with the fitted values. */
 #include "proxies/calibrate/calibration_report.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST = 48 }; /* of the profile's name */
+enum { LONGEST = 48 }; /* maximum length of the profile's name */
 
-/* Lists the fits in order with the parameters that each determined: "launch_us, kernel_us: compute.json". */
+/* Prints each fit's parameters and the files of its measurements: "launch_us, kernel_us: compute.json (... rows,
+ * ...)". */
 static void add_sources(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_calibration *c = r->calibration;
@@ -66,7 +66,7 @@ static json_t *source_of(const struct bb_calibration_report *r)
     return value;
 }
 
-/* Sets a number by its dotted key: "tflops.float32" is the key "float32" of the object "tflops". */
+/* Sets a number by its key, which may have one dot: "tflops.float32" is the key "float32" of the object "tflops". */
 static int set_number(json_t *root, const char *key, json_t *number)
 {
     const char *dot = strchr(key, '.');
@@ -98,7 +98,7 @@ static int set_parameters(const struct bb_calibration *c, json_t *root)
     return failed;
 }
 
-/* "mine" for "runs/mine.json"; the caller has checked the ending. */
+/* Returns the name of the profile in a file: "mine" for "runs/mine.json". The path ends in ".json". */
 static json_t *name_of(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;

@@ -1,4 +1,5 @@
-/* calibration.c - see calibration.h: which rows each fit uses, and the order of the fits. */
+/* calibration.c - selects the measurements and parameters of each fit, and the order of the fits (see
+ * calibration.h). */
 #include "proxies/calibrate/calibration.h"
 
 #include "bootstrap/base/grow.h"
@@ -12,20 +13,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNBOUNDED    1e3 /* factor above the nominal rate at which a rate counts as unbounded */
-#define MIN_SCALE_US 0.5 /* us; smallest scale of a latency parameter */
+#define UNBOUNDED    1e3 /* multiple of the nominal rate from which a rate counts as unbounded */
+#define MIN_SCALE_US 0.5 /* us; minimum scale of a latency parameter */
 
 /* ---- one fit ---- */
 
-/* The rows of one fit, and the mapping of the fit's parameters to those of the profile. */
+/* Measurements of one fit, and the profile's parameters that it fits. */
 struct model {
     struct bb_calibration *c;
     const struct bb_measurements *measurements;
-    size_t *rows; /* [n] indices in the measurements */
+    size_t *rows; /* [n] indices in bb_measurements.rows */
     double *measured;
     size_t n;
     int parameters[BB_FIT_PARAMETERS], n_parameters;
-    int variant; /* rows are predicted with this variant; -1: with the variant that the model selects */
+    int variant; /* variant with which times are predicted; -1: the variant that the cost model selects */
 };
 
 static double predict_row(void *arg, const double *values, size_t i)
@@ -111,7 +112,7 @@ out:
     return rc;
 }
 
-/* ---- which rows determine which parameters ---- */
+/* ---- measurements and parameters of each fit ---- */
 
 enum cost_model { ANY_MODEL, ALPHA_BETA, NCCL_VARIANTS, SHARING };
 
@@ -165,7 +166,7 @@ static bool is_remote_message(const struct bb_measurement *r)
     return is_message(r) && !is_local(r);
 }
 
-/* NCCL implements these collectives as sends and receives, so they have the cost of messages. */
+/* Collectives that NCCL implements as sends and receives have the same cost model as messages. */
 static bool is_local_exchange(const struct bb_measurement *r)
 {
     return (is_message(r) || is_send_recv_collective(r)) && is_local(r);
@@ -181,8 +182,8 @@ static bool is_overlap(const struct bb_measurement *r)
     return r->kind == BB_MEASURED_OVERLAP;
 }
 
-/* The fits in order; later fits use the results of earlier ones. A parameter is fitted once. In later fits the rows
- * only validate it. */
+/* The fits in order; later fits use the results of earlier ones. A parameter is fitted once; in later fits its value
+ * stays, and their measurements validate it. */
 static const struct {
     const char *name;
     enum cost_model cost_model;
@@ -247,7 +248,7 @@ out:
     return rc;
 }
 
-/* ---- NCCL variants ---- */
+/* ---- fits of NCCL variants ---- */
 
 static int fit_variant(struct bb_calibration *c, const struct bb_measurements *e, const struct bb_cluster *base,
                        int variant)
@@ -277,7 +278,8 @@ out:
     return rc;
 }
 
-/* Reports the error of `plan` on the rows whose variant NCCL chose itself. */
+/* Computes the error of the cost model, which chooses a variant itself, for measurements in which NCCL chose the
+ * variant. */
 static int evaluate_choice(struct bb_calibration *c, const struct bb_measurements *e)
 {
     struct model m = {.c = c, .measurements = e, .variant = -1};
@@ -295,9 +297,9 @@ out:
 
 /* ---- order of all fits ---- */
 
-/* GEMM rates are the product of the data sheet's rate of the type and the common fraction achieved.gemm; only the
- * product is measurable. The type with the most rows keeps its data sheet rate; the fraction is fitted to this type,
- * and the rates of the other types follow from the fraction. */
+/* Only the rate of GEMMs is measurable, which is the data sheet's rate of the type times the fraction achieved.gemm
+ * of all types. The type with the most measurements therefore keeps its data sheet rate, and the fraction is fitted
+ * to this type. The rates of the other types are then fitted with this fraction. */
 static void fix_nominal_rates(struct bb_calibration *c, const struct bb_measurements *e)
 {
     static const struct {
@@ -321,7 +323,7 @@ static void fix_nominal_rates(struct bb_calibration *c, const struct bb_measurem
         c->parameters[anchor].is_fittable = false;
     else if (gemm >= 0)
         c->parameters[gemm].is_fittable = false;
-    if (gemm >= 0) /* fit the achieved fraction instead of the data sheet's rate */
+    if (gemm >= 0) /* the fraction achieved.memory is fitted instead of the data sheet's bandwidth */
         c->parameters[bb_parameter_find(c->parameters, c->n_parameters, "memory_gbps")].is_fittable = false;
 }
 
@@ -335,7 +337,7 @@ static int fit_model(struct bb_calibration *c, const struct bb_measurements *e, 
     return rc;
 }
 
-/* Fits "sharing" after the times of kernels and of NCCL alone are known. */
+/* Fits "sharing", which requires the fitted times of kernels and of NCCL operations that run alone. */
 static int calibrate_sharing(struct bb_calibration *c, const struct bb_measurements *e)
 {
     int rc = 0;

@@ -1,4 +1,4 @@
-/* calibration_report.c - see calibration_report.h: the text and the JSON. */
+/* calibration_report.c - writes the text and the JSON of a calibration (see calibration_report.h). */
 #include "proxies/calibrate/calibration_report.h"
 
 #include "bootstrap/base/units.h"
@@ -8,9 +8,9 @@
 
 #include <string.h>
 
-enum { MAX_OUTLIERS_SHOWN = 3 }; /* outliers that are printed; the rest is counted */
+enum { MAX_OUTLIERS_SHOWN = 3 }; /* maximum number of outliers that are printed individually; the others are counted */
 
-/* ---- rows ---- */
+/* ---- columns of the tables of fits and parameters ---- */
 
 struct parameter_row {
     const char *key, *from;
@@ -29,7 +29,7 @@ struct fit_row {
 #define PARAMETER(name) BB_SHOWS(struct parameter_row, name)
 #define FIT(name)       BB_SHOWS(struct fit_row, name)
 static const struct bb_field fit_fields[] = {
-    {"name", "rows of", "", 31, 0, FIT(name)},
+    {"name", "fit", "", 31, 0, FIT(name)},
     {"rows", "rows", "", 8, 0, FIT(rows)},
     {"outliers", "outliers", "", 8, 0, FIT(outliers)},
     {"median_error_percent", "median", "error %", 9, 2, FIT(median_percent)},
@@ -147,8 +147,8 @@ static void print_remarks(const struct bb_calibration_report *r, FILE *out)
     for (int f = 0; f < c->n_parameters; f++)
         if (c->parameters[f].correlated && c->parameters[f].fit >= 0) {
             if (list.column == 0)
-                fputs("#\n# only a sum of these parameters is determined; each changed in proportion to its nominal "
-                      "value:\n",
+                fputs("#\n# the measurements determine only a sum of these parameters; each of them was changed in "
+                      "proportion to its nominal value:\n",
                       out);
             list_word(&list, c->parameters[f].key);
         }
@@ -156,8 +156,8 @@ static void print_remarks(const struct bb_calibration_report *r, FILE *out)
     for (int w = 0; w < r->base->n_variants; w++)
         if (c->penalized_variants[w]) {
             if (list.column == 0)
-                fputs("#\n# penalized: NCCL never chose these variants although the model predicted them faster; they "
-                      "are slowed:\n",
+                fputs("#\n# penalized: NCCL never chose these variants although the cost model predicted that they are "
+                      "faster; the new profile makes them slower:\n",
                       out);
             snprintf(text, sizeof(text), "%s %s", bb_nccl_algorithms[r->base->variants[w].algorithm],
                      r->base->variants[w].protocol);
@@ -166,7 +166,7 @@ static void print_remarks(const struct bb_calibration_report *r, FILE *out)
     end_list(&list);
 }
 
-/* The variant's part of a key: "nccl.pat.Simple" for "nccl.pat.Simple.gbps". */
+/* Returns the part of a key that names the variant: "nccl.pat.Simple" for "nccl.pat.Simple.gbps". */
 static const char *variant_of(const struct bb_calibration_parameter *parameter, char *text, size_t size)
 {
     snprintf(text, size, "%.*s", (int)(strrchr(parameter->key, '.') - parameter->key), parameter->key);
@@ -181,7 +181,8 @@ static bool is_any_fitted(const struct bb_calibration *c, int variant)
     return false;
 }
 
-/* The cost model divides a node's NICs among its GPUs, so the number of GPUs per node matters between nodes. */
+/* Prints a hint if runs on several nodes had fewer ranks per node than gpus_per_node. The cost model divides a
+ * node's NICs among its GPUs, so a wrong number of GPUs changes the inter-node rates. */
 static void print_small_nodes(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_measurements *e = r->measurements;
@@ -198,15 +199,16 @@ static void print_small_nodes(const struct bb_calibration_report *r, FILE *out)
                 r->calibration->cluster.gpus_per_node, max, max);
 }
 
-/* A variant without any fitted parameter is printed as one word. */
+/* Lists the parameters that keep their nominal values. If no parameter of a variant was fitted, only the variant is
+ * listed. */
 static void print_nominal(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_calibration *c = r->calibration;
     struct list list = {.out = out};
-    int last_variant = -1; /* the variant that was printed last */
+    int last_variant = -1; /* the last variant listed; -1: none */
     char text[64];
 
-    fprintf(out, "#\n# nominal values of %s, which no row determines:\n", r->base->name);
+    fprintf(out, "#\n# parameters that the measurements do not determine, with the values of %s:\n", r->base->name);
     for (int f = 0; f < c->n_parameters; f++) {
         const struct bb_calibration_parameter *parameter = &c->parameters[f];
         const bool reference = parameter->variant >= 0 && !is_any_fitted(c, parameter->variant);
@@ -248,7 +250,7 @@ void bb_calibration_print(const struct bb_calibration_report *r, FILE *out)
 
 /* ---- JSON ---- */
 
-/* Creates the i-th element of a list, NULL without memory. */
+/* A function that creates the i-th element of a list; NULL if memory is exhausted. */
 typedef json_t *element(const struct bb_calibration_report *r, int i);
 
 static json_t *list_of(const struct bb_calibration_report *r, int n, element *at)
@@ -313,7 +315,7 @@ static json_t *word_json(const struct bb_calibration_report *r, int i)
     return json_string(r->argv[i]);
 }
 
-/* The i-th of the held-out variants. */
+/* Returns the name of the i-th penalized variant. */
 static json_t *penalized_variant_json(const struct bb_calibration_report *r, int i)
 {
     int variant = 0;

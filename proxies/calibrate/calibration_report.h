@@ -6,22 +6,23 @@
 
 #include <stdio.h>
 
-/* All pointers are borrowed. */
+/* Inputs of a report. The caller owns everything that the pointers refer to. */
 struct bb_calibration_report {
     const struct bb_calibration *calibration;
     const struct bb_measurements *measurements;
     const struct bb_cluster *base;
     const json_t *base_root; /* JSON of the starting profile */
-    const char *profile;     /* path of the written profile */
+    const char *profile;     /* path of the new profile */
     bool by_device;          /* the starting profile was selected by the name of the GPUs */
-    int argc;                /* the command line */
+    int argc;                /* argc, argv: the command line */
     char **argv;
 };
 
 void bb_calibration_print(const struct bb_calibration_report *r, FILE *out);
-json_t *bb_calibration_json(const struct bb_calibration_report *r); /* NULL without memory */
+json_t *bb_calibration_json(const struct bb_calibration_report *r); /* NULL if memory is exhausted */
 
-/* bb_calibration_profile - JSON of the starting profile with the fitted values and their sources. */
-json_t *bb_calibration_profile(const struct bb_calibration_report *r); /* NULL without memory */
+/* bb_calibration_profile - returns the JSON of the starting profile with the fitted values and the sources of these
+ * values. */
+json_t *bb_calibration_profile(const struct bb_calibration_report *r); /* NULL if memory is exhausted */
 
 #endif

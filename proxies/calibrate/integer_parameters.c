@@ -9,11 +9,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define MIN_DIFFERENCE      1e-4      /* relative error; smaller differences between candidates are noise */
-#define MIN_GAIN            5e-3      /* relative error by which the worst candidate must exceed the best */
-#define FULL_CHANNELS_BYTES (1 << 20) /* smaller messages use fewer channels than NCCL has */
+#define MIN_DIFFERENCE      1e-4 /* relative error; smaller differences between candidates are measurement noise */
+#define MIN_GAIN            5e-3 /* minimum difference of the relative errors of the worst and the best candidate */
+#define FULL_CHANNELS_BYTES (1 << 20) /* bytes; smaller collectives may use fewer channels than NCCL has */
 
-/* ---- values from files ---- */
+/* ---- node size, SMs of the GPU, SMs per collective ---- */
 
 static void set_parameter(struct bb_calibration *c, const char *key, int value, int *member)
 {
@@ -64,7 +64,7 @@ void bb_set_sm_count(struct bb_calibration *c, const struct bb_measurements *e)
     for (size_t f = 0; f < e->n_files; f++)
         if (e->files[f].sm_count > 0) {
             sms->value = c->cluster.sm_count = e->files[f].sm_count;
-            sms->fit = c->n_fits; /* the fit of the kernels, which follows */
+            sms->fit = c->n_fits; /* attributed to the fit of the kernels, which is the next one */
         }
 }
 
@@ -115,9 +115,10 @@ int bb_set_collective_sms(struct bb_calibration *c, const struct bb_measurements
     return 0;
 }
 
-/* ---- SMs per message ---- */
+/* ---- SMs per message of an exchange ---- */
 
-/* The time of a memory-bound GEMM does not depend on the SMs. */
+/* Returns whether the measurement shows the SMs that messages occupy: GEMMs during sendrecv that are not
+ * memory-bound. */
 static bool is_sensitive_to_sms(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     bool by_memory = true;
@@ -127,7 +128,7 @@ static bool is_sensitive_to_sms(const struct bb_cluster *c, const struct bb_meas
     return !by_memory;
 }
 
-/* Computes the errors of all relevant rows with this number of SMs. Returns their mean. */
+/* Computes the errors of these measurements for a number of SMs per message. Returns their mean. */
 static double errors_with(const struct bb_calibration *c, const struct bb_measurements *e, int sms,
                           struct bb_calibration_fit *fit, double *errors)
 {
@@ -145,7 +146,8 @@ static double errors_with(const struct bb_calibration *c, const struct bb_measur
     return fit->n_rows > 0 ? sum / (double)fit->n_rows : 0;
 }
 
-/* Returns 0 if the rows do not distinguish the candidates. */
+/* Returns the number of SMs per message with the lowest mean error; 0 if the measurements do not distinguish the
+ * candidates. */
 static int best_message_sms(const struct bb_calibration *c, const struct bb_measurements *e,
                             struct bb_calibration_fit *fit, double *errors)
 {

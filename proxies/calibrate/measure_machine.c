@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Collectives and messages of small and large sizes; GEMMs and memory-bound kernels that fill the GPU; kernels that
- * are shorter than their launch; during sendrecv, GEMMs with enough tiles to show each missing SM, and
- * memory-bound GEMMs. */
+/* The benches: collectives and messages of small and large sizes; GEMMs and memory-bound kernels that fill the GPU;
+ * kernels that are shorter than their launch; and, during sendrecv, GEMMs with enough tiles to show each missing SM,
+ * and memory-bound GEMMs. */
 static const struct {
     const char *name, *command;
     bool all_ranks; /* false: one rank */
@@ -23,7 +23,7 @@ static const struct {
     {"overlap-memory", "bench overlap --collective sendrecv --gemm 32768x32768x64 --sizes 256M --ctas default", true},
 };
 
-/* The arguments of a command as a JSON list; NULL without memory. */
+/* Returns the arguments of a command as a JSON list; NULL if memory is exhausted. */
 static json_t *command_json(const char *command, const struct bb_measure_options *o, bool takes_options)
 {
     struct bb_argv words = {0};
@@ -45,7 +45,7 @@ static json_t *command_json(const char *command, const struct bb_measure_options
     return NULL;
 }
 
-/* NULL without memory, or if an argument is not valid UTF-8. */
+/* Returns the study that runs all benches; NULL if memory is exhausted, or if an argument is not valid UTF-8. */
 static json_t *study_json(const struct bb_measure_options *o)
 {
     json_t *cases = json_array(), *words;
@@ -87,7 +87,7 @@ static int run_study(const struct bb_measure_options *o, const char *study, cons
     add_option(&words, "--program", o->program);
     if (o->restart)
         bb_argv_add(&words, "--restart");
-    bb_argv_add(&words, "--quiet"); /* no table of every row */
+    bb_argv_add(&words, "--quiet"); /* not the table of all results */
     TRY(bb_argv_result(&words));
     rc = sweep((int)words.n, words.word);
 out:
@@ -106,7 +106,7 @@ static int add_file(struct bb_measured_files *files, const char *folder, const c
     return 0;
 }
 
-/* Lists the complete results from the study's own list. */
+/* Lists the result files of the completed benches, as recorded in sweep.json. */
 static int list_files(const char *folder, struct bb_measured_files *files)
 {
     char *list = NULL;

@@ -1,6 +1,6 @@
 /*
- * measure_machine.h - `calibrate --measure`: runs the benches that a profile needs as a study (bootstrap/sweep), which
- * starts them under a launcher, records the results, and continues after an interruption.
+ * measure_machine.h - `calibrate --measure`: runs the benches that a profile requires, as a study of `busbar sweep`
+ * (bootstrap/sweep), which starts them with a launcher, records the results, and continues after an interruption.
  */
 #ifndef BB_PROXIES_CALIBRATE_MEASURE_MACHINE_H
 #define BB_PROXIES_CALIBRATE_MEASURE_MACHINE_H
@@ -12,28 +12,29 @@
 
 #define BB_MEASURED_FILES 8
 
-/* Options of --measure. Texts are borrowed; NULL: not given. */
+/* Options of --measure. The caller owns the texts; NULL: option not specified. */
 struct bb_measure_options {
     int ranks;
-    const char *launcher, *hosts, *launch_arguments, *program; /* as for `busbar sweep` */
-    double timeout_s;                                          /* per bench; 0: not given */
+    const char *launcher, *hosts, *launch_arguments, *program; /* options of `busbar sweep` with these names */
+    double timeout_s;                                          /* timeout of each bench; 0: the default of bench */
     bool restart, quiet;
     const char *const *bench_options; /* [n_bench_options] additional options for the bench of collectives */
     int n_bench_options;
 };
 
-/* Result files of the benches; all zero is empty. */
+/* Paths of the benches' result files. All zero is valid and empty. */
 struct bb_measured_files {
     char *paths[BB_MEASURED_FILES];
     size_t n;
 };
 
 /*
- * bb_measure_machine - run the benches for the profile STEM.json. Creates STEM.study.json, and the folder STEM.sweep
+ * bb_measure_machine - runs the benches for the profile STEM.json. Creates STEM.study.json, and the folder STEM.sweep
  * with one result file per bench.
- *   sweep    the command `busbar sweep`; its argv[0] is "sweep"
- *   files    out; release with bb_measured_files_release
- *   Returns  0, or a negative error after printing one line
+ *   profile  path of the profile, which ends in .json
+ *   sweep    main function of `busbar sweep`; its argv[0] is "sweep"
+ *   files    out: the result files; release with bb_measured_files_release
+ *   Returns  0, or a negative error after printing an error message
  */
 int bb_measure_machine(const struct bb_measure_options *o, const char *profile, int (*sweep)(int argc, char **argv),
                        struct bb_measured_files *files) BB_MUST_CHECK;

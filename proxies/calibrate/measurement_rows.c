@@ -1,4 +1,5 @@
-/* measurement_rows.c - see measurement_rows.h: a reader for each kind of row. Each field is validated before use. */
+/* measurement_rows.c - converts the rows of result files to measurements, with one function per kind of row. Each
+ * field is validated before use. */
 #include "proxies/calibrate/measurement_rows.h"
 
 #include "bootstrap/base/grow.h"
@@ -16,7 +17,7 @@ static struct bb_measurement_file *file_of(struct bb_measurements *e)
     return &e->files[e->n_files - 1];
 }
 
-/* Appends a row of the last file; a row without a time is only counted as unused. */
+/* Appends a measurement of the last file. If the measurement has no valid time, the row is only counted as unused. */
 static int add_measurement(struct bb_measurements *e, const struct bb_measurement *row)
 {
     int rc;
@@ -33,9 +34,9 @@ out:
     return rc;
 }
 
-/* ---- fields of a row ---- */
+/* ---- fields of a result row ---- */
 
-/* A median; NaN if it could not be measured. */
+/* Reads the median of a statistic; NaN if the file has no value. */
 static int read_median(const json_t *row, const char *key, const char *where, double *us)
 {
     const json_t *stats = json_object_get(row, key);
@@ -86,7 +87,7 @@ static void copy_word(char *to, size_t size, const json_t *row, const char *key)
     snprintf(to, size, "%s", word ? word : "");
 }
 
-/* NCCL's choice of algorithm, protocol and channels. */
+/* Reads the algorithm, the protocol and the number of channels that NCCL chose. */
 static void read_choice(const json_t *row, struct bb_measurement *found)
 {
     const json_int_t channels = json_integer_value(json_object_get(row, "channels"));
@@ -96,9 +97,9 @@ static void read_choice(const json_t *row, struct bb_measurement *found)
     copy_word(found->protocol, sizeof(found->protocol), row, "protocol");
 }
 
-/* ---- kinds of rows ---- */
+/* ---- kinds of result rows ---- */
 
-/* Whether the cost model covers the collective: a single NCCL call on several ranks. */
+/* Returns whether the cost model supports the collective: a single NCCL call on two or more ranks. */
 static bool has_cost_model(int kind, int ranks)
 {
     return kind >= 0 && ranks > 1 && !(bb_colls[kind].flags & (BB_COLL_VARIABLE_COUNTS | BB_COLL_ROUNDS)) &&
@@ -136,8 +137,8 @@ out:
     return rc;
 }
 
-/* Host time of an NCCL call, for collectives that are one call. For emulated GPUs the measured host time is that of
- * the emulation; the modelled host time is the difference between wall time and operation time. */
+/* Adds the host time of an NCCL call, for collectives that consist of one call. With emulated GPUs, the recorded
+ * host time is that of the emulation; the modelled host time is the difference between wall time and operation time. */
 static int launch_row(struct bb_measurements *e, const json_t *row, const char *where)
 {
     struct bb_measurement found = {.kind = BB_MEASURED_NCCL_LAUNCH};
@@ -164,7 +165,7 @@ static int bench_row(struct bb_measurements *e, const json_t *row, const char *w
     int rc;
 
     if (!mode || strcmp(mode, "stream") != 0 || !json_is_true(json_object_get(row, "start_barrier"))) {
-        file_of(e)->n_unused++; /* its time contains overhead of the caller or of a graph */
+        file_of(e)->n_unused++; /* the time contains overhead of the caller or of a CUDA graph */
         return 0;
     }
     TRY(collective_row(e, row, where));
@@ -180,7 +181,7 @@ static int p2p_row(struct bb_measurements *e, const json_t *row, const char *whe
     const char *metric, *direction;
     int rc;
 
-    TRY(bb_json_text_at(row, "metric", where, &metric)); /* latency and bandwidth rows have the same cost model */
+    TRY(bb_json_text_at(row, "metric", where, &metric)); /* required; latency and bandwidth have the same cost model */
     TRY(bb_json_text_at(row, "direction", where, &direction));
     TRY(read_count(row, "bytes", where, 0, &found.bytes));
     TRY(read_median(row, "time_us", where, &found.time_us));
@@ -248,8 +249,8 @@ out:
     return rc;
 }
 
-/* The collective during the GEMMs. The SMs that NCCL occupies are known for its own collectives, and for sendrecv
- * (one message in each direction). */
+/* Reads the collective that ran during the GEMMs. Only for collectives that are one NCCL call, and for sendrecv (one
+ * message in each direction), the number of SMs that NCCL occupies is known. */
 static int read_overlap(const struct bb_measurement_file *file, const json_t *row, const char *where,
                         struct bb_measurement *found)
 {
@@ -277,7 +278,7 @@ out:
     return rc;
 }
 
-/* Duration of GEMMs alone and during a collective. */
+/* Adds two measurements: the GEMMs alone, and the GEMMs during a collective. */
 static int overlap_rows(struct bb_measurements *e, const json_t *row, const char *where)
 {
     struct bb_measurement alone = {.kind = BB_MEASURED_KERNEL}, overlap = {.kind = BB_MEASURED_OVERLAP};
@@ -299,7 +300,7 @@ out:
     return rc;
 }
 
-/* A key that identifies the kind of row. */
+/* Functions that read a result row, by a key that only this kind of row contains. NULL: the row is not used. */
 static const struct {
     const char *key;
     int (*read)(struct bb_measurements *e, const json_t *row, const char *where);
@@ -333,9 +334,10 @@ int bb_measurements_add_results(struct bb_measurements *e, const json_t *root)
     return rc;
 }
 
-/* ---- nccl-tests ---- */
+/* ---- rows of nccl-tests ---- */
 
-/* The bytes of a row are those of nccl-tests' algorithm bandwidth, as in busbar. */
+/* Adds a row of nccl-tests. Its number of bytes is the one from which nccl-tests computes the algorithm bandwidth,
+ * as in busbar. */
 static int nccl_tests_row(struct bb_measurements *e, const struct bb_timing *t, int iterations)
 {
     const struct bb_measurement_file *file = file_of(e);

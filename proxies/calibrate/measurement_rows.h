@@ -1,10 +1,11 @@
-/* measurement_rows.h - reads the rows of one result file; internal to this module. */
+/* measurement_rows.h - reads the measurements of one result file; internal to this module. */
 #ifndef BB_PROXIES_CALIBRATE_MEASUREMENT_ROWS_H
 #define BB_PROXIES_CALIBRATE_MEASUREMENT_ROWS_H
 
 #include "proxies/calibrate/measurements.h"
 
-/* Append the rows of a file whose head is the last of e->files: a file of busbar bench, or of nccl-tests. */
+/* Append the measurements of a file of busbar bench, or of nccl-tests. The last element of e->files must already
+ * describe this file. */
 int bb_measurements_add_results(struct bb_measurements *e, const json_t *root) BB_MUST_CHECK;
 int bb_measurements_add_nccl_tests(struct bb_measurements *e, json_t *root) BB_MUST_CHECK;
 

@@ -1,4 +1,4 @@
-/* measurements.c - see measurements.h: reads the files and checks that all are from the same machine. */
+/* measurements.c - reads result files and checks that all of them are from the same machine (see measurements.h). */
 #include "proxies/calibrate/measurements.h"
 
 #include "bootstrap/base/grow.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the head of a file ---- */
+/* ---- machine and command of a file ---- */
 
 static void copy_text(char *to, size_t size, const json_t *value)
 {
@@ -18,7 +18,7 @@ static void copy_text(char *to, size_t size, const json_t *value)
     snprintf(to, size, "%s", text ? text : "");
 }
 
-/* All ranks of a file must have the same kind of GPU. */
+/* Reads the name of the GPUs, which must be the same for all ranks. */
 static int read_device(struct bb_measurement_file *f, const json_t *devices, const char *field)
 {
     json_t *device;
@@ -37,7 +37,8 @@ static int read_device(struct bb_measurement_file *f, const json_t *devices, con
     return 0;
 }
 
-/* Counts the distinct hosts; max: devices on one host. Returns 0 without memory. */
+/* Counts the different hosts. max: out: devices on the host with the most. Returns 0 if there are no devices or
+ * memory is exhausted. */
 static int count_hosts(const json_t *devices, const char *field, int *max)
 {
     json_t *seen = json_object(), *device;
@@ -58,7 +59,7 @@ static int count_hosts(const json_t *devices, const char *field, int *max)
     return hosts;
 }
 
-/* "bench all_reduce": the command without its options. */
+/* Stores the command without its options, for example "bench all_reduce". */
 static void name_command(struct bb_measurement_file *f, const json_t *command)
 {
     size_t used = 0, i;
@@ -99,7 +100,7 @@ static int read_nccl_tests_head(struct bb_measurement_file *f, const json_t *roo
     f->is_nccl_tests = true;
     f->ranks = bb_result_file_nccl_tests_ranks(root);
     f->nodes = count_hosts(devices, "hostname", &f->max_ranks_per_host);
-    if (json_array_size(devices) > 0) /* several GPUs per process, of which nccl-tests lists only the first */
+    if (json_array_size(devices) > 0) /* one process had several GPUs, of which nccl-tests lists only the first */
         f->max_ranks_per_host *= f->ranks / (int)json_array_size(devices);
     f->emulated = json_is_true(json_object_get(root, "emulated"));
     snprintf(f->what, sizeof(f->what), "nccl-tests");
@@ -149,7 +150,7 @@ static bool has_cpu_times(const json_t *root)
            json_object_get(json_object_get(row, "in_place"), "cpu_time");
 }
 
-/* Rejects runs of nccl-tests whose times are not those of a single operation on all ranks. */
+/* Rejects files of nccl-tests whose times are not times of single operations on all ranks. */
 static int validate_nccl_tests(const struct bb_measurement_file *f, const json_t *root)
 {
     const json_t *devices = bb_result_file_nccl_tests_devices(root), *config = json_object_get(root, "config");
@@ -179,7 +180,7 @@ static int validate_same_machine(const struct bb_measurement_file *f, const stru
     return 0;
 }
 
-/* ---- files ---- */
+/* ---- reading of all files ---- */
 
 static int read_file(struct bb_measurements *e, json_t *root, const char *path)
 {
@@ -231,7 +232,7 @@ void bb_measurements_release(struct bb_measurements *e)
     *e = (struct bb_measurements){0};
 }
 
-/* ---- text ---- */
+/* ---- descriptions of measurements ---- */
 
 void bb_measurement_text(const struct bb_measurement *row, char *text, size_t size)
 {

@@ -8,12 +8,9 @@
 #include <string.h>
 
 enum need { ALWAYS, ACHIEVED, VARIANTS, SHARING };
-enum how {
-    LATENCY,
-    RATE,
-    FIXED,
-    INTEGER
-}; /* time is proportional to the value; to its inverse; never fitted: FIXED (a double) and INTEGER */
+/* LATENCY: time is proportional to the value; RATE: time is proportional to its inverse; FIXED (a double) and INTEGER:
+ * never fitted. */
+enum how { LATENCY, RATE, FIXED, INTEGER };
 
 #define AT(member) offsetof(struct bb_cluster, member)
 static const struct {
@@ -52,7 +49,7 @@ static const struct {
 
 static const struct {
     const char *part;
-    size_t offset; /* in struct bb_nccl_variant */
+    size_t offset; /* byte offset in struct bb_nccl_variant */
     bool is_rate;
 } variant_members[] = {{"base_us", offsetof(struct bb_nccl_variant, base_us), false},
                        {"intra_us", offsetof(struct bb_nccl_variant, intra_us), false},
@@ -89,7 +86,7 @@ static int add_variants(const struct bb_cluster *base, struct bb_calibration_par
 
             if (variant_members[p].offset == offsetof(struct bb_nccl_variant, chunk_us) &&
                 base->variants[w].chunk_us <= 0)
-                continue; /* the variant has one rate at all sizes */
+                continue; /* the variant has the same bandwidth at all sizes */
             n++;
             *f = (struct bb_calibration_parameter){
                 .variant = w, .fit = -1, .is_fittable = true, .is_rate = variant_members[p].is_rate};

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#define CLEARLY_FASTER 0.98 /* of the time of NCCL's choice */
+#define CLEARLY_FASTER 0.98 /* a variant is clearly faster below this fraction of the time of NCCL's choice */
 #define UNBOUNDED_GBPS 1e15
 
 bool bb_is_nccl_choice(const struct bb_measurement *row)
@@ -14,12 +14,13 @@ bool bb_is_nccl_choice(const struct bb_measurement *row)
     return row->kind == BB_MEASURED_COLLECTIVE && !row->forced && bb_colls[row->call.kind].flags & BB_COLL_ESTIMATED;
 }
 
-/* Predicted times of a row: with NCCL's choice, and with another variant. */
+/* Predicted times of a measurement: taken_us with NCCL's choice; latency_us + bytes_us with another variant. */
 struct comparison {
     double taken_us, latency_us, bytes_us;
 };
 
-/* Returns false if NCCL had no choice in this row, or the variant does not support the collective. */
+/* Compares a variant with the variant that NCCL chose in a measurement. Returns false if NCCL did not choose freely
+ * or chose this variant, or if the model cannot predict both. */
 static bool compare_variant(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_measurement *row,
                             int variant, struct comparison *comparison)
 {
@@ -43,7 +44,8 @@ static bool was_selected(const struct bb_cluster *base, const struct bb_measurem
     return false;
 }
 
-/* Additional base_us that the variant needs, from rows that latency dominates. */
+/* Returns the increase of base_us after which the variant is no longer clearly faster in any measurement whose time
+ * consists mostly of latency. */
 static double missing_latency_us(const struct bb_cluster *c, const struct bb_cluster *base,
                                  const struct bb_measurements *e, int variant)
 {
@@ -57,7 +59,8 @@ static double missing_latency_us(const struct bb_cluster *c, const struct bb_clu
     return missing;
 }
 
-/* Divisors of the variant's rates, from the other rows: [0] within a node, [1] between nodes. */
+/* Computes the divisors of the variant's rates after which the variant is no longer clearly faster in the other
+ * measurements. missing: [0] within a node, [1] between nodes. */
 static void excess_rate(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_measurements *e,
                         int variant, double missing[2])
 {

@@ -9,28 +9,28 @@
 
 enum { P = BB_FIT_PARAMETERS, STEPS = 60, LAD_STEPS = 20, ROWS_PER_PARAMETER = 3 };
 
-#define MIN_SENSITIVITY 0.05 /* of a row's time: below it in every row, the parameter is not determined */
-#define STEP            0.1  /* of a scale: half the width of a central difference; times have whole ns */
-#define DAMPING         1e-5 /* on the diagonal, relative to the weights; keeps undetermined parameters */
-#define MIN_REFERENCE   0.01 /* of the measured time: lower bound of the reference */
+#define MIN_SENSITIVITY 0.05 /* fraction of a row's time; below it in all rows, a parameter is not determined */
+#define STEP            0.1  /* in parameter scales: half width of a central difference; large as times are whole ns */
+#define DAMPING         1e-5 /* diagonal term / sum of weights; keeps parameters that the rows do not determine */
+#define MIN_REFERENCE   0.01 /* lower bound of the reference, as a fraction of the measured time */
 #define TUKEY           4.685
-#define MIN_SCALE       5e-3 /* relative error: lower bound of the scale, below the accuracy of any model */
+#define MIN_SCALE       5e-3 /* lower bound of the scale of errors (relative error); no model is more accurate */
 
-/* State of a fit. A slope is the change of a row's relative error per scale of the parameter. */
+/* State of a fit. A slope is the change of a row's relative error when a parameter changes by its scale. */
 struct work {
     struct bb_fit *fit;
     double values[P];
-    double (*slope)[P]; /* [n_rows] */
+    double (*slope)[P]; /* [n_rows][parameter] */
     double *weight;     /* [n_rows] */
-    double *reference;  /* [n_rows] time that errors are relative to: measured, in later steps predicted */
-    double *sorted;     /* [n_rows] */
+    double *reference;  /* [n_rows] time to which errors are relative: first measured, later predicted */
+    double *sorted;     /* [n_rows] scratch */
     bool frozen[P];
 };
 
 /* ---- linear algebra ---- */
 
-/* Solves a x = b for the free parameters by Gauss-Jordan elimination; a is symmetric and, due to DAMPING, never
- * singular. */
+/* Solves a x = b for the free parameters by Gauss-Jordan elimination, without pivoting: a is symmetric and, because
+ * of DAMPING, positive definite. */
 static void solve(double a[P][P], const double b[P], const bool *is_free, int n, double x[P])
 {
     double m[P][P + 1];
@@ -69,8 +69,8 @@ static void find_errors(const struct work *w)
     }
 }
 
-/* Relative to the measured time, a measurement that is too short weighs more than one that is too long by as much;
- * relative to the predicted time both weigh the same. */
+/* Makes errors relative to the predicted times. Relative to the measured times, a measurement that is too short has
+ * more weight than one that is too long by the same amount. */
 static void use_predicted_reference(struct work *w)
 {
     for (size_t i = 0; i < w->fit->n_rows; i++)
@@ -104,7 +104,8 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Sorts |error| of all rows, or of rows that are not outliers; median: 0 without rows. Returns their number. */
+/* Stores |error| of all rows, or of the rows that are not outliers, in `sorted` in ascending order. median: out: 0
+ * without rows. Returns the number of errors. */
 static size_t sort_errors(const struct work *w, bool all, double *median)
 {
     const struct bb_fit *fit = w->fit;
@@ -126,7 +127,7 @@ static double tukey_limit(const struct work *w)
     return TUKEY * fmax(1.4826 * median, MIN_SCALE);
 }
 
-/* With few rows no row can be identified as an outlier. */
+/* Returns whether there are enough rows to identify outliers. */
 static bool has_many_rows(const struct bb_fit *fit)
 {
     return fit->n_rows >= ROWS_PER_PARAMETER * (size_t)fit->n_parameters;
@@ -145,7 +146,7 @@ static void weigh_rows(struct work *w, bool least_absolute_deviations)
     }
 }
 
-/* The normal equations: a = S^T W S, b = -S^T W error, with slopes S and weights W. */
+/* Computes the normal equations a = S^T W S and b = -S^T W error, where S are the slopes and W the weights. */
 static void gather_normal(const struct work *w, double a[P][P], double b[P])
 {
     memset(a, 0, sizeof(double) * P * P);
@@ -167,8 +168,8 @@ static double sum_weights(const struct work *w)
     return sum;
 }
 
-/* A parameter that would leave its range is set to its bound, and the step of the others is solved again (active
- * set). */
+/* Moves the parameters by one step (active set method). A parameter that would fall below its lower bound is set to
+ * the bound, and the step is computed again for the other parameters. */
 static void move_within_bounds(struct work *w, double a[P][P], const double b[P])
 {
     const int n = w->fit->n_parameters;
@@ -222,9 +223,9 @@ static void take_steps(struct work *w)
     }
 }
 
-/* ---- which parameters the rows determine ---- */
+/* ---- parameters that the rows do not determine ---- */
 
-/* Largest contribution of a parameter to the time of a row with a weight above 0, as a fraction. */
+/* Returns the largest fraction that a parameter contributes to the time of a row, over rows with a weight above 0. */
 static double sensitivity_of(const struct work *w, int p)
 {
     const struct bb_fit_parameter *one = &w->fit->parameters[p];
@@ -236,7 +237,8 @@ static double sensitivity_of(const struct work *w, int p)
     return largest;
 }
 
-/* Freezes parameters with no sensitivity at their start value, and unbounded rates. Returns whether any was frozen. */
+/* Freezes two kinds of parameters at their start values: those to which no row is sensitive, and rates that became
+ * unbounded. Returns whether any parameter was frozen. */
 static bool freeze_insensitive(struct work *w)
 {
     bool found = false;
@@ -253,7 +255,8 @@ static bool freeze_insensitive(struct work *w)
     return found;
 }
 
-/* Regresses each parameter's slopes on those of all: below 1, other parameters explain the rows as well. */
+/* Finds correlated parameters by regressing the slopes of each parameter on the slopes of all parameters. If the
+ * parameter's own coefficient is below 1, other parameters explain the rows, too. */
 static void find_correlated(struct work *w)
 {
     double a[P][P], b[P], x[P], held[P][P];
@@ -286,7 +289,7 @@ static void mark_outliers(struct work *w)
     }
 }
 
-/* Final errors, relative to the measured time. */
+/* Computes the final errors, relative to the measured times. */
 static void summarize_errors(struct work *w)
 {
     struct bb_fit *fit = w->fit;

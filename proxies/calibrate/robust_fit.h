@@ -1,15 +1,15 @@
 /*
  * robust_fit.h - fits the parameters of a model to measured times by robust nonlinear least squares of relative errors.
- * The module is purely numerical and knows nothing of machines.
+ * The module is purely numerical: it does not depend on the cost model. A *row* is one measured time.
  *
  * The method is Gauss-Newton with iteratively reweighted least squares (IRLS). The first 20 steps use the weights
- * 1/|error| (least absolute deviations), the others Tukey's biweight with c = 4.685 and the scale 1.4826 x median
- * |error|: a row with an error of 4.685 scales or more has weight 0 (outlier). With fewer than three rows per parameter
- * all rows have the same weight. The model must be piecewise linear in each parameter (a maximum may switch its
- * branch).
+ * 1/|error| (least absolute deviations), the later steps Tukey's biweight with c = 4.685 and the scale 1.4826 x median
+ * |error|. A row whose error is at least 4.685 scales has weight 0: it is an outlier. With fewer than three rows per
+ * parameter all rows have the same weight. The model must be piecewise linear in each parameter, for example a maximum
+ * of linear functions.
  *
- * Parameters that the rows do not determine keep their start values: a parameter that contributes less than 5 % to the
- * time of every row. If the rows determine only a sum of parameters, each changes in proportion to its start value.
+ * A parameter that contributes less than 5 % to the time of every row is not determined by the rows and keeps its start
+ * value. If the rows determine only a sum of parameters, each of them changes in proportion to its start value.
  */
 #ifndef BB_PROXIES_CALIBRATE_ROBUST_FIT_H
 #define BB_PROXIES_CALIBRATE_ROBUST_FIT_H
@@ -23,29 +23,29 @@
 
 struct bb_fit_parameter {
     double value;    /* in: start; out: result */
-    double min;      /* lower bound; above 0 for the inverse of a rate */
-    double scale;    /* size of a large change, above 0 */
-    bool fitted;     /* out: the rows determine it; false: value is the start */
+    double min;      /* lower bound of the value; above 0 for the inverse of a rate */
+    double scale;    /* size of a large change of the value; above 0 */
+    bool fitted;     /* out: the rows determine the value; false: the value is the start value */
     bool correlated; /* out: the rows determine only a sum of this parameter and others */
 };
 
 struct bb_fit {
     struct bb_fit_parameter parameters[BB_FIT_PARAMETERS];
-    int n_parameters;       /* 0: compute errors only */
-    const double *measured; /* [n_rows] times above 0 */
+    int n_parameters;       /* 0: only compute the errors */
+    const double *measured; /* [n_rows] times; above 0 */
     size_t n_rows;
-    /* predict - the model's time of a row with these parameter values. */
+    /* predict - returns the model's time of a row for these values of the parameters. */
     double (*predict)(void *model, const double *values, size_t row);
     void *model;
 
     double *error;    /* [n_rows] out: predicted / measured - 1        */
-    bool *is_outlier; /* [n_rows] out: the row has weight 0 */
+    bool *is_outlier; /* [n_rows] out: the row is an outlier (weight 0) */
     size_t n_outliers;
-    double median_error, worst_error; /* out: of |error|, without outliers; 0 without rows */
+    double median_error, worst_error; /* out: median and maximum of |error|, without outliers; 0 if there are no rows */
 };
 
-/* bb_fit_run - fit; allocates error and is_outlier, which bb_fit_release releases. Returns 0, or -BB_EFAIL without
- * memory. */
+/* bb_fit_run - computes the fit. Allocates error and is_outlier, which bb_fit_release releases. Returns 0, or
+ * -BB_EFAIL if memory is exhausted. */
 int bb_fit_run(struct bb_fit *fit) BB_MUST_CHECK;
 void bb_fit_release(struct bb_fit *fit);
 

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <strings.h>
 
-#define ISSUE_NOISE 1.05 /* largest ratio of a message's time to the launch time at which the launch may be the bound */
+#define ISSUE_NOISE 1.05 /* maximum message time / launch time at which the launch may determine the time */
 
 static double message_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
@@ -14,8 +14,8 @@ static double message_us(const struct bb_cluster *c, const struct bb_measurement
     return (double)bb_cluster_message_ns(c, row->same_node, bb_cluster_link_load_ns(c, &load, c->gpus_per_node)) / 1e3;
 }
 
-/* Kernels back to back on one stream, timed from the host's first launch: each begins when its predecessor has ended
- * and the kernel has been launched. */
+/* Mean time of kernels that run back to back in one stream, from the first launch. Each kernel begins when the
+ * previous kernel has ended and its own launch is complete. */
 static double in_stream_us(const struct bb_cluster *c, double kernel_us, int iterations)
 {
     if (iterations == 0)
@@ -23,9 +23,9 @@ static double in_stream_us(const struct bb_cluster *c, double kernel_us, int ite
     return (c->launch_us + (iterations - 1) * fmax(c->launch_us, kernel_us) + kernel_us) / iterations;
 }
 
-/* ---- GEMMs during NCCL ---- */
+/* ---- GEMMs during NCCL operations ---- */
 
-/* sendrecv has two messages: one to the next rank and one from the previous rank. */
+/* SMs that NCCL occupies. A sendrecv has two messages: one to the next rank and one from the previous rank. */
 static int held_sms(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     const int of_collective = row->channels > 0 ? row->channels : c->sharing.collective_sms;
@@ -33,7 +33,7 @@ static int held_sms(const struct bb_cluster *c, const struct bb_measurement *row
     return bb_cluster_held_sms(c, row->call.kind == BB_SENDRECV ? bb_cluster_exchange_sms(c, 2) : of_collective);
 }
 
-/* Fraction of the memory rate that NCCL takes when it moves these bytes, in and out, in this time. */
+/* Fraction of the memory bandwidth that NCCL uses while it sends and receives `bytes` in this time. */
 static double memory_taken(const struct bb_cluster *c, double bytes, double us)
 {
     const double max_gbps = bb_cluster_nccl_memory_gbps(c);
@@ -41,7 +41,8 @@ static double memory_taken(const struct bb_cluster *c, double bytes, double us)
     return us > 0 ? fmin(bytes * c->sharing.memory_bytes / us / 1e3, max_gbps) / bb_cluster_memory_gbps(c) : 0;
 }
 
-/* Rate of the GEMM relative to its rate alone. */
+/* Rate of the GEMM relative to its rate alone, with `held` SMs missing and the fraction `taken` of the memory
+ * bandwidth missing. */
 static double overlap_rate(const struct bb_cluster *c, const struct bb_kernel_list_item *gemm, int held, double taken)
 {
     bool by_memory, any;
@@ -63,7 +64,8 @@ static double call_latency_us(const struct bb_cluster *c, const struct bb_measur
     return cost.latency_ns / 1e3;
 }
 
-/* While NCCL runs, the GEMMs run at a lower rate; during transfers, NCCL also takes memory bandwidth from them. */
+/* Time of the GEMMs. While NCCL runs, the GEMMs run at a lower rate because of the missing SMs; during transfers
+ * also because of the missing memory bandwidth. */
 static double overlap_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     const double latency_us = fmin(row->comm_us, row->iterations * call_latency_us(c, row));
@@ -78,11 +80,12 @@ static double overlap_us(const struct bb_cluster *c, const struct bb_measurement
     return row->comm_us + row->known_us - done_us;
 }
 
-/* ---- all kinds of rows ---- */
+/* ---- all kinds of measurements ---- */
 
-/* A message that took clearly longer than the launch was not bound by the launch. With the start values of a fit the
- * launch could be the maximum; the row's time would then not depend on the parameters, and the row would be taken
- * for an outlier. */
+/* Time of a message, or of its launch if that may be longer. A message that took clearly longer than the launch was
+ * not limited by the launch, so the launch is ignored. Otherwise, with the start values of a fit, the launch could
+ * exceed the message: the predicted time would not depend on the fitted parameters, and the measurement would become
+ * an outlier. */
 static double message_or_issue_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     const double message = message_us(c, row);
@@ -90,7 +93,7 @@ static double message_or_issue_us(const struct bb_cluster *c, const struct bb_me
     return row->time_us > ISSUE_NOISE * c->nccl_launch_us ? message : fmax(message, c->nccl_launch_us);
 }
 
-/* The host clock also contains the launch of the first call. */
+/* Adds the launch of the first call for times of the host clock, which contain this launch. */
 static double host_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     return row->by_host ? c->nccl_launch_us / row->iterations : 0;

@@ -19,8 +19,7 @@
  *         for unit = n-1 .. 0:
  *             bb_sync_before_backward(unit)                backward compute  bb_sync_after_backward(unit, last)
  *     bb_sync_wait_reductions                              only for work that needs all gradients, such as their norm
- *     bb_sync_finish_step
- *     bb_sync_release
+ *     bb_sync_finish_step bb_sync_release
  *
  * A builder with a pipeline schedule may interleave the calls of several micro-batches. The gradients of a unit are
  * ready when its backward kernels have been issued. The hooks reduce gradients in buckets (buckets.h).

@@ -217,8 +217,8 @@ static int help_main(int argc, char **argv)
     return 0;
 }
 
-/* Delays the exit of a muted rank that has an error until the first rank has printed the error. Without the delay,
- * mpirun might terminate the first rank before it prints, because mpirun terminates all ranks when one exits. */
+/* Delays the exit of a muted rank that has an error until the first rank has printed the error. mpirun terminates
+ * all ranks when one exits, so without the delay the first rank might not print. */
 static void wait_for_first_rank(void)
 {
     const struct timespec delay = {.tv_nsec = 500000000};

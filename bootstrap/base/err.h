@@ -46,8 +46,8 @@ int bb_err(enum bb_error code, const char *fmt, ...) __attribute__((format(print
 #endif
 
 /*
- * bb_err_job - like bb_err(), for a message about the whole job: the line does not begin with the printing rank. Use it
- * for errors that all ranks detect together (BB_WORLD_ERR) and for errors that one rank reports about other ranks.
+ * bb_err_job - like bb_err(), for a message about the whole job: the line does not begin with the printing rank. For
+ * errors that all ranks detect together (BB_WORLD_ERR), and for errors that one rank reports about other ranks.
  */
 int bb_err_job(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -58,9 +58,9 @@ int bb_err_job(enum bb_error code, const char *fmt, ...) __attribute__((format(p
 void bb_err_job_scope(int on);
 
 /*
- * bb_err_nonblocking, bb_err_job_nonblocking - like bb_err() and bb_err_job(), for a process that is about to exit.
- * The line is dropped if stderr is not writable within 200 ms, for example because stderr is a full pipe without a
- * reader or a stopped terminal.
+ * bb_err_nonblocking, bb_err_job_nonblocking - like bb_err() and bb_err_job(), for a process that is about to exit. The
+ * line is dropped if stderr is not writable within 200 ms, for example because stderr is a stopped terminal or a full
+ * pipe whose reader does not read.
  */
 void bb_err_nonblocking(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void bb_err_job_nonblocking(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -54,7 +54,7 @@ int bb_json_load(const char *path, size_t flags, json_t **root)
     return rc;
 }
 
-/* ---- single values ---- */
+/* ---- functions that read a single value ---- */
 
 int bb_json_number_at(const json_t *object, const char *key, const char *where, double min, double *out)
 {
@@ -225,7 +225,7 @@ int bb_json_read(const json_t *object, const char *where, const struct bb_json_f
     return rc;
 }
 
-/* ---- unknown keys ---- */
+/* ---- rejection of unknown keys ---- */
 
 /* Returns the first row whose key is `path` or begins with `path` and a dot; without such a row, the terminating row
  * of the table. */

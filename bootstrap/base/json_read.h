@@ -29,7 +29,7 @@ enum bb_json_kind {
     BB_JSON_COUNT_TOTAL,  /* size_t, set before the read: the value in the file must be equal */
     BB_JSON_COUNT_TOTALS, /* size_t[n], set before the read: the list in the file must be equal */
     BB_JSON_ANY,          /* the key is allowed, and its value is not read */
-    BB_JSON_KINDS         /* proxies/models/model_file.h adds kinds from here on */
+    BB_JSON_KINDS         /* proxies/models/model_file.h defines more kinds, numbered from this value */
 };
 
 struct bb_json_field {

@@ -171,7 +171,7 @@ int bb_outfile_sync(int fd)
     return errno;
 }
 
-/* Errors are ignored: the file already has its new name, which might only be lost in a power failure. */
+/* Errors are ignored: the file already has its new name, and only a power failure could undo the rename. */
 void bb_outfile_sync_folder(const char *path)
 {
     char *folder = parent_folder(path);
@@ -197,7 +197,7 @@ static int link_temporary(struct bb_outfile *f)
 
 /*
  * Returns 0, or the errno of a failed write. stdio does not store this errno, so one write(2) is repeated, which fails
- * for the same reason. The byte that it may append does no harm, because the file is discarded.
+ * for the same reason. If write(2) succeeds, the appended byte does no harm, because the file is discarded.
  */
 int bb_outfile_error(FILE *out)
 {

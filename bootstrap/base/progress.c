@@ -80,7 +80,7 @@ static void *write_lines(void *arg)
     return NULL;
 }
 
-/* Starts the thread. All signals are blocked in it, so that the main thread receives them. Returns false if the
+/* Starts the thread with all signals blocked, so that the main thread receives the signals. Returns false if the
  * thread cannot be started; then no progress is printed. */
 static bool start_thread(struct bb_progress *p)
 {
@@ -154,7 +154,7 @@ void bb_progress_end(struct bb_progress *p)
     p->on = p->has_thread = false;
 }
 
-/* ---- updates ---- */
+/* ---- updates by the caller ---- */
 
 void bb_progress_show(struct bb_progress *p, const char *fmt, ...)
 {

@@ -33,7 +33,8 @@ void bb_progress_init(struct bb_progress *p, int rank, bool quiet);
 /* bb_progress_end - erase the line and stop the thread. Later calls have no effect. */
 void bb_progress_end(struct bb_progress *p);
 
-/* bb_progress_show - set the current activity. A terminal shows it immediately, at most ten times per second. */
+/* bb_progress_show - set the current activity. A terminal shows the activity immediately, but at most ten times per
+ * second. */
 void bb_progress_show(struct bb_progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* bb_progress_clear - erase the line. Call before any other output. */

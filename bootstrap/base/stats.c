@@ -35,8 +35,8 @@ static double mean(const double *samples, size_t n)
     return sum / (double)n;
 }
 
-/* Returns P(X = i) for X ~ Binomial(n, 1/2). Computed with logarithms, because 2^-n underflows in double from n =
- * 1075 on. */
+/* Returns P(X = i) for X ~ Binomial(n, 1/2). Computed with logarithms, because 2^-n underflows in double for n >
+ * 1074. */
 static double binomial_probability(size_t n, size_t i)
 {
     int sign;

@@ -259,8 +259,8 @@ static int set_option(const struct parser *r, const struct option *o, const char
     return r->positionals ? set_value(o->row, value, o->field) : 0;
 }
 
-/* Sets an option to attached_value ("--name=value") or, if that is NULL, to the next argument. typed: the option as
- * typed. */
+/* Sets an option to attached_value ("--name=value") or, if that is NULL, to the next argument. typed: the argument
+ * with the option, for error messages. */
 static int read_value(struct parser *r, const struct option *o, const char *attached_value, const char *typed)
 {
     if (!attached_value && r->next == r->end)

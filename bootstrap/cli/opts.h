@@ -49,7 +49,7 @@ struct bb_opt {
     const char *const *choices;         /* CHOICE: valid values, ends with NULL; NULL: choice_at is used */
     const char *(*choice_at)(size_t i); /* CHOICE: returns the i-th valid value, NULL past the end. STRING: returns
                                            suggestions for shell completion */
-    const char *help;                   /* one line in lower case, without the default */
+    const char *help;                   /* one line in lower case; the default is appended when the help is printed */
     unsigned needs; /* bits of the features that the option requires (proxies: enum bb_proxy_feature) */
 };
 

@@ -134,8 +134,8 @@ void bb_opts_print_man_text(const char *text, FILE *out)
         fputs(".fi\n", out);
 }
 
-/* Returns the length of the command's name at the start of the usage: the words in lower case before the first
- * placeholder such as NAME. */
+/* Returns the length of the command's name at the start of the usage, which ends at the first placeholder such as
+ * NAME. */
 static size_t command_length(const char *usage)
 {
     size_t end = 0;

@@ -114,7 +114,7 @@ int bb_document_print(json_t *root, const char *status, FILE *out)
     return bad || put_tail(root, rows, n_head, n_rows > 0, status, out) || fflush(out) != 0;
 }
 
-/* ---- writer state ---- */
+/* ---- take-over of a blocked writer ---- */
 
 enum { WRITER_IDLE, WRITER_IN_IO, WRITER_TAKEN_OVER };
 
@@ -149,7 +149,7 @@ bool bb_document_take_over(struct bb_document_seat *seat)
     return atomic_compare_exchange_strong(&seat->state, &away, WRITER_TAKEN_OVER);
 }
 
-/* ---- file ---- */
+/* ---- writing the file ---- */
 
 static int write_at(int fd, const char *text, size_t bytes, off_t at)
 {
@@ -301,8 +301,8 @@ static int truncate_file(const struct bb_document *d, off_t end)
     return ftruncate(fileno(d->file.out), end) == 0 ? 0 : errno;
 }
 
-/* Writes the old tail again after a row could not be written (disk full); the file already occupies the blocks for
- * it. */
+/* Writes the old tail again after a row could not be written (disk full). This needs no additional disk space,
+ * because the file already contains blocks for the old tail. */
 static void restore_tail(struct bb_document *d, const char *status)
 {
     if (write_tail(d, NULL, 0, status) == 0)
@@ -369,16 +369,15 @@ int bb_document_add(struct bb_document *d, json_t *row)
     return longer ? 0 : bb_err(BB_EFAIL, "cannot add a row to the results (out of memory or invalid value)");
 }
 
-/* The interrupted writer may still be writing the same rows. The rescue writes the same rows at the same offset; the
- * writer may have written more bytes than the rescue. */
+/* Writes the queued rows and the final status after a take-over. The interrupted writer may still be writing the
+ * same rows; the rescue writes them at the same offset, and truncates the file if the writer has written more bytes. */
 void bb_document_rescue(struct bb_document *d, const char *status)
 {
     struct bb_document_seat *seat = d->seat;
 
     d->seat = NULL;
     if (d->file.out && write_tail(d, d->unsaved, d->unsaved_bytes, status) == 0)
-        (void)truncate_file(d, d->text_end); /* if the truncation fails, text of the writer remains after the
-                                                document */
+        (void)truncate_file(d, d->text_end); /* if this fails, text of the writer remains at the end of the file */
     if (seat->temporary)
         unlink(seat->temporary);
 }
@@ -435,8 +434,8 @@ static bool is_ok(const char *status)
 }
 
 /* Writes the final status only after the file was flushed to disk, so that the file of a run whose disk hangs never
- * contains "ok". Writes the file again if its path no longer names it, and finally truncates the file to the length
- * of the document. Returns 0 or errno. */
+ * contains "ok". If the path no longer names the file, the file is written again. Finally truncates the file to the
+ * length of the document. Returns 0 or errno. */
 static int finish_file(struct bb_document *d, const char *status)
 {
     const bool ok = is_ok(status);

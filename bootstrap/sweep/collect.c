@@ -1,4 +1,4 @@
-/* collect.c - read the results of a study and build the rows of its table. */
+/* collect.c - reads the results of a study and builds the rows of the table. */
 #include "bootstrap/sweep/collect.h"
 
 #include "bootstrap/base/grow.h"
@@ -71,7 +71,7 @@ static const json_t *rows_in(const json_t *result)
     return json_is_array(rows) ? rows : NULL;
 }
 
-/* ---- columns ---- */
+/* ---- choice of the columns ---- */
 
 struct column {
     const char *name, *path;
@@ -149,7 +149,7 @@ static int add_default_column(void *arg, const char *word)
     return path ? add_column(u->t, short_name(u->t, path), path, NULL) : no_memory();
 }
 
-/* Returns a column name such as "step_us.p50 over ranks=1". */
+/* Returns the name of a column with relative_to, for example "step_us.p50 over ranks=1". */
 static const char *relative_name(struct table *t, const char *path, const json_t *relative_to)
 {
     char text[400], value_text[BB_SETTING_TEXT];

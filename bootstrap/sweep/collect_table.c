@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- cells ---- */
+/* ---- table cells ---- */
 
 /* Formats a cell: a real number with 6 significant digits, a text unchanged, null as "-". */
 static const char *cell_text(const json_t *value, char text[BB_SETTING_TEXT])

@@ -8,7 +8,8 @@
 #include "bootstrap/sweep/argv.h"
 #include "bootstrap/sweep/study.h"
 
-/* A command that a study may run. busbar.c passes these in, because the commands are in modules above this one. */
+/* A command that a study may run. busbar.c passes the commands to the sweep, because modules in bootstrap/ do not
+ * depend on the modules of the commands. */
 struct bb_study_command {
     const char *name; /* for example "bench" */
     bool launched;    /* a launcher starts the ranks; false: the command takes their number from its option --ranks */

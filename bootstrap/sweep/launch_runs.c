@@ -245,8 +245,8 @@ int bb_launch_runs_run(const struct bb_sweep_run *c, const struct bb_argv *words
         if (w.pid == 0)
             exec_child(c, words, out_fd, err_fd, &before, parent);
         if (w.pid > 0)
-            setpgid(w.pid, w.pid); /* called in parent and child, so that the group exists before either of them
-                                      sends it a signal */
+            setpgid(w.pid,
+                    w.pid); /* called in parent and child, so that the group exists whichever of the two runs first */
         if (w.pid < 0)
             rc = bb_err(BB_EFAIL, "cannot start a process: %s", strerror(errno));
         else

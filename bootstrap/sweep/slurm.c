@@ -221,8 +221,8 @@ static int write_array(const struct bb_slurm_plan *p, const struct array *a, int
 
 /* ---- distribution of combinations among arrays ---- */
 
-/* Moves the combinations of the next array from left[n] to the array: at most max_tasks, and with by_ranks only
- * those with the same number of ranks as the first. */
+/* Moves the combinations of the next array from left[n] to the array: at most max_tasks combinations, and with
+ * by_ranks only combinations with the same number of ranks as the first. */
 static void take_array(const struct bb_sweep_run **left, size_t *n, bool by_ranks, size_t max_tasks, struct array *a)
 {
     size_t kept = 0;

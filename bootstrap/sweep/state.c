@@ -144,7 +144,7 @@ json_t *bb_sweep_last_lines(const char *dir, const struct bb_sweep_run *c)
 
 /* ---- writing and removing files ---- */
 
-/* Removes the temporary files of a run that was killed before it renamed them (outfile.h). */
+/* Removes the temporary files of a run that was killed before renaming them (outfile.h). */
 static void remove_temporaries(const char *dir, const struct bb_sweep_run *c)
 {
     char *pattern = bb_sweep_file(dir, c, ".*.tmp");

@@ -184,7 +184,7 @@ out:
     return rc;
 }
 
-/* ---- single values ---- */
+/* ---- checks of single values ---- */
 
 static int check_text(const json_t *value, const struct location *at)
 {
@@ -289,10 +289,10 @@ static int check_name(const json_t *value, const struct location *at)
     if (name && name[0] && name[0] != '.' && name[0] != '-' && strlen(name) < BB_STUDY_NAME_TEXT &&
         name[strspn(name, valid)] == '\0')
         return 0;
-    return reject_value(at, value, "up to 64 letters, digits, '.', '_' or '-', because it is used in file names");
+    return reject_value(at, value, "up to 64 letters, digits, '.', '_' or '-', because the name is used in file names");
 }
 
-/* ---- values with two accepted types ---- */
+/* ---- checks of values that may have one of two types ---- */
 
 static int check_words(const json_t *value, const struct location *at)
 {
@@ -330,7 +330,7 @@ static int check_launcher(const json_t *value, const struct location *at)
     return check_value(&words, value, at);
 }
 
-/* ---- names of axes, options and variables ---- */
+/* ---- checks of the names of axes, options and variables ---- */
 
 /* Rejects control characters in an axis name, because the name is printed in tables and in '#' lines. */
 static int check_axis_name(const char *name, const struct location *object, const struct location *at)
@@ -370,7 +370,7 @@ static int check_variable_name(const char *name, const struct location *object, 
     return 0;
 }
 
-/* ---- the keys of a study ---- */
+/* ---- rules for the keys of a study ---- */
 
 static const struct rule options = {AXIS_OF(check_option)};
 static const struct rule variables = {AXIS_OF(check_variable)};
@@ -388,7 +388,7 @@ static const struct rule setting_keys[] = {
 };
 static const struct rule setting = {
     KEYS_OF(setting_keys, "an object with command, options, environment, ranks, launch_arguments or timeout_s")};
-static const struct rule choice = {NAMED_OF(&setting, "an object with a setting for each name"),
+static const struct rule choice = {NAMED_OF(&setting, "an object that maps each name to a setting"),
                                    .check_name = check_axis_name};
 
 static const struct rule case_keys[] = {{"name", IS(check_line)}, {0}};
@@ -444,7 +444,8 @@ static const struct rule slurm_keys[] = {
 static const struct rule root_keys[] = {
     {"name", IS(check_name)},
     {"about", IS(check_line)},
-    {"choices", NAMED_OF(&choice, "an object with an object of settings for each axis"), .check_name = check_axis_name},
+    {"choices", NAMED_OF(&choice, "an object that maps each axis to an object of settings"),
+     .check_name = check_axis_name},
     {"cases", IS(check_cases)},
     {"leave_out", .shape = LIST, .inner = &matcher, .expected = "a list of objects"},
     {"repeats", IS(check_count)},

@@ -205,7 +205,7 @@ static int set_folder(struct sweep *s)
     return 0;
 }
 
-/* ---- running ---- */
+/* ---- running the combinations ---- */
 
 static int find_wanted(const struct sweep *s, const struct bb_sweep_run *c, bool *wanted)
 {
@@ -339,7 +339,7 @@ static int write_slurm(struct sweep *s)
     return rc;
 }
 
-/* ---- list and results ---- */
+/* ---- printing the list, writing the results ---- */
 
 /* Prints variables as arguments of env(1), first the variables to unset. */
 static void print_environment(const struct bb_argv *environment)

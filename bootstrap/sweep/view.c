@@ -110,7 +110,7 @@ static bool holds_for(const struct condition *c, const json_t *cell)
     return strcmp(bb_setting_text(cell, text), c->value) == 0 ? c->holds->equal : c->holds->below;
 }
 
-/* ---- columns ---- */
+/* ---- columns of --where and --sort ---- */
 
 /* Returns whether `given` selects the column `shown`: "step_us" is selected by its name and by its path,
  * "step_us.p50". */

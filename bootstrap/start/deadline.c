@@ -1,5 +1,5 @@
-/* deadline.c - phase timeouts with a kernel timer and a signal handler. No thread and no lock, because either could
- * be unavailable while libraries are loaded. */
+/* deadline.c - time limits of phases, implemented with a kernel timer and a signal handler. The code needs no thread
+ * and no lock, because neither may be usable while libraries are loaded. */
 #include "bootstrap/start/deadline.h"
 
 #include "bootstrap/base/err.h"
@@ -18,11 +18,12 @@
 
 enum { LONGEST_S = 100000000, SPEAK_MS = 200, SPEAK_SIGNAL_MS = 60, LINGER_MS = 500 };
 
-/* Process-wide, because a signal handler has no argument. */
+/* State of the current phase. It is global, because a signal handler has no argument. */
 static struct {
     const char *volatile phase;
     volatile double timeout_s;
-    volatile int late_code, code; /* exit codes: of a timeout, and of any other unexpected end */
+    volatile int late_code, code; /* exit codes: late_code after a timeout, code after a signal or an unexpected
+                                     exit() */
     struct sigaction before[BB_SIGNALS_END];
 } current;
 
@@ -33,8 +34,8 @@ static void pause_ms(long ms)
     nanosleep(&pause, NULL);
 }
 
-/* Returns whether this rank reports the failure: one rank per host does, preferably its first (other ranks wait
- * before they claim the lock). *word: the fd for bb_speaker_says. */
+/* Returns whether this rank reports the failure. One rank per host reports, preferably rank 0: the other ranks,
+ * which are muted before MPI_Init, pause before they claim the reporter lock. *lock_fd: out, for bb_speaker_says. */
 static bool may_speak(bool timed_out, int code, int *lock_fd)
 {
     char host[256] = "";
@@ -74,7 +75,8 @@ static _Noreturn void end_process(int signal, bool timed_out, pid_t sender)
             bb_speaker_says(lock_fd);
     }
     if (!bb_launched_alone() && !bb_speaker_answer(lock_fd, code, LINGER_MS))
-        pause_ms(LINGER_MS); /* ranks that end later find the reporter lock taken */
+        pause_ms(LINGER_MS); /* meanwhile this process holds the reporter lock, so ranks that fail later do not
+                                report again */
     bb_exit_by(signal, code);
 }
 
@@ -90,7 +92,8 @@ static void handle_exit(void *arg, int cause)
     end_process(cause, false, 0);
 }
 
-/* SIGALRM is always handled, even if it was ignored at start, because the timer needs it. */
+/* Returns whether this module handles the signal. SIGALRM is handled even if it was ignored at start, because the
+ * timer needs it. */
 static bool is_taken(int signal)
 {
     return signal == SIGALRM || bb_signal_is_taken(signal);
@@ -137,7 +140,7 @@ void bb_deadline_begin(const char *phase, double timeout_s, bool signals)
 
 void bb_deadline_begin_write(double timeout_s)
 {
-    bb_deadline_begin("the last write of the results", timeout_s, false);
+    bb_deadline_begin("writing the final results", timeout_s, false);
     bb_exit_guard(handle_exit, NULL);
 }
 

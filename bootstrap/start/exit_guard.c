@@ -12,11 +12,12 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* Process-wide, because the handlers have no argument. */
+/* The registered handler. It is global, because atexit handlers and signal handlers have no argument. */
 static struct {
     bb_exited *volatile fn;
     void *volatile arg;
-    pid_t process; /* process id; the handlers are inherited by a library's fork() and do nothing there */
+    pid_t process; /* process that called bb_exit_guard; a child that a library forks inherits the handlers, and they
+                      do nothing there */
     bool registered;
 } guard;
 
@@ -37,7 +38,8 @@ void bb_exit_process(int status)
         syscall(SYS_exit_group, status);
 }
 
-/* Raise the signal in this thread: a signal sent to the process could be delivered to another thread, too late. */
+/* Raises the signal in this thread. kill() could deliver the signal to another thread, after this thread has
+ * continued. */
 static void raise_crash(int signal)
 {
     sigset_t ours;
@@ -61,15 +63,15 @@ void bb_exit_called(int status)
     bb_exit_process(status);
 }
 
-/* SA_RESETHAND restored the default action: a second crash, or re-raising this one after reporting it, terminates
- * the process. */
+/* Reports a crash and ends the process. SA_RESETHAND has restored the default action, so a second crash, or raising
+ * the same signal again in bb_exit_by, terminates the process. */
 static void handle_crash(int signal)
 {
     end_guarded(signal);
     bb_exit_by(signal, 128 + signal);
 }
 
-/* Install the crash handlers, except where a handler exists already (a sanitizer, a debugger). */
+/* Installs the crash handlers, except for signals that already have a handler (of a sanitizer or debugger). */
 static void take_crashes(void)
 {
     struct sigaction ours, now;
@@ -88,7 +90,8 @@ void bb_exit_guard(bb_exited *fn, void *arg)
     guard.arg = arg;
     guard.process = getpid();
     if (fn && !guard.registered) {
-        guard.registered = atexit(handle_exit_called) == 0; /* on failure an exit of a library is not detected */
+        guard.registered = atexit(handle_exit_called) == 0; /* if atexit() fails, an exit() of a library is not
+                                                               detected */
         if (bb_launched_alone())
             take_crashes();
     }

@@ -16,7 +16,7 @@
 
 #define GPU_LIBRARY "libbusbar-gpu.so"
 
-/* Where to get the dependencies of the GPU library, by the start of the library's name. */
+/* How to install the dependencies of the GPU library. `library` is the beginning of the library's file name. */
 static const struct {
     const char *library, *advice;
 } sources[] = {
@@ -35,8 +35,8 @@ static const char *advice_for(const char *library)
 }
 
 /*
- * Extracts the file name from an error of glibc's loader: "libnccl.so.2: cannot open shared object file: No such file
- * or directory", "/opt/libnccl.so.2: file too short".
+ * Extracts the file name of a library from an error message of glibc's loader, for example from "libnccl.so.2: cannot
+ * open shared object file: No such file or directory" or "/opt/libnccl.so.2: file too short".
  */
 static void get_library_name(char name[NAME_MAX + 1], const char *error)
 {
@@ -59,12 +59,12 @@ static int report_load_error(const char *command, const char *error)
     if (!missing)
         snprintf(how, sizeof(how), "cannot be loaded (%s)", error);
     return bb_err(BB_EFAIL,
-                  "%s needs %s, which %s%s%s: install it, or add its folder to LD_LIBRARY_PATH; "
+                  "%s needs %s, which %s; install %s, or add its folder to LD_LIBRARY_PATH; "
                   "sh bootstrap/setup.sh installs all dependencies",
-                  command, library, how, advice ? ": " : "", advice ? advice : "");
+                  command, library, how, advice ? advice : "it");
 }
 
-/* Searches the build folder (the program's own), then the installation. */
+/* Searches the GPU library in the program's own folder (build), then in ../lib/busbar (installation). path: out. */
 static int find_gpu_library(const char *command, char path[PATH_MAX])
 {
     static const char *const subfolders[] = {"", "/../lib/busbar"};
@@ -85,7 +85,8 @@ static int find_gpu_library(const char *command, char path[PATH_MAX])
                   command, folder);
 }
 
-/* RTLD_GLOBAL, because MPI's plugins, NCCL's plugin search and tools look up symbols in the whole process. */
+/* Loads the GPU library with RTLD_GLOBAL, because MPI's plugins, NCCL's plugin search and tools look up symbols in
+ * the whole process. */
 static int load_gpu_library(const char *command, void **library_handle)
 {
     char path[PATH_MAX];
@@ -97,7 +98,8 @@ static int load_gpu_library(const char *command, void **library_handle)
     return *library_handle ? 0 : report_load_error(command, dlerror());
 }
 
-/* Program and library share functions and structures without a stable ABI, so their versions must be equal. */
+/* Returns an error unless the program and the library have the same version. They share functions and structures
+ * without a stable ABI. */
 static int check_version(const char *command, void *library_handle)
 {
     const char *version = dlsym(library_handle, "bb_gpu_library_version");
@@ -119,9 +121,10 @@ static int find_entry(const char *command, const char *entry, void **run)
     TRY(check_version(command, library_handle));
     *run = dlsym(library_handle, entry);
     if (!*run)
-        rc = bb_err(BB_EFAIL, "%s: " GPU_LIBRARY " belongs to another busbar: function %s is missing", command, entry);
+        rc = bb_err(BB_EFAIL, "%s: " GPU_LIBRARY " has no function %s; rebuild or reinstall busbar", command, entry);
 out:
-    /* mpirun terminates the other ranks when the first one exits: record first that the error was reported */
+    /* mpirun terminates the other ranks when the first one exits, so record before the exit that the error was
+     * reported. */
     if (rc && !bb_launched_alone() && !bb_err_is_mute())
         bb_speaker_says(bb_speaker_take(bb_exit_code(rc)));
     return rc;
@@ -132,9 +135,9 @@ int bb_gpu_library_run(const char *command, const char *entry, double timeout_s,
     int (*run)(int, char **);
     int rc;
 
-    (void)signal(SIGPIPE, SIG_IGN); /* a write to a closed pipe fails instead of ending the process, so that the
-                                       results are saved */
-    bb_deadline_begin("the loading of the GPU's libraries", timeout_s, true);
+    (void)signal(SIGPIPE, SIG_IGN); /* a write to a closed pipe then fails with EPIPE instead of ending the process
+                                       before the results are saved */
+    bb_deadline_begin("loading the GPU libraries", timeout_s, true);
     TRY(find_entry(command, entry, (void **)&run));
     bb_deadline_begin("the start of the run", timeout_s, true);
     rc = run(argc, argv);

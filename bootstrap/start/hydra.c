@@ -1,4 +1,4 @@
-/* hydra.c - helper process that keeps a dead rank's connections to Hydra open. */
+/* hydra.c - helper process that keeps the connections of a dead rank to Hydra open. */
 #include "bootstrap/start/hydra.h"
 
 #include "bootstrap/base/err.h"
@@ -13,21 +13,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* SPEAK_MS: delay before the helper process reports the lost rank; a rank that has reported keeps the reporter lock
- * for longer. */
+/* SPEAK_MS is the delay before the helper process reports the lost rank. A rank that has reported it keeps the
+ * reporter lock for longer than this delay, so the helper process does not report it again. */
 enum { HOLD_MS = 1500, SPEAK_MS = 1000, HOLD_ENDING_MS = 700, READ_MS = 200, FILES_MAX = 4096 };
 enum { IN_ORDER = 'o', ENDING = 'e' };
 
-static int death_pipe = -1; /* Pipe to the helper: EOF means this rank died; a byte carries its state. */
+static int death_pipe = -1; /* write end of the pipe to the helper process: a byte sets the state (IN_ORDER, ENDING);
+                               EOF means that this rank died */
 static pid_t helper;
 
-/* srun --mpi=pmi2 also sets PMI_FD, but does not kill the other ranks. */
+/* Checks MPI_LOCALNRANKS too, because srun --mpi=pmi2 also sets PMI_FD but does not kill the other ranks. */
 bool bb_hydra_started_us(void)
 {
     return getenv("MPI_LOCALNRANKS") && getenv("PMI_FD");
 }
 
-/* Keep only the PMI connection and the rank's output open: Hydra monitors both. */
+/* Closes all files except stdout, stderr, the PMI connection and the rank's end of the pipe. Hydra monitors the
+ * output pipes and the PMI connection. */
 static void close_all_but(int connection, int rank_end)
 {
     for (int fd = 0; fd < FILES_MAX; fd++)
@@ -42,22 +44,22 @@ static void ignore_signals(void)
             signal(number, SIG_IGN);
 }
 
-/* Wait until Hydra has read the output: it reads none after the abort command. */
+/* Ends the job. Waits first, so that Hydra reads the output of the ranks: after the abort command Hydra reads none. */
 static void abort_job(int connection, int code)
 {
     poll(NULL, 0, READ_MS);
     dprintf(connection, "cmd=abort exitcode=%d\n", code);
 }
 
-/* The rank died and no other process has reported it. */
+/* Reports the death of the rank unless another process has reported it, and ends the job. */
 static void name_lost_rank(int connection, pid_t launcher)
 {
-    const int word = bb_speaker_take_of(launcher, BB_ETIMEOUT);
+    const int lock_fd = bb_speaker_take_of(launcher, BB_ETIMEOUT);
     char host[256] = "";
 
-    if (word >= 0) {
+    if (lock_fd >= 0) {
         (void)gethostname(host, sizeof(host) - 1);
-        bb_speaker_says(word);
+        bb_speaker_says(lock_fd);
         bb_err_job_nonblocking(BB_ETIMEOUT, "rank %d (%s) is lost", bb_launcher_rank(), host);
     }
     abort_job(connection, BB_ETIMEOUT);
@@ -65,15 +67,16 @@ static void name_lost_rank(int connection, pid_t launcher)
 
 static void hold_connection(int connection, int rank_end, pid_t launcher)
 {
-    struct pollfd end = {.fd = connection}; /* poll returns an event only when the launcher has exited */
-    char word = 0;                          /* the last state byte */
+    struct pollfd end = {.fd = connection}; /* no events requested: poll returns POLLHUP only when the launcher has
+                                               exited */
+    char state = 0;                         /* last state byte that the rank sent; 0: none */
 
     close_all_but(connection, rank_end);
-    while (word != IN_ORDER && read(rank_end, &word, 1) == 1)
+    while (state != IN_ORDER && read(rank_end, &state, 1) == 1)
         ;
-    if (word == ENDING) {
+    if (state == ENDING) {
         poll(&end, 1, HOLD_ENDING_MS);
-    } else if (word != IN_ORDER && poll(&end, 1, SPEAK_MS) == 0) {
+    } else if (state != IN_ORDER && poll(&end, 1, SPEAK_MS) == 0) {
         name_lost_rank(connection, launcher);
         poll(&end, 1, HOLD_MS - SPEAK_MS);
     }
@@ -89,8 +92,7 @@ void bb_hydra_hold(void)
     if (!bb_hydra_started_us() || death_pipe >= 0 || pipe(ends))
         return;
     sigfillset(&all);
-    sigprocmask(SIG_BLOCK, &all, &before); /* block all signals, so that no handler of the rank runs in the helper
-                                              process */
+    sigprocmask(SIG_BLOCK, &all, &before); /* so that no signal handler of the rank runs in the helper process */
     helper = fork();
     if (helper == 0) {
         ignore_signals();
@@ -102,9 +104,9 @@ void bb_hydra_hold(void)
     death_pipe = ends[1];
 }
 
-static bool tell_holder(char word)
+static bool tell_holder(char state)
 {
-    return death_pipe >= 0 && helper > 0 && write(death_pipe, &word, 1) == 1;
+    return death_pipe >= 0 && helper > 0 && write(death_pipe, &state, 1) == 1;
 }
 
 void bb_hydra_ending(void)

@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Value of the first variable that is set; 0 if none is. */
+/* Returns the value of the first variable in the list that is set, or 0 if none is set. */
 static int first_set(const char *const *variables, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -38,7 +38,7 @@ int bb_launcher_rank(void)
     return first_set(ranks, sizeof(ranks) / sizeof(*ranks));
 }
 
-/* Parse a non-negative number and advance *list; -1: there is none. */
+/* Parses a non-negative number at *list and advances *list. Returns the number, or -1 if there is none. */
 static int read_count(const char **list)
 {
     char *end;
@@ -50,7 +50,8 @@ static int read_count(const char **list)
     return (int)n;
 }
 
-/* Number of tasks on node `node`, from Slurm's list of tasks per node such as "8(x2),4"; 0: not in the list. */
+/* Returns the number of tasks on node `node` from Slurm's list of tasks per node, for example "8(x2),4", or 0 if the
+ * list does not contain the node. */
 static int slurm_tasks_of(const char *list, int node)
 {
     int tasks, times;
@@ -106,12 +107,12 @@ bool bb_launched_alone(void)
 bool bb_launcher_waits_for_all(void)
 {
     static const char *const others[] = {"OMPI_COMM_WORLD_SIZE",
-                                         "MPI_LOCALNRANKS"}; /* mpirun, possibly inside a Slurm job */
+                                         "MPI_LOCALNRANKS"}; /* set by an mpirun, which may run inside a Slurm job */
 
     return getenv("SLURM_PROCID") && !any_set(others, sizeof(others) / sizeof(*others));
 }
 
-/* Parse Slurm's list of the ranks on this node, for example "0,4,8". */
+/* Parses Slurm's list of the ranks on this node, for example "0,4,8". Returns their number. */
 static int slurm_tasks_here(const char *list, int *ranks, int capacity)
 {
     int n = 0;
@@ -138,7 +139,7 @@ int bb_launcher_local_ranks(int *ranks, int capacity)
     return here;
 }
 
-/* ---- stderr of the launcher ---- */
+/* ---- redirecting stderr to the launcher's stderr ---- */
 
 enum { PATH_TEXT = 64, LAUNCHER_FILES_MAX = 256 };
 
@@ -157,7 +158,8 @@ static bool is_prterun(pid_t pid)
     return strcmp(name, "prterun\n") == 0;
 }
 
-/* Returns whether the launcher has our stderr pipe open. If a wrapper has redirected stderr, it is left alone. */
+/* Returns whether the launcher has this process's stderr pipe open. This is false if a wrapper script has redirected
+ * stderr. */
 static bool reads_our_stderr(pid_t pid)
 {
     char path[PATH_TEXT];
@@ -173,8 +175,8 @@ static bool reads_our_stderr(pid_t pid)
     return false;
 }
 
-/* Open the launcher's stderr. Duplicating the descriptor shares its file offset, so that lines do not overwrite each
- * other; if that is not permitted, open the file in append mode. */
+/* Opens the stderr of process `pid`. A duplicated descriptor (pidfd_getfd) shares the file offset, so that the lines
+ * of several processes do not overwrite each other. If duplicating is not permitted, opens the file in append mode. */
 static int open_stderr_of(pid_t pid)
 {
     char path[PATH_TEXT];

@@ -10,13 +10,14 @@
 
 enum { BACKLOG = 128 };
 
-/* The runs of a sweep within one Slurm step are separate jobs. Under Hydra only the process id of the launcher
- * identifies them. */
+/* The identifier of the job is the PMIx namespace, else the Slurm job and step, else the launcher's process id.
+ * Under Hydra the process id is always used: a sweep starts several jobs within one Slurm step, and only the
+ * launcher's process id distinguishes them. */
 struct bb_local_name bb_local_name(const char *prefix, pid_t launcher)
 {
     const char *space = getenv("PMIX_NAMESPACE"), *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
     struct bb_local_name name = {.at.sun_family = AF_UNIX};
-    char *text = name.at.sun_path + 1; /* after a null byte: an abstract socket name */
+    char *text = name.at.sun_path + 1; /* sun_path begins with a null byte, which makes the name abstract */
     const size_t capacity = sizeof(name.at.sun_path) - 1;
 
     if (space)

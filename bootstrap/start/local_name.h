@@ -1,5 +1,5 @@
-/* local_name.h - names of abstract Unix sockets by which the ranks of a job on one host find each other. They exist
- * only in the kernel and vanish with their process. */
+/* local_name.h - names of abstract Unix sockets through which the ranks of a job on one host find each other. An
+ * abstract socket has no file; the kernel removes the name when the owning process exits. */
 #ifndef BB_BOOTSTRAP_START_LOCAL_NAME_H
 #define BB_BOOTSTRAP_START_LOCAL_NAME_H
 
@@ -12,18 +12,18 @@ struct bb_local_name {
     socklen_t length;
 };
 
-/* bb_local_name - socket name from `prefix` and an identifier that all ranks of this job on this host share and that
- * no other job on the host has. */
+/* bb_local_name - returns the socket name made of `prefix` and an identifier of the job, which all ranks of the job
+ * on this host share and no other job on the host has. */
 struct bb_local_name bb_local_name(const char *prefix, pid_t launcher);
 
-/* bb_local_listen - bind and listen. Returns the descriptor, or -1 with errno; EADDRINUSE: another process owns the
- * name. */
+/* bb_local_listen - bind to the name and listen. Returns the descriptor, or -1 with errno set (EADDRINUSE: another
+ * process owns the name). */
 int bb_local_listen(const struct bb_local_name *name);
 
 /*
  * bb_local_connect - connect to the owner of a name, without blocking.
- *   pid      out: process id of the owner, 0 if it is in another PID namespace; may be NULL
- *   Returns  the descriptor; -1 with errno: there is no owner, or it belongs to another user (EACCES)
+ *   pid      out: process id of the owner, 0 if the owner is in another PID namespace; may be NULL
+ *   Returns  the descriptor; -1 with errno set if the name has no owner, or if another user owns it (EACCES)
  */
 int bb_local_connect(const struct bb_local_name *name, pid_t *pid);
 

@@ -1,4 +1,4 @@
-/* mpirun.c - launcher of the MPI that busbar was built with. cmake/MpiLauncher.cmake sets BB_MPIRUN and
+/* mpirun.c - launcher of the MPI library that busbar was built with. cmake/MpiLauncher.cmake sets BB_MPIRUN and
  * BB_MPI_IS_OPEN_MPI. */
 #include "bootstrap/start/mpirun.h"
 
@@ -28,7 +28,7 @@ const char *bb_mpirun_export(void)
     return BB_MPI_IS_OPEN_MPI ? "-x" : NULL;
 }
 
-/* Variables of Open MPI 4 and 5; other MPI libraries need none. bootstrap/mpi.sh sets the same. */
+/* Sets variables of Open MPI 4 and 5; other MPI libraries need none. bootstrap/mpi.sh sets the same variables. */
 void bb_mpirun_allow_ranks(void)
 {
     static const char *const settings[][2] = {
@@ -46,5 +46,5 @@ void bb_mpirun_allow_ranks(void)
 
 bool bb_mpirun_started_us(void)
 {
-    return getenv("OMPI_COMM_WORLD_SIZE") || getenv("MPI_LOCALNRANKS"); /* Open MPI; Hydra */
+    return getenv("OMPI_COMM_WORLD_SIZE") || getenv("MPI_LOCALNRANKS"); /* set by Open MPI and by Hydra, respectively */
 }

@@ -54,7 +54,7 @@ static bool is_there(int rank, pid_t *pid)
 
     if (fd >= 0)
         close(fd);
-    return fd >= 0 || errno == EAGAIN; /* EAGAIN: the socket exists, but its queue of pending connections is full */
+    return fd >= 0 || errno == EAGAIN; /* EAGAIN: the rank exists, but its queue of pending connections is full */
 }
 
 static int next_of(const struct bb_neighbours *all, int step)
@@ -64,7 +64,8 @@ static int next_of(const struct bb_neighbours *all, int step)
 
 int bb_neighbours_lost(struct bb_neighbours *all)
 {
-    struct pollfd end = {.events = 0}; /* poll for POLLHUP only */
+    struct pollfd end = {.events = 0}; /* no events requested, so poll reports only that the next rank closed the
+                                          connection (POLLHUP) */
 
     if (all->n == 0)
         return -1;
@@ -88,7 +89,7 @@ int bb_neighbours_missing(const struct bb_neighbours *all, int *more)
     return first;
 }
 
-/* Returns whether the rank had to be killed with SIGKILL. */
+/* Ends a rank of this host. Returns true if the rank had to be killed with SIGKILL. */
 static bool end_rank(int rank)
 {
     pid_t pid = 0;
@@ -107,8 +108,8 @@ static bool end_rank(int rank)
 
 void bb_neighbours_end(struct bb_neighbours *all)
 {
-    bb_neighbours_release(all); /* remove this rank's name first; otherwise each rank would wait for the next in a
-                                   cycle */
+    bb_neighbours_release(all); /* Remove this rank's own name first. Otherwise all ranks would wait for each other
+                                   in a cycle. */
     for (int step = 1; step < all->n; step++)
         if (!end_rank(next_of(all, step)))
             return;

@@ -1,8 +1,9 @@
 /*
- * neighbours.h - the ranks of a job on one host monitor each other without MPI and without the watchdog's connections:
- * before the ranks are connected, and to end a rank that no connection reaches. Each rank owns an abstract socket name
- * for as long as it lives, and monitors the next rank. Disabled if the launcher does not list the ranks of a host. Not
- * for ranks that a process forks (siblings.h), because they end with that process.
+ * neighbours.h - the ranks of a job on one host monitor each other without MPI and without the watchdog's TCP
+ * connections. This is needed before the ranks are connected, and to end a rank that the watchdog cannot reach. Each
+ * rank owns an abstract socket name until it exits, and monitors the socket of the next rank on the host. The
+ * monitoring is disabled if the launcher's environment does not list the ranks of a host. Forked ranks (siblings.h) do
+ * not need it, because the kernel ends them with the process that forked them.
  */
 #ifndef BB_BOOTSTRAP_START_NEIGHBOURS_H
 #define BB_BOOTSTRAP_START_NEIGHBOURS_H
@@ -12,26 +13,28 @@
 enum { BB_NEIGHBOURS_MAX = 1024 };
 
 struct bb_neighbours {
-    int ranks[BB_NEIGHBOURS_MAX], n; /* ranks of this host in increasing order; n is 0 if disabled */
+    int ranks[BB_NEIGHBOURS_MAX], n; /* ranks: the ranks of this host in increasing order; n: their number, 0 if
+                                        monitoring is disabled */
     int place;                       /* index of this rank in ranks */
-    atomic_int own;                  /* listening socket; its name exists until it is closed; -1: none */
+    atomic_int own;                  /* listening socket, which owns this rank's name until it is closed; -1: none */
     int next; /* connection to the socket of the next rank; -1: the next rank has not started yet */
 };
 
-/* bb_neighbours_begin - create this rank's name. */
+/* bb_neighbours_begin - find the ranks of this host and create this rank's socket name. */
 void bb_neighbours_begin(struct bb_neighbours *all);
 
-/* bb_neighbours_lost - returns the next rank if it existed and is gone, else -1. Does not block. */
+/* bb_neighbours_lost - returns the number of the next rank if that rank had started and has exited, else -1. Does
+ * not block. */
 int bb_neighbours_lost(struct bb_neighbours *all);
 
-/* bb_neighbours_missing - returns the first rank of this host that does not exist, -1 if all do; *more: number of
- * further missing ranks. */
+/* bb_neighbours_missing - returns the first rank of this host that has no process, or -1 if all ranks have one.
+ * *more: out, number of further missing ranks. */
 int bb_neighbours_missing(const struct bb_neighbours *all, int *more);
 
 /*
- * bb_neighbours_end - remove this rank's name and tear down this host's chain of ranks: SIGCONT the next rank, SIGKILL
- * it if it has not exited after 3 s, and then continue with the rank after it. A rank that exits by itself ends the
- * chain, because it tears down the next one.
+ * bb_neighbours_end - remove this rank's name and end the other ranks of this host in a chain: send SIGCONT to the next
+ * rank, send SIGKILL if it has not exited after 3 s, and then continue with the rank after it. The chain stops at a
+ * rank that exits without SIGKILL, because that rank ends the next one itself.
  */
 void bb_neighbours_end(struct bb_neighbours *all);
 

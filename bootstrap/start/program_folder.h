@@ -1,5 +1,5 @@
-/* program_folder.h - folder of the running executable. Files that are built or installed with it are found relative
- * to this folder. */
+/* program_folder.h - folder of the running executable. Files that are built or installed together with the
+ * executable are found relative to this folder. */
 #ifndef BB_BOOTSTRAP_START_PROGRAM_FOLDER_H
 #define BB_BOOTSTRAP_START_PROGRAM_FOLDER_H
 
@@ -7,8 +7,8 @@
 
 #include <limits.h>
 
-/* bb_program_folder - folder of the executable, without a trailing slash. Returns 0, or -BB_EFAIL after an error
- * message. */
+/* bb_program_folder - store the folder of the executable, without a trailing slash. Returns 0, or -BB_EFAIL after
+ * printing one error line. */
 int bb_program_folder(char folder[PATH_MAX]) BB_MUST_CHECK;
 
 #endif

@@ -1,4 +1,4 @@
-/* siblings.c - forks the further ranks of a process. */
+/* siblings.c - forks the additional ranks of a launched process. */
 #include "bootstrap/start/siblings.h"
 
 #include "bootstrap/start/launcher.h"
@@ -15,15 +15,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Value: "place count fd"; for place 0 also "fd:pid" of each forked rank. */
+/* Format of the variable's value: "place count fd"; place 0 appends "fd:pid" for each forked rank. */
 static const char VARIABLE[] = "BUSBAR_SIBLINGS";
 
 enum { EACH_TEXT = 32 };
 
-/* ---- start ---- */
+/* ---- forking the ranks ---- */
 
-/* Remove a CPU binding that is too narrow: mpirun binds a process to a core, which all its ranks would share. The
- * kernel limits the mask to the allowed CPUs. */
+/* Removes a CPU binding to fewer than `count` CPUs. mpirun binds a process to one core, which all ranks of the
+ * process would otherwise share. Requests all CPUs; the kernel limits the mask to the allowed ones. */
 static void widen_binding(int count)
 {
     cpu_set_t cores;
@@ -42,8 +42,8 @@ static void set_number(const char *variable, int number)
     (void)setenv(variable, text, 1);
 }
 
-/* Set the variables that libraries and tools read. The launcher does not know the forked ranks, so they close its
- * PMI connection. */
+/* Sets the variables from which libraries and tools read the rank. A forked rank closes the PMI connection, because
+ * the launcher does not know the forked ranks. */
 static void name_rank(int rank, int local_rank, int count)
 {
     const char *connection = getenv("PMI_FD");
@@ -56,7 +56,7 @@ static void name_rank(int rank, int local_rank, int count)
     set_number("OMPI_COMM_WORLD_LOCAL_SIZE", count);
 }
 
-/* Set up the forked rank, in the child process. */
+/* Sets up a forked rank. Runs in the child process. */
 static int become_sibling(int place, int count, int first_rank, int fd, pid_t parent)
 {
     char text[EACH_TEXT];
@@ -64,16 +64,17 @@ static int become_sibling(int place, int count, int first_rank, int fd, pid_t pa
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
-        _exit(1); /* the parent process has already exited */
+        _exit(1); /* the parent process exited before prctl() */
     if (nothing >= 0)
         dup2(nothing, STDIN_FILENO);
-    bb_err_mute(1); /* until the ranks are connected */
+    bb_err_mute(1); /* this rank prints no errors until the ranks are connected */
     name_rank(first_rank + place, place, count);
     snprintf(text, sizeof(text), "%d %d %d", place, count, fd);
     return setenv(VARIABLE, text, 1) ? bb_err(BB_EFAIL, "setenv: %s", strerror(errno)) : 0;
 }
 
-/* Returns 1 in the child and 0 in the parent, each with its end of the socket; the parent also gets the process id. */
+/* Forks one rank. *fd: out, this process's end of a socket between parent and child. *pid: out, process id of the
+ * child, set in the parent. Returns 1 in the child, 0 in the parent, or a negative error. */
 static int fork_sibling(int *fd, pid_t *pid)
 {
     int ends[2];
@@ -151,16 +152,17 @@ int bb_siblings_take(struct bb_siblings **siblings)
         return bb_err(BB_EFAIL, "out of memory for %d ranks of a process", count);
     }
     for (int i = 0; i < count; i++)
-        s->fds[i] = -1; /* so that release closes nothing after a truncated text */
+        s->fds[i] = -1; /* so that bb_siblings_release closes only the sockets that were read from the variable */
     rc = read_siblings(s, text);
     unsetenv(VARIABLE);
     *siblings = s;
     return rc ? bb_err((enum bb_error) - rc, "%s is not valid", VARIABLE) : 0;
 }
 
-/* ---- end ---- */
+/* ---- waiting for the forked ranks ---- */
 
-/* Error code of a forked rank. A rank that failed has printed why, unless a signal ended it. */
+/* Returns the error code for the wait status of a forked rank. A rank that failed has printed its error unless a
+ * signal ended it, so only that case is printed here. */
 static int error_of(int place, int status)
 {
     if (WIFSIGNALED(status))

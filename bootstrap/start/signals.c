@@ -4,8 +4,8 @@
 #include <signal.h>
 #include <stddef.h>
 
-/* Signals from users, schedulers (at a time limit: SIGTERM, SIGUSR1, SIGUSR2 or SIGXCPU) and terminals; then
- * crashes. */
+/* A signal or cause that ends a run. The table lists first the signals from users, terminals and schedulers (which
+ * send SIGTERM, SIGUSR1, SIGUSR2 or SIGXCPU at a time limit), then the other causes, then the crash signals. */
 struct known_signal {
     int number;
     const char *name;

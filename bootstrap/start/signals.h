@@ -1,25 +1,25 @@
-/* signals.h - the signals that end a run with one line and saved results. */
+/* signals.h - the signals that end a run. Before the process exits, it prints one error line and saves the results. */
 #ifndef BB_BOOTSTRAP_START_SIGNALS_H
 #define BB_BOOTSTRAP_START_SIGNALS_H
 
 #include <stdbool.h>
 
-/* Causes that are not signals: the launcher and the reader of the output are gone; a library called exit()
- * (exit_guard.h). */
+/* Causes of an early end that are not signals, numbered like signals: BB_LAUNCHER_LOST, the launcher has exited, and
+ * with it the reader of the ranks' output; BB_EXIT_CALLED, a library called exit() (exit_guard.h). */
 enum { BB_LAUNCHER_LOST = 1000, BB_EXIT_CALLED };
 
-/* Upper bound of signal numbers. */
+/* One more than the largest signal number that is handled. */
 enum { BB_SIGNALS_END = 65 };
 
-/* bb_signal_name - for example "SIGTERM" or "the loss of its launcher"; "" for signals that are not handled.
- * Async-signal-safe. */
+/* bb_signal_name - returns the name of a signal or cause in messages, for example "SIGTERM" or "the loss of its
+ * launcher"; "" if busbar does not handle it. Async-signal-safe. */
 const char *bb_signal_name(int signal);
 
-/* bb_signal_is_crash - returns whether a process causes the signal by its own error, such as SIGSEGV. */
+/* bb_signal_is_crash - returns whether the signal results from a program error in the process, for example SIGSEGV. */
 bool bb_signal_is_crash(int signal);
 
-/* bb_signal_is_taken - returns whether the signal ends a run and was not ignored at start (SIGHUP under nohup).
- * Async-signal-safe. */
+/* bb_signal_is_taken - returns whether busbar handles the signal: it ends a run, is not a crash, and was not ignored
+ * at start (nohup ignores SIGHUP). Async-signal-safe. */
 bool bb_signal_is_taken(int signal);
 
 #endif

@@ -1,4 +1,5 @@
-/* speaker.c - error reporter of a host: a lock that is an abstract socket, kept for a moment by a helper process. */
+/* speaker.c - error reporter of a host. The reporter lock is an abstract socket, which a helper process keeps open
+ * for a moment after the report. */
 #include "bootstrap/start/speaker.h"
 
 #include "bootstrap/base/clock.h"
@@ -17,14 +18,14 @@
 
 enum { HOLD_MS = 1500, LONGEST_MS = 3000, ANSWER_MS = 50, FILES_MAX = 4096 };
 
-/* Like fork(), but without taking the locks of malloc, stdio and pthread_atfork handlers: a stuck thread may hold
- * any of them. The child may only make system calls. */
+/* Forks like fork(), but without the locks of malloc, stdio and the pthread_atfork handlers, because a stuck thread
+ * may hold one of them. The child may only make system calls. */
 static pid_t fork_bare(void)
 {
     return (pid_t)syscall(SYS_clone, (unsigned long)SIGCHLD, NULL, NULL, NULL, NULL);
 }
 
-/* Returns false if accept() failed (e.g. EMFILE). */
+/* Sends the code to one connecting rank. Returns false if accept() failed (for example with EMFILE). */
 static bool answer_one(int lock_fd, char code)
 {
     const int asker = accept4(lock_fd, NULL, NULL, SOCK_CLOEXEC);
@@ -36,7 +37,8 @@ static bool answer_one(int lock_fd, char code)
     return true;
 }
 
-/* Send the code to connecting ranks for for_ms milliseconds, or until the reporter exits (leash). */
+/* Sends the code to connecting ranks for for_ms milliseconds, or until the reporter exits (EOF on death_pipe; -1:
+ * none). */
 static void answer(int lock_fd, int death_pipe, char code, int for_ms)
 {
     const double end_s = bb_now_s() + 1e-3 * for_ms;
@@ -61,7 +63,7 @@ bool bb_speaker_answer(int fd, int code, int for_ms)
     return true;
 }
 
-/* Returns false if the reporter exited before it printed the line. */
+/* Waits until the reporter has printed its error line. Returns false if the reporter exited before. */
 static bool await_line(int death_pipe)
 {
     struct pollfd line = {.fd = death_pipe, .events = POLLIN};
@@ -70,7 +72,7 @@ static bool await_line(int death_pipe)
     return poll(&line, 1, LONGEST_MS) <= 0 || read(death_pipe, &said, 1) == 1;
 }
 
-/* Keep the lock until the reporter exits, and HOLD_MS longer. */
+/* Helper process: keeps the lock until the reporter exits, and HOLD_MS longer. */
 static void keep_word(int lock_fd, int death_pipe, char code)
 {
     for (int fd = 0; fd < FILES_MAX; fd++)
@@ -83,13 +85,13 @@ static void keep_word(int lock_fd, int death_pipe, char code)
     _exit(0);
 }
 
-/* Runs in a child process. Returns whether the helper process was started. */
+/* Runs in the child process. Returns whether the helper process was started. */
 static bool start_keeper(int lock_fd, const int ends[2], char code)
 {
     pid_t helper;
 
     close(ends[1]);
-    setsid(); /* before the reporter continues: Hydra kills a rank's whole process group, possibly at once */
+    setsid(); /* leave the rank's process group, which Hydra may kill as soon as the reporter continues */
     helper = fork_bare();
     if (helper == 0)
         keep_word(lock_fd, ends[0], code);
@@ -97,9 +99,9 @@ static bool start_keeper(int lock_fd, const int ends[2], char code)
 }
 
 /*
- * Pass the lock to a helper process: launchers end the other ranks when the first exits, and those ranks must find the
- * lock taken. Returns the fd that represents the lock in this process: the pipe to the helper process (leash), or the
- * socket itself if the helper process could not be created.
+ * Passes the lock to a helper process. Launchers end the other ranks when the first rank exits, and those ranks must
+ * find the lock taken although the reporter no longer exists. Returns the descriptor that represents the lock in this
+ * process: the pipe to the helper process, or the socket itself if the helper process could not be created.
  */
 static int hold_word(int lock_fd, char code)
 {
@@ -123,7 +125,7 @@ static int hold_word(int lock_fd, char code)
 void bb_speaker_says(int fd)
 {
     if (write(fd, "", 1) < 0)
-        return; /* there is no helper process */
+        return; /* there is no helper process to notify */
 }
 
 int bb_speaker_take(int code)
@@ -131,8 +133,7 @@ int bb_speaker_take(int code)
     return bb_speaker_take_of(getppid(), code);
 }
 
-/* Returns whether the socket belongs to another rank of this user. A socket of another user must not suppress the
- * report. */
+/* Returns whether a rank of this user owns the socket name. A socket of another user must not suppress the report. */
 static int is_ours(const struct bb_local_name *name)
 {
     const int fd = bb_local_connect(name, NULL);
@@ -151,7 +152,8 @@ int bb_speaker_take_of(pid_t launcher, int code)
     if (fd < 0 && errno == EADDRINUSE && is_ours(&name))
         return -1;
     if (fd < 0)
-        return open("/dev/null", O_RDONLY | O_CLOEXEC); /* the lock is unavailable: two reports are better than none */
+        return open("/dev/null", O_RDONLY | O_CLOEXEC); /* the lock cannot be created; reporting twice is better than
+                                                           not reporting */
     return hold_word(fd, (char)code);
 }
 

@@ -1,5 +1,5 @@
-/* speaker.h - error reporter: one rank per host reports what happened to the job when the ranks cannot reach each
- * other, that is before MPI_Init or when too many ranks are lost. */
+/* speaker.h - chooses the error reporter: the one rank per host that reports why the job fails when the ranks cannot
+ * communicate, which is the case before MPI_Init and after the loss of several ranks. */
 #ifndef BB_BOOTSTRAP_START_SPEAKER_H
 #define BB_BOOTSTRAP_START_SPEAKER_H
 
@@ -7,28 +7,30 @@
 #include <sys/types.h>
 
 /*
- * bb_speaker_take - claim the right to report this host's failure (lock = abstract socket).
+ * bb_speaker_take - claim the right to report the failure on this host. The lock is an abstract socket.
  *   code     exit code with which the job ends
- *   Returns  the lock fd, or -1 if another rank is the reporter
+ *   Returns  the lock's file descriptor, or -1 if another rank is the reporter
  *
- * The claim is released if the reporter dies before printing. After printing (bb_speaker_says), a helper process keeps
- * the claim for a moment and sends the code to ranks that connect. A socket owned by another user is ignored.
+ * The lock is released if the reporter dies before it prints. After the reporter has printed (bb_speaker_says), a
+ * helper process keeps the lock for a moment and sends `code` to ranks that connect to the socket. A socket that
+ * belongs to another user is ignored.
  */
 int bb_speaker_take(int code);
 
-/* bb_speaker_take_of - the same for a process that is not a child of the launcher; launcher is the launcher's
- * process id. */
+/* bb_speaker_take_of - like bb_speaker_take, for a process that is not a child of the launcher. launcher: process id
+ * of the launcher. */
 int bb_speaker_take_of(pid_t launcher, int code);
 
-/* bb_speaker_says - mark the error as reported. Call after printing it; under Hydra before, because Hydra kills the
- * writer as soon as it sees output. fd: as returned by bb_speaker_take, or -1. */
+/* bb_speaker_says - mark the error as reported. Call it after printing the error, but under Hydra before, because
+ * Hydra kills the rank as soon as the rank prints. fd: returned by bb_speaker_take, or -1. */
 void bb_speaker_says(int fd);
 
 /*
- * bb_speaker_answer - send the code to connecting ranks, in case the helper process could not be created (ulimit -u).
- *   fd       as returned by bb_speaker_take, or -1
- *   for_ms   milliseconds; 0: answer only pending connections
- *   Returns  true after answering; false immediately if the helper process exists
+ * bb_speaker_answer - send the exit code to connecting ranks from this process, for the case that the helper process
+ * could not be created (ulimit -u).
+ *   fd       returned by bb_speaker_take, or -1
+ *   for_ms   duration in milliseconds; 0: answer only pending connections
+ *   Returns  true after answering; false, immediately, if the helper process exists
  */
 bool bb_speaker_answer(int fd, int code, int for_ms);
 

@@ -6,13 +6,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Suffixes of the variables for the rank and for the number of ranks, after a launcher-specific prefix that may be
- * empty: RANK and WORLD_SIZE, HOROVOD_RANK and HOROVOD_SIZE, MPI_RANKID and MPI_NRANKS. */
+/* Suffixes of the variables for the rank and for the number of ranks. The prefix is specific to the launcher and may
+ * be empty. Examples: RANK and WORLD_SIZE, HOROVOD_RANK and HOROVOD_SIZE, MPI_RANKID and MPI_NRANKS. */
 static const char *const rank_ends[] = {"WORLD_RANK", "RANKID", "RANK", "PROCID", "TASKID"};
 static const char *const size_ends[] = {"WORLD_SIZE", "NRANKS", "SIZE", "NTASKS", "NPROCS", "NUM_TASKS"};
 enum { N_RANK_ENDS = sizeof(rank_ends) / sizeof(*rank_ends), N_SIZE_ENDS = sizeof(size_ends) / sizeof(*size_ends) };
 
-/* A variable with such a suffix and a numeric value. */
+/* A variable with one of these suffixes and a number as its value. text: the variable as "NAME=value"; prefix:
+ * length of the prefix in bytes. */
 struct number {
     const char *text;
     size_t prefix;
@@ -35,7 +36,7 @@ static bool read_number(const char *variable, const char *const *ends, size_t n,
     return false;
 }
 
-/* Variables of launchers that launcher.c handles. */
+/* Returns whether the variable belongs to a launcher that launcher.c handles, to busbar or to the GPU emulator. */
 static bool is_known(const char *variable)
 {
     static const char *const prefixes[] = {"OMPI_", "PMIX_", "PMI_", "MPI_LOCAL", "MV2_", "SLURM_", "BUSBAR_", "EMU_"};

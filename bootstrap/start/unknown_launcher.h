@@ -1,19 +1,20 @@
 /*
- * unknown_launcher.h - detect launchers that launcher.c does not know, by the usual names of their variables: a prefix
- * followed by a name for the rank (RANK, MPI_RANKID) or for the number of ranks (WORLD_SIZE, HOROVOD_SIZE).
+ * unknown_launcher.h - detects launchers that launcher.c does not handle, by the usual names of their variables: a
+ * prefix that is specific to the launcher, followed by a suffix for the rank (RANK, MPI_RANKID) or for the number of
+ * ranks (WORLD_SIZE, HOROVOD_SIZE).
  */
 #ifndef BB_BOOTSTRAP_START_UNKNOWN_LAUNCHER_H
 #define BB_BOOTSTRAP_START_UNKNOWN_LAUNCHER_H
 
 #include <stdbool.h>
 
-/* bb_unknown_launcher - returns whether a variable seems to be the rank of this process (X_RANK=0) and belongs to no
- * launcher that launcher.c knows. */
+/* bb_unknown_launcher - returns whether the environment contains a variable that looks like the rank of this process
+ * (for example X_RANK=0) and is not set by a launcher that launcher.c handles. */
 bool bb_unknown_launcher(void);
 
 /*
- * bb_launcher_claim - a variable such as "X_SIZE=8" by which a known or unknown launcher gives a number of ranks above
- * 1, if the matching rank variable (X_RANK) is also set; NULL: there is none.
+ * bb_launcher_claim - returns a variable with which any launcher claims more than one rank, for example "X_SIZE=8". The
+ * matching rank variable (X_RANK) must also be set. Returns NULL if there is none.
  */
 const char *bb_launcher_claim(void);
 

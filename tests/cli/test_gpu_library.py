@@ -91,7 +91,7 @@ def test_missing_library_is_reported(busbar, copy, stem, args):
     done = copy.run(*args)
     line = error_line(done, 1)
     assert done.stderr.count("\n") == 1
-    assert f"{args[0]} needs {name.replace('.so.', '.so-')}, which is not found: {ADVICE[stem]}" in line
+    assert f"{args[0]} needs {name.replace('.so.', '.so-')}, which is not found; install {ADVICE[stem]}" in line
     assert "LD_LIBRARY_PATH" in line and "bootstrap/setup.sh" in line
 
 

@@ -310,7 +310,7 @@ def test_host_names_give_a_minimum_of_gpus_per_node(cluster_files, calibrate, tm
     _, files = cluster_files
     base = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
     done, _, _ = calibrate(files["two"], "--gpus-per-node", 3)
-    assert done.returncode == 2 and "two.json had 4 ranks" in done.stderr
+    assert done.returncode == 2 and "two.json a host had 4 ranks" in done.stderr
     (tmp_path / "small.json").write_text(json.dumps(base | {"gpus_per_node": 2, "nics_per_node": 1}))
     done, profile, summary = calibrate(files["two"], "--from", tmp_path / "small.json")
     assert (profile["gpus_per_node"], profile["nics_per_node"]) == (4, 2)
@@ -424,7 +424,7 @@ def test_nccl_tests_json_lists_one_device_per_process(busbar, measured, calibrat
     _, profile, summary = calibrate(tmp_path / "f.json")
     assert [(f["ranks"], f["nodes"]) for f in summary["files"]] == [(8, 1)] and summary["from"] == "h100-sxm-ib"
     rejected = busbar.run("calibrate", tmp_path / "f.json", "--gpus-per-node", 4, "-o", tmp_path / "few.json", emulated=False)
-    assert rejected.returncode == 2 and "f.json had 8 ranks" in rejected.stderr
+    assert rejected.returncode == 2 and "f.json a host had 8 ranks" in rejected.stderr
     change = {f["key"]: f["value"] / f["nominal"] for f in summary["parameters"] if f["from"] and f["nominal"]}
     assert change and all(0.85 < factor < 1.15 for factor in change.values()), change
     plan = busbar.json("plan", "all_reduce", "--sizes", "8,1M,1G", "--ranks", 8, "--cluster", tmp_path / "mine.json", "--placement",
@@ -485,7 +485,7 @@ def test_nccl_tests_text_gives_ranks_nodes_and_the_initial_profile(calibrate, tm
 
 @pytest.mark.parametrize("change,message", [
     (lambda t: t.replace("# Collective test starting: all_reduce_perf\n", ""), "all_reduce=h.log"),
-    (lambda t: t + t, "a second run"), (lambda t: t[:t.rindex("  N/A")], "line 18: a row of 12 words"),
+    (lambda t: t + t, "a second run"), (lambda t: t[:t.rindex("  N/A")], "line 18: the row has 12 words"),
     (lambda t: t.replace("Group  0", "Group  1"), "NCCL_TESTS_SPLIT"), (lambda t: t.replace("agg iters: 1", "agg iters: 4"), "(-m)"),
     (lambda t: t.replace(" time ", "cputime"), "(-C 1)"), (lambda t: t.replace("[0000:03:00]", "[0000:04:00]"), "shared a GPU"),
     (lambda t: t.replace("[0000:07:00] NVIDIA H100", "[0000:07:00] NVIDIA H200"), "rank 7"),

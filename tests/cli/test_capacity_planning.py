@@ -242,7 +242,7 @@ def test_compare_finds_rows_slower_than_predicted(busbar, machine, tmp_path):
     assert done.returncode == 0, done.stderr
     bytes_ = 16 << 20
     small, large = ((8 + 4 / 3 * n / 80e3) / (8 + 4 / 3 * n / 100e3) for n in (1024, bytes_))
-    assert "# B: predicted for three: modelled, not measured" in done.stdout
+    assert "# B: predicted for three (modelled, not measured)" in done.stdout
     assert f"1 of 2 rows slower than predicted by more than 10 %, worst: all_reduce 16 MiB: {large:.3f} x" in done.stdout
     assert "differs: --" not in done.stdout and "differs: $" not in done.stdout
     against = json.loads((tmp_path / "c.json").read_text())["summary"]["against_prediction"]

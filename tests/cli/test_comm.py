@@ -62,7 +62,7 @@ def test_text_labels_the_times_of_the_emulator(busbar):
     assert "times of the emulator" in done.stdout and "no measurement of NCCL" in done.stdout
     rows = [line.split()[1] for line in done.stdout.splitlines() if not line.startswith("#")]
     assert rows == [step for step in STEPS if step not in NO_WINDOWS]
-    assert "# window_register, communicator of 2 ranks: these GPUs" in done.stdout
+    assert "# window_register, communicator of 2 ranks: the GPUs" in done.stdout
     header = [line for line in done.stdout.splitlines() if line.startswith("# ")]
     assert "# ranks                    step       median          min          max      fastest  slowest" in header
     assert "#                                       (ms)         (ms)         (ms)         rank     rank" in header

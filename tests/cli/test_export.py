@@ -428,7 +428,7 @@ def test_simai_header_describes_the_pipeline(busbar, tmp_path, i, expected):
     (("dlrm", "--ranks", "8"), "SimAI has no alltoall over 'world' with 8 ranks"),
     (("cosmoflow", "--ranks", "8"), "SimAI has no send over 'mp' with 4 ranks"),
     (("transformer", "--model", "gpt2_small", "--ranks", "8", "--pp", "2"), "SimAI has no all_reduce over 'embedding' with 2 ranks"),
-    (("transformer", "--model", "llama3_8b", "--ranks", "8", "--cp", "2"), "of 'cp' with 2 ranks"),
+    (("transformer", "--model", "llama3_8b", "--ranks", "8", "--cp", "2"), "send over 'cp' with 2 ranks"),
     (("resnet50_ring", "--ranks", "8"), "SimAI has no send over 'world' with 8 ranks"),
 ])
 def test_rejects_operations_that_simai_does_not_support(busbar, tmp_path, args, message):

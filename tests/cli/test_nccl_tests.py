@@ -380,7 +380,7 @@ def test_hypercube_skips_rank_counts_that_are_not_powers_of_two(perf):
     ("-d floaat", "did you mean 'float'"), ("-o plus", "unknown value for --op"), ("-b 8X", "'8X'"), ("-g 0", "from 1 to"),
     ("-D 2", "device API"), ("-I 1 -G 1", "cannot be combined with -I 1"),
     ("-I 1 -K 20", "skips all 20 iterations"), ("--iterz 3", "did you mean '--iters'"), ("all_gather", "unexpected argument 'all_gather'"),
-    ("-g 1100", "from 1 to 1024"), ("-t 100 -g 100", "more than 1024 ranks"), ("-b 2M -e 1M", "above the last size")])
+    ("-g 1100", "from 1 to 1024"), ("-t 100 -g 100", "exceed the limit of 1024 ranks"), ("-b 2M -e 1M", "above the last size")])
 def test_rejects_unknown_or_conflicting_options(perf, line, message):
     done = perf("all_reduce", *line.split(), emulated=False)
     assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1 and message in done.stderr, done.stderr

@@ -308,7 +308,7 @@ def test_threshold_fails_for_a_skipped_collective(busbar):
 
 def test_report_shows_ctas_and_policy(busbar, tmp_path):
     done = busbar.run("bench", "all_reduce", *KB4, "--min-ctas", "2", "--max-ctas", "4", "-x", "1", ranks=2)
-    assert done.returncode == 0 and "# CTAs: at least 2, at most 4" in done.stdout and "policy 1" in done.stdout
+    assert done.returncode == 0 and "# CTAs: minimum 2, maximum 4" in done.stdout and "policy 1" in done.stdout
 
 
 def test_results_contain_every_option(busbar, tmp_path):

@@ -129,7 +129,7 @@ def test_stalled_rank_times_out(busbar):
     (("--collective", "allreduce"), "did you mean 'all_reduce'"),
     (("--collective", "hypercube"), "hypercube"),
     (("--ctas", "0"), "invalid CTA limit"),
-    (("--gemm", "4096x4096"), "no GEMM shape"),
+    (("--gemm", "4096x4096"), "invalid GEMM dimensions"),
     (("--sizes", ""), "is not a size"),
     (("-d", "double"), "bfloat16"),
     (("all_reduce",), "unexpected argument 'all_reduce'; bench overlap accepts only options; try: --collective NAME"),

@@ -101,7 +101,7 @@ def test_rejects_invalid_options_and_baselines(busbar, tmp_path, args, message):
                                         (("--sync", "all_reduce"), "sync"), (("--dtype", "half"), "dtype")])
 def test_rejects_baseline_of_another_configuration(busbar, one, args, field):
     done = busbar.run("proxy", "scaling", *SMALL, *args, "--baseline", one[0])
-    assert done.returncode == 2 and f"its {field} is" in done.stderr and done.stdout == ""
+    assert done.returncode == 2 and f"its '{field}' is" in done.stderr and done.stdout == ""
 
 
 def test_rejects_failed_or_real_gpu_baseline(busbar, tmp_path, one):

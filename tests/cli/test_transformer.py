@@ -185,7 +185,7 @@ FIRST, LAST = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-nu
      r"half of the micro-batches into each end.*at least 16 for 8 stages, not 12; try: --micro-batches 16"),
     ("--model llama2_7b --pp 4 --schedule dualpipe --micro-batches 9", 8, r"not 9; try: --micro-batches 10"),
     ("--model llama2_7b --pp 1 --schedule dualpipe --micro-batches 8", 8,
-     r"pairs stages from both ends and requires an even number of them, not 1; try: --pp 2"),
+     r"pairs stages from both ends and requires an even number of stages, not 1; try: --pp 2"),
     ("--model llama2_7b --pp 4 --schedule dualpipe --vpp 2 --micro-batches 8", 8, r"two model parts per stage, --vpp 2"),
     ("--model llama2_7b --pp 4 --schedule dualpipe --dp-sync zero2 --micro-batches 8", 8,
      r"--dp-sync zero2 is not supported; try: --dp-sync zero1"),

@@ -118,7 +118,7 @@ static const struct {
     {"{\"command\": \"toy\", \"ranks\": [1, 2], \"options\": {\"size\": [1, 2]}, \"leave_out\": [{\"ranks\": 1}, "
      "{\"ranks\": 1, \"size\": 2}, {\"ranks\": 2, \"size\": 1}], \"repeats\": 0}",
      {"repeats is 0"}},
-    {"{\"command\": \"toy\", \"ranks\": 2, \"leave_out\": [{\"ranks\": 2}]}", {"nothing is varied"}},
+    {"{\"command\": \"toy\", \"ranks\": 2, \"leave_out\": [{\"ranks\": 2}]}", {"the study has no axes"}},
     {"{\"command\": \"toy\", \"ranks\": [1, 2], \"columns\": [{\"value\": \"x\", \"relative_to\": {\"ranks\": 4}}]}",
      {"relative_to", "no value 4"}},
     {"{\"command\": \"toy\", \"columns\": [{\"value\": \"x\", \"relative_to\": {\"ranks\": [4]}}]}", {"one reference"}},

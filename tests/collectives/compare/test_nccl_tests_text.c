@@ -182,7 +182,7 @@ static const struct {
     {STARTING SETTINGS RANK("0", "a", "0x1") RANK("0", "b", "0x1") HEADING ROW, NULL, "line 4: rank 0 instead of 1"},
     {STARTING SETTINGS RANK("0", "a", "0x1") RANK("2", "b", "0x1") HEADING ROW, NULL, "line 4: rank 2 instead of 1"},
     {STARTING SETTINGS "#  Rank  0 Group  0 Pid 1 on hos...\n" HEADING ROW, NULL, "line 3: incomplete device line"},
-    {STARTING SETTINGS "#  Rank  0 Pid 1 on \xff device 0 [0x1] X\n" HEADING ROW, NULL, "line 3: a device name"},
+    {STARTING SETTINGS "#  Rank  0 Pid 1 on \xff device 0 [0x1] X\n" HEADING ROW, NULL, "line 3: the device name"},
     {STARTING SETTINGS TWO_RANKS "#  size  latency\n", NULL, "line 5: not a table heading"},
     {STARTING SETTINGS TWO_RANKS HEADING "8 2 float sum -1 3.0\n", NULL,
      "line 8: the row has 6 words, but the table heading has 13 columns"},

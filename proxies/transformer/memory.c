@@ -1,4 +1,4 @@
-/* memory.c - the parts of the memory model (see memory.h). */
+/* memory.c - the formulas of the memory model (see memory.h). */
 #include "proxies/transformer/memory.h"
 
 #include <math.h>
@@ -10,7 +10,8 @@ static double element_bytes(const struct bb_memory *m)
     return (double)bb_dtypes[m->layers_config->dtype].bytes;
 }
 
-/* Tokens of one micro-batch in the decoder, per context-parallel rank. Models without an encoder: all tokens. */
+/* Decoder tokens of one micro-batch per context-parallel rank. In models without an encoder all tokens are decoder
+ * tokens. */
 static double decoder_tokens(const struct bb_memory *m)
 {
     int sequence = m->arch->encoder_layers > 0 ? m->layers_config->decoder_sequence : m->layers_config->sequence;
@@ -18,8 +19,8 @@ static double decoder_tokens(const struct bb_memory *m)
     return (double)sequence * m->layers_config->micro_batch_size / m->grid->cp;
 }
 
-/* Bytes per element of a GEMM input that the backward pass keeps. FP8 GEMMs keep their 8-bit copy (Transformer
- * Engine). */
+/* Bytes per element of a GEMM input that is stored for the backward pass. FP8 GEMMs store their 8-bit copy
+ * (Transformer Engine). */
 static double gemm_input_bytes(const struct bb_memory *m)
 {
     return m->layers_config->float8 ? 1 : element_bytes(m);
@@ -39,7 +40,8 @@ static double sequence_shards(const struct bb_memory *m)
 
 /* ---- activations: bytes per token ---- */
 
-/* whole: on every tp rank, sharded only by sequence parallelism; split: always sharded over tp. */
+/* Stored bytes per token. whole: on every tp rank, sharded only by sequence parallelism; split: always sharded over
+ * tp. */
 struct token_bytes {
     double whole, split;
 };
@@ -60,7 +62,7 @@ static struct token_bytes attention_bytes(const struct bb_memory *m, int layer)
                            4.0 * bb_arch_attended_keys(a, layer, m->layers_config->sequence);
     } else {
         bytes.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads); /* q, k, v, context */
-        /* attention keeps the unquantized context */
+        /* the context is stored in 8 bits as well as unquantized */
         bytes.split += m->layers_config->float8 ? (double)a->head_dim * a->heads : 0;
         bytes.split += a->out_gate ? e * 2.0 * a->head_dim * a->heads : 0;
     }
@@ -69,9 +71,9 @@ static struct token_bytes attention_bytes(const struct bb_memory *m, int layer)
     return bytes;
 }
 
-/* Tensors that the kernels of a scan keep: the input, the convolution's input and output, the scan's output, the
- * gate's input and output. Gated DeltaNet also keeps the inverses of its chunks: `chunk` elements per token and
- * head. */
+/* Scan layer (linear attention or state space model): stored tensors are the input, the convolution's input and
+ * output, the scan's output, the gate's input and output. Gated DeltaNet also stores the inverses of its chunks:
+ * `chunk` elements per token and head. */
 static struct token_bytes scan_bytes(const struct bb_memory *m)
 {
     const struct bb_arch_scan *s = &m->arch->scan;
@@ -82,7 +84,7 @@ static struct token_bytes scan_bytes(const struct bb_memory *m)
     return (struct token_bytes){.whole = 2 * e * m->arch->hidden, .split = e * numbers};
 }
 
-/* Inputs and output of the MLP's activation function. */
+/* Inputs and output of the MLP's activation function, per token. */
 static double inner_bytes(const struct bb_memory *m, double ffn)
 {
     return ((m->arch->gated ? 2 : 1) * element_bytes(m) + gemm_input_bytes(m)) * ffn;
@@ -114,7 +116,7 @@ static struct token_bytes expert_bytes(const struct bb_memory *m)
 }
 
 /* Cross attention of a decoder layer: inputs of norm and projection, queries and context, keys and values of all
- * encoded tokens. The first decoder layer keeps the encoder's output for all of them. */
+ * encoder tokens. The encoder's output is stored once, and counted in the first decoder layer. */
 static double cross_bytes(const struct bb_memory *m, int layer)
 {
     const struct bb_arch *a = m->arch;
@@ -158,7 +160,7 @@ double bb_memory_head(const struct bb_memory *m)
     return decoder_tokens(m) * (2 * element_bytes(m) * m->arch->hidden / sequence_shards(m) + 4 * vocab);
 }
 
-/* Does a stage hold a given part of the model, in any of its chunks? */
+/* Returns whether a stage holds the given part of the model, in any of its chunks. */
 static bool holds_part(const struct bb_schedule *s, int stage, int part)
 {
     for (int c = 0; c < s->chunks; c++)
@@ -177,7 +179,7 @@ static bool holds_last_part(const struct bb_schedule *s, int stage)
     return holds_part(s, stage, bb_schedule_parts(s) - 1);
 }
 
-/* Bytes of a layer under the given recomputation. */
+/* Activation bytes of a layer with the given recomputation. */
 static double layer_bytes_with(const struct bb_memory *m, int layer, enum bb_recompute recompute)
 {
     struct bb_layers_config layers_config = *m->layers_config;
@@ -188,7 +190,7 @@ static double layer_bytes_with(const struct bb_memory *m, int layer, enum bb_rec
     return bb_memory_layer(&with, layer);
 }
 
-/* Bytes that a layer keeps from its forward to its backward. */
+/* Bytes of a layer that are stored from its forward to its backward. */
 static double kept_bytes(const struct bb_memory *m, int chunk_first, int layer)
 {
     enum bb_recompute other_layers =
@@ -198,8 +200,8 @@ static double kept_bytes(const struct bb_memory *m, int chunk_first, int layer)
         m, layer, bb_layers_is_recomputed(m->layers_config, chunk_first, layer) ? BB_RECOMPUTE_FULL : other_layers);
 }
 
-/* Bytes that a chunk keeps for one micro-batch. *peak: their maximum during the chunk's backward, when one layer
- * holds its recomputed activations and the layers after it have already released theirs. */
+/* Returns the bytes of a chunk that are stored for one micro-batch. *peak: maximum during the chunk's backward, when
+ * one layer holds its recomputed activations and the layers after it have already released theirs. */
 static double chunk_bytes(const struct bb_memory *m, int first, int n, double *peak)
 {
     double sum = 0;
@@ -213,7 +215,7 @@ static double chunk_bytes(const struct bb_memory *m, int first, int n, double *p
 }
 
 /* Peak activation bytes of a stage: the average over its chunks times the number of live chunk activations, plus the
- * transient activations of one backward. The backward of the last chunk follows its forward immediately, unless the
+ * temporary activations of one backward. The backward of the last chunk follows its forward immediately, unless the
  * schedule runs all forwards first. */
 static double activation_bytes(const struct bb_memory *m, int stage)
 {
@@ -226,8 +228,8 @@ static double activation_bytes(const struct bb_memory *m, int stage)
         double peak, kept = chunk_bytes(m, first, n, &peak);
 
         sum += kept;
-        kept += part == bb_schedule_parts(s) - 1 ? bb_memory_head(m) : 0; /* released before the backward of the
-                                                                             layers */
+        kept += part == bb_schedule_parts(s) - 1 ? bb_memory_head(m) : 0; /* the head releases its activations before
+                                                                             the backward of the layers */
         transient = fmax(transient, peak - kept);
     }
     sum *= live;
@@ -252,7 +254,8 @@ static void add_parameters(struct bb_arch_rank_parameters *sum, struct bb_arch_r
     sum->replicated += added.replicated;
 }
 
-/* A tied head on another stage than the embedding has its own copy of the table. */
+/* Parameters of the last stage's copy of a tied embedding table, which exists when the embedding is on another
+ * stage. */
 static struct bb_arch_rank_parameters tied_copy(const struct bb_memory *m)
 {
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
@@ -285,7 +288,7 @@ struct bb_arch_rank_parameters bb_memory_parameters(const struct bb_memory *m, i
 
 /* ---- communication buffers ---- */
 
-/* Elements of the largest layer of a stage: the unit that ZeRO-3 gathers at once. */
+/* Elements of the largest layer of a stage. ZeRO-3 gathers one layer at a time. */
 static double largest_layer(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
@@ -301,8 +304,8 @@ static double largest_layer(const struct bb_memory *m, int stage)
     return max;
 }
 
-/* Buffers of sharded gradients or parameters in addition to the shards. ZeRO-2: two buckets, one being filled and
- * one being reduced. ZeRO-3 and HSDP: the parameters of two layers and the gradients of one. */
+/* Temporary buffers of full-size gradients or parameters, in addition to the shards. ZeRO-2: two buckets, one being
+ * filled and one being reduced. ZeRO-3 and HSDP: the parameters of two layers and the gradients of one layer. */
 static double transient_bytes(const struct bb_memory *m, int stage)
 {
     double params = (double)bb_dtypes[m->policy->params].bytes, grads = (double)bb_dtypes[m->policy->grads].bytes;
@@ -321,11 +324,11 @@ static double communication_bytes(const struct bb_memory *m, int stage)
     const struct bb_arch *a = m->arch;
     double e = element_bytes(m), whole = tokens_per_rank(m) * a->hidden * e, sum = transient_bytes(m, stage);
 
-    if (m->grid->pp > 1) /* one message of each direction */
+    if (m->grid->pp > 1) /* one message per direction */
         sum += 2 * whole / sequence_shards(m);
     if (m->grid->tp > 1 && m->layers_config->sequence_parallel) /* the gathered input of attention or MLP */
         sum += whole;
-    if (m->grid->cp > 1) /* keys and values of the next rank (ring), or of all cp ranks */
+    if (m->grid->cp > 1) /* keys and values of the previous rank (ring), or of all cp ranks */
         sum += tokens_per_rank(m) * e * 2 * a->kv_heads * a->head_dim / m->grid->tp *
                (m->layers_config->context == BB_CONTEXT_RING ? 1 : m->grid->cp);
     return sum;

@@ -1,28 +1,29 @@
 /*
- * memory.h - memory that training needs on one rank, by formula, in bytes: parameters, gradients and optimizer states
- * as the replicas shard them (sync/sync.h), activations at the peak of the schedule, communication buffers. A proxy
- * does not allocate this memory; it only needs its own buffers.
+ * memory.h - formulas for the memory that training needs on one rank, in bytes: parameters, gradients and optimizer
+ * states after sharding over the replicas (sync/sync.h), activations at the peak of the schedule, and communication
+ * buffers. A proxy does not allocate this memory; it allocates only the buffers of its own operations.
  *
  * Activations of one layer and one micro-batch, per token. e: bytes per element; h: hidden size; a: attention heads; s:
- * sequence length. The model is Korthikanti et al. 2022, table 2, applied to each part separately, so that it also
- * holds for other widths than those of the paper:
+ * sequence length. The formulas are those of Korthikanti et al. 2022, table 2, applied to each tensor separately, so
+ * that they also hold for models whose widths differ from those in the paper:
  *
  *   replicated over tp      inputs of two norms, of the QKV projection and of the MLP: e h each; dropout masks: 2 h;
  *                           sum 10 h
  *   sharded over tp         e (q + k + v + context) and e (input + output of the MLP activation); sum 24 h
  *   attention scores        (2 e + 1) a s: softmax output, dropout mask, dropout output; sum 5 a s
  *
- * The sum is 34 h + 5 a s. Sequence parallelism shards all of it over tp. Other effects:
+ * The sum is 34 h + 5 a s. Sequence parallelism shards all of this memory over tp. Other effects:
  *
- *   recomputation           selective drops the scores; full keeps only e h of each recomputed layer. The backward pass
- *                           additionally holds the activations of one recomputed layer at a time
- *   gated MLP               keeps three tensors of the inner width instead of two
- *   no dropout              masks and scores are those of GPT-2 and BERT. Models without dropout (Llama and later) run
- *                           fused attention, which keeps no scores
- *   FP8 GEMMs               keep their inputs in 8 bits (Transformer Engine); attention additionally keeps its context
- *   latent attention (MLA)  keeps its latents
- *   experts                 keep top_k copies of each token, before and after the experts
- *   context parallelism     shards the tokens; the score matrix is sharded by rows only
+ *   recomputation           selective: the scores are not stored. full: only e h is stored for each recomputed layer.
+ *                           In the backward pass one recomputed layer at a time has all its activations in memory
+ *   gated MLP               three tensors of the inner width are stored instead of two
+ *   dropout                 masks and scores are stored only for models with dropout (GPT-2, BERT). Models without
+ *                           dropout (Llama and later) run fused attention, which stores no scores
+ *   FP8 GEMMs               GEMM inputs are stored in 8 bits (Transformer Engine), the attention context also
+ *                           unquantized
+ *   latent attention (MLA)  the latents are stored, too
+ *   experts                 top_k copies of each token are stored, before and after the experts
+ *   context parallelism     tokens are sharded over cp; the score matrix is sharded by rows only
  *
  * Embedding: 8 bytes per token and a dropout mask of h. Head: twice e h, and the logits in FP32 (Megatron-LM,
  * theoretical_memory_usage.py).
@@ -37,8 +38,8 @@
 
 extern const char *const bb_recompute_names[BB_RECOMPUTES + 1]; /* "none", "selective", "full", NULL */
 
-/* Inputs of the memory model. Ranks of one stage need equal memory. The caller owns all pointers, which must outlive
- * the calls. */
+/* Inputs of the memory model. All ranks of a stage need the same amount of memory. The caller owns the objects of
+ * all pointers, which must stay valid during the calls. */
 struct bb_memory {
     const struct bb_arch *arch;
     const struct bb_grid *grid;
@@ -51,17 +52,17 @@ struct bb_memory {
 };
 
 /*
- * bb_memory_rank_bytes - memory that a rank of `stage` needs at its peak.
+ * bb_memory_rank_bytes - compute the memory that a rank of `stage` needs at its peak.
  *   bytes  out: [BB_USES] bytes per use
  */
 void bb_memory_rank_bytes(const struct bb_memory *m, int stage, double bytes[BB_USES]);
 
-/* Activation bytes of one micro-batch on one rank: of a layer, of the embedding, of the head. */
+/* Return the activation bytes of one micro-batch on one rank: of a layer, of the embedding, of the head. */
 double bb_memory_layer(const struct bb_memory *m, int layer);
 double bb_memory_embedding(const struct bb_memory *m);
 double bb_memory_head(const struct bb_memory *m);
 
-/* bb_memory_parameters - elements that a rank of `stage` holds before the replicas shard them. */
+/* bb_memory_parameters - returns the number of parameters on a rank of `stage`, before the replicas shard them. */
 struct bb_arch_rank_parameters bb_memory_parameters(const struct bb_memory *m, int stage);
 
 #endif

@@ -25,8 +25,8 @@ int bb_pipe_comms(struct bb_layout *l, int group, bool bidirectional, int comms[
 
 /* ---- neighbours ---- */
 
-/* Does the slot's part of the model have a predecessor (first = true) or a successor in the direction of the slot?
- * WEIGHTS slots exchange no messages. */
+/* Returns whether the slot's part of the model has a predecessor (first = true) or a successor (first = false) in
+ * the direction of the slot. WEIGHTS slots exchange no messages and have neither. */
 static bool has_neighbour(const struct bb_pipe *p, const struct bb_slot *t, bool first)
 {
     int part = bb_schedule_part(p->schedule, p->stage, t->chunk), last = bb_schedule_parts(p->schedule) - 1;
@@ -56,8 +56,8 @@ static struct bb_pipe_flow *flow_of(struct bb_pipe *p, const struct bb_slot *t)
     return &p->flows[flow_index(p, t)];
 }
 
-/* Stage offset of a flow's receiver. Activations go to the next stage and gradients to the previous one; in the
- * second direction it is the reverse. */
+/* Stage offset of a flow's receiver. Activations go to the next stage and gradients to the previous one; the second
+ * direction is the reverse. */
 static int flow_offset(int d)
 {
     return (d % 2 == 0) == (d < 2) ? 1 : -1;
@@ -65,7 +65,8 @@ static int flow_offset(int d)
 
 /* ---- open and close ---- */
 
-/* With chunks, messages that wrap around from the other end of the pipeline arrive g - p slots before their use. */
+/* Number of receive buffers of flow d. In schedules with chunks, messages from the other end of the pipeline arrive
+ * g - p slots before they are used. */
 static int receive_buffers(const struct bb_pipe *p, int d)
 {
     int wraps = d == 0 ? 0 : p->schedule->stages - 1;
@@ -131,7 +132,7 @@ static void set_labels(struct bb_pipe *p, int d, int micro_batch)
     p->script->micro_batch = micro_batch;
 }
 
-/* Post the next receive of flow d. */
+/* Posts the next receive of flow d. */
 static void post_receive(struct bb_pipe *p, int d)
 {
     struct bb_pipe_flow *flow = &p->flows[d];
@@ -152,8 +153,8 @@ static void send_message(struct bb_pipe *p, const struct bb_slot *t)
     bb_script_send(p->script, flow->lane, message_names[d % 2], flow_offset(d), p->count, flow->send[flow->sent++ % 2]);
 }
 
-/* Issue the send of a slot and the receives of some flows, in one group call if there are several. All stages issue
- * activations first. */
+/* Issues the send of slot t, if `sending`, and one receive for each flow in `receives`, in one NCCL group call if
+ * there are several operations. All stages issue them in flow order, activations first. */
 static void exchange_messages(struct bb_pipe *p, const struct bb_slot *t, bool sending,
                               const bool receives[BB_PIPE_FLOWS])
 {
@@ -173,9 +174,10 @@ static void exchange_messages(struct bb_pipe *p, const struct bb_slot *t, bool s
         bb_script_group_end(p->script);
 }
 
-/* ---- when sends and receives are issued ---- */
+/* ---- sends and receives after a slot ---- */
 
-/* Put the receive of the next slot into the same group call if that slot has the other kind (forward or backward). */
+/* Issues the send of slot t. The group call also contains the receive of the next slot if one slot is a forward and
+ * the other a backward. */
 static void exchange_paired(struct bb_pipe *p, int t)
 {
     const struct bb_slot *slot = &p->slots[t], *next = NULL;
@@ -188,8 +190,9 @@ static void exchange_paired(struct bb_pipe *p, int t)
     exchange_messages(p, slot, slot_sends(p, slot), receives);
 }
 
-/* Does the round of this rank's k-th slot of flow d contain a receive? The sender's slot in this round is one slot
- * ahead, or, for messages that wrap around from the other end of the pipeline, p - 1 slots back. */
+/* Returns whether the group call after this rank's k-th slot of flow d contains a receive. The sender issues the
+ * matching send after its slot k + 1, or, if messages come from the other end of the pipeline, after its slot
+ * k - (p - 1). */
 static bool round_receives(const struct bb_pipe *p, int d, int k)
 {
     const struct bb_schedule *s = p->schedule;
@@ -202,7 +205,8 @@ static bool round_receives(const struct bb_pipe *p, int d, int k)
         return !wraps && k + 1 < s->micro_batches / 2;
     if (!wraps || peer_slot < 0 || s->chunks == 1)
         return !wraps && peer_slot < all;
-    first = peer_slot / group * s->group; /* the last chunk of each group of micro-batches does not wrap around */
+    first = peer_slot / group * s->group; /* outputs of the last chunk in each group of micro-batches are not sent to
+                                             the other end */
     size = s->micro_batches - first < s->group ? s->micro_batches - first : s->group;
     return (peer_slot - first * s->chunks) / size < s->chunks - 1;
 }

@@ -1,4 +1,4 @@
-/* schedule.c - the schedules and their slots (see schedule.h). */
+/* schedule.c - the pipeline schedules and their slots (see schedule.h). */
 #include "proxies/transformer/schedule.h"
 
 #include <stddef.h>
@@ -60,7 +60,7 @@ static int min_int(int a, int b)
     return a < b ? a : b;
 }
 
-/* ---- the schedules ---- */
+/* ---- properties of the schedules ---- */
 
 static int warm_up_gpipe(const struct bb_schedule *s, int stage)
 {
@@ -112,7 +112,7 @@ static int validate_bidirectional(const struct bb_schedule *s, const char *prefi
     if (p % 2 != 0 || p < 2)
         return bb_err(
             BB_EUSAGE,
-            "%s: schedule %s pairs stages from both ends and requires an even number of them, not %d; try: --pp %d, "
+            "%s: schedule %s pairs stages from both ends and requires an even number of stages, not %d; try: --pp %d, "
             "or --schedule zb-h1",
             prefix, bb_schedule_names[s->kind], p, p + 1);
     if (m % 2 != 0 || m < 2 * p)
@@ -159,16 +159,16 @@ int bb_schedule_validate(const struct bb_schedule *s, const char *prefix)
     if (m % g != 0 && m % g < p)
         return bb_err(
             BB_EUSAGE,
-            "%s: schedule interleaved runs groups of %d micro-batches; of %d micro-batches the last group has "
-            "%d, fewer than the %d stages; try: --micro-batches %d or %d",
+            "%s: schedule interleaved runs groups of %d micro-batches; %d micro-batches leave %d for the last group, "
+            "fewer than the %d stages; try: --micro-batches %d or %d",
             prefix, g, m, m % g, p, m - m % g, m - m % g + p);
     return 0;
 }
 
 /* ---- slots ---- */
 
-/* Entry k of the forward order: groups of g micro-batches, the last one possibly shorter; each group runs chunk
- * after chunk. */
+/* Returns entry k of the forward order: groups of g micro-batches, the last group possibly smaller; each group runs
+ * chunk after chunk. */
 static struct bb_slot forward_entry(const struct bb_schedule *s, int k)
 {
     int g = bb_schedule_row(s)->chunked ? s->group : s->micro_batches;
@@ -178,7 +178,8 @@ static struct bb_slot forward_entry(const struct bb_schedule *s, int k)
     return (struct bb_slot){.kind = BB_SLOT_FORWARD, .micro_batch = first + within % size, .chunk = within / size};
 }
 
-/* Entry k of the backward order: the same micro-batches, with the chunks in reverse order. */
+/* Returns entry k of the backward order: the same micro-batches as in the forward order, with the chunks in reverse
+ * order. */
 static struct bb_slot backward_entry(const struct bb_schedule *s, int k)
 {
     struct bb_slot t = forward_entry(s, k);
@@ -206,8 +207,8 @@ static struct bb_slot weights_entry(int micro_batch)
     return (struct bb_slot){.kind = BB_SLOT_WEIGHTS, .micro_batch = micro_batch};
 }
 
-/* 1F1B and its variants: warm-up forwards, then alternately one forward and one backward, then the remaining
- * backwards. W slots follow as soon as deferred_weights allows them. */
+/* Fills in the slots of 1F1B and its variants: warm-up forwards, then alternately one forward and one backward, then
+ * the remaining backwards. W slots follow as soon as deferred_weights allows. */
 static int make_1f1b(const struct bb_schedule *s, int stage, struct bb_slot *slots)
 {
     const struct bb_schedule_row *row = bb_schedule_row(s);

@@ -2,25 +2,26 @@
  * schedule.h - pipeline schedules as tables: the order in which a stage processes the micro-batches of a step. A table
  * contains no operations, times or messages; pipe.h adds the messages, the builder adds the layers.
  *
- * Stage r of p holds v chunks of layers (virtual pipeline stages). Chunk c of stage r is part c p + r of the model:
- * activations go from stage to stage and, with v > 1, from the last stage back to the first one. m: micro-batches.
+ * Symbols: p stages, m micro-batches. Each stage r holds v chunks of layers (virtual pipeline stages). Chunk c of
+ * stage r is part c p + r of the model: activations go from stage to stage and, with v > 1, from the last stage back
+ * to the first one.
  *
  *   gpipe        GPipe (Huang et al. 2019): all forwards, then all backwards. v = 1
  *   1f1b         1F1B, PipeDream-Flush (as in Megatron-LM): p - 1 - r forwards, then alternately one forward and one
  *                backward. v = 1
- *   interleaved  interleaved 1F1B (Narayanan et al. 2021, Megatron-LM): 1F1B over v chunks, in groups of g
- *                micro-batches
+ *   interleaved  interleaved 1F1B (Narayanan et al. 2021, Megatron-LM): 1F1B over v chunks; groups of g micro-batches
+ *                pass one chunk before they pass the next chunk
  *   zb-h1        ZB-H1 (Qi et al. 2023, zero bubble): 1F1B with the backward split into two slots, B and W. B computes
- *                the gradients of the data, which are sent immediately. W computes the gradients of the weights and
- *                fills the bubble. Activation memory is that of 1F1B. v = 1
+ *                the gradients of the activations, which are sent immediately. W computes the gradients of the weights
+ *                and fills idle time. Activation memory is that of 1F1B. v = 1
  *   zb-h2        ZB-H2 (Qi et al. 2023): 2 (p - 1 - r) forwards before the first B and 2 r B slots before the first W.
  *                When the three slots take equal time, a stage is never idle between its first and its last slot, with
  *                the activation memory of 2 p - 1 micro-batches. If all stages begin the step at the same time, the
  *                step takes as long as with zb-h1: the gain of zb-h2 is that the next step could begin earlier. v = 1
  *   dualpipe     DualPipe (DeepSeek-V3, 2024; schedule_dualpipe.c), a bidirectional pipeline: half of the micro-batches
- *                enter at each end. Stage r holds the parts r and p - 1 - r of p; chunk 0 is the lower part. A forward
- *                of one direction runs concurrently with a backward of the other direction, so that one computes while
- *                the other communicates. p and m even, m >= 2 p
+ *                enter at each end. Stage r holds the parts r and p - 1 - r of p; chunk 0 is the part with the lower
+ *                index. A forward in one direction runs concurrently with a backward in the other direction, so that
+ *                one of them computes while the other communicates. p and m are even, m >= 2 p
  */
 #ifndef BB_PROXIES_TRANSFORMER_SCHEDULE_H
 #define BB_PROXIES_TRANSFORMER_SCHEDULE_H
@@ -29,7 +30,8 @@
 
 #include <stdbool.h>
 
-/* X(kind, option value, properties). A new schedule needs a file that defines its bb_schedule_row, and a line here. */
+/* X(kind, option value, properties). To add a schedule, define its bb_schedule_row in a source file and add a line
+ * here. */
 #define BB_SCHEDULE_LIST(X)                                                                                            \
     X(BB_GPIPE, "gpipe", bb_schedule_gpipe)                                                                            \
     X(BB_1F1B, "1f1b", bb_schedule_1f1b)                                                                               \
@@ -46,83 +48,90 @@ extern const char *const bb_schedule_names[BB_SCHEDULES + 1]; /* option values, 
 struct bb_schedule {
     enum bb_schedule_kind kind;
     int stages, micro_batches, chunks; /* p, m, v; each >= 1 */
-    int group;                         /* g of interleaved, p <= g <= m; ignored for other kinds */
+    int group; /* g of interleaved: micro-batches per group, p <= g <= m; other kinds ignore the field */
 };
 
-/* Kind of slot. BACKWARD (B) includes the gradients of the weights unless `split` is set; WEIGHTS (W) computes only
- * those. */
+/* Kind of slot. BACKWARD (B) computes the gradients of the activations and, unless `split` is set, of the weights.
+ * WEIGHTS (W) computes only the gradients of the weights. */
 enum bb_slot_kind { BB_SLOT_FORWARD, BB_SLOT_BACKWARD, BB_SLOT_WEIGHTS };
 
 struct bb_slot {
     enum bb_slot_kind kind;
     int micro_batch, chunk;
-    bool split;     /* BACKWARD: computes only the gradients of the data; a WEIGHTS slot follows later */
-    bool with_next; /* FORWARD: runs concurrently with the next slot, a BACKWARD */
+    bool split;     /* BACKWARD: computes only the gradients of the activations; a later WEIGHTS slot computes those of
+                   the weights */
+    bool with_next; /* FORWARD: runs concurrently with the next slot, which is a BACKWARD */
 };
 
 /* Properties of one kind of schedule. */
 struct bb_schedule_row {
-    bool chunked; /* supports v >= 2 chunks in groups of micro-batches; else v = 1 */
+    bool chunked; /* true: v >= 2 chunks per stage, processed in groups of micro-batches; false: v = 1 */
     /* A stage posts each receive one slot ahead (Megatron-LM's overlap_p2p_comm; see pipe.h). */
     bool overlaps_p2p;
-    /* Bidirectional schedules: writes the slots of a stage and returns their number. Chunks 0 and 1 are the parts r
-     * and p - 1 - r; half of the micro-batches run in each direction. NULL: chunk c is part c p + r. */
+    /* Bidirectional schedules: fills in the slots of a stage and returns the number of slots. Chunks 0 and 1 are the
+     * parts r and p - 1 - r, the lower index first; half of the micro-batches run in each direction. NULL: the
+     * schedule has one direction, and chunk c is part c p + r. */
     int (*make_bidirectional)(const struct bb_schedule *s, int stage, struct bb_slot *slots);
-    bool keeps_head; /* all forwards precede the first backward of the head: the head's activations accumulate */
-    /* forwards before the first backward; bb_schedule_warm_up limits them to the number of forwards of the stage */
+    bool keeps_head; /* all forwards precede the first backward, so the head stores its activations of all
+                        micro-batches */
+    /* Returns the number of forwards before the steady state. The value may exceed the number of forwards of the
+     * stage; bb_schedule_warm_up applies this limit. */
     int (*warm_up)(const struct bb_schedule *s, int stage);
-    /* Number of B slots before the B that the first W follows. NULL: the backward is not split. */
+    /* Returns the index (from 0) of the B slot that the first W slot follows. NULL: the schedule does not split the
+     * backward. */
     int (*deferred_weights)(const struct bb_schedule *s, int stage);
 };
 #define BB_SCHEDULE_ROW(kind, word, row) extern const struct bb_schedule_row row;
 BB_SCHEDULE_LIST(BB_SCHEDULE_ROW)
 
 const struct bb_schedule_row *bb_schedule_row(const struct bb_schedule *s);
-bool bb_schedule_splits_backward(const struct bb_schedule *s);  /* does the schedule have WEIGHTS slots? */
-bool bb_schedule_is_bidirectional(const struct bb_schedule *s); /* does the stage hold the parts r and p - 1 - r
-                                                                   (dualpipe)? */
+bool bb_schedule_splits_backward(const struct bb_schedule *s);  /* returns whether the schedule has WEIGHTS slots */
+bool bb_schedule_is_bidirectional(const struct bb_schedule *s); /* returns whether micro-batches enter at both ends
+                                                                   (dualpipe) */
 
 /*
  * bb_schedule_validate - check the numbers of stages, chunks and micro-batches.
  *   prefix   beginning of the message (the proxy's name)
- *   Returns  0, or -BB_EUSAGE after printing one line with the nearest valid numbers
+ *   Returns  0, or -BB_EUSAGE after printing one error line that suggests the nearest valid numbers
  */
 int bb_schedule_validate(const struct bb_schedule *s, const char *prefix) BB_MUST_CHECK;
 
-/* bb_schedule_max_slots - maximum number of slots of a stage: 2 m v; zb-h1 and zb-h2: 3 m; dualpipe: 2 m + p - 1. */
+/* bb_schedule_max_slots - returns the maximum number of slots of a stage: 2 m v; zb-h1 and zb-h2: 3 m; dualpipe:
+ * 2 m + p - 1. */
 int bb_schedule_max_slots(const struct bb_schedule *s);
 
 /*
- * bb_schedule_make - write the slots of one stage, in order.
+ * bb_schedule_make - fill in the slots of one stage, in order of execution.
  *   slots    [bb_schedule_max_slots(s)] out
- *   Returns  their number
+ *   Returns  the number of slots
  */
 int bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *slots);
 
 /*
- * bb_schedule_part - index of the model part that a chunk of a stage holds.
- * bb_schedule_parts - number of parts of the model: p v; dualpipe: p.
+ * bb_schedule_part - returns the index of the model part that is chunk `chunk` of `stage`.
+ * bb_schedule_parts - returns the number of parts of the model: p v; dualpipe: p.
  */
 int bb_schedule_part(const struct bb_schedule *s, int stage, int chunk);
 int bb_schedule_parts(const struct bb_schedule *s);
 
-/* bb_schedule_parts_per_stage - number of parts divided by the number of stages: v; dualpipe: 1. */
+/* bb_schedule_parts_per_stage - returns the number of parts divided by the number of stages: v; dualpipe: 1. */
 int bb_schedule_parts_per_stage(const struct bb_schedule *s);
 
-/* bb_schedule_direction - difference from the stage to the next stage of a chunk's activations: 1, or -1 for the
- * second direction of dualpipe. */
+/* bb_schedule_direction - returns the offset from this stage to the stage that receives the chunk's activations: 1,
+ * or -1 for the second direction of dualpipe. */
 int bb_schedule_direction(const struct bb_schedule *s, int stage, int chunk);
 
-/* bb_schedule_is_last - is the slot's micro-batch the last one of its chunk? */
+/* bb_schedule_is_last - returns whether the slot's micro-batch is the last one of its chunk. */
 bool bb_schedule_is_last(const struct bb_schedule *s, int stage, const struct bb_slot *slot);
 
-/* bb_schedule_warm_up - forwards of a stage before its steady state, which alternates one forward and one backward. */
+/* bb_schedule_warm_up - returns the number of forwards before the steady state, in which forwards and backwards
+ * alternate. */
 int bb_schedule_warm_up(const struct bb_schedule *s, int stage);
 
 /*
- * bb_schedule_live - maximum number of chunk activations that a stage holds at once. A chunk activation belongs to one
- * micro-batch, is 1/v of the stage's activations, and lives from its forward to its backward (with a split backward: to
- * its W).
+ * bb_schedule_live - returns the maximum number of chunk activations that a stage stores at the same time. A chunk
+ * activation is the activations of one chunk for one micro-batch. Its memory is in use from its forward to its backward
+ * (with a split backward: to its W).
  *   gpipe        m
  *   1f1b         min(m, p - r)
  *   interleaved  min(m v, 2 (p - r - 1) + (v - 1) g + 1)

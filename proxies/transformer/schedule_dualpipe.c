@@ -1,15 +1,17 @@
 /*
- * schedule_dualpipe.c - the slots of DualPipe (deepseek-ai/DualPipe, dualpipe.py). Let q = min(r, p - 1 - r) and H = p
- * / 2. "near" (chunk 0) is the direction that reaches stage r early, "far" (chunk 1) is the other direction. F:
- * forward, B: backward, W: the deferred weight gradients of a split B; &: concurrently.
+ * schedule_dualpipe.c - the slots of DualPipe (deepseek-ai/DualPipe, dualpipe.py).
  *
- *   1  F near                          2 (H - q - 1) times
+ * Let q = min(r, p - 1 - r) and H = p / 2. "near" (chunk 0) is the direction whose micro-batches reach stage r first,
+ * "far" (chunk 1) is the other direction. F: forward; B: backward; W: the deferred weight gradients of a split B;
+ * &: concurrently. Step, slots, repetitions:
+ *
+ *   1  F near                          2 (H - q - 1)
  *   2  F near, F far                   q + 1
  *   3  B far, W far, F far             H - q - 1
  *   4  F near & B far, F far & B near  m / 2 - p + q + 1
  *   5  B far, F far & B near           H - q - 1
- *   6  B far, B near                   q + 1; the second half without W
- *   7  W, B near without W             H - q - 1
+ *   6  B far, B near                   q + 1; the later half of these B slots is split
+ *   7  W, B near (split)               H - q - 1
  *   8  W                               q + 1
  */
 #include "proxies/transformer/schedule.h"
@@ -18,8 +20,9 @@ enum { NEAR, FAR };
 
 struct slot_writer {
     struct bb_slot *slots;
-    int n, next_deferred; /* slots so far; index of the oldest split BACKWARD whose W is not yet written */
-    int first[2];         /* first micro-batch of the direction of each chunk */
+    int n, next_deferred; /* n: slots so far; next_deferred: index where the search for the next split BACKWARD
+                             without a W slot begins */
+    int first[2];         /* first micro-batch of each direction, by chunk */
     int forwards[2], backwards[2];
 };
 
@@ -45,7 +48,7 @@ static void add_pair(struct slot_writer *m, int forward, int backward)
     add_backward(m, backward, false);
 }
 
-/* The W slot of the oldest split backward. */
+/* Adds the W slot of the oldest split backward that has none yet. */
 static void add_weights(struct slot_writer *m)
 {
     const struct bb_slot *backward;
@@ -57,7 +60,7 @@ static void add_weights(struct slot_writer *m)
         (struct bb_slot){.kind = BB_SLOT_WEIGHTS, .micro_batch = backward->micro_batch, .chunk = backward->chunk};
 }
 
-/* Steps 1 to 3: up to the steady state. */
+/* Steps 1 to 3, before the steady state. */
 static void make_beginning(struct slot_writer *m, int half, int q)
 {
     for (int i = 0; i < 2 * (half - q - 1); i++)
@@ -73,7 +76,7 @@ static void make_beginning(struct slot_writer *m, int half, int q)
     }
 }
 
-/* Step 4. The two middle stages begin with a separate forward and backward, which makes the bubble smaller. */
+/* Step 4. The two middle stages begin with a separate forward and backward, which reduces idle time. */
 static void make_steady(struct slot_writer *m, int times, bool middle)
 {
     for (int i = 0; i < times; i++) {

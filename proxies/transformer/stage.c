@@ -1,22 +1,22 @@
 /*
- * stage.c - the program of one stage: for each slot of the schedule, the layers of a chunk between the receive and the
- * send of the pipeline, with the calls of the data-parallel synchronization around each layer. The end of the step is,
- * in this order:
+ * stage.c - generates the program of one stage. Each slot of the schedule becomes a pipeline receive, the layers of a
+ * chunk, and a pipeline send; hooks of the data-parallel synchronization run before and after each layer. The step ends
+ * with these operations, in this order:
  *
  *   wait for the data-parallel gradient reductions (issued during the last backward)
- *   reduce the gradients that every tp rank holds in full (sequence parallelism)
+ *   reduce the gradients of parameters that every tp rank holds in full (sequence parallelism)
  *   reduce the gradient of a tied embedding over the first and the last stage
  *   gradient norm, optimizer, all-gather of parameters
  */
 #include "proxies/transformer/training.h"
 
-/* State of a program while it is written. */
+/* State during the generation of one program. */
 struct writer {
     const struct bb_training *t;
     const struct bb_modules *modules;
     struct bb_script script;
     struct bb_pipe pipe;
-    struct bb_block blocks[2]; /* [0] forward, [1] backward slots of bidirectional schedules, which run them
+    struct bb_block blocks[2]; /* bidirectional schedules: [0] for forward, [1] for backward slots, which run
                                   concurrently; other schedules use only [0] */
     struct bb_sync *sync[BB_PARAMETER_KINDS];
 };
@@ -32,7 +32,8 @@ static void call_hooks(struct writer *w, const struct bb_transformer_module *mod
             hook(w->sync[s], module->unit[s]);
 }
 
-/* The backward kernels of a module have been issued: its gradients can be reduced. last: of the last micro-batch. */
+/* Marks the gradients of a module as ready for reduction, after its backward kernels have been issued. last: this is
+ * the last micro-batch. */
 static void mark_gradients_ready(struct writer *w, const struct bb_transformer_module *module, bool last)
 {
     for (int s = BB_PARAMETER_KINDS - 1; s >= 0; s--)
@@ -76,7 +77,8 @@ static void write_forward(struct writer *w, const struct bb_slot *slot, int in, 
     }
 }
 
-/* Write a BACKWARD or a WEIGHTS slot: the gradients of the data, of the weights, or both. */
+/* Generates a BACKWARD or a WEIGHTS slot, which computes the gradients of the activations, of the weights, or of
+ * both. */
 static void write_backward(struct writer *w, const struct bb_slot *slot, int in, int out)
 {
     int first = w->modules->first[slot->chunk], end = w->modules->first[slot->chunk + 1];
@@ -122,7 +124,8 @@ static void write_slot(struct writer *w, int t)
         write_backward(w, slot, in, out);
 }
 
-/* Write one slot, or a forward and the concurrent backward that follows it. Returns the number of slots written. */
+/* Generates one slot, or a forward together with the concurrent backward that follows. Returns the number of slots
+ * generated. */
 static int write_slots(struct writer *w, int t)
 {
     if (!w->pipe.slots[t].with_next) {
@@ -140,8 +143,8 @@ static int write_slots(struct writer *w, int t)
     return 2;
 }
 
-/* Number of shards into which the replicas have divided a gradient after its reduction. Megatron-LM's distributed
- * optimizer and ZeRO-1 keep the full gradient buffer (1). */
+/* Number of shards of a gradient over the replicas after its reduction. Megatron-LM's distributed optimizer and
+ * ZeRO-1 store the full gradient buffer (1 shard). */
 static int gradient_shards(const struct bb_training *t)
 {
     return t->policy.kind == BB_SYNC_ZERO2 || bb_sync_gathers_parameters(t->policy.kind) ? t->sync[BB_DENSE].n : 1;
@@ -161,7 +164,7 @@ static void finish_step(struct writer *w, int stage)
     for_each_sync(w, bb_sync_finish_step);
 }
 
-/* ---- the program ---- */
+/* ---- program of a stage ---- */
 
 static struct bb_script_lane open_lane(struct writer *w, int comm)
 {
@@ -209,8 +212,8 @@ static int validate_program_size(const struct writer *w, int slots_done)
     fewer = (int)((double)s->micro_batches * slots_done / w->pipe.n_slots);
     fewer = bb_schedule_row(s)->chunked ? fewer / s->stages * s->stages : fewer;
     return bb_err(BB_EUSAGE,
-                  "%s: %d micro-batches make %d different programs of more than %zu operations each, at most %d in "
-                  "total are supported; try: --micro-batches %d",
+                  "%s: %d micro-batches require %d programs of more than %zu operations each; at most %d operations "
+                  "in total are supported; try: --micro-batches %d",
                   w->t->config->proxy, s->micro_batches, programs, w->script.program->n_ops, BB_MAX_OPERATIONS,
                   fewer > 0 ? fewer : 1);
 }

@@ -1,5 +1,5 @@
-/* stage_units.c - the modules of a stage and their tensors, as units of the data-parallel synchronization
- * (training.h). */
+/* stage_units.c - lists the modules of a stage, and their tensors as units of the data-parallel synchronization (see
+ * training.h). */
 #include "proxies/transformer/training.h"
 
 #include "bootstrap/base/grow.h"
@@ -44,7 +44,7 @@ static int list_modules(struct bb_modules *p, const struct bb_training *t, int s
 
 /* ---- tensors ---- */
 
-/* The tensors of a module. The head of the last stage includes its copy of a tied embedding table. */
+/* Lists the tensors of a module. The head of the last stage includes that stage's copy of a tied embedding table. */
 static int tensors_of(const struct bb_training *t, const struct bb_transformer_module *module,
                       struct bb_arch_tensor out[BB_ARCH_TENSORS + 1])
 {
@@ -62,7 +62,8 @@ static int tensors_of(const struct bb_training *t, const struct bb_transformer_m
     return m < 0 ? m : n;
 }
 
-/* Backward time of a layer in microseconds: input of Horovod's cycle model, which fuses the gradients of one cycle. */
+/* Returns the backward time of a layer in microseconds. Horovod's cycle model fuses the gradients computed within
+ * one cycle time. */
 static double backward_us(const struct bb_training *t, int layer)
 {
     const struct bb_layers_config *layers_config = &t->layers_config;
@@ -74,7 +75,8 @@ static double backward_us(const struct bb_training *t, int layer)
     return 2 * bb_layers_flops(t->layers, layer) / layers_config->tflops / 1e6;
 }
 
-/* Add the tensors of one kind as one unit. A module without such tensors gets no unit. */
+/* Adds the tensors of one kind (dense or expert) of a module as one unit. Adds no unit if the module has no tensors
+ * of this kind. */
 static void add_unit(struct bb_modules *p, const struct bb_training *t, struct bb_transformer_module *module,
                      enum bb_parameter_kind kind, const struct bb_arch_tensor *tensors, int n, struct bb_tensor **at)
 {

@@ -1,7 +1,7 @@
 /*
- * training.h - one transformer training step while it is built: the resolved options, and the communicators of the
- * grid's groups. Internal to the builder (transformer.c: the step; stage.c: the program of one stage; stage_units.c:
- * the modules and parameters of one stage).
+ * training.h - data of one transformer training step while its programs are generated: resolved options, and the
+ * communicators of all process groups. Internal to transformer.c (the step), stage.c (the program of one stage) and
+ * stage_units.c (the modules and parameters of one stage).
  */
 #ifndef BB_PROXIES_TRANSFORMER_TRAINING_H
 #define BB_PROXIES_TRANSFORMER_TRAINING_H
@@ -29,53 +29,54 @@ struct bb_training {
     bool has_parameters[BB_PARAMETER_KINDS]; /* which kinds of parameters the model has */
     struct bb_dp_config policy;
     struct bb_sync_comms sync[BB_PARAMETER_KINDS];
-    /* Communicators; BB_NONE where the group has one rank. */
+    /* Communicators; BB_NONE: the group has one rank. n_norms: number of entries in norms. */
     int pipe[BB_PIPE_FLOWS], tp, cp, ep, etp, etp_ep, ep_local, ep_cross, embedding, norms[BB_NORMS], n_norms;
 };
 
 /* ---- stage_units.c: the modules of a stage ---- */
 
-/* A module: a layer, BB_ARCH_EMBEDDING or BB_ARCH_HEAD. */
+/* A module of a stage: a layer of the model (index), BB_ARCH_EMBEDDING or BB_ARCH_HEAD. */
 struct bb_transformer_module {
     int layer, chunk;
-    bool recomputed;              /* full recomputation of this layer (bb_layers_is_recomputed) */
-    int unit[BB_PARAMETER_KINDS]; /* index into bb_modules.units; BB_NONE: the module has no parameters of this kind */
+    bool recomputed;              /* the backward pass recomputes the whole layer (bb_layers_is_recomputed) */
+    int unit[BB_PARAMETER_KINDS]; /* per kind: index into bb_modules.units; BB_NONE: no parameters of this kind */
 };
 
-/* The modules of a stage in forward order, chunk after chunk. Chunk c owns list[first[c] .. first[c + 1]). */
+/* The modules of a stage in forward order, chunk after chunk. Chunk c consists of the entries first[c] to
+ * first[c + 1] - 1 of list. */
 struct bb_modules {
     struct bb_transformer_module *list;
     int n, *first;
     struct bb_sync_unit *units[BB_PARAMETER_KINDS];
     int n_units[BB_PARAMETER_KINDS];
-    struct bb_tensor *tensors; /* of all units; owner of the storage that the units point into */
+    struct bb_tensor *tensors; /* storage of the tensors of all units; the units point into this array */
     size_t replicated;         /* sum of bb_layers_replicated_elements over the modules */
 };
 
 /*
- * bb_modules_make - list the modules and parameters of a stage; they are the same on each rank of the stage.
+ * bb_modules_make - list the modules and parameters of a stage. The lists are the same for all ranks of the stage.
  *   Returns  0 or -BB_EFAIL
  *   Owner    the caller releases modules with bb_modules_release, which accepts a zeroed struct
  */
 int bb_modules_make(struct bb_modules *modules, const struct bb_training *t, int stage) BB_MUST_CHECK;
 void bb_modules_release(struct bb_modules *modules);
 
-/* bb_stage_holds_tied_embedding - does the stage hold one of the two copies of a tied embedding table (first and
- * last stage)? */
+/* bb_stage_holds_tied_embedding - returns whether the stage holds one of the two copies of a tied embedding table.
+ * The copies are on the first and the last stage. */
 bool bb_stage_holds_tied_embedding(const struct bb_training *t, int stage);
 
 /*
- * One program of a stage.
+ * Selects one program of a stage.
  *   ep_rank    coordinate in the ep group (see layer.h); 0 when all ep ranks run the same program
- *   remainder  this program also reduces the remainder of a hierarchical all-reduce (see bb_sync_spec)
+ *   remainder  the program also reduces the remainder of a hierarchical all-reduce (see bb_sync_spec)
  */
 struct bb_stage {
     int stage, ep_rank;
     bool remainder;
 };
 
-/* bb_stage_write - write the program of one stage into a role. Returns 0 or a negative error after printing one
- * line. */
+/* bb_stage_write - generate the program of one stage in role->program. Returns 0, or a negative error after printing
+ * one error line. */
 int bb_stage_write(const struct bb_training *t, const struct bb_stage *stage, struct bb_role *role) BB_MUST_CHECK;
 
 #endif

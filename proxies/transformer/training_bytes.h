@@ -1,6 +1,6 @@
 /*
- * training_bytes.h - validate a layout and compute the memory that training needs, without writing the programs. Fast
- * enough for a search over thousands of layouts.
+ * training_bytes.h - validate a layout and compute the memory that training needs, without generating the programs.
+ * This is fast enough for a search over thousands of layouts.
  */
 #ifndef BB_PROXIES_TRANSFORMER_TRAINING_BYTES_H
 #define BB_PROXIES_TRANSFORMER_TRAINING_BYTES_H
@@ -9,18 +9,18 @@
 #include "proxies/transformer/arch/arch.h"
 
 /*
- * bb_training_load_arch - load the model of --model and apply --layers.
- *   Returns  0, or -BB_EUSAGE after printing one line
+ * bb_training_load_arch - load the architecture of --model and apply --layers.
+ *   Returns  0, or -BB_EUSAGE after printing one error line
  */
 int bb_training_load_arch(const struct bb_proxy_config *config, struct bb_arch *arch) BB_MUST_CHECK;
 
 /*
- * bb_training_bytes - memory that training needs on the rank with the largest need. The result equals the maximum of
- * training_bytes over the roles of the built step.
- *   config     with defaults applied (bb_proxy_configure)
+ * bb_training_bytes - compute the memory that training needs on the rank with the largest need. The result equals the
+ * maximum of training_bytes over the roles of the built step.
+ *   config     options with defaults applied (bb_proxy_configure)
  *   arch       the model of config
  *   max_bytes  out: bytes
- *   Returns    0, or -BB_EUSAGE after printing one line when the layout is invalid
+ *   Returns    0, or -BB_EUSAGE after printing one error line when the layout is invalid
  */
 int bb_training_bytes(const struct bb_proxy_config *config, const struct bb_arch *arch,
                       double *max_bytes) BB_MUST_CHECK;
@@ -29,9 +29,9 @@ int bb_training_bytes(const struct bb_proxy_config *config, const struct bb_arch
  * bb_training_min_recompute_layers - find the smallest number of layers per chunk whose full recomputation (--recompute
  * full --recompute-num-layers) makes training fit. The recomputation options of config are ignored.
  *   gpu_bytes  memory of one GPU
- *   layers     out: 1 to (layers of the longest chunk - 1); 0: recomputing fewer than all layers does not fit
+ *   layers     out: 1 to (layers of the longest chunk - 1); 0: no such number makes training fit
  *   bytes      out: bytes of the rank with the largest need, with *layers recomputed (0: with all layers recomputed)
- *   Returns    0, or -BB_EUSAGE after printing one line when the layout is invalid
+ *   Returns    0, or -BB_EUSAGE after printing one error line when the layout is invalid
  */
 int bb_training_min_recompute_layers(const struct bb_proxy_config *config, const struct bb_arch *arch, double gpu_bytes,
                                      int *layers, double *bytes) BB_MUST_CHECK;

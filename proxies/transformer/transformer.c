@@ -1,9 +1,9 @@
 /*
  * transformer.c - the proxy `transformer`: one training step of any transformer model in any layout. This file resolves
- * and validates the options and builds the layout; stage.c writes the program of each stage.
+ * and validates the options and builds the layout; stage.c generates the program of each stage.
  *
- * Ranks of one stage share one program, because peers in a program are relative. Only two features need several
- * programs per stage: dropless experts with an imbalance, and hierarchical reductions with a remainder.
+ * All ranks of a stage share one program, which addresses peers relative to the own rank. Only two features need
+ * several programs per stage: dropless experts with an imbalance, and hierarchical reductions with a remainder.
  */
 #include "bootstrap/base/grow.h"
 #include "proxies/author/args.h"
@@ -74,7 +74,7 @@ static int resolve_schedule(struct bb_training *t)
     return bb_schedule_validate(&t->schedule, t->config->proxy);
 }
 
-/* Check the number of layers per stage: equal, or as given with --decoder-first- and
+/* Checks the number of layers per stage: equal, or as given with --decoder-first-pipeline-num-layers and
  * --decoder-last-pipeline-num-layers. */
 static int validate_stage_layers(const struct bb_training *t, const struct bb_grid_model *model)
 {
@@ -110,7 +110,7 @@ out:
     return rc;
 }
 
-/* Layers of the longest chunk. */
+/* Number of layers of the longest chunk. */
 static int max_chunk_layers(const struct bb_training *t)
 {
     struct bb_pipe_split split =
@@ -164,7 +164,7 @@ static int reject_unused_options(const struct bb_training *t)
         {o->last_layers, t->grid.pp > 1, "decoder-last-pipeline-num-layers", "pp is 1"},
         {o->sequence_parallel, t->grid.tp > 1, "sequence-parallel", "tp is 1"},
         {o->float8, t->layers_config.gemm, "fp8", "only --compute gemm has FP8 GEMMs"},
-        {t->config->sync.sync, false, "sync", "the option of a transformer is --dp-sync"},
+        {t->config->sync.sync, false, "sync", "transformer has the option --dp-sync instead"},
     };
 
     for (size_t i = 0; i < sizeof(requested) / sizeof(requested[0]); i++)
@@ -180,8 +180,8 @@ static int reject_unused_options(const struct bb_training *t)
     if (bb_schedule_is_bidirectional(&t->schedule) && t->policy.kind != BB_SYNC_ALL_REDUCE &&
         t->policy.kind != BB_SYNC_ZERO1 && t->policy.kind != BB_SYNC_DISTRIBUTED)
         return bb_err(BB_EUSAGE,
-                      "%s: schedule dualpipe reduces gradients over two stages that compute them in different order, "
-                      "so only at the end of the step; --dp-sync %s is not supported; try: --dp-sync zero1",
+                      "%s: schedule dualpipe reduces gradients only at the end of the step, because two stages compute "
+                      "them in different order; --dp-sync %s is not supported; try: --dp-sync zero1",
                       t->config->proxy, bb_sync_names[t->policy.kind]);
     if (bb_schedule_splits_backward(&t->schedule) && bb_sync_gathers_parameters(t->policy.kind))
         return bb_err(BB_EUSAGE,
@@ -224,7 +224,7 @@ static void resolve_layers_config(struct bb_training *t)
     };
 }
 
-/* Resolve all options except those of the layers themselves (bb_layers_new). The architecture is already loaded. */
+/* Resolves all options except those that bb_layers_new validates. Requires a loaded architecture. */
 static int resolve_shape(struct bb_training *t)
 {
     const struct bb_proxy_config *c = t->config;
@@ -257,8 +257,8 @@ int bb_training_load_arch(const struct bb_proxy_config *c, struct bb_arch *arch)
 
 /* ---- groups and communicators ---- */
 
-/* Add a communicator for a group of the grid; BB_NONE if the group has one rank. name: NULL for the name of the
- * group. */
+/* Adds a communicator for a group of the grid. *comm: BB_NONE if the group has one rank. name: NULL for the name of
+ * the group. */
 static int add_comm(struct bb_training *t, enum bb_grid_group group, const char *name, int *comm)
 {
     int of = t->groups.of[group];
@@ -270,8 +270,8 @@ static int add_comm(struct bb_training *t, enum bb_grid_group group, const char 
     return *comm < 0 ? -BB_EFAIL : 0;
 }
 
-/* Communicators of the gradient norm: over the ranks of one model copy, over the shards of the optimizer, and over
- * the experts. */
+/* Adds the communicators over which the gradient norm is summed: the ranks of one model replica, the shards of the
+ * optimizer state, and the ep ranks. */
 static int add_norms(struct bb_training *t)
 {
     enum bb_grid_group replicas = t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP;
@@ -311,8 +311,8 @@ static unsigned wanted_groups(const struct bb_training *t)
     return wanted;
 }
 
-/* Node-limited dispatch (--moe-dispatch dedup), which sends a token to each node once: one communicator over the ep
- * ranks of a node, one over the ranks with the same position in each node. */
+/* Adds the two communicators of --moe-dispatch dedup, which sends a token to each node at most once: the ep ranks of
+ * a node, and the ep ranks with the same local index on all nodes. */
 static int add_node_comms(struct bb_training *t)
 {
     int ep = t->groups.of[BB_GRID_EP], node = t->config->gpus_per_node, rc;
@@ -333,8 +333,8 @@ out:
     return rc;
 }
 
-/* The groups over which tokens of experts are gathered: the ranks of one expert (etp), and all ranks of all experts
- * (etp x ep). */
+/* Adds the communicators of expert parallelism: the ep ranks, the etp ranks that share one expert, and the etp x ep
+ * ranks that together hold all experts of a layer. */
 static int add_expert_comms(struct bb_training *t)
 {
     int rc;
@@ -350,8 +350,9 @@ out:
     return rc;
 }
 
-/* Replicas of a part in a bidirectional pipeline: the ranks of both stages that hold the part. Each group joins the
- * two groups of `of` of the two stages; without a group, two ranks. */
+/* Adds the groups of replicas of a bidirectional pipeline, where two stages hold each part of the model. Each new
+ * group joins a group of kind `of` on one stage with the same group on the other stage, or two ranks if those groups
+ * have one rank. */
 static int add_bidirectional_replicas(struct bb_training *t, enum bb_grid_group of, const char *name, int *joined)
 {
     struct bb_layout *l = &t->step->layout;
@@ -377,7 +378,7 @@ static int add_bidirectional_replicas(struct bb_training *t, enum bb_grid_group 
     return *joined < 0 ? -BB_EFAIL : 0;
 }
 
-/* The group of replicas of each kind of parameters; BB_NONE: no replicas. */
+/* Sets replicas[k] to the group of ranks that replicate the parameters of kind k; BB_NONE: no replicas. */
 static int resolve_replicas(struct bb_training *t, int replicas[BB_PARAMETER_KINDS])
 {
     const enum bb_grid_group of[BB_PARAMETER_KINDS] = {t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP, BB_GRID_EDP};
@@ -400,8 +401,8 @@ static int resolve_layout(struct bb_training *t)
 
     TRY(bb_grid_layout(&t->grid, wanted_groups(t), l, &t->groups));
     TRY(add_comm(t, BB_GRID_TP, NULL, &t->tp));
-    /* With dp = 1 the gradients are reduced over the cp ranks, too: two communicators of one group, which need
-     * different names. */
+    /* With dp = 1 the gradients are also reduced over the cp ranks. The cp group then has two communicators, which
+     * need different names. */
     TRY(add_comm(t, BB_GRID_CP, t->grid.dp == 1 ? "cp tokens" : NULL, &t->cp));
     TRY(add_comm(t, BB_GRID_EMBEDDING, NULL, &t->embedding));
     TRY(add_expert_comms(t));
@@ -417,10 +418,10 @@ out:
     return rc;
 }
 
-/* ---- roles ---- */
+/* ---- roles (groups of ranks that execute the same program) ---- */
 
-/* Roles per stage: one per program, times two if a hierarchical reduction has a remainder, which the last rank of a
- * node handles. */
+/* Number of roles per stage: one per program, and twice as many with hierarchical reductions, where the last rank of
+ * each node also reduces the remainder. */
 static int roles_per_stage(const struct bb_training *t)
 {
     return bb_layers_programs_per_stage(t->layers) * (t->policy.hierarchical ? 2 : 1);
@@ -479,7 +480,7 @@ static void set_training_bytes(const struct bb_training *t, int stage, struct bb
     bb_memory_rank_bytes(&m, stage, role->training_bytes);
 }
 
-/* The sharding that bb_sync_add_comms would choose for a group of n replicas. */
+/* Returns the sharding that bb_sync_add_comms would choose for a group of `replicas` ranks. */
 static struct bb_sync_comms sync_groups_of(const struct bb_training *t, int replicas, int ranks_per_replica)
 {
     int node = t->config->gpus_per_node > 0 ? t->config->gpus_per_node : t->grid.ranks;
@@ -488,7 +489,7 @@ static struct bb_sync_comms sync_groups_of(const struct bb_training *t, int repl
     return (struct bb_sync_comms){.n = run > 0 && run < replicas ? run : replicas, .n_replicas = 1};
 }
 
-/* Resolve all inputs of the memory model. */
+/* Resolves all inputs of the memory model, without building a layout. */
 static int resolve_bytes(struct bb_training *t)
 {
     int copies, rc;
@@ -539,8 +540,9 @@ int bb_training_min_recompute_layers(const struct bb_proxy_config *c, const stru
     if (rc)
         return rc;
     t.layers_config.recompute = BB_RECOMPUTE_FULL;
-    for (all = max_chunk_layers(&t); all - too_few > 1;) { /* invariant: too_few layers do not fit; all layers fit,
-                                                              or are the maximum */
+    /* Binary search. Recomputing too_few layers does not fit; recomputing `all` layers fits, or is the maximum and
+     * untested. */
+    for (all = max_chunk_layers(&t); all - too_few > 1;) {
         t.layers_config.recompute_layers = too_few + (all - too_few) / 2;
         *bytes = max_rank_bytes(&t);
         if (*bytes <= gpu_bytes)
@@ -590,7 +592,7 @@ out:
 
 #define STAGES_TEXT 128
 
-/* For example " in 16 stages of 4, the first of 3 and the last of 2". */
+/* Formats the split of the layers, for example " in 16 stages of 4, the first of 3 and the last of 2". */
 static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
 {
     struct bb_pipe_split split =
@@ -615,8 +617,7 @@ static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
              v * bb_pipe_split_layers(&split, 0, &first), v * bb_pipe_split_layers(&split, p - 1, &first));
 }
 
-/* Sequences above this length are rarely used in training: models that support more are first trained with shorter
- * ones. */
+/* Training rarely uses longer sequences: models that support longer ones are first trained with shorter ones. */
 enum { LONG_SEQUENCE = 32768 };
 
 static int describe_step(struct bb_training *t)

@@ -18,7 +18,7 @@ enum {
 
 struct tensor_list {
     struct bb_arch_tensor *out;
-    int capacity, n; /* n keeps counting beyond the capacity */
+    int capacity, n; /* n: tensors so far, which may exceed the capacity */
 };
 
 static void put_tensor(struct tensor_list *l, const char *name, size_t rows, size_t columns, unsigned sharding)
@@ -41,7 +41,7 @@ static void put_norm(struct tensor_list *l, const struct bb_arch *a, const char 
         put_tensor(l, bias, (size_t)a->hidden, 1, WHOLE);
 }
 
-/* nth: '1' to '4' */
+/* Adds the norm with number nth, '1' to '4'. */
 static void put_layer_norm(struct tensor_list *l, const struct bb_arch *a, char nth)
 {
     static const char *const names[][2] = {{"norm1.weight", "norm1.bias"},
@@ -99,8 +99,8 @@ static void put_cross_attention(struct tensor_list *l, const struct bb_arch *a)
     put_tensor(l, "cross.out.weight", h, q, SPLIT);
 }
 
-/* The indexer of sparse attention (DeepSeek-V3.2) scores every key for every query with a few small heads. Every tp
- * rank holds all of them. */
+/* Indexer of sparse attention (DeepSeek-V3.2), which scores every key for every query with a few small heads. Every
+ * tp rank holds the whole indexer. */
 static void put_indexer(struct tensor_list *l, const struct bb_arch *a)
 {
     size_t h = (size_t)a->hidden, heads = (size_t)a->index_heads, width = (size_t)a->index_dim;
@@ -112,7 +112,8 @@ static void put_indexer(struct tensor_list *l, const struct bb_arch *a)
     put_tensor(l, "attention.index.weights.weight", heads, h, WHOLE);
 }
 
-/* Multi-head latent attention: small down projections that every tp rank holds, then up projections per head. */
+/* Multi-head latent attention: small down projections, which every tp rank holds in full, then up projections per
+ * head. */
 static void put_latent_attention(struct tensor_list *l, const struct bb_arch *a)
 {
     size_t h = (size_t)a->hidden, heads = (size_t)a->heads, latent = (size_t)a->kv_lora, q = (size_t)a->q_lora;
@@ -131,7 +132,7 @@ static void put_latent_attention(struct tensor_list *l, const struct bb_arch *a)
     put_indexer(l, a);
 }
 
-/* Scan layers: one number per head determines how much of the state decays, a second one how much of the token is
+/* Scan layers. Per head, `decay` determines how fast the state decays, and `step_bias` how much of each token is
  * added. */
 static void put_scan(struct tensor_list *l, const struct bb_arch *a)
 {
@@ -200,7 +201,8 @@ static void put_experts(struct tensor_list *l, const struct bb_arch *a)
 
 /* ---- layers ---- */
 
-/* The first layer of a stack holds the relative position bias of the whole stack. */
+/* Returns whether the layer holds a table of relative position biases. The first layer of a stack holds the table
+ * for the whole stack. */
 static bool has_positions(const struct bb_arch *a, int layer)
 {
     return layer == 0 || (a->encoder_layers > 0 && layer == a->encoder_layers);
@@ -299,9 +301,9 @@ bool bb_arch_has_mlp(const struct bb_arch *a)
 }
 
 /* FLOPs of a scan. For each chunk of c tokens with keys of width n and values of width p: c x c scores of queries
- * and keys, their product with the values of the chunk, the update of the state from the values, and the product of
- * queries and state. Gated DeltaNet adds c x c scores between the keys, whose inverse corrects keys and values, and
- * the product of keys and state. */
+ * and keys, the product of scores and values, the update of the state from the values, and the product of queries
+ * and state. Gated DeltaNet adds c x c scores between the keys, whose inverse corrects keys and values, and the
+ * product of keys and state. */
 static double scan_flops(const struct bb_arch_scan *s, int sequence)
 {
     double c = sequence < s->chunk ? sequence : s->chunk, chunks = ceil(sequence / c), n = s->key_dim, p = s->value_dim;
@@ -323,7 +325,7 @@ double bb_arch_core_flops(const struct bb_arch *a, int layer, int sequence)
            2 * s * s * a->index_heads * a->index_dim;
 }
 
-/* ---- sums ---- */
+/* ---- sums over tensors ---- */
 
 size_t bb_arch_tensor_share(const struct bb_arch_tensor *t, int tp, int ep)
 {
@@ -354,7 +356,7 @@ struct bb_arch_rank_parameters bb_arch_layer_share(const struct bb_arch *arch, i
     return held;
 }
 
-/* counted_experts: number of experts per layer to count. */
+/* Parameters of a layer, counting only `counted_experts` experts. */
 static double count_layer_parameters(const struct bb_arch *arch, int layer, int counted_experts)
 {
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
@@ -372,8 +374,8 @@ double bb_arch_layer_parameters(const struct bb_arch *arch, int layer)
     return count_layer_parameters(arch, layer, arch->experts);
 }
 
-/* Layers of one kind have equal counts, except that encoder-decoder models have extra tensors in the first and last
- * layers of a stack. */
+/* Parameters of the model, counting only `counted_experts` experts per layer. All layers of a kind have equal
+ * counts, except in encoder-decoder models, where the first and last layers of a stack have extra tensors. */
 static double count_parameters(const struct bb_arch *arch, int counted_experts)
 {
     double sum = count_layer_parameters(arch, BB_ARCH_EMBEDDING, counted_experts) +

@@ -1,9 +1,10 @@
 /*
- * arch.h - a transformer model as data: the fields of its published config.json, and the tensors that follow from them.
+ * arch.h - a transformer model as data: the fields of its published config.json, and the tensors that follow from these
+ * fields.
  *
- * The source is a Hugging Face config.json, the folder that contains one, or a name in profiles/models. The
- * architecture is found by model_type or architectures (one row of arch_types.c each). Missing fields get the defaults
- * of the published configuration class. For multimodal models text_config is read. No CUDA or MPI calls.
+ * The source is a Hugging Face config.json, the folder that contains one, or a name in profiles/models. The key
+ * model_type or architectures selects the architecture, one entry of the table in arch_types.c. Missing fields get the
+ * defaults of the published configuration class. For multimodal models text_config is read. No CUDA or MPI calls.
  */
 #ifndef BB_PROXIES_TRANSFORMER_ARCH_ARCH_H
 #define BB_PROXIES_TRANSFORMER_ARCH_ARCH_H
@@ -19,25 +20,26 @@
 /* Layers that carry a state from token to token in place of attention ("scan" layers): linear attention (Gated
  * DeltaNet) and state space duality (Mamba 2). The state of each head has key_dim x value_dim elements. */
 struct bb_arch_scan {
-    int heads;  /* value heads; 0: the model has no such layers */
+    int heads;  /* value heads; 0: the model has no scan layers */
     int groups; /* key and query groups; heads / groups heads share one group */
     int key_dim, value_dim;
     int conv;   /* kernel width of the preceding convolution, in tokens */
-    int chunk;  /* tokens that are processed at once, with GEMMs */
-    bool delta; /* a new value replaces the old value of its key (Gated DeltaNet); else it is added (Mamba 2) */
+    int chunk;  /* tokens per chunk; the GEMMs process one chunk at a time */
+    bool delta; /* a new value replaces the stored value of the same key (Gated DeltaNet); false: values are added
+                   (Mamba 2) */
     bool conv_bias;
 };
 
 struct bb_arch {
-    char name[BB_ARCH_NAME]; /* as given by the user, without folder and ".json" */
+    char name[BB_ARCH_NAME]; /* the model as given by the user, without folder and ".json" */
     char type[BB_ARCH_NAME]; /* model_type, for example "llama" */
 
     int layers, hidden, heads;
     int encoder_layers; /* encoder-decoder models: the first encoder_layers of `layers` are the encoder, the others
-                           the decoder; 0: one stack */
-    /* as in the file; 0: equal to encoder_layers */
+                           the decoder; 0: no encoder */
+    /* decoder layers in the file; 0: equal to encoder_layers */
     int decoder_layers;
-    int kv_heads;    /* key-value heads; equal to heads: multi-head attention */
+    int kv_heads;    /* key-value heads; equal to `heads` for multi-head attention */
     int head_dim;    /* width of queries, keys and values (multi-head latent attention: see nope_dim) */
     int ffn;         /* inner width of a dense MLP */
     int vocab;       /* vocabulary size */
@@ -47,7 +49,7 @@ struct bb_arch {
     /* Order of a layer's tensors: a attention, c cross attention, m MLP or experts, 1 to 4 norms. NULL: "am12". */
     const char *order;
     int norms;       /* only the first `norms` norms of `order` exist (Falcon); 0: all */
-    bool fused_qkv;  /* queries, keys and values come from one tensor */
+    bool fused_qkv;  /* one tensor projects queries, keys and values */
     bool gated;      /* gated MLP (SwiGLU): gate, up and down projection instead of up and down */
     bool layer_norm; /* LayerNorm with weight and bias; else RMSNorm with weight */
     bool dropout;    /* the model is trained with dropout */
@@ -56,37 +58,37 @@ struct bb_arch {
     int position_buckets; /* buckets of the relative position bias that each head learns in the first layer of a
                              stack (T5) */
     bool qkv_bias, out_bias, mlp_bias;
-    bool qk_norm;           /* RMSNorm of each query and key head (Qwen 3) */
-    bool qk_norm_wide;      /* RMSNorm over all queries and over all keys (OLMo 2) */
+    bool qk_norm;           /* separate RMSNorm for each query head and each key head (Qwen 3) */
+    bool qk_norm_wide;      /* RMSNorm over all query heads together and over all key heads together (OLMo 2) */
     bool sinks;             /* attention sinks: one learned score per head (gpt-oss) */
     bool learned_positions; /* learned position embedding of sequence + extra_positions rows */
     int extra_positions;
     bool tied; /* tied embeddings: the head uses the embedding table */
 
-    /* Maximum number of keys that a query attends to (sliding window, chunk, or keys selected by an indexer); 0:
-     * all. The last layer of each window_every layers attends to all keys; 0: no layer does. See
+    /* window: maximum number of keys that a query attends to (sliding window, chunk, or keys selected by an
+     * indexer); 0: all keys. window_every: every window_every-th layer attends to all keys; 0: no layer does. See
      * bb_arch_attended_keys. */
     int window, window_every;
 
     struct bb_arch_scan scan;
     int expand;          /* Mamba 2: inner width / hidden */
-    int attention_every; /* the last layer of each attention_every layers has attention, the others are scans; 0: all
-                            are scans */
+    int attention_every; /* every attention_every-th layer has attention, the others are scan layers; 0: all are scan
+                            layers */
     bool out_gate;       /* the attention output has an elementwise gate, computed by the query projection */
 
-    /* Falcon: which of its layouts of key-value heads and norms applies (multi_query, new_decoder_architecture,
-     * parallel_attn). */
+    /* Falcon: these flags select the arrangement of key-value heads and norms (multi_query,
+     * new_decoder_architecture, parallel_attn). */
     bool multi_query, grouped_heads, parallel_attention;
     int embedding_width; /* width of the embedding table (OPT); 0: hidden */
 
     /* Mixture of experts; experts == 0: all layers are dense. */
     int experts, top_k, expert_ffn;
-    int shared_experts; /* number of shared experts of width expert_ffn, when the file has no total width */
+    int shared_experts; /* shared experts, each of width expert_ffn; 0: none, or the file has shared_ffn */
     int shared_ffn;     /* inner width of all shared experts together; 0: none */
     bool expert_bias;   /* each expert has biases of up, gate and down (gpt-oss) */
     bool shared_gate;   /* the shared expert has its own gate (Qwen 2 MoE) */
     bool router_bias;   /* the router has a bias per expert (DeepSeek-V3) */
-    int dense_layers;   /* the first dense_layers layers are dense */
+    int dense_layers;   /* number of layers at the beginning of the model that are dense */
     int moe_every;      /* the other layers have experts where (layer + moe_offset) % moe_every == 0 */
     int moe_offset;
 
@@ -95,45 +97,48 @@ struct bb_arch {
     int q_lora; /* 0: queries are projected without a latent */
     int kv_lora, nope_dim, rope_dim, v_dim;
 
-    /* The indexer that selects the keys (DeepSeek-V3.2); index_heads == 0: none. */
+    /* The indexer that selects keys for sparse attention (DeepSeek-V3.2): heads and elements per head; index_heads
+     * == 0: no indexer. */
     int index_heads, index_dim;
 };
 
 /*
- * bb_arch_load - read the architecture of a model.
+ * bb_arch_load - read the architecture of a model from a file.
+ * bb_arch_read - read the architecture of a model from a parsed file.
  *   word      a name in profiles/models, or the path of a file or folder
- * bb_arch_read - the same for a parsed file.
  *   where     name of the file in messages
- *   Returns   0, or -BB_EUSAGE after printing one line: unreadable file, unknown architecture (the line names the
- *             missing fields), a value out of range, or totals of a profile that differ from the sums of the tensors
+ *   Returns   0, or -BB_EUSAGE after printing one error line: unreadable file; unknown architecture, with the fields
+ *             that are missing; value out of range; totals of a profile that differ from the sums over the tensors
  */
 int bb_arch_read(const json_t *root, const char *where, struct bb_arch *arch) BB_MUST_CHECK;
 int bb_arch_load(const char *word, struct bb_arch *arch) BB_MUST_CHECK;
 
-/* bb_arch_is_decoder - is the layer a decoder layer, with cross attention to the encoder's output after its self
- * attention? */
+/* bb_arch_is_decoder - returns whether the layer is a decoder layer, which has cross attention to the encoder's
+ * output after its self attention. */
 bool bb_arch_is_decoder(const struct bb_arch *arch, int layer);
 
-/* bb_arch_attended_keys - number of keys that a query of the layer attends to in a sample of `sequence` tokens.
- * Causal masks are ignored: all keys of the window, or of the full square of scores, count. */
+/* bb_arch_attended_keys - returns the number of keys that a query of the layer attends to in a sample of `sequence`
+ * tokens. Causal masks are ignored: the number is that of the whole window or the whole sample. */
 int bb_arch_attended_keys(const struct bb_arch *arch, int layer, int sequence);
 
 /*
- * bb_arch_is_scan - does the layer have a scan in place of attention?
- * bb_arch_has_mlp - do the layers have an MLP or experts?
+ * bb_arch_is_scan - returns whether the layer has a scan in place of attention.
+ * bb_arch_has_mlp - returns whether the layers have an MLP or experts.
  */
 bool bb_arch_is_scan(const struct bb_arch *arch, int layer);
 bool bb_arch_has_mlp(const struct bb_arch *arch);
 
-/* bb_arch_core_flops - forward FLOPs of a layer between its projections, for one sample of `sequence` tokens.
- * Attention: scores and context of the full square. Decoder layers: also cross attention to an encoder output of
- * equal length. Scans: the GEMMs over chunks, without their small triangular inverses. */
+/* bb_arch_core_flops - returns the forward FLOPs of attention scores and context, or of the scan, for one sample of
+ * `sequence` tokens. Attention counts the full square of scores. Decoder layers also count cross attention to an
+ * encoder output of equal length. Scans count the GEMMs over chunks, without the inverses of small triangular
+ * matrices. */
 double bb_arch_core_flops(const struct bb_arch *arch, int layer, int sequence);
 
-/* bb_arch_with_layers - change the number of layers (--layers). Returns 0, or -BB_EUSAGE after printing one line. */
+/* bb_arch_with_layers - change the number of layers (--layers). Returns 0, or -BB_EUSAGE after printing one error
+ * line. */
 int bb_arch_with_layers(struct bb_arch *arch, int layers) BB_MUST_CHECK;
 
-/* bb_arch_has_experts - does the layer (from 0) have experts? */
+/* bb_arch_has_experts - returns whether the layer (from 0) has experts. */
 bool bb_arch_has_experts(const struct bb_arch *arch, int layer);
 
 /* ---- tensors ---- */
@@ -144,42 +149,43 @@ struct bb_arch_tensor {
     size_t count;      /* elements of the full tensor */
     bool tensor_split; /* sharded over tp (expert tensors: over etp); else every tp rank holds the full tensor */
     bool expert;       /* sharded over ep; its gradients are reduced over edp instead of dp x cp */
-    size_t rows; /* > 0: sharded by rows (vocabulary entries); if tp does not divide the rows, the last rank's shard
-                    is padded */
+    size_t rows;       /* > 0: number of rows (vocabulary entries); the tensor is sharded by rows, and the last rank's
+                    shard is padded if tp does not divide the rows. 0: other tensors */
 };
 
-/* Values of `layer` in addition to 0 to layers - 1. The head holds the final norm and, unless embeddings are tied,
- * the output matrix. The head of BERT holds its pooler; the heads of BERT's pretraining are left out, as in its
- * published parameter count. */
+/* Values of the parameter `layer` other than 0 to layers - 1. The head contains the final norm and, unless
+ * embeddings are tied, the output matrix. The head of BERT contains its pooler; the heads of BERT's pretraining are
+ * left out, as in the published parameter count. */
 #define BB_ARCH_EMBEDDING (-1)
 #define BB_ARCH_HEAD      (-2)
 
-#define BB_ARCH_TENSORS 32 /* more than any layer has */
+#define BB_ARCH_TENSORS 32 /* maximum number of tensors of a layer */
 
 /*
  * bb_arch_tensors - list the tensors of a layer in the order in which the published model registers them.
  *   out       [capacity] out
- *   Returns   their number, or -BB_EFAIL after printing one line if there are more than capacity
+ *   Returns   the number of tensors, or -BB_EFAIL after printing one error line if there are more than capacity
  */
 int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor *out, int capacity);
 
-/* bb_arch_tensor_share - elements of a tensor that one rank holds. tp: etp for expert tensors. Rows are rounded up. */
+/* bb_arch_tensor_share - returns the number of elements of a tensor on one rank. tp: for expert tensors the value of
+ * etp. Row shards are rounded up. */
 size_t bb_arch_tensor_share(const struct bb_arch_tensor *tensor, int tp, int ep);
 
-/* bb_arch_layer_share - elements of a layer (or of the embedding or the head) that one rank holds, as dense and as
- * expert tensors. Dense tensors are sharded over tp, expert tensors over etp and ep. */
+/* bb_arch_layer_share - returns the numbers of dense and expert parameters of a layer (or of the embedding or the
+ * head) on one rank. Dense tensors are sharded over tp, expert tensors over etp and ep. */
 struct bb_arch_rank_parameters {
     size_t dense, expert;
-    size_t replicated; /* part of dense: tensors that every tp rank holds in full (norms, biases of row-parallel
-                          layers, the router). Sequence parallelism sums their gradients over tp. */
+    size_t replicated; /* included in dense: tensors that every tp rank holds in full (norms, biases of row-parallel
+                          layers, the router). With sequence parallelism their gradients are summed over tp. */
 };
 struct bb_arch_rank_parameters bb_arch_layer_share(const struct bb_arch *arch, int layer, int tp, int etp, int ep);
 
-/* ---- numbers of learnable parameters; doubles with whole values ---- */
+/* ---- parameter counts: whole numbers stored as doubles ---- */
 
-double bb_arch_layer_parameters(const struct bb_arch *arch, int layer); /* also for BB_ARCH_EMBEDDING and
+double bb_arch_layer_parameters(const struct bb_arch *arch, int layer); /* `layer` may be BB_ARCH_EMBEDDING or
                                                                            BB_ARCH_HEAD */
 double bb_arch_parameters(const struct bb_arch *arch);
-double bb_arch_active(const struct bb_arch *arch); /* parameters that one token uses: top_k of the experts */
+double bb_arch_active(const struct bb_arch *arch); /* parameters that one token uses, with top_k of the experts */
 
 #endif

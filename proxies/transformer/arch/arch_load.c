@@ -1,5 +1,6 @@
 /*
- * arch_load.c - read a config.json into struct bb_arch (see arch.h), using the row of its architecture (arch_types.h).
+ * arch_load.c - reads a config.json into struct bb_arch (see arch.h), guided by the table row of its architecture
+ * (arch_types.h).
  */
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/opts.h"
@@ -14,9 +15,9 @@
 
 #define FAMILY         "transformer"
 #define MAX_NAMES      128
-#define MAX_PARAMETERS 9007199254740992.0 /* number of parameters: whole numbers are exact in a double up to 2^53 */
+#define MAX_PARAMETERS 9007199254740992.0 /* 2^53: up to this limit a double represents whole numbers exactly */
 
-/* ---- the architecture of a file ---- */
+/* ---- selecting the architecture of a file ---- */
 
 static const char *text_at(const json_t *config, const char *key)
 {
@@ -25,8 +26,8 @@ static const char *text_at(const json_t *config, const char *key)
     return json_string_value(json_is_array(value) ? json_array_get(value, 0) : value);
 }
 
-/* Class names are the architecture and a suffix: "LlamaForCausalLM" belongs to Llama; "Qwen2MoeForCausalLM" does not
- * belong to Qwen2. */
+/* Returns whether a class name is the architecture and a known suffix. "LlamaForCausalLM" belongs to Llama;
+ * "Qwen2MoeForCausalLM" does not belong to Qwen2. */
 static bool is_class_of(const char *class_name, const char *architecture)
 {
     static const char *const ends[] = {"For", "LMHead", "Model", "DoubleHeads"};
@@ -64,7 +65,7 @@ static const char *const required_fields[][3] = {{"num_hidden_layers", "n_layer"
                                                  {"vocab_size"},
                                                  {"max_position_embeddings", "n_positions"}};
 
-/* Write the missing fields as ", hidden_size, vocab_size". */
+/* Writes the names of the missing fields as text, for example ", hidden_size, vocab_size". */
 static void list_missing(const json_t *config, char *text, size_t capacity)
 {
     size_t n = 0;
@@ -80,7 +81,7 @@ static void list_missing(const json_t *config, char *text, size_t capacity)
     }
 }
 
-/* List the supported architectures, as an array and as text "gpt2, bert, ...". Returns their number. */
+/* Lists the supported architectures, as an array and as text "gpt2, bert, ...". Returns the number of architectures. */
 static size_t list_known(const char *names[MAX_NAMES], char *text, size_t capacity)
 {
     size_t n = 0, used = 0;
@@ -117,7 +118,7 @@ static int reject_type(const json_t *config, const char *where, const char *mode
                   missing[0] ? missing + 2 : "");
 }
 
-/* Find the row of a file's architecture. model_type and architectures must agree. */
+/* Finds the table row of a file's architecture. model_type and architectures must agree. */
 static int find_type(const json_t *config, const char *where, const struct bb_arch_type **type)
 {
     const char *model_type = text_at(config, "model_type"), *class_name = text_at(config, "architectures");
@@ -135,7 +136,7 @@ static int find_type(const json_t *config, const char *where, const struct bb_ar
     return 0;
 }
 
-/* ---- fields ---- */
+/* ---- reading the fields ---- */
 
 static const json_t *value_of(const json_t *config, const char *key)
 {
@@ -144,7 +145,7 @@ static const json_t *value_of(const json_t *config, const char *key)
     return json_is_null(value) ? NULL : value;
 }
 
-/* The key that the file uses: the first of several names that has a value. */
+/* Returns the key that the file uses: the first of the alternative names with a value, else the first name. */
 static const char *key_of(const json_t *config, const struct bb_arch_number *f)
 {
     for (int i = 0; i < BB_ARCH_MAX_KEYS; i++)
@@ -201,7 +202,8 @@ static int check_fixed(const json_t *config, const struct bb_arch_fixed *f, cons
     return bb_err(BB_EUSAGE, "%s: '%s' must be %s: %s", where, f->key, f->value ? "true" : "false", f->why);
 }
 
-/* The activation function does not change the number of parameters, but an unknown name is probably a typing error. */
+/* Rejects an unknown name of the activation function, which is probably a typing error. The activation function does
+ * not affect the parameter count. */
 static int check_activation(const json_t *config, const char *where)
 {
     static const char *const keys[] = {"hidden_act", "hidden_activation", "activation_function", "activation"};
@@ -226,7 +228,7 @@ static int check_activation(const json_t *config, const char *where)
     return 0;
 }
 
-/* Dropout is on if any of the rates is above 0. A file without any of the keys gets the default of its class. */
+/* Sets dropout if any of the rates is above 0. A file without these keys gets the default of its architecture. */
 static int read_dropout(const json_t *config, const char *where, struct bb_arch *arch)
 {
     static const char *const keys[] = {"attn_pdrop",        "resid_pdrop",    "hidden_dropout_prob",
@@ -248,7 +250,7 @@ static int read_dropout(const json_t *config, const char *where, struct bb_arch 
     return 0;
 }
 
-/* T5's MLP: "relu", or gated, for example "gated-gelu". */
+/* Reads the kind of T5's MLP: "relu", or gated, for example "gated-gelu". */
 static int read_feed_forward(const json_t *config, const char *where, struct bb_arch *arch)
 {
     static const char *const known[] = {"relu", "gelu", "silu", "gated-relu", "gated-gelu", "gated-silu"};
@@ -268,8 +270,8 @@ static int read_feed_forward(const json_t *config, const char *where, struct bb_
     return bb_reject_unknown("MLP (feed_forward_proj)", word, known, n);
 }
 
-/* Qwen's list of layers without experts. Supported are the first layers, which DeepSeek's configuration describes by
- * a number. */
+/* Reads Qwen's list of layers without experts. Only a list of the first layers is supported, because dense_layers
+ * (as in DeepSeek's configuration) is their number. */
 static int read_dense_list(const json_t *config, const char *where, struct bb_arch *arch)
 {
     const json_t *list = value_of(config, "mlp_only_layers");
@@ -292,7 +294,8 @@ static bool is_full(const json_t *word)
     return strcmp(json_string_value(word), "full_attention") == 0;
 }
 
-/* Layers without full attention: scans in a model that has scans, else layers with a window. */
+/* Returns whether the text names a supported kind of layer without full attention: a scan in a model with scans,
+ * else attention with a window. */
 static bool is_known_kind(const char *text, const struct bb_arch *arch)
 {
     if (arch->scan.heads > 0)
@@ -323,8 +326,8 @@ static int check_layer_types(const json_t *list, const char *where, const struct
     return 0;
 }
 
-/* A list with the kind of each layer (full attention, window or scan). Layers with full attention must repeat at a
- * fixed interval. */
+/* Reads layer_types, the list with the kind of each layer (full attention, window or scan). Layers with full
+ * attention must repeat at a fixed interval. */
 static int read_layer_types(const json_t *config, const char *where, struct bb_arch *arch)
 {
     const json_t *list = value_of(config, "layer_types"), *word;
@@ -355,8 +358,8 @@ static int reject_division(const char *where, const char *what, int value, const
                   below > 0 && value - below <= below + step - value ? below : below + step);
 }
 
-/* Falcon: older models have one key-value head, or one per query head, and one norm where attention and MLP run in
- * parallel. */
+/* Sets key-value heads and norms of older Falcon models, which have one key-value head, or one per query head, and
+ * only one norm if attention and MLP run in parallel. */
 static void resolve_falcon(struct bb_arch *a)
 {
     if (!a->grouped_heads)
@@ -365,7 +368,7 @@ static void resolve_falcon(struct bb_arch *a)
         a->norms = 1;
 }
 
-/* In models without any attention layer, the scan's heads are the model's heads. */
+/* Validates the scan fields. In models without any attention layer, the scan's heads become the model's heads. */
 static int resolve_scan(const char *where, struct bb_arch *a)
 {
     const struct bb_arch_scan *s = &a->scan;
@@ -429,7 +432,7 @@ static int resolve_experts(const char *where, struct bb_arch *a)
 static int resolve_index(const char *where, const struct bb_arch *a)
 {
     if (a->index_heads > 0 && a->q_lora == 0)
-        return bb_err(BB_EUSAGE, "%s: 'q_lora_rank' is missing, the indexer reads the query latent", where);
+        return bb_err(BB_EUSAGE, "%s: 'q_lora_rank' is missing, but the indexer requires a query latent", where);
     return 0;
 }
 
@@ -455,8 +458,8 @@ out:
     return rc;
 }
 
-/* The part of a multimodal configuration that describes the text model. If the part has no type, the type of the
- * whole file applies. */
+/* Returns the part of a multimodal configuration that describes the text model. If this part has no model_type, the
+ * type of the whole file applies. */
 static const json_t *text_part(const json_t *config)
 {
     const json_t *part = value_of(config, "text_config");
@@ -464,7 +467,7 @@ static const json_t *text_part(const json_t *config)
     return json_is_object(part) ? part : config;
 }
 
-/* A multimodal file may have tie_word_embeddings only at its top level. */
+/* Reads tie_word_embeddings from the top level of a multimodal file if the text part has no such key. */
 static int read_outer_tie(const json_t *config, const json_t *text, const char *where, struct bb_arch *arch)
 {
     const struct bb_arch_flag tie = {"tie_word_embeddings", offsetof(struct bb_arch, tied), arch->tied};
@@ -527,8 +530,9 @@ static void set_name(const char *word, char name[BB_ARCH_NAME])
     snprintf(name, BB_ARCH_NAME, "%.*s", (int)(end - start), start);
 }
 
-/* A file of profiles/models contains the config, its source, and the totals that the sums of the tensors must equal.
- * Files of the published mini-applications, whose layers are sharded differently, contain all this as a second part. */
+/* Checks the totals of a profile. A file of profiles/models contains the config, its source, and totals that must
+ * equal the sums over the tensors. In the profiles of published mini-applications, which shard layers differently,
+ * the same fields are in the object "transformer". */
 static int check_totals(const json_t *part, const char *where, const struct bb_arch *arch)
 {
     double made[] = {bb_arch_parameters(arch), bb_arch_layer_parameters(arch, arch->layers - 1), bb_arch_active(arch)};
@@ -560,7 +564,7 @@ static bool is_transformer_profile(const json_t *root)
     return (family && strcmp(family, FAMILY) == 0) || json_object_get(root, FAMILY);
 }
 
-/* Reject a model of another family, and list the transformers. */
+/* Rejects a model that is not a transformer, and lists the transformers. */
 static int reject_family(const char *where, const json_t *root)
 {
     const char *all[MAX_NAMES], *transformers[MAX_NAMES], *family = json_string_value(json_object_get(root, "family"));

@@ -121,7 +121,8 @@ const struct bb_arch_type bb_arch_types[] = {
              COUNT("n_groups", scan.groups, 8, MAX_COUNT), COUNT("state_size", scan.key_dim, 128, MAX_COUNT),
              COUNT("head_dim", scan.value_dim, 64, MAX_COUNT), COUNT("conv_kernel", scan.conv, 4, MAX_COUNT),
              COUNT("chunk_size", scan.chunk, 256, MAX_SEQUENCE), COUNT("expand", expand, 2, MAX_COUNT),
-             SEQUENCE(2048)), /* not a field of its configuration: the sequence length of the first published models */
+             SEQUENCE(2048)), /* Mamba 2's configuration has no such field; 2048 is the sequence length of the first
+                                 published models */
      FLAGS(TIED(false), FLAG("use_bias", qkv_bias, false), FLAG("use_bias", out_bias, false),
            FLAG("use_conv_bias", scan.conv_bias, true)),
      .base = {.order = "1a"}},

@@ -1,8 +1,8 @@
 /*
- * arch_types.h - the supported architectures as rows of a table (arch_types.c). Internal to arch_load.c.
+ * arch_types.h - the table of supported architectures (arch_types.c). Internal to arch_load.c.
  *
- * A new architecture is one row: its model_type and class name, the keys of its numbers and flags with the defaults of
- * its configuration class, and the properties that all its models share.
+ * To support a new architecture, add one row: its model_type and class name, the keys of its numbers and flags with the
+ * defaults of its configuration class, and the properties that all models of the architecture share.
  */
 #ifndef BB_PROXIES_TRANSFORMER_ARCH_ARCH_TYPES_H
 #define BB_PROXIES_TRANSFORMER_ARCH_ARCH_TYPES_H
@@ -15,8 +15,8 @@
 struct bb_arch_number {
     const char *keys[BB_ARCH_MAX_KEYS]; /* key in config.json, and its alternative names */
     size_t offset;                      /* offset of an int in struct bb_arch */
-    int value;    /* default for a missing or null key; 0: derived from other fields (see resolve_arch), or none */
-    int min, max; /* min == 0: 0 is a valid value */
+    int value; /* default for a missing or null key; 0: derived from other fields (see resolve_arch), or no default */
+    int min, max; /* accepted values; with min == 0, an explicit null means 0 */
 };
 
 struct bb_arch_flag {
@@ -25,16 +25,16 @@ struct bb_arch_flag {
     bool value;
 };
 
-struct bb_arch_fixed { /* a flag with one supported value */
+struct bb_arch_fixed { /* a flag of which only one value is supported */
     const char *key;
     bool value;
-    const char *why; /* what the other value would need */
+    const char *why; /* reason why the other value is not supported */
 };
 
 struct bb_arch_type {
     const char *name, *architecture;      /* model_type, for example "llama"; class name, for example "Llama" for
                                         "LlamaForCausalLM" */
-    const struct bb_arch_number *numbers; /* all lists end with an empty row */
+    const struct bb_arch_number *numbers; /* numbers, flags and fixed end with an empty row */
     const struct bb_arch_flag *flags;
     const struct bb_arch_fixed *fixed; /* NULL: none */
     const char *unsupported;           /* reason why this known architecture is not supported; NULL: it is supported */

@@ -1,4 +1,4 @@
-/* grid.c - process groups and coordinates of both grids (see grid.h). */
+/* grid.c - process groups and coordinates of the dense and the expert grid (see grid.h). */
 #include "proxies/transformer/grid/grid.h"
 
 #include "bootstrap/base/grow.h"
@@ -69,7 +69,7 @@ enum {
 static const struct group_spec {
     const char *name;
     unsigned axes; /* bits 1 << enum bb_grid_axis */
-    bool expert;   /* a group of the expert grid */
+    bool expert;   /* true: group of the expert grid; false: group of the dense grid */
 } group_specs[BB_GRID_GROUPS] = {
     [BB_GRID_TP] = {"tp", TP, false},
     [BB_GRID_CP] = {"cp", CP, false},
@@ -86,13 +86,14 @@ static const struct group_spec {
     [BB_GRID_TP_EP] = {"tp_ep", TP | EP, true},
 };
 
-/* The ranks of a group as sizes and strides. Two groups are identical if their shapes are equal. */
+/* Describes the ranks of a process group by sizes and strides. Two groups with equal shapes have the same ranks. */
 struct shape {
     int size[BB_GRID_AXES], stride[BB_GRID_AXES];
     int n, members;
 };
 
-/* Consecutive axes without a gap are merged: (size 2, stride 1)(size 4, stride 2) becomes (size 8, stride 1). */
+/* Returns the shape of the groups along the given axes. Axes without a gap between them are merged: (size 2, stride
+ * 1) and (size 4, stride 2) become (size 8, stride 1). */
 static struct shape shape_of(const struct grid_axes *s, unsigned axes)
 {
     struct shape shape = {.members = 1};
@@ -122,7 +123,8 @@ static bool has_same_shape(const struct shape *a, const struct shape *b)
     return true;
 }
 
-/* The axes of the layout are those of the dense grid, so the layout computes dense groups from a mask of its axes. */
+/* Converts bits of enum bb_grid_axis to a mask of layout axes. The layout has the axes of the dense grid, in the
+ * order of the order string. */
 static unsigned layout_mask(const struct grid_axes *dense, unsigned axes)
 {
     unsigned mask = 0;
@@ -133,7 +135,8 @@ static unsigned layout_mask(const struct grid_axes *dense, unsigned axes)
     return mask;
 }
 
-/* Add a group of the expert grid as a table. The coordinates on all other axes select the instance of the group. */
+/* Adds groups of the expert grid as a table of their members. The coordinates on the axes outside `axes` number the
+ * groups. */
 static int add_irregular_group(struct bb_layout *l, const char *name, const struct grid_axes *s, unsigned axes,
                                int size)
 {
@@ -158,7 +161,7 @@ static int add_irregular_group(struct bb_layout *l, const char *name, const stru
     return group;
 }
 
-/* Add the group with the first and the last rank of each pipeline. */
+/* Adds the groups with the first and the last rank of each pipeline. */
 static int add_embedding(struct bb_layout *l, const struct grid_axes *dense, int pp)
 {
     int n = l->ranks / pp, *members, group, instance = 0, last = 0;
@@ -171,7 +174,8 @@ static int add_embedding(struct bb_layout *l, const struct grid_axes *dense, int
         if (stage == 0)
             members[2 * instance++] = rank;
         else if (stage == pp - 1)
-            members[2 * last++ + 1] = rank; /* all stages list the pipelines in the same order */
+            members[2 * last++ + 1] = rank; /* matches members[0], because all stages list the pipelines in the same
+                                               order */
     }
     group = bb_layout_add_irregular(l, "embedding", members, n, 2);
     free(members);
@@ -181,12 +185,12 @@ static int add_embedding(struct bb_layout *l, const struct grid_axes *dense, int
 struct layout_builder {
     struct bb_layout *layout;
     struct grid_axes dense, expert;
-    struct shape shapes[BB_GRID_GROUPS]; /* of the groups added so far */
+    struct shape shapes[BB_GRID_GROUPS]; /* shapes of the groups added so far */
     struct bb_grid_groups *groups;
     int pp;
 };
 
-/* An earlier group with the same ranks as this combined group; BB_NONE if there is none. */
+/* Returns the layout index of an earlier group with the same ranks as this combined group; BB_NONE if there is none. */
 static int find_same_group(const struct layout_builder *m, int group)
 {
     for (int before = 0; group >= BB_GRID_DP_CP && before < group; before++)
@@ -196,7 +200,7 @@ static int find_same_group(const struct layout_builder *m, int group)
     return BB_NONE;
 }
 
-/* Sets groups->of[group]. */
+/* Adds a process group to the layout and sets groups->of[group]. Adds nothing if the group has one rank. */
 static int add_group(struct layout_builder *m, int group)
 {
     const struct group_spec *group_spec = &group_specs[group];

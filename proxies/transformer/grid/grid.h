@@ -6,7 +6,7 @@
  * before it. The same order string defines two grids over the same ranks:
  *   dense   axes tp, cp, dp, pp (ep has size 1)          ranks = tp*cp*dp*pp
  *   expert  axes etp, ep, edp, pp (cp has size 1)        ranks = etp*ep*edp*pp; etp replaces tp, edp replaces dp
- * Both grids must have the same pipelines. They always have if pp is the last axis.
+ * Each pipeline must consist of the same ranks in both grids. This is always the case if pp is the last axis.
  */
 #ifndef BB_PROXIES_TRANSFORMER_GRID_GRID_H
 #define BB_PROXIES_TRANSFORMER_GRID_GRID_H
@@ -21,46 +21,47 @@
 #define BB_GRID_ORDER_SIZE 16
 
 struct bb_grid {
-    int tp, cp, dp, pp;             /* sizes of the dense grid; 0 before bb_grid_resolve: not given */
-    int ep, etp, edp;               /* sizes of the expert grid; edp is always derived */
-    bool experts;                   /* set by the caller: the model has experts; false: only the dense grid is used */
+    int tp, cp, dp, pp; /* sizes of the dense grid; 0: not given (only before bb_grid_resolve) */
+    int ep, etp, edp;   /* sizes of the expert grid; edp is always derived */
+    bool experts;       /* set by the caller: whether the model has experts; false: only the dense grid is used */
     char order[BB_GRID_ORDER_SIZE]; /* a permutation of "tp-cp-ep-dp-pp"; axes of size 1 may be omitted */
     int ranks;
-    int first_layers, last_layers; /* layers of the first and of the last stage; 0: as many as each other stage
-                                      (pipe_split.h) */
-    int requested[4];              /* tp, cp, dp, pp as the user gave them, 0: derived; set by bb_grid_resolve */
+    int first_layers, last_layers; /* layers of the first and of the last stage; 0: the same number as the other
+                                      stages (pipe_split.h) */
+    int requested[4];              /* sizes of tp, cp, dp, pp given by the user, 0: derived; set by bb_grid_resolve */
 };
 
 /* The model that the grid must be able to split. */
 struct bb_grid_model {
     const struct bb_arch *arch;
     int decoder_sequence; /* tokens per sample of the decoder; used only with an encoder */
-    int sequence, chunks; /* tokens per sample; model chunks per stage (1 unless interleaved: virtual pipeline
-                             stages) */
+    int sequence, chunks; /* sequence: tokens per sample; chunks: model chunks per stage (1 unless interleaved:
+                             virtual pipeline stages) */
     bool sequence_parallel;
     bool cp_all_to_all; /* context parallelism by all-to-all: the heads must be divisible by tp*cp */
 };
 
 /*
- * bb_grid_resolve - fill in the sizes that were not given (0) and check the grid.
+ * bb_grid_resolve - derive the sizes that were not given (0) and check the grid.
  *   grid     in: sizes as given, experts, first_layers, last_layers; out: all sizes, order, ranks, requested
  *   ranks    ranks of the job
  *   order    order string; NULL: BB_GRID_ORDER
  *   model    NULL, or the model for which suggested layouts must be valid
  *   who      proxy name, printed before each message
- *   Returns  0, or -BB_EUSAGE after printing one line with the numbers and a valid layout
+ *   Returns  0, or -BB_EUSAGE after printing one error line with the numbers and a valid layout
  *
- * One missing size of tp, cp, dp and pp is derived from the number of ranks. If several are missing, dp is derived if
- * it is among them, else pp, and the others become 1. ep and etp default to 1; edp is always derived. Errors: sizes
- * that do not divide the ranks, an unknown, repeated or missing axis in the order, pipelines that differ between both
- * grids.
+ * If one of tp, cp, dp and pp is missing, that size is derived from the number of ranks. If dp is missing, dp is
+ * derived and the other missing sizes become 1. If dp is given, a missing cp becomes 1, and tp or pp is derived; if
+ * both tp and pp are missing, dp x cp must equal the number of ranks. ep and etp default to 1; edp is always derived.
+ * Errors: sizes that do not divide the ranks; an unknown, repeated or missing axis in the order; pipelines that differ
+ * between the two grids.
  */
 int bb_grid_resolve(struct bb_grid *grid, int ranks, const char *order, const struct bb_grid_model *model,
                     const char *who) BB_MUST_CHECK;
 
 /*
  * bb_grid_validate_model - check that the grid can split the model.
- *   Returns  0, or -BB_EUSAGE after printing one line with the numbers and a valid layout
+ *   Returns  0, or -BB_EUSAGE after printing one error line with the numbers and a valid layout
  *
  * Heads, KV heads and widths must be divisible by tp, experts by ep, the sequence by 2 cp (two slices per rank, which
  * balance a causal mask) and, with sequence parallelism, by tp. Each of the pp x chunks virtual stages needs a layer.
@@ -69,7 +70,7 @@ int bb_grid_validate_model(const struct bb_grid *grid, const struct bb_grid_mode
                            const char *who) BB_MUST_CHECK;
 
 /*
- * bb_grid_suggest - options that turn the requested layout into the closest valid one, such as "--tp 4 --dp 2".
+ * bb_grid_suggest - find options that turn the requested layout into the closest valid one, such as "--tp 4 --dp 2".
  *   model    NULL, or a model that the suggested layout must split evenly (bb_pipe_split_is_valid)
  *   text     out: the options; empty if no layout is valid
  *   Returns  text
@@ -78,23 +79,24 @@ int bb_grid_validate_model(const struct bb_grid *grid, const struct bb_grid_mode
 const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_model *model,
                             char text[BB_GRID_SUGGESTION]);
 
-/* bb_grid_layers_divide - whether `layers`, or `layers` + 2 (embedding and head counted as a layer each), divide by
- * `parts`. */
+/* bb_grid_layers_divide - returns whether `parts` divides `layers` or `layers` + 2 (embedding and head counted as
+ * one layer each), with at least one layer per part. */
 bool bb_grid_layers_divide(int layers, int parts);
 
 /*
- * bb_grid_layers - layers of one virtual stage, with an even split.
+ * bb_grid_layers - number of layers of one virtual stage when the layers are split evenly.
  *   parts    virtual stages: pp, or pp x chunks
  *   part     index of the virtual stage, from 0
- *   first    out: its first layer
- *   Returns  its number of layers
+ *   first    out: index of the first layer of the virtual stage
+ *   Returns  number of layers of the virtual stage
  *
  * If the layers are not divisible by `parts`, embedding and head count as one layer each (126 layers in 16 stages: 7,
  * 8, ..., 8, 7). A remainder goes to the stages after the first one, one layer each.
  */
 int bb_grid_layers(int layers, int parts, int part, int *first);
 
-/* bb_grid_pipe_split - how the stages of the grid split `layers` layers in `chunks` model chunks per stage. */
+/* bb_grid_pipe_split - returns the split of `layers` layers over the stages of the grid, with `chunks` model chunks
+ * per stage. */
 struct bb_pipe_split bb_grid_pipe_split(const struct bb_grid *grid, int layers, int chunks);
 
 /* ---- process groups ---- */
@@ -102,17 +104,17 @@ struct bb_pipe_split bb_grid_pipe_split(const struct bb_grid *grid, int layers, 
 enum bb_grid_group {
     BB_GRID_TP,        /* "tp"                                                                             */
     BB_GRID_CP,        /* "cp"                                                                             */
-    BB_GRID_EP,        /* "ep": the ranks that exchange tokens of one expert grid */
-    BB_GRID_EDP,       /* "edp": ranks with the same experts; expert gradients are reduced over it */
+    BB_GRID_EP,        /* "ep": ranks that together hold all experts and exchange tokens */
+    BB_GRID_EDP,       /* "edp": ranks with the same experts, over which expert gradients are reduced */
     BB_GRID_DP,        /* "dp"                                                                             */
     BB_GRID_PP,        /* "pp"                                                                             */
     BB_GRID_EMBEDDING, /* "embedding": first and last stage of each pipeline */
-    BB_GRID_DP_CP,     /* "dp_cp": ranks with the same dense parameters; dense gradients are reduced over it */
-    BB_GRID_TP_PP,     /* "tp_pp": one model replica (gradient norm) */
+    BB_GRID_DP_CP,     /* "dp_cp": ranks with the same dense parameters, over which dense gradients are reduced */
+    BB_GRID_TP_PP,     /* "tp_pp": ranks of one model replica; used for the gradient norm */
     BB_GRID_TP_CP,     /* "tp_cp"                                                                          */
     BB_GRID_TP_DP_CP,  /* "tp_dp_cp": all ranks of a stage */
     BB_GRID_ETP,       /* "etp": identical to tp if both grids have the same tensor-parallel groups */
-    BB_GRID_TP_EP,     /* "tp_ep": etp x ep of the expert grid, over which tokens are gathered */
+    BB_GRID_TP_EP,     /* "tp_ep": etp x ep ranks of the expert grid, over which tokens are gathered */
     BB_GRID_GROUPS
 };
 
@@ -145,14 +147,14 @@ enum bb_grid_axis { BB_AXIS_TP, BB_AXIS_CP, BB_AXIS_EP, BB_AXIS_DP, BB_AXIS_PP, 
 
 extern const char *const bb_grid_axis_names[BB_GRID_AXES]; /* "tp", "cp", "ep", "dp", "pp" */
 
-/* bb_grid_size - size of an axis in the dense grid or in the expert grid. */
+/* bb_grid_size - returns the size of an axis in the dense grid or in the expert grid. */
 int bb_grid_size(const struct bb_grid *grid, enum bb_grid_axis axis, bool expert);
 
 /* bb_grid_parse_order - parse an order string that bb_grid_resolve accepted. Returns the number of axes. */
 int bb_grid_parse_order(const char *order, enum bb_grid_axis axes[BB_GRID_AXES]);
 
-/* Coordinate of a rank on an axis of the dense grid (ep: always 0), or of the expert grid (cp: always 0, tp: etp,
- * dp: edp). */
+/* Return the coordinate of a rank on an axis of the dense grid (ep: always 0), or of the expert grid (cp: always 0;
+ * BB_AXIS_TP means etp, BB_AXIS_DP means edp). */
 int bb_grid_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis);
 int bb_grid_expert_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis);
 

@@ -16,7 +16,7 @@
 
 const char *const bb_grid_axis_names[BB_GRID_AXES] = {"tp", "cp", "ep", "dp", "pp"};
 
-/* The axis with the given two-letter name, BB_NONE if there is none. */
+/* Returns the axis with the given two-letter name, or BB_NONE. */
 static int axis_of(const char *name, size_t n)
 {
     for (int a = 0; a < BB_GRID_AXES; a++)
@@ -34,7 +34,7 @@ int bb_grid_parse_order(const char *order, enum bb_grid_axis axes[BB_GRID_AXES])
     return n;
 }
 
-/* Check that each name in the order string is an axis and occurs once. */
+/* Checks that each name in the order string is an axis and occurs once. */
 static int check_axis_names(const char *order, const char *who)
 {
     bool seen[BB_GRID_AXES] = {false};
@@ -62,7 +62,7 @@ static int check_axis_names(const char *order, const char *who)
 
 /* ---- sizes ---- */
 
-/* The divisor of n whose ratio to `want` is closest to 1; at least 1. */
+/* Returns the divisor of n, at least 1, whose ratio to `want` is closest to 1. */
 static int nearest_divisor(int n, int want)
 {
     int best = 1;
@@ -78,7 +78,7 @@ static int nearest_divisor(int n, int want)
     return best;
 }
 
-/* The axes of the dense grid with their names on the command line. */
+/* The axes of the dense grid and their option names. */
 static const struct axis_option {
     const char *name;
     size_t offset;
@@ -102,7 +102,7 @@ static long long multiply_axes(const struct bb_grid *g, int without)
     return all;
 }
 
-/* The sizes that are known, for example "tp 3 x cp 1 x pp 2". */
+/* Formats the sizes known so far, for example "tp 3 x cp 1 x pp 2". */
 static const char *axes_text(const struct bb_grid *g, char text[96])
 {
     size_t n = 0;
@@ -124,7 +124,7 @@ static int report_rank_count(const struct bb_grid *g, const struct bb_grid_model
                   multiply_axes(g, BB_NONE), g->ranks, bb_grid_suggest(g, model, suggestion));
 }
 
-/* Derive the axis whose size is 0: the ranks divided by the sizes of the other axes. */
+/* Derives the axis whose size is 0: the number of ranks divided by the sizes of the other axes. */
 static int derive_axis(struct bb_grid *g, int axis, const struct bb_grid_model *model, const char *who)
 {
     int ranks = g->ranks;
@@ -156,7 +156,7 @@ static int resolve_dense(struct bb_grid *g, const struct bb_grid_model *model, c
         return derive_axis(g, DP_AT, model, who);
     }
     if (g->tp == 0 && g->pp == 0 && multiply_axes(g, BB_NONE) < g->ranks)
-        return bb_err(BB_EUSAGE, "%s: dp %d of %d ranks leaves tp and pp undetermined; try: %s", who, g->dp, g->ranks,
+        return bb_err(BB_EUSAGE, "%s: dp %d with %d ranks leaves tp and pp undetermined; try: %s", who, g->dp, g->ranks,
                       bb_grid_suggest(g, model, suggestion));
     if (g->tp == 0 && g->pp == 0)
         g->tp = 1;
@@ -190,8 +190,8 @@ static int resolve_expert(struct bb_grid *g, const char *who)
 
 static bool order_contains(const char *order, const char *axis)
 {
-    return strstr(order, axis) != NULL; /* axis names have two letters and are separated by '-', so a name cannot
-                                           match across a border */
+    return strstr(order, axis) != NULL; /* axis names have two letters and '-' separates them, so strstr finds whole
+                                           names only */
 }
 
 static int check_axes_present(const struct bb_grid *g, const char *who)
@@ -211,7 +211,7 @@ static int check_axes_present(const struct bb_grid *g, const char *who)
     return 0;
 }
 
-/* Distance in ranks between the stages of a pipeline, in the dense grid or in the expert grid. */
+/* Returns the distance in ranks between neighbouring stages of a pipeline, in the dense grid or in the expert grid. */
 static int pp_stride(const struct bb_grid *g, bool expert)
 {
     enum bb_grid_axis axes[BB_GRID_AXES];
@@ -222,7 +222,7 @@ static int pp_stride(const struct bb_grid *g, bool expert)
     return stride;
 }
 
-/* The order string with pp moved to its end. */
+/* Returns the order string with pp moved to the end. */
 static const char *pp_last(const char *order, char text[BB_GRID_ORDER_SIZE + 4])
 {
     enum bb_grid_axis axes[BB_GRID_AXES];
@@ -285,8 +285,8 @@ int bb_grid_layers(int layers, int parts, int part, int *first)
                                                                                layer each */
     int all = layers + 2 * ends, each = all / parts, more = all % parts, before, count;
 
-    /* `more` virtual stages after virtual stage 0 have one layer more. As a remainder, `more` never exceeds the number
-     * of these stages. */
+    /* The first `more` virtual stages after virtual stage 0 have one layer more. `more` is a remainder modulo parts,
+     * so there are always enough such stages. */
     before = part * each + (part > 1 ? (part - 1 < more ? part - 1 : more) : 0) - (part > 0 ? ends : 0);
     count = each + (part > 0 && part <= more) - (part == 0 ? ends : 0) - (part == parts - 1 ? ends : 0);
     *first = before;

@@ -13,7 +13,7 @@ static const char *const options[SIZES] = {"tp", "cp", "dp", "pp"};
 
 /* ---- divisibility constraints ---- */
 
-/* A property of the model that must be divisible by an axis. */
+/* A property of the model that must be divisible by the size of an axis. */
 struct constraint {
     enum { HEADS, WIDTH, SEQUENCE, DECODER_SEQUENCE, UNSUPPORTED } kind;
     const char *what;
@@ -29,7 +29,7 @@ static bool has_dense_layers(const struct bb_arch *a)
     return bb_arch_has_mlp(a) && (a->experts == 0 || a->dense_layers > 0 || a->moe_every > 1);
 }
 
-/* List all divisibility constraints of the model for the given axis sizes. Returns their number. */
+/* Lists all divisibility constraints of the model for the given axis sizes. Returns the number of constraints. */
 static int list_constraints(const struct bb_grid_model *m, const int sizes[SIZES],
                             struct constraint list[MAX_CONSTRAINTS])
 {
@@ -92,20 +92,21 @@ static bool sizes_are_valid(const struct bb_grid *g, const struct bb_grid_model 
 
 /* ---- the closest valid layout ---- */
 
-#define MAX_DIVISORS 512 /* more divisors than any number of ranks that plan accepts */
+#define MAX_DIVISORS 512 /* more than any number of ranks that plan accepts has */
 
 /* Branch-and-bound search over all factorizations of the ranks. The cost of a layout is how much it changes the
  * requested axes. */
 struct search {
     const struct bb_grid *grid;
     const struct bb_grid_model *model;
-    int divisors[MAX_DIVISORS], n; /* divisors of the number of ranks */
+    int divisors[MAX_DIVISORS], n; /* the n divisors of the number of ranks */
     int sizes[SIZES], best[SIZES];
     double cost;
 };
 
-/* Cost of giving an axis the size `then`. A requested axis costs 1 plus its change in powers of two. Of the other
- * axes, dp is free, and tp, cp and pp cost less than any change of a requested axis as long as they stay small. */
+/* Cost of giving an axis the size `then`. Changing a requested axis costs 1 plus the change in powers of two. For
+ * axes that were not requested, dp is free, and small sizes of tp, cp and pp cost less than changing a requested
+ * axis. */
 static double change_cost(const struct search *s, int axis, int then)
 {
     int now = s->grid->requested[axis];
@@ -145,8 +146,8 @@ static void list_divisors(struct search *s, int n)
     }
 }
 
-/* Whether the option of an axis must be typed: a requested size that changes, or another size above 1, except dp,
- * which is derived from the ranks. */
+/* Returns whether the suggestion must contain the option of an axis: for a requested axis if its size changes; for
+ * other axes if the size is above 1, except dp, which is derived from the number of ranks. */
 static bool must_be_given(const struct search *s, int axis)
 {
     int now = s->grid->requested[axis];
@@ -163,8 +164,8 @@ const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_mod
     text[0] = '\0';
     list_divisors(&s, grid->ranks);
     search_axis(&s, 0, grid->ranks, 0);
-    if (s.cost == INFINITY) { /* No layout is valid, for example because of the experts: suggest one with the right
-                                 number of ranks. */
+    if (s.cost == INFINITY) { /* No layout is valid, for example because of the experts: suggest a layout with the
+                                 right number of ranks, without checking the model. */
         s.model = NULL;
         search_axis(&s, 0, grid->ranks, 0);
     }
@@ -182,7 +183,7 @@ static int greatest_common_divisor(int a, int b)
     return b ? greatest_common_divisor(b, a % b) : a;
 }
 
-/* The common divisor of a and b that is closest to `wanted`, as a ratio. */
+/* Returns the common divisor of a and b whose ratio to `wanted` is closest to 1. */
 static int nearest_common(int a, int b, int wanted)
 {
     int both = greatest_common_divisor(a, b), best = 1;
@@ -200,7 +201,7 @@ static int nearest_multiple(int n, int of)
     return nearest ? nearest : of;
 }
 
-/* The sequence length closest to the given one that all ranks can split. */
+/* Returns the sequence length that all ranks can split and that is closest to the given one. */
 static int nearest_sequence(const struct bb_grid *g, const struct bb_grid_model *m)
 {
     int step = (g->cp > 1 ? 2 * g->cp : 1) * (m->sequence_parallel ? g->tp : 1);
@@ -211,7 +212,7 @@ static int nearest_sequence(const struct bb_grid *g, const struct bb_grid_model 
 static int report_constraint(const struct bb_grid *g, const struct bb_grid_model *m, const struct constraint *d,
                              const char *who)
 {
-    const char *per = strstr(d->what, " per "); /* the plural s goes before " per ..." */
+    const char *per = strstr(d->what, " per "); /* insert the plural s before " per ..." */
     int noun = per ? (int)(per - d->what) : (int)strlen(d->what);
     char suggestion[BB_GRID_SUGGESTION];
 
@@ -253,8 +254,8 @@ static int round_up(int n, int of)
     return (n + of - 1) / of * of;
 }
 
-/* The smallest number of layers that this grid accepts, with the requested end stages rounded up to whole chunks.
- * Used if no other layout fits the layers. */
+/* Returns options with the smallest number of layers that this grid accepts, with the requested numbers of layers of
+ * the end stages rounded up to multiples of the chunks. Suggested if no layout fits the model's layers. */
 static const char *min_layers_text(const struct bb_grid *g, const struct bb_grid_model *m,
                                    char text[BB_GRID_SUGGESTION])
 {

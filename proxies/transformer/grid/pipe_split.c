@@ -1,4 +1,4 @@
-/* pipe_split.c - layers per pipeline stage, and suggestions for splits that do not divide (see pipe_split.h). */
+/* pipe_split.c - layers per pipeline stage, and suggestions in place of invalid splits (see pipe_split.h). */
 #include "proxies/transformer/grid/pipe_split.h"
 
 #include "proxies/transformer/grid/grid.h"
@@ -16,7 +16,7 @@ static bool has_end_counts(const struct bb_pipe_split *s)
     return s->first > 0 || s->last > 0;
 }
 
-/* Stages without a given number of layers. */
+/* Number of stages for which no number of layers is given. */
 static int remaining_stages(const struct bb_pipe_split *s)
 {
     return s->stages - (s->first > 0) - (s->last > 0);
@@ -54,8 +54,8 @@ static int clamp_between(int low, int n, int high)
     return n < low ? low : n > high ? high : n;
 }
 
-/* Choose the layers of both end stages so that each other virtual stage has `each`: close to the requested numbers,
- * or equal. */
+/* Returns the split in which each virtual stage between the end stages has `each` layers. The end stages share the
+ * rest: close to the requested numbers, or in equal parts if none were requested. */
 static struct bb_pipe_split with_both_ends(const struct bb_pipe_split *s, int each)
 {
     int v = s->chunks, ends = s->layers / v - (s->stages - 2) * each;
@@ -66,7 +66,8 @@ static struct bb_pipe_split with_both_ends(const struct bb_pipe_split *s, int ea
     return n;
 }
 
-/* Choose the layers of the one end stage that was requested so that each other virtual stage has `each`. */
+/* Returns the split in which the one requested end stage has the layers that remain if all other virtual stages have
+ * `each` layers. */
 static struct bb_pipe_split with_one_end(const struct bb_pipe_split *s, int each)
 {
     struct bb_pipe_split n = *s;
@@ -75,7 +76,8 @@ static struct bb_pipe_split with_one_end(const struct bb_pipe_split *s, int each
     return n;
 }
 
-/* Cost of a suggested split: its distance from the requested numbers, or without any its longest stage. */
+/* Cost of a suggested split: the distance from the requested numbers of layers, or, if none were requested, the
+ * number of layers of the longest stage. */
 static int cost_of(const struct bb_pipe_split *s, const struct bb_pipe_split *n, int each)
 {
     int longest = n->first > n->last ? n->first : n->last;
@@ -85,8 +87,8 @@ static int cost_of(const struct bb_pipe_split *s, const struct bb_pipe_split *n,
     return longest > each * s->chunks ? longest : each * s->chunks;
 }
 
-/* Find the closest valid split with end stages of their own size. Returns false if there is none: the chunks do not
- * divide the layers, or there are too few layers. */
+/* Finds the closest valid split with separate numbers of layers for the end stages. Returns false if there is none,
+ * because the chunks do not divide the layers or there are too few layers. */
 static bool nearest_ends(const struct bb_pipe_split *s, struct bb_pipe_split *suggestion)
 {
     bool one = has_end_counts(s) && !(s->first && s->last);
@@ -108,7 +110,8 @@ static bool nearest_ends(const struct bb_pipe_split *s, struct bb_pipe_split *su
     return found;
 }
 
-/* The number of chunks per stage, at least 2 and closest to the requested one, that gives a valid split; 0: none. */
+/* Returns the number of chunks per stage, at least 2 and closest to the requested one, that gives a valid split; 0:
+ * none. */
 static int nearest_chunks(const struct bb_pipe_split *s)
 {
     int requested = s->chunks, max = s->layers / s->stages;
@@ -137,8 +140,8 @@ static const char *ends_text(const struct bb_pipe_split *s, char text[TEXT])
     return text;
 }
 
-/* Keep the end that was requested and choose the other end so that the rest divides, closest to the size of the
- * other stages. */
+/* Keeps the one requested end stage, and chooses the number of layers of the other end stage that makes the split
+ * valid and is closest to that of the middle stages. Returns false if there is none. */
 static bool with_other_end(const struct bb_pipe_split *s, struct bb_pipe_split *suggestion)
 {
     int *other = s->first ? &suggestion->last : &suggestion->first, given = s->first + s->last, best = INT_MAX;
@@ -157,7 +160,8 @@ static bool with_other_end(const struct bb_pipe_split *s, struct bb_pipe_split *
     return best < INT_MAX;
 }
 
-/* The options to suggest: other sizes of the end stages, or another number of chunks with suitable end stages. */
+/* Formats the options to suggest: other numbers of layers for the end stages, or another number of chunks with
+ * suitable end stages. */
 static const char *suggestion_text(const struct bb_pipe_split *s, char text[TEXT])
 {
     struct bb_pipe_split other = *s, suggestion;
@@ -181,7 +185,7 @@ static const char *suggestion_text(const struct bb_pipe_split *s, char text[TEXT
     return text;
 }
 
-/* For example "3 in the first and 2 in the last stage". */
+/* Formats the requested end stages, for example "3 in the first and 2 in the last stage". */
 static const char *ends_description(const struct bb_pipe_split *s, char text[64])
 {
     if (s->first && s->last)

@@ -21,7 +21,8 @@ static long rows_received(const struct bb_block *b)
     return max;
 }
 
-/* Rows for the experts of a rank's own tokens: the choices of the router, or with a capacity all rows that are sent. */
+/* Rows to the experts for the tokens of one rank: tokens x top_k, or with a capacity factor the capacity of all
+ * experts. */
 static long rows_routed(const struct bb_block *b)
 {
     const struct bb_routing *r = &b->layers->routing;
@@ -29,7 +30,7 @@ static long rows_routed(const struct bb_block *b)
     return r->uniform_rows >= 0 ? (long)r->uniform_rows * r->config.ranks : (long)r->config.tokens * r->config.top_k;
 }
 
-/* Rows that a rank sends: one per token and expert, or with dedup one per token and node. */
+/* Rows that a rank sends to other ranks: with dedup one per token and node, else all routed rows. */
 static long rows_sent(const struct bb_block *b)
 {
     const struct bb_layers_config *c = &b->layers->config;
@@ -37,7 +38,7 @@ static long rows_sent(const struct bb_block *b)
     return c->dispatch == BB_DISPATCH_DEDUP ? (long)b->layers->sizes.local_tokens * c->node_limit : rows_routed(b);
 }
 
-/* Ranks of a gather over etp and ep. */
+/* Number of ranks in a gather over etp and ep. */
 static size_t gathered_ranks(const struct bb_block *b)
 {
     return (size_t)b->layers->config.ep * (size_t)b->layers->config.etp;
@@ -63,7 +64,7 @@ enum buffer_size {
     ROWS_ROUTED_8,
     ROWS_RECEIVED_8,
     ROWS_OF_ETP,
-    PAIRS_SENT, /* pairs of a token and an expert: one per row */
+    PAIRS_SENT, /* pairs of a token and an expert, one per row */
     PAIRS_RECEIVED,
     ALL_BOUNDARY,
     ONE
@@ -183,13 +184,13 @@ static bool same_groups(const struct bb_kernel_groups *a, const struct bb_kernel
     return a->n == b->n && a->rows == b->rows && memcmp(a->list, b->list, sizeof(a->list[0]) * (size_t)a->n) == 0;
 }
 
-/* Sizes of the layer that is being emitted. */
+/* Returns the sizes of the layer that is being emitted. */
 static const struct bb_layer_sizes *current_sizes(const struct bb_block *b)
 {
     return b->in_decoder ? &b->layers->decoder_sizes : bb_layers_sizes(b->layers, b->script->layer);
 }
 
-/* Elements of a rank before an all-gather or after a reduce-scatter over tp; and of the full activations. */
+/* Activation elements of a rank when sharded over tp by sequence parallelism. reads_encoder: of the encoder output. */
 static size_t current_boundary(const struct bb_block *b)
 {
     const struct bb_layer_sizes *s = b->reads_encoder ? &b->layers->sizes : current_sizes(b);
@@ -217,14 +218,15 @@ static const struct bb_kernel_list *build_kernel_list(struct bb_layers *l, const
     return work;
 }
 
-/* Find or build the kernel list of these kernel groups. All operations of the step share the lists. NULL: out of
- * memory. */
+/* Finds or builds the kernel list of these kernel groups. Equal operations of the step share one list. Returns NULL
+ * if out of memory. */
 static const struct bb_kernel_list *get_kernel_list(struct bb_block *b, const struct bb_kernel_groups *c)
 {
     const struct bb_layer_sizes *sizes = current_sizes(b);
     const struct bb_layers *l = b->layers;
 
-    /* lists with expert rows are the newest if this ep rank added them; the others came with the first ep rank */
+    /* Lists with expert rows (c->rows > 0) differ between ep ranks, so search from the newest. The other lists were
+     * added for the first ep rank, so search from the oldest. */
     for (int k = 0; k < l->n_kernel_lists; k++) {
         const struct bb_cached_kernel_list *cached = &l->kernel_lists[c->rows > 0 ? l->n_kernel_lists - 1 - k : k];
 
@@ -234,7 +236,8 @@ static const struct bb_kernel_list *get_kernel_list(struct bb_block *b, const st
     return build_kernel_list(b->layers, sizes, c);
 }
 
-/* Microseconds from the FLOPs and the rate, or the operation's share, by FLOPs, of the given time per layer. */
+/* Returns the microseconds of an operation: FLOPs divided by the rate, or, if the time per layer is given, a share
+ * of that time in proportion to the FLOPs. */
 static double time_us(const struct bb_block *b, const struct bb_kernel_groups *c, double flops)
 {
     const struct bb_layers_config *config = &b->layers->config;
@@ -246,7 +249,7 @@ static double time_us(const struct bb_block *b, const struct bb_kernel_groups *c
     return flops * given / bb_layers_flops(b->layers, b->script->layer);
 }
 
-/* Model FLOPs: exclude recomputation and the padding rows of a capacity. */
+/* Returns the model FLOPs of an operation, without recomputation and without padding rows of a capacity factor. */
 static double needed_flops(const struct bb_block *b, const struct bb_kernel_groups *c)
 {
     struct bb_kernel_groups needed = *c;
@@ -339,7 +342,7 @@ void bb_block_row(struct bb_block *b, const char *what, const char *sum, const s
     bb_script_wait(b->script, bb_block_sum(b, sum, out));
 }
 
-/* tp is 1: data gradient, weight gradient and norm in one operation. */
+/* Backward pass with tp = 1: data gradient, weight gradient and norm in one operation. */
 static void unsharded_backward(struct bb_block *b, const struct bb_column_parallel *column, struct bb_kernel_groups *c,
                                int src, int out, bool with_weights, bool normed)
 {

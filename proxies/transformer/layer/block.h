@@ -10,7 +10,7 @@
 #include "proxies/transformer/layer/layer_kernels.h"
 #include "proxies/transformer/layer/routing.h"
 
-struct bb_cached_kernel_list { /* a kernel list of the step, with the kernel groups and sizes it was built from */
+struct bb_cached_kernel_list { /* a kernel list, and the kernel groups and sizes from which the list was built */
     struct bb_kernel_groups groups;
     const struct bb_layer_sizes *sizes;
     const struct bb_kernel_list *work;
@@ -22,20 +22,23 @@ struct bb_layers {
     struct bb_layer_sizes sizes;
     struct bb_layer_sizes window_sizes;  /* layers with sliding-window or sparse attention */
     struct bb_layer_sizes scan_sizes;    /* layers with a scan (state-space or linear attention) instead of attention */
-    struct bb_layer_sizes decoder_sizes; /* decoder layers after an encoder, and their embedding and head */
+    struct bb_layer_sizes decoder_sizes; /* decoder of an encoder-decoder model: layers, embedding, head */
     bool sequence_sharded;               /* sequence parallelism with tp > 1 */
-    size_t boundary_elements, full_elements; /* elements between layers; X */
+    size_t boundary_elements, full_elements; /* elements of the activations between layers; elements of X (layer.h) */
     size_t kv_block;                         /* elements of the keys and values of one rank's tokens */
     struct bb_routing routing;               /* zero without experts */
-    const struct bb_alltoallv **row_counts;  /* [layers] rows per pair of ranks, owned by the step; NULL: all equal */
+    const struct bb_alltoallv **row_counts;  /* [layers] rows per pair of ranks, owned by the step; NULL: all pairs
+                                               have equal counts */
     struct bb_cached_kernel_list *kernel_lists;
     int n_kernel_lists;
 };
 
-/* bb_layers_sizes - sizes of a layer (index in the whole model, from 0); of embedding and head for BB_NONE. */
+/* bb_layers_sizes - returns the sizes of a layer (index in the whole model, from 0), or of embedding and head
+ * (BB_NONE). */
 const struct bb_layer_sizes *bb_layers_sizes(const struct bb_layers *l, int layer);
 
-/* bb_layers_balanced_rows - rows of the experts of a rank with balanced experts. */
+/* bb_layers_balanced_rows - returns the number of rows that the experts of one rank process if all experts get equal
+ * shares. */
 int64_t bb_layers_balanced_rows(const struct bb_layers *l);
 
 static inline bool bb_lane_is_used(struct bb_script_lane lane)
@@ -47,16 +50,16 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
 
 /* X(buffer, name, size (enum buffer_size in block.c), data type; BB_NONE: data type of the activations). */
 #define BB_BLOCK_BUFFERS(X)                                                                                            \
-    /* activations between layers; after the norm and before the gather of sequence parallelism */                     \
+    /* STATE: activations between layers; NORMED: output of the norm, before the gather of sequence parallelism */     \
     X(STATE, "activations", BOUNDARY, BB_NONE)                                                                         \
     X(NORMED, "normed activations", BOUNDARY, BB_NONE)                                                                 \
-    /* activations of all tp ranks; summand of a rank for a sum over tp */                                             \
+    /* FULL: activations gathered from all tp ranks; PARTIAL: contribution of this rank to a sum over tp */            \
     X(FULL, "gathered activations", FULL_SIZE, BB_NONE)                                                                \
     X(PARTIAL, "partial sums", FULL_SIZE, BB_NONE)                                                                     \
     /* encoder output; its gradients from the decoder layers */                                                        \
     X(ENCODER_OUTPUT, "encoder output", BOUNDARY, BB_NONE)                                                             \
     X(ENCODER_GRADIENT, "encoder output gradients", BOUNDARY, BB_NONE)                                                 \
-    /* gradients of STATE; of all tp ranks */                                                                          \
+    /* gradients of STATE; the same gradients gathered from all tp ranks */                                            \
     X(GRADIENT, "activation gradients", BOUNDARY, BB_NONE)                                                             \
     X(GRADIENT_FULL, "gathered gradients", FULL_SIZE, BB_NONE)                                                         \
     /* context parallelism: keys and values in use, and those being received; their gradients */                       \
@@ -66,7 +69,7 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
     X(NEXT_KEY_GRADIENTS, "next key and value gradients", KV_BLOCK, BB_NONE)                                           \
     X(ALL_KEYS, "all keys and values", ALL_KV_BLOCKS, BB_NONE)                                                         \
     X(ALL_KEY_GRADIENTS, "all key and value gradients", ALL_KV_BLOCKS, BB_NONE)                                        \
-    /* all_to_all context parallelism: sharded by tokens, and sharded by heads */                                      \
+    /* all_to_all context parallelism: each tensor sharded by tokens, and sharded by heads */                          \
     X(QUERY, "queries", QUERIES, BB_NONE)                                                                              \
     X(QUERY_HEADS, "queries sharded by head", QUERIES, BB_NONE)                                                        \
     X(KEY, "keys", KEYS, BB_NONE)                                                                                      \
@@ -95,14 +98,14 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
     X(COMBINED_ROWS, "combined tokens", ROWS_SENT, BB_NONE)                                                            \
     X(PROBABILITIES, "probabilities", PAIRS_SENT, BB_FLOAT)                                                            \
     X(EXPERT_PROBABILITIES, "received probabilities", PAIRS_RECEIVED, BB_FLOAT)                                        \
-    /* expert tensor parallelism: rows of all etp ranks; their expert output */                                        \
+    /* expert tensor parallelism: rows of all etp ranks; expert output for these rows */                               \
     X(ETP_ROWS, "expert-tensor-parallel tokens", ROWS_OF_ETP, BB_NONE)                                                 \
     X(ETP_OUTPUT, "expert-tensor-parallel output", ROWS_OF_ETP, BB_NONE)                                               \
-    /* all_gather dispatch: tokens of all ranks; the expert output for them */                                         \
+    /* all_gather dispatch: tokens of all ranks; expert output for all tokens */                                       \
     X(ALL_TOKENS, "all tokens", ALL_BOUNDARY, BB_NONE)                                                                 \
     X(ALL_OUTPUT, "output for all tokens", ALL_BOUNDARY, BB_NONE)                                                      \
     X(SHARED, "shared expert output", BOUNDARY, BB_NONE)                                                               \
-    /* cross entropy: local statistics; their sum or maximum over tp */                                                \
+    /* cross entropy: statistics of this rank; sum or maximum of the statistics over tp */                             \
     X(STATISTIC, "loss statistics", TOKENS, BB_FLOAT)                                                                  \
     X(TOTAL, "reduced loss statistics", TOKENS, BB_FLOAT)                                                              \
     X(NORM, "gradient norm", ONE, BB_FLOAT)
@@ -110,21 +113,21 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
 #define BB_BLOCK_BUFFER_ID(buffer, name, buffer_size, dtype) BB_BLOCK_BUFFER_##buffer,
 enum bb_block_buffer { BB_BLOCK_BUFFERS(BB_BLOCK_BUFFER_ID) BB_BLOCK_BUFFER_IDS };
 
-/* bb_block_buffer - index of the buffer in the program, which is created on first use. */
+/* bb_block_buffer - returns the index of the buffer in the program, and creates the buffer on first use. */
 int bb_block_buffer(struct bb_block *b, enum bb_block_buffer id);
 
-/* Elements of one row (token) of a buffer, and elements of the whole buffer. */
+/* Return the elements of one row (token) of a buffer, and the elements of the whole buffer. */
 size_t bb_block_row_width(const struct bb_block *b, enum bb_block_buffer id);
 size_t bb_block_buffer_elements(const struct bb_block *b, enum bb_block_buffer id);
 
-/* bb_block_collective - start a collective from src to dst in the data type of src. Returns the operation; BB_NONE
- * if the lane has one rank. */
+/* bb_block_collective - start a collective from src to dst in the data type of src. Returns the operation, or
+ * BB_NONE if the lane has one rank. */
 int bb_block_collective(struct bb_block *b, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
                         size_t count, enum bb_block_buffer src, enum bb_block_buffer dst);
 
 /* ---- compute operations and tensor parallelism ---- */
 
-/* Emit one compute operation and the wait for it; no operation if there is nothing to compute. */
+/* Emit one compute operation and the wait for that operation; emit nothing if there is nothing to compute. */
 void bb_block_compute(struct bb_block *b, const char *what, const struct bb_kernel_groups *c, int src, int dst);
 void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind kind, enum bb_kernels_pass pass,
                       int src, int dst);
@@ -132,8 +135,10 @@ void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind
 /* A column-parallel GEMM after a norm (tp shards its output width), and the names of its operations. */
 struct bb_column_parallel {
     enum bb_kernels_kind gemm;
-    const char *gather, *sum;   /* gather of the input, forward; sum of the input gradients, backward */
-    const char *data, *weights; /* compute operations of the backward pass: data gradient, weight gradient */
+    const char *gather, *sum;   /* names of the all-gather of the input (forward) and of the sum of the input gradients
+                                 (backward) */
+    const char *data, *weights; /* names of the compute operations of the backward pass: data gradient, weight
+                                   gradient */
     enum bb_block_buffer input; /* GEMM input, saved for the weight gradient; 0: STATE */
 };
 
@@ -158,48 +163,51 @@ void bb_block_row(struct bb_block *b, const char *what, const char *sum, const s
  * bb_block_column_backward - backward pass of a column-parallel GEMM. The sum of the data gradient over tp overlaps the
  * weight gradient.
  *   before  kernels that precede the GEMM in the same operation
- *   normed  end with the gradient of the norm
+ *   normed  true: a norm precedes the GEMM in the forward pass; also compute the gradient of the norm
  */
 void bb_block_column_backward(struct bb_block *b, const struct bb_column_parallel *column,
                               const struct bb_kernel_groups *before, int src, int out, bool with_weights, bool normed);
 
-/* bb_block_column_weights - weight gradient only, after the kernels of `before`, which overlap the gather of the
- * input. */
+/* bb_block_column_weights - emit only the weight gradient, after the kernels of `before`. The gather of the input
+ * overlaps these kernels. */
 void bb_block_column_weights(struct bb_block *b, const struct bb_column_parallel *column,
                              const struct bb_kernel_groups *before);
 
 /* ---- cross_attention.c: attention of a decoder to the encoder output ---- */
 
-/* The border of encoder and decoder: norm of the encoder and embedding of the decoder; backward in reverse order. */
+/* Emit the operations between encoder and decoder: norm of the encoder, embedding of the decoder; backward in
+ * reverse order. */
 void bb_decoder_begin(struct bb_block *b);
 void bb_decoder_begin_backward(struct bb_block *b);
 
-/* Cross attention of a decoder layer, between attention and MLP. */
+/* Emit the cross attention of a decoder layer, between self attention and MLP. */
 void bb_cross_forward(struct bb_block *b, int in, int out);
 void bb_cross_backward(struct bb_block *b, int in, int out, bool with_weights);
 void bb_cross_weights(struct bb_block *b);
 
 /* ---- context_parallel.c: attention over the ranks of cp ---- */
 
-/* Emits the kernels of `before`, which read src and end with the projections, then attention. The next kernels use
- * its output. */
+/* Emits the kernels of `before`, which read src and end with the QKV projections, then attention. The next operation
+ * reads the attention output. */
 void bb_context_forward(struct bb_block *b, const struct bb_kernel_groups *before, int src);
 /* Emits the kernels of `before`, which end with the gradient of the attention output, then the backward pass of
  * attention. */
 void bb_context_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src);
 
-/* ---- node_dispatch.c: tokens to experts with one copy per node ---- */
+/* ---- node_dispatch.c: dispatch to the experts with one copy of a token per node ---- */
 
-bool bb_uses_node_dispatch(const struct bb_block *b); /* BB_DISPATCH_DEDUP with more than one ep rank */
+bool bb_uses_node_dispatch(const struct bb_block *b); /* returns whether dispatch is BB_DISPATCH_DEDUP with more than
+                                                         one ep rank */
 
 /* Dispatch to the experts. The _start functions send the chunks of rows and the probabilities to other nodes.
- * _finish waits for each chunk, distributes it inside the node, and waits for all (forward also for the
- * probabilities). */
+ * _finish waits for each chunk, sends the chunk to the ranks inside the node, and waits for these sends (forward
+ * also for the probabilities). */
 void bb_node_dispatch_start(struct bb_block *b, const char *what, enum bb_block_buffer src);
 void bb_node_dispatch_start_probabilities(struct bb_block *b, const char *what);
 void bb_node_dispatch_finish(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer dst);
 
-/* Return from the experts: sums inside the node, then sends each chunk to other nodes. Returns the last operation. */
+/* Return from the experts: sum the outputs inside the node, then send each chunk to the other nodes. Both functions
+ * return the last operation. */
 int bb_node_return_start(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer src,
                          enum bb_block_buffer dst);
 int bb_node_return_start_probabilities(struct bb_block *b, const char *what);

@@ -3,16 +3,17 @@
  * keys and values of all ranks.
  *
  * Ring: a rank sends the block of keys and values to the next rank while it computes attention with the same block. In
- * the backward pass the blocks make the same c - 1 hops again. The gradients of a block start at the rank after its
- * owner, each rank adds its contribution, and the last hop returns them to the owner, which also makes c - 1 hops. In
- * rounds with both, blocks and gradients move in one group call.
+ * the backward pass the blocks are passed on c - 1 times again. The gradients of a block start at the rank after the
+ * block's owner; each rank adds its contribution and sends the sum on, until the last of c - 1 transfers returns the
+ * sum to the owner. A round that sends both a block and gradients does so in one NCCL group call.
  */
 #include "proxies/transformer/layer/block.h"
 
-/* What one hop sends: the current block and, backward, the gradients that the previous round accumulated. */
+/* What one ring transfer sends: the current block and, in the backward pass, the gradients accumulated in the
+ * previous round. */
 struct hop {
     bool keys, gradients;
-    int round; /* its parity selects which of the two buffers is sent */
+    int round; /* parity selects which of the two buffers is sent */
 };
 
 static int start_hop(struct bb_block *b, const struct hop *hop)
@@ -56,8 +57,8 @@ static void ring_forward(struct bb_block *b, const struct bb_kernel_groups *befo
     }
 }
 
-/* Round 0 uses the rank's own block, whose gradients stay. The gradients that round i accumulates are sent in round
- * i + 1. */
+/* Round 0 uses the rank's own block, whose gradients are not sent. The gradients that round i accumulates are sent
+ * in round i + 1. */
 static void ring_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
     int ranks = b->layers->config.cp;
@@ -88,7 +89,7 @@ static void gather_forward(struct bb_block *b, const struct bb_kernel_groups *be
                      BB_NONE);
 }
 
-/* The gather of all keys and values overlaps the kernels that precede attention. */
+/* The all-gather of keys and values overlaps the kernels of `before`, which precede attention. */
 static void gather_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
     int keys = gather_keys(b);
@@ -109,7 +110,8 @@ static int exchange_heads(struct bb_block *b, const char *what, enum bb_block_bu
     return bb_block_collective(b, b->lanes.cp, what, BB_ALLTOALL, count, src, dst);
 }
 
-/* Start the exchange of queries, keys and values, then wait for all three. */
+/* Starts the exchanges of queries, keys and values between sharding by tokens and by heads, then waits for all
+ * three. back: from heads to tokens. */
 static void exchange_inputs(struct bb_block *b, const char *const what[3], bool back)
 {
     static const enum bb_block_buffer tokens[] = {BB_BLOCK_BUFFER_QUERY, BB_BLOCK_BUFFER_KEY, BB_BLOCK_BUFFER_VALUE};

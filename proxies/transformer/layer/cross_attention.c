@@ -1,6 +1,6 @@
 /*
  * cross_attention.c - cross attention of decoder layers to the encoder output. Each layer has its own key and value
- * projections of the encoder output, sharded over tp as the query projection is. With sequence parallelism each layer
+ * projections of the encoder output, sharded over tp like the query projection. With sequence parallelism each layer
  * gathers the encoder output in the forward pass and again in the backward pass. Each layer sums its gradients of the
  * encoder output over tp.
  */
@@ -45,7 +45,7 @@ void bb_decoder_begin_backward(struct bb_block *b)
                      bb_block_buffer(b, BB_BLOCK_BUFFER_ENCODER_GRADIENT), gradient);
 }
 
-/* Keys and values from the encoder output, for the heads of this tp rank. */
+/* Computes keys and values from the encoder output, for the heads of this tp rank. */
 static void make_keys(struct bb_block *b)
 {
     int encoder_output = bb_block_buffer(b, BB_BLOCK_BUFFER_ENCODER_OUTPUT);

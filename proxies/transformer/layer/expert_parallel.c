@@ -4,9 +4,11 @@
  *
  * alltoall, forward: router; all-gather of the token counts per expert (dropless only: the receivers need the counts);
  * tokens and probabilities to their experts; experts (sharded by etp: all_gather before, reduce_scatter after); outputs
- * back. The backward pass mirrors this: output gradients take the path of the tokens; token and probability gradients
- * take the path back. all_gather: every rank gets all tokens and computes its experts for them. Shared experts are
- * sharded by tp as a dense MLP is. dedup: see node_dispatch.c.
+ * back to the ranks of the tokens. In the backward pass, output gradients are exchanged like the tokens; token and
+ * probability gradients are exchanged in the reverse direction.
+ * all_gather: every rank gets all tokens and computes its own experts for them.
+ * dedup: see node_dispatch.c.
+ * Shared experts are sharded by tp like a dense MLP.
  */
 #include "proxies/transformer/layer/block.h"
 
@@ -23,7 +25,7 @@ static bool has_shared(const struct bb_block *b)
 
 /* ---- row exchanges ---- */
 
-/* One exchange of rows: to their experts, or back to the ranks of their tokens (reversed). */
+/* One exchange of rows: to their experts, or (reversed) back to the ranks of their tokens. */
 struct row_exchange {
     const char *what;
     enum bb_block_buffer src, dst;
@@ -31,7 +33,7 @@ struct row_exchange {
     bool reversed;
 };
 
-/* Exchange with all other ranks of the group, with a row count per pair. Rows that stay on the rank are not sent. */
+/* Emits an alltoallv with one row count per pair of ranks. Rows for experts on the same rank are not sent. */
 static int variable_exchange(struct bb_block *b, int layer, const struct row_exchange *w)
 {
     const struct bb_script_rows rows = {
@@ -49,7 +51,7 @@ static int start_exchange(struct bb_block *b, int layer, const struct row_exchan
         return variable_exchange(b, layer, w);
     return bb_block_collective(b, b->lanes.ep, w->what, BB_ALLTOALL,
                                uniform_rows < 0 ? 0 : (size_t)uniform_rows * w->width, w->src,
-                               w->dst); /* counts differ and ep is 1: no exchange */
+                               w->dst); /* uniform_rows < 0 here means that ep is 1, where no rows are exchanged */
 }
 
 static int start_row_exchange(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
@@ -58,7 +60,8 @@ static int start_row_exchange(struct bb_block *b, int layer, const char *what, e
     return start_exchange(b, layer, &(struct row_exchange){what, src, dst, bb_block_row_width(b, src), reversed});
 }
 
-/* Start sending rows to their experts. With dedup this sends to other nodes, and finish_dispatch waits. */
+/* Starts sending rows to their experts. With dedup, this only sends to other nodes; finish_dispatch waits for these
+ * sends and distributes the rows inside the node. */
 static int start_dispatch(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
                           enum bb_block_buffer dst)
 {
@@ -96,7 +99,7 @@ static void finish_dispatch(struct bb_block *b, const char *what, enum bb_kernel
         bb_node_dispatch_finish(b, what, pass, dst);
 }
 
-/* Dropless: all-gather the tokens per expert, so that each rank knows how many rows it receives. */
+/* Dropless experts: all-gather the tokens per expert, so that each rank knows how many rows it receives. */
 static void gather_counts(struct bb_block *b)
 {
     const struct bb_layers *l = b->layers;
@@ -131,8 +134,8 @@ static void run_etp_collective(struct bb_block *b, int layer, enum bb_coll_kind 
                        bb_block_collective(b, b->lanes.etp, "expert-tensor-parallel tokens", kind, count, src, dst));
 }
 
-/* Run the rows of `src` through the experts into `dst`. With etp, gather the rows before and reduce-scatter the
- * output. */
+/* Runs the rows of `src` through the experts into `dst`. With etp, gathers the rows before, and reduce-scatters the
+ * output after. */
 static void run_experts(struct bb_block *b, int layer, const struct bb_kernel_groups *c, enum bb_block_buffer src,
                         enum bb_block_buffer dst)
 {
@@ -160,7 +163,8 @@ static void shared_up_forward(struct bb_block *b)
         bb_block_kernels(b, "shared expert", BB_KERNELS_SHARED_UP, BB_KERNELS_FORWARD, BB_NONE, BB_NONE);
 }
 
-/* The down GEMM of the shared experts and the start of its sum over tp. Returns the sum. */
+/* Emits the down GEMM of the shared experts and starts the sum of its output over tp. Returns the operation of the
+ * sum. */
 static int shared_down_forward(struct bb_block *b)
 {
     bool tp_sharded = bb_lane_is_used(b->lanes.tp);
@@ -204,13 +208,15 @@ static void route_tokens(struct bb_block *b, int in)
     bb_block_compute(b, "router", &c, in, counted ? bb_block_buffer(b, BB_BLOCK_BUFFER_COUNTS) : BB_NONE);
 }
 
-/* The buffer of the exchanged rows; with ep 1 the rows stay in the sender's buffer. */
+/* Returns the buffer `far` for exchanged rows; with ep 1 no rows are exchanged, and the sender's buffer `near` is
+ * used. */
 static enum bb_block_buffer ep_buffer(const struct bb_block *b, enum bb_block_buffer far, enum bb_block_buffer near)
 {
     return bb_lane_is_used(b->lanes.ep) ? far : near;
 }
 
-/* With FP8 dispatch: the buffers that send rows to the experts, and that receive them. */
+/* Return the buffers that send rows to the experts, and that receive these rows: in FP8 with FP8 dispatch, else the
+ * given buffer. */
 static enum bb_block_buffer send_buffer(const struct bb_block *b, enum bb_block_buffer unquantized)
 {
     return b->layers->config.float8_dispatch ? BB_BLOCK_BUFFER_ROWS_8 : unquantized;
@@ -277,7 +283,7 @@ static void gather_forward(struct bb_block *b, int layer, int in, int out)
     bb_script_wait(b->script, shared);
 }
 
-/* With etp x ep = 1 a rank has all experts, so no tokens are gathered. */
+/* Returns whether all_gather dispatch gathers tokens. With etp x ep = 1 a rank has all experts and gathers nothing. */
 static bool gathers_tokens(const struct bb_block *b)
 {
     return b->layers->config.dispatch == BB_DISPATCH_ALL_GATHER && bb_lane_is_used(b->lanes.etp_ep);

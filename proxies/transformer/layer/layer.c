@@ -11,15 +11,15 @@ void bb_block_init(struct bb_block *b, struct bb_layers *layers, struct bb_scrip
         b->buffers[id] = BB_NONE;
 }
 
-/* ---- sublayers (attention, MLP): norm, column-parallel GEMM, for attention scores and context, row-parallel GEMM
- * ---- */
+/* ---- sublayers: attention and MLP ---- */
 
+/* A sublayer consists of norm, column-parallel GEMM, (attention only) scores and context, and row-parallel GEMM. */
 struct sublayer {
     struct bb_column_parallel column;
     enum bb_kernels_kind row;
     bool attention;
-    const char *what, *sum, *gradient; /* names of: forward compute; forward sum over tp; backward gather of the
-                                          output gradient */
+    const char *what, *sum, *gradient; /* names of the forward compute, of the forward sum over tp, and of the
+                                          backward gather of the output gradient */
 };
 
 static const struct sublayer attention = {.column = {.gemm = BB_KERNELS_QKV,
@@ -60,7 +60,7 @@ static void sublayer_forward(struct bb_block *b, const struct sublayer *sublayer
     bb_block_row(b, sublayer->what, sublayer->sum, &c, src, out);
 }
 
-/* Selective recomputation: compute scores and context again from the saved projections. */
+/* Selective recomputation: computes scores and context again from the saved projections. */
 static void recompute_core(struct bb_block *b)
 {
     static const struct bb_kernel_groups empty;
@@ -155,7 +155,7 @@ void bb_block_forward(struct bb_block *b, int layer, int in, int out)
     b->script->layer = BB_NONE;
 }
 
-/* Add the gradients of a layer (or BB_ARCH_HEAD) to the gradients of earlier micro-batches. */
+/* Adds the gradients of a layer (or BB_ARCH_HEAD) to those of earlier micro-batches. */
 static void accumulate_gradients(struct bb_block *b, int layer)
 {
     const struct bb_layers_config *c = &b->layers->config;
@@ -236,7 +236,7 @@ static const struct bb_column_parallel head = {.gemm = BB_KERNELS_HEAD,
                                                .data = "head gradients",
                                                .weights = "head weights"};
 
-/* In an encoder-decoder model the head belongs to the decoder. */
+/* Begins the head. In an encoder-decoder model the head belongs to the decoder. */
 static void begin_head(struct bb_block *b, enum bb_phase phase)
 {
     begin_layer(b, phase, BB_NONE);

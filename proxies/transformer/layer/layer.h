@@ -9,29 +9,33 @@
  * Symbols: t = tp, c = cp, N = micro-batch * sequence / c tokens, X = N * hidden elements (the activations of a rank
  * without sequence parallelism). With sequence parallelism a rank stores X / t between the layers.
  *
- *   tensor parallel     forward all_reduce X after attention and after the MLP; backward all_reduce X of the input
+ *   tensor parallel     forward: all_reduce X after attention and after the MLP; backward: all_reduce X of the input
  *                       gradients of QKV and of MLP up, overlapped with the weight-gradient GEMMs of QKV and up
  *   + sequence parallel per sublayer (attention, MLP): forward all_gather X, reduce_scatter X; backward all_gather X of
  *                       the output gradient, all_gather X of the saved input during the data-gradient GEMM,
  *                       reduce_scatter X during the weight-gradient GEMM; 6 all_gather and 4 reduce_scatter per layer
- *   context parallel    ring: c - 1 exchanges of a block of keys and values, each during the attention with the same
- *                       block; backward the same again, and c - 1 exchanges of the gradients of keys and values;
- *                       all_gather: all_gather of keys and values, forward and backward, reduce_scatter of their
- *                       gradients; all_to_all (Ulysses): four alltoall forward (q, k, v, out), four backward
+ *   context parallel    ring, forward: c - 1 exchanges of a block of keys and values, each during the attention with
+ *                       the same block. Ring, backward: the same exchanges again, and c - 1 exchanges of the gradients
+ *                       of keys and values.
+ *                       all_gather: all_gather of keys and values, forward and backward; reduce_scatter of their
+ *                       gradients.
+ *                       all_to_all (Ulysses): four alltoall forward (q, k, v, out), four backward
  *   expert parallel     alltoall: router, all_gather of the token counts per expert, alltoall of tokens and of
- *                       probabilities (float), experts, alltoall back; backward mirrored.
+ *                       probabilities (float), experts, alltoall of the outputs back to the ranks of the tokens; the
+ *                       backward pass runs the same exchanges in reverse.
  *                       all_gather: all_gather of all tokens and reduce_scatter of the output.
  *                       dedup, for ep groups that span nodes: each token goes once to each of a limited number of nodes
  *                       (alltoall between ranks with the same local index), then to its experts in the node (alltoall
- *                       in the node); back, the expert outputs are summed in the node before they return
+ *                       in the node); on the way back, expert outputs are summed in the node before they are sent
  *
- * Dropless experts with an imbalance, or with routed tokens not divisible by ep: the ranks of an ep group send and
- * receive different counts by an alltoallv (proxies/step/alltoallv.h); with all_gather dispatch their experts compute
- * for different times. The program of a rank then depends on its index in the ep group, so there is a role per stage
- * and ep coordinate: bb_layers_programs_per_stage returns ep, and bb_block_init takes the index. Otherwise one program
- * serves all ranks of a stage, and bb_layers_programs_per_stage returns 1. The counts depend neither on the index in
- * other groups (tp, dp, edp) nor on the micro-batch. Sender and receiver read them from the same table (routing.h), so
- * they match.
+ * With dropless experts, the row counts differ between the ranks of an ep group if there is an imbalance or if ep does
+ * not divide the number of routed tokens. The ranks then exchange rows by an alltoallv (proxies/step/alltoallv.h); with
+ * all_gather dispatch their experts compute for different times. The program of a rank therefore depends on its index
+ * in the ep group: bb_layers_programs_per_stage returns ep, bb_block_init takes the index, and there is one role (group
+ * of ranks with the same program) per stage and ep coordinate. In all other cases one program serves all ranks of a
+ * stage, and bb_layers_programs_per_stage returns 1. The row counts depend neither on the index in other groups (tp,
+ * dp, edp) nor on the micro-batch. Sender and receiver read the counts from the same table (routing.h), so that they
+ * match.
  */
 #ifndef BB_PROXIES_TRANSFORMER_LAYER_LAYER_H
 #define BB_PROXIES_TRANSFORMER_LAYER_LAYER_H
@@ -56,147 +60,159 @@ struct bb_layers_config {
     int sequence, micro_batch_size; /* tokens per sample, samples per micro-batch */
     bool sequence_parallel;
     enum bb_recompute recompute;
-    int recompute_layers; /* full: only the first recompute_layers layers of each model chunk; 0: all */
+    int recompute_layers; /* recompute full: only the first recompute_layers layers of each model chunk are
+                             recomputed; 0: all */
     enum bb_context_mode context;
     enum bb_dispatch_mode dispatch;
-    bool float8_dispatch;   /* tokens go to the experts in FP8 with a float scale per 128 elements; outputs return
-                             unquantized */
-    int nodes, node_limit;  /* dedup: nodes of an ep group (2 or more); maximum nodes per token */
-    double capacity_factor; /* > 0: fixed rows per expert (capacity factor); 0: dropless */
-    double imbalance;       /* dropless: 0: balanced; z > 0: the k-th most popular expert is chosen in proportion to 1 /
-                         k^z (Zipf's law) */
-    unsigned seed;          /* seed of the experts' popularity */
-    enum bb_dtype_id dtype, grad_dtype; /* data type of the activations; data type in which gradients are reduced */
-    double tflops;                      /* timed compute: rate that converts FLOPs to time, TFLOP/s */
-    double forward_us, backward_us;     /* timed compute: microseconds per layer instead of a rate; 0: from FLOPs */
+    bool float8_dispatch;   /* tokens are sent to the experts in FP8 with a float scale per 128 elements; outputs
+                             return unquantized */
+    int nodes, node_limit;  /* only for dedup. nodes: nodes that an ep group spans, 2 or more; node_limit: maximum
+                              number of nodes per token */
+    double capacity_factor; /* > 0: each expert gets a fixed number of rows; 0: dropless */
+    double imbalance; /* only for dropless experts. 0: equal shares; z > 0: the k-th most popular expert is chosen in
+                         proportion to 1 / k^z (Zipf's law) */
+    unsigned seed;    /* random seed that selects the popular experts */
+    enum bb_dtype_id dtype, grad_dtype; /* dtype: of the activations; grad_dtype: in which gradients are reduced */
+    double tflops;                      /* timed compute: TFLOP/s that convert FLOPs to time */
+    double forward_us, backward_us;     /* timed compute: microseconds per layer, used in place of tflops; 0: computed
+                                       from FLOPs */
     bool accumulates;                   /* gradients of several micro-batches are accumulated */
     bool gemm;    /* compute operations run GEMMs and memory-bound kernels instead of a timed kernel */
     bool unfused; /* unfused attention: separate kernels, with the scores in memory */
     bool fused;   /* the user requested fused attention: no scores in memory even with dropout */
-    bool float8;  /* GEMMs with weights run in FP8: kernels cast the operands */
+    bool float8;  /* GEMMs with weights run in FP8, with kernels that cast the operands */
 };
 
 /* ---- shared by all layers of a step ---- */
 
-/* bb_layers_is_recomputed - whether the whole layer is recomputed in the backward pass. chunk_first is the first
- * layer of its model chunk; the layers of a decoder count from the first decoder layer. */
+/* bb_layers_is_recomputed - returns whether the whole layer is recomputed in the backward pass. chunk_first: first
+ * layer of the model chunk that contains `layer`. Decoder layers are counted from the first decoder layer of the
+ * chunk. */
 bool bb_layers_is_recomputed(const struct bb_layers_config *config, int chunk_first, int layer);
 
-struct bb_layers; /* opaque: resolved sizes, kernel lists, routed rows */
+struct bb_layers; /* opaque: resolved sizes, kernel lists, row counts of the experts */
 
 /*
- * bb_layers_new - resolve the sizes of a model that bb_grid_validate_model accepted.
+ * bb_layers_new - create the layers of a model that bb_grid_validate_model accepted.
  *   layers   out: the layers; NULL after an error
  *   step     receives kernel lists and names; must outlive the layers
- *   Returns  0, or -BB_EUSAGE after printing one line: micro-batches with too many tokens, experts with tp but without
- *            sequence parallelism, ring context parallelism with sliding-window attention, dedup dispatch that cannot
- *            split the rows evenly
+ *   Returns  0, or -BB_EUSAGE after printing one error line: micro-batches with too many tokens, experts with tp but
+ *            without sequence parallelism, ring context parallelism with sliding-window attention, dedup dispatch that
+ *            cannot split the rows evenly
  *   Owner    the caller releases *layers with bb_layers_free
  */
 int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *config, struct bb_step *step) BB_MUST_CHECK;
 void bb_layers_free(struct bb_layers *layers); /* NULL is allowed */
 
-/* bb_layers_programs_per_stage - number of distinct programs of one stage: 1, or ep (see above). */
+/* bb_layers_programs_per_stage - returns the number of different programs of one stage: 1, or ep (see above). */
 int bb_layers_programs_per_stage(const struct bb_layers *layers);
 
-/* bb_layers_boundary_elements - elements that a stage sends to the next: X, or X / t with sequence parallelism. */
+/* bb_layers_boundary_elements - returns the number of elements that a stage sends to the next one: X, or X / t with
+ * sequence parallelism. */
 size_t bb_layers_boundary_elements(const struct bb_layers *layers);
 
 /*
- * bb_layers_flops - forward FLOPs of one rank for one micro-batch of a layer; backward needs twice as many.
+ * bb_layers_flops - returns the forward FLOPs of one rank for one micro-batch of a layer; backward needs twice as many.
  *   layer    index in the whole model, from 0
  *
- * With experts: FLOPs of a rank with a balanced share of the rows. Operations report model FLOPs, which exclude
- * recomputation and, with a capacity, the rows beyond the balanced share.
+ * With experts the result assumes a balanced share of the rows. Operations report model FLOPs, which exclude
+ * recomputation and, with a capacity factor, the rows beyond the balanced share.
  */
 double bb_layers_flops(const struct bb_layers *layers, int layer);
 
-/* ---- writing the program of one rank ---- */
+/* ---- generating the program of one rank ---- */
 
-/* bb_no_lane - lane of a group with one rank: operations on it are omitted. */
+/* bb_no_lane - returns the lane (communicator and stream) for a group with one rank. Operations on this lane are
+ * omitted. */
 static inline struct bb_script_lane bb_no_lane(void)
 {
     return (struct bb_script_lane){0, BB_NONE};
 }
 
-/* Communicator and stream of each group (struct bb_script_lane); bb_no_lane() for a group with one rank. */
+/* The lane of each group; bb_no_lane() for a group with one rank. */
 struct bb_block_lanes {
     struct bb_script_lane tp, cp, ep;
-    struct bb_script_lane ep_local, ep_cross; /* dedup: ep ranks of one node; ranks with equal local index */
+    struct bb_script_lane ep_local, ep_cross; /* dedup: ep ranks of one node; ep ranks with the same local index on
+                                                 all nodes */
     struct bb_script_lane etp;                /* expert tensor parallelism */
-    struct bb_script_lane etp_ep;    /* etp x ep: counts per expert, all_gather dispatch; equals ep if etp is 1 */
+    struct bb_script_lane etp_ep;    /* etp x ep ranks: counts per expert, all_gather dispatch; equals ep if etp is 1 */
     struct bb_script_lane embedding; /* first and last stage, for tied embeddings */
     struct bb_script_lane norm[4];   /* groups over which the scalar of the gradient norm is summed, in this order */
 };
 
-/* dedup: maximum number of chunks of a rank's rows (a power of 2). The inter-node hop of a chunk overlaps the
- * intra-node hop of the chunk before. */
+/* dedup: maximum number of chunks of a rank's rows (a power of 2). The inter-node transfer of a chunk overlaps the
+ * intra-node transfer of the previous chunk. */
 enum { BB_NODE_DISPATCH_CHUNKS = 4 };
 
-/* Emits the operations of layers into the program of one rank (script). */
+/* State for emitting the operations of layers into the program of one rank (script). */
 struct bb_block {
     struct bb_layers *layers;
     struct bb_script *script;
     struct bb_block_lanes lanes;
     int ep_rank;         /* index in the ep group; 0 if bb_layers_programs_per_stage is 1 */
     bool in_decoder;     /* internal: emitting the embedding or the head of the decoder */
-    bool reads_encoder;  /* internal: emitting the gather or sum of the encoder output in a decoder layer */
+    bool reads_encoder;  /* internal: a decoder layer gathers the encoder output or sums its gradients */
     bool recomputing;    /* internal: emitting recomputation, which has no model FLOPs */
-    bool skip_recompute; /* set by the caller: the next layer is not recomputed, despite --recompute full */
+    bool skip_recompute; /* set by the caller: the next layer is not recomputed, although --recompute is full */
     int buffers[48];     /* internal: buffers of the program, created on first use; BB_NONE: not created yet */
-    /* internal, dedup: operations that send the chunks of rows, and the probabilities, to other nodes */
+    /* internal, dedup: operations that send the chunks of rows to other nodes; operation that sends the
+     * probabilities to other nodes */
     int inter_node_ops[BB_NODE_DISPATCH_CHUNKS], inter_node_probabilities;
 };
 
-/* bb_block_init - prepare a block for one rank. layers and script must outlive b. ep_rank: see struct bb_block. */
+/* bb_block_init - prepare a block for one rank. layers and script must outlive the block. ep_rank: see struct
+ * bb_block. */
 void bb_block_init(struct bb_block *b, struct bb_layers *layers, struct bb_script *script,
                    const struct bb_block_lanes *lanes, int ep_rank);
 
 /*
- * Emit the operations of one layer for one micro-batch. The caller sets micro_batch of the script. Phase and layer of
- * the script are set here, and layer is reset to BB_NONE. On return the program has waits for all emitted operations.
+ * Emit the operations of one layer for one micro-batch. The caller sets micro_batch of the script. The functions set
+ * phase and layer of the script, and reset layer to BB_NONE at the end. The emitted program waits for all its
+ * operations.
  *   in, out       buffers of bb_layers_boundary_elements elements, read by the first and written by the last operation;
  *                 BB_NONE: the buffers of the block, for consecutive layers of a stage
- *     forward     in: activations of the layer before    out: activations of this layer
- *     backward    in: gradient of this layer's output    out: gradient of its input
+ *     forward     in: activations of the previous layer  out: activations of this layer
+ *     backward    in: gradient of this layer's output    out: gradient of this layer's input
  *   with_weights  false: bb_block_weights computes the weight gradients later, as zero-bubble schedules require
  */
 void bb_block_forward(struct bb_block *b, int layer, int in, int out);
 void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with_weights);
 void bb_block_weights(struct bb_block *b, int layer);
 
-/* First stage: embedding lookup; backward, the gradient of the embedding table. */
+/* Emit the embedding of the first stage: forward, the lookup; backward, the gradient of the embedding table. */
 void bb_block_embedding_forward(struct bb_block *b, int out);
 void bb_block_embedding_backward(struct bb_block *b, int in);
 
-/* Last stage: final norm, logits and cross entropy with three all_reduce of N floats over tp (MAX of the logits, SUM
- * of the target logits, SUM of the exponentials). Backward computes the gradient of the last layer's output. */
+/* Emit the head of the last stage: final norm, logits and cross entropy with three all_reduce of N floats over tp
+ * (MAX of the logits, SUM of the target logits, SUM of the exponentials). Backward computes the gradient of the last
+ * layer's output. */
 void bb_block_head_forward(struct bb_block *b, int in);
 void bb_block_head_backward(struct bb_block *b, int out, bool with_weights);
 void bb_block_head_weights(struct bb_block *b);
 
 /* ---- end of a step ---- */
 
-/* Call the functions of this section in this order, after dp x cp has reduced the gradients of the last micro-batch. */
+/* Call the functions of this section in this order, after the gradients of the last micro-batch have been reduced
+ * over dp x cp. */
 
 /*
- * bb_layers_replicated_elements - parameters of a layer, or of BB_ARCH_HEAD, whose gradients are partial sums on each
- * tp rank.
- *   Returns  with sequence parallelism the parameters that tp does not shard (layer norms, biases of row-parallel
- *            GEMMs, routers), else 0. 0 for the embedding: its backward pass gathers the gradients of all tokens, so
- *            gradients of position embeddings are complete.
+ * bb_layers_replicated_elements - number of parameters of a layer, or of BB_ARCH_HEAD, whose gradients are partial sums
+ * on each tp rank.
+ *   Returns  with sequence parallelism the number of parameters that tp does not shard (layer norms, biases of
+ *            row-parallel GEMMs, routers), else 0. Also 0 for the embedding, because its backward pass gathers the
+ *            gradients of all tokens, so that gradients of position embeddings are complete.
  */
 size_t bb_layers_replicated_elements(const struct bb_layers *layers, int layer);
 
-/* bb_block_reduce_replicated - all_reduce over tp of `replicated` gradients: the sum over all layers of the rank; 0:
- * no operation. */
+/* bb_block_reduce_replicated - emit an all_reduce over tp of gradients. replicated: number of gradients, the sum of
+ * bb_layers_replicated_elements over the layers of the rank; 0: no operation. */
 void bb_block_reduce_replicated(struct bb_block *b, size_t replicated);
 
-/* bb_block_reduce_tied - all_reduce of the tied embedding table's gradient over the lane `embedding`. shards: the
- * replicas shard the gradients, so each reduces 1 / shards of the table. */
+/* bb_block_reduce_tied - emit an all_reduce of the tied embedding table's gradient over the lane `embedding`.
+ * shards: number of shards of the gradients over the replicas; each rank reduces 1 / shards of the table. */
 void bb_block_reduce_tied(struct bb_block *b, int shards);
 
-/* bb_block_gradient_norm - all_reduce of the scalar of the gradient norm over each lane of `norm`. */
+/* bb_block_gradient_norm - emit an all_reduce of the gradient norm (one scalar) over each lane of `norm`. */
 void bb_block_gradient_norm(struct bb_block *b);
 
 #endif

@@ -1,12 +1,12 @@
 /* layer_kernels.c - GEMMs and memory-bound kernels of the sublayers of a layer (see layer_kernels.h). */
 #include "proxies/transformer/layer/layer_kernels.h"
 
-#define MAX_GEMMS 8 /* per kind */
+#define MAX_GEMMS 8 /* maximum number of GEMMs per kind */
 
 struct gemm {
     const char *name;
     struct bb_gemm_shape shape;
-    bool activations_only; /* both operands are activations: no weight gradient */
+    bool activations_only; /* both operands are activations, so there is no weight gradient */
 };
 
 void bb_kernel_groups_add(struct bb_kernel_groups *c, enum bb_kernels_kind kind, enum bb_kernels_pass pass)
@@ -24,14 +24,15 @@ void bb_kernel_groups_add_backward(struct bb_kernel_groups *c, enum bb_kernels_k
 
 /* ---- GEMMs ---- */
 
-/* Linear layer: rows x in -> rows x out, with `experts` matrices in one batch. */
+/* Returns the GEMM of a linear layer: (rows x in) to (rows x out). With several experts, a batched GEMM with `rows`
+ * rows per expert. */
 static struct gemm linear_gemm(const struct bb_layer_sizes *s, const char *name, int64_t rows, int64_t in, int64_t out,
                                int64_t experts)
 {
     return (struct gemm){name, {rows, out, in, experts, false, false, s->dtype}, false};
 }
 
-/* Width of queries, keys and values; of a scan: queries and keys per group, values per head. */
+/* Width of queries, keys and values together. Scan: queries and keys per group, values per head. */
 static int64_t qkv_width(const struct bb_layer_sizes *s)
 {
     if (s->chunk)
@@ -62,7 +63,7 @@ static int qkv_gemms(const struct bb_layer_sizes *s, struct gemm *p)
     return n;
 }
 
-/* A scan in chunks (bb_arch_core_flops). All operands are activations, as in attention. */
+/* Lists the GEMMs of a scan in chunks (see bb_arch_core_flops). As in attention, all operands are activations. */
 static int scan_gemms(const struct bb_layer_sizes *s, struct gemm *p)
 {
     int64_t c = s->queries < s->chunk ? s->queries : s->chunk, chunks = s->batch * ((s->queries + c - 1) / c);
@@ -98,8 +99,8 @@ static int core_gemms(const struct bb_layer_sizes *s, int64_t keys, struct gemm 
     return 3;
 }
 
-/* Up and down GEMM of an MLP. Experts with equal rows are a batched GEMM; otherwise one GEMM has the rows of all
- * experts. */
+/* Sets the up and the down GEMM of an MLP. Experts with equal numbers of rows become one batched GEMM, otherwise one
+ * GEMM has the rows of all experts. Returns 0 without rows, else 1. */
 static int mlp_gemms(const struct bb_layer_sizes *s, int64_t rows, int64_t ffn, int64_t experts, struct gemm *up,
                      struct gemm *down)
 {
@@ -153,7 +154,8 @@ static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind ki
     }
 }
 
-/* The GEMMs of a pass for one GEMM of the forward pass. Returns their number: 0, 1 or 2. */
+/* Lists the GEMMs of a pass (forward, data gradient, weight gradient) for one GEMM of the forward pass. Returns
+ * their number: 0, 1 or 2. */
 static int list_pass_shapes(const struct gemm *forward, enum bb_kernels_pass pass, struct bb_gemm_shape out[2])
 {
     struct bb_gemm_shape dgrad, wgrad;
@@ -187,9 +189,9 @@ double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_ke
 
 /* ---- memory-bound kernels ---- */
 
-/* FP8 GEMM operands are needed row-wise and transposed, for the GEMM and for its gradients. The kernel that produces
- * the input also casts it, so only the transposition is a separate kernel, which reads FP8. Output gradients are
- * read in 16 bits and written twice. */
+/* Adds the casts of an FP8 GEMM. FP8 operands are needed row-wise and transposed, for the GEMM and for its
+ * gradients. The kernel that produces the input also casts it, so only the transposition is a separate kernel, which
+ * reads FP8. Output gradients are read in 16 bits and written twice. */
 static void add_cast(const struct bb_layer_sizes *s, struct bb_kernel_list *w, const struct gemm *p,
                      enum bb_kernels_pass pass)
 {
@@ -215,7 +217,8 @@ static void add_memory_kernel(const struct bb_layer_sizes *s, struct bb_kernel_l
         bb_kernel_list_add_memory_kernel(w, name, &kernel);
 }
 
-/* A gated activation reads gate and up and writes their product; its backward pass writes the gradients of both. */
+/* Adds the activation function. A gated activation reads gate and up and writes their product; its backward pass
+ * writes the gradients of both. */
 static void add_activation(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward, int64_t rows,
                            int64_t ffn)
 {
@@ -227,9 +230,9 @@ static void add_activation(const struct bb_layer_sizes *s, struct bb_kernel_list
         add_memory_kernel(s, w, "gate", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, rows, ffn);
 }
 
-/* Experts with biases (gpt-oss): Megatron-LM clamps gate and up (fusions/fused_bias_geglu.py), and adds the last
- * bias, scaled by the router's float probability (_apply_bias in transformer/moe/experts.py), each in separate
- * kernels. wide: operates on gate and up; else on the output of the expert, in float. */
+/* Kernels of experts with biases (gpt-oss). Megatron-LM clamps gate and up (fusions/fused_bias_geglu.py), and adds
+ * the last bias, scaled by the router's float probability (_apply_bias in transformer/moe/experts.py), each in
+ * separate kernels. wide: the kernel operates on gate and up; else on the output of the expert, in float. */
 static const struct bias_kernel {
     const char *name;
     bool backward, wide;
@@ -262,7 +265,7 @@ static void add_expert_biases(const struct bb_layer_sizes *s, struct bb_kernel_l
     }
 }
 
-/* Residual sum and norm; backward adds the gradients of both branches. The forward sum also creates the dropout
+/* Adds residual sum and norm; backward adds the gradients of both branches. The forward sum also creates the dropout
  * mask. */
 static void add_norm(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
 {
@@ -273,7 +276,7 @@ static void add_norm(const struct bb_layer_sizes *s, struct bb_kernel_list *w, b
                       BB_ACT_NONE, s->local_tokens, s->hidden);
 }
 
-/* Unfused attention: softmax and dropout of all scores in memory. */
+/* Adds softmax and dropout over all scores in memory, for unfused attention. */
 static void add_softmax(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward, int64_t keys)
 {
     int64_t rows = s->batch * s->attention_heads * s->queries;
@@ -286,7 +289,7 @@ static void add_softmax(const struct bb_layer_sizes *s, struct bb_kernel_list *w
                       BB_ACT_NONE, rows, keys);
 }
 
-/* Rotary position embedding of queries and keys, or the inverse rotation of their gradients. */
+/* Adds the rotary position embedding of queries and keys, or the inverse rotation of their gradients. */
 static void add_rotation(const struct bb_layer_sizes *s, struct bb_kernel_list *w)
 {
     int64_t width = s->kv_lora ? s->heads * s->rope_dim : (s->heads + s->kv_heads) * s->key_dim;
@@ -295,7 +298,7 @@ static void add_rotation(const struct bb_layer_sizes *s, struct bb_kernel_list *
         add_memory_kernel(s, w, "positions", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
 }
 
-/* Gate on the output of attention or scan; for a scan this includes its norm. */
+/* Adds the gate on the output of attention or scan; for a scan the kernel includes the norm. */
 static void add_out_gate(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
 {
     const int64_t width = s->heads * s->value_dim;
@@ -307,14 +310,15 @@ static void add_out_gate(const struct bb_layer_sizes *s, struct bb_kernel_list *
         add_memory_kernel(s, w, "gate", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
 }
 
-/* Short causal convolution over the input of a scan. */
+/* Adds the short causal convolution over the input of a scan. */
 static void add_convolution(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
 {
     add_memory_kernel(s, w, "convolution", backward ? BB_MEMORY_KERNEL_BIAS_ACT_GRAD : BB_MEMORY_KERNEL_BIAS_ACT,
                       BB_ACT_NONE, s->tokens, qkv_width(s));
 }
 
-/* Permute tokens into expert order, or unpermute (sum) rows; the backward pass swaps the two. */
+/* Adds the kernel that permutes tokens into expert order, or that unpermutes (sums) rows; the backward pass swaps
+ * the two. */
 static void add_permutation(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, bool backward,
                             struct bb_kernel_list *w)
 {
@@ -332,7 +336,7 @@ static bool is_permutation(enum bb_kernels_kind kind)
            kind == BB_KERNELS_NODE_UNPERMUTE;
 }
 
-/* Memory-bound kernels after the GEMMs of the forward pass. */
+/* Adds the memory-bound kernels after the GEMMs of the forward pass. */
 static void forward_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows,
                                    struct bb_kernel_list *w)
 {
@@ -369,8 +373,8 @@ static void forward_memory_kernels(const struct bb_layer_sizes *s, enum bb_kerne
         add_memory_kernel(s, w, "softmax", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, s->vocab);
 }
 
-/* Memory-bound kernels after the GEMMs of the data gradient. The gradient of an activation follows the data gradient
- * of the GEMM after it. */
+/* Adds the memory-bound kernels after the GEMMs of the data gradient. The gradient of an activation function follows
+ * the data gradient of the next GEMM (down). */
 static void data_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows,
                                 struct bb_kernel_list *w)
 {
@@ -401,8 +405,8 @@ static void data_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_
         add_memory_kernel(s, w, "softmax", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, s->tokens, s->vocab);
 }
 
-/* Share of the score matrix that the mask leaves: with a causal mask half, or for a sliding window all but half of
- * the window's first square. */
+/* Unmasked share of the score matrix. A causal mask leaves half of the matrix; with a sliding window it masks only
+ * half of the first keys x keys square. */
 static double unmasked_fraction(const struct bb_layer_sizes *s, int64_t keys)
 {
     return !s->causal ? 1 : keys < s->sequence ? 1 - 0.5 * (double)keys / (double)s->sequence : 0.5;
@@ -419,8 +423,8 @@ static void add_gemm(const struct bb_layer_sizes *s, const struct bb_kernels *gr
     bb_kernel_list_add_gemm(w, p->name, shape);
     item = bb_kernel_list_last(w);
     item->experts =
-        p->activations_only ? 0 : (int)shape->batch; /* experts in the batch, whose weights training multiplies in
-                                                        separate GEMMs */
+        p->activations_only ? 0 : (int)shape->batch; /* number of experts in the batch; training runs a separate GEMM
+                                                        for each expert */
     item->float8 =
         s->float8 && !p->activations_only && group->kind != BB_KERNELS_HEAD && group->kind != BB_KERNELS_ROUTER;
     if (!core || s->unfused || s->chunk) /* the kernels of a scan store their intermediate results in memory */
@@ -429,7 +433,7 @@ static void add_gemm(const struct bb_layer_sizes *s, const struct bb_kernels *gr
     item->share = cross ? 1 : unmasked_fraction(s, group->kind == BB_KERNELS_CORE ? s->keys : s->sequence);
 }
 
-/* In the backward pass the GEMMs run in reverse order. */
+/* Adds the kernels of one kind and pass. In the backward pass the GEMMs run in reverse order. */
 static void add_kernels(const struct bb_layer_sizes *s, const struct bb_kernels *group, int64_t rows,
                         struct bb_kernel_list *w)
 {

@@ -59,7 +59,8 @@ static int64_t max_of(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* The encoder attends to the whole sample (no causal mask). The decoder has its own sequence length. */
+/* Sets the sizes of decoder layers, which have their own sequence length, and removes the causal mask of the
+ * encoder, which attends to the whole sample. */
 static void resolve_decoder(struct bb_layers *l)
 {
     const struct bb_layers_config *c = &l->config;
@@ -139,7 +140,7 @@ const struct bb_layer_sizes *bb_layers_sizes(const struct bb_layers *l, int laye
 
 /* ---- validation ---- */
 
-/* bb_grid_validate_model checks divisibility. Experts with tp additionally require sequence parallelism. */
+/* Rejects experts with tp but without sequence parallelism. bb_grid_validate_model has already checked divisibility. */
 static int validate_experts(const struct bb_layers_config *c, const char *proxy)
 {
     if (c->arch->experts == 0 || c->tp == 1 || c->sequence_parallel)
@@ -150,8 +151,8 @@ static int validate_experts(const struct bb_layers_config *c, const char *proxy)
                   proxy, c->tp);
 }
 
-/* dedup dispatch: the number of nodes per token must not exceed top-k or the number of nodes, and each node and rank
- * must get the same number of rows. */
+/* Validates dedup dispatch: the number of nodes per token must not exceed top_k or the number of nodes, and each
+ * node and rank must get the same number of rows. */
 static int validate_dedup(const struct bb_layers *l, const char *proxy)
 {
     const struct bb_layers_config *c = &l->config;
@@ -173,7 +174,8 @@ static int validate_dedup(const struct bb_layers *l, const char *proxy)
     return 0;
 }
 
-/* A ring sends every block of keys to every rank, and its attention kernels have no sliding window. */
+/* Rejects ring attention for layers with a sliding window. A ring sends every block of keys to every rank, and the
+ * ring's attention kernels have no window. */
 static int validate_window(const struct bb_layers_config *c, const char *proxy)
 {
     if (c->cp == 1 || c->context != BB_CONTEXT_RING || c->arch->window == 0 || c->arch->window >= c->sequence)
@@ -184,7 +186,7 @@ static int validate_window(const struct bb_layers_config *c, const char *proxy)
                   proxy, c->cp, c->sequence, c->arch->name, c->arch->window);
 }
 
-/* Rows of a micro-batch are counted in int. */
+/* Limits the tokens of a micro-batch, because rows are counted in int. */
 static int validate_tokens(const struct bb_layers_config *c, const char *proxy)
 {
     long long tokens = (long long)c->micro_batch_size * c->sequence;
@@ -197,7 +199,7 @@ static int validate_tokens(const struct bb_layers_config *c, const char *proxy)
                   tokens, max, too_long ? "seq-length" : "micro-batch-size", too_long ? max : max / c->sequence);
 }
 
-/* ---- lifecycle ---- */
+/* ---- creation and release ---- */
 
 static int resolve_routing(struct bb_layers *l)
 {
@@ -214,7 +216,7 @@ static int resolve_routing(struct bb_layers *l)
     return c->arch->experts ? bb_routing_init(&l->routing, &routing) : 0;
 }
 
-/* Copy the row counts of each layer into tables that the step owns. */
+/* Copies the row counts of each layer into tables that the step owns. */
 static int store_row_counts(struct bb_layers *l)
 {
     const size_t each = (size_t)l->config.ep * (size_t)l->config.ep;
@@ -267,9 +269,10 @@ void bb_layers_free(struct bb_layers *layers)
     free(layers);
 }
 
-/* ---- properties ---- */
+/* ---- program count, element counts, FLOPs ---- */
 
-/* With all_gather dispatch the expert compute differs between ranks too. */
+/* Different row counts need one program per ep rank with all_gather dispatch, too, because the expert compute
+ * differs. */
 int bb_layers_programs_per_stage(const struct bb_layers *l)
 {
     return l->routing.rows ? l->config.ep : 1;
@@ -284,8 +287,8 @@ size_t bb_layers_replicated_elements(const struct bb_layers *l, int layer)
 {
     const struct bb_layers_config *c = &l->config;
 
-    if (layer == BB_ARCH_EMBEDDING) /* the backward pass of the embedding gathers the gradients first, so each rank
-                                       has the gradients of all tokens */
+    if (layer == BB_ARCH_EMBEDDING) /* the backward pass of the embedding gathers the gradients first, so that each
+                                       rank has the gradients of all tokens */
         return 0;
     return l->sequence_sharded ? bb_arch_layer_share(c->arch, layer, c->tp, c->etp, c->ep).replicated : 0;
 }

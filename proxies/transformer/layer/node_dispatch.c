@@ -1,21 +1,21 @@
 /*
- * node_dispatch.c - node-limited dispatch: a token crosses to each node once (DeepSeek-V3 technical report, arXiv
- * 2412.19437, section 3.2.2). Each token goes to a limited number of nodes, on each to the rank with the local index of
- * its own rank, and from there to the ranks of its experts. On the way back, this rank sums the outputs of the experts
- * of its node and returns one row per token and node.
+ * node_dispatch.c - node-limited dispatch, which sends a token to each node at most once (DeepSeek-V3 technical report,
+ * arXiv 2412.19437, section 3.2.2). Each token is sent to a limited number of nodes, on each node to the rank with the
+ * same local index as the sender, and from there to the ranks of its experts in that node. On the way back, that rank
+ * sums the outputs of the experts of its node and returns one row per token and node.
  *
  *   between nodes   T M rows per rank: T tokens to M nodes each, the same number of rows to each of N nodes
  *   inside a node   T K rows per rank: K experts per token, the same number of rows to each rank
  *
- * With the rows travel the probabilities of their experts, K per token on both hops.
+ * The probabilities of the experts are sent with the rows: K per token, both between nodes and inside a node.
  *
- * Rows move in chunks, so one chunk is distributed inside the node while the next one crosses. In DeepSeek's
- * implementation a token that arrives is "instantaneously forwarded via NVLink", so that "communications via IB and
- * NVLink are fully overlapped" (same section), and both hops have their own warps also on the way back. So no kernel
- * runs between the hops: rows are permuted into expert order after both hops, and outputs are summed before both hops.
- * The number of chunks is our choice: with four, the model predicts 2.6 ms for dispatch and 4.9 ms for combine of 4,096
- * tokens on 64 H800. DeepEP's first README measured 46 and 45 GB/s, which is 2.3 and 4.7 ms for the tokens of its test
- * (3.63 nodes per token, including the token's own node).
+ * Rows are sent in chunks, so that one chunk is distributed inside the node while the next chunk is sent between nodes.
+ * In DeepSeek's implementation a token that arrives is "instantaneously forwarded via NVLink", so that "communications
+ * via IB and NVLink are fully overlapped" (same section), and both transfers have their own warps also on the way back.
+ * No kernel therefore runs between the two transfers: rows are permuted into expert order after both, and outputs are
+ * summed before both. The number of chunks is our choice: with four, the model predicts 2.6 ms for dispatch and 4.9 ms
+ * for combine of 4,096 tokens on 64 H800. DeepEP's first README measured 46 and 45 GB/s, which is 2.3 and 4.7 ms for
+ * the tokens of DeepEP's test (3.63 nodes per token, including the token's own node).
  */
 #include "proxies/transformer/layer/block.h"
 
@@ -24,19 +24,19 @@ bool bb_uses_node_dispatch(const struct bb_block *b)
     return b->layers->config.dispatch == BB_DISPATCH_DEDUP && bb_lane_is_used(b->lanes.ep);
 }
 
-/* Elements for each node, of a buffer of rows or of probabilities with `all` elements. */
+/* Number of elements sent to each node from a buffer of rows or of probabilities with `all` elements. */
 static size_t elements_per_node(const struct bb_block *b, size_t all)
 {
     return all / (size_t)b->layers->config.nodes;
 }
 
-/* Elements for each rank of the node: rows from all nodes for its experts. */
+/* Number of elements sent to each rank inside the node: the rows from all nodes for the experts of that rank. */
 static size_t elements_per_local_rank(const struct bb_block *b, size_t width)
 {
     return (size_t)b->layers->routing.uniform_rows * (size_t)b->layers->config.nodes * width;
 }
 
-/* Start sending one of `chunks` chunks between the nodes, or inside the node. */
+/* Start the exchange of one of `chunks` chunks, between the nodes or inside the node. Return the operation. */
 static int exchange_between_nodes(struct bb_block *b, const char *what, int chunks, enum bb_block_buffer src,
                                   enum bb_block_buffer dst)
 {
@@ -51,7 +51,8 @@ static int exchange_inside_node(struct bb_block *b, const char *what, int chunks
                                elements_per_local_rank(b, width) / (size_t)chunks, src, dst);
 }
 
-/* The number of chunks, at most BB_NODE_DISPATCH_CHUNKS, that divides the rows of both hops. */
+/* Returns the number of chunks, at most BB_NODE_DISPATCH_CHUNKS, that divides the rows sent between nodes and the
+ * rows sent inside the node. */
 static int count_chunks(const struct bb_block *b)
 {
     const struct bb_layers *l = b->layers;
@@ -63,7 +64,7 @@ static int count_chunks(const struct bb_block *b)
     return chunks;
 }
 
-/* The buffer of rows to the experts: FP8 or unquantized. */
+/* Returns the buffer of rows that are sent to the experts, either in FP8 or unquantized. */
 static enum bb_block_buffer select_precision(const struct bb_block *b, enum bb_block_buffer unquantized,
                                              enum bb_block_buffer quantized)
 {

@@ -7,7 +7,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* A number in [0, 1) that depends only on the arguments (a hash with the finalizer of splitmix64). */
+/* Returns a pseudo-random number in [0, 1) that depends only on the arguments (a hash with the finalizer of
+ * splitmix64). */
 static double random_fraction(unsigned seed, int layer, int rank, int expert)
 {
     uint64_t x = seed;
@@ -20,8 +21,8 @@ static double random_fraction(unsigned seed, int layer, int rank, int expert)
     return (double)((x ^ (x >> 31)) >> 11) / 9007199254740992.0;
 }
 
-/* Popularity rank of each expert of a layer, 1 for the most popular: a seeded Fisher-Yates shuffle, the same for all
- * ranks. */
+/* Sets the popularity rank of each expert of a layer, 1 for the most popular, by a seeded Fisher-Yates shuffle that
+ * is the same for all ranks. */
 static void rank_experts(const struct bb_routing_config *c, int layer, double *popularity_rank)
 {
     for (int e = 0; e < c->experts; e++)
@@ -35,9 +36,9 @@ static void rank_experts(const struct bb_routing_config *c, int layer, double *p
     }
 }
 
-/* Convert weights (below 1) to the fraction of tokens that choose each expert: the sum is top_k, and no fraction
- * exceeds 1. The excess of capped experts goes to the others, which may exceed 1 in turn, so repeat until no further
- * expert is capped. */
+/* Converts weights (below 1) to the fraction of tokens that choose each expert. The fractions sum to top_k, and none
+ * exceeds 1. Fractions above 1 are capped, and the excess is distributed over the other experts, whose fractions may
+ * then exceed 1, so the loop repeats until no further expert is capped. */
 static void weights_to_shares(double *weight, int experts, int top_k)
 {
     int full = 0, before;
@@ -71,7 +72,8 @@ static void weigh_experts(const struct bb_routing_config *c, int layer, int from
         weight[e] /= 2 * max;
 }
 
-/* Round to whole rows with an exact sum: differences of rounded prefix sums. */
+/* Converts the shares of the experts to whole rows per rank with an exact sum, as differences of rounded prefix
+ * sums. */
 static void round_rows(const struct bb_routing_config *c, const double *weight, int *rows)
 {
     int each = c->experts / c->ranks;

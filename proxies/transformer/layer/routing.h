@@ -10,29 +10,30 @@
 #include <stdbool.h>
 
 struct bb_routing_config {
-    int tokens, top_k;  /* tokens per rank; experts chosen by each token */
-    int experts, ranks; /* experts / ranks experts per rank */
+    int tokens, top_k;  /* tokens: per rank; top_k: experts chosen by each token */
+    int experts, ranks; /* experts of a layer; ranks of the ep group, each of which holds experts / ranks experts */
     int layers;
     double capacity_factor; /* > 0: every rank sends ceil(factor * tokens * top_k / experts) rows to each expert; 0:
                                dropless */
-    double imbalance; /* z: the k-th most popular expert of a layer has weight 1 / k^z, perturbed for each rank; no
-                         expert gets more rows than there are tokens; 0: balanced */
+    double imbalance;       /* 0: balanced; z: the k-th most popular expert of a layer has weight 1 / k^z, perturbed for
+                         each rank; no expert gets more rows than there are tokens */
     unsigned seed;
 };
 
 struct bb_routing {
     struct bb_routing_config config;
-    int uniform_rows; /* rows from each rank to each rank if all are equal; else -1 */
-    int *rows;        /* [layers][ranks][ranks], from and to; NULL if all counts are equal */
+    int uniform_rows; /* rows from each rank to each rank if all pairs have equal counts; else -1 */
+    int *rows;        /* [layers][sending rank][receiving rank] row counts; NULL if all counts are equal */
 };
 
-/* bb_routing_init - compute the row counts. Returns 0, or -BB_EFAIL without memory. Release with bb_routing_release. */
+/* bb_routing_init - compute the row counts. Returns 0, or -BB_EFAIL if out of memory. The caller releases r with
+ * bb_routing_release. */
 int bb_routing_init(struct bb_routing *r, const struct bb_routing_config *config) BB_MUST_CHECK;
 void bb_routing_release(struct bb_routing *r);
 
 /*
- * bb_routing_rows - rows that rank `from` sends to the experts of rank `to`; bb_routing_received - all rows that `to`
- * receives.
+ * bb_routing_rows - returns the number of rows that rank `from` sends to the experts of rank `to`.
+ * bb_routing_received - returns the number of rows that rank `to` receives from all ranks.
  *   layer     index in the whole model
  *   from, to  indices in the expert-parallel group
  */

@@ -113,7 +113,7 @@ step "build with MPICH, for tests/cli/test_mpi.py" sh bootstrap/setup.sh mpich
 step "the oldest and the newest NCCL, for tests/cli/test_real_nccl.py" sh tests/cli/real_nccl.sh build/real_nccl
 [ "$quick" = --quick ] || build_ahead
 script tests/fresh/test_setup.sh
-step "words of the former private language" python3 tests/analysers/language.py
+step "words of the former jargon" python3 tests/analysers/language.py
 units build
 black_box build
 script tests/fault_injection/run.sh --quick

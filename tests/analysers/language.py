@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Finds words of busbar's former private language in comments, strings and documentation (CONTRIBUTING.md, "Language").
+"""Finds words of busbar's former jargon in comments, strings and documentation (CONTRIBUTING.md, "Language").
 
     python3 tests/analysers/language.py [PATH...]     default: every tracked file; exit status 0: none found, 1: some found
 

@@ -1,7 +1,7 @@
-/* exit_guard.h - detect exit() and _exit() called by a library during a run. MPI libraries call exit() when MPI_Init
- * fails; without this guard the process would end without an error message and with the library's status, which may
- * be 0. In a single-process run the guard also detects a crash of the process. In a run with several ranks it does
- * not, because the other ranks report the lost rank. */
+/* exit_guard.h - detect exit() and _exit() called by a library during a run. For example, an MPI library may call
+ * exit() in MPI_Init. Without this guard the process would then end without an error message and with the library's
+ * status, which may be 0. In a single-process run the guard also detects a crash of the process. In a run with
+ * several ranks it does not, because the other ranks report the lost rank. */
 #ifndef BB_BOOTSTRAP_START_EXIT_GUARD_H
 #define BB_BOOTSTRAP_START_EXIT_GUARD_H
 

@@ -112,7 +112,8 @@ bool bb_launcher_waits_for_all(void)
     return getenv("SLURM_PROCID") && !any_set(others, sizeof(others) / sizeof(*others));
 }
 
-/* Parses Slurm's list of the ranks on this node, for example "0,4,8". Returns their number. */
+/* Parses Slurm's list of the ranks on this node, for example "0,4,8". Returns their number, or 0 if it exceeds
+ * capacity. */
 static int slurm_tasks_here(const char *list, int *ranks, int capacity)
 {
     int n = 0;

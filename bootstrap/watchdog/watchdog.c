@@ -1,4 +1,5 @@
-/* watchdog.c - interface of the watchdog for the main thread: start, signs of life, hooks, stop. */
+/* watchdog.c - functions of the watchdog that the main thread calls: start, signs of life, registered hooks, end of
+ * the run, stop. */
 #include "bootstrap/watchdog/watchdog.h"
 
 #include "bootstrap/base/clock.h"
@@ -18,12 +19,16 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-static const double TELL_S = 0.5;  /* seconds for rank 0 to save its results */
-static const double CONNECT_S = 2; /* limit on what a start loses to a firewall that drops packets */
-static const double ANSWER_S = 10; /* for the answer on an accepted connection: thousands of ranks may connect to
-                                      rank 0 at once */
-enum { SPARE_VISITORS = 64 };      /* slots for pending connections in addition to one per rank */
-enum { ANSWER_OTHERS_MS = 1000 };  /* mpirun needs as long to end the remaining ranks */
+static const double TELL_S = 0.5;  /* seconds that a failing rank waits for rank 0 to save its results */
+static const double CONNECT_S = 2; /* seconds to connect to rank 0; limits the delay of the start if a firewall drops
+                                      packets */
+static const double ANSWER_S = 10; /* seconds to wait for the answer of rank 0, to which thousands of ranks may
+                                      connect at once */
+enum { SPARE_VISITORS = 64 };      /* slots for pending connections, in addition to one slot per rank */
+enum {
+    ANSWER_OTHERS_MS = 1000
+}; /* milliseconds to answer the other ranks of this host; mpirun needs up to a second
+                                     to end them */
 
 static void copy_text(char *to, const char *from)
 {
@@ -35,10 +40,9 @@ static void wake_thread(struct bb_watchdog *watchdog)
     uint64_t one = 1;
 
     if (write(watchdog->poke_fd, &one, sizeof(one)) < 0)
-        return; /* the counter is full, so the thread is awake */
+        return; /* the eventfd's counter is full, so the thread is already being woken */
 }
 
-/* Wait for a flag of the watchdog, at most patience_s. The caller holds the lock. */
 void bb_watchdog_await(struct bb_watchdog *watchdog, bool (*flag)(const struct bb_watchdog *), double patience_s)
 {
     double end_s = bb_now_s() + patience_s;
@@ -63,15 +67,16 @@ static void init_locks(struct bb_watchdog *watchdog)
     pthread_condattr_destroy(&attr);
 }
 
-/* Ranks that wait for the end of this rank then need not wait for the end of the others. */
+/* Closes the connections to all peers. Ranks that wait for the end of this rank then continue at once, while this
+ * rank may need seconds to end other ranks. */
 static void close_links(struct bb_watchdog *watchdog)
 {
     for (int i = 0; i < watchdog->n_peers; i++)
         bb_watchdog_close(&watchdog->peers[i].link);
 }
 
-/* A library called exit() during the run, or this process crashed: block, while the watchdog's thread reports it,
- * saves the results and ends the process. */
+/* Exit guard: a library called exit() during the run, or this process crashed. Blocks this thread while the
+ * watchdog's thread reports the exit, saves the results and ends the process. */
 static void await_end(void *arg, int cause)
 {
     struct bb_watchdog *watchdog = arg;
@@ -110,7 +115,7 @@ static void block_signals(sigset_t *ours, sigset_t *old)
     for (int signal = 1; signal < BB_SIGNALS_END; signal++)
         if (bb_signal_is_taken(signal))
             sigaddset(ours, signal);
-    sigaddset(ours, SIGCONT); /* SIGCONT resumes a suspended process even when it is blocked */
+    sigaddset(ours, SIGCONT); /* to detect the end of a suspension; SIGCONT resumes the process even if it is blocked */
     pthread_sigmask(SIG_BLOCK, ours, old);
 }
 
@@ -129,7 +134,7 @@ int bb_watchdog_start(struct bb_watchdog **out, double timeout_s)
     watchdog->launcher = getppid();
     watchdog->launched = !bb_launched_alone();
     watchdog->timeout_s = timeout_s;
-    watchdog->round_s = bb_now_s(); /* so that a suspension before the thread's first iteration is detected too */
+    watchdog->round_s = bb_now_s(); /* so that a suspension before the first iteration of the thread is detected too */
     watchdog->due_s = watchdog->round_s + timeout_s;
     watchdog->speaker_fd = -1;
     copy_text(watchdog->mine.text, "start");
@@ -172,7 +177,7 @@ void bb_watchdog_end_neighbours(struct bb_watchdog *watchdog)
     if (!bb_launcher_waits_for_all())
         return;
     pthread_mutex_lock(&watchdog->lock);
-    watchdog->met = true; /* Stop monitoring the peers first: the teardown below takes seconds. */
+    watchdog->met = true; /* Stop monitoring the peers first, because ending the ranks below takes seconds. */
     close_links(watchdog);
     bb_neighbours_release(&watchdog->neighbours);
     pthread_mutex_unlock(&watchdog->lock);
@@ -198,9 +203,10 @@ void bb_watchdog_told(struct bb_watchdog *watchdog)
     pthread_mutex_unlock(&watchdog->lock);
 }
 
-/* MPI_Finalize has returned: from now on a closed connection is not a lost rank. Rank 0 sends GONE to all ranks
- * twice, and no rank exits before the second: when a rank exits with an error, mpirun kills the others at once,
- * possibly rank 0 between two sends. */
+/* Sends GONE: MPI_Finalize has returned, so from now on a closed connection is not a lost rank. Rank 0 sends GONE to
+ * all ranks twice, and the other ranks exit only after the second. The reason: when a rank exits with an error,
+ * mpirun kills the others at once. If ranks exited after the first GONE, mpirun could kill rank 0 before all ranks
+ * have received it. */
 static void say_gone(struct bb_watchdog *watchdog)
 {
     struct bb_watchdog_msg gone = bb_watchdog_msg(WATCHDOG_GONE, (uint32_t)watchdog->rank, 0);
@@ -226,7 +232,8 @@ void bb_watchdog_stop(struct bb_watchdog *watchdog)
     pthread_cond_broadcast(&watchdog->news);
     pthread_mutex_unlock(&watchdog->lock);
     if (hooks)
-        pthread_join(watchdog->hooks_thread, NULL); /* while the watchdog's thread still limits the duration */
+        pthread_join(watchdog->hooks_thread, NULL); /* the watchdog's thread still runs here, so it limits the
+                                                       duration of the hooks */
     pthread_mutex_lock(&watchdog->lock);
     bb_watchdog_linger(watchdog);
     say_gone(watchdog);
@@ -246,7 +253,7 @@ static struct bb_peer *new_peers(int n)
     return peers;
 }
 
-/* Raise the soft limit on open files: there is one connection per rank. */
+/* Raises the soft limit on open files, because there is one connection per rank. */
 static void allow_files(int n)
 {
     struct rlimit limit;
@@ -257,7 +264,8 @@ static void allow_files(int n)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* Open the listening sockets and allocate slots for pending connections, which have not sent HELLO yet. */
+/* Opens the listening sockets and allocates slots for pending connections (connections that have not sent HELLO or
+ * SPEAK yet). at: out, the addresses. */
 static int open_door(struct bb_watchdog *watchdog, int size, bool one_host, struct bb_watchdog_endpoint *at)
 {
     const int n_visitors = size + SPARE_VISITORS;
@@ -336,8 +344,9 @@ void bb_watchdog_join(struct bb_watchdog *watchdog, int rank, int size, char (*h
     attended = peer && bb_watchdog_dial(ticket, &hello, patience_s, &peer->link, &reply) == 0;
 
     if (!attended)
-        bb_warn("watchdog: rank 0 (%s) is unreachable from rank %d: a hang of rank %d will not be explained", hosts[0],
-                rank, rank);
+        bb_warn(
+            "watchdog: rank 0 (%s) is unreachable from rank %d: the cause of a hang of rank %d will not be reported",
+            hosts[0], rank, rank);
     pthread_mutex_lock(&watchdog->lock);
     watchdog->attended = attended;
     if (attended)
@@ -373,7 +382,7 @@ void bb_watchdog_reached(struct bb_watchdog *watchdog, const char *step)
     news_due = watchdog->n_sent < BB_WATCHDOG_FIRST_NEWS || bb_now_s() - watchdog->sent_s >= BB_WATCHDOG_STATE_S;
     pthread_mutex_unlock(&watchdog->lock);
     if (news_due)
-        wake_thread(watchdog); /* frequent steps are sent in the thread's next iteration */
+        wake_thread(watchdog); /* otherwise the thread sends the step in its next regular iteration */
 }
 
 void bb_watchdog_waiting(struct bb_watchdog *watchdog, const char *what)
@@ -400,7 +409,7 @@ static bool is_ending(const struct bb_watchdog *watchdog)
     return watchdog->ending != 0;
 }
 
-/* Returns whether the error line is printed and the hooks have saved the results. */
+/* Returns whether the error line was printed and the hooks have saved the results. */
 static bool is_said(const struct bb_watchdog *watchdog)
 {
     return watchdog->ending && !watchdog->last_words[0] && (watchdog->saved || !watchdog->hooks_started);
@@ -439,7 +448,7 @@ static bool all_joined(const struct bb_watchdog *watchdog)
     return watchdog->n_peers > 0;
 }
 
-/* Rank 0, after saving its results: allow the other ranks to exit. */
+/* Rank 0, after its results are saved: sends BYE to the other ranks, so that they exit. */
 static void dismiss_peers(struct bb_watchdog *watchdog)
 {
     struct bb_watchdog_msg bye = bb_watchdog_msg(WATCHDOG_BYE, 0, 0);
@@ -464,9 +473,11 @@ bool bb_watchdog_fail(struct bb_watchdog *watchdog, int code)
         bb_watchdog_linger(watchdog);
     } else {
         if (watchdog->bye_said)
-            watchdog->left = false; /* rank 0 sent BYE before its results were saved */
+            watchdog->left = false; /* ignore the earlier BYE of rank 0, which sends another one after it has saved
+                                       its results */
         bb_watchdog_await(watchdog, is_dismissed, TELL_S);
-        bb_watchdog_await(watchdog, is_ending, TELL_S); /* if rank 0 is lost, until the new reporter has decided */
+        bb_watchdog_await(watchdog, is_ending, TELL_S); /* if rank 0 is lost, wait until the backup reporter has
+                                                           decided */
         bb_watchdog_linger(watchdog);
         told = watchdog->end_heard || (watchdog->attended && watchdog->peers[0].link.fd < 0);
     }
@@ -503,8 +514,8 @@ void bb_watchdog_leave(struct bb_watchdog *watchdog)
     pthread_mutex_unlock(&watchdog->lock);
 }
 
-/* Returns whether all peers have sent GONE. A rank that has joined and closes its connection without GONE is lost
- * and will be reported. */
+/* Returns whether the job is ending or all peers have sent GONE; rank 0 sends GONE twice. A peer that closes its
+ * connection without GONE is lost, so it will be reported and the job will end. */
 static bool is_departed(const struct bb_watchdog *watchdog)
 {
     bool all = true;

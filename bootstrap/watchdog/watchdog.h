@@ -1,23 +1,25 @@
 /*
- * watchdog.h - detects lost and hanging ranks. One thread per rank and a TCP star around rank 0, independent of MPI and
- * NCCL, so it works while both hang. Used by world.c (world.h describes what users see) and results.c.
+ * watchdog.h - detects lost and hanging ranks. The watchdog consists of one thread per rank and a TCP connection from
+ * every rank to rank 0. It is independent of MPI and NCCL, so it works while both hang. It is used by world.c and
+ * results.c; world.h describes the behaviour that users see.
  *
- * Protocol: fixed-size messages (watchdog_internal.h), each with an authentication tag.
+ * Protocol: the ranks exchange fixed-size messages (watchdog_internal.h), each with an authentication tag.
  *
- *   CHALLENGE  first message of the side that accepted the connection (watchdog_internal.h)
- *   HELLO      a rank joins
- *   STATE      number and text of the rank's last step, and what it waits for; sent after a change, at most every 100
- *              ms. Rank 0 sends its own STATE too.
- *   HANG       a wait of this rank exceeded the timeout
+ *   CHALLENGE  the first message of the side that accepted the connection; contains a nonce (watchdog_internal.h)
+ *   HELLO      a rank joins: the first message of a rank to rank 0, and the answer of rank 0
+ *   STATE      number and text of the sender's last step, and what the sender waits for; sent after a change, at most
+ *              every 100 ms. Rank 0 sends its own STATE to all ranks.
+ *   HANG       a wait of the sender exceeded the timeout
  *   ASK        rank 0 requests STATE from all ranks, after the first HANG
- *   FAIL       this rank ends with an error
- *   BYE        this rank has finished; from rank 0: all ranks have finished
- *   GONE       MPI_Finalize has returned on this rank; from rank 0: on all ranks
- *   END        rank 0: the job ends early with this exit code
- *   SPEAK      request to a backup reporter (rank 0 is lost or silent): report the error
+ *   FAIL       the sender ends with an error, or because of a signal
+ *   BYE        the sender has finished; from rank 0: all ranks have finished
+ *   GONE       MPI_Finalize has returned on the sender; from rank 0: MPI_Finalize has returned on all ranks
+ *   END        from rank 0: the job ends early with this exit code
+ *   SPEAK      request to a backup reporter to print the error line, because rank 0 is lost or does not answer
  *
- * A connection that closes without FAIL or GONE is a lost rank. If rank 0 is lost, the other ranks send SPEAK to the
- * backup reporters (deputies) of lower rank, and the lowest one that answers prints the line.
+ * A rank is lost if its connection closes before it sent FAIL or GONE. If rank 0 is lost, each other rank sends SPEAK
+ * to the backup reporters (deputies) with a lower rank number, in rank order; the first one that answers prints the
+ * line.
  *
  * States of a rank:
  *
@@ -31,27 +33,32 @@
  *      |   error (FAIL),      |     | answer in 2 s       |
  *      |   signal             |     |                     |
  *      v                      v     v                     v
- *    ending: one line on stderr names the rank and its step; hooks; _exit
+ *    ending: print one error line with the rank and its step; run the hooks; _exit
  *
  * A rank in state "alone" under a launcher checks whether another rank of its host has reported an error, and whether
  * the next rank of the host still exists (bootstrap/start/neighbours.h).
  *
- * Rank 0 decides for all ranks, with one line and END: 0.3 s after the first HANG (1 s if some ranks did not answer
- * ASK), 0.05 s after it lost a rank, 0.15 s after a signal (mpirun sends one when a rank dies), at once after a FAIL. A
- * signal to another rank is sent to rank 0; if no END arrives within another 0.2 s, the lowest remaining rank decides.
+ * Rank 0 decides when the job ends. It prints one error line and sends END to all ranks:
+ *   - 0.3 s after the first HANG, or 1 s after it if some ranks did not answer ASK
+ *   - 0.05 s after it detected a lost rank
+ *   - 0.15 s after a signal, because mpirun also sends a signal when a rank dies
+ *   - at once after FAIL
+ * A rank other than 0 that receives a signal informs rank 0 (FAIL). If no END arrives within another 0.2 s, the lowest
+ * remaining rank decides instead.
  *
- * After the start of the end, the hooks for BB_WATCHDOG_AT_ONCE run at once, those for BB_WATCHDOG_STUCK after 0.3 s,
- * and the process exits by _exit after 0.8 s, unless the main thread exits earlier. All of this fits into the second
- * that mpirun leaves between SIGTERM and SIGKILL.
+ * When the job starts to end, the hooks registered for BB_WATCHDOG_AT_ONCE run at once and the hooks registered for
+ * BB_WATCHDOG_STUCK run after 0.3 s. The process calls _exit after 0.8 s, unless the main thread exits earlier. All of
+ * this fits into the second that mpirun leaves between SIGTERM and SIGKILL.
  *
- * Cases in which the number of lines is not one:
+ * Normally exactly one error line is printed for the whole job. Exceptions:
  *
- * - Two live hosts that cannot reach each other: each reports the other as lost. A host cannot distinguish an
- *   unreachable host, which reports the error too, from one without power; if it printed nothing, the job would end
- *   without a message in the second case. On one host the ranks agree through an abstract socket
- *   (bootstrap/start/speaker.h), whatever happens to their connections.
- * - A launcher that has exited: stderr of the ranks is a pipe to it that nothing reads. Example: mpirun of Open MPI 4,
- *   interrupted twice within a second, exits before the ranks receive the first signal. The results contain the cause.
+ * - Two lines: if two running hosts cannot reach each other, each host reports the other as lost. A host cannot
+ *   distinguish a host that is unreachable and reports the error too from a host that has lost power. If it printed
+ *   nothing, the job would end without a message in the second case. The ranks of one host agree on a reporter through
+ *   an abstract socket (bootstrap/start/speaker.h), which works even if all TCP connections are lost.
+ * - No line: if the launcher has exited, stderr of the ranks is a pipe without a reader. For example, mpirun of Open
+ *   MPI 4 exits before the ranks receive the first signal if it is interrupted twice within a second. The results
+ *   contain the cause.
  */
 #ifndef BB_BOOTSTRAP_WATCHDOG_WATCHDOG_H
 #define BB_BOOTSTRAP_WATCHDOG_WATCHDOG_H
@@ -64,8 +71,8 @@
 
 struct bb_watchdog;
 
-/* Addresses of a listening rank (rank 0 or a backup reporter), and the run's secret token. Plain data, so that it
- * can be broadcast. */
+/* Addresses of a rank that listens (rank 0 or a backup reporter), and the secret token of the run. Plain data, so
+ * that MPI can broadcast it. */
 #define BB_WATCHDOG_ADDRESSES 8
 struct bb_watchdog_endpoint {
     struct bb_siphash_key token;
@@ -74,9 +81,9 @@ struct bb_watchdog_endpoint {
 };
 
 /*
- * Backup reporters (deputies), for a rank 0 that is lost or does not answer: ranks 1 and 2, and the first ranks of two
- * more nodes, in rank order. The lowest that answers reports; if none answers, the ranks of each host agree on one of
- * them (speaker.h).
+ * Backup reporters (deputies). They report if rank 0 is lost or does not answer. They are ranks 1 and 2 and the first
+ * ranks of two more nodes, in rank order. The lowest one that answers reports; if none answers, the ranks of each host
+ * choose a reporter among themselves (speaker.h).
  */
 #define BB_WATCHDOG_DEPUTIES 4
 struct bb_watchdog_deputies {
@@ -84,37 +91,43 @@ struct bb_watchdog_deputies {
     struct bb_watchdog_endpoint at[BB_WATCHDOG_DEPUTIES];
 };
 
-/* bb_watchdog_start - start this rank's thread in state "alone": timeout, signals and hooks work. Blocks SIGTERM,
- * SIGINT and the other signals of bootstrap/start/signals.h, unless they are ignored (nohup). */
+/* bb_watchdog_start - start the watchdog's thread in state "alone", in which the timeout, signals and hooks already
+ * work. Blocks SIGTERM, SIGINT and the other signals listed in bootstrap/start/signals.h, except those that are
+ * ignored (nohup). */
 int bb_watchdog_start(struct bb_watchdog **watchdog, double timeout_s) BB_MUST_CHECK;
 
-/* bb_watchdog_see_neighbours - for a process that is one rank: until the ranks are connected, the ranks of this host
- * monitor each other and end with the exit code of the first that reports an error. */
+/* bb_watchdog_see_neighbours - start monitoring among the ranks of this host, which ends when all ranks are
+ * connected. If one of these ranks reports an error, the others end with the same exit code. Not for forked ranks
+ * (bootstrap/start/siblings.h). */
 void bb_watchdog_see_neighbours(struct bb_watchdog *watchdog);
 
-/* bb_watchdog_met - the ranks are connected, or there is only one. */
+/* bb_watchdog_met - record that the ranks are connected, or that there is only one rank. */
 void bb_watchdog_met(struct bb_watchdog *watchdog);
 
-/* bb_watchdog_end_neighbours - under a launcher that waits for all ranks (srun): end the ranks of this host that do
- * not exit by themselves. */
+/* bb_watchdog_end_neighbours - under srun, which waits for all ranks: end the ranks of this host that do not exit on
+ * their own. No effect under other launchers. */
 void bb_watchdog_end_neighbours(struct bb_watchdog *watchdog);
 
-/* bb_watchdog_serve - rank 0: listen, on the loopback interface if all ranks are on one host. hosts [size] must
- * outlive the watchdog. ticket: out, the addresses. */
+/*
+ * bb_watchdog_serve - rank 0: listen for the other ranks.
+ *   hosts     [size] host of each rank; must outlive the watchdog
+ *   one_host  true: all ranks are on one host, so listen on the loopback interface
+ *   ticket    out: the addresses and the token that the other ranks need for bb_watchdog_join
+ */
 int bb_watchdog_serve(struct bb_watchdog *watchdog, int size, char (*hosts)[BB_HOST_TEXT], bool one_host,
                       struct bb_watchdog_endpoint *ticket) BB_MUST_CHECK;
 
-/* bb_watchdog_join - other ranks: connect to rank 0. If no address answers, print a warning and stay in state
- * "alone". */
+/* bb_watchdog_join - all ranks except 0: connect to rank 0. If rank 0 cannot be reached at any address, print a
+ * warning and stay in state "alone". */
 void bb_watchdog_join(struct bb_watchdog *watchdog, int rank, int size, char (*hosts)[BB_HOST_TEXT],
                       const struct bb_watchdog_endpoint *ticket);
 
-/* bb_watchdog_choose_deputies - choose the backup reporters from the placement alone, identically on every rank.
- * node_of: [size] node of each rank. The caller fills in their endpoints. */
+/* bb_watchdog_choose_deputies - choose the backup reporters. node_of: [size] node of each rank. The choice depends
+ * only on node_of, so every rank chooses the same ones. The caller fills in their endpoints. */
 void bb_watchdog_choose_deputies(struct bb_watchdog_deputies *deputies, int size, const int *node_of);
 
-/* bb_watchdog_deputise - a backup reporter starts to listen. at: out, its endpoint, which the caller sends to all
- * ranks; without a socket it has no address. */
+/* bb_watchdog_deputise - start listening as a backup reporter. at: out, the endpoint of this rank, which the caller
+ * sends to all ranks; it contains no address (n 0) if listening failed. */
 void bb_watchdog_deputise(struct bb_watchdog *watchdog, bool one_host, const struct bb_siphash_key *token,
                           struct bb_watchdog_endpoint *at);
 
@@ -122,53 +135,67 @@ void bb_watchdog_deputise(struct bb_watchdog *watchdog, bool one_host, const str
 void bb_watchdog_know_deputies(struct bb_watchdog *watchdog, const struct bb_watchdog_deputies *deputies);
 
 /*
- * Signs of life of the main thread. Each call, also bb_watchdog_moved, restarts the timeout; when it expires, the
- * watchdog's thread reports the position of the main thread and ends the job. bb_watchdog_moved costs one addition.
+ * Signs of life of the main thread. Each of these calls restarts the timeout. If the timeout expires, the watchdog's
+ * thread reports the main thread's last step and ends the job.
+ * bb_watchdog_moved - only restart the timeout; costs one addition.
+ * bb_watchdog_reached - the main thread starts the step `step`.
+ * bb_watchdog_waiting - the main thread waits for `what`; NULL: the wait is over.
+ * bb_watchdog_guard - the main thread enters the blocking call `what`; NULL: the call has returned.
+ * bb_watchdog_ending - returns 0, or the negative code with which the job is already ending. Not a sign of life.
  */
 void bb_watchdog_moved(struct bb_watchdog *watchdog);
 void bb_watchdog_reached(struct bb_watchdog *watchdog, const char *step);
-void bb_watchdog_waiting(struct bb_watchdog *watchdog, const char *what); /* NULL: the wait is over */
-void bb_watchdog_guard(struct bb_watchdog *watchdog, const char *what);   /* NULL: the call is over */
+void bb_watchdog_waiting(struct bb_watchdog *watchdog, const char *what);
+void bb_watchdog_guard(struct bb_watchdog *watchdog, const char *what);
 int bb_watchdog_ending(const struct bb_watchdog *watchdog);
 
-/* bb_watchdog_expired - a wait of this rank timed out: report it and return the code with which the job ends. */
+/* bb_watchdog_expired - report that a wait of this rank timed out, and wait for the decision of rank 0. Returns the
+ * negative code with which the job ends. */
 int bb_watchdog_expired(struct bb_watchdog *watchdog, const char *what) BB_MUST_CHECK;
 
 /*
- * bb_watchdog_fail - end this rank after an error; its results are saved.
- *   code     exit code; the code with which the job is already ending takes precedence
- *   Returns  true if all ranks are known to end by themselves, so that MPI_Abort is not needed
- * Ranks other than 0 wait up to half a second for rank 0 to arrive here too, because mpirun kills all ranks soon after
- * the first has exited.
+ * bb_watchdog_fail - end this rank after an error, and wait until its results are saved.
+ *   code     exit code; if the job is already ending, the code of that end is used instead
+ *   Returns  true if all other ranks are known to end on their own, so that MPI_Abort is not needed
+ * Ranks other than 0 wait up to half a second for rank 0 to call this function too, because mpirun kills all ranks soon
+ * after the first one has exited.
  */
 bool bb_watchdog_fail(struct bb_watchdog *watchdog, int code);
 
-/* bb_watchdog_all_ended - rank 0, after bb_watchdog_fail: returns whether all other ranks ended within a moment. */
+/* bb_watchdog_all_ended - rank 0, after bb_watchdog_fail: wait up to one second for the other ranks to end. Returns
+ * whether all of them have ended. */
 bool bb_watchdog_all_ended(struct bb_watchdog *watchdog);
 
-/* bb_watchdog_spoken - this rank fails with exit code `code` and has printed why; call before the other ranks can
- * notice, so that they do not report it too. */
+/* bb_watchdog_spoken - record that this rank fails with exit code `code` and has printed the error. Call before the
+ * other ranks can notice the failure, so that they do not report it again. */
 void bb_watchdog_spoken(struct bb_watchdog *watchdog, int code);
 
-/* bb_watchdog_told - the run ends in order, and a printed line explains its nonzero exit status. mpirun signals the
- * slower ranks as soon as the first has exited; these signals are then not reported. */
+/* bb_watchdog_told - record that an orderly run ends with a nonzero exit status and that a printed line explains
+ * this status. mpirun sends a signal to the slower ranks as soon as the first rank has exited; after this call these
+ * signals are not reported. */
 void bb_watchdog_told(struct bb_watchdog *watchdog);
 
-/* bb_watchdog_leave - this rank has finished; returns when all ranks have, or at the timeout. */
+/* bb_watchdog_leave - report that this rank has finished, and wait until all ranks have finished or the timeout
+ * expires. */
 void bb_watchdog_leave(struct bb_watchdog *watchdog);
 
-/* bb_watchdog_depart - MPI_Finalize has returned on this rank; returns when it has on all ranks (on rank 0 last), or
- * when the job is ending. A rank that is stuck in MPI_Finalize is reported by the others. */
+/* bb_watchdog_depart - report that MPI_Finalize has returned on this rank, and wait until it has returned on all ranks or
+ * the job is ending. If a rank is stuck in MPI_Finalize, the other ranks report it. */
 void bb_watchdog_depart(struct bb_watchdog *watchdog);
 
-/* bb_watchdog_reason - returns the signal that ends the job ("SIGTERM"), or "". phase: out, what this rank was
- * doing. */
+/* bb_watchdog_reason - returns the name of the signal that ends the job ("SIGTERM"), or "". phase: out, last step of
+ * this rank and what it waited for. */
 #define BB_WATCHDOG_REASON 256
 const char *bb_watchdog_reason(struct bb_watchdog *watchdog, char phase[BB_WATCHDOG_REASON]);
 
-/* bb_watchdog_stop - stop the thread and free the watchdog. NULL is allowed. */
+/* bb_watchdog_stop - stop the watchdog's thread and free the watchdog. NULL is allowed. */
 void bb_watchdog_stop(struct bb_watchdog *watchdog);
 
+/*
+ * bb_watchdog_hook - register fn(arg, rc), rc < 0, which the watchdog calls on a thread of its own when the job ends
+ * early: at once, or only if the main thread is stuck.
+ * bb_watchdog_forget - remove a registered function.
+ */
 enum bb_watchdog_when { BB_WATCHDOG_AT_ONCE, BB_WATCHDOG_STUCK };
 int bb_watchdog_hook(struct bb_watchdog *watchdog, enum bb_watchdog_when when, bb_at_end *fn, void *arg) BB_MUST_CHECK;
 void bb_watchdog_forget(struct bb_watchdog *watchdog, bb_at_end *fn, void *arg);

@@ -1,8 +1,9 @@
 /*
- * watchdog_deputy.c - backup reporters (deputies): which rank reports an error when rank 0 cannot. A rank sends SPEAK
- * to the backup reporters of lower rank, one after the other; the first that answers prints the line, and the
- * requesting rank prints nothing. If none answers, or if there are none yet, the rank claims the reporter lock of its
- * host (bootstrap/start/speaker.h).
+ * watchdog_deputy.c - backup reporters (deputies): chooses the rank that reports an error when rank 0 cannot. A rank
+ * that wants to report sends SPEAK to each backup reporter with a lower rank number, one after the other. The first one
+ * that answers prints the error line, and the requesting rank prints nothing. If none answers, or before the ranks are
+ * connected, the requesting rank claims the reporter lock of its host (bootstrap/start/speaker.h) and prints the line
+ * itself.
  */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/start/hydra.h"
@@ -15,8 +16,9 @@
 #include <string.h>
 
 static const double ASK_S[] = {0.1, 0.4}; /* seconds for a backup reporter to accept the connection, and to answer */
-static const double LINGER_S = 0.5;       /* other ranks try to connect a moment later */
-static const double AWAIT_S = 0.2;        /* for the line of the rank that holds the reporter lock */
+static const double LINGER_S = 0.5;       /* seconds for which this process keeps the reporter lock, because other ranks
+                                       notice the error later */
+static const double AWAIT_S = 0.2; /* seconds to wait until the owner of the reporter lock has printed its line */
 enum { LOOK_MS = 5 };
 
 void bb_watchdog_choose_deputies(struct bb_watchdog_deputies *deputies, int size, const int *node_of)
@@ -44,7 +46,7 @@ static bool has_lost_server(const struct bb_watchdog *watchdog)
     return watchdog->attended && watchdog->peers[0].link.fd < 0;
 }
 
-/* Returns whether this backup reporter takes over the report. */
+/* Sends SPEAK to backup reporter i. Returns whether it answered, in which case it reports instead of this rank. */
 static bool ask_deputy(const struct bb_watchdog *watchdog, int i)
 {
     struct bb_watchdog_endpoint at = watchdog->deputies.at[i];
@@ -61,8 +63,8 @@ static bool ask_deputy(const struct bb_watchdog *watchdog, int i)
     return answer.kind == WATCHDOG_END;
 }
 
-/* Rank 0 needs no reporter lock once all ranks are connected, unless it was suspended: ranks that resumed first may
- * have reported. */
+/* Returns whether this is rank 0 and all other ranks are connected. Rank 0 then needs no reporter lock, unless it
+ * was suspended, because ranks that resumed before it may already have reported. */
 static bool is_heard_by_all(const struct bb_watchdog *watchdog)
 {
     for (int r = 1; r < watchdog->n_peers; r++)
@@ -80,8 +82,9 @@ bool bb_watchdog_keep_word(struct bb_watchdog *watchdog, int code)
     return watchdog->speaker_fd >= 0;
 }
 
-/* prterun kills all ranks as soon as one has exited. So a rank waits until the holder of the reporter lock has
- * printed the line; if the holder dies before that, this rank takes the lock. */
+/* Claims the reporter lock. prterun kills all ranks as soon as one has exited, so if another rank owns the lock,
+ * this rank waits until that rank has printed its line. If the owner dies before it has printed, this rank takes
+ * over the lock. Returns the lock's descriptor, or -1 if another rank has reported. */
 static int take_word(int code)
 {
     const double end_s = bb_now_s() + AWAIT_S;
@@ -107,15 +110,16 @@ bool bb_watchdog_speaks(struct bb_watchdog *watchdog, int code)
     return ours;
 }
 
-/* Print the line and mark it as reported; under Hydra mark it before, because Hydra kills all ranks as soon as it
- * sees output. Other launchers do so as soon as one rank has exited. */
+/* Prints the error line and marks the error as reported. Under Hydra it is marked first, because Hydra kills all
+ * ranks as soon as a rank prints. Other launchers kill them only after a rank has exited. */
 static void put_line(const struct bb_watchdog *watchdog, enum bb_error code, const char *line)
 {
     const bool before = bb_hydra_started_us();
 
     if (before)
         bb_speaker_says(watchdog->speaker_fd);
-    if (code == BB_ETIMEOUT) /* an error of other ranks or of the whole job */
+    if (code == BB_ETIMEOUT) /* timeouts and lost ranks concern the whole job, so the line does not begin with this
+                                rank */
         bb_err_job_nonblocking(code, "%s", line);
     else
         bb_err_nonblocking(code, "%s", line);

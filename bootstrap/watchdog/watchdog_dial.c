@@ -1,5 +1,5 @@
-/* watchdog_dial.c - connect to rank 0 or to a backup reporter: try all of its addresses, the next one when the
- * previous ones have not answered. */
+/* watchdog_dial.c - connects to rank 0 or to a backup reporter (the server). The addresses of the server are tried
+ * in order, each one when the addresses before it have not answered for EACH_S. */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 
@@ -11,8 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const double EACH_S = 0.1;   /* seconds until the next address is tried; usually the first connects */
-static const double AGAIN_S = 0.05; /* delay before reconnecting to a server that closed the connection */
+static const double EACH_S = 0.1;   /* seconds until the next address is tried; usually the first address works */
+static const double AGAIN_S = 0.05; /* seconds to wait before reconnecting to a server that closed the connection */
 enum { REFUSALS_MAX = 6 };
 
 static socklen_t address_length(int family)
@@ -25,15 +25,16 @@ enum attempt_state { NOT_TRIED, CONNECTING, CONNECTED, GREETED, TRY_AGAIN, GIVEN
 struct dialling {
     const struct bb_watchdog_endpoint *ticket;
     struct bb_watchdog_msg first, reply;
-    double answer_s; /* seconds to wait for an answer on an accepted connection */
+    double answer_s; /* seconds to wait for an answer after the server has accepted the connection */
     struct bb_watchdog_link links[BB_WATCHDOG_ADDRESSES];
     enum attempt_state states[BB_WATCHDOG_ADDRESSES];
     int tried, refusals;
-    double next_s, end_s; /* times at which the next address is tried, and at which the attempt ends */
-    double again_s;       /* time of the next reconnection */
+    double next_s, end_s; /* next_s: time at which the next address is tried; end_s: time at which connecting fails */
+    double again_s;       /* time of the next attempt to reconnect */
 };
 
-/* The server may have evicted this pending connection: reconnect. */
+/* Closes a failed connection. If the server had accepted it, the server may have evicted it as a pending connection,
+ * so this rank reconnects, at most REFUSALS_MAX times. */
 static void give_up(struct dialling *d, int i)
 {
     const bool called = d->states[i] == CONNECTED || d->states[i] == GREETED;
@@ -69,7 +70,8 @@ static void try_again(struct dialling *d)
             call_address(d, i);
 }
 
-/* The connection was accepted or rejected. A server that accepts is not blocked by a firewall, but may be busy. */
+/* Handles the result of connect(). If the server has accepted, no firewall blocks it, but it may be busy, so the
+ * time limits are extended. */
 static void look_at_connection(struct dialling *d, int i)
 {
     int error = 0;
@@ -85,7 +87,7 @@ static void look_at_connection(struct dialling *d, int i)
     d->end_s = bb_now_s() + d->answer_s;
 }
 
-/* Answer CHALLENGE with the first message. */
+/* Receives CHALLENGE and answers with the first message. */
 static void greet(struct dialling *d, int i)
 {
     struct bb_watchdog_link *link = &d->links[i];
@@ -106,7 +108,8 @@ static void greet(struct dialling *d, int i)
         give_up(d, i);
 }
 
-/* Returns 1 if an answer arrived. Another host may have the same private address, but it lacks the token. */
+/* Receives the answer. Returns 1 if a valid answer has arrived. Another host may have the same private address as
+ * the server, but it lacks the run's token, so its answer is invalid. */
 static int hear(struct dialling *d, int i)
 {
     int got = bb_watchdog_receive(&d->links[i], &d->reply);
@@ -116,7 +119,8 @@ static int hear(struct dialling *d, int i)
     return got == 1;
 }
 
-/* Wait for events on the tried addresses. Returns the index of the address that answered, -1: none yet. */
+/* Waits for events on the addresses tried so far. Returns the index of the address that has answered, or -1 if none
+ * has. */
 static int await_answer(struct dialling *d)
 {
     struct pollfd polls[BB_WATCHDOG_ADDRESSES];

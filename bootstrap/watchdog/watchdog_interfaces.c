@@ -1,6 +1,7 @@
 /*
- * watchdog_interfaces.c - chooses the addresses of this host for other hosts, best first: interfaces named by
- * NCCL_SOCKET_IFNAME, then the interface with the default route. NCCL's own connections use the same order.
+ * watchdog_interfaces.c - lists the addresses at which other hosts can reach this host. First come the interfaces
+ * selected by NCCL_SOCKET_IFNAME, then the interface of the default route, then the others. NCCL's own connections use
+ * the same order.
  */
 #include "bootstrap/watchdog/watchdog_internal.h"
 
@@ -14,11 +15,13 @@
 enum { WANTED, DEFAULT_ROUTE, OTHER, EXCLUDED, CANDIDATES_MAX = 64 };
 
 struct candidate {
-    int preference, order; /* smaller is better */
+    int preference, order; /* preference: WANTED to EXCLUDED; order: position among equal preferences, IPv4 before
+                              IPv6; lower is better */
     struct sockaddr_storage at;
 };
 
-/* Returns whether the comma-separated list contains the name, or, unless exact, a prefix of it. */
+/* Returns whether an entry of the comma-separated list is equal to the name or, unless `exact`, a prefix of the
+ * name. */
 static bool is_listed(const char *list, const char *name, bool exact)
 {
     while (*list) {
@@ -45,8 +48,8 @@ int bb_watchdog_preference(const char *name, const char *socket_ifname, const ch
     return strcmp(name, default_route) == 0 ? DEFAULT_ROUTE : OTHER;
 }
 
-/* IPv6 default route, from /proc/net/ipv6_route: destination, prefix length, source, prefix length, gateway, four
- * numbers, name. */
+/* Finds the interface of the IPv6 default route, unless `name` is already set. The fields of a line of
+ * /proc/net/ipv6_route are destination, prefix length, source, prefix length, gateway, four numbers, interface. */
 static void find_default_route6(char name[IF_NAMESIZE])
 {
     FILE *file = fopen("/proc/net/ipv6_route", "re");
@@ -61,7 +64,8 @@ static void find_default_route6(char name[IF_NAMESIZE])
         fclose(file);
 }
 
-/* IPv4 default route, from /proc/net/route: name, destination, gateway, ...; else the IPv6 one; "" if there is none. */
+/* Finds the interface of the IPv4 default route, else that of the IPv6 default route; "" if there is none. The
+ * fields of a line of /proc/net/route are interface, destination, gateway, ... */
 static void find_default_route(char name[IF_NAMESIZE])
 {
     FILE *file = fopen("/proc/net/route", "re");
@@ -86,7 +90,8 @@ static int compare_candidates(const void *a, const void *b)
     return x->preference != y->preference ? x->preference - y->preference : x->order - y->order;
 }
 
-/* Returns whether another host could reach the interface: up, no loopback, no link-local address. */
+/* Returns whether other hosts may be able to reach the address: the interface is up and not loopback, and the
+ * address is not link-local. */
 static bool is_reachable(const struct ifaddrs *i)
 {
     const int family = i->ifa_addr ? i->ifa_addr->sa_family : AF_UNSPEC;

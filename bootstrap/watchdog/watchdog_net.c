@@ -1,4 +1,4 @@
-/* watchdog_net.c - sockets of the watchdog: listen, send and receive messages, authentication tags. */
+/* watchdog_net.c - sockets of the watchdog: listening, sending and receiving messages, authentication tags. */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 
@@ -19,8 +19,8 @@ static socklen_t address_length(int family)
     return family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
 }
 
-/* TCP keep-alive, because a host that vanishes closes no connection: the kernel probes after 10 s of silence, and
- * gives up after 30 s. */
+/* Enables TCP keep-alive, because the connections of a host that vanishes are not closed. The kernel sends probes
+ * after 10 s without data and closes the connection after 30 s without a response. */
 void bb_watchdog_watch_link(int fd)
 {
     int on = 1, idle_s = 10, every_s = 5, times = 4, unacked_ms = 30000;
@@ -57,8 +57,8 @@ static void list_loopback(struct bb_watchdog_endpoint *ticket)
     ticket->n = 1;
 }
 
-/* Open a socket at each address of this host and publish only the addresses that have one. No socket uses the
- * wildcard address of both families, so the setting net.ipv6.bindv6only has no effect. */
+/* Opens one socket per address of this host; the ticket contains only the addresses at which this succeeded. No
+ * socket uses the wildcard address, so the setting net.ipv6.bindv6only has no effect. */
 int bb_watchdog_listen(bool loopback, struct bb_watchdog_endpoint *ticket, int fds[BB_WATCHDOG_ADDRESSES], int *n)
 {
     struct bb_watchdog_endpoint wanted = {.n = 0};
@@ -107,7 +107,8 @@ void bb_watchdog_take_key(struct bb_watchdog_link *link, const struct bb_siphash
     link->sent = link->received = 0;
 }
 
-/* Tag of a message. from_called: the accepting side sends it. */
+/* Returns the tag of a message. from_called: the sender is the side that accepted the connection. number: sequence
+ * number. */
 static uint64_t tag_of(const struct bb_watchdog_link *link, const struct bb_watchdog_msg *msg, bool from_called,
                        uint64_t number)
 {
@@ -131,7 +132,7 @@ bool bb_watchdog_verify(struct bb_watchdog_link *link, const struct bb_watchdog_
 
 /* ---- messages ---- */
 
-/* Returns 1: ready for `events`, 0: timeout. */
+/* Waits until the socket is ready for `events`. Returns 1, or 0 after patience_s seconds. */
 static int ready_for(int fd, short events, double patience_s)
 {
     struct pollfd p = {.fd = fd, .events = events};
@@ -162,7 +163,8 @@ int bb_watchdog_send(struct bb_watchdog_link *link, struct bb_watchdog_msg *msg,
         }
     }
     if (done && done < sizeof(*msg))
-        shutdown(link->fd, SHUT_RDWR); /* after a partial message the receiver could not parse what follows */
+        shutdown(link->fd, SHUT_RDWR); /* after an incomplete message the receiver could not find the start of the
+                                          next one */
     link->sent += done == sizeof(*msg);
     return done == sizeof(*msg) ? 0 : -1;
 }
@@ -199,7 +201,7 @@ struct bb_watchdog_msg bb_watchdog_msg(enum bb_watchdog_kind kind, uint32_t rank
 {
     struct bb_watchdog_msg msg;
 
-    memset(&msg, 0, sizeof(msg)); /* padding is transmitted too */
+    memset(&msg, 0, sizeof(msg)); /* also clear the padding, because it is sent too */
     msg.magic = WATCHDOG_MAGIC;
     msg.kind = (uint16_t)kind;
     msg.code = (int16_t)code;

@@ -1,6 +1,6 @@
 /*
- * watchdog_thread.c - thread of the watchdog: receives messages, evaluates timeouts, ends the process. It holds the
- * lock except while it sleeps in poll; no call under the lock blocks for more than a moment.
+ * watchdog_thread.c - thread of the watchdog: receives messages, checks timeouts and ends the process. The thread holds
+ * the lock except while it sleeps in poll. No call under the lock blocks for more than a moment.
  */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/start/exit_guard.h"
@@ -16,29 +16,26 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-static const double GATHER_S = 0.3; /* seconds after the first hang, in which STATE and HANG of other ranks arrive */
-static const double GATHER_MORE_S = 0.7; /* additional time if some ranks have not answered */
-static const double GATHER_LOST_S = 0.05;
-static const double SAY_S = 0.2; /* after the decision to end the job: print the line even if the results are not
-                                    saved yet */
-static const double STUCK_S = 0.3;
-static const double EXIT_S = 0.8;
-static const double SIGNAL_S = 0.15;       /* mpirun sends a signal when a rank dies, whose loss may not be known yet */
-static const double SIGNAL_END_S = 0.2;    /* after a signal was sent to rank 0: time for its END */
-static const double EXIT_END_S = 1;        /* the same for an unexpected exit(), when no launcher kills the ranks */
-static const double SIGNAL_ALONE_S = 0.05; /* the same without a connection to rank 0: time for rank 0 to report if
-                                              it exists */
-static const double SIGNAL_EXIT_S = 0.75;  /* mpirun and srun kill a second after the signal at the earliest */
-static const double ANNOUNCED_S = 0.6;     /* prterun sends SIGCONT, 0.25 s later SIGTERM, and at most 0.25 s later
-                                          SIGKILL */
-static const double SIGNAL_LEAVING_S = 0.5; /* during orderly shutdown */
-static const double ALONE_S = 0.7;     /* time for rank 0 to report a hang, before a rank without connection to rank 0
-                                      does */
-static const double ASLEEP_S = 1.5;    /* a gap of this length in a thread that wakes ten times per second: the process
-                                       was suspended */
-static const double NEIGHBOUR_S = 0.1; /* after the loss of the next rank of the host, which may have reported the
-                                          reason itself */
-static const double VISITOR_S = 5;     /* time for a pending connection to send its first message */
+/* Durations in seconds. */
+static const double GATHER_S = 0.3;      /* from the first HANG to the decision: STATE and HANG of other ranks arrive */
+static const double GATHER_MORE_S = 0.7; /* added to GATHER_S if some ranks have not answered ASK */
+static const double GATHER_LOST_S = 0.05; /* from a lost rank to its report: the loss of further ranks is detected */
+static const double SAY_S = 0.2;          /* time limit for saving the results before the error line is printed */
+static const double STUCK_S = 0.3;        /* from saved results until the main thread counts as stuck */
+static const double EXIT_S = 0.8;         /* from the decision to end the job to the end of the process */
+static const double SIGNAL_S = 0.15;      /* from a signal to its report; mpirun also sends one after a lost rank */
+static const double SIGNAL_END_S = 0.2;   /* wait for END after rank 0 was informed of a signal */
+static const double EXIT_END_S = 1;       /* as SIGNAL_END_S, after an unexpected exit(): no launcher kills the ranks */
+static const double SIGNAL_ALONE_S = 0.05; /* as SIGNAL_END_S, without a connection to rank 0, which may report */
+static const double SIGNAL_EXIT_S = 0.75;  /* from a signal to the process exit; mpirun and srun kill after 1 s */
+/* A signal that arrives this soon after SIGCONT is timed from SIGCONT. prterun announces its signals so: it sends
+ * SIGCONT, SIGTERM 0.25 s later, and SIGKILL at most 0.25 s after SIGTERM. */
+static const double ANNOUNCED_S = 0.6;
+static const double SIGNAL_LEAVING_S = 0.5; /* as SIGNAL_S, during orderly shutdown */
+static const double ALONE_S = 0.7;          /* a rank without a connection to rank 0 waits before it reports a hang */
+static const double ASLEEP_S = 1.5;         /* between two iterations (normally 0.1 s): the process was suspended */
+static const double NEIGHBOUR_S = 0.1;      /* from the loss of the next rank on this host to its report */
+static const double VISITOR_S = 5;          /* time limit for the first message of a pending connection */
 
 static struct bb_watchdog_msg state_msg(const struct bb_watchdog *watchdog, enum bb_watchdog_kind kind, int code)
 {
@@ -48,7 +45,7 @@ static struct bb_watchdog_msg state_msg(const struct bb_watchdog *watchdog, enum
     return msg;
 }
 
-/* ---- hooks: run by their own thread, so that a hanging file system or NCCL cannot keep the process alive ---- */
+/* ---- hooks: they run on a separate thread, so a hanging file system or NCCL cannot keep the process alive ---- */
 
 static void run_hooks(struct bb_watchdog *watchdog, enum bb_watchdog_when when)
 {
@@ -64,8 +61,9 @@ static bool is_releasing(const struct bb_watchdog *watchdog)
     return watchdog->releasing;
 }
 
-/* If the main thread makes progress it is not stuck, and may be using what a hook for BB_WATCHDOG_STUCK would take
- * away; those hooks are then skipped. */
+/* Runs the hooks for BB_WATCHDOG_AT_ONCE and, if the main thread is stuck, those for BB_WATCHDOG_STUCK. A main
+ * thread that still gives signs of life is not stuck, and it may be using resources that these hooks release, so
+ * they are skipped. */
 static void *hooks_thread(void *arg)
 {
     struct bb_watchdog *watchdog = arg;
@@ -73,7 +71,7 @@ static void *hooks_thread(void *arg)
     bool releasing;
 
     run_hooks(watchdog, BB_WATCHDOG_AT_ONCE);
-    fflush(stdout); /* _exit would lose buffered output */
+    fflush(stdout); /* because _exit does not write buffered output */
     pthread_mutex_lock(&watchdog->lock);
     watchdog->saved = true;
     pthread_cond_broadcast(&watchdog->news);
@@ -94,17 +92,18 @@ static void take_signal(struct bb_watchdog *watchdog, int signal, int rank, doub
         return;
     watchdog->signal = signal;
     watchdog->signal_rank = rank;
-    /* No other rank reports this cause, so there is no delay. */
+    /* Only this rank knows this cause, so it is reported without delay. */
     watchdog->signal_s = signal == BB_EXIT_CALLED || bb_signal_is_crash(signal) ? now_s - SIGNAL_S : now_s;
 }
 
-/* Exit code of an END or FAIL message; codes unknown to this version count as BB_EFAIL. */
+/* Returns the exit code of an END or FAIL message. An unknown code is treated as BB_EFAIL. */
 static int end_code_of(const struct bb_watchdog_msg *msg)
 {
     return msg->code >= BB_EFAIL && msg->code <= BB_EBELOW ? msg->code : BB_EFAIL;
 }
 
-/* A rank that sends FAIL has reported the reason. */
+/* Handles FAIL. With a signal: the peer received this signal, and this rank reports it. Without a signal: the peer
+ * has printed its own error, so the job ends with the peer's exit code. */
 static void take_fail(struct bb_watchdog *watchdog, struct bb_peer *peer, const struct bb_watchdog_msg *msg)
 {
     peer->done = true;
@@ -118,8 +117,8 @@ static void take_fail(struct bb_watchdog *watchdog, struct bb_peer *peer, const 
     bb_watchdog_end(watchdog, end_code_of(msg));
 }
 
-/* Rank 0, at the first hang: request the state of all ranks. A rank that does not answer is in a worse state than
- * one that waits. */
+/* Rank 0, at the first HANG: requests the state of all ranks. A rank that does not even answer is more likely the
+ * cause than a rank that waits. */
 static void ask_all(struct bb_watchdog *watchdog)
 {
     struct bb_watchdog_msg ask = bb_watchdog_msg(WATCHDOG_ASK, 0, 0);
@@ -128,7 +127,8 @@ static void ask_all(struct bb_watchdog *watchdog)
         return;
     watchdog->judge_s = bb_now_s() + GATHER_S;
     for (int r = 0; r < watchdog->n_peers; r++) {
-        watchdog->peers[r].answered = r == 0 || watchdog->peers[r].link.fd < 0; /* no answer is expected */
+        /* no answer is expected from rank 0 itself and from ranks without a connection */
+        watchdog->peers[r].answered = r == 0 || watchdog->peers[r].link.fd < 0;
         bb_watchdog_send(&watchdog->peers[r].link, &ask, 0.01);
     }
 }
@@ -146,7 +146,7 @@ static void handle_message(struct bb_watchdog *watchdog, struct bb_peer *peer, c
     switch (msg->kind) {
     case WATCHDOG_HANG:
         peer->hung = true;
-        if (watchdog->rank == 0) /* only rank 0, which judges, has a peer per rank */
+        if (watchdog->rank == 0) /* only rank 0 decides about hangs */
             ask_all(watchdog);
         /* fall through */
     case WATCHDOG_STATE:
@@ -162,7 +162,7 @@ static void handle_message(struct bb_watchdog *watchdog, struct bb_peer *peer, c
         break;
     case WATCHDOG_BYE:
         peer->done = true;
-        watchdog->left = watchdog->left || watchdog->rank != 0; /* BYE of rank 0 means that all ranks have finished */
+        watchdog->left = watchdog->left || watchdog->rank != 0; /* BYE from rank 0 means that all ranks have finished */
         pthread_cond_broadcast(&watchdog->news);
         break;
     case WATCHDOG_GONE:
@@ -236,8 +236,8 @@ static bool is_free_seat(const struct bb_watchdog *watchdog, uint32_t rank)
     return watchdog->rank == 0 && rank > 0 && rank < (uint32_t)watchdog->n_peers && !watchdog->peers[rank].joined;
 }
 
-/* A pending connection with the right token and the number of a rank that has not joined becomes that rank's
- * connection. Any other connection is closed. */
+/* Reads the first message of a pending connection. A valid HELLO with the number of a rank that has not joined makes
+ * the connection that rank's connection. A valid SPEAK is answered. In every other case the connection is closed. */
 static void read_visitor(struct bb_watchdog *watchdog, struct bb_watchdog_link *visitor)
 {
     struct bb_watchdog_msg msg;
@@ -253,10 +253,12 @@ static void read_visitor(struct bb_watchdog *watchdog, struct bb_watchdog_link *
         else if (msg.kind == WATCHDOG_SPEAK && watchdog->rank > 0)
             answer_question(watchdog, visitor, &msg);
     }
-    bb_watchdog_close(visitor); /* the fd is -1 if the connection was accepted */
+    bb_watchdog_close(visitor); /* no effect after a valid HELLO, because the connection then belongs to the peer (fd
+                                   is -1) */
 }
 
-/* Returns a free slot, or evicts the oldest pending connection: an evicted rank reconnects. */
+/* Returns a free slot for a pending connection. If there is none, closes the oldest pending connection, whose rank
+ * will reconnect. */
 static struct bb_watchdog_link *find_seat(struct bb_watchdog *watchdog)
 {
     struct bb_watchdog_link *oldest = &watchdog->visitors[0];
@@ -306,7 +308,8 @@ static void read_signal(struct bb_watchdog *watchdog)
             watchdog->continued_s = now_s;
             continue;
         }
-        if (info.ssi_signo == SIGALRM && info.ssi_code != SI_USER) /* from a timer, ours (deadline.h) or a library's */
+        if (info.ssi_signo == SIGALRM && info.ssi_code != SI_USER) /* sent by a timer of busbar (deadline.h) or of a
+                                                                      library, not by a user */
             continue;
         if (info.ssi_signo == SIGTERM)
             watchdog->signal_sender = (pid_t)info.ssi_pid;
@@ -322,7 +325,8 @@ static void send_state(struct bb_watchdog *watchdog, double now_s)
     struct bb_watchdog_msg msg = state_msg(watchdog, WATCHDOG_STATE, 0);
     double every_s = watchdog->n_sent < BB_WATCHDOG_FIRST_NEWS
                          ? 0
-                         : BB_WATCHDOG_STATE_S * (1 + watchdog->size / 256); /* limits rank 0's processor time */
+                         : BB_WATCHDOG_STATE_S * (1 + watchdog->size / 256); /* longer with many ranks, to limit the
+                                                                                CPU time of rank 0 */
     bool sent = true;
 
     if (!watchdog->changed || now_s - watchdog->sent_s < every_s)
@@ -335,8 +339,8 @@ static void send_state(struct bb_watchdog *watchdog, double now_s)
     watchdog->n_sent += sent;
 }
 
-/* Check the timeout of the main thread, whatever it is executing: library code, busbar code, a loop. The check takes
- * no lock of the main thread. */
+/* Checks the timeout of the main thread, regardless of what the main thread executes (library code, busbar code, an
+ * endless loop). Takes no lock that the main thread may hold for long. */
 static void check_deadline(struct bb_watchdog *watchdog, double now_s)
 {
     const unsigned moves = atomic_load_explicit(&watchdog->moves, memory_order_relaxed);
@@ -408,14 +412,14 @@ static void say_bye(struct bb_watchdog *watchdog)
     pthread_cond_broadcast(&watchdog->news);
 }
 
-/* Returns whether ranks may have exited: the other ranks wait for GONE from rank 0. */
+/* Returns whether other ranks may already have exited. No rank exits before rank 0 has sent GONE. */
 static bool has_departed(const struct bb_watchdog *watchdog)
 {
     return watchdog->gone_said && (watchdog->rank == 0 || watchdog->n_peers == 0 || watchdog->peers[0].gone);
 }
 
-/* Signals are ignored during orderly shutdown unless it takes long: when the first rank of a rejected job has exited
- * with its status, mpirun signals the slower ranks. */
+/* Checks for a signal that ends the job. During orderly shutdown the signal is reported only if the shutdown takes
+ * long: when the first rank of a rejected job has exited with its status, mpirun sends a signal to the slower ranks. */
 static void check_signal(struct bb_watchdog *watchdog, double now_s)
 {
     const double server_s = watchdog->signal == BB_EXIT_CALLED ? EXIT_END_S : SIGNAL_END_S;
@@ -434,8 +438,8 @@ static void check_signal(struct bb_watchdog *watchdog, double now_s)
         bb_watchdog_judge_signal(watchdog);
 }
 
-/* Check for a lost launcher and for an unexpected exit(). If mpirun was killed, or received a second signal to end,
- * MPI ends the ranks a second later without a message or results. */
+/* Checks for an unexpected exit() and for a lost launcher. If mpirun was killed, or received a second signal, MPI
+ * ends the ranks one second later without a message or results. */
 static void check_ends(struct bb_watchdog *watchdog, double now_s)
 {
     if (watchdog->exit_cause)
@@ -444,8 +448,8 @@ static void check_ends(struct bb_watchdog *watchdog, double now_s)
         take_signal(watchdog, BB_LAUNCHER_LOST, watchdog->rank, now_s);
 }
 
-/* Monitor the ranks of this host before they are connected: another rank has reported an error, or the next rank is
- * gone. */
+/* Before the ranks are connected: checks whether another rank of this host has reported an error, and whether the
+ * next rank of this host is lost. */
 static void check_neighbours(struct bb_watchdog *watchdog, double now_s)
 {
     int code, lost;
@@ -458,8 +462,8 @@ static void check_neighbours(struct bb_watchdog *watchdog, double now_s)
     }
     if ((lost = bb_neighbours_lost(&watchdog->neighbours)) < 0)
         return;
-    if (watchdog->neighbour_s == 0 || watchdog->slept) /* a suspended rank is the last to notice; the others have
-                                                          reported */
+    if (watchdog->neighbour_s == 0 || watchdog->slept) /* a rank that was suspended is the last to notice the loss,
+                                                          and another rank has reported it */
         watchdog->neighbour_s = now_s + NEIGHBOUR_S;
     if (now_s >= watchdog->neighbour_s)
         bb_watchdog_judge_neighbour(watchdog, lost);
@@ -474,8 +478,8 @@ static void say_last_words(struct bb_watchdog *watchdog, double now_s)
     pthread_cond_broadcast(&watchdog->news);
 }
 
-/* Before the ranks are connected, the launcher would report the ranks that are still in MPI_Init in its own way, so
- * abort the job through Hydra first. */
+/* Ends the process. If the ranks are not connected yet, aborts the job through Hydra first; otherwise Hydra would
+ * print its own message about the ranks that are still in MPI_Init. */
 static void leave_process(struct bb_watchdog *watchdog)
 {
     bb_watchdog_end_others(watchdog);
@@ -484,9 +488,10 @@ static void leave_process(struct bb_watchdog *watchdog)
     bb_exit_by(watchdog->ended_by, bb_exit_code(watchdog->ending));
 }
 
-/* Advance the end of the job. A main thread that is already releasing saves and aborts by itself. For a rank that
- * only received END after another rank's signal, the time counts from END: rank 0 must save its results before a
- * rank exits and the launcher ends the others. */
+/* Continues the end of the job: starts the hooks, prints the deferred error line, and ends the process when its time
+ * is over. If the main thread is already ending the rank, no hooks start, because the main thread saves the results
+ * and aborts itself. The time is measured from the signal, but on a rank that did not receive the signal from END,
+ * because rank 0 must save its results before any rank exits and the launcher ends the others. */
 static void check_end(struct bb_watchdog *watchdog, double now_s)
 {
     const double signal_s = watchdog->signal ? watchdog->signal_s : watchdog->ending_s;
@@ -502,8 +507,8 @@ static void check_end(struct bb_watchdog *watchdog, double now_s)
         leave_process(watchdog);
 }
 
-/* Detect a suspension, by mpirun (which resumes the ranks that it ends) or by hand. The suspended time does not
- * count. */
+/* Detects that the process was suspended, by mpirun (which sends SIGCONT to the ranks before it ends them) or by a
+ * user. The suspended time does not count towards the timeout. */
 static void check_sleep(struct bb_watchdog *watchdog, double now_s)
 {
     const double asleep_s = now_s - watchdog->round_s;
@@ -538,10 +543,11 @@ static void check_all(struct bb_watchdog *watchdog)
     check_end(watchdog, now_s);
 }
 
-/* ---- the thread ---- */
+/* ---- main loop of the thread ---- */
 
-/* Wait for events. Connections are opened and closed only by this thread, by the main thread before this thread uses
- * them, or by the main thread right before it ends the process. */
+/* Sleeps until a message, a signal, a wake-up by the main thread or the next regular check. The lock is released
+ * meanwhile. This is safe because connections are opened and closed only by this thread, by the main thread before
+ * this thread uses them, or by the main thread right before it ends the process. */
 static void sleep_until_news(struct bb_watchdog *watchdog, struct pollfd *polls)
 {
     int n = 0, ms = watchdog->lost_s > 0 || watchdog->judge_s > 0 || watchdog->neighbour_s > 0 || watchdog->signal ||
@@ -587,7 +593,7 @@ void *bb_watchdog_thread(void *arg)
             struct pollfd *more = realloc(polls, (size_t)needed * sizeof(*polls));
 
             if (!more)
-                break; /* the run continues without a watchdog */
+                break; /* out of memory: the run continues without a watchdog */
             polls = more;
             capacity = needed;
         }

@@ -1,4 +1,5 @@
-/* watchdog_verdict.c - composes the line about hanging or lost ranks, and starts the end of the job. */
+/* watchdog_verdict.c - composes the error line about hanging ranks, lost ranks and signals, and starts the end of
+ * the job. */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/start/hydra.h"
 #include "bootstrap/start/launcher.h"
@@ -10,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { NAMED_MAX = 8 }; /* maximum number of ranks listed in a message */
+enum { NAMED_MAX = 8 }; /* maximum number of ranks that a message names */
 
-/* A line that is composed in parts and truncated at its capacity. */
+/* An error line that is composed in parts. Text beyond the capacity is dropped. */
 struct line {
     char text[BB_WATCHDOG_LINE];
     size_t used;
@@ -50,7 +51,7 @@ static void add_rank(struct line *line, const struct bb_watchdog *watchdog, int 
     }
 }
 
-/* Add the marked ranks, at most NAMED_MAX by name. */
+/* Adds the marked ranks: up to NAMED_MAX ranks with their details, then the number of further ranks. */
 static void add_ranks(struct line *line, const struct bb_watchdog *watchdog, const bool *marked)
 {
     int n = 0;
@@ -89,13 +90,15 @@ void bb_watchdog_end(struct bb_watchdog *watchdog, int code)
     pthread_cond_broadcast(&watchdog->news);
 }
 
-/* Returns whether x is farther than y: in a later step, or waiting in the same step while y is not. */
+/* Returns whether a rank in state x is ahead of a rank in state y: in a later step, or in the same step but already
+ * waiting. */
 static bool is_farther(const struct bb_seen *x, const struct bb_seen *y)
 {
     return x->step != y->step ? x->step > y->step : x->wait[0] && !y->wait[0];
 }
 
-/* The farthest position at which a rank hangs; ranks before it have not arrived. */
+/* Returns the hanging rank that is ahead of all other hanging ranks. The ranks that have not reached its position
+ * have not arrived. */
 static const struct bb_peer *farthest_hung(const struct bb_watchdog *watchdog)
 {
     const struct bb_peer *far = NULL;
@@ -106,8 +109,9 @@ static const struct bb_peer *farthest_hung(const struct bb_watchdog *watchdog)
     return far;
 }
 
-/* Returns whether a rank has arrived at position `far`. If no rank reports what it waits for, all are in one call;
- * otherwise a rank that waits for nothing is the rank that the others wait for. */
+/* Returns whether a rank has arrived at the position `far`. A rank that does not wait for anything is normally the
+ * rank that the others wait for, so it has not arrived. If `far` names no wait either, all ranks are in the same
+ * call. */
 static bool has_arrived(const struct bb_peer *peer, const struct bb_seen *far)
 {
     return peer->joined && peer->answered && peer->seen.step >= far->step &&
@@ -119,7 +123,8 @@ static const char *hung_at(const struct bb_seen *seen)
     return seen->wait[0] ? seen->wait : seen->text;
 }
 
-/* For example "timeout in bench all_reduce 4 MiB: the barrier did not end within 600 s". */
+/* Adds the beginning of a timeout message, for example "timeout in bench all_reduce 4 MiB: the barrier did not end
+ * within 600 s". */
 static void add_timeout(struct line *line, const struct bb_watchdog *watchdog, const struct bb_seen *seen)
 {
     const bool waits = seen->wait[0] && strcmp(seen->wait, seen->text) != 0;
@@ -128,7 +133,7 @@ static void add_timeout(struct line *line, const struct bb_watchdog *watchdog, c
                 hung_at(seen), watchdog->timeout_s);
 }
 
-/* Mark the ranks that have not arrived at the position of `far`. Returns their number. */
+/* Marks the ranks that have not arrived at the position of `far`. Returns the number of marked ranks. */
 static int mark_missing(const struct bb_watchdog *watchdog, const struct bb_peer *far, bool *marked)
 {
     int n = 0;
@@ -138,7 +143,7 @@ static int mark_missing(const struct bb_watchdog *watchdog, const struct bb_peer
     return n;
 }
 
-/* Mark the ranks that wait for something other than `far` does. Returns their number. */
+/* Marks the ranks that wait for something else than `far`. Returns the number of marked ranks. */
 static int mark_elsewhere(const struct bb_watchdog *watchdog, const struct bb_peer *far, bool *marked)
 {
     int n = 0;
@@ -148,8 +153,8 @@ static int mark_elsewhere(const struct bb_watchdog *watchdog, const struct bb_pe
     return n;
 }
 
-/* Add the smaller group, which is the one to investigate: the ranks that wait for something other than `far` does,
- * or, if those are the majority, the ranks that wait for the same. */
+/* Compares which wait each rank is in: the same wait as `far`, or another one. Adds the smaller of these two groups
+ * of ranks, because it more likely contains the cause. */
 static void add_apart(struct line *line, const struct bb_watchdog *watchdog, const struct bb_peer *far)
 {
     bool marked[watchdog->size];
@@ -225,7 +230,7 @@ static void add_here(struct line *line, int rank)
     append_text(line, "rank %d (%s)", rank, host);
 }
 
-/* Missing ranks of this host, before the ranks are connected. */
+/* Adds the ranks of this host that have no process. Only before the ranks are connected. */
 static void add_missing(struct line *line, const struct bb_watchdog *watchdog)
 {
     int more, first = watchdog->met ? -1 : bb_neighbours_missing(&watchdog->neighbours, &more);
@@ -247,7 +252,8 @@ void bb_watchdog_judge_neighbour(struct bb_watchdog *watchdog, int rank)
     append_text(&line, " is lost; the other ranks were ");
     add_seen(&line, &watchdog->mine);
     bb_launcher_take_stderr(getppid());
-    if (bb_watchdog_say(watchdog, BB_ETIMEOUT, line.text)) /* otherwise the exit code of the reporter arrives soon */
+    if (bb_watchdog_say(watchdog, BB_ETIMEOUT, line.text)) /* otherwise another rank is the reporter, and its exit
+                                                              code arrives soon */
         bb_watchdog_end(watchdog, BB_ETIMEOUT);
 }
 
@@ -265,7 +271,8 @@ void bb_watchdog_judge_alone(struct bb_watchdog *watchdog)
     bb_watchdog_end(watchdog, BB_ETIMEOUT);
 }
 
-/* Returns whether all connections are open: no rank has exited, so no rank has reported. All were suspended. */
+/* Returns whether the connections to all peers are open. In that case no rank has exited or reported an error, so a
+ * suspension of this process also suspended all other ranks. */
 static bool is_with_all(const struct bb_watchdog *watchdog)
 {
     for (int i = watchdog->rank == 0; i < watchdog->n_peers; i++)

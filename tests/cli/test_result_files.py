@@ -273,7 +273,7 @@ def test_closed_stdout_ends_the_run(busbar):
 def test_unread_pipe_times_out(busbar, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     done = busbar.run("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "-T", "1", "--json", tmp_path / "pipe", timeout=20)
-    assert done.returncode == 4 and "the last write of the results did not end within 1 s" in done.stderr
+    assert done.returncode == 4 and "writing the final results did not end within 1 s" in done.stderr
 
 
 def test_one_process_runs_with_16_file_descriptors(busbar):

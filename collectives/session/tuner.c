@@ -20,7 +20,7 @@ static struct {
     pthread_mutex_t lock;
     int comms;
     bool forced, recording;
-    struct bb_combination wanted;
+    struct bb_algorithm_protocol wanted;
     struct bb_tuner_costs costs;
 } plugin = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -32,9 +32,9 @@ static int index_of(const char *const *words, int n, const char *word)
     return -1;
 }
 
-struct bb_combination bb_combination_of(const char *algorithm, const char *protocol)
+struct bb_algorithm_protocol bb_algorithm_protocol_of(const char *algorithm, const char *protocol)
 {
-    return (struct bb_combination){index_of(bb_algorithms, BB_ALGORITHMS, algorithm),
+    return (struct bb_algorithm_protocol){index_of(bb_algorithms, BB_ALGORITHMS, algorithm),
                                    index_of(bb_protocols, BB_PROTOCOLS, protocol)};
 }
 
@@ -53,7 +53,7 @@ static void record_costs(const float *costs, int algorithms, int protocols)
 /* Marks all combinations but the wanted one as unavailable. NCCL's estimate for the wanted combination is unchanged. */
 static void disable_unwanted(float *costs, int algorithms, int protocols)
 {
-    const struct bb_combination *w = &plugin.wanted;
+    const struct bb_algorithm_protocol *w = &plugin.wanted;
     int kept = w->algorithm * protocols + w->protocol;
 
     if (w->algorithm >= algorithms || w->protocol >= protocols || costs[kept] < 0)
@@ -134,7 +134,7 @@ int bb_tuner_attached(void)
     return comms;
 }
 
-void bb_tuner_force(const struct bb_combination *wanted)
+void bb_tuner_force(const struct bb_algorithm_protocol *wanted)
 {
     pthread_mutex_lock(&plugin.lock);
     plugin.forced = wanted && wanted->algorithm >= 0 && wanted->protocol >= 0;

@@ -18,17 +18,17 @@
 
 #include <stdbool.h>
 
-enum { BB_ALGORITHMS = 7, BB_PROTOCOLS = 3, BB_COMBINATIONS = BB_ALGORITHMS * BB_PROTOCOLS };
+enum { BB_ALGORITHMS = 7, BB_PROTOCOLS = 3, BB_ALGORITHM_PROTOCOLS = BB_ALGORITHMS * BB_PROTOCOLS };
 
 /* Names as NCCL passes them to the profiler plugin, indexed by NCCL's enum values. */
 extern const char *const bb_algorithms[BB_ALGORITHMS], *const bb_protocols[BB_PROTOCOLS];
 
-struct bb_combination {
+struct bb_algorithm_protocol {
     int algorithm, protocol; /* indices into bb_algorithms and bb_protocols; -1: unknown */
 };
 
-/* bb_combination_of - return the combination with these NCCL names; index -1 for an unknown name. */
-struct bb_combination bb_combination_of(const char *algorithm, const char *protocol);
+/* bb_algorithm_protocol_of - return the combination with these NCCL names; index -1 for an unknown name. */
+struct bb_algorithm_protocol bb_algorithm_protocol_of(const char *algorithm, const char *protocol);
 
 /* NCCL's cost table for one collective. Plain data without pointers. */
 struct bb_tuner_costs {
@@ -46,7 +46,7 @@ int bb_tuner_attached(void);
 
 /* bb_tuner_force - force a combination for the following collectives. Has no effect on collectives for which NCCL
  * does not offer the combination. NULL: return to NCCL's own choice. */
-void bb_tuner_force(const struct bb_combination *wanted);
+void bb_tuner_force(const struct bb_algorithm_protocol *wanted);
 
 /*
  * bb_tuner_begin_recording - start recording the cost table of each collective.

@@ -21,7 +21,7 @@ enum bb_candidate_status {
 extern const char *const bb_candidate_status_names[BB_CANDIDATE_COUNT];
 
 struct bb_candidate {
-    struct bb_combination what;
+    struct bb_algorithm_protocol what;
     enum bb_candidate_status status;
     struct bb_choice ran; /* the choice that NCCL reported for the measurement; also set with BB_CANDIDATE_IGNORED */
     struct bb_stats time_us;
@@ -33,7 +33,7 @@ struct bb_ranking {
     struct bb_candidate chosen;
     struct bb_stats again_us; /* second measurement of NCCL's choice, after the other combinations; n == 0: not
                                  measured */
-    struct bb_candidate others[BB_COMBINATIONS];
+    struct bb_candidate others[BB_ALGORITHM_PROTOCOLS];
     int n_others;
 };
 

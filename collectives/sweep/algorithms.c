@@ -33,7 +33,7 @@ static int agree_on_view(struct bb_world *world, struct view *view)
     *view = all[0];
     for (int r = 1; r < world->size; r++) {
         view->costs.known = view->costs.known && all[r].costs.known;
-        for (int i = 0; i < BB_COMBINATIONS; i++)
+        for (int i = 0; i < BB_ALGORITHM_PROTOCOLS; i++)
             view->costs.us[i / BB_PROTOCOLS][i % BB_PROTOCOLS] =
                 fminf(view->costs.us[i / BB_PROTOCOLS][i % BB_PROTOCOLS],
                       all[r].costs.us[i / BB_PROTOCOLS][i % BB_PROTOCOLS]);
@@ -42,22 +42,22 @@ static int agree_on_view(struct bb_world *world, struct view *view)
     return 0;
 }
 
-static bool combinations_equal(struct bb_combination a, struct bb_combination b)
+static bool pairs_equal(struct bb_algorithm_protocol a, struct bb_algorithm_protocol b)
 {
     return a.algorithm == b.algorithm && a.protocol == b.protocol;
 }
 
 static void init_ranking(struct bb_ranking *c, const struct bb_metrics *chosen, const struct view *view)
 {
-    *c = (struct bb_ranking){.chosen = {.what = bb_combination_of(view->choice.algorithm, view->choice.protocol),
+    *c = (struct bb_ranking){.chosen = {.what = bb_algorithm_protocol_of(view->choice.algorithm, view->choice.protocol),
                                         .ran = view->choice,
                                         .time_us = chosen->time_us,
                                         .model_us = chosen->model_us}};
-    for (int i = 0; i < BB_COMBINATIONS && view->costs.known; i++) {
-        struct bb_combination what = {i / BB_PROTOCOLS, i % BB_PROTOCOLS};
+    for (int i = 0; i < BB_ALGORITHM_PROTOCOLS && view->costs.known; i++) {
+        struct bb_algorithm_protocol what = {i / BB_PROTOCOLS, i % BB_PROTOCOLS};
         bool offered = view->costs.us[what.algorithm][what.protocol] >= 0;
 
-        if (!combinations_equal(what, c->chosen.what))
+        if (!pairs_equal(what, c->chosen.what))
             c->others[c->n_others++] = (struct bb_candidate){
                 .what = what, .status = offered ? BB_CANDIDATE_IGNORED : BB_CANDIDATE_NOT_OFFERED};
     }
@@ -84,10 +84,10 @@ static int init_rankings(struct bb_algorithms *a, const struct bb_row *chosen)
 /* ---- measurement of the forced combinations ---- */
 
 /* Returns the candidate for a combination; NULL if NCCL does not offer the combination. */
-static struct bb_candidate *find_candidate(struct bb_ranking *c, struct bb_combination what)
+static struct bb_candidate *find_candidate(struct bb_ranking *c, struct bb_algorithm_protocol what)
 {
     for (int i = 0; i < c->n_others; i++)
-        if (combinations_equal(c->others[i].what, what) && c->others[i].status != BB_CANDIDATE_NOT_OFFERED)
+        if (pairs_equal(c->others[i].what, what) && c->others[i].status != BB_CANDIDATE_NOT_OFFERED)
             return &c->others[i];
     return NULL;
 }
@@ -98,7 +98,7 @@ static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int pl
     const struct bb_metrics *f = &row->figures[placement];
     const struct bb_choice *ran = &f->seen.choice;
     unsigned other = ran->kind != BB_CHOICE_COLLECTIVE ||
-                     !combinations_equal(bb_combination_of(ran->algorithm, ran->protocol), e->what);
+                     !pairs_equal(bb_algorithm_protocol_of(ran->algorithm, ran->protocol), e->what);
     int rc = bb_world_any(a->world, &other); /* true if any rank ran another combination */
 
     e->ran = *ran;
@@ -109,7 +109,7 @@ static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int pl
     return rc;
 }
 
-static int measure_combination(struct bb_algorithms *a, const struct bb_row *chosen, struct bb_combination what,
+static int measure_forced(struct bb_algorithms *a, const struct bb_row *chosen, struct bb_algorithm_protocol what,
                                const struct bb_row_callbacks *calls)
 {
     struct bb_row row = {.c = chosen->c, .group = chosen->group, .first = chosen->first, .chosen = chosen};
@@ -153,7 +153,7 @@ static int remeasure_choice(struct bb_algorithms *a, const struct bb_row *chosen
 
 /* ---- results of the rankings ---- */
 
-static const char *combination_text(struct bb_combination what, char text[40])
+static const char *pair_text(struct bb_algorithm_protocol what, char text[40])
 {
     if (what.algorithm < 0 || what.protocol < 0)
         return "unknown";
@@ -185,8 +185,8 @@ static void add_best_line(struct bb_algorithms *a, const struct bb_row *chosen, 
     snprintf(line, sizeof line, "# %11zu  %8s  %6s  %4d  %5s  %-21s  %9.2f  %-21s  %9.2f  %6.2f%s\n",
              bb_case_bytes(&chosen->c), bb_dtypes[chosen->c.dtype].name,
              chosen->c.redop == BB_COPY ? "none" : bb_redops[chosen->c.redop].name, chosen->c.root,
-             placement == BB_IN_PLACE ? "in" : "out", combination_text(c->chosen.what, choice), chosen_us->p50,
-             combination_text(o->best->what, best), best_us->p50, o->lost_factor,
+             placement == BB_IN_PLACE ? "in" : "out", pair_text(c->chosen.what, choice), chosen_us->p50,
+             pair_text(o->best->what, best), best_us->p50, o->lost_factor,
              o->verdict == BB_VERDICT_NOT_BEST ? "*" : "");
     add_line(&a->best_text, line);
 }
@@ -275,8 +275,8 @@ int bb_algorithms_row(struct bb_algorithms *a, const struct bb_row *chosen, cons
     int rc;
 
     TRY(init_rankings(a, chosen));
-    for (int i = 0; i < BB_COMBINATIONS; i++)
-        TRY(measure_combination(a, chosen, (struct bb_combination){i / BB_PROTOCOLS, i % BB_PROTOCOLS}, calls));
+    for (int i = 0; i < BB_ALGORITHM_PROTOCOLS; i++)
+        TRY(measure_forced(a, chosen, (struct bb_algorithm_protocol){i / BB_PROTOCOLS, i % BB_PROTOCOLS}, calls));
     TRY(remeasure_choice(a, chosen, calls));
     for (int placement = 0; placement < BB_PLACEMENTS; placement++)
         if (chosen->measured[placement])
@@ -319,13 +319,13 @@ static void print_not_measured(const struct bb_algorithms *a, FILE *out, enum bb
     const char *before = status_texts[status];
     char text[40];
 
-    for (int i = 0; i < BB_COMBINATIONS; i++) {
-        const struct bb_combination what = {i / BB_PROTOCOLS, i % BB_PROTOCOLS};
+    for (int i = 0; i < BB_ALGORITHM_PROTOCOLS; i++) {
+        const struct bb_algorithm_protocol what = {i / BB_PROTOCOLS, i % BB_PROTOCOLS};
         bool all_protocols = same_for_all_protocols(a, what.algorithm, status);
 
         if (a->statuses[i][status] == 0 || (all_protocols && what.protocol > 0))
             continue;
-        fprintf(out, "%s%s", before, all_protocols ? bb_algorithms[what.algorithm] : combination_text(what, text));
+        fprintf(out, "%s%s", before, all_protocols ? bb_algorithms[what.algorithm] : pair_text(what, text));
         if (a->statuses[i][status] < total_of(a, i))
             fprintf(out, " (in %u of %u results)", a->statuses[i][status], total_of(a, i));
         before = ", ";

@@ -21,7 +21,7 @@ struct bb_algorithms {
      * not the best; unjudged: rankings without other combinations, because NCCL reports no algorithm */
     int judged, not_best, unjudged;
     char *best_text; /* lines for the footer of the table; only on rank 0. NULL: none */
-    unsigned statuses[BB_COMBINATIONS][BB_CANDIDATE_COUNT]; /* for each combination and status, the number of
+    unsigned statuses[BB_ALGORITHM_PROTOCOLS][BB_CANDIDATE_COUNT]; /* for each combination and status, the number of
                                                                rankings in the current table */
 };
 

@@ -28,13 +28,13 @@ static void call_profiler(const uint8_t *data, char *part[FUZZ_PARTS])
     HOLDS(memchr(choice.algorithm, '\0', sizeof choice.algorithm) &&
           memchr(choice.protocol, '\0', sizeof choice.protocol));
     HOLDS(ncclProfiler_v5.finalize(context) == ncclSuccess);
-    (void)bb_combination_of(choice.algorithm, choice.protocol);
+    (void)bb_algorithm_protocol_of(choice.algorithm, choice.protocol);
 }
 
 static void call_tuner(const uint8_t *data, const uint8_t *costs, size_t size)
 {
     const int algorithms = 1 + data[1] % 12, protocols = 1 + data[2] % 6;
-    struct bb_combination wanted = {data[3] % 9 - 1, data[0] % 5 - 1};
+    struct bb_algorithm_protocol wanted = {data[3] % 9 - 1, data[0] % 5 - 1};
     float *table = calloc((size_t)(algorithms * protocols), sizeof *table);
     struct bb_tuner_costs heard;
     int channels = 0;

@@ -68,7 +68,7 @@ static void keeps_costs_without_a_request(void **state)
 
 static void request_disables_other_combinations(void **state)
 {
-    const struct bb_combination wanted = bb_combination_of("NVLS", "SIMPLE");
+    const struct bb_algorithm_protocol wanted = bb_algorithm_protocol_of("NVLS", "SIMPLE");
     float costs[7][3] = {[1] = {5, 6, 7}, [4] = {-1, -1, 3}};
 
     (void)state;
@@ -84,7 +84,7 @@ static void request_disables_other_combinations(void **state)
 /* If the requested combination is unavailable, or not in the table of an older NCCL, NCCL decides. */
 static void ignores_an_unavailable_request(void **state)
 {
-    const struct bb_combination pat = bb_combination_of("PAT", "SIMPLE"), unknown = bb_combination_of("PAT", "MAGIC");
+    const struct bb_algorithm_protocol pat = bb_algorithm_protocol_of("PAT", "SIMPLE"), unknown = bb_algorithm_protocol_of("PAT", "MAGIC");
     float costs[7][3] = {[1] = {5, 6, 7}, [6] = {-1, -1, -1}}, small[2][3] = {{1, 2, 3}, {4, 5, 6}}, before[7][3];
 
     (void)state;
@@ -124,7 +124,7 @@ static void records_costs_between_begin_and_end(void **state)
 /* A table of 8 algorithms and 4 protocols has longer rows; known combinations keep their indices. */
 static void accepts_a_larger_table(void **state)
 {
-    const struct bb_combination wanted = {1, 2};
+    const struct bb_algorithm_protocol wanted = {1, 2};
     float costs[8][4] = {{1, 2, 3, 4}, {5, 6, 7, 8}};
     struct bb_tuner_costs recorded;
 

@@ -53,9 +53,9 @@
  * Normally exactly one error line is printed for the whole job. Exceptions:
  *
  * - Two lines: if two running hosts cannot reach each other, each host reports the other as lost. A host cannot
- *   distinguish a host that is unreachable and reports the error too from a host that has lost power. If it printed
- *   nothing, the job would end without a message in the second case. The ranks of one host agree on a reporter through
- *   an abstract socket (bootstrap/start/speaker.h), which works even if all TCP connections are lost.
+ *   determine whether the other host reports the error too or has lost power. If it printed nothing and the other host
+ *   had lost power, the job would end without a message. The ranks of one host agree on a reporter through an abstract
+ *   socket (bootstrap/start/speaker.h), which works even if all TCP connections are lost.
  * - No line: if the launcher has exited, stderr of the ranks is a pipe without a reader. For example, mpirun of Open
  *   MPI 4 exits before the ranks receive the first signal if it is interrupted twice within a second. The results
  *   contain the cause.
@@ -179,8 +179,8 @@ void bb_watchdog_told(struct bb_watchdog *watchdog);
  * expires. */
 void bb_watchdog_leave(struct bb_watchdog *watchdog);
 
-/* bb_watchdog_depart - report that MPI_Finalize has returned on this rank, and wait until it has returned on all ranks or
- * the job is ending. If a rank is stuck in MPI_Finalize, the other ranks report it. */
+/* bb_watchdog_depart - report that MPI_Finalize has returned on this rank, and wait until it has returned on all
+ * ranks or the job is ending. If a rank is stuck in MPI_Finalize, the other ranks report it. */
 void bb_watchdog_depart(struct bb_watchdog *watchdog);
 
 /* bb_watchdog_reason - returns the name of the signal that ends the job ("SIGTERM"), or "". phase: out, last step of

@@ -150,10 +150,10 @@ struct bb_watchdog {
     double round_s; /* time of the last iteration of the watchdog's thread */
     double due_s;   /* time at which the main thread counts as hanging, unless it gives a sign of life before */
 
-    bool hung, hang_said; /* hung: a wait of this rank timed out; hang_said: HANG was sent to rank 0 */
-    double hang_s;
-    double judge_s, lost_s, signal_s; /* times at which to decide about hanging ranks, lost ranks and a signal; 0:
-                                         nothing to decide */
+    bool hung, hang_said;    /* hung: a wait of this rank timed out; hang_said: HANG was sent to rank 0 */
+    double hang_s;           /* time at which that wait timed out */
+    double judge_s, lost_s;  /* times at which to decide about hanging ranks and about lost ranks; 0: none */
+    double signal_s;         /* time at which the signal arrived */
     int signal, signal_rank; /* signal: the first signal or other cause (signals.h), 0: none; signal_rank: the rank
                                 that received it */
     pid_t launcher;          /* parent process at the start */

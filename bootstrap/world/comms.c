@@ -1,6 +1,7 @@
 /*
- * comms.c - NCCL communicators of the ranks. Non-blocking communicators are polled with the run's timeout. Blocking
- * communicators are guarded by the watchdog's thread, which can only end the process.
+ * comms.c - NCCL communicators of the ranks. Calls on non-blocking communicators are polled with the run's timeout.
+ * Calls on blocking communicators cannot be polled, so the watchdog's thread checks their timeout; it can only end the
+ * process.
  */
 #include "bootstrap/world/comms.h"
 
@@ -78,14 +79,15 @@ int bb_comms_share_gpu_env(int rank, bool instances)
 {
     enum { OWN_SWITCH_SINCE = 23003 };
     static const struct variable own_switch[] = {
-        {"NCCL_MULTI_RANK_GPU_ENABLE", "1"}, /* experimental, from NCCL 2.30.3 */
-        {"NCCL_NVLS_ENABLE", "0"},           /* not supported together with the above */
-        {"NCCL_MAX_CTAS", "2"},              /* all ranks' kernels must fit on the GPU at once */
+        {"NCCL_MULTI_RANK_GPU_ENABLE", "1"}, /* experimental; exists from NCCL 2.30.3 on */
+        {"NCCL_NVLS_ENABLE", "0"},           /* NVLS is not supported with NCCL_MULTI_RANK_GPU_ENABLE */
+        {"NCCL_MAX_CTAS", "2"},              /* the kernels of all ranks must run on the GPU at the same time */
         {"NCCL_RAS_ENABLE", "0"},
         {NULL, NULL},
     };
-    /* Before 2.30.3, NCCL rejects two ranks on one GPU of one host, so each rank gets its own host id and NCCL uses
-     * sockets only. Few channels and threads, because the ranks also share the host's cores. */
+    /* NCCL before 2.30.3 rejects two ranks on the same GPU of one host. Each rank therefore gets a different host
+     * id, so that NCCL uses only sockets between them. Few channels and threads are used, because the ranks also
+     * share the host's cores. */
     static const struct variable sockets[] = {
         {"NCCL_NET", "Socket"},
         {"NCCL_NET_PLUGIN", "none"},
@@ -113,30 +115,32 @@ int bb_comms_share_gpu_env(int rank, bool instances)
     TRY(BB_NCCL(ncclGetVersion(&runtime)));
     if (runtime >= OWN_SWITCH_SINCE && !instances)
         return set_variables(own_switch);
-    snprintf(host_id, sizeof(host_id), "busbar-%d-%d", rank, (int)getpid()); /* with the process id, because the rank
-                                                                                may not be known yet */
+    snprintf(host_id, sizeof(host_id), "busbar-%d-%d", rank, (int)getpid()); /* includes the process id, because the
+                                                                                rank may still be unknown (0) */
     TRY(set_variables((const struct variable[]){{"NCCL_HOSTID", host_id}, {NULL, NULL}}));
     TRY(set_variables(sockets));
 out:
     return rc;
 }
 
-/* ---- waiting ---- */
+/* ---- polling the communicator's state ---- */
 
-/* The abort hook may take the handle concurrently; the thread that wins the atomic exchange destroys the handle. */
+/* Takes the handle out of the communicator. The main thread and the abort hook may both try; the one that gets the
+ * handle must destroy it, the other one gets NULL. */
 static ncclComm_t take_handle(struct bb_comm *c)
 {
     return atomic_exchange(&c->nccl, NULL);
 }
 
-/* NCCL stores the handle itself, early in the call, so that the hook can abort an init that hangs. */
+/* Returns the address at which NCCL stores the new handle. NCCL stores it early in the call, so the abort hook can
+ * abort an init that hangs. */
 static ncclComm_t *place_of_handle(struct bb_comm *c)
 {
     return (ncclComm_t *)&c->nccl;
 }
 
-/* Query a handle that the abort hook may take. `asked` is set before the handle is loaded, and the hook checks it
- * after taking the handle, so the hook sees the query. */
+/* Queries the state of a communicator while the abort hook may take its handle. `asked` is set before the handle is
+ * loaded, and the hook checks `asked` after it has taken the handle, so the hook notices every query of that handle. */
 static ncclResult_t ask_handle(struct bb_comm *c, ncclComm_t *nccl, ncclResult_t *state)
 {
     ncclResult_t result = ncclSuccess;
@@ -149,7 +153,7 @@ static ncclResult_t ask_handle(struct bb_comm *c, ncclComm_t *nccl, ncclResult_t
     return result;
 }
 
-/* Returns 1: nothing in progress, 0: in progress, < 0: failed. */
+/* Returns 1 if no operation is in progress, 0 if one is, < 0 after an error. */
 static int is_settled(void *comm)
 {
     struct bb_comm *c = comm;
@@ -174,7 +178,7 @@ int bb_comm_poll(struct bb_comm *c, const char *what)
 
     if (!c->nccl || c->blocking)
         return 0;
-    rc = is_settled(c); /* usually complete: skips formatting the text */
+    rc = is_settled(c); /* the usual case: complete, so the text of the wait need not be formatted */
     if (rc)
         return rc < 0 ? rc : 0;
     snprintf(wait, sizeof(wait), "%s (communicator %s, %d ranks)", what, c->name, c->size);
@@ -188,21 +192,22 @@ int bb_comm_check(struct bb_comm *c)
     return rc < 0 ? rc : 0;
 }
 
-/* Calls on a blocking communicator may block. */
+/* Makes an NCCL call that may block. For a blocking communicator, the watchdog's thread checks the timeout of the
+ * call. */
 #define GUARDED(c, what, call) ((c)->blocking ? BB_GUARDED((c)->world, what, call) : (call))
 
 /* ---- init and split ---- */
 
-/* A rank's view of its group, compared by all ranks before the communicator is created. */
+/* The group of one rank as that rank sees it. All ranks compare these before the communicator is created. */
 struct claim {
     int rc;
-    int size;   /* 0: this rank is in no group */
-    int leader; /* world rank of the first member, which creates the unique id */
-    uint64_t members;
-    ncclUniqueId id;
+    int size;         /* 0: this rank is in no group */
+    int leader;       /* first member of the group, as a rank of the run; creates the unique id */
+    uint64_t members; /* hash of the member list */
+    ncclUniqueId id;  /* set by the leader only */
 };
 
-/* World rank of member i of a group. */
+/* Returns the rank in the run of member i of a group. */
 static int member_at(const int *members, int i)
 {
     return members ? members[i] : i;
@@ -217,7 +222,7 @@ static uint64_t hash_of(const int *members, int size)
     return hash;
 }
 
-/* Find this rank's index in its group and validate the members. */
+/* Checks that the members are valid and finds this rank among them. place: out, position of this rank in the group. */
 static int find_self(const struct bb_comm *c, const int *members, int *place)
 {
     int found = 0;
@@ -226,14 +231,16 @@ static int find_self(const struct bb_comm *c, const int *members, int *place)
         int rank = member_at(members, i);
 
         if (rank < 0 || rank >= c->world->size)
-            return bb_err(BB_EFAIL, "communicator %s: invalid rank %d in a world of %d", c->name, rank, c->world->size);
+            return bb_err(BB_EFAIL, "communicator %s: invalid rank %d, the run has %d ranks", c->name, rank,
+                          c->world->size);
         if (rank == c->world->rank) {
             *place = i;
             found++;
         }
     }
     if (c->size > 0 && found != 1)
-        return bb_err(BB_EFAIL, "communicator %s: this rank occurs %d times in its own group", c->name, found);
+        return bb_err(BB_EFAIL, "communicator %s: this rank occurs %d times in its own group, not once", c->name,
+                      found);
     return 0;
 }
 
@@ -263,15 +270,16 @@ static int compare_claims(const struct bb_comm *c, const int *members, const str
 
         if (other->size != mine->size || other->leader != mine->leader || other->members != mine->members)
             return bb_err(BB_EFAIL,
-                          "communicator %s: ranks disagree: rank %d has %d members from rank %d on, rank %d has %d "
-                          "members from rank %d on",
+                          "communicator %s: ranks disagree about the group: on rank %d it has %d members and begins "
+                          "with rank %d, on rank %d it has %d members and begins with rank %d",
                           c->name, c->world->rank, mine->size, mine->leader, member_at(members, i), other->size,
                           other->leader);
     }
     return 0;
 }
 
-/* Exchange the views of all ranks; continue only if no rank has an error. *id: out, unique id of this rank's group. */
+/* Exchanges the views of all ranks. Returns an error on all ranks if any rank has an error. id: out, unique id of
+ * this rank's group. */
 static int exchange_claims(struct bb_comm *c, const int *members, ncclUniqueId *id)
 {
     struct claim mine, *all;
@@ -288,8 +296,8 @@ out:
     return rc;
 }
 
-/* ncclConfig_t before 2.30 lacks maxP2pPeers, and newer libraries do not read their own fields from an older config,
- * so the environment variable is used. */
+/* Sets the maximum number of point-to-point peers by an environment variable if the ncclConfig_t of the header
+ * (before 2.30) has no field maxP2pPeers. A newer library does not read its new fields from an older struct. */
 static int set_max_p2p_peers(const struct bb_comm_opts *opts)
 {
 #ifndef BB_NCCL_HAS_MAX_P2P_PEERS
@@ -327,16 +335,15 @@ static ncclConfig_t config_of(const struct bb_comm *c, const struct bb_comm_opts
         config.maxP2pPeers = opts->max_p2p_peers;
 #endif
 #ifdef BB_NCCL_HAS_COMM_NAME
-    config.commName = c->name; /* an older library ignores this field, because it reads only its own version of the
-                                  struct */
+    config.commName = c->name; /* a library older than the header does not read this field */
 #else
     (void)c;
 #endif
     return config;
 }
 
-/* Abort the communicator. The main thread may be querying it, which takes a moment; if the query does not return,
- * the communicator is not aborted. */
+/* Aborts the communicator. If the main thread is querying it, first waits up to ASKED_MS until the query has
+ * returned; if the query does not return, the communicator is not aborted. */
 static void abort_nccl(struct bb_comm *c)
 {
     const struct timespec moment = {.tv_nsec = 1000000};
@@ -348,15 +355,15 @@ static void abort_nccl(struct bb_comm *c)
         ncclCommAbort(nccl);
 }
 
-/* Called by the watchdog while the main thread is stuck, possibly in a wait for this communicator's kernels. */
+/* Called by the watchdog when the main thread is stuck, possibly because it waits for a kernel of this communicator. */
 static void abort_hook(void *arg, int rc)
 {
     (void)rc;
     abort_nccl(arg);
 }
 
-/* Wait until the new communicator is ready, and register the abort hook. A blocking communicator cannot be aborted
- * by another thread. */
+/* Waits until the new communicator is ready, and registers the abort hook. A blocking communicator gets no hook,
+ * because another thread cannot abort it. */
 static int settle_new(struct bb_comm *c, const char *what, double start_s)
 {
     int rc = 0;
@@ -432,7 +439,7 @@ out:
     return rc;
 }
 
-/* ---- operations ---- */
+/* ---- point-to-point operations ---- */
 
 int bb_comm_sendrecv(struct bb_comm *c, const void *send, int to, void *recv, int from, size_t count,
                      ncclDataType_t type, cudaStream_t stream)

@@ -1,6 +1,7 @@
 /*
- * comms.h - NCCL communicators for the ranks of the world: unique-id exchange, polling with a timeout, finalize and
- * abort, and support for several ranks on one GPU. One communicator per (group, purpose), used by one host thread.
+ * comms.h - NCCL communicators for the ranks of the run: exchange of the unique id, polling with a timeout, finalize
+ * and abort, and support for several ranks on one GPU. A rank has a separate communicator for each group and purpose
+ * (for example "dp"), and uses it from one host thread only.
  */
 #ifndef BB_BOOTSTRAP_WORLD_COMMS_H
 #define BB_BOOTSTRAP_WORLD_COMMS_H
@@ -12,104 +13,110 @@
 
 #define BB_COMM_NAME 32
 
-/* Options of a communicator. Zero-initialised: NCCL's defaults, non-blocking. */
+/* Options of a communicator. Zero-initialised: a non-blocking communicator with NCCL's defaults. */
 struct bb_comm_opts {
-    bool blocking; /* calls return when enqueued, without NCCL's helper thread in the latency; such a communicator
-                      cannot be aborted during a call */
-    int min_ctas, max_ctas;    /* limits of CTAs (channels) per operation; 0: NCCL's choice */
-    int cta_policy;            /* NCCL's policy number plus 1; 0: NCCL's choice; requires NCCL 2.27 */
+    bool blocking; /* true: NCCL calls return only when their operation is enqueued, so latencies do not include
+                      NCCL's helper thread; the communicator cannot be aborted while a call runs */
+    int min_ctas, max_ctas;    /* minimum and maximum number of CTAs (channels) per operation; 0: NCCL's choice */
+    int cta_policy;            /* NCCL's number of the CTA policy plus 1; 0: NCCL's choice; requires NCCL 2.27 */
     bool nvlink_centric_sched; /* requires NCCL 2.28 */
     int max_p2p_peers;    /* maximum number of concurrent point-to-point peers of a rank; 0: NCCL's choice; requires
                           NCCL 2.30 */
-    int cga_cluster_size; /* size of thread block clusters; 0: NCCL's choice; -1: set 0 in NCCL's config (no
-                             clusters) */
+    int cga_cluster_size; /* size of the thread block clusters; 0: NCCL's choice; -1: no clusters (0 in NCCL's
+                             config) */
 };
 
 struct bb_comm {
-    /* NULL: this rank is in no group of that name, or the communicator was released. The abort hook may take it from
-     * any thread. */
+    /* NULL: this rank is in no group of this name, or the communicator was released. The abort hook may set the
+     * handle to NULL from another thread. */
     _Atomic(ncclComm_t) nccl;
     struct bb_world *world;
-    int rank, size; /* in the group; size 0 if this rank is in no group */
+    int rank, size; /* rank in the group and size of the group; size is 0 if this rank is in no group */
     bool blocking;
-    bool asked;              /* the main thread is in an NCCL call; the abort hook waits for its end */
-    char name[BB_COMM_NAME]; /* name of the group in messages, NVTX and results, for example "dp" */
-    double init_ms;          /* host time in ms of init or split on this rank */
+    bool asked; /* the main thread is using the handle in an NCCL call; the abort hook waits until the call has
+                   returned */
+    char name[BB_COMM_NAME]; /* name of the group in messages, NVTX ranges and results, for example "dp" */
+    double init_ms;          /* duration in ms of creating the communicator on this rank, by the host's clock */
 };
 
 /*
- * bb_comm_init - create a communicator per group; collective over the world.
- *   c        out; empty on an error, and for ranks in no group. Must not move until released.
+ * bb_comm_init - create a communicator per group. Collective over all ranks of the run.
+ *   c        out; empty on an error, and on ranks in no group. Must not move in memory until it is released.
  *   name     name of the groups; copied
- *   members  [size] world ranks in group order, this rank included; NULL: the first `size` ranks of the world
- *   size     0: this rank is in no group of this name
- *   opts     zero-initialised: NCCL's defaults
- *   Returns  0 or a negative error; also if members disagree on their group (the message names both ranks)
+ *   members  [size] ranks of this rank's group in group order, this rank included; NULL: the first `size` ranks of the
+ *            run
+ *   size     number of ranks in this rank's group; 0: this rank is in no group of this name
+ *   opts     options; zero-initialised: NCCL's defaults
+ *   Returns  0 or a negative error. Ranks of a group that pass different members are an error (the message names two of
+ *            them).
  * Groups of one name are disjoint. Uses the current CUDA device.
  */
 int bb_comm_init(struct bb_comm *c, struct bb_world *w, const char *name, const int *members, int size,
                  const struct bb_comm_opts *opts) BB_MUST_CHECK;
 
 /*
- * bb_comm_split - split `parent`; collective over its group. Ranks with equal color >= 0 form a new communicator,
- * ordered by key, then by parent rank. color -1: this rank does not take part, and c is empty. opts as for
- * bb_comm_init; NULL: those of the parent.
+ * bb_comm_split - split `parent` (ncclCommSplit). Collective over the group of `parent`.
+ *   c      out; empty on an error and for color -1. Must not move in memory until it is released.
+ *   color  ranks with equal color >= 0 form a new communicator; -1: this rank joins none
+ *   key    order of the ranks in the new communicator; ranks with equal keys keep the order of the parent
+ *   opts   options; NULL: NCCL's defaults, blocking like the parent
  */
 int bb_comm_split(struct bb_comm *c, struct bb_comm *parent, const char *name, int color, int key,
                   const struct bb_comm_opts *opts) BB_MUST_CHECK;
 
 /*
- * bb_comm_poll - wait until a non-blocking communicator is no longer "in progress". Required after operations and
- * ncclGroupEnd, before the next call, event record or wait for the stream. Returns at once for blocking and empty
- * communicators.
+ * bb_comm_poll - wait until a non-blocking communicator is no longer "in progress". Call it after each operation and
+ * each ncclGroupEnd, before the next NCCL call, event record or wait for the stream. Returns at once for blocking and
+ * empty communicators.
  */
 int bb_comm_poll(struct bb_comm *c, const char *what) BB_MUST_CHECK;
 
-/* bb_comm_check - check the communicator's asynchronous error once. Returns 0 (also while in progress), or -BB_EFAIL
- * after an error message. */
+/* bb_comm_check - query the communicator's asynchronous error once. Returns 0 (also while an operation is in
+ * progress), or -BB_EFAIL after printing one error line. */
 int bb_comm_check(struct bb_comm *c) BB_MUST_CHECK;
 
-/* bb_comm_sendrecv - send to rank `to` and receive from rank `from` in one NCCL group. After a failure the group is
- * closed, without a second error message. */
+/* bb_comm_sendrecv - send to rank `to` and receive from rank `from` in one NCCL group. After a failure inside the
+ * group, the function still calls ncclGroupEnd but prints only the first error. */
 int bb_comm_sendrecv(struct bb_comm *c, const void *send, int to, void *recv, int from, size_t count,
                      ncclDataType_t type, cudaStream_t stream) BB_MUST_CHECK;
 
-/* bb_comm_finalize - finalize and destroy; collective over the group. c is empty afterwards, also after an error. */
+/* bb_comm_finalize - finalize and destroy the communicator. Collective over its group. c is empty afterwards, also
+ * after an error. */
 int bb_comm_finalize(struct bb_comm *c) BB_MUST_CHECK;
 
-/* bb_comm_abort - abort and destroy without the other ranks. Allowed on an empty communicator and more than once.
- * Prints nothing, cannot fail. */
+/* bb_comm_abort - abort and destroy the communicator; the other ranks need not call it. Allowed on an empty
+ * communicator and more than once. Prints nothing, cannot fail. */
 void bb_comm_abort(struct bb_comm *c);
 
-/* BB_NCCL(call) - returns 0, or -BB_EFAIL after printing the call and NCCL's error text. ncclInProgress counts as 0:
- * call bb_comm_poll afterwards. */
+/* BB_NCCL(call) - evaluate an NCCL call. Returns 0, or -BB_EFAIL after printing the call and NCCL's error text.
+ * ncclInProgress counts as success: call bb_comm_poll afterwards. */
 #define BB_NCCL(call) bb_nccl_at((call), #call, __FILE__, __LINE__)
 int bb_nccl_at(ncclResult_t result, const char *call, const char *file, int line) BB_MUST_CHECK;
 
-/* bb_nccl_version - version codes (22809 for 2.28.9) of the header at compile time and of the loaded library. Warns
- * once if the minor version of the library is older than that of the header. */
+/* bb_nccl_version - store the version codes (22809 for 2.28.9) of the NCCL header at compile time and of the loaded
+ * library. Warns if the library is older than the header (major or minor version). Returns 0 or -BB_EFAIL. */
 int bb_nccl_version(int *header, int *runtime) BB_MUST_CHECK;
 
-/* bb_nccl_version_text - version as text, for example "2.28.9". Returns buf. */
+/* bb_nccl_version_text - write a version code as text, for example "2.28.9". Returns buf. */
 #define BB_NCCL_VERSION_TEXT 16
 const char *bb_nccl_version_text(int version, char buf[BB_NCCL_VERSION_TEXT]);
 
 /*
- * bb_nccl_symbol - a function of the loaded library that the minimum version (2.19) does not have; NULL if it is
- * missing:
+ * bb_nccl_symbol - look up a function that the minimum NCCL version (2.19) does not have in the loaded library. Returns
+ * NULL if it is missing. Example:
  *   ncclResult_t (*reg)(...) = (ncclResult_t (*)(...))bb_nccl_symbol("ncclCommWindowRegister");
  */
 void *bb_nccl_symbol(const char *name);
 
 /*
- * bb_comms_share_gpu_env - set NCCL variables so that several processes can use one GPU (for tests; timings are
- * meaningless).
- *   rank       of this process; becomes part of a distinct host id per rank before NCCL 2.30.3
- *   instances  the processes use MIG instances of one GPU. NCCL's own switch does not support them, so sockets are
- *              used.
+ * bb_comms_share_gpu_env - set NCCL's environment variables so that several processes can use one GPU. Only for tests,
+ * because the timings are meaningless.
+ *   rank       rank of this process; makes the host id of this process unique (see below)
+ *   instances  true: the processes use MIG instances of one GPU
  *   Returns    0 or -BB_EFAIL
- * Variables set by the user are kept. Call before the first NCCL call other than ncclGetVersion. From NCCL 2.30.3 on
- * NCCL's own switch is used; before, a host id per rank and sockets on the loopback interface.
+ * From NCCL 2.30.3 on, sets NCCL_MULTI_RANK_GPU_ENABLE, which does not support MIG instances. For an older NCCL and for
+ * MIG instances, sets a different host id for each rank and sockets on the loopback interface instead. Variables that
+ * the user has set are not changed. Call before the first NCCL call other than ncclGetVersion.
  */
 int bb_comms_share_gpu_env(int rank, bool instances) BB_MUST_CHECK;
 

@@ -1,7 +1,7 @@
 /*
- * exchange.c - exchanges between ranks. With several ranks per process every exchange is an allgather: the first rank
- * of a process collects the data of its forked ranks, exchanges it with the other processes through MPI, and sends the
- * result to its forked ranks. All steps are non-blocking and polled with the timeout of world.h.
+ * exchange.c - exchanges between ranks. If processes have several ranks, every exchange is an allgather in three steps:
+ * the first rank of a process collects the data of its forked ranks, exchanges them with the other processes through
+ * MPI, and sends the result to its forked ranks. All steps are non-blocking and polled with the timeout of world.h.
  */
 #include "bootstrap/world/exchange.h"
 
@@ -16,9 +16,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
-static const double LOST_S = 2; /* seconds; the watchdog has more information and reports first */
+static const double LOST_S = 2; /* seconds between a closed socket and the error about it; meanwhile the watchdog can
+                                   report the lost rank with more details */
 
-/* ---- between processes ---- */
+/* ---- between processes, through MPI ---- */
 
 int bb_mpi_failed(int code, const char *call)
 {
@@ -44,7 +45,8 @@ static int fits_mpi(size_t bytes)
     return bytes <= INT_MAX ? 0 : bb_err(BB_EFAIL, "cannot exchange %zu bytes at once, the limit is 2 GiB", bytes);
 }
 
-/* send NULL: the data of this process are already at their position in recv (MPI_IN_PLACE). */
+/* Starts a non-blocking allgather. send NULL: the data of this process are already in recv, at their final position
+ * (MPI_IN_PLACE). */
 static int begin_gather(const void *send, void *recv, size_t bytes, MPI_Request *request)
 {
     const int n = (int)bytes;
@@ -58,7 +60,7 @@ out:
     return rc;
 }
 
-/* ---- between the ranks of one process ---- */
+/* ---- between the ranks of one process, through sockets ---- */
 
 enum stage { COLLECT, BEGIN_PROCESSES, AWAIT_PROCESSES, HAND_OUT };
 
@@ -66,13 +68,14 @@ struct exchange {
     const struct bb_world *w;
     const char *send;
     char *recv;
-    size_t bytes, *moved; /* bytes moved in this stage, per socket */
+    size_t bytes, *moved; /* bytes transferred in the current stage, per socket */
     enum stage stage;
     double lost_s; /* time at which a socket was found closed; 0: none */
     MPI_Request request;
 };
 
-/* Send or receive without blocking. Returns 1: complete, 0: not yet, -1: the other end is closed. */
+/* Sends (out) or receives as many bytes as possible without blocking. *moved counts the bytes. Returns 1 when all
+ * bytes are transferred, 0 if not yet, -1 if the other end is closed. */
 static int move_bytes(int fd, char *memory, size_t bytes, size_t *moved, bool out)
 {
     ssize_t n = 0;
@@ -96,7 +99,8 @@ static int take_loss(struct exchange *x)
     return bb_now_s() - x->lost_s < LOST_S ? 0 : bb_err(BB_ETIMEOUT, "a rank of the same process is lost");
 }
 
-/* Returns 1 when this stage is complete on all sockets. */
+/* Transfers the data of the current stage on all sockets. Returns 1 when all transfers are complete, 0 if not yet, <
+ * 0 after an error. */
 static int move_all(struct exchange *x, char *memory, size_t bytes, size_t step, bool out)
 {
     const struct bb_siblings *s = x->w->siblings;
@@ -177,7 +181,7 @@ static int place_ready(void *arg)
     struct place_reader *p = arg;
     int done = move_bytes(p->fd, (char *)p->numbers, sizeof(p->numbers), &p->moved, false);
 
-    return done < 0 ? -BB_EFAIL : done; /* the first rank has printed the error */
+    return done < 0 ? -BB_EFAIL : done; /* no error line, because the first rank of the process has printed it */
 }
 
 int bb_exchange_places(struct bb_world *w)
@@ -195,17 +199,17 @@ int bb_exchange_places(struct bb_world *w)
     }
     if (s->place == 0)
         return 0;
-    TRY(bb_world_wait(w, "the first rank of this process", place_ready, &reader));
+    TRY(bb_world_wait(w, "the exchange of rank numbers", place_ready, &reader));
     w->rank = reader.numbers[0];
     w->size = reader.numbers[1];
 out:
     return rc;
 }
 
-/* ---- between all ranks ---- */
+/* ---- exchanges of world.h ---- */
 
-/* Record a failed exchange. Exchanges are matched by their order only, so after a failure this rank takes part in no
- * further exchange. */
+/* Records a failed exchange and returns rc. The exchanges of different ranks are matched only by their order, so
+ * after a failure this rank takes part in no further exchange. */
 static int note_failure(struct bb_world *w, int rc)
 {
     if (rc)
@@ -226,8 +230,8 @@ out:
     return rc;
 }
 
-/* Uses its own buffers: an abandoned wait leaves the MPI request pending, and MPI may still write to them. They are
- * leaked then, and the job ends. */
+/* Uses separate buffers. If the wait is abandoned, the MPI request stays pending and MPI may still write to the
+ * buffers, so they are not freed. The job ends in this case. */
 int bb_exchange_all(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
 {
     const size_t all_bytes = (size_t)w->size * bytes;
@@ -242,7 +246,7 @@ int bb_exchange_all(struct bb_world *w, const char *what, const void *send, void
         return w->out_of_step;
     own = malloc(bytes + all_bytes);
     if (!own)
-        return note_failure(w, bb_err(BB_EFAIL, "out of memory for %zu bytes of each of %d ranks", bytes, w->size));
+        return note_failure(w, bb_err(BB_EFAIL, "out of memory for %zu bytes from each of %d ranks", bytes, w->size));
     memcpy(own + all_bytes, send, bytes);
     TRY(gather_all(w, what, own + all_bytes, own, bytes));
     memcpy(recv, own, all_bytes);
@@ -285,8 +289,8 @@ int bb_world_bcast(struct bb_world *w, void *buf, size_t bytes, int root)
         return note_failure(w, bb_err(BB_EFAIL, "out of memory for a broadcast of %zu bytes", bytes));
     memcpy(own, buf, bytes);
     TRY(bb_mpi_failed(MPI_Ibcast(own, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD, &request), "MPI_Ibcast"));
-    TRY(bb_world_wait(w, "an exchange (bcast)", request_ready, &request)); /* on failure own is leaked, because MPI
-                                                                              may still write to it */
+    TRY(bb_world_wait(w, "an exchange (bcast)", request_ready, &request)); /* on an error, `own` is not freed,
+                                                                              because MPI may still write to it */
     memcpy(buf, own, bytes);
     free(own);
 out:

@@ -1,6 +1,7 @@
 /*
- * exchange.h - transport of the small exchanges in world.h: MPI between processes, and for forked ranks
- * (bootstrap/start/siblings.h) the socket to the first rank of their process. Private to this module.
+ * exchange.h - transport of the small exchanges in world.h. Processes exchange data through MPI. A forked rank
+ * (bootstrap/start/siblings.h) exchanges data with the first rank of its process through a socket. Only for this
+ * module.
  */
 #ifndef BB_BOOTSTRAP_WORLD_EXCHANGE_H
 #define BB_BOOTSTRAP_WORLD_EXCHANGE_H
@@ -10,10 +11,11 @@
 /* bb_mpi_failed - returns 0 if code is MPI_SUCCESS, else prints MPI's error text for the call and returns -BB_EFAIL. */
 int bb_mpi_failed(int code, const char *call) BB_MUST_CHECK;
 
-/* bb_exchange_places - send w->rank and w->size from the first rank of a process to its forked ranks. */
+/* bb_exchange_places - pass the rank numbers and the size of the run from the first rank of a process to its forked
+ * ranks, which store them in w->rank and w->size. */
 int bb_exchange_places(struct bb_world *w) BB_MUST_CHECK;
 
-/* bb_exchange_all - bb_world_allgather with a name of the wait for messages. */
+/* bb_exchange_all - like bb_world_allgather; `what` is the name of the wait in messages. */
 int bb_exchange_all(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes) BB_MUST_CHECK;
 
 #endif

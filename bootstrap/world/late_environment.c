@@ -1,4 +1,5 @@
-/* late_environment.c - reserved slots in the environment. They are static, because the environment is global. */
+/* late_environment.c - reserved slots in the environment. The slots are static variables, because `environ` refers
+ * to them for the rest of the process. */
 #include "bootstrap/world/late_environment.h"
 
 #include <errno.h>
@@ -32,7 +33,8 @@ static char *find_place(void)
     return NULL;
 }
 
-/* Write the name last: readers skip the slot until then. */
+/* Writes value and "=" first and the name last, backwards, so that readers do not find the variable before it is
+ * complete. */
 int bb_late_environment_set(const char *name, const char *value)
 {
     size_t length = strlen(name), bytes = strlen(value) + 1;

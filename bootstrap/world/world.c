@@ -1,6 +1,6 @@
 /*
- * world.c - start and end of the ranks, small exchanges, and waits. MPI is only used to find the ranks, for bcast,
- * allgather and barrier, and to end the job. All waits poll non-blocking requests with the timeout of world.h.
+ * world.c - start and end of the ranks, reductions, and waits. MPI is used only to find the ranks, for bcast, allgather
+ * and barrier, and to end the job. All waits poll non-blocking requests with the timeout of world.h.
  */
 #include "bootstrap/world/world.h"
 
@@ -27,8 +27,8 @@
 
 /* ---- waiting ---- */
 
-static const double STOPPED_S = 1.5; /* minimum pause, in seconds, that counts as suspended; a normal pause takes a
-                                        few ms */
+static const double STOPPED_S = 1.5; /* seconds between two polls that show that the process was suspended; normally
+                                        a few ms */
 
 enum {
     YIELD_US = 200,
@@ -39,7 +39,8 @@ enum {
     RANKS_PER_PROCESSOR = 16
 };
 
-/* Yield first, because most waits are short and the peer may need this core; then sleep for increasing intervals. */
+/* Pauses between two polls: yields for the first yield_us microseconds, because most waits are short and the peer
+ * may need this core, then sleeps for intervals that grow to last_us. */
 static void pause_after(double waited_s, int yield_us, long last_us, long *sleep_us)
 {
     struct timespec pause;
@@ -53,7 +54,8 @@ static void pause_after(double waited_s, int yield_us, long last_us, long *sleep
     *sleep_us = *sleep_us * 3 / 2 < last_us ? *sleep_us * 3 / 2 : last_us;
 }
 
-/* Time spent suspended (for example by a scheduler) does not count towards the timeout. */
+/* Returns the waiting time so far, without the time during which the process was suspended (for example by a
+ * scheduler). before_s: result of the previous call. A suspension moves *start_s. */
 static double waited_since(double *start_s, double before_s)
 {
     const double waited_s = bb_now_s() - *start_s;
@@ -157,7 +159,7 @@ void *bb_world_gather(struct bb_world *w, const void *own, size_t bytes, int *rc
     void *all = malloc((size_t)w->size * bytes);
 
     *rc = all ? bb_world_allgather(w, own, all, bytes)
-              : bb_err(BB_EFAIL, "out of memory for %zu bytes of each of %d ranks", bytes, w->size);
+              : bb_err(BB_EFAIL, "out of memory for %zu bytes from each of %d ranks", bytes, w->size);
     if (*rc == 0)
         return all;
     free(all);
@@ -240,8 +242,8 @@ int bb_world_agree(struct bb_world *w, int rc, const char *what)
 
 /* ---- start ---- */
 
-/* Reject a single process whose launcher started more: MPI and launcher do not match, and every rank would run
- * alone. */
+/* Returns an error if the launcher started several processes but MPI has only one. In that case the launcher belongs
+ * to another MPI, and every process would run as a separate job. */
 static int refuse_foreign_launcher(int processes)
 {
     static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS"};
@@ -267,10 +269,12 @@ static int refuse_foreign_launcher(int processes)
 }
 
 /*
- * Silence two problems of Open MPI. Version 5 asks the kernel for the interface between two processes of one host, gets
- * "loopback", and prints three lines per rank because loopback is not in its list; its module "weighted" avoids that.
- * MPI_Finalize would start with a fence of the launcher, although the ranks have already synchronised; mpirun of
- * version 4 hangs or crashes if ranks end within a fence.
+ * Sets two parameters of Open MPI, unless the user has set them.
+ * reachable=weighted: Open MPI 5 queries the kernel for the network interface between two processes of one host, gets
+ * "loopback", and prints three lines per rank because loopback is not in its list. The component "weighted" does not
+ * query the kernel.
+ * async_mpi_finalize: otherwise MPI_Finalize begins with a fence through the launcher, which is not needed because the
+ * ranks have already synchronised. mpirun of Open MPI 4 hangs or crashes if ranks end during the fence.
  */
 static void calm_open_mpi(void)
 {
@@ -278,14 +282,14 @@ static void calm_open_mpi(void)
     (void)setenv("OMPI_MCA_async_mpi_finalize", "1", 0);
 }
 
-/* MPI_Abort may call exit() in this process; the exit guard must not report that. */
+/* Calls MPI_Abort. MPI_Abort may call exit() in this process, so the exit guard is removed first. */
 static void abort_mpi(int code)
 {
     bb_exit_guard(NULL, NULL);
     MPI_Abort(MPI_COMM_WORLD, code);
 }
 
-/* Run on the hook thread, since the main thread may be stuck; this thread may block too. */
+/* Hook that ends the job when the main thread is stuck. MPI_Abort may block too, but it runs on the hook thread. */
 static void abort_stuck(void *arg, int rc)
 {
     const struct timespec others_have_saved = {.tv_nsec = 200000000};
@@ -313,8 +317,8 @@ out:
     return rc;
 }
 
-/* Start MPI. With several ranks per process only the first of each process uses MPI. A single process needs no MPI:
- * MPI_Init would start a daemon for it, and end the process if that fails. */
+/* Determines rank and size. With several ranks per process, only the first rank of each process uses MPI. A
+ * single-process run does not use MPI, because MPI_Init would start a daemon and, if that fails, end the process. */
 static int start_ranks(struct bb_world *w)
 {
     struct bb_siblings *s = w->siblings;
@@ -331,7 +335,7 @@ out:
     return rc;
 }
 
-/* Index and number of the ranks on this rank's node. */
+/* Determines this rank's node, its index on the node and the number of ranks on the node. */
 static void find_place(struct bb_world *w)
 {
     w->node = w->node_of[w->rank];
@@ -363,7 +367,7 @@ out:
     return rc;
 }
 
-/* Each backup reporter (deputy) broadcasts its address. */
+/* Each backup reporter (deputy) starts to listen and broadcasts its addresses. */
 static int exchange_deputies(struct bb_world *w, const struct bb_siphash_key *token)
 {
     struct bb_watchdog_deputies deputies;
@@ -397,8 +401,8 @@ out:
     return rc;
 }
 
-/* Oversubscription of the processors: with a thousand ranks on two processors, polling every millisecond would take
- * all processor time. */
+/* Returns the value of w->crowd. With a thousand ranks on two processors, polling every millisecond would use all
+ * CPU time. */
 static int count_crowd(const struct bb_world *w)
 {
     const long here = w->siblings ? w->siblings->count : bb_launcher_local_size();
@@ -406,7 +410,7 @@ static int count_crowd(const struct bb_world *w)
     return (int)(here / (RANKS_PER_PROCESSOR * sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
-/* Before MPI_Init, messages use the rank given by the launcher. */
+/* Sets the rank and the host that error lines begin with until MPI is initialised, from the launcher's variables. */
 static void identify_early(void)
 {
     struct bb_machine machine;
@@ -428,7 +432,7 @@ int bb_world_init(struct bb_world *w, double timeout_s)
     if (!w->siblings || w->siblings->place == 0)
         bb_hydra_hold();
     identify_early();
-    calm_open_mpi(); /* before the watchdog starts a thread */
+    calm_open_mpi(); /* setenv() must precede the creation of the watchdog's thread */
     TRY(bb_watchdog_start(&w->watchdog, timeout_s));
     if (!w->siblings)
         bb_watchdog_see_neighbours(w->watchdog);
@@ -444,8 +448,8 @@ int bb_world_init(struct bb_world *w, double timeout_s)
 out:
     if (rc && !w->watchdog && !bb_launched_alone())
         bb_speaker_says(
-            bb_speaker_take(bb_exit_code(rc))); /* mpirun ends the other ranks, which then find the error already
-                                                   reported */
+            bb_speaker_take(bb_exit_code(rc))); /* mpirun ends the other ranks, which then find that the error was
+                                                   already reported */
     return rc;
 }
 
@@ -470,11 +474,13 @@ static int finalize_mpi(struct bb_world *w)
     if (rc || w->size == 1)
         return rc;
     bb_world_reached(w, "the end of MPI on all ranks");
-    bb_watchdog_depart(w->watchdog); /* MPI_Finalize may return before the other ranks call it */
+    bb_watchdog_depart(w->watchdog); /* waits for the other ranks, because MPI_Finalize may return before they call
+                                        it */
     return bb_world_ending(w);
 }
 
-/* No rank exits before all are done, so until then a closed connection means a lost rank. */
+/* Synchronises all ranks at the end of the run. No rank exits before, so until then a closed connection means a lost
+ * rank. */
 static int leave_together(struct bb_world *w)
 {
     int rc;
@@ -486,7 +492,8 @@ out:
     return rc;
 }
 
-/* Hydra reliably uses only the exit code of MPI_Abort for the job, and reads no output afterwards. */
+/* Ends the job with MPI_Abort. Hydra reliably returns only the code of MPI_Abort as the job's exit status, and reads
+ * no output after MPI_Abort, so this function waits first. */
 static void abort_under_hydra(int code)
 {
     const struct timespec output_is_read = {.tv_nsec = 200000000};
@@ -496,9 +503,9 @@ static void abort_under_hydra(int code)
 }
 
 /*
- * End all ranks; does not return if there are other ranks. Each rank exits by itself with the same code. If one of them
- * called MPI_Abort at once, mpirun would kill the others first; so MPI_Abort is only used for ranks that the watchdog
- * cannot reach, and under Hydra.
+ * Ends all ranks after an error. Returns only if there are no other ranks. Normally each rank exits on its own with the
+ * same code. If one rank called MPI_Abort, mpirun would kill the other ranks before they have saved their results, so
+ * MPI_Abort is called only under Hydra and if the watchdog cannot reach some ranks.
  */
 static void end_everybody(struct bb_world *w, int rc)
 {

@@ -18,8 +18,10 @@ static void rejects_different_members(void **state)
 
     (void)state;
     start(&job, "mismatch", -1, 30);
-    expect_text(&job, "communicator odd: ranks disagree: rank 1 has 3 members from rank 0 on, rank 0 has 4 members");
-    expect_text(&job, "communicator odd: ranks disagree: rank 0 has 4 members from rank 0 on, rank 1 has 3 members");
+    expect_text(&job, "communicator odd: ranks disagree about the group: on rank 1 it has 3 members and begins with "
+                      "rank 0, on rank 0 it has 4 members");
+    expect_text(&job, "communicator odd: ranks disagree about the group: on rank 0 it has 4 members and begins with "
+                      "rank 0, on rank 1 it has 3 members");
     expect_status(&job, 0, -1);
     clear(&job);
 }

@@ -16,14 +16,15 @@
  */
 int bb_args_number(const struct bb_proxy_config *config, const char *word, const char *what, int given, int *value);
 
-/* Default of --tflops. The published times of gpt3 imply this rate: 7.628e12 FLOP per layer in 63,660 us. */
+/* Default of --tflops, in TFLOP/s. The published times of the proxy gpt3 imply this compute rate: 7.628e12 FLOP per
+ * layer in 63,660 us. */
 #define BB_DEFAULT_TFLOPS 119.8
 
 /* bb_args_index - return the index of `word` in `words`, which must contain it; return `usual` if `word` is NULL. */
 int bb_args_index(const char *word, const char *const *words, int usual);
 
-/* bb_multiples - print the multiples of `step` just below and just above `value` into `text`, without 0: "44 or 48",
- * "44". Returns text. */
+/* bb_multiples - write the multiples of `step` next to `value` into `text`, for example "44 or 48"; only "44" if the
+ * lower multiple would be 0. Returns text. */
 #define BB_MULTIPLES_TEXT 64
 const char *bb_multiples(int value, int step, char text[BB_MULTIPLES_TEXT]);
 
@@ -44,8 +45,8 @@ int bb_args_check_ranks(const struct bb_proxy_config *config, int step, const ch
 
 /*
  * bb_world_role - start a step in which all ranks execute the same program: make a grid layout with the group "world"
- * and one role named `name`, and attach the script to the role's program.
- * bb_world_lane - add a communicator over all ranks, and its stream.
+ * and one role named `name`, and initialize `script` to append to the role's program.
+ * bb_world_lane - add a communicator over all ranks and a stream for its operations; return both as a lane.
  */
 int bb_world_role(const struct bb_proxy_config *config, struct bb_step *step, const char *name,
                   struct bb_script *script) BB_MUST_CHECK;

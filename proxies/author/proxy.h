@@ -5,7 +5,7 @@
 #include "proxies/step/config.h"
 #include "proxies/step/step.h"
 
-/* Features that a proxy supports. An option that needs a feature is rejected for proxies without that feature. */
+/* Options that a proxy supports, as bits. An option whose bit a proxy lacks is rejected with an error. */
 enum bb_proxy_feature {
     BB_FEATURE_LAYERS = 1,
     BB_FEATURE_STAGES = 2,
@@ -19,7 +19,8 @@ enum bb_proxy_feature {
     BB_FEATURE_MODEL = 512,
     BB_FEATURE_MICRO_BATCH_SIZE = 1024,
     BB_FEATURE_NODES = 2048,       /* --gpus-per-node */
-    BB_FEATURE_TRANSFORMER = 4096, /* this bit and the next three: all options in the option table of that name */
+    BB_FEATURE_TRANSFORMER = 4096, /* this bit and the next three: all options of bb_transformer_options,
+                                      bb_sync_options, bb_tiles_options, bb_scaling_options */
     BB_FEATURE_SYNC = 8192,
     BB_FEATURE_TILES = 16384,
     BB_FEATURE_SCALING = 32768,
@@ -30,7 +31,7 @@ struct bb_proxy {
     const char *name, *help;
     unsigned features;      /* bits of enum bb_proxy_feature */
     const char *dtype;      /* default of --dtype; NULL: float, as in the published application */
-    const char *compute;    /* default of --compute: "none" or "timed", as in the published application */
+    const char *compute;    /* default of --compute, "none" or "timed": the behavior of the published application */
     const char *positional; /* form of the positional arguments in the help: "[L S [M]]"; NULL: none are accepted */
     /* parses n > 0 positional arguments into the config; returns 0 or -BB_EUSAGE */
     int (*parse_positionals)(struct bb_proxy_config *, const char *const *words, int n);

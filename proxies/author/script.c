@@ -28,7 +28,7 @@ int bb_script_result(const struct bb_script *s)
     return bb_program_is_full(s->program) ? -BB_EUSAGE : -BB_EFAIL; /* the error line is already printed */
 }
 
-/* Return the index. If it is negative (failure), mark the script as failed and return BB_NONE. */
+/* Return `index` if it is valid. If it is negative (failure), mark the script as failed and return BB_NONE. */
 static int keep_index(struct bb_script *s, int index)
 {
     s->failed |= index < 0;
@@ -79,8 +79,8 @@ void bb_script_wait(struct bb_script *s, int op)
     op = bb_script_fork_resolve(s, op);
     if (op == BB_NONE || s->failed)
         return;
-    if (op == s->newest) /* op started after everything that the thread had waited for, so waiting for op implies
-                            those waits */
+    if (op == s->newest) /* op started after all operations in s->after, so waiting for op makes the waits in
+                            s->after redundant */
         s->n_after = 0;
     s->newest = BB_NONE;
     for (int w = 0; w < s->n_after; w++)

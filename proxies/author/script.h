@@ -24,19 +24,20 @@ struct bb_script {
     struct bb_program *program;
     struct bb_script_fork *fork; /* state of forks; NULL until the first bb_script_fork */
     enum bb_dtype_id dtype;
-    bool timed;                         /* false: kernels are omitted */
-    enum bb_redop_id redop;             /* reduction operation of the following collectives; initially BB_SUM */
-    enum bb_peer_kind peer_kind;        /* encoding of the peers in the following sends and receives; initially
+    bool timed; /* --compute timed: bb_script_compute adds timed kernels; false: bb_script_compute adds nothing */
+    enum bb_redop_id redop;      /* reduction operation of the following collectives; initially BB_SUM */
+    enum bb_peer_kind peer_kind; /* encoding of the peers in the following sends and receives; initially
                                     BB_PEER_OFFSET */
-    size_t offset;                      /* offset in the buffer of the following sends and receives, in elements */
-    int call;                           /* number of the open group call; BB_NONE: no call is open */
-    enum bb_phase phase;                /* training phase of the following operations */
-    int micro_batch, layer;             /* labels of the following operations; BB_NONE: not applicable */
-    int after[BB_MAX_STREAMS], n_after; /* indices of the operations that the thread has waited for, at most one per
-                                           stream; operations implied by others in the list are omitted */
-    int newest; /* index of the operation started last, if the thread has not waited since; else BB_NONE */
+    size_t offset;               /* offset in the buffer of the following sends and receives, in elements */
+    int call;                    /* number of the open group call; BB_NONE: no call is open */
+    enum bb_phase phase;         /* training phase of the following operations */
+    int micro_batch, layer;      /* labels of the following operations; BB_NONE: not applicable */
+    /* operations that the logical thread has waited for: program indices, at most one per stream; an operation is
+     * omitted if another one in the list depends on it */
+    int after[BB_MAX_STREAMS], n_after;
+    int newest; /* index of the operation started last; BB_NONE if the logical thread has called a wait since then */
     bool failed;
-    bool real; /* --compute gemm: bb_script_real_work adds kernels and bb_script_compute adds nothing */
+    bool real; /* --compute gemm: bb_script_real_work adds kernels; false: bb_script_real_work adds nothing */
 };
 
 /* A lane: a communicator and the stream on which its operations run. */
@@ -44,8 +45,9 @@ struct bb_script_lane {
     int stream, comm;
 };
 
-/* Data of an alltoallv (proxies/step/alltoallv.h). Each row of the table has `width` elements. `reversed` swaps
- * senders and receivers. `rank` is this rank's index in the lane's communicator. */
+/* Arguments of bb_script_alltoallv: `table` contains the number of rows for each pair of ranks, `width` is the
+ * number of elements per row, `reversed` swaps senders and receivers, and `rank` is this rank's index in the lane's
+ * communicator. */
 struct bb_script_rows {
     const struct bb_alltoallv *table;
     int rank;
@@ -56,7 +58,7 @@ struct bb_script_rows {
 /*
  * bb_script_init - attach a script to an empty program; the config determines the element type and the kind of compute.
  * bb_script_result - return 0, or the error of the first failed call, whose error line is already printed.
- * bb_script_lane - add a stream for a communicator of the layout.
+ * bb_script_lane - add a stream for a communicator of the layout; return both as a lane.
  * bb_script_buffer - add a buffer of `count` elements of s->dtype; return its index.
  */
 void bb_script_init(struct bb_script *s, struct bb_program *program, const struct bb_proxy_config *config);
@@ -65,12 +67,13 @@ int bb_script_result(const struct bb_script *s) BB_MUST_CHECK;
 struct bb_script_lane bb_script_lane(struct bb_script *s, const struct bb_layout *layout, int comm);
 int bb_script_buffer(struct bb_script *s, const char *name, enum bb_buffer_use use, size_t count);
 
-/* bb_script_compute - execute a timed kernel of `us` microseconds that stands for `flops` floating-point operations.
- * It reads src and writes dst (BB_NONE: no buffer). */
+/* bb_script_compute - add a timed kernel of `us` microseconds that represents `flops` floating-point operations,
+ * reads the buffer src and writes the buffer dst (BB_NONE: no buffer). Only with --compute timed; otherwise nothing
+ * is added. */
 void bb_script_compute(struct bb_script *s, const char *what, double us, double flops, int src, int dst);
 
-/* bb_script_work - execute a kernel list `times` times, with every kind of --compute. bb_script_real_work - execute
- * it only with --compute gemm. */
+/* bb_script_work - add `times` executions of a kernel list, for every value of --compute. bb_script_real_work - the
+ * same, but only with --compute gemm; otherwise nothing is added. */
 void bb_script_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
                     int dst);
 void bb_script_real_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
@@ -143,15 +146,16 @@ int bb_script_all_reduce(struct bb_script *s, struct bb_script_lane lane, const 
 int bb_script_exchange(struct bb_script *s, struct bb_script_lane lane, const char *what, const int *to,
                        const int *from, int n, size_t count);
 
-/* bb_script_text - return `text`, a result of bb_step_text. If it is NULL (out of memory), the script fails. */
+/* bb_script_text - return `text`. Callers pass the result of bb_step_text: if `text` is NULL (out of memory), the
+ * script is marked as failed. */
 const char *bb_script_text(struct bb_script *s, const char *text);
 
 /* bb_script_rooted_collective - like bb_script_collective, with rank `root` of the communicator as root. */
 int bb_script_rooted_collective(struct bb_script *s, struct bb_script_lane lane, const char *what,
                                 enum bb_coll_kind kind, int root, size_t count, int src, int dst);
 
-/* bb_script_memory_kernel - execute a real memory-bound kernel over `count` elements, or an optimizer over `count`
- * parameters, `times` times. */
+/* bb_script_memory_kernel - add `times` executions of a real (not timed) memory-bound kernel over `count` elements,
+ * or of an optimizer over `count` parameters. */
 struct bb_script_memory_kernel {
     enum bb_memory_kernel_kind kind;
     size_t count;

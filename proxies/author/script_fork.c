@@ -12,18 +12,20 @@
 
 #define FIRST_DEFERRED (1 << 30)
 
-/* A deferred operation. `after`: the operations that its thread had waited for. */
+/* An operation stored between fork and join. */
 struct deferred {
     struct bb_op op;
-    int thread, issued;                 /* issued: index in the program; BB_NONE: not issued yet */
-    int turn;                           /* number of the thread's turn in which the operation was issued */
-    int after[BB_MAX_STREAMS], n_after; /* numbers of deferred operations, or indices in the program */
+    int thread, issued; /* thread: 0 or 1; issued: index in the program, BB_NONE before the operation is issued */
+    int turn;           /* number of the thread's turn in which the operation was issued */
+    int after[BB_MAX_STREAMS], n_after; /* operations that the logical thread had waited for when it added this
+                                           operation: numbers of deferred operations, or program indices */
 };
 
 struct thread {
     int first, end, next; /* the thread's operations are deferred[first .. end); next: the next operation to issue */
     int turns;
-    int after[BB_MAX_STREAMS], n_after; /* operations that the thread had waited for when it ended */
+    int after[BB_MAX_STREAMS], n_after; /* operations that the thread had waited for when its last operation was
+                                           added */
 };
 
 struct bb_script_fork {
@@ -34,8 +36,8 @@ struct bb_script_fork {
     int current; /* thread to which new operations belong: 0 or 1 */
     struct thread threads[2];
     int after[BB_MAX_STREAMS], n_after; /* operations that the script had waited for before the fork */
-    int deferred_call, call; /* the group call that is being issued: its deferred number, and its number in the
-                                program */
+    int deferred_call, call;            /* during the join: number of the latest issued group call, before the join
+                                (deferred_call) and in the program (call) */
 };
 
 bool bb_script_is_forked(const struct bb_script *s)
@@ -129,7 +131,7 @@ void bb_script_fork_second(struct bb_script *s)
 /* ---- join: append the stored operations to the program ---- */
 
 /* Return whether the operation is a kernel that would wait for communication which its own thread issued in the
- * current turn. In this case the other thread gets its turn. */
+ * current turn. If so, the other thread takes its turn. */
 static bool must_yield(const struct bb_script_fork *f, const struct deferred *k)
 {
     for (int w = 0; w < k->n_after && k->op.kind == BB_OP_COMPUTE; w++)
@@ -142,8 +144,8 @@ static bool must_yield(const struct bb_script_fork *f, const struct deferred *k)
     return false;
 }
 
-/* Return the program's number for a group call. The number is assigned when the first operation of the call is
- * issued. */
+/* Return the program's number for group call `call` of a deferred operation. The number is assigned when the first
+ * operation of the group call is issued. */
 static int program_call(struct bb_script *s, int call)
 {
     struct bb_script_fork *f = s->fork;

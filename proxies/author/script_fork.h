@@ -10,12 +10,11 @@
  * of a program. */
 bool bb_script_is_forked(const struct bb_script *s);
 int bb_script_fork_next_index(const struct bb_script *s); /* returns the number of the next deferred operation */
-int bb_script_fork_add(struct bb_script *s, const struct bb_op *op); /* stores an operation; returns its number, or
-                                                                        -BB_EFAIL */
-/* converts the number of a deferred operation to its program index once it is issued; returns other numbers
- * unchanged */
+int bb_script_fork_add(struct bb_script *s, const struct bb_op *op); /* stores an operation until the join; returns
+                                                                        its number, or -BB_EFAIL */
+/* returns the program index of deferred operation `op` if it is already issued; otherwise returns `op` unchanged */
 int bb_script_fork_resolve(const struct bb_script *s, int op);
-const struct bb_op *bb_script_op_at(const struct bb_script *s, int op); /* returns the operation with that number,
-                                                                           deferred or in the program */
+const struct bb_op *bb_script_op_at(const struct bb_script *s, int op); /* returns the operation with number or
+                                                                           program index `op` */
 
 #endif

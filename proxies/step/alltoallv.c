@@ -77,10 +77,10 @@ int bb_alltoallv_messages(const struct bb_op *op, struct bb_op *messages)
 struct expansion {
     const struct bb_program *from;
     struct bb_program *to;
-    int *last; /* [from->n_ops] index, in the new program, of the last operation made from each operation; BB_NONE:
-                  an alltoallv without messages */
+    int *last; /* [from->n_ops] for each old operation: index, in the new program, of the last operation that
+                  replaces it; BB_NONE: the old operation is an alltoallv without messages */
     int call;  /* number of the current group call in the new program */
-    struct bb_op *messages; /* scratch: the messages of one alltoallv */
+    struct bb_op *messages; /* scratch memory: the sends and receives of one alltoallv */
     int *waits;             /* indices, in the new program, of the operations that the current operation waits for */
     int n_waits;
 };
@@ -94,8 +94,8 @@ static int previous_on(const struct bb_program *p, int op)
     return before;
 }
 
-/* Add a wait for an operation. If that operation is an alltoallv without messages, wait for its dependencies
- * instead. */
+/* Make the current operation wait for old operation `op`. An alltoallv without messages has no operation in the new
+ * program: wait instead for the operations that it waits for and for the previous operation on its stream. */
 static int wait_for(struct expansion *e, int op)
 {
     const struct bb_op *o;
@@ -125,8 +125,8 @@ static int add_as(struct expansion *e, const struct bb_op *op, int call)
     return bb_program_add(e->to, &copy, e->waits, e->n_waits);
 }
 
-/* Copy an operation unchanged. Operations of one group call stay adjacent; the call's new number is the index of its
- * first operation. */
+/* Copy operation i with a new call number: the index of the first operation of its group call in the new program.
+ * Operations of one group call stay adjacent. */
 static int keep_op(struct expansion *e, int i)
 {
     const struct bb_op *op = &e->from->ops[i];

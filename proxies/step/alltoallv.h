@@ -3,9 +3,9 @@
  * a number of rows to every other rank. Rows that a rank addresses to itself are not sent.
  *
  * A table, owned by the step, contains the row counts. All ranks, micro-batches, and forward and backward passes of a
- * layer share one table; the combine uses the table of the dispatch in reverse. With n ranks, a program thus needs 1
- * operation instead of 2 (n - 1) sends and receives. Send and receive buffers store the rows in rank order, including
- * the rank's own rows.
+ * layer share one table; the combine (return of tokens from the experts) uses the table of the dispatch in reverse.
+ * With n ranks, a program thus needs 1 operation instead of 2 (n - 1) sends and receives. Send and receive buffers
+ * store the rows in rank order, including the rank's own rows.
  *
  * bb_step_expand replaces the operation by its sends and receives, for code that executes, draws or exports individual
  * messages. Validation, prediction and traffic counts read the table directly.
@@ -63,7 +63,8 @@ int bb_alltoallv_messages(const struct bb_op *op, struct bb_op *messages);
 /*
  * bb_program_expand - copy a program and replace each alltoallv by its sends and receives in one group call.
  *   out      out: the copy; the caller releases it
- *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error line when the copy would be full
+ *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error line when the copy has more operations than a program
+ *            can store
  */
 int bb_program_expand(const struct bb_program *p, struct bb_program *out) BB_MUST_CHECK;
 

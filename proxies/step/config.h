@@ -24,25 +24,27 @@ struct bb_transformer_options {
     int vpp;                     /* virtual pipeline size: model chunks (runs of layers) per pipeline stage */
     int first_layers;            /* layers in the first pipeline stage */
     int last_layers;             /* layers in the last pipeline stage; the other stages share the rest equally */
-    int group;                   /* schedule interleaved: consecutive micro-batches per model chunk */
-    const char *schedule;        /* a name of bb_schedule_names */
-    int sequence;                /* tokens per sample */
-    int decoder_sequence;        /* models with an encoder: tokens per sample in the decoder */
+    int group; /* only with the interleaved schedule: consecutive micro-batches that a stage processes per model
+                  chunk (--microbatch-group-size) */
+    const char *schedule; /* a name of bb_schedule_names */
+    int sequence;         /* tokens per sample */
+    int decoder_sequence; /* models with an encoder: tokens per sample in the decoder */
     bool sequence_parallel;
     const char *context;   /* context parallelism: "ring", "all_gather", "a2a" */
     const char *dispatch;  /* token dispatcher of expert parallelism: "alltoall", "all_gather", "dedup" */
     const char *recompute; /* activation recomputation: "none", "selective", "full" */
     int recompute_layers;  /* recompute "full": number of recomputed layers in each model chunk; 0: all */
     const char *attention; /* "fused", "unfused" */
-    bool float8;           /* GEMMs with weights use FP8 */
-    bool unfused_dropout;  /* set from the cluster profile, not by an option: attention with dropout is unfused unless
-                             `attention` is given */
+    bool float8;           /* true: GEMMs with weights use FP8 */
+    bool unfused_dropout;  /* set from the cluster profile, not by an option: true: attention with dropout is unfused,
+                             unless the option `attention` is given */
     double capacity;       /* capacity factor of the experts */
-    double imbalance;      /* exponent that controls how unequal the load of the experts is */
-    bool float8_dispatch;  /* tokens are dispatched to their experts in FP8 */
-    int node_limit;        /* dispatch "dedup": maximum number of nodes to which one token is sent */
+    double imbalance;      /* Zipf exponent Z: the k-th most popular expert gets tokens in proportion to 1/k^Z; 0: equal
+                         shares */
+    bool float8_dispatch;  /* true: tokens are dispatched to their experts in FP8 */
+    int node_limit;        /* only with dispatch "dedup": maximum number of nodes to which one token is sent */
     int seed;
-    const char *sync; /* synchronisation of gradients and parameters over the data-parallel group: a name of
+    const char *sync; /* synchronization of gradients and parameters over the data-parallel group: a name of
                          bb_dp_sync_names (sync/sync.h) */
 };
 
@@ -55,12 +57,13 @@ struct bb_sync_options {
     bool pad_buckets;
     size_t fusion_threshold; /* bytes */
     double cycle_ms;
-    const char *zero_reduce; /* ZeRO-1 and ZeRO-2, reduction of gradients: "rs" (reduce-scatter) or "allreduce" */
+    const char *zero_reduce; /* collective that reduces the gradients with ZeRO-1 and ZeRO-2: "rs" (reduce-scatter)
+                                or "allreduce" */
     bool hierarchical;
     const char *grad_dtype, *optimizer;
     bool overlap_param_gather, own_gather_comm, no_overlap, no_sync;
-    bool precision_aware; /* Adam with bfloat16 parameters: the optimizer stores the missing 16 bits of each parameter
-                             instead of a float copy */
+    bool precision_aware; /* Adam with bfloat16 parameters: the optimizer stores only the 16 low bits that bfloat16
+                             lacks, instead of a float copy of each parameter */
     int shard_size, servers;
 };
 
@@ -68,15 +71,17 @@ struct bb_sync_options {
 struct bb_tiles_options {
     int image_size, filters;
     const char *slice;         /* "vertical", "horizontal", "square" */
-    const char *spatial_parts; /* number of tiles of each spatial split: "4" for all splits, or "8,4" */
+    const char *spatial_parts; /* number of image tiles in each spatial split (a pipeline split whose layers work on
+                                  tiles): "4" for all, or "8,4" */
     int splits, spatial_splits;
-    const char *balance; /* number of network modules in each split: "20,18" */
+    const char *balance; /* number of network modules in each pipeline split: "20,18" */
     bool halo_d2;
-    int fused_layers;     /* number of consecutive network modules that share one halo exchange */
-    const char *halo_bwd; /* "none", "dx", "dy" */
+    int fused_layers;     /* number of consecutive network modules that share one halo exchange, with halo_d2 */
+    const char *halo_bwd; /* halo exchange in the backward pass: "none", "dx" (gradients of inputs), "dy" (gradients
+                             of outputs) */
     bool halo_overlap;
     int local_dp;
-    const char *spatial_gradients; /* "sum", "mean" */
+    const char *spatial_gradients; /* all-reduce of the weight gradients of the tiles: "sum", "mean" */
     int replications;
     bool comm_opt, odd_step;
 };
@@ -103,22 +108,23 @@ struct bb_scaling_options {
 
 /* All options that describe a step. The table bb_proxy_options fills this struct. */
 struct bb_proxy_config {
-    const char *proxy;   /* name of the proxy */
-    const void *variant; /* struct bb_proxy.variant: which step to build when several proxies share one builder */
+    const char *proxy;   /* name of the proxy, as on the command line */
+    const void *variant; /* copy of struct bb_proxy.variant: selects the step when several proxies share one builder */
     int ranks;
     int layers, stages, micro_batches;
-    int scale;            /* number of micro-batches, as a multiple of the number of stages */
-    bool per_tensor;      /* one all-reduce per tensor instead of per layer */
+    int scale;            /* micro-batches per pipeline stage, an alternative to micro_batches */
+    bool per_tensor;      /* true: one all-reduce per tensor instead of per layer */
     const char *dtype;    /* "float", "half", "bfloat16" */
     const char *compute;  /* "none", "timed", "gemm" */
     double scale_counts;  /* factor by which every element count is multiplied; 0: unchanged */
     double forward_us;    /* microseconds of a timed forward kernel, per layer and micro-batch; 0: from the FLOPs */
-    double backward_us;   /* microseconds of a timed backward kernel, likewise; 0: twice the forward */
+    double backward_us;   /* microseconds of a timed backward kernel, per layer and micro-batch; 0: twice the forward
+                           time */
     double tflops;        /* compute rate in 1e12 FLOP/s that converts FLOPs to the duration of timed kernels */
     const char *model;    /* a name in profiles/models, or a file */
     int micro_batch_size; /* samples per micro-batch on each replica */
     int global_batch;     /* samples per step over all replicas; determines the number of micro-batches */
-    int gpus_per_node;    /* consecutive ranks on one node; 0: a run uses the node of each process */
+    int gpus_per_node;    /* number of consecutive ranks that share a node; 0: a run uses the hosts of its processes */
     struct bb_transformer_options transformer;
     struct bb_sync_options sync;
     struct bb_tiles_options tiles;

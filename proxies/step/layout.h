@@ -27,7 +27,7 @@ struct bb_axis {
 struct bb_group {
     const char *name;
     unsigned axes; /* grid groups: bit a is set when axis a varies within an instance */
-    int size;      /* ranks per instance */
+    int size;      /* ranks in each instance */
     /* Irregular groups only, otherwise NULL; owned by the layout. instance_of[rank] and index_of[rank] are -1 for a
      * rank that belongs to no instance; members[instance * size + index] is a world rank. */
     int *instance_of, *index_of, *members;

@@ -154,7 +154,7 @@ static void drop_redundant_waits(struct bb_program *p, struct bb_op *op)
     int *list;
 
     if (op->waits == 0)
-        return; /* in this case wait_list may still be NULL */
+        return; /* without any waits so far, p->wait_list may be NULL */
     list = p->wait_list + op->first_wait;
     for (int w = op->waits - 1; w >= 0; w--) {
         int steps = MAX_LOOK_BACK;
@@ -256,9 +256,10 @@ size_t bb_program_bytes(const struct bb_program *p, enum bb_buffer_use use)
 }
 
 /*
- * State of bb_program_filter. For each operation of the full program, front[s] is the last copied operation on stream s
- * that is known to have completed when this operation completes. A copied operation has itself as its front; a removed
- * operation inherits the latest of the fronts of its predecessor on the stream and of its waits.
+ * State of bb_program_filter. For each operation of the full program, front[s] is the latest copied operation on stream
+ * s that must have completed when this operation completes. The front of a copied operation contains only the operation
+ * itself. A removed operation inherits, for each stream, the latest entry from the previous operation on its stream and
+ * from the operations that it waits for.
  */
 struct program_filter {
     const struct bb_program *full;
@@ -316,8 +317,8 @@ out:
     return rc;
 }
 
-/* Sums the kernel lists of the compute operations. Programs repeat a few kernel lists, so the function remembers the
- * most recent lists and skips repetitions. */
+/* The same kernel list is often used by many operations, so the function remembers the lists that it has recently
+ * counted and skips repetitions. */
 size_t bb_program_work_bytes(const struct bb_program *p)
 {
     enum { RECENT = 8 };

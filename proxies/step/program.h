@@ -47,10 +47,10 @@ struct bb_op {
                  rank's own index in the communicator */
     enum bb_peer_kind peer_kind;
     bool reversed;   /* alltoallv: return every row to the rank that sent it (the combine after a dispatch) */
-    bool concurrent; /* issued between bb_script_fork and bb_script_join (author/script.h): this rank probably
-                        communicates at the same time */
+    bool concurrent; /* the operation belongs to two concurrent logical threads (bb_script_fork in author/script.h),
+                        so compute and communication of this rank probably overlap at this point */
     size_t count;    /* elements, equal to the count argument of the NCCL call; alltoallv: elements per row */
-    int src, dst;    /* indices into bb_program.buffers, BB_NONE when unused */
+    int src, dst;    /* indices into bb_program.buffers of the source and the destination; BB_NONE when unused */
     size_t src_offset, dst_offset;    /* position in the buffers, in elements */
     const struct bb_alltoallv *table; /* alltoallv: number of rows that each rank sends to each rank; owned by the
                                          step */
@@ -58,7 +58,7 @@ struct bb_op {
     /* compute: real kernels that replace the timed kernel; NULL: none; owned by the step */
     const struct bb_kernel_list *work;
     double flops;   /* compute: floating-point operations of the kernels; 0 when unknown */
-    int work_times; /* compute: number of consecutive executions of `work` */
+    int work_times; /* compute with `work`: number of consecutive executions of the kernel list */
     enum bb_phase phase;
     int micro_batch, layer; /* BB_NONE where not applicable */
     const char *what;       /* label for reports: "activations", "gradients"; static, or owned by the builder */
@@ -94,16 +94,16 @@ struct bb_stream_spec {
 
 #define BB_MAX_STREAMS 33
 struct bb_buffer_access {
-    int write;                /* index of the last operation that writes the buffer; BB_NONE: none so far */
-    int last[BB_MAX_STREAMS]; /* index of the last operation on each stream that reads or writes the buffer; BB_NONE:
-                                 none so far */
+    int write;                /* index of the latest operation so far that writes the buffer; BB_NONE: none */
+    int last[BB_MAX_STREAMS]; /* index of the latest operation so far on each stream that reads or writes the buffer;
+                                 BB_NONE: none */
 };
 
 struct bb_program {
     struct bb_op *ops;
     size_t n_ops;
     int *previous_op;         /* [n_ops] index of the previous operation on the same stream; BB_NONE: none */
-    int last[BB_MAX_STREAMS]; /* index of the last operation so far on each stream; BB_NONE: none */
+    int last[BB_MAX_STREAMS]; /* index of the latest operation so far on each stream; BB_NONE: none */
     int *wait_list;
     size_t n_waits;
     struct bb_stream_spec *streams;
@@ -134,8 +134,7 @@ int bb_program_add_buffer(struct bb_program *p, const char *name, enum bb_buffer
  *            program is full
  */
 int bb_program_add(struct bb_program *p, const struct bb_op *op, const int *waits, int n);
-bool bb_program_is_full(const struct bb_program *p); /* true: the program has the maximum number of operations of one
-                                                        rank */
+bool bb_program_is_full(const struct bb_program *p); /* true: the program contains the maximum number of operations */
 
 /*
  * bb_program_add_dataflow - like bb_program_add, plus the waits for data dependencies through buffers.
@@ -152,8 +151,8 @@ int bb_program_last(const struct bb_program *p, int stream);
 /* bb_op_kind_name - return "compute", "send", "recv", "alltoallv", or for BB_OP_COLLECTIVE the collective's name. */
 const char *bb_op_kind_name(enum bb_op_kind kind, enum bb_coll_kind coll);
 
-/* bb_op_peer - return the peer or root of an operation that rank `index` of a communicator of n ranks executes, as a
- * rank in that communicator. */
+/* bb_op_peer - return the peer or root of an operation, as a rank in its communicator. `index` is the rank that
+ * executes the operation, and n the number of ranks of the communicator. */
 int bb_op_peer(const struct bb_op *op, int index, int n);
 
 /* bb_op_is_comm - return whether the operation communicates. Only compute operations do not. */
@@ -163,13 +162,13 @@ static inline bool bb_op_is_comm(const struct bb_op *op)
 }
 
 /*
- * bb_program_filter - copy only the compute operations of a program, or only the communication operations.
+ * bb_program_filter - copy only the compute operations of a program, or only the communication operations. A run times
+ * both copies separately to measure the slowdown caused by overlap.
  *   comm     true: copy communication; false: copy compute
  *   out      out: the copy, with all streams and buffers of p; the caller releases it
  *
- * A run times both copies separately to measure the slowdown caused by overlap. An operation that waits for a removed
- * operation waits instead for the dependencies of the removed operation, so the order of the remaining operations is
- * unchanged.
+ * If an operation waits for an operation that is not copied, the copy waits for the dependencies of that operation
+ * instead, so the order of the copied operations is unchanged.
  */
 int bb_program_filter(const struct bb_program *p, bool comm, struct bb_program *out) BB_MUST_CHECK;
 

@@ -19,7 +19,8 @@ static void grow_buffer(struct bb_program *p, int buffer, size_t count)
         p->buffers[buffer].count = count;
 }
 
-/* Enlarge the buffers of an operation if they are too small for its data. */
+/* Enlarge the source and destination buffers of an operation if they are too small for its data. ranks: size of its
+ * communicator. */
 static void grow_buffers(struct bb_program *p, const struct bb_op *op, int ranks)
 {
     const struct bb_coll *coll = op->kind == BB_OP_COLLECTIVE ? &bb_colls[op->coll] : NULL;
@@ -28,9 +29,9 @@ static void grow_buffers(struct bb_program *p, const struct bb_op *op, int ranks
     grow_buffer(p, op->dst, op->dst_offset + (coll ? coll->recv_count(op->count, ranks) : op->count));
 }
 
-/* Return the number of operations of the same group call that use the same buffer at smaller offsets. Each of those
- * operations has at least one element after scaling, so adding this number to the scaled offset keeps their ranges
- * disjoint. */
+/* Return the number of operations in the group call of operation i that use the same buffer (source: its source,
+ * else its destination) at smaller offsets. After scaling, each of these operations has at least one element. Adding
+ * this number to the scaled offset of operation i therefore keeps the ranges disjoint. */
 static size_t fragments_before(const struct bb_program *p, size_t i, bool source)
 {
     const struct bb_op *op = &p->ops[i], *first = op, *end = p->ops + p->n_ops;
@@ -46,8 +47,8 @@ static size_t fragments_before(const struct bb_program *p, size_t i, bool source
     return n;
 }
 
-/* Return the new source and destination offsets of all operations; NULL after printing an error line when out of
- * memory. */
+/* Return the scaled offsets of all operations: source of operation i at [2 i], destination at [2 i + 1]. Return NULL
+ * after printing an error line when out of memory. */
 static size_t *shrunk_offsets(const struct bb_program *p, double factor)
 {
     size_t *offsets;

@@ -13,16 +13,16 @@
 #include "proxies/step/layout.h"
 #include "proxies/step/program.h"
 
-/* Upper bound on the total number of operations of a step's programs. A step of this size needs about 8 GiB of
- * memory, and its prediction 8 GiB more. */
+/* Maximum number of operations in all programs of a step together. A step of this size needs about 8 GiB of memory,
+ * and its prediction 8 GiB more. */
 #define BB_MAX_OPERATIONS 40000000
 
 /* One role and the program that its ranks execute. */
 struct bb_role {
     const char *name; /* "first stage", "middle stage", ...; owned by the step */
     struct bb_program program;
-    double training_bytes[BB_USES]; /* bytes that real training allocates on a rank of this role, by formula; all 0
-                                       when the proxy has no formula */
+    double training_bytes[BB_USES]; /* bytes that real training allocates on a rank of this role, computed from a
+                                       formula, by use; all 0 when the proxy has no formula */
 };
 
 struct bb_step {
@@ -31,7 +31,7 @@ struct bb_step {
     struct bb_layout layout;
     struct bb_role *roles;
     int n_roles;
-    int *role_of;      /* [layout.ranks] index into roles */
+    int *role_of;      /* [layout.ranks] role of each rank, as an index into roles */
     double parameters; /* number of parameters of the whole model; only reported */
     double samples;    /* samples per step over all ranks; 0 when unknown */
     double tokens;     /* tokens per step over all ranks; 0 when samples do not consist of tokens */
@@ -39,9 +39,9 @@ struct bb_step {
         char **text;
         int n;
     } strings;                            /* strings that programs point to; owned */
-    struct bb_kernel_list **kernel_lists; /* [n_kernel_lists] kernel lists that compute operations point to; owned */
+    struct bb_kernel_list **kernel_lists; /* [n_kernel_lists] kernel lists that compute operations refer to; owned */
     int n_kernel_lists;
-    struct bb_alltoallv **tables; /* [n_tables] row counts that alltoallv operations point to; owned */
+    struct bb_alltoallv **tables; /* [n_tables] row counts that alltoallv operations refer to; owned */
     int n_tables;
 };
 
@@ -75,8 +75,8 @@ const char *bb_step_text(struct bb_step *step, const char *fmt, ...) __attribute
 struct bb_kernel_list *bb_step_add_kernel_list(struct bb_step *step);
 
 /*
- * bb_step_copy_kernel_list - copy a kernel list into the step, without spare capacity. This saves memory in steps with
- * thousands of lists. Nothing may be appended to the copy.
+ * bb_step_copy_kernel_list - copy the kernel list `made` into the step, without spare capacity. This saves memory in
+ * steps with thousands of lists. Nothing may be appended to the copy.
  *   Returns  the copy, or NULL after printing an error line when out of memory
  */
 struct bb_kernel_list *bb_step_copy_kernel_list(struct bb_step *step, const struct bb_kernel_list *made);

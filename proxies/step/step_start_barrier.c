@@ -3,9 +3,9 @@
 
 #include "collectives/ops/queue_capacity.h"
 
-/* In addition to the program's operations, each stream has a wait for the start and, at its end, an event record and
- * the wait for that event. The run also has one communicator over all ranks. Each communicator has two streams of
- * its own. */
+/* Launch queue entries and streams of a run in addition to those of the program. ENDS_OF_A_STREAM: entries per
+ * stream, one wait at the start of the step and one event record at its end. EVERYONE_COMMS: communicators over all
+ * ranks, used for the common start. STREAMS_OF_A_COMM: streams that NCCL creates for each communicator. */
 enum { ENDS_OF_A_STREAM = 2, EVERYONE_COMMS = 1, STREAMS_OF_A_COMM = 2 };
 
 static bool opens_launch(const struct bb_program *p, size_t i)
@@ -30,14 +30,14 @@ static long launch_entries(const struct bb_program *p, size_t i)
 long bb_step_queue_entries(const struct bb_program *p, const struct bb_layout *l, int queues)
 {
     int streams = p->n_streams + 1 + STREAMS_OF_A_COMM * (l->n_comms + EVERYONE_COMMS);
-    long most = p->n_streams; /* entries of the join stream, which waits for each stream */
+    long most = p->n_streams; /* entries of the stream that waits for all other streams at the end of the step */
 
     for (int s = 0; s < p->n_streams; s++) {
         long entries = ENDS_OF_A_STREAM;
 
         for (size_t i = 0; i < p->n_ops; i++)
             if (p->ops[i].stream == s)
-                entries += launch_entries(p, i) + p->ops[i].waits + 1; /* + 1: each operation may record an event for
+                entries += launch_entries(p, i) + p->ops[i].waits + 1; /* + 1: an operation may record an event for
                                                                           operations of other streams */
         most = entries > most ? entries : most;
     }

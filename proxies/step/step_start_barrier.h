@@ -9,14 +9,14 @@
 #include "proxies/step/step.h"
 
 /*
- * bb_step_queue_entries - return the number of launch queue entries of a program in the hardware queue with the most
- * entries.
+ * bb_step_queue_entries - return the number of launch queue entries that a program needs in the fullest hardware queue
+ * (an upper bound).
  *   queues   number of hardware queues, which the program's streams and the streams of the communicators share
  */
 long bb_step_queue_entries(const struct bb_program *p, const struct bb_layout *l, int queues);
 
-/* bb_step_fifo_bytes - return the bytes that a program puts into NCCL's work FIFO; each communicator has its own
- * FIFO, and the maximum is returned. */
+/* bb_step_fifo_bytes - return the number of bytes that a program writes to NCCL's work FIFO. Each communicator has
+ * its own FIFO; the maximum over the communicators is returned. */
 long bb_step_fifo_bytes(const struct bb_program *p, const struct bb_layout *l);
 
 /* bb_step_start_barrier_check - return 0, or -BB_EUSAGE after printing an error line if any rank's program fills a

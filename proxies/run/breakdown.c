@@ -93,7 +93,7 @@ out:
 
 /* ---- time intervals by group and by cause ---- */
 
-/* Collects the intervals of the lanes of one group (BB_NONE: of compute). */
+/* Collects the intervals of all lanes whose communicator belongs to `group`; BB_NONE: of all compute lanes. */
 static int spans_of(const struct bb_runner *r, const struct bb_traced_step *t, int group, struct bb_spans *out)
 {
     int rc = 0;

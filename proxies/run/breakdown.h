@@ -1,13 +1,15 @@
 /*
- * breakdown.h - divides the traced steps of one rank into the time of compute, the time of each group's communication,
- * its exposed part, and its waiting for the last peer. All values are means over the traced steps, in microseconds.
+ * breakdown.h - computes, from the traced steps of one rank, the time of compute and the time of communication: for
+ * each group, the busy time, the exposed time (no kernel runs) and the time spent waiting for peers. All values are
+ * means over the traced steps, in microseconds.
  *
- * The interval of a lane (runner.h) begins when its stream arrives at the launch batch and the batch's dependencies
- * have ended. It ends with the operations of the lane, so it includes waiting for peers. Clocks of different GPUs are
- * never compared: the split into transfer and waiting uses only durations. The members of a collective end together, so
- * the member with the shortest duration arrived last. Its duration is the transfer time, and the excess of the others
- * is waiting. Messages are treated in the same way: all calls connected by messages, directly or through other calls
- * (for example in a shift along a pipeline or a halo exchange), share the shortest duration as transfer time.
+ * A lane is the part of a launch batch that runs on one stream (runner.h). The interval of a lane begins when its
+ * stream reaches the launch batch and the batch's dependencies have ended. The interval ends with the operations of the
+ * lane, so it includes waiting for peers. Clocks of different GPUs are never compared: waiting and transfer are
+ * separated by durations only. The members of a collective end together, so the member with the shortest duration was
+ * the last to enter the collective. Its duration is the transfer time, and the excess of the others is waiting.
+ * Messages are treated in the same way: all calls connected by messages, directly or through other calls (for example
+ * in a shift along a pipeline or a halo exchange), share the shortest duration as transfer time.
  */
 #ifndef BB_PROXIES_RUN_BREAKDOWN_H
 #define BB_PROXIES_RUN_BREAKDOWN_H
@@ -17,30 +19,31 @@
 
 struct bb_group_breakdown {
     double busy_us;     /* length of the union of the intervals of the group's communication */
-    double exposed_us;  /* part of busy_us during which no kernel ran */
-    double transfer_us; /* sum of the transfer times; NaN: unknown */
-    double waiting_us;  /* sum of the waiting times for the last peer; NaN: unknown */
+    double exposed_us;  /* part of busy_us during which no kernel runs */
+    double transfer_us; /* sum of the transfer times (without waiting); NaN: unknown */
+    double waiting_us;  /* sum of the times spent waiting for the slowest peer; NaN: unknown */
 };
 
 /* Plain data without pointers: ranks exchange it as bytes. */
 struct bb_rank_breakdown {
     int steps;
     double step_us, compute_us, comm_us, exposed_us, idle_us;  /* defined in overlap.h */
-    double exposed_transfer_us, bubble_us, exposed_waiting_us; /* exposed_us, divided by cause; NaN: unknown */
+    double exposed_transfer_us, bubble_us, exposed_waiting_us; /* the parts of exposed_us: data transfer, pipeline
+                                                                  bubble, waiting for other peers; NaN: unknown */
     struct bb_group_breakdown groups[BB_MAX_GROUPS];
 };
 
 /* The times of the lanes in one traced step, in nanoseconds from the common start. */
 struct bb_traced_step {
-    struct bb_timed_op *lanes; /* [runner.n_lanes] begin equal to end: the lane launched nothing */
+    struct bb_timed_op *lanes; /* [runner.n_lanes] begin and end of each lane; equal: the lane launched nothing */
     int64_t step_ns;
 };
 
 int bb_traced_step_init(struct bb_traced_step *t, const struct bb_runner *r) BB_MUST_CHECK;
 void bb_traced_step_release(struct bb_traced_step *t);
 
-/* bb_traced_step_read - reads the lane events of the traced step that has just ended. what: the enum bb_issue flags
- * with which the step ran. */
+/* bb_traced_step_read - reads the lane events of a traced step, after the step has ended. what: the enum bb_issue
+ * flags with which the step ran. */
 int bb_traced_step_read(struct bb_traced_step *t, const struct bb_runner *r, unsigned what) BB_MUST_CHECK;
 
 /* bb_rank_breakdown_add - adds a traced step to the means. Call after bb_rank_breakdown_split. Returns 0 or
@@ -49,8 +52,9 @@ int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r
                           const struct bb_traced_step *t) BB_MUST_CHECK;
 
 /*
- * bb_rank_breakdown_split - sets the waiting time (wait_ns) of each lane and adds the transfer and waiting times to the
- * means. All ranks call this together. Sets the means to NaN if the durations of all ranks would need more than 64 MiB.
+ * bb_rank_breakdown_split - separates waiting from transfer in one traced step: sets the waiting time (wait_ns) of each
+ * lane and adds the transfer and waiting times to the means. All ranks call this together. If exchanging the durations
+ * of all ranks would need more than 64 MiB, all means are set to NaN instead.
  */
 int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner *r,
                             struct bb_traced_step *t) BB_MUST_CHECK;
@@ -63,7 +67,7 @@ struct bb_group_traffic {
     size_t calls;     /* number of operations */
     double bytes;     /* payload, with the same definition as in a plan */
     double bus_bytes; /* collectives: payload x bus factor; messages: the larger of sent and received bytes */
-    bool pairs;       /* the group has sends or receives */
+    bool pairs;       /* true: the group has sends or receives */
 };
 void bb_count_group_traffic(const struct bb_layout *l, const struct bb_program *p,
                             struct bb_group_traffic work[BB_MAX_GROUPS]);

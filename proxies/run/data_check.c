@@ -20,8 +20,9 @@ static size_t source_count(const struct bb_op *op, int n)
     return op->kind == BB_OP_COLLECTIVE ? bb_colls[op->coll].send_count(op->count, n) : 0;
 }
 
-/* Stores in *e the data expected in the destination (pattern.h). Returns the number of expected elements; 0 if the
- * operation receives nothing. */
+/* Stores in *e the data that the destination must contain after the operation (pattern.h). rank: this rank in the
+ * communicator; n: ranks of the communicator. Returns the number of expected elements; 0 if the operation receives
+ * nothing. */
 static size_t expect_op(const struct bb_op *op, int rank, int n, struct bb_expect *e)
 {
     int other = op->kind == BB_OP_COMPUTE ? BB_NONE : bb_op_peer(op, rank, n);
@@ -34,7 +35,7 @@ static size_t expect_op(const struct bb_op *op, int rank, int n, struct bb_expec
 
 /* Returns the data pattern of an operation, which is the same on all ranks of its communicator. All messages of a
  * communicator have the same pattern, because sender and receiver have no common message number. Each collective has
- * a different pattern. */
+ * a different pattern. n: ranks of the communicator; number: index of the collective on its communicator. */
 static struct bb_pattern pattern_of(const struct bb_op *op, int n, uint64_t number)
 {
     bool reduces = op->kind == BB_OP_COLLECTIVE && (bb_colls[op->coll].flags & BB_COLL_REDUCES);
@@ -47,13 +48,14 @@ static struct bb_pattern pattern_of(const struct bb_op *op, int n, uint64_t numb
 
 struct check {
     struct bb_runner *r;
-    struct bb_verdict *device, *host; /* [n] one per operation of a launch batch; concurrent check: one per operation
-                                         of the program */
+    struct bb_verdict *device, *host; /* [n] results of the comparison: one per operation of a launch batch;
+                                         concurrent check: one per operation of the program */
     int n;
     bool concurrent;
-    cudaEvent_t *ends; /* concurrent: [n_lanes] recorded after the data of a lane's operations have been compared */
-    int *last_user;    /* concurrent: [n_buffers] last lane that uses the buffer; BB_NONE: none */
-    uint64_t collectives[BB_MAX_COMMS]; /* number of collectives checked so far */
+    cudaEvent_t *ends; /* concurrent check: [n_lanes] event after the comparison of the data of a lane's operations */
+    int *last_user;    /* concurrent check: [n_buffers] index of the latest lane so far that uses the buffer; BB_NONE:
+                       none */
+    uint64_t collectives[BB_MAX_COMMS]; /* number of collectives checked so far on each communicator */
     unsigned long long wrong;
     int lines;
 };
@@ -110,7 +112,8 @@ out:
     return rc;
 }
 
-/* Counts and prints wrong data. verdicts[i]: result of operation first + i. */
+/* Counts and prints wrong data of n operations, from operation `first` of the program. verdicts[i]: result of
+ * operation first + i. */
 static void report_wrong(struct check *c, int first, int n, const struct bb_verdict *verdicts)
 {
     char name[BB_OP_NAME];
@@ -171,7 +174,8 @@ out:
 
 /* ---- concurrent check ---- */
 
-/* Makes the stream of `op` wait for the previous lane that used the buffer, and registers `lane` as its user. */
+/* Makes the stream of `op` wait for the previous lane that used the buffer, and stores `lane`, the lane of `op`, as
+ * the latest user of the buffer. */
 static int wait_for_user(struct check *c, const struct bb_op *op, int buffer, int lane)
 {
     int before = buffer == BB_NONE ? BB_NONE : c->last_user[buffer];
@@ -222,8 +226,8 @@ out:
     return rc;
 }
 
-/* Runs each kernel of the check once. CUDA loads a kernel at its first launch, which may synchronise with the GPU.
- * During the check, this synchronisation could wait for a receive whose peer waits for this rank. */
+/* Runs each kernel of the check once. CUDA loads a kernel at its first launch, which may synchronize with the GPU.
+ * During the check, this synchronization could wait for a receive whose peer waits for this rank. */
 static int load_kernels(struct check *c)
 {
     int rc = 0;

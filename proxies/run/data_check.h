@@ -3,9 +3,9 @@
  * in its source and a poisoned destination. The result is compared on the GPU.
  *
  * Normally the operations run one after another and the host waits for each, so that an error message can name the
- * operation that hangs. If the operations of a step cannot be serialised, they run concurrently, in the order in which
- * the step issues them. The data of an operation are then written before it and compared after it on its own stream,
- * and operations that use the same buffer wait for each other.
+ * operation that hangs. If a step would deadlock this way, its operations run concurrently, in the order in which the
+ * step issues them. Each operation's stream then writes the test data before the operation and compares the result
+ * after it, and operations that use the same buffer wait for each other.
  */
 #ifndef BB_PROXIES_RUN_DATA_CHECK_H
 #define BB_PROXIES_RUN_DATA_CHECK_H

@@ -16,7 +16,7 @@
 
 #include <stdlib.h>
 
-/* The state of a run. A zeroed state is valid, so one function can release every partly initialised state. */
+/* The state of a run. A zeroed state is valid, so one function can release every partly initialized state. */
 struct run {
     struct bb_proxy_run_options options;
     int argc;
@@ -34,9 +34,10 @@ struct run {
     struct bb_run_forecast forecast;  /* zeroed without --cluster */
     struct bb_critical_path critical; /* set on rank 0 with --trace, else zeroed */
     struct bb_scaling_run study;      /* set only for the proxy `scaling` */
-    json_t *planned;                  /* rank 0: the fields of busbar.plan/1 */
+    json_t *planned;                  /* rank 0: the plan of the step as JSON (busbar.plan/1) */
     unsigned long long wrong;         /* wrong elements over all ranks */
-    int unsaved; /* error of writing the trace, equal on all ranks; returned at the end of the run */
+    int unsaved; /* error code of writing the trace file, equal on all ranks; 0: no error; returned at the end of the
+                    run */
 };
 
 /* ---- construction and checks of the step ---- */
@@ -74,7 +75,7 @@ out:
     return rc;
 }
 
-/* Initialises the scaling study of the proxy `scaling`. For all other proxies the study stays zeroed, and its
+/* Initializes the scaling study of the proxy `scaling`. For all other proxies the study stays zeroed, and its
  * functions do nothing. */
 static int prepare_study(struct run *x)
 {
@@ -174,7 +175,7 @@ static struct bb_run_report report_of(const struct run *x)
                                   .wrong = x->wrong};
 }
 
-/* Returns the number of steps that the plan runs. */
+/* Returns the number of all steps that a run executes: warm-up, timed, traced and optional steps. */
 static double steps_of(const struct bb_measure_plan *p)
 {
     int graph = p->graph ? (p->warmup > 0 ? p->warmup : 1) + p->steps : 0;
@@ -184,8 +185,8 @@ static double steps_of(const struct bb_measure_plan *p)
     return p->warmup + p->steps + p->traced_steps + graph + start_barrier_steps + alone;
 }
 
-/* Prints the part of the report that is known before the steps run. If all proxies run, only one line per proxy is
- * printed, after its run. */
+/* Prints the part of the report that is known before the steps run. For `busbar proxy all` (x->proxy is NULL) this
+ * function does nothing. */
 static void begin_report(struct run *x)
 {
     const struct bb_run_report r = report_of(x);

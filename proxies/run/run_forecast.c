@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the index of the rank in the timeline. */
+/* Returns the index i for which t->ranks[i] is `rank`; the timeline must contain the rank. */
 static int find_rank(const struct bb_timeline *t, int rank)
 {
     int i = 0;

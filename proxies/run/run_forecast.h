@@ -13,16 +13,18 @@
 struct bb_run_forecast {
     bool known;
     char cluster[64];
-    double step_us; /* predicted step time of the slowest rank */
-    int rank; /* rank whose time shares are compared: the slowest rank of the traced steps; BB_NONE: no traced steps */
-    double rank_us[2]; /* [0] measured, [1] predicted: step time of this rank in the newest traced step */
-    struct bb_time_share *measured, *predicted; /* [n] time shares of this rank; both arrays have the same names in
-                                                   the same order */
+    double step_us;    /* predicted step time of the slowest rank */
+    int rank;          /* rank for which measured and predicted time shares are compared: the slowest rank of the traced
+                 steps; BB_NONE: no traced steps */
+    double rank_us[2]; /* step time of `rank`: [0] measured in the final traced step, [1] predicted */
+    struct bb_time_share *measured, *predicted; /* [n] time shares of `rank`; both arrays have the same names in the
+                                                   same order */
     int n;
 };
 
-/* bb_run_forecast_make - gathers the newest traced step and, on rank 0, predicts the same step. All ranks call this
- * together. cluster: read only on rank 0. The caller releases f with bb_run_forecast_release, also after an error. */
+/* bb_run_forecast_make - gathers the times of the final traced step and, on rank 0, predicts the same step. All
+ * ranks call this together. cluster: read only on rank 0. The caller releases f with bb_run_forecast_release, also
+ * after an error. */
 int bb_run_forecast_make(struct bb_run_forecast *f, struct bb_runner *r, const struct bb_step *step,
                          const struct bb_measured *m, const struct bb_cluster *cluster) BB_MUST_CHECK;
 void bb_run_forecast_release(struct bb_run_forecast *f);

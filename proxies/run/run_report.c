@@ -47,8 +47,8 @@ static double ratio_of(double a, double b)
     return b > 0 ? a / b : NAN;
 }
 
-/* The cost of communication on one rank in microseconds, relative to steps with compute alone: total = exposed +
- * slowdown + idle. The rank's breakdown divides the exposed part by cause. NaN: unknown. */
+/* The time that one rank loses to communication, in microseconds: the difference between its steps with
+ * communication and its steps with compute alone. total = exposed + slowdown + idle. NaN: unknown. */
 struct cost {
     double total_us, exposed_us;
     double slowdown_us;      /* increase of the kernel time caused by contention */
@@ -75,8 +75,8 @@ static struct cost cost_of(const struct bb_run_report *r, int rank)
     };
 }
 
-/* Returns the overlap efficiency. For a traced rank with a pipeline, the compute time includes the bubble
- * (bb_overlap_efficiency). */
+/* Returns the overlap efficiency (bb_overlap_efficiency). If the rank has traced times with a pipeline bubble, the
+ * bubble counts as compute time, because no overlap can hide it. */
 static double efficiency_of(const struct bb_measured *m, int rank)
 {
     double compute_us = m->compute_alone_us;
@@ -100,7 +100,7 @@ static double step_flops(const struct bb_run_report *r)
     return flops;
 }
 
-/* Returns the model FLOP utilisation at this step time; NaN if the peak or the FLOPs are unknown. */
+/* Returns the model FLOP utilization at the step time step_us; NaN if the peak rate or the FLOPs are unknown. */
 static double utilisation_of(const struct bb_run_report *r, double step_us)
 {
     double flops = step_flops(r);
@@ -200,7 +200,7 @@ static void print_flops(const struct bb_run_report *r, FILE *out)
     fprintf(out, "# model FLOPs: %.4g per step, %.2f TFLOP/s per GPU", flops,
             flops / us / 1e6 / r->session->world.size);
     if (r->peak_tflops > 0)
-        fprintf(out, ", %.1f%% of %g (model FLOP utilisation)", 100 * utilisation_of(r, us), r->peak_tflops);
+        fprintf(out, ", %.1f%% of %g (model FLOP utilization)", 100 * utilisation_of(r, us), r->peak_tflops);
     fputc('\n', out);
 }
 
@@ -244,8 +244,8 @@ static int ranks_of_role(const struct bb_step *s, int ranks, int role)
     return n;
 }
 
-/* Ends the heading of a table about hidden communication with the number of SMs that timed kernels occupy. The fewer
- * SMs the kernels occupy, the more communication they can hide. */
+/* Ends the heading of a table. If `any` kernels are timed kernels, first prints the number of SMs that they occupy,
+ * because kernels on fewer SMs hide more communication. */
 static void print_busy_sms(const struct bb_run_report *r, bool any, FILE *out)
 {
     if (any)
@@ -253,7 +253,7 @@ static void print_busy_sms(const struct bb_run_report *r, bool any, FILE *out)
     fputc('\n', out);
 }
 
-/* Returns the time unit for the tables of slowest ranks, chosen for the longest traced step. */
+/* Returns the time unit for tables of traced steps: the unit that fits the slowest rank. */
 static struct bb_time_unit unit_of_ranks(const struct bb_run_report *r)
 {
     const int rank = bb_slowest_rank(r->measured, r->step, BB_NONE);
@@ -286,7 +286,7 @@ static void print_breakdown(const struct bb_run_report *r, FILE *out)
     }
 }
 
-/* Prints the table row of one group on the rank that represents a role. */
+/* Prints the table row of one group. rank: the slowest rank of a role; work: traffic of each group on this rank. */
 static void print_group(const struct bb_run_report *r, const struct bb_time_unit *unit, int rank, int group,
                         const struct bb_group_traffic *work, FILE *out)
 {
@@ -436,7 +436,8 @@ static json_t *breakdown_json(const struct bb_run_report *r, int rank)
                      "compute_sms", has_timed_kernels(r->step) ? json_integer(r->compute_sms) : json_null());
 }
 
-/* Returns the results of a group on a rank; NULL if the rank has no traffic in this group. */
+/* Returns the results of a group on a rank; NULL if the rank has no traffic in this group. work: traffic of each
+ * group on the rank. */
 static json_t *group_json(const struct bb_run_report *r, int rank, int group, const struct bb_group_traffic *work)
 {
     const struct bb_group_breakdown *g = &r->measured->traced[rank].groups[group];

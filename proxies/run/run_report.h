@@ -23,8 +23,8 @@ struct bb_run_report {
     int compute_sms;    /* number of SMs that timed kernels occupy */
     double peak_tflops; /* peak TFLOP/s of one GPU; 0: unknown */
     bool checked;       /* the data were checked, and `wrong` is valid */
-    int nearest_ranks;  /* for a proxy that cannot run on this number of ranks: the nearest possible number of ranks;
-                          0: unknown */
+    int nearest_ranks;  /* for a proxy that cannot run on this number of ranks: the nearest number of ranks on which
+                          it can run; 0: unknown */
     const struct bb_critical_path *critical; /* critical path of the traced step; NULL: no trace */
     unsigned long long wrong;                /* number of wrong elements of all ranks */
 };
@@ -48,13 +48,13 @@ json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy);
  * or an error code. */
 int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, json_t *groups) BB_MUST_CHECK;
 
-/* bb_run_timeline_gather (run_trace.c) - gathers the times of the newest traced step of m for the ranks shown in t.
- * All ranks call this together. The caller releases t, also after an error. */
+/* bb_run_timeline_gather (run_trace.c) - gathers the times of the final traced step in m for the ranks that t
+ * contains. All ranks call this together. The caller releases t, also after an error. */
 int bb_run_timeline_gather(struct bb_runner *r, const struct bb_step *step, const struct bb_measured *m,
                            struct bb_timeline *t) BB_MUST_CHECK;
 
 /*
- * bb_run_trace_save (run_trace.c) - gathers the newest traced step of m on rank 0, in chunks of at most 16 MiB per
+ * bb_run_trace_save (run_trace.c) - gathers the final traced step in m on rank 0, in chunks of at most 16 MiB per
  * rank, and writes its timeline (timeline.h) to path. All ranks call this together.
  *   devices   [world.size] GPU of each rank
  *   critical  out, rank 0: the critical path of the step; released by the caller

@@ -56,8 +56,8 @@ static int check_comms(void *arg)
     return rc;
 }
 
-/* The host polls the event. The final cudaEventSynchronize then returns immediately; CUDA requires it before the
- * event's time can be read. */
+/* The host polls the event. CUDA requires cudaEventSynchronize before the event's time can be read; at this point
+ * the call returns immediately. */
 int bb_runner_wait_event(struct bb_runner *r, cudaEvent_t event, const char *what)
 {
     char text[160];
@@ -75,7 +75,8 @@ int bb_runner_wait(struct bb_runner *r, cudaStream_t stream, const char *what)
 
 /* ---- division of the program into launch batches and lanes ---- */
 
-/* Adds a lane for the operation's stream to the newest launch batch, unless the launch batch already has one. */
+/* Adds a lane for the operation's stream to `batch`, which must be the final launch batch so far, unless the launch
+ * batch already has a lane for this stream. */
 static void add_to_lane(struct bb_runner *r, struct bb_batch *batch, const struct bb_op *op)
 {
     for (int i = batch->lane; i < batch->lane + batch->lanes; i++)
@@ -225,7 +226,8 @@ static int report_memory(const struct bb_runner *r, const struct fit *f)
     char help[200], work[BB_BYTES_TEXT], less[80] = "";
 
     if (r->n_kernel_lists)
-        snprintf(less, sizeof(less), "; real kernels need %s of it, --compute timed or none needs no memory",
+        snprintf(less, sizeof(less),
+                 "; GEMMs and memory-bound kernels need %s of it, --compute timed or none does not run them",
                  bb_format_bytes(bb_kernel_runner_bytes(r->kernel_lists, r->n_kernel_lists), work));
     snprintf(help, sizeof(help), "try: --scale-counts %g%s%s", floor(factor / unit) * unit,
              has_pipeline(r->layout) ? " or fewer layers and more stages" : "", less);
@@ -281,8 +283,8 @@ out:
 
 /* ---- communicators ---- */
 
-/* Lists the world ranks of this rank's instance of the group in members. Returns their number; 0 if the rank is not
- * a member. */
+/* Stores in `members` the world ranks of the communicator of `group` to which this rank belongs. Returns their
+ * number; 0 if the rank is not a member of any. */
 static int own_members(const struct bb_layout *l, int group, int rank, int *members)
 {
     int instance = bb_group_instance(l, group, rank), n = l->groups[group].size;
@@ -294,8 +296,8 @@ static int own_members(const struct bb_layout *l, int group, int rank, int *memb
     return n;
 }
 
-/* Determines the communicators that at least one rank uses, since all members must create them together. used: out,
- * bit c for communicator c. */
+/* Determines the communicators that at least one rank uses, since all members must create a communicator together.
+ * used: out, bit c is set if communicator c is used. */
 static int used_comms(struct bb_runner *r, unsigned *used)
 {
     *used = 0;
@@ -445,7 +447,8 @@ static void release_cuda(struct bb_runner *r)
         (void)cudaFree(r->busy.scratch);
 }
 
-/* Finalises the communicator. After an error aborts it instead, because the other ranks may never finalise theirs. */
+/* Finalizes the communicator if rc is 0. After an error (rc < 0) aborts it instead, because the other ranks may
+ * never finalize theirs. Returns rc, or the error of the finalization. */
 static int end_comm(struct bb_comm *c, int rc)
 {
     if (rc == 0)
@@ -478,7 +481,7 @@ int bb_runner_init_start_barrier(struct bb_runner *r)
 
 int bb_runner_release(struct bb_runner *r, int rc)
 {
-    if (r->graph && rc == 0) /* before the communicators, because the graph uses their resources */
+    if (r->graph && rc == 0) /* the graph is destroyed before the communicators, because it uses their resources */
         rc = BB_CUDA(cudaGraphExecDestroy(r->graph));
     for (int c = 0; r->layout && c < r->layout->n_comms; c++)
         if (r->comms[c].nccl)

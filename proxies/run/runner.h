@@ -25,8 +25,8 @@
 #include <cuda_runtime_api.h>
 
 struct bb_batch {
-    int first, n;          /* its operations: program.ops[first .. first + n) */
-    int lane, lanes;       /* its lanes: runner.lanes[lane .. lane + lanes) */
+    int first, n;          /* the operations of the launch batch: program.ops[first .. first + n) */
+    int lane, lanes;       /* the lanes of the launch batch: runner.lanes[lane .. lane + lanes) */
     int section;           /* index of the section, a sequence of launch batches of the same phase and micro-batch */
     struct bb_range range; /* NVTX range of the launch batch, if n > 1 */
 };
@@ -41,24 +41,29 @@ struct bb_runner {
     struct bb_world *world;
     const struct bb_layout *layout;
     const struct bb_program *program;
-    struct bb_comm comms[BB_MAX_COMMS]; /* not initialised where this rank is not a member */
-    char guards[BB_MAX_COMMS][96];      /* text for timeout messages: names a call on the communicator */
-    char requirements[80];    /* requirements of the step on its environment, appended to the step's name in timeout
+    struct bb_comm comms[BB_MAX_COMMS]; /* communicators of the program; not initialized where this rank is not a
+                                           member */
+    char guards[BB_MAX_COMMS][96];      /* for each communicator, the description of a call that is printed if the call
+                                      exceeds the timeout */
+    char requirements[80];    /* environment variables that the step requires; appended to the step's name in timeout
                               messages */
-    struct bb_comm all_ranks; /* communicator for the common start; not initialised with one rank */
+    struct bb_comm all_ranks; /* communicator for the common start; not initialized with one rank */
     const struct bb_allocator *memory; /* allocator of the buffers */
     struct bb_device_buffers *areas;
     const struct bb_kernel_list **kernel_lists; /* the distinct kernel lists of the program */
     int n_kernel_lists;
-    struct bb_kernel_runner worker; /* runs the kernel lists; not initialised if there are none */
-    float *start_element;           /* device memory: the element of the all_reduce of the common start */
+    struct bb_kernel_runner worker; /* runs the kernel lists; not initialized if there are none */
+    float *start_element;           /* device memory: the element that the all_reduce of the common start reduces */
     cudaStream_t *streams, join;    /* streams: [program.n_streams]; join: stream on which the step begins and ends */
-    cudaEvent_t *done; /* [program.n_ops] end of the operation; NULL: no other stream waits for the operation */
-    cudaEvent_t *last; /* [program.n_streams] end of the stream's part of the step */
-    cudaEvent_t fork;  /* lets all streams wait for `join` */
-    cudaEvent_t ready, begin, end; /* ready: before the last all_reduce of the common start, in traced steps; begin,
-                                      end: begin and end of the step */
-    cudaEvent_t first;             /* recorded as soon as the host has observed `begin` */
+    cudaEvent_t *done; /* [program.n_ops] event recorded after each operation; NULL: no other stream waits for the
+                          operation */
+    cudaEvent_t *last; /* [program.n_streams] event recorded after the final operation of each stream in a step */
+    cudaEvent_t fork;  /* event recorded on `join`, for which all other streams wait before a captured step or a step
+                         with a start barrier */
+    cudaEvent_t ready, begin, end; /* events on `join`. ready: before the final all_reduce of the common start, only
+                                      in traced steps; begin, end: begin and end of the step */
+    cudaEvent_t first; /* event that the host records as soon as it has observed `begin`; begin to first is the
+                          host's reaction time */
     struct bb_start_barrier start_barrier; /* created by bb_runner_init_start_barrier */
     cudaGraphExec_t graph;                 /* the whole step as a CUDA graph; created by bb_runner_capture */
     struct bb_batch *batches;
@@ -82,8 +87,8 @@ struct bb_runner {
 int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layout *layout,
                    const struct bb_program *program, const struct bb_allocator *memory) BB_MUST_CHECK;
 
-/* bb_runner_release - releases all objects; also accepts a zeroed or partly initialised r. rc: result of the run. If
- * rc < 0, communicators are aborted instead of finalised, and CUDA objects are not released before the process ends.
+/* bb_runner_release - releases all objects; also accepts a zeroed or partly initialized r. rc: result of the run. If
+ * rc < 0, communicators are aborted instead of finalized, and CUDA objects are not released before the process ends.
  * Returns rc, or the first error of the release. */
 int bb_runner_release(struct bb_runner *r, int rc);
 

@@ -9,7 +9,7 @@
 
 /*
  * bb_step_set_environment - sets the following variables unless the user has set them. Call before the first CUDA call.
- *   concurrent_streams  the step would deadlock if the streams of a rank were serialised
+ *   concurrent_streams  true: the step would deadlock if the operations of a rank ran one after another
  *
  *   CUDA_DEVICE_MAX_CONNECTIONS=32   Each stream gets a separate hardware queue. With the default of 8, streams share
  *                                    queues, and an operation waits for earlier operations of other streams in its

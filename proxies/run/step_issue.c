@@ -88,8 +88,8 @@ static int launch_op(struct bb_runner *r, int i)
     return rc;
 }
 
-/* Launches a group call. NCCL launches its operations in ncclGroupEnd, inside the NVTX range of the launch batch.
- * The group is closed also after an error. */
+/* Launches a group call. NCCL launches the operations in ncclGroupEnd, inside the NVTX range of the launch batch.
+ * ncclGroupEnd is also called after an error. */
 static int launch_group(struct bb_runner *r, const struct bb_batch *batch)
 {
     int rc, end_rc;
@@ -107,9 +107,9 @@ out:
     return rc;
 }
 
-/* Launches the operations of a launch batch. An NCCL call may block the host, at the first use of a connection until
- * the peers make their calls. The guard ends the run after the timeout; it stays active until the next guard or
- * bb_world_unguard. */
+/* Launches the operations of a launch batch. The first NCCL call that uses a connection may block the host until the
+ * peers make their calls. The guard ends the run if the call exceeds the timeout; the guard stays active until the
+ * next guard or bb_world_unguard. */
 static int launch_batch(struct bb_runner *r, const struct bb_batch *batch)
 {
     const struct bb_op *op = &r->program->ops[batch->first];
@@ -129,7 +129,8 @@ int bb_runner_batch(struct bb_runner *r, const struct bb_batch *batch)
 
 /* ---- point-to-point connections ---- */
 
-/* Marks the ranks to which the program sends on the communicator, and the ranks from which it receives. */
+/* Sets to[p] for each rank p of the communicator to which the program sends, and from[p] for each rank from which
+ * the program receives. */
 static void mark_peers(const struct bb_runner *r, int comm, bool *to, bool *from)
 {
     for (size_t i = 0; i < r->program->n_ops; i++) {
@@ -161,8 +162,8 @@ out:
     return rc;
 }
 
-/* Appends the variables that a step with concurrent streams requires, with their values, to the texts for timeout
- * messages: the user may have set values with which the step hangs. */
+/* Appends the environment variables that a step with concurrent streams requires, with their current values, to the
+ * descriptions in timeout messages: with other values, set by the user, the step may hang. */
 static void append_requirements(struct bb_runner *r)
 {
     const char *queues = getenv("CUDA_DEVICE_MAX_CONNECTIONS"), *at_first_use = getenv("NCCL_RUNTIME_CONNECT");
@@ -198,8 +199,8 @@ int bb_runner_connect(struct bb_runner *r)
 
 /* ---- one step ---- */
 
-/* Adds the waits of a launch batch for other streams. The waits are added even if the launch batch launches nothing,
- * because later operations on the stream depend on them. */
+/* Makes the streams of a launch batch wait for the dependencies of its operations on other streams, even if the
+ * launch batch launches nothing, because later operations on these streams rely on the waits. */
 static int wait_for_dependencies(struct bb_runner *r, const struct bb_batch *batch)
 {
     const struct bb_program *p = r->program;
@@ -333,10 +334,10 @@ static int sync_ranks(struct bb_runner *r)
 }
 
 /*
- * Starts all ranks at the same time, as precisely as the GPUs allow. The host barrier keeps the all_reduce short, so
- * every host is still polling, and not sleeping, when the all_reduce ends. Traced steps have two all_reduces: all ranks
- * have arrived before the second one, so its duration is an upper bound of the difference between the start times of
- * the ranks.
+ * Starts all ranks at the same time, as precisely as the GPUs allow. After the host barrier all ranks issue the
+ * all_reduce at almost the same time, so it is short, and every host is still polling, and not sleeping, when it ends.
+ * Traced steps have two all_reduces: when the second one begins, all ranks have started the first one, so the duration
+ * of the second one is an upper bound of the difference between the start times of the ranks.
  *
  * In contrast to `busbar bench`, no start barrier blocks the operations until all of them are issued: the step time
  * includes the time in which the host issues the step, as in predictions. The time until the host reacts to the common
@@ -360,7 +361,8 @@ out:
     return rc;
 }
 
-/* Issues the closed start barrier and then the common start. The operations issued afterwards wait for both. */
+/* Closes the start barrier on `join` and then issues the common start. The operations issued afterwards wait for
+ * both. */
 static int begin_with_start_barrier(struct bb_runner *r)
 {
     int rc;
@@ -409,7 +411,8 @@ int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool tr
     int rc;
 
     bb_range_init(&r->nvtx, &range, 0, 0, "%s", name);
-    /* The step includes the time until the host reacts to the common start, so the host polls without sleeping. */
+    /* The step includes the time until the host reacts to the common start, so the host polls without sleeping to
+     * keep this time short. */
     bb_world_prompt(r->world, true);
     TRY(what & BB_ISSUE_START_BARRIER ? begin_with_start_barrier(r) : begin_on_all_ranks(r, trace));
     bb_world_reached(r->world, "%s", name);

@@ -108,8 +108,8 @@ out:
     return rc;
 }
 
-/* Determines whether the start barrier of the last step opened because of its time limit on any rank. This happens
- * if a call blocks the host while the barrier is closed. */
+/* Sets *expired if, in the previous step, the start barrier of any rank opened because its time limit was reached.
+ * This happens if a call blocks the host while the barrier is closed. */
 static int check_barrier_expired(struct bb_runner *r, bool *expired)
 {
     double one = bb_start_barrier_expired(&r->start_barrier);
@@ -119,9 +119,9 @@ static int check_barrier_expired(struct bb_runner *r, bool *expired)
     return rc;
 }
 
-/* Times steps with a start barrier. If the barrier reached its time limit, prints a warning instead of reporting
- * times that include the limit. This is checked first after a single warm-up step, so that not every step takes two
- * seconds. */
+/* Times n steps with a start barrier. If the barrier reached its time limit, prints a warning instead of reporting
+ * times that include the limit. A single warm-up step is checked before the timed steps, so that not every step
+ * takes two seconds. */
 static int time_start_barrier_steps(struct bb_runner *r, int n, struct bb_progress *progress, struct bb_measured *m)
 {
     const struct series warmup = {"start-barrier warm-up", BB_ISSUE_START_BARRIER, 1},
@@ -166,9 +166,11 @@ out:
 
 struct traced {
     struct bb_rank_breakdown **all; /* out: [ranks] means of the traced steps of each rank; NULL without traced steps */
-    struct bb_traced_step *last;    /* out: this rank's times of the newest step; released by its owner */
+    struct bb_traced_step *last;    /* out: this rank's times of the final traced step; released by the caller */
     double start_sync_us;
-    struct bb_stats *step, *issue; /* out: statistics of step and issue times; both may be NULL */
+    /* Computes statistics of n traced steps. us: [2 n] in and out, n step times, then n issue times: on entry of
+     * this rank, on return of the slowest rank in each step. */
+    struct bb_stats *step, *issue;
 };
 
 /* Computes statistics of n traced steps. us: [2 n] step times, then issue times of this rank; on return those of the
@@ -217,7 +219,7 @@ out:
     return rc;
 }
 
-/* Runs traced steps of a series and discards the times of the last step. */
+/* Runs the traced steps of a series. all: out, [ranks] means of the traced steps of each rank. */
 static int trace_part(struct bb_runner *r, const struct series *s, struct bb_progress *progress,
                       struct bb_rank_breakdown **all)
 {

@@ -33,25 +33,25 @@ struct bb_measured {
     struct bb_stats step;     /* statistics of step_us */
     struct bb_stats issue;    /* host time to issue a step, slowest rank of each step */
     struct bb_stats reaction; /* time until the host reacts to the common start, slowest rank of each step */
-    bool has_graph;           /* graph_step, graph_issue and capture_ms are set */
+    bool has_graph;           /* true: graph_step, graph_issue and capture_ms are set */
     struct bb_stats graph_step, graph_issue; /* same as step and issue, for the CUDA graph */
     double capture_ms;                       /* host time to capture and instantiate the graph, slowest rank */
-    bool start_barrier;                      /* start_barrier_step and start_barrier_issue are set */
+    bool start_barrier;                      /* true: start_barrier_step and start_barrier_issue are set */
     struct bb_stats start_barrier_step, start_barrier_issue; /* same as step and issue, with a start barrier */
     struct bb_rank_breakdown *traced;          /* [ranks] means of the traced steps; NULL without traced steps */
     struct bb_stats traced_step, traced_issue; /* same as step and issue, for the traced steps */
-    struct bb_traced_step last; /* only this rank: its newest traced step of the whole program; zeroed without traced
-                                   steps */
-    double start_sync_us;       /* only this rank: bb_step_time.start_sync_us of this step */
-    bool alone;                 /* the fields below are set */
+    struct bb_traced_step last; /* only this rank: times of the final traced step of the whole program; zeroed
+                                   without traced steps */
+    double start_sync_us;       /* only this rank: bb_step_time.start_sync_us of the final traced step */
+    bool alone; /* true: steps with compute or communication alone were run, and the fields below are set */
     double compute_alone_us, comm_alone_us; /* median step times with only compute and with only communication,
                                                slowest rank of each step */
     struct bb_rank_breakdown *compute_alone, *comm_alone; /* [ranks] means of the traced steps with only compute and
                                                              only communication; NULL without traced steps */
 };
 
-/* bb_step_measure - runs all steps of the plan. All ranks call this together. The caller releases m with
- * bb_measured_release, also after an error. */
+/* bb_step_measure - runs all steps of the plan and stores their times in m. All ranks call this together. The caller
+ * releases m with bb_measured_release, also after an error. */
 int bb_step_measure(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
                     struct bb_measured *m) BB_MUST_CHECK;
 void bb_measured_release(struct bb_measured *m);

@@ -1,8 +1,9 @@
 /*
- * wait_time.c - divides the communication of a traced step into waiting and transfer (see breakdown.h). Every rank
- * lists the durations of its calls and the parts of each call: a collective, or sends and receives of messages. Calls
- * that share a collective or a message, directly or through other calls, form a set (disjoint-set forest, union-find).
- * The shortest duration in a set is its transfer time, because the call that arrived last did not wait.
+ * wait_time.c - separates waiting from transfer in the communication of a traced step (see breakdown.h). A call is a
+ * lane: one NCCL call on one stream. Every rank lists the parts of its calls: a call consists of one collective, or of
+ * the sends and receives of a group call. Calls that take part in the same collective, or exchange a message, are
+ * connected. All calls that are connected directly or through other calls form a set (disjoint-set forest, union-find).
+ * The shortest duration in a set is its transfer time, because the last call to start did not wait.
  */
 #include "proxies/run/breakdown.h"
 
@@ -11,14 +12,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A part of a call: a collective, or one side of a message. The fields comm to number identify the collective or
- * message, and are equal on all ranks that take part. ns: duration of the call. */
+/* A part of a call: a collective, or one side of a message. The fields comm, instance, from, to and number together
+ * identify the collective or message, and are equal on all ranks that take part. ns: duration of the call. */
 struct part {
-    int32_t comm, instance; /* comm: BB_NONE for an unused entry */
-    int32_t from, to; /* sender and receiver of a message, as indices in the communicator; BB_NONE for collectives */
+    int32_t comm, instance; /* comm: index into layout.comms, BB_NONE for an unused entry; instance: index of the
+                               communicator within its group */
+    int32_t from, to; /* sender and receiver of a message, as ranks in the communicator; BB_NONE for collectives */
     int32_t number;
     int32_t lane;  /* lane of the call on its rank */
-    int32_t index; /* index in the list of the parts of all ranks */
+    int32_t index; /* index in the concatenated lists of all ranks, before sorting */
     int32_t pad;
     int64_t ns;
 };
@@ -42,7 +44,7 @@ static int by_identity(const void *a, const void *b)
 
 /* ---- the calls of this rank ---- */
 
-/* The number of messages from one member of a communicator to another so far. */
+/* Number of messages so far from rank `from` to rank `to` of communicator `comm`. */
 struct channel {
     int comm, from, to, messages;
 };
@@ -90,15 +92,16 @@ static int add_op(struct listing *s, int lane, const struct bb_op *op)
         channel = channel_of(s, op->comm, m.from, m.to);
         if (!channel)
             return -BB_EFAIL;
-        /* A message of a rank to itself is counted twice, so its two sides are not matched; they have equal durations. */
+        /* Both sides of a message from a rank to itself are counted, so the two sides get different numbers and are
+         * not matched. Both have the same duration, so the result is correct. */
         m.number = channel->messages++;
     }
     s->list[s->n++] = m;
     return 0;
 }
 
-/* Adds the parts of a lane: a single collective, or the messages of a group call on one stream. Collectives inside
- * group calls are only counted, because they have no separate duration. */
+/* Adds the parts of lane number `lane`: a single collective, or the messages of a group call on one stream.
+ * Collectives inside group calls are only counted, because they have no separate duration. */
 static int add_lane(struct listing *s, int lane)
 {
     const struct bb_batch *batch = &s->r->batches[s->r->lanes[lane].batch];
@@ -136,7 +139,7 @@ out:
 struct call_sets {
     struct part *parts;
     int *parent, n;
-    int64_t *min_ns; /* [parts] at the index of a root: shortest duration in the set */
+    int64_t *min_ns; /* [n] valid at the index of a root: shortest duration in its set */
 };
 
 static int find_root(struct call_sets *m, int i)
@@ -152,7 +155,8 @@ static void unite(struct call_sets *m, int i, int j)
 }
 
 /* Unites the parts of each call, which are adjacent in the list of their rank, and the parts of the same collective
- * or message, which are adjacent after sorting. Then computes the shortest duration of each set. */
+ * or message, which are adjacent after sorting. Then computes the shortest duration of each set. of_a_rank: number
+ * of entries, including unused ones, in the list of each rank. */
 static void join_parts(struct call_sets *m, int of_a_rank)
 {
     struct part *p = m->parts;
@@ -193,8 +197,8 @@ static void release_call_sets(struct call_sets *m)
 
 /* ---- results ---- */
 
-/* Sets the waiting times of this rank's lanes and updates the means of its groups. mine: [n] parts of this rank, at
- * the indices `first` and following in the list of all ranks. */
+/* Sets the waiting times of this rank's lanes and adds the transfer and waiting times of each group to the means in
+ * f. mine: [n] parts of this rank, which begin at index `first` of the concatenated lists of all ranks. */
 static void split_waiting(struct bb_rank_breakdown *f, const struct bb_runner *r, struct bb_traced_step *t,
                           struct call_sets *m, const struct part *mine, int n, int first)
 {
@@ -223,7 +227,8 @@ static void mark_unknown(struct bb_rank_breakdown *f)
     f->exposed_transfer_us = f->bubble_us = f->exposed_waiting_us = NAN;
 }
 
-/* Determines the maximum number of parts over all ranks, because all ranks must exchange the same number of bytes. */
+/* Determines the maximum number of parts of a rank, because all ranks must exchange the same number of bytes. mine:
+ * number of parts of this rank. */
 static int find_max_parts(const struct bb_runner *r, int mine, int *max_parts)
 {
     double of_all = mine;

@@ -8,9 +8,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { STEPS_PER_EXCHANGE = 1024 }; /* number of steps after which the ranks exchange their times */
+enum { STEPS_PER_EXCHANGE = 1024 }; /* maximum number of steps between two exchanges of step times by the ranks */
 
-/* Runs n steps. sum_us: out, sum of the times of the slowest rank of each step. */
+/* Runs n steps. name: name of the steps in messages; sum_us: out, sum of the step times, each the time of the
+ * slowest rank. */
 static int run_steps(const struct bb_scaling_run *run, struct bb_runner *r, const char *name, int n, double *sum_us)
 {
     double *us = calloc((size_t)(n < STEPS_PER_EXCHANGE ? n : STEPS_PER_EXCHANGE) + 1, sizeof(*us));

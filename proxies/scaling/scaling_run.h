@@ -17,14 +17,14 @@ struct bb_scaling_run {
     double compute_gbps;
     /* Set by bb_scaling_run_init and the functions below. */
     struct bb_scaling scaling;
-    struct bb_scaling_baseline baseline; /* only on rank 0, which reads the file of the previous run */
+    struct bb_scaling_baseline baseline; /* only on rank 0, which reads the results file of the baseline run */
     struct bb_scaling_measured measured; /* the caller releases this, also after an error */
 };
 
 /* All ranks of the world call these functions together. */
 
 /* bb_scaling_run_init - resolves the options and loads the baseline. warmup: in and out, number of untimed steps
- * before the timed steps; at least the number of batches of the synthetic format. Returns 0 or an error code after
+ * before the timed steps; raised to BB_SCALING_BATCHES for the format `synthetic`. Returns 0 or an error code after
  * printing an error. */
 int bb_scaling_run_init(struct bb_scaling_run *run, int *warmup) BB_MUST_CHECK;
 
@@ -39,7 +39,7 @@ int bb_scaling_run_prologue(struct bb_scaling_run *run) BB_MUST_CHECK;
 /* bb_scaling_run_rounds - runs all epochs or iterations with the runner of the full step. */
 int bb_scaling_run_rounds(struct bb_scaling_run *run, struct bb_runner *r) BB_MUST_CHECK;
 
-/* bb_scaling_run_report - on rank 0, prints the results and sets scaling{} of busbar.proxy/1. step: measured results
+/* bb_scaling_run_report - on rank 0, prints the results and sets scaling{} of busbar.proxy/1. step: measured times
  * of the full step. */
 int bb_scaling_run_report(const struct bb_scaling_run *run, const struct bb_measured *step) BB_MUST_CHECK;
 

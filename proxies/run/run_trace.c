@@ -9,7 +9,7 @@
 
 #define CHUNK_BYTES ((size_t)16 << 20)
 
-/* ---- times on this rank ---- */
+/* ---- operation times on this rank ---- */
 
 /* Assigns to each operation the times of its lane. */
 static void copy_lane_times(const struct bb_runner *r, const struct bb_traced_step *trace, struct bb_timed_op *ops)
@@ -32,7 +32,7 @@ static size_t max_ops(const struct bb_step *step)
     return max;
 }
 
-/* ---- times on all ranks ---- */
+/* ---- gathering the times of all ranks ---- */
 
 struct scalars {
     int64_t step_ns;

@@ -56,8 +56,8 @@ static int check_comms(void *arg)
     return rc;
 }
 
-/* The host polls the event. CUDA requires cudaEventSynchronize before the event's time can be read; at this point
- * the call returns immediately. */
+/* The host polls the event until it completes. The following cudaEventSynchronize returns at once; CUDA requires
+ * this call before the event's time can be read. */
 int bb_runner_wait_event(struct bb_runner *r, cudaEvent_t event, const char *what)
 {
     char text[160];
@@ -394,7 +394,7 @@ static void name_all(struct bb_runner *r)
     }
 }
 
-/* ---- initialisation and release ---- */
+/* ---- initialization and release ---- */
 
 int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layout *layout,
                    const struct bb_program *program, const struct bb_allocator *memory)

@@ -100,7 +100,8 @@ int bb_runner_set_busy(struct bb_runner *r, int sms, double gbps) BB_MUST_CHECK;
  * time limit of two seconds, after which it opens automatically. */
 int bb_runner_init_start_barrier(struct bb_runner *r) BB_MUST_CHECK;
 
-/* bb_runner_trace - creates the events of the lanes, for traced steps. */
+/* bb_runner_trace - creates the events that traced steps record before and after each lane; existing events are
+ * kept. */
 int bb_runner_trace(struct bb_runner *r) BB_MUST_CHECK;
 
 /* bb_runner_wait, bb_runner_wait_event - wait for a stream or an event, with the timeout of the run. what: name of

@@ -163,7 +163,7 @@ out:
 }
 
 /* Appends the environment variables that a step with concurrent streams requires, with their current values, to the
- * descriptions in timeout messages: with other values, set by the user, the step may hang. */
+ * descriptions in timeout messages, because a step can hang with other values that the user has set. */
 static void append_requirements(struct bb_runner *r)
 {
     const char *queues = getenv("CUDA_DEVICE_MAX_CONNECTIONS"), *at_first_use = getenv("NCCL_RUNTIME_CONNECT");

@@ -140,7 +140,7 @@ static int time_start_barrier_steps(struct bb_runner *r, int n, struct bb_progre
     if (expired) {
         if (r->world->rank == 0)
             bb_warn("--start-barrier: a call blocked before the whole step was issued (launch queue full); steps with "
-                    "a start barrier are not reported");
+                    "a start barrier are not reported; try: --graph");
         goto out;
     }
     m->start_barrier_step = stats.step;

@@ -94,8 +94,9 @@ static int previous_on(const struct bb_program *p, int op)
     return before;
 }
 
-/* Make the current operation wait for old operation `op`. An alltoallv without messages has no operation in the new
- * program: wait instead for the operations that it waits for and for the previous operation on its stream. */
+/* Make the current operation of the new program wait for operation `op` of the old program. If `op` is an alltoallv
+ * without messages, which has no operation in the new program, wait for the dependencies of `op` and for the
+ * previous operation on its stream instead. */
 static int wait_for(struct expansion *e, int op)
 {
     const struct bb_op *o;

@@ -75,9 +75,11 @@ int bb_layout_add_comm(struct bb_layout *l, const char *name, int group); /* ret
 int bb_layout_add_stage_comm(struct bb_layout *l, const char *name, int group);
 
 int bb_group_instances(const struct bb_layout *l, int group);
-int bb_group_instance(const struct bb_layout *l, int group, int rank); /* -1 (BB_NONE) if the rank belongs to no
-                                                                          instance */
-int bb_group_index(const struct bb_layout *l, int group, int rank);    /* the rank's index in its communicator */
-int bb_group_member(const struct bb_layout *l, int group, int instance, int index); /* returns the world rank */
+/* returns the index of the rank's instance of the group; -1 (BB_NONE) if the rank belongs to no instance */
+int bb_group_instance(const struct bb_layout *l, int group, int rank);
+int bb_group_index(const struct bb_layout *l, int group, int rank); /* returns the rank's index in its instance,
+                                                                       which is its rank in the communicator */
+/* returns the world rank of the member */
+int bb_group_member(const struct bb_layout *l, int group, int instance, int index);
 
 #endif

@@ -256,10 +256,11 @@ size_t bb_program_bytes(const struct bb_program *p, enum bb_buffer_use use)
 }
 
 /*
- * State of bb_program_filter. For each operation of the full program, front[s] is the latest copied operation on stream
- * s that must have completed when this operation completes. The front of a copied operation contains only the operation
- * itself. A removed operation inherits, for each stream, the latest entry from the previous operation on its stream and
- * from the operations that it waits for.
+ * State of bb_program_filter, which copies some operations of a program and removes the others. For operation i of the
+ * full program, front[i][s] is the latest copied operation on stream s that has completed when operation i completes.
+ * The front of a copied operation contains only the operation itself. The front of a removed operation contains, for
+ * each stream, the latest entry in the fronts of its dependencies: the previous operation on its stream and the
+ * operations that it waits for.
  */
 struct program_filter {
     const struct bb_program *full;
@@ -317,8 +318,8 @@ out:
     return rc;
 }
 
-/* The same kernel list is often used by many operations, so the function remembers the lists that it has recently
- * counted and skips repetitions. */
+/* Adds up the memory of the program's kernel lists. Many operations use the same kernel list, so the function
+ * remembers the most recently counted lists and skips them. */
 size_t bb_program_work_bytes(const struct bb_program *p)
 {
     enum { RECENT = 8 };

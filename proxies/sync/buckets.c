@@ -9,7 +9,7 @@
 
 #define FUSION_ALIGN_BYTES 16
 
-/* State of bb_buckets_make: the buckets so far, and which tensors are assigned to a bucket. */
+/* State while bb_buckets_make assigns tensors: the buckets made so far, and which tensors already have a bucket. */
 struct bucket_builder {
     struct bb_buckets *b;
     const struct bb_bucket_rule *rule;
@@ -86,7 +86,10 @@ static size_t padded_count(const struct bucket_builder *f, int i)
     return bb_round_up(f->arrivals[i].count, FUSION_ALIGN_BYTES / f->element_bytes);
 }
 
-/* Make a bucket from the first tensor without a bucket and the tensors of the same cycle that fit. */
+/*
+ * Adds one bucket. Its first tensor is tensor number `oldest`, the first without a bucket. Further tensors of the same
+ * cycle are added as long as the bucket's size is within the fusion threshold.
+ */
 static void fuse_cycle(struct bucket_builder *f, int oldest)
 {
     struct bb_sync_bucket *bucket = open_bucket(f);
@@ -107,7 +110,7 @@ static void fuse_cycle(struct bucket_builder *f, int oldest)
             break;
         }
     }
-    if (bucket->n > 1) /* a tensor that is sent alone bypasses the fusion buffer and needs no padding */
+    if (bucket->n > 1) /* a bucket with one tensor is sent without the fusion buffer and needs no padding */
         bucket->count = count;
 }
 

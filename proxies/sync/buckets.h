@@ -1,10 +1,11 @@
 /*
- * buckets.h - gradient bucketing: which gradients are communicated in one operation. The functions are pure. Their
- * input is the list of tensors in the order in which the gradients become ready, the reverse of registration order.
+ * buckets.h - gradient bucketing: which gradients are communicated in one operation. The functions have no side
+ * effects. Their input is the list of gradient tensors in the order in which backward computes them, which is the
+ * reverse of the order in which the model registers its parameters.
  *
- * PyTorch DDP (reducer.cpp): tensors are appended to the open bucket, which is closed once its bytes reach the limit. A
- * bucket may thus exceed the limit by its last tensor. The limit is first_bytes for the first bucket and cap_bytes for
- * the other buckets.
+ * PyTorch DDP (reducer.cpp): tensors are appended to the open bucket, which is closed once its size reaches a limit.
+ * The last tensor may therefore make the bucket larger than the limit. The limit is first_bytes for the first bucket
+ * and cap_bytes for the other buckets.
  *
  * Megatron-LM (distributed_data_parallel): a bucket is closed once it has max(40e6, 1e6 * replicas) parameters. If
  * requested, the end of the bucket is padded to a multiple of `pad` elements.
@@ -29,44 +30,47 @@ enum bb_bucket_kind { BB_BUCKETS_DDP, BB_BUCKETS_MEGATRON, BB_BUCKETS_DEEPSPEED,
 struct bb_bucket_rule {
     enum bb_bucket_kind kind;
     double first_bytes, cap_bytes; /* DDP: limits of the first bucket and of the other buckets, in bytes */
-    double elements;               /* limit in elements: DeepSpeed; Megatron (0: max(40e6, 1e6 * replicas)) */
-    double threshold_bytes;        /* Horovod: maximum bytes of fused tensors */
-    double cycle_us; /* Horovod: length of a cycle in microseconds; <= 0: all gradients are in one cycle */
-    size_t pad;      /* bucket sizes are rounded up to a multiple of this many elements; 0: no padding */
+    double elements; /* limit in elements. DeepSpeed: always set; Megatron-LM: 0 selects max(40e6, 1e6 * replicas);
+                        other rules: unused */
+    double threshold_bytes; /* Horovod: maximum bytes of fused tensors */
+    double cycle_us;        /* Horovod: length of a cycle in microseconds; <= 0: all gradients are in one cycle */
+    size_t pad;             /* bucket sizes are rounded up to a multiple of this many elements; 0: no padding */
 };
 
-/* A gradient tensor in the list of tensors in the order in which their gradients become ready. */
+/* One gradient tensor. Arrays of this struct are sorted by the time at which the gradients become ready in backward. */
 struct bb_gradient_arrival {
     size_t count;
-    double ready_us; /* Horovod: time at which the gradient is ready, in microseconds */
-    int unit, type;  /* unit: see sync.h; type: only tensors of equal type may share a bucket */
+    double ready_us; /* Horovod: time in microseconds from the start of backward until the gradient is ready */
+    int unit, type; /* unit: index of the tensor's unit (sync.h); type: only tensors of equal type may share a bucket */
 };
 
 struct bb_sync_bucket {
     int first, n; /* the bucket's tensors are members[first .. first + n) in struct bb_buckets */
-    size_t count; /* elements, including padding */
+    size_t count; /* number of elements, including padding */
 };
 
 struct bb_buckets {
-    int *members; /* indices into the arrivals, grouped by bucket */
+    int *members; /* indices into `arrivals` of bb_buckets_make; the tensors of one bucket are consecutive */
     struct bb_sync_bucket *list;
     int n;
 };
 
 /*
- * bb_buckets_make - assign tensors to buckets.
- *   arrivals       [n] in the order in which the gradients become ready
+ * bb_buckets_make - assign gradient tensors to buckets.
+ *   b              out: the buckets; the caller releases them with bb_buckets_release, which accepts a zeroed struct
+ *   arrivals       [n] tensors in the order in which their gradients become ready
  *   element_bytes  size of a gradient element
  *   replicas       number of replicas, for Megatron-LM's limit
  *   Returns        0, or -BB_EFAIL when out of memory
- *   Owner          the caller releases b with bb_buckets_release, which accepts a zeroed struct
  */
 int bb_buckets_make(struct bb_buckets *b, const struct bb_bucket_rule *rule, const struct bb_gradient_arrival *arrivals,
                     int n, size_t element_bytes, int replicas) BB_MUST_CHECK;
 void bb_buckets_release(struct bb_buckets *b);
 
-/* bb_bucket_limit - return the number of elements at which the rule closes bucket number `bucket` (0: the first);
- * INFINITY: no limit. */
+/*
+ * bb_bucket_limit - return the number of elements at which the rule closes a bucket; INFINITY if the rule has no limit.
+ *   bucket  index of the bucket; only DDP's first bucket (0) has a different limit
+ */
 double bb_bucket_limit(const struct bb_bucket_rule *rule, size_t element_bytes, int replicas, int bucket);
 
 #endif

@@ -1,5 +1,7 @@
-/* dp_config.c - resolve the options of data-parallel synchronisation, and compute the training memory of the
- * resulting policy (see sync.h). */
+/*
+ * dp_config.c - resolve the options of data-parallel synchronisation to a policy, and compute the training memory of a
+ * policy (see sync.h).
+ */
 #include "proxies/sync/sync.h"
 
 #include "proxies/author/args.h"
@@ -29,7 +31,7 @@ static const size_t pad_elements = 65536;
 #define SERVERS    (KIND(PS) | KIND(PS_P2P) | KIND(PS_SHARDED))
 #define BUCKETED   (KIND(ALL_REDUCE) | KIND(ZERO1) | KIND(ZERO2) | KIND(DISTRIBUTED) | SERVERS)
 
-/* Print the names of a set of kinds for error lines: "zero2, zero3 or hsdp". */
+/* Format the names of the kinds in a bit set as "zero2, zero3 or hsdp", for error messages. */
 static const char *kinds_text(unsigned kinds, char text[160])
 {
     size_t n = 0;
@@ -85,7 +87,7 @@ static int validate_options(const struct bb_proxy_config *c, enum bb_sync_kind k
     return 0;
 }
 
-/* ---- options to policy ---- */
+/* ---- from the options to a policy ---- */
 
 static int resolve_rule(const struct bb_proxy_config *c, enum bb_sync_kind kind, struct bb_bucket_rule *rule)
 {
@@ -160,8 +162,10 @@ bool bb_sync_reduces_every_micro_batch(const struct bb_dp_config *p)
     return !p->no_sync && (KIND(ZERO2) | KIND(ZERO3) | KIND(HSDP)) & 1u << p->kind;
 }
 
-/* Return the optimizer's bytes per parameter: float moments; for 16-bit parameters also a float copy of the
- * parameter or, for precision-aware bfloat16, only the 16 low bits that bfloat16 lacks. */
+/*
+ * Return the optimizer's bytes per parameter: the float moments and, for 16-bit parameters, a float copy of the
+ * parameter. With the precision-aware optimizer and bfloat16, the copy has only the 16 low bits that bfloat16 lacks.
+ */
 static double optimizer_bytes(const struct bb_dp_config *p)
 {
     double moments = p->optimizer == BB_MEMORY_KERNEL_ADAM ? 8 : 4;

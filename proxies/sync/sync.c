@@ -1,11 +1,11 @@
 /*
- * sync.c - adds the communication between replicas, and the optimizer, around the compute of a step's units (sync.h
- * describes the policies and the order of calls).
+ * sync.c - adds the communication between replicas, and the optimizer, before and after the compute of a step's units
+ * (sync.h describes the policies and the order of calls).
  *
  * Gradients and parameters are communicated in buckets; with zero3 and hsdp each unit is one bucket. Buckets are
- * numbered in the order in which they become full, the reverse of forward order. Each bucket has a buffer for its full
- * gradients. If every micro-batch reduces gradients, the buckets instead take turns with a few shared buffers. With
- * sharding, each bucket also has a buffer for the local shard of its gradients.
+ * numbered in the order in which backward fills them. Each bucket has its own buffer for full gradients, unless every
+ * micro-batch reduces gradients: then a few shared buffers are used in turn. With sharding, each bucket also has a
+ * buffer for the local shard of its gradients.
  */
 #include "proxies/sync/sync.h"
 
@@ -15,23 +15,29 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define FUSION_UNIT 64 /* elements per rank of a node: Horovod's FUSION_BUFFER_ATOMIC_UNIT */
-#define SLOTS       2  /* gathered units in memory at the same time: the current and the prefetched unit */
+/* Horovod's FUSION_BUFFER_ATOMIC_UNIT: the fusion buffer is a multiple of this many elements per rank of a node. */
+#define FUSION_UNIT 64
+/* Number of units whose gathered parameters are in memory at the same time: the current and the prefetched unit. */
+#define SLOTS 2
 
-/* Memory bandwidth in 1e9 bytes per second, for memory-bound kernels with --compute timed. The value is that of an
- * A100-SXM4-80GB in profiles/clusters, because the default FLOP rate (--tflops) is that of an A100 too. */
+/*
+ * Memory bandwidth in 1e9 bytes per second that gives memory-bound kernels their duration with --compute timed. It is
+ * that of the A100-SXM4-80GB in profiles/clusters, because the default FLOP rate (--tflops) is that of an A100, too.
+ */
 static const double memory_gbps = 2039;
 
 struct bucket {
-    size_t count;     /* elements, including padding */
-    int first_unit;   /* lowest number of a unit with tensors in the bucket */
-    int units, ready; /* units: number of units with tensors in the bucket; ready: number of these units whose
-                         backward is finished */
-    bool fused;       /* true: contains several tensors, which are copied into and out of the fusion buffer */
-    int full, shard;  /* gradient buffers: full gradients; local shard (equal to `full` without sharding) */
+    size_t count;     /* number of elements, including padding */
+    int first_unit;   /* lowest index of a unit that has tensors in the bucket */
+    int units, ready; /* units: number of units with tensors in the bucket; ready: how many of them have finished
+                         backward */
+    bool fused; /* true: several tensors, which are copied into the fusion buffer before the reduction and back after
+                   it */
+    int full, shard; /* indices of the gradient buffers: full gradients; local shard (equal to `full` without
+                        sharding) */
     int param_shard, param_full;
-    /* operations, BB_NONE before they are issued. last_read: the last that reads `full`; reduced: end of the
-     * reduction; gathered: all-gather of the parameters */
+    /* Indices of operations; BB_NONE until they are added. last_read: the last operation that reads `full`; reduced:
+     * the last operation of the reduction; gathered: the all-gather of the bucket's parameters */
     int last_read, reduced, gathered;
     const char *what, *gather_what;
 };
@@ -49,15 +55,18 @@ struct bb_sync {
     struct bb_buckets bucketing;
     struct bucket *buckets;
     int n;
-    size_t n_elements;               /* total gradient elements of all units */
-    bool gathers, every_micro_batch; /* gathers: parameters are gathered for each unit; every_micro_batch: every
-                                        micro-batch reduces gradients */
-    int next;                        /* next bucket to reduce, if buckets are reduced in bucket order */
+    size_t n_elements; /* number of gradient elements, summed over all units */
+    /* gathers: zero3, hsdp: parameters are all-gathered before a unit uses them; every_micro_batch: every
+     * micro-batch reduces its gradients, not only the last */
+    bool gathers, every_micro_batch;
+    int next;              /* index of the next bucket to reduce when buckets are reduced in bucket order */
     int n_shared;          /* number of shared buffers for full gradients; 0: each bucket has its own buffer */
-    int *shared_last_read; /* [n_shared] last operation that reads each shared buffer; BB_NONE: the buffer is free */
-    struct slot slots[SLOTS + 1]; /* buffers for gathered units: the first SLOTS are reused alternately, the last is
-                                     reserved for the tied unit */
-    int latest_slot, tied; /* latest_slot: index of the slot used last; tied: number of the tied unit, or BB_NONE */
+    int *shared_last_read; /* [n_shared] index of the last operation that reads the buffer; BB_NONE: the buffer is
+                              free */
+    struct slot slots[SLOTS + 1]; /* buffers for gathered parameters. The first SLOTS are reused for one unit after
+                                     another; the last one is reserved for the tied unit */
+    int latest_slot, tied; /* latest_slot: index of the most recently used slot; tied: index of the unit with tied
+                              embeddings, or BB_NONE */
 };
 
 /* ---- lookup, labels, copies ---- */
@@ -70,7 +79,7 @@ static int bucket_of_unit(const struct bb_sync *s, int unit)
     return BB_NONE;
 }
 
-/* Return the unit with tied embeddings if parameters are gathered for each unit; else BB_NONE. */
+/* Return the index of the unit with tied embeddings if parameters are gathered for each unit; else BB_NONE. */
 static int find_tied_unit(const struct bb_sync *s)
 {
     for (int u = 0; u < s->spec.n_units && s->gathers; u++)
@@ -150,9 +159,11 @@ int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool per_uni
     return n;
 }
 
-/* Return the number of elements to a multiple of which buckets are padded. A sharded bucket must be divisible by the
- * ranks of the shard group. The fusion buffer of a hierarchical all-reduce is a multiple of 64 elements (Horovod's
- * atomic unit) per rank of the node, so the division leaves no remainder. */
+/*
+ * Return the number to a multiple of which the element count of a bucket is padded. A sharded bucket must be divisible
+ * by the ranks of the shard group. The fusion buffer of Horovod's hierarchical all-reduce is a multiple of 64 elements
+ * (Horovod's atomic unit) per rank of the node, so that the ranks of a node have equal shares.
+ */
 static size_t bucket_multiple(const struct bb_sync *s)
 {
     const struct bb_sync_comms *c = &s->spec.comms;
@@ -203,8 +214,10 @@ static void init_bucket(struct bb_sync *s, struct bucket *b, const struct bb_syn
     }
 }
 
-/* Make the buckets. For a hierarchical all-reduce, Horovod rounds its threshold up so that every rank of a node has
- * a whole number of atomic units. */
+/*
+ * Assign the gradients to buckets. For a hierarchical all-reduce, Horovod rounds its fusion threshold up so that every
+ * rank of a node has a whole number of atomic units.
+ */
 static int fill_buckets(struct bb_sync *s)
 {
     double unit = s->policy.hierarchical ? s->spec.comms.n_local * 8.0 * FUSION_UNIT : 1;
@@ -227,7 +240,7 @@ out:
     return rc;
 }
 
-/* Return whether a bucket contains tensors of a unit. The buckets of one unit have consecutive numbers. */
+/* Return whether a bucket contains tensors of a unit. */
 static bool bucket_holds_unit(const struct bb_sync *s, int bucket, int unit)
 {
     const struct bb_sync_bucket *bucketing = &s->bucketing.list[bucket];
@@ -249,8 +262,10 @@ static size_t largest_bucket(const struct bb_sync *s)
     return most;
 }
 
-/* Return the number of shared gradient buffers: the maximum number of buckets of a unit, plus one, so that the next
- * unit can start while the buckets of the previous unit are reduced. */
+/*
+ * Return the number of shared gradient buffers: the largest number of buckets that contain tensors of one unit, plus
+ * one, so that backward of the next unit can start while the buckets of the previous unit are reduced.
+ */
 static int count_shared_buffers(const struct bb_sync *s)
 {
     int most = 0;
@@ -361,7 +376,8 @@ int bb_sync_init(struct bb_sync **sync, const struct bb_sync_spec *spec)
     s->gathers = bb_sync_gathers_parameters(s->policy.kind) && spec->comms.n > 1;
     s->tied = BB_NONE;
     if (s->policy.kind >= BB_SYNC_PS)
-        return bb_err(BB_EFAIL, "bb_sync does not support parameter servers");
+        return bb_err(BB_EFAIL,
+                      "internal error: parameter servers reached the code for collectives; please report this error");
     TRY(fill_buckets(s));
     s->tied = find_tied_unit(s);
     if (has_peers(s)) {
@@ -387,8 +403,13 @@ void bb_sync_release(struct bb_sync *s)
 
 /* ---- gradient reductions ---- */
 
-/* Reduce the remainder of a hierarchical reduction to the last rank of the node (BB_REDUCE), or broadcast it from
- * that rank (BB_BROADCAST). In the buffer, the remainder follows the ranks' equal shares. */
+/*
+ * Reduce the remainder of a bucket, which the ranks of the node cannot share equally, to the last rank of the node
+ * (kind: BB_REDUCE), or broadcast it from that rank (BB_BROADCAST). In the full buffer, the remainder follows the equal
+ * shares.
+ *   share  elements of each rank's equal share
+ *   rest   elements of the remainder
+ */
 static int start_remainder(struct bb_sync *s, const struct bucket *b, enum bb_coll_kind kind, size_t share, size_t rest)
 {
     struct bb_op op = bb_script_op(s->script, s->local, b->what);
@@ -407,9 +428,11 @@ static int start_remainder(struct bb_sync *s, const struct bucket *b, enum bb_co
     return bb_script_start(s->script, &op);
 }
 
-/* Hierarchical all-reduce: reduce-scatter within the node, all-reduce across nodes, all-gather within the node. If
- * the node's ranks do not divide the bucket evenly, the remainder is reduced to the node's last rank, which
- * all-reduces it together with its own share and then broadcasts it within the node. */
+/*
+ * Hierarchical all-reduce: reduce-scatter within the node, all-reduce across nodes, all-gather within the node. A
+ * remainder that the node's ranks cannot share equally is reduced to the node's last rank. That rank all-reduces the
+ * remainder together with its own share and then broadcasts the remainder within the node.
+ */
 static int reduce_hierarchically(struct bb_sync *s, const struct bucket *b)
 {
     size_t ranks = (size_t)s->spec.comms.n_local, share = b->count / ranks, rest = b->count % ranks;
@@ -429,8 +452,10 @@ static int reduce_hierarchically(struct bb_sync *s, const struct bucket *b)
     return op;
 }
 
-/* Start the reduction of a bucket. Sets `reduced` (the last operation of the reduction) and `last_read` (the last
- * operation that reads the full gradients). */
+/*
+ * Add the reduction of a bucket, except for hierarchical policies. Sets b->reduced, the last operation of the
+ * reduction, and b->last_read, the last operation that reads the full gradients.
+ */
 static void start_reduction(struct bb_sync *s, struct bucket *b)
 {
     const struct bb_sync_comms *c = &s->spec.comms;
@@ -465,7 +490,7 @@ static void reduce_bucket(struct bb_sync *s, int index)
     restore_labels(s->script, before);
 }
 
-/* Reduce full buckets in bucket order. The first bucket that is not full delays all following buckets. */
+/* Reduce the full buckets in bucket order, up to the first bucket that is not yet full. */
 static void reduce_in_order(struct bb_sync *s)
 {
     for (; s->next < s->n && s->buckets[s->next].ready == s->buckets[s->next].units; s->next++)
@@ -482,7 +507,7 @@ static struct slot *slot_of(struct bb_sync *s, int unit)
     return NULL;
 }
 
-/* Return a free slot; if there is none, the slot that was not used last. */
+/* Return a slot for another unit: a free slot, or else the less recently used slot. */
 static struct slot *take_slot(struct bb_sync *s)
 {
     struct slot *slot = slot_of(s, BB_NONE);
@@ -503,8 +528,10 @@ static int gather_bucket(struct bb_sync *s, int bucket, int full)
     return b->gathered;
 }
 
-/* Start the all-gather of a unit's parameters, unless they are in a slot or being gathered. Returns the slot; NULL:
- * the unit has no parameters. */
+/*
+ * Start the all-gather of a unit's parameters, unless a slot already holds or receives them. Returns the slot; NULL if
+ * the unit has no parameters.
+ */
 static struct slot *ensure_gathered(struct bb_sync *s, int unit)
 {
     struct slot *slot = slot_of(s, unit);
@@ -518,7 +545,10 @@ static struct slot *ensure_gathered(struct bb_sync *s, int unit)
     return slot;
 }
 
-/* Wait for a unit's parameters, then prefetch the next unit if it belongs to the same chunk. */
+/*
+ * Wait for the parameters of `unit`, then prefetch those of unit number `next` if this unit exists and is in the same
+ * model chunk.
+ */
 static void use_unit(struct bb_sync *s, int unit, int next)
 {
     const struct slot *slot = ensure_gathered(s, unit);
@@ -527,7 +557,8 @@ static void use_unit(struct bb_sync *s, int unit, int next)
         bb_script_wait(s->script, slot->op);
     if (next >= 0 && next < s->spec.n_units && s->spec.units[next].chunk == s->spec.units[unit].chunk) {
         if (slot && slot < &s->slots[SLOTS])
-            s->latest_slot = (int)(slot - s->slots); /* protect the current unit's slot from reuse */
+            s->latest_slot = (int)(slot - s->slots); /* so that take_slot() for `next` does not reuse the current
+                                                        unit's slot */
         (void)ensure_gathered(s, next);
     }
 }
@@ -540,7 +571,7 @@ static void release_unit(struct bb_sync *s, int unit)
         slot->unit = BB_NONE;
 }
 
-/* Gather the parameters of all buckets, in the order in which forward needs them. */
+/* All-gather the parameters of all buckets, in the order in which forward needs them. */
 static void gather_buckets(struct bb_sync *s)
 {
     if (s->gathers || !bb_sync_is_sharded(s->policy.kind) || s->spec.comms.n == 1)
@@ -549,7 +580,7 @@ static void gather_buckets(struct bb_sync *s)
         (void)gather_bucket(s, b, s->buckets[b].param_full);
 }
 
-/* ---- hooks that the builder calls ---- */
+/* ---- hooks that the builder of a step calls ---- */
 
 void bb_sync_begin_step(struct bb_sync *s)
 {
@@ -567,7 +598,7 @@ void bb_sync_before_forward(struct bb_sync *s, int unit)
     for (int b = 0; b < s->n && s->policy.overlap_gather; b++)
         if (s->buckets[b].gathered != BB_NONE && bucket_holds_unit(s, b, unit)) {
             bb_script_wait(s->script, s->buckets[b].gathered);
-            s->buckets[b].gathered = BB_NONE; /* units that share this bucket need not wait again */
+            s->buckets[b].gathered = BB_NONE; /* one wait is enough for all units that share this bucket */
         }
 }
 
@@ -581,7 +612,7 @@ void bb_sync_after_forward(struct bb_sync *s, int unit)
         release_unit(s, s->tied);
 }
 
-/* Wait until the shared gradient buffers that the unit's backward will write are free. */
+/* Wait until the shared gradient buffers to which the unit's backward writes are free. */
 static void wait_for_shared_buffers(struct bb_sync *s, int unit)
 {
     for (int b = 0; b < s->n; b++)

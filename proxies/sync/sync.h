@@ -3,11 +3,11 @@
  * model, and the optimizer. Models PyTorch DDP, Horovod, ZeRO-1/2/3 (DeepSpeed, FSDP), HSDP and Megatron-LM's
  * distributed optimizer.
  *
- * A struct bb_sync belongs to one role's program and one group of replicas: the data-parallel group, or for experts the
- * expert-data-parallel group. The builder divides the model into units, for example layers or blocks, whose compute it
- * writes as a whole (compare FSDP units). Units are numbered in forward order. The builder calls the hooks below before
- * and after the compute of each unit; the hooks append the collectives, the waits for them and the optimizer to the
- * builder's script.
+ * A struct bb_sync belongs to the program of one role and to one group of replicas: the data-parallel group, or for
+ * experts the expert-data-parallel group. The builder, the code that generates the program of a proxy, divides the
+ * model into units, for example layers or blocks (compare FSDP units). Units are numbered in forward order. The builder
+ * calls the hooks below before and after the compute of each unit. The hooks append the collectives, the waits for them
+ * and the optimizer to the builder's script.
  *
  * Order of calls for one step with units 0 .. n-1 and micro-batches 0 .. m-1, without pipelining:
  *
@@ -42,7 +42,7 @@
  *                begins with the all-gather of parameters, which overlaps the forward: each unit waits only for the
  *                buckets that contain its parameters.
  *
- * A group of one replica has no communication; only the optimizer is added.
+ * With a single replica there is no communication; only the optimizer is added.
  */
 #ifndef BB_PROXIES_SYNC_SYNC_H
 #define BB_PROXIES_SYNC_SYNC_H
@@ -60,8 +60,8 @@ enum bb_sync_kind {
     BB_SYNC_ZERO3,
     BB_SYNC_HSDP,
     BB_SYNC_DISTRIBUTED,
-    BB_SYNC_PS, /* parameter servers, only for the proxy data_parallel (replicas/servers.h); bb_sync_init rejects
-                   these kinds */
+    BB_SYNC_PS, /* This kind and the following ones are parameter servers, which only the proxy data_parallel
+                   supports (replicas/servers.h). bb_sync_init rejects them. */
     BB_SYNC_PS_P2P,
     BB_SYNC_PS_SHARDED,
     BB_SYNC_KINDS
@@ -71,28 +71,31 @@ extern const char *const bb_sync_names[BB_SYNC_KINDS + 1]; /* values of --sync, 
 extern const char *const bb_dp_sync_names[BB_SYNC_PS + 1]; /* values of --dp-sync: bb_sync_names without the
                                                               parameter servers */
 
-/* The synchronisation policy, independent of the layout. */
+/* How replicas are synchronised (the policy), resolved from the options. It does not depend on the layout. */
 struct bb_dp_config {
     enum bb_sync_kind kind;
     struct bb_bucket_rule rule;
-    enum bb_dtype_id params, grads;       /* element types: params of gathered parameters, grads of reduced gradients */
-    enum bb_memory_kernel_kind optimizer; /* memory-bound kernel of the optimizer: SGD with momentum, or Adam */
-    bool precision_aware; /* distributed: no float copies of bfloat16 parameters and gradients (precision-aware
-                             FusedAdam of Transformer Engine) */
+    enum bb_dtype_id params, grads;       /* element types of gathered parameters and of reduced gradients */
+    enum bb_memory_kernel_kind optimizer; /* the optimizer, as its memory-bound kernel: SGD with momentum, or Adam */
+    bool precision_aware; /* distributed: the precision-aware FusedAdam of Transformer Engine, without float copies
+                             of bfloat16 parameters and gradients */
     bool hierarchical;    /* all_reduce, horovod: reduce-scatter within the node, all-reduce across nodes, all-gather
                           within the node */
-    bool reduce_whole;    /* zero1, zero2: all-reduce each bucket and use only the local shard of the result */
-    bool overlap_gather;  /* distributed: the all-gather of parameters overlaps the next forward */
+    bool reduce_whole;    /* zero1, zero2: the buckets are all-reduced, not reduce-scattered, and each rank uses only
+                          its shard of the result */
+    bool overlap_gather;  /* distributed: the all-gather of parameters overlaps the forward of the next step */
     bool own_gather_comm; /* zero3, hsdp: gathers and reductions use separate communicators */
     bool no_overlap;      /* reductions start only after the whole backward */
     bool no_sync;         /* zero2, zero3, hsdp: only the last micro-batch reduces gradients */
     int shard;            /* hsdp, distributed: ranks per shard group; 0: the ranks of a node (hsdp) or all replicas
                   (distributed) */
-    int servers;          /* ps_sharded: number of parameter servers */
+    int servers; /* hierarchical: local: over the ranks of one node; cross: over the ranks with equal index in their
+                    nodes */
 };
 
 /*
- * bb_sync_resolve - turn the options in config->sync into a policy for a kind of synchronisation.
+ * bb_sync_resolve - validate the options in config->sync and convert them to a policy.
+ *   kind           the kind of synchronisation
  *   params, grads  default element types; --grad-dtype overrides grads
  *   policy         out: the policy
  *   Returns        0, or -BB_EUSAGE after printing an error line for an option that the kind does not support
@@ -107,12 +110,12 @@ bool bb_sync_is_sharded(enum bb_sync_kind kind);
 bool bb_sync_gathers_parameters(enum bb_sync_kind kind);
 bool bb_sync_reduces_every_micro_batch(const struct bb_dp_config *policy);
 
-/* The communicators of a policy, as indices into the layout's communicators (BB_NONE: unused), and their numbers of
- * ranks. */
+/* Communicators of a policy, as indices into the layout's communicators (BB_NONE: unused), and their sizes in ranks. */
 struct bb_sync_comms {
-    int gradients, parameters; /* over the shard group, or over all replicas if there are no shard groups; both may
-                                  be the same communicator */
-    int replicas;     /* hsdp, distributed: over the replica group, which contains one rank of each shard group */
+    int gradients, parameters; /* over the shard group, or over all replicas without sharding; both may be the same
+                                  communicator */
+    int replicas;     /* hsdp, distributed with --shard-size: over the replica group, which has one rank of each shard
+                     group */
     int local, cross; /* hierarchical: local is over the ranks of a node, cross over the ranks with the same index in
                          each node */
     int n, n_replicas, n_local, n_cross;
@@ -142,23 +145,24 @@ int bb_sync_hierarchy_comms(struct bb_step *step, int group, int gpus_per_node, 
                             struct bb_sync_comms *comms) BB_MUST_CHECK;
 
 struct bb_sync_unit {
-    const char *name;                /* name for labels; must outlive the program */
-    const struct bb_tensor *tensors; /* the unit's tensors in registration order, as stored on this rank before
+    const char *name;                /* name of the unit in operation labels; must outlive the program */
+    const struct bb_tensor *tensors; /* the unit's tensors in registration order, with this rank's sizes before
                                         sharding over the replicas; must outlive the bb_sync */
     int n;
-    /* tied embeddings: true if the last unit also uses the parameters of this unit; for at most one unit. With zero3
-     * and hsdp, these parameters stay gathered from this unit's forward to the last unit's forward, and from the
-     * last unit's backward to this unit's backward */
+    /* Tied embeddings: true if the last unit also uses the parameters of this unit. At most one unit may set it.
+     * With zero3 and hsdp, these parameters stay gathered from this unit's forward to the last unit's forward, and
+     * from the last unit's backward to this unit's backward. */
     bool tied;
-    int chunk; /* number of the model chunk (virtual pipeline stage); units of other chunks are not prefetched */
-    double backward_us; /* horovod: backward time per micro-batch in microseconds; 0 in all units: all gradients are
-                           ready at the same time */
+    int chunk;          /* index of the unit's model chunk (virtual pipeline stage). Only units of the same chunk are
+                  prefetched */
+    double backward_us; /* horovod: duration of the unit's backward per micro-batch in microseconds; 0 for all units:
+                           all gradients become ready at the same time */
 };
 
 struct bb_sync_spec {
     const struct bb_dp_config *policy;
     struct bb_sync_comms comms;
-    struct bb_step *step; /* owner of strings and kernel lists */
+    struct bb_step *step; /* stores the strings and kernel lists that the hooks add */
     struct bb_script *script;
     const struct bb_sync_unit *units; /* units in forward order; must outlive the bb_sync */
     int n_units;
@@ -166,21 +170,24 @@ struct bb_sync_spec {
                              remainder when the node's ranks cannot divide a bucket evenly */
 };
 
-struct bb_sync; /* opaque; exists while the program of one role is written */
+struct bb_sync; /* opaque; exists while the program of one role is generated */
 
 /*
- * bb_sync_init - assign gradients to buckets, and add streams and buffers to the script's program.
+ * bb_sync_init - assign gradients to buckets, and add streams and buffers to the program of spec->script.
  *   s        out: the caller releases it with bb_sync_release, also after an error; bb_sync_release accepts NULL
  *   Returns  0 or a negative error
  */
 int bb_sync_init(struct bb_sync **s, const struct bb_sync_spec *spec) BB_MUST_CHECK;
 void bb_sync_release(struct bb_sync *s);
 
-/* The hooks, in the order of calls (see the top of this file). They label their operations with their own phase and
- * then restore the script's labels. Errors are sticky in the script. `last` is true in the rank's last micro-batch
- * of the step, after which the gradients are complete. */
-void bb_sync_begin_step(struct bb_sync *s); /* call before the first operation of the step; starts the overlapped
-                                               all-gather (overlap_gather) */
+/*
+ * The hooks, in the order of calls (see the top of this file). They label their operations with their own phase and
+ * then restore the script's labels. The script stores the first error, which bb_script_result returns.
+ *   unit  index of the unit
+ *   last  true in the rank's last micro-batch of the step, after which the gradients are complete
+ */
+void bb_sync_begin_step(struct bb_sync *s); /* call before the first operation of the step; with overlap_gather,
+                                               starts the all-gather of parameters */
 void bb_sync_before_forward(struct bb_sync *s, int unit);  /* waits for the unit's parameters and, with zero3 and
                                                              hsdp, prefetches the next unit */
 void bb_sync_after_forward(struct bb_sync *s, int unit);   /* releases the unit's gathered parameters (zero3, hsdp) */
@@ -195,21 +202,24 @@ void bb_sync_finish_step(struct bb_sync *s); /* calls bb_sync_wait_reductions, t
 /* ---- functions shared with replicas/servers.h ---- */
 
 /*
- * bb_sync_arrivals - list the gradient tensors in the order in which they become ready: units and tensors in reverse.
- *   per_unit true: only tensors of one unit may share a bucket; false: only tensors of one chunk may share a bucket
- *   arrivals out: the list; the caller frees it
- *   Returns  the number of tensors, or -BB_EFAIL
+ * bb_sync_arrivals - list the gradient tensors in the order in which they become ready: from the last tensor of the
+ * last unit to the first tensor of the first unit.
+ *   per_unit  true: only tensors of one unit may share a bucket; false: only tensors of one chunk may share a bucket
+ *   arrivals  out: the list; the caller frees it
+ *   Returns   the number of tensors, or -BB_EFAIL
  */
 int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool per_unit,
                      struct bb_gradient_arrival **arrivals);
 
-/* bb_sync_memory_kernel - add a memory-bound kernel to the compute stream. With --compute timed its duration is its
- * memory traffic divided by the memory bandwidth. */
+/*
+ * bb_sync_memory_kernel - add a memory-bound kernel to the compute stream. With --compute timed, the duration is the
+ * kernel's memory traffic divided by a memory bandwidth of 2039 GB/s (A100).
+ */
 void bb_sync_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what,
                            const struct bb_script_memory_kernel *how);
 
 /*
- * bb_sync_memory - add the memory of parameters, gradients and optimizer state in training to bytes[BB_USE_PARAMETERS],
+ * bb_sync_memory - add the training memory of parameters, gradients and optimizer state to bytes[BB_USE_PARAMETERS],
  * bytes[BB_USE_GRADIENTS] and bytes[BB_USE_OPTIMIZER]. Sources of the formulas: the ZeRO paper; Megatron-LM's
  * dist_optimizer, where the optimizer has a float copy of 16-bit parameters.
  *   parameters  number of parameters on this rank before sharding
@@ -224,8 +234,10 @@ void bb_sync_memory(const struct bb_dp_config *policy, const struct bb_sync_comm
 double bb_sync_update_peak_bytes(const struct bb_dp_config *policy, const struct bb_sync_comms *comms,
                                  double parameters);
 
-/* bb_sync_add_update_peak - add to bytes[BB_USE_OPTIMIZER] the part of update_bytes that exceeds the memory of the
- * activations, which the optimizer step reuses. */
+/*
+ * bb_sync_add_update_peak - add to bytes[BB_USE_OPTIMIZER] the part of update_bytes (bb_sync_update_peak_bytes) that
+ * does not fit in the memory of the activations, which is free during the optimizer step.
+ */
 void bb_sync_add_update_peak(double update_bytes, double bytes[BB_USES]);
 
 #endif

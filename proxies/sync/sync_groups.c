@@ -17,13 +17,15 @@ static const struct bb_sync_comms no_comms = {.gradients = BB_NONE,
                                               .n_local = 1,
                                               .n_cross = 1};
 
-/* A group that is split into runs of `run` consecutive members. The runs form the inner group; the members with the
- * same index in each run form the outer group. */
+/*
+ * How a group is split: each run of `run` consecutive members is an instance of the inner group. The members with equal
+ * index in their runs are an instance of the outer group.
+ */
 struct group_split {
     struct bb_step *step;
     int group, run;
-    const char *inner_name, *outer_name; /* suffixes of the new groups' names: "shard", "replica" */
-    int inner, outer;                    /* indices of the new groups */
+    const char *inner_name, *outer_name; /* suffixes of the names of the new groups, such as "shard" and "replica" */
+    int inner, outer;                    /* indices of the new groups in the layout */
 };
 
 static const char *group_name(const struct group_split *k)
@@ -58,7 +60,7 @@ out:
     return rc;
 }
 
-/* Return the number of consecutive group members on one node; 0 if it differs between nodes. */
+/* Return how many consecutive members of the group are on one node; 0 if the number differs between nodes. */
 static int ranks_per_node(const struct bb_layout *l, int group, int gpus_per_node)
 {
     int size = l->groups[group].size, run = 0, first = 0;
@@ -88,7 +90,10 @@ static int nearest_divisor(int n, int wanted, int least, int most)
     return best;
 }
 
-/* Return whether the group is on several nodes with the same number of ranks, at least 2, on each node. */
+/*
+ * Return whether the group has a node level and an inter-node level: several nodes with the same number of ranks, at
+ * least 2, on each.
+ */
 static bool has_hierarchy(const struct bb_layout *l, int group, int gpus_per_node)
 {
     int run = gpus_per_node > 0 ? ranks_per_node(l, group, gpus_per_node) : 0;
@@ -96,7 +101,8 @@ static bool has_hierarchy(const struct bb_layout *l, int group, int gpus_per_nod
     return run > 1 && run < l->groups[group].size;
 }
 
-/* Return the number of GPUs per node nearest to the given one for which has_hierarchy() is true; 0: none. */
+/* Return the number of GPUs per node nearest to gpus_per_node for which has_hierarchy() returns true; 0 if there is
+ * none. */
 static int nearest_node(const struct bb_layout *l, int group, int gpus_per_node)
 {
     for (int far = 1; far <= l->ranks; far++) {
@@ -108,8 +114,10 @@ static int nearest_node(const struct bb_layout *l, int group, int gpus_per_node)
     return 0;
 }
 
-/* Print why the default shard size of hsdp, the ranks of a node, is invalid (run: that number; 0: it differs between
- * nodes). */
+/*
+ * Print an error line: the ranks of a node cannot be hsdp's default shard group. Returns -BB_EUSAGE.
+ *   run  number of the group's ranks on a node; 0: the number differs between nodes
+ */
 static int shard_error(const struct group_split *k, int gpus_per_node, int run)
 {
     int size = k->step->layout.groups[k->group].size, near = nearest_divisor(size, gpus_per_node, 2, size - 1);
@@ -124,7 +132,7 @@ static int shard_error(const struct group_split *k, int gpus_per_node, int run)
                   size, group_name(k), why, words);
 }
 
-/* Compute the default shard size: all ranks (distributed), or the ranks of a node (hsdp). */
+/* Set *run to the default shard size: all ranks (distributed), or the ranks of a node (hsdp). */
 static int default_shard(const struct group_split *k, const struct bb_dp_config *p, int gpus_per_node, int *run)
 {
     int size = k->step->layout.groups[k->group].size;
@@ -157,7 +165,8 @@ static int add_comm(struct bb_step *step, int group, const char *purpose, int *c
     return *comm < 0 ? -BB_EFAIL : 0;
 }
 
-/* Add communicators for reductions and for gathers over `group`: one for both, or two. */
+/* Add the communicators for reductions and for all-gathers over `group`: one for both (zero3 and hsdp without
+ * --own-gather-comm), or two. */
 static int add_sharded(struct bb_step *step, const struct bb_dp_config *p, int group, struct bb_sync_comms *comms)
 {
     bool shared = bb_sync_gathers_parameters(p->kind) && !p->own_gather_comm;

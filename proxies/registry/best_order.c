@@ -1,4 +1,5 @@
-/* best_order.c - compare the orders of the axes by inter-node bytes (see best_order.h). */
+/* best_order.c - compare the orders of the parallelism axes (tp, cp, ep, dp, pp) by inter-node bytes (see
+ * best_order.h). */
 #include "proxies/registry/best_order.h"
 
 #include "bootstrap/base/grow.h"
@@ -11,7 +12,7 @@
 
 /* ---- permutations of the axes ---- */
 
-/* List the axes with more than one rank in the dense or the expert grid, in the default order. */
+/* List the axes that have more than one rank in the dense grid or in the expert grid, in the default order. */
 static int axes_in_use(const struct bb_grid *g, enum bb_grid_axis axes[BB_GRID_AXES])
 {
     int n = 0;
@@ -22,7 +23,8 @@ static int axes_in_use(const struct bb_grid *g, enum bb_grid_axis axes[BB_GRID_A
     return n;
 }
 
-/* Print permutation `number` of n axes, in lexicographic order; number 0 is the default order. */
+/* Write permutation `number` of n axes to `order` as text such as "tp-cp-dp". Permutations are numbered in
+ * lexicographic order; number 0 is the default order. */
 static void write_permutation(const enum bb_grid_axis *axes, int n, int number, char order[BB_GRID_ORDER_SIZE])
 {
     bool used[BB_GRID_AXES] = {false};
@@ -44,8 +46,10 @@ static void write_permutation(const enum bb_grid_axis *axes, int n, int number, 
     }
 }
 
-/* List the axes of an order that have more than one rank. Axes with one rank have no effect: "tp-cp-dp" and "tp-dp"
- * are equal when cp is 1. */
+/*
+ * List those axes of an order, given as text, that have more than one rank (axes[n]). Axes with one rank have no
+ * effect: "tp-cp-dp" and "tp-dp" are equal when cp is 1.
+ */
 static int read_axes_in_use(const char *order, const enum bb_grid_axis *axes, int n,
                             enum bb_grid_axis used[BB_GRID_AXES])
 {
@@ -67,7 +71,7 @@ static bool same_order(const char *a, const char *b, const enum bb_grid_axis *ax
     return n_a == read_axes_in_use(b, axes, n, of_b) && memcmp(of_a, of_b, sizeof(*of_a) * (size_t)n_a) == 0;
 }
 
-/* ---- count of inter-node bytes ---- */
+/* ---- inter-node bytes of each order ---- */
 
 static int column_of(struct bb_best_order *best, const char *group)
 {
@@ -80,8 +84,10 @@ static int column_of(struct bb_best_order *best, const char *group)
     return best->n_groups++;
 }
 
-/* Build a step without printing errors. Orders in which the dense and the expert grid have different pipelines are
- * invalid; the caller only counts them. */
+/*
+ * Build a step without printing error lines. Returns -BB_EUSAGE for an order in which the dense grid and the expert
+ * grid have different pipelines; the caller counts such orders as invalid.
+ */
 static int build_quietly(struct bb_step *step, const struct bb_proxy *proxy, const struct bb_proxy_config *config)
 {
     int rc;
@@ -127,7 +133,7 @@ static int compare_rows(const void *a, const void *b)
     return x->number - y->number;
 }
 
-/* Resolve the grid of a config in the same way as the builder. */
+/* Resolve the sizes of the grid's axes in the same way as the builder of transformer. */
 static int resolve_grid(const struct bb_proxy_config *c, struct bb_grid *grid)
 {
     const struct bb_transformer_options *o = &c->transformer;
@@ -196,8 +202,10 @@ static double sum_of(const struct bb_best_order *best, int group)
     return sum;
 }
 
-/* Choose the groups that are columns of the table, those with the largest sum of bytes over all orders first. Groups
- * with less than 1e-6 of all bytes are omitted. */
+/*
+ * Choose up to MAX_COLUMNS groups as columns of the table, those with the largest sum of bytes over all orders first.
+ * Groups with less than 1e-6 of all bytes are omitted. Returns the number of columns.
+ */
 static int choose_columns(const struct bb_best_order *best, int columns[MAX_COLUMNS])
 {
     bool taken[BB_MAX_GROUPS] = {false};
@@ -235,8 +243,10 @@ static void print_row(const struct bb_order_row *row, int ties, const int *colum
     fputc('\n', out);
 }
 
-/* Print each set of orders with equal bytes as one line with the name of one order: the requested order if it is in
- * the set. */
+/*
+ * Print one line for each set of orders with equal bytes. The line names one order of the set: the requested order if
+ * it is in the set, else the first.
+ */
 static void print_rows(const struct bb_best_order *best, const int *columns, int n, FILE *out)
 {
     int lines = 0, left = 0;

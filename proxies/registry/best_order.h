@@ -1,7 +1,7 @@
 /*
- * best_order.h - plan --best-order: compare the orders of the grid's axes by their inter-node traffic. Every
- * permutation of the axes with more than one rank (at most 120 permutations) is built as a step, and its inter-node
- * bytes are counted (plan/internode.h).
+ * best_order.h - plan --best-order: compare the orders of the parallelism axes by their inter-node traffic. For every
+ * permutation of the axes with more than one rank (at most 120 permutations) a step is built, and its inter-node bytes
+ * are counted (plan/internode.h).
  */
 #ifndef BB_PROXIES_REGISTRY_BEST_ORDER_H
 #define BB_PROXIES_REGISTRY_BEST_ORDER_H
@@ -17,17 +17,18 @@
 
 struct bb_order_row {
     char order[BB_GRID_ORDER_SIZE];
-    double bytes, busiest; /* inter-node bytes sent per step: bytes by all nodes, busiest by the node that sends most */
-    double group[BB_MAX_GROUPS]; /* inter-node bytes sent per step by each group in bb_best_order.groups */
-    bool requested;              /* true: this is the plan's own order */
-    int number;                  /* number of the permutation; 0: the default order */
+    double bytes, busiest; /* inter-node bytes per step: bytes: sent by all nodes together; busiest: sent by the node
+                              that sends most */
+    double group[BB_MAX_GROUPS]; /* inter-node bytes sent per step in each group of bb_best_order.groups */
+    bool requested;              /* true: the order that the plan itself has (--order or the default) */
+    int number;                  /* number of the permutation in lexicographic order; 0: the default order */
 };
 
 struct bb_best_order {
     int gpus_per_node, nodes;
     struct bb_order_row *rows; /* valid orders, sorted by bytes, then busiest, then number */
-    int n, invalid; /* n: number of rows; invalid: number of orders in which the pipelines of the dense grid and of
-                       the expert grid differ */
+    int n, invalid; /* n: number of valid orders; invalid: number of orders in which the dense grid and the expert
+                       grid would have different pipelines */
     char groups[BB_MAX_GROUPS][16];
     int n_groups; /* number of groups that have inter-node traffic in at least one order */
 };
@@ -36,7 +37,7 @@ struct bb_best_order {
  * bb_best_order - build a step for every order of the axes and count its inter-node bytes.
  *   proxy          a proxy with BB_FEATURE_TRANSFORMER
  *   config         resolved options with a valid layout
- *   gpus_per_node  above 0
+ *   gpus_per_node  GPUs per node, above 0
  *   best           out: the orders; the caller releases it with bb_best_order_release, which accepts a zeroed struct
  *   Returns        0 or a negative error
  */

@@ -1,4 +1,4 @@
-/* list_proxies.c - `busbar list proxies`, `models`, `clusters`: names and descriptions from tables and profiles. */
+/* list_proxies.c - `busbar list proxies`, `busbar list models` and `busbar list clusters`: names and descriptions. */
 #include "proxies/models/profile.h"
 #include "proxies/registry/registry.h"
 
@@ -16,8 +16,10 @@ int bb_list_proxies(FILE *out)
     return 0;
 }
 
-/* Return the number of parameters in a model file: "totals.parameters" is one number, or an object with one number
- * per number of layers. In an object, the entry for the file's default number of layers is used. */
+/*
+ * Return the number of parameters stated in a model file. "totals.parameters" is a number, or an object that maps
+ * numbers of layers to numbers of parameters; then the entry for the file's default number of layers is returned.
+ */
 static double parameters_of(const json_t *root)
 {
     const json_t *given = json_object_get(json_object_get(root, "totals"), "parameters");
@@ -33,7 +35,7 @@ static double parameters_of(const json_t *root)
 
 static void print_model(const json_t *root, const char *name, const char *description, FILE *out)
 {
-    /* present if the model differs between the proxy transformer and the published mini-application */
+    /* the object "transformer" is present if this model differs from the published mini-application of the same name */
     const json_t *second = json_object_get(root, "transformer");
 
     fprintf(out, "  %-12s %14.0f parameters; %s\n", name, parameters_of(root), description);

@@ -24,13 +24,16 @@ const struct bb_opt bb_proxy_options[] = {
                "element type (default: bfloat16 for transformer; float for other proxies, as in the published code)"),
     OPT_CHOICE(0, "compute", FIELD(compute), NULL, "HOW", compute_choices,
                "compute of the layers: none; timed: kernels of a given duration; gemm: the layers' real GEMMs and "
-               "memory-bound kernels (default: as in the published code)"),
+               "memory-bound kernels (default: none for gpt2_large, bert_large, resnet50 and resnet50_ring; timed for "
+               "the other "
+               "proxies)"),
     OPT_DOUBLE(0, "forward-us", FIELD(forward_us), NULL, "US", 0.001, 1e9,
-               "timed: forward time of one layer (spatial, gems: one split) and micro-batch (default: the proxy's, or "
-               "computed from its FLOPs)",
+               "timed: duration of the forward of one layer per micro-batch; spatial, gems: of all layers of a split "
+               "(default: computed from the FLOPs and --tflops; gpt3*: as in the published code)",
                .needs = BB_FEATURE_LAYER_US),
     OPT_DOUBLE(0, "backward-us", FIELD(backward_us), NULL, "US", 0.001, 1e9,
-               "timed: backward time of one layer and micro-batch (default: twice the forward time)",
+               "timed: duration of the backward of one layer (or split) per micro-batch (default: twice the forward; "
+               "gpt3*: as in the published code)",
                .needs = BB_FEATURE_LAYER_US),
     OPT_DOUBLE(0, "tflops", FIELD(tflops), NULL, "RATE", 0.001, 1e6,
                "timed: compute rate in TFLOP/s, which converts FLOPs to time (default: 119.8)",

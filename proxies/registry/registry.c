@@ -92,7 +92,7 @@ const char *bb_proxy_unsupported_option(const struct bb_proxy_config *c, unsigne
     return NULL;
 }
 
-/* Reject options, and values of --compute, that the proxy does not support. */
+/* Reject options, and values of --compute, that the proxy does not support, with an error line. */
 static int validate_features(const struct bb_proxy *p, const struct bb_proxy_config *c)
 {
     const char *unsupported = bb_proxy_unsupported_option(c, p->features);
@@ -104,7 +104,7 @@ static int validate_features(const struct bb_proxy *p, const struct bb_proxy_con
     return 0;
 }
 
-/* Reject options for durations and rates with --compute gemm; they apply only to timed kernels. */
+/* Reject --forward-us, --backward-us and --tflops with --compute gemm: they apply only to timed kernels. */
 static int validate_times(const struct bb_proxy_config *c)
 {
     const char *option = c->forward_us > 0    ? "--forward-us"

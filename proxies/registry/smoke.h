@@ -1,12 +1,13 @@
 /*
- * smoke.h - find a minimal step of every proxy for the available ranks, for the smoke test `busbar proxy all --quick`.
+ * smoke.h - find a minimal step of every proxy for the available number of ranks, for the smoke test `busbar proxy all
+ * --quick`.
  */
 #ifndef BB_PROXIES_REGISTRY_SMOKE_H
 #define BB_PROXIES_REGISTRY_SMOKE_H
 
 #include "proxies/author/proxy.h"
 
-#define BB_SMOKE_SCALE 0.001 /* default of --scale-counts for minimal steps */
+#define BB_SMOKE_SCALE 0.001 /* default of --scale-counts in the smoke test */
 
 /*
  * bb_smoke_fit - find the smallest configuration of a proxy for base->ranks ranks: the minimum number of stages, one
@@ -19,12 +20,14 @@
 int bb_smoke_fit(const struct bb_proxy *proxy, const struct bb_proxy_config *base, struct bb_proxy_config *config,
                  struct bb_step *step) BB_MUST_CHECK;
 
-/* bb_smoke_nearest_ranks - return the number of ranks nearest to base->ranks for which bb_smoke_fit succeeds, at a
- * distance of at most base->ranks + 256; 0: none. */
+/*
+ * bb_smoke_nearest_ranks - return the number of ranks nearest to base->ranks for which bb_smoke_fit succeeds. Only
+ * numbers that differ from base->ranks by at most base->ranks + 256 are tried; 0 if none succeeds.
+ */
 int bb_smoke_nearest_ranks(const struct bb_proxy *proxy, const struct bb_proxy_config *base);
 
-/* bb_smoke_validate - return -BB_EUSAGE after printing an error line if an option is given that some proxies do not
- * support, else 0. */
+/* bb_smoke_validate - reject options that not every proxy supports. Returns 0, or -BB_EUSAGE after printing an error
+ * line. */
 int bb_smoke_validate(const struct bb_proxy_config *config) BB_MUST_CHECK;
 
 #endif

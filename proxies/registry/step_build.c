@@ -1,8 +1,11 @@
-/* step_build.c - build a step and check the invariants that all users of a step rely on. */
+/* step_build.c - build a step, and check the invariants of its programs that later code relies on. */
 #include "proxies/registry/registry.h"
 
-/* Return a description of the first invalid field of an operation, which would cause out-of-bounds accesses later;
- * NULL: the operation is valid. */
+/*
+ * Return a description of the first invalid field of operation i, completing "operation 3 ..."; NULL if the operation
+ * is valid. An invalid field would cause out-of-bounds accesses later.
+ *   last_call  largest group call number of the operations before
+ */
 static const char *find_error(const struct bb_layout *l, const struct bb_program *p, size_t i, int last_call)
 {
     const struct bb_op *op = &p->ops[i];

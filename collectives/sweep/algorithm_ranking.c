@@ -22,8 +22,8 @@ const struct bb_stats *bb_ranking_choice_time(const struct bb_ranking *c)
     return c->again_us.n > 0 && c->again_us.p50 < c->chosen.time_us.p50 ? &c->again_us : &c->chosen.time_us;
 }
 
-/* Returns the measured combination with the lowest median among those that are faster than `chosen`, or
- * significantly faster if `surely`. NULL: none is. */
+/* Returns the measured algorithm/protocol pair with the lowest median among the pairs that are faster than `chosen`,
+ * or, if `surely` is set, significantly faster. NULL: no pair is faster. */
 static const struct bb_candidate *find_fastest(const struct bb_ranking *c, const struct bb_stats *chosen, bool surely)
 {
     const struct bb_candidate *best = NULL;

@@ -1,7 +1,7 @@
 /*
- * algorithm_ranking.h - compares NCCL's own choice of algorithm and protocol with the forced combinations that were
- * measured. One combination is significantly faster than another if the 95 % confidence interval of its median lies
- * entirely below the interval of the other combination. Pure functions without I/O.
+ * algorithm_ranking.h - compares NCCL's own choice of algorithm and protocol with the other algorithm/protocol pairs
+ * that were forced and measured. One pair is significantly faster than another if the 95 % confidence interval of its
+ * median lies entirely below the interval of the other pair. Pure functions without I/O.
  */
 #ifndef BB_COLLECTIVES_SWEEP_ALGORITHM_RANKING_H
 #define BB_COLLECTIVES_SWEEP_ALGORITHM_RANKING_H
@@ -12,10 +12,9 @@
 
 enum bb_candidate_status {
     BB_CANDIDATE_MEASURED,
-    BB_CANDIDATE_NOT_OFFERED, /* not measured: NCCL's cost table marks the combination as unavailable for this
-                                 operation */
-    BB_CANDIDATE_IGNORED,     /* the combination was forced, but NCCL ran another combination or reported none */
-    BB_CANDIDATE_WRONG,       /* NCCL ran the combination and the data were wrong */
+    BB_CANDIDATE_NOT_OFFERED, /* not measured: NCCL's cost table marks the algorithm/protocol pair as unavailable */
+    BB_CANDIDATE_IGNORED,     /* the algorithm/protocol pair was forced, but NCCL ran another pair or reported none */
+    BB_CANDIDATE_WRONG,       /* NCCL ran the forced algorithm/protocol pair, but the received data were wrong */
     BB_CANDIDATE_COUNT
 };
 extern const char *const bb_candidate_status_names[BB_CANDIDATE_COUNT];
@@ -23,33 +22,36 @@ extern const char *const bb_candidate_status_names[BB_CANDIDATE_COUNT];
 struct bb_candidate {
     struct bb_algorithm_protocol what;
     enum bb_candidate_status status;
-    struct bb_choice ran; /* the choice that NCCL reported for the measurement; also set with BB_CANDIDATE_IGNORED */
+    struct bb_choice ran; /* algorithm and protocol that NCCL reported for this measurement; also set with
+                             BB_CANDIDATE_IGNORED */
     struct bb_stats time_us;
-    double model_us; /* NCCL's own estimate of the time; NaN: none */
+    double model_us; /* NCCL's own estimate of the time in microseconds; NaN: none */
 };
 
-/* The candidates for one size, buffer placement and timing mode: NCCL's own choice, and the other combinations. */
+/* The candidates for one case, buffer placement and timing mode: NCCL's own choice, and all other algorithm/protocol
+ * pairs. */
 struct bb_ranking {
     struct bb_candidate chosen;
-    struct bb_stats again_us; /* second measurement of NCCL's choice, after the other combinations; n == 0: not
-                                 measured */
+    struct bb_stats again_us; /* second measurement of NCCL's choice, after all other algorithm/protocol pairs; n ==
+                                 0: not measured */
     struct bb_candidate others[BB_ALGORITHM_PROTOCOLS];
     int n_others;
 };
 
 enum bb_candidate_verdict {
-    BB_VERDICT_UNKNOWN,  /* no confidence intervals, no choice reported by NCCL, or no other combination measured */
-    BB_VERDICT_BEST,     /* no other combination has a lower median */
-    BB_VERDICT_AS_GOOD,  /* another combination has a lower median, but is not significantly faster */
-    BB_VERDICT_NOT_BEST, /* another combination is significantly faster */
+    BB_VERDICT_UNKNOWN,  /* no confidence intervals, no choice reported by NCCL, or no other algorithm/protocol pair
+                           measured */
+    BB_VERDICT_BEST,     /* NCCL's choice has the lowest median */
+    BB_VERDICT_AS_GOOD,  /* another algorithm/protocol pair has a lower median, but is not significantly faster */
+    BB_VERDICT_NOT_BEST, /* another algorithm/protocol pair is significantly faster */
     BB_VERDICT_COUNT
 };
 extern const char *const bb_candidate_verdict_names[BB_VERDICT_COUNT];
 
 struct bb_outcome {
     enum bb_candidate_verdict verdict;
-    const struct bb_candidate *best; /* with BB_VERDICT_NOT_BEST: the significantly faster combination with the
-                                        lowest median; otherwise NCCL's choice */
+    const struct bb_candidate *best; /* with BB_VERDICT_NOT_BEST: the significantly faster algorithm/protocol pair
+                                        with the lowest median; otherwise NCCL's choice */
     double lost_factor;              /* time of NCCL's choice / time of `best`; NaN with BB_VERDICT_UNKNOWN */
 };
 

@@ -1,7 +1,7 @@
 /*
- * algorithms.c - measures the forced combinations of a row one after the other and ranks them. NCCL's own choice is the
- * choice that NCCL reported on rank 0. A combination is forced if NCCL offers it on all ranks, and counts as measured
- * if NCCL reported it on all ranks.
+ * algorithms.c - after each row with NCCL's own choice, forces and measures the other algorithm/protocol pairs one by
+ * one and ranks them. NCCL's own choice is the pair that NCCL reported on rank 0. A pair is forced if NCCL offers it on
+ * all ranks, and counts as measured if all ranks reported that NCCL ran it.
  */
 #include "collectives/sweep/algorithms.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NCCL's own choice and cost table, as reported on one rank for one placement. */
+/* NCCL's own choice and NCCL's cost table, as one rank observed them for one buffer placement. */
 struct view {
     struct bb_choice choice;
     struct bb_tuner_costs costs;
@@ -19,10 +19,10 @@ struct view {
 
 static const char *const placement_names[BB_PLACEMENTS] = {"out_of_place", "in_place"};
 
-/* ---- candidates: NCCL's choice and the combinations to force ---- */
+/* ---- candidates: NCCL's choice and the algorithm/protocol pairs to force ---- */
 
-/* Replaces the view by the view of rank 0, and marks the combinations that NCCL does not offer on all ranks as
- * unavailable. */
+/* Overwrites *view on all ranks with the choice and the cost table of rank 0. Marks algorithm/protocol pairs that
+ * NCCL does not offer on every rank as unavailable (negative cost). */
 static int agree_on_view(struct bb_world *world, struct view *view)
 {
     int rc;
@@ -81,9 +81,9 @@ static int init_rankings(struct bb_algorithms *a, const struct bb_row *chosen)
     return rc;
 }
 
-/* ---- measurement of the forced combinations ---- */
+/* ---- measurement of the forced algorithm/protocol pairs ---- */
 
-/* Returns the candidate for a combination; NULL if NCCL does not offer the combination. */
+/* Returns the candidate for an algorithm/protocol pair; NULL if NCCL does not offer the pair. */
 static struct bb_candidate *find_candidate(struct bb_ranking *c, struct bb_algorithm_protocol what)
 {
     for (int i = 0; i < c->n_others; i++)
@@ -92,14 +92,15 @@ static struct bb_candidate *find_candidate(struct bb_ranking *c, struct bb_algor
     return NULL;
 }
 
-/* Stores a measurement in its candidate. If NCCL ran another combination, removes the placement from the row. */
+/* Stores a measurement in its candidate. If NCCL ran another algorithm/protocol pair than the forced one, marks the
+ * row's buffer placement as not measured. */
 static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int placement, struct bb_candidate *e)
 {
     const struct bb_metrics *f = &row->figures[placement];
     const struct bb_choice *ran = &f->seen.choice;
     unsigned other = ran->kind != BB_CHOICE_COLLECTIVE ||
                      !pairs_equal(bb_algorithm_protocol_of(ran->algorithm, ran->protocol), e->what);
-    int rc = bb_world_any(a->world, &other); /* true if any rank ran another combination */
+    int rc = bb_world_any(a->world, &other); /* true if any rank ran another algorithm/protocol pair */
 
     e->ran = *ran;
     e->time_us = f->time_us;
@@ -110,7 +111,7 @@ static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int pl
 }
 
 static int measure_forced(struct bb_algorithms *a, const struct bb_row *chosen, struct bb_algorithm_protocol what,
-                               const struct bb_row_callbacks *calls)
+                          const struct bb_row_callbacks *calls)
 {
     struct bb_row row = {.c = chosen->c, .group = chosen->group, .first = chosen->first, .chosen = chosen};
     struct bb_candidate *e[BB_PLACEMENTS];
@@ -133,8 +134,8 @@ static int measure_forced(struct bb_algorithms *a, const struct bb_row *chosen, 
     return rc;
 }
 
-/* Measures NCCL's choice a second time before a verdict against this choice, because the other combinations ran
- * later, on a warmer GPU. */
+/* Measures NCCL's choice a second time if another algorithm/protocol pair was significantly faster, because the
+ * other pairs ran later, on a warmer GPU. */
 static int remeasure_choice(struct bb_algorithms *a, const struct bb_row *chosen, const struct bb_row_callbacks *calls)
 {
     struct bb_row row = {.c = chosen->c, .group = chosen->group, .first = chosen->first, .chosen = chosen};
@@ -161,7 +162,7 @@ static const char *pair_text(struct bb_algorithm_protocol what, char text[40])
     return text;
 }
 
-/* Appends a line to *text. Drops the line if memory is exhausted. */
+/* Appends a line to *text. Leaves *text unchanged if memory is exhausted. */
 static void add_line(char **text, const char *line)
 {
     size_t old = *text ? strlen(*text) : 0, more = strlen(line);
@@ -173,7 +174,8 @@ static void add_line(char **text, const char *line)
     *text = longer;
 }
 
-/* Adds a line to the footer: NCCL's choice, the best combination, and the ratio of their times. */
+/* Adds a line to the footer of the table: NCCL's choice, the fastest algorithm/protocol pair, and the ratio of their
+ * times. */
 static void add_best_line(struct bb_algorithms *a, const struct bb_row *chosen, int placement,
                           const struct bb_outcome *o)
 {
@@ -249,7 +251,7 @@ static void count_statuses(struct bb_algorithms *a, const struct bb_ranking *c)
     }
 }
 
-/* Ends the ranking of one placement of a row: updates the counts, the footer and the JSON array. */
+/* Ends the ranking of one buffer placement of a row: updates the counts, the footer of the table and the JSON array. */
 static void finish_ranking(struct bb_algorithms *a, const struct bb_row *chosen, int placement)
 {
     const struct bb_ranking *c = &a->rankings[placement];
@@ -289,7 +291,7 @@ out:
 
 static const char *const status_texts[BB_CANDIDATE_COUNT] = {
     [BB_CANDIDATE_NOT_OFFERED] = "# not measured, not offered by NCCL: ",
-    [BB_CANDIDATE_IGNORED] = "# not measured, NCCL ran another combination: ",
+    [BB_CANDIDATE_IGNORED] = "# not measured, NCCL ran another algorithm or protocol: ",
     [BB_CANDIDATE_WRONG] = "# not ranked, wrong data: "};
 
 static unsigned total_of(const struct bb_algorithms *a, int i)
@@ -301,7 +303,7 @@ static unsigned total_of(const struct bb_algorithms *a, int i)
     return all;
 }
 
-/* Returns whether all protocols of an algorithm have this status in all rankings. */
+/* Returns whether all protocols of an algorithm have this status in all rankings of the current table. */
 static bool same_for_all_protocols(const struct bb_algorithms *a, int algorithm, enum bb_candidate_status status)
 {
     for (int p = 0; p < BB_PROTOCOLS; p++) {
@@ -312,8 +314,8 @@ static bool same_for_all_protocols(const struct bb_algorithms *a, int algorithm,
     return true;
 }
 
-/* Prints a line with the combinations that have this status, for example "# not measured, not offered by NCCL: NVLS,
- * PAT LL (in 2 of 4 results)". */
+/* Prints a line with the algorithm/protocol pairs that have this status, for example "# not measured, not offered by
+ * NCCL: NVLS, PAT LL (in 2 of 4 results)". */
 static void print_not_measured(const struct bb_algorithms *a, FILE *out, enum bb_candidate_status status)
 {
     const char *before = status_texts[status];
@@ -357,7 +359,8 @@ static void print_table(const struct bb_algorithms *a, FILE *out)
         print_not_measured(a, out, (enum bb_candidate_status)status);
 }
 
-/* Ends a table. The results get a copy of the array, because the watchdog may write the results while `all` grows. */
+/* Writes a copy of the JSON array a->all to the results, because the watchdog may write the results while the array
+ * grows. */
 int bb_algorithms_table(struct bb_algorithms *a, FILE *out, struct bb_results *results)
 {
     if (out)

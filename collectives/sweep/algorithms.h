@@ -1,7 +1,7 @@
 /*
  * algorithms.h - option --sweep-algorithms. After each row with NCCL's own choice, measures one row for every other
- * algorithm and protocol that NCCL offers for the operation (tuner.h), and reports whether NCCL's choice was the best
- * (algorithm_ranking.h). If NCCL did not run the forced combination, the combination is reported as not measured.
+ * algorithm/protocol pair that NCCL offers for the operation (tuner.h), and reports whether NCCL's choice was the best
+ * (algorithm_ranking.h). If NCCL ran another pair than the forced one, the forced pair is reported as not measured.
  */
 #ifndef BB_COLLECTIVES_SWEEP_ALGORITHMS_H
 #define BB_COLLECTIVES_SWEEP_ALGORITHMS_H
@@ -16,24 +16,26 @@ struct bb_algorithms {
     bool shared_gpu; /* ranks share a GPU, so times are meaningless and all verdicts are BB_VERDICT_UNKNOWN */
     int cycle;
     json_t *all;                               /* JSON array with one object per ranking of the run; only on rank 0 */
-    struct bb_ranking rankings[BB_PLACEMENTS]; /* the rankings of the current row */
+    struct bb_ranking rankings[BB_PLACEMENTS]; /* rankings of the current row, one per buffer placement */
     /* counts of the current table. judged: rankings with a verdict; not_best: rankings in which NCCL's choice was
-     * not the best; unjudged: rankings without other combinations, because NCCL reports no algorithm */
+     * not the best; unjudged: rankings for which NCCL offered no other algorithm/protocol pair */
     int judged, not_best, unjudged;
     char *best_text; /* lines for the footer of the table; only on rank 0. NULL: none */
-    unsigned statuses[BB_ALGORITHM_PROTOCOLS][BB_CANDIDATE_COUNT]; /* for each combination and status, the number of
-                                                               rankings in the current table */
+    /* [algorithm * BB_PROTOCOLS + protocol][status]: number of rankings in the current table in which the
+     * algorithm/protocol pair had this status */
+    unsigned statuses[BB_ALGORITHM_PROTOCOLS][BB_CANDIDATE_COUNT];
 };
 
-/* Functions of the caller. measure: measures the wanted placements of a row (collective); report: reports the row. */
+/* Functions of the caller. measure: measures a row in the buffer placements that row->wanted requests (collective
+ * over all ranks); report: prints the row and writes its results. */
 struct bb_row_callbacks {
     int (*measure)(void *arg, struct bb_row *row);
     int (*report)(void *arg, struct bb_row *row);
     void *arg;
 };
 
-/* bb_algorithms_row - force and measure all combinations except NCCL's own choice, which the caller has already
- * measured and reported as row `chosen`. Collective over all ranks. */
+/* bb_algorithms_row - force and measure all algorithm/protocol pairs except NCCL's own choice, which the caller has
+ * already measured and reported as row `chosen`. Collective over all ranks. */
 int bb_algorithms_row(struct bb_algorithms *a, const struct bb_row *chosen,
                       const struct bb_row_callbacks *calls) BB_MUST_CHECK;
 

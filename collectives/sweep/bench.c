@@ -30,11 +30,11 @@ struct bench {
     int *groups, smallest, largest; /* groups: [ranks] group of each rank; smallest, largest: number of ranks in the
                                        smallest and the largest group */
     struct bb_report_memory memory;
-    struct bb_algorithms algorithms; /* with --sweep-algorithms */
+    struct bb_algorithms algorithms; /* only used with --sweep-algorithms */
     struct bb_bench_context ctx;
     double *delays_us; /* [ranks] artificial delays (--delay); NULL: none */
     struct bb_report report;
-    bool below;  /* a bus bandwidth is below its threshold */
+    bool below;  /* at least one bus bandwidth is below its --min-busbw threshold */
     bool judged; /* at least one table was compared with the thresholds of --min-busbw */
     bool wrong;  /* at least one result has wrong data; the sweep continues and the run ends with -BB_EDATA */
 };
@@ -203,7 +203,8 @@ static int check_profiler_support(const struct bench *b)
 static int setup_ranks(struct bench *b)
 {
     const bool tuner_offered =
-        b->options.sampling.sweep_algorithms && bb_tuner_enable(); /* while the process has one thread */
+        b->options.sampling.sweep_algorithms && bb_tuner_enable(); /* calls setenv, so call while the process has one
+                                                                      thread */
     int rc;
 
     TRY(bb_session_begin(&b->session, &b->options.common, BB_SESSION_OBSERVED));
@@ -230,8 +231,8 @@ static size_t arena_bytes(const struct bench *b)
     return small > large ? small : large;
 }
 
-/* Returns an upper bound of the device memory that the arena requires. Registered buffers have no guard zones around
- * the arena and require less. */
+/* Returns an upper bound of the device memory that the buffer arena occupies, in bytes. The bound includes guard
+ * zones around the arena, which registered arenas do not have. */
 static size_t arena_takes(const struct bench *b)
 {
     return bb_guarded_device_bytes(arena_bytes(b), b->session.memory);
@@ -250,7 +251,7 @@ static size_t nccl_tests_max_bytes(const struct bench *b)
     return memory > reserve ? (memory - reserve) / (b->options.checks > 0 ? 3 : 2) : SIZE_MAX;
 }
 
-/* Reduces the last size until the buffers fit in GPU memory, as nccl-tests does. */
+/* Reduces the largest size of the sweep (-e) until the buffers fit in GPU memory, as nccl-tests does. */
 static int lower_max_bytes(struct bench *b)
 {
     struct bb_sweep *s = &b->sweep;
@@ -269,8 +270,8 @@ out:
     return rc;
 }
 
-/* Checks that the buffers fit in GPU memory. Called before NCCL allocates memory for the communicator, and again
- * after. */
+/* Checks that the buffers fit in GPU memory. Called once before NCCL allocates memory for the communicator and once
+ * afterwards. */
 static int check_memory(struct bench *b)
 {
     int rc;
@@ -303,8 +304,9 @@ static void choose_modes(const struct bb_bench_options *o, struct bb_bench_conte
             ctx->modes[ctx->n_modes++] = mode;
 }
 
-/* Decides whether the start barrier holds the operations. With CUDA_LAUNCH_BLOCKING, or if ranks share a GPU, the
- * barrier would only open after its time limit. */
+/* Decides whether to use a start barrier, which delays the timed operations until all ranks have enqueued them. With
+ * CUDA_LAUNCH_BLOCKING, or if ranks share a GPU, the start barrier would open only after its timeout, so none is
+ * used. */
 static int choose_start_barrier(struct bench *b)
 {
     const char *blocks = getenv("CUDA_LAUNCH_BLOCKING");
@@ -445,7 +447,7 @@ static void release_context(struct bb_bench_context *ctx)
 
 /* ---- results and report ---- */
 
-/* Sets the pointers in b->report and in `head`. */
+/* Makes b->report and `head` point to the options, the session and the other parts of the run that they print. */
 static void fill_report(struct bench *b, struct bb_report_head *head)
 {
     head->options = &b->options;
@@ -458,8 +460,8 @@ static void fill_report(struct bench *b, struct bb_report_head *head)
     b->report.out = b->session.out;
 }
 
-/* Opens the results, in busbar's schema or in the schema of the report's style. In the schema of a style, the
- * results always go to a new file. */
+/* Opens the results file: in schema busbar.bench/1, or, if the report style has its own JSON format (nccl-tests), in
+ * that format. In the latter case an existing file is never overwritten. */
 static int open_results(struct bench *b, const struct bb_report_head *text, int argc, char **argv)
 {
     struct bb_results_head head = {.schema = "busbar.bench/1", .argc = argc, .argv = argv};
@@ -488,7 +490,8 @@ static int open_report(struct bench *b, int argc, char **argv)
     TRY(open_results(b, &text, argc, argv));
     b->report.json = b->session.json;
     if (b->report.style->program && b->session.progress.has_thread)
-        bb_progress_end(&b->session.progress); /* parsers of nccl-tests' output expect no progress lines */
+        bb_progress_end(&b->session.progress); /* nccl-tests prints no progress, and parsers of its output do not
+                                                  expect any */
     bb_report_head(&b->report, &text);
 out:
     free(pids);
@@ -497,7 +500,8 @@ out:
 
 /* ---- sweep ---- */
 
-/* Returns " by TREE LL", the algorithm for messages with --sweep-algorithms; without this option "". */
+/* Returns NCCL's algorithm and protocol for an error message, for example " by TREE LL"; "" without
+ * --sweep-algorithms. */
 static const char *algorithm_text(const struct bench *b, const struct bb_choice *choice, char text[48])
 {
     text[0] = '\0';
@@ -549,8 +553,8 @@ static bool is_wrong(const struct bb_row *row)
     return row->figures[BB_OUT_OF_PLACE].wrong > 0 || row->figures[BB_IN_PLACE].wrong > 0;
 }
 
-/* Gathers the rows of all groups. Rank 0 reports them in the order of the first ranks of the groups. All ranks
- * record whether any data are wrong. */
+/* Gathers the rows of all groups (--split). Rank 0 reports one row per group, in the order of the groups' first
+ * ranks. All ranks record whether any group received wrong data. */
 static int report_groups(struct bench *b, const struct bb_row *row)
 {
     int rc;
@@ -591,8 +595,8 @@ static int report_row(void *arg, struct bb_row *row)
     return b->sweep.is_split ? report_groups(b, row) : bb_report_row(&b->report, row);
 }
 
-/* Returns the duration of a row relative to other rows, for the progress line, in units of one byte at 100 GB/s: 20
- * us plus the size. */
+/* Returns the estimated duration of a row for the progress line: 20 us plus the time to transfer the row's size at
+ * 100 GB/s. The unit is the time to transfer one byte, so 20 us are 2e6. */
 static double row_effort(const struct bb_case *c)
 {
     return 2e6 + (double)bb_case_bytes(c);
@@ -625,7 +629,7 @@ static bool is_possible_in_all_groups(const struct bench *b, int coll)
     return true;
 }
 
-/* Measures the table of one collective in one timing mode. */
+/* Measures and reports one collective in one timing mode: the rows of one table. */
 static int measure_table(struct bench *b, int coll)
 {
     bool below;
@@ -668,7 +672,8 @@ static int add_effort(void *arg, const struct bb_case *c)
     return 0;
 }
 
-/* Sets the total effort for the progress line. If the number of cycles is unlimited (0), there is no total. */
+/* Sets the total duration that the progress line expects, in the unit of row_effort. With -N 0 (unlimited cycles)
+ * the total is 0, that is, unknown. */
 static int start_progress(struct bench *b)
 {
     double effort = 0;
@@ -681,7 +686,7 @@ static int start_progress(struct bench *b)
     return rc;
 }
 
-/* Runs the sweep `cycles` times; with 0 cycles until interrupted. */
+/* Runs the sweep as often as -N requests; with -N 0 until the process is interrupted. */
 static int run_sweep(struct bench *b)
 {
     int rc = start_progress(b);
@@ -697,13 +702,13 @@ static int run_sweep(struct bench *b)
 
 /* ---- run and teardown ---- */
 
-/* Records the free GPU memory for the report if -M requests this. */
+/* If -M is given, stores the free GPU memory in *free_bytes. */
 static int record_free_memory(struct bench *b, size_t *free_bytes)
 {
     return b->options.memory ? bb_device_free_bytes(free_bytes) : 0;
 }
 
-/* Checks that NCCL has loaded the program's tuner plugin. Call after the communicator has been created. */
+/* Checks that NCCL has loaded busbar's built-in tuner plugin. Call after the communicator has been created. */
 static int check_tuner_attached(struct bench *b)
 {
     bool missing = b->options.sampling.sweep_algorithms && b->comm.size > 1 && bb_tuner_attached() == 0;
@@ -746,7 +751,7 @@ out:
     return rc;
 }
 
-/* Releases the resources whose release is collective: communicator, registration, buffers. */
+/* Releases the resources that all ranks must release together: communicator, buffer registration, buffers. */
 static int release_shared(struct bench *b)
 {
     bb_registration_release(&b->registration, &b->ctx.arena, &b->comm);
@@ -775,7 +780,7 @@ int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sw
 
 int bb_bench_run(int argc, char **argv)
 {
-    struct bb_bench_options options = {0}; /* zero-initialized, because some fields have no option */
+    struct bb_bench_options options = {0}; /* zero-initialized, because some fields are not set by any option */
     struct bb_sweep sweep;
     int rc = bb_bench_parse(&options, &sweep, argc, argv, stdout);
 

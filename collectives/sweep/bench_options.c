@@ -1,5 +1,5 @@
-/* bench_options.c - the options of `busbar bench COLLECTIVE`. If nccl-tests has an option, its short and long names
- * are the same here. */
+/* bench_options.c - the options of `busbar bench COLLECTIVE`. Options that nccl-tests also has have the same short
+ * and long names. */
 #include "collectives/sweep/bench_options.h"
 
 #include "bootstrap/base/units.h"
@@ -158,8 +158,8 @@ static int add_collectives(struct bb_sweep *s, const struct bb_positionals *posi
     return rc;
 }
 
-/* Fills `list` with the selected rows of a table: row `named`, or all `count` rows in table order if named < 0.
- * Returns the number of selected rows. */
+/* Fills `list` with indices of table rows: only the index `named`, or, if named < 0, all indices from 0 to count -
+ * 1. Returns the number of indices. */
 static int select_rows(int *list, int named, int count)
 {
     if (named >= 0) {

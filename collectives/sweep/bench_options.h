@@ -20,8 +20,8 @@ struct bb_bench_options {
     int warmup;     /* warm-up operations before the first sample */
     int checks;     /* verification passes per result; the first pass verifies the last timed operation */
     int root;       /* root rank, parsed from `roots`; -1: every rank in turn */
-    const char *dtype, *redop, *placement;      /* names from the tables of types, reductions and placements, or "all" /
-                                              "both" */
+    const char *dtype, *redop, *placement;      /* dtype, redop: name of a data type or reduction operation, or "all";
+                                              placement: "both", "out_of_place" or "in_place" */
     const char *roots, *sizes, *split, *matrix; /* text of the option; NULL: not given */
     double matrix_scale, imbalance;
     int aggregate, blocking, null_stream, graph_launches, host_time, rank_aggregation, registration;
@@ -29,13 +29,14 @@ struct bb_bench_options {
     int nvlink_centric_sched, max_p2p_peers;
     const char *min_busbw;                       /* text of the option; NULL: not given */
     struct bb_busbw_thresholds busbw_thresholds; /* parsed from min_busbw */
-    int first_device;                            /* not an option: ordinal of the GPU of the first rank on each host */
-    bool fit_memory; /* not an option: true: reduce the last size until the buffers fit in GPU memory; false: print
-                        an error */
+    int first_device; /* set by nccl-tests' environment only, not by an option: ordinal of the GPU of the first rank
+                         on each host */
+    bool fit_memory;  /* set for nccl-tests only, not by an option. true: reduce the largest size until the buffers
+                        fit in GPU memory; false: end with an error */
 };
 
-extern const struct bb_opt bb_bench_case_rows[];   /* options that select the cases: sizes, types, operations. Plans
-                                                    use these options too */
+extern const struct bb_opt bb_bench_case_rows[];   /* options that select the cases: sizes, types, operations. `busbar
+                                                    plan` has these options too */
 extern const struct bb_opt bb_bench_option_rows[]; /* options that select how the cases are measured */
 extern const struct bb_opts bb_bench_set;
 

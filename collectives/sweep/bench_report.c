@@ -18,7 +18,7 @@
 
 /* ---- fields of a result ---- */
 
-/* The printable form of one result: one placement of a row. */
+/* The values of one result (one buffer placement of a row), in the form in which the fields print them. */
 struct shown {
     struct bb_shown_case of;
     const char *stopped;
@@ -29,11 +29,14 @@ struct shown {
     struct bb_metrics f;
     char gain[40], timestamp[BB_STAMP_TEXT];
 };
-enum { ONCE = -1 }; /* instead of a placement, for fields printed once per row: selects the first measured placement */
+enum {
+    ONCE = -1
+}; /* passed instead of a placement for fields that are printed once per row: selects the first
+                       measured placement */
 
 const char *bb_report_redop(const struct bb_report *r, const struct bb_row *row)
 {
-    /* nccl-tests prints "sum" for sendrecv. */
+    /* nccl-tests prints "sum" as the reduction operation of sendrecv */
     const char *none = r->style->program && row->c.kind == BB_SENDRECV ? "sum" : "none";
 
     return row->c.redop == BB_COPY ? none : bb_redops[row->c.redop].name;
@@ -118,8 +121,8 @@ enum {
     AS_TIME = -1,
     AS_RATE = -2,
     FITTING = BB_DIGITS_THAT_FIT
-}; /* widths that the style defines; number of digits
-                                                                      that fit into the width */
+}; /* AS_TIME, AS_RATE: column widths that the report style defines. FITTING: print as many digits as the column
+      width allows */
 
 #define SHOWS(name) BB_SHOWS(struct shown, name)
 #define JSON(name)  BB_NAMED(struct shown, name)
@@ -147,7 +150,7 @@ static const struct bb_field iteration_fields[] = {
     {0},
 };
 
-/* The entries with only a key reserve the positions of fields that result_row.c fills in. */
+/* An entry with only a key reserves the position of a JSON key whose value result_row.c sets later. */
 static const struct bb_field result_fields[] = {
     {.key = "algorithm"},
     {.key = "protocol"},
@@ -167,7 +170,7 @@ static const struct bb_field result_fields[] = {
     {0},
 };
 
-/* These columns follow those of nccl-tests, so that parsers of nccl-tests' columns keep working. */
+/* These columns come after the columns of nccl-tests, so that parsers of nccl-tests' table keep working. */
 static const struct bb_field skew_fields[] = {
     {NULL, "transfer", "(us)", AS_TIME, FITTING, SHOWS(f.skew.transfer_us)},
     {NULL, "spread", "(us)", AS_TIME, FITTING, SHOWS(f.skew.spread_us)},
@@ -205,7 +208,7 @@ static const struct bb_field stamp_fields[] = {
 /* A list of fields, the outputs that contain the fields (text, JSON), and the placement whose values the text shows. */
 struct list {
     const struct bb_field *fields;
-    int placement; /* BB_OUT_OF_PLACE, BB_IN_PLACE or ONCE */
+    int placement; /* BB_OUT_OF_PLACE or BB_IN_PLACE; ONCE: the first measured placement */
     bool in_text, in_json;
 };
 enum { LISTS = 17 };
@@ -215,8 +218,8 @@ static bool shows_skew(const struct bb_report *r)
     return r->ctx->mode->single && !r->style->program;
 }
 
-/* Returns whether the column `wall` is shown: only if an additional host-clock sample was measured. The column
- * contains the first measured placement; the JSON contains both. */
+/* Returns whether the table has the column `wall`: only if --clock both adds a sample measured by the host clock.
+ * The column shows the first measured placement; the JSON contains both placements. */
 static bool shows_wall(const struct bb_report *r, const struct bb_mode *mode)
 {
     return r->ctx->both_clocks && !r->ctx->host_time && !mode->single && !r->style->program;
@@ -251,7 +254,8 @@ static const struct list *choose_lists(const struct bb_report *r, struct list li
     return memcpy(lists, all, sizeof all);
 }
 
-/* Prints a line of the table. row NULL: the column headings, or their units if `units`. */
+/* Prints one line of the table: the row, or, with row NULL, the column headings (`units` false) or their units
+ * (`units` true). */
 static void print_line(const struct bb_report *r, const struct bb_row *row, bool units)
 {
     struct bb_line line = {.out = r->out, .widths = r->style->widths};
@@ -271,7 +275,7 @@ static void print_line(const struct bb_report *r, const struct bb_row *row, bool
     fflush(r->out);
 }
 
-/* Prints a title centered over the columns of one placement. */
+/* Prints a title centered over the columns of one buffer placement. */
 static void print_centred(FILE *out, const char *title, int width)
 {
     int left = (width - (int)strlen(title)) / 2;
@@ -442,7 +446,8 @@ static void print_title(const struct bb_report *r, int coll)
         fprintf(r->out, "# cycle %d\n", r->cycle + 1);
 }
 
-/* In nccl-tests' format, the rows of all cycles (-N) form one table. */
+/* Returns whether the current cycle (-N) continues the table of the previous cycle: in nccl-tests' format all cycles
+ * form one table. */
 static bool continues_table(const struct bb_report *r)
 {
     return r->style->program && r->cycle > 0;
@@ -461,7 +466,7 @@ void bb_report_begin(struct bb_report *r, int coll)
     r->busbw_sum = 0;
     r->busbw_n = 0;
     memset(r->busbw_thresholds, 0, sizeof r->busbw_thresholds);
-    r->figures = r->stragglers = 0;
+    r->n_results = r->stragglers = 0;
     r->straggler = -1;
     r->worst_spread_us = 0;
     memset(r->warned, 0, sizeof r->warned);
@@ -498,8 +503,8 @@ static bool is_below(const struct bb_report *r, int i)
     return !(measured_busbw(r, i) >= r->options->busbw_thresholds.item[i].gbps);
 }
 
-/* Returns whether a threshold applies to a case. Compares element counts, not sizes: rounding to slices may turn the
- * size of the threshold and the size of the case into the same count. */
+/* Returns whether a threshold applies to a case. Compares element counts instead of sizes, because sizes are rounded
+ * down to whole slices: a requested size and a measured size may differ, but yield the same count. */
 static bool threshold_applies(const struct bb_busbw_threshold *f, const struct bb_case *c)
 {
     bool from_file = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->alltoallv_counts->bytes;
@@ -566,8 +571,8 @@ static const char *mean_verdict(const struct bb_report *r)
     return verdict;
 }
 
-/* Prints the mean (NaN: no result has a bus bandwidth) with its verdict in nccl-tests' line, then one line for each
- * other threshold. */
+/* Prints the mean bus bandwidth and its verdict in nccl-tests' line "# Avg bus bandwidth", then one line for each
+ * threshold for the peak or for one size. mean NaN: no result has a bus bandwidth. */
 static void print_busbw(const struct bb_report *r, double mean)
 {
     const struct bb_busbw_thresholds *busbw_thresholds = &r->options->busbw_thresholds;
@@ -644,7 +649,7 @@ static void print_warnings(const struct bb_report *r)
     for (int i = 0; i < BB_WARN_COUNT; i++)
         if (r->warned[i] > 0)
             fprintf(r->out, "# warning %s, %llu of %llu results: %s; %s\n", bb_warnings[i].word, r->warned[i],
-                    r->figures, bb_warnings[i].text, bb_warnings[i].advice);
+                    r->n_results, bb_warnings[i].text, bb_warnings[i].advice);
 }
 
 static void print_skew(const struct bb_report *r)
@@ -654,7 +659,7 @@ static void print_skew(const struct bb_report *r)
     bb_format_time(r->worst_spread_us, spread);
     if (r->straggler >= 0)
         fprintf(r->out, "# Straggler: rank %d arrived last in %llu of %llu results, by up to %s\n", r->straggler,
-                r->stragglers, r->figures, spread);
+                r->stragglers, r->n_results, spread);
     else
         fprintf(r->out, "# Straggler: none, ranks arrived within %s of each other\n", spread);
 }
@@ -730,13 +735,13 @@ static void warn_gpu_flags(struct bb_report *r, const struct bb_row *row, const 
         bb_result_warn_gpu_flags(&r->gpu_flags, f->seen.gpu_flags, what);
 }
 
-/* Adds a result to the counts of the table. Results with a forced algorithm do not count for bus bandwidths, because
- * NCCL would not choose this algorithm. */
+/* Adds a result to the counts of the table. Results with a forced algorithm are excluded from the bus bandwidths,
+ * because NCCL would not choose this algorithm. */
 static void accumulate(struct bb_report *r, const struct bb_row *row, const struct bb_metrics *f)
 {
     r->wrong += f->wrong;
     r->unchecked += !f->checked;
-    r->figures++;
+    r->n_results++;
     for (int i = 0; i < BB_WARN_COUNT; i++)
         r->warned[i] += f->warnings >> i & 1;
     if (f->skew.known)

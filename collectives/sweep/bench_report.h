@@ -15,28 +15,31 @@
 enum { BB_OUT_OF_PLACE, BB_IN_PLACE, BB_PLACEMENTS };
 
 struct bb_row {
-    struct bb_case c;             /* the case, out of place; in_place is not set */
-    bool measured[BB_PLACEMENTS]; /* requested and possible: figures[] is valid */
+    struct bb_case c;             /* the measured case; in_place is always false, see `measured` */
+    bool measured[BB_PLACEMENTS]; /* [placement] requested and supported by the collective, so metrics[placement] is
+                                     valid */
     struct bb_metrics figures[BB_PLACEMENTS];
-    bool wanted[BB_PLACEMENTS];  /* requested; measured only if the collective supports the placement */
+    bool wanted[BB_PLACEMENTS];  /* [placement] requested; measured only if the collective supports the placement */
     const struct bb_row *chosen; /* only for a row with a forced algorithm: the row with NCCL's own choice; otherwise
                                     NULL */
     int group;                   /* group of --split; 0 without --split */
-    bool first;                  /* true on the first rank of a group: this rank's row represents the group */
+    bool first;                  /* this rank is the first rank of its group, so this rank's row represents the group */
 };
 
 struct bb_report;
 struct bb_report_head;
 
-/* A format of the text and of the results: that of busbar or that of nccl-tests. */
+/* Output format of the table and of the results: busbar's or nccl-tests'. */
 struct bb_report_style {
-    int widths[2]; /* widths of columns with times and of columns with rates, in characters */
+    int widths[2]; /* column widths in characters: [0] for times, [1] for rates */
     bool zeros;    /* true: print values that do not apply as 0.00 instead of N/A, for parsers of nccl-tests' table */
     bool first_group;    /* true: print only the rows of the first group of --split */
-    int threads, gpus;   /* values of nccl-tests' -t and -g, only for printing */
-    const char *program; /* name of the nccl-tests program for the text; NULL: busbar's own format */
+    int threads, gpus;   /* values of nccl-tests' options -t and -g, only for printing */
+    const char *program; /* program name printed in nccl-tests' format, such as all_reduce_perf; NULL: busbar's
+                            format */
     void (*head)(const struct bb_report *r, const struct bb_report_head *head);
-    void (*before_row)(const struct bb_report *r, const struct bb_row *row); /* prints lines above a row; NULL: none */
+    void (*before_row)(const struct bb_report *r, const struct bb_row *row); /* prints lines above a row; NULL: no
+                                                                                lines */
     /* Functions that write the results in another schema; NULL: schema busbar.bench/1. */
     json_t *(*json_root)(const struct bb_report *r, const struct bb_report_head *head, int argc, char **argv);
     json_t *(*json_row)(const struct bb_report *r, const struct bb_row *row);
@@ -59,18 +62,19 @@ struct bb_report {
     const struct bb_registration *registration;
     int cycle; /* current repetition of the sweep (-N), from 0 */
     bool shared_gpu;
-    unsigned long long wrong, unchecked, rows; /* counts of the current table: wrong elements; results that were not
-                                                  verified; rows */
+    unsigned long long wrong, unchecked, rows; /* counts of the current table: elements with wrong data; results
+                                                  without verification; rows */
     unsigned gpu_flags;                        /* bits of enum bb_nvml_flag that have been reported */
     double busbw_sum;
     size_t busbw_n;
-    struct bb_busbw_tally busbw_thresholds[BB_BUSBW_THRESHOLDS_MAX]; /* [i]: results of the current table to which
-                                                                        threshold i of --min-busbw applies */
-    unsigned long long figures, warned[BB_WARN_COUNT]; /* counts of the current table: results; results with each
+    /* [threshold of --min-busbw]: bus bandwidths of the current table to which the threshold applies */
+    struct bb_busbw_tally busbw_thresholds[BB_BUSBW_THRESHOLDS_MAX];
+    unsigned long long n_results, warned[BB_WARN_COUNT]; /* counts of the current table: results; results with each
                                                           warning */
-    double worst_spread_us;        /* sync mode: largest median arrival spread of the current table's results */
-    int straggler;                 /* straggler of the first result of the current table that has one; -1: none */
-    unsigned long long stragglers; /* number of results whose straggler is `straggler` */
+    double worst_spread_us; /* sync mode: largest median arrival spread of the current table's results */
+    int straggler; /* rank of the straggler (struct bb_skew) in the first result of the current table that has a
+                      straggler; -1: none */
+    unsigned long long stragglers; /* number of results in the current table with this straggler */
 };
 
 /* Data for the lines above the first table. */
@@ -88,11 +92,10 @@ const char *bb_report_redop(const struct bb_report *r, const struct bb_row *row)
 
 /*
  * bb_report_head  - print the lines above the first table.
- * bb_report_begin - reset the counts of the table, and print the title and the column headings. coll: enum
- * bb_coll_kind.
- * bb_report_row   - print a row and write its results. Returns 0, or -BB_EFAIL if stdout is closed and there is no
- *                 results
- *                   file.
+ * bb_report_begin - reset the counts of the table, and print the title and the column headings.
+ *                     coll     enum bb_coll_kind
+ * bb_report_row   - print a row and write its results.
+ *                     Returns  0, or -BB_EFAIL if stdout is closed and there is no results file
  * bb_report_skip  - print that a collective is skipped because it cannot run on this number of ranks.
  */
 void bb_report_head(const struct bb_report *r, const struct bb_report_head *head);
@@ -106,7 +109,8 @@ void bb_report_skip(struct bb_report *r, int coll);
  */
 bool bb_report_end(struct bb_report *r, int coll);
 
-/* bb_report_close - write the last fields of the results: memory_bytes if requested, or the end of another schema. */
+/* bb_report_close - write the last fields of the results: memory_bytes if requested (-M), or, in nccl-tests' format,
+ * what style->json_end writes. */
 BB_MUST_CHECK int bb_report_close(const struct bb_report *r);
 
 #endif

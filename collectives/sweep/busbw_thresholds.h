@@ -16,7 +16,7 @@ enum bb_busbw_scope { BB_BUSBW_MEAN, BB_BUSBW_PEAK, BB_BUSBW_SIZE };
 
 struct bb_busbw_threshold {
     enum bb_busbw_scope scope;
-    size_t bytes; /* only with BB_BUSBW_SIZE */
+    size_t bytes; /* message size to which the threshold applies; only with BB_BUSBW_SIZE */
     double gbps;  /* GB/s (1e9 bytes per second), above 0 */
 };
 
@@ -39,8 +39,8 @@ struct bb_busbw_tally {
 /* bb_busbw_tally_add - add the bus bandwidth of a result. NaN is ignored. */
 void bb_busbw_tally_add(struct bb_busbw_tally *t, double busbw_gbps);
 
-/* bb_busbw_threshold_measured - return the mean, maximum or minimum that must reach the threshold; NaN without
- * results. */
+/* bb_busbw_threshold_measured - return the bus bandwidth to compare with the threshold, in GB/s: the mean, the
+ * maximum (peak) or the minimum (one size) of the tally; NaN if the tally is empty. */
 double bb_busbw_threshold_measured(const struct bb_busbw_threshold *f, const struct bb_busbw_tally *t);
 
 /* bb_busbw_threshold_text - return "mean", "peak" or a size such as "1 GiB". A size is written to buf, which is then

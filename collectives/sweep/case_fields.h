@@ -1,6 +1,6 @@
 /*
- * case_fields.h - the fields that describe a case in every table of collectives, of measurements and of predictions.
- * These fields are the first columns of nccl-tests' table and the first keys of a JSON result.
+ * case_fields.h - the fields (size, count, type, ...) that describe a case in every table of measured or predicted
+ * collectives. These fields are the first columns of nccl-tests' table and the first keys of a JSON result.
  */
 #ifndef BB_COLLECTIVES_SWEEP_CASE_FIELDS_H
 #define BB_COLLECTIVES_SWEEP_CASE_FIELDS_H

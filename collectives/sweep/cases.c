@@ -93,8 +93,8 @@ int bb_sweep_each(const struct bb_sweep *s, int coll, int ranks, bb_sweep_fn *fn
     return rc;
 }
 
-/* Returns the largest slot over all ranks. Counts from a matrix file differ between ranks; in other cases all ranks
- * have equal slots. */
+/* Returns the size in bytes of the largest buffer slot over all ranks. Only the alltoallv counts of a matrix file
+ * make slots differ between ranks. */
 static size_t widest_slot(const struct bb_case *c)
 {
     bool differs = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->alltoallv_counts->bytes;

@@ -36,15 +36,16 @@ struct bb_sweep {
     size_t step_bytes; /* increment between sizes; used if factor is 0 */
     double factor;     /* ratio between sizes, above 1; 0: use step_bytes */
     bool out_of_place, in_place;
-    bool overlapping; /* also measure collectives in place if this overwrites their own input: these cases are timed
-                         but never verified */
+    bool overlapping;      /* also run collectives in place if received data then overwrite data that are still to be
+                         sent, as nccl-tests does; these cases are timed but never verified */
     struct bb_sizes sizes; /* explicit sizes, which replace the range; empty: use the range */
     bool is_split;         /* the ranks are split into groups by `split` */
     struct bb_split split;
     bool shuffled; /* sizes are in a random order that depends only on `seed` */
     uint64_t seed;
     size_t unalign; /* number of elements by which the buffers are offset */
-    /* counts of alltoallv; NULL: the sweep does not contain alltoallv. The creator of the sweep owns the counts */
+    /* byte counts of alltoallv per pair of ranks; NULL: the sweep does not contain alltoallv. Owned by the creator
+     * of the sweep */
     struct bb_alltoallv_counts *alltoallv_counts;
 };
 
@@ -63,11 +64,11 @@ int bb_sweep_each(const struct bb_sweep *s, int coll, int ranks, bb_sweep_fn *fn
 size_t bb_sweep_slot_bytes(const struct bb_sweep *s, int ranks);
 
 /*
- * bb_sweep_arena_bytes - return the size of an arena that is large enough for every case of the sweep: two slots of the
- * largest case. The last iteration, whose data are verified, has its own slot; the other iterations share the other
- * slot.
- *   tight    true: allow a single slot for the largest out-of-place case, which the last iteration shares with the
- *            others
+ * bb_sweep_arena_bytes - return the size of an arena that is large enough for every case of the sweep. In general the
+ * arena has two slots of the largest case: one for the last iteration, whose data are verified, and one that all other
+ * iterations share.
+ *   tight    true: a single slot suffices for the largest out-of-place case, because all its iterations may share the
+ *            slot
  */
 size_t bb_sweep_arena_bytes(const struct bb_sweep *s, int ranks, bool tight);
 

@@ -38,10 +38,10 @@ struct bb_sampling_options {
     bool show_choice, sweep_algorithms;
     double start_barrier_limit_ms; /* time limit of the start barrier */
     double max_s;
-    double confidence_fraction; /* set by bb_sampling_resolve, like the following fields: 0.01 for --confidence 1%;
-                                   0: not given */
+    double confidence_fraction; /* target of --confidence as a fraction, 0.01 for 1%; 0: not given.
+                                   bb_sampling_resolve sets this field and the following ones */
     uint64_t seed;              /* seed of --shuffle */
-    int delayed_rank;           /* highest rank in --delay; -1: none */
+    int delayed_rank;           /* highest rank named in --delay; -1: none */
 };
 
 extern const struct bb_opt bb_sampling_option_rows[];

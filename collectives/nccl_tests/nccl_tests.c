@@ -59,7 +59,7 @@ static void print_summary(const struct bb_report *r, const struct bb_row *row)
     size_t bytes = bb_dtypes[c->dtype].bytes;
 
     for (int placement = 0; placement < BB_PLACEMENTS; placement++) {
-        double us = row->figures[placement].time_us.p50;
+        double us = row->metrics[placement].time_us.p50;
 
         if (!row->measured[placement])
             continue;

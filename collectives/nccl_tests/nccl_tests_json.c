@@ -117,7 +117,7 @@ static json_t *number_json(double value)
 
 static json_t *result_json(const struct bb_report *r, const struct bb_row *row, int placement)
 {
-    const struct bb_metrics *f = &row->figures[placement];
+    const struct bb_metrics *f = &row->metrics[placement];
 
     if (!row->measured[placement])
         return json_null();
@@ -170,7 +170,7 @@ static json_t *ranks_json(const struct bb_report *r, const double *all_us)
 static json_t *iterations_json(const struct bb_report *r, const struct bb_row *row, int placement)
 {
     const struct bb_iteration_events *m = r->ctx->iteration_events;
-    const struct bb_iteration_metrics *f = &row->figures[placement].iterations;
+    const struct bb_iteration_metrics *f = &row->metrics[placement].iterations;
     const double *us = m->row_us[placement] + m->skip;
     int n = m->n - m->skip;
     json_t *object =

@@ -68,7 +68,7 @@ static int init_rankings(struct bb_algorithms *a, const struct bb_row *chosen)
     int rc = 0;
 
     for (int placement = 0; placement < BB_PLACEMENTS && rc == 0; placement++) {
-        const struct bb_metrics *f = &chosen->figures[placement];
+        const struct bb_metrics *f = &chosen->metrics[placement];
         struct view view = {.choice = f->seen.choice, .costs = f->seen.costs};
 
         a->rankings[placement] = (struct bb_ranking){0};
@@ -96,7 +96,7 @@ static struct bb_candidate *find_candidate(struct bb_ranking *c, struct bb_algor
  * row's buffer placement as not measured. */
 static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int placement, struct bb_candidate *e)
 {
-    const struct bb_metrics *f = &row->figures[placement];
+    const struct bb_metrics *f = &row->metrics[placement];
     const struct bb_choice *ran = &f->seen.choice;
     unsigned other = ran->kind != BB_CHOICE_COLLECTIVE ||
                      !pairs_equal(bb_algorithm_protocol_of(ran->algorithm, ran->protocol), e->what);
@@ -148,7 +148,7 @@ static int remeasure_choice(struct bb_algorithms *a, const struct bb_row *chosen
         rc = calls->measure(calls->arg, &row);
     for (int placement = 0; placement < BB_PLACEMENTS && rc == 0; placement++)
         if (row.wanted[placement])
-            a->rankings[placement].again_us = row.figures[placement].time_us;
+            a->rankings[placement].again_us = row.metrics[placement].time_us;
     return rc;
 }
 

@@ -540,17 +540,17 @@ static int measure_placement(struct bench *b, struct bb_row *row, int placement)
     row->measured[placement] = row->wanted[placement] && (b->sweep.overlapping || bb_case_possible(&c));
     if (!row->measured[placement])
         return 0;
-    rc = bb_measure(&b->ctx, &c, &row->figures[placement]);
-    if (rc == 0 && row->figures[placement].wrong > 0) {
+    rc = bb_measure(&b->ctx, &c, &row->metrics[placement]);
+    if (rc == 0 && row->metrics[placement].wrong > 0) {
         bb_progress_clear(&b->session.progress);
-        report_wrong_data(b, &c, &row->figures[placement]);
+        report_wrong_data(b, &c, &row->metrics[placement]);
     }
     return rc;
 }
 
 static bool is_wrong(const struct bb_row *row)
 {
-    return row->figures[BB_OUT_OF_PLACE].wrong > 0 || row->figures[BB_IN_PLACE].wrong > 0;
+    return row->metrics[BB_OUT_OF_PLACE].wrong > 0 || row->metrics[BB_IN_PLACE].wrong > 0;
 }
 
 /* Gathers the rows of all groups (--split). Rank 0 reports one row per group, in the order of the groups' first

@@ -58,7 +58,7 @@ static void format_gain(const struct bb_report *r, const struct bb_row *row, cha
 
     snprintf(text, size, "%s", row->chosen ? "" : "chosen");
     for (int i = 0; row->chosen && i < BB_PLACEMENTS; i++) {
-        const struct bb_stats *chosen = &row->chosen->figures[i].time_us, *forced = &row->figures[i].time_us;
+        const struct bb_stats *chosen = &row->chosen->metrics[i].time_us, *forced = &row->metrics[i].time_us;
 
         if (row->measured[i])
             at += (size_t)snprintf(text + at, size - at, "%s%.2f%s", at ? " " : "", chosen->p50 / forced->p50,
@@ -99,7 +99,7 @@ static struct shown show_placement(const struct bb_report *r, const struct bb_ro
                       .forced = row->chosen != NULL};
 
     s.of.redop = bb_report_redop(r, row);
-    add_metrics(r, s.measured ? &row->figures[placement] : &none, &s);
+    add_metrics(r, s.measured ? &row->metrics[placement] : &none, &s);
     format_gain(r, row, s.gain, sizeof s.gain);
     bb_report_stamp(s.timestamp);
     return s;
@@ -779,8 +779,8 @@ int bb_report_row(struct bb_report *r, const struct bb_row *row)
         rc = bb_results_row(r->json, r->style->json_row(r, row));
     for (int placement = 0; placement < BB_PLACEMENTS && rc == 0; placement++)
         if (row->measured[placement]) {
-            accumulate(r, row, &row->figures[placement]);
-            warn_gpu_flags(r, row, &row->figures[placement]);
+            accumulate(r, row, &row->metrics[placement]);
+            warn_gpu_flags(r, row, &row->metrics[placement]);
             if (r->json && !r->style->json_row)
                 rc = save_result(r, row, placement);
         }

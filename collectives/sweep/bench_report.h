@@ -18,7 +18,7 @@ struct bb_row {
     struct bb_case c;             /* the measured case; in_place is always false, see `measured` */
     bool measured[BB_PLACEMENTS]; /* [placement] requested and supported by the collective, so metrics[placement] is
                                      valid */
-    struct bb_metrics figures[BB_PLACEMENTS];
+    struct bb_metrics metrics[BB_PLACEMENTS];
     bool wanted[BB_PLACEMENTS];  /* [placement] requested; measured only if the collective supports the placement */
     const struct bb_row *chosen; /* only for a row with a forced algorithm: the row with NCCL's own choice; otherwise
                                     NULL */

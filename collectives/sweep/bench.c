@@ -233,7 +233,7 @@ static size_t arena_bytes(const struct bench *b)
 
 /* Returns an upper bound of the device memory that the buffer arena occupies, in bytes. The bound includes guard
  * zones around the arena, which registered arenas do not have. */
-static size_t arena_takes(const struct bench *b)
+static size_t arena_device_bytes(const struct bench *b)
 {
     return bb_guarded_device_bytes(arena_bytes(b), b->session.memory);
 }
@@ -261,7 +261,7 @@ static int lower_max_bytes(struct bench *b)
     TRY(bb_session_free_bytes(&b->session, &available));
     if (s->max_bytes > most && most >= s->min_bytes)
         s->max_bytes = most;
-    while (arena_takes(b) > available && s->max_bytes - s->max_bytes / 8 > s->min_bytes)
+    while (arena_device_bytes(b) > available && s->max_bytes - s->max_bytes / 8 > s->min_bytes)
         s->max_bytes -= s->max_bytes / 8;
     b->options.max_bytes = s->max_bytes;
     if (s->max_bytes < asked && b->session.world.rank == 0)
@@ -278,7 +278,7 @@ static int check_memory(struct bench *b)
 
     if (b->options.fit_memory && b->sweep.sizes.n == 0)
         TRY(lower_max_bytes(b));
-    TRY(bb_session_check_memory(&b->session, arena_takes(b), "reduce the last size (-e)"));
+    TRY(bb_session_check_memory(&b->session, arena_device_bytes(b), "reduce the last size (-e)"));
 out:
     return rc;
 }

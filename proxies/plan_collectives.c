@@ -1,4 +1,5 @@
-/* plan_collectives.c - `plan COLLECTIVE`: predict the table that bench prints, as text, JSON and CSV. */
+/* plan_collectives.c - `busbar plan COLLECTIVE`: predict the table that `busbar bench` prints, as text, JSON and
+ * CSV. */
 #include "proxies/plan_options.h"
 
 #include "bootstrap/results/results.h"
@@ -7,7 +8,7 @@
 
 #include <string.h>
 
-/* Reject options that apply only to training steps, and missing required options. */
+/* Reject options that apply only to training steps, and report missing options that a collective requires. */
 static int validate_collective(const struct bb_plan_options *o, const char *name)
 {
     const char *unsupported = bb_proxy_unsupported_option(&o->config, BB_FEATURE_NODES);
@@ -44,7 +45,7 @@ static int validate_collective(const struct bb_plan_options *o, const char *name
     return 0;
 }
 
-/* Reject slow ranks. A slow rank has slower compute kernels, and a collective has none. */
+/* Reject --slow rank=: a slow rank has slower compute kernels, and a collective has no compute kernels. */
 static int validate_slow(const struct bb_slow *slow, const char *name)
 {
     for (int i = 0; i < slow->n; i++)

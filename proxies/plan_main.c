@@ -73,8 +73,10 @@ static const struct bb_opt_table tables[] = {PLAN_TABLE, COLLECTIVE_TABLE, BB_ST
 static const struct bb_opt_table step_tables[] = {PLAN_TABLE, BB_STEP_TABLES(FIELD(config)), {0}};
 static const struct bb_opt_table collective_tables[] = {PLAN_TABLE, COLLECTIVE_TABLE, {0}};
 
-/* Return positional argument number i for shell completion and spelling suggestions: first all proxies, then all
- * collectives; NULL past the end. */
+/*
+ * Return name number i of the names that the first positional argument may have: all proxies, then all collectives;
+ * NULL past the end. For shell completion and spelling suggestions.
+ */
 static const char *choice_at(size_t i)
 {
     size_t n = (size_t)bb_n_proxies;
@@ -100,7 +102,7 @@ static const struct bb_opts set = {
 static const struct bb_opts step_option_set = {.tables = step_tables};
 static const struct bb_opts collective_option_set = {.tables = collective_tables};
 
-/* Parse "--export goal step.goal": the option's value is the format; the file is the last positional argument. */
+/* Parse "--export goal step.goal": the option's value is the format; the last positional argument is the file name. */
 static int parse_export_file(struct bb_plan_options *o, struct bb_positionals *positionals)
 {
     const char *last = positionals->n > 1 ? positionals->word[positionals->n - 1] : "";
@@ -116,8 +118,10 @@ static int parse_export_file(struct bb_plan_options *o, struct bb_positionals *p
     return 0;
 }
 
-/* Complete the proxy's config, and decide whether the plan is a forecast: transformer with --cluster and without
- * --compute, --tflops, --forward-us and --backward-us. Runs before the proxy's defaults are applied. */
+/*
+ * Complete the proxy's config, and decide whether the plan is a forecast of real training: transformer with --cluster
+ * and without --compute, --tflops, --forward-us and --backward-us. Must run before the proxy's defaults are applied.
+ */
 static int configure(struct bb_plan_options *o, const struct bb_positionals *positionals, const struct bb_proxy **proxy)
 {
     const bool given = o->config.tflops > 0 || o->config.forward_us > 0 || o->config.backward_us > 0;
@@ -127,11 +131,12 @@ static int configure(struct bb_plan_options *o, const struct bb_positionals *pos
 
     if (o->seed != 0 && !o->jitter && o->config.transformer.imbalance <= 0)
         return bb_err(BB_EUSAGE, "--seed requires --jitter or --moe-imbalance; try: --jitter 3%%");
-    /* One --seed serves --jitter and --moe-imbalance: plan's own --seed replaces the --seed of transformer. */
+    /* --seed is an option of both plan and transformer. Plan parses the option and copies its value to transformer's
+     * option. */
     if (o->config.transformer.imbalance > 0 || !o->jitter)
         o->config.transformer.seed = o->seed;
-    if (o->cluster) /* the cluster defines the nodes, so every proxy accepts --gpus-per-node with --cluster; plan
-                       applies the option itself */
+    if (o->cluster) /* with --cluster, every proxy accepts --gpus-per-node, because the cluster defines the nodes.
+                       The option is hidden from bb_proxy_configure and restored below */
         o->config.gpus_per_node = 0;
     TRY(bb_proxy_configure(&o->config, positionals, proxy));
     o->config.gpus_per_node = gpus_per_node;
@@ -143,7 +148,8 @@ out:
     return rc;
 }
 
-/* Select the proxy. If the name is misspelt and nearest to the name of a collective, suggest the collective. */
+/* Select the proxy. If no proxy has the given name and the nearest name is that of a collective, suggest the
+ * collective. */
 static int find_proxy(struct bb_plan_options *o, struct bb_positionals *positionals, const struct bb_proxy **proxy)
 {
     const char *names[BB_COLL_KIND_COUNT + 64], *near, *changed;

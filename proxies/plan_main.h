@@ -2,8 +2,10 @@
 #ifndef BB_PROXIES_PLAN_MAIN_H
 #define BB_PROXIES_PLAN_MAIN_H
 
-/* bb_plan_main - the command `busbar plan`; argv[0] is "plan". Returns 0 or a negative error. bb_plan_check - only
- * validates the arguments. Returns 0, or -BB_EUSAGE after printing an error line. */
+/*
+ * bb_plan_main - run `busbar plan`; argv[0] is "plan". Returns 0 or a negative error.
+ * bb_plan_check - only validate the arguments. Returns 0, or -BB_EUSAGE after printing an error line.
+ */
 int bb_plan_main(int argc, char **argv);
 int bb_plan_check(int argc, char **argv);
 

@@ -1,6 +1,6 @@
 /*
- * plan_options.h - the options of `busbar plan`, and its three modes: one step, the best layouts of a step, and
- * collectives. Internal to plan_*.c.
+ * plan_options.h - the options of `busbar plan`, and the entry points of its three uses: the plan of one step, the
+ * search for the best layouts (--best-layout), and the table of a collective. Internal to plan_*.c.
  */
 #ifndef BB_PROXIES_PLAN_OPTIONS_H
 #define BB_PROXIES_PLAN_OPTIONS_H
@@ -15,29 +15,30 @@
 #include <jansson.h>
 
 struct bb_plan_options {
-    const struct bb_opts *option_set; /* the option tables of the current mode; the JSON output lists their options */
+    const struct bb_opts *option_set; /* the option tables of this use of plan; the JSON output lists their options */
     struct bb_proxy_config config;
     const char *cluster, *tokens, *files[BB_N_PLAN_EXPORTS];
     const char *export, *export_file; /* format and file name of --export */
     struct bb_export_selection export_only;
     bool ops, best_order, best_layout, must_fit, graph;
-    bool forecast; /* not an option: true if the plan predicts real training from the cluster's rates; false: the
-                      proxy's own run */
+    bool forecast; /* not an option: true if the plan predicts real training from the cluster's compute rates; false
+                      if it predicts the proxy's own run */
     size_t gpu_memory;
-    enum bb_rates rates;           /* not an option: where the compute rates come from */
-    int top, threads;              /* only with --best-layout */
-    const char *slow, *jitter;     /* as typed on the command line */
-    int seed, samples;             /* seed: of --jitter and --moe-imbalance; samples: only with --jitter */
-    struct bb_bench_options bench; /* collectives only: the options of bench, which define the rows of the table */
+    enum bb_rates rates;       /* not an option: source of the compute rates */
+    int top, threads;          /* only with --best-layout */
+    const char *slow, *jitter; /* values of the options as given, not yet parsed */
+    int seed, samples; /* seed: for --jitter and --moe-imbalance; samples: number of simulated steps with --jitter */
+    struct bb_bench_options bench; /* with a collective only: the options of bench, which determine the rows of the
+                                      table */
 };
 
-/* ---- mode "one step": plan_step.c ---- */
+/* ---- plan of one step: plan_step.c ---- */
 
 int bb_plan_validate_step(const struct bb_plan_options *o, const struct bb_proxy *proxy) BB_MUST_CHECK;
 int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, int argc, char **argv) BB_MUST_CHECK;
 
 /*
- * ---- mode --best-layout: plan_layouts.c ----
+ * ---- search for the best layouts (--best-layout): plan_layouts.c ----
  *
  * given_config: the options as given, before the proxy's defaults are applied
  */
@@ -47,25 +48,33 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
                     const struct bb_proxy *proxy, int argc, char **argv) BB_MUST_CHECK;
 
 /*
- * ---- mode "collectives": plan_collectives.c ----
+ * ---- table of a collective: plan_collectives.c ----
  *
- * check_only: only validate the arguments
+ * check_only: true: only validate the arguments
  */
 
 int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *positionals, bool check_only, int argc,
                         char **argv) BB_MUST_CHECK;
 
-/* ---- functions for all modes: plan_resolve.c ---- */
+/* ---- functions for all uses of plan: plan_resolve.c ---- */
 
-/* bb_plan_conditions - parse --slow, --jitter and --seed. Returns 0, or -BB_EUSAGE after printing an error line, for
- * example if --cluster is missing. */
+/*
+ * bb_plan_conditions - parse --slow, --jitter and --seed.
+ *   conditions  out: slowdowns, jitter and seed of the simulation
+ *   Returns     0, or -BB_EUSAGE after printing an error line, for example if --cluster is missing
+ */
 int bb_plan_conditions(const struct bb_plan_options *o, struct bb_conditions *conditions) BB_MUST_CHECK;
 
-/* bb_plan_write_rows - write a JSON array of objects as the rows of a CSV file; path '-' is stdout. */
+/*
+ * bb_plan_write_rows - write a CSV file.
+ *   path  '-': stdout
+ *   rows  JSON array with one object per row
+ */
 int bb_plan_write_rows(const char *path, const json_t *rows) BB_MUST_CHECK;
 
 /*
  * bb_plan_load_cluster - load a cluster profile, and warn about values that seem to have the wrong unit.
+ *   word           name or path of the profile
  *   gpus_per_node  use only this number of GPUs of each node; 0: all
  */
 int bb_plan_load_cluster(const char *word, int gpus_per_node, struct bb_cluster *cluster) BB_MUST_CHECK;

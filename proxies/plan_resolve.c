@@ -7,8 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Resolve how the host launches kernels, and return the name for reports. Training launches each operation
- * separately ("eager"), unless the step runs as CUDA graphs ("graph"), which are modelled without launch overhead. */
+/*
+ * Set the launch overhead in `cluster`, and return the launch mode for reports: "eager" if the host launches each
+ * operation separately, "graph" if the step runs as CUDA graphs, whose launch overhead is modelled as zero; NULL if the
+ * proxy's own run is predicted.
+ */
 static const char *resolve_host(const struct bb_plan_options *o, struct bb_cluster *cluster)
 {
     cluster->eager = o->forecast && cluster->has_host && !o->graph;
@@ -67,7 +70,7 @@ out:
 
 /* ---- injected slowdowns and jitter ---- */
 
-/* Parse "3%" to 0.03. */
+/* Convert "3%" to 0.03 (*part). Returns 0, or -BB_EUSAGE after printing an error line. */
 static int parse_jitter(const char *text, double *part)
 {
     char *end;

@@ -1,4 +1,5 @@
-/* plan_step.c - plan of one step: assumptions of the forecast, building the step, prediction, text and files. */
+/* plan_step.c - the plan of one step: build the step, assume memory savings where needed, predict, print and write
+ * files. */
 #include "proxies/plan_options.h"
 
 #include "bootstrap/base/units.h"
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The plan and everything derived from it. A zeroed struct is valid and empty. */
+/* The step, its plan and all results derived from the plan. A zeroed struct is valid and empty. */
 struct plan_results {
     struct bb_step step;
     struct bb_plan plan;
@@ -56,8 +57,10 @@ static int write_files(const struct plan_results *f, const struct bb_plan_option
     return rc;
 }
 
-/* Return the attention implementation that a kernel list contains: "fused" or "unfused"; NULL: no attention. The
- * scan of a state-space model has scores but no softmax and is not attention. */
+/*
+ * Return the attention implementation that a kernel list contains: "fused" or "unfused"; NULL if it contains no
+ * attention. The scan of a state-space model also has a GEMM "scores", but no softmax; it is not attention.
+ */
 static const char *attention_in(const struct bb_kernel_list *work)
 {
     bool scores = false, softmax = false;
@@ -82,8 +85,10 @@ static const char *attention_of(const struct bb_step *step)
     return how;
 }
 
-/* Return whether a GPU has eight or more experts, or experts with biases (recognised by their memory-bound kernel
- * "clamp"). Published steps of such models took longer than forecast. */
+/*
+ * Return whether a GPU has eight or more experts, or experts with biases (recognized by their memory-bound kernel
+ * "clamp"). Published steps of such models took longer than the forecast predicts.
+ */
 static bool has_many_experts(const struct bb_step *step)
 {
     for (int w = 0; w < step->n_kernel_lists; w++)
@@ -96,7 +101,10 @@ static bool has_many_experts(const struct bb_step *step)
     return false;
 }
 
-/* Assume the precision-aware optimizer if training then fits in GPU memory: it needs less memory and costs no time. */
+/*
+ * Assume the precision-aware optimizer if training fits in GPU memory with this optimizer, which needs less memory and
+ * no additional time.
+ */
 static int guess_optimizer(struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
 {
     const char *sync = config->transformer.sync, *optimizer = config->sync.optimizer;
@@ -113,16 +121,21 @@ out:
     return rc;
 }
 
-/* Return whether the experts are dropless (no capacity limit). Such experts may receive more tokens than the average
- * that the memory formula assumes. If such a step exceeds the GPU memory at all, it exceeds it by a large margin,
- * and published recipes then recompute the experts of all layers. */
+/*
+ * Return whether the experts are dropless (no capacity limit). Dropless experts may receive more tokens than the
+ * average that the memory formula assumes. guess_recompute() therefore recomputes all layers of such a model, as
+ * published recipes do.
+ */
 static bool is_dropless(const struct bb_proxy_config *config, const struct bb_arch *arch)
 {
     return arch->experts > 0 && config->transformer.capacity <= 0;
 }
 
-/* Assume the smallest recomputation with which training fits in GPU memory: first only the attention scores, then as
- * few layers of each model chunk as possible, then all layers. If nothing fits, assume no recomputation. */
+/*
+ * Assume the smallest recomputation with which training fits in GPU memory: first only the attention scores, then as
+ * few layers of each model chunk as possible (dropless experts: all layers). If training does not fit with any of them,
+ * assume no recomputation.
+ */
 static int guess_recompute(struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
 {
     struct bb_transformer_options *o = &config->transformer;
@@ -143,7 +156,8 @@ out:
     return rc;
 }
 
-/* Assume memory savings (optimizer, recomputation) until the training fits in GPU memory; config is updated. */
+/* Assume memory savings, the optimizer first and then recomputation, until training fits in GPU memory. config:
+ * in/out. */
 static int guess_memory(struct bb_proxy_config *config, struct bb_forecast *f)
 {
     struct bb_arch arch;
@@ -159,9 +173,8 @@ out:
 }
 
 /*
- * Build the step. A layout that exceeds the GPU memory cannot be trained. If a forecast would exceed it and no
- * recomputation is given, the function therefore assumes the smallest memory savings with which training fits, and
- * builds the step again.
+ * Build the step. If a forecast exceeds the GPU memory and no recomputation is given, the step could not be trained as
+ * given. The function then assumes the smallest memory savings with which training fits, and builds the step again.
  */
 static int build_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, const struct bb_cluster *cluster,
                       struct bb_proxy_config *config, struct plan_results *f)
@@ -198,7 +211,7 @@ static int check_memory(const struct bb_plan_options *o, const struct plan_resul
                   bb_format_bytes((size_t)f->forecast.gpu_bytes, have));
 }
 
-/* Predict the duration of training on --tokens tokens from the predicted step time. */
+/* Predict the duration of training on --tokens tokens (text) from the predicted step time. */
 static int compute_training_time(struct plan_results *f, const char *text)
 {
     const struct bb_prediction *p = &f->prediction;
@@ -228,7 +241,7 @@ out:
     return rc;
 }
 
-/* Warn about tensor parallelism across nodes: its communication is on the critical path of every layer. */
+/* Warn if tensor-parallel groups span several nodes: their communication is on the critical path of every layer. */
 static void warn_inter_node_tp(const struct bb_layout *l, int gpus_per_node)
 {
     for (int g = 0; g < l->n_groups && gpus_per_node > 0; g++)
@@ -248,7 +261,8 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
     TRY(bb_plan_resolve_cluster(o, &cluster, &config, &f.forecast));
     TRY(build_step(o, proxy, &cluster, &config, &f));
     if (o->export || o->files[BB_PLAN_EXPORT_trace])
-        TRY(bb_step_expand(&f.step)); /* the trace and the exports show individual sends and receives */
+        TRY(bb_step_expand(&f.step)); /* converts each alltoallv to the sends and receives that the trace and the
+                                         exports show */
     warn_inter_node_tp(&f.step.layout, config.gpus_per_node);
     TRY(bb_plan_count(&f.plan, &f.step, o->ops));
     f.plan.forecast = &f.forecast;

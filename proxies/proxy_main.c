@@ -1,6 +1,6 @@
 /*
- * proxy_main.c - the part of `busbar proxy` that needs neither MPI nor a GPU: options, help and validation. The run
- * itself is in the GPU library (bootstrap/start/gpu_library.h), which parses the same command line again.
+ * proxy_main.c - the part of `busbar proxy` that needs neither MPI nor a GPU: options, help and validation. The GPU
+ * library (bootstrap/start/gpu_library.h) parses the same command line again and runs the step.
  */
 #include "proxies/proxy_main.h"
 
@@ -74,8 +74,10 @@ const struct bb_opts bb_proxy_set = {
     .tables = tables,
 };
 
-/* Reject CUDA_LAUNCH_BLOCKING: a blocking launch would wait for the start barrier, which the same host thread
- * releases only later. */
+/*
+ * Reject CUDA_LAUNCH_BLOCKING with --start-barrier. A blocking launch waits until its kernel ends, but the kernel waits
+ * for the start barrier, which the same host thread opens only after all launches.
+ */
 static int validate_start_barrier(void)
 {
     const char *blocks = getenv("CUDA_LAUNCH_BLOCKING");
@@ -88,7 +90,7 @@ static int validate_start_barrier(void)
     return 0;
 }
 
-/* Reject NCCL_GRAPH_MIXING_SUPPORT=0: normal steps and graph replays use the same communicators. */
+/* Reject NCCL_GRAPH_MIXING_SUPPORT=0 with --graph: normal steps and graph replays use the same communicators. */
 static int validate_graph(void)
 {
     const char *mixing = getenv("NCCL_GRAPH_MIXING_SUPPORT");
@@ -107,7 +109,8 @@ int bb_compute_sms(const char *requested, int sm_count)
     int sms, nccl_sms;
 
     if (!ctas || bb_parse_int(ctas, 1, sm_count, &nccl_sms) != 0)
-        nccl_sms = 32; /* default of NCCL_MAX_CTAS here: NCCL seldom uses more than 32 channels per communicator */
+        nccl_sms = 32; /* assumed when NCCL_MAX_CTAS is unset: NCCL seldom uses more than 32 channels per
+                          communicator */
     if (strcmp(requested, free_sms) == 0)
         sms = sm_count - nccl_sms;
     else if (bb_parse_int(requested, 1, sm_count, &sms) != 0)

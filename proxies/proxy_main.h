@@ -9,7 +9,7 @@ struct bb_proxy_run_options {
     struct bb_common common;
     struct bb_proxy_config step;
     int warmup, steps, traced_steps;
-    const char *compute_sms; /* number of SMs, or "free" */
+    const char *compute_sms; /* --compute-sms: a number of SMs, or "free" */
     double compute_gbps;
     bool check, no_alone, graph, start_barrier, quick;
     const char *trace, *cluster;
@@ -20,17 +20,18 @@ extern const struct bb_opts bb_proxy_set;
 
 /*
  * bb_compute_sms - return the number of SMs that timed kernels occupy.
- *   requested  a number, limited to sm_count; or "free": all SMs except those that NCCL may use
+ *   requested  value of --compute-sms: a number, limited to sm_count; or "free": all SMs except those that NCCL may use
  *   sm_count   number of SMs of the GPU
  */
 int bb_compute_sms(const char *requested, int sm_count);
 
-/* bb_proxy_main - the command `busbar proxy`; argv[0] is "proxy". Returns an exit status of 0 or above, or a
- * negative error. */
+/* bb_proxy_main - run `busbar proxy`; argv[0] is "proxy". Returns an exit status of 0 or above, or a negative error. */
 int bb_proxy_main(int argc, char **argv);
 
-/* bb_proxy_check - validate the arguments as far as this is possible without starting ranks, MPI or a GPU. Returns
- * 0, or -BB_EUSAGE after printing an error line. */
+/*
+ * bb_proxy_check - validate the arguments, except for what requires started ranks, MPI or a GPU. Returns 0, or
+ * -BB_EUSAGE after printing an error line.
+ */
 int bb_proxy_check(int argc, char **argv);
 
 /*
@@ -38,7 +39,7 @@ int bb_proxy_check(int argc, char **argv);
  *   o        out: the options
  *   proxy    out: the proxy; NULL for `proxy all`
  *   Returns  0, BB_OPTS_HELP, or -BB_EUSAGE after printing an error line
- * bb_proxy_run - run the command; defined in the GPU library.
+ * bb_proxy_run - run the proxy; the implementation is in the GPU library.
  */
 int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy, int argc, char **argv) BB_MUST_CHECK;
 int bb_proxy_run(int argc, char **argv);

@@ -93,7 +93,7 @@ static ncclResult_t attach_plugin(void **context, int *mask)
     atomic_store(&plugin.mask, mask);
     __atomic_store_n(mask, atomic_load(&plugin.active) ? WANTED : 0, __ATOMIC_SEQ_CST);
     atomic_fetch_add(&plugin.comms, 1);
-    *context = &plugin; /* must not be NULL: otherwise NCCL does not call finalize */
+    *context = &plugin; /* NCCL calls finalize only if the context is not NULL */
     return ncclSuccess;
 }
 
@@ -201,8 +201,8 @@ void bb_profiler_begin(void)
     set_event_mask(WANTED);
 }
 
-/* Replaces the choice by the event if the event is a collective, or if no collective was recorded and the event has
- * at least as many channels. */
+/* Stores the event as NCCL's choice if the event is a collective, or if no collective was recorded and the event has
+ * at least as many channels as the stored one. */
 static void merge_event(struct bb_choice *choice, const struct bb_choice *event)
 {
     if (event->kind == BB_CHOICE_COLLECTIVE ||

@@ -67,7 +67,7 @@ struct bb_event_v5 {
 /* NCCL's log function. busbar does not call it. */
 typedef void bb_profiler_log(int level, unsigned long flags, const char *file, int line, const char *format, ...);
 
-/* Arguments of a state change. busbar ignores them. */
+/* Arguments with which NCCL reports a state change of an event. busbar ignores them. */
 union bb_event_state {
     uint64_t number;
     void *data;
@@ -96,7 +96,7 @@ struct bb_profiler_v5 {
 /* NCCL looks up these symbols by name in the program. */
 extern const struct bb_profiler_v4 ncclProfiler_v4;
 extern const struct bb_profiler_v5 ncclProfiler_v5;
-extern const struct bb_profiler_v5 ncclProfiler_v6; /* Version 6 has the layout of version 5; it adds event types,
-                                                       which busbar never enables. */
+extern const struct bb_profiler_v5 ncclProfiler_v6; /* version 6 has the layout of version 5; it adds event types
+                                                       that busbar does not enable */
 
 #endif

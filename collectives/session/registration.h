@@ -23,8 +23,9 @@ extern const char *const bb_registration_names[BB_REGISTER_COUNT]; /* "none", "l
 
 /*
  * bb_registration_init    - allocate the arena on the current device and register it. Collective over the communicator.
- *   r        out: the registration. bb_registration_release also accepts a partly initialized registration
- *   arena    out: area and bytes; the registration owns the memory
+ *   r        out: the registration, which owns the arena's memory. bb_registration_release also accepts a partly
+ *            initialized registration
+ *   arena    out: address and size of the arena
  *   bytes    size of the arena
  *   asked    requested kind, not BB_REGISTER_NONE
  *   comm     communicator to register with

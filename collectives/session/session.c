@@ -92,7 +92,8 @@ static int resolve_sharing(struct bb_session *s)
         bb_warn("each rank has its own GPU, but --share-gpu makes NCCL use sockets between them: omit --share-gpu");
     s->shared_gpu = s->shared_gpu || env_set;
     if (s->use >= BB_SESSION_NCCL && s->shared_gpu && !s->share_env_set)
-        TRY(bb_comms_share_gpu_env(w->rank, true)); /* without --share-gpu, ranks share a GPU only as MIG instances */
+        TRY(bb_comms_share_gpu_env(w->rank, true)); /* ranks that share a GPU without --share-gpu use MIG instances
+                                                       of the GPU */
 out:
     return rc;
 }
@@ -288,7 +289,7 @@ int bb_session_release(struct bb_session *s, int rc, int end_rc)
     if (rc < 0 && s->world.watchdog)
         bb_watchdog_told(s->world.watchdog);
     end_rc = finalize_ranks(s, rc, end_rc);
-    if (rc < 0 || end_rc < 0) { /* save the results first, because the exit of one rank may end the others */
+    if (rc < 0 || end_rc < 0) { /* save the results first, because the end of this rank may end the other ranks */
         why = bb_world_ending(&s->world);
         (void)bb_results_close(s->json, why ? why : rc < 0 ? rc : end_rc);
         s->json = NULL;

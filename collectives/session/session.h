@@ -28,8 +28,8 @@
 #include "collectives/session/telemetry.h"
 #include "cuda/device/device.h"
 
-/* What a run uses: only GPUs; also NCCL; also telemetry, which records NCCL's choice and the GPU state for each
- * result. */
+/* What a run uses. GPUS: only GPUs; NCCL: also NCCL; OBSERVED: also telemetry, which records NCCL's choice and the
+ * GPU state for each result. */
 enum bb_session_use { BB_SESSION_GPUS, BB_SESSION_NCCL, BB_SESSION_OBSERVED };
 
 /* State of a run. A zero-initialized struct is empty; bb_session_release accepts a session in any state. */
@@ -42,11 +42,11 @@ struct bb_session {
     int nccl_header, nccl_runtime, cuda_runtime, cuda_driver;
     bool share_env_set; /* NCCL's environment variables for ranks that share a GPU are already set */
     bool shared_gpu;
-    const struct bb_allocator *memory; /* allocator of NCCL's buffers (--buffers) */
+    const struct bb_allocator *memory; /* allocator of the buffers that NCCL operations use (--buffers) */
     bool falls_back;                   /* ncclMemAlloc uses cudaMalloc on at least one rank */
-    struct bb_telemetry observer;      /* only with BB_SESSION_OBSERVED */
+    struct bb_telemetry observer;      /* telemetry of the run (telemetry.h); only with BB_SESSION_OBSERVED */
     unsigned gpu_flags;                /* bits of enum bb_nvml_flag that have been reported */
-    int argc;                          /* command line (argc, argv), set by bb_session_open_results */
+    int argc;                          /* argc, argv: command line, set by bb_session_open_results */
     char **argv;
     struct bb_results *json;
     struct bb_progress progress;
@@ -71,19 +71,19 @@ int bb_session_setup_gpus(struct bb_session *s, int first) BB_MUST_CHECK;
 
 /*
  * bb_session_open_results - open the results file. Collective over all ranks.
- *   head     schema, argc, argv, root, fresh and no_rows are set by the caller; this function sets the other fields
- *   set      options to write to the results, with buffers, MIG and MPS as far as `use` covers them; NULL: write none
- *            of these
- *   cfg      the struct that `set` describes
+ *   head     the caller sets schema, argc, argv, root, fresh and no_rows; this function sets the other fields
+ *   set      options to write to the results. The function then also writes the allocator of the buffers (with NCCL)
+ *            and the use of MIG and MPS (with telemetry). NULL: write none of these
+ *   cfg      the struct whose fields `set` describes
  */
 int bb_session_open_results(struct bb_session *s, const struct bb_results_head *head, const struct bb_opts *set,
                             const void *cfg) BB_MUST_CHECK;
 
 /*
- * bb_session_free_bytes   - return the smallest amount of free memory on any rank's GPU. Collective over all ranks.
+ * bb_session_free_bytes   - determine the free memory of the GPU with the least free memory. Collective over all ranks.
  *                             bytes  out: free bytes
- * bb_session_check_memory - return -BB_EUSAGE if `bytes` exceeds this amount. Rank 0 prints the error, followed by the
- *                           advice what_would_help. Collective over all ranks.
+ * bb_session_check_memory - return -BB_EUSAGE if any GPU has less free memory than `bytes`. Rank 0 prints the error and
+ * the advice what_would_help. Collective over all ranks.
  */
 int bb_session_free_bytes(struct bb_session *s, size_t *bytes) BB_MUST_CHECK;
 int bb_session_check_memory(struct bb_session *s, size_t bytes, const char *what_would_help) BB_MUST_CHECK;
@@ -108,7 +108,7 @@ bool bb_session_ends_on_all_ranks(const struct bb_session *s, int rc);
  * bb_session_release - end the ranks and close the results. Writes the status "ok" only when no rank can fail any more.
  *   rc       result of the run
  *   end_rc   result of the collective teardown; 0 if there was none
- *   Returns  rc; if rc is 0, the first error since then. The results contain the same status
+ *   Returns  rc; if rc is 0, end_rc or the first error of this function. The results contain the same status
  */
 int bb_session_release(struct bb_session *s, int rc, int end_rc);
 

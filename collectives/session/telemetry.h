@@ -19,16 +19,18 @@
 struct bb_telemetry {
     struct bb_nvml nvml;
     bool no_nvml;  /* no rank could load NVML, so GPU states are not read */
-    bool mig, mps; /* the GPU of at least one rank is a MIG instance; is used through MPS */
+    bool mig, mps; /* at least one rank's GPU is a MIG instance (mig); is used through MPS (mps) */
 };
 
 /* Telemetry of one result. Plain data without pointers. */
 struct bb_telemetry_row {
     struct bb_choice choice;             /* NCCL's choice on this rank */
     struct bb_tuner_costs costs;         /* NCCL's cost table; valid only if the tuner plugin is enabled */
-    struct bb_nvml_sample before, after; /* state of this rank's GPU before and after the timed operations */
+    struct bb_nvml_sample before, after; /* state of this rank's GPU immediately before and after the timed
+                                            operations */
     bool sampled;                        /* `before` and `after` contain data from NVML */
-    unsigned gpu_flags;                  /* bits of enum bb_nvml_flag; after bb_telemetry_end_timing: of all ranks */
+    unsigned gpu_flags; /* bits of enum bb_nvml_flag for this rank's GPU; bb_telemetry_end_timing adds the bits of
+                           all ranks */
 };
 
 /*

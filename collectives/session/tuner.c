@@ -35,7 +35,7 @@ static int index_of(const char *const *words, int n, const char *word)
 struct bb_algorithm_protocol bb_algorithm_protocol_of(const char *algorithm, const char *protocol)
 {
     return (struct bb_algorithm_protocol){index_of(bb_algorithms, BB_ALGORITHMS, algorithm),
-                                   index_of(bb_protocols, BB_PROTOCOLS, protocol)};
+                                          index_of(bb_protocols, BB_PROTOCOLS, protocol)};
 }
 
 /* ---- functions that NCCL calls ---- */
@@ -50,7 +50,8 @@ static void record_costs(const float *costs, int algorithms, int protocols)
             plugin.costs.us[a][p] = a < algorithms && p < protocols ? costs[a * protocols + p] : -1;
 }
 
-/* Marks all combinations but the wanted one as unavailable. NCCL's estimate for the wanted combination is unchanged. */
+/* Marks all algorithm/protocol pairs but the wanted one as unavailable in NCCL's cost table. Leaves the estimate for
+ * the wanted pair unchanged. */
 static void disable_unwanted(float *costs, int algorithms, int protocols)
 {
     const struct bb_algorithm_protocol *w = &plugin.wanted;
@@ -65,7 +66,7 @@ static void disable_unwanted(float *costs, int algorithms, int protocols)
 static ncclResult_t choose_algorithm(void *context, int function, size_t bytes, int operations, float **costs,
                                      int algorithms, int protocols, int registered, int *channels)
 {
-    float *table = (float *)(void *)costs; /* a flat array despite its type, see tuner_plugin.h */
+    float *table = (float *)(void *)costs; /* NCCL declares a float **, but passes a flat array, see tuner_plugin.h */
 
     (void)context, (void)function, (void)bytes, (void)operations, (void)registered, (void)channels;
     pthread_mutex_lock(&plugin.lock);

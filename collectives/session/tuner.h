@@ -2,16 +2,17 @@
  * tuner.h - forces NCCL to use a given algorithm and protocol. NCCL reads the environment variables NCCL_ALGO and
  * NCCL_PROTO only once per process, but calls a tuner plugin before each collective. The program itself is such a
  * plugin: it exports ncclTunerPlugin_v6, _v5 and _v4. With NCCL_TUNER_PLUGIN=STATIC_PLUGIN, NCCL looks up these symbols
- * in the program. Unless a combination is forced, the plugin leaves NCCL's cost table unchanged. profiler.h reports the
- * combination that NCCL ran.
+ * in the program. The plugin changes NCCL's cost table only while an algorithm and a protocol are forced. profiler.h
+ * reports the algorithm and protocol that NCCL ran.
  *
  *   bb_tuner_enable();                         before the first NCCL call
  *   ... create communicators ...
  *   bb_tuner_begin_recording();                NCCL's own choice
  *   run one operation
  *   bb_tuner_end_recording(&costs);
- *   bb_tuner_force(&wanted);                   the combination `wanted`, which must be the same on all ranks
- *   run operations bb_tuner_force(NULL);
+ *   bb_tuner_force(&wanted);                   algorithm and protocol, which must be the same on all ranks
+ *   run operations
+ *   bb_tuner_force(NULL);
  */
 #ifndef BB_COLLECTIVES_SESSION_TUNER_H
 #define BB_COLLECTIVES_SESSION_TUNER_H
@@ -27,14 +28,15 @@ struct bb_algorithm_protocol {
     int algorithm, protocol; /* indices into bb_algorithms and bb_protocols; -1: unknown */
 };
 
-/* bb_algorithm_protocol_of - return the combination with these NCCL names; index -1 for an unknown name. */
+/* bb_algorithm_protocol_of - return the algorithm/protocol pair with these NCCL names. The index of an unknown name
+ * is -1. */
 struct bb_algorithm_protocol bb_algorithm_protocol_of(const char *algorithm, const char *protocol);
 
 /* NCCL's cost table for one collective. Plain data without pointers. */
 struct bb_tuner_costs {
     bool known;                            /* false: NCCL did not call the tuner, and `us` is undefined */
-    float us[BB_ALGORITHMS][BB_PROTOCOLS]; /* NCCL's estimate of the time; negative: NCCL does not offer the
-                                              combination */
+    float us[BB_ALGORITHMS][BB_PROTOCOLS]; /* [algorithm][protocol] NCCL's estimate of the time in us; negative: NCCL
+                                              does not offer the algorithm/protocol pair */
 };
 
 /* bb_tuner_enable - set NCCL_TUNER_PLUGIN=STATIC_PLUGIN. Returns false and changes nothing if the variable names
@@ -44,8 +46,8 @@ bool bb_tuner_enable(void);
 /* bb_tuner_attached - return the number of communicators that use the plugin. */
 int bb_tuner_attached(void);
 
-/* bb_tuner_force - force a combination for the following collectives. Has no effect on collectives for which NCCL
- * does not offer the combination. NULL: return to NCCL's own choice. */
+/* bb_tuner_force - force an algorithm/protocol pair for all following collectives for which NCCL offers the pair;
+ * other collectives run NCCL's own choice. NULL: end the forcing. */
 void bb_tuner_force(const struct bb_algorithm_protocol *wanted);
 
 /*

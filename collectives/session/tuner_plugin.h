@@ -14,9 +14,10 @@
 typedef void bb_tuner_log(int level, unsigned long flags, const char *file, int line, const char *format, ...);
 
 /*
- * NCCL calls this function before each collective, then runs the combination with the lowest cost.
- *   costs    in and out: in fact a flat array of algorithms * protocols floats, one row per algorithm: estimated time
- *            in us, or a negative value if NCCL does not offer the combination for this operation
+ * NCCL calls this function before each collective, then runs the algorithm/protocol pair with the lowest cost.
+ *   costs    in and out: declared as float **, but NCCL passes a flat array of algorithms * protocols floats, one row
+ *            per algorithm: estimated time in us, or a negative value if NCCL does not offer the algorithm/protocol
+ *            pair for this operation
  */
 typedef ncclResult_t bb_tuner_choose(void *context, int function, size_t bytes, int operations, float **costs,
                                      int algorithms, int protocols, int registered, int *channels);
@@ -28,7 +29,8 @@ struct bb_tuner_v4 {
     ncclResult_t (*finalize)(void *context);
 };
 
-/* A plugin may read and change NCCL's `domains` and `constants`; busbar does neither. */
+/* NCCL passes the NVLink domains of the ranks (`domains`) and the constants of its tuning model (`constants`), which
+ * a plugin may change; busbar ignores both. */
 struct bb_tuner_v5 {
     const char *name;
     ncclResult_t (*init)(void **context, uint64_t comm_id, size_t ranks, size_t nodes, bb_tuner_log *log, void *domains,

@@ -66,7 +66,7 @@ static void keeps_costs_without_a_request(void **state)
     assert_memory_equal(before, costs, sizeof(costs));
 }
 
-static void request_disables_other_combinations(void **state)
+static void request_disables_other_pairs(void **state)
 {
     const struct bb_algorithm_protocol wanted = bb_algorithm_protocol_of("NVLS", "SIMPLE");
     float costs[7][3] = {[1] = {5, 6, 7}, [4] = {-1, -1, 3}};
@@ -81,10 +81,11 @@ static void request_disables_other_combinations(void **state)
     bb_tuner_force(NULL);
 }
 
-/* If the requested combination is unavailable, or not in the table of an older NCCL, NCCL decides. */
+/* If the requested algorithm/protocol pair is unavailable, or not in the table of an older NCCL, NCCL decides. */
 static void ignores_an_unavailable_request(void **state)
 {
-    const struct bb_algorithm_protocol pat = bb_algorithm_protocol_of("PAT", "SIMPLE"), unknown = bb_algorithm_protocol_of("PAT", "MAGIC");
+    const struct bb_algorithm_protocol pat = bb_algorithm_protocol_of("PAT", "SIMPLE"),
+                                       unknown = bb_algorithm_protocol_of("PAT", "MAGIC");
     float costs[7][3] = {[1] = {5, 6, 7}, [6] = {-1, -1, -1}}, small[2][3] = {{1, 2, 3}, {4, 5, 6}}, before[7][3];
 
     (void)state;
@@ -171,7 +172,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_match_nccl),
         cmocka_unit_test(keeps_costs_without_a_request),
-        cmocka_unit_test(request_disables_other_combinations),
+        cmocka_unit_test(request_disables_other_pairs),
         cmocka_unit_test(ignores_an_unavailable_request),
         cmocka_unit_test(records_costs_between_begin_and_end),
         cmocka_unit_test(accepts_a_larger_table),

@@ -18,8 +18,7 @@
  * and a folder with its code. */
 struct subcommand {
     const char *name;
-    const char *run; /* name of the function in the GPU library that runs the subcommand; the function prints results
-                        to stdout */
+    const char *run; /* name of the function in the GPU library that runs the subcommand */
     const struct bb_opts *options;
 };
 
@@ -48,7 +47,7 @@ bool bb_bench_is_subcommand(const char *word)
 
 static int check_arguments(int argc, char **argv, double *timeout_s)
 {
-    struct bb_bench_options options = {0}; /* zero-initialized, because some fields have no option */
+    struct bb_bench_options options = {0}; /* zero-initialized, because some fields are not set by any option */
     struct bb_sweep sweep = {0};
     int rc = bb_bench_parse(&options, &sweep, argc, argv, stdout);
 
@@ -57,8 +56,8 @@ static int check_arguments(int argc, char **argv, double *timeout_s)
     return rc;
 }
 
-/* Prints the subcommands among the completions of the first argument of `busbar bench`; the names of collectives
- * follow. */
+/* Shell completion of the first argument of `busbar bench`: prints the matching subcommands. The parser of the
+ * options then prints the matching collectives. */
 static void complete_subcommands(const char *text)
 {
     for (size_t i = 0; text && text[0] != '-' && i < sizeof subcommands / sizeof *subcommands; i++)

@@ -10,8 +10,8 @@
 #include <stdio.h>
 
 /*
- * bb_bench_main - run `busbar bench`; argv[0] is "bench". Every rank calls this function. Returns 0, BB_OPTS_HELP or
- *                 -BB_E...; MPI is finalized.
+ * bb_bench_main - run `busbar bench`; argv[0] is "bench". Every rank calls this function, which finalizes MPI.
+ *                   Returns  0, BB_OPTS_HELP or -BB_E...
  * bb_bench_run  - run `busbar bench COLLECTIVE` with validated arguments. The GPU library exports this function.
  */
 int bb_bench_main(int argc, char **argv);
@@ -37,8 +37,8 @@ struct bb_report_style;
 int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sweep,
                      const struct bb_report_style *style, int argc, char **argv) BB_MUST_CHECK;
 
-/* bb_list_... - print one line with name and description for each row of a table. Returns 0; the caller checks `out`
- * for write errors. */
+/* bb_list_collectives, bb_list_dtypes, bb_list_ops - print the table of collectives, data types or reduction
+ * operations, one line with name and description per row. Return 0; the caller checks `out` for write errors. */
 int bb_list_collectives(FILE *out);
 int bb_list_dtypes(FILE *out);
 int bb_list_ops(FILE *out);

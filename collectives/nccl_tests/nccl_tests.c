@@ -93,7 +93,7 @@ int bb_nccl_tests_run(int argc, char **argv)
 {
     const int kind = bb_nccl_tests_kind(argv[0]);
     char program[32];
-    struct bb_nccl_tests_options o = {0}; /* zero-initialized, because some fields have no option */
+    struct bb_nccl_tests_options o = {0}; /* zero-initialized, because some fields are not set by any option */
     const struct bb_positionals collective = {.word = {bb_colls[kind].name}, .n = 1};
     struct bb_report_style style = {.widths = {7, 6},
                                     .zeros = true,

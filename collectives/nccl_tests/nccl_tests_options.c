@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum { WORDS_MAX = 256, SPELLED_TEXT = 48 };
-static const double UNLIMITED_S = 1e9; /* 30 years: large enough, and the sum with a clock value does not overflow */
+static const double UNLIMITED_S = 1e9; /* no timeout: about 30 years, so that adding a clock value does not overflow */
 static const char suffix[] = BB_NCCL_TESTS_SUFFIX;
 
 int bb_nccl_tests_kind(const char *path)
@@ -69,7 +69,7 @@ enum { N_DEFAULTS = sizeof defaults / sizeof *defaults };
 struct spelling {
     char *word[2 * WORDS_MAX];
     int n;
-    char texts[2 * WORDS_MAX][SPELLED_TEXT]; /* memory for arguments whose text differs from the user's text */
+    char texts[2 * WORDS_MAX][SPELLED_TEXT]; /* storage for converted arguments that differ from the user's text */
     int n_texts;
 };
 
@@ -142,8 +142,8 @@ static bool read_size(const char *text, size_t *bytes)
     return true;
 }
 
-/* Converts the value of -b, -e or -i to a number of bytes, with the prefix `before`. Returns NULL if busbar accepts
- * the value unchanged. */
+/* Converts the value of -b, -e or -i to a number of bytes, and writes it after the text `before` ("" or the option).
+ * Returns NULL if no conversion applies: busbar's own parser accepts or rejects the value. */
 static const char *spell_size(struct spelling *s, const char *before, const char *text)
 {
     size_t bytes;
@@ -285,7 +285,7 @@ out:
 
 int bb_nccl_tests_main(int argc, char **argv)
 {
-    struct bb_nccl_tests_options o = {0}; /* zero-initialized, because some fields have no option */
+    struct bb_nccl_tests_options o = {0}; /* zero-initialized, because some fields are not set by any option */
     const struct bb_positionals collective = {.word = {bb_colls[bb_nccl_tests_kind(argv[0])].name}, .n = 1};
     struct bb_sweep sweep = {0};
     int rc;

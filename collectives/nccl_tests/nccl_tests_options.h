@@ -31,8 +31,7 @@ int bb_nccl_tests_main(int argc, char **argv);
 
 /*
  * bb_nccl_tests_parse - parse the arguments and the environment; the caller derives the sweep (bb_bench_resolve).
- * Returns 0,
- *                       BB_OPTS_HELP, or -BB_EUSAGE after printing one error line.
+ *                         Returns  0, BB_OPTS_HELP, or -BB_EUSAGE after printing one error line
  * bb_nccl_tests_run   - run the benchmark. The GPU library exports this function.
  */
 int bb_nccl_tests_parse(struct bb_nccl_tests_options *o, int argc, char **argv) BB_MUST_CHECK;

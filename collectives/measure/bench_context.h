@@ -22,24 +22,27 @@
 #include "cuda/device/device.h"
 #include "cuda/device/nvtx.h"
 
-enum { BB_NVTX_WORLD = 1 }; /* NVTX category of the range that encloses a measurement: the communicator of all ranks */
+enum {
+    BB_NVTX_WORLD = 1
+}; /* NVTX category of the range around each measurement; named after this rank's
+                               communicator */
 
-struct bb_mode;   /* timing.h */
-struct bb_sample; /* timing.h */
+struct bb_mode;   /* defined in timing.h */
+struct bb_sample; /* defined in timing.h */
 
 /* The series of samples of a measurement, each aggregated over the ranks of the group, in microseconds per
  * operation. */
 enum bb_series {
-    BB_SERIES_TIME,           /* the time that the measurement reports: equal to one of the following three */
-    BB_SERIES_GPU,            /* GPU time between events */
+    BB_SERIES_TIME,           /* the time that the measurement reports: the same as one of the following three series */
+    BB_SERIES_GPU,            /* GPU time between the CUDA events before and after the operations */
     BB_SERIES_HOST,           /* host time to enqueue the operation */
     BB_SERIES_WALL,           /* host time from the call to the end of the wait; NaN if the mode does not measure it */
     BB_SERIES_ARRIVAL_SPREAD, /* time between the arrivals of the first rank and the last rank */
-    BB_SERIES_TRANSFER,       /* GPU time of the rank that arrives last: the transfer without waiting for other ranks */
+    BB_SERIES_TRANSFER,       /* GPU time of the rank that arrives last, which does not wait for other ranks */
     BB_SERIES_COUNT
 };
 
-/* State with which a rank measures cases. sweep/bench.c initializes the struct. */
+/* State with which a rank measures cases. */
 struct bb_bench_context {
     struct bb_world *world;
     struct bb_comm *comm;
@@ -57,20 +60,20 @@ struct bb_bench_context {
     int aggregate;             /* operations per iteration, in one NCCL group; 0 means 1 */
     enum bb_blocking blocking; /* whether the host waits after each iteration (-z) */
     int graph_launches;        /* graph mode: launches per sample */
-    bool host_time;   /* a sample is the host time to enqueue the operations instead of the time to their completion */
-    bool host_clock;  /* a sample is measured by the host clock, from the first call to the end of the wait */
-    bool both_clocks; /* after the samples measured by CUDA events, one more sample is measured by the host clock */
+    bool host_time;   /* report the host time to enqueue the operations instead of the time to their completion (-C) */
+    bool host_clock;  /* report the time by the host clock, from the first call to the end of the wait (--clock host) */
+    bool both_clocks; /* --clock both: after the samples measured by CUDA events, measure one more sample by the host
+                         clock */
     enum bb_rank_aggregation rank_aggregation; /* how the times of all ranks are combined into one sample */
     const int *groups; /* [size] group of each world rank, borrowed; NULL: one group. `comm` is the communicator of
                           this rank's group */
     const struct bb_mulsums *mulsums;
-    struct bb_iteration_events *iteration_events; /* events between the iterations of a measurement's last sample;
-                                                     NULL: none */
+    struct bb_iteration_events *iteration_events; /* CUDA events between the iterations of a measurement's last
+                                                     sample; NULL: none */
     const struct bb_telemetry *observer;          /* records NCCL's choice and the GPU's state; NULL: not recorded */
     void *sync_byte; /* device memory, 1 byte, for the all_reduce that synchronizes the ranks */
     uint64_t passes; /* number of verification passes so far; each pass has different test data */
 
-    /* Sampling: */
     const double *delays_us; /* [size] artificial delay of each rank in sync mode, borrowed; NULL: none */
     bool auto_warmup;
     struct bb_stopping policy; /* stopping rule of the current timing mode */
@@ -82,8 +85,8 @@ struct bb_bench_context {
                                 equal on all ranks */
     bool start_barrier_expired; /* the start barrier timed out once on this rank; this rank does not close the
                                    barrier again */
-    bool connected; /* true: an operation of this measurement has completed, so connections exist and a start barrier
-                       may be closed */
+    bool connected; /* true: an operation of this measurement has completed, so NCCL's connections exist and a start
+                       barrier may be closed */
     struct bb_sample *batch, *all_batches; /* samples of one batch: batch [batch] of this rank, all_batches [size *
                                               batch] of all ranks */
     double *series[BB_SERIES_COUNT];       /* [max_iterations + batch] samples of the group, from all batches of a
@@ -100,37 +103,39 @@ struct bb_wrong_element {
 
 /*
  * Arrival skew of the ranks, measured in sync mode. To compare arrivals, each rank measures the time from its own
- * arrival to an event that all ranks reach at the same time. The shorter this time, the later the rank arrived. In some
- * collectives all ranks complete at the same time, because each rank needs the data of every other rank: the event is
- * then the completion of the collective. After other operations the event is the completion of a small untimed
- * all_reduce. Only durations on each rank's own clock are compared, so clocks need not be synchronized.
+ * arrival to a common point in time that all ranks reach simultaneously. The shorter this time, the later the rank
+ * arrived. In some collectives all ranks complete simultaneously, because each rank needs the data of every other rank:
+ * the common point in time is then the completion of the collective. For other operations it is the completion of a
+ * small untimed all_reduce after the operation. Only durations on each rank's own clock are compared, so clocks need
+ * not be synchronized.
  */
 struct bb_skew {
     bool known;
     struct bb_stats spread_us; /* time between the first and the last arrival */
-    double transfer_us; /* median of BB_SERIES_TRANSFER; NaN if the ranks do not complete the operation at the same
-                           time */
-    int straggler;      /* world rank that arrived last, at least 1 us after the first arrival, in more than half of the
+    double transfer_us;        /* median of BB_SERIES_TRANSFER; NaN if the collective does not make all ranks complete
+                           simultaneously */
+    int straggler; /* world rank that arrived last, at least 1 us after the first arrival, in more than half of the
                       samples; -1: none */
     double straggler_share; /* fraction of the samples in which the straggler arrived last */
 };
 
 struct bb_metrics {
-    struct bb_stats time_us; /* per operation; each sample combines the ranks of the group (bb_rank_aggregation) */
+    struct bb_stats time_us; /* time per operation; each sample combines the times of the group's ranks
+                                (bb_rank_aggregation) */
     size_t bytes;            /* size of an operation (bb_case_bytes) */
-    double algbw_gbps; /* algorithm bandwidth, 1e9 bytes per second: bytes (hypercube: a fraction of them) / median
-                          time; NaN if the time is 0 */
-    double busbw_gbps; /* bus bandwidth, 1e9 bytes per second; NaN with a single rank */
-    double factor;     /* busbw / algbw */
-    struct bb_iteration_metrics iterations; /* set only with iteration_events */
+    double algbw_gbps;       /* algorithm bandwidth, 1e9 bytes per second: `bytes` / median time (hypercube: only a
+                          fraction of `bytes` counts); NaN if the time is 0 */
+    double busbw_gbps;       /* bus bandwidth, 1e9 bytes per second; NaN with a single rank */
+    double factor;           /* busbw / algbw */
+    struct bb_iteration_metrics iterations; /* set only if ctx->iteration_events is not NULL */
     struct bb_telemetry_row seen;
     double model_us;               /* NCCL's own estimate for one operation; NaN: none */
-    bool checked;                  /* false: the data were not compared */
+    bool checked;                  /* false: no received data were compared with the expected data */
     unsigned long long wrong;      /* number of wrong elements, over all ranks and verification passes */
     struct bb_wrong_element first; /* valid if wrong > 0 */
     double host_us;                /* median host time to enqueue one operation */
     double first_us; /* time of the first operation by the host clock, from call to completion; NaN with -w 0 */
-    struct bb_stats event_us; /* GPU time between events, even if time_us is measured by the host clock */
+    struct bb_stats event_us; /* GPU time between CUDA events, even if time_us is measured by the host clock */
     struct bb_stats wall_us;  /* time by the host clock, from the call to the end of the wait; with both_clocks: a
                                 single sample */
     struct bb_skew skew;
@@ -150,10 +155,10 @@ static inline size_t bb_bench_context_aggregate(const struct bb_bench_context *c
 
 /*
  * bb_issue - enqueue n iterations of bb_bench_context_aggregate operations each. Successive operations use successive
- * slots. After each iteration the host waits as ctx->blocking requests.
+ * slots of the arena. After each iteration the host waits as ctx->blocking requests.
  *   first     index of the first of these iterations in the sample
- *   ends_row  the last of these operations is the last one of the measurement: its slot is the last one, whose data are
- *             verified
+ *   ends_row  true: the last of these iterations is the last one of the measurement. Its last operation uses the last
+ *             slot, whose data are verified
  */
 int bb_issue(struct bb_bench_context *ctx, const struct bb_case *c, size_t first, size_t n,
              bool ends_row) BB_MUST_CHECK;
@@ -196,7 +201,7 @@ int bb_measure(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_
 
 /*
  * bb_measure_init    - allocate the memory for samples of all timing modes, and the start barrier.
- * bb_measure_release - release both. Accepts a partly initialized context.
+ * bb_measure_release - release the memory and the start barrier. Accepts a partly initialized context.
  */
 int bb_measure_init(struct bb_bench_context *ctx) BB_MUST_CHECK;
 void bb_measure_release(struct bb_bench_context *ctx);

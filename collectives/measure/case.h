@@ -28,7 +28,7 @@ struct bb_case {
     int ranks;
     size_t count; /* count argument of the NCCL call, in elements (coll.h) */
     bool in_place;
-    size_t unalign; /* elements by which both buffers are shifted off their alignment */
+    size_t unalign; /* number of elements by which both buffers are offset from their alignment */
     const struct bb_alltoallv_counts *alltoallv_counts; /* only for BB_COLL_VARIABLE_COUNTS; borrowed */
 };
 
@@ -37,12 +37,12 @@ struct bb_buffer_layout {
     size_t send_offset, send_bytes;
     size_t recv_offset, recv_bytes;
     size_t before_offset, before_bytes; /* guard zone before the receive buffer (in place: before the larger buffer) */
-    size_t after_offset, after_bytes;   /* guard zone after that buffer */
+    size_t after_offset, after_bytes;   /* guard zone after the receive buffer (in place: after the larger buffer) */
     size_t slot_bytes;
 };
 
-/* bb_case_bytes - return the size of the operation in bytes: that of the larger buffer. With counts that differ
- * between ranks: the maximum over the ranks. */
+/* bb_case_bytes - return the size of the operation in bytes: the size of the larger buffer. If counts differ between
+ * ranks, return the maximum over the ranks. */
 size_t bb_case_bytes(const struct bb_case *c);
 
 /* bb_case_possible - return false if the case is in place and the collective does not support in-place operation. */
@@ -55,12 +55,12 @@ bool bb_case_synchronizes_ranks(const struct bb_case *c);
 /* bb_buffer_layout_of - return the layout of the slots of `rank`. */
 struct bb_buffer_layout bb_buffer_layout_of(const struct bb_case *c, int rank);
 
-/* bb_slot_of - return the slot of an operation. If there are at least two slots, only the last operation of a
- * measurement (very_last) uses the last slot. */
+/* bb_slot_of - return the index of the slot that an operation uses. If there are at least two slots, only the last
+ * operation of a measurement (very_last) uses the last slot. */
 size_t bb_slot_of(size_t iteration, size_t slots, bool very_last);
 
-/* bb_case_contributes - return whether the operation reads the send buffer of `rank`. In broadcast and scatter it
- * reads only the root's. */
+/* bb_case_contributes - return whether the operation reads the send buffer of `rank`. Broadcast and scatter read
+ * only the root's send buffer. */
 bool bb_case_contributes(const struct bb_case *c, int rank);
 
 /*

@@ -50,7 +50,7 @@ static bool is_grouped(const struct bb_bench_context *ctx, const struct bb_case 
     return bb_bench_context_aggregate(ctx) > 1 && !(bb_colls[c->kind].flags & BB_COLL_ROUNDS);
 }
 
-/* Enqueues iteration i. l: the layout of the slots, computed once by the caller for all iterations. */
+/* Enqueues iteration i. l: layout of the slots, which the caller computes once for all iterations. */
 static int enqueue_iteration(struct bb_bench_context *ctx, const struct bb_case *c, const struct bb_buffer_layout *l,
                              size_t i, bool very_last)
 {

@@ -46,8 +46,8 @@ int bb_iteration_events_read(struct bb_iteration_events *m) BB_MUST_CHECK;
 void bb_iteration_events_keep(struct bb_iteration_events *m, int placement);
 
 /*
- * bb_iteration_events_metrics - compute the metrics over all ranks r for which groups[r] equals this rank's group;
- * groups NULL: all ranks. Collective over all ranks of the world.
+ * bb_iteration_events_metrics - compute the metrics over all ranks r whose groups[r] equals the group of this rank;
+ * groups NULL: over all ranks. Collective over all ranks of the job.
  */
 int bb_iteration_events_metrics(struct bb_iteration_events *m, struct bb_world *w, const int *groups,
                                 struct bb_iteration_metrics *f) BB_MUST_CHECK;

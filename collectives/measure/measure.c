@@ -19,10 +19,9 @@
 enum {
     WINDOW = 10,
     WINDOWS_MAX = 20
-};                               /* warm-up until the times show no trend: operations per window, maximum
-                                           number of windows */
-static const double LATE_US = 1; /* smaller differences between arrivals are ignored: the resolution of CUDA events
-                                    is about 1 us */
+}; /* for warm-up until the times show no trend: operations per window, maximum number of windows */
+static const double LATE_US = 1; /* smaller differences between arrival times are ignored, because the resolution of
+                                    CUDA events is about 1 us */
 
 const char *bb_bench_context_mode(const struct bb_bench_context *ctx)
 {
@@ -125,8 +124,8 @@ static double aggregate_ranks(const struct bb_bench_context *ctx, size_t batch, 
     return ctx->rank_aggregation == BB_AGGREGATE_MEAN ? value / seen : value;
 }
 
-/* Determines which rank arrived last in sample i of a batch, the arrival spread and the transfer time. Stores them
- * as sample n of the measurement. */
+/* Determines for sample i of a batch which rank arrived last, the arrival spread and the transfer time. Stores the
+ * results as sample n of the measurement. */
 static void record_arrivals(struct bb_bench_context *ctx, size_t batch, size_t i, size_t n)
 {
     double shortest = INFINITY, longest = 0;
@@ -147,8 +146,8 @@ static void record_arrivals(struct bb_bench_context *ctx, size_t batch, size_t i
         ctx->times_last[last]++;
 }
 
-/* Gathers the batches of all ranks and aggregates them over the ranks. The results are the samples n, n + 1, ... of
- * the measurement. */
+/* Gathers the batches of all ranks and aggregates them over the ranks. Stores the results as samples n, n + 1, ...
+ * of the measurement. */
 static int combine_ranks(struct bb_bench_context *ctx, size_t batch, size_t n)
 {
     enum bb_sample_field shown = ctx->host_time ? BB_SAMPLE_HOST : ctx->host_clock ? BB_SAMPLE_WALL : BB_SAMPLE_GPU;
@@ -218,8 +217,8 @@ out:
 
 /* ---- sampling ---- */
 
-/* Decides whether to stop. With --split, sampling continues until the interval of every group is narrow enough. Rank
- * 0 broadcasts the decision, because the time limit depends on its clock. */
+/* Decides whether to stop. With --split, sampling continues until the confidence interval of every group is narrow
+ * enough. Rank 0 broadcasts the decision, because only rank 0's clock decides whether the time limit is reached. */
 static int decide_stop(struct bb_bench_context *ctx, const struct bb_stats *stats, double begin_s, enum bb_stop *stop)
 {
     unsigned wide = !bb_stopping_is_confident(&ctx->policy, stats);
@@ -234,8 +233,8 @@ out:
     return rc;
 }
 
-/* Measures one batch. Verification reads the data of the last operation of the last batch. Any batch may be the last
- * one, so test data are written before each batch. */
+/* Measures one batch, whose first sample becomes sample n of the measurement. Verification reads the data of the
+ * last operation of the last batch. Any batch may be the last one, so test data are written before each batch. */
 static int take_batch(struct bb_bench_context *ctx, const struct bb_case *c, size_t n)
 {
     int rc;
@@ -396,7 +395,7 @@ static int measure_row(struct bb_bench_context *ctx, const struct bb_case *c, st
     TRY(warm_up(ctx, c, f));
     bb_telemetry_begin_timing(ctx->observer, &f->seen);
     if (ctx->connected && !ctx->host_clock)
-        TRY(bb_connect_sync(ctx, c)); /* after the recording of NCCL's choice has ended */
+        TRY(bb_connect_sync(ctx, c)); /* only now, because this all_reduce must not be recorded as NCCL's choice */
     TRY(bb_nccl_estimate(ctx, c, &f->model_us));
     TRY(take_samples(ctx, c, f));
     TRY(bb_telemetry_end_timing(ctx->observer, ctx->world, &f->seen));

@@ -12,8 +12,8 @@ static bool has_estimate(const struct bb_bench_context *ctx, const struct bb_cas
 
 #if NCCL_VERSION_CODE >= 22200
 
-/* Estimates one operation with ncclGroupSimulateEnd. If the operation cannot be launched, the group is closed and
- * the result of closing the group is ignored. */
+/* Estimates the time of one operation with ncclGroupSimulateEnd. If the operation cannot be launched, closes the
+ * group and ignores the result of ncclGroupEnd. */
 static int simulate_group(struct bb_bench_context *ctx, const struct bb_case *c, ncclGroupSimulateEnd_fn *end,
                           double *model_us)
 {

@@ -5,7 +5,7 @@
 
 static const double NOISY = 0.05; /* threshold of BB_WARN_NOISY: half the width of the confidence interval / median */
 static const double TREND_SIGMAS = 3;        /* threshold of the Mann-Kendall statistic, in standard deviations */
-static const double MIN_TREND_CHANGE = 0.01; /* smaller changes, relative to the mean, are not reported */
+static const double MIN_TREND_CHANGE = 0.01; /* smaller changes, relative to the mean, are not reported as a trend */
 enum { TREND_BLOCKS = 32, MIN_TREND_SAMPLES = 6, MIN_CI_SAMPLES = 6 };
 
 /* ---- stopping rule ---- */

@@ -15,7 +15,7 @@
 
 struct bb_stopping {
     double confidence;  /* target for half the width of the median's 95 % confidence interval, as a fraction of the
-                          median; 0: one batch */
+                          median; 0: stop after one batch */
     size_t max_samples; /* maximum number of samples if the target is not reached */
     double max_s;       /* maximum time for the samples in seconds, if the target is not reached */
 };
@@ -65,10 +65,10 @@ enum bb_warning {
 };
 
 /*
- * A warning derived from the samples; cuda/device/nvml.h has the warnings derived from the GPU's state.
- *   word    value in results[].flags
- *   text    the problem
- *   advice  the option that helps
+ * A warning derived from the samples. Warnings derived from the GPU's state are in cuda/device/nvml.h.
+ *   word    name of the warning in results[].flags
+ *   text    description of the problem
+ *   advice  options that help
  */
 struct bb_warning_row {
     const char *word, *text, *advice;

@@ -48,8 +48,8 @@ size_t bb_mode_operations(const struct bb_bench_context *ctx, const struct bb_mo
 
 /* ---- time of a group of iterations ---- */
 
-/* Sum of the times of a group of iterations: host time to enqueue them, host time until they are complete, GPU time
- * between the events. */
+/* Total times of a group of iterations in microseconds: host time to enqueue them, host time until their completion,
+ * GPU time between the CUDA events. */
 struct span {
     double host_us, wall_us, gpu_us;
 };
@@ -131,7 +131,7 @@ static size_t held_iterations(const struct bb_bench_context *ctx, const struct b
     return n < capacity - 1 ? n : capacity - 1;
 }
 
-/* Enqueues a small all_reduce: all ranks complete it at the same time. */
+/* Enqueues a small all_reduce, which all ranks complete simultaneously. */
 static int enqueue_sync(struct bb_bench_context *ctx)
 {
     return BB_GUARDED(
@@ -156,8 +156,8 @@ out:
     return rc;
 }
 
-/* Enqueues the operations that synchronize the ranks, before the first event, so that all ranks record this event at
- * the same time. No sample includes the time to establish connections. */
+/* Enqueues the operations that synchronize the ranks. The event that starts the sample follows these operations, so
+ * all ranks reach the event simultaneously, and no sample includes the time to establish connections. */
 static int synchronize_ranks(struct bb_bench_context *ctx, const struct bb_case *c)
 {
     int rc = 0;
@@ -170,8 +170,8 @@ out:
     return rc;
 }
 
-/* Waits until all ranks have arrived here and opens the start barrier. Then enqueues the remaining iterations, while
- * the GPU runs the first `held` ones. */
+/* Waits until all ranks have reached this function, then opens the start barrier. Then enqueues the remaining
+ * iterations, while the GPU runs the first `held` iterations. */
 static int open_start_barrier(struct bb_bench_context *ctx, const struct bb_case *c, size_t held, bool ends_row,
                               struct span *span)
 {
@@ -190,8 +190,8 @@ out:
     return rc;
 }
 
-/* Measures a sample with the start barrier. A rank whose barrier timed out once does not close the barrier again,
- * but still takes part in the barrier of the hosts. */
+/* Measures a sample with the start barrier. A rank whose start barrier timed out once does not close the barrier
+ * again, but still waits for the other ranks before the barrier is opened. */
 static int start_barrier_operations(struct bb_bench_context *ctx, const struct bb_case *c, size_t held, bool ends_row,
                                     struct span *span)
 {
@@ -259,14 +259,14 @@ const struct bb_mode bb_mode_stream = {
 
 /* ---- sync mode ---- */
 
-/* Launches the delay kernel of --delay. Every rank launches it, so that the ranks differ only in the duration of the
- * delay. */
+/* Launches the delay kernel of --delay. Ranks without delay launch the kernel too, so that the ranks differ only in
+ * the duration of the delay. */
 static int impose_delay(struct bb_bench_context *ctx)
 {
     return ctx->delays_us ? bb_spin(1, llround(1e3 * ctx->delays_us[ctx->world->rank]), ctx->stream) : 0;
 }
 
-/* Times one iteration. The start event follows the delay, so the event marks the arrival of this rank. */
+/* Times one iteration. The start event follows the delay kernel, so the event marks the arrival of this rank. */
 static int time_one(struct bb_bench_context *ctx, const struct bb_case *c, size_t i, bool ends_row,
                     struct bb_sample *sample)
 {
@@ -334,7 +334,8 @@ const struct bb_mode bb_mode_sync = {.name = "sync",
 
 /* ---- blocked mode (-z) ---- */
 
-/* Measures a sample with -z 3: each iteration is timed on its own, so the sample excludes the barriers between them. */
+/* Measures a sample with -z 3: each iteration is timed on its own, so the sample excludes the barriers between the
+ * iterations. */
 static int take_blocked_sample(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row,
                                struct bb_sample *sample)
 {

@@ -17,8 +17,8 @@ enum bb_sample_field {
     BB_SAMPLE_GPU,     /* GPU time between the events */
     BB_SAMPLE_HOST,    /* host time to enqueue the operation */
     BB_SAMPLE_WALL,    /* sync mode or host_clock: host time from the call to the end of the wait; otherwise NaN */
-    BB_SAMPLE_TO_SYNC, /* sync mode: time of the whole iteration, from this rank's arrival to an event that all ranks
-                          reach at the same time (struct bb_skew) */
+    BB_SAMPLE_TO_SYNC, /* sync mode: time of the whole iteration, from this rank's arrival to a point in time that
+                          all ranks reach simultaneously (struct bb_skew) */
     BB_SAMPLE_FIELDS
 };
 struct bb_sample {
@@ -29,8 +29,9 @@ struct bb_mode {
     const char *name, *help;
     /* Measures the samples of one batch. The data of the last operation of the batch can be verified. */
     int (*time)(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_sample *batch);
-    bool single;    /* true: each iteration is a sample, and the arrival skew of the ranks is measured */
-    bool own_check; /* true: an additional operation is verified instead of a timed one (graph mode) */
+    bool single;    /* each iteration is a sample, and the arrival skew of the ranks is measured (sync mode) */
+    bool own_check; /* verification uses an additional, untimed launch instead of the last timed operation (graph
+                       mode) */
 };
 extern const struct bb_mode bb_mode_stream, bb_mode_sync, bb_mode_graph, bb_mode_blocked;
 
@@ -44,8 +45,8 @@ const struct bb_mode *bb_mode_at(size_t i);
 size_t bb_mode_batch(const struct bb_bench_context *ctx, const struct bb_mode *mode);
 size_t bb_mode_operations(const struct bb_bench_context *ctx, const struct bb_mode *mode);
 
-/* bb_connect_sync - run the all_reduce that synchronizes the ranks once: its first call connects, which must not
- * happen while a start barrier is closed. Does nothing for operations that synchronize the ranks themselves. */
+/* bb_connect_sync - run the all_reduce that synchronizes the ranks once, so that its connections exist before a
+ * start barrier is closed. Does nothing for operations that synchronize the ranks themselves. */
 int bb_connect_sync(struct bb_bench_context *ctx, const struct bb_case *c) BB_MUST_CHECK;
 
 /* bb_time_single - measure n samples of one iteration each, without a barrier between the ranks. For the warm-up. */

@@ -82,7 +82,7 @@ bool bb_coll_possible(enum bb_coll_kind kind, int n);
  * buffer. */
 size_t bb_coll_payload_count(enum bb_coll_kind kind, size_t count, int n);
 
-struct bb_expect; /* cuda/data/pattern.h */
+struct bb_expect; /* defined in cuda/data/pattern.h */
 
 /*
  * bb_coll_expect - describe the content that the receive buffer of `rank` must have after the operation. Not for

@@ -1,6 +1,7 @@
 /*
  * busy.cu - launches the timed kernel, a substitute for compute. Each block requests the maximum of shared memory, so
- * each SM runs one block. Each block polls the GPU clock and moves memory whenever its traffic is below its rate.
+ * each SM runs one block. Each block polls the GPU clock, and reads and writes memory whenever its traffic so far is
+ * below the requested rate.
  */
 #include "cuda/compute/busy_kernels.cuh"
 #include "cuda/device/check.h"
@@ -19,8 +20,8 @@ int bb_busy_load(void)
     return bb_kernel_table_load(kernels, sizeof kernels / sizeof *kernels);
 }
 
-/* Returns the dynamic shared memory, in bytes, that keeps other blocks off the SM: the maximum per block. If the
- * maximum cannot be requested, returns only what the kernel needs. */
+/* Returns the dynamic shared memory to request for each block, in bytes: the maximum, so that an SM runs only one
+ * block. If CUDA rejects the maximum, returns only what the kernel needs. */
 static int blocking_shared_bytes(const void *kernel, int device)
 {
     int bytes;

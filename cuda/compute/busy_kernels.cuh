@@ -10,7 +10,8 @@
 
 enum {
     BB_BUSY_THREADS = 512,
-    BB_BUSY_WORDS = 4 /* 16-byte words per thread; a portion is 512 x 4 words = 32 KiB */
+    BB_BUSY_WORDS = 4 /* 16-byte words that a thread moves per portion; a block moves portions of 512 threads x 4
+                         words = 32 KiB */
 };
 
 /*
@@ -38,10 +39,11 @@ static __device__ void write_report(struct bb_busy_report *r, uint64_t start_ns,
     atomicAdd(&r->blocks, 1ull);
 }
 
-/* Only the first element is used. The size of the dynamic shared memory keeps other blocks off the SM. */
+/* Element 0 contains the elapsed time in ns; the other elements are unused. The large size limits an SM to one
+ * block. */
 extern __shared__ int64_t bb_busy_now[];
 
-/* Returns the time since start_ns, read by thread 0, to every thread of the block, so that all threads take the same
+/* Returns the time since start_ns in ns. Thread 0 reads the clock for the whole block, so all threads take the same
  * branch. */
 static __device__ int64_t elapsed_ns(uint64_t start_ns)
 {

@@ -112,8 +112,14 @@ out:
     return rc;
 }
 
-/* Gets the heuristic's first `asked` algorithms. If there is none, returns -BB_EFAIL and not -BB_EUSAGE, because
- * another rank's GPU may support the GEMM. */
+/*
+ * Gets algorithms for a GEMM from the cuBLASLt heuristic, best first.
+ *   asked    maximum number of algorithms
+ *   results  [asked] out
+ *   n        out: number of algorithms stored
+ *   Returns  0, or -BB_EFAIL also if there is no algorithm: not -BB_EUSAGE, because another rank's GPU may support the
+ *            GEMM
+ */
 static int candidates_of(const struct bb_gemm *g, int asked, cublasLtMatmulHeuristicResult_t *results, int *n)
 {
     const struct bb_gemm_shape *s = &g->shape;

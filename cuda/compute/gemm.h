@@ -24,7 +24,7 @@ struct bb_gemm_lib {
     size_t workspace_bytes;
 };
 
-/* bb_gemm_lib_init - create a handle on the current device. bb_gemm_lib_release accepts a partly initialised lib;
+/* bb_gemm_lib_init - create a handle on the current device. bb_gemm_lib_release accepts a partly initialized lib;
  * call it when no GEMM of the lib is running. */
 int bb_gemm_lib_init(struct bb_gemm_lib *lib, size_t workspace_bytes) BB_MUST_CHECK;
 void bb_gemm_lib_release(struct bb_gemm_lib *lib);
@@ -42,7 +42,7 @@ struct bb_gemm {
  * bb_gemm_init - plan a GEMM with the algorithm that the cuBLASLt heuristic ranks first.
  *   Returns  0; -BB_EUSAGE after printing an error, for an unsupported type or an invalid shape; -BB_EFAIL if cuBLASLt
  *            fails or has no algorithm for this GEMM
- * bb_gemm_release accepts a partly initialised plan.
+ * bb_gemm_release accepts a partly initialized plan.
  */
 int bb_gemm_init(struct bb_gemm *g, const struct bb_gemm_lib *lib, const struct bb_gemm_shape *shape) BB_MUST_CHECK;
 void bb_gemm_release(struct bb_gemm *g);
@@ -55,6 +55,7 @@ int bb_gemm_run(const struct bb_gemm *g, const void *a, const void *b, void *c, 
  * g. Waits for the stream, so it must not be called during stream capture.
  *   candidates  algorithms to try; limited to BB_GEMM_CANDIDATES
  *   repeats     timed GEMMs per algorithm
+ *   a, b, c     matrices in device memory; c is overwritten
  *   tried       out: number of algorithms that ran; may be NULL
  */
 int bb_gemm_tune(struct bb_gemm *g, int candidates, int repeats, const void *a, const void *b, void *c,

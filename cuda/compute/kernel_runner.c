@@ -30,7 +30,7 @@ size_t bb_kernel_runner_bytes(const struct bb_kernel_list *const lists[], int n)
 
 /* ---- generating the operand data ---- */
 
-/* Bytes of operand data that the host generates; the rest of an area repeats this block. */
+/* Bytes of operand data that the host generates. The rest of an operand area is filled with copies of these bytes. */
 enum { BLOCK_BYTES = 1 << 20 };
 
 /* Fills area[done, bytes) with copies of area[0, done). Each copy doubles the filled length. */
@@ -72,7 +72,8 @@ static void make_numbers(uint16_t *block)
     }
 }
 
-/* Generates row indices below `rows`, which are valid for every kernel. Consecutive indices are not adjacent rows. */
+/* Generates row indices from 0 to rows - 1. Consecutive entries refer to rows that are not adjacent. rows: the
+ * smallest number of rows that any kernel reads from, so the indices are valid for all kernels. */
 static void make_indices(int32_t *block, uint64_t rows)
 {
     for (uint64_t i = 0; i < BLOCK_BYTES / sizeof *block; i++)
@@ -125,7 +126,7 @@ static struct bb_gemm *find_gemm(const struct bb_kernel_runner *w, const struct 
     return NULL;
 }
 
-/* Returns the address of matrix B. A and B are contiguous in the read area; C is in the write area. */
+/* Returns the address of matrix B, which follows matrix A in the read area. */
 static const void *b_of(const struct bb_kernel_runner *w, const struct bb_gemm_shape *s)
 {
     return w->read + align_bytes(bb_gemm_a_bytes(s));

@@ -22,7 +22,7 @@ struct bb_kernel_runner {
     char *read, *write;
     int32_t *index;
     struct bb_kernel_list_memory memory;
-    struct bb_gemm *gemms; /* one per distinct shape */
+    struct bb_gemm *gemms; /* [n_gemms] one plan per distinct shape; owned */
     int n_gemms;
 };
 
@@ -34,7 +34,7 @@ size_t bb_kernel_runner_bytes(const struct bb_kernel_list *const lists[], int n)
  *   lists       [n] borrowed; must outlive the runner
  *   candidates  cuBLASLt algorithms to time per GEMM; 1: use the first choice of its heuristic
  *   Returns     0, -BB_EUSAGE (unsupported shape or type) or -BB_EFAIL, after printing an error
- * bb_kernel_runner_release accepts a partly initialised runner.
+ * bb_kernel_runner_release accepts a partly initialized runner.
  */
 int bb_kernel_runner_init(struct bb_kernel_runner *worker, const struct bb_kernel_list *const lists[], int n,
                           int candidates, cudaStream_t stream) BB_MUST_CHECK;

@@ -107,8 +107,8 @@ template <typename U> static __device__ void gather_words(const struct bb_memory
     }
 }
 
-/* Returns the index, in the tiles of all rows, of word i of the boxes of all rows. per_word is the number of cells
- * per word. */
+/* Converts an index of a word in the packed boxes (the boxes of all rows, one after another) to the index of the
+ * same word in the tiles of all rows. per_word: number of cells per word. */
 static __device__ inline uint64_t tile_word(const struct bb_box &b, uint32_t per_word, uint64_t i)
 {
     const uint32_t width = b.extent[2] / per_word;
@@ -180,7 +180,7 @@ template <typename T, int N> static __device__ void affine_words(const struct bb
     }
 }
 
-/* Derivative of gelu: s + x * s', where s = sigmoid(2u). */
+/* Derivative of gelu: s + x * s', where s = sigmoid(2u) as in gelu. */
 static __device__ inline float gelu_slope(float x)
 {
     const float u = 0.7978845608f * (x + 0.044715f * x * x * x);
@@ -211,7 +211,8 @@ template <typename T, int N> static __device__ void act_grad_words(const struct 
 
 /* ---- layer norm, forward and backward: one block per row ---- */
 
-/* Elements 0 to 31: one partial sum per warp. From element 32 on: a copy of the row, if p.cached. */
+/* Shared memory of the layer norm kernels. Elements 0 to 31: one partial sum per warp. From element 32 on: a copy of
+ * the row, if p.cached. */
 extern __shared__ __align__(16) float bb_layer_shared[];
 
 /* Returns the sum of x over all threads of the block, to every thread. The order of additions is fixed, so the
@@ -276,8 +277,8 @@ template <typename T, int N> struct norm_row {
     }
 };
 
-/* Layer norm of each row. A thread reads only those elements of the shared copy that it stored itself, so the copy
- * needs no barrier. */
+/* Layer norm of each row. Each thread reads back only the elements that it stored in the shared-memory copy itself,
+ * so the copy needs no barrier. */
 template <typename T, int N> static __device__ void layer_norm_rows(const struct bb_memory_kernel &p)
 {
     void *copy = p.cached ? bb_layer_shared + 32 : NULL;
@@ -292,14 +293,15 @@ template <typename T, int N> static __device__ void layer_norm_rows(const struct
     }
 }
 
-/* One row of the gradient. The kernel reads x and g several times; only the first read of each goes to memory, the
- * later ones hit the cache. */
+/* One row of the layer norm gradient. The kernel reads `in` and `saved` several times; only the first read goes to
+ * memory, the later ones hit the cache. */
 template <typename T, int N> struct norm_grad_row {
     const void *in, *saved;
     uint64_t words;
     float mean, factor;
 
-    /* Loads word i as g = in * scale and x = the normalised `saved`. */
+    /* Loads word i of the row: g = in * scale, and x = (saved - mean) * factor, the normalized input of the forward
+     * kernel. */
     __device__ void load_word(const struct bb_memory_kernel &p, uint64_t i, float g[N], float x[N]) const
     {
         float scale[N];
@@ -397,7 +399,7 @@ template <typename T, int N> static __device__ void accumulate_word(const struct
     store<float, N>(p.master, i, sum);
 }
 
-/* Returns the float parameters: p.out if the element type is float, otherwise the float copy p.master. */
+/* Returns the array of float parameters: p.out if the element type is float, otherwise the float copy p.master. */
 template <typename T> static __device__ inline void *master_of(const struct bb_memory_kernel &p)
 {
     return sizeof(T) == sizeof(float) ? p.out : p.master;

@@ -17,16 +17,17 @@
 extern "C" {
 #endif
 
-/* Flags in pinned host memory. Calls of bb_start_barrier_close are numbered from 1, so the flags need no reset. */
+/* Flags in pinned host memory. Every call of bb_start_barrier_close creates a barrier with the next number, from 1.
+ * The flags contain numbers of barriers, so they need no reset. */
 struct bb_start_barrier_flags {
     uint32_t opened;  /* written by the host: barriers with this number or a lower one are open */
-    uint32_t expired; /* written by the GPU: number of the last barrier that reached its time limit; 0: none */
+    uint32_t expired; /* written by the GPU: number of the most recent barrier that reached its time limit; 0: none */
 };
 
 struct bb_start_barrier {
-    struct bb_start_barrier_flags *flags; /* owned; NULL: not initialised */
+    struct bb_start_barrier_flags *flags; /* owned; NULL: not initialized */
     int64_t limit_ns;
-    uint32_t closed; /* number of the last bb_start_barrier_close; 0: none */
+    uint32_t closed; /* number of the most recent barrier; 0: none yet */
 };
 
 /* The argument of the kernel, passed by value. */
@@ -51,7 +52,7 @@ void bb_start_barrier_release(struct bb_start_barrier *g);
 BB_MUST_CHECK int bb_start_barrier_close(struct bb_start_barrier *g, cudaStream_t stream);
 void bb_start_barrier_open(struct bb_start_barrier *g);
 
-/* bb_start_barrier_expired - whether the last closed barrier reached its time limit. Call it after the stream has
+/* bb_start_barrier_expired - whether the most recent barrier reached its time limit. Call it after the stream has
  * finished. */
 bool bb_start_barrier_expired(const struct bb_start_barrier *g);
 

@@ -19,12 +19,13 @@ struct bb_allocator {
     int (*alloc)(void **memory, size_t bytes); /* allocates on the current device, aligned to 256 bytes; returns 0,
                                                   or an error code after printing an error */
     void (*free)(void *memory);
-    size_t (*device_bytes)(size_t bytes); /* device memory that alloc(bytes) uses, at least `bytes` */
+    size_t (*device_bytes)(size_t bytes); /* returns the device memory that alloc(bytes) takes: `bytes`, possibly
+                                             rounded up */
 };
 extern const struct bb_allocator bb_cuda_allocator; /* "cuda": cudaMalloc */
 
 struct bb_guarded {
-    unsigned char *area; /* the buffer: device pointer, aligned to 256 bytes; NULL if empty */
+    unsigned char *area; /* device address of the buffer, aligned to 256 bytes; NULL: no buffer */
     size_t bytes;        /* size of the buffer, without the guard zones */
     void *base;          /* the allocation including the guard zones, owned; NULL if the caller owns the memory */
     const struct bb_allocator *from;
@@ -32,14 +33,17 @@ struct bb_guarded {
 
 /*
  * bb_guarded_bytes - return the size of a buffer of `bytes` including its guard zones.
- * bb_guarded_device_bytes - return the device memory that bb_guarded_init uses. This can be more, because an allocator
- * may round sizes up.
+ * bb_guarded_device_bytes - return the device memory that bb_guarded_init takes for such a buffer. This can be more
+ * than bb_guarded_bytes, because an allocator may round sizes up.
  */
 size_t bb_guarded_bytes(size_t bytes);
 size_t bb_guarded_device_bytes(size_t bytes, const struct bb_allocator *from);
 
-/* bb_guarded_init - allocate a buffer on the current device and write its guard zones on `stream`.
- * bb_guarded_release accepts a partly initialised buffer. */
+/*
+ * bb_guarded_init - allocate a buffer on the current device and write its guard zones on `stream`.
+ *   from  the allocator; borrowed until bb_guarded_release
+ * bb_guarded_release accepts a partly initialized buffer.
+ */
 BB_MUST_CHECK int bb_guarded_init(struct bb_guarded *b, size_t bytes, const struct bb_allocator *from,
                                   cudaStream_t stream);
 
@@ -52,7 +56,13 @@ void bb_guarded_release(struct bb_guarded *b);
  * (device memory). */
 BB_MUST_CHECK int bb_guarded_check_guards(const struct bb_guarded *b, struct bb_verdict *verdict, cudaStream_t stream);
 
-/* bb_memory_refuse - print an error with the required bytes, the available bytes and a remedy. Returns -BB_EUSAGE. */
+/*
+ * bb_memory_refuse - print the error that a GPU has too little memory.
+ *   bytes            required
+ *   available        free bytes on the device
+ *   what_would_help  advice to the user, printed at the end of the error
+ *   Returns          -BB_EUSAGE
+ */
 int bb_memory_refuse(size_t bytes, size_t available, const char *what_would_help);
 
 #endif

@@ -48,9 +48,9 @@
 struct bb_pattern {
     uint64_t seed;
     int ranks;        /* size of the communicator, at least 1 */
-    int redop;        /* enum bb_redop_id, or BB_COPY                               */
+    int redop;        /* enum bb_redop_id, or BB_COPY */
     int bytes;        /* size of one element */
-    int number_class; /* enum bb_dtype_class                                        */
+    int number_class; /* enum bb_dtype_class */
     int exponent_bits, fraction_bits;
 };
 
@@ -82,8 +82,12 @@ BB_HD uint64_t bb_mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* Returns the random number of element `index` for the purpose `what`. `what` is a position or rank (0 or above), or
- * one of these negative constants. BB_RANDOM_SIGN - q is the purpose for position q. */
+/*
+ * bb_random - return the random number of an element for one use.
+ *   index  the element
+ *   what   the use: a position or a rank (0 or above), or one of the negative constants below. The sign bit of position
+ *          q has its own use, BB_RANDOM_SIGN - q.
+ */
 enum { BB_RANDOM_ROTATION = -1, BB_RANDOM_EXPONENT = -2, BB_RANDOM_FRACTION = -3, BB_RANDOM_SIGN = -4096 };
 BB_HD uint64_t bb_random(const struct bb_pattern *p, uint64_t index, int64_t what)
 {
@@ -96,7 +100,7 @@ BB_HD int64_t bb_between(uint64_t random, int64_t low, int64_t high)
     return low + (int64_t)(random % (uint64_t)(high - low + 1));
 }
 
-/* ---- conversion between double and the bits of the pattern's format ---- */
+/* ---- conversion between double and the bits of the element type (bb_float_*: floating-point types only) ---- */
 
 BB_HD uint64_t bb_mask(int bytes)
 {
@@ -112,8 +116,8 @@ BB_HD double bb_power_of_two(int e) /* -1022 <= e <= 1023 */
     return d;
 }
 
-/* Returns the bits of d, rounded to nearest even in the pattern's format. |d| must not exceed the largest finite
- * number of the format. */
+/* Returns the bits of d in the element type, rounded to nearest even. |d| must not exceed the type's largest finite
+ * number. */
 BB_HD uint64_t bb_float_bits(const struct bb_pattern *p, double d)
 {
     int bias = (1 << (p->exponent_bits - 1)) - 1, drop = 52 - p->fraction_bits, exponent;
@@ -125,7 +129,7 @@ BB_HD uint64_t bb_float_bits(const struct bb_pattern *p, double d)
     sign = bits >> 63 << (8 * p->bytes - 1);
     exponent = (int)(bits >> 52 & 2047) - 1023;
     significand = (bits & ((1ull << 52) - 1)) | 1ull << 52;
-    if (exponent < 1 - bias) { /* subnormal in the pattern's format */
+    if (exponent < 1 - bias) { /* subnormal in the element type */
         drop += 1 - bias - exponent;
         exponent = 1 - bias;
     }
@@ -135,7 +139,7 @@ BB_HD uint64_t bb_float_bits(const struct bb_pattern *p, double d)
     return sign | (significand + ((uint64_t)(exponent + bias - 1) << p->fraction_bits));
 }
 
-/* Rounds d >= 0 to the pattern's format and returns the rounded value as a double. */
+/* Rounds d >= 0 to the element type and returns the rounded value as a double. */
 BB_HD double bb_float_rounded(const struct bb_pattern *p, double d)
 {
     int bias = (1 << (p->exponent_bits - 1)) - 1, exponent;
@@ -151,8 +155,8 @@ BB_HD double bb_float_rounded(const struct bb_pattern *p, double d)
     return (double)fraction * bb_power_of_two(exponent - bias - p->fraction_bits);
 }
 
-/* Returns the exponent e that all ranks share for an element. Integers up to 2^(fraction_bits+1), times 2^e, are
- * normal and finite in every format. */
+/* Returns the exponent e that all ranks use for an element. It is chosen so that an integer up to
+ * 2^(fraction_bits+1), multiplied by 2^e, is normal and finite in every floating-point type. */
 BB_HD int bb_shared_exponent(const struct bb_pattern *p, uint64_t index)
 {
     int bias = (1 << (p->exponent_bits - 1)) - 1;
@@ -173,7 +177,8 @@ BB_HD int bb_active(int ranks, int64_t budget)
     return ranks < most ? ranks : (int)most;
 }
 
-/* Returns x(q): uniform in [-b, b] with b = budget / (2 active - 1) for q < active; 0 for other q. */
+/* Returns term x(q) of the telescoping sum (see the top of this file): a random integer in [-b, b] with b = budget /
+ * (2 active - 1). The term of an inactive position, q >= active, is 0. */
 BB_HD int64_t bb_term(const struct bb_pattern *p, uint64_t index, int q, int64_t budget)
 {
     int active = bb_active(p->ranks, budget);
@@ -187,8 +192,8 @@ BB_HD int64_t bb_share(const struct bb_pattern *p, uint64_t index, int q, int64_
     return bb_term(p, index, q, budget) - bb_term(p, index, q + 1, budget);
 }
 
-/* Returns a sign bit. The signs of the contributions telescope, so the sign of the product over all positions is
- * bb_sign_term(0). */
+/* Returns term q of the telescoping sequence of sign bits. Position q contributes the XOR of terms q and q + 1, so
+ * the sign of the product over all positions is term 0. */
 BB_HD int bb_sign_term(const struct bb_pattern *p, uint64_t index, int q)
 {
     return (int)(bb_random(p, index, (int64_t)BB_RANDOM_SIGN - q) & 1);
@@ -210,14 +215,15 @@ BB_HD uint64_t bb_sum_input(const struct bb_pattern *p, uint64_t index, int q)
     return bb_random(p, index, q) - (q + 1 < p->ranks ? bb_random(p, index, q + 1) : 0);
 }
 
-/* The scalar of a rank: 1 on even ranks, 2 on odd ranks, as in nccl-tests. */
+/* Returns the scalar of a rank for mulsum: 1 on even ranks, 2 on odd ranks, as in nccl-tests. */
 BB_HD int bb_mulsum_scalar(int rank)
 {
     return 1 + rank % 2;
 }
 
-/* Twice the contribution of sum, divided by the rank's scalar. In floating point the shared exponent is one less
- * than for sum, so the total equals that of sum. With integers the total is twice that of sum. */
+/* Returns the mulsum input of a rank at position q: twice the sum input of that position, divided by the rank's
+ * scalar. In floating point the shared exponent is one less than for sum, so the total equals that of sum. With
+ * integers the total is twice that of sum. */
 BB_HD uint64_t bb_mulsum_input(const struct bb_pattern *p, uint64_t index, int q, int rank)
 {
     int halves = 2 / bb_mulsum_scalar(rank);
@@ -229,8 +235,8 @@ BB_HD uint64_t bb_mulsum_input(const struct bb_pattern *p, uint64_t index, int q
     return bb_sum_input(p, index, q) * (uint64_t)halves;
 }
 
-/* Returns the budget of the telescoping exponents, at most 20. With significands in [1, 2) every partial product is
- * then a normal number. */
+/* Returns the budget (see bb_term) of the telescoping sum of exponents for prod, at most 20. With this budget and
+ * significands in [1, 2), every partial product is a normal number. */
 BB_HD int64_t bb_exponent_budget(const struct bb_pattern *p)
 {
     int64_t most = (1 << (p->exponent_bits - 1)) - 3;
@@ -302,8 +308,8 @@ BB_HD int64_t bb_avg_term(const struct bb_pattern *p, uint64_t index, int q)
     return q < 2 && q < p->ranks ? bb_between(bb_random(p, index, q), limit / 2, limit) : 0;
 }
 
-/* Returns the exponent for avg: the largest exponent, at most 16, for which the sum is finite. A large exponent
- * keeps the quotient a normal number for as many ranks as possible. */
+/* Returns the exponent of the inputs of avg: the largest exponent, at most 16, for which the sum is finite. With a
+ * large exponent the quotient stays a normal number even for many ranks. */
 BB_HD int bb_avg_exponent(const struct bb_pattern *p)
 {
     int high = (1 << (p->exponent_bits - 1)) - 1 - p->fraction_bits - 2;
@@ -406,8 +412,8 @@ BB_HD uint64_t bb_expected(const struct bb_pattern *p, const struct bb_expect *e
 
 /* ---- comparing received and expected values ---- */
 
-/* Returns the distance of two values in units in the last place of the pattern's floating-point format. A NaN is far
- * from every number. */
+/* Returns the distance between two floating-point values in units in the last place of the element type. A NaN is
+ * far from every number. */
 BB_HD uint64_t bb_ulp_distance(const struct bb_pattern *p, uint64_t a, uint64_t b)
 {
     uint64_t sign = 1ull << (8 * p->bytes - 1);

@@ -13,10 +13,10 @@
 struct bb_device_info {
     char name[128];
     char uuid[48]; /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
-    char pci[16];  /* "0000:1b:00.0"                             */
-    int ordinal;   /* CUDA device number on this rank            */
+    char pci[16];  /* "0000:1b:00.0" */
+    int ordinal;   /* CUDA device number on this rank */
     int sm_count;
-    int cc_major, cc_minor; /* compute capability                         */
+    int cc_major, cc_minor; /* compute capability */
     int clock_khz;          /* maximum SM clock; 0 if unknown */
     int l2_bytes;
     size_t memory_bytes;

@@ -1,6 +1,6 @@
 /*
  * driver.h - functions of the CUDA driver API without a runtime equivalent. The driver library is not linked; its
- * functions are looked up at run time. If an old driver lacks a function, the default stated here is returned.
+ * functions are looked up at run time. If an old driver lacks a function, the wrapper returns the default stated below.
  */
 #ifndef BB_CUDA_DEVICE_DRIVER_H
 #define BB_CUDA_DEVICE_DRIVER_H

@@ -76,8 +76,8 @@ static bool has_mig(const struct bb_nvml *n)
     return n->calls->mig && n->calls->mig(n->device, &current, &pending) == SUCCESS && current == 1;
 }
 
-/* Whether MPS clients use the GPU. Given a capacity of 0, NVML returns INSUFFICIENT_SIZE and the number of
- * processes. */
+/* Whether MPS clients use the GPU. When the array of processes has size 0, NVML returns INSUFFICIENT_SIZE and sets
+ * the number of processes. */
 static bool has_mps(const struct bb_nvml *n)
 {
     unsigned count = 0;
@@ -117,7 +117,7 @@ void bb_nvml_open_from(struct bb_nvml *n, const char *library, const char *pci, 
     }
     result = n->calls->by_pci(pci, &n->device);
     if (result != SUCCESS) {
-        const char *why = n->calls->error(result); /* read before dlclose, because the text belongs to the library */
+        const char *why = n->calls->error(result); /* must precede dlclose: the string is in the library's memory */
 
         n->calls->shutdown();
         give_up(n, warns, pci, why);
@@ -209,7 +209,7 @@ const struct bb_nvml_flag_row bb_nvml_flag_rows[BB_NVML_FLAGS] = {
 
 static bool has_moved(double before, double after)
 {
-    return fabs(after - before) > 0.02 * before; /* false if either clock is NaN */
+    return fabs(after - before) > 0.02 * before; /* false if either clock is NaN (unknown) */
 }
 
 static bool is_idle(const struct bb_nvml_sample *s)

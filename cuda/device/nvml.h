@@ -17,7 +17,7 @@
 
 struct bb_nvml_calls; /* addresses of the library's functions */
 
-/* An NVML handle for one GPU. A zero-initialised handle is closed; all values of its samples are unknown. */
+/* An NVML handle for one GPU. A zero-initialized handle is closed; all values of its samples are unknown. */
 struct bb_nvml {
     void *library, *device;
     struct bb_nvml_calls *calls;
@@ -58,13 +58,14 @@ enum bb_nvml_flag {
 /* [enum bb_nvml_flag] name in output and JSON ("power_cap"), and advice to the user. */
 extern const struct bb_nvml_flag_row {
     const char *name, *advice;
-    unsigned long long reasons; /* bits of NVML's mask of throttle reasons that set this flag; 0: not set by a
-                                   throttle reason */
+    unsigned long long reasons; /* bits of NVML's mask of throttle reasons that set this flag; 0: throttle reasons do
+                                   not set this flag */
 } bb_nvml_flag_rows[BB_NVML_FLAGS];
 
 /*
- * bb_nvml_flags - return the flags of both samples, as bits 1 << enum bb_nvml_flag. Clocks are compared only if the GPU
- * was busy in both samples, because idle clocks are low.
+ * bb_nvml_flags - return a mask with bit 1 << f for each flag f (enum bb_nvml_flag) that is set in either sample or by
+ * the difference between the samples. Clocks are compared only if the GPU was busy in both samples, because idle clocks
+ * are low.
  */
 unsigned bb_nvml_flags(const struct bb_nvml_sample *before, const struct bb_nvml_sample *after);
 

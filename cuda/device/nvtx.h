@@ -14,15 +14,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The NVTX domain; one per process. With a zero-initialised domain all calls do nothing. */
+/* The NVTX domain; one per process. With a zero-initialized domain all calls do nothing. */
 struct bb_nvtx {
     struct nvtxDomainRegistration_st *domain;
 };
 
-/* The description of a range. A zero-initialised range has no name. */
+/* The description of a range. A zero-initialized range has no name. */
 struct bb_range {
     struct nvtxStringRegistration_st *name; /* owned by the domain */
-    uint32_t category;                      /* 0: none                                 */
+    uint32_t category;                      /* number of the category; 0: none */
     uint64_t bytes;                         /* payload in bytes; 0: none */
 };
 

@@ -18,7 +18,8 @@ static uint16_t half_bits(double value)
         return sign | 0x7c00;
     frexp(size, &exponent);
     exponent = size == 0 || exponent < -13 ? -14 : exponent - 1;
-    /* The leading bit of a normal number, or a carry out of the fraction, increments the exponent field. */
+    /* The significand of a normal number includes its leading 1 bit. Adding it increments the exponent field, and so
+     * does a carry from rounding. The exponent field is therefore set one lower. */
     return sign | (uint16_t)(((exponent + 14) << 10) + (int)nearbyint(ldexp(size, 10 - exponent)));
 }
 

@@ -27,8 +27,9 @@ struct bb_kernel_list_item {
     bool is_memory_kernel; /* false: a GEMM */
     bool float8;           /* GEMM with FP8 operands in training */
     enum bb_kernel_fusion fusion;
-    double share; /* GEMM of fused attention: fraction of the attention scores that are not masked, 0 to 1 */
-    int experts;  /* number of experts; training launches this GEMM once for each, one after another. 0: one launch */
+    double share; /* GEMM of fused attention: fraction of the attention scores that the mask keeps, 0 to 1 */
+    int experts;  /* number of MoE experts; training launches this GEMM once per expert, one after another. 0:
+                    training launches it once */
     struct bb_gemm_shape gemm;
     struct bb_memory_kernel memory_kernel; /* all pointers are NULL */
 };
@@ -41,7 +42,7 @@ struct bb_kernel_list {
     struct bb_kernel_list_item items[BB_KERNEL_LIST_ITEMS];
 };
 
-/* Append an item to the list. A zero-initialised list is empty. */
+/* Append an item to the list. A zero-initialized list is empty. */
 void bb_kernel_list_add_gemm(struct bb_kernel_list *w, const char *name, const struct bb_gemm_shape *gemm);
 void bb_kernel_list_add_memory_kernel(struct bb_kernel_list *w, const char *name,
                                       const struct bb_memory_kernel *memory_kernel);
@@ -96,11 +97,11 @@ void bb_kernel_list_unpermute(struct bb_kernel_list *w, uint64_t tokens, uint64_
                               enum bb_dtype_id dtype);
 
 /*
- * bb_kernel_list_halo_side - append the kernel that packs or unpacks the halo exchanged with one neighbour; see
+ * bb_kernel_list_halo_side - append the kernel that packs or unpacks the halo exchanged with one neighbor; see
  * bb_halo_box. Forward: packs the border cells of the interior, and unpacks received cells into the halo. Backward:
  * packs the gradients of the halo, and adds received gradients to the border cells of the interior.
  *   rows      samples * channels
- *   received  true: unpack the message from the neighbour; false: pack the message to the neighbour
+ *   received  true: unpack the message from the neighbor; false: pack the message to the neighbor
  *   Returns   false if no data is exchanged in this direction
  */
 bool bb_kernel_list_halo_side(struct bb_kernel_list *w, uint64_t rows, const uint32_t interior[3],
@@ -118,13 +119,14 @@ void bb_kernel_list_optimizer(struct bb_kernel_list *w, enum bb_memory_kernel_ki
 double bb_kernel_list_flops(const struct bb_kernel_list *w); /* sum over all GEMMs */
 double bb_kernel_list_bytes(const struct bb_kernel_list *w); /* minimum bytes moved, over all items */
 
-/* Device memory that a runner needs. All lists of a runner share three areas: operands read, operands written, and
+/* Device memory that a kernel runner needs. Its lists share three areas: operands read, operands written, and
  * indices. */
 struct bb_kernel_list_memory {
     size_t read_bytes, write_bytes, index_count;
 };
 void bb_kernel_list_memory(const struct bb_kernel_list *w,
-                           struct bb_kernel_list_memory *m); /* raises each field of *m to the size that w needs */
+                           struct bb_kernel_list_memory *m); /* increases each field of *m to what this list needs,
+                                                                if it is smaller */
 size_t bb_kernel_list_memory_bytes(const struct bb_kernel_list_memory *m); /* sum of the areas and the GEMM workspace */
 
 /*

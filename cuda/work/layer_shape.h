@@ -27,7 +27,8 @@ struct bb_gemm_shape {
 /* bb_gemm_flops - FLOPs of the batch: 2 m n k per GEMM, because each term is a multiplication and an addition. */
 double bb_gemm_flops(const struct bb_gemm_shape *s);
 
-/* Bytes of A, of B or of C over the batch; bb_gemm_bytes: the minimum moved, with each matrix read or written once. */
+/* Return the bytes of A, B or C, summed over the batch. bb_gemm_bytes adds all three, the minimum traffic: each
+ * matrix is read or written once. */
 size_t bb_gemm_a_bytes(const struct bb_gemm_shape *s);
 size_t bb_gemm_b_bytes(const struct bb_gemm_shape *s);
 size_t bb_gemm_c_bytes(const struct bb_gemm_shape *s);
@@ -56,7 +57,7 @@ struct bb_transformer {
 enum bb_transformer_gemm {
     BB_GEMM_QKV,
     BB_GEMM_SCORES,  /* Q K^T, one GEMM per head and sample */
-    BB_GEMM_CONTEXT, /* scores V                               */
+    BB_GEMM_CONTEXT, /* scores V */
     BB_GEMM_OUT,
     BB_GEMM_UP,
     BB_GEMM_DOWN,
@@ -89,7 +90,8 @@ struct bb_conv bb_conv_2d(int64_t images, int64_t in, int64_t out, int64_t edge,
 enum bb_conv_pass { BB_CONV_FORWARD, BB_CONV_DATA, BB_CONV_WEIGHTS };
 
 /* bb_conv_out - set out to depth, height and width of the output: (x + 2 pad - filter) / stride + 1, rounded down.
- * Returns false if the filter exceeds the padded input, if pad is negative, or if another number is below 1. */
+ * Returns false if the filter exceeds the padded input, if pad is negative, or if the stride or a dimension is below
+ * 1. */
 bool bb_conv_out(const struct bb_conv *v, int64_t out[3]);
 
 /*
@@ -114,7 +116,7 @@ struct bb_box {
 uint64_t bb_box_cells(const struct bb_box *b);
 
 /*
- * bb_halo_box - set *box to the part of a tile that is exchanged with the neighbour in `direction`.
+ * bb_halo_box - set *box to the part of a tile that is exchanged with the neighbor in `direction`.
  *   interior   cells of the tile without halo, per dimension
  *   halo       width of the halo, per dimension; 0: the dimension is not split
  *   direction  -1, 0 or 1 per dimension: a face has one non-zero entry, an edge two, a corner three

@@ -73,8 +73,8 @@ static size_t bytes_accumulate(const struct bb_memory_kernel *p)
     return count_of(p) * (e_of(p) + 2 * sizeof(float));
 }
 
-/* Bytes per parameter: the gradient is read; `states` floats and the float parameter are read and written. A 16-bit
- * parameter is written in addition. */
+/* Bytes of an optimizer step: per parameter the kernel reads the gradient, and reads and writes the float parameter
+ * and `states` floats (momentum or moments). For a 16-bit type it also writes the 16-bit parameter. */
 static size_t bytes_optimizer(const struct bb_memory_kernel *p, size_t states)
 {
     size_t parameter = 2 * sizeof(float) + (p->dtype == BB_FLOAT ? 0 : e_of(p));
@@ -158,7 +158,7 @@ static size_t channel_count(const struct bb_memory_kernel *p)
     return (size_t)p->channels;
 }
 
-/* A 16-bit parameter has a float copy; a float parameter has none. */
+/* Elements of the array `master`: one float copy per 16-bit parameter; none for float parameters. */
 static size_t master_count(const struct bb_memory_kernel *p)
 {
     return p->dtype == BB_FLOAT ? 0 : count_of(p);
@@ -237,8 +237,8 @@ static int is_aligned(const void *pointer, size_t bytes)
     return (uintptr_t)pointer % bytes == 0;
 }
 
-/* Returns the largest power of two, at most 16, that divides both addresses and `offsets`. `offsets` is the row
- * length and all offsets in bytes, combined by OR. */
+/* Returns the bytes per access: the largest power of two, at most 16, that divides the addresses `in` and `out` and
+ * all numbers in `offsets`. offsets: the row length and all offsets in bytes, combined by OR. */
 static int bytes_per_move(const struct bb_memory_kernel *p, size_t offsets)
 {
     int unit = 16;
@@ -249,8 +249,8 @@ static int bytes_per_move(const struct bb_memory_kernel *p, size_t offsets)
     return unit;
 }
 
-/* Returns the number of elements per access: the number in 16 bytes if the row length and all pointers are aligned,
- * otherwise 1. NULL counts as aligned. */
+/* Returns the number of elements per access of arithmetic kernels: as many as 16 bytes contain if the row length and
+ * all pointers are aligned, otherwise 1. NULL counts as aligned. */
 static int elements_per_access(const struct bb_memory_kernel *p)
 {
     int wide = (int)(16 / e_of(p));

@@ -27,7 +27,7 @@ enum bb_memory_kernel_kind {
                                    index < 0 are skipped */
     BB_MEMORY_KERNEL_PACK,       /* out[r][box] = in[r][tile]: packs a face into a message; rows = samples * channels */
     BB_MEMORY_KERNEL_UNPACK,     /* out[r][tile] = in[r][box]: unpacks a message into the halo */
-    BB_MEMORY_KERNEL_UNPACK_ADD, /* out[r][tile] += in[r][box]: backward; adds gradients received from the neighbour
+    BB_MEMORY_KERNEL_UNPACK_ADD, /* out[r][tile] += in[r][box]: backward; adds gradients received from the neighbor
                                     to the border cells */
     BB_MEMORY_KERNEL_BIAS_ACT,   /* out = act(in + shift[col]); in == out is allowed */
     BB_MEMORY_KERNEL_CHANNEL_NORM,    /* out = act(in * scale[k] + shift[k]), k = row % channels: batch norm with known
@@ -36,9 +36,9 @@ enum bb_memory_kernel_kind {
     BB_MEMORY_KERNEL_BIAS_ACT_GRAD,   /* out = in * act'(saved + shift[col]): `in` is the gradient, `saved` the input
                                        of BIAS_ACT */
     BB_MEMORY_KERNEL_LAYER_NORM_GRAD, /* out = f * (g - mean(g) - x * mean(g x)), per row; g = in * scale[col], x =
-                                         `saved` normalised, f = 1 / sqrt(variance + 1e-5) */
+                                         `saved` normalized, f = 1 / sqrt(variance + 1e-5) */
     BB_MEMORY_KERNEL_ACCUMULATE,      /* master[c] += in[c]: adds the gradients of a micro-batch to float sums */
-    BB_MEMORY_KERNEL_SGD,  /* first = beta1 first + g; p -= rate first; g = in[c] + decay p; p is the parameter */
+    BB_MEMORY_KERNEL_SGD,  /* g = in[c] + decay p; first = beta1 first + g; p -= rate first; p is the parameter */
     BB_MEMORY_KERNEL_ADAM, /* AdamW with bias correction */
     BB_MEMORY_KERNEL_KINDS
 };
@@ -64,14 +64,14 @@ struct bb_memory_kernel {
     enum bb_dtype_id dtype; /* BB_FLOAT, BB_HALF or BB_BFLOAT16 */
     enum bb_activation act;
     uint64_t rows, cols;
-    uint64_t channels; /* CHANNEL_NORM only */
+    uint64_t channels; /* CHANNEL_NORM: number of channels */
     uint64_t in_rows;  /* EMBED, PERMUTE, UNPERMUTE: number of rows of `in`, for callers that generate or check
                          indices */
     int top_k;         /* UNPERMUTE: experts per token */
     struct bb_box box; /* PACK, UNPACK, UNPACK_ADD: the box of the tile that is copied */
     const void *in;
     void *out;
-    const void *scale, *shift; /* elements of type dtype */
+    const void *scale, *shift; /* [cols], or [channels] for CHANNEL_NORM; elements of type dtype */
     const void *saved;         /* *_GRAD: input of the forward kernel */
     const int32_t *index;
     const float *gate;

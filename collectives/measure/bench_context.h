@@ -22,16 +22,13 @@
 #include "cuda/device/device.h"
 #include "cuda/device/nvtx.h"
 
-enum {
-    BB_NVTX_WORLD = 1
-}; /* NVTX category of the range around each measurement; named after this rank's
-                               communicator */
+enum { BB_NVTX_WORLD = 1 }; /* NVTX category of all measurements; its name is the communicator's name */
 
 struct bb_mode;   /* defined in timing.h */
 struct bb_sample; /* defined in timing.h */
 
-/* The series of samples of a measurement, each aggregated over the ranks of the group, in microseconds per
- * operation. */
+/* The time series that a measurement records: one value per sample, aggregated over the ranks of the group, in
+ * microseconds per operation. */
 enum bb_series {
     BB_SERIES_TIME,           /* the time that the measurement reports: the same as one of the following three series */
     BB_SERIES_GPU,            /* GPU time between the CUDA events before and after the operations */

@@ -29,7 +29,8 @@ struct bb_case {
     size_t count; /* count argument of the NCCL call, in elements (coll.h) */
     bool in_place;
     size_t unalign; /* number of elements by which both buffers are offset from their alignment */
-    const struct bb_alltoallv_counts *alltoallv_counts; /* only for BB_COLL_VARIABLE_COUNTS; borrowed */
+    const struct bb_alltoallv_counts *alltoallv_counts; /* counts of alltoallv, borrowed; used only by collectives
+                                                           with BB_COLL_VARIABLE_COUNTS */
 };
 
 /* Layout of a slot: sizes and offsets in bytes. Offsets count from the beginning of the slot. */

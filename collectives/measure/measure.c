@@ -16,10 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    WINDOW = 10,
-    WINDOWS_MAX = 20
-}; /* for warm-up until the times show no trend: operations per window, maximum number of windows */
+/* --warmup auto, until the times show no trend: operations per window, maximum number of windows */
+enum { WINDOW = 10, WINDOWS_MAX = 20 };
 static const double LATE_US = 1; /* smaller differences between arrival times are ignored, because the resolution of
                                     CUDA events is about 1 us */
 

@@ -67,7 +67,7 @@ static int begin_span(struct bb_bench_context *ctx, struct span *span)
     return rc;
 }
 
-/* Enqueues n iterations, beginning with iteration `first`, and adds the host time to enqueue them to the span. */
+/* Enqueues n iterations, beginning with iteration `first`, and adds the host time to enqueue them to span->host_us. */
 static int enqueue_timed(struct bb_bench_context *ctx, const struct bb_case *c, size_t first, size_t n, bool ends_row,
                          struct span *span)
 {

@@ -43,8 +43,9 @@ struct bb_call {
     struct bb_comm *comm;
     cudaStream_t stream;
     const struct bb_native *native;
-    const struct bb_mulsums *mulsums;                   /* only for BB_MULSUM */
-    const struct bb_alltoallv_counts *alltoallv_counts; /* only for BB_COLL_VARIABLE_COUNTS */
+    const struct bb_mulsums *mulsums; /* pre-multiplied sum operations; used only if redop is BB_MULSUM */
+    const struct bb_alltoallv_counts *alltoallv_counts; /* element counts of alltoallv; used only by collectives with
+                                                           BB_COLL_VARIABLE_COUNTS */
 };
 
 /* bb_launch - enqueue the collective on the stream. For a non-blocking communicator, wait until the NCCL call has

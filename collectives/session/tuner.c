@@ -40,8 +40,8 @@ struct bb_algorithm_protocol bb_algorithm_protocol_of(const char *algorithm, con
 
 /* ---- functions that NCCL calls ---- */
 
-/* Stores NCCL's cost table. A newer NCCL may have algorithms or protocols that bb_algorithms and bb_protocols lack:
- * these are neither recorded nor forced. */
+/* Stores NCCL's cost table. Ignores algorithms and protocols of a newer NCCL that bb_algorithms and bb_protocols
+ * lack; they are not forced either. */
 static void record_costs(const float *costs, int algorithms, int protocols)
 {
     plugin.costs.known = true;

@@ -29,10 +29,8 @@ struct shown {
     struct bb_metrics f;
     char gain[40], timestamp[BB_STAMP_TEXT];
 };
-enum {
-    ONCE = -1
-}; /* passed instead of a placement for fields that are printed once per row: selects the first
-                       measured placement */
+/* Passed instead of a placement for fields that are printed once per row: selects the first measured placement. */
+enum { ONCE = -1 };
 
 const char *bb_report_redop(const struct bb_report *r, const struct bb_row *row)
 {
@@ -117,12 +115,9 @@ static json_t *skew_json(const void *shown)
                      skew->straggler >= 0 ? json_real(skew->straggler_share) : json_null());
 }
 
-enum {
-    AS_TIME = -1,
-    AS_RATE = -2,
-    FITTING = BB_DIGITS_THAT_FIT
-}; /* AS_TIME, AS_RATE: column widths that the report style defines. FITTING: print as many digits as the column
-      width allows */
+/* AS_TIME, AS_RATE: column widths that the report style defines. FITTING: print as many digits as the column width
+ * allows. */
+enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT };
 
 #define SHOWS(name) BB_SHOWS(struct shown, name)
 #define JSON(name)  BB_NAMED(struct shown, name)

@@ -44,7 +44,7 @@ static void attach(void **context)
     assert_int_equal(v5->init(context, 7, 4, 1, NULL, NULL, NULL), ncclSuccess);
 }
 
-/* Passes a cost table of NCCL's size to the plugin; a cost of -1 means that the combination is not available. */
+/* Passes a cost table of NCCL's size to the plugin. Cost -1: NCCL does not offer the algorithm/protocol pair. */
 static void choose(float *costs, int algorithms, int protocols)
 {
     const struct bb_tuner_v5 *v5 = find("ncclTunerPlugin_v5");
@@ -122,7 +122,7 @@ static void records_costs_between_begin_and_end(void **state)
     assert_true(recorded.us[1][0] == 4 && recorded.us[2][0] == -1 && recorded.us[6][2] == -1);
 }
 
-/* A table of 8 algorithms and 4 protocols has longer rows; known combinations keep their indices. */
+/* A cost table of 8 algorithms and 4 protocols has longer rows; known algorithm/protocol pairs keep their indices. */
 static void accepts_a_larger_table(void **state)
 {
     const struct bb_algorithm_protocol wanted = {1, 2};

@@ -88,7 +88,7 @@ enum { CHOICE = 24, VERDICT = 64 };
  * other time is NaN and the JSON object has only the key fields. */
 struct row {
     struct bb_timing key;
-    const char *place; /* "in" or "out"; short form of placement */
+    const char *place; /* placement in the table: "in" or "out" */
     double a_us, b_us, times;
     const char *verdict_text;
     json_t *a, *b, *ratio, *verdict, *judged_by;
@@ -138,7 +138,7 @@ static const char *choice_text(const struct bb_timing *t, bool channels, char te
     return text;
 }
 
-/* Returns the criterion of a verdict: "intervals" or "ratio"; NULL if the verdict has no criterion. */
+/* Returns what a verdict was based on: "intervals" or "ratio"; NULL for inconclusive rows and rows with wrong data. */
 static const char *judged_by(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict)
 {
     if (verdict == BB_INCONCLUSIVE || verdict == BB_WRONG_DATA)
@@ -146,8 +146,8 @@ static const char *judged_by(const struct bb_timing *a, const struct bb_timing *
     return has_intervals(a, b) ? "intervals" : "ratio";
 }
 
-/* Formats the verdict, then " by ratio" if a side has no interval, then a possible cause: the different algorithms
- * or protocols that NCCL chose. */
+/* Formats the verdict, followed by " by ratio" if a side has no interval. If NCCL chose different algorithms or
+ * protocols in A and B, appends both choices as a possible cause. */
 static const char *verdict_text(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict,
                                 char text[VERDICT])
 {
@@ -180,7 +180,8 @@ static void print_differences(FILE *out, const json_t *differences)
     }
 }
 
-/* Prints a note for each reason why the times of a file are not measurements of dedicated hardware. */
+/* Prints a note for each reason to doubt the times of a file: prediction, emulated GPUs, shared GPU, or another
+ * statistic over the ranks. */
 static void print_doubts(FILE *out, const char *name, const struct bb_result_file *t)
 {
     if (bb_result_file_predicted(t))
@@ -253,18 +254,17 @@ static json_t *side_json(const struct bb_timing *t)
 
 struct tally {
     size_t verdicts[BB_VERDICTS];
-    size_t inconclusive; /* inconclusive rows, without those in which a side's time is 0, for example a predicted
-                            time for 0 bytes */
+    size_t inconclusive; /* inconclusive rows in which both times are nonzero (a predicted time for 0 bytes may be 0) */
     size_t only_a, only_b, pairs;
-    size_t over; /* number of rows slower by more than the threshold */
+    size_t over; /* rows in which B is slower than A by more than threshold_percent */
     const struct bb_timing *worst;
     double worst_ratio;
     double log_sum; /* sum of log(B/A) over the rows with correct data */
     size_t n_logs;
-    const struct bb_result_file *incomplete; /* file whose run is incomplete; NULL: both runs are complete */
+    const struct bb_result_file *incomplete; /* file of an incomplete run; NULL: both runs are complete */
     double threshold_percent;
-    double judged_percent; /* threshold for rows without an interval: --threshold, or BB_SHORTFALL_PERCENT if one
-                              file is a prediction */
+    double judged_percent; /* threshold for rows without a confidence interval: --threshold, or BB_SHORTFALL_PERCENT
+                              if exactly one file is a prediction */
     struct bb_shortfall shortfall;
 };
 
@@ -310,7 +310,8 @@ static const char *incomplete_status(const struct bb_result_file *t)
 
 enum outcome { INCOMPLETE, NO_ROW, WRONG, SLOWER, INCONCLUSIVE, MISSING, NOT_SLOWER, OUTCOMES };
 
-/* fails_strict: the outcome causes exit status 5 with --strict. With slower rows, --threshold decides. */
+/* fails_strict: with --strict, this outcome causes exit status 5. For the outcome SLOWER, --threshold alone decides
+ * about the exit status. */
 static const struct {
     const char *name;
     bool fails_strict;

@@ -12,12 +12,12 @@
 
 enum { WORDS = 48, NAME = 64, PLACES = 2, LEAST_GBPS = 10 };
 
-/* Index of each column among the words of a table row, according to the table heading; -1: absent. */
+/* Position of each column's word in a table row, derived from the table heading; -1: the table has no such column. */
 struct columns {
-    int size, type, redop, root, algbw, busbw, n; /* algbw and busbw of the first placement */
+    int size, type, redop, root, algbw, busbw, n; /* algbw and busbw: those of the first placement (out of place) */
     struct {
         int time, wrong;
-        bool by_cpu; /* true: the column is the host time of the calls (-C 1) */
+        bool by_cpu; /* true: the column contains the host time of the calls (nccl-tests -C 1), not the GPU time */
     } place[PLACES];
 };
 
@@ -26,11 +26,13 @@ struct log {
     int line;
     char *word[WORDS];
     int n;
-    char program[NAME]; /* for example "all_reduce_perf"; "": not in the output */
+    char program[NAME]; /* name of the nccl-tests program, for example "all_reduce_perf"; "": the output does not
+                           contain it */
     json_t *root, *config, *devices, *results, *seen;
     struct columns columns;
     bool in_table;
-    double bus_factor; /* busbw / algbw, from a row with enough significant digits; 0: no such row */
+    double bus_factor; /* busbw / algbw, from a row with enough significant digits to identify the operation; 0: no
+                          such row */
 };
 
 static int reject_line(const struct log *l, const char *what)
@@ -109,8 +111,8 @@ static int read_settings(struct log *l)
         return reject_line(l,
                            "a second run of nccl-tests begins; expected one run per file (nccl-tests built without MPI "
                            "runs each rank separately)");
-    json_object_set_new(l->config, "nthreads", json_integer(1)); /* one thread with one GPU per listed device,
-                                                                    because the output has one line per device */
+    json_object_set_new(l->config, "nthreads", json_integer(1)); /* nccl-tests prints one line per GPU, so each
+                                                                    listed device has one thread and one GPU */
     json_object_set_new(l->config, "ngpus", json_integer(1));
     for (int i = 1; i + 1 < l->n; i++)
         if (strcmp(l->word[i], "iters:") == 0)
@@ -254,7 +256,8 @@ static int end_table(struct log *l)
     return 0;
 }
 
-/* Reads column `at` as a number; null for N/A or an absent column. */
+/* Reads column `at` of the current row as a number into *value. Stores null if the word is N/A or if the table lacks
+ * the column (at < 0). */
 static int number_at(const struct log *l, int at, json_t **value)
 {
     const char *word = at < 0 ? "N/A" : l->word[at];
@@ -331,7 +334,7 @@ out:
 /* ---- selecting the parser of each line ---- */
 
 static const struct {
-    const char *words[4]; /* first words of the line */
+    const char *words[4]; /* first words of the lines that `read` parses */
     int (*read)(struct log *l);
 } lines[] = {
     {{"#", "Collective", "test"}, read_program},
@@ -383,8 +386,8 @@ static int read_lines(struct log *l, FILE *file)
 
 /* ---- checks of the whole output ---- */
 
-/* Validates the operation given by the user for output that does not contain its operation: busbw / algbw must be
- * the bus factor of that operation. */
+/* Used if the user states the operation because the output does not contain it. Returns an error if the ratio busbw
+ * / algbw in the output is not the bus factor of the stated operation. */
 static int check_factor(const struct log *l, const char *operation)
 {
     const int kind = bb_coll_find(operation), ranks = (int)json_array_size(l->devices);
@@ -396,7 +399,8 @@ static int check_factor(const struct log *l, const char *operation)
                   operation, ranks, expected);
 }
 
-/* Determines the operation from the output or from the user. If both are known, they must agree. */
+/* Determines the operation from the output, or from `operation` as stated by the user (NULL: not stated). If both
+ * are known, they must agree. */
 static int resolve_program(struct log *l, const char *operation)
 {
     char expected[NAME] = "";

@@ -16,9 +16,9 @@
 struct bb_nccl_tests_output {
     const char *path; /* for messages */
     FILE *file;
-    int lines;             /* number of lines that the caller has already read */
-    const char *operation; /* operation of the output, for example "all_reduce", for versions of nccl-tests that do
-                              not print it; NULL: the output must contain the operation */
+    int lines; /* number of lines that the caller has already read from the stream; error messages count them */
+    const char *operation; /* operation, for example "all_reduce", stated by the user for versions of nccl-tests that
+                              do not print it; NULL: the output must contain the operation */
 };
 
 /*

@@ -53,8 +53,9 @@ static void add_devices(json_t *list, const json_t *devices, const char *field)
     json_decref(count);
 }
 
-/* Environment variables that are not compared: they differ between ranks, or only affect what a run prints. A
- * trailing * matches any suffix. The size of the job is compared through ranks, nodes and devices. */
+/* Environment variables that are not compared, because they differ between ranks or only affect what a run prints. A
+ * trailing * matches any suffix. The launchers' variables also contain the size of the job, which the facts "ranks",
+ * "nodes" and "devices" cover. */
 static const char *const noise[] = {
     "BUSBAR_PROGRESS", "EMU_KERNELS", "EMU_NCCL_IGNORE", "EMU_QUIET", "EMU_TWINS", "EMU_UNKNOWN_KERNELS",
     "OMPI_*",          "PMI*",        "SLURM_*",         NULL};
@@ -70,7 +71,7 @@ static bool is_listed(const char *name, const char *const *list)
     return false;
 }
 
-/* Adds all scalars of an object, with a prefix ("$" or "--") before each name. */
+/* Adds all scalars of a JSON object to the list. mark: prefix of each name, "$" or "--". except: names to leave out. */
 static void add_all(json_t *list, const char *mark, const json_t *object, const char *const *except)
 {
     char text[VALUE], what[NAME];
@@ -87,8 +88,8 @@ static void add_all(json_t *list, const char *mark, const json_t *object, const 
     }
 }
 
-/* Fields of a busbar file: name in the list, key in the file, and key inside that object (NULL: the value is a
- * scalar). */
+/* Fields of a busbar file to compare. what: name in the list; outer: key in the file; inner: key inside that object,
+ * or NULL if the value of `outer` is a scalar. */
 static const struct {
     const char *what, *outer, *inner;
 } fields[] = {
@@ -97,8 +98,8 @@ static const struct {
     {"emulated", "emulated", NULL},      {"shared GPU", "shared_gpu", NULL}, {"status", "status", NULL},
 };
 
-/* Adds the kind of compute: a forecast of training predicts the kernels of training, while a proxy executes its own
- * kernels. */
+/* Adds whether the times include the kernels of training (a forecast of training) or the kernels that the proxy
+ * runs. */
 static void add_compute(json_t *list, const json_t *root)
 {
     const json_t *planned = json_object_get(json_object_get(root, "predicted"), "compute");
@@ -143,7 +144,8 @@ static void add_busbar(const json_t *root, json_t *list)
 
 /* ---- conditions in files of nccl-tests ---- */
 
-/* Adds NCCL_* and CUDA_*, because nccl-tests records its whole environment and the other variables are not relevant. */
+/* Adds the variables NCCL_* and CUDA_*. nccl-tests records its whole environment; the other variables are not
+ * relevant. */
 static void add_nccl_tests_environment(json_t *list, const json_t *env)
 {
     json_t *entry;
@@ -182,7 +184,7 @@ int bb_result_file_nccl_tests_ranks(const json_t *root)
 
     last = json_integer_value(json_object_get(json_array_get(devices, listed > 0 ? (size_t)listed - 1 : 0), "rank"));
     ranks = listed * at_least_1(config, "nthreads") * at_least_1(config, "ngpus");
-    if (listed > 1 && last == listed - 1) /* entries are numbered by rank: the list has one entry per rank */
+    if (listed > 1 && last == listed - 1) /* the entries are numbered 0, 1, 2, ..: the list has one entry per rank */
         ranks = listed;
     return ranks < 1 << 24 ? (int)ranks : 0;
 }
@@ -224,8 +226,8 @@ static void add_difference(json_t *list, const char *what, const char *a, const 
     json_array_append_new(list, json_pack("{s:s, s:s?, s:s?}", "what", what, "a", a, "b", b));
 }
 
-/* Returns whether a variable or option that `other` lacks counts as a difference: only if `other` lists variables or
- * options at all. */
+/* Whether a variable or option `what` that is missing in the list `other` counts as a difference. It does not if the
+ * format of that file records no variables or options. */
 static bool differs_if_missing(const char *what, const json_t *other)
 {
     const char *name;

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Position in the file, for messages: "x.json: results[3]". */
+/* Position in the file, for error messages such as "x.json: results[3]: ..". */
 struct place {
     const char *path, *list;
     size_t index;
@@ -219,8 +219,8 @@ const char *bb_result_file_predicted(const struct bb_result_file *t)
     return json_string_value(json_object_get(json_object_get(t->root, "predicted"), "cluster"));
 }
 
-/* Reads the rows of a plan: the rows of bench for collectives, the step for a proxy. Predicted times have no
- * intervals. */
+/* Reads the rows of a plan. A plan of collectives has the same rows as bench; a plan of a proxy has one row, the
+ * step. Predicted times have no intervals. */
 static int read_plan(struct bb_result_file *t)
 {
     const json_t *predicted = json_object_get(t->root, "predicted");
@@ -417,8 +417,9 @@ static int split_operation(const char *word, const char **operation, const char 
     return 0;
 }
 
-/* Returns whether the file contains a JSON object, as result files of busbar and nccl-tests do. *lines is set to the
- * number of blank lines skipped. The stream may be a pipe, so it is read only once. */
+/* Returns whether the first character other than white space begins a JSON object, as in result files of busbar and
+ * nccl-tests; false for printed output. lines: out, number of blank lines skipped. The stream may be a pipe, so it
+ * is read only once. */
 static bool begins_object(FILE *file, int *lines)
 {
     int c = getc(file);

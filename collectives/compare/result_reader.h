@@ -22,23 +22,24 @@
 #include <jansson.h>
 #include <stddef.h>
 
-/* One row. Texts are borrowed from the file's JSON tree. NULL, or -1 for a number: not applicable. */
+/* One row of a result file. Strings are borrowed from the file's JSON tree. A string that does not apply to the row
+ * is NULL, an integer -1. */
 struct bb_timing {
-    const char *what; /* name of the collective or proxy */
+    const char *what; /* name of the row: the collective, the proxy, or a name composed of several fields (see above) */
     const char *dtype, *op, *placement;
     const char *mode;                 /* "stream", "sync", "graph"; "step" for a proxy */
-    const char *algorithm, *protocol; /* NCCL's choice; not compared when rows are matched */
+    const char *algorithm, *protocol; /* algorithm and protocol chosen by NCCL; not used to match rows */
     long long channels;
     long long bytes, root, group, cycle;
     long long wrong;        /* number of wrong elements; -1: not verified */
-    double time_us;         /* median; NaN: not in the file */
+    double time_us;         /* median; NaN: the file has no time for this row */
     double low_us, high_us; /* 95 % confidence interval of the median; NaN: none */
 };
 
 struct bb_result_file {
     const char *path; /* borrowed; for messages */
     json_t *root;
-    char *program; /* nccl-tests: name of the collective, derived from the program's name; owned */
+    char *program; /* only for files of nccl-tests: name of the collective, derived from the program's name; owned */
     struct bb_timing *rows;
     size_t n;
 };
@@ -71,7 +72,7 @@ void bb_result_file_release(struct bb_result_file *t);
  * times. */
 const char *bb_result_file_predicted(const struct bb_result_file *t);
 
-/* bb_result_file_is_nccl_tests - whether nccl-tests wrote the file. */
+/* bb_result_file_is_nccl_tests - whether the file is the JSON or the printed output of nccl-tests. */
 int bb_result_file_is_nccl_tests(const struct bb_result_file *t);
 
 /* bb_result_file_nccl_tests_ranks - return the number of ranks of an nccl-tests file; 0: unknown. nccl-tests lists

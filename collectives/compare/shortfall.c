@@ -32,8 +32,8 @@ static const json_t *find_group(const json_t *groups, const char *name)
     return NULL;
 }
 
-/* Lists the parts and groups with measured and predicted times. busbar.proxy/1 and "predicted" of busbar.plan/1 have
- * the same keys. */
+/* Returns a JSON list of the parts and groups of a step, with measured and predicted times. The arguments, a
+ * busbar.proxy/1 file and the field "predicted" of a busbar.plan/1 file, have the same keys. */
 static json_t *list_parts(const json_t *measured, const json_t *predicted)
 {
     static const char *const keys[][2] = {

@@ -10,21 +10,21 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Default threshold in percent: a row that takes longer than predicted by more than this counts as slower. Needed
- * because predictions have no confidence interval. */
+/* Default threshold in percent: a row counts as slower if the measured time exceeds the predicted time by more than
+ * this. A threshold is needed because predictions have no confidence interval. */
 #define BB_SHORTFALL_PERCENT 10.0
 
 struct bb_shortfall {
-    bool known, a_is_measured; /* known: exactly one of the two files is a prediction; otherwise the other fields are
-                                  unused */
-    const char *cluster;       /* name of the predicted cluster; borrowed from the file */
+    bool known, a_is_measured; /* known: exactly one of the two files is a prediction, so measured and predicted
+                                  times can be compared; if false, the other fields are unused */
+    const char *cluster;       /* name of the cluster that the prediction is for; borrowed from the file */
     double percent;
     size_t rows, slower_rows;
     const struct bb_timing *worst; /* measured row with the largest ratio of measured to predicted time; NULL: no row */
     double worst_ratio;            /* measured / predicted time of `worst` */
-    double log_sum;                /* sum of log(measured / predicted) over all rows */
-    json_t *parts; /* JSON list of the parts and the groups of a proxy's step with measured and predicted times;
-                      owned */
+    double log_sum;                /* sum of log(measured / predicted) over all rows, for the geometric mean */
+    json_t *parts; /* measured and predicted times of a proxy's step, by part (compute, communication, ..) and by
+                      group; JSON list, owned */
 };
 
 /*
@@ -37,10 +37,10 @@ void bb_shortfall_init(struct bb_shortfall *s, const struct bb_result_file *a, c
 
 void bb_shortfall_release(struct bb_shortfall *s);
 
-/* bb_shortfall_add - add two matching rows with correct data. Ignored unless s->known. */
+/* bb_shortfall_add - add a matching pair of rows with correct data. Does nothing unless s->known. */
 void bb_shortfall_add(struct bb_shortfall *s, const struct bb_timing *a, const struct bb_timing *b);
 
 void bb_shortfall_print(const struct bb_shortfall *s, FILE *out);
-json_t *bb_shortfall_json(const struct bb_shortfall *s); /* null unless s->known */
+json_t *bb_shortfall_json(const struct bb_shortfall *s); /* returns JSON null unless s->known */
 
 #endif

@@ -16,12 +16,13 @@ struct lives {
     struct bb_session session;
     struct bb_comm_life life;
     struct bb_telemetry_row seen;
-    double *us;     /* [repeats][BB_COMM_STEPS] times of this rank */
-    double *all_us; /* [size][repeats][BB_COMM_STEPS] times of all ranks */
-    double *column; /* [repeats] times of one step, for statistics */
+    double *us;     /* [repeats][BB_COMM_STEPS] times of this rank in us */
+    double *all_us; /* [size][repeats][BB_COMM_STEPS] times of all ranks in us */
+    double *column; /* [repeats] times of one step in us, collected to compute statistics */
 };
 
-/* Resolves --ranks for this world. The result is equal on all ranks. */
+/* Resolves --ranks: "doubling" becomes 2, 4, 8 .. and the size of the job. Rejects numbers above the size of the
+ * job. The result is equal on all ranks. */
 static int choose_counts(struct lives *v)
 {
     const int size = v->session.world.size;
@@ -41,14 +42,16 @@ static int choose_counts(struct lives *v)
 
 /* One result row: a step, for communicators with a given number of ranks. */
 struct row {
-    const char *step, *clock; /* clock: "host", or "host of the emulator", which is not a measurement of NCCL */
+    const char *step, *clock; /* clock: "host"; with emulated GPUs "host of the emulator", whose times do not measure
+                                 NCCL */
     const char *absent;       /* reason why the step has no time; NULL: the step has a time */
     int ranks, parts, repeats;
-    size_t bytes; /* bytes of each operation; twice this is registered */
+    size_t bytes; /* bytes of each operation; twice as many bytes are registered */
     bool blocking;
-    struct bb_stats time_us; /* statistics over the life cycles of the slowest rank's time; empty if absent */
-    int slowest_rank;        /* rank with the longest median; -1: absent */
-    double fastest_rank_us;  /* shortest median of a rank; NaN: absent */
+    struct bb_stats time_us; /* time of the slowest rank in each life cycle: statistics over the life cycles; empty
+                                if absent */
+    int slowest_rank;        /* rank with the longest median over the life cycles; -1: absent */
+    double fastest_rank_us;  /* shortest median over the life cycles of any rank; NaN: absent */
     double median_ms, min_ms, max_ms, fastest_ms;
 };
 
@@ -108,8 +111,8 @@ static double sample_of(const struct lives *v, int rank, int life, int step)
     return v->all_us[((size_t)rank * lives + (size_t)life) * BB_COMM_STEPS + (size_t)step];
 }
 
-/* Sets the slowest rank and the fastest rank's time. Ranks without a time (outside the shrunk communicator) are
- * skipped. */
+/* Sets row->slowest_rank and row->fastest_rank_us. Skips ranks without a time, such as the rank that the shrink
+ * excludes. */
 static int compare_ranks(struct lives *v, int step, struct row *row)
 {
     double longest = -1;
@@ -184,7 +187,8 @@ static int put_row(struct lives *v, int step, const struct row *row)
     return bb_result_put(&v->session, fields, row, &seen, v->seen.gpu_flags, what);
 }
 
-/* Prints and saves the rows of one number of ranks. Runs on rank 0, which is a member of every communicator. */
+/* Prints and saves one row per step for communicators of the current size. Runs on rank 0, which is a member of
+ * every communicator. */
 static int put_rows(struct lives *v)
 {
     struct row row;

@@ -27,7 +27,7 @@ static const struct bb_opt_table tables[] = {
     {0},
 };
 
-/* Parses one number of ranks. choose_counts checks it against the size of the job. */
+/* Adds one number of --ranks. choose_counts checks it against the size of the job. */
 static int add_count(void *arg, const char *word)
 {
     struct bb_bench_comm_options *o = arg;

@@ -12,7 +12,7 @@ struct bb_bench_comm_options {
     size_t bytes;
     int repeats, warmup, parts;
     bool nonblocking;
-    int counts[BB_COMM_COUNTS], n_counts; /* number of ranks of each communicator, parsed from `ranks`; empty for
+    int counts[BB_COMM_COUNTS], n_counts; /* numbers of ranks of the communicators, parsed from `ranks`; empty for
                                              "doubling" */
 };
 

@@ -12,8 +12,8 @@
 #include <math.h>
 #include <stddef.h>
 
-/* Result of a step that this rank skips while other ranks perform it. Smaller positive results are an enum
- * bb_comm_absent. */
+/* Returned by a step that only this rank skips. The step has no time if `run` returns a smaller positive value, an
+ * enum bb_comm_absent: then all ranks skip it. */
 enum { NOT_HERE = BB_COMM_ABSENCES };
 
 const char *const bb_comm_absences[BB_COMM_ABSENCES] = {
@@ -22,7 +22,8 @@ const char *const bb_comm_absences[BB_COMM_ABSENCES] = {
     [BB_COMM_ALONE] = "needs at least 2 ranks",
 };
 
-/* An NCCL call that may block. The watchdog monitors the call and ends the run if the call takes too long. */
+/* Makes an NCCL call that may block. The watchdog monitors the call and ends the run if the call exceeds the
+ * timeout. */
 #define WATCHED(life, call) BB_GUARDED((life)->world, (life)->current_step->name, BB_NCCL(call))
 
 /* ---- init and first use ---- */
@@ -34,7 +35,8 @@ static int init_comm(struct bb_comm_life *life, struct bb_comm *comm)
     return bb_comm_init(comm, life->world, "life", NULL, member ? life->ranks : 0, &life->opts);
 }
 
-/* Exchanges the ids over MPI for a communicator without members. This is the part of init outside NCCL. */
+/* Exchanges the NCCL ids over MPI as bb_comm_init does, but creates no communicator. This measures the part of init
+ * outside NCCL. */
 static int exchange_id(struct bb_comm_life *life, struct bb_comm *comm)
 {
     struct bb_comm empty;
@@ -197,7 +199,8 @@ out:
     return rc;
 }
 
-/* Clears the handle first, so that no abort uses the communicator while it is being destroyed. */
+/* Clears comm->nccl first, so that a concurrent abort of the run cannot use the communicator while it is being
+ * destroyed. */
 static int destroy_comm(struct bb_comm_life *life, struct bb_comm *comm)
 {
     ncclComm_t nccl = atomic_exchange(&comm->nccl, NULL);
@@ -212,8 +215,8 @@ static int release_comm(struct bb_comm_life *life, struct bb_comm *comm)
     return 0;
 }
 
-/* Finalizes and destroys the shrunk communicator in one step, on its members. If the shrink was skipped, this step is
- * skipped for the same reason. */
+/* Finalizes and destroys the shrunk communicator in one step, on its members. If the preceding step, the shrink, was
+ * skipped, this step is skipped for the same reason. */
 static int end_rest(struct bb_comm_life *life, struct bb_comm *comm)
 {
     const int why = life->absent[life->current_step - bb_comm_steps - 1];
@@ -249,7 +252,7 @@ const struct bb_comm_step bb_comm_steps[BB_COMM_STEPS] = {
     {"destroy", "ncclCommDestroy", destroy_comm, OF(comm), .after = release_comm},
 };
 
-/* All ranks of the world run the first two steps, because both exchange ids over MPI. */
+/* Whether this rank runs a step. The first two steps exchange ids over MPI, so all ranks of the world run them. */
 static bool is_member(const struct bb_comm_life *life, int step)
 {
     return step < 2 || life->world->rank < life->ranks;

@@ -13,14 +13,14 @@
 
 struct bb_comm_life;
 
-/* A timed step, run on every rank of the communicator. `run` returns 0, a negative error code, or a positive enum
- * bb_comm_absent. */
+/* A timed step. Every rank of the communicator calls `run`, which returns 0, a negative error code, or, if the step
+ * cannot run, a positive enum bb_comm_absent. */
 struct bb_comm_step {
     const char *name, *help;
     int (*run)(struct bb_comm_life *life, struct bb_comm *comm);
-    size_t comm;          /* offset of the step's communicator in struct bb_comm_life */
-    const char *function; /* NCCL function that some supported versions lack; NULL: all supported versions have the
-                             function */
+    size_t comm;          /* offset in struct bb_comm_life of the communicator that is passed to `run` */
+    const char *function; /* name of the NCCL function of the step, if some supported NCCL versions lack it;
+                             otherwise NULL */
     int (*after)(struct bb_comm_life *life, struct bb_comm *comm); /* untimed work after the step; NULL: none */
 };
 
@@ -37,26 +37,27 @@ struct bb_comm_life {
     struct bb_comm_opts opts;
     int ranks;    /* size of the communicator; its members are the first ranks of the world */
     int parts;    /* number of communicators that the split creates */
-    size_t bytes; /* bytes of each operation; the size of `memory` is twice this */
+    size_t bytes; /* message size of each operation; `memory` has twice this size */
     cudaStream_t stream;
     struct bb_comm comm, part, rest; /* comm: timed communicator; part: result of the split; rest: result of the
                                         shrink, without the last rank */
     void *memory;                    /* 2 * bytes from ncclMemAlloc */
     void *handle, *window;
     const struct bb_comm_step *current_step;
-    void *call;           /* address of `function` of the current step; NULL: missing, or the step has none */
+    void *call; /* address of the NCCL function current_step->function; NULL: this NCCL lacks it, or the field is
+                   NULL */
     bool capture_choices; /* whether to record NCCL's choices through the profiler plugin; only in warm-up life
                              cycles */
     struct bb_choice choice[BB_COMM_STEPS]; /* algorithm, protocol and channels chosen by NCCL on this rank, from the
                                                last life cycle with capture_choices */
     double us[BB_COMM_STEPS];               /* times of this rank; NaN: no time */
-    int absent[BB_COMM_STEPS];              /* enum bb_comm_absent of each step */
+    int absent[BB_COMM_STEPS];              /* [step] enum bb_comm_absent */
 };
 
 /*
  * bb_comm_run_life - run one life cycle. Collective over the world; ranks outside the communicator only take part in
  * barriers and in the exchange of ids.
- *   life     out: us and absent of this rank
+ *   life     in: world, opts, ranks, parts, bytes, stream, capture_choices; out: us, absent and choice of this rank
  *   Returns  0, or a negative error code after printing an error; the abort of the run then releases all NCCL objects
  */
 int bb_comm_run_life(struct bb_comm_life *life) BB_MUST_CHECK;

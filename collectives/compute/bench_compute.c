@@ -18,10 +18,13 @@ struct compute {
     struct bb_bench_compute_options options;
     struct bb_session session;
     struct bb_compute_context ctx;
-    double copy_gbps; /* copy bandwidth; with best_tflops, the measured limits of the device */
+    double copy_gbps; /* measured copy bandwidth of the device, 1e9 bytes/s (read + written); together with
+                         best_tflops the reference for percentages in the table */
     double best_tflops[BB_COMPUTE_TYPES];
-    double worst_error;  /* largest deviation of a timed kernel of at least 100 us, in percent */
-    double excess_error; /* largest deviation beyond TIMED_SLACK_US of a timed kernel of at least 100 us, in percent */
+    double worst_error;  /* timed kernels of at least 100 us: largest deviation of the measured from the requested
+                           duration, in percent */
+    double excess_error; /* as worst_error, after subtracting TIMED_SLACK_US from each deviation; compared with
+                            --max-error */
 };
 
 static bool type_is_wanted(const struct compute *b, int type)
@@ -32,7 +35,7 @@ static bool type_is_wanted(const struct compute *b, int type)
 
 /* ---- common part of the rows ---- */
 
-/* Fields common to the rows of all sections. */
+/* JSON fields that every row has, whichever section it belongs to. */
 struct section_row {
     const char *section;
     int iterations;
@@ -73,7 +76,8 @@ static void put_title(const struct compute *b, const char *title)
         fprintf(b->session.out, "#\n# %s\n#\n", title);
 }
 
-/* Returns the rate, in 1e9 per second, at which `amount` is processed in the median time; 0 if the median is 0. */
+/* Converts an amount of work (bytes or FLOPs) per operation to a rate in 1e9 per second, from the median time of the
+ * operation; 0 if the median is 0. */
 static double giga_per_s(double amount, const struct bb_computed *c)
 {
     return c->time_us.p50 > 0 ? amount / c->time_us.p50 / 1e3 : 0;
@@ -111,7 +115,8 @@ static int put_gemm(struct compute *b, int type, const struct bb_gemm_case *g, c
     return put_row(b, BB_COMPUTE_GEMM, gemm_fields, &row, c);
 }
 
-/* Measures all GEMMs of a type before printing the first, because percent_of_best refers to the fastest GEMM. */
+/* Measures all GEMMs of one element type, then prints them. The column percent_of_best refers to the fastest GEMM of
+ * the type, so all measurements must precede the first row. */
 static int run_gemms_of(struct compute *b, int type)
 {
     struct bb_gemm_case cases[BB_COMPUTE_GEMMS];
@@ -226,7 +231,7 @@ out:
 struct timed_row {
     int sms;
     double requested_us, clock_us, error_percent, stream_us, stream_error_percent;
-    double requested_gbps, gbps; /* NaN: the kernel moves no data */
+    double requested_gbps, gbps; /* 1e9 bytes/s, read plus written; NaN: the kernel has no memory traffic */
 };
 
 #define TIMED(member) BB_SHOWS(struct timed_row, member)
@@ -242,8 +247,9 @@ static const struct bb_field timed_fields[] = {
     {0},
 };
 
-/* Tolerance in us for three effects: the blocks of a kernel do not all start at once, the GPU clock has a resolution
- * of up to 1 us, and the memory traffic ends only after a whole portion. */
+/* Tolerance for the duration of a timed kernel, in us. It covers three effects: the blocks of a kernel do not all
+ * start at once, the GPU clock has a resolution of up to 1 us, and a block checks the clock only after moving a
+ * whole portion of memory. */
 static const double TIMED_SLACK_US = 5;
 
 static double error_percent_of(double got, double asked)
@@ -357,7 +363,8 @@ static size_t larger_of(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Returns the size of the arena: the largest case, and more than the L2 cache for the traffic of the timed kernel. */
+/* Returns the bytes of device memory that the cases need: the size of the largest case, and more than the L2 cache
+ * for the memory traffic of the timed kernel. */
 static size_t arena_bytes(const struct compute *b)
 {
     struct bb_gemm_case gemms[BB_COMPUTE_GEMMS];

@@ -26,23 +26,25 @@ int bb_compute_gemms(enum bb_dtype_id dtype, bool quick, struct bb_gemm_case cas
 
 struct bb_memory_kernel_case {
     const char *name;
-    struct bb_memory_kernel memory_kernel; /* device pointers are NULL */
+    struct bb_memory_kernel memory_kernel; /* description of the kernel; its device pointers are NULL */
 };
 
 /*
- * bb_compute_memory_kernel - get memory-bound kernel i, with a number of rows for which it moves about `bytes`. Kernel
- * 0 is the copy.
- *   Returns  false when i is past the end
+ * bb_compute_memory_kernel - get case i of the memory-bound kernels. Case 0 is the copy.
+ *   bytes    approximate bytes that the kernel moves; determines the number of rows
+ *   c        out
+ *   Returns  false when i is past the last case
  */
 bool bb_compute_memory_kernel(int i, enum bb_dtype_id dtype, size_t bytes, struct bb_memory_kernel_case *c);
 
 struct bb_timed_case {
     double requested_us;
-    double sms;     /* fraction of the device's SMs; 0: one SM */
+    double sms;     /* SMs that the kernel occupies, as a fraction of the device's SMs; 0: one SM */
     double traffic; /* memory traffic as a fraction of the copy bandwidth */
 };
 
-/* bb_compute_timed - get setting i of the timed kernel. Returns false when i is past the end. */
+/* bb_compute_timed - get setting i of the timed kernel. quick: use the short list of settings. Returns false when i
+ * is past the last setting. */
 bool bb_compute_timed(int i, bool quick, struct bb_timed_case *c);
 
 #endif

@@ -56,7 +56,7 @@ void bb_compute_context_release(struct bb_compute_context *ctx)
 
 /* ---- operand data (random, because GEMMs on zeros run faster than on real data) ---- */
 
-/* Bytes of random data that the host generates; the rest of an array repeats this block. */
+/* Bytes of random data that the host generates. The rest of an array is filled with copies of these bytes. */
 enum { BLOCK_BYTES = 1 << 20 };
 
 static uint64_t next_random(uint64_t *seed)
@@ -79,8 +79,8 @@ static void make_block(void *block, size_t n, const struct bb_memory_kernel *p, 
     }
 }
 
-/* Fills the array at `to`: first one random block from the host, then copies on the device that double the filled
- * length. */
+/* Fills array `a` of kernel `p`, at device address `to`: first with random data from the host, then with copies on
+ * the device that double the filled length. */
 static int fill_array(struct bb_compute_context *ctx, void *to, const struct bb_memory_kernel *p,
                       const struct bb_memory_kernel_array *a)
 {
@@ -130,7 +130,7 @@ out:
     return rc;
 }
 
-/* Selects the rank with the longest median. The result is equal on all ranks. */
+/* Sets *c to the rank with the longest median and to the times of that rank. The result is equal on all ranks. */
 static int select_slowest_rank(struct bb_compute_context *ctx, struct bb_computed *c)
 {
     struct bb_stats own;
@@ -268,7 +268,8 @@ static int launch_busy(void *arg, cudaStream_t stream)
     return bb_busy_run(arg, stream);
 }
 
-/* Measures one launch from the start and end times that the kernel reports. */
+/* Measures one launch of the timed kernel by the start and end times that the kernel itself records on the GPU
+ * clock. */
 static int sample_clock(struct bb_compute_context *ctx, struct bb_busy *busy, double *us, double *gbps)
 {
     double ns;

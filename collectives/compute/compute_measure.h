@@ -21,7 +21,7 @@ struct bb_compute_context {
     cudaStream_t stream;
     cudaEvent_t start, stop;
     struct bb_gemm_lib lib;
-    char *arena; /* device memory shared by all cases */
+    char *arena; /* device memory for the operands; the cases use it one after another */
     size_t arena_bytes;
     struct bb_busy_report *report; /* pinned host memory, filled by the timed kernel */
     int iterations, repeats, warmup, candidates;
@@ -47,7 +47,7 @@ size_t bb_memory_kernel_case_bytes(const struct bb_memory_kernel *p);
 
 struct bb_computed {
     struct bb_stats time_us; /* time per operation; operations run back to back on one stream */
-    int rank;                /* the slowest rank; time_us are its times */
+    int rank;                /* the rank with the longest median; time_us contains the times of this rank */
 };
 
 /*
@@ -63,10 +63,10 @@ int bb_measure_memory_kernel(struct bb_compute_context *ctx, const struct bb_mem
 int bb_measure_memcpy(struct bb_compute_context *ctx, size_t bytes, struct bb_computed *c) BB_MUST_CHECK;
 
 struct bb_timed {
-    struct bb_computed stream; /* time per launch; launches run back to back on one stream */
+    struct bb_computed stream; /* time per launch between CUDA events, with launches back to back on one stream */
     struct bb_computed clock;  /* duration on the GPU clock, from the start of the first block to the end of the last
                                  block */
-    double gbps;               /* memory traffic of the last launch on the slowest rank, 1e9 bytes/s */
+    double gbps; /* memory traffic (read plus written) of the final launch on the slowest rank, 1e9 bytes/s */
 };
 
 /* bb_measure_busy - measure the timed kernel with the fields sms, ns and gbps of `busy`; its other fields are

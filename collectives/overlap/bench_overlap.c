@@ -2,8 +2,8 @@
  * bench_overlap.c - runs `busbar bench overlap`: measures each message size with each CTA limit and reports the best
  * limit.
  *
- * Top-level field of the results: best[{bytes, min_ctas, max_ctas, both_us, tied[]}] contains the best CTA limit for
- * each size, and the limits that are indistinguishable from the best limit.
+ * Top-level field of the results: best[{bytes, min_ctas, max_ctas, both_us, tied[]}] contains, for each message size,
+ * the best CTA limit and the limits whose times are statistically equal to the best (tied).
  */
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
@@ -65,7 +65,7 @@ static size_t slot_bytes(const struct overlap *v)
 
 /* ---- table rows and header ---- */
 
-/* One result row: a message size with a CTA limit. Times are those of all calls of a sample. */
+/* One result row: a message size with a CTA limit. A time covers all GEMMs and collectives of a sample. */
 struct row {
     const char *collective, *dtype, *op;
     size_t bytes, count;
@@ -73,10 +73,10 @@ struct row {
                                      default */
     char ctas[BB_CTA_TEXT];
     json_t *gemm;
-    int gemms, collectives; /* calls per sample */
+    int gemms, collectives; /* number of GEMMs and of collectives per sample */
     struct bb_overlap_result result;
     struct bb_contention contention;
-    double busbw_alone_gbps, busbw_in_both_gbps; /* NaN with one rank */
+    double busbw_alone_gbps, busbw_in_both_gbps; /* bus bandwidth of the collective, 1e9 bytes/s; NaN with one rank */
     double tflops_alone, tflops_in_both;
     long long wrong; /* number of wrong elements; -1: not verified */
 };
@@ -209,7 +209,8 @@ static int put_row(struct overlap *v, const struct bb_overlap_work *work, const 
 
 /* ---- measuring one message size ---- */
 
-/* Chooses the numbers of calls by measuring one GEMM and one collective alone. All CTA limits use the same numbers. */
+/* Sets work->gemms and work->collectives: from --gemms and --collectives, or such that both take about the same
+ * time, based on a measurement of one GEMM and one collective. All CTA limits use the same numbers. */
 static int choose_counts(struct overlap *v, struct bb_overlap_work *work)
 {
     struct bb_overlap_result r;
@@ -233,7 +234,7 @@ static json_t *ctas_json(int ctas)
     return ctas > 0 ? json_integer(ctas) : json_null();
 }
 
-/* Prints all tied limits, for example "default, 4, 8". */
+/* Prints all tied CTA limits, for example "default, 4, 8". */
 static void print_ties(const struct overlap *v, const bool *tied)
 {
     const char *between = "";

@@ -17,7 +17,8 @@
 #include <stdlib.h>
 
 enum { ALIGN = 512, CANARY = 0x5a, BLOCK_BYTES = 1 << 20 };
-/* Delay of the common start. The delay per call is an upper bound of the host's time to enqueue one call. */
+/* Delay between the arrival of all ranks and the common start. START_DELAY_US_PER_CALL is an upper bound of the
+ * host's time to enqueue one call. */
 enum { START_DELAY_US = 50, START_DELAY_US_PER_CALL = 10 };
 
 /* ---- init and release ---- */
@@ -179,7 +180,8 @@ out:
     return rc;
 }
 
-/* Records the event `begin` after all ranks have arrived and the host has had time to enqueue `calls` calls. */
+/* Records the event `begin`, from which all times are measured, after all ranks have arrived and the host has had
+ * time to enqueue `calls` calls. */
 static int enqueue_start(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int calls)
 {
     int rc;
@@ -197,7 +199,9 @@ out:
     return rc;
 }
 
-/* Takes one sample. The collectives are enqueued first, because their kernels need a few free SMs to start. */
+/* Takes one sample of `gemms` GEMMs and `collectives` collectives. The collectives are enqueued before the GEMMs,
+ * because their kernels need a few free SMs to start. ends_row: the last collective uses the buffers that are
+ * verified. */
 static int take_sample(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int gemms, int collectives,
                        bool ends_row, double *compute_us, double *comm_us)
 {
@@ -215,7 +219,7 @@ out:
     return rc;
 }
 
-/* Takes the three samples of one repeat: compute alone, communication alone, and both. */
+/* Takes the three samples of repeat i: compute alone, communication alone, and both. */
 static int measure_repeat(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int i)
 {
     double *at[BB_OVERLAP_TIMES], unused;
@@ -271,8 +275,8 @@ out:
     return rc;
 }
 
-/* Verification result of one rank for the last collective, which ran concurrently with GEMMs. due: number of
- * elements to compare. */
+/* Verification result of one rank for the last collective of a row, which ran concurrently with GEMMs: elements that
+ * are wrong, elements compared, and elements that must be compared (due). */
 struct finding {
     unsigned long long wrong, checked, due;
 };
@@ -295,7 +299,7 @@ static int check_rank(struct bb_overlap_context *ctx, const struct bb_overlap_wo
     TRY(BB_CUDA(cudaMemcpy(&verdict, ctx->verdict, sizeof verdict, cudaMemcpyDeviceToHost)));
     found->wrong = verdict.wrong;
     found->checked = verdict.checked;
-    /* emulated GPUs with EMU_DATA=off store no data */
+    /* emulated GPUs with EMU_DATA=off store no data, so no element is compared */
     if (found->checked != found->due && !(ctx->device->emulated && found->checked == 0))
         rc = bb_err(BB_EFAIL, "verification compared only %llu of %llu elements", found->checked, found->due);
 out:

@@ -27,12 +27,12 @@ struct bb_overlap_context {
     struct bb_gemm_lib lib;
     struct bb_gemm gemm;
     struct bb_guarded matrices; /* one allocation for A, B and C */
-    struct bb_guarded slots;    /* two sets of buffers of the collective; only the last timed collective uses the second
-                                set, which is verified */
+    struct bb_guarded slots;    /* two sets of buffers of the collective; only the last timed collective of a row uses
+                                the second set, which is then verified */
     struct bb_verdict *verdict; /* device memory */
     int repeats, warmup;
     bool delay_start; /* true: a spin kernel delays the common start; false if ranks share a GPU, because the spin
-                         kernel would block the other ranks */
+                         kernel would block other ranks */
     uint64_t runs;
     double *samples; /* [BB_OVERLAP_TIMES][repeats] times of this rank in us; after combine_ranks, the maximum over
                         the ranks */
@@ -52,7 +52,7 @@ void bb_overlap_context_release(struct bb_overlap_context *ctx);
 size_t bb_overlap_context_bytes(const struct bb_gemm_shape *gemm_shape, size_t slot_bytes,
                                 const struct bb_allocator *from);
 
-/* The operations of one sample. */
+/* The calls of one sample: the collective (c), its communicator, and the numbers of GEMMs and collectives. */
 struct bb_overlap_work {
     struct bb_comm *comm;
     struct bb_case c;
@@ -60,12 +60,11 @@ struct bb_overlap_work {
 };
 
 struct bb_overlap_result {
-    struct bb_stats us[BB_OVERLAP_TIMES]; /* time of all operations of a sample; each sample is the maximum over the
-                                             ranks */
+    struct bb_stats us[BB_OVERLAP_TIMES]; /* time of all calls of a sample; each sample is that of the slowest rank */
     bool checked;
     unsigned long long wrong;     /* wrong elements, summed over all ranks */
-    struct bb_telemetry_row seen; /* NCCL's choice for the collective, recorded during warm-up; GPU state before and
-                                     after the samples */
+    struct bb_telemetry_row seen; /* telemetry: algorithm and protocol chosen by NCCL (recorded during warm-up), and
+                                     GPU state before and after the samples */
 };
 
 /*

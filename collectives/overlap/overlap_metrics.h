@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Times of the same work in us, measured from the common start. */
+/* The times measured for a row, in us from the common start. All use the same number of GEMMs and collectives. */
 enum bb_overlap_time {
     BB_COMPUTE_ALONE,
     BB_COMM_ALONE,
@@ -46,7 +46,8 @@ struct bb_contention bb_contention_of(const double us[BB_OVERLAP_TIMES]);
 enum { BB_OVERLAP_CALLS = 256 };
 void bb_overlap_counts(double gemm_us, double collective_us, int min_collectives, int *gemms, int *collectives);
 
-/* Limits on the CTAs per operation of a communicator. min 0: no lower limit; both 0: NCCL's default. */
+/* Limits on the number of CTAs that NCCL uses per operation of a communicator (minCTAs, maxCTAs). min 0: no lower
+ * limit; both 0: NCCL's default. */
 struct bb_cta_limit {
     int min, max;
 };

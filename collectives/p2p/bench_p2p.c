@@ -17,10 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The matrix of one metric, direction and message size. */
+/* The results for one metric, one direction and one message size. */
 struct matrix {
     struct bb_p2p_run run;
-    double *value; /* [size][size] on rank 0, NaN if not measured; NULL on other ranks */
+    double *value; /* [size][size] value from the row's rank to the column's rank, on rank 0; NaN: not measured. NULL
+                      on other ranks */
 };
 enum { MATRICES = 2 * 2 * BB_SIZES_MAX };
 
@@ -32,12 +33,13 @@ struct p2p {
     struct bb_p2p_context ctx;
     struct bb_pair_schedule pairing;
     struct matrix matrices[MATRICES];
-    const struct matrix *shown; /* matrix that report_slow reports */
+    const struct matrix *shown; /* matrix whose slow links are being reported; report_slow reads it */
     int n_matrices, round;
-    double *samples; /* [repeats] times of a pair */
+    double *samples; /* [repeats] times of the current pair in us per message */
     json_t *slow, *slowest, *bimodal;
     int n_slow;
-    bool wrong, too_many; /* too_many: more slow links than --max-slow; set on rank 0 */
+    bool wrong, too_many; /* wrong: a link transferred wrong data; too_many: a matrix has more slow links than
+                             --max-slow; too_many is set on rank 0 only */
 };
 
 /* ---- choosing the matrices ---- */
@@ -79,7 +81,7 @@ static double *matrix_cell(const struct p2p *p, const struct matrix *m, int from
     return &m->value[(size_t)from * (size_t)p->session.world.size + (size_t)to];
 }
 
-/* Returns the matrix value of a link: us per message, or 1e9 bytes per second. */
+/* Returns the value of a link for the matrix: the median latency in us, or the bandwidth in 1e9 bytes per second. */
 static double link_value(const struct bb_p2p_run *run, const struct bb_stats *time_us)
 {
     const struct bb_p2p_metric *f = &bb_p2p_metrics[run->kind];
@@ -89,14 +91,16 @@ static double link_value(const struct bb_p2p_run *run, const struct bb_stats *ti
     return time_us->p50 > 0 ? f->bytes_factor * (double)run->bytes / time_us->p50 / 1e3 : NAN;
 }
 
-/* One result row. If the metric is not directed (latency, or both directions at once), from < to. */
+/* One result row: a link and a message size. If both directions are measured together (latency, or both directions
+ * at once), from < to. */
 struct link {
     const char *metric, *direction;
     size_t bytes;
     int from, to, round, iterations;
     bool same_node;
-    struct bb_stats time_us; /* time per message */
-    double latency_us, gbps; /* NaN if the row has the other metric; gbps with both directions: the sum */
+    struct bb_stats time_us; /* time per message in us */
+    double latency_us, gbps; /* NaN if the row has the other metric; with both directions at once, gbps is the sum of
+                                both */
     long long wrong;         /* number of wrong elements; -1: not verified */
     int channels;            /* NCCL channels of the sender; -1: unknown */
     json_t *gpu_from, *gpu_to;
@@ -200,7 +204,8 @@ out:
     return rc;
 }
 
-/* Returns the number of measurements in a round. Directed metrics are measured once per direction. */
+/* Returns the number of measurements in a round: two per matrix if the two directions are measured separately,
+ * otherwise one. */
 static int runs_of_round(const struct p2p *p)
 {
     int n = 0;
@@ -419,7 +424,7 @@ out:
     return rc;
 }
 
-/* Applies --max-slow to one matrix. Also fails if the matrix has no measured link or ranks share a GPU. */
+/* Checks --max-slow for one matrix. The check also fails if no link was measured or if ranks share a GPU. */
 static int judge_links(struct p2p *p, const struct matrix *m)
 {
     const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];

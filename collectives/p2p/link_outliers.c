@@ -7,7 +7,7 @@
 const char *const bb_link_level_names[BB_LINK_LEVELS] = {
     [BB_LINK_PAIR] = "pair", [BB_LINK_RANK] = "rank", [BB_LINK_NODE] = "node"};
 
-/* Selects links of one class: all links (rank and node are -1), or only the links of one rank or one node. */
+/* A selection of links: those of one class (same_node), optionally only those of one rank or of one node; -1: any. */
 struct choice {
     bool same_node;
     int rank, node;
@@ -62,7 +62,7 @@ static bool is_slow(const struct bb_link_outliers *l, double value, double media
     return l->higher_is_better ? value < l->factor * median : value > median / l->factor;
 }
 
-/* The links of one class, the median of the class, and the callback for slow links. */
+/* What the reporting functions need: the links, the class (same_node), the median of the class, and the callback. */
 struct class_report {
     const struct bb_link_outliers *links;
     bool same_node;
@@ -92,8 +92,8 @@ out:
     return rc;
 }
 
-/* Reports a rank or a node if the median over its links is slow. Requires at least two links (four values if both
- * directions are measured), because a single slow link is already reported as a pair. */
+/* Reports rank or node number `which` if the median over its links is slow. Requires at least two links (four values
+ * if each direction has its own value), because a single slow link is already reported as a pair. */
 static int report_group(const struct class_report *k, enum bb_link_level level, int which)
 {
     const struct choice c = {k->same_node, level == BB_LINK_RANK ? which : -1, level == BB_LINK_NODE ? which : -1};
@@ -147,7 +147,7 @@ static int compare_values(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Returns the number of values below the widest gap in `values`, which are in ascending order; 0: the class is not
+/* Divides ascending values at the widest gap. Returns the number of values below the gap, or 0 if the class is not
  * bimodal. */
 static size_t split_at(const double *values, size_t n, double factor)
 {
@@ -166,7 +166,7 @@ int bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, str
 {
     size_t n, low;
     double *values = values_of(l, &(struct choice){same_node, -1, -1}, &n);
-    int slow = l->higher_is_better ? 0 : 1, rc = values ? 0 : -BB_EFAIL; /* index in half[] of the slower group */
+    int slow = l->higher_is_better ? 0 : 1, rc = values ? 0 : -BB_EFAIL; /* slow: index in half[] of the slower group */
     struct bb_stats half[2];
 
     *modes = (struct bb_link_modes){{0}, {NAN, NAN}, NAN};

@@ -21,10 +21,10 @@
 
 struct bb_link_outliers {
     int ranks;
-    const double *value;   /* [ranks][ranks] value of the link from the row's rank to the column's rank, in us or 1e9
-                            bytes/s; NaN: not measured */
+    const double *value;   /* [ranks][ranks] value of the link from the row's rank to the column's rank: latency in us,
+                            or bandwidth in 1e9 bytes/s; NaN: not measured */
     const int *node_of;    /* [ranks] node index of each rank */
-    bool symmetric;        /* value[a][b] == value[b][a]: only pairs with from < to are reported */
+    bool symmetric;        /* true: value[a][b] == value[b][a], so each link is reported once, with from < to */
     bool higher_is_better; /* true for bandwidth, false for latency */
     double factor; /* 0 to 1. A link is slow below factor x median (bandwidth), or above median / factor (latency) */
 };
@@ -36,8 +36,8 @@ struct bb_slow_link {
     enum bb_link_level level;
     int from, to;         /* pair: the two ranks; otherwise from is the rank or node index and to is -1 */
     bool same_node;       /* class of the link. true: inside a node; false: between nodes */
-    double value, median; /* value: of the link, or the median over the links of the rank or node; median: of the
-                             class */
+    double value, median; /* value: that of the link, or the median over the links of the rank or node; median: that
+                             of the class */
 };
 
 /*
@@ -55,7 +55,7 @@ int bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node, s
 struct bb_link_modes {
     int links[2]; /* number of links in the slower and in the faster group */
     double median[2];
-    double border; /* best value in the slower group */
+    double border; /* value of the slower group that is closest to the faster group */
 };
 
 int bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, struct bb_link_modes *modes) BB_MUST_CHECK;
@@ -73,7 +73,7 @@ int bb_link_outliers_worst(const struct bb_link_outliers *l, struct bb_slow_link
 /*
  * bb_link_outliers_count - count the slow links.
  *   slow     out: links that are slow or belong to the slower group of a bimodal class
- *   all      out: links measured
+ *   all      out: measured links
  *   Returns  0, or -BB_EFAIL if out of memory
  */
 int bb_link_outliers_count(const struct bb_link_outliers *l, int *slow, int *all) BB_MUST_CHECK;

@@ -97,7 +97,7 @@ void bb_p2p_context_release(struct bb_p2p_context *ctx)
 
 /* ---- enqueueing and timing messages ---- */
 
-/* A measurement from the view of one rank of the pair. begins: this rank sends first. */
+/* One rank's side of a measurement. begins: this rank sends first; its partner receives first. */
 struct side {
     struct bb_p2p_context *ctx;
     const struct bb_p2p_run *run;
@@ -146,7 +146,7 @@ static int (*const operations[BB_P2P_KINDS])(const struct side *, void *) = {
 };
 
 /* Enqueues n operations, while the watchdog monitors NCCL calls that block. ends_run: the last operation receives
- * into the buffer that is verified. */
+ * into the separate buffer ctx->last, which is verified. */
 static int issue_messages(const struct side *s, int n, bool ends_run)
 {
     struct bb_p2p_context *ctx = s->ctx;
@@ -210,7 +210,7 @@ out:
     return rc;
 }
 
-/* Verifies the message from the partner and the guard bytes after the message. */
+/* Verifies the message from the partner and the guard bytes that follow the message in the buffer. */
 static int verify_message(const struct side *s, struct bb_p2p_finding *finding)
 {
     struct bb_p2p_context *ctx = s->ctx;
@@ -227,7 +227,7 @@ static int verify_message(const struct side *s, struct bb_p2p_finding *finding)
     TRY(BB_CUDA(cudaMemcpy(&verdict, ctx->verdict, sizeof verdict, cudaMemcpyDeviceToHost)));
     finding->wrong = verdict.wrong;
     finding->checked = verdict.checked == count + GUARD;
-    /* emulated GPUs with EMU_DATA=off store no data */
+    /* emulated GPUs with EMU_DATA=off store no data, so no element is compared */
     if (!finding->checked && !(ctx->device->emulated && verdict.checked == 0))
         rc = bb_err(BB_EFAIL, "verification compared only %llu of %zu elements", verdict.checked, count + GUARD);
 out:

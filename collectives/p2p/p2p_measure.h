@@ -26,10 +26,11 @@ struct bb_p2p_metric {
     const char *metric, *direction; /* "latency" or "bandwidth"; "one" or "both" */
     const char *title, *unit;
     bool is_bandwidth;
-    bool is_directed; /* the directions a to b and b to a are measured separately */
+    bool is_directed; /* the directions from a to b and from b to a are measured separately */
     int messages;     /* number of consecutive messages in one operation; time per message = time of the operation /
                      messages */
-    int bytes_factor; /* number of messages per operation that count for the bandwidth */
+    int bytes_factor; /* messages per operation that count for the bandwidth; 2 if both directions are measured at
+                         once */
 };
 extern const struct bb_p2p_metric bb_p2p_metrics[BB_P2P_KINDS];
 
@@ -50,14 +51,14 @@ struct bb_p2p_context {
     struct bb_nvtx nvtx;
     cudaStream_t stream;
     cudaEvent_t start, stop;
-    struct bb_guarded send, recv, last; /* send and receive buffers; `last` receives only the last timed message,
-                                           which is verified */
+    struct bb_guarded send, recv, last; /* send: data to send; recv: received data, except for the last timed
+                                           message, which is received into `last` and verified */
     struct bb_verdict *verdict;         /* device memory */
     int iterations, repeats, warmup;
     bool check;
     uint64_t runs; /* number of measurements so far; also the seed that makes the data of each measurement different */
-    double *samples;                 /* [repeats] times of this rank, us per message */
-    double *gathered;                /* [size][repeats] times of all ranks, us per message */
+    double *samples;  /* [repeats] times of this rank, us per message */
+    double *gathered; /* [size][repeats] times of all ranks, us per message, gathered after each measurement */
     struct bb_p2p_finding *findings; /* [size] verification results of all ranks */
 };
 
@@ -65,7 +66,7 @@ struct bb_p2p_context {
 struct bb_p2p_finding {
     unsigned long long wrong;
     bool checked;
-    struct bb_telemetry_row seen; /* telemetry of the same rank */
+    struct bb_telemetry_row seen; /* NCCL's choices and the GPU state on the same rank */
 };
 
 /*

@@ -9,7 +9,7 @@ struct bb_bench_p2p_options {
     struct bb_common common;
     const char *metrics, *direction, *schedule, *small_list, *large_list;
     int iterations, repeats, warmup, check;
-    int max_slow; /* number of slow links per matrix above which the exit status is 5; -1: no limit */
+    int max_slow; /* exit with status 5 if a matrix has more slow links than this; -1: no limit */
     double slow;
     struct bb_sizes small, large; /* message sizes for latency and for bandwidth, parsed from small_list and
                                      large_list */

@@ -1,5 +1,6 @@
 /*
- * arch.c - the tensors of a transformer and their sums (see arch.h; arch_load.c reads the files).
+ * arch.c - lists the tensors of a transformer, and computes its parameter counts and FLOPs (see arch.h; arch_load.c
+ * reads the files).
  *
  * The names of the tensors are busbar's own. Their order is that of the published implementations (Hugging Face
  * transformers); data-parallel buckets are filled in the reverse of this order.
@@ -18,7 +19,7 @@ enum {
 
 struct tensor_list {
     struct bb_arch_tensor *out;
-    int capacity, n; /* n: tensors so far, which may exceed the capacity */
+    int capacity, n; /* n: tensors added so far; may exceed the capacity, then further tensors are only counted */
 };
 
 static void put_tensor(struct tensor_list *l, const char *name, size_t rows, size_t columns, unsigned sharding)
@@ -41,7 +42,7 @@ static void put_norm(struct tensor_list *l, const struct bb_arch *a, const char 
         put_tensor(l, bias, (size_t)a->hidden, 1, WHOLE);
 }
 
-/* Adds the norm with number nth, '1' to '4'. */
+/* Adds the norm with the digit `nth`, '1' to '4', in the order string of the model (bb_arch.order). */
 static void put_layer_norm(struct tensor_list *l, const struct bb_arch *a, char nth)
 {
     static const char *const names[][2] = {{"norm1.weight", "norm1.bias"},
@@ -132,8 +133,8 @@ static void put_latent_attention(struct tensor_list *l, const struct bb_arch *a)
     put_indexer(l, a);
 }
 
-/* Scan layers. Per head, `decay` determines how fast the state decays, and `step_bias` how much of each token is
- * added. */
+/* Adds the tensors of a scan layer. Per head, `decay` determines how fast the state decays, and `step_bias` how much
+ * of each token is added. */
 static void put_scan(struct tensor_list *l, const struct bb_arch *a)
 {
     const struct bb_arch_scan *s = &a->scan;
@@ -374,8 +375,9 @@ double bb_arch_layer_parameters(const struct bb_arch *arch, int layer)
     return count_layer_parameters(arch, layer, arch->experts);
 }
 
-/* Parameters of the model, counting only `counted_experts` experts per layer. All layers of a kind have equal
- * counts, except in encoder-decoder models, where the first and last layers of a stack have extra tensors. */
+/* Parameters of the model, counting only `counted_experts` experts per layer. All layers with the same sublayers
+ * (scan or attention, experts or MLP) have equal counts, except in encoder-decoder models, where the first and last
+ * layers of a stack have extra tensors. */
 static double count_parameters(const struct bb_arch *arch, int counted_experts)
 {
     double sum = count_layer_parameters(arch, BB_ARCH_EMBEDDING, counted_experts) +

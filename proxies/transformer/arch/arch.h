@@ -37,7 +37,7 @@ struct bb_arch {
     int layers, hidden, heads;
     int encoder_layers; /* encoder-decoder models: the first encoder_layers of `layers` are the encoder, the others
                            the decoder; 0: no encoder */
-    /* decoder layers in the file; 0: equal to encoder_layers */
+    /* number of decoder layers in config.json; 0: equal to encoder_layers */
     int decoder_layers;
     int kv_heads;    /* key-value heads; equal to `heads` for multi-head attention */
     int head_dim;    /* width of queries, keys and values (multi-head latent attention: see nope_dim) */
@@ -81,15 +81,17 @@ struct bb_arch {
     bool multi_query, grouped_heads, parallel_attention;
     int embedding_width; /* width of the embedding table (OPT); 0: hidden */
 
-    /* Mixture of experts; experts == 0: all layers are dense. */
+    /* Mixture of experts: routed experts per layer (0: all layers are dense), experts per token, inner width of an
+     * expert. */
     int experts, top_k, expert_ffn;
-    int shared_experts; /* shared experts, each of width expert_ffn; 0: none, or the file has shared_ffn */
+    int shared_experts; /* number of shared experts, each of width expert_ffn; 0: none, or the file gives shared_ffn
+                           instead */
     int shared_ffn;     /* inner width of all shared experts together; 0: none */
     bool expert_bias;   /* each expert has biases of up, gate and down (gpt-oss) */
     bool shared_gate;   /* the shared expert has its own gate (Qwen 2 MoE) */
     bool router_bias;   /* the router has a bias per expert (DeepSeek-V3) */
     int dense_layers;   /* number of layers at the beginning of the model that are dense */
-    int moe_every;      /* the other layers have experts where (layer + moe_offset) % moe_every == 0 */
+    int moe_every;      /* other layers have experts if (layer + moe_offset) % moe_every == 0 */
     int moe_offset;
 
     /* Multi-head latent attention (DeepSeek); kv_lora == 0: ordinary attention. Each head has queries and keys of
@@ -106,7 +108,9 @@ struct bb_arch {
  * bb_arch_load - read the architecture of a model from a file.
  * bb_arch_read - read the architecture of a model from a parsed file.
  *   word      a name in profiles/models, or the path of a file or folder
+ *   root      the parsed file
  *   where     name of the file in messages
+ *   arch      out
  *   Returns   0, or -BB_EUSAGE after printing one error line: unreadable file; unknown architecture, with the fields
  *             that are missing; value out of range; totals of a profile that differ from the sums over the tensors
  */
@@ -149,8 +153,9 @@ struct bb_arch_tensor {
     size_t count;      /* elements of the full tensor */
     bool tensor_split; /* sharded over tp (expert tensors: over etp); else every tp rank holds the full tensor */
     bool expert;       /* sharded over ep; its gradients are reduced over edp instead of dp x cp */
-    size_t rows;       /* > 0: number of rows (vocabulary entries); the tensor is sharded by rows, and the last rank's
-                    shard is padded if tp does not divide the rows. 0: other tensors */
+    /* > 0: number of rows of an embedding or output matrix (vocabulary entries). These tensors are sharded by rows;
+     * the shard of the last rank is padded if tp does not divide the rows. 0: other tensors */
+    size_t rows;
 };
 
 /* Values of the parameter `layer` other than 0 to layers - 1. The head contains the final norm and, unless
@@ -168,8 +173,8 @@ struct bb_arch_tensor {
  */
 int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor *out, int capacity);
 
-/* bb_arch_tensor_share - returns the number of elements of a tensor on one rank. tp: for expert tensors the value of
- * etp. Row shards are rounded up. */
+/* bb_arch_tensor_share - returns the number of elements of a tensor on one rank. For expert tensors, tp is the size
+ * of the etp group. Row shards are rounded up. */
 size_t bb_arch_tensor_share(const struct bb_arch_tensor *tensor, int tp, int ep);
 
 /* bb_arch_layer_share - returns the numbers of dense and expert parameters of a layer (or of the embedding or the

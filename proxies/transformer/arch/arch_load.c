@@ -228,7 +228,8 @@ static int check_activation(const json_t *config, const char *where)
     return 0;
 }
 
-/* Sets dropout if any of the rates is above 0. A file without these keys gets the default of its architecture. */
+/* Sets dropout if any of the dropout rates is above 0. A file without these keys gets the default of its
+ * architecture. */
 static int read_dropout(const json_t *config, const char *where, struct bb_arch *arch)
 {
     static const char *const keys[] = {"attn_pdrop",        "resid_pdrop",    "hidden_dropout_prob",
@@ -270,8 +271,8 @@ static int read_feed_forward(const json_t *config, const char *where, struct bb_
     return bb_reject_unknown("MLP (feed_forward_proj)", word, known, n);
 }
 
-/* Reads Qwen's list of layers without experts. Only a list of the first layers is supported, because dense_layers
- * (as in DeepSeek's configuration) is their number. */
+/* Reads Qwen's list of layers without experts (mlp_only_layers). The list must be [0, 1, ...], because struct
+ * bb_arch has only the number of dense layers at the beginning of the model. */
 static int read_dense_list(const json_t *config, const char *where, struct bb_arch *arch)
 {
     const json_t *list = value_of(config, "mlp_only_layers");
@@ -294,8 +295,8 @@ static bool is_full(const json_t *word)
     return strcmp(json_string_value(word), "full_attention") == 0;
 }
 
-/* Returns whether the text names a supported kind of layer without full attention: a scan in a model with scans,
- * else attention with a window. */
+/* Returns whether the text names a supported kind of layer other than full attention: in models with scan layers
+ * linear_attention, in other models attention with a window. */
 static bool is_known_kind(const char *text, const struct bb_arch *arch)
 {
     if (arch->scan.heads > 0)

@@ -13,9 +13,10 @@
 #define BB_ARCH_MAX_KEYS   3
 
 struct bb_arch_number {
-    const char *keys[BB_ARCH_MAX_KEYS]; /* key in config.json, and its alternative names */
+    const char *keys[BB_ARCH_MAX_KEYS]; /* key in config.json, then alternative keys */
     size_t offset;                      /* offset of an int in struct bb_arch */
-    int value; /* default for a missing or null key; 0: derived from other fields (see resolve_arch), or no default */
+    int value;    /* default for a missing or null key; 0: no default, or resolve_arch derives the value from other
+                  fields */
     int min, max; /* accepted values; with min == 0, an explicit null means 0 */
 };
 

@@ -135,8 +135,8 @@ static unsigned layout_mask(const struct grid_axes *dense, unsigned axes)
     return mask;
 }
 
-/* Adds groups of the expert grid as a table of their members. The coordinates on the axes outside `axes` number the
- * groups. */
+/* Adds a group of the expert grid as an explicit table of member ranks. The coordinates of a rank on `axes`
+ * determine its index in its group, and the other coordinates determine to which group the rank belongs. */
 static int add_irregular_group(struct bb_layout *l, const char *name, const struct grid_axes *s, unsigned axes,
                                int size)
 {
@@ -161,7 +161,7 @@ static int add_irregular_group(struct bb_layout *l, const char *name, const stru
     return group;
 }
 
-/* Adds the groups with the first and the last rank of each pipeline. */
+/* Adds the "embedding" groups, each of which consists of the first and the last rank of a pipeline. */
 static int add_embedding(struct bb_layout *l, const struct grid_axes *dense, int pp)
 {
     int n = l->ranks / pp, *members, group, instance = 0, last = 0;
@@ -174,8 +174,8 @@ static int add_embedding(struct bb_layout *l, const struct grid_axes *dense, int
         if (stage == 0)
             members[2 * instance++] = rank;
         else if (stage == pp - 1)
-            members[2 * last++ + 1] = rank; /* matches members[0], because all stages list the pipelines in the same
-                                               order */
+            members[2 * last++ + 1] = rank; /* joins the first rank of the same pipeline, because on all stages the
+                                               pipelines occur in the same order */
     }
     group = bb_layout_add_irregular(l, "embedding", members, n, 2);
     free(members);
@@ -185,12 +185,13 @@ static int add_embedding(struct bb_layout *l, const struct grid_axes *dense, int
 struct layout_builder {
     struct bb_layout *layout;
     struct grid_axes dense, expert;
-    struct shape shapes[BB_GRID_GROUPS]; /* shapes of the groups added so far */
+    struct shape shapes[BB_GRID_GROUPS]; /* shape of each group added so far */
     struct bb_grid_groups *groups;
     int pp;
 };
 
-/* Returns the layout index of an earlier group with the same ranks as this combined group; BB_NONE if there is none. */
+/* Returns the layout index of an earlier group with the same ranks as the given combined group (BB_GRID_DP_CP or
+ * later); BB_NONE if there is none. */
 static int find_same_group(const struct layout_builder *m, int group)
 {
     for (int before = 0; group >= BB_GRID_DP_CP && before < group; before++)
@@ -219,7 +220,7 @@ static int add_group(struct layout_builder *m, int group)
         rc = add_irregular_group(m->layout, group_spec->name, grid_axes, group_spec->axes, m->shapes[group].members);
     else
         rc = bb_layout_add_group(m->layout, group_spec->name, layout_mask(grid_axes, group_spec->axes));
-    if (rc != n) /* an error: the layout numbers groups consecutively, so success returns n */
+    if (rc != n) /* an error code: a new group gets the index n */
         return rc;
     *of = n;
     return 0;

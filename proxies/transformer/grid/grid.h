@@ -31,7 +31,7 @@ struct bb_grid {
     int requested[4];              /* sizes of tp, cp, dp, pp given by the user, 0: derived; set by bb_grid_resolve */
 };
 
-/* The model that the grid must be able to split. */
+/* The model, the sequence lengths and the number of chunks that the sizes of the grid must divide. */
 struct bb_grid_model {
     const struct bb_arch *arch;
     int decoder_sequence; /* tokens per sample of the decoder; used only with an encoder */
@@ -102,16 +102,16 @@ struct bb_pipe_split bb_grid_pipe_split(const struct bb_grid *grid, int layers, 
 /* ---- process groups ---- */
 
 enum bb_grid_group {
-    BB_GRID_TP,        /* "tp"                                                                             */
-    BB_GRID_CP,        /* "cp"                                                                             */
+    BB_GRID_TP,        /* "tp": tensor-parallel ranks */
+    BB_GRID_CP,        /* "cp": context-parallel ranks */
     BB_GRID_EP,        /* "ep": ranks that together hold all experts and exchange tokens */
     BB_GRID_EDP,       /* "edp": ranks with the same experts, over which expert gradients are reduced */
     BB_GRID_DP,        /* "dp"                                                                             */
-    BB_GRID_PP,        /* "pp"                                                                             */
+    BB_GRID_PP,        /* "pp": ranks of one pipeline */
     BB_GRID_EMBEDDING, /* "embedding": first and last stage of each pipeline */
     BB_GRID_DP_CP,     /* "dp_cp": ranks with the same dense parameters, over which dense gradients are reduced */
     BB_GRID_TP_PP,     /* "tp_pp": ranks of one model replica; used for the gradient norm */
-    BB_GRID_TP_CP,     /* "tp_cp"                                                                          */
+    BB_GRID_TP_CP,     /* "tp_cp": the tp x cp ranks of one replica and stage */
     BB_GRID_TP_DP_CP,  /* "tp_dp_cp": all ranks of a stage */
     BB_GRID_ETP,       /* "etp": identical to tp if both grids have the same tensor-parallel groups */
     BB_GRID_TP_EP,     /* "tp_ep": etp x ep ranks of the expert grid, over which tokens are gathered */
@@ -120,8 +120,9 @@ enum bb_grid_group {
 
 /*
  * Index of each process group in the layout, by enum bb_grid_group. BB_NONE (-1): the group has one member, was not
- * requested, or is an expert group of a model without experts. A combined group (from BB_GRID_DP_CP on) with the ranks
- * of an earlier requested group gets the index of that group: with cp 1, dp_cp is dp if dp was requested as well.
+ * requested, or is an expert group of a model without experts. Combined groups (BB_GRID_DP_CP and later enumerators)
+ * that consist of the same ranks as an earlier requested group get the index of that group: with cp 1, dp_cp gets the
+ * index of dp if dp was requested as well.
  */
 struct bb_grid_groups {
     int of[BB_GRID_GROUPS];
@@ -132,13 +133,14 @@ struct bb_grid_groups {
 
 /*
  * bb_grid_layout - build a layout with the requested process groups, without communicators.
- *   wanted   bits BB_GRID_GROUP_BIT(group)
+ *   wanted   bit mask of BB_GRID_GROUP_BIT(group)
  *   layout   out: axes of the dense grid in the order of the order string, groups in the order of the enumeration
- *   groups   out: indices of the groups
+ *   groups   out: index of each process group in layout
  *   Returns  0, or a negative error
  *   Owner    the caller releases layout, also after an error
  *
- * Groups of the dense grid are computed from strides. Other groups are tables of 12 bytes per rank.
+ * Groups of the dense grid are computed from strides. Groups of the expert grid and the embedding groups are tables of
+ * 12 bytes per rank.
  */
 int bb_grid_layout(const struct bb_grid *grid, unsigned wanted, struct bb_layout *layout,
                    struct bb_grid_groups *groups) BB_MUST_CHECK;

@@ -211,7 +211,7 @@ static int check_axes_present(const struct bb_grid *g, const char *who)
     return 0;
 }
 
-/* Returns the distance in ranks between neighbouring stages of a pipeline, in the dense grid or in the expert grid. */
+/* Returns the distance in ranks between consecutive stages of a pipeline, in the dense grid or in the expert grid. */
 static int pp_stride(const struct bb_grid *g, bool expert)
 {
     enum bb_grid_axis axes[BB_GRID_AXES];
@@ -285,8 +285,8 @@ int bb_grid_layers(int layers, int parts, int part, int *first)
                                                                                layer each */
     int all = layers + 2 * ends, each = all / parts, more = all % parts, before, count;
 
-    /* The first `more` virtual stages after virtual stage 0 have one layer more. `more` is a remainder modulo parts,
-     * so there are always enough such stages. */
+    /* The remainder of `more` layers goes to the virtual stages 1 to `more`, one layer each. `more` is a remainder
+     * modulo parts, so these virtual stages exist. */
     before = part * each + (part > 1 ? (part - 1 < more ? part - 1 : more) : 0) - (part > 0 ? ends : 0);
     count = each + (part > 0 && part <= more) - (part == 0 ? ends : 0) - (part == parts - 1 ? ends : 0);
     *first = before;

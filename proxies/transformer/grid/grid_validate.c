@@ -92,7 +92,7 @@ static bool sizes_are_valid(const struct bb_grid *g, const struct bb_grid_model 
 
 /* ---- the closest valid layout ---- */
 
-#define MAX_DIVISORS 512 /* more than any number of ranks that plan accepts has */
+#define MAX_DIVISORS 512 /* upper bound of the number of divisors; plan accepts no number of ranks with more divisors */
 
 /* Branch-and-bound search over all factorizations of the ranks. The cost of a layout is how much it changes the
  * requested axes. */
@@ -104,9 +104,9 @@ struct search {
     double cost;
 };
 
-/* Cost of giving an axis the size `then`. Changing a requested axis costs 1 plus the change in powers of two. For
- * axes that were not requested, dp is free, and small sizes of tp, cp and pp cost less than changing a requested
- * axis. */
+/* Cost of changing an axis to the size `then`. Changing an axis that the user requested costs 1 plus the absolute
+ * change in powers of two. For axes that were not requested, any size of dp costs nothing, and small sizes of tp, cp
+ * and pp cost less than changing a requested axis. */
 static double change_cost(const struct search *s, int axis, int then)
 {
     int now = s->grid->requested[axis];
@@ -164,8 +164,9 @@ const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_mod
     text[0] = '\0';
     list_divisors(&s, grid->ranks);
     search_axis(&s, 0, grid->ranks, 0);
-    if (s.cost == INFINITY) { /* No layout is valid, for example because of the experts: suggest a layout with the
-                                 right number of ranks, without checking the model. */
+    /* No layout is valid for the model, for example because its experts do not fit any size of ep. Suggest a layout
+     * with the right number of ranks without checking the model. */
+    if (s.cost == INFINITY) {
         s.model = NULL;
         search_axis(&s, 0, grid->ranks, 0);
     }
@@ -201,7 +202,7 @@ static int nearest_multiple(int n, int of)
     return nearest ? nearest : of;
 }
 
-/* Returns the sequence length that all ranks can split and that is closest to the given one. */
+/* Returns the sequence length closest to that of the model configuration that all ranks can divide. */
 static int nearest_sequence(const struct bb_grid *g, const struct bb_grid_model *m)
 {
     int step = (g->cp > 1 ? 2 * g->cp : 1) * (m->sequence_parallel ? g->tp : 1);
@@ -254,8 +255,9 @@ static int round_up(int n, int of)
     return (n + of - 1) / of * of;
 }
 
-/* Returns options with the smallest number of layers that this grid accepts, with the requested numbers of layers of
- * the end stages rounded up to multiples of the chunks. Suggested if no layout fits the model's layers. */
+/* Formats the options with the smallest number of layers that this grid accepts. The requested numbers of layers of
+ * the first and last stage are rounded up to multiples of the chunks. The caller suggests these options if no layout
+ * is valid for the layers of the model. */
 static const char *min_layers_text(const struct bb_grid *g, const struct bb_grid_model *m,
                                    char text[BB_GRID_SUGGESTION])
 {

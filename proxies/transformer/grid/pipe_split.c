@@ -1,4 +1,5 @@
-/* pipe_split.c - layers per pipeline stage, and suggestions in place of invalid splits (see pipe_split.h). */
+/* pipe_split.c - divides the layers of a model among pipeline stages, and suggests a valid division for an invalid
+ * one (see pipe_split.h). */
 #include "proxies/transformer/grid/pipe_split.h"
 
 #include "proxies/transformer/grid/grid.h"
@@ -16,7 +17,7 @@ static bool has_end_counts(const struct bb_pipe_split *s)
     return s->first > 0 || s->last > 0;
 }
 
-/* Number of stages for which no number of layers is given. */
+/* Number of stages whose number of layers the user did not give. */
 static int remaining_stages(const struct bb_pipe_split *s)
 {
     return s->stages - (s->first > 0) - (s->last > 0);
@@ -54,8 +55,9 @@ static int clamp_between(int low, int n, int high)
     return n < low ? low : n > high ? high : n;
 }
 
-/* Returns the split in which each virtual stage between the end stages has `each` layers. The end stages share the
- * rest: close to the requested numbers, or in equal parts if none were requested. */
+/* Returns the split of the layers in which each virtual stage of the middle stages has `each` layers. The first and
+ * the last stage share the remaining layers: as close as possible to the requested numbers, or in equal parts if
+ * none were requested. */
 static struct bb_pipe_split with_both_ends(const struct bb_pipe_split *s, int each)
 {
     int v = s->chunks, ends = s->layers / v - (s->stages - 2) * each;
@@ -66,8 +68,8 @@ static struct bb_pipe_split with_both_ends(const struct bb_pipe_split *s, int ea
     return n;
 }
 
-/* Returns the split in which the one requested end stage has the layers that remain if all other virtual stages have
- * `each` layers. */
+/* Returns the split of the layers in which all virtual stages but those of the requested end stage (first or last)
+ * have `each` layers. The requested end stage gets the remaining layers. */
 static struct bb_pipe_split with_one_end(const struct bb_pipe_split *s, int each)
 {
     struct bb_pipe_split n = *s;
@@ -76,8 +78,8 @@ static struct bb_pipe_split with_one_end(const struct bb_pipe_split *s, int each
     return n;
 }
 
-/* Cost of a suggested split: the distance from the requested numbers of layers, or, if none were requested, the
- * number of layers of the longest stage. */
+/* Cost of suggesting the split n in place of s, the split that the user requested: the distance from the requested
+ * numbers of layers, or, if none were requested, the number of layers of the longest stage. */
 static int cost_of(const struct bb_pipe_split *s, const struct bb_pipe_split *n, int each)
 {
     int longest = n->first > n->last ? n->first : n->last;
@@ -87,8 +89,8 @@ static int cost_of(const struct bb_pipe_split *s, const struct bb_pipe_split *n,
     return longest > each * s->chunks ? longest : each * s->chunks;
 }
 
-/* Finds the closest valid split with separate numbers of layers for the end stages. Returns false if there is none,
- * because the chunks do not divide the layers or there are too few layers. */
+/* Finds the closest valid split in which the first and the last stage have their own numbers of layers. Returns
+ * false if there is none, because the chunks do not divide the layers or there are too few layers. */
 static bool nearest_ends(const struct bb_pipe_split *s, struct bb_pipe_split *suggestion)
 {
     bool one = has_end_counts(s) && !(s->first && s->last);
@@ -110,8 +112,8 @@ static bool nearest_ends(const struct bb_pipe_split *s, struct bb_pipe_split *su
     return found;
 }
 
-/* Returns the number of chunks per stage, at least 2 and closest to the requested one, that gives a valid split; 0:
- * none. */
+/* Returns the number of chunks per stage, at least 2 and closest to the requested number, that makes the split
+ * valid; 0 if there is none. */
 static int nearest_chunks(const struct bb_pipe_split *s)
 {
     int requested = s->chunks, max = s->layers / s->stages;
@@ -140,8 +142,9 @@ static const char *ends_text(const struct bb_pipe_split *s, char text[TEXT])
     return text;
 }
 
-/* Keeps the one requested end stage, and chooses the number of layers of the other end stage that makes the split
- * valid and is closest to that of the middle stages. Returns false if there is none. */
+/* Keeps the number of layers of the one requested end stage (first or last), and chooses the number of layers of the
+ * other end stage that makes the split valid and is closest to that of the middle stages. Returns false if there is
+ * none. */
 static bool with_other_end(const struct bb_pipe_split *s, struct bb_pipe_split *suggestion)
 {
     int *other = s->first ? &suggestion->last : &suggestion->first, given = s->first + s->last, best = INT_MAX;
@@ -160,8 +163,8 @@ static bool with_other_end(const struct bb_pipe_split *s, struct bb_pipe_split *
     return best < INT_MAX;
 }
 
-/* Formats the options to suggest: other numbers of layers for the end stages, or another number of chunks with
- * suitable end stages. */
+/* Formats the options to suggest: other numbers of layers for the first and last stage, or another number of chunks
+ * with suitable first and last stages. */
 static const char *suggestion_text(const struct bb_pipe_split *s, char text[TEXT])
 {
     struct bb_pipe_split other = *s, suggestion;
@@ -185,7 +188,7 @@ static const char *suggestion_text(const struct bb_pipe_split *s, char text[TEXT
     return text;
 }
 
-/* Formats the requested end stages, for example "3 in the first and 2 in the last stage". */
+/* Formats the requested layers of the first and last stage, for example "3 in the first and 2 in the last stage". */
 static const char *ends_description(const struct bb_pipe_split *s, char text[64])
 {
     if (s->first && s->last)

@@ -1,12 +1,12 @@
 /*
- * pipe_split.h - split of the layers among pipeline stages, and error messages for invalid splits.
+ * pipe_split.h - division of the layers of a model among pipeline stages, and error messages for invalid divisions.
  *
  * With p stages and v model chunks, stage r holds the virtual stages r, p + r, 2 p + r, ... of p v (schedule.h). All
  * virtual stages have the same number of layers if p v divides the number of layers, or the number of layers plus 2,
  * where embedding and head count as one layer each (bb_grid_layers). Otherwise the first and the last stage may have
  * their own number of layers, and the other stages share the rest evenly, as with Megatron-LM's
  * --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers (core/transformer/transformer_layer.py).
- * The number of layers of an end stage must be divisible by v.
+ * The number of layers of the first or last stage must be divisible by v.
  */
 #ifndef BB_PROXIES_TRANSFORMER_GRID_PIPE_SPLIT_H
 #define BB_PROXIES_TRANSFORMER_GRID_PIPE_SPLIT_H

@@ -21,8 +21,8 @@ static long rows_received(const struct bb_block *b)
     return max;
 }
 
-/* Rows to the experts for the tokens of one rank: tokens x top_k, or with a capacity factor the capacity of all
- * experts. */
+/* Number of rows sent to all experts for the tokens of one rank: tokens x top_k, or with a capacity factor the
+ * capacity of all experts. */
 static long rows_routed(const struct bb_block *b)
 {
     const struct bb_routing *r = &b->layers->routing;
@@ -38,13 +38,13 @@ static long rows_sent(const struct bb_block *b)
     return c->dispatch == BB_DISPATCH_DEDUP ? (long)b->layers->sizes.local_tokens * c->node_limit : rows_routed(b);
 }
 
-/* Number of ranks in a gather over etp and ep. */
+/* Number of ranks in an all-gather over etp and ep. */
 static size_t gathered_ranks(const struct bb_block *b)
 {
     return (size_t)b->layers->config.ep * (size_t)b->layers->config.etp;
 }
 
-/* Number of elements of a buffer. */
+/* Size classes of the buffers; bb_block_buffer_elements converts a size class to a number of elements. */
 enum buffer_size {
     BOUNDARY,
     FULL_SIZE,
@@ -190,7 +190,8 @@ static const struct bb_layer_sizes *current_sizes(const struct bb_block *b)
     return b->in_decoder ? &b->layers->decoder_sizes : bb_layers_sizes(b->layers, b->script->layer);
 }
 
-/* Activation elements of a rank when sharded over tp by sequence parallelism. reads_encoder: of the encoder output. */
+/* Number of activation elements of a rank between layers, sharded over tp with sequence parallelism. While
+ * reads_encoder is set, the elements of the encoder output. */
 static size_t current_boundary(const struct bb_block *b)
 {
     const struct bb_layer_sizes *s = b->reads_encoder ? &b->layers->sizes : current_sizes(b);
@@ -225,8 +226,8 @@ static const struct bb_kernel_list *get_kernel_list(struct bb_block *b, const st
     const struct bb_layer_sizes *sizes = current_sizes(b);
     const struct bb_layers *l = b->layers;
 
-    /* Lists with expert rows (c->rows > 0) differ between ep ranks, so search from the newest. The other lists were
-     * added for the first ep rank, so search from the oldest. */
+    /* Lists with expert rows (c->rows > 0) differ between ep ranks, so search backward from the latest list. The
+     * other lists were added for the first ep rank, so search forward from the first list. */
     for (int k = 0; k < l->n_kernel_lists; k++) {
         const struct bb_cached_kernel_list *cached = &l->kernel_lists[c->rows > 0 ? l->n_kernel_lists - 1 - k : k];
 

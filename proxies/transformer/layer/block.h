@@ -24,9 +24,9 @@ struct bb_layers {
     struct bb_layer_sizes scan_sizes;    /* layers with a scan (state-space or linear attention) instead of attention */
     struct bb_layer_sizes decoder_sizes; /* decoder of an encoder-decoder model: layers, embedding, head */
     bool sequence_sharded;               /* sequence parallelism with tp > 1 */
-    size_t boundary_elements, full_elements; /* elements of the activations between layers; elements of X (layer.h) */
-    size_t kv_block;                         /* elements of the keys and values of one rank's tokens */
-    struct bb_routing routing;               /* zero without experts */
+    size_t boundary_elements, full_elements; /* elements of the activations between layers; X of layer.h */
+    size_t kv_block;                         /* elements of the keys and values for the tokens of one rank */
+    struct bb_routing routing;               /* all zero if the model has no experts */
     const struct bb_alltoallv **row_counts;  /* [layers] rows per pair of ranks, owned by the step; NULL: all pairs
                                                have equal counts */
     struct bb_cached_kernel_list *kernel_lists;
@@ -62,7 +62,7 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
     /* gradients of STATE; the same gradients gathered from all tp ranks */                                            \
     X(GRADIENT, "activation gradients", BOUNDARY, BB_NONE)                                                             \
     X(GRADIENT_FULL, "gathered gradients", FULL_SIZE, BB_NONE)                                                         \
-    /* context parallelism: keys and values in use, and those being received; their gradients */                       \
+    /* context parallelism: keys and values of this round, and those of the next round; their gradients */             \
     X(KEYS, "keys and values", KV_BLOCK, BB_NONE)                                                                      \
     X(NEXT_KEYS, "next keys and values", KV_BLOCK, BB_NONE)                                                            \
     X(KEY_GRADIENTS, "key and value gradients", KV_BLOCK, BB_NONE)                                                     \

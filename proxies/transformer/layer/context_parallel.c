@@ -9,8 +9,8 @@
  */
 #include "proxies/transformer/layer/block.h"
 
-/* What one ring transfer sends: the current block and, in the backward pass, the gradients accumulated in the
- * previous round. */
+/* Data of one ring transfer: the current block of keys and values and, in the backward pass, the gradients
+ * accumulated in the previous round. */
 struct hop {
     bool keys, gradients;
     int round; /* parity selects which of the two buffers is sent */
@@ -110,8 +110,8 @@ static int exchange_heads(struct bb_block *b, const char *what, enum bb_block_bu
     return bb_block_collective(b, b->lanes.cp, what, BB_ALLTOALL, count, src, dst);
 }
 
-/* Starts the exchanges of queries, keys and values between sharding by tokens and by heads, then waits for all
- * three. back: from heads to tokens. */
+/* Starts the all-to-alls that convert queries, keys and values from sharding by tokens to sharding by heads, then
+ * waits for all three. back: convert from sharding by heads to sharding by tokens instead. */
 static void exchange_inputs(struct bb_block *b, const char *const what[3], bool back)
 {
     static const enum bb_block_buffer tokens[] = {BB_BLOCK_BUFFER_QUERY, BB_BLOCK_BUFFER_KEY, BB_BLOCK_BUFFER_VALUE};
@@ -147,7 +147,7 @@ static void heads_backward(struct bb_block *b, const struct bb_kernel_groups *be
     exchange_inputs(b, what, true);
 }
 
-/* indexed by enum bb_context_mode */
+/* functions of the forward pass, indexed by enum bb_context_mode */
 static void (*const forwards[])(struct bb_block *, const struct bb_kernel_groups *, int) = {
     [BB_CONTEXT_RING] = ring_forward,
     [BB_CONTEXT_ALL_GATHER] = gather_forward,

@@ -51,7 +51,8 @@ static int start_exchange(struct bb_block *b, int layer, const struct row_exchan
         return variable_exchange(b, layer, w);
     return bb_block_collective(b, b->lanes.ep, w->what, BB_ALLTOALL,
                                uniform_rows < 0 ? 0 : (size_t)uniform_rows * w->width, w->src,
-                               w->dst); /* uniform_rows < 0 here means that ep is 1, where no rows are exchanged */
+                               w->dst); /* uniform_rows < 0 with an unused ep lane: ep is 1, and no rows are
+                                           exchanged */
 }
 
 static int start_row_exchange(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
@@ -208,8 +209,8 @@ static void route_tokens(struct bb_block *b, int in)
     bb_block_compute(b, "router", &c, in, counted ? bb_block_buffer(b, BB_BLOCK_BUFFER_COUNTS) : BB_NONE);
 }
 
-/* Returns the buffer `far` for exchanged rows; with ep 1 no rows are exchanged, and the sender's buffer `near` is
- * used. */
+/* Returns `far`, the buffer of rows received from other ranks; with ep 1, where no rows are exchanged, returns
+ * `near`, the sender's buffer. */
 static enum bb_block_buffer ep_buffer(const struct bb_block *b, enum bb_block_buffer far, enum bb_block_buffer near)
 {
     return bb_lane_is_used(b->lanes.ep) ? far : near;

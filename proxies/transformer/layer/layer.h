@@ -72,7 +72,7 @@ struct bb_layers_config {
     double imbalance; /* only for dropless experts. 0: equal shares; z > 0: the k-th most popular expert is chosen in
                          proportion to 1 / k^z (Zipf's law) */
     unsigned seed;    /* random seed that selects the popular experts */
-    enum bb_dtype_id dtype, grad_dtype; /* dtype: of the activations; grad_dtype: in which gradients are reduced */
+    enum bb_dtype_id dtype, grad_dtype; /* data type of the activations; data type in which gradients are reduced */
     double tflops;                      /* timed compute: TFLOP/s that convert FLOPs to time */
     double forward_us, backward_us;     /* timed compute: microseconds per layer, used in place of tflops; 0: computed
                                        from FLOPs */
@@ -136,7 +136,7 @@ struct bb_block_lanes {
                                                  all nodes */
     struct bb_script_lane etp;                /* expert tensor parallelism */
     struct bb_script_lane etp_ep;    /* etp x ep ranks: counts per expert, all_gather dispatch; equals ep if etp is 1 */
-    struct bb_script_lane embedding; /* first and last stage, for tied embeddings */
+    struct bb_script_lane embedding; /* first and last stage of a pipeline, for tied embeddings */
     struct bb_script_lane norm[4];   /* groups over which the scalar of the gradient norm is summed, in this order */
 };
 
@@ -179,7 +179,8 @@ void bb_block_forward(struct bb_block *b, int layer, int in, int out);
 void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with_weights);
 void bb_block_weights(struct bb_block *b, int layer);
 
-/* Emit the embedding of the first stage: forward, the lookup; backward, the gradient of the embedding table. */
+/* Emit the operations of the embedding on the first stage. The forward pass looks up the tokens in the embedding
+ * table; the backward pass computes the gradient of the table. */
 void bb_block_embedding_forward(struct bb_block *b, int out);
 void bb_block_embedding_backward(struct bb_block *b, int in);
 

@@ -5,7 +5,7 @@
  * A kind (enum bb_kernels_kind) is the computation between two communication operations of a layer. A list of GEMMs
  * defines the forward pass of a kind. The backward pass follows from these GEMMs: the data gradients and the weight
  * gradients. In the GEMMs of attention scores and context both operands are activations. Attention FLOPs count the full
- * score matrix, as is usual for utilization numbers (MFU), even if a causal mask allows to skip half of the matrix;
+ * score matrix, as is usual for utilization numbers (MFU), even if a causal mask allows skipping half of the matrix;
  * items of a kernel list contain the unmasked share. Fused attention keeps the softmax on chip. Unfused attention has
  * memory-bound kernels for softmax and dropout over the full score matrix.
  */
@@ -34,12 +34,12 @@ enum bb_kernels_kind {
     BB_KERNELS_UNPERMUTE,    /* weighted sum of the expert outputs */
     BB_KERNELS_NODE_PERMUTE, /* dedup: rows received by a node, sorted by the experts of the node */
     BB_KERNELS_NODE_UNPERMUTE,
-    BB_KERNELS_SHARED_UP, /* shared experts */
+    BB_KERNELS_SHARED_UP, /* shared experts: up projection */
     BB_KERNELS_SHARED_DOWN,
     BB_KERNELS_EMBEDDING,
     BB_KERNELS_HEAD,
     BB_KERNELS_LOSS,       /* cross entropy: the kernels between the reductions over tp */
-    BB_KERNELS_ACCUMULATE, /* weight gradients: add the gradients of a micro-batch to the float accumulators */
+    BB_KERNELS_ACCUMULATE, /* adding the weight gradients of a micro-batch to the float accumulators */
     BB_KERNELS_KINDS
 };
 
@@ -52,21 +52,22 @@ struct bb_layer_sizes {
     int64_t hidden;
     int64_t tokens;       /* N: tokens of the attention and MLP GEMMs */
     int64_t local_tokens; /* T: tokens stored between the layers: N, or N / t with sequence parallelism */
-    int64_t batch, queries, keys, block_keys;    /* attention: samples; per sample, numbers of queries, keys, keys of a
-                                                 ring block */
+    int64_t batch, queries, keys, block_keys;    /* attention: samples per micro-batch; per sample, number of queries,
+                                                 of keys, and of keys in one ring block */
     int64_t sequence, index_heads, index_dim;    /* tokens per sample; sparse attention: heads and elements per head of
                                                  the indexer, 0: no indexer */
     int64_t encoder_tokens, encoder_sequence;    /* decoder: encoder tokens per micro-batch and per sample */
-    int64_t heads, kv_heads;                     /* heads of the projections */
+    int64_t heads, kv_heads;                     /* number of query heads and of key-value heads of the projections */
     int64_t attention_heads;                     /* heads of the attention GEMMs: heads, or heads / c with all_to_all */
     int64_t key_dim, value_dim;                  /* elements per head */
     int64_t chunk;                               /* scan: tokens per chunk; 0: attention */
-    int64_t q_lora, kv_lora, nope_dim, rope_dim; /* latent attention (MLA); kv_lora 0: none */
+    int64_t q_lora, kv_lora, nope_dim, rope_dim; /* latent attention (MLA), see struct bb_arch; kv_lora 0: no latent
+                                                    attention */
     int64_t ffn, vocab;                          /* sharded by tp */
     int64_t experts, local_experts, expert_ffn, shared_ffn; /* expert_ffn is sharded by etp */
     int top_k;
     int copies;      /* rows that a rank sends per token: top_k; dedup: one per node */
-    int node_copies; /* dedup: rows per received row that are distributed inside the node, rounded up */
+    int node_copies; /* dedup: rows distributed inside the node for each row received from another node, rounded up */
     bool gated, qkv_bias, out_bias, mlp_bias, expert_bias;
     bool causal, rotary, dropout;
     bool delta;    /* scan: a new value replaces the stored value of the same key (delta rule) */
@@ -83,7 +84,7 @@ struct bb_kernel_groups {
         enum bb_kernels_pass pass;
     } list[BB_KERNEL_GROUPS];
     int n;
-    int64_t rows; /* experts: rows of all experts of the rank; accumulate: number of gradients */
+    int64_t rows; /* experts: number of rows of all experts of the rank; accumulate: number of gradients */
 };
 
 /* bb_kernel_groups_add - append a kind and a pass to the groups. */

@@ -186,7 +186,7 @@ static int validate_window(const struct bb_layers_config *c, const char *proxy)
                   proxy, c->cp, c->sequence, c->arch->name, c->arch->window);
 }
 
-/* Limits the tokens of a micro-batch, because rows are counted in int. */
+/* Limits the number of tokens in a micro-batch, because row counts have type int. */
 static int validate_tokens(const struct bb_layers_config *c, const char *proxy)
 {
     long long tokens = (long long)c->micro_batch_size * c->sequence;
@@ -271,8 +271,8 @@ void bb_layers_free(struct bb_layers *layers)
 
 /* ---- program count, element counts, FLOPs ---- */
 
-/* Different row counts need one program per ep rank with all_gather dispatch, too, because the expert compute
- * differs. */
+/* If row counts differ between ranks, each ep rank needs its own program. This is also true for all_gather dispatch,
+ * which exchanges equal messages, because the experts of different ranks compute for different times. */
 int bb_layers_programs_per_stage(const struct bb_layers *l)
 {
     return l->routing.rows ? l->config.ep : 1;
@@ -287,8 +287,8 @@ size_t bb_layers_replicated_elements(const struct bb_layers *l, int layer)
 {
     const struct bb_layers_config *c = &l->config;
 
-    if (layer == BB_ARCH_EMBEDDING) /* the backward pass of the embedding gathers the gradients first, so that each
-                                       rank has the gradients of all tokens */
+    if (layer == BB_ARCH_EMBEDDING) /* no partial sums: the backward pass of the embedding gathers the gradients of
+                                       all tokens first */
         return 0;
     return l->sequence_sharded ? bb_arch_layer_share(c->arch, layer, c->tp, c->etp, c->ep).replicated : 0;
 }

@@ -24,19 +24,21 @@ bool bb_uses_node_dispatch(const struct bb_block *b)
     return b->layers->config.dispatch == BB_DISPATCH_DEDUP && bb_lane_is_used(b->lanes.ep);
 }
 
-/* Number of elements sent to each node from a buffer of rows or of probabilities with `all` elements. */
+/* Number of elements sent to each node. all: number of elements of the sender's buffer of rows or probabilities. */
 static size_t elements_per_node(const struct bb_block *b, size_t all)
 {
     return all / (size_t)b->layers->config.nodes;
 }
 
-/* Number of elements sent to each rank inside the node: the rows from all nodes for the experts of that rank. */
+/* Number of elements sent to each rank inside the node: the rows received from all nodes for the experts of that
+ * rank. width: elements per row. */
 static size_t elements_per_local_rank(const struct bb_block *b, size_t width)
 {
     return (size_t)b->layers->routing.uniform_rows * (size_t)b->layers->config.nodes * width;
 }
 
-/* Start the exchange of one of `chunks` chunks, between the nodes or inside the node. Return the operation. */
+/* Start the exchange of one chunk, between the nodes or inside the node, when the rows are divided into `chunks`
+ * chunks. Return the operation. */
 static int exchange_between_nodes(struct bb_block *b, const char *what, int chunks, enum bb_block_buffer src,
                                   enum bb_block_buffer dst)
 {

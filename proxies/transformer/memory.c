@@ -84,7 +84,7 @@ static struct token_bytes scan_bytes(const struct bb_memory *m)
     return (struct token_bytes){.whole = 2 * e * m->arch->hidden, .split = e * numbers};
 }
 
-/* Inputs and output of the MLP's activation function, per token. */
+/* Stored bytes of the inputs and the output of an MLP's activation function, per token. */
 static double inner_bytes(const struct bb_memory *m, double ffn)
 {
     return ((m->arch->gated ? 2 : 1) * element_bytes(m) + gemm_input_bytes(m)) * ffn;
@@ -190,7 +190,7 @@ static double layer_bytes_with(const struct bb_memory *m, int layer, enum bb_rec
     return bb_memory_layer(&with, layer);
 }
 
-/* Bytes of a layer that are stored from its forward to its backward. */
+/* Bytes of a layer that are stored from its forward to its backward. chunk_first: first layer of the model chunk. */
 static double kept_bytes(const struct bb_memory *m, int chunk_first, int layer)
 {
     enum bb_recompute other_layers =
@@ -200,8 +200,9 @@ static double kept_bytes(const struct bb_memory *m, int chunk_first, int layer)
         m, layer, bb_layers_is_recomputed(m->layers_config, chunk_first, layer) ? BB_RECOMPUTE_FULL : other_layers);
 }
 
-/* Returns the bytes of a chunk that are stored for one micro-batch. *peak: maximum during the chunk's backward, when
- * one layer holds its recomputed activations and the layers after it have already released theirs. */
+/* Returns the bytes that the chunk of n layers from layer `first` on stores for one micro-batch. *peak: maximum
+ * during the chunk's backward, when one layer holds its recomputed activations and the layers after it have already
+ * released theirs. */
 static double chunk_bytes(const struct bb_memory *m, int first, int n, double *peak)
 {
     double sum = 0;
@@ -288,7 +289,7 @@ struct bb_arch_rank_parameters bb_memory_parameters(const struct bb_memory *m, i
 
 /* ---- communication buffers ---- */
 
-/* Elements of the largest layer of a stage. ZeRO-3 gathers one layer at a time. */
+/* Number of parameters of the largest layer of a stage on one rank. ZeRO-3 gathers one layer at a time. */
 static double largest_layer(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;

@@ -38,26 +38,26 @@
 
 extern const char *const bb_recompute_names[BB_RECOMPUTES + 1]; /* "none", "selective", "full", NULL */
 
-/* Inputs of the memory model. All ranks of a stage need the same amount of memory. The caller owns the objects of
- * all pointers, which must stay valid during the calls. */
+/* Inputs of the memory model for one layout. All ranks of a stage need the same amount of memory. The pointers refer
+ * to objects of the caller, which must stay valid during the calls. */
 struct bb_memory {
     const struct bb_arch *arch;
     const struct bb_grid *grid;
     const struct bb_schedule *schedule;
-    const struct bb_dp_config *policy;            /* element types of parameters and gradients, optimizer */
-    const struct bb_sync_comms *dense;            /* replicas of the dense parameters; only n and n_replicas are read */
-    const struct bb_sync_comms *expert;           /* replicas of the expert parameters; NULL without experts */
+    const struct bb_dp_config *policy; /* data types of parameters and gradients, and the optimizer */
+    const struct bb_sync_comms *dense; /* sharding of the dense parameters; only the fields n and n_replicas are read */
+    const struct bb_sync_comms *expert;           /* sharding of the expert parameters; NULL without experts */
     const struct bb_layers_config *layers_config; /* sequence, micro-batch size, sharding, recomputation, element
                                                      types */
 };
 
 /*
  * bb_memory_rank_bytes - compute the memory that a rank of `stage` needs at its peak.
- *   bytes  out: [BB_USES] bytes per use
+ *   bytes  out: bytes of each enum bb_buffer_use (parameters, gradients, ...)
  */
 void bb_memory_rank_bytes(const struct bb_memory *m, int stage, double bytes[BB_USES]);
 
-/* Return the activation bytes of one micro-batch on one rank: of a layer, of the embedding, of the head. */
+/* Return the activation bytes of one micro-batch on one rank, for a layer, for the embedding, and for the head. */
 double bb_memory_layer(const struct bb_memory *m, int layer);
 double bb_memory_embedding(const struct bb_memory *m);
 double bb_memory_head(const struct bb_memory *m);

@@ -25,8 +25,9 @@ int bb_pipe_comms(struct bb_layout *l, int group, bool bidirectional, int comms[
 
 /* ---- neighbours ---- */
 
-/* Returns whether the slot's part of the model has a predecessor (first = true) or a successor (first = false) in
- * the direction of the slot. WEIGHTS slots exchange no messages and have neither. */
+/* Returns whether the slot exchanges a message with an adjacent stage. first = true: whether the slot receives its
+ * input, because its part of the model is not the first one in the direction of the slot. first = false: whether the
+ * slot sends its output, because its part is not the last one. WEIGHTS slots exchange no messages. */
 static bool has_neighbour(const struct bb_pipe *p, const struct bb_slot *t, bool first)
 {
     int part = bb_schedule_part(p->schedule, p->stage, t->chunk), last = bb_schedule_parts(p->schedule) - 1;
@@ -65,8 +66,8 @@ static int flow_offset(int d)
 
 /* ---- open and close ---- */
 
-/* Number of receive buffers of flow d. In schedules with chunks, messages from the other end of the pipeline arrive
- * g - p slots before they are used. */
+/* Number of receive buffers of flow d. With several chunks per stage, messages between the first and the last stage
+ * arrive g - p slots before they are used (g: group of schedule.h). */
 static int receive_buffers(const struct bb_pipe *p, int d)
 {
     int wraps = d == 0 ? 0 : p->schedule->stages - 1;
@@ -132,7 +133,7 @@ static void set_labels(struct bb_pipe *p, int d, int micro_batch)
     p->script->micro_batch = micro_batch;
 }
 
-/* Posts the next receive of flow d. */
+/* Posts the next receive of flow d into the next buffer of the flow. */
 static void post_receive(struct bb_pipe *p, int d)
 {
     struct bb_pipe_flow *flow = &p->flows[d];
@@ -153,8 +154,8 @@ static void send_message(struct bb_pipe *p, const struct bb_slot *t)
     bb_script_send(p->script, flow->lane, message_names[d % 2], flow_offset(d), p->count, flow->send[flow->sent++ % 2]);
 }
 
-/* Issues the send of slot t, if `sending`, and one receive for each flow in `receives`, in one NCCL group call if
- * there are several operations. All stages issue them in flow order, activations first. */
+/* Issues the send of slot t, if `sending`, and one receive for each flow d with receives[d]. Several operations form
+ * one NCCL group call. All stages issue the operations in flow order, activations first. */
 static void exchange_messages(struct bb_pipe *p, const struct bb_slot *t, bool sending,
                               const bool receives[BB_PIPE_FLOWS])
 {
@@ -191,8 +192,8 @@ static void exchange_paired(struct bb_pipe *p, int t)
 }
 
 /* Returns whether the group call after this rank's k-th slot of flow d contains a receive. The sender issues the
- * matching send after its slot k + 1, or, if messages come from the other end of the pipeline, after its slot
- * k - (p - 1). */
+ * matching send after its slot k + 1. Between the first and the last stage, the sender issues the matching send
+ * after its slot k - (p - 1). */
 static bool round_receives(const struct bb_pipe *p, int d, int k)
 {
     const struct bb_schedule *s = p->schedule;
@@ -205,8 +206,8 @@ static bool round_receives(const struct bb_pipe *p, int d, int k)
         return !wraps && k + 1 < s->micro_batches / 2;
     if (!wraps || peer_slot < 0 || s->chunks == 1)
         return !wraps && peer_slot < all;
-    first = peer_slot / group * s->group; /* outputs of the last chunk in each group of micro-batches are not sent to
-                                             the other end */
+    first = peer_slot / group * s->group; /* outputs of the chunk that each group of micro-batches passes last are
+                                             not sent to the other end of the pipeline */
     size = s->micro_batches - first < s->group ? s->micro_batches - first : s->group;
     return (peer_slot - first * s->chunks) / size < s->chunks - 1;
 }

@@ -1,16 +1,17 @@
 /*
  * pipe.h - the sends and receives of a pipeline stage before and after the slots of its schedule (schedule.h). The
  * stages of a pipeline share two communicators: the first carries activations to the next stage, the second carries
- * their gradients to the previous stage. Both directions can therefore transfer concurrently, and with two stages,
- * where both neighbours are the same rank, a receive cannot match a send of the other direction (NCCL point-to-point
- * calls have no tags). With more than one chunk per stage, the last stage also sends activations to the first stage.
+ * their gradients to the previous stage. Both directions can therefore transfer concurrently. With two stages, the
+ * next and the previous stage are the same rank; separate communicators prevent a receive from matching a send of the
+ * other direction (NCCL point-to-point calls have no tags). With more than one chunk per stage, the last stage also
+ * sends activations to the first stage.
  *
- * A stage issues its sends and receives between two slots in one NCCL group call, so that two neighbours that send to
- * each other do not wait for each other. The order of the messages is the same on all stages and therefore
- * deadlock-free even if all streams of a rank are serialised:
+ * A stage issues its sends and receives between two slots in one NCCL group call, so that two stages that send to each
+ * other do not wait for each other. The order of the messages is the same on all stages and therefore deadlock-free
+ * even if all streams of a rank are serialized:
  *
  *   gpipe, 1f1b, zb-h1  Between two forwards or two backwards: a send, then a receive. Between a forward and a
- *                       backward: one group call with a send to and a receive from the same neighbour (Megatron-LM's
+ *                       backward: one group call with a send to and a receive from the same stage (Megatron-LM's
  *                       send_forward_recv_backward and send_backward_recv_forward).
  *   interleaved, zb-h2  After each forward: one group call with the send of its output and the receive of the next
  *                       activations. After each backward: the same with gradients. The data transfers during the
@@ -28,16 +29,16 @@
 
 #define BB_PIPE_FLOWS 4
 
-/* Messages of one kind and direction. Flow 0: activations, flow 1: gradients; dualpipe: flows 2 and 3 are
- * activations and gradients of the second direction. */
+/* Messages of one kind (activations or gradients) in one direction of the pipeline. Flow 0: activations, flow 1:
+ * gradients; dualpipe: flows 2 and 3 are activations and gradients of the second direction. */
 struct bb_pipe_flow {
     struct bb_script_lane lane;
-    int *recv, *recv_op, n_recv; /* recv: ring of n_recv buffers; recv_op: the operation that fills each buffer */
+    int *recv, *recv_op, n_recv; /* recv: [n_recv] receive buffers, used in turn; recv_op: [n_recv] latest receive
+                                    into each buffer */
     int send[2];
-    int sent, posted, consumed; /* numbers of messages so far: sends issued, receives posted, received messages
-                                   consumed */
-    int slots_done;             /* slots of this flow generated so far */
-    int *arrivals, n_arrivals;  /* micro-batch of each message that this flow receives, in order */
+    int sent, posted, consumed; /* numbers of messages: sent, receive posted, received and consumed by a slot */
+    int slots_done;             /* number of generated slots whose input and output belong to this flow */
+    int *arrivals, n_arrivals;  /* [n_arrivals] micro-batch index of each message that this stage receives, in order */
 };
 
 struct bb_pipe {

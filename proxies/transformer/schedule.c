@@ -167,8 +167,8 @@ int bb_schedule_validate(const struct bb_schedule *s, const char *prefix)
 
 /* ---- slots ---- */
 
-/* Returns entry k of the forward order: groups of g micro-batches, the last group possibly smaller; each group runs
- * chunk after chunk. */
+/* Returns entry k of the forward order. The micro-batches form groups of g, the last group possibly smaller; each
+ * group passes one chunk before it passes the next chunk. */
 static struct bb_slot forward_entry(const struct bb_schedule *s, int k)
 {
     int g = bb_schedule_row(s)->chunked ? s->group : s->micro_batches;

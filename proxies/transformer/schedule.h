@@ -73,7 +73,7 @@ struct bb_schedule_row {
      * schedule has one direction, and chunk c is part c p + r. */
     int (*make_bidirectional)(const struct bb_schedule *s, int stage, struct bb_slot *slots);
     bool keeps_head; /* all forwards precede the first backward, so the head stores its activations of all
-                        micro-batches */
+                        micro-batches at the same time */
     /* Returns the number of forwards before the steady state. The value may exceed the number of forwards of the
      * stage; bb_schedule_warm_up applies this limit. */
     int (*warm_up)(const struct bb_schedule *s, int stage);
@@ -121,7 +121,7 @@ int bb_schedule_parts_per_stage(const struct bb_schedule *s);
  * or -1 for the second direction of dualpipe. */
 int bb_schedule_direction(const struct bb_schedule *s, int stage, int chunk);
 
-/* bb_schedule_is_last - returns whether the slot's micro-batch is the last one of its chunk. */
+/* bb_schedule_is_last - returns whether the slot processes the last micro-batch of its chunk. */
 bool bb_schedule_is_last(const struct bb_schedule *s, int stage, const struct bb_slot *slot);
 
 /* bb_schedule_warm_up - returns the number of forwards before the steady state, in which forwards and backwards

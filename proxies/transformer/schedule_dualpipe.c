@@ -3,7 +3,7 @@
  *
  * Let q = min(r, p - 1 - r) and H = p / 2. "near" (chunk 0) is the direction whose micro-batches reach stage r first,
  * "far" (chunk 1) is the other direction. F: forward; B: backward; W: the deferred weight gradients of a split B;
- * &: concurrently. Step, slots, repetitions:
+ * &: concurrently. The steps, their slots, and how often each step is repeated:
  *
  *   1  F near                          2 (H - q - 1)
  *   2  F near, F far                   q + 1
@@ -20,8 +20,8 @@ enum { NEAR, FAR };
 
 struct slot_writer {
     struct bb_slot *slots;
-    int n, next_deferred; /* n: slots so far; next_deferred: index where the search for the next split BACKWARD
-                             without a W slot begins */
+    int n, next_deferred; /* n: number of slots so far; next_deferred: lower bound of the index of the next split B
+                             slot without a W slot */
     int first[2];         /* first micro-batch of each direction, by chunk */
     int forwards[2], backwards[2];
 };
@@ -48,7 +48,7 @@ static void add_pair(struct slot_writer *m, int forward, int backward)
     add_backward(m, backward, false);
 }
 
-/* Adds the W slot of the oldest split backward that has none yet. */
+/* Adds the W slot of the oldest split B slot that has no W slot yet. */
 static void add_weights(struct slot_writer *m)
 {
     const struct bb_slot *backward;
@@ -60,7 +60,7 @@ static void add_weights(struct slot_writer *m)
         (struct bb_slot){.kind = BB_SLOT_WEIGHTS, .micro_batch = backward->micro_batch, .chunk = backward->chunk};
 }
 
-/* Steps 1 to 3, before the steady state. */
+/* Steps 1 to 3 of the table above, before the steady state. half: H. */
 static void make_beginning(struct slot_writer *m, int half, int q)
 {
     for (int i = 0; i < 2 * (half - q - 1); i++)
@@ -76,7 +76,8 @@ static void make_beginning(struct slot_writer *m, int half, int q)
     }
 }
 
-/* Step 4. The two middle stages begin with a separate forward and backward, which reduces idle time. */
+/* Step 4 of the table above, repeated `times` times. The two middle stages begin with a separate forward and
+ * backward, which reduces idle time. */
 static void make_steady(struct slot_writer *m, int times, bool middle)
 {
     for (int i = 0; i < times; i++) {

@@ -32,8 +32,8 @@ static void call_hooks(struct writer *w, const struct bb_transformer_module *mod
             hook(w->sync[s], module->unit[s]);
 }
 
-/* Marks the gradients of a module as ready for reduction, after its backward kernels have been issued. last: this is
- * the last micro-batch. */
+/* Marks the gradients of a module as ready for reduction. The caller has already issued the module's backward
+ * kernels. last: this is the last micro-batch. */
 static void mark_gradients_ready(struct writer *w, const struct bb_transformer_module *module, bool last)
 {
     for (int s = BB_PARAMETER_KINDS - 1; s >= 0; s--)

@@ -1,7 +1,7 @@
 /*
- * training.h - data of one transformer training step while its programs are generated: resolved options, and the
- * communicators of all process groups. Internal to transformer.c (the step), stage.c (the program of one stage) and
- * stage_units.c (the modules and parameters of one stage).
+ * training.h - the resolved options and the communicators of one transformer training step, from which the programs are
+ * generated. Internal to transformer.c (the step), stage.c (the program of one stage) and stage_units.c (the modules
+ * and parameters of one stage).
  */
 #ifndef BB_PROXIES_TRANSFORMER_TRAINING_H
 #define BB_PROXIES_TRANSFORMER_TRAINING_H
@@ -26,20 +26,23 @@ struct bb_training {
     struct bb_schedule schedule;
     struct bb_layers_config layers_config;
     struct bb_layers *layers;
-    bool has_parameters[BB_PARAMETER_KINDS]; /* which kinds of parameters the model has */
+    bool has_parameters[BB_PARAMETER_KINDS]; /* whether the model has dense parameters, and whether it has expert
+                                                parameters */
     struct bb_dp_config policy;
     struct bb_sync_comms sync[BB_PARAMETER_KINDS];
-    /* Communicators; BB_NONE: the group has one rank. n_norms: number of entries in norms. */
+    /* Indices of the communicators in the layout; BB_NONE for a group with one rank. norms: [n_norms] communicators
+     * over which the gradient norm is summed. */
     int pipe[BB_PIPE_FLOWS], tp, cp, ep, etp, etp_ep, ep_local, ep_cross, embedding, norms[BB_NORMS], n_norms;
 };
 
 /* ---- stage_units.c: the modules of a stage ---- */
 
-/* A module of a stage: a layer of the model (index), BB_ARCH_EMBEDDING or BB_ARCH_HEAD. */
+/* A module of a stage. `layer` is the index of a layer of the model, BB_ARCH_EMBEDDING or BB_ARCH_HEAD. */
 struct bb_transformer_module {
     int layer, chunk;
     bool recomputed;              /* the backward pass recomputes the whole layer (bb_layers_is_recomputed) */
-    int unit[BB_PARAMETER_KINDS]; /* per kind: index into bb_modules.units; BB_NONE: no parameters of this kind */
+    int unit[BB_PARAMETER_KINDS]; /* for each kind of parameters: index into bb_modules.units; BB_NONE: the module
+                                     has no parameters of the kind */
 };
 
 /* The modules of a stage in forward order, chunk after chunk. Chunk c consists of the entries first[c] to
@@ -49,8 +52,9 @@ struct bb_modules {
     int n, *first;
     struct bb_sync_unit *units[BB_PARAMETER_KINDS];
     int n_units[BB_PARAMETER_KINDS];
-    struct bb_tensor *tensors; /* storage of the tensors of all units; the units point into this array */
-    size_t replicated;         /* sum of bb_layers_replicated_elements over the modules */
+    struct bb_tensor *tensors; /* tensors of all units; the units point into this array */
+    size_t replicated; /* number of parameters whose gradients are summed over tp: bb_layers_replicated_elements,
+                          summed over the modules */
 };
 
 /*
@@ -67,8 +71,8 @@ bool bb_stage_holds_tied_embedding(const struct bb_training *t, int stage);
 
 /*
  * Selects one program of a stage.
- *   ep_rank    coordinate in the ep group (see layer.h); 0 when all ep ranks run the same program
- *   remainder  the program also reduces the remainder of a hierarchical all-reduce (see bb_sync_spec)
+ *   ep_rank    index in the ep group (see layer.h); 0 when all ep ranks run the same program
+ *   remainder  true: the program also reduces the remainder of a hierarchical all-reduce (see bb_sync_spec)
  */
 struct bb_stage {
     int stage, ep_rank;

@@ -16,7 +16,7 @@ int bb_training_load_arch(const struct bb_proxy_config *config, struct bb_arch *
 
 /*
  * bb_training_bytes - compute the memory that training needs on the rank with the largest need. The result equals the
- * maximum of training_bytes over the roles of the built step.
+ * maximum of bb_role.training_bytes over the roles of the generated step.
  *   config     options with defaults applied (bb_proxy_configure)
  *   arch       the model of config
  *   max_bytes  out: bytes
@@ -29,8 +29,9 @@ int bb_training_bytes(const struct bb_proxy_config *config, const struct bb_arch
  * bb_training_min_recompute_layers - find the smallest number of layers per chunk whose full recomputation (--recompute
  * full --recompute-num-layers) makes training fit. The recomputation options of config are ignored.
  *   gpu_bytes  memory of one GPU
- *   layers     out: 1 to (layers of the longest chunk - 1); 0: no such number makes training fit
- *   bytes      out: bytes of the rank with the largest need, with *layers recomputed (0: with all layers recomputed)
+ *   layers     out: 1 to (layers of the longest chunk - 1); 0: training does not fit with any of these numbers
+ *   bytes      out: bytes of the rank with the largest need when *layers layers per chunk are recomputed; if *layers is
+ *              0, when all layers are recomputed
  *   Returns    0, or -BB_EUSAGE after printing one error line when the layout is invalid
  */
 int bb_training_min_recompute_layers(const struct bb_proxy_config *config, const struct bb_arch *arch, double gpu_bytes,

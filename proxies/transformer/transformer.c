@@ -270,8 +270,8 @@ static int add_comm(struct bb_training *t, enum bb_grid_group group, const char 
     return *comm < 0 ? -BB_EFAIL : 0;
 }
 
-/* Adds the communicators over which the gradient norm is summed: the ranks of one model replica, the shards of the
- * optimizer state, and the ep ranks. */
+/* Adds the communicators over which the gradient norm is summed: the tp x pp ranks of one model replica, the ranks
+ * that hold the shards of the optimizer state, and the ep ranks. */
 static int add_norms(struct bb_training *t)
 {
     enum bb_grid_group replicas = t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP;
@@ -311,8 +311,8 @@ static unsigned wanted_groups(const struct bb_training *t)
     return wanted;
 }
 
-/* Adds the two communicators of --moe-dispatch dedup, which sends a token to each node at most once: the ep ranks of
- * a node, and the ep ranks with the same local index on all nodes. */
+/* Adds the two communicators of --moe-dispatch dedup, which sends a token to each node at most once: one for the ep
+ * ranks of a node, and one for the ep ranks with the same local index on all nodes. */
 static int add_node_comms(struct bb_training *t)
 {
     int ep = t->groups.of[BB_GRID_EP], node = t->config->gpus_per_node, rc;
@@ -351,8 +351,9 @@ out:
 }
 
 /* Adds the groups of replicas of a bidirectional pipeline, where two stages hold each part of the model. Each new
- * group joins a group of kind `of` on one stage with the same group on the other stage, or two ranks if those groups
- * have one rank. */
+ * group consists of a group of kind `of` on one stage and its counterpart on the other stage. If a group of kind
+ * `of` has one rank, the new group consists of one rank of each stage. *joined: index of the new groups in the
+ * layout. */
 static int add_bidirectional_replicas(struct bb_training *t, enum bb_grid_group of, const char *name, int *joined)
 {
     struct bb_layout *l = &t->step->layout;
@@ -480,7 +481,8 @@ static void set_training_bytes(const struct bb_training *t, int stage, struct bb
     bb_memory_rank_bytes(&m, stage, role->training_bytes);
 }
 
-/* Returns the sharding that bb_sync_add_comms would choose for a group of `replicas` ranks. */
+/* Returns the sharding that bb_sync_add_comms would choose for a group of `replicas` ranks. ranks_per_replica: ranks
+ * of a stage that together hold one copy of the parameters. */
 static struct bb_sync_comms sync_groups_of(const struct bb_training *t, int replicas, int ranks_per_replica)
 {
     int node = t->config->gpus_per_node > 0 ? t->config->gpus_per_node : t->grid.ranks;
@@ -489,7 +491,7 @@ static struct bb_sync_comms sync_groups_of(const struct bb_training *t, int repl
     return (struct bb_sync_comms){.n = run > 0 && run < replicas ? run : replicas, .n_replicas = 1};
 }
 
-/* Resolves all inputs of the memory model, without building a layout. */
+/* Resolves all inputs of the memory model, without building the layout of the ranks. */
 static int resolve_bytes(struct bb_training *t)
 {
     int copies, rc;
@@ -540,8 +542,8 @@ int bb_training_min_recompute_layers(const struct bb_proxy_config *c, const stru
     if (rc)
         return rc;
     t.layers_config.recompute = BB_RECOMPUTE_FULL;
-    /* Binary search. Recomputing too_few layers does not fit; recomputing `all` layers fits, or is the maximum and
-     * untested. */
+    /* Binary search between too_few layers, whose recomputation does not make training fit, and `all` layers, whose
+     * recomputation makes training fit or, for the initial maximum, is untested. */
     for (all = max_chunk_layers(&t); all - too_few > 1;) {
         t.layers_config.recompute_layers = too_few + (all - too_few) / 2;
         *bytes = max_rank_bytes(&t);
@@ -617,7 +619,8 @@ static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
              v * bb_pipe_split_layers(&split, 0, &first), v * bb_pipe_split_layers(&split, p - 1, &first));
 }
 
-/* Training rarely uses longer sequences: models that support longer ones are first trained with shorter ones. */
+/* describe_step notes a default sequence length above this limit. Training rarely uses longer sequences: models that
+ * support longer sequences are first trained with shorter ones. */
 enum { LONG_SEQUENCE = 32768 };
 
 static int describe_step(struct bb_training *t)

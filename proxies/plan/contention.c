@@ -1,4 +1,4 @@
-/* contention.c - see contention.h. */
+/* contention.c - report contention, bottlenecks and jitter of a prediction; see contention.h. */
 #include "proxies/plan/contention.h"
 
 #include "bootstrap/base/units.h"

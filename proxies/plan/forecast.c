@@ -1,4 +1,4 @@
-/* forecast.c - text and JSON about the basis of a forecast; see forecast.h. */
+/* forecast.c - report the compute rates, assumptions and error of a forecast, as text and JSON; see forecast.h. */
 #include "proxies/plan/forecast.h"
 
 #include "bootstrap/base/units.h"
@@ -7,12 +7,12 @@
 #include <math.h>
 #include <string.h>
 
-/* Mean and maximum relative error of predicted steps against published steps; tests/cli/test_published.py checks
- * both. */
+/* Mean and maximum relative error of predicted step times against published step times. tests/cli/test_published.py
+ * checks that both constants hold. */
 #define MODEL_ERROR_MEAN 0.06
 #define MODEL_ERROR_MAX  0.15
-/* Published steps with many small experts per GPU: maximum ratio of published to predicted time with eager launches,
- * and maximum relative error with CUDA graphs. */
+/* For published steps with many small experts per GPU: maximum ratio of published to predicted step time with eager
+ * launches, and maximum relative error with CUDA graphs. */
 #define EXPERTS_EAGER_FACTOR 2.1
 #define EXPERTS_GRAPH_ERROR  0.09
 
@@ -32,7 +32,7 @@ bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f)
 
 #define GUESS_TEXT 64
 
-/* Return the assumed memory savings as options on the command line; NULL: nothing was assumed. */
+/* Return the memory savings that the forecast assumes, as command line options; NULL if it assumes none. */
 static const char *memory_guess(const struct bb_forecast *f, char text[GUESS_TEXT])
 {
     if (f->precision_aware)

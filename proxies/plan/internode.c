@@ -1,7 +1,7 @@
 /*
- * internode.c - count inter-node traffic; see internode.h. The operations of each role are first summed per group and
- * per peer. The sums of a group then apply to each of its instances; the program of the instance's first member counts
- * for the whole instance.
+ * internode.c - count inter-node traffic; see internode.h. The operations of each role are first summed per group (for
+ * collectives) and per peer (for sends). The collectives of a group are then counted once for each instance of the
+ * group, with the sums of the instance's first member.
  */
 #include "proxies/plan/internode.h"
 
@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sum over all operations of a role on one group, in bytes. */
+/* Bytes of one role's collectives on one group, summed over the program. */
 struct volume {
-    double ring;  /* on each inter-node link of a ring */
-    double chain; /* on each inter-node link of a chain */
-    double pair;  /* from each rank to each other rank of the instance */
+    double ring;  /* sent over each inter-node link by collectives that use a ring */
+    double chain; /* sent over each inter-node link by collectives that use a chain */
+    double pair;  /* sent by each rank to each other rank of the instance */
 };
 
 struct message {
@@ -26,23 +26,23 @@ struct message {
 
 struct role {
     struct volume volumes[BB_MAX_GROUPS];
-    struct message *messages; /* one entry per communicator and peer, with the bytes of all sends to that peer */
+    struct message *messages; /* one entry per communicator and peer: bytes of all sends to this peer */
     int n_messages;
-    int next; /* index at which the next search begins: the entry after the previous match, because programs repeat
-                 the order of their peers */
+    int next; /* index in messages[] at which the next search begins: after the previous match, because programs
+                 repeat the order of their peers */
 };
 
 struct counting {
     const struct bb_step *step;
     struct bb_internode *internode;
-    struct role *roles;  /* [step->n_roles] sums of each role */
-    double *out;         /* [nodes] bytes sent by the node */
-    int *members, *seen; /* [nodes] members: ranks of the current instance on the node; seen: the last `mark` for
-                            which members[] was set */
+    struct role *roles;  /* [step->n_roles] traffic of each role */
+    double *out;         /* [nodes] bytes that each node sends to other nodes */
+    int *members, *seen; /* [nodes] members: number of ranks of the current instance on each node; seen: `mark` of
+                            the instance for which members[] is valid */
     int gpus_per_node;
 };
 
-/* ---- bytes of each role, per group and per peer ---- */
+/* ---- bytes that each role sends, per group and per peer ---- */
 
 static struct message *find_message(struct role *role, const struct bb_op *op)
 {
@@ -61,8 +61,10 @@ static struct message *find_message(struct role *role, const struct bb_op *op)
     return &role->messages[role->n_messages++];
 }
 
-/* Add a collective. Collectives with NCCL algorithms (BB_COLL_ESTIMATED) use a ring, or a chain if they have a root.
- * In the others, every rank sends to every other rank. */
+/*
+ * Add a collective of n ranks to the sums. Collectives with NCCL algorithms (BB_COLL_ESTIMATED) use a ring, or a chain
+ * if they have a root. In all other collectives, every rank sends to every other rank.
+ */
 static void add_collective(struct volume *volume, const struct bb_op *op, int n)
 {
     const struct bb_coll *coll = &bb_colls[op->coll];
@@ -116,7 +118,7 @@ static int add_program(const struct bb_layout *l, const struct bb_program *p, st
     return rc;
 }
 
-/* ---- bytes of all ranks, per node ---- */
+/* ---- bytes that each node sends to other nodes ---- */
 
 static void add_outgoing(struct counting *c, int node, int group, double bytes)
 {
@@ -139,8 +141,10 @@ static void count_messages(struct counting *c, int rank)
     }
 }
 
-/* Count the members of an instance on each node. Returns the number of nodes with members. mark: a different number
- * for each call. */
+/*
+ * Count the members of an instance on each node (c->members). Returns the number of nodes that have members.
+ *   mark  a number that differs in every call; marks the valid entries of c->members
+ */
 static int count_nodes(struct counting *c, int group, int instance, int mark)
 {
     const struct bb_layout *l = &c->step->layout;
@@ -172,10 +176,11 @@ static void count_instance(struct counting *c, int group, int instance, int mark
         int node = bb_group_member(l, group, instance, m) / c->gpus_per_node, here = c->members[node];
 
         if (here == 0)
-            continue; /* the traffic of this node is already counted */
+            continue; /* another member on this node has already added the node's traffic */
         add_outgoing(c, node, group, volume->ring + (double)here * (n - here) * volume->pair);
         if (m > 0)
-            add_outgoing(c, node, group, volume->chain); /* a chain of k nodes has only k - 1 links */
+            add_outgoing(c, node, group, volume->chain); /* a chain over k nodes has k - 1 links, so the first node
+                                                            adds no link */
         c->members[node] = 0;
     }
 }

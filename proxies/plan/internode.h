@@ -1,6 +1,6 @@
 /*
- * internode.h - inter-node traffic of one step: bytes that ranks send to ranks on other nodes, where node = rank /
- * gpus_per_node. For each operation, the minimum number of bytes is counted. Ring and chain collectives are assumed to
+ * internode.h - inter-node traffic of one step: the bytes that ranks send to ranks on other nodes, where node = rank /
+ * gpus_per_node. The minimum that each operation must send is counted. Ring and chain collectives are assumed to
  * visit all ranks of a node before the next node, as NCCL does when it knows the topology. For a group of n ranks on
  * k > 1 nodes and a payload of S bytes:
  *
@@ -17,9 +17,9 @@
 
 struct bb_internode {
     int nodes;
-    double bytes;                /* bytes sent by all nodes */
+    double bytes;                /* bytes sent by all nodes together */
     double busiest;              /* bytes sent by the node that sends most */
-    double group[BB_MAX_GROUPS]; /* bytes sent by each group of the step's layout */
+    double group[BB_MAX_GROUPS]; /* bytes sent in each group of the step's layout */
 };
 
 /* bb_internode_count - count the inter-node traffic of a step. Returns 0, or -BB_EFAIL when out of memory. */

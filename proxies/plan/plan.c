@@ -42,8 +42,10 @@ size_t bb_plan_memory(const struct bb_plan *plan)
     return most;
 }
 
-/* Returns the first operation with a kernel list, whose data type determines the peak rate; NULL if there is none.
- * Timed kernels have no data type, so their utilisation is unknown. */
+/*
+ * Returns the first operation with a kernel list; the data type of this operation determines the peak rate for MFU.
+ * Returns NULL if there is none: timed kernels have no data type, so the MFU is unknown.
+ */
 static const struct bb_op *first_op_with_kernels(const struct bb_program *p)
 {
     for (size_t i = 0; i < p->n_ops; i++)

@@ -16,27 +16,27 @@ struct bb_forecast; /* proxies/plan/forecast.h */
 
 struct bb_plan {
     const struct bb_step *step;
-    const struct bb_forecast *forecast; /* basis of the prediction; NULL: not reported */
+    const struct bb_forecast *forecast; /* basis of the prediction, printed with the plan; NULL: not printed */
     struct bb_traffic traffic;
     struct bb_checks checks;
 };
 
 /*
- * bb_plan_init - count the traffic of a step and check its correctness.
+ * bb_plan_init - count the traffic of a step, check its correctness, and fail if a check fails.
+ *   plan     out: the caller releases it with bb_plan_release, which accepts a zeroed plan
  *   step     must outlive the plan
  *   Returns  0; -BB_EFAIL after printing an error line if operations are unmatched or a deadlock is possible. The plan
- *            is complete and printable even then.
- *   Owner    the caller releases the plan with bb_plan_release, which accepts a zeroed plan
+ *            is complete and can be printed even then.
  */
 int bb_plan_init(struct bb_plan *plan, const struct bb_step *step) BB_MUST_CHECK;
 /*
  * bb_plan_count - like bb_plan_init, but return 0 without an error line if the step fails its checks.
- *   split_programs  as for bb_traffic_init
+ *   split_programs  see bb_traffic_init
  */
 int bb_plan_count(struct bb_plan *plan, const struct bb_step *step, bool split_programs) BB_MUST_CHECK;
 void bb_plan_release(struct bb_plan *plan);
 
-/* bb_plan_checks - return the object "checks" of busbar.plan/1; NULL when out of memory. */
+/* bb_plan_checks - return the JSON object "checks" of the format busbar.plan/1; NULL when out of memory. */
 json_t *bb_plan_checks(const struct bb_plan *plan);
 
 double bb_plan_flops(const struct bb_plan *plan); /* returns the FLOPs of one step, summed over all ranks */
@@ -45,22 +45,27 @@ double bb_plan_flops(const struct bb_plan *plan); /* returns the FLOPs of one st
  * predicted time); NaN for a step without kernel lists. */
 double bb_plan_utilisation(const struct bb_plan *plan, const struct bb_prediction *p);
 
-/* bb_plan_memory - return the bytes of the proxy's buffers on the rank that needs most. */
+/* bb_plan_memory - return the bytes of the proxy's buffers on the rank whose buffers are largest. */
 size_t bb_plan_memory(const struct bb_plan *plan);
 
 /*
- * bb_plan_body - set the members proxy, ranks, groups, roles and checks of `object`.
- *   ops      also include the program of each role
+ * bb_plan_body - set the JSON members proxy, ranks, groups, roles and checks of `object`.
+ *   ops      true: also include the operations of each role
  *   Returns  0, or -BB_EFAIL when out of memory
  */
 int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops) BB_MUST_CHECK;
 
-/* bb_plan_print - print the plan as text with lines of at most 100 columns. prediction: NULL if there is none; ops:
- * also print the program of each role. */
+/*
+ * bb_plan_print - print the plan as text with lines of at most 100 columns.
+ *   prediction  NULL: there is none
+ *   ops         true: also print the operations of each role
+ */
 void bb_plan_print(const struct bb_plan *plan, const struct bb_prediction *prediction, bool ops, FILE *out);
 
-/* bb_ranks_text - format ranks in ascending order as "0-3", "0, 4, 8" or "1-2, 5-6, ..., 97-98", in at most size - 1
- * characters. Returns text. */
+/*
+ * bb_ranks_text - format ranks[n], in ascending order, as "0-3", "0, 4, 8" or "1-2, 5-6, ..., 97-98". Returns text.
+ *   size  bytes of text, including the terminating null byte; a longer list is abbreviated
+ */
 const char *bb_ranks_text(const int *ranks, int n, char *text, size_t size);
 
 /* bb_thousands_text - format 1234567 as "1,234,567". Returns text. */

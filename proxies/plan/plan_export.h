@@ -1,26 +1,28 @@
 /*
- * plan_export.h - the files that `busbar plan` writes. Each file format is an entry of a list below and has a writer
- * bb_plan_write_NAME (plan_json.c, plan_trace.c). The option --NAME FILE requests the file.
+ * plan_export.h - the files that `busbar plan` writes. Each file format is an entry NAME of a list below, with an
+ * option --NAME FILE, which requests the file, and a writer bb_plan_write_NAME (plan_json.c, plan_trace.c).
  */
 #ifndef BB_PROXIES_PLAN_PLAN_EXPORT_H
 #define BB_PROXIES_PLAN_PLAN_EXPORT_H
 
 #include "proxies/plan/training_time.h"
 
-/* A plan and the results derived from it. The caller owns all objects. */
+/* A plan, and the results of the options that were given. The caller owns all objects. */
 struct bb_plan_report {
     const struct bb_plan *plan;
-    const struct bb_prediction *prediction;  /* NULL: without --cluster, or if the step fails its checks */
-    json_t *options;                         /* options of the command */
+    const struct bb_prediction *prediction;  /* predicted step; NULL: without --cluster, or if the step fails its
+                                               checks */
+    json_t *options;                         /* options given on the command line */
     json_t *best_order;                      /* result of --best-order; NULL: not requested */
     const struct bb_training_time *training; /* result of --tokens; NULL: not requested */
     const struct bb_jittered *jittered;      /* result of --jitter; NULL: not requested */
-    bool ops;                                /* include the operations of each role */
+    bool ops;                                /* true: include the operations of each role (--ops) */
 };
 
 /*
- * X(option, description of the file for messages, whether '-' means stdout, help). The formats in the first list need a
- * prediction: their options require --cluster, and no file is written if the step fails its checks.
+ * X(option, description of the file for messages, whether '-' means stdout, help of the option). The formats in the
+ * first list contain the prediction: their options require --cluster, and no file is written if the step fails its
+ * checks.
  */
 #define BB_PREDICTION_EXPORTS(X)                                                                                       \
     X(trace, "the trace", false,                                                                                       \
@@ -39,10 +41,10 @@ BB_PREDICTION_EXPORTS(BB_PLAN_EXPORT_WRITER)
 BB_PLAN_EXPORTS(BB_PLAN_EXPORT_WRITER)
 
 /*
- * Functions for files[BB_N_PLAN_EXPORTS], the file names given on the command line; NULL: not requested.
+ * Functions for files[BB_N_PLAN_EXPORTS], the file name given for each format; NULL: not requested.
  *
- *   bb_plan_exports_validate        returns -BB_EUSAGE after printing an error line if a format requires a cluster and
- *                                   none is given, else 0
+ *   bb_plan_exports_validate        returns -BB_EUSAGE after printing an error line if a requested format requires a
+ *                                   cluster and `cluster` is NULL, else 0
  *   bb_plan_exports_check_writable  returns -BB_EUSAGE after printing an error line if a file cannot be written, else
  *                                   0; called before the plan is computed
  *   bb_plan_exports_to_stdout       returns whether one of the files is stdout

@@ -1,5 +1,7 @@
-/* plan_json.c - writes a plan as busbar.plan/1. json_pack returns NULL only when out of memory; the callers report
- * this error. */
+/*
+ * plan_json.c - writes a plan in the JSON format busbar.plan/1. json_pack returns NULL only when out of memory, so the
+ * callers report NULL as out of memory.
+ */
 #include "bootstrap/results/flat_table.h"
 #include "bootstrap/results/results.h"
 #include "proxies/plan/contention.h"
@@ -91,7 +93,7 @@ static json_t *memory_of(const struct bb_traffic_role *role)
     return memory;
 }
 
-/* Returns JSON null when the proxy has no formula for the training memory. */
+/* Returns the training memory of a role as a JSON object; NULL when the proxy has no formula for it. */
 static json_t *training_memory_of(const struct bb_traffic_role *role)
 {
     json_t *memory = json_object();
@@ -115,8 +117,10 @@ static json_t *index_or_null(int value)
     return value == BB_NONE ? json_null() : json_integer(value);
 }
 
-/* Returns the elements that an alltoallv sends to, or receives from, each rank of the group, with 0 for the rank
- * itself; JSON null for other operations. */
+/*
+ * Returns the JSON array of the elements that an alltoallv sends to each rank of the group, or receives from each rank,
+ * as the function `of` returns them; 0 for the rank itself. Returns JSON null for other operations.
+ */
 static json_t *counts_of(const struct bb_op *op, size_t (*of)(const struct bb_op *, int))
 {
     json_t *list = op->kind == BB_OP_ALLTOALLV ? json_array() : json_null();
@@ -152,8 +156,10 @@ static json_t *kernel_json(const struct bb_kernel_list_item *item)
                      (json_int_t)llround(bb_gemm_flops(&item->gemm)), "moved_bytes", (json_int_t)bytes);
 }
 
-/* Returns an array of kernel lists: [[{GEMM or memory-bound kernel}, ...], ...]. The field "kernel_list" of an
- * operation is an index into this array. */
+/*
+ * Returns the JSON array of the step's kernel lists. Each list is an array of GEMMs and memory-bound kernels. The field
+ * "kernel_list" of an operation is an index into the array of lists.
+ */
 static json_t *kernel_lists_json(const struct bb_step *step)
 {
     json_t *kernel_lists = json_array();
@@ -298,7 +304,7 @@ static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_ra
     return list;
 }
 
-/* Returns the step's TFLOP/s per GPU; NaN when the FLOPs of the operations are unknown. */
+/* Returns the predicted TFLOP/s per GPU for a step time in microseconds; NaN when the FLOPs of the step are unknown. */
 static double flops_rate(const struct bb_plan *plan, double step_us)
 {
     const double flops = bb_plan_flops(plan);
@@ -352,7 +358,7 @@ int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
     return bad ? report_no_memory() : 0;
 }
 
-/* ---- whole document ---- */
+/* ---- the whole document ---- */
 
 static int add_prediction(json_t *root, const struct bb_plan_report *r, const struct bb_critical_path *path)
 {

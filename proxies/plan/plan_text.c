@@ -10,7 +10,7 @@
 
 /* ---- formatting of ranks and numbers ---- */
 
-/* Formats the run of consecutive ranks that starts at ranks[i]; returns the index of the first rank after the run. */
+/* Formats the run of consecutive ranks that starts at ranks[i], as "4-7" or "4". Returns the index after the run. */
 static int run_text(const int *ranks, int n, int i, char text[32])
 {
     int end = i + 1;
@@ -24,7 +24,7 @@ static int run_text(const int *ranks, int n, int i, char text[32])
     return end;
 }
 
-/* Formats the last run of consecutive ranks, which ends an abbreviated list. */
+/* Formats the last run of consecutive ranks, with which an abbreviated list ends. */
 static void last_run(const int *ranks, int n, char text[32])
 {
     int first = n - 1;
@@ -82,7 +82,7 @@ static bool is_run(const struct bb_layout *l, int group, int instance)
     return l->groups[group].size > 2;
 }
 
-/* Formats the members of an instance as " [0-95]" or " [0, 4, 8, ...]". Returns the length. */
+/* Formats the members of an instance of a group as " [0-95]" or " [0, 4, 8, ...]". Returns the length of the text. */
 static size_t instance_text(const struct bb_layout *l, int group, int instance, char text[64])
 {
     int size = l->groups[group].size, some = size < 5 ? size : 4, n;
@@ -130,7 +130,11 @@ static void print_row(const struct bb_layout *l, const struct bb_traffic_row *r,
     fprintf(out, "%s\n", r->n_peers > 3 ? " ..." : "");
 }
 
-/* Prints the memory of each use and the total. work: bytes of additional operands of real kernels. */
+/*
+ * Prints the bytes of each use and their total.
+ *   what  title of the line
+ *   work  bytes of the additional operands of real kernels (--compute gemm)
+ */
 static void print_uses(const char *what, const size_t bytes[BB_USES], size_t work, FILE *out)
 {
     char text[BB_BYTES_TEXT], entry[64];
@@ -154,7 +158,7 @@ static void print_uses(const char *what, const size_t bytes[BB_USES], size_t wor
     fputc('\n', out);
 }
 
-/* Prints the memory that the proxy's buffers need, and the memory that the modelled training needs. */
+/* Prints the memory of the proxy's buffers and the memory that real training needs. */
 static void print_memory(const struct bb_traffic_role *role, FILE *out)
 {
     size_t training[BB_USES], total = 0;
@@ -289,13 +293,13 @@ static double us_of(int64_t ns)
     return (double)ns / 1e3;
 }
 
-/* Returns the width of a column's title: the width of the column without the unit that follows the title. */
+/* Returns the width of a column title without the unit, which is printed after the title. */
 static int column_width(const struct bb_time_unit *unit)
 {
     return 10 - (int)strlen(unit->name);
 }
 
-/* Prints a time in its column. */
+/* Prints a time as an entry of a column. */
 static void print_time(int64_t ns, const struct bb_time_unit *unit, FILE *out)
 {
     fprintf(out, " %11.*f", unit->decimals, us_of(ns) / unit->us);
@@ -355,7 +359,7 @@ static void print_alone(const struct bb_prediction *p, const struct bb_predicted
             bb_overlap_efficiency_text(bb_predicted_efficiency(p), efficiency));
 }
 
-/* Prints a warning if launching the kernels on the host takes nearly the whole step. */
+/* Prints a warning if the host needs more than 90 % of the step time to launch the kernels. */
 static void print_host(const struct bb_predicted_rank *slowest, const struct bb_cluster *c, FILE *out)
 {
     char text[BB_TIME_TEXT];

@@ -1,4 +1,4 @@
-/* plan_trace.c - writes the predicted timeline of a plan as trace events (see proxies/timeline). */
+/* plan_trace.c - writes the predicted timeline of a plan as Chrome trace events (see proxies/timeline). */
 #include "proxies/plan/plan_export.h"
 #include "proxies/simulate/predicted_path.h"
 

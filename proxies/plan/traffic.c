@@ -1,4 +1,4 @@
-/* traffic.c - counts the operations of programs, and merges ranks with equal traffic into roles; see traffic.h. */
+/* traffic.c - counts the traffic of each rank, and merges ranks with equal traffic into roles; see traffic.h. */
 #include "proxies/plan/traffic.h"
 
 #include "bootstrap/base/grow.h"
@@ -18,18 +18,21 @@ size_t bb_traffic_memory(const struct bb_traffic_role *role)
 
 /* ---- traffic of one rank ---- */
 
-/* State while the program of one rank is counted. Rows and peers are found by hash index, because an alltoallv may
- * add thousands of rows, and a parameter server has thousands of peers. */
+/*
+ * State while the program of one rank is counted. Hash indices find rows and peers, because an alltoallv may add
+ * thousands of rows, and a parameter server has thousands of peers.
+ */
 struct counting {
     const struct bb_layout *layout;
     int rank;
     struct bb_traffic_role *role;
     struct bb_key_index rows;      /* maps struct row_key to the index of the row */
     struct bb_key_index peers;     /* maps struct peer_key to an index in calls[] */
-    size_t *calls;                 /* [peers.n] number of calls for each peer */
-    struct bb_key_index alltoallv; /* the distinct alltoallvs of the program, by struct alltoallv_key */
-    size_t *repeats;        /* [alltoallv.n] number of occurrences of each; set to 0 when its messages are counted */
-    struct bb_op *messages; /* scratch: the messages of one alltoallv */
+    size_t *calls;                 /* [peers.n] number of calls with each peer */
+    struct bb_key_index alltoallv; /* the distinct alltoallv operations of the program; keys: struct alltoallv_key */
+    size_t *repeats;        /* [alltoallv.n] number of occurrences of each distinct alltoallv; 0 after its messages are
+                        counted */
+    struct bb_op *messages; /* scratch: the sends and receives of one alltoallv */
     int n_messages;
 };
 
@@ -85,7 +88,7 @@ static int count_peer(struct counting *c, int row, int offset, size_t times)
     return 0;
 }
 
-/* Counts `times` executions of an operation that communicates. */
+/* Adds `times` executions of a collective, send or receive to its row. */
 static int count_calls(struct counting *c, const struct bb_op *op, size_t times)
 {
     struct bb_traffic_row *row;
@@ -162,7 +165,7 @@ static int count_op(struct counting *c, const struct bb_op *op)
     return 0;
 }
 
-/* Appends each peer to its row, in the order of first occurrence. */
+/* Appends each peer to the peers of its row, in the order of first occurrence. */
 static int list_peers(struct counting *c)
 {
     const struct peer_key *keys = (const void *)c->peers.keys;
@@ -243,8 +246,10 @@ static bool same_traffic(const struct bb_traffic_role *a, const struct bb_traffi
     return true;
 }
 
-/* Returns a hash of a role. Different roles nearly always have different hashes, so hashes avoid most of the
- * expensive comparisons between thousands of roles. */
+/*
+ * Returns a hash of a role's traffic. Roles with different hashes need not be compared, which avoids most of the
+ * expensive comparisons between thousands of roles.
+ */
 static uint64_t digest_of(const struct bb_traffic_role *role)
 {
     uint64_t digest = (uint64_t)role->n_rows;
@@ -260,19 +265,20 @@ static uint64_t digest_of(const struct bb_traffic_role *role)
 }
 
 /*
- * Ranks are first grouped by everything that determines their traffic: the builder's role and, for communicators with
- * absolute peers, the rank's index in the communicator. Only the first rank of each group is counted.
+ * Ranks are first put into classes by everything that determines their traffic: the builder's role and, for
+ * communicators on which operations have absolute peers, the rank's index in the communicator. Only the first rank of
+ * each class is counted. Classes with equal traffic then form one role of the plan.
  */
 struct grouping {
     const struct bb_step *step;
     struct bb_traffic *traffic;
-    uint32_t *absolute;         /* [n_roles] bit c is set when operations of the builder's role on communicator c have
-                           absolute peers */
-    struct bb_key_index groups; /* keys int[1 + n_comms]: the builder's role, then the rank's index in each
-                                   communicator with absolute peers, 0 for the other communicators */
-    int *group_role;            /* [groups.n] index of the plan's role of each group */
-    uint64_t *digests;          /* [traffic.n] hashes of the plan's roles */
-    bool split_programs;        /* true: ranks with different programs get different roles */
+    uint32_t *absolute;          /* [n_roles] bit c is set when the builder's role has operations with absolute peers on
+                           communicator c */
+    struct bb_key_index classes; /* the classes; keys int[1 + n_comms]: the builder's role, then the rank's index in
+                                   each communicator with absolute peers (0 for other communicators) */
+    int *class_role;             /* [classes.n] index of the plan's role to which each class belongs */
+    uint64_t *digests;           /* [traffic.n] hash of each role of the plan */
+    bool split_programs;         /* true: ranks with different programs get different roles */
 };
 
 static void find_absolute_peers(struct grouping *g)
@@ -287,7 +293,7 @@ static void find_absolute_peers(struct grouping *g)
     }
 }
 
-static int find_group(struct grouping *g, int rank)
+static int find_class(struct grouping *g, int rank)
 {
     const struct bb_layout *l = &g->step->layout;
     int role = g->step->role_of[rank], key[1 + BB_MAX_COMMS] = {role};
@@ -295,10 +301,14 @@ static int find_group(struct grouping *g, int rank)
     for (int c = 0; c < l->n_comms && g->absolute[role]; c++)
         if (g->absolute[role] & 1u << c)
             key[1 + c] = bb_group_index(l, l->comms[c].group, rank);
-    return bb_key_index_add(&g->groups, key);
+    return bb_key_index_add(&g->classes, key);
 }
 
-/* Finds the plan's role for the first rank of a group, or adds a role. which: out: index of the role. */
+/*
+ * Finds the role of the plan with the traffic of `rank`, or adds a role.
+ *   rank   first rank of a class
+ *   which  out: index of the role
+ */
 static int add_role(struct grouping *g, int rank, int *which)
 {
     struct bb_traffic *t = g->traffic;
@@ -329,14 +339,14 @@ static int find_roles(struct grouping *g)
     int rc = 0;
 
     for (int r = 0; r < g->step->layout.ranks; r++) {
-        int known = g->groups.n, group = find_group(g, r);
+        int known = g->classes.n, class_id = find_class(g, r);
 
-        TRY(group < 0 ? group : 0);
-        if (group == known) {
-            TRY(BB_GROW(g->group_role, known));
-            TRY(add_role(g, r, &g->group_role[group]));
+        TRY(class_id < 0 ? class_id : 0);
+        if (class_id == known) {
+            TRY(BB_GROW(g->class_role, known));
+            TRY(add_role(g, r, &g->class_role[class_id]));
         }
-        role = &g->traffic->roles[g->group_role[group]];
+        role = &g->traffic->roles[g->class_role[class_id]];
         TRY(BB_GROW(role->ranks, role->n_ranks));
         role->ranks[role->n_ranks++] = r;
     }
@@ -348,7 +358,7 @@ int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step, bool split
 {
     struct grouping g = {.step = step,
                          .traffic = t,
-                         .groups = {.key_bytes = sizeof(int) * (size_t)(1 + step->layout.n_comms)},
+                         .classes = {.key_bytes = sizeof(int) * (size_t)(1 + step->layout.n_comms)},
                          .split_programs = split_programs};
     int rc;
 
@@ -358,8 +368,8 @@ int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step, bool split
     TRY(find_roles(&g));
 out:
     free(g.absolute);
-    bb_key_index_release(&g.groups);
-    free(g.group_role);
+    bb_key_index_release(&g.classes);
+    free(g.class_role);
     free(g.digests);
     if (rc)
         bb_traffic_release(t);

@@ -1,9 +1,9 @@
 /*
  * traffic.h - traffic of each rank in one step, and the roles that a plan reports.
  *
- * A row is the sum of all operations of one kind on one group with one element count: number of calls, total payload
- * and, for sends and receives, the peers as offsets in the communicator. Ranks with equal rows, equal compute and equal
- * memory form one role of the plan, even if the builder gave them different roles.
+ * A row sums all operations of one kind, on one group, with one data type and one element count. It contains the number
+ * of calls, the total payload and, for sends and receives, the peers as offsets in the communicator. Ranks with equal
+ * rows, equal compute and equal memory form one role of the plan, even if the builder gave them different roles.
  */
 #ifndef BB_PROXIES_PLAN_TRAFFIC_H
 #define BB_PROXIES_PLAN_TRAFFIC_H
@@ -11,18 +11,19 @@
 #include "proxies/step/step.h"
 
 struct bb_traffic_peer {
-    int offset; /* rank of the peer in the communicator minus the own rank. For offset peers (BB_PEER_OFFSET), the
-                   offset of the program: +1 in a ring, also from the last rank to rank 0 */
+    /* the peer's rank minus the rank's own, both in the communicator. If the program itself gives an offset
+     * (BB_PEER_OFFSET), that offset: +1 in a ring, also from the last rank to rank 0 */
+    int offset;
     size_t calls;
 };
 
 struct bb_traffic_row {
     enum bb_op_kind kind;
-    enum bb_coll_kind coll; /* collectives only */
+    enum bb_coll_kind coll; /* collective; unused for sends and receives */
     int group, group_size;
-    size_t count; /* elements: the count argument of the NCCL call */
+    size_t count; /* number of elements: the count argument of the NCCL call */
     enum bb_dtype_id dtype;
-    size_t calls, bytes; /* bytes: total payload of all calls */
+    size_t calls, bytes; /* calls: number of calls; bytes: their total payload */
     struct bb_traffic_peer *peers;
     int n_peers;
 };
@@ -32,30 +33,30 @@ struct bb_traffic_role {
     int *ranks, n_ranks; /* the ranks with this role, in ascending order */
     struct bb_traffic_row *rows;
     int n_rows;
-    double compute_us, flops;         /* duration of timed kernels in microseconds, and FLOPs, per step */
-    size_t memory_bytes[BB_USES];     /* size of the program's buffers, by use */
-    size_t work_bytes;                /* memory of additional operands of real kernels */
-    double training_bytes[BB_USES];   /* memory that real training needs, by use (step.h); all 0: unknown */
+    double compute_us, flops;         /* per step: total duration of timed kernels in microseconds, and FLOPs */
+    size_t memory_bytes[BB_USES];     /* bytes of the program's buffers, by use */
+    size_t work_bytes;                /* bytes of the additional operands of real kernels (--compute gemm) */
+    double training_bytes[BB_USES];   /* bytes that real training needs, by use (step.h); all 0: unknown */
     const struct bb_program *program; /* program of the role's first rank */
 };
 
 struct bb_traffic {
-    struct bb_traffic_role *roles; /* in the order of their first ranks */
+    struct bb_traffic_role *roles; /* sorted by their first ranks */
     int n;
 };
 
 /*
  * bb_traffic_init - count the traffic of all ranks and form the plan's roles.
+ *   t               out: the caller releases it with bb_traffic_release
  *   step            must outlive t
  *   split_programs  true: ranks with different programs get different roles even if their traffic is equal, for callers
  *                   that print the programs
  *   Returns         0, or -BB_EFAIL when out of memory
- *   Owner           the caller releases t with bb_traffic_release
  */
 int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step, bool split_programs) BB_MUST_CHECK;
 void bb_traffic_release(struct bb_traffic *t);
 
-size_t bb_traffic_memory(const struct bb_traffic_role *role); /* returns the bytes of all buffers and additional
-                                                                 operands */
+size_t bb_traffic_memory(const struct bb_traffic_role *role); /* returns the bytes of all buffers and of the
+                                                                 additional operands */
 
 #endif

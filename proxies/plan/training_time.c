@@ -1,4 +1,4 @@
-/* training_time.c - steps, days and GPU hours of a training run; see training_time.h. */
+/* training_time.c - number of steps, days and GPU hours of a training run; see training_time.h. */
 #include "proxies/plan/training_time.h"
 
 #include "bootstrap/base/units.h"

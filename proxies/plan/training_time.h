@@ -5,13 +5,13 @@
 #include "proxies/plan/plan.h"
 
 struct bb_training_time {
-    double tokens, steps; /* tokens: as given; steps: minimum number of steps that process that many tokens */
+    double tokens, steps; /* tokens: number of tokens, as given; steps: number of whole steps needed to process them */
     double days, gpu_hours;
 };
 
 /*
  * bb_training_time - return the time of a training run, without restarts, evaluation and checkpoints.
- *   step     must have tokens
+ *   step     a step whose number of tokens is known
  *   ns       time of one step in nanoseconds
  *   tokens   number of tokens to train on
  */

@@ -1,7 +1,7 @@
 /*
- * chakra.c - Chakra execution traces (MLCommons, schema 0.0.4 of et_def.proto). PREFIX.RANK.et is a stream of messages:
- * GlobalMetadata, then one Node per operation. PREFIX.groups.json assigns a number to each communicator and lists its
- * ranks, in the format of ASTRA-sim's --comm-group-configuration. Nodes refer to this number as pg_name.
+ * chakra.c - writes Chakra execution traces (MLCommons, schema 0.0.4 of et_def.proto). PREFIX.RANK.et is a stream of
+ * messages: GlobalMetadata, then one Node per operation. PREFIX.groups.json assigns a number to each communicator and
+ * lists its ranks, in the format of ASTRA-sim's --comm-group-configuration. Nodes contain this number as pg_name.
  */
 #include "bootstrap/base/grow.h"
 #include "bootstrap/base/outfile.h"
@@ -12,7 +12,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* Field numbers in the schema. */
+/* Field numbers in the Chakra schema. */
 enum { GLOBAL_VERSION = 1, GLOBAL_ATTR = 2 };
 enum {
     NODE_ID = 1,
@@ -28,7 +28,7 @@ enum { TYPE_COMPUTE = 4, TYPE_SEND, TYPE_RECV, TYPE_COLLECTIVE };
 static const uint64_t NO_NODE = UINT64_MAX;
 enum { ATTR_NAME = 1, ATTR_INT32 = 7, ATTR_INT64 = 9, ATTR_BOOL = 27, ATTR_STRING = 29 };
 
-/* Values of CollectiveCommType in the schema. */
+/* Values of CollectiveCommType in the Chakra schema. */
 static const struct {
     enum bb_coll_kind kind;
     int type;
@@ -43,20 +43,21 @@ static int find_comm_type(enum bb_coll_kind kind)
     return -1;
 }
 
-/* ---- one Chakra node ---- */
+/* ---- the parts of one Chakra node ---- */
 
 struct writer {
     const struct bb_export *e;
     const struct bb_export_role *role;
     int rank;
-    const int *first_group;      /* [comms] number of each communicator's first instance in PREFIX.groups.json */
-    uint64_t *first_node, *deps; /* first_node: [tasks] number of the node of each task's first operation; deps:
-                                    scratch for the dependencies of one task */
+    const int *first_group; /* [comms] number in PREFIX.groups.json of the communicator's first instance; the numbers
+                               of further instances follow */
+    uint64_t *first_node, *deps; /* first_node: [tasks] id of the node of each task's first operation; deps: scratch:
+                                    ids of the nodes that one node depends on */
     uint64_t next_node;
-    uint64_t host, launch; /* node numbers. host: the host's last launch; launch: the launch that the tasks of the
-                              current call wait for */
+    uint64_t host, launch; /* node ids. host: the most recent launch on the host; launch: the launch for which the
+                              tasks of the current call wait */
     int64_t host_ns;       /* sum of all launch times so far */
-    struct bb_message node, attr; /* scratch, reused for each node */
+    struct bb_message node, attr; /* scratch, reused for every node */
 };
 
 static void begin_attr(struct writer *w, const char *name)
@@ -130,8 +131,11 @@ static int type_of(const struct bb_op *op)
     return types[op->kind];
 }
 
-/* Starts a node with the fields that all nodes have, in the order of the schema. The node depends on the nodes
- * w->deps[0 .. n_deps). */
+/*
+ * Starts a node with the fields that all nodes have, in the order of the schema. The node depends on the nodes
+ * w->deps[0 .. n_deps).
+ *   on_host  true: the node is a launch on the host, not a GPU operation
+ */
 static void begin_node(struct writer *w, const char *name, int type, size_t n_deps, bool on_host, int stream)
 {
     bb_message_clear(&w->node);
@@ -161,8 +165,11 @@ static int write_node(struct writer *w, const struct bb_op *op, size_t n_deps, F
     return bb_message_write(&w->node, out);
 }
 
-/* Writes a launch on the host. Launches run one after another and do not wait for the GPU. The schema has whole
- * microseconds and a launch takes only a few of them, so the rounding error is carried over to the next launch. */
+/*
+ * Writes a node for a launch on the host, of `ns` nanoseconds. Launches run one after another and do not wait for the
+ * GPU. The schema requires whole microseconds and a launch has only a few of them, so the rounding error is carried
+ * over to the next launch.
+ */
 static int write_launch(struct writer *w, const struct bb_op *op, int64_t ns, FILE *out)
 {
     const uint64_t begin_us = (uint64_t)(w->host_ns + 500) / 1000;
@@ -182,8 +189,10 @@ static int write_launch(struct writer *w, const struct bb_op *op, int64_t ns, FI
 
 /* ---- all nodes of one rank ---- */
 
-/* Lists the nodes that a task depends on: all nodes of its predecessor tasks, and its launch. Returns the number of
- * nodes. */
+/*
+ * Lists in w->deps the nodes that a task depends on: all nodes of its predecessor tasks, and its launch. Returns the
+ * number of nodes.
+ */
 static size_t list_deps(struct writer *w, int task)
 {
     const struct bb_export_role *role = w->role;

@@ -1,4 +1,4 @@
-/* export.c - the table of export formats, and the functions that all writers use; see export.h. */
+/* export.c - the table of export formats, and the functions that all format writers use; see export.h. */
 #include "proxies/export/export.h"
 
 #include "bootstrap/base/grow.h"
@@ -11,12 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A format writes one file (write), or several files with a common prefix (write_ranks). */
+/* A file format. It is either one file, written by `write`, or several files with a common prefix, written by
+ * `write_ranks`. */
 static const struct format {
     const char *name, *what;
     bb_export_fn *write;
     int (*write_ranks)(const struct bb_export *e, const char *prefix);
-    bool predicted;  /* contains predicted times of communication, and can be limited to some ranks and micro-batches */
+    bool predicted;  /* contains predicted times of communication, and supports --export-ranks and
+                       --export-micro-batches */
     bool every_rank; /* contains separate compute times for each rank */
 } formats[] = {
     {.name = "goal", .what = "the GOAL text", .write = bb_export_goal, .every_rank = true},
@@ -41,8 +43,10 @@ static const struct format *find_format(const char *name)
     return NULL;
 }
 
-/* Rejects slowdowns that the format cannot represent: the tool that reads the file would simulate a different
- * machine. */
+/*
+ * Rejects slowdowns that the format cannot represent. Without them in the file, the tool that reads the file would
+ * simulate a different machine.
+ */
 static int reject_slow(const struct format *format, const struct bb_slow *slow)
 {
     for (int i = 0; i < slow->n && !format->predicted; i++) {
@@ -81,8 +85,10 @@ int bb_export_check_writable(const char *name, const char *path)
     return bb_outfile_check(first, format->what);
 }
 
-/* Removes duplicate dependencies: a task may depend on another task for several reasons (same stream, same
- * communicator). */
+/*
+ * Removes duplicate predecessors of each task from role->before. A task may depend on another task for several reasons,
+ * for example because both use the same stream and the same communicator.
+ */
 static void remove_duplicates(struct bb_export_role *role)
 {
     int kept = 0;
@@ -98,8 +104,10 @@ static void remove_duplicates(struct bb_export_role *role)
     role->first_before[role->graph.n_tasks] = kept;
 }
 
-/* Builds the list of predecessors of each task from the graph's lists of successors. Tasks are visited in order, so
- * duplicates are adjacent. */
+/*
+ * Builds the list of predecessors of each task from the graph's lists of successors. Tasks are visited in ascending
+ * order, so duplicate predecessors are adjacent in the list.
+ */
 static int invert_dependencies(struct bb_export_role *role)
 {
     const struct bb_task_graph *graph = &role->graph;

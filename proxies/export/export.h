@@ -1,10 +1,11 @@
 /*
- * export.h - writes a step in the formats of other tools: `busbar plan --export FORMAT FILE`. Each format is a row of
- * the table in export.c and has a writer.
+ * export.h - writes a step in the formats of other tools: `busbar plan --export FORMAT FILE`. Each format is an entry
+ * of the table in export.c and has a writer.
  *
- * A file contains the step program of the ranks: every task (task_graph.h), its dependencies, the time of its GPU
- * kernels and the bytes that it sends. With a cluster profile, the file also contains the kernel launches of the host,
- * because the host may limit the step. The tool that reads the file computes the times of communication.
+ * A file contains the step program of the ranks: every task (an operation or a group call, see task_graph.h), its
+ * dependencies, the time of its GPU kernels and the bytes that it sends. With a cluster profile, the file also contains
+ * the kernel launches of the host, because the host may limit the speed of the step. The tool that reads the file
+ * computes the times of communication.
  */
 #ifndef BB_PROXIES_EXPORT_EXPORT_H
 #define BB_PROXIES_EXPORT_EXPORT_H
@@ -15,9 +16,11 @@
 
 #include <stdio.h>
 
-/* Times of the host's launches for one task. first_ns: the launch that the task waits for; more_ns: the launches of
- * the task's other kernels. Both are 0 for a task that shares the launch of the previous task, for example in one
- * NCCL group call. */
+/*
+ * Times in ns that the host needs to launch one task. first_ns: the first launch, for which the task waits; more_ns:
+ * the launches of the task's other kernels. Both are 0 for a task that shares the launch of the previous task, for
+ * example in one NCCL group call.
+ */
 struct bb_export_launch {
     int64_t first_ns, more_ns;
 };
@@ -26,31 +29,32 @@ struct bb_export_launch {
 struct bb_export_role {
     struct bb_task_graph graph;
     int *first_before, *before;        /* task t waits for the tasks before[first_before[t] .. first_before[t + 1]) */
-    struct bb_export_launch *launches; /* [tasks] in the order in which the host executes them; NULL without a
-                                          cluster profile: the host is not modelled */
+    struct bb_export_launch *launches; /* [tasks] in the order in which the host launches the tasks; NULL without a
+                                          cluster profile: host launches are not modelled */
 };
 
-/* The parts of the step to write, as text such as "0,8-15"; NULL: the format chooses. */
+/* The parts of the step to write, as lists such as "0,8-15"; NULL: the default of the format. */
 struct bb_export_selection {
     const char *ranks, *micro_batches;
 };
 
 struct bb_export {
     const struct bb_step *step;
-    const struct bb_prediction *prediction; /* determines compute times from its cluster and slowdowns; NULL: no
-                                               --cluster */
-    struct bb_export_role *roles;           /* [step->n_roles] */
+    const struct bb_prediction *prediction; /* its cluster and slow ranks determine compute times; NULL: --cluster is
+                                               not given */
+    struct bb_export_role *roles;           /* [step->n_roles] tasks of each role */
     int host_stream; /* stream number of the host's launches: one above the highest stream index of all ranks */
     struct bb_export_selection only;
     int argc;
-    char **argv; /* the command line, which is written to the file */
+    char **argv; /* the command line, a copy of which is written to the file */
 };
 
 /*
  * bb_export_step - write a step to `path` (Chakra: one file path.RANK.et per rank). Removes partial files after an
  * error.
- *   prediction  prediction of the step: its cluster determines compute times, and its slow ranks compute longer. NULL:
- *               compute times are the durations in the program, and real kernels (--compute gemm) are rejected
+ *   format      name of the format
+ *   prediction  prediction of the step, whose cluster and slow ranks determine compute times. NULL: compute times are
+ *               the durations in the program, and real kernels (--compute gemm) are rejected
  *   only        the parts of the step to write
  *   argc, argv  the command line
  *   Returns     0; -BB_EUSAGE after printing an error line when the format cannot represent the step; -BB_EFAIL
@@ -61,18 +65,22 @@ int bb_export_step(const char *format, const char *path, const struct bb_step *s
 
 /*
  * bb_export_validate - validate the export options before the step is built.
- *   format   NULL: --export is not given
+ *   format   name of the format; NULL: --export is not given
+ *   only     values of --export-ranks and --export-micro-batches
+ *   cluster  value of --cluster, or NULL
  *   Returns  0; -BB_EUSAGE after printing an error line when the format does not support --export-ranks or
  *            --export-micro-batches, requires --cluster, or cannot represent the slowdowns
  */
 int bb_export_validate(const char *format, struct bb_export_selection only, const char *cluster,
                        const struct bb_slow *slow) BB_MUST_CHECK;
 
-/* bb_export_check_writable - check before the step is built whether the file can be written. Returns 0, or
- * -BB_EUSAGE after printing an error line. */
+/*
+ * bb_export_check_writable - check that the file (Chakra: the file of rank 0) can be written; called before the step is
+ * built. Returns 0, or -BB_EUSAGE after printing an error line.
+ */
 int bb_export_check_writable(const char *format, const char *path) BB_MUST_CHECK;
 
-/* Returns the name of format number i; NULL past the end. */
+/* Returns the name of format number i in the table; NULL if i is past the end. */
 const char *bb_export_name_at(size_t i);
 
 /* ---- functions for the writers of the formats ---- */
@@ -82,15 +90,18 @@ bb_export_fn bb_export_goal, bb_export_goal_bin, bb_export_perfetto, bb_export_s
 int bb_export_chakra(const struct bb_export *e, const char *prefix);
 
 const struct bb_export_role *bb_export_role_of(const struct bb_export *e, int rank);
-/* bb_export_compute_ns - return the time of the operation's kernels on this rank, without launches.
- * bb_export_host_ns - return the time of all its launches; 0 without a cluster profile. */
+/*
+ * bb_export_compute_ns - return the time in ns of an operation's kernels on a rank, without launches.
+ * bb_export_host_ns - return the time in ns of all launches of an operation; 0 without a cluster profile.
+ */
 int64_t bb_export_compute_ns(const struct bb_export *e, int rank, const struct bb_op *op);
 int64_t bb_export_host_ns(const struct bb_export *e, const struct bb_op *op);
 /* Returns operation number i of a task, which has task->n operations. */
 const struct bb_op *bb_export_op(const struct bb_export_role *role, const struct bb_task *task, int i);
 /* Returns the number of micro-batches in the step; 1 for a step without micro-batches. */
 int bb_export_micro_batches(const struct bb_step *step);
-/* Formats the version and the command line, "busbar 0.1.0: busbar plan gpt2_large --ranks 8", truncated to size. */
+/* Formats the version and the command line as "busbar 0.1.0: busbar plan gpt2_large --ranks 8", truncated to size -
+ * 1 characters. */
 void bb_export_source_text(const struct bb_export *e, char *text, size_t size);
 
 #endif

@@ -1,5 +1,7 @@
-/* goal.c - converts the tasks of each rank to GOAL operations, and writes them as text or as the binary file that
- * txt2bin generates from the text. */
+/*
+ * goal.c - converts the tasks of each rank to operations of the GOAL language (goal.h), and writes them as text or in
+ * the binary format that LogGOPSim's txt2bin generates from the text.
+ */
 #include "proxies/export/goal.h"
 
 #include "bootstrap/base/grow.h"
@@ -12,9 +14,10 @@
  * the tag, so with smaller steps it would match messages of different communicators. */
 enum { TAG_STEP = 65536 };
 static const uint64_t MAGIC = 4223;       /* first word of the binary file */
-static const double MAX_OPERATIONS = 2e9; /* limit of the total over all ranks; 90 GB in binary form */
+static const double MAX_OPERATIONS = 2e9; /* limit of GOAL operations over all ranks; this many need 90 GB in the
+                                             binary format */
 
-/* ---- list of operations and dependencies ---- */
+/* ---- the list of GOAL operations and dependencies ---- */
 
 static void set_error(struct bb_goal *g, int rc)
 {
@@ -67,13 +70,14 @@ struct rank_goal {
     const struct bb_export_role *role;
     int rank;
     struct bb_goal goal;
-    uint32_t *end; /* [tasks] index of the operation that ends when the task ends */
-    /* Indices of operations. host: the host's last launch; launch: the launch that the tasks of the current call
-     * wait for. */
+    uint32_t *end; /* [tasks] index of the GOAL operation whose end is the end of the task */
+    /* Indices of GOAL operations. host: the most recent launch on the host; launch: the launch for which the tasks
+     * of the current group call wait. */
     uint32_t host, launch;
 };
 
-/* Appends a launch on the host. Launches run one after another and do not wait for the GPU. */
+/* Appends a calculation of `ns` nanoseconds for a launch on the host. Launches run one after another and do not wait
+ * for the GPU. */
 static void add_launch(struct rank_goal *g, int64_t ns)
 {
     if (ns > 0)
@@ -82,7 +86,7 @@ static void add_launch(struct rank_goal *g, int64_t ns)
             g->host);
 }
 
-/* Returns an operation that ends when all dependencies of a task have ended. */
+/* Returns the index of a GOAL operation that ends when all dependencies of a task and its launch have ended. */
 static uint32_t begin_of_task(struct rank_goal *g, int task, int cpu)
 {
     const int first = g->role->first_before[task], n = g->role->first_before[task + 1] - first;
@@ -122,8 +126,13 @@ static uint32_t add_collective(struct rank_goal *g, const struct bb_op *op, uint
                                                                      .before = before});
 }
 
-/* Makes a message start after the previous message with the same direction and peer: NCCL matches messages in the
- * order in which they are posted. */
+/*
+ * Adds a dependency of a message on the previous message in the same direction with the same peer, because NCCL matches
+ * messages in the order in which they are posted. A send waits for the start of the previous send, a receive for the
+ * end of the previous receive.
+ *   first    index of the task's first message
+ *   message  index of the message
+ */
 static void keep_order(struct bb_goal *g, uint32_t first, uint32_t message)
 {
     const struct bb_goal_op *op = &g->ops[message];
@@ -223,7 +232,7 @@ out:
     return rc;
 }
 
-/* Rejects a step with too many operations. The total is estimated from one rank of each role. */
+/* Rejects a step with too many GOAL operations. The total is estimated from one rank of each role. */
 static int reject_huge(const struct bb_export *e)
 {
     double total = 0;
@@ -265,8 +274,10 @@ static void print_op(const struct bb_goal_op *op, size_t i, FILE *out)
                 (unsigned long long)op->size, op->type == BB_GOAL_SEND ? "to" : "from", op->peer, op->tag, op->cpu);
 }
 
-/* Prints all operations before all dependencies: a dependency may refer only to operations on earlier lines, and a
- * join has a lower index than the operations that it waits for. */
+/*
+ * Prints all operations before all dependencies. A dependency may only name operations of earlier lines, and a join
+ * (the calculation that ends a set of operations) is listed before some of the operations for which it waits.
+ */
 static void print_rank(const struct bb_goal *g, int rank, FILE *out)
 {
     fprintf(out, "rank %d {\n", rank);
@@ -316,8 +327,10 @@ static void put_u32(uint64_t value, FILE *out)
     put(&narrow, sizeof(narrow), out);
 }
 
-/* The dependents of each operation: n[0] operations wait for its end and n[1] for its start; list[first[k] ...]
- * contains their indices. n_before: number of dependencies of each operation. */
+/*
+ * The operations that depend on operation i: n[0][i] operations wait for its end, and n[1][i] for its start. Their
+ * indices are list[first[k][i] .. first[k][i] + n[k][i]). n_before[i]: number of dependencies of operation i.
+ */
 struct dependents {
     uint32_t *n[2], *first[2], *list, *n_before;
 };
@@ -395,7 +408,8 @@ out:
     return rc;
 }
 
-/* Writes the header: number of ranks, highest cpu and nic numbers, and start and end offset of each rank. */
+/* Writes the file header: number of ranks, highest cpu and nic numbers, and the start and end offset of each rank's
+ * data. */
 static int write_head(const uint64_t (*rank_ranges)[2], int ranks, int last_cpu, FILE *out)
 {
     const uint8_t lanes[] = {(uint8_t)last_cpu, 0};

@@ -1,6 +1,6 @@
 /*
- * goal.h - the GOAL operations of one rank: sends, receives and calculations, which depend on the end or the start of
- * other operations. Internal to the GOAL exporter.
+ * goal.h - one rank's operations in the GOAL language: sends, receives and calculations, each of which may depend on
+ * the end or the start of other operations. Internal to the GOAL exporter.
  *
  * GOAL (group operation assembly language) is the input of LogGOPSim and ATLAHS. The keywords of the text and the
  * fields of the binary file are those of LogGOPSim's txt2bin and Parser.hpp.
@@ -31,35 +31,39 @@ struct bb_goal {
     struct bb_goal_op *ops;
     struct bb_goal_edge *edges;
     size_t n_ops, n_edges;
-    int failed; /* first error of a function that appends; 0: none */
+    int failed; /* error of the first append that failed; 0: none */
 };
 
 /* bb_goal_add - append an operation and return its index. After an error (g->failed) the index is invalid. */
 uint32_t bb_goal_add(struct bb_goal *g, struct bb_goal_op op);
-/* bb_goal_add_after - append an operation that starts after the end of `before`. bb_goal_wait, bb_goal_wait_start -
- * add a dependency on the end or the start of `before`. If `before` is BB_GOAL_NOTHING, no dependency is added. */
+/*
+ * bb_goal_add_after - append an operation that starts after the end of operation `before`; returns its index.
+ * bb_goal_wait, bb_goal_wait_start - make operation `after` depend on the end or the start of operation `before`.
+ * If `before` is BB_GOAL_NOTHING, no dependency is added.
+ */
 #define BB_GOAL_NOTHING UINT32_MAX
 uint32_t bb_goal_add_after(struct bb_goal *g, struct bb_goal_op op, uint32_t before);
 void bb_goal_wait(struct bb_goal *g, uint32_t after, uint32_t before);
 void bb_goal_wait_start(struct bb_goal *g, uint32_t after, uint32_t before);
 
-/* One rank's part of a collective, to be expanded into messages with the other members of the communicator. */
+/* One rank's part of a collective. bb_goal_collective converts it to messages with the other ranks of the
+ * communicator. */
 struct bb_goal_collective {
     const struct bb_layout *layout;
     const struct bb_op *op;
-    int group, instance, index, n; /* of the communicator: its group, the instance, this rank's index and the number
-                                      of ranks */
+    int group, instance, index, n; /* the communicator, as a group and an instance of the group; this rank's index in
+                                      the communicator; number of ranks */
     int cpu;
     uint32_t tag;
-    uint32_t before; /* index of the operation that all messages wait for */
+    uint32_t before; /* index of the operation for which all messages wait */
 };
 
 /*
  * bb_goal_collective - append the messages of a collective on one rank, and return the index of an operation that ends
- * when all of them have ended. The messages follow flat textbook algorithms: ring for all_reduce, all_gather and
- * reduce_scatter (the array is split into n fragments whose sizes differ by at most one byte), pairwise exchange for
- * alltoall, binomial tree for broadcast and reduce, direct messages between the root and all other ranks for gather and
- * scatter. Other collectives are rejected: g->failed becomes -BB_EUSAGE after printing an error line.
+ * when all of these messages have ended. The algorithms are flat, independent of nodes: ring for all_reduce, all_gather
+ * and reduce_scatter (the array is split into n fragments whose sizes differ by at most one byte), pairwise exchange
+ * for alltoall, binomial tree for broadcast and reduce, direct messages between the root and all other ranks for gather
+ * and scatter. Other collectives are rejected: g->failed becomes -BB_EUSAGE after printing an error line.
  */
 uint32_t bb_goal_collective(struct bb_goal *g, const struct bb_goal_collective *c);
 

@@ -1,4 +1,4 @@
-/* goal_collectives.c - expands collectives into point-to-point messages; see goal.h. */
+/* goal_collectives.c - converts collectives to point-to-point messages for GOAL; see goal.h. */
 #include "proxies/export/goal.h"
 
 static uint32_t rank_at(const struct bb_goal_collective *c, int index)
@@ -18,14 +18,17 @@ static uint32_t receive_from(struct bb_goal *g, const struct bb_goal_collective 
     return bb_goal_add_after(g, (struct bb_goal_op){BB_GOAL_RECV, c->cpu, rank_at(c, index), c->tag, bytes}, before);
 }
 
-/* Adds a calculation of zero duration as the common end of several operations. */
+/* Adds a calculation of zero duration that starts after `before`. Further operations may be made its dependencies,
+ * so that its end is the common end of all of them. */
 static uint32_t add_join(struct bb_goal *g, const struct bb_goal_collective *c, uint32_t before)
 {
     return bb_goal_add_after(g, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = c->cpu}, before);
 }
 
-/* Returns the size of fragment number i (modulo n) of an array in n fragments: the first bytes % n fragments have
- * one byte more than the others. */
+/*
+ * Returns the size in bytes of fragment i (modulo n) of an array that is split into n fragments. The first bytes % n
+ * fragments have one byte more than the others.
+ */
 static uint64_t part_bytes(uint64_t bytes, int n, int i)
 {
     const int part = (i % n + n) % n;
@@ -34,13 +37,13 @@ static uint64_t part_bytes(uint64_t bytes, int n, int i)
 }
 
 /*
- * Adds n - 1 steps along the ring. In each step a rank sends to its successor the fragment that it received in the
+ * Adds n - 1 steps of a ring algorithm. In each step a rank sends to the next rank the fragment that it received in the
  * previous step.
- *   first     number of the fragment that this rank sends first
  *   bytes     size of the whole array
- *   received  operation that the first send waits for
- *   sent      in/out: the last send
- *   Returns   the last receive
+ *   first     number of the fragment that this rank sends in the first step
+ *   received  index of the operation for which the first send waits
+ *   sent      in/out: index of the most recent send
+ *   Returns   index of the last receive
  */
 static uint32_t ring_round(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes, int first,
                            uint32_t received, uint32_t *sent)
@@ -49,8 +52,8 @@ static uint32_t ring_round(struct bb_goal *g, const struct bb_goal_collective *c
         const uint32_t last = received, sent_before = *sent;
 
         *sent = send_to(g, c, c->index + 1, part_bytes(bytes, c->n, first - s), last);
-        bb_goal_wait_start(g, *sent, sent_before); /* without this dependency, sends that are ready at the same time
-                                                      could start in any order */
+        bb_goal_wait_start(g, *sent, sent_before); /* keeps the sends in order; otherwise sends that are ready at the
+                                                      same time could start in any order */
         received = receive_from(g, c, c->index - 1, part_bytes(bytes, c->n, first - s - 1), last);
     }
     return received;
@@ -78,8 +81,11 @@ static uint32_t expand_alltoall(struct bb_goal *g, const struct bb_goal_collecti
     return join;
 }
 
-/* Position of a rank in a binomial tree with its root at v = 0. The parent of v is v without its lowest set bit
- * `low`; the children of v are v plus each smaller power of two. */
+/*
+ * Position v of a rank in a binomial tree, relative to the root's index (`root`). The root has v = 0. The parent of
+ * another rank is v without its lowest set bit `low`. The children of a rank are v + b for each power of two b below
+ * `low`; for the root, `low` is the smallest power of two that is at least the number of ranks.
+ */
 struct tree_position {
     int root, v, low;
 };
@@ -94,7 +100,8 @@ static struct tree_position find_tree_position(const struct bb_goal_collective *
     return at;
 }
 
-/* Adds the messages of a broadcast. Every rank sends to its children in the order of decreasing distance. */
+/* Adds this rank's messages of a broadcast: a receive from the parent, then sends to the children, the most distant
+ * child first. */
 static uint32_t expand_broadcast(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes)
 {
     const struct tree_position at = find_tree_position(c);
@@ -120,8 +127,10 @@ static uint32_t expand_reduce(struct bb_goal *g, const struct bb_goal_collective
     return at.v == 0 ? has : send_to(g, c, at.root + at.v - at.low, bytes, has);
 }
 
-/* Adds direct messages between the root and all other ranks. towards: true: to the root (gather); false: from the
- * root (scatter). */
+/*
+ * Adds this rank's part of direct messages between the root and all other ranks.
+ *   towards  true: messages go to the root (gather); false: from the root (scatter)
+ */
 static uint32_t expand_star(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes, bool towards)
 {
     const int root = bb_op_peer(c->op, c->index, c->n);

@@ -1,10 +1,10 @@
 /*
- * perfetto.c - the predicted timeline in Perfetto's native format, which needs a tenth of the space of Chrome's trace
- * events (--trace).
+ * perfetto.c - writes the predicted timeline in Perfetto's native format, which needs a tenth of the space of the
+ * Chrome trace events that --trace writes.
  *
  * Each stream of a rank has a track and a packet sequence. Data that all packets of a sequence share is written once:
  * the track, interned names, and a clock with incremental timestamps. A slice consists of a begin event and an end
- * event. The slice of a communication that waited contains an inner slice "bubble" or "waiting". Field numbers are
+ * event. If a communication operation waits, its slice contains an inner slice "bubble" or "waiting". Field numbers are
  * those of Perfetto's trace_packet.proto, track_event.proto, track_descriptor.proto and interned_data.proto.
  */
 #include "bootstrap/base/grow.h"
@@ -16,7 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRACE_PACKET = 1 << 3 | 2 }; /* encoded tag of field 1 of the message Trace (length-delimited) */
+enum {
+    TRACE_PACKET = 1 << 3 | 2
+}; /* encoded tag of field 1 (`packet`, length-delimited) of Perfetto's message
+                                       Trace */
 enum packet_field {
     PACKET_CLOCKS = 6,
     PACKET_TIMESTAMP = 8,
@@ -42,12 +45,12 @@ struct names {
 
 struct writer {
     const struct bb_timeline *t;
-    const bool *micro_batches; /* [micro-batches] true for each selected micro-batch; NULL: all are selected */
+    const bool *micro_batches; /* [micro-batches] true for each micro-batch to write; NULL: write all */
     FILE *out;
     int rc, stream, sequence;
     int64_t last_ns; /* timestamp of the previous event in the sequence */
     struct names names;
-    struct bb_message packet, part, inner, name; /* scratch, reused for each packet */
+    struct bb_message packet, part, inner, name; /* scratch, reused for every packet */
 };
 
 static void put_packet(struct writer *w)
@@ -78,8 +81,10 @@ static void put_track(struct writer *w, uint64_t uuid, uint64_t parent, int rank
     put_packet(w);
 }
 
-/* Starts a packet sequence: writes the data that its packets share. Time 0 of the sequence's clock is the start of
- * the step. */
+/*
+ * Starts a packet sequence for a track: writes the data that all packets of the sequence share. Time 0 of the
+ * sequence's clock is the start of the step.
+ */
 static void begin_sequence(struct writer *w, uint64_t track)
 {
     static const int ids[] = {OWN_CLOCK, BOOT_CLOCK};
@@ -109,7 +114,8 @@ static void begin_sequence(struct writer *w, uint64_t track)
 
 /* ---- slices of operations ---- */
 
-/* Returns the id of a name in this sequence. A new name is added to the packet that is being built. */
+/* Returns the id of a name in the current packet sequence. If the name is new, its definition is added to the
+ * current packet. */
 static uint64_t intern(struct writer *w, const char *name)
 {
     for (size_t i = 0; i < w->names.n; i++)
@@ -138,8 +144,11 @@ static void add_argument(struct writer *w, const char *name, int kind, uint64_t 
     bb_message_message(&w->part, EVENT_ARGUMENT, &w->inner);
 }
 
-/* Starts an event. The caller may add arguments and must then call put_event. name: begin of a slice with this name;
- * NULL: end of the most recently started slice. */
+/*
+ * Starts an event; the caller may add arguments and must then call put_event.
+ *   ns    time of the event
+ *   name  begin of a slice with this name; NULL: end of the most recently begun slice of the track
+ */
 static void begin_event(struct writer *w, int64_t ns, const char *name)
 {
     bb_message_number(&w->packet, PACKET_TIMESTAMP, (uint64_t)(ns - w->last_ns));
@@ -163,7 +172,7 @@ static void put_bare_event(struct writer *w, int64_t ns, const char *name)
     put_event(w);
 }
 
-/* Returns the payload of those operations in ops[first..end) that are on the stream of ops[first]. */
+/* Returns the payload in bytes of those operations in ops[first..end) that have the same stream as ops[first]. */
 static uint64_t bytes_of(const struct bb_layout *l, const struct bb_op *ops, int first, int end)
 {
     uint64_t bytes = 0;

@@ -33,8 +33,10 @@ static void add_bytes(struct bb_message *m, const void *bytes, size_t n)
         add_byte(m, ((const unsigned char *)bytes)[i]);
 }
 
-/* Encodes a varint: seven bits per byte, least significant bits first; bit 7 is set in all bytes but the last.
- * Returns the number of bytes. */
+/*
+ * Encodes a number as a varint: seven bits per byte, least significant bits first; bit 7 is set in all bytes but the
+ * last. Returns the number of bytes.
+ */
 static size_t encode_varint(uint64_t value, unsigned char bytes[VARINT_BYTES])
 {
     size_t n = 0;

@@ -1,6 +1,6 @@
 /*
- * protobuf.h - encodes messages in the wire format of Protocol Buffers, limited to what the exporters use: varint and
- * length-delimited fields. A message is built in memory, and then written to a file or embedded in another message.
+ * protobuf.h - encodes messages in the wire format of Protocol Buffers. Supports only what the exporters use: varint
+ * and length-delimited fields. A message is built in memory, and then written to a file or embedded in another message.
  */
 #ifndef BB_PROXIES_EXPORT_PROTOBUF_H
 #define BB_PROXIES_EXPORT_PROTOBUF_H
@@ -12,7 +12,8 @@
 struct bb_message {
     unsigned char *bytes;
     size_t n;
-    int failed; /* 0, or -BB_EFAIL after printing an error line when out of memory */
+    int failed; /* error of the first append that failed: -BB_EFAIL after printing an error line when out of memory;
+                   0: none */
 };
 
 void bb_message_clear(struct bb_message *m); /* makes the message empty; its memory is reused */
@@ -24,8 +25,10 @@ void bb_message_text(struct bb_message *m, int field, const char *text);
 void bb_message_message(struct bb_message *m, int field, const struct bb_message *part);
 void bb_message_packed(struct bb_message *m, int field, const uint64_t *values, size_t n);
 
-/* bb_message_write - write the length of the message and then the message, as in a stream of messages. Returns 0 or
- * m->failed. */
+/*
+ * bb_message_write - write the length of the message and then the message, the format of a stream of messages. Returns
+ * 0, or m->failed without writing.
+ */
 int bb_message_write(const struct bb_message *m, FILE *out);
 
 #endif

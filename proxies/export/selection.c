@@ -1,4 +1,4 @@
-/* selection.c - parser for selections of indices; see selection.h. */
+/* selection.c - parser for lists of indices such as "0,8-15"; see selection.h. */
 #include "proxies/export/selection.h"
 
 #include "bootstrap/base/grow.h"
@@ -20,7 +20,7 @@ static int reject_op(const struct parsing *p, const char *word)
                   word, p->what, p->selection->n - 1, p->selection->n > 1 ? 1 : 0);
 }
 
-/* Parses an index such as "8" or a range such as "8-15". */
+/* Parses one index such as "8" or one range such as "8-15", and marks it as selected. */
 static int parse_range(void *arg, const char *word)
 {
     const struct parsing *p = arg;

@@ -1,13 +1,14 @@
 /*
- * simai.c - SimAI's workload text, a format of ASTRA-sim 1.0 that AICB writes: the step of one rank as a list of rows,
- * which all ranks execute. Each row has compute and communication in three columns: forward pass, gradients of the
- * inputs and gradients of the weights. SimAI first executes the forward column from the first row to the last, then the
- * two gradient columns from the last row to the first. Communication in the forward and input gradient columns blocks;
- * communication in the weight gradient column runs asynchronously.
+ * simai.c - writes a step as SimAI's workload text, a format of ASTRA-sim 1.0 that the workload generator AICB also
+ * writes. It lists the step of one rank as rows, and all ranks execute all rows. Each row has compute and communication
+ * in three columns: forward pass, gradients of the inputs, and gradients of the weights. SimAI first executes the
+ * forward column from the first row to the last, then the two gradient columns from the last row to the first.
+ * Communication in the forward and input gradient columns is blocking; communication in the weight gradient column is
+ * asynchronous.
  *
  * The file therefore contains the forward pass in order, and then the rest of the step in reverse order. Keywords and
- * their order are those of SimAI's Workload.cc. The rows are those of rank 0, because AICB writes those of the first
- * stage.
+ * their order are those of SimAI's Workload.cc. The rows are those of rank 0, because AICB writes the rows of the first
+ * pipeline stage.
  */
 #include "bootstrap/base/grow.h"
 #include "proxies/export/export.h"
@@ -20,8 +21,10 @@
 enum column { FORWARD, INPUT, WEIGHT, COLUMNS };
 enum side { TP, EP, DP, DP_EP, PP, SIDES };
 
-/* SimAI's group for each of busbar's groups. In the file, a suffix of the collective selects the group; without a
- * suffix it is TP or, in the column of weight gradients, DP. */
+/*
+ * SimAI's group for each group of a step. In the file, a suffix of the collective's name selects the group. A name
+ * without suffix means TP or, in the column of weight gradients, DP.
+ */
 static const struct {
     const char *group;
     enum side side;
@@ -37,32 +40,32 @@ static const struct {
                         {BB_REDUCE_SCATTER, "REDUCESCATTER"},
                         {BB_ALLTOALL, "ALLTOALL"}};
 
-static const size_t SMALL_BYTES = 64; /* a smaller collective, such as the sum of a norm or a flag, is omitted where
-                                         SimAI has no group for it */
-enum { UPDATE_NS = 1 }; /* optimizer time of a row in ns: minimal, because the optimizer is in rows of its own */
+static const size_t SMALL_BYTES = 64; /* a collective of fewer bytes, such as the sum of a norm or a flag, is omitted
+                                         if SimAI has no group for it */
+enum { UPDATE_NS = 1 }; /* optimizer time of a row in ns: the minimum, because the optimizer has its own rows */
 
 struct row {
-    const struct bb_op *op; /* first operation of the row; determines the row's name */
+    const struct bb_op *op; /* first operation of the row; names the row */
     int64_t compute_ns[COLUMNS];
-    const char *word[COLUMNS], *suffix[COLUMNS]; /* name of the collective (NULL: no communication) and suffix of the
-                                                    group */
+    const char *word[COLUMNS], *suffix[COLUMNS]; /* word: name of the collective, NULL: no communication; suffix:
+                                                    suffix that selects the group */
     size_t bytes[COLUMNS];
-    int filled; /* first free slot: slot 2 x column is compute, slot 2 x column + 1 is communication */
+    int filled; /* first slot that is still free. A row has six slots: 2 x column is compute, 2 x column + 1 is
+                   communication */
 };
 
 struct workload {
     const struct bb_export *e;
-    int size[SIDES]; /* ranks in each of SimAI's groups */
+    int size[SIDES]; /* [SIDES] number of ranks in each of SimAI's groups */
     int micro_batches, virtual_stages;
-    size_t message_bytes; /* size of every message between pipeline stages */
-    struct row *rows[2];  /* [0]: forward pass; [1]: rest of the step */
+    size_t message_bytes; /* bytes of each message between pipeline stages; 0: no message yet */
+    struct row *rows[2];  /* rows[0]: forward pass; rows[1]: rest of the step */
     size_t n[2];
 };
 
-/* ---- groups of SimAI ---- */
+/* ---- SimAI's groups ---- */
 
-/* Returns the number of ranks in the step's group that corresponds to SimAI's group `side`; 1: the step has no such
- * group. */
+/* Returns the number of ranks in the group of the step that corresponds to SimAI's group `side`; 1 if there is none. */
 static int size_of(const struct bb_layout *l, enum side side)
 {
     for (size_t i = 0; i < sizeof(sides) / sizeof(sides[0]); i++)
@@ -83,8 +86,10 @@ static void set_sizes(struct workload *w)
     w->size[DP_EP] = w->size[DP] / w->size[EP];
 }
 
-/* Returns SimAI's group for the operation, or SIDES if there is none. SimAI derives the sizes of its groups from the
- * header, so a group of a different size does not correspond to SimAI's group. */
+/*
+ * Returns SimAI's group for the operation, or SIDES if there is none. SimAI derives the sizes of its groups from the
+ * header; a group of another size therefore has no counterpart in SimAI.
+ */
 static enum side side_of(const struct workload *w, const struct bb_op *op)
 {
     const struct bb_layout *l = &w->e->step->layout;
@@ -118,7 +123,8 @@ static int reject_op(const struct workload *w, const struct bb_op *op)
 
 /* ---- rows of the file ---- */
 
-/* Returns the last row if the slot is still free there, else a new row. SimAI executes the slots of a row in order. */
+/* Returns the last row if `slot` is still free in it, else a new row. SimAI executes the slots of a row in ascending
+ * order. */
 static struct row *row_with(struct workload *w, const struct bb_op *op, int slot)
 {
     const int part = op->phase != BB_PHASE_FORWARD;
@@ -141,8 +147,10 @@ static int64_t longer(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Adds a compute operation. SimAI does not model the host, so the time is the maximum of the kernels' time and the
- * launches' time. */
+/*
+ * Adds a compute operation. SimAI does not model the host, so the time of the operation is the longer of its kernel
+ * time and its launch time.
+ */
 static int add_compute(struct workload *w, const struct bb_op *op)
 {
     const enum column column = op->phase == BB_PHASE_FORWARD    ? FORWARD
@@ -209,8 +217,10 @@ static int add_ops(struct workload *w, const struct bb_program *p)
     return rc;
 }
 
-/* Derives the number of virtual stages from the sends: a stage in the middle of the pipeline sends once in forward
- * and once in backward, for each virtual stage and micro-batch. */
+/*
+ * Derives the number of virtual pipeline stages from the sends of each role: a stage in the middle of the pipeline
+ * sends once in forward and once in backward, for each virtual stage and micro-batch.
+ */
 static void count_messages(struct workload *w)
 {
     int most = 0;
@@ -244,7 +254,8 @@ static void print_row(const struct row *row, FILE *out)
     fprintf(out, "\t%d\n", UPDATE_NS);
 }
 
-/* Prints the header. Readers search the first line for known keywords, so the command line may follow the keywords. */
+/* Prints the header. SimAI searches the header line for known keywords, so other text (the command line) may follow
+ * the keywords. */
 static void print_head(const struct workload *w, FILE *out)
 {
     char head[512];

@@ -143,7 +143,8 @@ static int count_gpus(const struct bb_world *w, const struct bb_visible *all)
     return n;
 }
 
-/* Returns the error code on all ranks. Only the rank without a GPU prints the error. */
+/* Reports that a rank could not be assigned a GPU. Returns the error code on all ranks; only the rank without a GPU
+ * prints the error. */
 static int report_unassigned(const struct bb_world *w, const struct bb_visible *all, int first,
                              const struct bb_assigned *assigned)
 {

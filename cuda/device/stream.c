@@ -7,7 +7,7 @@
 
 struct poll {
     cudaStream_t stream;
-    cudaEvent_t event; /* NULL: wait for the stream */
+    cudaEvent_t event; /* event to wait for; NULL: wait for the whole stream */
     bb_health *health;
     void *arg;
 };

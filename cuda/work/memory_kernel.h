@@ -72,7 +72,7 @@ struct bb_memory_kernel {
     const void *in;
     void *out;
     const void *scale, *shift; /* [cols], or [channels] for CHANNEL_NORM; elements of type dtype */
-    const void *saved;         /* *_GRAD: input of the forward kernel */
+    const void *saved;         /* kinds *_GRAD: input of the forward kernel */
     const int32_t *index;
     const float *gate;
     float *master, *first, *second;

@@ -27,7 +27,7 @@
 struct bb_timing {
     const char *what; /* name of the row: the collective, the proxy, or a name composed of several fields (see above) */
     const char *dtype, *op, *placement;
-    const char *mode;                 /* "stream", "sync", "graph"; "step" for a proxy */
+    const char *mode; /* how the operations were launched: "stream", "sync" or "graph"; "step" for a proxy */
     const char *algorithm, *protocol; /* algorithm and protocol chosen by NCCL; not used to match rows */
     long long channels;
     long long bytes, root, group, cycle;

@@ -363,8 +363,8 @@ static size_t larger_of(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Returns the bytes of device memory that the cases need: the size of the largest case, and more than the L2 cache
- * for the memory traffic of the timed kernel. */
+/* Returns the bytes of device memory that the cases need: the size of the largest case, but at least --size plus 1
+ * MiB. The timed kernel uses all of it as scratch memory, which should exceed the L2 cache. */
 static size_t arena_bytes(const struct compute *b)
 {
     struct bb_gemm_case gemms[BB_COMPUTE_GEMMS];

@@ -26,7 +26,7 @@ struct bb_contention {
     /* (compute + comm - both) / min(compute, comm), where compute and comm are the times alone. 1: the shorter is
      * hidden completely; 0: no overlap; below 0: slower than one after the other */
     double efficiency;
-    double lost_to_comm_us; /* time of both - compute alone */
+    double lost_to_comm_us; /* time by which communication delays the compute: time of both - time of compute alone */
 };
 
 /* bb_contention_of - compute the metrics from median times. A ratio is NaN if its denominator is 0. */

@@ -119,34 +119,34 @@ int bb_document_print(json_t *root, const char *status, FILE *out)
 enum { WRITER_IDLE, WRITER_IN_IO, WRITER_TAKEN_OVER };
 
 /* Marks the start of I/O that may block forever; the caller does not touch the document until end_io(). */
-static struct bb_document_seat *begin_io(const struct bb_document *d, const char *temporary)
+static struct bb_document_writer *begin_io(const struct bb_document *d, const char *temporary)
 {
-    if (!d->seat)
+    if (!d->writer)
         return NULL;
-    d->seat->temporary = temporary ? strdup(temporary) : NULL; /* if strdup fails, a rescue cannot remove the
+    d->writer->temporary = temporary ? strdup(temporary) : NULL; /* if strdup fails, a rescue cannot remove the
                                                                   temporary file */
-    d->seat->state = WRITER_IN_IO;
-    return d->seat;
+    d->writer->state = WRITER_IN_IO;
+    return d->writer;
 }
 
 /* Marks the end of the I/O. If another thread has taken the document over meanwhile, this function never returns but
  * waits for the end of the process; the loop is needed because pause() returns after every signal handler. */
-static void end_io(struct bb_document_seat *seat)
+static void end_io(struct bb_document_writer *writer)
 {
-    if (!seat)
+    if (!writer)
         return;
-    for (int away = WRITER_IN_IO; !atomic_compare_exchange_strong(&seat->state, &away, WRITER_IDLE);
+    for (int away = WRITER_IN_IO; !atomic_compare_exchange_strong(&writer->state, &away, WRITER_IDLE);
          away = WRITER_IN_IO)
         pause();
-    free(seat->temporary);
-    seat->temporary = NULL;
+    free(writer->temporary);
+    writer->temporary = NULL;
 }
 
-bool bb_document_take_over(struct bb_document_seat *seat)
+bool bb_document_take_over(struct bb_document_writer *writer)
 {
     int away = WRITER_IN_IO;
 
-    return atomic_compare_exchange_strong(&seat->state, &away, WRITER_TAKEN_OVER);
+    return atomic_compare_exchange_strong(&writer->state, &away, WRITER_TAKEN_OVER);
 }
 
 /* ---- writing the file ---- */
@@ -209,19 +209,19 @@ static int put_all(struct bb_document *d, const struct bb_outfile *old, const ch
 /* Renames the temporary file to its final name. Returns 0 or errno; on failure the file has no final name. */
 static int name_file(struct bb_document *d)
 {
-    struct bb_document_seat *seat = begin_io(d, d->file.temporary);
+    struct bb_document_writer *writer = begin_io(d, d->file.temporary);
     int error = bb_outfile_publish_unsynced(&d->file);
 
-    end_io(seat);
+    end_io(writer);
     return error;
 }
 
 static void sync_folder(const struct bb_document *d)
 {
-    struct bb_document_seat *seat = begin_io(d, NULL);
+    struct bb_document_writer *writer = begin_io(d, NULL);
 
     bb_outfile_sync_folder(d->file.path);
-    end_io(seat);
+    end_io(writer);
 }
 
 /* Replaces the file by a newly written one. Returns 0 or errno; on failure the old file remains in use. */
@@ -277,15 +277,15 @@ static int write_tail(struct bb_document *d, const char *rows, size_t bytes, con
 {
     size_t n = 0, least = (size_t)(d->end - d->rows_to);
     char *text = tail_text(d, rows, bytes, status, &n), *longer = text;
-    struct bb_document_seat *seat;
+    struct bb_document_writer *writer;
     int error = ENOMEM;
 
     if (text && n < least && (longer = realloc(text, least)) != NULL)
         memset(longer + n, '\n', least - n);
-    seat = begin_io(d, NULL);
+    writer = begin_io(d, NULL);
     if (longer)
         error = write_at(fileno(d->file.out), longer, n < least ? least : n, d->rows_to);
-    end_io(seat);
+    end_io(writer);
     free(longer ? longer : text);
     if (error)
         return error;
@@ -329,9 +329,9 @@ static int save_rows(struct bb_document *d, const char *status)
 
 static int report_once(struct bb_document *d, int error)
 {
-    if (error && !d->told)
+    if (error && !d->error_reported)
         bb_err(BB_EFAIL, "cannot write the results: %s: %s", d->file.path, strerror(error));
-    d->told |= error != 0;
+    d->error_reported |= error != 0;
     return error ? -BB_EFAIL : 0;
 }
 
@@ -342,7 +342,7 @@ int bb_document_open(struct bb_document *d, const char *path, json_t *root, cons
     json_t *rows = json_object_get(root, "results");
     int error;
 
-    *d = (struct bb_document){.seat = d->seat, .root = root, .rows = rows, .n_head = count_head(root, rows)};
+    *d = (struct bb_document){.writer = d->writer, .root = root, .rows = rows, .n_head = count_head(root, rows)};
     error = make_file(d, path, status);
     return error ? bb_err(error == ENOMEM ? BB_EFAIL : BB_EUSAGE, "cannot write the results: %s: %s", path,
                           strerror(error))
@@ -373,13 +373,13 @@ int bb_document_add(struct bb_document *d, json_t *row)
  * same rows; the rescue writes them at the same offset, and truncates the file if the writer has written more bytes. */
 void bb_document_rescue(struct bb_document *d, const char *status)
 {
-    struct bb_document_seat *seat = d->seat;
+    struct bb_document_writer *writer = d->writer;
 
-    d->seat = NULL;
+    d->writer = NULL;
     if (d->file.out && write_tail(d, d->unsaved, d->unsaved_bytes, status) == 0)
         (void)truncate_file(d, d->text_end); /* if this fails, text of the writer remains at the end of the file */
-    if (seat->temporary)
-        unlink(seat->temporary);
+    if (writer->temporary)
+        unlink(writer->temporary);
 }
 
 void bb_document_changed(struct bb_document *d, const char *key)
@@ -407,7 +407,7 @@ int bb_document_save(struct bb_document *d, const char *status)
     double start_s = bb_now_s();
     int rc;
 
-    if (d->told && !bb_document_due(d)) /* after an error, retries are limited to this rate, because each retry
+    if (d->error_reported && !bb_document_due(d)) /* after an error, retries are limited to this rate, because each retry
                                            writes all unsaved rows */
         return -BB_EFAIL;
     rc = report_once(d, save_rows(d, status));
@@ -419,10 +419,10 @@ int bb_document_save(struct bb_document *d, const char *status)
 /* Flushes the file to disk. Returns 0 or errno. */
 static int sync_file(const struct bb_document *d)
 {
-    struct bb_document_seat *seat = begin_io(d, NULL);
+    struct bb_document_writer *writer = begin_io(d, NULL);
     int error = bb_outfile_sync(fileno(d->file.out));
 
-    end_io(seat);
+    end_io(writer);
     return error;
 }
 
@@ -447,8 +447,8 @@ static int finish_file(struct bb_document *d, const char *status)
     error = error ? error : sync_file(d);
     if (!error && ok)
         error = save_rows(d, status);
-    if (!error && d->seat && d->seat->at_end)
-        d->seat->at_end(d->seat->rc);
+    if (!error && d->writer && d->writer->at_end)
+        d->writer->at_end(d->writer->rc);
     return error ? error : truncate_file(d, d->text_end);
 }
 

@@ -34,7 +34,7 @@
  *   at_end     callback at_end(rc), called when the final status is in the file; NULL: none
  *   rc         argument of at_end
  */
-struct bb_document_seat {
+struct bb_document_writer {
     atomic_int state;
     char *_Atomic temporary;
     void (*at_end)(int rc);
@@ -42,7 +42,7 @@ struct bb_document_seat {
 };
 
 struct bb_document {
-    struct bb_document_seat *seat; /* owned by the caller; NULL: no take-over */
+    struct bb_document_writer *writer; /* owned by the caller; NULL: no take-over */
     struct bb_outfile file;        /* path NULL: no file is open */
     /* root: fields of head and tail, borrowed from the caller; rows: the list "results" of root, always empty
      * because rows are stored only in the file, or NULL if the schema has no rows */
@@ -56,7 +56,7 @@ struct bb_document {
     double saved_s, cost_s; /* saved_s: time at which the last write ended (bb_now_s); cost_s: duration of that write
                                in seconds */
     bool stale_head, dirty; /* stale_head: a field of the head changed since the last write; dirty: any field changed */
-    bool told;              /* true after a write error was reported; later errors are not reported */
+    bool error_reported;              /* true after a write error was reported; later errors are not reported */
 };
 
 /*
@@ -95,7 +95,7 @@ int bb_document_close(struct bb_document *d, const char *status);
  * bb_document_rescue - write the queued rows and the status, and remove the temporary file. Call only after a
  * take-over.
  */
-bool bb_document_take_over(struct bb_document_seat *seat);
+bool bb_document_take_over(struct bb_document_writer *writer);
 void bb_document_rescue(struct bb_document *d, const char *status);
 
 /* bb_document_print - write root with its rows to a stream. Returns 0; otherwise errno is the reason. */

@@ -27,7 +27,7 @@ struct bb_results {
                      because rows are stored only in the file. */
     const char *status;
     struct bb_document file; /* JSON file; not open if the JSON is written to a stream at the end */
-    struct bb_document_seat seat;
+    struct bb_document_writer writer;
     bool live; /* true between bb_results_open and bb_results_close */
     FILE *out; /* stream for --json -; NULL: the JSON is written to `path` */
     char *path;
@@ -115,7 +115,7 @@ static int write_table(struct bb_results *res)
  * they are saved with the next row or at the end. */
 static void save_change(struct bb_results *res, bool row)
 {
-    const bool at_once = row && !res->file.told;
+    const bool at_once = row && !res->file.error_reported;
 
     if (at_once || bb_document_due(&res->file))
         (void)bb_document_save(&res->file, shown_status(res)); /* a failed write is retried later; bb_results_close
@@ -163,7 +163,7 @@ static bool lock_results(struct bb_results *res)
     const struct timespec moment = {.tv_nsec = 1000000 * POLL_MS};
 
     for (int waited_ms = 0; pthread_mutex_trylock(&res->lock) != 0; waited_ms += POLL_MS) {
-        if (waited_ms >= WRITE_MS && bb_document_take_over(&res->seat))
+        if (waited_ms >= WRITE_MS && bb_document_take_over(&res->writer))
             return false;
         nanosleep(&moment, NULL);
     }
@@ -328,7 +328,7 @@ static struct bb_results *new_results(const struct bb_results_head *head, const 
         json_object_set_new(res->root, "results", json_array());
     res->rows = json_object_get(res->root, "results");
     res->status = "running";
-    res->file.seat = &res->seat;
+    res->file.writer = &res->writer;
     return res;
 }
 
@@ -459,7 +459,7 @@ static int check_stdout(const struct bb_results *res, int rc)
 void bb_results_at_end(struct bb_results *res, void (*fn)(int rc))
 {
     if (res)
-        res->seat.at_end = fn;
+        res->writer.at_end = fn;
 }
 
 /* Writes the CSV and the JSON for the last time. Returns rc, or -BB_EFAIL if rc is not negative and a file or stdout
@@ -473,7 +473,7 @@ static int write_last(struct bb_results *res, int rc)
     set_final_status(res, rc);
     if (write_table(res) && rc >= 0)
         set_final_status(res, rc = -BB_EFAIL);
-    res->seat.rc = rc;
+    res->writer.rc = rc;
     if (is_file(res))
         failed = bb_document_close(&res->file, shown_status(res));
     else if (res->path || res->out)

@@ -41,8 +41,8 @@ static void *save(void *arg)
 /* Runs in a child process, because the blocked writer never returns. Returns 0, or the number of the failed step. */
 static int take_over_from_blocked_writer(void)
 {
-    static struct bb_document_seat seat;
-    struct bb_document d = {.seat = &seat};
+    static struct bb_document_writer writer;
+    struct bb_document d = {.writer = &writer};
     pthread_t writer;
 
     signal(SIGUSR1, handle_signal);
@@ -50,11 +50,11 @@ static int take_over_from_blocked_writer(void)
         bb_document_add(&d, json_pack("{s:i}", "row", 1)))
         return 1;
     write_state = BLOCK_NEXT;
-    if (bb_document_take_over(&seat) || pthread_create(&writer, NULL, save, &d))
+    if (bb_document_take_over(&writer) || pthread_create(&writer, NULL, save, &d))
         return 2;
     while (write_state != BLOCKED)
         usleep(1000);
-    if (!bb_document_take_over(&seat) || bb_document_take_over(&seat))
+    if (!bb_document_take_over(&writer) || bb_document_take_over(&writer))
         return 3;
     write_state = PASS;
     for (int i = 0; i < 50; i++) {

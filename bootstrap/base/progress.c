@@ -19,7 +19,7 @@ enum { TIME_LEFT_TEXT = 48 };
 /* Returns ", about 40 s left", or "" if the remaining time is unknown. */
 static const char *format_time_left(const struct bb_progress *p, char text[TIME_LEFT_TEXT])
 {
-    double s = p->done > 0 && p->done < p->total ? (bb_now_s() - p->expected_s) * (p->total - p->done) / p->done : 0;
+    double s = p->done > 0 && p->done < p->total ? (bb_now_s() - p->phase_start_s) * (p->total - p->done) / p->done : 0;
 
     text[0] = '\0';
     if (s >= 7200)
@@ -192,7 +192,7 @@ void bb_progress_expect(struct bb_progress *p, double total)
     lock(p);
     p->total = total;
     p->done = 0;
-    p->expected_s = bb_now_s();
+    p->phase_start_s = bb_now_s();
     unlock(p);
 }
 

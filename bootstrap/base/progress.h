@@ -16,7 +16,7 @@ enum { BB_PROGRESS_TEXT = 160 };
 struct bb_progress {
     bool on, is_shown;
     double begin_s, last_s;
-    double expected_s, total, done; /* expected_s: start time of the phase; total: its amount of work in any unit, 0
+    double phase_start_s, total, done; /* expected_s: start time of the phase; total: its amount of work in any unit, 0
                                        if unknown; done: completed work in the same unit */
     char text[BB_PROGRESS_TEXT];    /* current activity; "" for none */
     bool has_thread, stopping;      /* has_thread: stderr is not a terminal, so a thread prints lines; stopping: the

@@ -43,14 +43,14 @@ static int take_over_from_blocked_writer(void)
 {
     static struct bb_document_writer writer;
     struct bb_document d = {.writer = &writer};
-    pthread_t writer;
+    pthread_t thread;
 
     signal(SIGUSR1, handle_signal);
     if (bb_document_open(&d, path, json_pack("{s:[]}", "results"), "running") ||
         bb_document_add(&d, json_pack("{s:i}", "row", 1)))
         return 1;
     write_state = BLOCK_NEXT;
-    if (bb_document_take_over(&writer) || pthread_create(&writer, NULL, save, &d))
+    if (bb_document_take_over(&writer) || pthread_create(&thread, NULL, save, &d))
         return 2;
     while (write_state != BLOCKED)
         usleep(1000);
@@ -58,7 +58,7 @@ static int take_over_from_blocked_writer(void)
         return 3;
     write_state = PASS;
     for (int i = 0; i < 50; i++) {
-        pthread_kill(writer, SIGUSR1);
+        pthread_kill(thread, SIGUSR1);
         usleep(1000);
     }
     bb_document_rescue(&d, "timeout");

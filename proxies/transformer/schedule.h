@@ -1,10 +1,10 @@
 /*
  * schedule.h - pipeline schedules as tables: the order in which a stage processes the micro-batches of a step. A table
- * contains no operations, times or messages; pipe.h adds the messages, the builder adds the layers.
+ * contains no operations, times or messages; pipe.h adds the messages, stage.c adds the layers.
  *
- * Symbols: p stages, m micro-batches. Each stage r holds v chunks of layers (virtual pipeline stages). Chunk c of
- * stage r is part c p + r of the model: activations go from stage to stage and, with v > 1, from the last stage back
- * to the first one.
+ * Symbols: p stages, m micro-batches. The model is divided into p v parts (dualpipe: p). Stage r holds v chunks
+ * (virtual pipeline stages); chunk c of stage r is part c p + r of the model. Activations go from stage to stage and,
+ * with v > 1, from the last stage back to the first one.
  *
  *   gpipe        GPipe (Huang et al. 2019): all forwards, then all backwards. v = 1
  *   1f1b         1F1B, PipeDream-Flush (as in Megatron-LM): p - 1 - r forwards, then alternately one forward and one
@@ -117,8 +117,8 @@ int bb_schedule_parts(const struct bb_schedule *s);
 /* bb_schedule_parts_per_stage - returns the number of parts divided by the number of stages: v; dualpipe: 1. */
 int bb_schedule_parts_per_stage(const struct bb_schedule *s);
 
-/* bb_schedule_direction - returns the offset from this stage to the stage that receives the chunk's activations: 1,
- * or -1 for the second direction of dualpipe. */
+/* bb_schedule_direction - returns in which direction a stage sends the chunk's activations: 1 to the next stage, or
+ * -1 to the previous stage (second direction of dualpipe). */
 int bb_schedule_direction(const struct bb_schedule *s, int stage, int chunk);
 
 /* bb_schedule_is_last - returns whether the slot processes the last micro-batch of its chunk. */

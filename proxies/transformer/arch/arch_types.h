@@ -35,7 +35,7 @@ struct bb_arch_fixed { /* a flag of which only one value is supported */
 struct bb_arch_type {
     const char *name, *architecture;      /* model_type, for example "llama"; class name, for example "Llama" for
                                         "LlamaForCausalLM" */
-    const struct bb_arch_number *numbers; /* numbers, flags and fixed end with an empty row */
+    const struct bb_arch_number *numbers; /* the arrays numbers, flags and fixed end with an empty row */
     const struct bb_arch_flag *flags;
     const struct bb_arch_fixed *fixed; /* NULL: none */
     const char *unsupported;           /* reason why this known architecture is not supported; NULL: it is supported */

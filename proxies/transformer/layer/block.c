@@ -219,8 +219,8 @@ static const struct bb_kernel_list *build_kernel_list(struct bb_layers *l, const
     return work;
 }
 
-/* Finds or builds the kernel list of these kernel groups. Equal operations of the step share one list. Returns NULL
- * if out of memory. */
+/* Returns the kernel list of the kernel groups c, and builds the list if it does not exist yet. Operations with
+ * equal groups and sizes share one list. Returns NULL if out of memory. */
 static const struct bb_kernel_list *get_kernel_list(struct bb_block *b, const struct bb_kernel_groups *c)
 {
     const struct bb_layer_sizes *sizes = current_sizes(b);

@@ -48,7 +48,7 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
 
 /* ---- buffers (bb_block_buffer creates each on first use) ---- */
 
-/* X(buffer, name, size (enum buffer_size in block.c), data type; BB_NONE: data type of the activations). */
+/* X(buffer, name, size class (enum buffer_size in block.c), data type). BB_NONE: the data type of the activations. */
 #define BB_BLOCK_BUFFERS(X)                                                                                            \
     /* STATE: activations between layers; NORMED: output of the norm, before the gather of sequence parallelism */     \
     X(STATE, "activations", BOUNDARY, BB_NONE)                                                                         \
@@ -139,7 +139,7 @@ struct bb_column_parallel {
                                  (backward) */
     const char *data, *weights; /* names of the compute operations of the backward pass: data gradient, weight
                                    gradient */
-    enum bb_block_buffer input; /* GEMM input, saved for the weight gradient; 0: STATE */
+    enum bb_block_buffer input; /* GEMM input, saved for the weight gradient; 0 means STATE */
 };
 
 /* bb_block_gather - all-gather the activations over tp into dst and wait. Returns the buffer. Requires sequence
@@ -206,8 +206,8 @@ void bb_node_dispatch_start(struct bb_block *b, const char *what, enum bb_block_
 void bb_node_dispatch_start_probabilities(struct bb_block *b, const char *what);
 void bb_node_dispatch_finish(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer dst);
 
-/* Return from the experts: sum the outputs inside the node, then send each chunk to the other nodes. Both functions
- * return the last operation. */
+/* Return the expert outputs to the ranks of their tokens: sum the outputs inside the node, then send each chunk to
+ * the other nodes. Both functions return the last operation that they start. */
 int bb_node_return_start(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer src,
                          enum bb_block_buffer dst);
 int bb_node_return_start_probabilities(struct bb_block *b, const char *what);

@@ -89,7 +89,8 @@ static void gather_forward(struct bb_block *b, const struct bb_kernel_groups *be
                      BB_NONE);
 }
 
-/* The all-gather of keys and values overlaps the kernels of `before`, which precede attention. */
+/* all_gather context parallelism: the all-gather of keys and values overlaps the kernels of `before`, which precede
+ * the backward pass of attention. */
 static void gather_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
     int keys = gather_keys(b);

@@ -137,7 +137,8 @@ struct bb_block_lanes {
     struct bb_script_lane etp;                /* expert tensor parallelism */
     struct bb_script_lane etp_ep;    /* etp x ep ranks: counts per expert, all_gather dispatch; equals ep if etp is 1 */
     struct bb_script_lane embedding; /* first and last stage of a pipeline, for tied embeddings */
-    struct bb_script_lane norm[4];   /* groups over which the scalar of the gradient norm is summed, in this order */
+    struct bb_script_lane norm[4];   /* communicators over which the gradient norm (one scalar) is summed, one after
+                                      another */
 };
 
 /* dedup: maximum number of chunks of a rank's rows (a power of 2). The inter-node transfer of a chunk overlaps the
@@ -152,7 +153,7 @@ struct bb_block {
     int ep_rank;         /* index in the ep group; 0 if bb_layers_programs_per_stage is 1 */
     bool in_decoder;     /* internal: emitting the embedding or the head of the decoder */
     bool reads_encoder;  /* internal: a decoder layer gathers the encoder output or sums its gradients */
-    bool recomputing;    /* internal: emitting recomputation, which has no model FLOPs */
+    bool recomputing;    /* internal: the emitted operations recompute activations and report no model FLOPs */
     bool skip_recompute; /* set by the caller: the next layer is not recomputed, although --recompute is full */
     int buffers[48];     /* internal: buffers of the program, created on first use; BB_NONE: not created yet */
     /* internal, dedup: operations that send the chunks of rows to other nodes; operation that sends the

@@ -265,8 +265,9 @@ static void add_expert_biases(const struct bb_layer_sizes *s, struct bb_kernel_l
     }
 }
 
-/* Adds residual sum and norm; backward adds the gradients of both branches. The forward sum also creates the dropout
- * mask. */
+/* Adds the kernels of the residual sum and of the norm. In the forward pass the residual kernel also creates the
+ * dropout mask. In the backward pass the residual kernel adds the gradients of both branches, and dropout has a
+ * separate kernel. */
 static void add_norm(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
 {
     add_memory_kernel(s, w, "residual", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, s->local_tokens, s->hidden);

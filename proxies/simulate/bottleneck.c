@@ -10,7 +10,8 @@
 const char *const bb_limit_names[BB_LIMITS] = {BB_EACH_LIMIT(TEXT)};
 const char *const bb_limit_keys[BB_LIMITS] = {BB_EACH_LIMIT(KEY)};
 
-/* The intervals of a rank's kernels, ascending and without overlap. before_ns: total time of the earlier kernels. */
+/* The intervals in which a rank's kernels run, in ascending order and without overlap. before_ns: total length of
+ * the preceding intervals. */
 struct cover {
     struct covered {
         int64_t begin_ns, end_ns, before_ns;

@@ -14,8 +14,8 @@ struct bb_bottleneck {
     int64_t ns[BB_PHASES][BB_LIMITS];
     int64_t compute_slowed_ns, comm_slowed_ns; /* time that contention adds to the compute operations and to the
                                                   communication operations */
-    int64_t link_busy_ns, nic_busy_ns;         /* time that all traffic of the rank's links and of its NIC needs in the
-                                          busier direction */
+    int64_t link_busy_ns, nic_busy_ns; /* time for which the rank's links, and its NIC, are busy in the direction
+                                          with more traffic */
 };
 
 /* bb_bottleneck_find - computes the breakdown for the ranks of a class, after the execution `run`. Returns 0 or

@@ -1,9 +1,9 @@
 /*
  * class_refinement.c - adds the properties of the machine to the search for classes of equivalent ranks
- * (graph/rank_classes.h): injected slow parts, which ranks share a NIC, and in a fabric with oversubscribed uplinks,
- * which ranks share a leaf or a pod. All ranks of a class then have equivalent paths: their messages cross the same
- * tiers, their collectives have equally placed members, and the ranks that share their NIC, leaf or pod are of the same
- * classes.
+ * (graph/rank_classes.h): injected slow GPUs, NICs and links; which ranks share a NIC; and, in a fabric with
+ * oversubscribed uplinks, which ranks share a leaf or a pod. All ranks of a class then have equivalent paths: their
+ * messages cross the same tiers, their collectives have equally placed members, and the ranks that share their NIC,
+ * leaf or pod are of the same classes.
  */
 #include "proxies/simulate/match.h"
 
@@ -58,8 +58,8 @@ static int mark_members(const struct bb_sim *m, int comm, int instance, struct b
         uint64_t *of = &mark[bb_group_member(l, group, instance, i)];
 
         *of = mix_words(*of, &comm, sizeof(comm));
-        if (variable_counts) /* the traffic of an alltoallv depends on which members are on a leaf, not only on their
-                                number */
+        if (variable_counts) /* an alltoallv sends each member a different amount, so its uplink traffic depends on
+                                which members are on a leaf, not only on their number */
             *of = mix_words(*of, tier_members, (size_t)l->groups[group].size * sizeof(*tier_members));
         *of = mix_words(mix_words(*of, &placement, sizeof(placement)), &tier_members[i], sizeof(tier_members[i]));
     }
@@ -109,8 +109,8 @@ out:
     return rc;
 }
 
-/* The largest number of operations of all classes together, which limits the memory used. A placement without
- * symmetry has nearly one class per rank. */
+/* Maximum number of operations, summed over the classes; limits the memory used. If the placement has no symmetry,
+ * nearly each rank gets a separate class. */
 #define MAX_OPS 10e6
 
 static int validate_classes(const struct bb_sim *m)

@@ -1,4 +1,4 @@
-/* conditions.h - perturbations of a predicted step: injected slow parts, and jitter of kernel times. */
+/* conditions.h - perturbations of a predicted step: injected slow GPUs, NICs and links, and jitter of kernel times. */
 #ifndef BB_PROXIES_SIMULATE_CONDITIONS_H
 #define BB_PROXIES_SIMULATE_CONDITIONS_H
 
@@ -14,9 +14,9 @@ struct bb_conditions {
     int sample;    /* sample number; each sample has different random numbers */
 };
 
-/* bb_jitter_factor - returns the factor on the time of task `at` in this sample: a normally distributed random
- * number with mean 1 and standard deviation `jitter`, truncated at 3 standard deviations and at 0. The factor
- * depends only on the seed, the sample and the task. */
+/* bb_jitter_factor - returns the factor on the time of task `at` (index in bb_sim_run.tasks) in sample c->sample: a
+ * normally distributed random number with mean 1 and standard deviation `jitter`, truncated at 3 standard deviations
+ * and at 0. The factor depends only on the seed, the sample and the task. */
 double bb_jitter_factor(const struct bb_conditions *c, int at);
 
 #endif

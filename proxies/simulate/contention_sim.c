@@ -13,7 +13,7 @@
 enum event_kind { ARRIVES, FLOW_ENDS, COLLECTIVE_ENDS, EXCHANGE_ENDS, KERNEL_ENDS };
 
 #define EPOCH_MASK          ((1u << 28) - 1)
-#define SERVED_TOLERANCE_NS 0.01 /* ns; rounding error allowed when the bytes of a message are compared with its size */
+#define SERVED_TOLERANCE_NS 0.01 /* tolerance for rounding errors of served times */
 
 static void schedule_event(struct bb_contention_sim *s, double when_ns, enum event_kind kind, int id, unsigned epoch)
 {
@@ -142,7 +142,7 @@ static void update_kernel_rates(struct bb_contention_sim *s)
     s->n_dirty = 0;
 }
 
-/* Adds to the SMs that NCCL kernels occupy on the GPU of a class; a negative number releases SMs. */
+/* Adds `sms` to the number of SMs that NCCL kernels occupy on the GPU of a class. A negative `sms` releases SMs. */
 static void hold_sms(struct bb_contention_sim *s, int class_id, int sms)
 {
     s->gpus[class_id].held_sms += sms;
@@ -289,7 +289,8 @@ static void finish_side(struct bb_contention_sim *s, int cell, int64_t end_ns)
         schedule_event(s, (double)task->end_ns, EXCHANGE_ENDS, at, 0);
 }
 
-/* Marks one side of a message as transferred. The message ends when the links of both sides have transferred it. */
+/* Marks one side of a message as transferred. When both sides have been transferred, the message ends after its
+ * latency. */
 static void serve_side(struct bb_contention_sim *s, int cell)
 {
     struct bb_contention_message *m = &s->messages[cell / 2];
@@ -302,8 +303,8 @@ static void serve_side(struct bb_contention_sim *s, int cell)
     FREE_SLOT(s->messages, s->free_message, cell / 2);
 }
 
-/* Adds a message side to the queue of its exchange. A message whose latency exceeds the transfer time of the
- * exchange makes latency the limit of the exchange. */
+/* Adds one side of a message to the queue of its exchange. If the latency of the message exceeds the transfer time
+ * of the exchange, the exchange is limited by latency. */
 static void queue_side(struct bb_contention_sim *s, int cell, int64_t latency_ns)
 {
     struct bb_contention_message_side *side = cell_at(s, cell);
@@ -329,8 +330,8 @@ static void queue_side(struct bb_contention_sim *s, int cell, int64_t latency_ns
         bb_flows_start(&s->flows, flow, s->events.now_ns, x->load_ns);
 }
 
-/* Serves a message of a rank to itself, which is a copy in GPU memory. A copy that takes longer than the exchange's
- * transfers to other ranks makes memory the limit of the exchange. */
+/* Serves one side of a message of a rank to itself, which is a copy in GPU memory. If the copy takes longer than the
+ * transfers of the exchange to other ranks, the exchange is limited by memory. */
 static void copy_to_itself(struct bb_contention_sim *s, int cell, int64_t latency_ns)
 {
     int flow;
@@ -363,8 +364,8 @@ void bb_contention_sim_start_message(struct bb_contention_sim *s, int mine, int 
             queue_side(s, 2 * message + i, latency_ns);
 }
 
-/* Completes the first side in the queue and all other sides served by now. The flow then continues with the next
- * side. */
+/* Marks the first side in the queue, and all other sides that the flow has reached, as transferred. The flow then
+ * continues with the next side. */
 static void serve_exchange(struct bb_contention_sim *s, int flow)
 {
     struct bb_contention_exchange *x = &s->exchanges[flow - s->r->m->n_instances];
@@ -446,7 +447,7 @@ int bb_contention_sim_run(struct bb_contention_sim *s)
     return 0;
 }
 
-/* ---- initialisation and release ---- */
+/* ---- initialization and release ---- */
 
 int bb_contention_sim_init(struct bb_contention_sim **out, struct bb_execution *r)
 {
@@ -469,13 +470,13 @@ out:
     return rc;
 }
 
-/* bb_contention_sim_reset - resets the time and the traffic counters of the links. No operation is in progress, so
- * nothing else has to be reset. */
+/* bb_contention_sim_reset - resets the time, the free list of messages and the traffic counters of the resources. No
+ * operation is in progress, so nothing else has to be reset. */
 void bb_contention_sim_reset(struct bb_contention_sim *s)
 {
     s->events.now_ns = 0;
     s->free_message = BB_NONE;
-    for (int i = s->n_messages - 1; i >= 0; i--) /* in this order, the next allocation returns entry 0 again */
+    for (int i = s->n_messages - 1; i >= 0; i--) /* in descending order, so that the next allocation returns entry 0 */
         FREE_SLOT(s->messages, s->free_message, i);
     for (int i = 0; i < s->flows.n_resources; i++)
         s->flows.resources[i].moved = 0;

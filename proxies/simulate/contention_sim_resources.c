@@ -31,9 +31,9 @@ int bb_contention_sim_memory_class(const struct bb_contention_sim *s, int resour
     return of_gpu && resource % BB_GPU_RESOURCES == BB_GPU_MEMORY ? resource / BB_GPU_RESOURCES : BB_NONE;
 }
 
-/* Numbers the NICs (or leaves, or pods) by the lowest class of the ranks that use them. If ranks of one class use
- * two different NICs, the other ranks of both NICs are of the same classes too (class_refinement.c), so both NICs
- * carry the same load and are modelled as one resource. */
+/* Numbers the resources of kind `what` (NICs, leaves or pods) by the lowest class of the ranks that use them. If
+ * ranks of one class use two different NICs, the other ranks of both NICs are of the same classes too
+ * (class_refinement.c), so both NICs carry the same load and are modeled as one resource. */
 static int number_shared_resources(struct bb_contention_sim *s, enum bb_resource_kind what)
 {
     const struct bb_sim *m = sim_of(s);
@@ -59,14 +59,14 @@ static int number_shared_resources(struct bb_contention_sim *s, enum bb_resource
     return rc;
 }
 
-/* If no NIC is shared, gives each class a separate NIC. */
+/* Gives each class a separate NIC; for machines on which GPUs do not share NICs. */
 static void assign_private_nics(struct bb_contention_sim *s)
 {
     for (int c = 0; c < sim_of(s)->classes.n; c++)
         s->gpus[c].at[BB_RESOURCE_NIC] = (struct bb_contention_attachment){c, 1};
 }
 
-/* Assigns the indices of all resources. Returns the number of resources, or -BB_EFAIL. */
+/* Assigns an index to each resource. Returns the number of resources, or -BB_EFAIL. */
 static int allocate_resources(struct bb_contention_sim *s)
 {
     const int classes = sim_of(s)->classes.n;
@@ -164,10 +164,10 @@ void bb_contention_sim_resources_release(struct bb_contention_sim *s)
 
 /* ---- resources used by a flow ---- */
 
-/* The rates, in bytes per nanosecond, at which an operation at full speed uses the resources of one GPU. index:
- * [resource kind][out, in]. */
+/* The rates, in bytes per nanosecond, at which an operation at full speed uses the resources of one GPU. shared:
+ * rates on the GPU's NIC, leaf uplinks and pod uplinks, in each direction. */
 struct rates {
-    double out, in, memory, index[BB_RESOURCE_KINDS][BB_DIRECTIONS];
+    double out, in, memory, shared[BB_RESOURCE_KINDS][BB_DIRECTIONS];
 };
 
 static void add_use(struct bb_contention_sim *s, struct bb_flow *flow, int resource, double weight)
@@ -176,8 +176,8 @@ static void add_use(struct bb_contention_sim *s, struct bb_flow *flow, int resou
         s->flows.uses[flow->first_use + flow->n_uses++] = (struct bb_flow_use){.resource = resource, .weight = weight};
 }
 
-/* Adds the use of an uplink. If the flow already uses this uplink, because other members of the collective are on
- * the same leaf or pod, the two uses are merged. */
+/* Adds the use of an uplink to a flow. If the flow already uses this uplink, because other members of the collective
+ * are on the same leaf or pod, the two uses are merged. */
 static void add_uplink_use(struct bb_contention_sim *s, struct bb_flow *flow, int resource, double weight)
 {
     const int latest = s->use_at[resource];
@@ -200,13 +200,13 @@ static void use_gpu(struct bb_contention_sim *s, struct bb_flow *flow, int class
     add_use(s, flow, gpu_resource_index(class_id, BB_GPU_MEMORY),
             fmin(rates->memory, bb_cluster_nccl_memory_gbps(s->cluster)));
     add_use(s, flow, shared_resource_index(s, class_id, BB_RESOURCE_NIC, BB_DIRECTION_OUT),
-            at[BB_RESOURCE_NIC].ranks * rates->index[BB_RESOURCE_NIC][BB_DIRECTION_OUT]);
+            at[BB_RESOURCE_NIC].ranks * rates->shared[BB_RESOURCE_NIC][BB_DIRECTION_OUT]);
     add_use(s, flow, shared_resource_index(s, class_id, BB_RESOURCE_NIC, BB_DIRECTION_IN),
-            at[BB_RESOURCE_NIC].ranks * rates->index[BB_RESOURCE_NIC][BB_DIRECTION_IN]);
+            at[BB_RESOURCE_NIC].ranks * rates->shared[BB_RESOURCE_NIC][BB_DIRECTION_IN]);
     for (enum bb_resource_kind what = BB_RESOURCE_LEAF; s->has_uplinks && what < BB_RESOURCE_KINDS; what++)
         for (int i = 0; i < BB_DIRECTIONS && s->resource_base[what] != BB_NONE; i++)
             add_uplink_use(s, flow, shared_resource_index(s, class_id, what, i),
-                           at[what].ranks * rates->index[what][i]);
+                           at[what].ranks * rates->shared[what][i]);
 }
 
 static double larger(double a, double b)
@@ -232,7 +232,7 @@ void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int inst
             if (s->resource_base[what] != BB_NONE) {
                 const enum bb_tier tier = bb_resource_tier(what);
 
-                rates.index[what][BB_DIRECTION_OUT] = rates.index[what][BB_DIRECTION_IN] =
+                rates.shared[what][BB_DIRECTION_OUT] = rates.shared[what][BB_DIRECTION_IN] =
                     bb_fabric_member_bytes(cost, tier, inst->size, member->tier_members.ranks[tier]) /
                     cost->transfer_ns;
             }
@@ -242,7 +242,8 @@ void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int inst
 
 enum bb_limit bb_contention_sim_slowest_resource(double link_ns, double nic_ns, double leaf_ns, double pod_ns)
 {
-    const double uplinks_ns = larger(leaf_ns, pod_ns) * (1 - 1e-9); /* if the times are equal, the NIC is the limit */
+    const double uplinks_ns = larger(leaf_ns, pod_ns) * (1 - 1e-9); /* the factor makes the NIC the limit if the
+                                                                       times are equal */
 
     if (uplinks_ns > larger(link_ns, nic_ns))
         return leaf_ns > pod_ns ? BB_LIMIT_LEAF : BB_LIMIT_POD;
@@ -281,14 +282,14 @@ void bb_contention_sim_set_exchange_uses(struct bb_contention_sim *s, int flow_i
         return;
     rates = (struct rates){.out = load->out[1] / ns,
                            .in = load->in[1] / ns,
-                           .index = {{load->out[0] / ns, load->in[0] / ns},
-                                     {load->up[BB_LEAF] / ns, load->down[BB_LEAF] / ns},
-                                     {load->up[BB_POD] / ns, load->down[BB_POD] / ns}},
+                           .shared = {{load->out[0] / ns, load->in[0] / ns},
+                                      {load->up[BB_LEAF] / ns, load->down[BB_LEAF] / ns},
+                                      {load->up[BB_POD] / ns, load->down[BB_POD] / ns}},
                            .memory = (load->out[0] + load->out[1] + load->in[0] + load->in[1]) / ns *
                                      s->cluster->sharing.memory_bytes};
     x->limit = limit_of_load(s, load);
     flow->bytes_per_ns =
-        larger(larger(rates.out, rates.in), larger(rates.index[BB_RESOURCE_NIC][0], rates.index[BB_RESOURCE_NIC][1]));
+        larger(larger(rates.out, rates.in), larger(rates.shared[BB_RESOURCE_NIC][0], rates.shared[BB_RESOURCE_NIC][1]));
     use_gpu(s, flow, class_id, &rates);
     bb_flows_count_moved(&s->flows, flow_id, ns);
 }
@@ -307,7 +308,8 @@ enum bb_limit bb_contention_sim_flow_limit(const struct bb_contention_sim *s, in
 
 /* ---- compute kernels ---- */
 
-/* Returns the sums over a kernel list while NCCL occupies `held` SMs; the sums are cached. NULL: out of memory. */
+/* Returns the sums over a kernel list for a GPU on which NCCL occupies `held` SMs. The sums are cached. NULL: out of
+ * memory. */
 static const struct bb_kernel_sums *sum_kernels(struct bb_contention_sim *s, const struct bb_kernel_list *work,
                                                 int held)
 {
@@ -353,9 +355,10 @@ enum bb_limit bb_contention_sim_kernel_limit(struct bb_contention_sim *s, const 
 }
 
 /*
- * Returns the number of SMs that are unavailable to a kernel: the SMs that NCCL occupies now. If two micro-batches run
- * concurrently to hide each other's communication, training frameworks reserve NCCL's SMs during all GEMMs, even while
- * NCCL is idle: in DeepSeek-V3, GEMMs run on 112 of 132 SMs (technical report, section 3.2.2).
+ * Returns the number of SMs that are unavailable to a kernel: the SMs that NCCL occupies now, or the SMs that are
+ * reserved for NCCL, if these are more. Training frameworks that run two micro-batches concurrently, to hide their
+ * communication, reserve SMs for NCCL during all GEMMs, even while NCCL is idle: in DeepSeek-V3, GEMMs run on 112 of
+ * 132 SMs (technical report, section 3.2.2).
  */
 static int count_unavailable_sms(const struct bb_contention_sim *s, const struct bb_running_kernel *running)
 {

@@ -9,64 +9,70 @@
 #include "proxies/simulate/contention_sim.h"
 #include "proxies/simulate/event_queue.h"
 
-/* Order of the resources: three per class (outgoing link, incoming link and memory of its GPU), then two per NIC,
- * one for each direction. Where uplinks are oversubscribed, two per leaf and two per pod follow. */
+/* Order of the resources in flows.resources: three per class (outgoing link, incoming link and memory of its GPU),
+ * then two per NIC, one for each direction. If uplinks are oversubscribed, two per leaf and two per pod follow. */
 enum { BB_GPU_OUT, BB_GPU_IN, BB_GPU_MEMORY, BB_GPU_RESOURCES };
 enum { BB_DIRECTION_OUT, BB_DIRECTION_IN, BB_DIRECTIONS };
 
 struct bb_contention_gpu {
     int held_sms;
     int running;                      /* first running kernel on this GPU; BB_NONE: none */
-    struct bb_contention_attachment { /* the NIC, leaf or pod that the GPU uses: its index, and the number of ranks
-                                         of the class that use it */
+    struct bb_contention_attachment { /* number: index of the NIC, leaf or pod that the GPU uses; ranks: number of
+                                         ranks of the class that use the same one */
         int number, ranks;
     } at[BB_RESOURCE_KINDS];
     bool dirty; /* the rates of this GPU's kernels must be recomputed */
 };
 
-struct bb_running_kernel { /* a running compute operation; next: the next one on the same GPU, or in the free list */
+struct bb_running_kernel { /* a running compute operation; next: index of the next running operation on the same GPU,
+                              or of the next free entry */
     int at, class_id, next;
     const struct bb_op *op;
     double alone_ns, left_ns, rate, since_ns;
     unsigned epoch;
 };
 
-/* Sums over a kernel list, for a GPU on which NCCL occupies a given number of SMs. */
+/* Sums of the times of a kernel list on a GPU on which NCCL occupies a given number of SMs. */
 struct bb_kernel_sums {
-    double total_ns, memory_ns, arithmetic_ns; /* times of all kernels, of the memory-bound kernels and of the
+    double total_ns, memory_ns, arithmetic_ns; /* times of all kernels, of the memory-bound kernels, and of the
                                                   compute-bound kernels */
 };
 
 struct bb_contention_sim {
     struct bb_execution *r;
     const struct bb_cluster *cluster;
-    struct bb_flows flows; /* one flow per communicator instance, then one per class and communicator */
+    struct bb_flows flows; /* first one flow per communicator instance (collectives), then one per class and
+                              communicator (exchanges) */
     struct bb_event_queue events;
-    int rc; /* first error */
+    int rc; /* return code of the first error */
     struct bb_contention_gpu *gpus;
     int resource_base[BB_RESOURCE_KINDS]; /* index of the first resource of each kind; BB_NONE: resources of this
                                              kind never limit */
     bool has_uplinks;                     /* at least one tier of uplinks is oversubscribed */
-    int *use_at; /* [resources] latest use of each resource, an index in flows.uses; used to merge the uses of one
+    int *use_at; /* [resources] index in flows.uses of the latest use of each resource; used to merge the uses of one
                     flow */
     int *dirty, n_dirty;
     struct bb_contention_collective {
-        int order, uses_call; /* uses_call: the call for which the uses of the flow were computed; BB_NONE: none */
+        int order, uses_call; /* order: number of the collective in progress; uses_call: index of the call for which
+                                 the flow's uses of resources were computed, BB_NONE: none */
         double latency_ns;
-        enum bb_limit limit; /* the limit of the collective without contention */
+        enum bb_limit limit; /* what limits the speed of the collective without contention */
     } * collectives;         /* [instances] */
     struct bb_contention_exchange {
-        int at, head, tail, sms; /* head, tail: queue of message sides, in the order in which the flow serves them */
+        int at, head, tail, sms; /* at: task of the exchange; head, tail: queue of message sides in the order in
+                                    which the flow serves them; sms: number of SMs that the exchange occupies */
         double load_ns;
         enum bb_limit limit;
     } * exchanges;                 /* [classes][comms] */
-    struct bb_contention_message { /* a message in progress; message i has the sides 2 i and 2 i + 1, called cells */
+    struct bb_contention_message { /* a message in progress; side s (0 or 1) of message i has the index 2 i + s,
+                                      called a cell */
         struct bb_contention_message_side {
             double target_ns; /* work of the exchange flow (ns at full rate) after which this side is transferred */
             int at, next;
         } sides[2];
         int64_t latency_ns;
-        int served, next; /* served: number of transferred sides; next: index in the free list */
+        int served, next; /* served: number of sides (0 to 2) that have been transferred; next: index of the next
+                             free entry */
     } * messages;
     int n_messages, free_message; /* free_message: head of the free list; BB_NONE: empty list */
     struct bb_running_kernel *running;
@@ -83,16 +89,16 @@ int bb_contention_sim_exchange_flow(const struct bb_contention_sim *s, int class
 void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int instance, const struct bb_cost *cost);
 void bb_contention_sim_set_exchange_uses(struct bb_contention_sim *s, int flow, int class_id,
                                          const struct bb_link_load *load);
-/* slowest_resource - returns the limit for the largest of the four times. flow_limit - returns the limit that
- * contention set on the flow, or `alone` if contention did not slow the flow. */
+/* slowest_resource - returns the limit that belongs to the largest of the four times. flow_limit - returns the limit
+ * that contention set on the flow, or `alone` if contention did not slow the flow. */
 enum bb_limit bb_contention_sim_slowest_resource(double link_ns, double nic_ns, double leaf_ns, double pod_ns);
 enum bb_limit bb_contention_sim_flow_limit(const struct bb_contention_sim *s, int flow, enum bb_limit alone);
 /* kernel_rate - returns the rate of a kernel under the present contention on its GPU; 1: full speed. */
 double bb_contention_sim_kernel_rate(struct bb_contention_sim *s, const struct bb_running_kernel *running);
 enum bb_limit bb_contention_sim_kernel_limit(struct bb_contention_sim *s, const struct bb_running_kernel *running);
-/* memory_class - returns the class whose GPU memory this resource is; BB_NONE for another resource. */
+/* memory_class - returns class c if the resource is the GPU memory of class c; BB_NONE for any other resource. */
 int bb_contention_sim_memory_class(const struct bb_contention_sim *s, int resource);
-/* report_busy - stores in the run how long the traffic of each class keeps its links busy. */
+/* report_busy - stores in bb_sim_run.busy how long traffic keeps the links, NICs and uplinks of each class busy. */
 void bb_contention_sim_report_busy(const struct bb_contention_sim *s);
 
 #endif

@@ -17,8 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The user of the queue defines kind and id. The epoch marks stale events: the user ignores an event whose epoch
- * differs from the current epoch of its object. */
+/* The caller defines the values of kind and id. The epoch marks stale events: the caller ignores an event whose
+ * epoch differs from the current epoch of its object. */
 struct bb_event {
     double when_ns;
     int id;
@@ -36,7 +36,8 @@ struct bb_event_queue {
     uint64_t used_buckets; /* bit b: bucket b contains events, for b > 0 */
 };
 
-/* bb_event_queue_push - adds an event. An event in the past is due now. Returns 0 or -BB_EFAIL (out of memory). */
+/* bb_event_queue_push - adds an event. An event with a time in the past is due immediately. Returns 0 or -BB_EFAIL
+ * (out of memory). */
 int bb_event_queue_push(struct bb_event_queue *a, struct bb_event entry) BB_MUST_CHECK;
 /* bb_event_queue_pop - removes the next event that is due now. Returns false if no event is due. */
 bool bb_event_queue_pop(struct bb_event_queue *a, struct bb_event *entry);

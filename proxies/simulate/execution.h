@@ -1,6 +1,6 @@
 /*
- * execution.h - the state of one abstract execution. simulate.c applies dependencies between tasks; contention_sim.c
- * determines their times on a machine with contention.
+ * execution.h - the state of one abstract execution. simulate.c starts and ends tasks in the order of their
+ * dependencies; contention_sim.c determines their times on a machine with contention.
  */
 #ifndef BB_PROXIES_SIMULATE_EXECUTION_H
 #define BB_PROXIES_SIMULATE_EXECUTION_H
@@ -16,12 +16,13 @@ struct bb_execution {
     struct bb_contention_sim *contention; /* NULL: no contention; tasks may then start in any order */
     int *ready, n_ready;                  /* tasks whose dependencies have all ended */
     int *class_of;                        /* [tasks] class of the task's rank */
-    double *slowdowns;                    /* [classes] factor on kernel times; NULL: all 1 */
+    double *slowdowns;                    /* [classes] slowdown factor of the kernels; NULL: all 1 */
     struct bb_op_times op_times;
-    int rc; /* first error */
+    int rc; /* return code of the first error */
 };
 
-/* bb_execution_end - marks a task as ended at its end_ns and releases the tasks that depend on it. */
+/* bb_execution_end - marks task `at` as ended at its end_ns. Tasks whose dependencies have then all ended become
+ * ready to start. */
 void bb_execution_end(struct bb_execution *r, int at);
 void bb_execution_start(struct bb_execution *r, int at); /* starts a task whose dependencies have ended */
 

@@ -33,7 +33,8 @@ double bb_jitter_factor(const struct bb_conditions *c, int at)
 
 /* ---- samples ---- */
 
-/* Limits of the run time (one or two minutes) and of the memory. */
+/* Maximum numbers of operations, summed over all ranks: MAX_EXECUTED_OPS in all samples (limits the run time to one
+ * or two minutes), MAX_OPS in one sample (limits the memory). */
 #define MAX_EXECUTED_OPS 300e6
 #define MAX_OPS          10e6
 

@@ -12,8 +12,8 @@
 
 /* ---- sends and receives ---- */
 
-/* The sends (or the receives) of one rank to (from) one peer in issue order. The program may address the peer by a
- * relative or by an absolute index. */
+/* The sends (or the receives) of one rank to (from) one peer in issue order. The program may address the peer by an
+ * absolute index or relative to the rank. */
 struct messages {
     int *op;
     int n;
@@ -52,7 +52,8 @@ static const struct bb_op *op_at(const struct bb_sim *m, int rank, int op)
     return &m->graphs[m->step->role_of[rank]].program->ops[op];
 }
 
-/* The messages from one rank to another, for check 2: each send needs a receive with the same count and type. */
+/* The messages from one rank to another on a communicator, for check 2: each send needs a receive with the same
+ * count and type. */
 struct channel {
     int comm, from, to;
     const struct messages *sends, *recvs;
@@ -96,8 +97,8 @@ static void match_messages(struct bb_sim *m, int class_id, const struct messages
             (struct bb_sim_side){peer, m->task_base[their] + bb_sim_task_graph(m, their)->task_of[theirs->op[k]]};
 }
 
-/* Matches all messages between a rank and one of its peers, in both directions. Each mismatch is reported once: when
- * the sending rank is visited or, if the peer sends nothing to this rank, when this rank is visited. */
+/* Matches all messages between the lowest rank of a class and a peer, in both directions. Each mismatch is reported
+ * once: when the sending rank is visited or, if the peer sends nothing to this rank, when this rank is visited. */
 static int match_with_class(struct bb_sim *m, int class_id, int comm, int peer, struct bb_faults *faults)
 {
     int rank = m->classes.rank[class_id], rc;
@@ -121,7 +122,7 @@ out:
     return rc;
 }
 
-/* Returns whether no earlier channel of the rank leads to this peer. */
+/* Returns whether `channel` is the first channel of the rank that leads to this peer. */
 static bool is_first(const struct bb_sim *m, const struct bb_task_graph *s, int channel, int rank, int peer)
 {
     struct bb_channels_to channels = bb_channels_to(&m->step->layout, s, s->channels[channel].comm, rank, peer);
@@ -150,8 +151,8 @@ out:
 
 /* ---- collectives ---- */
 
-/* Collects one member of each class in the communicator instance of `rank`. seen: [classes] number of the last
- * instance in which the class was found. */
+/* Describes the communicator instance that contains `rank` in *inst, and adds one member of each class to
+ * m->members. seen: [classes] number, from 1, of the last instance in which the class was found. */
 static int collect_members(struct bb_sim *m, int comm, int rank, int *seen, struct bb_sim_instance *inst)
 {
     const struct bb_layout *l = &m->step->layout;
@@ -289,7 +290,7 @@ static const struct bb_op *alltoallv_at(const struct bb_sim *m, int rank, int co
     return &s->program->ops[*op];
 }
 
-/* Performs check 2 for the alltoallvs of a rank and of the first member of its communicator. */
+/* Performs check 2 for the alltoallvs of `rank` and of `first`, the first member of the same communicator instance. */
 static void compare_alltoallvs(const struct bb_sim *m, int comm, int first, int rank, struct bb_faults *faults)
 {
     const int n_a = m->graphs[m->step->role_of[first]].n_alltoallvs[comm];
@@ -341,7 +342,7 @@ static int match_alltoallvs(struct bb_sim *m, int class_id, struct bb_faults *fa
     return rc;
 }
 
-/* ---- initialisation and release ---- */
+/* ---- initialization and release ---- */
 
 static int make_graphs(struct bb_sim *m)
 {

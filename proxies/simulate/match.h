@@ -44,28 +44,28 @@ struct bb_sim_side {
     int rank, task;
 };
 
-/* A member of a communicator on which a class runs alltoallv. */
+/* A member of the communicator instance in which the lowest rank of a class runs alltoallvs. */
 struct bb_alltoallv_peer {
-    int class_id, rank; /* rank: world rank of the member, in the communicator instance of the lowest rank of the
-                           class */
+    int class_id, rank; /* class and world rank of the member */
 };
 
 struct bb_sim {
     const struct bb_step *step;
     const struct bb_cluster *cluster; /* NULL: no times are computed */
-    struct bb_cluster marked;         /* copy of the cluster, marked if a leaf is slow; `cluster` points to this copy if
-                                 there are slow parts (slow.h) */
+    struct bb_cluster marked; /* copy of the cluster with slow_leaf set if leaf uplinks are slow; `cluster` points to
+                                 this copy if slow GPUs, NICs or links are injected (slow.h) */
     struct bb_conditions conditions;
     struct bb_task_graph *graphs; /* [n_roles] */
     struct bb_rank_classes classes;
     const struct bb_task_graph **graph_of; /* [classes] task graph of the class's role */
     int *op_base, *task_base;              /* [classes + 1] first operation and first task of each class */
-    struct bb_sim_side *sides;             /* [op_base[class] + operation] for sends and receives: the matching side */
+    struct bb_sim_side *sides; /* [op_base[class] + operation] the peer's side of each send and receive; unused for
+                                  other operations */
     int *instance_of; /* [classes][n_comms] index in `instances`; BB_NONE: no collectives on this communicator */
     struct bb_sim_instance *instances;
     struct bb_member *members;
     int n_instances, n_members, n_collectives;
-    int *first_peer_of; /* [classes][n_comms] index in `peers` of the communicator's first member; BB_NONE: no
+    int *first_peer_of; /* [classes][n_comms] index in `peers` of the first member of the communicator; BB_NONE: no
                            alltoallv */
     struct bb_alltoallv_peer *peers;
     int n_peers;
@@ -83,9 +83,9 @@ struct bb_sim_run {
         int64_t met_ns;       /* communication: latest begin_ns of this task and of its peers' tasks */
         int64_t alone_end_ns; /* with contention: time at which the task would end without contention */
         union {
-            int64_t host_ns; /* until the task arrives: host time before the launch */
-            double load_ns;  /* exchange, after its arrival: time that the rank's links need for all messages of the
-                               exchange */
+            int64_t host_ns; /* until the task has arrived: host time before the launch */
+            double load_ns;  /* exchange, after it has arrived: time that the rank's links need for all messages of
+                               the exchange */
         };
         int flow; /* exchange: index of its flow in the contention simulator */
         enum bb_limit limit : 8;
@@ -97,9 +97,9 @@ struct bb_sim_run {
     } * collectives;                        /* [n_collectives] */
     int64_t *issued_ns;                     /* [classes] host time at which the whole step has been issued */
     struct bb_sim_busy {
-        double link_ns, nic_ns, uplink_ns[BB_TIERS]; /* time that the traffic of each resource needs in its busier
-                                                        direction */
-    } * busy;                                        /* [classes] only with contention, else NULL */
+        double link_ns, nic_ns, uplink_ns[BB_TIERS]; /* time for which the links, the NIC and the uplinks are busy,
+                                                        in the direction with more traffic */
+    } * busy;                                        /* [classes]; NULL without contention */
     int n_ended;
 };
 
@@ -107,7 +107,7 @@ struct bb_sim_run {
  * bb_sim_init - prepares a step for execution.
  *   cluster     the machine, which determines times and nodes; NULL: no times, and all ranks on one node; owned by the
  *               caller
- *   conditions  slow parts and jitter; NULL: none
+ *   conditions  injected slow GPUs, NICs and links, and jitter; NULL: none
  *   faults      out: operations that do not match (checks 1 and 2 of step_check.h). If bb_rank_classes_init reports a
  *               fault, m->classes.n is 0 and the step cannot be executed.
  *   Returns     0 or -BB_EFAIL

@@ -27,9 +27,9 @@ static int64_t later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Returns the time of one execution of the list. Each kernel waits for the previous kernel on the GPU and for its
- * launch on the host. An item that consists of several kernels ends no earlier than the launch of its last kernel
- * plus the time of this kernel. */
+/* Returns the time of one execution of the kernel list. Each kernel waits for the previous kernel on the GPU and for
+ * its launch on the host. An item that consists of several kernels ends no earlier than the launch of its last
+ * kernel plus the time of this kernel. */
 static struct bb_work_time time_list(const struct bb_cluster *c, const struct bb_kernel_list *list)
 {
     struct bb_work_time once = {0};

@@ -39,7 +39,7 @@ struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nod
                                       const struct bb_node_placement *placement);
 
 /* A cache of operation times: a step has few distinct kernel lists and collective calls, and uses each many times.
- * BB_OP_TIMES(c) initialises an empty cache. */
+ * BB_OP_TIMES(c) initializes an empty cache. */
 #define BB_OP_TIMES(c)                                                                                                 \
     {                                                                                                                  \
         .cluster = (c), .kernel_lists = {.key_bytes = sizeof(void *) + sizeof(int64_t)}, .calls = {                    \
@@ -49,8 +49,8 @@ struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nod
 struct bb_op_times {
     const struct bb_cluster *cluster;
     struct bb_key_index kernel_lists, calls;
-    struct bb_work_time *of_work; /* [n_kernel_lists] */
-    struct bb_cost *of_call;      /* [n_calls] */
+    struct bb_work_time *of_work; /* [n_kernel_lists] time of each kernel list with its number of repetitions */
+    struct bb_cost *of_call;      /* [n_calls] cost of each collective call */
     int n_kernel_lists, n_calls;  /* equal to the sizes of the two indices, except after an out-of-memory error */
 };
 /*

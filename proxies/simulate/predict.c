@@ -47,8 +47,8 @@ out:
     return rc;
 }
 
-/* Determines the NCCL variant (algorithm and protocol) of a group's largest collective, as an index in
- * cluster.variants. */
+/* Determines the NCCL variant (algorithm and protocol) of `op`, the largest collective of group g. found: out, index
+ * in cluster.variants; BB_NONE: none. */
 static int find_variant(const struct bb_sim *m, const struct bb_op *op, int g, int rank, int *found)
 {
     const struct bb_layout *l = &m->step->layout;
@@ -148,8 +148,8 @@ out:
     return rc;
 }
 
-/* Executes the step with times. Prints an error if operations do not match or the step deadlocks. The caller
- * releases m and run. */
+/* Simulates the step with the times of the cluster's cost model. Prints an error if operations do not match or the
+ * step deadlocks. The caller releases m and run. */
 static int simulate_step(struct bb_sim *m, struct bb_sim_run *run, const struct bb_step *step,
                          const struct bb_cluster *cluster, const struct bb_conditions *conditions)
 {
@@ -249,7 +249,7 @@ out:
     return rc;
 }
 
-/* Sets the step time of a rank: the step lasts until all its operations have ended and the host has issued the
+/* Sets t->step_ns[i]. The step of a rank lasts until all its operations have ended and the host has issued the
  * program. */
 static void end_rank(struct bb_timeline *t, int i, int64_t issued_ns)
 {
@@ -303,7 +303,8 @@ static bool has_ops(const struct bb_step *step, bool comm)
 }
 
 /* Computes the step time of a program's compute operations. Without communication there is no contention, and all
- * kernels of a rank are on one stream, so they run one after another. */
+ * kernels of a rank are on one stream, so they run one after another. known: cache of operation times; times:
+ * slowdown factor of the kernels. */
 static int time_kernels(const struct bb_program *p, struct bb_op_times *known, double times, int64_t *step_ns)
 {
     int64_t host_ns = 0, end_ns = 0;
@@ -325,7 +326,7 @@ static int time_kernels(const struct bb_program *p, struct bb_op_times *known, d
     return rc;
 }
 
-/* Computes the largest slowdown of the ranks of each role. times: out, [n_roles]. */
+/* Computes the largest slowdown factor among the ranks of each role. times: out, [n_roles]. */
 static int list_role_times(const struct bb_step *step, const struct bb_slow *slow, double **times)
 {
     int rc;

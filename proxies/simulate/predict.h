@@ -28,7 +28,7 @@ struct bb_predicted_group {
     int64_t busy_ns, exposed_ns;
     double bytes;     /* payload of the group's operations */
     int variant;      /* NCCL variant (algorithm and protocol) of the group's largest collective, index in
-                    cluster.variants; BB_NONE: no choice */
+                    cluster.variants; BB_NONE: no variant */
     double bus_bytes; /* collectives: payload x bus factor; messages: the larger of sent and received bytes. The bus
                          bandwidth is bus_bytes / busy_ns. */
 };
@@ -37,26 +37,26 @@ struct bb_predicted_group {
 struct bb_predicted_rank {
     int rank;
     struct bb_overlap all;
-    struct bb_exposure exposed; /* all.exposed_ns, divided by cause */
+    struct bb_exposure exposed; /* the parts of all.exposed_ns, by cause */
     int64_t issue_ns;           /* host time to issue the step */
     struct bb_predicted_group groups[BB_MAX_GROUPS];
 };
 
 struct bb_prediction {
     struct bb_cluster cluster;
-    struct bb_conditions conditions; /* slow parts of the machine; the jitter is not used */
+    struct bb_conditions conditions; /* injected slow GPUs, NICs and links; jitter is ignored */
     struct bb_predicted_rank *classes;
     int n_classes;
     int *class_of;            /* [ranks] class of each rank */
     struct bb_timed_op **ops; /* [classes][operations of the rank]; NULL: times of operations were not requested */
-    int slowest;              /* class of the slowest rank; if several are equal, the lowest class */
+    int slowest;              /* class of the slowest rank; if several classes are equally slow, the lowest */
     struct bb_bottleneck bottleneck; /* of the slowest rank; zeroed if the cluster profile has no 'sharing' section */
     double link_busy, nic_busy;      /* fraction of the step during which the busiest NVLink and the busiest NIC of all
                                    ranks are busy */
     double uplink_busy[BB_TIERS];    /* the same fraction for the busiest leaf uplinks and pod uplinks; 0 if they are
                                      not oversubscribed */
-    /* Step time with only the compute operations, and with only the communication; -1 if the step lacks either of
-     * them. */
+    /* Step time with only the compute operations, and with only the communication; both -1 if the step has no
+     * compute or no communication. */
     int64_t compute_alone_ns, comm_alone_ns;
 };
 
@@ -71,8 +71,8 @@ int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster
 int bb_predict_step_ns(const struct bb_step *step, const struct bb_cluster *cluster,
                        const struct bb_conditions *conditions, int64_t *step_ns) BB_MUST_CHECK;
 /*
- * bb_predict_under - predicts the step like bb_predict, with slow parts. conditions: NULL for none. Returns -BB_EUSAGE,
- * after printing an error, if the machine does not have one of the slow parts.
+ * bb_predict_under - predicts the step like bb_predict, with injected slow GPUs, NICs and links. conditions: NULL for
+ * none. Returns -BB_EUSAGE, after printing an error, if the machine does not have one of them.
  * bb_predict_validate_slow - performs only this check, for a job of `ranks` ranks.
  */
 int bb_predict_validate_slow(const struct bb_cluster *cluster, int ranks, const struct bb_slow *slow) BB_MUST_CHECK;
@@ -81,7 +81,7 @@ int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluste
 void bb_prediction_release(struct bb_prediction *p);
 
 /* bb_predict_timeline - predicts the step and stores the times of the ranks selected in t, which must be
- * initialised. conditions: NULL for none. Returns 0, or -BB_EFAIL after printing an error. */
+ * initialized. conditions: NULL for none. Returns 0, or -BB_EFAIL after printing an error. */
 int bb_predict_timeline(const struct bb_step *step, const struct bb_cluster *cluster,
                         const struct bb_conditions *conditions, struct bb_timeline *t) BB_MUST_CHECK;
 /* bb_predicted_timeline - stores the times of a predicted step in t. Copies the times of operations from p if p
@@ -111,7 +111,7 @@ int64_t bb_jittered_at(const struct bb_jittered *j, int percent);
  * only communication. */
 double bb_predicted_efficiency(const struct bb_prediction *p);
 
-/* bb_predicted_slowest - returns the rank with the longest step among ranks[n], as its class. */
+/* bb_predicted_slowest - returns the prediction for the class of the slowest of the ranks ranks[0 .. n). */
 const struct bb_predicted_rank *bb_predicted_slowest(const struct bb_prediction *p, const int *ranks, int n);
 
 #endif

@@ -43,7 +43,7 @@ void bb_execution_end(struct bb_execution *r, int at)
 
 /* ---- execution of each kind of task ---- */
 
-/* Returns the time of a kernel, scaled by the slowdown of its rank and by the jitter of this operation. */
+/* Returns the kernel time `ns` multiplied by the slowdown factor of the GPU and by the jitter factor of task `at`. */
 static int64_t perturbed_ns(const struct bb_execution *r, int at, int64_t ns)
 {
     double slowdowns = r->slowdowns ? r->slowdowns[r->class_of[at]] : 1;
@@ -130,8 +130,8 @@ static double message_bytes(const struct bb_op *op)
     return (double)(op->count * bb_dtypes[op->dtype].bytes);
 }
 
-/* Sums the bytes of all messages of an exchange, by link and direction. Returns the number of messages to and from
- * other ranks. */
+/* Computes the bytes of all messages of an exchange, by link and direction. load: out. Returns the number of
+ * messages to and from other ranks. */
 static int sum_load(const struct bb_sim *m, int class_id, const struct bb_task *u, struct bb_link_load *load)
 {
     const struct bb_task_graph *s = bb_sim_task_graph(m, class_id);
@@ -175,7 +175,7 @@ static void end_message(struct bb_execution *r, int at, int there, int64_t end)
 }
 
 /* Computes the times of a message for both sides if the peer's side has started. Otherwise the peer calls this
- * function when its side starts. */
+ * function when its side starts. at, there: the tasks of the two sides. */
 static void match_sides(struct bb_execution *r, int at, int there, const struct link *link)
 {
     struct bb_sim_task *mine = &r->c->tasks[at], *theirs = &r->c->tasks[there];
@@ -201,11 +201,12 @@ static void match_message(struct bb_execution *r, int at, int op)
     const struct bb_op *o = &bb_sim_task_graph(m, class_id)->program->ops[op];
 
     if (side.task == BB_NONE || (r->contention && side.rank == rank && o->kind == BB_OP_RECV))
-        return; /* with contention, the send of a message to the rank itself starts both sides */
+        return; /* a message of a rank to itself: with contention, the send alone starts both sides */
     match_sides(r, at, side.task, &(struct link){rank, side.rank, message_bytes(o)});
 }
 
-/* Stores the cost of an exchange on the links: its time, or with contention, a flow of the contention simulator. */
+/* Stores the load of an exchange on the rank's links: without contention, the time that the links need; with
+ * contention, a flow of the contention simulator. others: number of messages to and from other ranks. */
 static void load_links(struct bb_execution *r, int at, int comm, const struct bb_link_load *load, int others)
 {
     if (r->contention)
@@ -237,8 +238,8 @@ static const struct bb_alltoallv_peer *first_peer_of(const struct bb_sim *m, int
     return &m->peers[m->first_peer_of[class_id * m->step->layout.n_comms + comm]];
 }
 
-/* Sums the bytes of an alltoallv, given by its table, by link and direction. Returns the number of messages sent and
- * received. */
+/* Computes the bytes of an alltoallv from its table, by link and direction. load: out. Returns the number of
+ * messages sent and received. */
 static int sum_rows(const struct bb_sim *m, int rank, const struct bb_op *op, const struct bb_alltoallv_peer *peers,
                     struct bb_link_load *load)
 {

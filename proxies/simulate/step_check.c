@@ -88,8 +88,8 @@ static void report_wait(const struct search *s, const struct stuck *here, int op
              op_text(&graph->program->ops[op], &s->m->step->layout, peer, text), peer, rest);
 }
 
-/* Finds a message of the exchange whose peer has not started its side, and reports the wait. Returns true with *next
- * set to the peer's task, or false. */
+/* Finds a message of the exchange that the peer has not started, and reports that the rank waits for this peer.
+ * Returns true with *next set to the peer's task, or false. */
 static bool follow_message(const struct search *s, const struct stuck *here, struct stuck *next)
 {
     const struct bb_task_graph *graph = graph_of(s, here->rank);
@@ -237,7 +237,8 @@ int bb_step_check(const struct bb_step *step, struct bb_checks *checks)
     checks->classes = m.classes.n;
     if (m.classes.n > 0) {
         TRY(try_run(&m, true, &checks->safe_serialised, &checks->serialised));
-        /* The serialised execution has all dependencies of the normal one: if the former ends, so does the latter. */
+        /* The execution with serialized streams has all dependencies of the normal execution, so if it ends, the
+         * normal execution ends too. */
         checks->deadlock_free = checks->safe_serialised;
         if (!checks->safe_serialised)
             TRY(try_run(&m, false, &checks->deadlock_free, &checks->deadlock));
@@ -266,7 +267,7 @@ int bb_checks_report(const struct bb_checks *checks)
 {
     if (checks->matched && checks->deadlock_free) {
         if (!checks->safe_serialised)
-            bb_warn("the step can deadlock if CUDA serialises the streams of a rank in issue order "
+            bb_warn("the step can deadlock if CUDA serializes the streams of a rank in issue order "
                     "(CUDA_LAUNCH_BLOCKING=1, or fewer hardware queues than streams)");
         return 0;
     }

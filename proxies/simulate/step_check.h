@@ -6,7 +6,7 @@
  *      with the same count and type.
  *   3. Deadlock: the step ends if each operation waits for its peers, the operations on one stream and on one
  *      communicator run one after another, and the operations of a group call progress together. A stricter check
- *      also serialises the streams of each rank in issue order, as with CUDA_LAUNCH_BLOCKING or with fewer hardware
+ *      also serializes the streams of each rank in issue order, as with CUDA_LAUNCH_BLOCKING or with fewer hardware
  *      queues than streams.
  */
 #ifndef BB_PROXIES_SIMULATE_STEP_CHECK_H
@@ -18,8 +18,9 @@
 struct bb_checks {
     bool matched;         /* checks 1 and 2 */
     bool deadlock_free;   /* check 3 */
-    bool safe_serialised; /* check 3 with serialised streams */
-    /* Texts with the rank, the operation index and both values; for a deadlock, the cycle of waiting ranks. */
+    bool safe_serialised; /* check 3 with serialized streams */
+    /* One text per fault, with the rank, the operation index and both values; for a deadlock, the cycle of waiting
+     * ranks. */
     struct bb_faults mismatches, deadlock, serialised;
     int classes; /* number of rank classes, each executed once */
 };
@@ -31,7 +32,7 @@ void bb_checks_release(struct bb_checks *checks);
 
 /*
  * bb_checks_report - prints a line on stderr for each fault. Returns -BB_EFAIL if operations do not match or the step
- * can deadlock. If the step can deadlock only when serialised, prints a warning and returns 0.
+ * can deadlock. If the step can deadlock only with serialized streams, prints a warning and returns 0.
  */
 int bb_checks_report(const struct bb_checks *checks) BB_MUST_CHECK;
 

@@ -1,4 +1,4 @@
-/* faults.c - stores the text of the first faults and counts all faults. */
+/* faults.c - stores the text of the first BB_FAULTS_KEPT faults and counts all faults. */
 #include "proxies/simulate/graph/faults.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* rank_classes.c - partition refinement of the ranks of a step by colours (see rank_classes.h). */
+/* rank_classes.c - partition refinement of the ranks of a step by colors (see rank_classes.h). */
 #include "proxies/simulate/graph/rank_classes.h"
 
 #include "bootstrap/base/grow.h"
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_RANK_ROUNDS      60000000L /* ranks x rounds; above this limit each rank gets a separate class */
-#define ROUNDS_WITHOUT_INDEX 8         /* after this round, ranks are also split by their index in a communicator */
+#define MAX_RANK_ROUNDS      60000000L /* maximum of ranks x rounds; above it, each rank gets a separate class */
+#define ROUNDS_WITHOUT_INDEX 8 /* after this many rounds, ranks are also split by their index in a communicator */
 
 /* ---- ranks and their peers ---- */
 
@@ -77,23 +77,26 @@ static void check_rank(const struct bb_step *step, const struct bb_task_graph *g
                      bb_comm_size(l, graph->channels[c].comm) - 1);
 }
 
-/* ---- colour refinement ---- */
+/* ---- color refinement ---- */
 
 struct refinement {
     const struct bb_step *step;
     const struct bb_task_graph *graphs;
     int gpus_per_node;
     const struct bb_rank_marks *marks;
-    uint64_t *resource_sums[BB_RANK_RESOURCES]; /* [resources] sum of the colours of the ranks that use the resource */
-    bool collective[BB_MAX_COMMS];              /* at least one role runs collectives on this communicator */
-    size_t *first_edge;                         /* [ranks + 1] edges of each rank: first_edge[r] to first_edge[r + 1] */
-    int *peer;                                  /* [edges] world rank of the peer */
-    uint64_t *edge;                             /* [edges] hash of the constant properties of the edge */
-    uint64_t *color, *next;                     /* [ranks] colours in this round and in the next */
-    uint64_t *sums[BB_MAX_COMMS]; /* [instances] for communicators with collectives: sum of the colours of the
+    uint64_t *resource_sums[BB_RANK_RESOURCES]; /* [resources of this kind] sum of the colors of the ranks that use
+                                                   the resource */
+    bool collective[BB_MAX_COMMS];              /* true: at least one role runs collectives on this communicator */
+    size_t *first_edge; /* [ranks + 1] edges of each rank, one per channel: first_edge[r] to first_edge[r + 1] */
+    int *peer;          /* [edges] world rank of the peer */
+    uint64_t *edge;     /* [edges] hash of the properties that are the same in all rounds: channels in both directions,
+                       kind of link */
+    uint64_t *color, *next;       /* [ranks] colors in this round and in the next */
+    uint64_t *sums[BB_MAX_COMMS]; /* [instances] for communicators with collectives: sum of the colors of the
                                      instance's members */
-    int *instance[BB_MAX_GROUPS]; /* [ranks] instance of each group, computed once and used in every round */
-    struct bb_key_index classes;  /* key: colour; classes are numbered in the order of their lowest ranks */
+    int *instance[BB_MAX_GROUPS]; /* [ranks] for each group: the instance to which the rank belongs; computed once
+                                     and used in every round */
+    struct bb_key_index classes;  /* key: color; classes are numbered in the order of their lowest ranks */
 };
 
 static uint64_t mix_hash(uint64_t a, uint64_t b)
@@ -147,8 +150,8 @@ static int instance_of(const struct refinement *p, int comm, int rank)
     return p->instance[p->step->layout.comms[comm].group][rank];
 }
 
-/* Computes a colour for each instance of a communicator with collectives: a sum over its members, which does not
- * depend on their order. */
+/* Computes sums[comm] of a communicator with collectives: for each instance, a sum over the colors of its members,
+ * which does not depend on their order. */
 static void sum_instances(struct refinement *p, int comm)
 {
     const struct bb_layout *l = &p->step->layout;
@@ -220,9 +223,9 @@ int bb_group_nodes(const struct bb_layout *l, int group, int instance, int gpus_
     return nodes;
 }
 
-/* Sets the initial colours: a hash of the role, the machine-dependent mark, and the number of nodes of each
- * communicator with collectives. If the role has collectives whose root is given by an offset, the hash includes the
- * rank's index. */
+/* Sets the initial colors: a hash of the role, the rank's mark (bb_rank_marks), and the number of nodes of each
+ * communicator with collectives. If the program of the role gives the root of a collective relative to the calling
+ * rank, the hash includes the rank's index in the communicator. */
 static void set_first_colors(struct refinement *p)
 {
     const struct bb_layout *l = &p->step->layout;
@@ -244,8 +247,8 @@ static void set_first_colors(struct refinement *p)
     }
 }
 
-/* Splits ranks by their index in their communicators. Without this shortcut, refinement splits a long chain of ranks
- * by only one rank per round. */
+/* Adds the rank's index in each of its communicators to the rank's color. Without this shortcut, refinement splits a
+ * long chain of ranks by only one rank per round. */
 static void distinguish_by_index(struct refinement *p)
 {
     const struct bb_layout *l = &p->step->layout;

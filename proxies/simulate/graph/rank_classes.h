@@ -5,9 +5,9 @@
  * Two ranks are of the same class if they run the same program (have the same role), use links of the same kinds, and
  * if their peers and the members of all their collectives are, in turn, of the same classes. The classes are the
  * coarsest such partition, found by partition refinement (Paige and Tarjan, "Three partition refinement algorithms",
- * SIAM J. Comput. 16(6), 1987). This implementation refines colours: each round hashes a rank's colour with the colours
- * of its peers, until the number of colours no longer grows. At each point of the step, all ranks of a class are in the
- * same state, so executing one of them suffices. A step without such symmetry gets one class per rank. Colours are
+ * SIAM J. Comput. 16(6), 1987). This implementation refines colors: each round hashes a rank's color with the colors
+ * of its peers, until the number of colors no longer grows. At each point of the step, all ranks of a class are in the
+ * same state, so executing one of them suffices. A step without such symmetry gets one class per rank. Colors are
  * 64-bit hashes: the probability of any collision is below 1 in 10,000 for 2^24 different ranks, and below 1 in 10^13
  * for a thousand.
  */
@@ -29,18 +29,21 @@ struct bb_rank_classes {
 
 #define BB_RANK_RESOURCES 3
 
-/* Further properties that put ranks in different classes. All fields zero: no such properties. */
+/* Properties that put ranks in different classes even if their programs and peers are equivalent. All fields zero:
+ * no such properties. */
 struct bb_rank_marks {
-    const uint64_t *mark;     /* [ranks] ranks with different marks are of different classes; NULL: no marks */
-    struct bb_rank_resource { /* a resource that several ranks use and that limits them together */
-        int *of;              /* of: [ranks] index of the resource that a rank uses; n: number of indices */
+    const uint64_t *mark;     /* [ranks] any value per rank; ranks with different values are of different classes; NULL:
+                             not used */
+    struct bb_rank_resource { /* the resources of one kind, for example all NICs; several ranks may share a resource */
+        int *of; /* of: [ranks] index of the resource that the rank uses, 0 to n - 1; n: number of resources */
         int n;
     } resources[BB_RANK_RESOURCES];
     int n_resources;
-    /* Returns the kind of the link between two ranks. NULL: the kind is only "within a node" or "between nodes". */
+    /* Returns a number for the kind of the link from one rank to another. Links with different numbers are of
+     * different kinds. NULL: the only two kinds are links within a node and links between nodes. */
     int (*link_kind)(const void *arg, int from, int to);
     const void *arg;
-    bool all_distinct; /* each rank gets a separate class */
+    bool all_distinct; /* true: each rank gets a separate class */
 };
 
 /*
@@ -70,9 +73,10 @@ int bb_channel_rank(const struct bb_layout *l, const struct bb_channel *channel,
  */
 struct bb_channels_to {
     const struct bb_task_graph *graph;
-    int comm, absolute; /* absolute: index of `to` in the communicator; BB_NONE after the channel with this index was
-                           returned */
-    long long offset;   /* next offset to try; offsets that differ by a multiple of size lead to the same rank */
+    int comm, absolute; /* absolute: index of `to` in the communicator; BB_NONE after the search for a channel that
+                           gives its peer by this index */
+    long long offset;   /* next offset to try, for channels that give their peer by an offset; offsets that differ by a
+                         multiple of size lead to the same rank */
     int size;
 };
 
@@ -85,8 +89,8 @@ static inline bool bb_same_node(int gpus_per_node, int a, int b) /* gpus_per_nod
     return gpus_per_node < 1 || a / gpus_per_node == b / gpus_per_node;
 }
 
-/* bb_group_nodes - returns the number of nodes of an instance. The members of an instance are in rank order, so
- * members on the same node are consecutive. */
+/* bb_group_nodes - returns the number of nodes on which the members of an instance of a group are placed. The
+ * members are in rank order, so members on the same node are consecutive. */
 int bb_group_nodes(const struct bb_layout *l, int group, int instance, int gpus_per_node);
 
 /* bb_comm_size - returns the number of ranks of a communicator. bb_comm_instance - returns the instance of the

@@ -1,4 +1,4 @@
-/* task_graph.c - divides a program into tasks and groups its messages by peer (see task_graph.h). */
+/* task_graph.c - divides a program into tasks and groups its sends and receives by peer (see task_graph.h). */
 #include "proxies/simulate/graph/task_graph.h"
 
 #include "bootstrap/base/grow.h"
@@ -32,7 +32,8 @@ static void add_alltoallv(struct bb_task_graph *s, int op, int issue)
     s->alltoallvs[comm][s->n_alltoallvs[comm]++] = task;
 }
 
-/* Combines the sends and receives on one communicator in ops[first .. end) into one task. */
+/* Combines the sends and receives on one communicator in ops[first .. end) into one task. issue: index of the host
+ * launch; n_exchanged: in, out: number of entries in s->exchanged. */
 static void add_exchange(struct bb_task_graph *s, int comm, int first, int end, int issue, int *n_exchanged)
 {
     const struct bb_op *ops = s->program->ops;
@@ -52,8 +53,8 @@ static void add_exchange(struct bb_task_graph *s, int comm, int first, int end, 
     }
 }
 
-/* Creates the tasks of one host launch: a single operation or a group call. On each communicator of a group call,
- * the collectives run first, then the sends and receives. */
+/* Creates the tasks of one host launch, ops[first .. end), which is a single operation or a group call. On each
+ * communicator of a group call, the collectives run first, then the sends and receives. */
 static void cut_launch(struct bb_task_graph *s, int first, int end, int issue, int *n_exchanged)
 {
     const struct bb_op *ops = s->program->ops;
@@ -90,8 +91,8 @@ static void cut_program(struct bb_task_graph *s)
 
 /* ---- dependencies ---- */
 
-/* Callback for a pair of dependent tasks (before, after). The pairs are visited twice: first to count them, then to
- * fill s->next. */
+/* Callback for two tasks: task `after` depends on task `before`. All pairs are visited twice: first to count them,
+ * then to fill s->next. */
 typedef void pair_fn(struct bb_task_graph *s, int before, int after);
 
 static void count_pair(struct bb_task_graph *s, int before, int after)
@@ -124,8 +125,8 @@ static void waits_of_op(struct bb_task_graph *s, int op, int *last_on_stream, pa
     }
 }
 
-/* Calls `pair` for each pair of dependent tasks. Tasks, and the operations of each task, are visited in issue order,
- * so that last_on_stream has the order in which the GPU executes the operations of a stream. */
+/* Calls `pair` for each pair of dependent tasks. Tasks and their operations are visited in issue order, so the
+ * operations of each stream are visited in the order in which the GPU executes them. */
 static void each_pair(struct bb_task_graph *s, pair_fn *pair)
 {
     int last_on_stream[BB_MAX_STREAMS], last_on_comm[BB_MAX_COMMS];
@@ -207,8 +208,8 @@ static int add_message(struct bb_task_graph *s, int op)
     return 0;
 }
 
-/* Adds the peers of an alltoallv. All operations with the same table and communicator have the same peers, in both
- * directions and for all rows, so each table is visited once. */
+/* Adds the peers of an alltoallv as channels. All alltoallvs with the same table and communicator have the same
+ * peers, in both directions and for all rows, so each pair of table and communicator is visited once. */
 static int add_table_peers(struct bb_task_graph *s, const struct bb_op *op, struct bb_key_index *tables)
 {
     struct {

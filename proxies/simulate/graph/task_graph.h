@@ -19,16 +19,16 @@ enum bb_task_kind { BB_TASK_COMPUTE, BB_TASK_COLLECTIVE, BB_TASK_EXCHANGE, BB_TA
 struct bb_task {
     enum bb_task_kind kind;
     int comm;
-    int first, n;     /* exchange: its operations are graph.exchanged[first .. first + n); others: first is the
-                     operation, n is 1 */
-    int order;        /* collective, alltoallv: number of earlier operations of this kind on its communicator */
-    int issue;        /* index of the host launch that contains the task */
-    int next, n_next; /* graph.next[next .. next + n_next): tasks that depend on this one */
+    int first, n; /* exchange: the task's operations are graph.exchanged[first .. first + n); other kinds: first is
+                     the task's only operation, n is 1 */
+    int order;    /* collective, alltoallv: sequence number among the tasks of this kind on the communicator, from 0 */
+    int issue;    /* index of the host launch that contains the task */
+    int next, n_next; /* graph.next[next .. next + n_next): tasks that depend on this task */
     int n_before;     /* number of tasks on which this task depends */
 };
 
-/* A channel: all peers that the operations of a role address in the same way (same communicator, peer kind and peer
- * number), with the sends and receives to and from these peers in issue order. */
+/* A channel: the peers that the operations of a role address by the same communicator, peer kind (absolute or
+ * relative to the rank) and peer number, with the sends to and receives from these peers in issue order. */
 struct bb_channel {
     int comm, peer;
     enum bb_peer_kind peer_kind;
@@ -41,22 +41,24 @@ struct bb_task_graph {
     struct bb_task *tasks;
     int n_tasks, n_issues;
     int *task_of;   /* [n_ops] task of each operation */
-    int *exchanged; /* the operations of all exchanges, one exchange after another */
+    int *exchanged; /* operation indices of all exchanges, one exchange after another */
     int *next;
     bool *issue_computes; /* [n_issues] true: the launch is a compute kernel; false: an NCCL call */
-    int *collectives[BB_MAX_COMMS], n_collectives[BB_MAX_COMMS]; /* [n_collectives] task numbers, in issue order */
-    int *alltoallvs[BB_MAX_COMMS], n_alltoallvs[BB_MAX_COMMS];   /* [n_alltoallvs] task numbers, in issue order */
-    struct bb_channel *channels; /* an alltoallv adds its peers as channels, without sends and receives */
+    int *collectives[BB_MAX_COMMS], n_collectives[BB_MAX_COMMS]; /* [n_collectives] tasks of the collectives on each
+                                                                    communicator, in issue order */
+    int *alltoallvs[BB_MAX_COMMS], n_alltoallvs[BB_MAX_COMMS];   /* [n_alltoallvs] tasks of the alltoallvs on each
+                                                                  communicator, in issue order */
+    struct bb_channel *channels; /* includes the peers of alltoallvs, as channels without sends and receives */
     int n_channels;
     struct bb_key_index channel_index;                      /* key: comm, kind, peer */
-    int min_offset[BB_MAX_COMMS], max_offset[BB_MAX_COMMS]; /* range of the relative peers (BB_PEER_OFFSET); 1 and 0:
-                                                               no relative peers */
+    int min_offset[BB_MAX_COMMS], max_offset[BB_MAX_COMMS]; /* range of the peer numbers that are relative to the
+                                                               rank (BB_PEER_OFFSET); 1 and 0: no relative peers */
     int *channel_of; /* [n_ops] channel of each send and receive; BB_NONE for other operations */
     bool uses[BB_MAX_COMMS], rooted_by_offset;
 };
 
-/* bb_task_graph_init - builds the graph of a program, which must outlive s. Returns 0 or -BB_EFAIL. The caller
- * releases s with bb_task_graph_release, which also accepts a partly initialised s. */
+/* bb_task_graph_init - builds the task graph s of program p. p must outlive s. Returns 0 or -BB_EFAIL. The caller
+ * releases s with bb_task_graph_release, which also accepts a partly initialized s. */
 int bb_task_graph_init(struct bb_task_graph *s, const struct bb_program *p) BB_MUST_CHECK;
 void bb_task_graph_release(struct bb_task_graph *s);
 

@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 
-/* The communication operations of a rank, grouped by partner. The k-th operation in a group matches the k-th
- * operation of the partner. */
+/* The communication operations of a rank, grouped by partner (communicator, kind and peer). The k-th operation of a
+ * group matches the k-th operation of the corresponding group on the other rank. */
 struct partners {
     struct bb_key_index index; /* keys: struct partner */
     int *first;                /* [index.n + 1] index in `list` of the first operation of each partner */
@@ -25,7 +25,7 @@ struct walk {
     struct partners *messages;    /* [ranks] sends and receives; computed when the search first reaches the rank */
     struct partners *collectives; /* [roles] collectives and alltoallv, which have no single peer; computed when
                                      first needed */
-    int rank, op;                 /* present position of the search */
+    int rank, op;                 /* current position of the search */
     int64_t now_ns;
 };
 
@@ -34,7 +34,7 @@ static const struct bb_program *program_of(const struct walk *w, int rank)
     return bb_step_program(w->t->step, rank);
 }
 
-/* Returns the times of the rank's operations; NULL if the timeline has none for this rank. */
+/* Returns the times of the rank's operations; NULL if the timeline contains no times for this rank. */
 static const struct bb_timed_op *times_of(const struct walk *w, int rank)
 {
     const int shown = w->path->shown_as[rank];
@@ -56,7 +56,8 @@ static struct partner partner_of(const struct walk *w, const struct bb_op *op, i
     return (struct partner){op->comm, (int)op->kind, peer};
 }
 
-/* Numbers the partners and stores each operation's partner number in position[]. */
+/* Numbers the partners and stores each operation's partner number in position[]. messages: true for sends and
+ * receives, false for collectives and alltoallvs. */
 static int number_partners(const struct walk *w, int rank, bool messages, struct partners *p)
 {
     const struct bb_program *program = program_of(w, rank);
@@ -106,7 +107,8 @@ static int find_partners(struct walk *w, int rank, bool messages, const struct p
     return p->first ? 0 : list_partners(w, rank, messages, p);
 }
 
-/* Finds the operation of rank `other` that matches the given operation. found: out; BB_NONE if no operation matches. */
+/* Finds the operation of rank `other` that matches operation `op` of the current rank w->rank. found: out; BB_NONE
+ * if no operation matches. */
 static int find_matching_op(struct walk *w, int op, int other, int *found)
 {
     const struct bb_op *mine = &program_of(w, w->rank)->ops[op];
@@ -163,7 +165,7 @@ out:
     return rc;
 }
 
-/* Updates *last with the arrivals of all peers of the operation. */
+/* Updates *last, the latest arrival found so far, with the arrivals of all peers at the matching operations. */
 static int consider_participants(struct walk *w, int op, struct last_arrival *last)
 {
     const struct bb_layout *l = &w->t->step->layout;
@@ -179,8 +181,8 @@ static int consider_participants(struct walk *w, int op, struct last_arrival *la
     return rc;
 }
 
-/* Finds the range [*first, *end) of operations that contains the group call of `op`. The operations of a group call
- * on one communicator begin and end together; the range may include operations on other communicators. */
+/* Finds the operations [*first, *end) of the group call that contains `op`. The operations of a group call on one
+ * communicator begin and end together; the range may include operations on other communicators. */
 static void find_call(const struct bb_program *p, int op, int *first, int *end)
 {
     const int call = p->ops[op].call;
@@ -212,8 +214,8 @@ static void keep_later(const struct bb_timed_op *times, int candidate, int *best
         *best = candidate;
 }
 
-/* Returns the last operation before `first` on the same stream (of_stream true) or on the same communicator (false);
- * BB_NONE: none. */
+/* Returns the last operation before index `first` on the stream of `op` (of_stream true) or on its communicator
+ * (of_stream false); BB_NONE: none. */
 static int last_before(const struct bb_program *p, int first, const struct bb_op *op, bool of_stream)
 {
     for (int i = first; i-- > 0;)
@@ -222,7 +224,8 @@ static int last_before(const struct bb_program *p, int first, const struct bb_op
     return BB_NONE;
 }
 
-/* Returns the predecessor of the current call with the latest end; BB_NONE if the call has no predecessor. */
+/* Returns the predecessor with the latest end of the call that contains w->op; BB_NONE if the call has no
+ * predecessor. */
 static int find_predecessor(const struct walk *w)
 {
     const struct bb_program *p = program_of(w, w->rank);
@@ -250,7 +253,7 @@ static int find_predecessor(const struct walk *w)
 /* ---- backward search ---- */
 
 /* Attributes the time from `ns` to now_ns to this part and sets now_ns to `ns`. Measured times may be slightly out
- * of order, so a later `ns` is ignored. */
+ * of order, so an `ns` after now_ns is ignored. */
 static void attribute_back_to(struct walk *w, enum bb_critical_part part, int64_t ns)
 {
     const int64_t to = ns < 0 ? 0 : ns;

@@ -1,13 +1,13 @@
 /*
- * critical_path.h - the critical path of a step: the chain of operations, from the start of the step to its last end,
- * that determines the length of the step. A delay of any of these operations makes the step longer. The path is
- * computed from the times of a timeline, for measured and for predicted steps.
+ * critical_path.h - the critical path of a step: the chain of operations, from the start of the step to the end of its
+ * last operation, that determines the length of the step. A delay of any of these operations makes the step longer. The
+ * path is computed from the times of a timeline, for measured and for predicted steps.
  *
- * The search starts at the last end of the slowest rank and goes backwards. From the begin of an operation it goes to
- * the predecessor with the latest end; predecessors are the previous operations on the same stream and communicator,
- * and the operations for which the operation waits. From a communication that waited for a peer it goes to the rank
- * that arrived last. A gap between an operation and its predecessor is host time. Each instant of the step belongs to
- * exactly one part, so the parts add up to the step.
+ * The search starts at the end of the last operation of the slowest rank and goes backwards. From the begin of an
+ * operation it goes to the predecessor with the latest end; predecessors are the previous operations on the same stream
+ * and communicator, and the operations for which the operation waits. From a communication that waited for a peer it
+ * goes to the rank that arrived last. A gap between an operation and its predecessor is host time. Each instant of the
+ * step belongs to exactly one part, so the parts add up to the step.
  */
 #ifndef BB_PROXIES_TIMELINE_CRITICAL_PATH_H
 #define BB_PROXIES_TIMELINE_CRITICAL_PATH_H
@@ -34,13 +34,15 @@ struct bb_critical_path {
     struct bb_critical_op *ops;    /* [n] from the last operation to the first */
     size_t n;
     bool **marked; /* [n_shown][operations] true: the operation is on the path; same indices as the timeline's ops */
-    int *shown_as; /* [ranks] index in the timeline of the rank whose times apply to this rank; BB_NONE: no times */
+    int *shown_as; /* [ranks] index in the timeline of the rank whose times are used for this rank; BB_NONE: its
+                      times are unknown */
     int n_shown;
 };
 
 /*
  * bb_critical_path_init - computes the critical path of a timeline.
- *   times_from  [ranks] index in t of the rank whose times apply to each rank; NULL: only the ranks in t have times
+ *   times_from  [ranks] for each rank: index in t of the rank whose times are used for it; NULL: each rank in t has its
+ *               own times, and the times of all other ranks are unknown
  *   Returns     0 or -BB_EFAIL
  *   Owner       the caller releases path with bb_critical_path_release, which also accepts a zeroed path
  */
@@ -52,8 +54,8 @@ void bb_critical_path_release(struct bb_critical_path *path);
  * microseconds; NULL if out of memory. */
 json_t *bb_critical_path_json(const struct bb_critical_path *path);
 
-/* bb_critical_path_has - returns whether this operation of the rank is on the path. If another rank's times apply to
- * the rank, the result is the one of that rank's operation. path NULL: returns false. */
+/* bb_critical_path_has - returns whether operation `op` of the rank is on the path. If the times of another rank are
+ * used for this rank, returns the result for that other rank. path NULL: returns false. */
 bool bb_critical_path_has(const struct bb_critical_path *path, int rank, int op);
 
 /* bb_critical_path_has_any - returns whether one of the operations [first, end) that run on the stream of `first` is

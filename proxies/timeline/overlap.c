@@ -113,7 +113,8 @@ out:
     return rc;
 }
 
-/* The value of each part is the increase of the union's length when the part's intervals are added. */
+/* Adds the sets of intervals one after another to a union. Each part is the length by which its set extends the
+ * union. */
 int bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_spans *transfers, struct bb_spans *stages,
                    struct bb_exposure *out)
 {

@@ -5,7 +5,8 @@
  * All times are int64 nanoseconds on one rank's clock, from the start of a step of length T. C is the union of the
  * intervals in which a kernel ran on the compute stream. M is the union of the intervals of all communication, each
  * from the arrival of the stream at the operation to the operation's end. Waiting for a peer counts as communication,
- * because the operation occupies its stream. Overlapping intervals are counted once.
+ * because the operation occupies its stream. Overlapping intervals are counted once. |X| is the total length of X, u
+ * the union, n the intersection, \ the difference:
  *
  *   exposed = |M \ C|    idle = T - |C u M|    overlap_fraction = |M n C| / |M|
  */
@@ -38,7 +39,7 @@ void bb_spans_release(struct bb_spans *s);
  * on their arguments. */
 void bb_spans_join(struct bb_spans *s);
 
-int64_t bb_spans_common(struct bb_spans *a, struct bb_spans *b); /* |union of a n union of b| */
+int64_t bb_spans_common(struct bb_spans *a, struct bb_spans *b); /* returns the length of (union of a) n (union of b) */
 
 struct bb_overlap {
     int64_t step_ns;         /* step time T */
@@ -55,8 +56,8 @@ struct bb_overlap {
 void bb_overlap_of(int64_t step_ns, struct bb_spans *compute, struct bb_spans *comm, struct bb_overlap *out);
 
 /*
- * Exposed communication by cause; the three parts add up to exposed_ns. A communication operation first waits for the
- * last rank to arrive, then transfers its data.
+ * The parts of the exposed communication, by cause; the three parts add up to exposed_ns. A communication operation
+ * first waits for the last rank to arrive, then transfers its data.
  *   transfer  data was transferred while no kernel ran
  *   bubble    a message between pipeline stages was waiting while neither a kernel nor a transfer ran
  *   waiting   all other waiting for peers
@@ -66,7 +67,7 @@ struct bb_exposure {
 };
 
 /*
- * bb_exposure_of - divides the exposed time by cause.
+ * bb_exposure_of - computes the parts of the exposed communication, by cause.
  *   comm       intervals of all communication
  *   transfers  intervals in which communication transferred data
  *   stages     intervals of messages between pipeline stages

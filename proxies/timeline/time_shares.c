@@ -1,4 +1,4 @@
-/* time_shares.c - divides a rank's step time by part, phase, group and kind (see time_shares.h). */
+/* time_shares.c - computes the shares of a rank's step time by part, phase, group and kind (see time_shares.h). */
 #include "proxies/timeline/time_shares.h"
 
 #include "bootstrap/base/grow.h"
@@ -48,7 +48,7 @@ static const char *group_of(const struct bb_layout *l, const struct bb_op *op)
     return l->groups[l->comms[op->comm].group].name;
 }
 
-/* Adds an operation's interval to a share. by: 0 its phase, 1 its group, 2 its kind. */
+/* Adds an operation's interval to the share of its phase (by 0), of its group (by 1) or of its kind (by 2). */
 static int add_op(struct rows *rows, int by, const struct bb_layout *l, const struct bb_op *op,
                   const struct bb_timed_op *at)
 {

@@ -1,6 +1,7 @@
 /*
- * time_shares.h - divides the step time of one rank by part (compute, communication, exposed, idle), by phase, by group
- * and by kind of operation. Measured and predicted steps use the same function, so that they can be compared.
+ * time_shares.h - computes how much of one rank's step time belongs to each part (compute, communication, exposed,
+ * idle), phase, group and kind of operation. Measured and predicted steps use the same function, so that they can be
+ * compared.
  *
  * Each value is the length of a union of intervals. The interval of an operation begins when its stream arrives at the
  * operation, so it includes waiting for peers. Phases, groups and kinds overlap in time, so their values do not add up

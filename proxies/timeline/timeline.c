@@ -1,5 +1,5 @@
-/* timeline.c - selects the ranks of a trace and allocates their times (see timeline.h). trace_write.c writes the
- * events. */
+/* timeline.c - selects the ranks to show in a trace and allocates their times (see timeline.h). trace_write.c writes
+ * the events. */
 #include "proxies/timeline/timeline.h"
 
 #include "bootstrap/base/grow.h"
@@ -12,7 +12,7 @@
 
 struct choice {
     const struct bb_step *step;
-    bool *shown; /* [ranks] */
+    bool *shown; /* [ranks] true: the rank is selected */
     int n;
     size_t ops;
 };

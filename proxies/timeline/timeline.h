@@ -47,7 +47,8 @@ struct bb_timeline {
     double clock_error_us; /* upper bound of the difference between the start times of two ranks */
     const struct bb_critical_path *critical; /* the critical path to mark in the trace (critical_path.h); NULL:
                                                 unknown; owned by the caller */
-    const char *clock; /* text: how the start is synchronised and what bounds clock_error_us; owned by the caller */
+    const char *clock; /* text: how the start times of the ranks are synchronized and how clock_error_us is bounded;
+                          owned by the caller */
 };
 
 /*
@@ -61,7 +62,7 @@ struct bb_timeline {
 int bb_timeline_init(struct bb_timeline *t, const struct bb_step *step, const int *wanted, int n_wanted) BB_MUST_CHECK;
 void bb_timeline_release(struct bb_timeline *t);
 
-/* bb_timeline_init_ranks - initialises t like bb_timeline_init, with exactly the ranks for which shown[rank] is
+/* bb_timeline_init_ranks - initializes t like bb_timeline_init, with exactly the ranks for which shown[rank] is
  * true. */
 int bb_timeline_init_ranks(struct bb_timeline *t, const struct bb_step *step, const bool *shown) BB_MUST_CHECK;
 

@@ -12,7 +12,7 @@
 struct writer {
     const struct bb_timeline *t;
     FILE *out;
-    bool some; /* at least one event has been written */
+    bool some; /* true: at least one event has been written */
 };
 
 #define STEP_THREAD 0 /* thread with the slice of the whole step; stream s is thread s + 1 */
@@ -254,8 +254,8 @@ static int list_messages(const struct bb_timeline *t, struct message **list, siz
     return 0;
 }
 
-/* Writes one end of an arrow inside the slice of an operation: just before the end of the slice (late), or at its
- * begin. */
+/* Writes one end of an arrow (target: true for the head) inside the slice of operation k of the rank with index
+ * `shown`: just before the end of the slice (late), or at its begin. */
 static void put_arrow_end(struct writer *w, const char *name, int64_t id, bool target, int shown, int k, bool late)
 {
     const struct bb_op *op = &bb_step_program(w->t->step, w->t->ranks[shown])->ops[k];
@@ -335,7 +335,7 @@ out:
 
 struct edge {
     int64_t ns;
-    double bytes; /* change of the bytes in flight at this time */
+    double bytes; /* change of the payload bytes in progress at this time */
 };
 
 static int by_time(const void *a, const void *b)

@@ -30,7 +30,7 @@
 
 /* Reasons to reject a layout: X(reason, JSON key, text). */
 #define BB_REJECTION_LIST(X)                                                                                           \
-    X(SHAPE, "shape", "the layout does not divide the model or the number of ranks")                                   \
+    X(SHAPE, "shape", "the parallel sizes do not divide the model or the number of ranks")                             \
     X(BATCH, "batch", "the global batch is not divisible by dp x micro-batch size, or too small for the schedule")     \
     X(MEMORY, "memory", "training does not fit into the memory of a GPU")                                              \
     X(RECOMPUTE, "recompute", "more recomputation than needed")                                                        \
@@ -51,12 +51,13 @@ struct bb_layout_choice {
 struct bb_layout_row {
     struct bb_layout_choice choice;
     double bytes;          /* memory that training needs on the rank that needs most */
-    double step_ns;        /* step time: first an estimate, after the third stage the simulated time */
-    double p50_ns, p95_ns; /* percentiles of the step time with jitter; 0: not sampled */
-    double baseline_ns;    /* simulated step time without slow parts; 0: no slow parts were given */
-    int number;            /* index in the list of all layouts; determines the order of layouts with equal times */
-    /* Set after the simulation in full, for the slowest rank. The four times and the idle time add up to the step. */
-    double operations; /* number of operations of all ranks */
+    double step_ns;        /* step time: an estimate in the first two stages, simulated in full in the third */
+    double p50_ns, p95_ns; /* median and 95th percentile of the step time over the samples with jitter; 0: no samples */
+    double baseline_ns; /* simulated step time without the injected slow GPUs, NICs and links; 0: none were injected */
+    int number;         /* index in the list of all valid layouts; layouts with equal times are sorted by this index */
+    /* The remaining fields are set in the third stage. The four times are those of the slowest rank; together with
+     * the idle time they add up to the step time. */
+    double operations; /* number of operations, summed over all ranks */
     double compute_ns, transfer_ns, bubble_ns, waiting_ns, flops, tokens, samples;
 };
 
@@ -64,20 +65,20 @@ struct bb_layout_search {
     const struct bb_proxy *proxy;
     const struct bb_proxy_config *given;  /* options set by the user; 0 or NULL: not set, so the search varies the
                                             option */
-    const struct bb_proxy_config *config; /* the same with defaults, global batch size and gpus_per_node */
+    const struct bb_proxy_config *config; /* `given` completed with defaults, global batch size and gpus_per_node */
     const struct bb_cluster *cluster;
-    const struct bb_conditions *conditions; /* slow parts of the machine */
+    const struct bb_conditions *conditions; /* injected slow GPUs, NICs and links */
     double gpu_bytes;                       /* memory of one GPU in bytes */
-    int samples;                            /* number of samples for bb_layouts_sample */
-    int top, threads;                       /* top: number of layouts to report; threads: 0: one per processor */
+    int samples;                            /* number of samples with jitter that bb_layouts_sample simulates */
+    int top, threads; /* top: number of layouts to report; threads: number of threads, 0 for one per processor */
     bool quiet;
 };
 
 struct bb_layouts {
     struct bb_layout_row *rows; /* layouts that were simulated in full, the fastest first */
     int n;
-    long long evaluated, fitting; /* evaluated: number of all layouts; fitting: number of layouts that fit into
-                                     memory */
+    long long evaluated, fitting; /* evaluated: number of layouts, including the rejected ones; fitting: number of
+                                     layouts that fit into memory */
     int refined;                  /* number of layouts that reached the second stage */
     long long rejected[BB_REJECTION_REASONS];
     int gpus;

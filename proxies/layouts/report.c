@@ -29,7 +29,7 @@ static double tokens_rate(const struct bb_layouts *found, const struct bb_layout
     return r->tokens / (r->step_ns / 1e9) / found->gpus;
 }
 
-/* Returns the time with neither compute nor exposed communication. */
+/* Returns the time of the slowest rank's step with neither compute nor exposed communication. */
 static double idle_ns(const struct bb_layout_row *r)
 {
     return r->step_ns - r->compute_ns - r->transfer_ns - r->bubble_ns - r->waiting_ns;

@@ -1,9 +1,9 @@
 /*
  * search.c - the search for the best layouts (see layouts.h): branch and bound over the layouts listed by space.c.
  *
- * Layouts that differ only in schedule, chunks and recomputation per chunk share a base layout: the layout with the
- * 1f1b schedule and one chunk per stage. Each base layout is simulated, and the step times of its layouts are estimated
- * from this simulation. Base layouts and layouts are pruned by two lower bounds on the step time:
+ * Layouts that differ only in schedule, model chunks per stage and recomputation per chunk share a base layout: the
+ * layout with the 1f1b schedule and one chunk per stage. Each base layout is simulated, and the step times of its
+ * layouts are estimated from this simulation. Base layouts and layouts are pruned by two lower bounds on the step time:
  *   max_rank_bound_ns   The kernel time of all micro-batches on the rank with most compute. The kernels of a rank run
  *                       one after another on one stream, so no step is shorter. Valid for layouts with one chunk per
  *                       stage.
@@ -11,8 +11,8 @@
  *                       layers with different costs can be distributed more evenly than in the base layout, so the rank
  *                       with most compute may have less. The total compute is the same, so at least one rank has the
  *                       average or more.
- * Base layouts are pruned by the mean, which is a lower bound for all their layouts. Both bounds are multiplied by the
- * smallest slowdown factor of an injected slow part; a factor below 1 makes a rank faster.
+ * Base layouts are pruned by the mean, which is a lower bound for all their layouts. If an injected slowdown factor of
+ * a GPU is below 1, the GPU is faster than the profile; both bounds are then multiplied by the smallest such factor.
  */
 #include "bootstrap/base/grow.h"
 #include "bootstrap/base/units.h"
@@ -32,24 +32,24 @@
 #define REFINED_PER_ROW 8  /* number of layouts in the second stage per reported layout */
 #define MIN_REFINED     64 /* minimum number of layouts in the second stage */
 #define FULL_BEYOND_TOP 4  /* number of layouts simulated in full in addition to the reported ones */
-#define BASE_BATCH      64 /* number of base layouts simulated before the next pruning */
-#define ROW_BATCH       16 /* number of layouts simulated in the second stage before the next pruning */
+#define BASE_BATCH      64 /* number of base layouts that are simulated between two pruning steps */
+#define ROW_BATCH       16 /* number of layouts of the second stage that are simulated between two pruning steps */
 #define TOO_SLOW        1  /* return value: the layout cannot be among the best (not an error) */
 
-/* State of the search, shared by all threads; each job writes only to its own row or base. */
+/* State of the search, shared by all threads. Each job writes only to its own layout (row) or base layout. */
 struct work {
     const struct bb_layout_search *search;
     const struct bb_arch *arch;
     const struct bb_layout_space *space;
     struct bb_layout_row *rows;
-    int *rc; /* [rows] return value of the row's last job */
+    int *rc; /* [rows] return code of the row's last job */
     int *recompute_index;
     struct base *bases;
     int n_bases;
-    int *work_list;             /* indices of the base layouts to process, in this order */
-    int first;                  /* first row processed by the present jobs */
-    double limit_ns;            /* layouts with a longer step are pruned */
-    double fastest_rank_factor; /* smallest slowdown factor of a rank's kernels, at most 1 */
+    int *work_list;             /* indices of the base layouts to simulate, in the order of simulation */
+    int first;                  /* index of the row that job 0 simulates */
+    double limit_ns;            /* layouts with a longer step time are pruned */
+    double fastest_rank_factor; /* smallest injected slowdown factor of a GPU's kernels; 1 if all are at least 1 */
 };
 
 /* A base layout (see the top of the file). */
@@ -85,7 +85,8 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
     return as;
 }
 
-/* Runs jobs that may try invalid layouts. Errors of invalid layouts are not printed. */
+/* Calls do_one(w, i) for 0 <= i < n on the thread pool. Does not print errors, because a layout that turns out to be
+ * invalid is not an error of the search. */
 static void run_speculatively(struct work *w, int n, void (*do_one)(void *, int), struct bb_progress *progress)
 {
     bb_err_speculative(true);
@@ -97,7 +98,7 @@ static void run_speculatively(struct work *w, int n, void (*do_one)(void *, int)
 
 /* Finds the least recomputation with which layout i fits; for full recomputation, the smallest number of layers
  * unless the user set it. recompute_index[i]: out, index in space->recomputes; n_recomputes if the layout does not
- * fit. The row contains the memory need of the last attempt. */
+ * fit. row->bytes is then the memory need with the last recomputation tried. */
 static void try_memory(void *arg, int i)
 {
     struct work *w = arg;
@@ -120,8 +121,8 @@ static void try_memory(void *arg, int i)
     }
 }
 
-/* Counts the layouts that do not fit and moves the others to the front. n: out, number of layouts that fit;
- * smallest: out, the layout with the smallest memory need among those that do not fit. */
+/* Counts the layouts that do not fit and moves the fitting layouts to the front of w->rows. n: out, number of
+ * fitting layouts; smallest: out, the layout with the smallest memory need among the layouts that do not fit. */
 static int keep_fitting(struct work *w, struct bb_layouts *found, const struct bb_layout_row **smallest, int *n)
 {
     int all = w->space->n_recomputes;
@@ -171,9 +172,9 @@ out:
     return rc;
 }
 
-/* Estimates the step time from steps with `few` and with `more` micro-batches: each further micro-batch of a full
- * pipeline takes the same time, which is at least micro_batch_bound_ns. Returns TOO_SLOW without the second
- * simulation if this lower bound shows that the step exceeds the limit. */
+/* Estimates the step time *ns from simulated steps with `few` and with `more` micro-batches: each further
+ * micro-batch of a full pipeline takes the same time, which is at least micro_batch_bound_ns. Returns TOO_SLOW
+ * without the second simulation if this lower bound shows that the step is longer than w->limit_ns. */
 static int extrapolate(const struct work *w, const struct bb_layout_choice *c, int few, int more,
                        double micro_batch_bound_ns, double *ns, double *per_micro_batch_ns)
 {
@@ -210,9 +211,9 @@ static int compare_choices(const void *a, const void *b)
     return memcmp(&x->choice, &y->choice, sizeof(x->choice));
 }
 
-/* Returns whether the lower bounds of a are also lower bounds of b, which follows a in the sorted list: the two
- * layouts differ at most in the gradient synchronisation and in the number of recomputed layers, and b recomputes at
- * least as many layers as a. */
+/* Returns whether the lower bounds of base layout a are also valid for base layout b, which follows a in the sorted
+ * list. They are valid if the two layouts differ at most in the gradient synchronization (dp-sync) and in the number
+ * of recomputed layers, and b recomputes at least as many layers as a. */
 static bool have_same_compute(const struct bb_layout_choice *a, const struct bb_layout_choice *b)
 {
     struct bb_layout_choice same = *b;
@@ -240,8 +241,8 @@ static int list_bases(struct work *w, int n)
     return 0;
 }
 
-/* Returns the smaller of the two numbers of micro-batches of an estimate. Without a pipeline the number is 2,
- * because a step with a single micro-batch does not accumulate gradients. */
+/* Returns the smaller of the two numbers of micro-batches from which extrapolate() estimates a step time. Without a
+ * pipeline the number is 2, because a step with a single micro-batch does not accumulate gradients. */
 static int few_micro_batches(const struct bb_layout_choice *c)
 {
     return c->pp > 1 ? 1 : 2;
@@ -257,7 +258,7 @@ static void estimate_base(void *arg, int i)
     base->known = true;
 }
 
-/* Returns the kernel time of a role's first micro-batch, without launch overhead and waiting. */
+/* Returns the total time of the kernels of the first micro-batch in a program, without launch overhead and waiting. */
 static double kernels_ns(const struct bb_program *p, const struct bb_cluster *cluster)
 {
     double ns = 0;
@@ -267,7 +268,8 @@ static double kernels_ns(const struct bb_program *p, const struct bb_cluster *cl
     return ns;
 }
 
-/* Sums the kernel times of one micro-batch. most_ns: out, maximum over the roles; mean_ns: out, mean over the ranks. */
+/* Computes the kernel time of one micro-batch. most_ns: out, maximum over the roles; mean_ns: out, mean over the
+ * ranks. */
 static int sum_kernel_times(const struct bb_step *step, const struct bb_cluster *cluster, double *most_ns,
                             double *mean_ns)
 {
@@ -285,8 +287,8 @@ static int sum_kernel_times(const struct bb_step *step, const struct bb_cluster 
     return rc;
 }
 
-/* Sets the lower bounds of base layout i and of the following base layouts with the same compute. With imbalanced
- * experts the micro-batches differ, so the bounds stay 0. */
+/* Sets the lower bounds of base layout w->work_list[i] and of the following base layouts with the same compute. If
+ * the load of the experts is imbalanced, the times of the micro-batches differ, so the bounds stay 0. */
 static void bound_bases(void *arg, int i)
 {
     struct work *w = arg;
@@ -299,7 +301,8 @@ static void bound_bases(void *arg, int i)
         rc = build_choice(w, &first->choice, few_micro_batches(&first->choice), &step);
     if (rc == 0)
         rc = sum_kernel_times(&step, w->search->cluster, &most_ns, &mean_ns);
-    first->rc = rc == -BB_EUSAGE ? 0 : rc; /* estimate_base reports an invalid base layout later */
+    first->rc = rc == -BB_EUSAGE ? 0 : rc; /* -BB_EUSAGE: the base layout is invalid, which estimate_base reports
+                                              later */
     bb_step_release(&step);
     for (struct base *b = first; b < w->bases + w->n_bases && have_same_compute(&first->choice, &b->choice); b++) {
         b->max_rank_bound_ns = b->choice.micro_batches * most_ns * w->fastest_rank_factor;
@@ -337,7 +340,7 @@ static double estimate_ns(const struct base *base, const struct bb_layout_choice
     return fmax(ns, bound_ns);
 }
 
-/* Sets the estimates of the rows. Removes the rows with an invalid or pruned base layout. */
+/* Sets step_ns of each row to its estimate. Removes the rows with an invalid or pruned base layout. */
 static int estimate_rows(struct work *w, int *n, struct bb_layouts *found)
 {
     int kept = 0;
@@ -372,7 +375,8 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the wanted-th smallest estimate so far; infinity if there are fewer estimates. */
+/* Returns the wanted-th smallest step time estimated so far for the first n rows; infinity if there are fewer
+ * estimates. ns: [n] temporary storage. */
 static double find_cutoff(const struct work *w, int n, int wanted, double *ns)
 {
     int known = 0;
@@ -425,8 +429,8 @@ static int sort_by_bound(struct work *w)
 }
 
 /* Simulates base layouts in ascending order of their lower bounds, BASE_BATCH at a time, until the bound of the next
- * base layout exceeds the wanted-th smallest estimate. BASE_BATCH does not depend on the number of threads, so
- * neither does the result. */
+ * base layout exceeds the wanted-th smallest estimate. BASE_BATCH does not depend on the number of threads, so the
+ * result does not depend on it either. */
 static int estimate_bases(struct work *w, int n, int wanted, struct bb_progress *progress)
 {
     int *work_list = NULL, done = 0, n_classes, rc;
@@ -540,7 +544,7 @@ static int keep_fastest(struct work *w, int n, int max, struct bb_layouts *found
     return max;
 }
 
-/* Removes the rows with too many operations and the rows that are too slow. */
+/* Removes and counts the rows with too many operations (return code -BB_EUSAGE) and the rows that are too slow. */
 static int drop_rows(struct work *w, int *n, struct bb_layouts *found)
 {
     int kept = 0;
@@ -592,7 +596,8 @@ static int predict_rows(struct work *w, int *n, struct bb_layouts *found, struct
     return drop_rows(w, n, found);
 }
 
-/* Rejects options set by the user that do not divide the number of ranks. */
+/* Rejects parallel sizes set by the user that do not divide the number of ranks, and --recompute-num-layers without
+ * full recomputation. */
 static int validate_given(const struct bb_layout_search *s)
 {
     const struct bb_transformer_options *o = &s->given->transformer;

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#define MIN_TOKENS 2048 /* minimum number of tokens of a sample per context-parallel rank */
+#define MIN_TOKENS 2048 /* minimum number of tokens of a sequence on each context-parallel rank */
 #define MAX_CHUNKS 8
 #define VALUES     64
 
@@ -50,7 +50,8 @@ struct pipeline_schedules {
     int n;
 };
 
-/* Returns the schedules of a pipeline with pp stages that agree with the options set by the user. */
+/* Returns the schedules, each with its number of model chunks per stage, that are possible with pp stages and agree
+ * with the options set by the user. */
 static struct pipeline_schedules list_schedules(const struct bb_transformer_options *o, int pp)
 {
     int given = bb_args_index(o->schedule, bb_schedule_names, BB_SCHEDULES);
@@ -86,7 +87,7 @@ static void reject(struct listing *l, enum bb_rejection reason, long long choice
     l->space->rejected[reason] += choices * l->space->n_recomputes;
 }
 
-/* Returns whether the global batch consists of whole micro-batches for each replica, and of enough of them for the
+/* Returns whether the global batch is divisible by dp x micro-batch size and has enough micro-batches for the
  * schedule. Sets c->micro_batches. */
 static bool batch_divides(const struct listing *l, struct bb_layout_choice *c)
 {
@@ -124,13 +125,14 @@ static int list_syncs(struct listing *l, struct bb_layout_choice c)
     for (int s = 0; s < l->syncs.n && rc == 0; s++) {
         c.sync = (enum bb_sync_kind)l->syncs.value[s];
         if (c.dp * c.cp == 1 && c.sync != BB_SYNC_ALL_REDUCE && l->syncs.n > 1)
-            continue; /* a model with one replica has no gradient synchronisation, so only one policy is listed */
+            continue; /* with dp x cp = 1 there is no gradient synchronization, so only one value of dp-sync is
+                         listed */
         rc = list_batches(l, c);
     }
     return rc;
 }
 
-/* Returns whether the layers can be divided among the pipeline stages, with the same rule as transformer.c. */
+/* Returns whether the layers can be divided among the pipeline stages, by the same rule as in transformer.c. */
 static bool stages_divide(const struct listing *l, const struct bb_layout_choice *c)
 {
     const struct bb_transformer_options *o = &l->search->given->transformer;

@@ -5,13 +5,13 @@
 
 #include "proxies/layouts/layouts.h"
 
-/* The valid layouts, listed without recomputation. In each, the parallel sizes match the number of ranks and the
- * global batch is divisible. */
+/* The valid layouts, each listed once, without its recomputation. The parallel sizes match the number of ranks, and
+ * the global batch is divisible by dp x micro-batch size. */
 struct bb_layout_space {
     struct bb_layout_choice *list;
     int n;
-    long long evaluated, rejected[BB_REJECTION_REASONS]; /* evaluated, rejected: numbers of layouts; each kind of
-                                                            recomputation counts as a separate layout */
+    long long evaluated, rejected[BB_REJECTION_REASONS]; /* evaluated, rejected: numbers of layouts; each layout
+                                                            counts once per kind of recomputation */
     int recomputes[BB_RECOMPUTES], n_recomputes;         /* kinds of recomputation to search, in ascending order of
                                                     recomputed work */
 };

@@ -58,7 +58,8 @@ struct bb_sim {
     struct bb_task_graph *graphs; /* [n_roles] */
     struct bb_rank_classes classes;
     const struct bb_task_graph **graph_of; /* [classes] task graph of the class's role */
-    int *op_base, *task_base;              /* [classes + 1] first operation and first task of each class */
+    int *op_base, *task_base;  /* [classes + 1] index of the first operation (first task) of each class, if those of
+                                 all classes are numbered one after another */
     struct bb_sim_side *sides; /* [op_base[class] + operation] the peer's side of each send and receive; unused for
                                   other operations */
     int *instance_of; /* [classes][n_comms] index in `instances`; BB_NONE: no collectives on this communicator */

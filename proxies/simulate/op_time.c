@@ -28,7 +28,7 @@ static int64_t later(int64_t a, int64_t b)
 }
 
 /* Returns the time of one execution of the kernel list. Each kernel waits for the previous kernel on the GPU and for
- * its launch on the host. An item that consists of several kernels ends no earlier than the launch of its last
+ * its launch on the host. A list item that consists of several kernels ends no earlier than the launch of its last
  * kernel plus the time of this kernel. */
 static struct bb_work_time time_list(const struct bb_cluster *c, const struct bb_kernel_list *list)
 {

@@ -50,9 +50,9 @@ struct bb_overlap {
     double overlap_fraction; /* hidden fraction of the communication: |M n C| / |M|; NaN without communication */
 };
 
-/* bb_overlap_of - computes the overlap of one step. For the values of a single group, pass the group's intervals as
- * comm: exposed_ns is then that of the group, and idle_ns is the time with neither compute nor communication of this
- * group. */
+/* bb_overlap_of - computes the overlap of one step. To get the values of a single group, pass the group's intervals
+ * as comm: exposed_ns is then the group's exposed communication, and idle_ns is the time with neither compute nor
+ * communication of this group. */
 void bb_overlap_of(int64_t step_ns, struct bb_spans *compute, struct bb_spans *comm, struct bb_overlap *out);
 
 /*

@@ -1,12 +1,13 @@
 /*
- * child.h - runs a test scenario in a child process, with fresh emulated GPUs, its own environment, and clocks at 0.
+ * child.h - runs a test scenario in a child process. Each scenario has its own emulated GPUs and environment, and its
+ * clocks start at 0.
  */
 #ifndef EMU_TEST_CHILD_H
 #define EMU_TEST_CHILD_H
 
 #include <stdio.h>
 
-/* Inside a scenario: print the failed condition and fail the scenario. */
+/* For use inside a scenario: if the condition is false, print it and fail the scenario. */
 #define EXPECT(condition)                                                                                              \
     do {                                                                                                               \
         if (!(condition)) {                                                                                            \
@@ -24,20 +25,26 @@
     } while (0)
 #define OK(call) EXPECT_RC(call, 0)
 
-enum { CHILD_HUNG = 1000, CHILD_SIGNAL = 2000 }; /* killed after 20 s; ended by signal n: CHILD_SIGNAL + n */
+enum {
+    CHILD_HUNG = 1000,
+    CHILD_SIGNAL = 2000
+}; /* CHILD_HUNG: the child was killed after 20 s; CHILD_SIGNAL + n:
+                                                    signal n ended the child */
 
 struct child {
-    int status;      /* exit status of the child, or a value above; a scenario's return value is its exit status */
-    char err[16384]; /* the child's stderr, cut to this size */
+    int status;      /* exit status of the child (the return value of the scenario), CHILD_HUNG or CHILD_SIGNAL + n */
+    char err[16384]; /* stderr of the child, truncated to this size */
 };
 
 /*
  * child_run - run a scenario in a child process.
- *   settings  ["NAME=value"..., NULL] added to the environment; may be NULL; EMU_CLUSTER defaults to the test profile
+ *   settings  ["NAME=value"..., NULL] variables added to the environment; may be NULL. Without EMU_CLUSTER the test
+ *             profile is used.
  */
 void child_run(struct child *child, int (*scenario)(void), const char *const *settings);
 
-/* Like child_run for a scenario that must return 0; otherwise prints its stderr and fails the cmocka test. */
+/* Runs a scenario in a child process. If the scenario does not return 0, prints its stderr and fails the cmocka
+ * test. */
 void child_pass(int (*scenario)(void), const char *const *settings);
 
 #endif

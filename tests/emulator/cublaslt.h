@@ -1,5 +1,5 @@
 /*
- * cublaslt.h - definitions shared by the source files of the cuBLASLt stand-in.
+ * cublaslt.h - definitions shared by the source files of the emulated libcublasLt.
  */
 #ifndef EMU_CUBLASLT_H
 #define EMU_CUBLASLT_H
@@ -9,9 +9,9 @@
 
 #pragma GCC visibility push(hidden)
 
-enum { LT_ALGO = 0x656d75 }; /* id of the only algorithm */
+enum { LT_ALGO = 0x656d75 }; /* identifier of the only algorithm that the heuristic returns */
 
-/* Contents of the opaque descriptors of cuBLASLt. */
+/* Contents of cuBLASLt's opaque descriptors. */
 struct lt_layout {
     uint32_t type;
     int32_t order, batch, batch_mode;
@@ -23,7 +23,7 @@ struct lt_desc {
     int32_t compute, scale_type, pointer_mode, transa, transb, transc, fill, epilogue, sms;
     int32_t aux_type, bias_type;
     int8_t fast_accum;
-    void *bias, *scales[8]; /* must be NULL: epilogues and scale pointers are not modelled */
+    void *bias, *scales[8]; /* must all be NULL, because epilogues and scale pointers are not modelled */
     int64_t bias_stride, aux_ld, aux_stride, alpha_stride;
     int32_t modes[6];
 };
@@ -34,7 +34,8 @@ struct lt_preference {
     float max_waves;
 };
 
-/* D (m x n) = alpha * op(A) (m x k) * op(B) (k x n) + beta * C, for each matrix of the batch. */
+/* One call of cublasLtMatmul: D (m x n) = alpha * op(A) (m x k) * op(B) (k x n) + beta * C, for each matrix of the
+ * batch. */
 struct lt_problem {
     struct lt_layout a, b, c, d;
     bool transa, transb, device_scalars;
@@ -43,11 +44,12 @@ struct lt_problem {
     cudaDataType scale_type;
 };
 
-/* Checks that the descriptors are consistent and modelled, and fills *problem. */
+/* Fills *problem from the descriptors. Returns an error if they are inconsistent or use a feature that is not
+ * modelled. */
 cublasStatus_t lt_problem_check(struct lt_problem *problem, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
                                 cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d);
 
-/* Multiplies on the CPU. Returns false if out of host memory. */
+/* Computes the GEMM on the CPU. Returns false if host memory is exhausted. */
 bool lt_compute(const struct lt_problem *problem, double alpha, const void *a, const void *b, double beta,
                 const void *c, void *d);
 

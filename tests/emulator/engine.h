@@ -1,13 +1,13 @@
 /*
- * engine.h - the engine of the emulated GPUs, which the stand-in libraries share: devices, virtual time, streams served
- * by worker threads, the cluster profile, and fault injection.
+ * engine.h - the part of the emulated GPUs that all three emulated libraries use: devices, virtual time, streams with
+ * worker threads, the cluster profile, and fault injection.
  *
- * The libcudart stand-in implements and exports these functions under the version node EMU_1, next to the public CUDA
- * symbols. The NCCL and cuBLASLt stand-ins link against it.
+ * The emulated libcudart implements these functions and exports them under the version node EMU_1, in addition to the
+ * public CUDA symbols. The emulated libnccl and libcublasLt link against it.
  *
- * Times are int64 nanoseconds. With EMU_TIME=virtual (the default) issuing an operation advances the host clock of the
- * process by the modelled cost only. With EMU_TIME=real an operation also occupies its stream for its duration in wall
- * clock time.
+ * Times are int64 nanoseconds. With EMU_TIME=virtual (the default), issuing an operation only advances the host clock
+ * of the process by the modelled cost of the call. With EMU_TIME=real, an operation also occupies its stream for its
+ * modelled duration in wall clock time.
  */
 #ifndef EMU_ENGINE_H
 #define EMU_ENGINE_H
@@ -22,22 +22,23 @@ extern "C" {
 #endif
 
 /* An asynchronous operation on a stream. A graph replays a captured operation at every launch, so `run` may be
- * called several times with the same arg, but never concurrently. `release` is called once, when the operation can
- * never run again. */
+ * called several times with the same arg, but never concurrently. `release` is called once, after the last call of
+ * `run`. */
 struct emu_op {
     const char *name; /* for error messages; static storage */
-    /* Runs on the stream's worker thread and does the work; it may block on peers. Returns its end time, at least
-     * ready_ns, or EMU_FAILED. */
+    /* Does the work of the operation; called on the stream's worker thread. May block until peers arrive. ready_ns:
+     * time at which the operation may start. Returns the operation's end time (at least ready_ns), or EMU_FAILED. */
     int64_t (*run)(void *arg, int64_t ready_ns);
     void (*release)(void *arg); /* may be NULL */
     void *arg;
-    int64_t host_ns;           /* host time that issuing the operation takes */
-    int entries;               /* extra launch queue entries: the events around it */
-    struct emu_demand *demand; /* what it takes from shared resources, with the lifetime of arg; NULL: nothing */
+    int64_t host_ns; /* host time for issuing the operation */
+    int entries; /* entries of the launch queue that the operation occupies in addition to its own (the events around
+                    an NCCL operation) */
+    struct emu_demand *demand; /* demand on shared resources, valid as long as arg; NULL: none */
 };
 
-/* The resources that move an operation's bytes: links within the node, the device's memory, its NICs, and the
- * uplinks of its leaf and of its pod. NICs and uplinks may be shared with other GPUs. */
+/* The resources that transfer the bytes of an operation, per direction: links within the node, device memory, NICs,
+ * and the uplinks of the leaf and of the pod. Other GPUs may share the NICs and uplinks. */
 enum emu_part {
     EMU_LINK_OUT,
     EMU_LINK_IN,
@@ -53,148 +54,157 @@ enum emu_part {
 
 struct bb_kernel_list_item;
 
-/* One message of a send/receive exchange. */
+/* One message of a send/receive group. */
 struct emu_message {
     int peer;
     bool sends;
     double latency_ns;
 };
 
-/* The issue order of the operations of one communicator. Owned by the communicator. */
+/* State that makes the operations of a communicator run in the order in which they were issued. Owned by the
+ * communicator. */
 struct emu_order {
     uint64_t turn;    /* number of collectives issued so far */
-    int lane, moment; /* timeline lane of the latest operation, and the moment at which that operation ends; 0: none */
+    int lane, moment; /* lane (stream) of the latest operation in the timeline, and the moment at which that
+                         operation ends; 0: none */
 };
 void emu_order_release(struct emu_order *order);
 
-/* The communicator and the peers of an NCCL operation, for a timeline that all processes of a job share
- * (timeline.h). A collective waits for all members of the communicator, an exchange for the peers of its messages. */
+/* Communicator and peers of an NCCL operation, for a timeline that all processes of a job share (timeline.h). A
+ * collective waits for all members of the communicator, a send/receive group for the peers of its messages. */
 struct emu_peers {
     uint64_t comm; /* id of the communicator, equal on all its ranks */
     int rank, members;
-    bool (*is_over)(const struct emu_peers *peers); /* true when the communicator was aborted, so that missing peers
-                                                       may never arrive */
+    bool (*is_over)(const struct emu_peers *peers); /* returns true after the communicator was aborted, when missing
+                                                       peers may never arrive */
     const void *owner;
-    const struct emu_message *messages; /* [n_messages] of an exchange */
-    int n_messages;                     /* 0: a collective */
+    const struct emu_message *messages; /* [n_messages] messages of a send/receive group */
+    int n_messages;                     /* 0: the operation is a collective */
 };
 
-/* The demand of an operation on resources that other operations use at the same time, for machines whose profile has
- * "sharing" (contention.c). A kernel has a duration; an NCCL operation holds SMs from its launch on and moves bytes
- * while it transfers. */
+/* Demand of an operation on resources that concurrent operations also use. Only for machines whose profile has
+ * "sharing" (contention.c). A kernel has a duration. An NCCL operation occupies SMs from its launch on, and
+ * transfers bytes after its latency. */
 struct emu_demand {
-    double alone_ns; /* a kernel: its duration; an exchange: duration of its copies to the own rank */
-    const struct bb_kernel_list_item *gemm; /* a GEMM kernel, which slows down when NCCL holds SMs; NULL: any other
-                                               operation */
-    bool by_memory;                 /* a memory-bound kernel, which slows down when NCCL uses memory bandwidth */
-    bool waits;                     /* a start barrier kernel, which runs until the host lets it end */
-    int sms;                        /* SMs that the NCCL operation holds from its launch on; 0: a kernel */
-    double latency_ns, transfer_ns; /* of the NCCL operation when it runs alone */
-    double bytes[EMU_PARTS];        /* bytes that each resource moves for this operation */
-    double others[EMU_PARTS];       /* bytes that other GPUs are assumed to move over each resource at the same time */
-    double pace_gbps;        /* rate of the bottleneck in GB/s; 0: the highest rate over all resources but memory */
-    struct emu_order *order; /* the operation begins after the communicator's previous one; NULL: no such order */
-    const struct emu_peers *peers; /* NULL: the operation does not wait for peers on this timeline */
-    int64_t extra_ns;              /* out: delay of this run by contention, in ns; set before the run */
+    double alone_ns; /* kernel: duration in ns when it runs alone; send/receive group: duration of the copies to the
+                        rank itself */
+    const struct bb_kernel_list_item *gemm; /* the GEMM, which is slower when NCCL occupies SMs; NULL: not a GEMM */
+    bool by_memory;                         /* memory-bound kernel, which is slower when NCCL uses memory bandwidth */
+    bool waits;                             /* start barrier kernel, which runs until the host releases it */
+    int sms; /* SMs that the NCCL operation occupies from its launch on; 0: not an NCCL operation */
+    double latency_ns, transfer_ns; /* NCCL operation: latency and transfer time in ns when the operation runs alone */
+    double bytes[EMU_PARTS];        /* bytes that this operation transfers over each resource */
+    double others[EMU_PARTS]; /* bytes that other GPUs are assumed to transfer over each resource at the same time */
+    double pace_gbps;         /* rate in GB/s at the bottleneck of the operation; 0: the highest rate over all resources
+                         except memory */
+    struct emu_order *order;  /* the operation begins after the previous operation of this communicator; NULL: no
+                                order */
+    const struct emu_peers *peers; /* peers that the operation waits for on the timeline; NULL: none */
+    int64_t extra_ns;              /* out: delay in ns that contention adds to this run; set before `run` is called */
 };
-void emu_host_waits_for_all(void); /* The host thread waits until all operations of this process have ended (without
-                                      a CUDA call). */
-/* Call inside run() of an operation with peers. Waits until the timeline knows when the operation ends. Returns the
- * end time, or 0 when it cannot be known. */
+void emu_host_waits_for_all(void); /* reports that the host waits for all operations of this process */
+/* Returns the end time of the current operation, for use inside run() of an operation with peers. Waits until the
+ * timeline knows the end time. Returns 0 if the end time cannot be determined. */
 int64_t emu_end_ns(void);
 
-/* Id of the timeline that this process shares with other processes of its job; 0: its own timeline. The ranks of a
- * communicator synchronize on the timeline if all of them have the same id. */
+/* Returns the id of the timeline that this process shares with other processes of its job, or 0 if its timeline is
+ * its own. The ranks of a communicator synchronize on the timeline if all of them have the same id. */
 uint64_t emu_timeline_name(void);
-/* Report the start and the end of a wait for other processes outside CUDA and NCCL (MPI). emu_host_lost: the start
- * of a wait whose partners are unknown to the timeline. */
+/* Report to the timeline that the host waits for other processes outside CUDA and NCCL, for example in MPI
+ * (emu_host_away), and that this wait has ended (emu_host_back). emu_host_lost: like emu_host_away, for a wait on
+ * processes that the timeline does not know. */
 void emu_host_away(void);
 void emu_host_back(void);
 void emu_host_lost(void);
-void emu_host_waits_for_one(void); /* the host thread waits until one operation of this process has ended */
-/* Report the position of a device in the machine, which NCCL knows: its rank if every node had the profile's
- * gpus_per_node GPUs. */
+void emu_host_waits_for_one(void); /* reports that the host waits for any one operation */
+/* Reports the position of a device in the machine, which only NCCL knows. machine_rank: rank that the device's GPU
+ * would have if every node had the profile's gpus_per_node GPUs. */
 void emu_set_machine_rank(int device, int machine_rank);
-#define EMU_FAILED INT64_MIN /* returned by run(): the operation failed, and its device gets a sticky error */
+#define EMU_FAILED INT64_MIN /* return value of run(): the operation failed, and its device gets a sticky error */
 
 /*
- * emu_enqueue - put an operation on a stream (0, legacy and per-thread handles as in CUDA), or into the graph that is
- * being captured.
- *   op       copied; in capture the graph takes over `release`
- *   Returns  a CUDA error as the public calls do; after an error arg still belongs to the caller
+ * emu_enqueue - add an operation to a stream (0, legacy and per-thread handles as in CUDA), or to the graph that the
+ * stream is captured into.
+ *   op       copied; during a capture the graph becomes the owner of arg and calls `release`
+ *   Returns  the same CUDA errors as the public calls; after an error the caller still owns arg
  */
 cudaError_t emu_enqueue(cudaStream_t stream, const struct emu_op *op);
 
 /*
- * emu_enqueue_joined - put one operation on several streams (an NCCL group over several user streams). It is queued on
- * streams[0], starts when all streams reach it, and the other streams wait for its end.
+ * emu_enqueue_joined - add one operation to several streams (an NCCL group over several user streams). The operation is
+ * queued on streams[0] and starts when all streams have reached it; the other streams wait for its end.
  *   streams  [n] streams of this process
  */
 cudaError_t emu_enqueue_joined(const cudaStream_t *streams, int n, const struct emu_op *op);
 
-/* The name of a kernel that is not loaded on the device yet (EMU_LAZY_LOADING); a query of its attributes or a
- * launch loads it. NULL: all kernels are loaded. */
+/* Returns the name of a kernel that is not loaded on the device yet (EMU_LAZY_LOADING), or NULL if all kernels are
+ * loaded. A query of a kernel's attributes or a launch loads the kernel. */
 const char *emu_unloaded_kernel(int device);
 
 bool emu_capturing(cudaStream_t stream);
-void emu_skip_streams(int device, int n);   /* a library created n internal streams, which take hardware queues */
-int emu_stream_device(cudaStream_t stream); /* the device that the stream was created on, -1 for an invalid handle */
-int64_t emu_host_now_ns(void);              /* the host clock of this process */
-void emu_host_advance_ns(int64_t ns);       /* adds the host time of issuing something */
-void emu_host_reach_ns(int64_t ns);         /* a synchronising call moves the host clock forward to ns, never back */
+void emu_skip_streams(int device, int n);   /* accounts for n internal streams that a library created, which occupy
+                                             hardware queues */
+int emu_stream_device(cudaStream_t stream); /* returns the device on which the stream was created, -1 for an invalid
+                                               handle */
+int64_t emu_host_now_ns(void);              /* returns the host clock of this process */
+void emu_host_advance_ns(int64_t ns);       /* advances the host clock by the cost of issuing an operation */
+void emu_host_reach_ns(int64_t ns); /* sets the host clock to ns after a synchronising call, unless it is already
+                                       later */
 
-/* True at process exit or after a device failure. A wait for peers inside run() must then end: poll this function at
- * least every 100 ms. */
+/* Returns true at process exit and after a device failure. A wait for peers inside run() must then end, so it must
+ * call this function at least every 100 ms. */
 bool emu_stopping(void);
 
-/* The machine (proxies/machine/cluster.h), read once per process from the profile $EMU_CLUSTER, and the slow parts
- * of EMU_SLOW. */
+/* emu_machine - the machine (proxies/machine/cluster.h), read once per process from the profile $EMU_CLUSTER.
+ * emu_slow - the slow parts of the machine ($EMU_SLOW). */
 struct bb_cluster;
 const struct bb_cluster *emu_machine(void);
 struct bb_slow;
 const struct bb_slow *emu_slow(void);
 
-/* The location of GPU number `at` of a job with `all` GPUs. GPUs fill nodes in order: EMU_NODES nodes of equal size,
- * or nodes of the profile's gpus_per_node. */
+/* Returns the location of GPU number `at` of a job with `all` GPUs. The GPUs fill the nodes in order. There are
+ * EMU_NODES nodes of equal size or, if EMU_NODES is 0, nodes with the profile's gpus_per_node GPUs. */
 struct emu_location {
-    int node, gpu; /* gpu: index within its node */
+    int node, gpu; /* gpu: index of the GPU within its node */
 };
 struct emu_location emu_location_of(int at, int all);
-int emu_gpu_number(struct emu_location location, int all); /* the inverse of emu_location_of */
-/* EMU_SLOW: the remaining fraction (0 to 1) of the rate of a GPU's NICs; the same for the leaf uplinks of a machine
- * rank; and the duration on this device of a kernel that takes ns on a normal one. */
+int emu_gpu_number(struct emu_location location, int all); /* the inverse of emu_location_of: returns the number of
+                                                              the GPU */
+/* Effects of EMU_SLOW. emu_nic_factor, emu_leaf_factor - return the remaining fraction (0 to 1) of the rate of a
+ * GPU's NICs and of the leaf uplinks of a machine rank. emu_slowed_ns - returns the duration on this device of a
+ * kernel that takes ns on a device of normal speed. */
 double emu_nic_factor(struct emu_location location);
 double emu_leaf_factor(int machine_rank);
 int64_t emu_slowed_ns(int device, int64_t ns);
 
-/* Rates for the duration of a kernel in a CPU twin: achieved rates of the machine, nominal ones where the profile
- * has no achieved rate. */
+/* Rates from which CPU twins compute the duration of a kernel: achieved rates of the machine, or nominal rates if
+ * the profile has no achieved rates. tflops_*: TFLOP/s. */
 struct emu_profile {
     int sm_count;
     double kernel_us, memory_gbps;
     double tflops_float32, tflops_float16, tflops_bfloat16, tflops_float64;
 };
-int emu_env_number(const char *name, int max); /* value of an environment variable, 0 to max; 0 if unset; ends the
-                                                   process if invalid */
-bool emu_moves_data(void); /* false with EMU_DATA=off: no data is read or written, only time passes */
-int emu_world_rank(void);  /* from the launcher's environment; 0 without a launcher */
+int emu_env_number(const char *name, int max); /* returns the value (0 to max) of an environment variable, 0 if
+                                                  unset; ends the process if the value is invalid */
+bool emu_moves_data(void); /* returns false with EMU_DATA=off: no data is read or written, only time passes */
+int emu_world_rank(void);  /* rank from the launcher's environment; 0 without a launcher */
 int emu_world_size(void);
 
-/* Memory as cuMemCreate allocates it, in whole units of the granularity; cudaFree releases it.
- * emu_has_physical_memory: whether the driver has the cuMem functions. */
+/* emu_alloc_physical - allocate memory like cuMemCreate, with a size rounded up to the granularity; cudaFree
+ * releases it. emu_has_physical_memory - return whether the driver has the cuMem functions. */
 cudaError_t emu_alloc_physical(void **out, size_t bytes);
 bool emu_has_physical_memory(void);
 
 /*
- * emu_fault - fault injection: decide the fate of one call. Every public CUDA and NCCL function that can fail calls
- * this first. $EMU_FAULT is parsed once, for example "die:rank=2,call=5", "stall:rank=1,call=3", "fail:rank=0,call=7"
- * (several are separated by ';'; name=FUNCTION counts calls of that function only). A die or stall fault takes effect
- * inside.
- *   Returns  true when this call must report failure
+ * emu_fault - fault injection: apply a fault to the current call. Every public CUDA and NCCL function that can fail
+ * calls emu_fault first. $EMU_FAULT is parsed once, for example "die:rank=2,call=5", "stall:rank=1,call=3" or
+ * "fail:rank=0,call=7". Several faults are separated by ';'. name=FUNCTION counts only calls of that function. The
+ * faults `die` and `stall` take effect inside emu_fault, which then does not return.
+ *   Returns  true if the call must report a failure
  */
 bool emu_fault(const char *function);
-/* True when one byte of the data that this operation delivers must be corrupted ("corrupt:rank=0,call=1"; counts
- * NCCL operations). */
+/* Returns true if one byte of the data that this NCCL operation delivers must be corrupted, for example with
+ * "corrupt:rank=0,call=1". `call` counts NCCL operations. */
 bool emu_fault_corrupts(const char *function);
 
 #ifdef __cplusplus

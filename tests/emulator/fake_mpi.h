@@ -1,4 +1,4 @@
-/* fake_mpi.h - the MPI functions that hosts.c interposes; handles are numbers. */
+/* fake_mpi.h - fake versions of the MPI functions that hosts.c intercepts, for its test. MPI handles are numbers. */
 #ifndef EMU_FAKE_MPI_H
 #define EMU_FAKE_MPI_H
 

@@ -1,5 +1,5 @@
 /*
- * graphs.h - the graphs that capture.c and nodes.c build and graphs.c launches.
+ * graphs.h - data structures of graphs. capture.c and nodes.c build graphs, graphs.c launches them.
  */
 #ifndef EMU_GRAPHS_H
 #define EMU_GRAPHS_H
@@ -8,28 +8,28 @@
 
 #pragma GCC visibility push(hidden)
 
-/* A node handle of the program. The body owns the node and its operation. */
+/* A node of a graph; the program has pointers to it as handles. The graph body owns the node and its operation. */
 struct CUgraphNode_st {
     struct emu_graph_body *body;
-    int index; /* in body->nodes */
+    int index; /* index in body->nodes */
     int device;
     enum cudaGraphNodeType type;
-    struct emu_op op;  /* run NULL: an empty node */
-    cudaEvent_t event; /* of event record and wait nodes */
+    struct emu_op op;  /* operation of the node; op.run is NULL for an empty node */
+    cudaEvent_t event; /* event of an event record or event wait node */
     struct CUgraphNode_st **deps;
     int n_deps;
 };
 
-struct emu_held_object; /* a cudaUserObject retained by the graph */
+struct emu_held_object; /* a cudaUserObject that the graph retains */
 
-/* Shared by a graph and all executable graphs made from it. Freed when the last of them and their last launch have
- * ended. */
+/* Nodes of a graph, shared by the graph and all executable graphs instantiated from it. Freed when all of them are
+ * destroyed and their last launches have ended. */
 struct emu_graph_body {
     int refs;
     struct CUgraphNode_st **nodes;
     int n, capacity;
-    struct emu_mark *last; /* end of the latest launch; the next launch waits for it, so an operation never runs
-                              concurrently with itself */
+    struct emu_mark *last; /* end of the latest launch; the next launch waits for it, because an operation must not
+                              run concurrently with itself */
     struct emu_held_object *held;
 };
 
@@ -49,7 +49,7 @@ struct emu_capture {
     bool invalid, into_existing;
 };
 
-void emu_drop_held(struct emu_held_object *held); /* nodes.c */
+void emu_drop_held(struct emu_held_object *held); /* releases the retained user objects; in nodes.c */
 struct CUgraph_st *emu_graph_new(void);
 bool emu_is_graph(cudaGraph_t graph);
 struct CUgraphNode_st *emu_node_add(struct emu_graph_body *body, enum cudaGraphNodeType type, int device,

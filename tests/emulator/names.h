@@ -1,5 +1,6 @@
 /*
- * names.h - functions whose names or arguments changed between CUDA 12 and 13, declared without CUDA headers.
+ * names.h - emulated CUDA functions whose names or arguments differ between CUDA 12 and 13. They are declared without
+ * the types of the CUDA headers.
  */
 #ifndef EMU_NAMES_H
 #define EMU_NAMES_H
@@ -8,7 +9,7 @@
 
 #pragma GCC visibility push(hidden)
 
-/* deps: where the address of the node array is stored; edges: where NULL is stored. Returns a cudaError_t. */
+/* deps: out, address of the node array. edges: out, NULL. Returns a cudaError_t. */
 int emu_capture_info(void *stream, int *status, unsigned long long *id, void **graph, void *deps, void *edges,
                      size_t *n);
 int emu_capture_update(void *stream, void *deps, size_t n, unsigned flags);
@@ -16,9 +17,10 @@ int emu_graph_add_edges(void *graph, const void *from, const void *to, size_t n)
 int emu_node_dependencies(void *node, void *deps, void *edges, size_t *n);
 int emu_memory_hint(const char *function, const void *pointer, size_t bytes);
 
-/* A CUDA function that is not modelled: prints its name on stderr once and returns cudaErrorNotSupported. */
+/* Implements a CUDA function that is not modelled: prints the function's name on stderr once and returns
+ * cudaErrorNotSupported. */
 int emu_refuse(const char *function);
-int emu_unmodelled(void); /* errors.c: sets cudaErrorNotSupported as the last error and returns it */
+int emu_unmodelled(void); /* stores cudaErrorNotSupported as the last error and returns it; in errors.c */
 
 #pragma GCC visibility pop
 

@@ -1,9 +1,10 @@
 /*
- * twin.h - the interface of CPU twins. A CPU twin stands for one kernel of the program on emulated GPUs: it does the
- * kernel's work on the CPU and computes the kernel's modelled duration.
+ * twin.h - the interface of CPU twins. A CPU twin replaces one kernel of the program on emulated GPUs: it computes the
+ * kernel's results on the CPU, and the kernel's modelled duration.
  *
- * A shared object with twins exports one function, emu_twins(), and is listed in $EMU_TWINS (separated by ':').
- * It links no library of the emulator. Example, for extern "C" __global__ void scale(float *x, float a, size_t n):
+ * $EMU_TWINS lists the shared objects that contain CPU twins, separated by ':'. Such a shared object exports one
+ * function, emu_twins(), and links no library of the emulator. Example of a twin for the kernel
+ *     extern "C" __global__ void scale(float *x, float a, size_t n);
  *
  *     static void scale(struct emu_launch *l)
  *     {
@@ -35,36 +36,38 @@ extern "C" {
 
 enum { EMU_TWIN_ARGS = 24 };
 
-/* One launch. A twin may read and write through pointer arguments: device memory is memory of the process. */
+/* One kernel launch. A twin may access the memory that pointer arguments refer to, because device memory is memory
+ * of the process. */
 struct emu_launch {
     dim3 grid, block;
     size_t shared_bytes;
     void *const *args; /* [n_args] pointers to this launch's copies of the arguments, aligned to 16 bytes */
     int device;
-    int64_t start_ns; /* the GPU's timer when the kernel starts */
-    int64_t end_ns;   /* the GPU's timer when the kernel ends, start_ns + lasts_ns; run may set a later time (a kernel
-                       that waited) */
+    int64_t start_ns; /* GPU timer when the kernel starts */
+    int64_t end_ns;   /* GPU timer when the kernel ends: start_ns + lasts_ns; `run` may store a later time if the
+                       kernel waited */
 };
 #define EMU_ARG(launch, i, type) (*(type *)(launch)->args[i])
 
 struct emu_twin {
-    const char *name; /* as nvcc registers it: plain for extern "C", otherwise mangled */
+    const char *name; /* kernel name as nvcc registers it: plain for extern "C", otherwise mangled */
     int n_args;
     size_t arg_bytes[EMU_TWIN_ARGS];
-    void (*run)(struct emu_launch *); /* computes the whole grid in one call, on the stream's worker thread; NULL:
-                                         does nothing */
-    /* modelled duration in ns; NULL: kernel_us of the profile */
+    void (*run)(struct emu_launch *); /* computes the whole grid in one call, on the stream's worker thread; NULL: no
+                                         computation */
+    /* returns the modelled duration in ns; NULL: kernel_us of the profile */
     double (*lasts_ns)(const struct emu_launch *, const struct emu_profile *);
-    bool by_memory; /* memory-bound: slows down when other operations use the device's memory */
-    bool waits;     /* a start barrier kernel, which runs until the host lets it end */
-    bool always;    /* runs even with EMU_DATA=off, because it touches a few bytes only (timers, flags) */
+    bool by_memory; /* memory-bound: slower when concurrent operations use the device's memory */
+    bool waits;     /* start barrier kernel, which runs until the host releases it */
+    bool always;    /* runs even with EMU_DATA=off, because the kernel accesses only a few bytes (timers, flags) */
 };
 
-/* The only export of a twin object: its table of n twins, valid until the process ends. */
+/* The only exported function of a shared object with twins. Returns its table of n twins, which stays valid until
+ * the process ends. */
 const struct emu_twin *emu_twins(size_t *n);
 
-/* The usual duration in ns: the maximum of kernel_us, bytes / memory bandwidth, and flops / (tflops TFLOP/s); flops
- * 0: no arithmetic. */
+/* Returns the usual duration of a kernel in ns: the maximum of kernel_us, bytes / memory bandwidth, and flops /
+ * (tflops TFLOP/s). flops 0: no arithmetic. */
 static inline double emu_kernel_ns(const struct emu_profile *p, double bytes, double flops, double tflops)
 {
     double least = p->kernel_us * 1e3, memory = bytes / p->memory_gbps, math = flops > 0 ? flops / tflops / 1e3 : 0;

@@ -1,4 +1,5 @@
-/* plan_main.c - `busbar plan`: its options, and the choice between step, layout search and collectives. */
+/* plan_main.c - `busbar plan`: its options, and the dispatch to the plan of one step, the layout search or a
+ * collective. */
 #include "proxies/plan_main.h"
 
 #include "proxies/models/profile.h"

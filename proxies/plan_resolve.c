@@ -9,7 +9,7 @@
 
 /*
  * Set the launch overhead in `cluster`, and return the launch mode for reports: "eager" if the host launches each
- * operation separately, "graph" if the step runs as CUDA graphs, whose launch overhead is modelled as zero; NULL if the
+ * operation separately, "graph" if the step runs as CUDA graphs, whose launch overhead is modeled as zero; NULL if the
  * proxy's own run is predicted.
  */
 static const char *resolve_host(const struct bb_plan_options *o, struct bb_cluster *cluster)

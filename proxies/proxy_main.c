@@ -39,7 +39,7 @@ static const struct bb_opt run_options[] = {
              "also time steps that start only after all ranks have issued the whole step, which excludes launch "
              "overhead; the step must fit the launch queues"),
     OPT_DOUBLE(0, "peak-tflops", FIELD(peak_tflops), NULL, "RATE", 0.001, 1e6,
-               "peak TFLOP/s of one GPU in the element type; adds the model FLOPs utilisation (MFU) to the report"),
+               "peak TFLOP/s of one GPU in the element type; adds the model FLOPs utilization (MFU) to the report"),
     OPT_STRING(0, "trace", FIELD(trace), NULL, "FILE",
                "write the timeline of the last traced step to FILE as Perfetto trace events, for at most 64 ranks "
                "including the slowest"),

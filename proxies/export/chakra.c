@@ -57,7 +57,7 @@ struct writer {
     uint64_t host, launch; /* node ids. host: the most recent launch on the host; launch: the launch for which the
                               tasks of the current call wait */
     int64_t host_ns;       /* sum of all launch times so far */
-    struct bb_message node, attr; /* scratch, reused for every node */
+    struct bb_message node, attr; /* scratch messages, reused for every Chakra node */
 };
 
 static void begin_attr(struct writer *w, const char *name)

@@ -30,7 +30,7 @@ struct bb_export_role {
     struct bb_task_graph graph;
     int *first_before, *before;        /* task t waits for the tasks before[first_before[t] .. first_before[t + 1]) */
     struct bb_export_launch *launches; /* [tasks] in the order in which the host launches the tasks; NULL without a
-                                          cluster profile: host launches are not modelled */
+                                          cluster profile: host launches are not modeled */
 };
 
 /* The parts of the step to write, as lists such as "0,8-15"; NULL: the default of the format. */

@@ -82,9 +82,10 @@ static uint32_t expand_alltoall(struct bb_goal *g, const struct bb_goal_collecti
 }
 
 /*
- * Position v of a rank in a binomial tree, relative to the root's index (`root`). The root has v = 0. The parent of
- * another rank is v without its lowest set bit `low`. The children of a rank are v + b for each power of two b below
- * `low`; for the root, `low` is the smallest power of two that is at least the number of ranks.
+ * Position of a rank in a binomial tree. root: index of the root in the communicator; v: the rank's index minus that of
+ * the root, modulo the number of ranks n; low: the lowest set bit of v or, for the root (v = 0), the smallest power of
+ * two that is at least n. The parent of v is v - low. The children of v are v + b for each power of two b < low with v
+ * + b < n.
  */
 struct tree_position {
     int root, v, low;

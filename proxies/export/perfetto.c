@@ -16,10 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    TRACE_PACKET = 1 << 3 | 2
-}; /* encoded tag of field 1 (`packet`, length-delimited) of Perfetto's message
-                                       Trace */
+/* Encoded tag of field 1 (`packet`, length-delimited) of Perfetto's message Trace. */
+enum { TRACE_PACKET = 1 << 3 | 2 };
 enum packet_field {
     PACKET_CLOCKS = 6,
     PACKET_TIMESTAMP = 8,
@@ -50,7 +48,7 @@ struct writer {
     int rc, stream, sequence;
     int64_t last_ns; /* timestamp of the previous event in the sequence */
     struct names names;
-    struct bb_message packet, part, inner, name; /* scratch, reused for every packet */
+    struct bb_message packet, part, inner, name; /* scratch messages, reused for every packet */
 };
 
 static void put_packet(struct writer *w)

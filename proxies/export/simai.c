@@ -195,13 +195,17 @@ static int check_message(struct workload *w, const struct bb_op *op)
     if (side_of(w, op) != PP)
         return reject_op(w, op);
     if (w->message_bytes && bytes != w->message_bytes)
-        return bb_err(BB_EUSAGE,
-                      "--export simai: messages between stages have %zu or %zu bytes; SimAI supports only one size",
-                      w->message_bytes, bytes);
+        return bb_err(
+            BB_EUSAGE,
+            "--export simai: messages between stages have %zu or %zu bytes, but SimAI supports only one size; "
+            "try: --export chakra",
+            w->message_bytes, bytes);
     if (bytes > INT_MAX)
-        return bb_err(BB_EUSAGE,
-                      "--export simai: messages between stages have %zu bytes; SimAI supports at most %d bytes", bytes,
-                      INT_MAX);
+        return bb_err(
+            BB_EUSAGE,
+            "--export simai: messages between stages have %zu bytes, but SimAI supports at most %d; try: --export "
+            "chakra",
+            bytes, INT_MAX);
     w->message_bytes = bytes;
     return 0;
 }

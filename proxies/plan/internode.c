@@ -13,9 +13,9 @@
 
 /* Bytes of one role's collectives on one group, summed over the program. */
 struct volume {
-    double ring;  /* sent over each inter-node link by collectives that use a ring */
-    double chain; /* sent over each inter-node link by collectives that use a chain */
-    double pair;  /* sent by each rank to each other rank of the instance */
+    double ring;  /* bytes sent over each inter-node link by collectives that use a ring */
+    double chain; /* bytes sent over each inter-node link by collectives that use a chain */
+    double pair;  /* bytes sent by each rank to each other rank, by all other collectives */
 };
 
 struct message {

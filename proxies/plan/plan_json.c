@@ -21,7 +21,7 @@ static json_t *int_array(const int *values, int n)
     return list;
 }
 
-/* ---- groups ---- */
+/* ---- JSON of the groups ---- */
 
 static json_t *members_of(const struct bb_layout *l, int group)
 {
@@ -48,7 +48,7 @@ static json_t *list_groups(const struct bb_plan *plan)
     return list;
 }
 
-/* ---- roles ---- */
+/* ---- JSON of the roles ---- */
 
 static json_t *peers_of(const struct bb_traffic_row *row)
 {
@@ -139,7 +139,7 @@ static json_t *peer_text(const struct bb_op *op)
     return op->peer_kind == BB_PEER_OFFSET ? json_sprintf("%+d", op->peer) : json_sprintf("%d", op->peer);
 }
 
-/* ---- kernel lists ---- */
+/* ---- JSON of the kernel lists ---- */
 
 static json_t *kernel_json(const struct bb_kernel_list_item *item)
 {
@@ -182,7 +182,7 @@ static json_t *kernel_list_index(const struct bb_step *step, const struct bb_ker
     return json_null();
 }
 
-/* ---- operations ---- */
+/* ---- JSON of the operations ---- */
 
 static json_t *op_object(const struct bb_step *step, const struct bb_program *p, size_t i)
 {
@@ -239,7 +239,7 @@ static json_t *list_roles(const struct bb_plan *plan, bool ops)
     return list;
 }
 
-/* ---- checks and prediction ---- */
+/* ---- JSON of the checks and of the prediction ---- */
 
 static void append_faults(json_t *list, const struct bb_faults *f)
 {

@@ -70,7 +70,7 @@ const char *bb_thousands_text(double number, char text[40])
     return text;
 }
 
-/* ---- groups ---- */
+/* ---- printing the groups ---- */
 
 static bool is_run(const struct bb_layout *l, int group, int instance)
 {
@@ -116,7 +116,7 @@ static void print_groups(const struct bb_layout *l, FILE *out)
         print_group(l, g, out);
 }
 
-/* ---- roles ---- */
+/* ---- printing the roles ---- */
 
 static void print_row(const struct bb_layout *l, const struct bb_traffic_row *r, FILE *out)
 {

@@ -2,9 +2,9 @@
 #include "proxies/registry/registry.h"
 
 /*
- * Return a description of the first invalid field of operation i, completing "operation 3 ..."; NULL if the operation
- * is valid. An invalid field would cause out-of-bounds accesses later.
- *   last_call  largest group call number of the operations before
+ * Return what is wrong with operation i of a program, as the end of the error line "operation I of 'ROLE' ..."; NULL if
+ * the operation is valid. Later code would access memory out of bounds for an invalid operation.
+ *   last_call  largest number of an NCCL group call among the operations before i
  */
 static const char *find_error(const struct bb_layout *l, const struct bb_program *p, size_t i, int last_call)
 {
@@ -28,7 +28,7 @@ static const char *find_error(const struct bb_layout *l, const struct bb_program
 
 static int check_program(const struct bb_step *step, const struct bb_role *role)
 {
-    int last_call = BB_NONE; /* largest group call number so far */
+    int last_call = BB_NONE; /* largest number of an NCCL group call so far */
 
     for (size_t i = 0; i < role->program.n_ops; i++) {
         const char *error = find_error(&step->layout, &role->program, i, last_call);

@@ -1,5 +1,5 @@
 /*
- * dp_config.c - resolve the options of data-parallel synchronisation to a policy, and compute the training memory of a
+ * dp_config.c - resolve the options of data-parallel synchronization to a policy, and compute the training memory of a
  * policy (see sync.h).
  */
 #include "proxies/sync/sync.h"

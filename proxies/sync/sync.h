@@ -1,5 +1,5 @@
 /*
- * sync.h - data-parallel synchronisation: the communication of gradients and parameters between the replicas of a
+ * sync.h - data-parallel synchronization: the communication of gradients and parameters between the replicas of a
  * model, and the optimizer. Models PyTorch DDP, Horovod, ZeRO-1/2/3 (DeepSpeed, FSDP), HSDP and Megatron-LM's
  * distributed optimizer.
  *
@@ -28,7 +28,7 @@
  *                the bucket is full, always in bucket order.
  *   horovod      all_reduce with tensor fusion: gradients that become ready within a cycle are fused up to a threshold
  *                and copied into and out of the fusion buffer. Horovod's negotiation, and the wait for the end of the
- *                cycle, are not modelled.
+ *                cycle, are not modeled.
  *   zero1        ZeRO-1 (DeepSpeed). Reduce-scatter of gradients, optimizer on the local shard, all-gather of
  *                parameters.
  *   zero2        ZeRO-2. Like zero1, but every micro-batch reduces each bucket as soon as the bucket is full, and the
@@ -71,7 +71,7 @@ extern const char *const bb_sync_names[BB_SYNC_KINDS + 1]; /* values of --sync, 
 extern const char *const bb_dp_sync_names[BB_SYNC_PS + 1]; /* values of --dp-sync: bb_sync_names without the
                                                               parameter servers */
 
-/* How replicas are synchronised (the policy), resolved from the options. It does not depend on the layout. */
+/* How replicas are synchronized (the policy), resolved from the options. It does not depend on the layout. */
 struct bb_dp_config {
     enum bb_sync_kind kind;
     struct bb_bucket_rule rule;
@@ -95,7 +95,7 @@ struct bb_dp_config {
 
 /*
  * bb_sync_resolve - validate the options in config->sync and convert them to a policy.
- *   kind           the kind of synchronisation
+ *   kind           the kind of synchronization
  *   params, grads  default element types; --grad-dtype overrides grads
  *   policy         out: the policy
  *   Returns        0, or -BB_EUSAGE after printing an error line for an option that the kind does not support
@@ -112,10 +112,10 @@ bool bb_sync_reduces_every_micro_batch(const struct bb_dp_config *policy);
 
 /* Communicators of a policy, as indices into the layout's communicators (BB_NONE: unused), and their sizes in ranks. */
 struct bb_sync_comms {
-    int gradients, parameters; /* over the shard group, or over all replicas without sharding; both may be the same
-                                  communicator */
-    int replicas;     /* hsdp, distributed with --shard-size: over the replica group, which has one rank of each shard
-                     group */
+    int gradients, parameters; /* communicators over the shard group, or over all replicas without sharding; both may
+                                  be the same communicator */
+    int replicas;     /* hsdp, distributed with --shard-size: communicator over the replica group, which has one rank of
+                     each shard group */
     int local, cross; /* hierarchical: local is over the ranks of a node, cross over the ranks with the same index in
                          each node */
     int n, n_replicas, n_local, n_cross;

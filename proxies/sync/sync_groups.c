@@ -1,4 +1,4 @@
-/* sync_groups.c - split the group of replicas into the groups and communicators of a synchronisation policy (see
+/* sync_groups.c - split the group of replicas into the groups and communicators of a synchronization policy (see
  * sync.h). */
 #include "proxies/sync/sync.h"
 
@@ -18,8 +18,8 @@ static const struct bb_sync_comms no_comms = {.gradients = BB_NONE,
                                               .n_cross = 1};
 
 /*
- * How a group is split: each run of `run` consecutive members is an instance of the inner group. The members with equal
- * index in their runs are an instance of the outer group.
+ * How a group of ranks is split: each run of `run` consecutive members forms a communicator of the inner group; the
+ * members with equal index in their runs form a communicator of the outer group.
  */
 struct group_split {
     struct bb_step *step;

@@ -1,4 +1,4 @@
-/* sync_options.c - the options of data-parallel synchronisation (see step/config.h and sync/sync.h). */
+/* sync_options.c - the options of data-parallel synchronization (see step/config.h and sync/sync.h). */
 #include "proxies/step/config.h"
 
 #include "proxies/sync/sync.h"
@@ -12,7 +12,7 @@ static const char *const optimizer_names[] = {"sgd", "adam", NULL};
 
 const struct bb_opt bb_sync_options[] = {
     OPT_CHOICE(0, "sync", FIELD(sync), NULL, "HOW", bb_sync_names,
-               "synchronisation of the replicas' gradients and parameters: DDP, Horovod, ZeRO-1 to ZeRO-3, HSDP, "
+               "synchronization of the replicas' gradients and parameters: DDP, Horovod, ZeRO-1 to ZeRO-3, HSDP, "
                "Megatron's distributed optimizer, parameter servers (default: all_reduce, as PyTorch DDP)"),
     OPT_CHOICE(0, "bucket-rule", FIELD(bucket_rule), NULL, "RULE", rule_names,
                "gradient bucketing rule (default: ddp; --sync distributed: megatron)"),

@@ -22,7 +22,7 @@ static int death_pipe = -1; /* write end of the pipe to the helper process: a by
                                EOF means that this rank died */
 static pid_t helper;
 
-/* Checks MPI_LOCALNRANKS too, because srun --mpi=pmi2 also sets PMI_FD but does not kill the other ranks. */
+/* Checks two variables, because srun --mpi=pmi2 also sets PMI_FD but does not kill the other ranks. */
 bool bb_hydra_started_us(void)
 {
     return getenv("MPI_LOCALNRANKS") && getenv("PMI_FD");

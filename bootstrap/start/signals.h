@@ -1,4 +1,5 @@
-/* signals.h - the signals that end a run. Before the process exits, it prints one error line and saves the results. */
+/* signals.h - the signals that end a run. A process that receives one of them prints one error line and saves the
+ * results before it exits. */
 #ifndef BB_BOOTSTRAP_START_SIGNALS_H
 #define BB_BOOTSTRAP_START_SIGNALS_H
 

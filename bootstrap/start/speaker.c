@@ -18,8 +18,8 @@
 
 enum { HOLD_MS = 1500, LONGEST_MS = 3000, ANSWER_MS = 50, FILES_MAX = 4096 };
 
-/* Forks like fork(), but without the locks of malloc, stdio and the pthread_atfork handlers, because a stuck thread
- * may hold one of them. The child may only make system calls. */
+/* Like fork(), but does not acquire the locks of malloc, stdio and the pthread_atfork handlers, because a stuck thread
+ * may hold one of these locks. The child may only make system calls. */
 static pid_t fork_bare(void)
 {
     return (pid_t)syscall(SYS_clone, (unsigned long)SIGCHLD, NULL, NULL, NULL, NULL);

@@ -13,8 +13,8 @@
 bool bb_unknown_launcher(void);
 
 /*
- * bb_launcher_claim - returns a variable with which any launcher claims more than one rank, for example "X_SIZE=8". The
- * matching rank variable (X_RANK) must also be set. Returns NULL if there is none.
+ * bb_launcher_claim - returns a variable, for example "X_SIZE=8", in which a launcher (known or unknown) stores a
+ * number of ranks greater than 1. The matching rank variable (X_RANK) must also be set. Returns NULL if there is none.
  */
 const char *bb_launcher_claim(void);
 

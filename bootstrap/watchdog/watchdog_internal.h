@@ -27,7 +27,8 @@ enum bb_watchdog_kind {
 #define BB_WATCHDOG_TEXT    96
 #define BB_WATCHDOG_LINE    1800
 #define BB_WATCHDOG_STATE_S 0.1 /* seconds; minimum interval between two STATE messages of a rank */
-/* Number of STATE messages that a rank sends at the start without this interval, because the first steps are short. */
+/* Number of STATE messages that a rank sends first without waiting for BB_WATCHDOG_STATE_S, because the first steps
+ * of a run are short. */
 #define BB_WATCHDOG_FIRST_NEWS 32
 
 /* Progress of a rank: number and text of its last step, and the name of its current wait ("": the rank does not

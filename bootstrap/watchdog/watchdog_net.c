@@ -19,8 +19,8 @@ static socklen_t address_length(int family)
     return family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
 }
 
-/* Enables TCP keep-alive, because the connections of a host that vanishes are not closed. The kernel sends probes
- * after 10 s without data and closes the connection after 30 s without a response. */
+/* Enables TCP keep-alive, because a host that fails does not close its connections. The kernel sends probes after
+ * 10 s without data and closes the connection after 30 s without a response. */
 void bb_watchdog_watch_link(int fd)
 {
     int on = 1, idle_s = 10, every_s = 5, times = 4, unacked_ms = 30000;

@@ -92,7 +92,7 @@ static void take_signal(struct bb_watchdog *watchdog, int signal, int rank, doub
         return;
     watchdog->signal = signal;
     watchdog->signal_rank = rank;
-    /* Only this rank knows this cause, so it is reported without delay. */
+    /* No other rank can have reported an exit() or a crash, so the report is not delayed. */
     watchdog->signal_s = signal == BB_EXIT_CALLED || bb_signal_is_crash(signal) ? now_s - SIGNAL_S : now_s;
 }
 
@@ -490,8 +490,9 @@ static void leave_process(struct bb_watchdog *watchdog)
 
 /* Continues the end of the job: starts the hooks, prints the deferred error line, and ends the process when its time
  * is over. If the main thread is already ending the rank, no hooks start, because the main thread saves the results
- * and aborts itself. The time is measured from the signal, but on a rank that did not receive the signal from END,
- * because rank 0 must save its results before any rank exits and the launcher ends the others. */
+ * and aborts itself. On a rank that received a signal, the time is measured from the signal. On every other rank the
+ * time is measured from END: rank 0 must save its results before any rank exits, because the launcher then ends the
+ * remaining ranks. */
 static void check_end(struct bb_watchdog *watchdog, double now_s)
 {
     const double signal_s = watchdog->signal ? watchdog->signal_s : watchdog->ending_s;

@@ -230,7 +230,7 @@ static void add_here(struct line *line, int rank)
     append_text(line, "rank %d (%s)", rank, host);
 }
 
-/* Adds the ranks of this host that have no process. Only before the ranks are connected. */
+/* Adds the ranks of this host that have no process. Adds nothing after the ranks are connected. */
 static void add_missing(struct line *line, const struct bb_watchdog *watchdog)
 {
     int more, first = watchdog->met ? -1 : bb_neighbours_missing(&watchdog->neighbours, &more);

@@ -153,7 +153,7 @@ static ncclResult_t ask_handle(struct bb_comm *c, ncclComm_t *nccl, ncclResult_t
     return result;
 }
 
-/* Returns 1 if no operation is in progress, 0 if one is, < 0 after an error. */
+/* Returns 1 if the communicator has no operation in progress, 0 if an operation is in progress, < 0 after an error. */
 static int is_settled(void *comm)
 {
     struct bb_comm *c = comm;
@@ -362,8 +362,8 @@ static void abort_hook(void *arg, int rc)
     abort_nccl(arg);
 }
 
-/* Waits until the new communicator is ready, and registers the abort hook. A blocking communicator gets no hook,
- * because another thread cannot abort it. */
+/* Registers the abort hook and waits until the new communicator is ready. A blocking communicator is ready already and
+ * gets no hook, because another thread cannot abort it. */
 static int settle_new(struct bb_comm *c, const char *what, double start_s)
 {
     int rc = 0;

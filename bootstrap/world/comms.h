@@ -102,8 +102,8 @@ int bb_nccl_version(int *header, int *runtime) BB_MUST_CHECK;
 const char *bb_nccl_version_text(int version, char buf[BB_NCCL_VERSION_TEXT]);
 
 /*
- * bb_nccl_symbol - look up a function that the minimum NCCL version (2.19) does not have in the loaded library. Returns
- * NULL if it is missing. Example:
+ * bb_nccl_symbol - look up a function of the loaded NCCL library by name. Used for functions that the minimum NCCL
+ * version (2.19) does not have. Returns NULL if the library does not have the function. Example:
  *   ncclResult_t (*reg)(...) = (ncclResult_t (*)(...))bb_nccl_symbol("ncclCommWindowRegister");
  */
 void *bb_nccl_symbol(const char *name);

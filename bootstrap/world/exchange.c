@@ -68,7 +68,7 @@ struct exchange {
     const struct bb_world *w;
     const char *send;
     char *recv;
-    size_t bytes, *moved; /* bytes transferred in the current stage, per socket */
+    size_t bytes, *moved; /* bytes: per rank; moved: [count] bytes transferred in this stage, per socket */
     enum stage stage;
     double lost_s; /* time at which a socket was found closed; 0: none */
     MPI_Request request;

@@ -152,7 +152,7 @@ void bb_world_forget(struct bb_world *w, bb_at_end *fn, void *arg)
         bb_watchdog_forget(w->watchdog, fn, arg);
 }
 
-/* ---- exchanges ---- */
+/* ---- gather, reductions and agreement of all ranks ---- */
 
 void *bb_world_gather(struct bb_world *w, const void *own, size_t bytes, int *rc)
 {

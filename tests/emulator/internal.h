@@ -140,8 +140,8 @@ extern struct emu_state emu;
 cudaError_t emu_enter(const char *function);     /* first call of every public function that can fail: applies injected
                                                 faults, then returns a sticky error */
 cudaError_t emu_enter_any(const char *function); /* like emu_enter, for functions that ignore sticky errors */
-cudaError_t emu_report(cudaError_t rc); /* last call of such a function: stores an error for cudaGetLastError and
-                                           returns rc */
+cudaError_t emu_report(cudaError_t rc);          /* last call of every public function that can fail: stores rc for
+                                           cudaGetLastError and returns rc */
 void emu_init(void);
 void emu_lock(void);
 void emu_unlock(void);

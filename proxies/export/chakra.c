@@ -167,7 +167,7 @@ static int write_node(struct writer *w, const struct bb_op *op, size_t n_deps, F
 
 /*
  * Writes a node for a launch on the host, of `ns` nanoseconds. Launches run one after another and do not wait for the
- * GPU. The schema requires whole microseconds and a launch has only a few of them, so the rounding error is carried
+ * GPU. The schema requires whole microseconds and a launch takes only a few, so the rounding error is carried
  * over to the next launch.
  */
 static int write_launch(struct writer *w, const struct bb_op *op, int64_t ns, FILE *out)

@@ -507,7 +507,7 @@ static struct slot *slot_of(struct bb_sync *s, int unit)
     return NULL;
 }
 
-/* Return a slot for another unit: a free slot, or else the less recently used slot. */
+/* Return a slot for the gathered parameters of another unit: a free slot, or else the less recently used slot. */
 static struct slot *take_slot(struct bb_sync *s)
 {
     struct slot *slot = slot_of(s, BB_NONE);

@@ -192,8 +192,8 @@ const char *bb_watchdog_reason(struct bb_watchdog *watchdog, char phase[BB_WATCH
 void bb_watchdog_stop(struct bb_watchdog *watchdog);
 
 /*
- * bb_watchdog_hook - register fn(arg, rc), rc < 0, which the watchdog calls on a separate thread when the job ends early:
- * either at once, or after a while if the main thread is stuck.
+ * bb_watchdog_hook - register fn(arg, rc), rc < 0, which the watchdog calls on a separate thread when the job ends
+ * early: either at once, or after a while if the main thread is stuck.
  * bb_watchdog_forget - remove a registered function.
  */
 enum bb_watchdog_when { BB_WATCHDOG_AT_ONCE, BB_WATCHDOG_STUCK };

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Inter-node bytes of the collectives that one rank of a role executes on one group, summed over the step. */
+/* Bytes sent by the collectives that one rank of a role executes on one group, summed over the step. */
 struct volume {
     double ring;  /* bytes sent over each inter-node link by collectives that use a ring */
     double chain; /* bytes sent over each inter-node link by collectives that use a chain */

@@ -223,7 +223,7 @@ static int report_memory(const struct bb_runner *r, const struct fit *f)
 {
     double factor = pow((double)f->available / (double)f->need, 1.5);
     double unit = pow(10, floor(log10(factor > 1e-12 ? factor : 1e-12)));
-    char help[200], work[BB_BYTES_TEXT], less[80] = "";
+    char help[240], work[BB_BYTES_TEXT], less[120] = "";
 
     if (r->n_kernel_lists)
         snprintf(less, sizeof(less),

@@ -100,7 +100,7 @@ static const char *const known[] = {
     /* clang-format on */
 };
 
-/* Prefixes of variables outside the table, which are recorded only as "set". */
+/* A variable that is not in the table above but has one of these prefixes is recorded as "set", without its value. */
 static const char *const families[] = {"NCCL_", "CUDA_", "BUSBAR_", "EMU_"};
 
 static bool is_known(const char *name)

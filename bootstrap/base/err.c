@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Process-wide state. The only other process-wide state of busbar is in start/deadline.c, whose signal handler needs
- * it. */
+/* Process-wide state: the texts before each message (bb_err_identify, bb_err_context) and which messages are
+ * printed. */
 static char identity[128], context[1024];
 static int mute, job_scope;
 static atomic_int speculation;
@@ -49,7 +49,7 @@ void bb_err_speculative(int on)
     speculation = on ? SPECULATIVE : NOT_SPECULATIVE;
 }
 
-/* Returns whether a line must be printed. code: error code; 0 for a warning. */
+/* Returns whether a message must be printed. code: error code of the message; 0 for a warning. */
 static int must_print(int code)
 {
     if (mute || speculation == NOT_SPECULATIVE)
@@ -65,8 +65,9 @@ static int can_write(int timeout_ms)
     return timeout_ms == NO_TIMEOUT || poll(&p, 1, timeout_ms) != 0;
 }
 
-/* Writes one line to stderr. who: prefix that names the printing rank, "" for messages about the whole job; kind: ""
- * for errors, "warning: " for warnings. */
+/* Writes one line to stderr. timeout_ms: longest wait for stderr, or NO_TIMEOUT; code: error code, 0 for a warning;
+ * who: prefix that names the printing rank, "" for a message about the whole job; kind: "" for an error, "warning: "
+ * for a warning. */
 __attribute__((format(printf, 5, 0))) static void write_line(int timeout_ms, int code, const char *who,
                                                              const char *kind, const char *fmt, va_list args)
 {
@@ -78,13 +79,13 @@ __attribute__((format(printf, 5, 0))) static void write_line(int timeout_ms, int
     if (!must_print(code))
         return;
     used += text < capacity ? text : capacity - 1;
-    for (int i = 0; i < used; i++) /* control characters in file names and arguments must neither break nor colour
-                                      the line */
+    for (int i = 0; i < used; i++) /* control characters in file names and arguments must neither break nor color the
+                                      line */
         if (iscntrl((unsigned char)line[i]))
             line[i] = ' ';
     line[used++] = '\n';
     if (can_write(timeout_ms) && write(STDERR_FILENO, line, (size_t)used) < 0)
-        return; /* an error of stderr itself cannot be reported anywhere */
+        return; /* a failed write to stderr cannot be reported */
 }
 
 void bb_err_job_scope(int on)

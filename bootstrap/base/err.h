@@ -24,7 +24,8 @@ enum bb_error {
 
 #define BB_MUST_CHECK __attribute__((warn_unused_result))
 
-/* Sets `rc` to the value of expr, and jumps to the label `out` if that value is not 0. */
+/* Sets the local variable `rc` to the value of expr; if the value is not 0, jumps to the label `out` of the
+ * function. */
 #define TRY(expr)                                                                                                      \
     do {                                                                                                               \
         if ((rc = (expr)) != 0)                                                                                        \
@@ -40,27 +41,29 @@ enum bb_error {
  * blanks, and the line is cut at 2,047 characters.
  */
 int bb_err(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-#if defined(__clang_analyzer__) || defined(BB_ANALYSER) /* static analysers cannot derive that bb_err() never returns
+#if defined(__clang_analyzer__) || defined(BB_ANALYSER) /* static analyzers cannot derive that bb_err() never returns
                                                            0 */
 #define bb_err(code, ...) (bb_err(code, __VA_ARGS__), -(int)(code))
 #endif
 
 /*
- * bb_err_job - like bb_err(), for a message about the whole job: the line does not begin with the printing rank. For
- * errors that all ranks detect together (BB_WORLD_ERR), and for errors that one rank reports about other ranks.
+ * bb_err_job - like bb_err(), but the line does not begin with the printing rank. Use this function for messages about
+ * the whole job: errors that all ranks detect together (BB_WORLD_ERR), and errors that one rank reports about other
+ * ranks.
  */
 int bb_err_job(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * bb_err_job_scope - make bb_err() omit the printing rank, like bb_err_job() (1), or print the rank again (0). For code
- * that all ranks execute with the same input while only rank 0 prints errors, such as building a step.
+ * bb_err_job_scope - choose whether bb_err() omits the printing rank, like bb_err_job(), until the next call (1: yes,
+ * 0: no). For code that all ranks execute with the same input while only rank 0 prints errors, such as the construction
+ * of a training step.
  */
 void bb_err_job_scope(int on);
 
 /*
  * bb_err_nonblocking, bb_err_job_nonblocking - like bb_err() and bb_err_job(), for a process that is about to exit. The
- * line is dropped if stderr is not writable within 200 ms, for example because stderr is a stopped terminal or a full
- * pipe whose reader does not read.
+ * line is dropped if stderr is not writable within 200 ms, for example because the terminal's output is stopped
+ * (Ctrl-S) or because stderr is a full pipe.
  */
 void bb_err_nonblocking(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void bb_err_job_nonblocking(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -70,7 +73,7 @@ void bb_err_job_nonblocking(enum bb_error code, const char *fmt, ...) __attribut
 void bb_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /*
- * bb_err_identify - set the rank that begins all later lines of bb_err().
+ * bb_err_identify - set the rank, host and GPU that bb_err() prints at the beginning of all later lines.
  *   rank     negative: none (a single process, or before MPI_Init)
  *   host     host name; copied
  *   gpu      negative: no GPU selected yet

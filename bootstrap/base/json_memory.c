@@ -15,7 +15,7 @@ static void *allocate_or_exit(size_t bytes)
     if (memory || bytes == 0)
         return memory;
     bb_err(BB_EFAIL, "out of memory for JSON (%zu bytes)", bytes);
-    for (;;) /* a direct system call, because exit_guard.h replaces _exit() and would report a second error */
+    for (;;) /* exit by a direct system call: _exit() is replaced (exit_guard.h) and would print a second error */
         syscall(SYS_exit_group, BB_EFAIL);
 }
 

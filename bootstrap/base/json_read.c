@@ -194,7 +194,7 @@ int bb_json_read_field(const json_t *object, const char *where, const struct bb_
     rc = bb_json_find_parent(object, where, f->key, &object, &key);
     if (rc)
         return rc;
-    if (key != f->key) { /* the message also names the inner object */
+    if (key != f->key) { /* for a dotted path, error messages also contain the path of the inner object */
         snprintf(location, sizeof(location), "%s: %.*s", where, (int)(key - f->key - 1), f->key);
         where = location;
     }
@@ -227,8 +227,8 @@ int bb_json_read(const json_t *object, const char *where, const struct bb_json_f
 
 /* ---- rejection of unknown keys ---- */
 
-/* Returns the first row whose key is `path` or begins with `path` and a dot; without such a row, the terminating row
- * of the table. */
+/* Returns the first row whose key is `path` or begins with `path` and a dot; if there is none, returns the row with
+ * key NULL that ends the table. */
 static const struct bb_json_field *find_row(const struct bb_json_field *fields, const char *path)
 {
     size_t n = strlen(path);

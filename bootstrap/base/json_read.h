@@ -25,16 +25,16 @@ enum bb_json_kind {
     BB_JSON_NUMBER,       /* double: at least min, and at most max if max > 0 */
     BB_JSON_TEXT,         /* const char *: owned by the JSON object */
     BB_JSON_NUMBERS,      /* double[n]: a list of exactly n numbers >= 0 */
-    BB_JSON_TOTAL,        /* double, set before the read: the value in the file must be equal */
-    BB_JSON_COUNT_TOTAL,  /* size_t, set before the read: the value in the file must be equal */
-    BB_JSON_COUNT_TOTALS, /* size_t[n], set before the read: the list in the file must be equal */
+    BB_JSON_TOTAL,        /* double that the caller sets before the read; the number in the file must be equal */
+    BB_JSON_COUNT_TOTAL,  /* size_t that the caller sets before the read; the number in the file must be equal */
+    BB_JSON_COUNT_TOTALS, /* size_t[n] that the caller sets before the read; the list in the file must be equal */
     BB_JSON_ANY,          /* the key is allowed, and its value is not read */
     BB_JSON_KINDS         /* proxies/models/model_file.h defines more kinds, numbered from this value */
 };
 
 struct bb_json_field {
-    const char *key; /* dotted path: "gbps", or "intra.gbps" for the key "gbps" of the object "intra"; NULL ends the
-                        table */
+    const char *key; /* path of the value from the top-level object: "gbps", or "intra.gbps" for the key "gbps" of
+                        the object "intra"; NULL ends the table */
     int kind;
     size_t offset;
     double min, max; /* valid range of a number; see enum bb_json_kind */

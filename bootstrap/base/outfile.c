@@ -42,7 +42,7 @@ static char *parent_folder(const char *path)
     return slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
 }
 
-/* Formats the path of an open file under /proc, which exists for unnamed files, too. */
+/* Writes the path of an open file under /proc to `path`. Unnamed files have such a path, too. */
 static void format_proc_path(int fd, char path[PROC_TEXT])
 {
     snprintf(path, PROC_TEXT, "/proc/self/fd/%d", fd);
@@ -61,7 +61,7 @@ static int open_unnamed(const char *path, mode_t mode)
     format_proc_path(fd, proc_path);
     if (access(proc_path, F_OK) == 0)
         return fd;
-    close(fd); /* no /proc: the file could not be linked to a name later */
+    close(fd); /* without /proc, the file could not be linked to a name later */
     return -1;
 }
 
@@ -171,7 +171,8 @@ int bb_outfile_sync(int fd)
     return errno;
 }
 
-/* Errors are ignored: the file already has its new name, and only a power failure could undo the rename. */
+/* fsyncs the folder of `path`. Errors are ignored: the file already has its new name, and only a power failure could
+ * undo the rename. */
 void bb_outfile_sync_folder(const char *path)
 {
     char *folder = parent_folder(path);
@@ -264,7 +265,7 @@ int bb_outfile_check(const char *path, const char *what)
     int rc;
 
     if (bb_outfile_is_stream(path) && access(path, W_OK) == 0)
-        return 0; /* opening and closing a pipe would end the input of its reader */
+        return 0; /* not opened for the check: opening and closing a pipe would end the input of its reader */
     rc = open_or_report(&file, path, what, 0666, BB_EUSAGE);
     if (rc == 0)
         (void)bb_outfile_close(&file, what, -BB_EUSAGE);

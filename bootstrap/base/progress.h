@@ -16,14 +16,15 @@ enum { BB_PROGRESS_TEXT = 160 };
 struct bb_progress {
     bool on, is_shown;
     double begin_s, last_s;
-    double phase_start_s, total, done; /* expected_s: start time of the phase; total: its amount of work in any unit, 0
-                                       if unknown; done: completed work in the same unit */
-    char text[BB_PROGRESS_TEXT];    /* current activity; "" for none */
-    bool has_thread, stopping;      /* has_thread: stderr is not a terminal, so a thread prints lines; stopping: the
+    /* phase_start_s: time at which the phase started (bb_now_s); total: amount of work of the phase in any unit, 0
+     * if unknown; done: completed work in the same unit */
+    double phase_start_s, total, done;
+    char text[BB_PROGRESS_TEXT]; /* current activity; "" for none */
+    bool has_thread, stopping;   /* has_thread: stderr is not a terminal, so a thread prints lines; stopping: the
                                   thread must exit */
-    double period_s;                /* interval between lines of the thread */
+    double period_s;             /* seconds between two lines of the thread */
     pthread_t thread;
-    pthread_mutex_t lock; /* protects all of the above while the thread runs */
+    pthread_mutex_t lock; /* protects the fields above while the thread runs */
     pthread_cond_t wake;
 };
 

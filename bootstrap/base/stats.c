@@ -14,8 +14,8 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the ceil(percent/100 * n)-th smallest sample. The index is computed with integers, because 0.9 * 10 is not
- * exactly 9 in floating point. */
+/* Returns the ceil(percent/100 * n)-th smallest sample. The index is computed with integers, so that no rounding
+ * error can change it. */
 static double nearest_rank(const double *sorted, size_t n, size_t percent)
 {
     return sorted[(percent * n + 99) / 100 - 1];

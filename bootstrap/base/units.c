@@ -169,7 +169,7 @@ static int distance_to_known(const char *word, const char *known)
     return edit_distance(word, known);
 }
 
-/* Names that other tools use for busbar's words. */
+/* Names of option values in other tools, with busbar's name for each. */
 static const struct {
     const char *alias, *word;
 } aliases[] = {

@@ -10,8 +10,8 @@
 #include <stddef.h>
 
 /*
- * bb_parse_bytes - a size: "8", "128M", "1.5g". A decimal number >= 0, optionally followed by K, M, G or T (1024^1..4,
- * either case).
+ * bb_parse_bytes - a size: "8", "128M", "1.5g". A decimal number >= 0, optionally followed by K, M, G or T in upper or
+ * lower case (powers of 1024).
  *   bytes    out: set only on success; a fraction of a byte is truncated ("1.3K" is 1331)
  *   Returns  0, or -BB_EUSAGE for no digits, a sign, a fraction without a unit, text after the unit, a positive size
  *            below 1 byte, or 2^63 bytes and more
@@ -20,7 +20,7 @@ int bb_parse_bytes(const char *text, size_t *bytes) BB_MUST_CHECK;
 
 /*
  * bb_parse_count - a positive count, such as tokens: "15T", "1.5e13", "300B". A decimal number, optionally followed by
- * K, M, B or T (1000^1..4, either case; G means B). Returns 0 or -BB_EUSAGE.
+ * K, M, B or T in upper or lower case (powers of 1000; G means B). Returns 0 or -BB_EUSAGE.
  */
 int bb_parse_count(const char *text, double *count) BB_MUST_CHECK;
 

@@ -268,7 +268,7 @@ static int read_value(struct parser *r, const struct option *o, const char *atta
     return set_option(r, o, attached_value ? attached_value : *r->next++);
 }
 
-/* Parses "--name", "--name=value" or "--name value". */
+/* Parses a long option: "--name", "--name=value" or "--name value". */
 static int read_long(struct parser *r, const char *word)
 {
     const char *name = word + 2, *equals = strchr(name, '=');
@@ -286,7 +286,7 @@ static int read_long(struct parser *r, const char *word)
     return set_option(r, o, NULL);
 }
 
-/* Parses "-abcVALUE" or "-abc VALUE". */
+/* Parses short options: "-abcVALUE" or "-abc VALUE", where a and b are flags and c requires a value. */
 static int read_short(struct parser *r, const char *word)
 {
     int rc = 0;
@@ -310,7 +310,8 @@ static int add_positional(struct bb_positionals *positionals, const char *word)
     if (!positionals)
         return 0;
     if (positionals->n == BB_POSITIONALS_MAX)
-        return bb_err(BB_EUSAGE, "more than %d positional arguments, from '%s' on", BB_POSITIONALS_MAX, word);
+        return bb_err(BB_EUSAGE, "too many positional arguments at '%s', expected at most %d", word,
+                      BB_POSITIONALS_MAX);
     positionals->word[positionals->n++] = word;
     return 0;
 }
@@ -379,7 +380,7 @@ int bb_opts_read(const struct bb_opts *set, void *cfg, int argc, char **argv)
     return rc;
 }
 
-/* Returns the number of bytes of cfg up to the end of its last option field. */
+/* Returns the size in bytes of the part of cfg that the option fields occupy. */
 static size_t field_extent(const struct bb_opts *set)
 {
     size_t most = 0;

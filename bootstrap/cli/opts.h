@@ -50,7 +50,8 @@ struct bb_opt {
     const char *(*choice_at)(size_t i); /* CHOICE: returns the i-th valid value, NULL past the end. STRING: returns
                                            suggestions for shell completion */
     const char *help;                   /* one line in lower case; the default is appended when the help is printed */
-    unsigned needs; /* bits of the features that the option requires (proxies: enum bb_proxy_feature) */
+    unsigned needs; /* bit mask of the features (proxies: enum bb_proxy_feature) that a command must have to accept
+                       the option; 0: none */
 };
 
 /*
@@ -97,7 +98,7 @@ struct bb_opt_table {
     const char *title;         /* heading in the help */
     const struct bb_opt *opts; /* ends with a row without a name; NULL ends the list of tables */
     size_t base;               /* offset of this table's struct in cfg */
-    unsigned needs;            /* bits of the features that all rows require, in addition to the `needs` of each row */
+    unsigned needs; /* bit mask of the features that all rows require, in addition to the `needs` of each row */
 };
 
 /* The positional arguments in order: all arguments except options and their values. word[] points into argv. */
@@ -114,7 +115,7 @@ struct bb_opts {
     const struct bb_opt_table *tables;  /* ends with a table without opts */
     const char *(*choice_at)(size_t i); /* shell completion: returns the i-th valid positional argument, NULL past
                                            the end; the pointer is NULL if the argument is any text or a file */
-    size_t size;                        /* for bb_opts_read: bytes of cfg, including fields that only resolve() sets */
+    size_t size; /* for bb_opts_read: size of the cfg struct, including the fields that only resolve() sets */
     /* for bb_opts_read: computes the fields that depend on several options; returns 0 or a negative error */
     int (*resolve)(void *cfg, const struct bb_positionals *positionals);
 };
@@ -198,7 +199,7 @@ int bb_reject_unknown(const char *kind, const char *word, const char *const *nam
 struct bb_common {
     const char *json;    /* file for the results as JSON; "-": stdout; NULL: none */
     const char *csv;     /* file for the results as CSV; "-": stdout; NULL: none */
-    double timeout_s;    /* limit of each single wait, in seconds */
+    double timeout_s;    /* time limit of each wait for the GPU or for other ranks, in seconds */
     bool share_gpu;      /* allow several ranks on one GPU */
     const char *buffers; /* OPT_BUFFERS: "nccl" or "cuda"; NULL if the command does not have this option */
     bool quiet;          /* print no table on stdout and no progress */

@@ -34,7 +34,8 @@ static const struct bb_opt *find_option(const struct bb_opts *set, int letter, c
     return NULL;
 }
 
-/* Returns the option of "--name", or the last option of "-abc", if its value is the next argument; else NULL. */
+/* Returns the option in `word` ("--name", or the last letter of "-abc") if the next argument must be its value; else
+ * NULL. */
 static const struct bb_opt *option_awaiting_value(const struct bb_opts *set, const char *word)
 {
     const struct bb_opt *opt = NULL;

@@ -5,8 +5,8 @@
 
 enum { TEXT_COLUMN = 30, WIDTH = 100 };
 
-/* Prints text from column `at` on. Lines are broken between words before column WIDTH; continuation lines start at
- * TEXT_COLUMN. */
+/* Prints text, starting at column `at`. Lines are broken between words before column WIDTH; continuation lines start
+ * at TEXT_COLUMN. */
 static void print_wrapped(const char *text, int at, FILE *out)
 {
     while (*text) {

@@ -9,7 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const double SHARE = 20; /* less urgent writes take at most 1/SHARE of the time */
+static const double SHARE = 20; /* changes that can wait (bb_document_due) are written so rarely that writing takes
+                                   at most 1/SHARE of the time */
 
 /* ---- JSON text ---- */
 
@@ -18,8 +19,8 @@ struct indented {
     int depth;
 };
 
-/* Writes text with indented continuation lines. JSON strings contain no raw line breaks, so each line break in the
- * text starts a new line of the document. */
+/* Callback of json_dump_callback(): writes text and indents each continuation line. JSON strings contain no raw line
+ * breaks, so each line break in the text starts a new line of the document. */
 static int put_indented(const char *text, size_t bytes, void *arg)
 {
     const struct indented *to = arg;
@@ -85,7 +86,7 @@ static int put_tail(json_t *root, const json_t *rows, size_t n_head, bool any, c
     return bad || fputs("\n}\n", out) == EOF ? -1 : 0;
 }
 
-/* Returns the number of keys up to and including "results"; the number of all keys if the schema has no rows. */
+/* Returns the number of keys of root up to and including "results"; without "results", the number of all keys. */
 static size_t count_head(json_t *root, const json_t *rows)
 {
     const char *key;
@@ -118,19 +119,20 @@ int bb_document_print(json_t *root, const char *status, FILE *out)
 
 enum { WRITER_IDLE, WRITER_IN_IO, WRITER_TAKEN_OVER };
 
-/* Marks the start of I/O that may block forever; the caller does not touch the document until end_io(). */
+/* Marks the start of I/O that may block forever. Until end_io(), the caller does not touch the document. temporary:
+ * path of the temporary file that the I/O may leave behind; NULL: none. */
 static struct bb_document_writer *begin_io(const struct bb_document *d, const char *temporary)
 {
     if (!d->writer)
         return NULL;
-    d->writer->temporary = temporary ? strdup(temporary) : NULL; /* if strdup fails, a rescue cannot remove the
-                                                                  temporary file */
+    d->writer->temporary = temporary ? strdup(temporary) : NULL; /* if strdup fails, bb_document_rescue cannot remove
+                                                                    the temporary file */
     d->writer->state = WRITER_IN_IO;
     return d->writer;
 }
 
-/* Marks the end of the I/O. If another thread has taken the document over meanwhile, this function never returns but
- * waits for the end of the process; the loop is needed because pause() returns after every signal handler. */
+/* Marks the end of the I/O. If another thread has taken over the document meanwhile, this function never returns but
+ * waits for the end of the process. The loop is needed because pause() returns after every signal handler. */
 static void end_io(struct bb_document_writer *writer)
 {
     if (!writer)
@@ -295,7 +297,7 @@ static int write_tail(struct bb_document *d, const char *rows, size_t bytes, con
     return 0;
 }
 
-/* Truncates the file at `end`. Returns 0 or errno. */
+/* Truncates the file to `end` bytes. Returns 0 or errno. */
 static int truncate_file(const struct bb_document *d, off_t end)
 {
     return ftruncate(fileno(d->file.out), end) == 0 ? 0 : errno;
@@ -377,7 +379,8 @@ void bb_document_rescue(struct bb_document *d, const char *status)
 
     d->writer = NULL;
     if (d->file.out && write_tail(d, d->unsaved, d->unsaved_bytes, status) == 0)
-        (void)truncate_file(d, d->text_end); /* if this fails, text of the writer remains at the end of the file */
+        (void)truncate_file(d, d->text_end); /* if this fails, text of the interrupted writer remains at the end of
+                                                the file */
     if (writer->temporary)
         unlink(writer->temporary);
 }
@@ -407,8 +410,9 @@ int bb_document_save(struct bb_document *d, const char *status)
     double start_s = bb_now_s();
     int rc;
 
-    if (d->error_reported && !bb_document_due(d)) /* after an error, retries are limited to this rate, because each retry
-                                           writes all unsaved rows */
+    if (d->error_reported &&
+        !bb_document_due(d)) /* after a write error, writes are retried only at this rate, because each retry writes
+                                all unsaved rows */
         return -BB_EFAIL;
     rc = report_once(d, save_rows(d, status));
     d->saved_s = bb_now_s();

@@ -42,25 +42,27 @@ struct bb_document_writer {
 };
 
 struct bb_document {
-    struct bb_document_writer *writer; /* owned by the caller; NULL: no take-over */
-    struct bb_outfile file;        /* path NULL: no file is open */
+    struct bb_document_writer *writer; /* state of the writer, owned by the caller; NULL: the document cannot be
+                                          taken over */
+    struct bb_outfile file;            /* the JSON file; out NULL: no file is open */
     /* root: fields of head and tail, borrowed from the caller; rows: the list "results" of root, always empty
      * because rows are stored only in the file, or NULL if the schema has no rows */
     json_t *root, *rows;
     size_t n_head;            /* number of keys of root in the head, that is, up to and including "results" */
-    off_t rows_from, rows_to; /* byte range of the rows in the file */
+    off_t rows_from, rows_to; /* range of the rows in the file, as byte offsets */
     off_t text_end, end; /* text_end: end of the JSON text; end: end of the file; line breaks fill the bytes between
                             them after the tail became shorter */
     char *unsaved;       /* JSON text of the rows that are not in the file yet; owned */
     size_t unsaved_bytes;
     double saved_s, cost_s; /* saved_s: time at which the last write ended (bb_now_s); cost_s: duration of that write
                                in seconds */
-    bool stale_head, dirty; /* stale_head: a field of the head changed since the last write; dirty: any field changed */
-    bool error_reported;              /* true after a write error was reported; later errors are not reported */
+    bool stale_head, dirty; /* stale_head: a field of the head changed since the last write; dirty: a field of the
+                               head or tail changed */
+    bool error_reported;    /* true after a write error was reported; later errors are not reported */
 };
 
 /*
- * bb_document_open - create the file with its head and tail. d->seat must be set before the call.
+ * bb_document_open - create the file with its head and tail. d->writer must be set before the call.
  *   path     file to write
  *   root     JSON object with the fields of head and tail; borrowed until bb_document_close
  *   status   value of the key "status"; NULL: the schema has no status
@@ -81,7 +83,7 @@ void bb_document_changed(struct bb_document *d, const char *key);
 int bb_document_save(struct bb_document *d, const char *status);
 
 /* bb_document_due - return whether at least 20 times the duration of the last write has passed since that write.
- * Less urgent changes are saved only if this is true, so that writing takes at most 5 % of the time. */
+ * Callers save changes that can wait only if this is true, so that writing takes at most 5 % of the time. */
 bool bb_document_due(const struct bb_document *d);
 
 /* bb_document_close - save, flush to disk (fsync), write the file again if its path no longer names it, and release

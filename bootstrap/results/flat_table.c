@@ -30,7 +30,8 @@ static void put_object(struct bb_flat_table *t, json_t *flat, const char *path, 
 static void put_cell(struct bb_flat_table *t, json_t *flat, const char *path, json_t *value)
 {
     if (json_object_get(flat, path))
-        return; /* the first value is used: fields of the row are added before extra fields */
+        return; /* the first value is used, so a field of the row takes precedence over an extra field of the same
+                   name */
     if (!json_object_get(t->columns, path) && json_object_set_new(t->columns, path, json_true()))
         t->failed = true;
     if (json_object_set(flat, path, value))
@@ -45,7 +46,8 @@ static bool is_interval(const char *path)
     return strcmp(key, "ci95") == 0 || strcmp(key, "ci95_us") == 0;
 }
 
-/* Adds two cells, also for a null interval, so that the set of columns is independent of the values. */
+/* Adds the two cells path.low and path.high. A null interval also yields both cells, so that the columns do not
+ * depend on the values. */
 static void put_interval(struct bb_flat_table *t, json_t *flat, const char *path, const json_t *pair)
 {
     static const char *const ends[] = {"low", "high"};

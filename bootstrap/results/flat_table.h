@@ -12,11 +12,11 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* A zero-initialised struct is an empty table. */
+/* A zero-initialized struct is an empty table. */
 struct bb_flat_table {
     json_t *columns; /* object whose keys are the column names, in order of first appearance */
     json_t *rows;    /* list of objects: column name -> value */
-    bool failed;     /* memory for a row or a column was exhausted */
+    bool failed;     /* true after memory for a row or a column was exhausted */
 };
 
 /* bb_flat_table_add - append a row. extra: additional fields, appended after the fields of the row; NULL: none. If

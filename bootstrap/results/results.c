@@ -16,7 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* At an early end of the run: a write that takes longer than WRITE_MS counts as hung; polled every POLL_MS. */
+/* When the run ends early while a write is in progress: WRITE_MS, in ms, is the time after which the write is
+ * treated as hung; POLL_MS is the interval at which the end of the write is polled. */
 enum { WRITE_MS = 100, POLL_MS = 5 };
 
 struct bb_results {
@@ -32,9 +33,9 @@ struct bb_results {
     FILE *out; /* stream for --json -; NULL: the JSON is written to `path` */
     char *path;
     bool foreign; /* foreign schema (nccl-tests), which has no status */
-    char *csv;    /* CSV file or "-"; NULL: no CSV */
+    char *csv;    /* CSV file; "-": stream csv_out; NULL: no CSV */
     FILE *csv_out;
-    bool streamed; /* the CSV was written to a stream, which is possible only once */
+    bool streamed; /* the CSV was written to a stream, which must not be written a second time */
     struct bb_flat_table table;
 };
 
@@ -111,8 +112,8 @@ static int write_table(struct bb_results *res)
     return rc ? rc : bb_outfile_close(&file, what, bb_flat_table_write(&res->table, file.out));
 }
 
-/* Saves a row immediately, unless a write has failed before. Saves other fields only if that is cheap; otherwise
- * they are saved with the next row or at the end. */
+/* Saves a row immediately, unless a write has failed before. Saves other fields only if bb_document_due();
+ * otherwise, they are saved with the next row or at the end. */
 static void save_change(struct bb_results *res, bool row)
 {
     const bool at_once = row && !res->file.error_reported;
@@ -210,13 +211,13 @@ static json_t *started_now(void)
     return json_string(text);
 }
 
-/* 22809 -> "2.28.9" */
+/* Formats an NCCL version code: 22809 is "2.28.9". */
 static json_t *nccl_text(int version)
 {
     return version ? json_sprintf("%d.%d.%d", version / 10000, version / 100 % 100, version % 100) : json_null();
 }
 
-/* 13020 -> "13.2" */
+/* Formats a CUDA version code: 13020 is "13.2". */
 static json_t *cuda_text(int version)
 {
     return version ? json_sprintf("%d.%d", version / 1000, version % 1000 / 10) : json_null();

@@ -32,10 +32,11 @@ struct bb_results_device {
 
 struct bb_results_head {
     const char *schema; /* for example "busbar.bench/1" */
-    const char *path;   /* JSON file; "-": to `out`; NULL: no JSON */
-    const char *csv;    /* CSV file with the rows (flat_table.h), written at the end; "-": to `out`; NULL: no CSV */
+    const char *path;   /* JSON file; "-": the JSON is written to `out`; NULL: no JSON */
+    const char *csv;    /* CSV file with the rows (flat_table.h), written at the end; "-": the CSV is written to `out`;
+                        NULL: no CSV */
     FILE *out;          /* the program's stdout */
-    int argc;           /* the command line as typed */
+    int argc;           /* argc, argv: the command line as typed */
     char **argv;
     int nccl_header, nccl_runtime;           /* NCCL version codes such as 22809; 0: null in the JSON */
     int cuda_runtime, cuda_driver;           /* CUDA version codes such as 13000; 0: null in the JSON */
@@ -43,8 +44,7 @@ struct bb_results_head {
     int n_devices;
     bool emulated;   /* the GPUs are emulated, so all times come from a model */
     bool shared_gpu; /* several ranks share a GPU, so times are meaningless */
-    json_t *root;    /* document of a foreign schema with its own results[] (nccl-tests); consumed. NULL: busbar's
-                     schema */
+    json_t *root; /* nccl-tests schema: the whole document, with its own results[]; consumed. NULL: a busbar schema */
     bool fresh;   /* true: an existing file is not replaced; the results go to the first unused name of FILE.0, FILE.1,
                    ... */
     bool no_rows; /* the schema has no results[] (proxy, plan) */
@@ -55,8 +55,8 @@ struct bb_results; /* opaque; contains a mutex */
 /*
  * bb_results_open - start the results of this run and write the head. Fails if a path cannot be written, so that such a
  * run ends before its measurements.
- *   res      out: the results; NULL on other ranks and without a file
- *   head     texts are copied
+ *   res      out: the results; NULL on other ranks than 0, and if neither JSON nor CSV is requested
+ *   head     settings of the results and contents of their head; strings are copied
  *   world    ranks of the run; NULL: one rank (plan)
  *   Returns  0; -BB_EUSAGE if a path cannot be written, or -BB_EFAIL; both after an error message
  *   Owner    the caller releases res with bb_results_close

@@ -56,7 +56,8 @@ static int width_of(const struct bb_line *line, const struct bb_field *f)
     return f->width < 0 ? line->widths[-1 - f->width] : f->width;
 }
 
-/* Prints one column. The first column is one character narrower, because the line starts with '#' or a blank. */
+/* Prints the text of one column. The first column is one character narrower than its width, because the line starts
+ * with '#' or a blank. */
 static void put_column(struct bb_line *line, const struct bb_field *f, const char *text)
 {
     fprintf(line->out, "%s%*s", line->n == 0 ? "" : "  ", width_of(line, f) - (line->n == 0), text);

@@ -16,9 +16,9 @@
 #include <stdio.h>
 
 /*
- * Types of members. These values become null: "" and NULL, integers below 0, NaN, infinity, and statistics without
- * samples. The text column shows the median of statistics. A json_t member is consumed by bb_table_json and cannot be
- * shown as text; NULL omits the key.
+ * Type of the struct member that a field shows. These values become null: "" and NULL, integers below 0, NaN, infinity,
+ * and statistics without samples. The text column shows the median of statistics. A json_t member is consumed by
+ * bb_table_json and cannot be shown as text; NULL omits the key.
  */
 enum bb_member {
     BB_MEMBER_NONE,
@@ -66,7 +66,10 @@ enum { BB_DIGITS_THAT_FIT = -1 }; /* as many digits as fit into the width, at mo
         .key = #name, BB_SHOWS(type, name)                                                                             \
     }
 
-/* Print the heading (two comment lines) or a row to out. out NULL: print nothing. */
+/*
+ * bb_table_heading - print the heading of the table, two comment lines.
+ * bb_table_row - print one row of the table. Neither function prints anything if `out` is NULL.
+ */
 void bb_table_heading(FILE *out, const struct bb_field *fields);
 void bb_table_row(FILE *out, const struct bb_field *fields, const void *row);
 
@@ -78,9 +81,9 @@ int bb_table_json(json_t *object, const struct bb_field *fields, const void *row
  * `out` is an empty line. */
 struct bb_line {
     FILE *out;
-    const int *widths; /* widths of the fields with width < 0; may be NULL */
+    const int *widths; /* widths of the fields with a negative width (bb_field.width); may be NULL */
     const char *none;  /* text printed for null; NULL: "-" */
-    int n;             /* number of columns printed so far */
+    int n;             /* number of columns printed so far in this line */
 };
 void bb_line_heading(struct bb_line *line, const struct bb_field *fields, bool units);
 void bb_line_row(struct bb_line *line, const struct bb_field *fields, const void *row);

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* Argument vector; owns its words. A zero-initialised struct is empty. As exec(3) requires, word[n] is NULL once a
+/* Argument vector; owns its words. A zero-initialized struct is empty. As exec(3) requires, word[n] is NULL once a
  * word was added. */
 struct bb_argv {
     char **word;

@@ -54,8 +54,8 @@ static const json_t *follow_path(const json_t *from, const char *path)
     return from;
 }
 
-/* Returns the scalar at a path in the row or, if the row does not have the path, in the result; NULL if there is no
- * scalar. */
+/* Returns the scalar at a path in `row` or, if the row does not have the path, in `result`; NULL if neither has a
+ * scalar there. */
 static const json_t *cell_value(const json_t *result, const json_t *row, const char *path)
 {
     const json_t *value = row ? follow_path(row, path) : NULL;
@@ -75,18 +75,19 @@ static const json_t *rows_in(const json_t *result)
 
 struct column {
     const char *name, *path;
-    const json_t *relative_to; /* settings in which the reference differs; NULL: the column contains the value itself */
+    const json_t *relative_to; /* NULL: the column contains the value at `path`; else the ratio to a reference row,
+                                  whose settings differ from those of this row in these settings */
 };
 
-/* Columns with values of results, without axes and state. Names from the study file are borrowed from the study. */
+/* The columns that contain values of results (not the axes and the state). Names from the study file are borrowed. */
 struct table {
     struct column *column;
     size_t n;
-    json_t *names; /* owns the generated names */
+    json_t *names; /* JSON list that owns the column names made in this file */
 };
 
-/* Returns whether any result with that schema has a value at the path: in its rows, or at the top level if it has no
- * rows. */
+/* Returns whether any result with this schema has a value at the path: in a row, or at the top level of a result
+ * without rows. */
 static bool any_result_has(const struct bb_gathered *g, const char *schema, const char *path)
 {
     for (size_t i = 0; i < g->combinations->n; i++) {
@@ -300,8 +301,8 @@ static bool same_measurement(const json_t *a, const json_t *b)
     return true;
 }
 
-/* Returns the result of the reference combination, which has the settings of combination `i` updated with
- * relative_to; NULL if there is none. */
+/* Returns the result of the reference combination: the combination whose settings are those of combination `i` with
+ * the values of relative_to. NULL if there is none. */
 static const json_t *reference_of(const struct bb_gathered *g, size_t i, const json_t *relative_to)
 {
     json_t *wanted = json_deep_copy(g->combinations->one[i].settings);

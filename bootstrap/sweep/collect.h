@@ -22,13 +22,14 @@ struct bb_gathered {
     const struct bb_study *study;
     const struct bb_sweep_runs *combinations;
     struct bb_sweep_found *found; /* [combinations->n] state and result of each combination; owned */
-    json_t **errors;              /* [combinations->n] last lines of stderr of failed combinations; NULL for others */
-    json_t *columns;              /* JSON list of the column names */
-    json_t *rows;                 /* JSON list of rows; each row is a list of one value per column */
-    size_t *row_of;               /* [number of rows] index of the row's combination */
-    size_t count[3];              /* number of combinations, by enum bb_sweep_state */
-    bool emulated, shared_gpu;    /* true if any result is from emulated GPUs, or from ranks that share a GPU */
-    size_t not_shown;             /* number of rows removed by a view (view.h) */
+    json_t **errors;           /* [combinations->n] last lines of stderr of each failed combination; NULL for all other
+                        combinations */
+    json_t *columns;           /* JSON list of the column names */
+    json_t *rows;              /* JSON list of rows; each row is a list of one value per column */
+    size_t *row_of;            /* [number of rows] index of the row's combination */
+    size_t count[3];           /* number of combinations, by enum bb_sweep_state */
+    bool emulated, shared_gpu; /* true if any result is from emulated GPUs, or from ranks that share a GPU */
+    size_t not_shown;          /* number of rows removed by a view (view.h) */
 };
 
 /*

@@ -26,8 +26,11 @@ static const json_t *cell_at(const struct bb_gathered *g, size_t row, size_t col
 
 /* ---- units of the text table ---- */
 
-/* Units of the text table. The first row applies whose suffix is in the column's name and whose `from` is at most
- * the largest value of the column. Times are in us below 10 ms, then in ms, then in s. */
+/*
+ * Units of the text table. A column gets the first unit whose suffix is in the column's name and whose `from` is at
+ * most the largest value of the column; without a match, the values are printed as in the JSON. Values are divided by
+ * `per`. Times are thus in us below 10 ms, then in ms, then in s.
+ */
 static const struct unit {
     const char *suffix, *name;
     double from, per;
@@ -38,8 +41,8 @@ static const struct unit {
     {"_bytes", "MiB", 1048576.0, 1048576.0},
 };
 
-/* Returns whether a name has the suffix, like "step_us" and "breakdown.step_us.max". False for ratios, whose names
- * contain blanks. */
+/* Returns whether a path has the suffix at its end or before a dot: "step_us" and "breakdown.step_us.max" have
+ * "_us". False for names with blanks, which are ratios. */
 static bool has_suffix(const char *name, const char *suffix)
 {
     const char *at = strstr(name, suffix);
@@ -47,7 +50,7 @@ static bool has_suffix(const char *name, const char *suffix)
     return at && !strchr(name, ' ') && (at[strlen(suffix)] == '\0' || at[strlen(suffix)] == '.');
 }
 
-/* Returns the unit in which a column is printed; NULL: the unit of the JSON. */
+/* Returns the unit in which a column is printed; NULL: the values are printed as in the JSON. */
 static const struct unit *unit_of(const struct bb_gathered *g, size_t column)
 {
     const char *name = json_string_value(json_array_get(g->columns, column));
@@ -83,8 +86,8 @@ static const char *title_of(const struct bb_gathered *g, size_t column, const st
 
 /* ---- text output ---- */
 
-/* Returns whether the table has this column. A text that is the same in all rows is printed once above the table
- * instead, unless the column is an axis, is user-defined or is the state. */
+/* Returns whether the table has this column. A text that is the same in all rows is printed once above the table,
+ * not as a column, unless the column is an axis, the state or listed in "columns" of the study. */
 static bool is_shown(const struct bb_gathered *g, size_t column)
 {
     const json_t *first = cell_at(g, 0, column);

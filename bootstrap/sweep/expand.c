@@ -34,7 +34,8 @@ static const char *number_text(double value, char *text, size_t size)
     return text;
 }
 
-/* Returns the text of a string or number; NULL for other types. Strings are returned without a copy. */
+/* Returns the text of a string or number, NULL for other types. A number is formatted into `text`; for a string, the
+ * result is the string itself. */
 static const char *value_text(const json_t *value, char *text, size_t size)
 {
     if (json_is_string(value))
@@ -83,7 +84,7 @@ static bool is_among(const json_t *value, const json_t *wanted)
     return found;
 }
 
-/* Returns whether `settings` has, for every axis in `wanted`, that value or one of the listed values. */
+/* Returns whether, for every axis in `wanted`, `settings` has the wanted value or one of the wanted values. */
 static bool settings_match(const json_t *settings, const json_t *wanted)
 {
     const char *axis;
@@ -148,7 +149,7 @@ static void add_environment(const json_t *setting, struct bb_argv *environment)
     }
 }
 
-/* Extends a 64-bit FNV-1a hash by a word, including its terminating null byte. */
+/* Returns the 64-bit FNV-1a hash `hash` extended by a word and its terminating null byte. */
 static uint64_t hash_word(uint64_t hash, const char *word)
 {
     size_t n = strlen(word) + 1;
@@ -210,7 +211,8 @@ static int reject_command(const struct expansion *x, const char *word)
     return bb_reject_unknown("command", word, names, x->plan->n_commands);
 }
 
-/* Finds the command of a combination, sets its ranks and lets the command validate the arguments. */
+/* Finds the command of a combination among the known commands, sets the combination's number of ranks and lets the
+ * command validate its arguments. */
 static int check_command(const struct expansion *x, struct bb_sweep_run *c, json_int_t ranks)
 {
     const struct bb_study_command *command = NULL;
@@ -284,7 +286,7 @@ static int out_of_memory(void)
     return bb_err(BB_EFAIL, "out of memory for the combinations");
 }
 
-/* Sets *more to a copy of labels (axis -> value, for the axes chosen so far) with one more axis. */
+/* Sets *more to a copy of `labels`, a JSON object axis -> value of the axes chosen so far, with one more axis. */
 static int with_label(const json_t *labels, const char *axis, json_t *value, json_t **more)
 {
     *more = json_copy((json_t *)labels);
@@ -326,7 +328,7 @@ static int record_axes(struct expansion *x, const json_t *labels)
     return 0;
 }
 
-/* Makes space for one more combination. */
+/* Makes space for one more combination in the list x->out. Fails if the list has the maximum size. */
 static int grow_runs(struct expansion *x)
 {
     if (x->out->n == x->plan->max_combinations)
@@ -378,8 +380,12 @@ static int emit_repeats(struct expansion *x, const json_t *setting, const json_t
     return rc;
 }
 
-/* Finds the first list among the command words, options, variables and ranks. Returns the name of its axis, or NULL
- * if there is no list. *part and *word locate the list. */
+/*
+ * Finds the first list among the command words, options, variables and ranks of a setting.
+ *   part     out: key of the setting that contains the list: "command", "options" or "environment"; NULL for ranks
+ *   word     out: index of the list in "command"
+ *   Returns  the name of the axis, or NULL if there is no list
+ */
 static const char *find_axis(const json_t *setting, const char **part, size_t *word)
 {
     static const char *const parts[] = {"options", "environment"};
@@ -472,7 +478,8 @@ static int expand_overlay(struct expansion *x, void *next_choice, const json_t *
     return rc;
 }
 
-/* Expands all values of the choice at this iterator and, recursively, the following choices. */
+/* Expands all values of the choice at the jansson iterator `choice` and, recursively, the following choices. NULL:
+ * no choice is left. */
 static int expand_choices(struct expansion *x, void *choice, const json_t *setting, const json_t *labels)
 {
     json_t *choices = json_object_get(x->study->root, "choices"), *over;
@@ -523,7 +530,8 @@ static int reject_axis(const struct expansion *x, const char *what, const char *
             names[n++] = name;
     }
     if (n == 0)
-        return bb_err(BB_EUSAGE, "%s: %s names '%s', but the study has no axes", x->study->path, what, axis);
+        return bb_err(BB_EUSAGE, "%s: %s: '%s' is not an axis, because the study has no axes", x->study->path, what,
+                      axis);
     snprintf(kind, sizeof(kind), "axis in %s of %.200s:", what, x->study->path);
     return bb_reject_unknown(kind, axis, names, n);
 }

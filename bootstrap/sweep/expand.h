@@ -12,7 +12,8 @@
  * depend on the modules of the commands. */
 struct bb_study_command {
     const char *name; /* for example "bench" */
-    bool launched;    /* a launcher starts the ranks; false: the command takes their number from its option --ranks */
+    bool launched;    /* true: a launcher (mpirun, srun) starts the ranks; false: the command runs without a launcher
+                      and takes the number of ranks from its option --ranks */
     int (*check)(int argc, char **argv); /* validates a command line without running it; returns 0, or -BB_EUSAGE
                                             after an error message */
 };
@@ -22,13 +23,13 @@ struct bb_study_command {
 struct bb_sweep_run {
     char id[BB_SWEEP_RUN_ID];   /* hash of command line, variables, launcher arguments, ranks and repeat; independent
                                  of the other combinations */
-    json_t *settings;           /* JSON object: axis -> value, in the order of the axes */
+    json_t *settings;           /* JSON object: axis -> value of this combination, in the order of the axes */
     struct bb_argv words;       /* arguments after "busbar", without --json */
     struct bb_argv environment; /* "NAME=value"; "NAME": unset the variable */
     struct bb_argv launch_arguments;
     bool launched;
-    int ranks;        /* number of ranks that the launcher starts; 1 if not launched */
-    double timeout_s; /* 0: no limit */
+    int ranks;        /* number of ranks that the launcher starts; 1 for a command without a launcher */
+    double timeout_s; /* time limit of the run in seconds; 0: no limit */
 };
 
 struct bb_sweep_runs {
@@ -40,9 +41,9 @@ struct bb_sweep_runs {
 struct bb_expand_plan {
     const struct bb_study_command *commands;
     size_t n_commands;
-    const char *ranks;       /* value of --ranks, for example "2,4,8", which replaces the top-level ranks of the file;
-                          NULL: not given */
-    double timeout_s;        /* seconds, for runs without timeout_s in the file; 0: no limit */
+    const char *ranks;       /* value of --ranks, for example "2,4,8", which replaces the top-level "ranks" of the study
+                          file; NULL: not given */
+    double timeout_s;        /* time limit in seconds for runs without "timeout_s" in the study file; 0: no limit */
     size_t max_combinations; /* limit on the number of combinations */
 };
 

@@ -158,8 +158,8 @@ static void exec_child(const struct bb_sweep_run *c, const struct bb_argv *words
 
 struct waiting {
     pid_t pid;
-    double start_s, limit_s, kill_s; /* start_s: start time; limit_s: time limit, 0: none; kill_s: time of SIGKILL, 0
-                                        if SIGTERM was not sent; all in seconds */
+    double start_s, limit_s, kill_s; /* start_s: time of the start; limit_s: time limit, 0 for none; kill_s: time at
+                                        which SIGKILL is sent, 0 before SIGTERM was sent; all in seconds */
     bool out_of_time;
     int stopped_by;
 };
@@ -190,8 +190,8 @@ static int status_of(const struct waiting *w, int status)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Waits until the child exits and returns the exit status of the run. The signals are blocked, so that
- * sigtimedwait() receives them. */
+/* Waits until the child exits and returns the exit status of the run. signals: the caller has blocked these signals,
+ * so that sigtimedwait() receives them. */
 static int wait_for_child(struct waiting *w, const sigset_t *signals, void (*tick)(void *, double), void *arg)
 {
     const struct timespec fifth = {.tv_nsec = 200000000};

@@ -7,13 +7,14 @@
 
 #include "bootstrap/sweep/expand.h"
 
-/* How combinations are started. Texts are borrowed. */
+/* How combinations are started. with, custom and hosts are borrowed. */
 struct bb_launch_runs {
     const char *with;         /* "mpirun", "srun" or "none"; NULL: the launcher in `custom` */
     const json_t *custom;     /* custom launcher, for example ["mpiexec", "-n", "{ranks}"] */
-    const char *hosts;        /* NULL: the launcher's default */
-    struct bb_argv arguments; /* launcher arguments of every combination, which precede the combination's own */
-    char *program;            /* path of busbar; owned */
+    const char *hosts;        /* hosts for mpirun --host or srun --nodelist; NULL: the launcher's default */
+    struct bb_argv arguments; /* launcher arguments of all combinations; a combination's own launcher arguments
+                                 follow them */
+    char *program;            /* path of the busbar executable; owned */
 };
 
 /*
@@ -22,7 +23,7 @@ struct bb_launch_runs {
  *   with       name of a launcher
  *   hosts      hosts for the launcher
  *   arguments  launcher arguments, split at blanks
- *   program    busbar executable; given neither here nor in the file: the running executable
+ *   program    busbar executable; default: the running executable
  *   Returns    0, -BB_EUSAGE or -BB_EFAIL; both after an error message
  */
 int bb_launch_runs_init(struct bb_launch_runs *s, const struct bb_study *study, const char *with, const char *hosts,
@@ -79,10 +80,11 @@ struct bb_slurm_plan {
  *   out      receives the sbatch command line for each script
  *   Returns  0 or -BB_EFAIL
  *
- * The script is dir/NAME.slurm. Several scripts (NAME-1.slurm, ...) are written in two cases:
- *   - There are more combinations than "tasks_per_array" (default 1000, because many sites have MaxArraySize 1001).
- *   - "lines" contains {ranks} or {nodes}. Combinations of different size then get separate allocations; {nodes} is
- *     ranks / "gpus_per_node", rounded up. Without {ranks} and {nodes}, the array requests --ntasks of its largest
+ * The script is dir/NAME.slurm. Several scripts (NAME-1.slurm, ...) are written in two cases ("slurm" is the key of the
+ * study file):
+ *   - There are more combinations than slurm.tasks_per_array (default 1000, because many sites have MaxArraySize 1001).
+ *   - slurm.lines contains {ranks} or {nodes}. Combinations of different size then get separate allocations; {nodes} is
+ *     ranks / slurm.gpus_per_node, rounded up. Without {ranks} and {nodes}, the array requests --ntasks of its largest
  *     combination.
  *
  * All words and variables are quoted, so that the shell expands nothing in them. A task writes the same files as a run

@@ -12,7 +12,7 @@
 
 enum { TASKS_PER_ARRAY = 1000 };
 
-/* One array job: combinations with the same sbatch options. */
+/* One array job: its combinations, which need the same sbatch options. */
 struct array {
     const struct bb_sweep_run **task;
     size_t n;
@@ -221,8 +221,8 @@ static int write_array(const struct bb_slurm_plan *p, const struct array *a, int
 
 /* ---- distribution of combinations among arrays ---- */
 
-/* Moves the combinations of the next array from left[n] to the array: at most max_tasks combinations, and with
- * by_ranks only combinations with the same number of ranks as the first. */
+/* Moves the combinations of the next array job from left[n] to `a`: at most max_tasks. by_ranks: only combinations
+ * with the same number of ranks as left[0]. */
 static void take_array(const struct bb_sweep_run **left, size_t *n, bool by_ranks, size_t max_tasks, struct array *a)
 {
     size_t kept = 0;

@@ -99,8 +99,8 @@ static void keep_line(json_t *lines, char *line)
         json_array_remove(lines, 0);
 }
 
-/* Returns the last lines of a text. busbar's own lines are preferred, because launchers print many lines after
- * busbar's error message, framed with dashes. */
+/* Returns the last lines of a text as a JSON list. If the text contains error lines of busbar, only error lines are
+ * returned, because launchers print many lines after them. */
 static json_t *last_lines(char *text)
 {
     static const char own_prefix[] = "busbar: ", warning[] = "busbar: warning: ";

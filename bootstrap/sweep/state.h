@@ -51,8 +51,12 @@ int bb_sweep_remove_files(const char *dir, const struct bb_sweep_run *c) BB_MUST
 /* bb_sweep_record - write ID.run.json. Returns 0 or -BB_EFAIL. */
 int bb_sweep_record(const char *dir, const struct bb_sweep_run *c, int exit_status, double seconds) BB_MUST_CHECK;
 
-/* bb_sweep_lock_folder - create the folder if needed, and lock it against other sweeps until *lock is closed. lock
- * NULL: do not lock, for a sweep that only reads. Returns 0, or -BB_EUSAGE or -BB_EFAIL after an error message. */
+/*
+ * bb_sweep_lock_folder - create the folder `dir` if needed, and lock it against other sweeps.
+ *   lock     out: descriptor of the lock file; closing it releases the lock. NULL: do not lock, for a sweep that only
+ *            reads
+ *   Returns  0; -BB_EUSAGE or -BB_EFAIL after an error message
+ */
 int bb_sweep_lock_folder(const char *dir, int *lock) BB_MUST_CHECK;
 
 #endif

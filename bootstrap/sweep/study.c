@@ -60,17 +60,19 @@ enum shape {
 
 typedef int check_fn(const json_t *value, const struct location *at);
 
-/* Rule that validates a value. `shape` is the value's own shape; `inner`, or `check` if inner is NULL, validates the
- * elements. */
+/* Rule that validates a JSON value. `shape` is the required shape of the value. If the shape has elements, they are
+ * validated by the rule `inner` or, if inner is NULL, by `check`. */
 struct rule {
-    const char *key; /* only in a table of keys, which ends with {0} */
+    const char *key; /* key to which the rule applies; only in a table of rules for the keys of an object, which ends
+                        with {0} */
     enum shape shape;
     check_fn *check;
     const struct rule *inner, *more; /* KEYS: two tables of keys; more may be NULL */
     const char *expected;            /* error text for a value of another shape */
     const char *needed;              /* KEYS: required key; NULL: none */
     bool may_be_empty;               /* NAMED: {} is accepted */
-    /* validates a key of the object; object: location of the object, at: location of the key's value; NULL: no check */
+    /* validates a user-defined key; object: location of the object, at: location of the key's value; NULL: every key
+     * is valid */
     int (*check_name)(const char *name, const struct location *object, const struct location *at);
 };
 
@@ -408,7 +410,8 @@ static int check_cases(const json_t *value, const struct location *at)
     return rc;
 }
 
-/* leave_out: one value or a list of values per axis; relative_to: one value per axis. */
+/* An object that maps axes to values, for leave_out (one value or a list of values per axis) and relative_to (one
+ * value per axis). */
 #define MATCHER_OF(rule) NAMED_OF(rule, "an object such as {\"NCCL_ALGO\": \"Tree\", \"ranks\": 2}")
 static const struct rule matcher = {MATCHER_OF(&options)};
 static const struct rule single_option = {IS(check_single_option)};

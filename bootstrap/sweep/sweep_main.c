@@ -101,7 +101,7 @@ static const struct bb_opts set = {
     .tables = tables,
 };
 
-/* State of a sweep; zero-initialised is empty. */
+/* State of a sweep. A zero-initialized struct is empty. */
 struct sweep {
     struct options options;
     struct bb_study study;
@@ -109,7 +109,7 @@ struct sweep {
     struct bb_launch_runs launch;
     struct bb_progress progress;
     char *dir;
-    int lock; /* file descriptor of the lock; 0: none */
+    int lock; /* descriptor of the lock file of the results folder; 0: not locked */
     int argc; /* argc, argv: the command line as typed */
     char **argv;
     size_t current, to_run, ran, failed;
@@ -129,7 +129,7 @@ static int check_options(const struct options *o)
     return 0;
 }
 
-/* Reject a sweep under mpirun: each rank would start the launcher inside the job. */
+/* Rejects a sweep under mpirun, because each rank would start the launcher inside the job. */
 static int reject_mpirun(void)
 {
     if (!bb_mpirun_started_us())
@@ -158,8 +158,8 @@ out:
     return rc;
 }
 
-/* Returns the launcher of the command line, or NULL to use that of the file. Without either, --slurm uses srun,
- * because Slurm batch jobs provide it. */
+/* Returns the value of --launcher, or NULL to use the launcher of the study file. If neither is given, --slurm uses
+ * srun, because Slurm batch jobs provide it. */
 static const char *launcher_of(const struct sweep *s)
 {
     const json_t *launch = json_object_get(s->study.root, "launch");
@@ -185,7 +185,8 @@ out:
     return rc;
 }
 
-/* Sets the path of the results folder, absolute because ranks start in other folders. The folder need not exist yet. */
+/* Sets the path of the results folder. The path is absolute, because ranks may start in other folders. The folder
+ * need not exist yet. */
 static int set_folder(struct sweep *s)
 {
     const char *given = s->options.output;

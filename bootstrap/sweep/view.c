@@ -12,8 +12,8 @@
 
 enum { WORD = 64, CONDITIONS = 16, NAMES = 256 };
 
-/* Operators, and the results of a comparison (below, equal, above) for which each operator holds. The first operator
- * that matches the text is used, so "<=" precedes "<". */
+/* Operators of --where. below, equal, above: whether the condition is true if the row's value is less than, equal to
+ * or greater than the given value. The first operator that matches the text is used, so "<=" precedes "<". */
 static const struct relation {
     const char *text;
     bool below, equal, above;
@@ -112,8 +112,8 @@ static bool holds_for(const struct condition *c, const json_t *cell)
 
 /* ---- columns of --where and --sort ---- */
 
-/* Returns whether `given` selects the column `shown`: "step_us" is selected by its name and by its path,
- * "step_us.p50". */
+/* Returns whether the column name `given` in an option selects the column `shown` of the table: "step_us" is
+ * selected by "step_us" and by its path "step_us.p50". */
 static bool is_column(const char *shown, const char *given)
 {
     size_t length = strlen(shown);

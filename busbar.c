@@ -26,8 +26,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A subcommand. run() receives the subcommand's name as argv[0] and returns 0 or a positive code, or a negative
- * error. */
+/* A subcommand. run() receives the subcommand's name as argv[0]. run() returns 0, a negative error code (-BB_E...),
+ * or a positive code such as BB_OPTS_HELP, which is success. */
 struct command {
     const char *name, *usage, *help;
     int (*run)(int argc, char **argv);
@@ -67,8 +67,8 @@ static const struct listing listings[] = {
 
 enum { N_LISTINGS = sizeof(listings) / sizeof(listings[0]) };
 
-/* Runs `busbar sweep`. The commands that a study may run are passed to the sweep, because bootstrap/ does not depend
- * on collectives/ and proxies/. */
+/* Runs `busbar sweep`. The commands that a study may run are passed as an argument, because bootstrap/ does not
+ * depend on collectives/ and proxies/. */
 static int sweep_main(int argc, char **argv)
 {
     static const struct bb_study_command runs[] = {
@@ -192,8 +192,8 @@ static int run_command(int argc, char **argv)
     return reject_command(argv[0]);
 }
 
-/* Returns whether this rank must not print the requested help or version, because under mpirun only the first rank
- * prints them. */
+/* Returns true if the command line requests help or the version and this is not the first rank. Under mpirun, only
+ * the first rank prints help and version. */
 static bool is_printed_by_first_rank(int argc, char **argv)
 {
     for (int i = 1; i < argc && bb_launcher_rank() > 0; i++)
@@ -228,7 +228,7 @@ static void wait_for_first_rank(void)
 
 /*
  * Opens standard streams that are closed. Otherwise the next opened file, such as the results file, would get the
- * descriptor of a standard stream and receive its text.
+ * descriptor of stdout or stderr and receive the text printed there.
  */
 static void open_standard_streams(void)
 {
@@ -240,7 +240,7 @@ static void open_standard_streams(void)
         close(fd);
 }
 
-/* Overrides the C library's _exit() for all libraries of the process. */
+/* Replaces the C library's _exit() for all libraries of the process. */
 __attribute__((visibility("default"))) void _exit(int status) /* NOLINT(bugprone-reserved-identifier) */
 {
     bb_exit_called(status);
@@ -251,8 +251,8 @@ int main(int argc, char **argv)
     int rc = 0, error;
 
     open_standard_streams();
-    (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails and is reported, and the signal
-                                       does not end the process */
+    (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails with EFBIG and is reported; by
+                                       default, SIGXFSZ kills the process */
     bb_json_memory_guard();
     bb_err_mute(bb_launcher_rank() > 0); /* until MPI is initialized, only the first rank prints errors */
     if (is_printed_by_first_rank(argc, argv)) {

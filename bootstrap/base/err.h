@@ -17,8 +17,8 @@ extern "C" {
 enum bb_error {
     BB_EFAIL = 1,    /* the run failed: CUDA, NCCL, MPI, I/O or memory */
     BB_EUSAGE = 2,   /* invalid usage or invalid input */
-    BB_EDATA = 3,    /* verification found wrong data */
-    BB_ETIMEOUT = 4, /* timeout or lost peer */
+    BB_EDATA = 3,    /* verification of the results found wrong data */
+    BB_ETIMEOUT = 4, /* a wait timed out, or a peer rank was lost */
     BB_EBELOW = 5,   /* a result is below a requested threshold */
 };
 
@@ -54,9 +54,9 @@ int bb_err(enum bb_error code, const char *fmt, ...) __attribute__((format(print
 int bb_err_job(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * bb_err_job_scope - choose whether bb_err() omits the printing rank, like bb_err_job(), until the next call (1: yes,
- * 0: no). For code that all ranks execute with the same input while only rank 0 prints errors, such as the construction
- * of a training step.
+ * bb_err_job_scope - make bb_err() print messages without the printing rank, like bb_err_job(). For code that all ranks
+ * execute with the same input while only rank 0 prints errors, such as the construction of a training step.
+ *   on       1: omit the rank from now on; 0: print the rank again
  */
 void bb_err_job_scope(int on);
 

@@ -109,7 +109,7 @@ struct bb_positionals {
 };
 
 struct bb_opts {
-    const char *usage;                  /* "busbar bench COLLECTIVE... [OPTION...]" */
+    const char *usage;                  /* synopsis of the command: "busbar bench COLLECTIVE... [OPTION...]" */
     const char *doc;                    /* printed below the usage, with line breaks; NULL: none */
     const char *after;                  /* printed below the options; NULL: none */
     const struct bb_opt_table *tables;  /* ends with a table without opts */

@@ -87,7 +87,7 @@ int bb_document_save(struct bb_document *d, const char *status);
 bool bb_document_due(const struct bb_document *d);
 
 /* bb_document_close - save, flush to disk (fsync), write the file again if its path no longer names it, and release
- * the document. Returns 0 or -BB_EFAIL. A document that is not open is allowed. */
+ * the document. Returns 0 or -BB_EFAIL. Does nothing if the document is not open. */
 int bb_document_close(struct bb_document *d, const char *status);
 
 /*

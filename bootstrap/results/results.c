@@ -184,7 +184,7 @@ static void save_at_end(void *arg, int rc)
     else if (res->live && is_file(res))
         (void)bb_document_save(&res->file, shown_status(res));
     if (res->live)
-        (void)write_table(res); /* write_table reports its own errors */
+        (void)write_table(res); /* the return value is ignored, because write_table has printed the error */
     if (locked)
         pthread_mutex_unlock(&res->lock);
 }

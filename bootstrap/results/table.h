@@ -36,7 +36,8 @@ enum bb_member {
 struct bb_field {
     const char *key;         /* JSON key, ends in the unit; NULL: not in the JSON */
     const char *head, *unit; /* first and second line of the heading */
-    int width;  /* characters in the text; 0: not in the text; below 0: the width is bb_line.widths[-1 - width] */
+    int width;  /* width of the text column in characters; 0: not in the text; below 0: the width is bb_line.widths[-1
+                  - width] */
     int digits; /* digits after the decimal point, or BB_DIGITS_THAT_FIT */
     enum bb_member member;
     size_t offset;

@@ -11,7 +11,7 @@
 /* A command that a study may run. busbar.c passes the commands to the sweep, because modules in bootstrap/ do not
  * depend on the modules of the commands. */
 struct bb_study_command {
-    const char *name; /* for example "bench" */
+    const char *name; /* name of the command, for example "bench" */
     bool launched;    /* true: a launcher (mpirun, srun) starts the ranks; false: the command runs without a launcher
                       and takes the number of ranks from its option --ranks */
     int (*check)(int argc, char **argv); /* validates a command line without running it; returns 0, or -BB_EUSAGE

@@ -31,9 +31,9 @@ struct bb_sweep_found {
 char *bb_sweep_file(const char *dir, const struct bb_sweep_run *c, const char *ending);
 
 /*
- * bb_sweep_load_state - read the files of a combination. Missing or invalid files are allowed.
- *   Returns  0, or -BB_EFAIL after an error message if memory is exhausted (a complete run would otherwise seem
- *            incomplete)
+ * bb_sweep_load_state - read the files of a combination. Missing or invalid files are no error: the combination is then
+ * not complete.
+ *   Returns  0, or -BB_EFAIL after an error message if memory is exhausted
  *   Owner    the caller releases found with bb_sweep_found_release
  */
 int bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found) BB_MUST_CHECK;

@@ -42,7 +42,7 @@ static const struct bb_opt what_rows[] = {
     OPT_FLAG(0, "retry-failed", FIELD(retry_failed), "run failed combinations again"),
     OPT_FLAG(0, "restart", FIELD(restart), "run all combinations again"),
     OPT_INT(0, "max-combinations", FIELD(max_combinations), "1000", "N", 1, 100000,
-            "reject a study with more combinations"),
+            "reject a study with more than N combinations"),
     {0},
 };
 

@@ -1,4 +1,4 @@
-/* network.c - layers, tensors and kernels of the models that data parallelism trains (see network.h). */
+/* network.c - reads models as lists of units with tensors and kernels (see network.h). */
 #include "proxies/replicas/network.h"
 
 #include "bootstrap/base/grow.h"
@@ -14,7 +14,8 @@
 
 /* ---- units and tensors ---- */
 
-/* Append an empty unit. Returns NULL, after an error line, without memory. The pointer is valid until the next call. */
+/* Appends an empty unit. The pointer is valid until the next call. Returns NULL after printing an error message if
+ * memory is exhausted. */
 static struct bb_network_unit *add_unit(struct bb_network *net, const char *name)
 {
     if (BB_GROW(net->units, net->n))
@@ -56,9 +57,9 @@ void bb_network_release(struct bb_network *net)
     *net = (struct bb_network){0};
 }
 
-/* ---- residual networks ---- */
+/* ---- reading of residual networks ---- */
 
-/* State of a residual network under construction: the shape that the next convolution reads. */
+/* State while a residual network is read: channels and edge are the input of the next convolution. */
 struct network_builder {
     struct bb_network *net;
     const char *where;
@@ -89,8 +90,9 @@ out:
     return rc;
 }
 
-/* A basic block has two 3x3 convolutions; a bottleneck has 1x1, 3x3 and 1x1 with four times the channels. Where the
- * shape changes, a 1x1 projection carries the shortcut. */
+/* Adds a block. A basic block has two 3x3 convolutions; a bottleneck block has 1x1, 3x3 and 1x1 convolutions, the
+ * last with four times the channels. If input and output have different shapes, a 1x1 projection is added for the
+ * shortcut. */
 static int add_block(struct network_builder *g, int stage, int block, int width, bool bottleneck)
 {
     const struct network_builder before = *g;
@@ -207,14 +209,15 @@ out:
     return rc;
 }
 
-/* ---- transformers ---- */
+/* ---- reading of transformers ---- */
 
 static bool is_matrix(const struct bb_arch_tensor *t)
 {
     return strstr(t->name, "weight") && !strstr(t->name, "norm") && strncmp(t->name, "embedding", 9) != 0;
 }
 
-/* FLOPs of one sample: 2 per token and element of each weight matrix, plus the attention core (scores and values). */
+/* Returns the FLOPs of one sample: 2 per token and element of each weight matrix, plus the attention scores and
+ * values. */
 static double arch_flops(const struct bb_arch *a, int layer, const struct bb_arch_tensor *tensors, int n)
 {
     double flops = 0, s = a->sequence;
@@ -300,9 +303,10 @@ out:
     return rc;
 }
 
-/* ---- memory ---- */
+/* ---- memory of activations ---- */
 
-/* Training stores the output of each convolution and of its norm. The activation function works in place. */
+/* For residual networks, the outputs of each convolution and of its norm are stored; the activation function is
+ * computed in place. */
 double bb_network_activations(const struct bb_network *net, int samples, enum bb_dtype_id dtype)
 {
     static const struct bb_grid alone = {.tp = 1, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .etp = 1, .edp = 1};
@@ -319,7 +323,7 @@ double bb_network_activations(const struct bb_network *net, int samples, enum bb
     return bytes;
 }
 
-/* ---- kernels ---- */
+/* ---- kernels of a unit ---- */
 
 bool bb_network_add_kernels(const struct bb_network *net, int unit, int64_t samples, enum bb_dtype_id dtype,
                             bool backward, struct bb_kernel_list *w)
@@ -332,7 +336,7 @@ bool bb_network_add_kernels(const struct bb_network *net, int unit, int64_t samp
     conv.dtype = dtype;
     layer.batch = samples;
     layer.dtype = dtype;
-    if (u->tokens) { /* the backward pass moves as many bytes: gradients of the same rows */
+    if (u->tokens) { /* the backward pass moves the same number of bytes: the gradients of the same rows */
         bb_kernel_list_embedding(w, u->tokens * (uint64_t)samples, (uint64_t)u->out, (uint64_t)u->in, dtype);
         return true;
     }

@@ -1,14 +1,14 @@
 /*
- * replicas.c - the proxy data_parallel: a full replica of the model on every rank, synchronized as --sync selects. The
- * model comes from network.h, the communication from sync/sync.h and servers.h.
+ * replicas.c - the proxy data_parallel: each rank trains a full replica of the model, synchronized as --sync selects.
+ * The model is a list of units (network.h); sync/sync.h and servers.h add the communication.
  *
- * A step of a worker: for each micro-batch the forward of all layers, then the backward of all layers in reverse order,
- * one kernel per layer and direction. The hooks of --sync run around these kernels. The optimizer ends the step.
- * Dedicated parameter servers run no layers.
+ * The step of a worker consists of, for each micro-batch, the forward of all units and then the backward of all units
+ * in reverse order, with one compute operation per unit and direction. The functions of --sync are called before and
+ * after these operations. The optimizer ends the step. Dedicated parameter servers have no compute of units.
  *
- * --compute timed: a layer takes its FLOPs divided by --tflops, and its backward twice as long. The backward of a first
- * convolution takes as long as its forward, because its input needs no gradient.
- * --compute gemm: the GEMMs and memory-bound kernels of the layer.
+ * With --compute timed, a unit's forward takes its FLOPs divided by --tflops, and its backward twice as long. The
+ * backward of the first convolution takes as long as its forward, because its input requires no gradient.
+ * With --compute gemm, a unit runs its GEMMs and memory-bound kernels.
  */
 #include "proxies/replicas/replicas.h"
 
@@ -23,10 +23,10 @@
 #define DEFAULT_MODEL "resnet50"
 
 enum direction { FORWARD, BACKWARD };
-/* Kinds of kernel lists: one per direction, and gradient accumulation over micro-batches. */
+/* Indices of kernel lists: one list per direction, and one that accumulates gradients over micro-batches. */
 enum { ACCUMULATE = BACKWARD + 1, KERNEL_KINDS };
 
-/* State of one build. */
+/* State while the step is built. */
 struct training {
     const struct bb_proxy_config *config;
     struct bb_network network;
@@ -38,11 +38,11 @@ struct training {
     int batch; /* samples per worker and micro-batch */
     int workers, micro_batches;
     struct bb_sync_unit *units;
-    const struct bb_kernel_list **kernels[KERNEL_KINDS]; /* [network.n] kernel lists of --compute gemm; NULL with
-                                                            other kinds of compute. The step owns the lists. */
+    const struct bb_kernel_list **kernels[KERNEL_KINDS]; /* [kind][unit] kernel lists of --compute gemm, owned by the
+                                                            step; NULL with other kinds of compute */
 
-    struct bb_script script; /* program of the current role */
-    struct bb_sync *sync;    /* sync or server is set, the other is NULL */
+    struct bb_script script; /* program of the role that is being built */
+    struct bb_sync *sync;    /* either sync or server is set; the other is NULL */
     struct bb_servers *server;
 };
 
@@ -73,7 +73,7 @@ static double unit_us(const struct training *t, int unit, enum direction directi
     return unit_flops(t, unit, direction) / t->config->tflops * 1e-6;
 }
 
-/* Consecutive transformer layers of one shape share a kernel list. */
+/* Returns whether two units have the same kernel list: consecutive transformer layers with equal shapes. */
 static bool same_kernels(const struct training *t, int a, int b)
 {
     const struct bb_network_unit *u = t->network.units;
@@ -146,7 +146,7 @@ static void write_kernels(struct training *t, int unit, enum direction direction
     s->layer = BB_NONE;
 }
 
-/* ---- one role ---- */
+/* ---- program of one role ---- */
 
 static void write_forward(struct training *t)
 {
@@ -222,7 +222,8 @@ static void add_memory(struct training *t, struct bb_role *role, bool is_worker)
         bb_sync_add_update_peak(bb_sync_update_peak_bytes(&t->policy, &t->comms, t->network.parameters), bytes);
 }
 
-/* Write one role. index: number of the server, BB_NONE for workers; replicas: 1 for the last rank of a node, else 0. */
+/* Builds one role. index: with servers, the number of the server, or BB_NONE for workers; otherwise 1 for the last
+ * rank of each node with --hierarchical, and 0 for the other ranks. */
 static int build_role(struct training *t, struct bb_role *role, const char *name, int index)
 {
     bool is_worker = !has_servers(t) || t->policy.kind == BB_SYNC_PS || index == BB_NONE;
@@ -249,7 +250,7 @@ out:
     return rc;
 }
 
-/* ---- the step ---- */
+/* ---- roles and layout of the step ---- */
 
 static int build_replicas(struct training *t)
 {
@@ -346,7 +347,8 @@ out:
     return rc;
 }
 
-/* The number of dedicated servers, and so of workers, is known after build_layout. */
+/* Computes the number of workers and of micro-batches. Requires build_layout, which computes the number of dedicated
+ * servers. */
 static int resolve_micro_batches(struct training *t)
 {
     char made_of[64];

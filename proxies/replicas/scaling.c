@@ -1,4 +1,4 @@
-/* scaling.c - resolved options and metrics of a scaling study (see scaling.h). */
+/* scaling.c - resolves the options and computes the metrics of a scaling study (see scaling.h). */
 #include "proxies/replicas/scaling.h"
 
 #include "proxies/author/args.h"
@@ -14,7 +14,7 @@ static int ceil_div(int a, int b)
     return a / b + (a % b != 0);
 }
 
-/* The nearest numbers of ranks that divide the batch, as text: "2 or 4 ranks". */
+/* Writes the nearest numbers of ranks that divide the batch: "2 or 4 ranks". Returns text. */
 static const char *dividing_ranks(int batch, int ranks, char text[BB_MULTIPLES_TEXT])
 {
     int below = ranks, above = ranks;

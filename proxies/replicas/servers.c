@@ -1,4 +1,4 @@
-/* servers.c - programs of workers and parameter servers (see servers.h). */
+/* servers.c - builds the programs of workers and parameter servers (see servers.h). */
 #include "proxies/replicas/servers.h"
 
 #include "bootstrap/base/grow.h"
@@ -10,9 +10,9 @@
 struct chunk {
     size_t count;
     int first_unit, server;
-    int gradients, parameters; /* buffers; BB_NONE: the role has none */
-    int pushed, ready; /* operations. pushed: the push of a worker, or the receive of a server; ready: the operation
-                          that completes its parameters */
+    int gradients, parameters; /* indices of buffers; BB_NONE: this role has no such buffer */
+    int pushed, ready; /* indices of operations; pushed: a worker's push or a server's receive; ready: end of the
+                          chunk's update or pull */
     const char *push_what, *pull_what;
 };
 
@@ -25,7 +25,7 @@ struct bb_servers {
     struct bb_gradient_arrival *arrivals;
     struct chunk *chunks;
     int n, next;    /* number of chunks; next chunk to push */
-    int *receive;   /* [RECEIVE_SETS][workers] buffers of a dedicated server; NULL for others */
+    int *receive;   /* [RECEIVE_SETS][workers] receive buffers of a dedicated server; NULL for other roles */
     size_t largest; /* elements of the largest chunk */
 };
 
@@ -49,7 +49,7 @@ static bool is_served_here(const struct bb_servers *s, const struct chunk *c)
     return s->spec.server != BB_NONE && c->server == s->spec.server;
 }
 
-/* ---- layout ---- */
+/* ---- communicators ---- */
 
 static int add_lane(struct bb_step *step, int group, struct bb_servers_comms *comms, int lane)
 {
@@ -82,7 +82,7 @@ out:
     return rc;
 }
 
-/* ---- initialization ---- */
+/* ---- chunks and buffers of one role ---- */
 
 static int first_unit(const struct bb_servers *s, const struct bb_sync_bucket *buckets)
 {
@@ -234,7 +234,8 @@ static void update_chunk(struct bb_servers *s, struct chunk *c)
             .kind = s->policy.optimizer, .count = c->count, .times = 1, .src = BB_NONE, .dst = c->parameters});
 }
 
-/* Receive one chunk from all workers into one set of buffers and sum them. Returns the last operation. */
+/* Receives one chunk from all workers into one set of buffers and sums the buffers. Returns the index of the last
+ * operation. */
 static int collect_chunk(struct bb_servers *s, struct chunk *c, const int *buffers)
 {
     set_labels(s, BB_PHASE_GRADIENTS);
@@ -278,7 +279,7 @@ static void write_server(struct bb_servers *s)
     }
 }
 
-/* ---- hooks ---- */
+/* ---- functions called by the builder ---- */
 
 void bb_servers_after_backward(struct bb_servers *s, int unit)
 {
@@ -313,7 +314,7 @@ void bb_servers_finish_step(struct bb_servers *s)
     s->script->dtype = before.dtype;
 }
 
-/* ---- memory ---- */
+/* ---- memory of one role ---- */
 
 void bb_servers_memory(const struct bb_servers *s, double bytes[BB_USES])
 {

@@ -2,21 +2,24 @@
  * gems.c - the proxy gems: GEMS, bi-directional model parallelism as MPI4DL implements it. Two replicas of one network
  * run on the same ranks, the second in inverse order, so rank r has split r of one replica and split S - 1 - r of the
  * other. The forward pass of the second replica follows the backward pass of the first from rank to rank, in time that
- * would be idle. At most one replica's activations exist on a rank at a time.
+ * would otherwise be idle. A rank stores the activations of at most one replica at a time.
  *
- * A step of every rank: ETA passes (--replications) alternate between both replicas (2 passes: MAST; more: MASTER),
- * each with its own samples: for each micro-batch receive, forward, send; then for each receive, backward, send. Then
- * the ranks that hold a split sum its gradients: r and S - 1 - r of all copies of the job's S ranks. Each rank runs two
- * all-reduces, that of the lower split first. With tiles, the tiles of both replicas sum their gradients. With an odd
- * number of ranks, the middle rank has one split twice and adds its gradients locally.
+ * The step of every rank consists of ETA passes (--replications), which alternate between both replicas (2 passes:
+ * MAST; more: MASTER) and have different samples. A pass is, for each micro-batch, receive, forward, send, and then,
+ * for each micro-batch, receive, backward, send. At the end, the ranks that have the same split sum its gradients:
+ * ranks r and S - 1 - r of all copies of the S ranks. Each rank runs two all-reduces, first that of the lower split.
+ * With tiles, the tiles of both replicas sum their gradients. With an odd number of ranks, the middle rank has the same
+ * split of both replicas and adds their gradients locally.
  *
- * --comm-opt has no all-reduce between the replicas. The replica of pass 0 leads. After its forward pass each rank
- * sends its parameters to its partner, whose other replica has the same split. The rank of the last split, which
- * continues directly with its backward pass, receives before its (last) forward and sends after its backward pass. Its
- * partner, the rank of the first split, posts its receive when the last gradients have arrived. This order cannot
- * deadlock and hides the transfers. After the last forward pass of the other replica, the leader's gradients take the
- * same route and are added, and only that other replica is updated. It leads in the next step, so even and odd steps
- * alternate. A program is one even step; --odd-step selects the odd step, which is its mirror image.
+ * With --comm-opt there is no all-reduce between the replicas. The replica of pass 0 is the *leader*, the other one the
+ * *follower*. The *partner* of a rank is the rank whose follower has the same split as the rank's leader. After the
+ * leader's forward pass, each rank sends the leader's parameters to its partner. The rank of the leader's last split,
+ * which continues directly with its backward pass, receives before its (last) forward and sends after its backward
+ * pass. Its partner, the rank of the first split, posts the receive when the last gradients have arrived. This order
+ * cannot deadlock and hides the transfers. After the follower's last forward pass, the leader's gradients are sent in
+ * the same way and added to those of the follower, and only the follower is updated. The follower leads in the next
+ * step, so even and odd steps alternate. A program is one even step; --odd-step selects the odd step, which is its
+ * mirror image.
  */
 #include "cuda/work/kernel_list.h"
 #include "proxies/author/proxy.h"
@@ -25,12 +28,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* State of one role while its program is written. */
+/* State of one role while its program is built. */
 struct gems_role {
     struct bb_tile_stage stage;
     struct bb_replica *leader, *follower;
-    bool is_middle, is_first, is_last; /* the rank is its own partner; it has the first, the last split of the leader */
-    int received;                      /* receive of the leader's parameters, or BB_NONE */
+    bool is_middle, is_first, is_last; /* is_middle: the rank is its own partner; is_first, is_last: it has the
+                                          leader's first or last split */
+    int received;                      /* operation that receives the leader's parameters, or BB_NONE */
     struct bb_script_lane pair;
 };
 
@@ -44,12 +48,11 @@ static size_t count_parameters(const struct bb_replica *replica)
     return replica->split->layers.parameters;
 }
 
-/* ---- --comm-opt: no all-reduce ---- */
+/* ---- --comm-opt: point-to-point exchange with the partner ---- */
 
-#define PARTNER 1 /* offset of the partner in a group of two */
+#define PARTNER 1 /* offset of the partner's index in a group of two */
 
-/* Start one message to or from the partner: send data of the leader's split, or receive data of the follower's
- * split. */
+/* Adds one message to or from the partner: a send for the leader's split, or a receive for the follower's split. */
 static int start_message(struct gems_role *p, bool send, const char *what, enum bb_buffer_use use)
 {
     struct bb_script *s = &p->stage.script;
@@ -59,7 +62,8 @@ static int start_message(struct gems_role *p, bool send, const char *what, enum 
                                                     bb_script_buffer(s, what, use, count));
 }
 
-/* Send and receive in one group call, so that neither waits for the other. Returns the receive. */
+/* Adds a send and a receive in one group call, so that neither waits for the other. Returns the index of the
+ * receive. */
 static int exchange_with_partner(struct gems_role *p, const char *what, enum bb_buffer_use sent,
                                  enum bb_buffer_use received)
 {
@@ -74,14 +78,15 @@ static int exchange_with_partner(struct gems_role *p, const char *what, enum bb_
 
 static const char parameters[] = "parameters";
 
-/* Called in the leader's first pass between the arrival of the last micro-batch and its kernels. */
+/* Adds the receive of parameters on the first and the last rank of the leader, in its first pass, after the last
+ * micro-batch has arrived and before its compute. */
 static void receive_parameters_early(struct gems_role *p, enum bb_pass_direction direction)
 {
     if (direction == BB_FORWARD ? p->is_last : p->is_first)
         p->received = start_message(p, false, parameters, BB_USE_PARAMETERS);
 }
 
-/* Called after one direction of the leader's first pass. */
+/* Adds the other exchanges of parameters, after each direction of the leader's first pass. */
 static void exchange_parameters(struct gems_role *p, enum bb_pass_direction direction)
 {
     if (direction == BB_FORWARD ? p->is_first : p->is_last)
@@ -98,8 +103,8 @@ static void accumulate_gradients(struct gems_role *p, size_t count)
             &(struct bb_script_memory_kernel){BB_MEMORY_KERNEL_ACCUMULATE, count, 1, BB_NONE, BB_NONE});
 }
 
-/* Add the gradients of the partner's leader to those of the follower, reduce them over its tiles and over all
- * copies, and update. */
+/* Adds the leader's gradients, received from the partner, to those of the follower, reduces the sum over the
+ * follower's tiles and over all copies, and updates the follower. */
 static void update_follower(struct gems_role *p, int received)
 {
     const struct bb_layer_split *split = p->follower->split;
@@ -116,7 +121,7 @@ static void update_follower(struct gems_role *p, int received)
     bb_tile_stage_optimizer(&p->stage, count);
 }
 
-/* ---- all-reduces ---- */
+/* ---- all-reduces between the replicas, without --comm-opt ---- */
 
 static int start_all_reduce(struct gems_role *p, const struct bb_replica *replica)
 {
@@ -156,10 +161,10 @@ static void reduce_replicas(struct gems_role *p)
     bb_tile_stage_optimizer(&p->stage, count_parameters(b));
 }
 
-/* ---- step ---- */
+/* ---- the whole step ---- */
 
-/* Write one direction of a pass, and the exchanges between partners during it. Returns the receive of the leader's
- * gradients, or BB_NONE. */
+/* Adds one direction of a pass, with the exchanges between partners. Returns the operation that receives the
+ * leader's gradients, or BB_NONE. */
 static int micro_batches(struct gems_role *p, int pass, enum bb_pass_direction direction)
 {
     struct bb_replica *replica = pass % 2 == 0 ? p->leader : p->follower;

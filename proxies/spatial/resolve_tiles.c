@@ -1,4 +1,4 @@
-/* resolve_tiles.c - resolution and validation of the options of `spatial` and `gems` (see tiling.h). */
+/* resolve_tiles.c - resolves and validates the options of `spatial` and `gems` (see resolve_tiles.h and tiling.h). */
 #include "proxies/spatial/resolve_tiles.h"
 
 #include "bootstrap/base/grow.h"
@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_WIDTH 2048 /* maximum number of tiles or local replicas of a split */
+#define MAX_WIDTH 2048 /* maximum number of tiles of a split */
 
 /* ---- lists of numbers ---- */
 
-/* State of bb_list_each while a list is parsed. */
+/* State while bb_list_each parses a list. */
 struct number_list {
     const char *proxy, *option, *text;
     int *numbers, n, max;
@@ -37,7 +37,7 @@ static int add_number(void *arg, const char *word)
     return 0;
 }
 
-/* Parse a list such as "8,4" into numbers[max]. Returns its length, or a negative error. */
+/* Parses a list such as "8,4" into numbers[max]. Returns the length of the list, or a negative error. */
 static int read_list(const char *proxy, const char *option, const char *text, int *numbers, int max)
 {
     struct number_list l = {proxy, option, text, numbers, 0, max};
@@ -98,8 +98,8 @@ static int refuse_options(const struct bb_proxy_config *c, bool gems)
     if (gems && o->local_dp)
         return bb_err(
             BB_EUSAGE,
-            "%s: --local-dp is only for spatial: GEMS runs its second replica on these ranks, and MPI4DL's own "
-            "script stops at this option as well; leave it out",
+            "%s: --local-dp requires proxy spatial, because GEMS runs its second replica on these ranks (MPI4DL's own "
+            "script stops with an error, too); leave it out",
             p);
     TRY(refuse_unsupported(p, !gems && o->replications, "replications"));
     TRY(refuse_unsupported(p, !gems && o->comm_opt, "comm-opt"));
@@ -116,9 +116,9 @@ out:
     return rc;
 }
 
-/* ---- numbers ---- */
+/* ---- numbers of tiles, splits, modules and passes ---- */
 
-/* Set the number of tiles of each spatial split, from a list or from one number for all. */
+/* Sets the number of tiles of each spatial split, from a list or from one number for all. */
 static int resolve_parts(struct bb_resolved_tiles *s, const struct bb_proxy_config *c)
 {
     const struct bb_tiles_options *o = &c->tiles;
@@ -147,7 +147,7 @@ static int resolve_parts(struct bb_resolved_tiles *s, const struct bb_proxy_conf
     return 0;
 }
 
-/* Set the number of splits and s->modules from --balance, or the number from --splits. */
+/* Sets the number of splits and s->modules from --balance, or only the number from --splits. */
 static int resolve_balance(struct bb_resolved_tiles *s, const struct bb_proxy_config *c, const struct bb_net *net)
 {
     const char *text = c->tiles.balance;
@@ -191,12 +191,13 @@ static long long ranks_per_replica(const struct bb_resolved_tiles *s, int splits
 static int min_splits(const struct bb_resolved_tiles *s)
 {
     int splits = s->n_spatial ? s->n_spatial + 1 : 2;
-    int disjoint = s->gems && s->n_spatial ? s->n_spatial + count_tiles(s) : 0; /* mp >= 2 x tiles */
+    /* minimum at which each replica's tiles have separate ranks: mp >= 2 x tiles */
+    int disjoint = s->gems && s->n_spatial ? s->n_spatial + count_tiles(s) : 0;
 
     return splits > disjoint ? splits : disjoint;
 }
 
-/* The number of splits that fits the ranks with these parts; 0: none. */
+/* Returns the number of splits that fits the ranks with these numbers of tiles; 0: none. */
 static int fitting_splits(const struct bb_resolved_tiles *s, const struct bb_proxy_config *c, int max)
 {
     int min = min_splits(s);
@@ -217,7 +218,7 @@ static void set_parts(struct bb_resolved_tiles *s, int parts)
         s->parts[i] = parts;
 }
 
-/* Options without a value follow from the number of ranks, if some value fits. */
+/* Sets the numbers of tiles and splits that the user has not specified, so that they fit the ranks if possible. */
 static void resolve_defaults(struct bb_resolved_tiles *s, const struct bb_proxy_config *c, int n_modules)
 {
     static const int default_part_counts[] = {4, 2};
@@ -233,7 +234,7 @@ static void resolve_defaults(struct bb_resolved_tiles *s, const struct bb_proxy_
     s->n_splits = splits ? splits : s->n_splits ? s->n_splits : min_splits(s);
 }
 
-/* Report more tiles than the modules allow with any number of splits. */
+/* Rejects numbers of tiles and spatial splits that require more splits than the network has modules. */
 static int refuse_tiles(const struct bb_resolved_tiles *s, const struct bb_proxy_config *c, const struct bb_net *net)
 {
     int min = min_splits(s), unit = is_value(c->tiles.slice, "square") ? 4 : 2, parts = unit, spatial = s->n_spatial;
@@ -263,11 +264,12 @@ static int refuse_splits(const struct bb_resolved_tiles *s, const struct bb_prox
         return bb_err(BB_EUSAGE, "%s: %d split, expected 2 or more; try: --splits %d", c->proxy, s->n_splits,
                       min_splits(s));
     if (s->n_spatial >= s->n_splits && c->tiles.spatial_parts && strchr(c->tiles.spatial_parts, ','))
-        return bb_err(BB_EUSAGE, "%s: %d spatial splits of %d leave no split that joins the tiles; try: --splits %d",
+        return bb_err(BB_EUSAGE,
+                      "%s: %d spatial splits of %d splits in total leave none to join the tiles; try: --splits %d",
                       c->proxy, s->n_spatial, s->n_splits, min_splits(s));
     if (s->n_spatial >= s->n_splits)
         return bb_err(BB_EUSAGE,
-                      "%s: %d spatial splits of %d leave no split that joins the tiles; try: --splits %d or "
+                      "%s: %d spatial splits of %d splits in total leave none to join the tiles; try: --splits %d or "
                       "--spatial-splits %d",
                       c->proxy, s->n_spatial, s->n_splits, min_splits(s), s->n_splits - 1);
     if (s->n_splits > net->n_modules)
@@ -275,8 +277,8 @@ static int refuse_splits(const struct bb_resolved_tiles *s, const struct bb_prox
                       net->n_modules, s->n_splits, net->n_modules);
     if (s->gems && ranks_per_replica(s, s->n_splits) < 2LL * tiles)
         return bb_err(BB_EUSAGE,
-                      "%s: %d splits, %d tiles: both replicas need separate ranks for their tiles, but have %lld ranks "
-                      "in all; try: --splits %d",
+                      "%s: with %d splits, %d tiles per replica and %lld ranks in total, the tiles of both replicas "
+                      "cannot have separate ranks; try: --splits %d",
                       c->proxy, s->n_splits, tiles, ranks_per_replica(s, s->n_splits), min_splits(s));
     return 0;
 }
@@ -285,7 +287,8 @@ static int refuse_join(const struct bb_proxy_config *c, int before, int parts, i
 {
     if (before % parts)
         return bb_err(BB_EUSAGE,
-                      "%s: %d tiles of spatial split %d cannot be merged into %d of the next; try: --spatial-parts %d",
+                      "%s: the %d tiles of spatial split %d cannot be merged into %d tiles of the next split; try: "
+                      "--spatial-parts %d",
                       c->proxy, before, i - 1, parts, before);
     if (before != parts && is_value(c->tiles.slice, "square"))
         return bb_err(BB_EUSAGE,
@@ -294,7 +297,8 @@ static int refuse_join(const struct bb_proxy_config *c, int before, int parts, i
     return 0;
 }
 
-/* The number of tiles of a split must divide that of the previous split. Only strips can be merged partly. */
+/* Sets the tile grid of each spatial split. The number of tiles must be a multiple of that of the next spatial
+ * split; square tiles cannot be merged. */
 static int resolve_slices(struct bb_resolved_tiles *s, const struct bb_proxy_config *c)
 {
     bool even = s->n_spatial == 0 || s->parts[0] == s->parts[s->n_spatial - 1];
@@ -324,7 +328,7 @@ static int refuse_batch(const struct bb_resolved_tiles *s, struct bb_proxy_confi
                   c->micro_batch_size, s->local_dp, bb_multiples(c->micro_batch_size, s->local_dp, near));
 }
 
-/* Number of passes. Passes x micro-batches must not exceed BB_MAX_LAYERS. */
+/* Sets the number of passes. Passes x micro-batches must not exceed BB_MAX_LAYERS. */
 static int resolve_replications(struct bb_proxy_config *c, bool gems)
 {
     int m = c->micro_batches ? c->micro_batches : 1;
@@ -338,13 +342,13 @@ static int resolve_replications(struct bb_proxy_config *c, bool gems)
                       c->proxy, *eta, *eta + 1);
     if (*eta > BB_MAX_LAYERS / m)
         return bb_err(BB_EUSAGE,
-                      "%s: %d replications of %d micro-batches, expected at most %d in all; try: "
-                      "--micro-batches %d",
+                      "%s: %d replications with %d micro-batches each, expected at most %d micro-batches in total; "
+                      "try: --micro-batches %d",
                       c->proxy, *eta, m, BB_MAX_LAYERS, BB_MAX_LAYERS / *eta);
     return 0;
 }
 
-/* Defaults that fit every layout. */
+/* Sets defaults that do not depend on the layout. */
 static void fill_defaults(struct bb_proxy_config *c)
 {
     c->tflops = c->tflops > 0 ? c->tflops : BB_DEFAULT_TFLOPS;
@@ -359,7 +363,7 @@ static int refuse_ranks(const struct bb_resolved_tiles *s, const struct bb_proxy
     char why[96];
 
     if (mp > BB_MAX_LAYERS)
-        return bb_err(BB_EUSAGE, "%s: a replica of %lld ranks, expected at most %d", c->proxy, mp, BB_MAX_LAYERS);
+        return bb_err(BB_EUSAGE, "%s: a replica has %lld ranks, expected at most %d", c->proxy, mp, BB_MAX_LAYERS);
     if (count_tiles(s))
         n = snprintf(why, sizeof(why), "%d tiles + ", count_tiles(s));
     snprintf(why + n, sizeof(why) - (size_t)n, "%d split%s%s", whole, whole == 1 ? "" : "s",
@@ -367,7 +371,7 @@ static int refuse_ranks(const struct bb_resolved_tiles *s, const struct bb_proxy
     return bb_args_check_ranks(c, (int)mp, why);
 }
 
-/* The number of replicas follows from the ranks; the passes of a batch may then exceed the limit. */
+/* Sets the number of micro-batches, which depends on the number of replicas, and checks the number of passes again. */
 static int resolve_micro_batches(const struct bb_resolved_tiles *s, struct bb_proxy_config *c)
 {
     int replicas = c->ranks / (int)ranks_per_replica(s, s->n_splits), passes = c->tiles.replications;
@@ -382,7 +386,7 @@ out:
     return rc;
 }
 
-/* Modules per split: from --balance, or equal shares with the remainder in the last split. */
+/* Distributes the modules in equal shares, with the remainder in the last split, unless --balance has set them. */
 static void distribute_modules(struct bb_resolved_tiles *s, const struct bb_proxy_config *c, int n_modules)
 {
     int share = n_modules / s->n_splits;

@@ -1,6 +1,6 @@
 /*
  * resolve_tiles.h - resolves the options of `spatial` and `gems` into numbers that are consistent with each other and
- * with the number of ranks. Pure functions.
+ * with the number of ranks. The functions have no side effects except error messages.
  */
 #ifndef BB_PROXIES_SPATIAL_RESOLVE_TILES_H
 #define BB_PROXIES_SPATIAL_RESOLVE_TILES_H
@@ -14,17 +14,18 @@
 struct bb_resolved_tiles {
     bool gems;
     int n_splits, n_spatial, local_dp;
-    int parts[BB_MAX_SPATIAL_SPLITS]; /* number of tiles of each spatial split */
+    int parts[BB_MAX_SPATIAL_SPLITS]; /* [n_spatial] tiles of each spatial split */
     struct bb_slices slices[BB_MAX_SPATIAL_SPLITS];
-    bool default_parts; /* --spatial-parts is not set */
-    int *modules;       /* [net->n_modules allocated] modules of each split; owned */
+    bool default_parts; /* the user has not set --spatial-parts */
+    int *modules;       /* [n_splits] modules of each split; owned */
 };
 
 /*
- * bb_resolve_tiles - resolve the options. Splits and tiles without an option become the smallest that fit the ranks.
+ * bb_resolve_tiles - resolves the options. Without options, the numbers of splits and tiles are the smallest that fit
+ * the ranks.
  *   s        out; the caller releases it with bb_resolved_tiles_release, also after an error
  *   config   in and out: options without a value are filled in
- *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after an error line with the nearest valid value
+ *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error message with the nearest valid value
  */
 int bb_resolve_tiles(struct bb_resolved_tiles *s, struct bb_proxy_config *config, const struct bb_net *net,
                      bool gems) BB_MUST_CHECK;

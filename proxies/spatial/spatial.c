@@ -1,11 +1,11 @@
 /*
- * spatial.c - the proxy spatial, spatial parallelism as MPI4DL trains with it: the first splits of a network work on
- * tiles of the image and exchange halos; the other splits form a pipeline on whole maps; replicas are data parallel.
+ * spatial.c - the proxy spatial: spatial parallelism as in MPI4DL. The first splits of a network work on tiles of the
+ * image and exchange halos; the other splits form a pipeline on whole maps; replicas are data parallel.
  *
- * A step of one rank, in GPipe's order: for each micro-batch receive (and join tiles), forward, send; then for each
- * micro-batch receive gradients, backward, send; then all-reduce of the weight gradients: over the tiles of a spatial
- * split, or over the local replicas of another split, and over the replicas of the whole network. All tiles read the
- * same image and select their part, so the image needs no scatter.
+ * The step of one rank, in GPipe's order: for each micro-batch receive (and join tiles), forward, send; then for each
+ * micro-batch receive gradients, backward, send; then all-reduces of the weight gradients, first over the tiles of a
+ * spatial split or over the local replicas of another split, then over the replicas of the whole network. All tiles
+ * read the same image and select their part, so the image is not scattered.
  */
 #include "proxies/author/proxy.h"
 #include "proxies/spatial/tile_stage.h"
@@ -21,8 +21,8 @@ static void micro_batches(struct bb_tile_stage *w, enum bb_pass_direction direct
     s->micro_batch = BB_NONE;
 }
 
-/* Reduce the gradients of the rank's split. If the rank is in several groups, their all-reduces run one after
- * another. */
+/* Adds the all-reduces of the gradients of the rank's split. If the rank is in several groups, the all-reduces run
+ * one after another. */
 static void reduce_gradients(struct bb_tile_stage *w)
 {
     const struct bb_tiling *t = w->tiling;

@@ -1,4 +1,4 @@
-/* split_layers.c - segments of a split (see split_layers.h). */
+/* split_layers.c - builds the segments of a split (see split_layers.h). */
 #include "proxies/spatial/split_layers.h"
 
 #include "bootstrap/base/grow.h"
@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first map whose tiles are too small, and the factor by which the image must grow for all maps. */
+/* The first map whose tiles are too small for the halo, and the factor by which the image must grow for all maps. */
 struct thin_tiles {
     int scale; /* 1: all tiles are large enough */
     int module, side, tile, needed;
     const char *lines;
 };
 
-/* State while the modules of a split become segments. */
+/* State while the modules of a split are divided into segments. */
 struct segment_builder {
     const struct bb_split_input *input;
     struct bb_split_layers *layers;
@@ -30,9 +30,9 @@ static const struct bb_net_layer *layer_at(const struct segment_builder *c, int 
 
 static const int none[2]; /* no margin, no halo */
 
-/* ---- segment operations ---- */
+/* ---- operations of a segment ---- */
 
-/* Rows and columns of a layer's output on this rank, including a margin. */
+/* Rows and columns of a layer's output on this rank, including the margin. */
 struct extent {
     int rows, cols;
 };
@@ -65,7 +65,8 @@ static bool add_conv_kernels(struct bb_kernel_list *w, const struct segment_buil
     return bb_kernel_list_conv(w, &conv, backward, !l->first);
 }
 
-/* A pool reads its input and writes its output. The equivalent copy has the mean number of elements of both. */
+/* Adds a pool as a copy, because a pool reads its input and writes its output. The number of copied elements is the
+ * mean of input and output. */
 static void add_pool_kernels(struct bb_kernel_list *w, const struct segment_builder *c, const struct bb_net_layer *l,
                              struct extent e)
 {
@@ -90,7 +91,7 @@ static bool add_layer_kernels(struct bb_kernel_list *w, const struct segment_bui
     return true;
 }
 
-/* Append a layer to an operation; e: its output rows and columns, including a margin. */
+/* Appends a layer to an operation. e: the layer's output rows and columns on this rank, including the margin. */
 static int add_to_op(const struct segment_builder *c, struct bb_segment_op *p, const struct bb_net_layer *l,
                      struct extent e)
 {
@@ -99,7 +100,7 @@ static int add_to_op(const struct segment_builder *c, struct bb_segment_op *p, c
     double needed = fmin(flops, bb_net_layer_flops(l, tile.rows, tile.cols) * c->layers->samples);
 
     if (c->thin_tiles->scale > 1)
-        return 0; /* check_thin_tiles reports the error later */
+        return 0; /* tiles are too small; check_thin_tiles reports the error later */
     p->what = p->what ? p->what : l->name;
     p->flops[BB_FORWARD] += flops;
     p->flops[BB_BACKWARD] += (l->first ? 1 : 2) * flops;
@@ -118,7 +119,7 @@ static int add_to_op(const struct segment_builder *c, struct bb_segment_op *p, c
     return 0;
 }
 
-/* ---- segments ---- */
+/* ---- segments without fused halos ---- */
 
 static struct bb_segment *open_segment(const struct segment_builder *c, int module)
 {
@@ -135,7 +136,8 @@ static struct bb_segment *newest_segment(const struct segment_builder *c)
     return &c->layers->segments[c->layers->n_segments - 1];
 }
 
-/* A tile sends `width` rows to each neighbour, and a stride must not cross its edge. */
+/* Checks whether the tiles of a map are large enough: a tile sends `width` rows or columns to each neighbour, and
+ * its size must be at least the stride. */
 static void find_thin_tiles(const struct segment_builder *c, const struct bb_map *map, const int width[2], int stride,
                             int module)
 {
@@ -161,7 +163,7 @@ static int check_thin_tiles(const struct segment_builder *c)
     if (t->scale == 1)
         return 0;
     return bb_err(BB_EUSAGE,
-                  "%s: '%s' has a map of %d x %d, whose tiles of %d %s are smaller than its halo or stride of %d; "
+                  "%s: '%s' has a map of %d x %d, whose tiles of %d %s are smaller than the halo or stride of %d; "
                   "try: --image-size %lld, or fewer parts or spatial splits",
                   net->name, net->modules[t->module].name, t->side, t->side, t->tile, t->lines, t->needed,
                   (long long)net->image * t->scale);
@@ -179,8 +181,8 @@ static struct bb_map input_of(const struct bb_net_layer *l)
     return (struct bb_map){l->in, l->depth, l->side};
 }
 
-/* Split the forward pass of a head with one layer: the border at edges with neighbours waits for the halo, the
- * interior does not. */
+/* Divides the forward pass of a head with one layer into its interior and the border at edges with neighbours. Only
+ * the border waits for the halo. */
 static int split_head(const struct segment_builder *c, struct bb_segment *s, const struct bb_net_layer *l)
 {
     struct extent all = get_extent(c, l, none);
@@ -200,7 +202,7 @@ out:
     return rc;
 }
 
-/* A layer that reads a halo starts a segment. */
+/* Adds the segment of a layer that reads a halo. */
 static int add_halo_segment(const struct segment_builder *c, int module, const struct bb_net_layer *l)
 {
     struct bb_halo halo = {"halo", input_of(l), {l->halo[0], l->halo[1]}};
@@ -242,9 +244,10 @@ out:
     return rc;
 }
 
-/* ---- fused halos ---- */
+/* ---- segments with fused halos ---- */
 
-/* Halo before a module, for a given halo after it. margins[i], unless NULL: margin around the output of layer i. */
+/* Returns the halo that a module needs before it if `halo_after` is needed after it. margins: out, unless NULL:
+ * margin around the output of each layer. */
 static int accumulate_halo(const struct segment_builder *c, const struct bb_module *m, int halo_after, int *margins)
 {
     int h = halo_after;
@@ -262,7 +265,8 @@ static int accumulate_halo(const struct segment_builder *c, const struct bb_modu
 
 #define MAX_CHAIN_LAYERS 8 /* maximum number of layers of a BB_FUSE_CHAIN module */
 
-/* Segment of a module in a chain: computes its tile and the margin that the modules after it need. */
+/* Adds the segment of a module in a chain. The rank computes its tile and the margin that later modules of the chain
+ * need. */
 static int segment_chain_module(const struct segment_builder *c, int module, int halo_after, bool is_first_in_chain)
 {
     const struct bb_module *m = &c->input->net->modules[module];
@@ -324,7 +328,7 @@ out:
     return rc;
 }
 
-/* Number of modules from this one on that share one halo; 0: none. */
+/* Returns the number of modules, beginning with this one, that share one halo; 0: the module has no fused halo. */
 static int count_fused_modules(const struct segment_builder *c, int module)
 {
     const struct bb_net *net = c->input->net;
@@ -335,7 +339,7 @@ static int count_fused_modules(const struct segment_builder *c, int module)
     return n;
 }
 
-/* Build the segments of this module, or of the n modules that share a halo with it. */
+/* Builds the segments of this module and of the modules that share a halo with it. n: out: number of these modules. */
 static int segment_next_modules(const struct segment_builder *c, int module, int *n)
 {
     bool fuses = c->layers->tiled && c->input->config->tiles.halo_d2;
@@ -349,7 +353,7 @@ static int segment_next_modules(const struct segment_builder *c, int module, int
     return segment_module(c, module);
 }
 
-/* ---- the whole split ---- */
+/* ---- totals and checks of the split ---- */
 
 static void add_totals(const struct segment_builder *c)
 {
@@ -373,7 +377,7 @@ static void add_totals(const struct segment_builder *c)
         }
 }
 
-/* --forward-us and --backward-us are times of the whole split. */
+/* Computes the time per FLOP. --forward-us and --backward-us are times of the whole split. */
 static void resolve_times(const struct bb_proxy_config *config, struct bb_split_layers *layers)
 {
     const double given[BB_PASS_DIRECTIONS] = {config->forward_us, config->backward_us};

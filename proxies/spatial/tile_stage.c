@@ -1,4 +1,4 @@
-/* tile_stage.c - operations of one rank for a micro-batch (see tile_stage.h). */
+/* tile_stage.c - builds the operations of one rank for a micro-batch (see tile_stage.h). */
 #include "proxies/spatial/tile_stage.h"
 
 #include "bootstrap/base/grow.h"
@@ -14,7 +14,7 @@ static int samples_per_micro_batch(const struct bb_tiling *t)
     return t->config.micro_batch_size;
 }
 
-/* Add one message per tensor, to or from one peer. */
+/* Adds one message per tensor, to or from one peer. */
 static void add_messages(struct bb_stage_link *h, int peer, enum bb_peer_kind kind, const struct bb_map *maps,
                          int n_maps, size_t samples, int parts)
 {
@@ -23,7 +23,8 @@ static void add_messages(struct bb_stage_link *h, int peer, enum bb_peer_kind ki
             .peer = peer, .peer_kind = kind, .count = samples * bb_map_elements(&maps[m]) / (size_t)parts};
 }
 
-/* Links alternate between the communicators of join or lp. */
+/* Returns the communicator of a link between two splits. Consecutive links alternate between the communicators of
+ * join or lp. */
 static int link_comm(const struct bb_tiling *t, int link, bool inverse)
 {
     bool join = link < t->n_spatial;
@@ -32,7 +33,8 @@ static int link_comm(const struct bb_tiling *t, int link, bool inverse)
     return join ? t->comm_join[inverse][slot] : t->comm_lp[inverse][slot];
 }
 
-/* Members of join, and offsets in join and lp, are numbered backwards in an inverse replica. */
+/* Returns the index of a model-parallel rank in the group join. An inverse replica numbers the members of join and
+ * lp backwards. */
 static int join_index(const struct bb_tiling *t, const struct bb_replica *replica, int mp_rank)
 {
     return replica->inverse ? t->tiles + t->local_dp - 1 - mp_rank : mp_rank;
@@ -43,7 +45,7 @@ static int signed_offset(const struct bb_replica *replica, int step)
     return replica->inverse ? -step : step;
 }
 
-/* Messages between the tiles of adjacent spatial splits; `ratio` tiles merge into one. */
+/* Adds the messages between tiles of adjacent spatial splits, where `ratio` tiles are merged into one. */
 static void add_tile_messages(const struct bb_tiling *t, const struct bb_replica *replica, bool previous,
                               struct bb_stage_link *h)
 {
@@ -58,7 +60,7 @@ static void add_tile_messages(const struct bb_tiling *t, const struct bb_replica
                      wide->width);
 }
 
-/* Messages between the tiles of the last spatial split and the ranks of the next split. */
+/* Adds the messages between the tiles of the last spatial split and the ranks of the next split. */
 static void add_join_messages(const struct bb_tiling *t, const struct bb_replica *replica, bool previous,
                               struct bb_stage_link *h)
 {
@@ -77,7 +79,7 @@ static int max_messages(const struct bb_replica *replica, bool previous)
     return 2 * (other->width > replica->split->width ? other->width : replica->split->width);
 }
 
-/* Collect the messages of one link; none at the ends of the network. */
+/* Lists the messages to and from the previous or the next split. At the ends of the network there are none. */
 static int find_link_messages(struct bb_tile_stage *w, struct bb_replica *replica, bool previous)
 {
     const struct bb_tiling *t = w->tiling;
@@ -126,7 +128,7 @@ static const char *message_name(const struct bb_tile_stage *w)
     return w->script.phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
 }
 
-/* Issue all messages of a link in one direction; several share a group call. Returns the last operation. */
+/* Adds all sends or all receives of a link; several are in one group call. Returns the last operation. */
 static int move_activations(struct bb_tile_stage *w, struct bb_stage_link *h, bool send)
 {
     struct bb_script *s = &w->script;
@@ -148,7 +150,7 @@ static int move_activations(struct bb_tile_stage *w, struct bb_stage_link *h, bo
     return last;
 }
 
-/* Before the current send buffers are overwritten, wait for the previous send from them. */
+/* Waits for the previous send from the current send buffers, which are overwritten next. */
 static void wait_for_send_buffers(struct bb_tile_stage *w, struct bb_stage_link *h)
 {
     bb_script_wait(&w->script, h->sent[h->slot]);
@@ -163,7 +165,7 @@ static void send_activations(struct bb_tile_stage *w, struct bb_stage_link *h)
 
 /* ---- halo exchange ---- */
 
-/* Add buffers for the largest message of each direction. */
+/* Adds send and receive buffers of the size of the largest message in each direction. */
 static void add_halo_buffers(struct bb_tile_stage *w, struct bb_replica *replica)
 {
     const struct bb_split_layers *layers = &replica->split->layers;
@@ -191,16 +193,21 @@ static void add_halo_buffers(struct bb_tile_stage *w, struct bb_replica *replica
         }
 }
 
-/* Data of one halo exchange. */
+/* One halo exchange: its halos, and which data are exchanged. */
 struct halo_exchange {
     const struct bb_halo *halos;
     int n;
-    enum { HALOS, GRADIENTS, OUTPUTS } kind; /* GRADIENTS: gradients of received halos are returned and added */
+    enum {
+        HALOS,
+        GRADIENTS,
+        OUTPUTS
+    } kind; /* HALOS: inputs; GRADIENTS: gradients of received halos return to their
+                                                tile and are added; OUTPUTS: gradients of outputs */
     int segment;
 };
 
-/* Fill in the kernel that packs or unpacks the rows of one direction. Returns false without a message in that
- * direction. */
+/* Fills in the kernel that packs or unpacks the elements of one direction. Returns false if there is no message in
+ * this direction. */
 static bool find_halo_box(const struct bb_tile_stage *w, const struct bb_replica *replica, const struct bb_halo *halo,
                           int d, bool received, struct bb_memory_kernel *memory_kernel)
 {
@@ -222,7 +229,8 @@ static const char *pack_name(const struct bb_memory_kernel *memory_kernel)
                                                             : "halo add";
 }
 
-/* Kernels before (packing) or after an exchange. GRADIENTS: packed from the margin and added to the interior. */
+/* Creates the kernels before an exchange (packing) or after it (unpacking). GRADIENTS are packed from the margin
+ * around the tile and added to its interior. */
 static struct bb_kernel_list *make_pack_list(struct bb_tile_stage *w, const struct bb_replica *replica,
                                              const struct halo_exchange *x, bool packs)
 {
@@ -240,7 +248,7 @@ static struct bb_kernel_list *make_pack_list(struct bb_tile_stage *w, const stru
     return kernels;
 }
 
-/* The kernel list is created once and shared by all micro-batches. */
+/* Adds the kernels that pack or unpack. The kernel list is created at first use and shared by all micro-batches. */
 static void write_pack(struct bb_tile_stage *w, const struct bb_replica *replica, const struct halo_exchange *x,
                        bool packs)
 {
@@ -253,7 +261,8 @@ static void write_pack(struct bb_tile_stage *w, const struct bb_replica *replica
         bb_script_work(&w->script, (*kernels)->items[0].name, *kernels, 1, BB_NONE, BB_NONE);
 }
 
-/* All messages of an exchange in one group call: a send and a receive per direction with a neighbour. */
+/* Adds all messages of an exchange in one group call: for each neighbour a send and a receive. Returns the last
+ * operation. */
 static int issue_halo_exchange(struct bb_tile_stage *w, struct bb_replica *replica, const struct halo_exchange *x)
 {
     const struct bb_split_layers *layers = &replica->split->layers;
@@ -283,7 +292,7 @@ static void exchange_halos(struct bb_tile_stage *w, struct bb_replica *replica, 
     write_pack(w, replica, x, false);
 }
 
-/* ---- compute ---- */
+/* ---- compute of segments ---- */
 
 static void write_segment_op(struct bb_tile_stage *w, const struct bb_replica *replica, const struct bb_segment_op *p,
                              enum bb_pass_direction direction)
@@ -329,7 +338,7 @@ static void forward_segment(struct bb_tile_stage *w, struct bb_replica *replica,
 static void backward_segment(struct bb_tile_stage *w, struct bb_replica *replica, const struct bb_segment *g)
 {
     const char *how = w->tiling->config.tiles.halo_bwd;
-    bool image = g->module == 0 && replica->at.split == 0; /* its gradient is not needed */
+    bool image = g->module == 0 && replica->at.split == 0; /* the image needs no gradient */
 
     w->script.layer = g->module;
     write_segment_op(w, replica, &g->tail, BB_BACKWARD);
@@ -365,7 +374,7 @@ void bb_tile_stage_compute_and_send(struct bb_tile_stage *w, struct bb_replica *
     send_activations(w, to);
 }
 
-/* ---- gradients and memory ---- */
+/* ---- gradients, optimizer and memory ---- */
 
 struct bb_script_lane bb_tile_stage_lane(struct bb_tile_stage *w, int comm)
 {
@@ -411,13 +420,13 @@ void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES])
         activations = layers->activations > activations ? layers->activations : activations;
     }
     bytes[BB_USE_PARAMETERS] = bytes[BB_USE_GRADIENTS] = parameters * (double)e;
-    bytes[BB_USE_OPTIMIZER] = parameters * (e == 4 ? 4 : 8); /* float momentum; 16-bit parameters also have a float
-                                                                copy */
+    bytes[BB_USE_OPTIMIZER] = parameters * (e == 4 ? 4 : 8); /* momentum in float; with 16-bit parameters also a copy
+                                                                of the parameters in float */
     bytes[BB_USE_ACTIVATIONS] = activations * w->tiling->config.micro_batches * (double)e;
     bytes[BB_USE_COMMUNICATION] = (double)bb_program_bytes(w->script.program, BB_USE_COMMUNICATION);
 }
 
-/* ---- initialization ---- */
+/* ---- initialization of a rank ---- */
 
 static int init_replica(struct bb_tile_stage *w, struct bb_replica *replica, int mp_rank, bool inverse)
 {

@@ -17,7 +17,7 @@ static bool is_power(int n)
     return n > 0 && (n & (n - 1)) == 0;
 }
 
-/* The powers of `base`, from min on, on either side of n. */
+/* Finds the nearest powers of `base` below and above n. *below is at least min. */
 static void powers_around(int n, int base, int min, int *below, int *above)
 {
     *below = min;

@@ -1,4 +1,4 @@
-/* tiling.c - splits, model-parallel ranks, groups and roles (see tiling.h). */
+/* tiling.c - computes the splits, the model-parallel ranks, the groups and the roles (see tiling.h). */
 #include "proxies/spatial/tiling.h"
 
 #include "bootstrap/base/grow.h"
@@ -32,7 +32,7 @@ static int make_splits(struct bb_tiling *t, const struct bb_resolved_tiles *s)
     t->n_spatial = s->n_spatial;
     t->local_dp = s->local_dp;
     TRY(BB_NEW(t->splits, s->n_splits));
-    t->n_splits = s->n_splits; /* entries that are not initialized yet are zero */
+    t->n_splits = s->n_splits; /* entries that are not initialized yet are zero, so they can be released */
     for (int i = 0; i < t->n_splits; i++)
         TRY(make_split(t, s, i));
     t->tiles = t->n_spatial ? t->splits[t->n_spatial - 1].base + t->splits[t->n_spatial - 1].width : 0;
@@ -66,9 +66,9 @@ struct bb_tile_position bb_tiling_position(const struct bb_tiling *t, int mp_ran
     return (struct bb_tile_position){split, mp_rank - t->splits[split].base};
 }
 
-/* ---- groups ---- */
+/* ---- groups and communicators ---- */
 
-/* Members of a group while they are collected. */
+/* Members of a group that is being built: all its communicators, one after another. */
 struct listing {
     int *members;
     int n;
@@ -82,7 +82,7 @@ static void list_rank(struct listing *l, int rank)
         l->members[l->n++] = rank;
 }
 
-/* Append the model-parallel ranks first, first + stride, ... of one replica, in ascending rank order. */
+/* Appends n model-parallel ranks of one replica in ascending rank order: first, first + stride, ... */
 static void list_mp_ranks(const struct bb_tiling *t, struct listing *l, int replica, int direction, int first, int n,
                           int stride)
 {
@@ -93,8 +93,8 @@ static void list_mp_ranks(const struct bb_tiling *t, struct listing *l, int repl
     }
 }
 
-/* Create the group of the collected members, in instances of `size` ranks, and clear the list. Returns the group, or
- * a negative error. */
+/* Creates a group from the collected members and clears the list. Each `size` consecutive members form one
+ * communicator of the group. Returns the group, or a negative error. */
 static int end_group(struct bb_tiling *t, struct listing *l, const char *name, int size)
 {
     int group = l->failed ? -BB_EFAIL : bb_layout_add_irregular(&t->step->layout, name, l->members, l->n / size, size);
@@ -104,7 +104,7 @@ static int end_group(struct bb_tiling *t, struct listing *l, const char *name, i
     return group;
 }
 
-/* Add `links` communicators of a group to comms[], named "lp", or "lp 0" and "lp 1". */
+/* Adds `links` communicators of a group to comms[]; the names are "lp", or "lp 0" and "lp 1" for two. */
 static int add_comms(struct bb_tiling *t, int group, const char *name, int links, int *comms)
 {
     for (int i = 0; group >= 0 && i < links; i++) {
@@ -124,11 +124,10 @@ static int count_directions(const struct bb_tiling *t)
 
 static bool sums_replicas(const struct bb_tiling *t)
 {
-    return t->gems && !t->config.tiles.comm_opt; /* gradients of both replicas are summed, over all copies of the
-                                                    pair */
+    return t->gems && !t->config.tiles.comm_opt; /* gradients of both replicas are summed over all pairs of replicas */
 }
 
-/* Append the tiles of all splits with as many tiles as split i: one instance per split, replica and direction. */
+/* Appends the tiles of all splits with the same number of tiles as split i, for each split, replica and direction. */
 static void list_all_tiles(const struct bb_tiling *t, struct listing *l, int i)
 {
     for (int s = i; s < t->n_spatial && t->splits[s].width == t->splits[i].width; s++)
@@ -137,7 +136,7 @@ static void list_all_tiles(const struct bb_tiling *t, struct listing *l, int i)
                 list_mp_ranks(t, l, r, direction, t->splits[s].base, t->splits[s].width, 1);
 }
 
-/* Add the groups that exchange halos and that sum gradients. */
+/* Adds the groups `halo` and `spatial` of all splits with the same number of tiles as split i. */
 static int add_tile_groups(struct bb_tiling *t, int i)
 {
     int width = t->splits[i].width, whole = sums_replicas(t) ? BB_REPLICAS * width * t->replicas : width, halo_comm,
@@ -160,13 +159,13 @@ out:
     return rc;
 }
 
-/* Instances of a group in each replica: n ranks, `stride` apart, from `first` on; each instance begins `step` ranks
- * after the previous one. */
+/* Ranks of the communicators of a group in each replica. Each of the `instances` communicators has n ranks, which
+ * are `stride` apart. The first communicator begins at rank `first`, the next one `step` ranks later, and so on. */
 struct subgroups {
     int instances, first, step, n, stride;
 };
 
-/* Add the group of these ranks and its communicators. */
+/* Adds a group with these ranks, and its communicators. */
 static int add_subgroups(struct bb_tiling *t, int direction, const char *name, struct subgroups p, int links,
                          int *comms)
 {
@@ -178,8 +177,8 @@ static int add_subgroups(struct bb_tiling *t, int direction, const char *name, s
     return add_comms(t, end_group(t, &l, name, p.n), name, links, comms);
 }
 
-/* Without tiles, the pipelines of both replicas have the same members, and both use each link in the same order, so
- * they share a group. */
+/* Adds the groups `join` and `lp`. Without tiles, the pipelines of both replicas share the group `lp`, because they
+ * have the same members and use the links in the same order. */
 static int add_pipelines(struct bb_tiling *t)
 {
     int links = t->n_splits - t->n_spatial - 1, d = t->local_dp, rc = 0;
@@ -207,7 +206,8 @@ out:
     return rc;
 }
 
-/* Pairs r and mp - 1 - r: separate pairs per replica with --comm-opt, else one group over all replicas. */
+/* Adds the group `pair` of ranks r and mp - 1 - r: with --comm-opt one pair per pair of replicas, otherwise the
+ * ranks of all pairs of replicas together. */
 static int add_pairs(struct bb_tiling *t)
 {
     bool per_replica = t->config.tiles.comm_opt;
@@ -223,7 +223,7 @@ static int add_pairs(struct bb_tiling *t)
     return add_comms(t, end_group(t, &l, "pair", 2 * (per_replica ? 1 : t->replicas)), "pair", 1, &t->comm_pair);
 }
 
-/* The rank with both replicas' copies of one split (odd mp), over all replicas. */
+/* Adds the group `middle` for odd mp: the ranks that have the same split of both replicas, in all pairs of replicas. */
 static int add_middle(struct bb_tiling *t)
 {
     struct listing l = {0};
@@ -259,9 +259,10 @@ out:
     return rc;
 }
 
-/* ---- roles ---- */
+/* ---- roles: ranks with the same program ---- */
 
-/* Tiles with the same neighbours run the same program, unless their peers in the next split have different offsets. */
+/* Returns whether two model-parallel ranks run the same program. Tiles with the same neighbours do, unless their
+ * peers in the next split have different offsets. */
 static bool same_program(const struct bb_tiling *t, int a, int b)
 {
     struct bb_tile_position p = bb_tiling_position(t, a), q = bb_tiling_position(t, b);
@@ -270,12 +271,12 @@ static bool same_program(const struct bb_tiling *t, int a, int b)
     if (p.split != q.split)
         return false;
     if (p.split >= t->n_spatial)
-        return true; /* local replicas */
+        return true; /* local replicas run the same program */
     return t->splits[0].width == t->splits[t->n_spatial - 1].width &&
            bb_tile_neighbour_mask(&s->layers.slices, p.index) == bb_tile_neighbour_mask(&s->layers.slices, q.index);
 }
 
-/* Fills role_of[mp_rank] and first[role], the lowest rank of each role. Returns the number of roles. */
+/* Computes role_of[mp_rank] and first[role], the lowest rank of each role. Returns the number of roles. */
 static int find_roles(const struct bb_tiling *t, int *role_of, int *first)
 {
     int n = 0;
@@ -311,7 +312,7 @@ out:
     return rc;
 }
 
-/* ---- summary ---- */
+/* ---- summary line of the step ---- */
 
 static const char *describe_tiles(struct bb_tiling *t)
 {

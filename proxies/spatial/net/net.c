@@ -1,4 +1,4 @@
-/* net.c - construction, totals and release of a net, and the table of network builders (see net.h). */
+/* net.c - construction, totals and release of a network, and the list of families (see net.h). */
 #include "proxies/spatial/net/net.h"
 
 #include "bootstrap/base/grow.h"
@@ -54,10 +54,11 @@ size_t bb_map_elements(const struct bb_map *m)
 
 /* ---- construction ---- */
 
-/* Grows the array by one element. False, and net->failed is set, without memory or after an earlier failure. */
+/* Grows the array by one element. Evaluates to false and sets net->failed if memory is exhausted or an earlier call
+ * failed. */
 #define GROW_ARRAY(net, array, n) (!((net)->failed = (net)->failed || BB_GROW(array, n)))
 
-/* Takes ownership of an allocated string. NULL input means that its allocation failed. */
+/* Stores an allocated text, which the net then owns. text NULL: the caller's allocation failed. */
 static const char *keep_text(struct bb_net *net, char *text)
 {
     if (text && GROW_ARRAY(net, net->texts, net->n_texts))
@@ -153,7 +154,7 @@ void bb_net_release(struct bb_net *net)
     *net = (struct bb_net){0};
 }
 
-/* ---- families ---- */
+/* ---- families of networks ---- */
 
 struct family {
     const char *name;
@@ -200,8 +201,8 @@ static int check_image(const char *name, int image, int min)
 static const struct bb_json_field parameters_field =
     BB_FIELD("parameters", BB_JSON_TOTAL, offsetof(struct bb_net, parameters));
 
-/* Compare the parameters with the total that the file states for this image size. With --layers or --filters, or
- * another image size, the file may state none. */
+/* Compares the number of parameters with the total in the model file for this image size. The file may have no total
+ * for other image sizes; with --layers or --filters there is no comparison. */
 static int check_total(const struct bb_model_file *file, struct bb_net *net, const struct bb_net_options *options)
 {
     char key[16];

@@ -1,18 +1,19 @@
 /*
- * net_amoebanet.c - AmoebaNet-D as MPI4DL (models/amoebanet.py) and GPipe train it: a stem of one convolution and two
+ * net_amoebanet.c - AmoebaNet-D as in MPI4DL (models/amoebanet.py) and GPipe: a stem of one convolution and two
  * reduction cells; three groups of layers / 3 normal cells, with a reduction cell between two groups; a classifier.
  *
- * A cell reads the outputs of the two previous cells and maps both to its c channels (states 0 and 1). It adds five
- * pairs of operations (states 2 to 6) and concatenates some states: a normal cell outputs 4 c channels, a reduction
- * cell 3 c channels at half the side. It also passes on the first of its inputs, so two tensors go from cell to cell.
- * Convolutions have no bias; each has a batch norm of its output.
+ * A cell reads the outputs of the two previous cells and maps both to its c channels (states 0 and 1). Each of its
+ * states 2 to 6 is the sum of two operations on earlier states. The output of the cell is the concatenation of some
+ * states: 4 c channels for a normal cell, 3 c channels at half the side for a reduction cell. A cell also passes on the
+ * first of its inputs, so two tensors are passed from cell to cell. Convolutions have no bias; the output of each
+ * convolution has a batch norm.
  */
 #include "proxies/spatial/net/net.h"
 #include "proxies/models/model_file.h"
 
 #define MAX_CELLS 9999
 
-/* A cell under construction: channels and side of its states, and its two inputs. */
+/* A cell while it is built: channels and side of its states, and its two inputs. */
 struct cell {
     struct bb_net *net;
     int c, side; /* channels of each state; side of states 0 and 1 */
@@ -37,7 +38,7 @@ static void add_1x1(const struct cell *cell, const char *name, int in, int out, 
     bb_net_add_layer(cell->net, &l);
 }
 
-/* A padded h x w convolution. */
+/* Adds a padded h x w convolution. */
 static void add_padded_conv(const struct cell *cell, const char *name, int channels, int h, int w, int stride, int side,
                             int fused_h)
 {
@@ -60,7 +61,8 @@ static void add_pool(const struct cell *cell, const char *name, int window, int 
     bb_net_add_layer(cell->net, &l);
 }
 
-/* 1x7 and 7x1 convolutions, between two 1x1 convolutions that reduce the channels to a quarter and restore them. */
+/* Adds 1x7 and 7x1 convolutions between two 1x1 convolutions, which reduce the channels to a quarter and restore
+ * them. */
 static void add_1x7_7x1(const struct cell *cell, int side)
 {
     int quarter = cell->c / 4;
@@ -80,13 +82,14 @@ static void add_3x3(const struct cell *cell, int stride, int side)
     add_1x1(cell, "conv 1x1 up", quarter, cell->c, 1, side / stride, 0, 0);
 }
 
-/* Map both inputs to c channels and one size, in count_input_layers(cell) layers. */
+/* Maps both inputs to c channels and equal sizes, with count_input_layers(cell) layers. */
 static void add_inputs(const struct cell *cell)
 {
     const struct bb_map *b = &cell->before;
 
     add_1x1(cell, "conv of input 0", cell->previous.channels, cell->c, 1, cell->previous.side, 0, 0);
-    if (b->side != cell->previous.side) { /* the previous cell was a reduction: two half convolutions with stride 2 */
+    if (b->side != cell->previous.side) { /* the previous cell was a reduction cell: two convolutions with stride 2,
+                                             each for one half of the channels */
         struct bb_net_layer half = make_conv("reduce input 1", b->channels, cell->c / 2, 1, 2, b->side);
 
         bb_net_add_layer(cell->net, &half);
@@ -101,7 +104,8 @@ static int count_input_layers(const struct cell *cell)
     return cell->before.side != cell->previous.side ? 3 : cell->before.channels == cell->c ? 1 : 2;
 }
 
-/* Operations of a normal cell. With fused halos, state 0 has a halo of 3 rows and state 1 of 2 rows. */
+/* Adds the operations of a normal cell. With fused halos, the halo of state 0 has 3 rows and that of state 1 has 2
+ * rows. */
 static void add_normal(const struct cell *cell)
 {
     int c = cell->c, side = cell->side;
@@ -116,22 +120,22 @@ static void add_normal(const struct cell *cell)
     add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* ... conv 1x1 of state 5 */
 }
 
-/* Operations of a reduction cell; those on states 0 and 1 have stride 2. */
+/* Adds the operations of a reduction cell. Operations on states 0 and 1 have stride 2. */
 static void add_reduction(const struct cell *cell)
 {
     int c = cell->c, side = cell->side, half = side / 2;
 
-    add_pool(cell, "max 2x2", 2, 2, side, 0); /* state 2, both of state 0 */
+    add_pool(cell, "max 2x2", 2, 2, side, 0); /* state 2 = max of state 0 + pool of state 0 */
     add_pool(cell, "pool 3x3", 3, 2, side, 0);
     add_3x3(cell, 2, side);  /* state 3 = state 2 + conv 3x3 of state 1 */
-    add_1x7_7x1(cell, half); /* state 4, both of state 2 */
+    add_1x7_7x1(cell, half); /* state 4 = (1x7, 7x1) of state 2 + pool of state 2 */
     add_pool(cell, "pool 3x3", 3, 1, half, 0);
     add_pool(cell, "max 2x2", 2, 2, side, 0);       /* state 5 = state 3 + max of state 1 */
     add_pool(cell, "average 3x3", 3, 1, half, 0);   /* state 6 = average of state 2 + ... */
     add_1x1(cell, "conv 1x1", c, c, 1, half, 0, 0); /* ... conv 1x1 of state 3 */
 }
 
-/* Add the cell. Its output and its first input become the inputs of the next cell. */
+/* Adds a cell. Its output and its first input become the inputs of the next cell. */
 static void add_cell(struct cell *cell, const char *what, int number)
 {
     const struct bb_map state = {cell->c, 1, cell->previous.side};

@@ -2,17 +2,17 @@
  * net_resnet.c - the pre-activated ResNet of MPI4DL (models/resnet.py, version 2): a convolution, 3 stages of n blocks
  * (depth = 9 n + 2), then average pooling of 8 x 8 and a dense layer, whose input grows with the image. A block has two
  * 3x3 convolutions and a 1x1 convolution. The first block of each stage also has a 1x1 projection on its shortcut. All
- * convolutions have biases. A batch norm precedes each of the three convolutions of a block, except the very first one
- * of the network.
+ * convolutions have biases. Each of a block's three convolutions follows a batch norm, except the first convolution of
+ * the first block.
  */
 #include "proxies/spatial/net/net.h"
 #include "proxies/models/model_file.h"
 
 #define POOLED    8     /* window of the average pooling */
-#define MAX_DEPTH 90002 /* of the form 9 n + 2 */
+#define MAX_DEPTH 90002 /* has the form 9 n + 2 */
 
 struct stage {
-    int in, mid, out, stride, side; /* channels and stride of a block; side of its input */
+    int in, mid, out, stride, side; /* in, mid, out: channels of a block; stride; side: of the block's input */
 };
 
 static void add_conv(struct bb_net *net, struct bb_net_layer layer, int norm, bool is_shortcut)
@@ -54,11 +54,13 @@ static int check_depth(const struct bb_net *net, int depth)
 
     if (depth >= 11 && depth <= MAX_DEPTH && lower == depth)
         return 0;
-    return bb_err(BB_EUSAGE, "%s: %d layers, expected 9 n + 2 up to %d (3 stages of n blocks of 3); try: --layers %d",
-                  net->name, depth, MAX_DEPTH,
-                  nearest < 11          ? 11
-                  : nearest > MAX_DEPTH ? MAX_DEPTH
-                                        : nearest);
+    return bb_err(
+        BB_EUSAGE,
+        "%s: %d layers, expected 9 n + 2 up to %d (3 stages, n blocks each, 3 layers per block); try: --layers %d",
+        net->name, depth, MAX_DEPTH,
+        nearest < 11          ? 11
+        : nearest > MAX_DEPTH ? MAX_DEPTH
+                              : nearest);
 }
 
 int bb_net_build_resnet(struct bb_net *net, struct bb_model_file *file, const struct bb_net_options *options)

@@ -14,7 +14,7 @@
 
 #define AT(member)           offsetof(struct bb_cluster, member)
 #define INTEGER(key, member) BB_FIELD(key, BB_JSON_WHOLE, AT(member), .min = 1, .max = 1e9)
-/* Limits for values of a profile; within them all durations fit into 64-bit nanoseconds. */
+/* Maximum values in a profile. Up to these values all durations fit into 64-bit nanoseconds. */
 #define MAX_US                          1e7
 #define MAX_CHUNK_US                    1e3
 #define MAX_CHANNELS                    1024
@@ -277,8 +277,8 @@ double bb_cluster_nic_share_gbps(const struct bb_cluster *c, double members)
     return fmin(of_gpu, c->inter.gbps * c->nics_per_node / members);
 }
 
-static double larger(double a, double b) /* inline code: fmax is a library call, too slow here because this function
-                                            runs for every exchange */
+static double larger(double a, double b) /* not fmax: this function runs for every message, and fmax is a library
+                                            call */
 {
     return a > b ? a : b;
 }

@@ -28,8 +28,8 @@ struct bb_achieved {
 
 /* Section "host" of a profile: host time that a training framework adds to each launch. */
 struct bb_host {
-    double op_us;     /* for each operation */
-    double expert_us; /* instead of op_us for each expert's GEMM, if a GPU has several experts */
+    double op_us;     /* per operation */
+    double expert_us; /* per GEMM of one expert, instead of op_us; only if a GPU has several experts */
 };
 
 /* Section "nccl" of a profile: a list of variants. A variant is an algorithm of NCCL with a protocol, and its cost. */
@@ -48,10 +48,10 @@ struct bb_nccl_variant {
     enum bb_nccl_algorithm algorithm;
     char protocol[16];
     double base_us, intra_us, inter_us; /* latency per call, per step within a node, per step between nodes */
-    double gbps;     /* bus bandwidth of the links within a node, 1e9 bytes/s; NVLS and NVLS_TREE: with 8 GPUs */
-    double nic;      /* fraction of the NICs' rate that is available for data with this protocol */
-    double chunk_us; /* NVLS, NVLS_TREE: time to synchronize all GPUs, per round of chunks; 0: not modelled */
-    int channels;    /* NCCL channels, for ring, NVLS and NVLS_TREE; 0: unknown (ring: no tail latency; NVLS: 16) */
+    double gbps; /* bus bandwidth of the links within a node, 1e9 bytes/s; NVLS and NVLS_TREE: on a node with 8 GPUs */
+    double nic;  /* fraction of the NICs' rate that is available for data with this protocol */
+    double chunk_us; /* NVLS, NVLS_TREE: synchronization time per round of chunks; 0: rounds are not modelled */
+    int channels;    /* NCCL channels of a ring or NVLS; 0: unknown (ring: no tail latency; NVLS: 16 channels) */
 };
 #define BB_NCCL_VARIANTS 24
 
@@ -66,9 +66,10 @@ struct bb_sharing {
 enum bb_tier { BB_LEAF, BB_POD, BB_TIERS };
 struct bb_fabric {
     bool rails; /* true: each NIC of a node is attached to a different leaf switch; false: all NICs to the same leaf */
-    int nodes[BB_TIERS];               /* nodes per leaf and per pod; 0: this tier does not exist */
+    int nodes[BB_TIERS];               /* nodes per leaf and per pod; 0: the fabric does not have this tier */
     double oversubscription[BB_TIERS]; /* rate of the attached NICs / rate of the uplinks; 1 or more */
-    bool slow_leaf; /* some leaf has slow uplinks; not part of a profile, set by bb_slow_enable_leaf_uplinks */
+    bool slow_leaf;                    /* the uplinks of at least one leaf are degraded; not part of a profile, set by
+                       bb_slow_enable_leaf_uplinks */
 };
 
 struct bb_cluster {
@@ -81,11 +82,12 @@ struct bb_cluster {
     struct bb_achieved achieved;
     bool has_host; /* the profile has "host"; false: the host time of frameworks is unknown */
     struct bb_host host;
-    /* Set by a plan that forecasts real training: attention is fused, and gradient accumulation is free. false: the
-     * kernels of a proxy run. */
+    /* true: the plan forecasts real training, with fused attention and gradient accumulation that costs no time.
+     * false: it forecasts a run of a proxy, with the proxy's kernels. */
     bool models_training;
-    /* Set by a plan that forecasts real training without CUDA graphs: a framework issues each operation, which takes
-     * the times of "host". false: a proxy run or CUDA graphs. */
+    /* true: the plan forecasts real training without CUDA graphs, in which a framework issues each operation, so the
+     * host times of section "host" are added. false: it forecasts a run of a proxy, or real training with CUDA
+     * graphs. */
     bool eager;
     bool has_sharing; /* the profile has "sharing"; false: concurrent operations do not slow each other down */
     struct bb_sharing sharing;
@@ -111,9 +113,10 @@ void bb_cluster_warn_units(const struct bb_cluster *c);
 
 /*
  * Host time to issue work, in ns.
- *   bb_cluster_issue_ns         one kernel launch (compute) or one NCCL call (!compute)
- *   bb_cluster_kernel_issue_ns  one launch of the item. out: n, the number of launches: 1, but with `eager` 0 for a
- *                               kernel that is fused into a GEMM, and one per expert for GEMMs of experts.
+ *   bb_cluster_issue_ns         of one kernel launch (compute) or one NCCL call (!compute)
+ *   bb_cluster_kernel_issue_ns  of one launch of this kernel. n: out: number of launches of the item. It is 1, except
+ *                               with bb_cluster.eager: 0 for a kernel that is fused into a GEMM, and one per expert for
+ *                               GEMMs of experts.
  */
 int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute);
 int64_t bb_cluster_kernel_issue_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int *n);
@@ -128,18 +131,17 @@ int64_t bb_cluster_kernel_on_sms_ns(const struct bb_cluster *c, const struct bb_
 /* bb_cluster_tflops - peak rate of GEMMs of this type, in 1e12 FLOP/s. */
 double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype);
 
-/* Placement of a communicator's members on nodes, NICs and switches (fabric.h). Each field is the minimum or maximum
- * over the nodes, NICs or switches that determines the cost. min_members 0 and switches 0 mean unknown: the cost
- * model then assumes consecutive nodes, beginning with node 0. */
+/* How the members of a communicator are distributed over nodes, NICs and switches (fabric.h). Fields min_ and max_
+ * are minima and maxima over the nodes, NICs or switches that have members. min_members 0 and switches 0 mean
+ * unknown: the cost model then assumes consecutive nodes, beginning with node 0. */
 struct bb_node_placement {
-    int min_members, max_members; /* over nodes: members on one node; min_members 0: placement unknown */
-    int max_members_per_nic;      /* over NICs: members whose GPUs share the NIC */
-    double min_nics; /* over nodes: members / max_members_per_nic, which is the number of NICs that the members use */
-    double max_nic_pairs; /* over NICs: (members that use this NIC) x (members on other nodes) */
+    int min_members, max_members; /* members on one node; min_members 0: unknown */
+    int max_members_per_nic;      /* members whose GPUs share one NIC */
+    double min_nics;              /* NICs that the members on one node use: members on the node / members per NIC */
+    double max_nic_pairs;         /* over all NICs: (members that use the NIC) x (members on other nodes) */
     struct {
-        int switches, max_nodes; /* switches: leaves or pods that have members, 0: unknown; max_nodes: nodes with
-                                    members on one switch */
-        int max_tree_edges;      /* over switches: edges of NCCL's two inter-node trees that leave the switch */
+        int switches, max_nodes; /* leaves or pods that have members, 0: unknown; nodes with members on one switch */
+        int max_tree_edges;      /* edges of NCCL's two inter-node trees that leave one switch */
     } tier[BB_TIERS];
 };
 
@@ -150,30 +152,31 @@ struct bb_collective {
     size_t count; /* elements, as in the NCCL call's argument */
     bool in_place;
     int ranks, nodes;
-    int members_on_root_node; /* gather, scatter: members on the root's node, including the root; 0: as on the node
-                                 with the most members */
+    int members_on_root_node; /* gather, scatter: including the root; 0: unknown, placement.max_members is used */
     struct bb_node_placement placement;
 };
 
 /*
- * bb_cluster_collective_ns - computes the duration of a collective, from the arrival of the last member to the end on
- * all members.
- *   variant  out, may be NULL: the fastest variant, whose duration is returned; NULL if the operation has no variants
+ * bb_cluster_collective_ns - computes the duration of a collective, from the time at which the last member has called
+ * it to the end on all members.
+ *   variant  out, may be NULL: the fastest variant, whose duration is returned; NULL if the cost model has no variants
+ *            for this collective (alltoall, gather, scatter, one rank, or a profile without "nccl")
  */
 int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_collective *call,
                                  const struct bb_nccl_variant **variant);
 
-/* Cost of a collective that runs alone, from the arrival of its last member: first a latency, then a transfer. The
+/* Cost of a collective that runs alone, after the last member has called it: first a latency, then a transfer. The
  * duration is latency_ns + transfer_ns. Each kind of link is busy during a part of the transfer. */
 struct bb_cost {
     double latency_ns, transfer_ns;
-    double link_ns, nic_ns; /* busy time of a member's links within the node, and of its NICs; at most transfer_ns */
-    /* Busy time of the uplinks of the leaf, or pod, with the most nodes of the communicator; at most transfer_ns. */
+    double link_ns, nic_ns; /* time for which a member's links within the node, and its NICs, are busy */
+    /* The same for the uplinks of one leaf and of one pod, those with the most nodes of the communicator. All busy
+     * times are at most transfer_ns. */
     double uplink_ns[BB_TIERS];
     double bytes;     /* bytes that each member sends; it receives the same number */
-    double nic_bytes; /* bytes per direction that one member sends through its NIC; members on the same NIC add up */
-    /* Bytes per direction over the uplinks of this leaf or pod: uplink_bytes is sent by all its members together,
-     * pair_bytes by each member to each member on another leaf or pod. Only one of the two is nonzero. */
+    double nic_bytes; /* bytes per direction through the NIC of one member; members may share a NIC */
+    /* Bytes per direction over the uplinks of this leaf and pod. Either uplink_bytes, the sum over all members
+     * there, or pair_bytes, the bytes from each member there to each member elsewhere, is above 0. */
     double uplink_bytes[BB_TIERS], pair_bytes;
     const struct bb_nccl_variant *variant;
 };
@@ -183,61 +186,63 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
 bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call,
                              const struct bb_nccl_variant *variant, struct bb_cost *cost);
 
-/* Bytes of all messages of one exchange, without messages of a rank to itself. out, in: [0] between nodes, [1]
- * within the node. up, down: over the uplinks of the rank's leaf and pod; for ranks that send at the same time, the
- * sum over the ranks on this switch. */
+/* Bytes of all messages of one rank in one group call, except messages to itself. out, in: sent and received, [0]
+ * between nodes, [1] within the node. up, down: over the uplinks of the rank's leaf and pod. If other ranks of the
+ * leaf or pod send at the same time, up and down are the sums over these ranks. */
 struct bb_link_load {
     double out[2], in[2];
     double up[BB_TIERS], down[BB_TIERS];
 };
-double bb_cluster_nic_gbps(const struct bb_cluster *c); /* inter-node rate per GPU when all GPUs of the node send */
-/* bb_cluster_nic_share_gbps - inter-node rate per GPU when `members` GPUs of the node send. Without "sharing" the
- * model assumes that all GPUs send. */
+double bb_cluster_nic_gbps(const struct bb_cluster *c); /* inter-node rate per GPU while all GPUs of the node send */
+/* bb_cluster_nic_share_gbps - inter-node rate per GPU while `members` GPUs of the node send. For a profile without
+ * "sharing" the rate is always that with all GPUs. */
 double bb_cluster_nic_share_gbps(const struct bb_cluster *c, double members);
 /*
  * bb_cluster_link_load_ns - time that the links of a rank need to transfer the load.
- *   members  GPUs of the node that send at the same time; ignored without "sharing", where all GPUs are assumed to send
+ *   members  GPUs of the node that send at the same time; ignored for a profile without "sharing", where all GPUs are
+ *            assumed to send
  */
 double bb_cluster_link_load_ns(const struct bb_cluster *c, const struct bb_link_load *load, double members);
 /*
- * bb_cluster_message_ns - duration of one message, from the moment when both sender and receiver have arrived.
- *   load_ns  bb_cluster_link_load_ns of the sender or the receiver, whichever is larger
+ * bb_cluster_message_ns - duration of one message, from the time at which sender and receiver have both called NCCL.
+ *   load_ns  bb_cluster_link_load_ns of the sender or of the receiver, whichever is larger
  */
 int64_t bb_cluster_message_ns(const struct bb_cluster *c, bool one_node, double load_ns);
-int64_t bb_cluster_self_message_ns(const struct bb_cluster *c, double bytes); /* message of a rank to itself: a copy */
+int64_t bb_cluster_self_message_ns(const struct bb_cluster *c, double bytes); /* duration of a rank's message to
+                                                                                 itself, which is a copy */
 
 /* ---- GPUs and NICs of a node ---- */
 
 int bb_cluster_nics(const struct bb_cluster *c); /* NICs per node; one per GPU if the profile has no nics_per_node */
 bool bb_cluster_gpus_share_nics(const struct bb_cluster *c); /* a node has fewer NICs than GPUs */
-/* bb_cluster_gpu_nics - NICs [*first, *end) of a GPU, as indices on its node. With one NIC per GPU, GPU i has NIC i.
- * With fewer NICs than GPUs, consecutive GPUs share a NIC; with more, a GPU has several. gpu is taken modulo
- * gpus_per_node. */
+/* bb_cluster_gpu_nics - NICs of a GPU: indices *first to *end - 1 on its node. With one NIC per GPU, GPU i has NIC
+ * i. With fewer NICs than GPUs, consecutive GPUs share a NIC; with more, a GPU has several. gpu: index on the node,
+ * or a rank (modulo gpus_per_node). */
 void bb_cluster_gpu_nics(const struct bb_cluster *c, int gpu, int *first, int *end);
 /* bb_cluster_rank_nic - global index of the NIC of a rank's GPU, or of the first NIC if the GPU has several. */
 int bb_cluster_rank_nic(const struct bb_cluster *c, int rank);
 
 /*
  * bb_cluster_placement_of_ranks - computes all fields of a placement except tier[] from a list of ranks.
- *   ranks      [n] ascending
- * bb_cluster_placement_add_node - adds one node to these fields; max_members must be 0 before the first node.
- *   n          members of the communicator
- *   members    members on this node
- *   on_nic     members per NIC on this node
+ *   ranks    [n] ascending
+ * bb_cluster_placement_add_node - the same for one node after another; set max_members to 0 before the first call.
+ *   n        number of members of the communicator
+ *   members  number of members on this node
+ *   on_nic   largest number of members on one NIC of this node
  */
 void bb_cluster_placement_add_node(struct bb_node_placement *placement, int n, int members, int on_nic);
 void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks, int n,
                                    struct bb_node_placement *placement);
 
-/* ---- GPU resources that concurrent communication uses, with "sharing" ---- */
+/* ---- GPU resources that concurrent communication uses (profiles with "sharing") ---- */
 
-/* bb_cluster_memory_gbps - memory bandwidth that memory-bound kernels reach. bb_cluster_nccl_memory_gbps - upper
- * limit of NCCL's share of this bandwidth: half, independent of the concurrent kernels. */
+/* bb_cluster_memory_gbps - memory bandwidth that memory-bound kernels reach. bb_cluster_nccl_memory_gbps - the part
+ * that NCCL uses at most: half, whatever kernels run concurrently. */
 double bb_cluster_memory_gbps(const struct bb_cluster *c);
 double bb_cluster_nccl_memory_gbps(const struct bb_cluster *c);
-/* bb_cluster_exchange_sms - SMs that an exchange with `messages` messages to and from other ranks occupies.
- * bb_cluster_held_sms - SMs that are unavailable to kernels while NCCL operations occupy `held` SMs in total: at
- * most half of the GPU's SMs. */
+/* bb_cluster_exchange_sms - SMs that the messages of one group call occupy. messages: number of messages to and from
+ * other ranks. bb_cluster_held_sms - SMs that kernels cannot use while NCCL operations occupy `held` SMs in total:
+ * at most half of the GPU's SMs. */
 int bb_cluster_exchange_sms(const struct bb_cluster *c, int messages);
 int bb_cluster_held_sms(const struct bb_cluster *c, int held);
 

@@ -49,7 +49,8 @@ static double gpu_nics_gbps(const struct bb_cluster *c)
                           : bb_cluster_nic_gbps(c);
 }
 
-/* Inter-node rate per member while all members communicate, on the NIC that the most members share. */
+/* Inter-node rate of one member while all members communicate. The slowest NIC counts: the one that the most members
+ * share. */
 static double member_nic_gbps(const struct bb_cluster *c, const struct bb_collective *call)
 {
     return gpu_nics_gbps(c) / (c->has_sharing ? call->placement.max_members_per_nic : 1);
@@ -62,8 +63,8 @@ static double longest_ns(const struct bb_cost *cost)
     return fmax(fmax(cost->link_ns, cost->nic_ns), fmax(cost->uplink_ns[BB_LEAF], cost->uplink_ns[BB_POD]));
 }
 
-/* Fraction of the inter-node bytes that PXN first moves within the node, to the GPU whose NIC is on the receiver's
- * rail. */
+/* Fraction of the inter-node bytes that PXN first moves within the node to another GPU, whose NIC is on the
+ * receiver's rail. members: members per node. */
 static double pxn_fraction(const struct bb_cluster *c, double members)
 {
     return c->fabric.rails ? 1 - 1 / fmin(members, bb_fabric_rails(c)) : 0;
@@ -87,8 +88,8 @@ static void send_recv_cost(const struct bb_cluster *c, const struct bb_collectiv
     cost->nic_ns = (rooted || !c->has_sharing ? away : call->placement.max_nic_pairs) / n * bytes / gpu_nics_gbps(c);
     cost->nic_bytes = cost->nic_ns * member_nic_gbps(c, call);
     if (rooted)
-        for (int tier = 0; tier < BB_TIERS; tier++) /* members outside the root's leaf or pod, which is assumed to
-                                                       have full nodes */
+        for (int tier = 0; tier < BB_TIERS; tier++) /* bytes of the members outside the root's leaf or pod, which is
+                                                       assumed to have full nodes */
             cost->uplink_bytes[tier] =
                 fmax(0, n - with_root - (call->placement.tier[tier].max_nodes - 1.0) * call->placement.max_members) /
                 n * bytes;
@@ -117,7 +118,7 @@ static struct steps steps_of(enum bb_nccl_algorithm algorithm, int rounds, int n
         return (struct steps){1, rounds * levels};
     case BB_NCCL_PAT:
         return (struct steps){0, rounds * levels};
-    case BB_NCCL_COLLNET_DIRECT: /* each GPU exchanges data with all other GPUs of its node, then with the network */
+    case BB_NCCL_COLLNET_DIRECT: /* every GPU exchanges data with the other GPUs of its node, then with the network */
         return (struct steps){n > nodes ? rounds : 0, 1};
     case BB_NCCL_COLLNET_CHAIN:
         return (struct steps){rounds * ((double)n / nodes - 1), 1};
@@ -132,8 +133,8 @@ static bool network_reduces(enum bb_nccl_algorithm algorithm)
     return algorithm == BB_NCCL_COLLNET_DIRECT || algorithm == BB_NCCL_COLLNET_CHAIN;
 }
 
-/* Returns whether NCCL implements a collective with an algorithm: trees, NVLS and CollNet only all_reduce; PAT only
- * all_gather and reduce_scatter with one GPU per node. */
+/* Returns whether NCCL implements the collective with this algorithm: trees, NVLS and CollNet only for all_reduce;
+ * PAT only for all_gather and reduce_scatter with one GPU per node. */
 static bool supports(enum bb_nccl_algorithm algorithm, const struct bb_coll *coll, int n, int nodes)
 {
     bool whole = count_phases(coll) == 2;
@@ -146,11 +147,11 @@ static bool supports(enum bb_nccl_algorithm algorithm, const struct bb_coll *col
                                             : whole;
 }
 
-/* Bytes per direction over all uplinks of a leaf or a pod. A ring over consecutive nodes leaves the switch once.
- * Each of NCCL's two trees sends half of the data over each of its edges, in both directions for all_reduce. PAT
- * sends in steps to nodes at distance 1, 2, 4, ...: the steps to nodes outside the switch send as many bytes as a
- * ring, and each doubling of the nodes on the switch adds half of this number. With SHARP the switch sends one sum
- * up and receives one sum. */
+/* Bytes per direction over all uplinks of one leaf or pod. A ring over consecutive nodes enters and leaves the
+ * switch once. Each of NCCL's two trees sends half of the data over each of its edges, for all_reduce in both
+ * directions. In PAT each node sends to nodes at distance 1, 2, 4, ...: the steps that leave the switch send as many
+ * bytes as a ring, and each doubling of the nodes on the switch adds half of this number. With SHARP the switch
+ * sends one sum up and receives one sum. */
 static double uplink_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, enum bb_tier tier,
                               double bytes, double ring_bytes)
 {
@@ -178,11 +179,12 @@ static double nic_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_col
 
 /* ---- bytes over links within a node ---- */
 
-#define NVLS_GPUS 8 /* GPUs per node for which the profile's gbps of NVLS is the bus bandwidth */
+#define NVLS_GPUS 8 /* GPUs per node for which "gbps" of an NVLS variant is the bus bandwidth */
 
-/* Bytes over a GPU's links within the node, to be divided by the variant's gbps. In a tree, the GPUs of a node form
- * a chain, over which each GPU sends all bytes up and down again. With NVLS each GPU sends all bytes to the
- * switches, which add them up, and multicasts its part of the sums: 9/8 of the bytes with eight GPUs, 5/4 with four. */
+/* Bytes over the links of one GPU within the node, to be divided by the variant's gbps. In a tree, the GPUs of a
+ * node form a chain, over which each GPU sends all bytes up and down again. With NVLS each GPU sends all bytes to
+ * the NVSwitches, which add them up, and multicasts its part of the sums: 9/8 of the bytes with eight GPUs, 5/4 with
+ * four. */
 static double intra_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, double bytes,
                              double ring_bytes)
 {
@@ -199,13 +201,13 @@ static double intra_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_c
 
 #define KIB                         1024.0
 #define RING_SLICES                 2            /* slices per chunk of a ring */
-#define RING_SLICE                  (1024 * KIB) /* bytes: the largest slice of a channel, a quarter of NCCL's buffer */
-#define RING_PLATEAU                1.4 /* tuning.cc: latency factor of ring all_reduce between nodes with Simple */
-#define PLATEAU_BYTES               64  /* tuning.cc: bytes per channel and rank from which RING_PLATEAU applies */
-#define NVLS_CHUNK                  (128 * KIB) /* enqueue.cc: bytes of the largest chunk per channel and head */
-#define NVLS_HEADS                  32          /* upper limit of heads: GPUs of a node that own a part of the sum */
+#define RING_SLICE                  (1024 * KIB) /* bytes: maximum size of a slice of one channel, a quarter of the buffer */
+#define RING_PLATEAU                1.4 /* tuning.cc: latency factor of all_reduce between nodes with a ring and Simple */
+#define PLATEAU_BYTES               64 /* tuning.cc: bytes per channel and rank from which RING_PLATEAU applies */
+#define NVLS_CHUNK                  (128 * KIB) /* enqueue.cc: maximum bytes of a chunk, per channel and head */
+#define NVLS_HEADS                  32 /* maximum number of heads, the GPUs of a node that each own a part of the sum */
 #define NVLS_CHANNELS               16 /* nvls.cc: number of channels on Hopper, for profiles without "channels" */
-#define NVLS_FILL                   2  /* rounds that fill the pipeline of scatter, reduce and gather */
+#define NVLS_FILL                   2  /* number of rounds that fill the pipeline of NVLS: scatter, reduce, gather */
 #define NVLS_TREE_SMALL_CHUNK_NODES 4  /* enqueue.cc: number of nodes from which NVLSTree halves its chunks */
 #define TREE_CORRECTIONS            23
 
@@ -228,9 +230,9 @@ static double tree_efficiency(const struct bb_nccl_variant *variant, double byte
     return 1;
 }
 
-/* Adds the latency of the last step of a ring, which only receives: while the last slice of each channel's chunk is
- * copied, no link sends. Also applies the plateau of ring all_reduce. profiles/clusters/README.md compares the term
- * with a measurement. */
+/* Adds the latency of the last step of a ring, in which ranks only receive: no link sends while the last slice of
+ * each channel's chunk is copied. Also applies RING_PLATEAU. profiles/clusters/README.md compares this latency with
+ * a measurement. */
 static void add_ring_tail(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes,
                           struct bb_cost *cost)
 {
@@ -243,8 +245,8 @@ static void add_ring_tail(const struct bb_nccl_variant *variant, const struct bb
         cost->latency_ns += fmin(bytes / call->ranks / RING_SLICES, variant->channels * RING_SLICE) / variant->gbps;
 }
 
-/* Returns the bytes of one round, which is one chunk per channel and head. If the array is short, with few rounds,
- * NCCL halves the chunk (enqueue.cc). */
+/* Returns the bytes of one round: one chunk per channel and head. For arrays of only a few rounds NCCL halves the
+ * chunk (enqueue.cc). */
 static double nvls_round_bytes(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes)
 {
     static const double min_rounds[] = {64, 8, 2}, tree_min_rounds[] = {4, 1};
@@ -258,8 +260,8 @@ static double nvls_round_bytes(const struct bb_nccl_variant *variant, const stru
     return fmin(bytes, round);
 }
 
-/* Adds the time of rounds of NVLS. Rounds overlap, except that NVLS_FILL rounds fill the pipeline first. All GPUs
- * synchronize once per round. */
+/* Adds the time of the rounds of NVLS, in each of which all GPUs synchronize. Rounds overlap, except the first
+ * NVLS_FILL rounds, which fill the pipeline. */
 static void add_nvls_rounds(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes,
                             struct bb_cost *cost)
 {
@@ -291,8 +293,8 @@ static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_n
         cost.uplink_bytes[tier] = uplink_bytes_of(variant->algorithm, call, (enum bb_tier)tier, bytes, cost.bytes);
     bb_fabric_add_collective_uplinks(c, call, variant->nic, &cost);
     cost.transfer_ns = longest_ns(&cost);
-    if (variant->algorithm == BB_NCCL_TREE) /* NCCL's correction lengthens the operation without more traffic, so the
-                                               additional time counts as latency */
+    if (variant->algorithm == BB_NCCL_TREE) /* the correction makes the operation longer without more traffic, so the
+                                               additional time is latency */
         cost.latency_ns += cost.transfer_ns * (1 / tree_efficiency(variant, bytes) - 1);
     return cost;
 }
@@ -322,8 +324,8 @@ static double payload_bytes(const struct bb_collective *call)
     return (double)bb_coll_payload_count(call->kind, call->count, call->ranks) * bb_dtypes[call->dtype].bytes;
 }
 
-/* Computes the placement on the first nodes. If the members fill all nodes but the last, nodes have that many
- * members; otherwise the members are distributed evenly. */
+/* Computes the placement of members on the first nodes. All nodes but the last are full if this is possible with the
+ * call's numbers of ranks and nodes; otherwise the members are distributed evenly. */
 static void place_on_first_nodes(const struct bb_cluster *c, const struct bb_collective *call,
                                  struct bb_node_placement *placement)
 {
@@ -337,7 +339,7 @@ static void place_on_first_nodes(const struct bb_cluster *c, const struct bb_col
         bb_cluster_placement_add_node(placement, call->ranks, sizes[i], sizes[i] < on_nic ? sizes[i] : on_nic);
 }
 
-/* Completes a placement that the caller left unknown: the members are then on the first nodes. */
+/* Returns the call with its placement: if the caller left it unknown, the members are on the first nodes. */
 static struct bb_collective with_placement(const struct bb_cluster *c, const struct bb_collective *call)
 {
     struct bb_collective placed = *call;

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* Each shared resource counts as two: one per direction, out and in. */
+/* Each NIC, leaf or pod is two resources of flows.h: one per direction, out and in. */
 enum { DIRECTIONS = 2, USES = BB_RESOURCE_KINDS * DIRECTIONS };
 
 struct sharing {
@@ -25,7 +25,8 @@ static double bytes_through(const struct bb_link_load *load, enum bb_resource_ki
     return in ? load->down[bb_resource_tier(what)] : load->up[bb_resource_tier(what)];
 }
 
-/* A NIC that one GPU uses alone limits an exchange only if some part of the machine is slow. */
+/* Returns whether flows use this kind of resource. A NIC that only one GPU uses limits an exchange only if a NIC may
+ * be slow. */
 static bool is_modelled(const struct sharing *s, enum bb_resource_kind what)
 {
     return bb_resource_can_limit(s->c, what) || (what == BB_RESOURCE_NIC && s->c->has_sharing && s->slow->n > 0);

@@ -11,19 +11,19 @@
 struct bb_exchange {
     int rank;
     struct bb_link_load load; /* bytes of this rank's messages */
-    double done_ns;           /* out: time at which this rank's links have transferred the load */
+    double done_ns; /* out: time after the common start at which this rank's links have transferred the load */
 };
 
 /*
  * bb_exchanges_run - computes done_ns of each exchange.
- *   slow       slow GPUs, NICs and leaves, or NULL
+ *   slow       degraded NICs and leaf uplinks, or NULL; slow ranks have no effect here
  *   exchanges  [n] one per rank
  *   Returns    0, or -BB_EFAIL if memory is exhausted
  */
 int bb_exchanges_run(const struct bb_cluster *c, const struct bb_slow *slow, struct bb_exchange *exchanges,
                      int n) BB_MUST_CHECK;
 
-/* bb_exchanges_can_contend - returns whether messages of two ranks may use the same NIC or uplink. */
+/* bb_exchanges_can_contend - returns whether the GPUs of two ranks share a NIC or uplinks that can be a bottleneck. */
 bool bb_exchanges_can_contend(const struct bb_cluster *c, int rank, int other);
 
 #endif

@@ -78,7 +78,7 @@ static int rail_of(const struct bb_cluster *c, int rank)
     return bb_cluster_gpus_share_nics(c) ? first : rank % c->gpus_per_node;
 }
 
-/* Number of switches: leaf switches of an area (one per rail), or 1 for a pod. */
+/* Number of leaf switches of an area (one per rail), or 1 for a pod. */
 static int count_switches(const struct bb_cluster *c, enum bb_tier tier)
 {
     return c->fabric.rails && tier == BB_LEAF ? bb_fabric_rails(c) : 1;
@@ -167,14 +167,15 @@ static void find_tree_neighbours(int n, int node, int neighbours[3])
     neighbours[2] = low == 0 ? -1 : node + low;
 }
 
-/* Maps a node to its position in NCCL's second tree or, with `back`, a position to its node. The second tree is the
- * first one mirrored or, with an odd number of nodes, shifted by one (ncclGetDtree). */
+/* Maps a node to its position in NCCL's second tree or, if `back`, a position to its node. The second tree is the
+ * first one mirrored or, for an odd number of nodes, shifted by one (ncclGetDtree). */
 static int map_second_tree(int n, int at, int back)
 {
     return n % 2 == 0 ? n - 1 - at : (at + (back ? 1 : n - 1)) % n;
 }
 
-/* Counts the edges of both trees between this node and nodes of other areas. */
+/* Counts the edges of NCCL's two trees between nodes[node] and nodes of other areas (or pods, by `tier`). nodes: [n]
+ * see bb_fabric_placement_of_nodes. */
 static int count_edges(const struct bb_cluster *c, enum bb_tier tier, const int *nodes, int n, int node)
 {
     const int area = area_of(c, tier, nodes ? nodes[node] : node);

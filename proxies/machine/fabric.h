@@ -19,16 +19,17 @@
 int bb_fabric_read(const json_t *root, const char *name_or_path, struct bb_cluster *c) BB_MUST_CHECK;
 
 /* bb_fabric_is_oversubscribed - returns whether the uplinks of this tier can be a bottleneck: their rate is lower
- * than that of the attached NICs, or some leaf is slow. bb_fabric_has_oversubscribed_tier - the same for any tier. */
+ * than that of the attached NICs, or some leaf has degraded uplinks. bb_fabric_has_oversubscribed_tier - returns
+ * whether this is true for at least one tier. */
 bool bb_fabric_is_oversubscribed(const struct bb_cluster *c, enum bb_tier tier);
 bool bb_fabric_has_oversubscribed_tier(const struct bb_cluster *c);
-/* bb_fabric_rails - number of rails: NICs of a node, or GPUs of a node if a GPU has several NICs. */
+/* bb_fabric_rails - number of rails: one per NIC of a node, or one per GPU if a GPU has several NICs. */
 int bb_fabric_rails(const struct bb_cluster *c);
 /*
- * bb_fabric_switch - global index of the leaf or pod whose uplinks a rank's NIC uses. With rails, the index of a leaf
- * is (index of the area) x rails + rail.
- * bb_fabric_uplink_gbps - rate of all uplinks of one leaf or pod, per direction.
- * bb_fabric_leaves - number of leaf switches of the first `nodes` nodes.
+ * bb_fabric_switch - global index of the leaf or pod to which the NIC of a rank's GPU is attached. With rails, the
+ * index of a leaf is (index of the area) x rails + rail.
+ * bb_fabric_uplink_gbps - rate of all uplinks of one leaf or pod together, per direction.
+ * bb_fabric_leaves - number of leaf switches to which the first `nodes` nodes are attached.
  */
 int bb_fabric_switch(const struct bb_cluster *c, enum bb_tier tier, int rank);
 double bb_fabric_uplink_gbps(const struct bb_cluster *c, enum bb_tier tier);
@@ -39,17 +40,16 @@ int bb_fabric_max_ranks(const struct bb_cluster *c, enum bb_tier tier, int ranks
 
 /*
  * bb_fabric_takes_uplinks - returns whether a message between two ranks uses uplinks of this tier: up from the sender's
- * switch and down to the receiver's.
- * bb_fabric_changes_rail - returns whether NCCL first moves the message within the sending node (PXN).
+ * switch and down to the receiver's switch.
+ * bb_fabric_changes_rail - returns whether NCCL first moves the message to another GPU of the sending node (PXN).
  */
 bool bb_fabric_takes_uplinks(const struct bb_cluster *c, enum bb_tier tier, int from, int to);
 bool bb_fabric_changes_rail(const struct bb_cluster *c, int from, int to);
 
 /*
- * bb_fabric_add_message - adds one message to a rank's load.
+ * bb_fabric_add_message - adds one message to the load of a rank.
  *   sends  true: the rank sends the message to `peer`; false: the rank receives the message from `peer`
- * bb_fabric_add_uplink_bytes - adds only the bytes on uplinks, and the bytes within the node that a change of rail
- * causes.
+ * bb_fabric_add_uplink_bytes - adds only the message's bytes on uplinks, and the bytes that PXN moves within the node.
  */
 void bb_fabric_add_uplink_bytes(const struct bb_cluster *c, struct bb_link_load *load, int rank, int peer, double bytes,
                                 bool sends);
@@ -60,10 +60,11 @@ static inline void bb_fabric_add_message(const struct bb_cluster *c, struct bb_l
     if (c->fabric.nodes[BB_LEAF] > 0)
         bb_fabric_add_uplink_bytes(c, load, rank, peer, bytes, sends);
 }
-/* bb_fabric_uplink_ns - time that the slowest tier of uplinks needs for this load. */
+/* bb_fabric_uplink_ns - time that the uplinks need for this load; leaf and pod uplinks work concurrently, so this is
+ * the maximum of the two. */
 double bb_fabric_uplink_ns(const struct bb_cluster *c, const struct bb_link_load *load);
-/* bb_fabric_message_ns - bb_cluster_message_ns between two ranks, plus a latency within the node if the message
- * changes the rail. */
+/* bb_fabric_message_ns - duration of a message between two ranks: bb_cluster_message_ns, plus a latency within the
+ * node if PXN moves the message to another rail. */
 static inline int64_t bb_fabric_message_ns(const struct bb_cluster *c, int from, int to, double load_ns)
 {
     if (c->fabric.rails && bb_fabric_changes_rail(c, from, to))
@@ -72,17 +73,19 @@ static inline int64_t bb_fabric_message_ns(const struct bb_cluster *c, int from,
 }
 
 /*
- * bb_fabric_placement_of_nodes - computes tier[] of a placement.
- *   nodes  [n] the communicator's nodes in the order of its ranks, without repetition; NULL: 0 to n - 1
+ * bb_fabric_placement_of_nodes - computes the fields tier[] of a placement.
+ *   nodes  [n] the communicator's nodes in the order of its ranks, each once; NULL: nodes 0 to n - 1
  */
 void bb_fabric_placement_of_nodes(const struct bb_cluster *c, const int *nodes, int n,
                                   struct bb_node_placement *placement);
 
 /*
- * bb_fabric_add_collective_uplinks - computes uplink_ns of a cost from its uplink_bytes and pair_bytes.
- *   part  fraction of the uplinks' rate that is available for data (bb_nccl_variant.nic)
- * bb_fabric_member_bytes - bytes that one member sends over the uplinks of its leaf or pod, which has `on_place`
- * members.
+ * bb_fabric_add_collective_uplinks - computes the uplink_ns of a collective's cost from its uplink_bytes and
+ * pair_bytes.
+ *   part      fraction of the uplinks' rate that is available for data (bb_nccl_variant.nic)
+ * bb_fabric_member_bytes - bytes that one member sends over the uplinks of its leaf or pod.
+ *   ranks     number of members of the communicator
+ *   on_place  number of members on this leaf or pod
  */
 void bb_fabric_add_collective_uplinks(const struct bb_cluster *c, const struct bb_collective *call, double part,
                                       struct bb_cost *cost);

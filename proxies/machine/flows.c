@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #define RELATIVE_TOLERANCE 1e-9 /* relative to a capacity or rate; absorbs rounding errors in sums of weights */
-#define MAX_COMPONENT      4096 /* flows; the flows that a larger component has in addition are not recomputed */
+#define MAX_COMPONENT      4096 /* flows of a component; additional flows keep their rates */
 
 double bb_flows_used(const struct bb_flows *f, int resource)
 {
@@ -135,8 +135,8 @@ static void visit_scarce(struct bb_flows *f, int first)
 
 /* ---- progressive filling ---- */
 
-/* Initializes a resource for a filling round: the capacity available to the component's flows, and the capacity that
- * these flows use per unit of level (bytes per ns). */
+/* Initializes a resource for a filling round: residual is the capacity that other flows leave to the component's
+ * flows, slope the capacity that the component's flows use per unit of level (1 byte/ns of each flow). */
 static void begin_resource(const struct bb_flows *f, int resource)
 {
     struct bb_resource_residual *r = &f->residuals[resource];
@@ -193,8 +193,8 @@ static void set_rate(struct bb_flows *f, int flow, double rate, double now_ns, i
         change_rate(f, flow, rate, now_ns);
 }
 
-/* Freezes the component's unfrozen flows on a resource that is full at this level. Returns the number of flows
- * frozen. */
+/* Freezes those flows of the component that use a resource which is full at this level (bytes per ns of each flow).
+ * Returns the number of flows frozen. */
 static int freeze_users(struct bb_flows *f, int resource, double level, double now_ns)
 {
     int frozen = 0;
@@ -211,7 +211,8 @@ static int freeze_users(struct bb_flows *f, int resource, double level, double n
     return frozen;
 }
 
-/* Returns the lowest level at which a resource becomes full or a flow reaches its full rate. */
+/* Returns the lowest level (bytes per ns of each unfrozen flow) at which a resource is full or a flow is at its full
+ * rate. */
 static double next_level(const struct bb_flows *f)
 {
     double level = INFINITY;
@@ -252,7 +253,7 @@ static void fill(struct bb_flows *f, double now_ns)
     }
 }
 
-/* Collects the other flows of the component of the flows visited so far, and computes the rates of this component. */
+/* Adds all flows that scarce resources connect with those in component[], and computes the rates of this component. */
 static void fill_component(struct bb_flows *f, double now_ns)
 {
     visit_scarce(f, 0);

@@ -21,33 +21,33 @@
 #include <stdbool.h>
 
 struct bb_flow_use {
-    double weight; /* part of the resource's capacity that the flow uses at full rate, in the unit of capacity */
+    double weight; /* the part of bb_resource.capacity that the flow uses at full rate */
     int resource;
-    int flow, prev, next; /* flow: the user; prev, next: list of the resource's uses; set by bb_flows_start */
+    int flow, prev, next; /* the flow; linked list of all uses of the resource; set by bb_flows_start */
 };
 
 struct bb_flow {
-    int first_use, n_uses;        /* range in bb_flows.uses; set by the caller while the flow is stopped */
-    double bytes_per_ns;          /* at full rate; filling raises the bytes per ns of all flows equally */
-    double served_ns, target_ns;  /* work done since the start; work after which the caller needs an event */
-    double rate, since_ns;        /* current rate; time from which it applies */
-    int limit;                    /* resource that last limited the rate since the start; -1: none */
-    int round, changed_in_update; /* last filling round that visited the flow; last update that changed its rate */
-    unsigned epoch : 28;          /* incremented whenever the predicted end changes */
+    int first_use, n_uses;        /* range of bb_flows.uses; set by the caller while the flow is stopped */
+    double bytes_per_ns;          /* at full rate; progressive filling raises the bytes/ns of all flows equally */
+    double served_ns, target_ns;  /* work done until since_ns; work at which bb_flow_end_ns predicts the end */
+    double rate, since_ns;        /* current rate, 0 to 1; time at which it began */
+    int limit;                    /* resource that most recently limited the rate since the start; -1: none */
+    int round, changed_in_update; /* last filling round that included the flow; last update that changed its rate */
+    unsigned epoch : 28;          /* version of the predicted end; incremented whenever it changes */
     bool active : 1, fresh : 1, frozen : 1;
 };
 
 struct bb_resource {
     double capacity, demand; /* demand: sum of the weights of the flows that use the resource */
-    double moved;            /* work of its flows times their weights, as summed up by bb_flows_count_moved */
+    double moved;            /* work of the resource's flows times their weights, as added by bb_flows_count_moved */
     int first;               /* head of the list of uses; -1: empty */
-    bool stale;              /* a flow has stopped using the resource while the resource was scarce */
+    bool stale; /* since the last update a flow has stopped, which used this resource while it was scarce */
 };
 
-/* State of a resource within one filling round. */
+/* A resource during progressive filling: residual capacity, and slope (capacity used per byte/ns of each open flow). */
 struct bb_resource_residual {
     double residual, slope;
-    int open; /* flows on the resource whose rate is not fixed yet */
+    int open; /* number of the component's flows on the resource that are not frozen yet */
     int round;
 };
 
@@ -59,22 +59,23 @@ struct bb_flows {
     int n_flows, n_resources, n_uses;
     int *fresh, n_fresh;         /* flows started since the last update */
     int *stale, n_stale;         /* resources with `stale` set */
-    int *component, n_component; /* flows of the connected component that is being filled */
+    int *component, n_component; /* flows of the connected component whose rates are being computed */
     int *scarce, n_scarce;       /* scarce resources of this component */
-    int *changed, n_changed;     /* out: flows whose rate changed in the last update; each occurs once */
+    int *changed, n_changed;     /* out: flows whose rate changed in the last update; each is listed once */
     int round, update;
-    int complete_from;   /* rounds of this update with a higher number filled a whole component */
-    bool touches_scarce; /* a flow started since the last update uses a scarce resource */
+    int complete_from;   /* rounds of this update with larger numbers filled whole components (see MAX_COMPONENT) */
+    bool touches_scarce; /* at least one flow that was started since the last update uses a scarce resource */
 };
 
-/* bb_flows_init - allocates; all flows are stopped. The caller then sets capacities and uses; bb_flow.first_use is
- * an index into uses. Returns 0, or -BB_EFAIL if memory is exhausted. */
+/* bb_flows_init - allocates the arrays; all flows are stopped. The caller then sets the capacities of the resources,
+ * and for each flow its range of uses (bb_flow.first_use) and their weights. Returns 0, or -BB_EFAIL if memory is
+ * exhausted. */
 int bb_flows_init(struct bb_flows *f, int n_flows, int n_resources, int n_uses) BB_MUST_CHECK;
 void bb_flows_release(struct bb_flows *f);
 
 /*
- * bb_flows_start       starts a stopped flow, whose uses are set, with work_ns of work
- * bb_flows_set_target  sets another target for an active flow, which changes its predicted end
+ * bb_flows_start       starts a stopped flow with work_ns of work; its uses must be set before
+ * bb_flows_set_target  changes target_ns of an active flow, and with it the predicted end
  * bb_flows_stop        stops a flow and releases its resources
  * Rates change only in bb_flows_update_rates.
  */

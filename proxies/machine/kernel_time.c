@@ -10,8 +10,9 @@
 
 #include <math.h>
 
-/* Rows and columns of a tile, and its rate relative to the best tile. The sizes are those of NVIDIA's "Matrix
- * Multiplication Background" guide; the rates are guesses from the bytes that a tile reads per result. */
+/* Tile sizes: rows and columns of the result, and the rate relative to the best tile. The sizes are those of
+ * NVIDIA's "Matrix Multiplication Background" guide; the rates are guesses from the operand bytes that a tile reads
+ * per result. */
 static const struct tile {
     int rows, cols;
     double rate;
@@ -69,7 +70,7 @@ static double attention_ns(const struct bb_cluster *c, const struct bb_kernel_li
            waves_of(sms, blocks) * c->sm_count / blocks;
 }
 
-/* Time of the arithmetic on the given number of SMs, and time of the memory traffic, both in ns. */
+/* work: time of the arithmetic on the given number of SMs; memory: time of the memory traffic; both in ns. */
 struct bounds {
     double work, memory;
 };

@@ -9,18 +9,17 @@
 
 enum bb_resource_kind { BB_RESOURCE_NIC, BB_RESOURCE_LEAF, BB_RESOURCE_POD, BB_RESOURCE_KINDS };
 
-/* bb_resource_can_limit - returns whether several GPUs share a resource of this kind, so that the resource can be a
- * bottleneck. Returns false if c is NULL. */
+/* bb_resource_can_limit - returns whether resources of this kind can be a bottleneck because several GPUs share
+ * them. Requires a profile with "sharing". Returns false if c is NULL. */
 bool bb_resource_can_limit(const struct bb_cluster *c, enum bb_resource_kind what);
 /*
  * bb_resource_index - global index of the NIC, leaf or pod that a rank's GPU uses.
- * bb_resource_gbps - rate of this resource per direction, reduced if the resource is slow.
+ * bb_resource_gbps - rate of this resource per direction, reduced by the item of `slow` for this resource.
  */
 int bb_resource_index(const struct bb_cluster *c, enum bb_resource_kind what, int rank);
 double bb_resource_gbps(const struct bb_cluster *c, const struct bb_slow *slow, enum bb_resource_kind what, int rank);
 
-static inline enum bb_tier bb_resource_tier(enum bb_resource_kind what) /* only for BB_RESOURCE_LEAF and
-                                                                           BB_RESOURCE_POD */
+static inline enum bb_tier bb_resource_tier(enum bb_resource_kind what) /* what: not BB_RESOURCE_NIC */
 {
     return what == BB_RESOURCE_LEAF ? BB_LEAF : BB_POD;
 }

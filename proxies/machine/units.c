@@ -42,7 +42,8 @@ static const struct plausible_range variant_ranges[] = {
     {"chunk_us", "us", offsetof(struct bb_nccl_variant, chunk_us), 0.01, 1000},
 };
 
-/* Prints a warning if the value is outside its range. 0 is valid everywhere: no cost, or not present. */
+/* Prints a warning if the value is outside its range. 0 is always valid: no cost, or not part of the profile. of:
+ * prefix of the key, for the message. at: the struct that contains the value. */
 static void warn_if_unusual(const struct bb_cluster *c, const char *of, const struct plausible_range *f, const void *at)
 {
     const double value = *(const double *)(const void *)((const char *)at + f->offset);

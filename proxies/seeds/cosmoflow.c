@@ -1,22 +1,23 @@
 /*
- * cosmoflow.c - the proxy cosmoflow: spatial model parallelism x data parallelism. A 2x2 grid of tiles splits the
- * volume of the convolutions in two of its three dimensions; the dense layers are split in four.
+ * cosmoflow.c - the proxy cosmoflow: spatial model parallelism x data parallelism. A 2x2 grid of tiles divides the
+ * volume of the convolutions in two of its three dimensions; the dense layers are divided into four shards.
  *
- * rank = replica * 4 + m. Groups: mp, the four shards of one replica, consecutive ranks; dense_dp, shard m of all
- * replicas; world. The weights of a convolution are the same on all shards, so their gradients are reduced over the
- * world. Shard m exchanges halos with m xor 1 and m xor 2. The diagonal neighbour m xor 3 exchanges nothing.
+ * rank = replica * 4 + m. Groups: mp, the four shards of one replica, which are consecutive ranks; dense_dp, shard m of
+ * all replicas; world. The weights of a convolution are the same on all shards, so their gradients are reduced over the
+ * world. Shard m exchanges halos with m xor 1 and m xor 2, and nothing with its diagonal neighbour m xor 3.
  *
- *   forward    convolutions 0..4, each except 0 after a halo exchange; dense layers 0..2, each after an all-gather
- *   backward   dense layers 2, 1, 0, each followed by a reduce-scatter; then the all-reduce of all dense gradients
- *              starts; convolutions 4..0, each except 0 followed by a halo exchange; then the all-reduce of its
- *              gradients starts
+ *   forward    convolutions 0 to 4, each except 0 after a halo exchange; then dense layers 0 to 2, each after an
+ *              all-gather
+ *   backward   dense layers 2, 1, 0, each followed by a reduce-scatter; then the start of the all-reduce of all dense
+ *              gradients; then convolutions 4 to 0, each followed by a halo exchange (except 0) and the start of the
+ *              all-reduce of its gradients
  *
- * The step waits for the all-reduces at its end. Gradient all-reduces overlap with the rest of the backward pass and
- * its halo exchanges, because mp, dense_dp and world are separate communicators.
+ * The end of the step waits for the all-reduces, which overlap with the rest of the backward pass and its halo
+ * exchanges, because mp, dense_dp and world are separate communicators.
  *
- * --compute gemm runs the convolutions of a shard on its tile and a quarter of the outputs of each dense layer.
- * Separate kernels pack and unpack the two faces of each halo. SGD with momentum updates all parameters that the shard
- * reduced. Pooling has no kernel: current libraries fuse it into the activation kernel.
+ * --compute gemm runs the convolutions of a shard on its tile, and each dense layer for a quarter of its outputs.
+ * Separate kernels pack and unpack the two faces of each halo. SGD with momentum updates all parameters whose gradients
+ * the shard has reduced. Pooling has no kernel, because current libraries fuse it into the activation kernel.
  */
 #include "proxies/author/args.h"
 #include "proxies/author/proxy.h"
@@ -33,17 +34,17 @@ struct model {
     int batch;
     size_t conv[CONVS];      /* parameters of each convolution */
     size_t face[CONVS];      /* halo elements of the output of each convolution, per partner */
-    size_t dense;            /* parameters of one shard of all dense layers */
-    size_t exchange[DENSES]; /* elements of one shard of the input of each dense layer */
+    size_t dense;            /* parameters of one shard, all dense layers together */
+    size_t exchange[DENSES]; /* input elements of one shard of each dense layer */
     double forward_us[CONVS + DENSES], backward_us[CONVS + DENSES];
-    double forward_flops[CONVS + DENSES];   /* of one shard; the backward has twice as many */
-    int edge[CONVS], in[CONVS], out[CONVS]; /* edge length of the whole input volume; input and output channels */
+    double forward_flops[CONVS + DENSES];   /* FLOPs of one shard; the backward pass has twice as many */
+    int edge[CONVS], in[CONVS], out[CONVS]; /* edge: edge length of the whole input volume; in, out: channels */
     int kernel, width_in[DENSES], width_out[DENSES];
-    int convolutions, shards; /* as stated in the model file */
+    int convolutions, shards; /* numbers in the model file; must equal CONVS and SHARDS */
     double parameters;
 };
 
-/* ---- model file ---- */
+/* ---- reading of the model file ---- */
 
 static int read_convolutions(struct bb_model_file *file, struct model *m)
 {
@@ -127,7 +128,7 @@ static int read_model(struct model *m)
 
     TRY(bb_model_file_open(&file, "cosmoflow", "spatial_network"));
     TRY(bb_model_file_read(&file, file.root, model_fields, m));
-    /* The program supports one split and one number of layers. The model file must agree. */
+    /* The program supports only these numbers of convolutions and shards. */
     if (m->convolutions != CONVS || m->shards != SHARDS)
         TRY(bb_err(BB_EUSAGE, "%s: %d convolutions on %d shards, expected %d on %d", file.where, m->convolutions,
                    m->shards, CONVS, SHARDS));
@@ -142,10 +143,11 @@ out:
 
 /* ---- kernels of --compute gemm ---- */
 
-/* Kernel lists of all shards. Shards differ only in the sides on which they have neighbours. */
+/* Kernel lists of all shards. Halo lists differ between shards, which have neighbours on different sides. */
 struct kernels {
     const struct bb_kernel_list *layer[2][CONVS + DENSES]; /* [backward][layer] */
-    /* [shard][backward][received][convolution]: packing and unpacking of the convolution's output or gradient */
+    /* [shard][backward][received][convolution] kernels that pack or unpack the halo of the convolution's output or
+     * gradient */
     const struct bb_kernel_list *halo[SHARDS][2][2][CONVS];
 };
 
@@ -171,8 +173,8 @@ static bool add_layer_kernels(const struct model *m, int l, bool backward, enum 
     return bb_kernel_list_dense(w, m->batch, m->width_in[d], m->width_out[d] / SHARDS, BB_ACT_RELU, dtype, backward);
 }
 
-/* Append the pack or unpack kernels of the two faces of a tile. Shards 0 and 1, and 2 and 3, are horizontal
- * neighbours. */
+/* Appends the kernels that pack or unpack the two faces of a tile. Shards 0 and 1 are horizontal neighbours, and so
+ * are shards 2 and 3. */
 static bool add_halo_kernels(const struct model *m, int shard, int l, bool backward, bool received,
                              enum bb_dtype_id dtype, struct bb_kernel_list *w)
 {
@@ -227,13 +229,13 @@ struct shard {
     struct bb_script script;
     struct bb_script_lane mp, dense, world;
     int partners[2]; /* offsets of the two halo partners in mp */
-    int last[2];     /* latest gradient operations: [0] dense_dp, [1] world */
+    int last[2];     /* last gradient operations: [0] in dense_dp, [1] in world */
 };
 
 static const char *const conv_names[CONVS] = {"conv 0", "conv 1", "conv 2", "conv 3", "conv 4"};
 static const char *const dense_names[DENSES] = {"dense 0", "dense 1", "dense 2"};
 
-/* Layer numbers: convolutions first, then dense layers. */
+/* Adds the compute of one layer. Layers are numbered with the convolutions first, then the dense layers. */
 static void write_layer(struct shard *h, int layer)
 {
     bool forward = h->script.phase == BB_PHASE_FORWARD;
@@ -254,7 +256,7 @@ static void copy_faces(struct shard *h, int l, bool received)
                         h->kernels->halo[h->number][backward][received][l], 1, BB_NONE, BB_NONE);
 }
 
-/* Exchange the halo of the output of convolution l, or of its gradient. */
+/* Packs and exchanges the halo of the output of convolution l, or of its gradient. */
 static void exchange_halo(struct shard *h, int l)
 {
     const char *what = h->script.phase == BB_PHASE_FORWARD ? "halo" : "halo of gradients";
@@ -264,7 +266,8 @@ static void exchange_halo(struct shard *h, int l)
                    bb_script_exchange(&h->script, h->mp, what, h->partners, h->partners, 2, h->model->face[l]));
 }
 
-/* Forward: all-gather the shards of a dense layer's input. Backward: reduce-scatter the gradient of that input. */
+/* Forward: gathers the shards of a dense layer's input from all shards. Backward: reduce-scatters the gradient of
+ * this input. */
 static void exchange_dense(struct shard *h, enum bb_coll_kind kind, size_t part)
 {
     struct bb_script *s = &h->script;
@@ -328,7 +331,7 @@ static void update_parameters(struct shard *h)
         bb_script_optimizer(s, h->step, BB_MEMORY_KERNEL_SGD, conv_names[s->layer], h->model->conv[s->layer]);
 }
 
-/* ---- step ---- */
+/* ---- layout and roles of the step ---- */
 
 static int build_role(const struct bb_proxy_config *c, const struct model *m, const struct kernels *kernels,
                       struct bb_step *step, int shard)
@@ -354,7 +357,7 @@ static int build_role(const struct bb_proxy_config *c, const struct model *m, co
     return bb_script_result(&h.script);
 }
 
-/* Adds three communicators: 0 mp, 1 dense_dp, 2 world. */
+/* Adds three communicators with fixed indices: 0 mp, 1 dense_dp, 2 world. */
 static int build_layout(struct bb_layout *l, int ranks)
 {
     const struct bb_axis axes[] = {{"mp", SHARDS}, {"dp", ranks / SHARDS}};

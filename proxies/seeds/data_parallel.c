@@ -1,21 +1,23 @@
 /*
  * data_parallel.c - the proxies resnet50, resnet50_ring, resnet152 and resnet152_scal: pure data parallelism over all
- * ranks, gradients in buckets. The model comes from profiles/models, the variant from the rows at the end of this file.
+ * ranks, with gradients in buckets. The models are in profiles/models; the four proxies are defined at the end of this
+ * file.
  *
  *   resnet50         one blocking all-reduce per bucket; no compute
  *   resnet50_ring    each bucket is sent to the next rank and received from the previous rank in one group call; no
  *                    compute
- *   resnet152        forward; then, bucket by bucket, backward and the start of its all-reduce; the end of the step
- *                    waits for all of them, so the all-reduce of a bucket overlaps with the backward of the later
- *                    buckets
- *   resnet152_scal   as resnet152, with a global batch of 32768 on P = 256 .. 2048 ranks and the compute times of 32768
- *                    / P samples per rank
+ *   resnet152        the forward pass; then, bucket by bucket, the bucket's backward pass and the start of its
+ *                    all-reduce; at the end a wait for all of them, so the all-reduce of a bucket overlaps with the
+ *                    backward of the later buckets
+ *   resnet152_scal   like resnet152, with a global batch of 32768 on P = 256 to 2048 ranks and the compute times of
+ *                    32768 / P samples per rank
  *
- * --compute gemm runs the kernels of the network: convolutions and dense layer forward; with each bucket the backward
- * of the layers whose weights it contains; after the gradients SGD with momentum, bucket by bucket. All four proxies
- * support it. For resnet50 and resnet50_ring the model file contains a batch that only --compute gemm uses.
+ * --compute gemm runs the kernels of the network: the forward pass of convolutions and dense layer; with each bucket,
+ * the backward pass of the layers whose weights are in the bucket; after the gradients are reduced, SGD with momentum,
+ * bucket by bucket. All four proxies support --compute gemm. For resnet50 and resnet50_ring the model file contains a
+ * batch that is used only with --compute gemm.
  *
- * --per-tensor reduces the tensors of a bucket one by one. All operations use one communicator over the world, so they
+ * --per-tensor reduces the tensors of a bucket one by one. All operations use one communicator of all ranks, so they
  * run in issue order.
  */
 #include "proxies/author/args.h"
@@ -25,30 +27,30 @@
 
 #include <string.h>
 
-/* Variant of a row below. */
+/* What distinguishes the four proxies at the end of this file. */
 struct network {
     const char *model;
-    bool ring;    /* send to the next rank instead of all-reduce */
-    bool overlap; /* start each transfer and continue, instead of waiting for each */
-    bool strong;  /* fixed global batch, divided by the ranks */
+    bool ring;    /* buckets are sent to the next rank instead of all-reduced */
+    bool overlap; /* the step waits at its end for all transfers, instead of after each transfer */
+    bool strong;  /* the global batch is fixed and divided among the ranks */
 };
 
-/* State of one build. */
+/* State while the step is built. */
 struct training {
     const struct bb_proxy_config *config;
     const struct network *network;
     struct bb_residual model;
-    const struct bb_local_batch *batch; /* NULL: no compute times */
-    double samples;                     /* per rank; 0: none */
+    const struct bb_local_batch *batch; /* NULL: the model has no compute times */
+    double samples;                     /* samples per rank; 0: unknown */
     struct bb_step *step;
     const struct bb_kernel_list *forward, *backward[BB_RESIDUAL_BUCKETS]; /* kernel lists of --compute gemm; NULL
-                                                                             without */
+                                                                             with other kinds of compute */
     struct bb_script script;
     struct bb_script_lane lane;
-    int last; /* latest gradient operation */
+    int last; /* last gradient operation */
 };
 
-/* Report that no compute times exist for this number of ranks, and name the nearest number that has them. */
+/* Reports that there are no compute times for this number of ranks, with the nearest number that has compute times. */
 static int refuse_ranks(const struct training *t)
 {
     int p = t->config->ranks, nearest = 0;
@@ -83,12 +85,13 @@ static int choose_samples(struct training *t)
 
     t->samples = t->batch ? t->batch->samples : real ? t->model.batch : 0;
     if (real && (t->samples < 1 || t->model.n_layers == 0))
-        return bb_err(BB_EUSAGE, "%s: --compute gemm requires layers and a batch, and model %s lacks them",
+        return bb_err(BB_EUSAGE,
+                      "%s: --compute gemm requires layers and a batch in the model file, which model %s does not have",
                       t->config->proxy, t->network->model);
     return 0;
 }
 
-/* Kernel lists of the forward pass, and of the backward pass of each bucket. */
+/* Creates the kernel lists of the forward pass, and of the backward pass of each bucket. */
 static int list_kernels(struct training *t)
 {
     enum bb_dtype_id dtype = (enum bb_dtype_id)bb_dtype_find(t->config->dtype);
@@ -109,7 +112,8 @@ static int list_kernels(struct training *t)
                          t->network->model);
 }
 
-/* FLOPs of the forward pass of a rank's samples. The backward pass takes twice as many, in equal shares per bucket. */
+/* Returns the FLOPs of the forward pass of a rank's samples. The backward pass has twice as many, in equal shares
+ * per bucket. */
 static double batch_flops(const struct training *t)
 {
     return t->model.sample_flops * t->batch->samples;
@@ -123,7 +127,7 @@ static int start_transfer(struct training *t, const char *what, size_t count)
                             : bb_script_all_reduce(&t->script, t->lane, what, count);
 }
 
-/* Start the transfers of a bucket. Returns the last one. */
+/* Starts the transfers of a bucket. Returns the last operation. */
 static int start_bucket(struct training *t, const struct bb_bucket *bucket, const char *what)
 {
     int op = BB_NONE;
@@ -157,7 +161,8 @@ static void write_bucket(struct training *t, int b)
         bb_script_wait(s, t->last);
 }
 
-/* SGD after all gradients. Their operations run in issue order, so waiting for the last one is enough. */
+/* Updates the parameters with SGD after all gradients are reduced. Gradient operations run in issue order, so
+ * waiting for the last one is sufficient. */
 static void update_parameters(struct training *t)
 {
     const struct bb_residual *m = &t->model;

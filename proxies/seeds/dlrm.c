@@ -2,17 +2,19 @@
  * dlrm.c - the proxy dlrm, a recommendation model: embedding tables are model parallel, one per rank; the MLPs are data
  * parallel.
  *
- * A step: embedding lookup; all-to-all of the embedding vectors, waited for; bottom MLP, interaction, top MLP;
- * backward: top MLP, start of its all-reduce; interaction, bottom MLP, start of its all-reduce; all-to-all of the
- * gradients of the embedding vectors, waited for; embedding update. The all-reduces overlap with everything after them,
- * so they have a separate communicator: on that of the all-to-all, they would delay the all-to-all.
+ * The order of a step is: embedding lookup; all-to-all of the embedding vectors and a wait for it; bottom MLP,
+ * interaction, top MLP. Then the backward pass: top MLP, start of its all-reduce; interaction, bottom MLP, start of its
+ * all-reduce; all-to-all of the gradients of the embedding vectors and a wait for it; embedding update. The all-reduces
+ * overlap with all later operations. They have a separate communicator, because on the communicator of the all-to-all
+ * they would delay the all-to-all.
  *
- * Each rank holds one table and exchanges batch x features elements, whatever the number of ranks. The remainder of a
- * division by the ranks is dropped.
+ * Each rank has one table and exchanges batch x features elements, independent of the number of ranks. If this number
+ * is not divisible by the ranks, the remainder is not sent.
  *
  * --compute gemm looks up one table row per sample, runs the GEMMs of the MLPs and of the interaction, and adds the row
- * gradients to the table. SGD with momentum updates the MLPs after their gradients. The MLPs and the interaction
- * process batch / tables samples, the share of a rank in a job with one rank per table of the model.
+ * gradients to the table. SGD with momentum updates the MLPs after their gradients are reduced. The MLPs and the
+ * interaction process batch / tables samples, which is the share of a rank in a job with one rank per table of the
+ * model.
  */
 #include "proxies/author/args.h"
 #include "proxies/author/proxy.h"
@@ -26,7 +28,7 @@ static const char *const layer_names[LAYERS] = {
 
 #define MAX_WIDTHS 32
 
-/* Layer widths of an MLP, input first. */
+/* Layer widths of an MLP, beginning with the input. */
 struct mlp {
     int64_t width[MAX_WIDTHS];
     int n;
@@ -34,18 +36,19 @@ struct mlp {
 
 struct model {
     struct mlp layers[LAYERS];    /* BOTTOM and TOP only */
-    int rows, features;           /* of one embedding table */
-    size_t bottom, top, exchange; /* parameters of the MLPs; elements that a rank sends in an all-to-all */
+    int rows, features;           /* rows and row length of one embedding table */
+    size_t bottom, top, exchange; /* bottom, top: parameters of the MLPs; exchange: elements that a rank sends in an
+                                     all-to-all */
     size_t table;                 /* parameters of one embedding table */
     int tables, batch;
-    double parameters; /* with `tables` embedding tables */
+    double parameters; /* parameters of the model with `tables` embedding tables */
     double forward_us[LAYERS], backward_us[LAYERS];
-    double forward_flops[LAYERS]; /* FLOPs of a rank with batch / tables samples; the backward has twice as many */
+    double forward_flops[LAYERS]; /* FLOPs of a rank for batch / tables samples; the backward pass has twice as many */
 };
 
-/* ---- model file ---- */
+/* ---- reading of the model file ---- */
 
-/* Read the widths of an MLP, and add up its parameters and FLOPs. */
+/* Reads the widths of an MLP, and adds up its parameters and FLOPs. */
 static int read_mlp(struct bb_model_file *file, const char *key, struct mlp *p, size_t *parameters, double *flops)
 {
     const json_t *widths;
@@ -72,7 +75,7 @@ out:
     return rc;
 }
 
-/* Parameters with a given number of tables; the MLPs are those of the model's own number. */
+/* Returns the parameters of the model with this number of tables. The MLPs are always those of the model file. */
 static double parameters_of(const struct model *m, int tables)
 {
     return (double)m->bottom + (double)m->top + (double)m->table * tables;
@@ -118,7 +121,7 @@ out:
     return rc;
 }
 
-/* ---- step ---- */
+/* ---- program of a rank and the step ---- */
 
 struct recommender {
     const struct model *model;
@@ -131,7 +134,7 @@ struct recommender {
     int ranks;
 };
 
-/* Samples per rank that go through the MLPs. */
+/* Returns the samples per rank that the MLPs process. */
 static int64_t samples_per_rank(const struct model *m)
 {
     return m->batch / m->tables;
@@ -147,7 +150,7 @@ static bool add_mlp_kernels(const struct recommender *r, enum layer layer, bool 
         int l = backward ? p->n - i : i;
         enum bb_activation act = l < p->n - 1 || layer == BOTTOM ? BB_ACT_RELU : BB_ACT_NONE;
 
-        if (backward && l == 1 && layer == BOTTOM) /* the input is data and needs no gradient */
+        if (backward && l == 1 && layer == BOTTOM) /* the input is data, which needs no gradient */
             fits &= bb_kernel_list_dense_first_backward(w, rows, p->width[0], p->width[1], act, r->dtype);
         else
             fits &= bb_kernel_list_dense(w, rows, p->width[l - 1], p->width[l], act, r->dtype, backward);
@@ -155,7 +158,7 @@ static bool add_mlp_kernels(const struct recommender *r, enum layer layer, bool 
     return fits;
 }
 
-/* Forward: gather the table rows of a batch. Backward: permute the gradients into row order and add them to the
+/* Forward: looks up the table rows of a batch. Backward: permutes the gradients into row order and adds them to the
  * rows. */
 static bool add_embedding_kernels(const struct recommender *r, bool backward, struct bb_kernel_list *w)
 {
@@ -178,7 +181,7 @@ static bool add_layer_kernels(const struct recommender *r, enum layer layer, boo
     return add_mlp_kernels(r, layer, backward, w);
 }
 
-/* FLOPs of the model file, without the gradient of the bottom MLP's input. */
+/* Returns the FLOPs of the model file, without those for the gradient of the bottom MLP's input. */
 static double flops_of(const struct recommender *r, enum layer layer, bool backward)
 {
     const int64_t *width = r->model->layers[BOTTOM].width;

@@ -1,29 +1,30 @@
 /*
  * gpt3.c - the proxies gpt3 and gpt3_moe, and their one_pipe_step variants: one transformer layer per pipeline stage,
- * each layer split over tensor-parallel ranks or over experts. The model comes from profiles/models/gpt3, the variant
- * from the rows at the end of this file.
+ * each layer divided among tensor-parallel ranks or among experts. The model is profiles/models/gpt3; the four proxies
+ * are defined at the end of this file.
  *
  * rank = (replica * W + w) * S + stage; W = 4 tensor-parallel ranks, or 16 experts. Groups:
- *   pp            the S stages of a pipeline, consecutive ranks
+ *   pp            the S stages of a pipeline, which are consecutive ranks
  *   tp or moe_ep  the W ranks of one stage and replica, S ranks apart
  *   dp            tensor parallel: the ranks with the same w and stage in all replicas; experts: all ranks of a stage
- *   moe_dp        experts: the same expert of all replicas
+ *   moe_dp        experts: the ranks with the same expert and stage in all replicas
  *
- * A step in GPipe's order: all forward micro-batches, then all backward micro-batches, then the gradients. For each
- * micro-batch a stage receives its input and waits, waits for its previous send, computes, starts the send, and runs
- * the two collectives of the layer (all-reduce or all-to-all), waiting for each. The gradients are reduced and waited
- * for, also with one replica. So a send overlaps with the layer's collectives and with the next receive. For this
- * reason micro-batches alternate between two communicators of pp: on a single one, the next receive would wait for the
- * send.
+ * A step runs in GPipe's order: all forward micro-batches, then all backward micro-batches, then the gradients. For
+ * each micro-batch a stage receives its input and waits for it, waits for its previous send, computes, starts the send,
+ * and runs the two collectives of the layer (all-reduce or all-to-all), waiting for each. So a send overlaps with the
+ * layer's collectives and with the next receive. For this reason micro-batches alternate between two communicators of
+ * pp: with a single communicator, the next receive would wait for the send. At the end, the stage reduces its gradients
+ * and waits for them, even if there is only one replica.
  *
- * one_pipe_step is the steady state of 1F1B: even stages run a forward, odd stages a backward. Each stage starts the
- * receive of its next input before the compute, and the send of its result after the collectives. Each direction has
- * its own communicator: on a single one, both partners would issue their receive first and deadlock.
+ * one_pipe_step is one step in the steady state of 1F1B: even stages run a forward, odd stages a backward. Each stage
+ * starts the receive of its next input before the compute, and the send of its result after the collectives. Each
+ * direction has a separate communicator: with a single one, both partners would issue their receive first and deadlock.
  *
- * --compute gemm runs the GEMMs and memory-bound kernels of the layer: attention and MLP, both split over the
- * tensor-parallel ranks; or attention, then one expert (an MLP of inner width 4h / 16) between the kernels that permute
- * tokens by expert and back. With several micro-batches, gradients are accumulated in float after each backward. Adam
- * follows the gradients. A one_pipe_step has no gradients and therefore no optimizer.
+ * --compute gemm runs the GEMMs and memory-bound kernels of the layer. With tensor parallelism these are attention and
+ * MLP, both divided among the ranks. With experts they are attention, a permutation of the tokens by expert, one expert
+ * (an MLP of inner width 4h / 16), and the reverse permutation. With several micro-batches, gradients are accumulated
+ * in float after each backward. Adam runs after the gradients are reduced. A one_pipe_step has no gradients and
+ * therefore no optimizer.
  */
 #include "proxies/author/args.h"
 #include "proxies/author/proxy.h"
@@ -35,16 +36,16 @@
 #define MAX_KERNELS   4
 #define MAX_GRADIENTS 2
 
-/* How the W ranks of a stage share its layer: tensor parallelism or experts. */
+/* How the W ranks of a stage divide its layer: tensor parallelism or experts. */
 struct division {
-    const char *key, *axis, *group;            /* key in the model file; axis and group in the layout */
-    enum bb_coll_kind kind;                    /* type of the two collectives of a layer */
+    const char *key, *axis, *group;            /* key in the model file; axis and group of the layout */
+    enum bb_coll_kind kind;                    /* kind of the two collectives of a layer */
     const char *what[2];                       /* labels of the two collectives */
-    const char *members;                       /* name of the W ranks in messages */
-    const char *gradient_group[MAX_GRADIENTS]; /* groups that reduce the gradients, in the order of the model file;
-                                                  NULL: none */
+    const char *members;                       /* noun for the W ranks in messages */
+    const char *gradient_group[MAX_GRADIENTS]; /* [n_gradients] groups that reduce the gradients, in the order of the
+                                                  model file; NULL: unused */
     unsigned gradient_axes[MAX_GRADIENTS];
-    bool separate_batches; /* each of the W ranks has its own micro-batches */
+    bool separate_batches; /* true: each of the W ranks has its own micro-batches */
 };
 
 enum { PP = 1u << 0, WIDTH = 1u << 1, REPLICAS = 1u << 2 };
@@ -68,13 +69,13 @@ static const struct division expert = {.key = "expert",
                                        .gradient_axes = {REPLICAS, WIDTH | REPLICAS},
                                        .separate_batches = true};
 
-/* Variant of a row below. */
+/* What distinguishes the four proxies at the end of this file. */
 struct variant {
     const struct division *division;
     bool one_step;
 };
 
-/* ---- model file ---- */
+/* ---- reading of the model file ---- */
 
 struct kernel {
     const char *what, *kind; /* kind: "layer", "attention" or "expert" */
@@ -87,7 +88,7 @@ struct gradient {
 };
 
 struct model {
-    struct bb_model_file file; /* owns the strings */
+    struct bb_model_file file; /* owns the texts */
     int stages, scale, micro_batch, width, hidden, sequence, heads;
     size_t message, exchange, layer_parameters;
     struct kernel kernels[MAX_KERNELS];
@@ -117,7 +118,7 @@ static const struct bb_json_field model_fields[] = {
     BB_FIELD("totals.message", BB_JSON_COUNT_TOTAL, AT(message)),
     {0}};
 
-/* Read the fields that depend on how a layer is split. */
+/* Reads the keys of the model file that depend on how a layer is divided. */
 static int read_division(const struct bb_model_file *file, const struct division *d, struct model *m)
 {
     const int n_gradients = d->gradient_group[1] ? 2 : 1;
@@ -191,13 +192,14 @@ out:
     return rc;
 }
 
-/* The number of micro-batches is stages x scale, unless --micro-batches is set. */
+/* Sets the number of micro-batches to stages x scale, unless --micro-batches is set. */
 static int resolve_micro_batches(struct bb_proxy_config *c, int usual_scale)
 {
     long long m = (long long)c->stages * (c->scale ? c->scale : usual_scale);
 
     if (c->scale && c->micro_batches && c->micro_batches != m)
-        return bb_err(BB_EUSAGE, "%s: --scale %d means %lld micro-batches for %d stages, not %d; leave one out",
+        return bb_err(BB_EUSAGE,
+                      "%s: --scale %d sets %lld micro-batches for %d stages, but --micro-batches is %d; leave one out",
                       c->proxy, c->scale, m, c->stages, c->micro_batches);
     if (c->micro_batches == 0 && m > BB_MAX_LAYERS)
         return bb_err(BB_EUSAGE, "%s: %lld micro-batches, expected at most %d; try: --scale %d", c->proxy, m,
@@ -238,15 +240,15 @@ static int refuse_layout(const struct bb_proxy_config *c, const struct variant *
                       "try: %d or %d stages",
                       c->proxy, c->stages, c->stages - 1, c->stages + 1);
     if (unit > c->ranks)
-        return bb_err(BB_EUSAGE, "%s: %d rank%s, too few for %d stages of %d %s; try: %lld ranks", c->proxy, c->ranks,
-                      c->ranks == 1 ? "" : "s", c->stages, width, v->division->members, unit);
+        return bb_err(BB_EUSAGE, "%s: %d rank%s, too few for %d stages with %d %s each; try: %lld ranks", c->proxy,
+                      c->ranks, c->ranks == 1 ? "" : "s", c->stages, width, v->division->members, unit);
     why = v->division == &tensor ? "stages x tensor-parallel ranks" : "stages x experts";
     return bb_args_check_ranks(c, (int)unit, why);
 }
 
 /* ---- program of one role ---- */
 
-/* Position of a stage in the pipeline. one_pipe_step: FIRST means even stages, LAST odd stages. */
+/* Position of a stage in the pipeline. In one_pipe_step, even stages are FIRST and odd stages are LAST. */
 enum stage_kind { FIRST, MIDDLE, LAST };
 
 struct pipeline {
@@ -260,13 +262,14 @@ struct pipeline {
     struct bb_script_lane pp[2], width, gradients[MAX_GRADIENTS];
     int collective_src[2], collective_dst[2];                  /* buffers of the layer's two collectives */
     const struct bb_kernel_list *kernel_lists[2][MAX_KERNELS]; /* [backward][kernel]; NULL without --compute gemm */
-    const struct bb_kernel_list *accumulate; /* accumulation of a stage's gradients; NULL without --compute gemm */
+    const struct bb_kernel_list *accumulate; /* list that accumulates a stage's gradients; NULL without --compute
+                                                gemm */
 };
 
 /* ---- kernels of --compute gemm ---- */
 
-/* Permute the rank's tokens by expert, run the MLP of one expert, and unpermute. Returns false for an indivisible
- * width. */
+/* Appends the kernels that permute the rank's tokens by expert, the MLP of one expert, and the reverse permutation.
+ * Returns false if the number of experts does not divide the width. */
 static bool add_expert_kernels(const struct model *m, const struct bb_transformer *t, bool backward,
                                struct bb_kernel_list *w)
 {
@@ -299,8 +302,8 @@ static bool add_kernels(const struct pipeline *b, const struct kernel *k, bool b
     return strcmp(k->kind, "expert") == 0 && add_expert_kernels(m, &t, backward, w);
 }
 
-/* Kernel lists of forward and backward. Their FLOPs must equal those of the model file; the backward has twice as
- * many. */
+/* Creates the kernel lists of forward and backward. Their FLOPs must equal those of the model file, where the
+ * backward has twice the FLOPs of the forward. */
 static int list_kernels(struct pipeline *b)
 {
     for (int i = 0; i < 2 * b->model->n_kernels; i++) {
@@ -318,7 +321,7 @@ static int list_kernels(struct pipeline *b)
     return 0;
 }
 
-/* Kernel list that adds all gradients of a stage to those of earlier micro-batches. */
+/* Creates the kernel list that adds a stage's gradients to those of earlier micro-batches. */
 static int list_accumulation(struct pipeline *b)
 {
     struct bb_kernel_list *w = bb_step_add_kernel_list(b->step);
@@ -329,7 +332,7 @@ static int list_accumulation(struct pipeline *b)
     return w ? 0 : -BB_EFAIL;
 }
 
-/* ---- compute ---- */
+/* ---- operations of the program ---- */
 
 static double time_scale(const struct pipeline *b, bool forward)
 {
@@ -357,7 +360,7 @@ static void write_kernels(struct pipeline *b, int src, int dst)
     }
 }
 
-/* After a backward, with several micro-batches. */
+/* Adds gradients to those of earlier micro-batches: after each backward, if there are several micro-batches. */
 static void accumulate_gradients(struct pipeline *b)
 {
     if (b->script.real && b->script.phase == BB_PHASE_BACKWARD && b->config->micro_batches > 1)
@@ -369,7 +372,7 @@ static int add_buffer(struct pipeline *b, bool wanted, const char *name, size_t 
     return wanted ? bb_script_buffer(&b->script, name, BB_USE_COMMUNICATION, count) : BB_NONE;
 }
 
-/* Add the buffers of the layer's two collectives for the current phase. */
+/* Adds the buffers of the layer's two collectives for the current phase. */
 static void add_collective_buffers(struct pipeline *b)
 {
     const struct division *d = b->variant->division;
@@ -381,8 +384,8 @@ static void add_collective_buffers(struct pipeline *b)
     }
 }
 
-/* Write the two collectives of a layer, waiting for each: after attention and MLP, or the dispatch and combine of
- * experts. */
+/* Adds the two collectives of a layer, with a wait for each: the all-reduces after attention and MLP, or the
+ * dispatch and combine of experts. */
 static void write_layer_collectives(struct pipeline *b)
 {
     const struct division *d = b->variant->division;
@@ -392,8 +395,8 @@ static void write_layer_collectives(struct pipeline *b)
                                                         b->collective_src[i], b->collective_dst[i]));
 }
 
-/* Write all micro-batches of one phase. to, from: offsets of the neighbouring stages; 0: nothing to send or to
- * receive. */
+/* Adds all micro-batches of one phase. to, from: offsets of the neighbouring stages; 0: there is nothing to send or
+ * to receive. */
 static void write_micro_batches(struct pipeline *b, enum bb_phase phase, int to, int from)
 {
     const char *what = phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
@@ -451,8 +454,8 @@ static void write_full_step(struct pipeline *b, enum stage_kind kind)
     update_parameters(b);
 }
 
-/* Write one 1F1B step: even stages run a forward, odd stages a backward. Both start the receive of their next input
- * before they compute. */
+/* Adds one steady-state step of 1F1B: even stages run a forward, odd stages a backward. Both start the receive of
+ * their next input before they compute. */
 static void write_steady_step(struct pipeline *b, enum stage_kind kind)
 {
     static const char *const what[] = {"activations", "activation gradients"};
@@ -491,7 +494,7 @@ static int build_role(struct pipeline *b, struct bb_role *role, enum stage_kind 
     return bb_script_result(s);
 }
 
-/* ---- step ---- */
+/* ---- layout, roles and summary of the step ---- */
 
 static int build_layout(struct pipeline *b)
 {
@@ -533,13 +536,13 @@ out:
     return rc;
 }
 
-/* Number of pipelines with their own samples. */
+/* Returns the number of pipelines with separate samples. */
 static int count_chains(const struct pipeline *b)
 {
     return b->replicas * (b->variant->division->separate_batches ? b->model->width : 1);
 }
 
-/* Set the number of micro-batches that --global-batch-size requires. */
+/* Sets the number of micro-batches that --global-batch-size requires. */
 static int resolve_batch(const struct pipeline *b, struct bb_proxy_config *c)
 {
     int chains = count_chains(b);

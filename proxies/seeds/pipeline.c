@@ -1,29 +1,33 @@
 /*
- * pipeline.c - the proxies gpt2_large and bert_large: pipeline x data parallelism. They differ only in the model.
+ * pipeline.c - the proxies gpt2_large and bert_large: pipeline x data parallelism. The two proxies differ only in the
+ * model.
  *
- * rank = replica * S + stage. Group pp: the S stages of one replica, consecutive ranks. Group dp: the D = P / S
- * replicas of one stage, S ranks apart. A step runs in GPipe's order, all forwards before all backwards, as a lock-step
- * shift:
+ * rank = replica * S + stage. Group pp: the S stages of one replica, which are consecutive ranks. Group dp: the D = P /
+ * S replicas of one stage, S ranks apart. A step runs in GPipe's order, all forwards before all backwards. All stages
+ * move in lock step: in each *shift*, every stage passes one message on.
  *
- *   forward, i = 0..M-1    the first stage sends to the next, the last receives, the others do both in one group call
- *   backward, i = 0..M-1   the mirror image
- *   gradients              one all-reduce per layer (or per tensor) over dp, after everything else; only if D > 1
+ *   forward, i = 0..M-1    the first stage sends to the next stage, the last stage receives, and the other stages send
+ *   and
+ *                          receive in one group call
+ *   backward, i = 0..M-1   the same in the opposite direction
+ *   gradients              one all-reduce per layer (or per tensor) over dp, after all micro-batches; only if D > 1
  *
  * A middle stage sends in shift i the message that it received in shift i-1, so the send and the receive of one group
  * call are independent. Without compute, a rank has one send buffer and one receive buffer, and one pair of buffers for
  * each gradient message.
  *
- * --compute timed adds one kernel per stage and micro-batch to the compute stream; its time is forward_us (backward_us)
- * times the layers of the stage. The kernel of micro-batch i reads the message that shift i received. The next shift
- * sends its result (in the stage where the chain begins, shift i itself). Two pairs of buffers alternate, so the first
- * and the last stage overlap the compute of one micro-batch with the transfer of another. In a middle stage each shift
- * needs the result of the previous compute, so nothing overlaps. The original program has no compute times. The default
- * is the layer's FLOPs (24sh^2 + 4s^2h per sample) at 119.8 TFLOP/s, the rate that the times of gpt3 imply (one layer
- * of 7.628e12 FLOP in 63,660 us), and twice as long for the backward.
+ * --compute timed adds one kernel per stage and micro-batch to the compute stream. Its time is forward_us (backward_us)
+ * times the number of layers of the stage. The kernel of micro-batch i reads the message that shift i received, and the
+ * next shift sends the kernel's result (in the stage where the chain begins, shift i itself sends it). Two pairs of
+ * buffers alternate, so the first and the last stage overlap the compute of one micro-batch with the transfer of
+ * another. In a middle stage each shift needs the result of the previous compute, so nothing overlaps. The published
+ * program has no compute times. By default forward_us is the layer's FLOPs (24sh^2 + 4s^2h per sample) divided by 119.8
+ * TFLOP/s, the rate that the times of gpt3 imply (one layer of 7.628e12 FLOP in 63,660 us), and backward_us is twice
+ * forward_us.
  *
  * --compute gemm runs the GEMMs and memory-bound kernels of forward and backward (cuda/work/kernel_list.h) for each
  * layer of the stage. With several micro-batches, gradients are accumulated in float after each backward. Adam updates
- * the stage's parameters after the gradients.
+ * the stage's parameters after the gradients are reduced.
  */
 #include "proxies/author/args.h"
 #include "proxies/author/proxy.h"
@@ -37,13 +41,13 @@ enum stage_kind { FIRST, MIDDLE, LAST };
 
 static const char *const role_names[] = {[FIRST] = "first stage", [MIDDLE] = "middle stage", [LAST] = "last stage"};
 
-/* State of one build: configuration, model, and the role that is being written. */
+/* State while the step is built: configuration, model, and the role that is being built. */
 struct pipeline {
     const struct bb_proxy_config *config;
     const struct bb_model *model;
     struct bb_step *step;
     int stage_layers, replicas, comm_pp, comm_dp;
-    /* --compute gemm: kernels of one layer, [0] forward, [1] backward; else NULL */
+    /* Kernels of one layer for --compute gemm: [0] forward, [1] backward; NULL with other kinds of compute. */
     const struct bb_kernel_list *layer_kernels[2];
     const struct bb_kernel_list *accumulate[BB_LAYER_KINDS], *update[BB_LAYER_KINDS];
     const char *layers_text;
@@ -52,7 +56,7 @@ struct pipeline {
     enum stage_kind kind;
     struct bb_script_lane pp, dp;
     int send[2], recv[2], buffer_pairs;
-    int reduced; /* latest all-reduce of gradients, or BB_NONE */
+    int reduced; /* last all-reduce of gradients; BB_NONE: none yet */
 };
 
 /* ---- options ---- */
@@ -110,7 +114,8 @@ static int refuse_layout(const struct bb_proxy_config *c)
 
 /* ---- program of one role ---- */
 
-/* Kernels of one micro-batch. The operations after them wait only for the buffers, here and below. */
+/* Adds the compute of one micro-batch. bb_script_new_thread: the operations that follow wait only for the buffers
+ * that they use. */
 static void write_compute(struct pipeline *b, int src, int dst)
 {
     bool forward = b->s.phase == BB_PHASE_FORWARD;
@@ -122,7 +127,8 @@ static void write_compute(struct pipeline *b, int src, int dst)
     bb_script_new_thread(&b->s, BB_NONE);
 }
 
-/* Messages of one shift. Two messages share a group call, because a separate send would block the receive. */
+/* Adds the messages of one shift. If there are two, they share a group call, because a separate send would block the
+ * receive. */
 static void write_messages(struct pipeline *b, int to, int from, int src, int dst)
 {
     const char *what = b->s.phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
@@ -136,8 +142,8 @@ static void write_messages(struct pipeline *b, int to, int from, int src, int ds
     bb_script_group_end(&b->s);
 }
 
-/* One shift, and the compute of its micro-batch. to, from: offsets of the neighbouring stages; 0: nothing to send,
- * or nothing to receive. */
+/* Adds one shift, and the compute of its micro-batch. to, from: offsets of the neighbouring stages; 0: there is
+ * nothing to send or to receive. */
 static void write_shift(struct pipeline *b, int to, int from)
 {
     int now = b->s.micro_batch % b->buffer_pairs, next = (b->s.micro_batch + 1) % b->buffer_pairs;
@@ -149,8 +155,8 @@ static void write_shift(struct pipeline *b, int to, int from)
         write_compute(b, b->recv[now], to ? b->send[next] : BB_NONE);
 }
 
-/* Run one kernel list per kind of layer, repeated for each layer of that kind in the stage, after the latest
- * gradient all-reduce. */
+/* Adds one kernel list per kind of layer, repeated for each layer of this kind in the stage. The operations run
+ * after the last gradient all-reduce. */
 static void write_each_layer(struct pipeline *b, const struct bb_kernel_list *const kernel_lists[],
                              const char *const what[])
 {
@@ -188,10 +194,11 @@ static void write_shifts(struct pipeline *b, enum bb_phase phase)
 static void write_all_reduce(struct pipeline *b, const char *what, size_t count)
 {
     b->reduced = bb_script_all_reduce(&b->s, b->dp, bb_script_text(&b->s, what), count);
-    bb_script_new_thread(&b->s, BB_NONE); /* the next all-reduce follows this one on the same stream */
+    bb_script_new_thread(&b->s, BB_NONE); /* the next all-reduce runs after this one in the same stream, so it needs
+                                             no other wait */
 }
 
-/* All-reduces of one layer: one for the whole layer, or with --per-tensor one per tensor. */
+/* Adds the all-reduces of one layer: one for the whole layer, or with --per-tensor one per tensor. */
 static void write_layer_gradients(struct pipeline *b, const struct bb_model_layer *l)
 {
     if (!b->config->per_tensor)
@@ -254,7 +261,7 @@ static int build_role(struct pipeline *b, struct bb_role *role, enum stage_kind 
     return bb_script_result(&b->s);
 }
 
-/* ---- step ---- */
+/* ---- layout, roles and summary of the step ---- */
 
 static int build_layout(struct pipeline *b)
 {
@@ -302,7 +309,8 @@ static int write_summary(struct pipeline *b)
     return b->step->summary && b->layers_text ? 0 : -BB_EFAIL;
 }
 
-/* Kernel lists that accumulate and apply the gradients of each kind of layer, including embedding and head. */
+/* Creates the kernel lists that accumulate gradients and update parameters, for each kind of layer including
+ * embedding and head. */
 static int list_optimizer_kernels(struct pipeline *b, enum bb_dtype_id dtype)
 {
     for (int kind = 0; kind < BB_LAYER_KINDS; kind++) {
@@ -318,7 +326,7 @@ static int list_optimizer_kernels(struct pipeline *b, enum bb_dtype_id dtype)
     return 0;
 }
 
-/* Kernel lists of one layer and micro-batch. Their FLOPs must equal those of the model file. */
+/* Creates the kernel lists of one layer and one micro-batch. Their FLOPs must equal those of the model file. */
 static int list_kernels(struct pipeline *b)
 {
     const enum bb_dtype_id dtype = (enum bb_dtype_id)bb_dtype_find(b->config->dtype);
@@ -346,7 +354,7 @@ static int list_kernels(struct pipeline *b)
     return list_optimizer_kernels(b, dtype);
 }
 
-/* Set the number of micro-batches that --global-batch-size requires. */
+/* Sets the number of micro-batches that --global-batch-size requires. */
 static int resolve_micro_batches(const struct pipeline *b, struct bb_proxy_config *c)
 {
     char made_of[64];

@@ -316,7 +316,7 @@ static int read_row(struct log *l)
     int rc;
 
     if (l->n < c->n || !parse_integer(l->word[c->size], &bytes))
-        return bb_err(BB_EUSAGE, "%s: line %d: the row has %d words, but the table heading has %d columns", l->path,
+        return bb_err(BB_EUSAGE, "%s: line %d: the row has %d words, expected %d columns with an integer size", l->path,
                       l->line, l->n, c->n);
     row = json_pack("{s:I, s:s, s:s, s:s}", "size", (json_int_t)bytes, "type", l->word[c->type], "redop",
                     c->redop < 0 ? "none" : l->word[c->redop], "root", c->root < 0 ? "-1" : l->word[c->root]);

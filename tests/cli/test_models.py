@@ -220,7 +220,7 @@ def test_readme_lists_every_architecture(busbar, tmp_path):
     known = re.search(r"\(known: ([^)]*)\)", rejected(busbar, "transformer", "--model", folder_of(tmp_path, "none", {
         "model_type": "zzzzzzzz"}), "--ranks", 2)).group(1).split(", ")
     page = PAGE.read_text()
-    listed = re.search(r"The known `model_type`s are (.*?):", page, re.S).group(1)
+    listed = re.search(r"The known `model_type`s are (.*?)\. ", page, re.S).group(1)
     assert re.split(r", and |,\s+| and\s+", listed) == known
 
 

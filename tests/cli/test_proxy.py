@@ -523,7 +523,7 @@ def test_rejects_kernels_above_gpu_memory_with_an_alternative(busbar, tmp_path):
     assert done.returncode == 2 and done.stdout == ""
     need = int(re.search(r"(\d+) bytes of GPU memory needed", done.stderr).group(1))
     assert total <= need < total + 2**20 * 200  # the difference is the buffers' guard zones
-    assert "real kernels need 3.9 GiB of it" in done.stderr
+    assert "GEMMs and memory-bound kernels need 3.9 GiB of it" in done.stderr
     factor = re.search(r"try: --scale-counts ([0-9.e-]+)", done.stderr).group(1)
     for alternative in (("--compute", "gemm", "--scale-counts", factor), ("--compute", "timed")):
         done = busbar.run("proxy", "cosmoflow", *ONE, *alternative, ranks=4, env=env)

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Shipped profiles and two texts that the device name of their GPUs contains. The first matching entry applies. */
+/* Shipped profiles, each with two texts that the device name of its GPUs contains. The first matching entry applies. */
 static const struct {
     const char *word, *second, *profile;
 } shipped[] = {

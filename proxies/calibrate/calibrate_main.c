@@ -107,7 +107,7 @@ static int calibrate_files(const struct options *o, const struct bb_measurements
 {
     struct bb_calibration_report report = {
         .measurements = e, .profile = o->output, .by_device = !o->from, .argc = argc, .argv = argv};
-    struct bb_calibration *calibration = NULL; /* too large for the stack */
+    struct bb_calibration *calibration = NULL; /* allocated, because the struct is too large for the stack */
     struct bb_cluster base;
     const char *name;
     json_t *root = NULL;
@@ -150,8 +150,8 @@ static int check_options(const struct options *o, const struct bb_positionals *p
     return bb_outfile_check(o->output, "the profile");
 }
 
-/* Stores the result files in `words`: the files of the command line, or those of the benches, which --measure runs
- * here. */
+/* Stores the paths of the result files in `words`: those of the command line or, with --measure, those of the
+ * benches, which are run here. */
 static int find_files(struct options *o, struct bb_positionals *words, int (*sweep)(int argc, char **argv),
                       struct bb_measured_files *measured)
 {

@@ -13,20 +13,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNBOUNDED    1e3 /* multiple of the nominal rate from which a rate counts as unbounded */
-#define MIN_SCALE_US 0.5 /* us; minimum scale of a latency parameter */
+#define UNBOUNDED    1e3 /* multiple of its nominal value at which a rate counts as unbounded */
+#define MIN_SCALE_US 0.5 /* us; minimum of bb_fit_parameter.scale for a latency */
 
 /* ---- one fit ---- */
 
-/* Measurements of one fit, and the profile's parameters that it fits. */
+/* Input of one fit: its measurements, and the parameters of the profile that are fitted to them. */
 struct model {
     struct bb_calibration *c;
     const struct bb_measurements *measurements;
-    size_t *rows; /* [n] indices in bb_measurements.rows */
+    size_t *rows; /* [n] indices of the measurements in bb_measurements.rows */
     double *measured;
     size_t n;
     int parameters[BB_FIT_PARAMETERS], n_parameters;
-    int variant; /* variant with which times are predicted; -1: the variant that the cost model selects */
+    int variant; /* NCCL variant with which all times are predicted; -1: the variant that the cost model selects for
+                    each */
 };
 
 static double predict_row(void *arg, const double *values, size_t i)
@@ -166,7 +167,8 @@ static bool is_remote_message(const struct bb_measurement *r)
     return is_message(r) && !is_local(r);
 }
 
-/* Collectives that NCCL implements as sends and receives have the same cost model as messages. */
+/* Also includes collectives that NCCL implements as sends and receives, because their cost model is that of
+ * messages. */
 static bool is_local_exchange(const struct bb_measurement *r)
 {
     return (is_message(r) || is_send_recv_collective(r)) && is_local(r);
@@ -182,8 +184,8 @@ static bool is_overlap(const struct bb_measurement *r)
     return r->kind == BB_MEASURED_OVERLAP;
 }
 
-/* The fits in order; later fits use the results of earlier ones. A parameter is fitted once; in later fits its value
- * stays, and their measurements validate it. */
+/* The fits in order; later fits use the results of earlier ones. A parameter is fitted only once. In later fits that
+ * list it, it keeps its value and is only validated by their measurements. */
 static const struct {
     const char *name;
     enum cost_model cost_model;
@@ -278,8 +280,8 @@ out:
     return rc;
 }
 
-/* Computes the error of the cost model, which chooses a variant itself, for measurements in which NCCL chose the
- * variant. */
+/* Computes the error with which the cost model, choosing a variant itself, predicts the measurements in which NCCL
+ * chose the variant. */
 static int evaluate_choice(struct bb_calibration *c, const struct bb_measurements *e)
 {
     struct model m = {.c = c, .measurements = e, .variant = -1};
@@ -297,9 +299,9 @@ out:
 
 /* ---- order of all fits ---- */
 
-/* Only the rate of GEMMs is measurable, which is the data sheet's rate of the type times the fraction achieved.gemm
- * of all types. The type with the most measurements therefore keeps its data sheet rate, and the fraction is fitted
- * to this type. The rates of the other types are then fitted with this fraction. */
+/* Measurements show only the rate of GEMMs of a type: the data sheet's rate of this type times achieved.gemm, which
+ * is common to all types. The type with the most measurements therefore keeps its data sheet rate, and achieved.gemm
+ * is fitted to it. The rates of the other types are then fitted with this value of achieved.gemm. */
 static void fix_nominal_rates(struct bb_calibration *c, const struct bb_measurements *e)
 {
     static const struct {
@@ -323,7 +325,7 @@ static void fix_nominal_rates(struct bb_calibration *c, const struct bb_measurem
         c->parameters[anchor].is_fittable = false;
     else if (gemm >= 0)
         c->parameters[gemm].is_fittable = false;
-    if (gemm >= 0) /* the fraction achieved.memory is fitted instead of the data sheet's bandwidth */
+    if (gemm >= 0) /* keep the data sheet's bandwidth; achieved.memory is fitted instead */
         c->parameters[bb_parameter_find(c->parameters, c->n_parameters, "memory_gbps")].is_fittable = false;
 }
 

@@ -14,13 +14,13 @@
 #define BB_CALIBRATION_FITS       (10 + BB_NCCL_VARIANTS)
 #define BB_CALIBRATION_PARAMETERS (32 + 6 * BB_NCCL_VARIANTS)
 
-/* A fit: some parameters are fitted to some measurements. */
+/* One fit: some parameters are fitted to some of the measurements. */
 struct bb_calibration_fit {
-    char name[64]; /* kind of the measurements: "kernels", "ring LL" */
+    char name[64]; /* what was measured: "kernels", "ring LL" */
     size_t n_rows, n_outliers;
     double median_error, worst_error; /* median and maximum of |predicted / measured - 1|, without outliers */
-    bool evaluated_only; /* the fit has no free parameters: its measurements only validate parameters of other fits */
-    size_t files;        /* bit i is set if measurements are from file i (modulo 64) */
+    bool evaluated_only; /* no parameters are fitted; the measurements only validate parameters of other fits */
+    size_t files;        /* bit i is set if a measurement is from file i (modulo 64) */
 };
 
 /* A number of the profile that calibration may change. */
@@ -28,15 +28,15 @@ struct bb_calibration_parameter {
     char key[64];     /* "intra.gbps", "nccl.ring.LL.base_us" */
     int variant;      /* index of the NCCL variant; -1: not a parameter of a variant */
     size_t offset;    /* byte offset of the value in struct bb_cluster */
-    bool is_rate;     /* time is proportional to 1 / value */
+    bool is_rate;     /* predicted times are proportional to 1 / value */
     bool is_integer;  /* the value is an int */
     bool is_fittable; /* a fit may change the value */
     double nominal, value;
-    int fit;         /* index of the fit that determined the value; -1: the value is the nominal one */
+    int fit; /* index of the fit that determined the value; -1: none, the value is that of the starting profile */
     bool correlated; /* the measurements determine only a sum of this parameter and others */
 };
 
-/* A measurement and the time that the fitted model predicts for it. */
+/* A measurement of a fit, and the time that the fitted model predicts for it. */
 struct bb_calibration_row {
     size_t row; /* index in bb_measurements.rows */
     int fit;
@@ -49,10 +49,11 @@ struct bb_calibration {
     struct bb_cluster cluster; /* the calibrated cluster */
     struct bb_calibration_fit fits[BB_CALIBRATION_FITS];
     struct bb_calibration_parameter parameters[BB_CALIBRATION_PARAMETERS];
-    struct bb_calibration_row *rows; /* [n_rows] measurements of all fits, one fit after another */
+    struct bb_calibration_row *rows; /* [n_rows] the measurements of fits[0], then those of fits[1], ... */
     size_t n_rows;
     int n_fits, n_parameters;
-    bool penalized_variants[BB_NCCL_VARIANTS]; /* [variant] the variant was made slower, see penalized_variants.h */
+    bool penalized_variants[BB_NCCL_VARIANTS]; /* [variant] true: the variant was made slower, see
+                                                  penalized_variants.h */
 };
 
 /*

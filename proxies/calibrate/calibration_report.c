@@ -76,7 +76,7 @@ static struct parameter_row parameter_row_of(const struct bb_calibration *c, int
 
 /* ---- text ---- */
 
-/* Prints words separated by commas, in lines that begin with "#   ". */
+/* State of a list that is printed as words separated by commas, in lines that begin with "#   ". */
 struct list {
     FILE *out;
     int column;
@@ -181,8 +181,8 @@ static bool is_any_fitted(const struct bb_calibration *c, int variant)
     return false;
 }
 
-/* Prints a hint if runs on several nodes had fewer ranks per node than gpus_per_node. The cost model divides a
- * node's NICs among its GPUs, so a wrong number of GPUs changes the inter-node rates. */
+/* If runs on several nodes had fewer ranks per node than gpus_per_node, prints a hint. The cost model divides a
+ * node's NICs among its GPUs, so a wrong gpus_per_node changes the inter-node rates. */
 static void print_small_nodes(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_measurements *e = r->measurements;
@@ -199,13 +199,13 @@ static void print_small_nodes(const struct bb_calibration_report *r, FILE *out)
                 r->calibration->cluster.gpus_per_node, max, max);
 }
 
-/* Lists the parameters that keep their nominal values. If no parameter of a variant was fitted, only the variant is
- * listed. */
+/* Lists the parameters that keep the values of the starting profile. For a variant of which no parameter was fitted,
+ * only its name is listed. */
 static void print_nominal(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_calibration *c = r->calibration;
     struct list list = {.out = out};
-    int last_variant = -1; /* the last variant listed; -1: none */
+    int last_variant = -1; /* index of the variant whose name was listed last; -1: none */
     char text[64];
 
     fprintf(out, "#\n# parameters that the measurements do not determine, with the values of %s:\n", r->base->name);
@@ -250,7 +250,7 @@ void bb_calibration_print(const struct bb_calibration_report *r, FILE *out)
 
 /* ---- JSON ---- */
 
-/* A function that creates the i-th element of a list; NULL if memory is exhausted. */
+/* Function that creates the JSON of the i-th element of a list. Returns NULL if memory is exhausted. */
 typedef json_t *element(const struct bb_calibration_report *r, int i);
 
 static json_t *list_of(const struct bb_calibration_report *r, int n, element *at)
@@ -315,7 +315,7 @@ static json_t *word_json(const struct bb_calibration_report *r, int i)
     return json_string(r->argv[i]);
 }
 
-/* Returns the name of the i-th penalized variant. */
+/* Creates the JSON of the i-th penalized variant: its name. */
 static json_t *penalized_variant_json(const struct bb_calibration_report *r, int i)
 {
     int variant = 0;

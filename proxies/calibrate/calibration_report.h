@@ -13,7 +13,7 @@ struct bb_calibration_report {
     const struct bb_cluster *base;
     const json_t *base_root; /* JSON of the starting profile */
     const char *profile;     /* path of the new profile */
-    bool by_device;          /* the starting profile was selected by the name of the GPUs */
+    bool by_device;          /* true: the starting profile was selected by the name of the GPUs; false: by --from */
     int argc;                /* argc, argv: the command line */
     char **argv;
 };
@@ -21,8 +21,8 @@ struct bb_calibration_report {
 void bb_calibration_print(const struct bb_calibration_report *r, FILE *out);
 json_t *bb_calibration_json(const struct bb_calibration_report *r); /* NULL if memory is exhausted */
 
-/* bb_calibration_profile - returns the JSON of the starting profile with the fitted values and the sources of these
- * values. */
+/* bb_calibration_profile - returns the JSON of the new profile: that of the starting profile with the fitted values,
+ * and with the sources of all values in key "source". */
 json_t *bb_calibration_profile(const struct bb_calibration_report *r); /* NULL if memory is exhausted */
 
 #endif

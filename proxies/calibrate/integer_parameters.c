@@ -9,9 +9,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define MIN_DIFFERENCE      1e-4 /* relative error; smaller differences between candidates are measurement noise */
-#define MIN_GAIN            5e-3 /* minimum difference of the relative errors of the worst and the best candidate */
-#define FULL_CHANNELS_BYTES (1 << 20) /* bytes; smaller collectives may use fewer channels than NCCL has */
+#define MIN_DIFFERENCE 1e-4 /* relative error; smaller differences between candidates are measurement noise */
+#define MIN_GAIN                                                                                                       \
+    5e-3 /* minimum difference of the mean relative errors of the worst and the best
+                                    candidate; below it no value is selected */
+#define FULL_CHANNELS_BYTES                                                                                            \
+    (1 << 20) /* bytes; smaller collectives are ignored, because NCCL may use fewer channels
+                                         for them */
 
 /* ---- node size, SMs of the GPU, SMs per collective ---- */
 
@@ -64,7 +68,7 @@ void bb_set_sm_count(struct bb_calibration *c, const struct bb_measurements *e)
     for (size_t f = 0; f < e->n_files; f++)
         if (e->files[f].sm_count > 0) {
             sms->value = c->cluster.sm_count = e->files[f].sm_count;
-            sms->fit = c->n_fits; /* attributed to the fit of the kernels, which is the next one */
+            sms->fit = c->n_fits; /* the next fit is that of the kernels, from whose files the value is */
         }
 }
 
@@ -117,8 +121,8 @@ int bb_set_collective_sms(struct bb_calibration *c, const struct bb_measurements
 
 /* ---- SMs per message of an exchange ---- */
 
-/* Returns whether the measurement shows the SMs that messages occupy: GEMMs during sendrecv that are not
- * memory-bound. */
+/* Returns whether the measurement depends on the number of SMs that messages occupy: GEMMs during sendrecv, if they
+ * are not memory-bound. */
 static bool is_sensitive_to_sms(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     bool by_memory = true;
@@ -128,7 +132,8 @@ static bool is_sensitive_to_sms(const struct bb_cluster *c, const struct bb_meas
     return !by_memory;
 }
 
-/* Computes the errors of these measurements for a number of SMs per message. Returns their mean. */
+/* Computes the error of each measurement for which is_sensitive_to_sms, if each message occupies `sms` SMs. errors:
+ * out: [fit->n_rows]. Returns the mean error. */
 static double errors_with(const struct bb_calibration *c, const struct bb_measurements *e, int sms,
                           struct bb_calibration_fit *fit, double *errors)
 {

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The benches: collectives and messages of small and large sizes; GEMMs and memory-bound kernels that fill the GPU;
- * kernels that are shorter than their launch; and, during sendrecv, GEMMs with enough tiles to show each missing SM,
- * and memory-bound GEMMs. */
+/* The benches, in order: collectives, and messages, of small and large sizes; GEMMs and memory-bound kernels that
+ * fill the GPU; kernels that are shorter than their launch; GEMMs during sendrecv, with enough tiles to show each SM
+ * that NCCL occupies; memory-bound GEMMs during sendrecv. */
 static const struct {
     const char *name, *command;
-    bool all_ranks; /* false: one rank */
+    bool all_ranks; /* true: runs on all ranks; false: on one rank */
 } benches[] = {
     {"collectives", "bench all_reduce all_gather reduce_scatter alltoall -b 8 -e 1G -f 4 -c 0", true},
     {"p2p", "bench p2p --bandwidth-sizes 1M,32M -c 0", true},
@@ -23,7 +23,8 @@ static const struct {
     {"overlap-memory", "bench overlap --collective sendrecv --gemm 32768x32768x64 --sizes 256M --ctas default", true},
 };
 
-/* Returns the arguments of a command as a JSON list; NULL if memory is exhausted. */
+/* Returns the words of a bench's command line as a JSON list; NULL if memory is exhausted. takes_options: append
+ * o->bench_options. */
 static json_t *command_json(const char *command, const struct bb_measure_options *o, bool takes_options)
 {
     struct bb_argv words = {0};
@@ -45,7 +46,8 @@ static json_t *command_json(const char *command, const struct bb_measure_options
     return NULL;
 }
 
-/* Returns the study that runs all benches; NULL if memory is exhausted, or if an argument is not valid UTF-8. */
+/* Returns the JSON of a study (input of busbar sweep) that runs all benches; NULL if memory is exhausted, or if an
+ * argument is not valid UTF-8. */
 static json_t *study_json(const struct bb_measure_options *o)
 {
     json_t *cases = json_array(), *words;
@@ -87,7 +89,7 @@ static int run_study(const struct bb_measure_options *o, const char *study, cons
     add_option(&words, "--program", o->program);
     if (o->restart)
         bb_argv_add(&words, "--restart");
-    bb_argv_add(&words, "--quiet"); /* not the table of all results */
+    bb_argv_add(&words, "--quiet"); /* do not print the table of all results */
     TRY(bb_argv_result(&words));
     rc = sweep((int)words.n, words.word);
 out:
@@ -140,7 +142,7 @@ int bb_measure_machine(const struct bb_measure_options *o, const char *profile, 
         return bb_err(BB_EFAIL, "no memory for the name of the study");
     if (asprintf(&folder, "%.*s.sweep", stem, profile) < 0) {
         free(study);
-        return bb_err(BB_EFAIL, "no memory for the name of its folder");
+        return bb_err(BB_EFAIL, "no memory for the name of the folder of results");
     }
     TRY(bb_json_save(study, "the study", study_json(o), 0));
     if (!o->quiet)

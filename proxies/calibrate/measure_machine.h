@@ -12,7 +12,7 @@
 
 #define BB_MEASURED_FILES 8
 
-/* Options of --measure. The caller owns the texts; NULL: option not specified. */
+/* Options of --measure. The caller owns the strings; NULL: option not specified. */
 struct bb_measure_options {
     int ranks;
     const char *launcher, *hosts, *launch_arguments, *program; /* options of `busbar sweep` with these names */

@@ -17,7 +17,8 @@ static struct bb_measurement_file *file_of(struct bb_measurements *e)
     return &e->files[e->n_files - 1];
 }
 
-/* Appends a measurement of the last file. If the measurement has no valid time, the row is only counted as unused. */
+/* Appends a measurement that is from the last of e->files. If its time is not valid (NaN), the row is only counted
+ * as unused. */
 static int add_measurement(struct bb_measurements *e, const struct bb_measurement *row)
 {
     int rc;
@@ -36,7 +37,7 @@ out:
 
 /* ---- fields of a result row ---- */
 
-/* Reads the median of a statistic; NaN if the file has no value. */
+/* Reads the median of a statistic; NaN if the row has no value. */
 static int read_median(const json_t *row, const char *key, const char *where, double *us)
 {
     const json_t *stats = json_object_get(row, key);
@@ -137,8 +138,9 @@ out:
     return rc;
 }
 
-/* Adds the host time of an NCCL call, for collectives that consist of one call. With emulated GPUs, the recorded
- * host time is that of the emulation; the modelled host time is the difference between wall time and operation time. */
+/* Adds the host time of an NCCL call, for rows of collectives that consist of one call. With emulated GPUs the
+ * recorded host time is that of the emulation itself; the modelled host time is the difference between wall time and
+ * operation time. */
 static int launch_row(struct bb_measurements *e, const json_t *row, const char *where)
 {
     struct bb_measurement found = {.kind = BB_MEASURED_NCCL_LAUNCH};
@@ -165,7 +167,7 @@ static int bench_row(struct bb_measurements *e, const json_t *row, const char *w
     int rc;
 
     if (!mode || strcmp(mode, "stream") != 0 || !json_is_true(json_object_get(row, "start_barrier"))) {
-        file_of(e)->n_unused++; /* the time contains overhead of the caller or of a CUDA graph */
+        file_of(e)->n_unused++; /* the time also contains host overhead, or the operations ran in a CUDA graph */
         return 0;
     }
     TRY(collective_row(e, row, where));
@@ -181,7 +183,8 @@ static int p2p_row(struct bb_measurements *e, const json_t *row, const char *whe
     const char *metric, *direction;
     int rc;
 
-    TRY(bb_json_text_at(row, "metric", where, &metric)); /* required; latency and bandwidth have the same cost model */
+    TRY(bb_json_text_at(row, "metric", where, &metric)); /* must be present; latency and bandwidth rows have the same
+                                                            cost model */
     TRY(bb_json_text_at(row, "direction", where, &direction));
     TRY(read_count(row, "bytes", where, 0, &found.bytes));
     TRY(read_median(row, "time_us", where, &found.time_us));
@@ -249,8 +252,8 @@ out:
     return rc;
 }
 
-/* Reads the collective that ran during the GEMMs. Only for collectives that are one NCCL call, and for sendrecv (one
- * message in each direction), the number of SMs that NCCL occupies is known. */
+/* Reads the collective that ran during the GEMMs. Other collectives than those of one NCCL call and sendrecv (one
+ * message in each direction) are not used, because the number of SMs that they occupy is unknown. */
 static int read_overlap(const struct bb_measurement_file *file, const json_t *row, const char *where,
                         struct bb_measurement *found)
 {
@@ -300,7 +303,8 @@ out:
     return rc;
 }
 
-/* Functions that read a result row, by a key that only this kind of row contains. NULL: the row is not used. */
+/* Readers of the kinds of rows. key: a key that only rows of this kind contain. read: NULL: rows of this kind are
+ * not used. */
 static const struct {
     const char *key;
     int (*read)(struct bb_measurements *e, const json_t *row, const char *where);
@@ -336,8 +340,7 @@ int bb_measurements_add_results(struct bb_measurements *e, const json_t *root)
 
 /* ---- rows of nccl-tests ---- */
 
-/* Adds a row of nccl-tests. Its number of bytes is the one from which nccl-tests computes the algorithm bandwidth,
- * as in busbar. */
+/* Adds a row of nccl-tests. found.bytes: like in busbar, the number of bytes in nccl-tests' algorithm bandwidth. */
 static int nccl_tests_row(struct bb_measurements *e, const struct bb_timing *t, int iterations)
 {
     const struct bb_measurement_file *file = file_of(e);

@@ -37,8 +37,8 @@ static int read_device(struct bb_measurement_file *f, const json_t *devices, con
     return 0;
 }
 
-/* Counts the different hosts. max: out: devices on the host with the most. Returns 0 if there are no devices or
- * memory is exhausted. */
+/* Counts the different hosts in a list of devices. field: key of the host name. max: out: number of devices on the
+ * host with the most. Returns 0 if the list is empty or memory is exhausted. */
 static int count_hosts(const json_t *devices, const char *field, int *max)
 {
     json_t *seen = json_object(), *device;
@@ -100,7 +100,7 @@ static int read_nccl_tests_head(struct bb_measurement_file *f, const json_t *roo
     f->is_nccl_tests = true;
     f->ranks = bb_result_file_nccl_tests_ranks(root);
     f->nodes = count_hosts(devices, "hostname", &f->max_ranks_per_host);
-    if (json_array_size(devices) > 0) /* one process had several GPUs, of which nccl-tests lists only the first */
+    if (json_array_size(devices) > 0) /* one process used several GPUs, of which nccl-tests lists only the first */
         f->max_ranks_per_host *= f->ranks / (int)json_array_size(devices);
     f->emulated = json_is_true(json_object_get(root, "emulated"));
     snprintf(f->what, sizeof(f->what), "nccl-tests");
@@ -150,7 +150,7 @@ static bool has_cpu_times(const json_t *root)
            json_object_get(json_object_get(row, "in_place"), "cpu_time");
 }
 
-/* Rejects files of nccl-tests whose times are not times of single operations on all ranks. */
+/* Rejects files of nccl-tests that do not contain times of single operations on all ranks. */
 static int validate_nccl_tests(const struct bb_measurement_file *f, const json_t *root)
 {
     const json_t *devices = bb_result_file_nccl_tests_devices(root), *config = json_object_get(root, "config");

@@ -10,32 +10,36 @@
 #include <jansson.h>
 
 enum bb_measurement_kind {
-    BB_MEASURED_COLLECTIVE, /* a collective: time between GPU events, with calls that were enqueued before they began */
-    BB_MEASURED_MESSAGE,    /* a message: one way, or half a round trip; at least the host's time to enqueue it */
-    BB_MEASURED_KERNEL,     /* a GEMM or memory-bound kernel: mean over repeated launches, from the first launch */
-    BB_MEASURED_TIMED_KERNEL, /* a kernel of known duration, measured like BB_MEASURED_KERNEL */
-    BB_MEASURED_NCCL_LAUNCH,  /* an NCCL call: its host time */
-    BB_MEASURED_OVERLAP       /* GEMMs that begin together with NCCL operations: time until the last GEMM ends */
+    BB_MEASURED_COLLECTIVE, /* time of a collective between CUDA events; all calls were enqueued before the first
+                               began */
+    BB_MEASURED_MESSAGE,    /* time of a message, one way or half a round trip; includes the host's time to enqueue it
+                            if this is longer */
+    BB_MEASURED_KERNEL,     /* mean time of a GEMM or memory-bound kernel over repeated launches, from the first launch
+                           on */
+    BB_MEASURED_TIMED_KERNEL, /* the same for a kernel of known duration */
+    BB_MEASURED_NCCL_LAUNCH,  /* host time of an NCCL call */
+    BB_MEASURED_OVERLAP       /* time until the last of several GEMMs ends, which begin together with NCCL operations */
 };
 
 struct bb_measurement {
     enum bb_measurement_kind kind;
     size_t file;
     double time_us;
-    int iterations; /* number of operations enqueued together; 0: the time contains no launches */
-    bool by_host;   /* collectives: measured by the host clock, from before the first call to after the final wait */
+    int iterations; /* number of operations enqueued together; 0: the time includes no launches */
+    bool by_host;   /* collectives: measured by the host clock, from before the first call until the final
+                     synchronization returns */
 
     struct bb_collective call;
     char algorithm[24], protocol[24]; /* variant that NCCL chose; "": unknown */
     bool forced;                      /* the user forced this variant */
-    int channels;                     /* NCCL channels, of which each occupies one SM; 0: unknown */
+    int channels;                     /* NCCL channels, each of which occupies one SM; 0: unknown */
 
     bool same_node; /* messages: both ranks are on the same node */
     double bytes;
 
     struct bb_kernel_list_item kernel;
-    double known_us; /* duration of a timed kernel; overlap measurements: duration of the GEMMs alone */
-    double comm_us;  /* overlap measurements: duration of all `iterations` NCCL calls while the GEMMs ran */
+    double known_us; /* duration of a timed kernel; overlap measurements: of the GEMMs when they run alone */
+    double comm_us;  /* overlap measurements: duration of all `iterations` NCCL calls, during which the GEMMs ran */
 };
 
 struct bb_measurement_file {
@@ -44,7 +48,7 @@ struct bb_measurement_file {
     char started[40], nccl[24], device[96], emulated_cluster[256];
     int ranks, nodes, max_ranks_per_host, sm_count; /* sm_count 0: unknown */
     bool emulated, is_nccl_tests;
-    size_t n_rows, n_unused; /* measurements read; rows that the cost model does not support */
+    size_t n_rows, n_unused; /* number of measurements read; number of rows that calibration does not use */
 };
 
 struct bb_measurements {

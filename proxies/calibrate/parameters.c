@@ -8,8 +8,8 @@
 #include <string.h>
 
 enum need { ALWAYS, ACHIEVED, VARIANTS, SHARING };
-/* LATENCY: time is proportional to the value; RATE: time is proportional to its inverse; FIXED (a double) and INTEGER:
- * never fitted. */
+/* Kinds of parameters. LATENCY: predicted times are proportional to the value; RATE: to 1 / value; FIXED (a double)
+ * and INTEGER: never fitted. */
 enum how { LATENCY, RATE, FIXED, INTEGER };
 
 #define AT(member) offsetof(struct bb_cluster, member)
@@ -86,7 +86,7 @@ static int add_variants(const struct bb_cluster *base, struct bb_calibration_par
 
             if (variant_members[p].offset == offsetof(struct bb_nccl_variant, chunk_us) &&
                 base->variants[w].chunk_us <= 0)
-                continue; /* the variant has the same bandwidth at all sizes */
+                continue; /* this variant has no chunk_us: its bandwidth is the same at all sizes */
             n++;
             *f = (struct bb_calibration_parameter){
                 .variant = w, .fit = -1, .is_fittable = true, .is_rate = variant_members[p].is_rate};

@@ -6,7 +6,9 @@
 
 #include <math.h>
 
-#define CLEARLY_FASTER 0.98 /* a variant is clearly faster below this fraction of the time of NCCL's choice */
+#define CLEARLY_FASTER                                                                                                 \
+    0.98 /* A variant is clearly faster if its time is below this fraction of the time of NCCL's
+                               choice. */
 #define UNBOUNDED_GBPS 1e15
 
 bool bb_is_nccl_choice(const struct bb_measurement *row)
@@ -14,13 +16,14 @@ bool bb_is_nccl_choice(const struct bb_measurement *row)
     return row->kind == BB_MEASURED_COLLECTIVE && !row->forced && bb_colls[row->call.kind].flags & BB_COLL_ESTIMATED;
 }
 
-/* Predicted times of a measurement: taken_us with NCCL's choice; latency_us + bytes_us with another variant. */
+/* Times that the cost model predicts for a measurement: taken_us with the variant that NCCL chose; latency_us +
+ * bytes_us with another variant, split into the parts that do not and do depend on the rates. */
 struct comparison {
     double taken_us, latency_us, bytes_us;
 };
 
-/* Compares a variant with the variant that NCCL chose in a measurement. Returns false if NCCL did not choose freely
- * or chose this variant, or if the model cannot predict both. */
+/* Compares a variant with the one that NCCL chose in a measurement. Returns false if the user forced NCCL's choice,
+ * if NCCL chose this variant, or if the cost model cannot predict both times. */
 static bool compare_variant(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_measurement *row,
                             int variant, struct comparison *comparison)
 {
@@ -44,8 +47,8 @@ static bool was_selected(const struct bb_cluster *base, const struct bb_measurem
     return false;
 }
 
-/* Returns the increase of base_us after which the variant is no longer clearly faster in any measurement whose time
- * consists mostly of latency. */
+/* Returns the smallest increase of base_us after which the variant is not clearly faster in any latency-bound
+ * measurement. */
 static double missing_latency_us(const struct bb_cluster *c, const struct bb_cluster *base,
                                  const struct bb_measurements *e, int variant)
 {
@@ -59,8 +62,8 @@ static double missing_latency_us(const struct bb_cluster *c, const struct bb_clu
     return missing;
 }
 
-/* Computes the divisors of the variant's rates after which the variant is no longer clearly faster in the other
- * measurements. missing: [0] within a node, [1] between nodes. */
+/* Computes the smallest divisors of the variant's rates after which the variant is not clearly faster in any of the
+ * remaining measurements. missing: out: divisor for measurements [0] within a node, [1] between nodes. */
 static void excess_rate(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_measurements *e,
                         int variant, double missing[2])
 {

@@ -9,21 +9,28 @@
 
 enum { P = BB_FIT_PARAMETERS, STEPS = 60, LAD_STEPS = 20, ROWS_PER_PARAMETER = 3 };
 
-#define MIN_SENSITIVITY 0.05 /* fraction of a row's time; below it in all rows, a parameter is not determined */
-#define STEP            0.1  /* in parameter scales: half width of a central difference; large as times are whole ns */
-#define DAMPING         1e-5 /* diagonal term / sum of weights; keeps parameters that the rows do not determine */
-#define MIN_REFERENCE   0.01 /* lower bound of the reference, as a fraction of the measured time */
-#define TUKEY           4.685
-#define MIN_SCALE       5e-3 /* lower bound of the scale of errors (relative error); no model is more accurate */
+#define MIN_SENSITIVITY                                                                                                \
+    0.05 /* a parameter that contributes less than this fraction to the time of every row is not
+                                determined */
+#define STEP                                                                                                           \
+    0.1 /* half width of a central difference, in units of scale; not smaller, because predicted
+                               times are whole ns */
+#define DAMPING                                                                                                        \
+    1e-5                   /* added to the diagonal, in units of the sum of weights; holds parameters that the rows
+                                do not determine */
+#define MIN_REFERENCE 0.01 /* minimum reference time of a row, as a fraction of its measured time */
+#define TUKEY         4.685
+#define MIN_SCALE     5e-3 /* minimum scale of the relative errors, because no model is more accurate */
 
-/* State of a fit. A slope is the change of a row's relative error when a parameter changes by its scale. */
+/* State of a fit. slope: change of a row's relative error if a parameter changes by its `scale`. */
 struct work {
     struct bb_fit *fit;
     double values[P];
     double (*slope)[P]; /* [n_rows][parameter] */
     double *weight;     /* [n_rows] */
-    double *reference;  /* [n_rows] time to which errors are relative: first measured, later predicted */
-    double *sorted;     /* [n_rows] scratch */
+    double *reference;  /* [n_rows] times to which errors are relative: measured times in the first steps, predicted
+                          times in the later ones */
+    double *sorted;     /* [n_rows] scratch memory of sort_errors */
     bool frozen[P];
 };
 
@@ -104,8 +111,8 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Stores |error| of all rows, or of the rows that are not outliers, in `sorted` in ascending order. median: out: 0
- * without rows. Returns the number of errors. */
+/* Stores |error| of all rows (`all`), or of those that are not outliers, in `sorted` in ascending order. median:
+ * out: their median; 0 if there are none. Returns the number of errors stored. */
 static size_t sort_errors(const struct work *w, bool all, double *median)
 {
     const struct bb_fit *fit = w->fit;
@@ -146,7 +153,7 @@ static void weigh_rows(struct work *w, bool least_absolute_deviations)
     }
 }
 
-/* Computes the normal equations a = S^T W S and b = -S^T W error, where S are the slopes and W the weights. */
+/* Computes the normal equations a x = b of a step x: a = S^T W S, b = -S^T W error, with the slopes S and weights W. */
 static void gather_normal(const struct work *w, double a[P][P], double b[P])
 {
     memset(a, 0, sizeof(double) * P * P);
@@ -225,7 +232,8 @@ static void take_steps(struct work *w)
 
 /* ---- parameters that the rows do not determine ---- */
 
-/* Returns the largest fraction that a parameter contributes to the time of a row, over rows with a weight above 0. */
+/* Returns the largest fraction of a row's time to which parameter p contributes, over all rows with a weight above
+ * 0. */
 static double sensitivity_of(const struct work *w, int p)
 {
     const struct bb_fit_parameter *one = &w->fit->parameters[p];
@@ -237,8 +245,8 @@ static double sensitivity_of(const struct work *w, int p)
     return largest;
 }
 
-/* Freezes two kinds of parameters at their start values: those to which no row is sensitive, and rates that became
- * unbounded. Returns whether any parameter was frozen. */
+/* Freezes two kinds of parameters at their start values: those that contribute too little to every row
+ * (MIN_SENSITIVITY), and rates that became unbounded. Returns whether a parameter was frozen in this call. */
 static bool freeze_insensitive(struct work *w)
 {
     bool found = false;
@@ -255,8 +263,8 @@ static bool freeze_insensitive(struct work *w)
     return found;
 }
 
-/* Finds correlated parameters by regressing the slopes of each parameter on the slopes of all parameters. If the
- * parameter's own coefficient is below 1, other parameters explain the rows, too. */
+/* Marks correlated parameters: the slopes of each parameter are regressed on the slopes of all parameters. If the
+ * coefficient of the parameter itself is below 0.99, other parameters can replace it. */
 static void find_correlated(struct work *w)
 {
     double a[P][P], b[P], x[P], held[P][P];

@@ -23,9 +23,9 @@
 
 struct bb_fit_parameter {
     double value;    /* in: start; out: result */
-    double min;      /* lower bound of the value; above 0 for the inverse of a rate */
-    double scale;    /* size of a large change of the value; above 0 */
-    bool fitted;     /* out: the rows determine the value; false: the value is the start value */
+    double min;      /* lower bound of the value; above 0 if the value is the inverse of a rate */
+    double scale;    /* typical large change of the value; above 0 */
+    bool fitted;     /* out: the rows determine the value; false: `value` is still the start value */
     bool correlated; /* out: the rows determine only a sum of this parameter and others */
 };
 
@@ -34,7 +34,7 @@ struct bb_fit {
     int n_parameters;       /* 0: only compute the errors */
     const double *measured; /* [n_rows] times; above 0 */
     size_t n_rows;
-    /* predict - returns the model's time of a row for these values of the parameters. */
+    /* predict - returns the time that the model predicts for a row with these values of the parameters. */
     double (*predict)(void *model, const double *values, size_t row);
     void *model;
 

@@ -4,7 +4,9 @@
 #include <math.h>
 #include <strings.h>
 
-#define ISSUE_NOISE 1.05 /* maximum message time / launch time at which the launch may determine the time */
+#define ISSUE_NOISE                                                                                                    \
+    1.05 /* a message that took longer than this multiple of the launch time was not limited by its
+                            launch */
 
 static double message_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
@@ -25,7 +27,8 @@ static double in_stream_us(const struct bb_cluster *c, double kernel_us, int ite
 
 /* ---- GEMMs during NCCL operations ---- */
 
-/* SMs that NCCL occupies. A sendrecv has two messages: one to the next rank and one from the previous rank. */
+/* SMs that NCCL occupies during an overlap measurement. A sendrecv has two messages: one to the next rank and one
+ * from the previous rank. */
 static int held_sms(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     const int of_collective = row->channels > 0 ? row->channels : c->sharing.collective_sms;
@@ -33,7 +36,7 @@ static int held_sms(const struct bb_cluster *c, const struct bb_measurement *row
     return bb_cluster_held_sms(c, row->call.kind == BB_SENDRECV ? bb_cluster_exchange_sms(c, 2) : of_collective);
 }
 
-/* Fraction of the memory bandwidth that NCCL uses while it sends and receives `bytes` in this time. */
+/* Fraction of the memory bandwidth that NCCL uses if it sends and receives `bytes` in time `us`. */
 static double memory_taken(const struct bb_cluster *c, double bytes, double us)
 {
     const double max_gbps = bb_cluster_nccl_memory_gbps(c);
@@ -41,8 +44,8 @@ static double memory_taken(const struct bb_cluster *c, double bytes, double us)
     return us > 0 ? fmin(bytes * c->sharing.memory_bytes / us / 1e3, max_gbps) / bb_cluster_memory_gbps(c) : 0;
 }
 
-/* Rate of the GEMM relative to its rate alone, with `held` SMs missing and the fraction `taken` of the memory
- * bandwidth missing. */
+/* Rate of the GEMM relative to its rate alone, while NCCL occupies `held` SMs and uses the fraction `taken` of the
+ * memory bandwidth. */
 static double overlap_rate(const struct bb_cluster *c, const struct bb_kernel_list_item *gemm, int held, double taken)
 {
     bool by_memory, any;
@@ -64,8 +67,8 @@ static double call_latency_us(const struct bb_cluster *c, const struct bb_measur
     return cost.latency_ns / 1e3;
 }
 
-/* Time of the GEMMs. While NCCL runs, the GEMMs run at a lower rate because of the missing SMs; during transfers
- * also because of the missing memory bandwidth. */
+/* Time of the GEMMs of an overlap measurement. While NCCL runs, they run at a lower rate because of the occupied SMs
+ * and, during transfers, the used memory bandwidth. */
 static double overlap_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     const double latency_us = fmin(row->comm_us, row->iterations * call_latency_us(c, row));
@@ -82,10 +85,9 @@ static double overlap_us(const struct bb_cluster *c, const struct bb_measurement
 
 /* ---- all kinds of measurements ---- */
 
-/* Time of a message, or of its launch if that may be longer. A message that took clearly longer than the launch was
- * not limited by the launch, so the launch is ignored. Otherwise, with the start values of a fit, the launch could
- * exceed the message: the predicted time would not depend on the fitted parameters, and the measurement would become
- * an outlier. */
+/* Time of a message, or of its launch if this may be longer. The launch is ignored if the measured time is clearly
+ * longer than the launch. Otherwise, with a fit's start values, the launch could exceed the predicted message: the
+ * predicted time would not depend on the fitted parameters, and the measurement would become an outlier. */
 static double message_or_issue_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     const double message = message_us(c, row);
@@ -93,7 +95,7 @@ static double message_or_issue_us(const struct bb_cluster *c, const struct bb_me
     return row->time_us > ISSUE_NOISE * c->nccl_launch_us ? message : fmax(message, c->nccl_launch_us);
 }
 
-/* Adds the launch of the first call for times of the host clock, which contain this launch. */
+/* Host time that is part of a measured time: with the host clock, the launch of the first of `iterations` calls. */
 static double host_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     return row->by_host ? c->nccl_launch_us / row->iterations : 0;

@@ -212,7 +212,8 @@ static int list_halos(const struct model *m, struct bb_step *step, enum bb_dtype
         if (!w)
             return -BB_EFAIL;
         if (!add_halo_kernels(m, shard, l, backward, received, dtype, w))
-            return bb_err(BB_EUSAGE, "%s: the halo faces of convolution %d do not have the model file's %zu elements",
+            return bb_err(BB_EUSAGE,
+                          "%s: the halo faces of convolution %d do not have %zu elements, as the model file requires",
                           step->proxy, l, m->face[l]);
         kernels->halo[shard][backward][received][l] = w;
     }

@@ -41,7 +41,7 @@ struct division {
     const char *key, *axis, *group;            /* key in the model file; axis and group of the layout */
     enum bb_coll_kind kind;                    /* kind of the two collectives of a layer */
     const char *what[2];                       /* labels of the two collectives */
-    const char *members;                       /* noun for the W ranks in messages */
+    const char *members;                       /* term for the W ranks in messages, for example "experts" */
     const char *gradient_group[MAX_GRADIENTS]; /* [n_gradients] groups that reduce the gradients, in the order of the
                                                   model file; NULL: unused */
     unsigned gradient_axes[MAX_GRADIENTS];

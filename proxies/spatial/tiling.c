@@ -68,7 +68,7 @@ struct bb_tile_position bb_tiling_position(const struct bb_tiling *t, int mp_ran
 
 /* ---- groups and communicators ---- */
 
-/* Members of a group that is being built: all its communicators, one after another. */
+/* Ranks of a group that is being built, communicator by communicator. */
 struct listing {
     int *members;
     int n;

@@ -4,7 +4,7 @@
  *
  * A *split* is a range of consecutive modules of the network, that is, a pipeline stage. The first Q of S splits are
  * spatial: each has P model-parallel ranks, one per tile. Every other split works on whole maps and has D
- * model-parallel ranks (local data parallelism). Model-parallel ranks are numbered as in MPI4DL: those of split 0, then
+ * model-parallel ranks, called local replicas. Model-parallel ranks are numbered as in MPI4DL: those of split 0, then
  * those of split 1, and so on. A replica has mp = sum of P + (S - Q) D ranks, and rank = replica * mp + mp_rank. GEMS
  * runs a second, inverse replica on the same ranks: its model-parallel rank p is on rank mp - 1 - p.
  *

@@ -16,25 +16,25 @@
 
 struct bb_model_file {
     json_t *root;
-    const char *where; /* name or path of the file, for messages; owned by the caller */
+    const char *where; /* name or path of the file, for messages; the caller keeps it valid */
     struct bb_variable vars[BB_MODEL_FILE_VARIABLES];
     int n_vars;
 };
 
 /*
- * bb_model_file_open   loads a file and requires this family; calls _load and _begin
- * bb_model_file_load   only loads the file; out: its family, by which the caller selects a reader; the reader calls
- *                      _begin
+ * bb_model_file_open   loads a file and rejects any other family than `family`; calls _load and _begin
+ * bb_model_file_load   only loads the file. family: out: family of the file. The caller then selects the reader of this
+ *                      family, which calls _begin
  * bb_model_file_begin  checks name, description and source, and reads the shapes as variables
- * bb_model_file_close  releases the file; also valid after a failed _open
+ * bb_model_file_close  releases the file; valid also if _open failed
  */
 int bb_model_file_load(struct bb_model_file *file, const char *name_or_path, const char **family) BB_MUST_CHECK;
 int bb_model_file_begin(struct bb_model_file *file) BB_MUST_CHECK;
 int bb_model_file_open(struct bb_model_file *file, const char *name_or_path, const char *family) BB_MUST_CHECK;
 void bb_model_file_close(struct bb_model_file *file);
 
-/* bb_model_file_set - sets a variable in addition to the shapes (for example "in") or changes its value. `name` must
- * be valid as long as the file is open. bb_model_file_shape - returns the value of a shape in *value. */
+/* bb_model_file_set - adds a variable to those of the shapes (for example "in"), or changes its value. `name` must
+ * stay valid until the file is closed. bb_model_file_shape - gets the value of a shape. */
 int bb_model_file_set(struct bb_model_file *file, const char *name, double value) BB_MUST_CHECK;
 int bb_model_file_shape(const struct bb_model_file *file, const char *name, int *value) BB_MUST_CHECK;
 
@@ -42,9 +42,10 @@ int bb_model_file_shape(const struct bb_model_file *file, const char *name, int 
  * Evaluate a formula.
  *   _count      formula: argument; the result must be a whole number from 1 to 2^53
  *   _number_at  formula: object[key]; the result may be any number
- *   _count_at   formula: object[key]; otherwise like _count
- *   _count_in   formula: list[i]; otherwise like _count. key: name of the list, for messages
- *   _named_in   list[i] is ["name", "formula"]; otherwise like _count. name: out, valid as long as the file is open
+ *   _count_at   formula: object[key]; result as for _count
+ *   _count_in   formula: list[i]; result as for _count. key: name of the list, for messages
+ *   _named_in   formula: second text of list[i], which is ["name", "formula"]; result as for _count. key: name of the
+ *               list, for messages. name: out, valid until the file is closed
  */
 int bb_model_file_count(const struct bb_model_file *file, const char *formula, size_t *count) BB_MUST_CHECK;
 int bb_model_file_number_at(const struct bb_model_file *file, const json_t *object, const char *key,
@@ -58,9 +59,9 @@ int bb_model_file_named_in(const struct bb_model_file *file, const json_t *list,
 
 /* Kinds of fields for bb_model_file_read, in addition to those of json_read.h. */
 enum bb_model_kind {
-    BB_MODEL_SHAPE = BB_JSON_KINDS, /* int: the shape with this key */
-    BB_MODEL_COUNT,                 /* size_t: the result of the formula */
-    BB_MODEL_FORMULA,               /* double: the result of the formula */
+    BB_MODEL_SHAPE = BB_JSON_KINDS, /* int: value of the shape with the field's key */
+    BB_MODEL_COUNT,   /* size_t: result of a formula that yields a whole number (bb_model_file_count_at) */
+    BB_MODEL_FORMULA, /* double: result of a formula (bb_model_file_number_at) */
 };
 
 /* bb_model_file_read - reads the keys listed in `fields` from an object of the file and stores their values in the

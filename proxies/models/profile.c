@@ -94,7 +94,8 @@ int bb_profile_validate_name(const char *kind, const char *name_or_path)
                : reject_name(kind, name_or_path);
 }
 
-/* Returns whether a file is a result of busbar rather than a profile. Results contain the command or its options. */
+/* Returns whether a file is a result file of busbar rather than a profile: only result files contain a command or
+ * its options. */
 static bool is_result(const json_t *root)
 {
     return json_object_get(root, "schema") && (json_object_get(root, "command") || json_object_get(root, "options"));

@@ -8,16 +8,15 @@
 #include "bootstrap/base/json_read.h"
 
 struct bb_profile_text {
-    const char *kind, *name, *text; /* kind: "models" or "clusters"; name, for example "gpt2_large"; text: the JSON */
+    const char *kind, *name, *text; /* kind: "models" or "clusters"; name: for example "gpt2_large"; text: the JSON */
 };
-extern const struct bb_profile_text bb_profile_texts[]; /* terminated by an entry of NULLs */
+extern const struct bb_profile_text bb_profile_texts[]; /* all shipped profiles; the last element is all NULL */
 
 /* bb_profile_names - lists the names of all shipped profiles of a kind. names: [capacity] out, terminated by NULL.
  * Returns the number of names. */
 size_t bb_profile_names(const char *kind, const char **names, size_t capacity);
 
-/* Return the name of the i-th shipped profile, or NULL after the last one; used to complete command lines in the
- * shell. */
+/* Return the name of the i-th shipped profile, or NULL if i is past the last one; used for shell completion. */
 const char *bb_model_name_at(size_t i);
 const char *bb_cluster_name_at(size_t i);
 

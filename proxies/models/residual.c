@@ -16,7 +16,8 @@
 struct builder {
     struct bb_model_file *file;
     struct bb_residual *model;
-    const json_t *tensors, *flops, *layers; /* objects of the file; layers: NULL if the file has none */
+    const json_t *tensors, *flops, *layers; /* objects "tensors", "sample_flops" and "layers" of the file; layers:
+                                               NULL if the file has none */
     double layer_flops;
     bool projection_first;
 };
@@ -63,8 +64,9 @@ static int keep_layer(struct builder *b, const struct bb_residual_layer *l)
     return 0;
 }
 
-/* Reads one layer: ["name", in, out] is a dense layer, ["name", in, out, kernel, edge, stride] a convolution. "name"
- * is a tensor of the same unit (stem, projection, block or head); the unit's tensors begin at index `first`. */
+/* Reads one layer from `list`: ["tensor", in, out] is a dense layer, ["tensor", in, out, kernel, edge, stride] a
+ * convolution. "tensor" must be a tensor of the same unit (stem, projection, block or head). The tensors of this
+ * unit begin at model->tensors[first], and their names begin with `prefix`. */
 static int read_layer(struct builder *b, const json_t *list, const char *unit, const char *prefix, int first)
 {
     struct bb_residual_layer l = {0};
@@ -135,7 +137,8 @@ bool bb_residual_backward(const struct bb_residual *m, int first, int n, int64_t
 
 /* ---- tensors ---- */
 
-/* Creates the tensors and layers of one unit of the file: stem, projection, block or head. */
+/* Creates the tensors and layers of a unit (stem, projection, block or head). unit: key in the file; prefix:
+ * beginning of the tensors' names. */
 static int create_unit(struct builder *b, const char *unit, const char *prefix)
 {
     const json_t *list;
@@ -184,8 +187,8 @@ static int create_stages(struct builder *b)
     TRY(bb_json_numbers_at(b->file->root, "blocks", b->file->where, stages, blocks));
     TRY(bb_model_file_set(b->file, "in", width));
     for (int s = 0; s < stages; s++, width *= 2) {
-        double edge = image / 4 >> s; /* of the stage's output; the first block of each stage, except the first
-                                         stage, halves the edge */
+        double edge = image / 4 >> s; /* edge length of the images that the stage outputs; every stage but the first
+                                         halves it */
 
         TRY(bb_model_file_set(b->file, "w", width));
         TRY(bb_model_file_set(b->file, "edge", edge));
@@ -237,7 +240,8 @@ static void reverse_tensors(struct bb_residual *m)
         m->layers[l].tensor = m->n_tensors - 1 - m->layers[l].tensor;
 }
 
-/* Reads the buckets. Each bucket begins where the previous one ends, and together they contain all tensors. */
+/* Reads the buckets and checks that each begins where the previous one ends, and that together they contain all
+ * tensors. */
 static int read_buckets(const struct bb_model_file *file, struct bb_residual *m)
 {
     const json_t *list;

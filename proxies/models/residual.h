@@ -1,6 +1,6 @@
 /*
- * residual.h - a ResNet with bottleneck blocks (ResNet-50, ResNet-152), read from its file in profiles/models: its
- * gradient tensors in the order in which they are reduced, and the buckets in which data parallelism reduces them.
+ * residual.h - a ResNet with bottleneck blocks (ResNet-50, ResNet-152), read from its file in profiles/models: the
+ * gradient tensors in the order in which data parallelism reduces them, and the buckets into which it groups them.
  *
  * The network's order is: stem; stages s = 1, 2, ..., each with blocks[s-1] blocks of width w = width * 2^(s-1); head.
  * A block maps `in` channels to 4w. The first block of each stage also has a projection, before or after its
@@ -21,7 +21,7 @@ struct bb_bucket {
     size_t count; /* elements of these tensors */
 };
 
-/* Measured times of the network with this number of samples per rank. */
+/* Measured times of the network for one number of samples per rank. */
 struct bb_local_batch {
     double samples;
     double forward_us;         /* forward pass of the whole network */
@@ -29,12 +29,12 @@ struct bb_local_batch {
 };
 
 /*
- * A layer with weights, for one image: a convolution with its normalization and activation, or a dense layer (kernel
- * 0). Layers without weights (pooling, sums of shortcuts) are omitted: current libraries fuse them into the kernel of
- * the normalization.
+ * A layer with weights, with its sizes for one image: a convolution with its normalization and activation, or a dense
+ * layer (kernel 0). Layers without weights (pooling, sums of shortcuts) are omitted: current libraries fuse them into
+ * the kernel of the normalization.
  */
 struct bb_residual_layer {
-    int tensor; /* index of the tensor of its weights, which has in * out * kernel^2 elements (dense: in * out) */
+    int tensor; /* index of its weight tensor, which has in * out * kernel^2 elements (dense: in * out) */
     int in, out, kernel, edge, stride;
 };
 
@@ -43,14 +43,14 @@ struct bb_residual {
     int n_tensors;
     struct bb_residual_layer *layers; /* [n_layers] in order of the forward pass */
     int n_layers;                     /* 0: the file describes no layers */
-    int batch;                        /* default number of samples per rank if n_batches is 0; 0: none */
-    double parameters, sample_flops;  /* parameters: of the whole network; sample_flops: FLOP of the forward pass of
-                                        one image */
+    int batch; /* default samples per rank if the file has no measured times (n_batches 0); 0: no default */
+    double parameters, sample_flops; /* parameters of the whole network; FLOP of the forward pass of one image */
     struct bb_bucket buckets[BB_RESIDUAL_BUCKETS];
     int n_buckets;
-    struct bb_local_batch batches[BB_RESIDUAL_BATCHES]; /* [n_batches] the first one is the default */
+    struct bb_local_batch batches[BB_RESIDUAL_BATCHES]; /* [n_batches] the first element has the default number of
+                                                           samples */
     int n_batches;                                      /* 0: no measured times */
-    int global_batch;                                   /* samples of all ranks in strong scaling; 0: none */
+    int global_batch; /* total number of samples on all ranks for strong scaling; 0: the file has none */
 };
 
 /* bb_residual_load - loads a ResNet; returns like bb_model_load. bb_residual_release also accepts a partly loaded
@@ -61,7 +61,7 @@ void bb_residual_release(struct bb_residual *model);
 /*
  * Append the kernels of a forward or backward pass over `images` images to *w.
  *   _forward   all layers
- *   _backward  the layers whose weights are tensors[first .. first + n), in the order of the tensors
+ *   _backward  only the layers of the weights tensors[first .. first + n), in the order of these tensors
  *   Returns    false if a size is out of range; _forward also if the file describes no layers
  */
 bool bb_residual_forward(const struct bb_residual *model, int64_t images, enum bb_dtype_id dtype,

@@ -1,10 +1,10 @@
 /*
- * transformer_model.h - a transformer, read from its file in profiles/models: shapes, formulas of its tensors' sizes,
- * and totals, which are compared with the formulas whenever the file is loaded.
+ * transformer_model.h - a transformer, read from its file in profiles/models: shapes, formulas for the sizes of its
+ * tensors, and totals, with which the results of the formulas are compared whenever the file is loaded.
  *
  * Family "pipeline_transformer" has three kinds of layers. The first layer also contains the embeddings, the last layer
  * also contains the output head, and all inner layers are equal. Tensors are listed in the order in which the published
- * program reduces them.
+ * program reduces their gradients.
  */
 #ifndef BB_PROXIES_MODELS_TRANSFORMER_MODEL_H
 #define BB_PROXIES_MODELS_TRANSFORMER_MODEL_H
@@ -29,25 +29,26 @@ struct bb_model_layer {
 
 struct bb_model {
     const char *name, *description;
-    int layers, stages, micro_batches; /* default values of the options with these names */
+    int layers, stages, micro_batches; /* default values of the command line options with these names */
     int micro_batch, sequence;         /* samples per micro-batch; tokens per sample */
     int hidden, ffn, heads;            /* hidden size, hidden size of the MLP, attention heads */
     size_t message;                    /* elements of a message between stages: activations or gradients */
     double forward_flops;              /* FLOP of the forward pass of one layer for one micro-batch */
     struct bb_model_layer layer[BB_LAYER_KINDS];
-    json_t *root; /* the JSON of the file, which owns all texts */
+    json_t *root; /* the JSON of the file, which owns the strings above */
 };
 
 /*
  * bb_model_load - loads a model by name (profiles/models) or path (see bb_profile_load).
- *   Returns  0, or -BB_EUSAGE after printing an error message: unreadable file, or a total that its formulas do not
- *            yield
+ *   Returns  0, or -BB_EUSAGE after printing an error message: the file cannot be read, or a total differs from the
+ *            result of the formulas
  *   Owner    the caller calls bb_model_release, which also accepts a partly loaded model
  */
 int bb_model_load(const char *name_or_path, struct bb_model *model) BB_MUST_CHECK;
 void bb_model_release(struct bb_model *model);
 
-/* bb_model_parameters - returns the parameters of the whole model with this number of layers (at least 2). */
+/* bb_model_parameters - returns the number of parameters of the whole model if it has this number of layers (at
+ * least 2). */
 double bb_model_parameters(const struct bb_model *model, int layers);
 
 #endif

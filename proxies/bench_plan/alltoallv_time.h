@@ -6,8 +6,8 @@
 #include "proxies/machine/cluster.h"
 
 /*
- * bb_alltoallv_time_ns - computes the time from the common arrival of all ranks to the end of the last message. Rank r
- * is on node r / gpus_per_node. Ranks share NICs and uplinks max-min fairly (exchanges.h).
+ * bb_alltoallv_time_ns - computes the time from the simultaneous call on all ranks to the end of the last message. Rank
+ * r is on node r / gpus_per_node. Ranks share NICs and uplinks max-min fairly (exchanges.h).
  *   ns       out: the time
  *   Returns  0, or -BB_EFAIL if memory is exhausted
  */

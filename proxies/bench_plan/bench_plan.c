@@ -1,5 +1,5 @@
-/* bench_plan.c - see bench_plan.h. Each list of fields below defines the headings, the text and the JSON of some
- * columns of the table, as in bench_report.c. */
+/* bench_plan.c - see bench_plan.h. Each bb_field array below defines some columns of the table: their headings, text
+ * and JSON, as in bench_report.c. */
 #include "proxies/bench_plan/bench_plan.h"
 
 #include "bootstrap/base/grow.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The values of one table row, either in place or out of place. */
+/* The values of one table row, for one of the two placements: in place or out of place. */
 struct shown {
     struct bb_shown_case of;
     char algorithm[BB_CHOICE_TEXT], protocol[BB_CHOICE_TEXT]; /* "": unknown */
@@ -21,7 +21,7 @@ struct shown {
     double algbw_gbps, busbw_gbps, factor;
 };
 
-#define MAX_SAMPLES_PER_ROW 30e6 /* maximum of ranks x samples, which take one to two seconds per row */
+#define MAX_SAMPLES_PER_ROW 30e6 /* maximum of ranks x samples per table row; so many take one to two seconds */
 
 enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT };
 static const int widths[] = {9, 7};
@@ -56,7 +56,7 @@ struct table {
     const struct bb_bench_plan *plan;
     FILE *out;
     json_t *rows;
-    double *samples_us; /* [plan->samples] times of the current row */
+    double *samples_us; /* [count_samples(plan)] predicted times of the current row, one per jitter sample */
     double busbw_sum;
     int busbw_n;
 };
@@ -79,8 +79,8 @@ static int count_samples(const struct bb_bench_plan *p)
     return p->conditions->jitter > 0 ? p->samples : 1;
 }
 
-/* Predicts the time of one row. NCCL selects the algorithm and protocol without knowledge of slow parts, so they are
- * those of the machine without slow parts. */
+/* Predicts the time of one row. NCCL selects the algorithm and protocol without knowing about degraded GPUs, NICs or
+ * links, so they are predicted for the machine without these. */
 static int predict_row(const struct table *t, const struct bb_case *c, struct shown *s)
 {
     double (*part)(int) = bb_colls[c->kind].alg_factor;
@@ -120,14 +120,14 @@ out:
     return rc;
 }
 
-/* Returns whether the profile has "nccl". Only then the model chooses an algorithm and a protocol. */
+/* Returns whether the profile has "nccl"; without it the cost model predicts no algorithm and protocol. */
 static bool has_nccl_variants(const struct bb_bench_plan *p)
 {
     return p->cluster->n_variants > 0;
 }
 
-/* Writes one line of the table, with the times out of place and in place. The time of a placement is N/A if the user
- * has not requested the placement or the operation does not support it. */
+/* Writes one line of the table, with the time out of place and the time in place. A time is N/A if the user has not
+ * requested this placement or the operation does not support it. */
 static int write_row(void *arg, const struct bb_case *both)
 {
     const struct bb_sweep *sweep = ((struct table *)arg)->plan->sweep;
@@ -239,7 +239,7 @@ static void print_head(const struct bb_bench_plan *p, FILE *out)
                 100 * p->conditions->jitter, p->samples, (int)p->conditions->seed);
 }
 
-/* Rejects numbers of ranks and samples for which predictions with slow parts or jitter take too long. */
+/* Rejects numbers of ranks and samples with which predictions for --slow or --jitter take too long. */
 static int validate_perturbations(const struct bb_bench_plan *p)
 {
     for (int i = 0; i < p->sweep->n_colls && !is_undisturbed(p); i++) {

@@ -16,8 +16,8 @@
 struct bb_bench_plan {
     const struct bb_cluster *cluster;
     const struct bb_sweep *sweep;
-    const struct bb_conditions *conditions; /* slow parts of the machine, and jitter */
-    int samples;                            /* number of jitter samples; only used with jitter */
+    const struct bb_conditions *conditions; /* degraded GPUs, NICs and links (--slow), and jitter */
+    int samples;                            /* number of jitter samples per row; ignored without jitter */
     int ranks;
     int argc; /* argc, argv: the command line, for the report */
     char **argv;
@@ -30,14 +30,14 @@ int bb_bench_plan_validate(const struct bb_bench_plan *p) BB_MUST_CHECK;
 
 /*
  * bb_bench_plan_run - predicts all rows of the table.
- *   out      destination of the text, or NULL
+ *   out      destination of the printed table, or NULL
  *   rows     JSON array to which the results are appended, or NULL
  *   Returns  0, or -BB_EFAIL after printing an error message
  */
 int bb_bench_plan_run(const struct bb_bench_plan *p, FILE *out, json_t *rows) BB_MUST_CHECK;
 
-/* bb_bench_plan_json - returns the document busbar.plan/1, which owns `options` and `rows`; NULL if memory is
- * exhausted. */
+/* bb_bench_plan_json - returns the JSON document busbar.plan/1; takes ownership of `options` and `rows`. Returns
+ * NULL if memory is exhausted. */
 json_t *bb_bench_plan_json(const struct bb_bench_plan *p, json_t *options, json_t *rows);
 
 #endif

@@ -16,9 +16,9 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* ---- a single NCCL collective ---- */
+/* ---- collectives that are one NCCL call ---- */
 
-/* Copies a name in capitals, as NCCL spells it. */
+/* Copies a name in capital letters, as in the output of bench. */
 static void name_choice(const char *name, char text[BB_CHOICE_TEXT])
 {
     snprintf(text, BB_CHOICE_TEXT, "%s", name);
@@ -65,9 +65,9 @@ static struct bb_link_load pair_load(const struct bb_cluster *cl, int rank, int 
     return load;
 }
 
-/* Time of sendrecv, in which every rank sends to the next rank. Only the first two and the last two nodes are
- * computed, because all nodes between them are equivalent. Only the last rank of a node, leaf or pod sends to
- * another node, leaf or pod, so ranks do not share NICs and uplinks. */
+/* Computes the time of sendrecv, in which every rank sends to the next rank. Only the ranks of the first two and the
+ * last two nodes are computed; all nodes between are equivalent to these. Only the last rank of a node, leaf or pod
+ * sends to another one, so ranks do not share NICs and uplinks. */
 static void time_ring(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
     int n = c->ranks, ends = 2 * cl->gpus_per_node;
@@ -95,9 +95,9 @@ static bool is_power_of_two(int n)
     return (n & (n - 1)) == 0;
 }
 
-/* Computes done_ns of all exchanges of one hypercube round, which run concurrently. If GPUs and NICs per node and
- * nodes per leaf and pod are powers of two, either all ranks of a NIC, leaf or pod send to ranks elsewhere or none
- * does, so all have the same share. Otherwise the shares are computed rank by rank. */
+/* Computes done_ns of all exchanges of one hypercube round, which run concurrently. If the numbers of GPUs and NICs
+ * per node and of nodes per leaf and pod are powers of two, the ranks on a NIC, leaf or pod all send to ranks
+ * elsewhere, or none does; each then has an equal share. Otherwise bb_exchanges_run computes the shares. */
 static int share_round(const struct bb_cluster *cl, struct bb_exchange *exchanges, int n)
 {
     const int *nodes = cl->fabric.nodes;
@@ -118,7 +118,8 @@ static int share_round(const struct bb_cluster *cl, struct bb_exchange *exchange
     return 0;
 }
 
-/* Adds one round to the clock of each rank. at: [ranks] in: end of the previous round; out: end of this round. */
+/* Advances the clock of each rank by one round, in which it exchanges `bytes` with rank r ^ width. at: [ranks] in:
+ * end of the previous round; out: end of this round. */
 static int time_round(const struct bb_cluster *cl, const struct bb_case *c, int width, double bytes,
                       struct bb_exchange *exchanges, int64_t *at)
 {
@@ -138,8 +139,8 @@ out:
     return rc;
 }
 
-/* Time of a hypercube. A rank and its partner begin a round when both have ended the previous one. Out of place,
- * each rank first copies its own slice. */
+/* Computes the time of a hypercube. A rank and its partner begin a round when both have finished the previous one.
+ * Out of place, each rank first copies its own slice. */
 static int time_hypercube(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
     double slice = (double)c->count * (double)bb_dtypes[c->dtype].bytes;

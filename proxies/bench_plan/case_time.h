@@ -1,5 +1,5 @@
-/* case_time.h - predicts the time of one row of bench's table on a cluster, for a machine without slow parts and
- * jitter. */
+/* case_time.h - predicts the time of one row of bench's table on a cluster, without degraded GPUs, NICs or links and
+ * without jitter. */
 #ifndef BB_PROXIES_BENCH_PLAN_CASE_TIME_H
 #define BB_PROXIES_BENCH_PLAN_CASE_TIME_H
 

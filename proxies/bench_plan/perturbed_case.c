@@ -1,5 +1,5 @@
-/* perturbed_case.c - see perturbed_case.h. The step has no launch overhead, because bench measures operations on
- * ranks that arrive together. */
+/* perturbed_case.c - see perturbed_case.h. The simulated step has no launch overhead, because bench measures
+ * operations that all ranks begin at the same time. */
 #include "proxies/bench_plan/perturbed_case.h"
 
 #include "bootstrap/base/grow.h"
@@ -9,7 +9,7 @@
 
 enum { STREAM = 1, COMM = 0, OUT = 0, IN = 1, MAX_RANKS_OWN_MESSAGES = 1024, MAX_RANKS_UNIFORM = 1 << 20 };
 
-/* ---- a step that consists of the operation ---- */
+/* ---- creates a step that contains only the operation ---- */
 
 static bool has_own_messages(enum bb_coll_kind kind)
 {
@@ -104,7 +104,8 @@ static int add_copy(struct bb_program *p, const struct bb_cluster *cluster, doub
     return add_op(p, &copy);
 }
 
-/* Adds the copy and the rounds of a hypercube. In each round a rank exchanges data with one partner. */
+/* Adds the operations of one rank in a hypercube: the copy, then the rounds, in each of which the rank exchanges
+ * data with one partner. */
 static int add_hypercube(struct bb_program *p, const struct bb_cluster *cluster, const struct bb_case *c, int rank)
 {
     int rc = 0, round = 0, copy = 0;
@@ -163,7 +164,7 @@ out:
     return rc;
 }
 
-/* ---- times of the samples ---- */
+/* ---- times of the jitter samples ---- */
 
 static double step_ns(const struct bb_prediction *p)
 {

@@ -26,8 +26,7 @@ struct model {
     double *measured;
     size_t n;
     int parameters[BB_FIT_PARAMETERS], n_parameters;
-    int variant; /* NCCL variant with which all times are predicted; -1: the variant that the cost model selects for
-                    each */
+    int variant; /* NCCL variant that predicts all times; -1: for each, the variant that the cost model selects */
 };
 
 static double predict_row(void *arg, const double *values, size_t i)

@@ -52,8 +52,7 @@ struct bb_calibration {
     struct bb_calibration_row *rows; /* [n_rows] the measurements of fits[0], then those of fits[1], ... */
     size_t n_rows;
     int n_fits, n_parameters;
-    bool penalized_variants[BB_NCCL_VARIANTS]; /* [variant] true: the variant was made slower, see
-                                                  penalized_variants.h */
+    bool penalized_variants[BB_NCCL_VARIANTS]; /* [variant] made slower, see penalized_variants.h */
 };
 
 /*

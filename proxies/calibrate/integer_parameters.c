@@ -9,13 +9,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define MIN_DIFFERENCE 1e-4 /* relative error; smaller differences between candidates are measurement noise */
-#define MIN_GAIN                                                                                                       \
-    5e-3 /* minimum difference of the mean relative errors of the worst and the best
-                                    candidate; below it no value is selected */
-#define FULL_CHANNELS_BYTES                                                                                            \
-    (1 << 20) /* bytes; smaller collectives are ignored, because NCCL may use fewer channels
-                                         for them */
+#define MIN_DIFFERENCE      1e-4 /* relative error; smaller differences between candidates are measurement noise */
+#define MIN_GAIN            5e-3 /* minimum difference of the mean relative errors of the worst and best candidate */
+#define FULL_CHANNELS_BYTES (1 << 20) /* bytes; for smaller collectives NCCL may use fewer channels */
 
 /* ---- node size, SMs of the GPU, SMs per collective ---- */
 
@@ -68,7 +64,7 @@ void bb_set_sm_count(struct bb_calibration *c, const struct bb_measurements *e)
     for (size_t f = 0; f < e->n_files; f++)
         if (e->files[f].sm_count > 0) {
             sms->value = c->cluster.sm_count = e->files[f].sm_count;
-            sms->fit = c->n_fits; /* the next fit is that of the kernels, from whose files the value is */
+            sms->fit = c->n_fits; /* attributed to the next fit, which is that of the kernels */
         }
 }
 

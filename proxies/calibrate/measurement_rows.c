@@ -183,8 +183,8 @@ static int p2p_row(struct bb_measurements *e, const json_t *row, const char *whe
     const char *metric, *direction;
     int rc;
 
-    TRY(bb_json_text_at(row, "metric", where, &metric)); /* must be present; latency and bandwidth rows have the same
-                                                            cost model */
+    TRY(bb_json_text_at(row, "metric", where, &metric)); /* must be present; latency and bandwidth have one cost
+                                                            model */
     TRY(bb_json_text_at(row, "direction", where, &direction));
     TRY(read_count(row, "bytes", where, 0, &found.bytes));
     TRY(read_median(row, "time_us", where, &found.time_us));
@@ -340,7 +340,8 @@ int bb_measurements_add_results(struct bb_measurements *e, const json_t *root)
 
 /* ---- rows of nccl-tests ---- */
 
-/* Adds a row of nccl-tests. found.bytes: like in busbar, the number of bytes in nccl-tests' algorithm bandwidth. */
+/* Adds a row of nccl-tests. found.bytes is the number from which nccl-tests computes the algorithm bandwidth, as in
+ * busbar. */
 static int nccl_tests_row(struct bb_measurements *e, const struct bb_timing *t, int iterations)
 {
     const struct bb_measurement_file *file = file_of(e);

@@ -10,12 +10,9 @@
 #include <jansson.h>
 
 enum bb_measurement_kind {
-    BB_MEASURED_COLLECTIVE, /* time of a collective between CUDA events; all calls were enqueued before the first
-                               began */
-    BB_MEASURED_MESSAGE,    /* time of a message, one way or half a round trip; includes the host's time to enqueue it
-                            if this is longer */
-    BB_MEASURED_KERNEL,     /* mean time of a GEMM or memory-bound kernel over repeated launches, from the first launch
-                           on */
+    BB_MEASURED_COLLECTIVE, /* time of a collective between CUDA events; enqueued before the first event */
+    BB_MEASURED_MESSAGE, /* time of a message, one way or half a round trip; at least the host's time to enqueue it */
+    BB_MEASURED_KERNEL,  /* mean time of a GEMM or memory-bound kernel, from the first of many launches */
     BB_MEASURED_TIMED_KERNEL, /* the same for a kernel of known duration */
     BB_MEASURED_NCCL_LAUNCH,  /* host time of an NCCL call */
     BB_MEASURED_OVERLAP       /* time until the last of several GEMMs ends, which begin together with NCCL operations */
@@ -26,8 +23,7 @@ struct bb_measurement {
     size_t file;
     double time_us;
     int iterations; /* number of operations enqueued together; 0: the time includes no launches */
-    bool by_host;   /* collectives: measured by the host clock, from before the first call until the final
-                     synchronization returns */
+    bool by_host;   /* collectives: host clock from before the first call until the final synchronization */
 
     struct bb_collective call;
     char algorithm[24], protocol[24]; /* variant that NCCL chose; "": unknown */

@@ -9,18 +9,12 @@
 
 enum { P = BB_FIT_PARAMETERS, STEPS = 60, LAD_STEPS = 20, ROWS_PER_PARAMETER = 3 };
 
-#define MIN_SENSITIVITY                                                                                                \
-    0.05 /* a parameter that contributes less than this fraction to the time of every row is not
-                                determined */
-#define STEP                                                                                                           \
-    0.1 /* half width of a central difference, in units of scale; not smaller, because predicted
-                               times are whole ns */
-#define DAMPING                                                                                                        \
-    1e-5                   /* added to the diagonal, in units of the sum of weights; holds parameters that the rows
-                                do not determine */
-#define MIN_REFERENCE 0.01 /* minimum reference time of a row, as a fraction of its measured time */
-#define TUKEY         4.685
-#define MIN_SCALE     5e-3 /* minimum scale of the relative errors, because no model is more accurate */
+#define MIN_SENSITIVITY 0.05 /* fraction that a parameter must contribute to the time of some row to be determined */
+#define STEP            0.1 /* half width of a central difference, in units of scale; large because times are whole ns */
+#define DAMPING         1e-5 /* added to the diagonal, times the sum of weights; holds undetermined parameters */
+#define MIN_REFERENCE   0.01 /* minimum reference time of a row, as a fraction of its measured time */
+#define TUKEY           4.685
+#define MIN_SCALE       5e-3 /* minimum scale of the relative errors, because no model is more accurate */
 
 /* State of a fit. slope: change of a row's relative error if a parameter changes by its `scale`. */
 struct work {
@@ -28,8 +22,7 @@ struct work {
     double values[P];
     double (*slope)[P]; /* [n_rows][parameter] */
     double *weight;     /* [n_rows] */
-    double *reference;  /* [n_rows] times to which errors are relative: measured times in the first steps, predicted
-                          times in the later ones */
+    double *reference;  /* [n_rows] to which errors are relative: measured times, in later steps predicted times */
     double *sorted;     /* [n_rows] scratch memory of sort_errors */
     bool frozen[P];
 };

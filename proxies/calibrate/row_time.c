@@ -4,9 +4,7 @@
 #include <math.h>
 #include <strings.h>
 
-#define ISSUE_NOISE                                                                                                    \
-    1.05 /* a message that took longer than this multiple of the launch time was not limited by its
-                            launch */
+#define ISSUE_NOISE 1.05 /* message time / launch time above which the launch does not limit the message */
 
 static double message_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {

@@ -334,9 +334,11 @@ static int check_max_error(const struct compute *b)
 
     if (allowed <= 0 || !b->options.wanted[BB_COMPUTE_TIMED] || b->excess_error <= allowed)
         return 0;
-    return BB_WORLD_ERR(&b->session.world, BB_EBELOW,
-                        "timed kernels of 100 us or more deviate by %.2f %% plus %g us; --max-error allows %g %%",
-                        b->excess_error, TIMED_SLACK_US, allowed);
+    return BB_WORLD_ERR(
+        &b->session.world, BB_EBELOW,
+        "timed kernels of 100 us or more: duration differs from the requested time by %.2f %% plus %g us; "
+        "--max-error allows %g %% plus that constant",
+        b->excess_error, TIMED_SLACK_US, allowed);
 }
 
 static int run_sections(struct compute *b)

@@ -436,7 +436,9 @@ static void print_title(const struct bb_report *r, int coll)
     if (bb_colls[coll].inplace == BB_INPLACE_NONE)
         fprintf(r->out, "# in place: N/A, because received data would overwrite data that are still to be sent\n");
     if (bb_colls[coll].flags & BB_COLL_ROUNDS && r->options->aggregate > 1)
-        fprintf(r->out, "# -m: not in one NCCL group, because the rounds of this collective depend on each other\n");
+        fprintf(r->out, "# -m: the operations of an iteration are not one NCCL group, because the rounds of this "
+                        "collective depend on each "
+                        "other\n");
     if (r->options->cycles != 1)
         fprintf(r->out, "# cycle %d\n", r->cycle + 1);
 }

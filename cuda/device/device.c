@@ -161,9 +161,8 @@ static int report_unassigned(const struct bb_world *w, const struct bb_visible *
         return bb_err(code, "no usable GPU on this host: %s; try: busbar-emulated, which runs on emulated GPUs",
                       why ? why : "CUDA found none at first, but finds one now");
     if (first > 0)
-        return bb_err(code,
-                      "%d ranks on this host need GPUs with numbers from %d on, but the host has only GPUs 0 to %d",
-                      w->local_size, first, seen - 1);
+        return bb_err(code, "%d ranks on this host need GPUs %d to %d, but the host has only GPUs 0 to %d",
+                      w->local_size, first, first + w->local_size - 1, seen - 1);
     format_uuid(all[unassigned].uuid[0], uuid);
     count = count_gpus(w, all);
     if (count < w->local_size)

@@ -308,7 +308,7 @@ static void print_groups(const struct bb_run_report *r, FILE *out)
     const struct bb_time_unit unit = unit_of_ranks(r);
     struct bb_group_traffic work[BB_MAX_GROUPS];
 
-    fprintf(out, "#\n# communication of a step, by group (%s; same ranks)\n", unit.name);
+    fprintf(out, "#\n# communication of a step, by group (%s; ranks of the table above)\n", unit.name);
     fprintf(out, "# %-16s %-6s %5s %6s %10s %12s %12s %12s %9s\n", "role", "group", "size", "calls", "payload", "busy",
             "exposed", "waiting", "busbw");
     fprintf(out, "# %-16s %-6s %5s %6s %10s %12s %12s %12s %9s\n", "", "", "", "", "", "", "", "for peers", "GB/s");
@@ -365,7 +365,8 @@ void bb_run_report_head(const struct bb_run_report *r, FILE *out)
     bb_print_report_header(out, r->argc, r->argv);
     print_machine(r, out);
     fprintf(out,
-            "# every proxy in its smallest configuration for this number of ranks, with scaled counts; step: median of "
+            "# every proxy in its smallest configuration for this number of ranks, with reduced message sizes; step: "
+            "median of "
             "%d steps",
             r->plan->steps);
     print_busy_sms(r, true, out);

@@ -131,6 +131,6 @@ def test_first_gpu_out_of_range_is_reported_once(busbar):
                           capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
     assert done.returncode == 2
     (line,) = lines_of(done)
-    assert "numbers from 6 on" in line and "0 to 7" in line
+    assert "need GPUs 6 to 9" in line and "GPUs 0 to 7" in line
 
 

@@ -165,8 +165,8 @@ struct bb_collective {
 int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_collective *call,
                                  const struct bb_nccl_variant **variant);
 
-/* Cost of a collective that runs alone, after the last member has called it: first a latency, then a transfer. The
- * duration is latency_ns + transfer_ns. Each kind of link is busy during a part of the transfer. */
+/* Cost of a collective that runs alone, after the last member has called it. The duration is latency_ns +
+ * transfer_ns. Each kind of link is busy during a part of the transfer. */
 struct bb_cost {
     double latency_ns, transfer_ns;
     double link_ns, nic_ns; /* time for which a member's links within the node, and its NICs, are busy */

@@ -17,8 +17,8 @@ static struct bb_measurement_file *file_of(struct bb_measurements *e)
     return &e->files[e->n_files - 1];
 }
 
-/* Appends a measurement that is from the last of e->files. If its time is not valid (NaN), the row is only counted
- * as unused. */
+/* Appends a measurement that is from the last file of e->files. If its time is not a positive number, counts its row
+ * as unused instead. */
 static int add_measurement(struct bb_measurements *e, const struct bb_measurement *row)
 {
     int rc;
@@ -139,7 +139,7 @@ out:
 }
 
 /* Adds the host time of an NCCL call, for rows of collectives that consist of one call. With emulated GPUs the
- * recorded host time is that of the emulation itself; the modelled host time is the difference between wall time and
+ * recorded host time is that of the emulation itself; the modeled host time is the difference between wall time and
  * operation time. */
 static int launch_row(struct bb_measurements *e, const json_t *row, const char *where)
 {

@@ -13,7 +13,7 @@ enum bb_measurement_kind {
     BB_MEASURED_COLLECTIVE, /* time of a collective between CUDA events; enqueued before the first event */
     BB_MEASURED_MESSAGE, /* time of a message, one way or half a round trip; at least the host's time to enqueue it */
     BB_MEASURED_KERNEL,  /* mean time of a GEMM or memory-bound kernel, from the first of many launches */
-    BB_MEASURED_TIMED_KERNEL, /* the same for a kernel of known duration */
+    BB_MEASURED_TIMED_KERNEL, /* like BB_MEASURED_KERNEL, for a kernel of known duration */
     BB_MEASURED_NCCL_LAUNCH,  /* host time of an NCCL call */
     BB_MEASURED_OVERLAP       /* time until the last of several GEMMs ends, which begin together with NCCL operations */
 };

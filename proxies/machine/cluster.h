@@ -50,14 +50,14 @@ struct bb_nccl_variant {
     double base_us, intra_us, inter_us; /* latency per call, per step within a node, per step between nodes */
     double gbps; /* bus bandwidth of the links within a node, 1e9 bytes/s; NVLS and NVLS_TREE: on a node with 8 GPUs */
     double nic;  /* fraction of the NICs' rate that is available for data with this protocol */
-    double chunk_us; /* NVLS, NVLS_TREE: synchronization time per round of chunks; 0: rounds are not modelled */
+    double chunk_us; /* NVLS, NVLS_TREE: synchronization time per round of chunks; 0: rounds are not modeled */
     int channels;    /* NCCL channels of a ring or NVLS; 0: unknown (ring: no tail latency; NVLS: 16 channels) */
 };
 #define BB_NCCL_VARIANTS 24
 
 /* Section "sharing" of a profile: resources of a GPU that NCCL uses while kernels run concurrently. */
 struct bb_sharing {
-    int collective_sms, message_sms; /* SMs that NCCL occupies: per collective; per message of an exchange */
+    int collective_sms, message_sms; /* number of SMs that NCCL occupies: per collective; per send or receive */
     double memory_bytes;             /* device memory traffic per byte that NCCL sends or receives, in bytes */
 };
 

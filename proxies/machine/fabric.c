@@ -149,7 +149,7 @@ double bb_fabric_uplink_ns(const struct bb_cluster *c, const struct bb_link_load
 
 /* ---- uplink bytes of collectives ---- */
 
-/* Finds the neighbours of a node in NCCL's binary tree over n nodes (ncclGetBtree, src/graph/trees.cc): the parent
+/* Finds the neighbors of a node in NCCL's binary tree over n nodes (ncclGetBtree, src/graph/trees.cc): the parent
  * and two children; -1: none. */
 static void find_tree_neighbours(int n, int node, int neighbours[3])
 {

@@ -15,7 +15,7 @@
 #include <jansson.h>
 
 /* bb_fabric_read - reads the section "fabric" of a profile; call it after all other sections are read. Without this
- * section, uplinks are not modelled. */
+ * section, uplinks are not modeled. */
 int bb_fabric_read(const json_t *root, const char *name_or_path, struct bb_cluster *c) BB_MUST_CHECK;
 
 /* bb_fabric_is_oversubscribed - returns whether the uplinks of this tier can be a bottleneck: their rate is lower

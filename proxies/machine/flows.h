@@ -33,7 +33,7 @@ struct bb_flow {
     double rate, since_ns;        /* current rate, 0 to 1; time at which it began */
     int limit;                    /* resource that most recently limited the rate since the start; -1: none */
     int round, changed_in_update; /* last filling round that included the flow; last update that changed its rate */
-    unsigned epoch : 28;          /* version of the predicted end; incremented whenever it changes */
+    unsigned epoch : 28;          /* version of the predicted end: incremented whenever the predicted end changes */
     bool active : 1, fresh : 1, frozen : 1;
 };
 

@@ -34,8 +34,9 @@ static void pause_ms(long ms)
     nanosleep(&pause, NULL);
 }
 
-/* Returns whether this rank reports the failure. One rank per host reports, preferably rank 0: the other ranks,
- * which are muted before MPI_Init, pause before they claim the reporter lock. *lock_fd: out, for bb_speaker_says. */
+/* Returns whether this rank prints the error line. One rank per host prints it, preferably rank 0: the other ranks,
+ * which are muted before MPI_Init, pause before they claim the host's reporter lock (speaker.h). lock_fd: out,
+ * descriptor of the lock; unchanged without a launcher. */
 static bool may_speak(bool timed_out, int code, int *lock_fd)
 {
     char host[256] = "";
@@ -75,8 +76,7 @@ static _Noreturn void end_process(int signal, bool timed_out, pid_t sender)
             bb_speaker_says(lock_fd);
     }
     if (!bb_launched_alone() && !bb_speaker_answer(lock_fd, code, LINGER_MS))
-        pause_ms(LINGER_MS); /* meanwhile this process holds the reporter lock, so ranks that fail later do not
-                                report again */
+        pause_ms(LINGER_MS); /* keep the reporter lock meanwhile, so that ranks that fail later do not report again */
     bb_exit_by(signal, code);
 }
 

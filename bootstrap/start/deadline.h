@@ -19,10 +19,10 @@
 void bb_deadline_begin(const char *phase, double timeout_s, bool signals);
 
 /*
- * bb_deadline_begin_write - start the phase in which the final results are written. Signals are not handled, but an
- * exit() called by a library is.
- * bb_deadline_written - the final results are written and contain the exit status for rc. From now on the process exits
- * with this status even if a library calls exit() or the time limit expires.
+ * bb_deadline_begin_write - start the phase in which the final results are written. This phase changes no signal
+ * handlers, but it handles an exit() called by a library.
+ * bb_deadline_written - record that the final results are written. They contain the exit status for rc, so from now on
+ * the process exits with this status even if a library calls exit() or the time limit expires.
  */
 void bb_deadline_begin_write(double timeout_s);
 void bb_deadline_written(int rc);

@@ -16,8 +16,8 @@
 static struct {
     bb_exited *volatile fn;
     void *volatile arg;
-    pid_t process; /* process that called bb_exit_guard; a child that a library forks inherits the handlers, and they
-                      do nothing there */
+    pid_t process; /* process that called bb_exit_guard; in a child that a library forks, the inherited handlers do
+                      nothing */
     bool registered;
 } guard;
 

@@ -64,7 +64,7 @@ static int report_load_error(const char *command, const char *error)
                   command, library, how, advice ? advice : "it");
 }
 
-/* Searches the GPU library in the program's own folder (build), then in ../lib/busbar (installation). path: out. */
+/* Searches for the GPU library in the program's own folder (build), then in ../lib/busbar (installation). path: out. */
 static int find_gpu_library(const char *command, char path[PATH_MAX])
 {
     static const char *const subfolders[] = {"", "/../lib/busbar"};

@@ -7,8 +7,8 @@
  * the functions of the offline tools in the program that loads it, so no function is linked twice. The program finds
  * the entry points of the shared object by name.
  *
- * The program searches libbusbar-gpu.so in its own folder, then in ../lib/busbar relative to that folder (an installed
- * busbar). The dynamic linker finds the dependencies of libbusbar-gpu.so at their build-time paths, unless
+ * The program searches for libbusbar-gpu.so in its own folder, then in ../lib/busbar relative to that folder (an
+ * installed busbar). The dynamic linker finds the dependencies of libbusbar-gpu.so at their build-time paths, unless
  * LD_LIBRARY_PATH contains other versions (set by an environment module, or for the emulated GPUs).
  */
 #ifndef BB_BOOTSTRAP_START_GPU_LIBRARY_H

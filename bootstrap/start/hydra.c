@@ -1,4 +1,4 @@
-/* hydra.c - helper process that keeps the connections of a dead rank to Hydra open. */
+/* hydra.c - helper process that keeps a dead rank's connections to Hydra open. */
 #include "bootstrap/start/hydra.h"
 
 #include "bootstrap/base/err.h"
@@ -28,8 +28,8 @@ bool bb_hydra_started_us(void)
     return getenv("MPI_LOCALNRANKS") && getenv("PMI_FD");
 }
 
-/* Closes all files except stdout, stderr, the PMI connection and the rank's end of the pipe. Hydra monitors the
- * output pipes and the PMI connection. */
+/* Closes all file descriptors except stdout, stderr, the PMI connection and rank_end (read end of the pipe from the
+ * rank). Hydra monitors stdout, stderr and the PMI connection. */
 static void close_all_but(int connection, int rank_end)
 {
     for (int fd = 0; fd < FILES_MAX; fd++)
@@ -44,7 +44,8 @@ static void ignore_signals(void)
             signal(number, SIG_IGN);
 }
 
-/* Ends the job. Waits first, so that Hydra reads the output of the ranks: after the abort command Hydra reads none. */
+/* Ends the job with the abort command of PMI. Waits READ_MS first, because after the abort command Hydra no longer
+ * reads the output of the ranks. */
 static void abort_job(int connection, int code)
 {
     poll(NULL, 0, READ_MS);
@@ -67,8 +68,8 @@ static void name_lost_rank(int connection, pid_t launcher)
 
 static void hold_connection(int connection, int rank_end, pid_t launcher)
 {
-    struct pollfd end = {.fd = connection}; /* no events requested: poll returns POLLHUP only when the launcher has
-                                               exited */
+    struct pollfd end = {.fd = connection}; /* no events requested, so poll() reports only that the launcher has
+                                               exited (POLLHUP) */
     char state = 0;                         /* last state byte that the rank sent; 0: none */
 
     close_all_but(connection, rank_end);

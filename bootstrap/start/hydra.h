@@ -16,8 +16,8 @@
 /* bb_hydra_started_us - returns whether Hydra started this process. */
 bool bb_hydra_started_us(void);
 
-/* bb_hydra_hold - start the helper process; call before any thread is created. If the helper process cannot be
- * started, Hydra may kill all ranks before the lost rank is reported. */
+/* bb_hydra_hold - start the helper process that keeps this rank's PMI connection open; call before any thread is
+ * created. If the helper process cannot be started, Hydra may kill all ranks before the lost rank is reported. */
 void bb_hydra_hold(void);
 
 /* bb_hydra_ending - inform the helper process that the job is ending, so that it does not report the death of this

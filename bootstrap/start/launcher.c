@@ -107,13 +107,14 @@ bool bb_launched_alone(void)
 bool bb_launcher_waits_for_all(void)
 {
     static const char *const others[] = {"OMPI_COMM_WORLD_SIZE",
-                                         "MPI_LOCALNRANKS"}; /* set by an mpirun, which may run inside a Slurm job */
+                                         "MPI_LOCALNRANKS"}; /* set by Open MPI and by Hydra, which may run inside a
+                                                                Slurm job */
 
     return getenv("SLURM_PROCID") && !any_set(others, sizeof(others) / sizeof(*others));
 }
 
-/* Parses Slurm's list of the ranks on this node, for example "0,4,8". Returns their number, or 0 if it exceeds
- * capacity. */
+/* Parses Slurm's list of the ranks on this node, for example "0,4,8". ranks: out, [capacity]. Returns the number of
+ * ranks, or 0 if it exceeds capacity. */
 static int slurm_tasks_here(const char *list, int *ranks, int capacity)
 {
     int n = 0;
@@ -159,8 +160,8 @@ static bool is_prterun(pid_t pid)
     return strcmp(name, "prterun\n") == 0;
 }
 
-/* Returns whether the launcher has this process's stderr pipe open. This is false if a wrapper script has redirected
- * stderr. */
+/* Returns whether process `pid`, the launcher, reads this process's stderr, that is, has the same pipe open. This is
+ * false if a wrapper script has redirected stderr. */
 static bool reads_our_stderr(pid_t pid)
 {
     char path[PATH_TEXT];

@@ -15,7 +15,7 @@ int bb_launcher_local_size(void);
 /*
  * bb_launcher_local_ranks - list the ranks that the launcher started on this host.
  *   ranks    out: [capacity] ranks in increasing order
- *   Returns  the number of ranks; 0 if unknown or greater than capacity
+ *   Returns  the number of ranks; 0 if the ranks are unknown or more than `capacity`
  */
 int bb_launcher_local_ranks(int *ranks, int capacity);
 

@@ -13,7 +13,7 @@ struct bb_local_name {
 };
 
 /* bb_local_name - returns the socket name made of `prefix` and an identifier of the job, which all ranks of the job
- * on this host share and no other job on the host has. */
+ * on this host share and no other job on the host has. launcher: process id of the job's launcher. */
 struct bb_local_name bb_local_name(const char *prefix, pid_t launcher);
 
 /* bb_local_listen - bind to the name and listen. Returns the descriptor, or -1 with errno set (EADDRINUSE: another

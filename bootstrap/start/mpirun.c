@@ -28,7 +28,8 @@ const char *bb_mpirun_export(void)
     return BB_MPI_IS_OPEN_MPI ? "-x" : NULL;
 }
 
-/* Sets variables of Open MPI 4 and 5; other MPI libraries need none. bootstrap/mpi.sh sets the same variables. */
+/* Sets environment variables of Open MPI 4 and 5 that allow oversubscription and running as root. Other MPI
+ * libraries need no variables for this. bootstrap/mpi.sh sets the same variables. */
 void bb_mpirun_allow_ranks(void)
 {
     static const char *const settings[][2] = {

@@ -13,18 +13,18 @@
 enum { BB_NEIGHBOURS_MAX = 1024 };
 
 struct bb_neighbours {
-    int ranks[BB_NEIGHBOURS_MAX], n; /* ranks: the ranks of this host in increasing order; n: their number, 0 if
-                                        monitoring is disabled */
+    int ranks[BB_NEIGHBOURS_MAX], n; /* ranks: the ranks of this host in increasing order; n: number of these ranks,
+                                        0 if monitoring is disabled */
     int place;                       /* index of this rank in ranks */
-    atomic_int own;                  /* listening socket, which owns this rank's name until it is closed; -1: none */
-    int next; /* connection to the socket of the next rank; -1: the next rank has not started yet */
+    atomic_int own; /* listening socket with this rank's socket name; closing it releases the name; -1: none */
+    int next;       /* connection to the socket of the next rank; -1: the next rank has not started yet */
 };
 
 /* bb_neighbours_begin - find the ranks of this host and create this rank's socket name. */
 void bb_neighbours_begin(struct bb_neighbours *all);
 
-/* bb_neighbours_lost - returns the number of the next rank if that rank had started and has exited, else -1. Does
- * not block. */
+/* bb_neighbours_lost - returns the rank number of the next rank on this host if that rank had started and has
+ * exited, else -1. Does not block. */
 int bb_neighbours_lost(struct bb_neighbours *all);
 
 /* bb_neighbours_missing - returns the first rank of this host that has no process, or -1 if all ranks have one.

@@ -15,7 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Format of the variable's value: "place count fd"; place 0 appends "fd:pid" for each forked rank. */
+/* Environment variable that lists the sockets of a rank. Its value is "place count fd": index of the rank in its
+ * process, number of ranks in the process, and the socket to place 0 (-1 on place 0). On place 0, "fd:pid" follows
+ * for each forked rank. */
 static const char VARIABLE[] = "BUSBAR_SIBLINGS";
 
 enum { EACH_TEXT = 32 };
@@ -161,8 +163,8 @@ int bb_siblings_take(struct bb_siblings **siblings)
 
 /* ---- waiting for the forked ranks ---- */
 
-/* Returns the error code for the wait status of a forked rank. A rank that failed has printed its error unless a
- * signal ended it, so only that case is printed here. */
+/* Converts the wait status of a forked rank to an error code. Prints an error only if a signal ended the rank,
+ * because a rank that failed in another way has printed its own error. place: index of the rank in its process. */
 static int error_of(int place, int status)
 {
     if (WIFSIGNALED(status))

@@ -19,8 +19,8 @@
  * rank is forked. */
 enum { BB_SIBLINGS_MAX = 1024 };
 
-/* The ranks of one launched process. Place 0 is the launched process itself, which has a socket and a process id for
- * each forked rank. */
+/* The ranks of one launched process. `place` is the index of this rank in the process. Place 0 is the launched
+ * process itself, which has a socket and a process id for each forked rank. */
 struct bb_siblings {
     int place, count;
     int *fds; /* place 0: [count] sockets to the forked ranks, fds[0] is -1; other places: [1], the socket to place 0 */

@@ -5,15 +5,16 @@
 
 #include <stdbool.h>
 
-/* Causes of an early end that are not signals, numbered like signals: BB_LAUNCHER_LOST, the launcher has exited, and
- * with it the reader of the ranks' output; BB_EXIT_CALLED, a library called exit() (exit_guard.h). */
+/* Causes of an early end other than signals, with values above all signal numbers. BB_LAUNCHER_LOST: the launcher
+ * has exited, so no process reads the ranks' output any more. BB_EXIT_CALLED: a library called exit()
+ * (exit_guard.h). */
 enum { BB_LAUNCHER_LOST = 1000, BB_EXIT_CALLED };
 
 /* One more than the largest signal number that is handled. */
 enum { BB_SIGNALS_END = 65 };
 
-/* bb_signal_name - returns the name of a signal or cause in messages, for example "SIGTERM" or "the loss of its
- * launcher"; "" if busbar does not handle it. Async-signal-safe. */
+/* bb_signal_name - returns the name of a signal or cause for messages, for example "SIGTERM" or "the loss of its
+ * launcher", or "" for a signal that busbar does not handle. Async-signal-safe. */
 const char *bb_signal_name(int signal);
 
 /* bb_signal_is_crash - returns whether the signal results from a program error in the process, for example SIGSEGV. */

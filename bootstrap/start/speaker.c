@@ -25,7 +25,8 @@ static pid_t fork_bare(void)
     return (pid_t)syscall(SYS_clone, (unsigned long)SIGCHLD, NULL, NULL, NULL, NULL);
 }
 
-/* Sends the code to one connecting rank. Returns false if accept() failed (for example with EMFILE). */
+/* Accepts a connection from another rank and sends `code`, the job's exit code. Returns false if accept() failed
+ * (for example with EMFILE). */
 static bool answer_one(int lock_fd, char code)
 {
     const int asker = accept4(lock_fd, NULL, NULL, SOCK_CLOEXEC);
@@ -37,8 +38,8 @@ static bool answer_one(int lock_fd, char code)
     return true;
 }
 
-/* Sends the code to connecting ranks for for_ms milliseconds, or until the reporter exits (EOF on death_pipe; -1:
- * none). */
+/* Sends `code` to connecting ranks for for_ms milliseconds, or until the reporter exits. death_pipe: pipe that
+ * reaches EOF when the reporter exits; -1: no pipe. */
 static void answer(int lock_fd, int death_pipe, char code, int for_ms)
 {
     const double end_s = bb_now_s() + 1e-3 * for_ms;
@@ -63,7 +64,8 @@ bool bb_speaker_answer(int fd, int code, int for_ms)
     return true;
 }
 
-/* Waits until the reporter has printed its error line. Returns false if the reporter exited before. */
+/* Waits until the reporter has sent a byte through death_pipe, which means that it has printed its error line.
+ * Returns false if the reporter exited before. */
 static bool await_line(int death_pipe)
 {
     struct pollfd line = {.fd = death_pipe, .events = POLLIN};
@@ -85,7 +87,8 @@ static void keep_word(int lock_fd, int death_pipe, char code)
     _exit(0);
 }
 
-/* Runs in the child process. Returns whether the helper process was started. */
+/* Runs in a forked child: starts the helper process in a new session. Returns whether the helper process was
+ * started. */
 static bool start_keeper(int lock_fd, const int ends[2], char code)
 {
     pid_t helper;

@@ -7,7 +7,8 @@
 #include <sys/types.h>
 
 /*
- * bb_speaker_take - claim the right to report the failure on this host. The lock is an abstract socket.
+ * bb_speaker_take - claim the reporter lock, which is the right to report the failure on this host. The lock is an
+ * abstract socket.
  *   code     exit code with which the job ends
  *   Returns  the lock's file descriptor, or -1 if another rank is the reporter
  *

@@ -25,10 +25,9 @@ static const double CONNECT_S = 2; /* seconds to connect to rank 0; limits the d
 static const double ANSWER_S = 10; /* seconds to wait for the answer of rank 0, to which thousands of ranks may
                                       connect at once */
 enum { SPARE_VISITORS = 64 };      /* slots for pending connections, in addition to one slot per rank */
-enum {
-    ANSWER_OTHERS_MS = 1000
-}; /* milliseconds to answer the other ranks of this host; mpirun needs up to a second
-                                     to end them */
+/* Milliseconds during which this rank sends its exit code to the other ranks of this host. mpirun needs up to a second
+ * to end these ranks. */
+enum { ANSWER_OTHERS_MS = 1000 };
 
 static void copy_text(char *to, const char *from)
 {
@@ -67,7 +66,7 @@ static void init_locks(struct bb_watchdog *watchdog)
     pthread_condattr_destroy(&attr);
 }
 
-/* Closes the connections to all peers. Ranks that wait for the end of this rank then continue at once, while this
+/* Closes the connections to all peers. Ranks that wait for this rank to end then continue at once, although this
  * rank may need seconds to end other ranks. */
 static void close_links(struct bb_watchdog *watchdog)
 {
@@ -75,8 +74,8 @@ static void close_links(struct bb_watchdog *watchdog)
         bb_watchdog_close(&watchdog->peers[i].link);
 }
 
-/* Exit guard: a library called exit() during the run, or this process crashed. Blocks this thread while the
- * watchdog's thread reports the exit, saves the results and ends the process. */
+/* Handler of the exit guard (exit_guard.h), called when a library called exit() during the run or this process
+ * crashed. Blocks this thread while the watchdog's thread reports the exit, saves the results and ends the process. */
 static void await_end(void *arg, int cause)
 {
     struct bb_watchdog *watchdog = arg;
@@ -232,8 +231,8 @@ void bb_watchdog_stop(struct bb_watchdog *watchdog)
     pthread_cond_broadcast(&watchdog->news);
     pthread_mutex_unlock(&watchdog->lock);
     if (hooks)
-        pthread_join(watchdog->hooks_thread, NULL); /* the watchdog's thread still runs here, so it limits the
-                                                       duration of the hooks */
+        pthread_join(watchdog->hooks_thread, NULL); /* the watchdog's thread still runs here, so it can end the
+                                                       process if a hook hangs */
     pthread_mutex_lock(&watchdog->lock);
     bb_watchdog_linger(watchdog);
     say_gone(watchdog);
@@ -559,7 +558,7 @@ int bb_watchdog_hook(struct bb_watchdog *watchdog, enum bb_watchdog_when when, b
 
     pthread_mutex_lock(&watchdog->hooks_lock);
     if (watchdog->n_hooks == BB_HOOKS_MAX)
-        rc = bb_err(BB_EFAIL, "more than %d hooks for an early end", BB_HOOKS_MAX);
+        rc = bb_err(BB_EFAIL, "more than %d functions registered for an early end of the run", BB_HOOKS_MAX);
     else
         watchdog->hooks[watchdog->n_hooks++] = (struct bb_hook){when, fn, arg};
     pthread_mutex_unlock(&watchdog->hooks_lock);

@@ -1,7 +1,7 @@
 /*
  * watchdog.h - detects lost and hanging ranks. The watchdog consists of one thread per rank and a TCP connection from
  * every rank to rank 0. It is independent of MPI and NCCL, so it works while both hang. It is used by world.c and
- * results.c; world.h describes the behaviour that users see.
+ * results.c; world.h describes the behavior that users see.
  *
  * Protocol: the ranks exchange fixed-size messages (watchdog_internal.h), each with an authentication tag.
  *
@@ -81,9 +81,9 @@ struct bb_watchdog_endpoint {
 };
 
 /*
- * Backup reporters (deputies). They report if rank 0 is lost or does not answer. They are ranks 1 and 2 and the first
- * ranks of two more nodes, in rank order. The lowest one that answers reports; if none answers, the ranks of each host
- * choose a reporter among themselves (speaker.h).
+ * Backup reporters (deputies): the ranks that print the error line if rank 0 is lost or does not answer. They are ranks
+ * 1 and 2 and the first ranks of two more nodes, in rank order. The lowest one that answers prints the line. If none
+ * answers, the ranks of each host choose a reporter among themselves (speaker.h).
  */
 #define BB_WATCHDOG_DEPUTIES 4
 struct bb_watchdog_deputies {
@@ -92,12 +92,12 @@ struct bb_watchdog_deputies {
 };
 
 /* bb_watchdog_start - start the watchdog's thread in state "alone", in which the timeout, signals and hooks already
- * work. Blocks SIGTERM, SIGINT and the other signals listed in bootstrap/start/signals.h, except those that are
- * ignored (nohup). */
+ * work. timeout_s: time limit in seconds between two signs of life of the main thread. Blocks SIGTERM, SIGINT and
+ * the other signals listed in bootstrap/start/signals.h, except those that are ignored (nohup). */
 int bb_watchdog_start(struct bb_watchdog **watchdog, double timeout_s) BB_MUST_CHECK;
 
-/* bb_watchdog_see_neighbours - start monitoring among the ranks of this host, which ends when all ranks are
- * connected. If one of these ranks reports an error, the others end with the same exit code. Not for forked ranks
+/* bb_watchdog_see_neighbours - start to monitor the next rank of this host, until all ranks are connected. If a rank
+ * of this host reports an error, the other ranks of the host end with the same exit code. Not for forked ranks
  * (bootstrap/start/siblings.h). */
 void bb_watchdog_see_neighbours(struct bb_watchdog *watchdog);
 
@@ -149,8 +149,8 @@ void bb_watchdog_waiting(struct bb_watchdog *watchdog, const char *what);
 void bb_watchdog_guard(struct bb_watchdog *watchdog, const char *what);
 int bb_watchdog_ending(const struct bb_watchdog *watchdog);
 
-/* bb_watchdog_expired - report that a wait of this rank timed out, and wait for the decision of rank 0. Returns the
- * negative code with which the job ends. */
+/* bb_watchdog_expired - report that the wait `what` of this rank timed out, and wait for the decision of rank 0.
+ * Returns the negative code with which the job ends. */
 int bb_watchdog_expired(struct bb_watchdog *watchdog, const char *what) BB_MUST_CHECK;
 
 /*
@@ -192,8 +192,9 @@ const char *bb_watchdog_reason(struct bb_watchdog *watchdog, char phase[BB_WATCH
 void bb_watchdog_stop(struct bb_watchdog *watchdog);
 
 /*
- * bb_watchdog_hook - register fn(arg, rc), rc < 0, which the watchdog calls on a separate thread when the job ends
- * early: either at once, or after a while if the main thread is stuck.
+ * bb_watchdog_hook - register a function that the watchdog calls as fn(arg, rc), rc < 0, on a separate thread when the
+ * job ends early.
+ *   when  BB_WATCHDOG_AT_ONCE: at once; BB_WATCHDOG_STUCK: about 0.3 s later, and only if the main thread is stuck
  * bb_watchdog_forget - remove a registered function.
  */
 enum bb_watchdog_when { BB_WATCHDOG_AT_ONCE, BB_WATCHDOG_STUCK };

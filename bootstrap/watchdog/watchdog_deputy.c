@@ -46,7 +46,8 @@ static bool has_lost_server(const struct bb_watchdog *watchdog)
     return watchdog->attended && watchdog->peers[0].link.fd < 0;
 }
 
-/* Sends SPEAK to backup reporter i. Returns whether it answered, in which case it reports instead of this rank. */
+/* Sends SPEAK to backup reporter i. Returns whether the backup reporter answered; in that case the backup reporter
+ * prints the error line instead of this rank. */
 static bool ask_deputy(const struct bb_watchdog *watchdog, int i)
 {
     struct bb_watchdog_endpoint at = watchdog->deputies.at[i];
@@ -110,8 +111,8 @@ bool bb_watchdog_speaks(struct bb_watchdog *watchdog, int code)
     return ours;
 }
 
-/* Prints the error line and marks the error as reported. Under Hydra it is marked first, because Hydra kills all
- * ranks as soon as a rank prints. Other launchers kill them only after a rank has exited. */
+/* Prints the error line and marks the error as reported. Under Hydra the error is marked before it is printed,
+ * because Hydra kills all ranks as soon as a rank prints. Other launchers kill the ranks only after one has exited. */
 static void put_line(const struct bb_watchdog *watchdog, enum bb_error code, const char *line)
 {
     const bool before = bb_hydra_started_us();

@@ -1,5 +1,5 @@
 /* watchdog_dial.c - connects to rank 0 or to a backup reporter (the server). The addresses of the server are tried
- * in order, each one when the addresses before it have not answered for EACH_S. */
+ * in order; the next address is tried when the previous ones have not answered within EACH_S. */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/watchdog/watchdog_internal.h"
 
@@ -33,8 +33,8 @@ struct dialling {
     double again_s;       /* time of the next attempt to reconnect */
 };
 
-/* Closes a failed connection. If the server had accepted it, the server may have evicted it as a pending connection,
- * so this rank reconnects, at most REFUSALS_MAX times. */
+/* Closes a failed connection. If the server had accepted the connection, it may have closed it only to free a slot
+ * for pending connections, so this rank reconnects, at most REFUSALS_MAX times. */
 static void give_up(struct dialling *d, int i)
 {
     const bool called = d->states[i] == CONNECTED || d->states[i] == GREETED;
@@ -70,8 +70,8 @@ static void try_again(struct dialling *d)
             call_address(d, i);
 }
 
-/* Handles the result of connect(). If the server has accepted, no firewall blocks it, but it may be busy, so the
- * time limits are extended. */
+/* Handles the result of connect(). If the server has accepted the connection, no firewall blocks it, but the server
+ * may be busy, so the time limits are extended. */
 static void look_at_connection(struct dialling *d, int i)
 {
     int error = 0;
@@ -87,7 +87,7 @@ static void look_at_connection(struct dialling *d, int i)
     d->end_s = bb_now_s() + d->answer_s;
 }
 
-/* Receives CHALLENGE and answers with the first message. */
+/* Receives CHALLENGE and sends the first message (HELLO or SPEAK). */
 static void greet(struct dialling *d, int i)
 {
     struct bb_watchdog_link *link = &d->links[i];

@@ -27,8 +27,8 @@ enum bb_watchdog_kind {
 #define BB_WATCHDOG_TEXT    96
 #define BB_WATCHDOG_LINE    1800
 #define BB_WATCHDOG_STATE_S 0.1 /* seconds; minimum interval between two STATE messages of a rank */
-/* Number of STATE messages that a rank sends first without waiting for BB_WATCHDOG_STATE_S, because the first steps
- * of a run are short. */
+/* Number of STATE messages that a rank sends at the start of the run without the minimum interval
+ * BB_WATCHDOG_STATE_S, because the first steps of a run are short. */
 #define BB_WATCHDOG_FIRST_NEWS 32
 
 /* Progress of a rank: number and text of its last step, and the name of its current wait ("": the rank does not
@@ -45,7 +45,7 @@ struct bb_watchdog_msg {
     uint16_t kind;
     int16_t code; /* in FAIL and END: exit code; in SPEAK: nonzero if rank 0 is lost */
     uint32_t rank;
-    int32_t signal; /* signal because of which the sender or the job ends; 0: none */
+    int32_t signal; /* signal or other cause (signals.h) that ends the sender or the job; 0: none */
     uint64_t nonce; /* in CHALLENGE: nonce of the accepting side; in the reply to CHALLENGE: nonce of the connecting
                        side */
     struct bb_seen seen;
@@ -76,8 +76,8 @@ struct bb_watchdog_link {
  * line. */
 int bb_watchdog_listen(bool loopback, struct bb_watchdog_endpoint *ticket, int fds[BB_WATCHDOG_ADDRESSES],
                        int *n) BB_MUST_CHECK;
-/* bb_watchdog_dial - connect to one of the ticket's addresses, send `first` and wait for the answer. patience_s:
- * time limits in seconds for the connection and for the answer. link: out, the connection. reply: out, the answer.
+/* bb_watchdog_dial - connect to one of the ticket's addresses, send `first` and wait for the answer. patience_s: [0]
+ * time limit in seconds for the connection, [1] for the answer. link: out, the connection. reply: out, the answer.
  * Returns 0 or -BB_EFAIL; prints nothing. */
 int bb_watchdog_dial(const struct bb_watchdog_endpoint *ticket, const struct bb_watchdog_msg *first,
                      const double patience_s[2], struct bb_watchdog_link *link,
@@ -89,7 +89,8 @@ void bb_watchdog_list_addresses(struct bb_watchdog_endpoint *ticket);
  * value of NCCL_SOCKET_IFNAME ("eth,ib", "=eth0", "^docker"), NULL if not set. default_route: interface of the
  * default route. */
 int bb_watchdog_preference(const char *name, const char *socket_ifname, const char *default_route);
-/* returns 1 if a connection was accepted; *link is then a pending connection, to which CHALLENGE was sent */
+/* bb_watchdog_accept - accept a connection and send CHALLENGE. link: out, the connection, which is pending until its
+ * first message arrives. Returns 1, or 0 if no connection was accepted. */
 int bb_watchdog_accept(int listen_fd, struct bb_watchdog_link *link);
 /* bb_watchdog_take_key - derive the key of this connection. token: the run's secret. nonce: nonce of the connecting
  * side. */
@@ -97,11 +98,11 @@ void bb_watchdog_take_key(struct bb_watchdog_link *link, const struct bb_siphash
 /* bb_watchdog_verify - returns whether the received message has the expected tag, and advances the sequence number. */
 bool bb_watchdog_verify(struct bb_watchdog_link *link, const struct bb_watchdog_msg *msg);
 void bb_watchdog_watch_link(int fd); /* enables TCP keep-alive, which detects that a host has vanished */
-/* Sends a message with its tag, either completely or not at all. Returns 0, or -1 if the connection is closed or
- * does not become writable within patience_s seconds. */
+/* bb_watchdog_send - send a message with its tag, either completely or not at all. Returns 0, or -1 if the
+ * connection is closed or does not become writable within patience_s seconds. */
 int bb_watchdog_send(struct bb_watchdog_link *link, struct bb_watchdog_msg *msg, double patience_s);
-/* Returns 1 if *msg is a complete message, 0 if the message is not complete yet, -1 if the connection is closed or
- * received invalid data. */
+/* bb_watchdog_receive - receive bytes of a message without blocking. Returns 1 if *msg is a complete message, 0 if
+ * the message is not complete yet, -1 if the connection is closed or received invalid data. */
 int bb_watchdog_receive(struct bb_watchdog_link *link, struct bb_watchdog_msg *msg);
 void bb_watchdog_close(struct bb_watchdog_link *link);
 struct bb_watchdog_msg bb_watchdog_msg(enum bb_watchdog_kind kind, uint32_t rank, int code);
@@ -110,10 +111,11 @@ struct bb_watchdog_msg bb_watchdog_msg(enum bb_watchdog_kind kind, uint32_t rank
 struct bb_peer {
     struct bb_watchdog_link link;
     struct bb_seen seen;
-    bool joined, hung, done; /* done: peer sent BYE or FAIL, so EOF is expected */
-    bool lost, gone;         /* gone: peer sent GONE, so EOF is expected */
-    bool gone_again;         /* peer (rank 0) sent GONE a second time: this rank may exit */
-    bool answered;           /* peer has answered the ASK that follows the first HANG */
+    bool joined, hung, done; /* joined: peer sent HELLO; hung: peer sent HANG; done: peer sent BYE or FAIL, so EOF is
+                                expected */
+    bool lost, gone; /* lost: connection closed without GONE or FAIL; gone: peer sent GONE, so EOF is expected */
+    bool gone_again; /* peer (rank 0) sent GONE a second time: this rank may exit */
+    bool answered;   /* peer has answered the ASK that follows the first HANG */
 };
 
 struct bb_hook {
@@ -126,7 +128,7 @@ struct bb_hook {
 struct bb_watchdog {
     pthread_t thread;
     pthread_mutex_t lock; /* protects all following fields except the hooks */
-    pthread_cond_t news;  /* signalled when a field changes for which the main thread may wait */
+    pthread_cond_t news;  /* signaled when a field changes for which the main thread may wait */
     int poke_fd, signal_fd, listen_fds[BB_WATCHDOG_ADDRESSES], n_listen;
     sigset_t old_signals;
     bool attended;     /* this rank is not rank 0 and is, or was, connected to rank 0 */
@@ -153,7 +155,8 @@ struct bb_watchdog {
 
     bool hung, hang_said;    /* hung: a wait of this rank timed out; hang_said: HANG was sent to rank 0 */
     double hang_s;           /* time at which that wait timed out */
-    double judge_s, lost_s;  /* times at which to decide about hanging ranks and about lost ranks; 0: none */
+    double judge_s, lost_s;  /* judge_s: time at which to decide about hanging ranks; lost_s: time at which to report
+                               lost ranks; 0: none */
     double signal_s;         /* time at which the signal arrived */
     int signal, signal_rank; /* signal: the first signal or other cause (signals.h), 0: none; signal_rank: the rank
                                 that received it */
@@ -167,7 +170,8 @@ struct bb_watchdog {
 
     _Atomic int ending; /* 0, or the negative code with which the job is ending */
     double ending_s;
-    bool hooks_started, saved; /* saved: the hooks for BB_WATCHDOG_AT_ONCE have run */
+    bool hooks_started, saved; /* hooks_started: hooks_thread was created; saved: the hooks for BB_WATCHDOG_AT_ONCE
+                                  have run */
     pthread_t hooks_thread;
     char last_words[BB_WATCHDOG_LINE]; /* error line about lost ranks, printed only after the results are saved,
                                           because Hydra kills all ranks once a rank prints; "": none */
@@ -191,8 +195,8 @@ struct bb_watchdog {
     int n_hooks;
 };
 
-/* Time in seconds after which a rank that sent HANG assumes that rank 0 does not answer. Rank 0 decides about one
- * second after HANG, later with many ranks. */
+/* Returns the time in seconds after which a rank that sent HANG assumes that rank 0 does not answer. Rank 0 decides
+ * about one second after HANG, later with many ranks. */
 static inline double bb_watchdog_answer_s(const struct bb_watchdog *watchdog)
 {
     return 2 + watchdog->size / 512.0;
@@ -231,8 +235,8 @@ bool bb_watchdog_say(struct bb_watchdog *watchdog, enum bb_error code, const cha
  * of a lost rank does not report too. Returns false if another process has already reported. No effect under other
  * launchers. */
 bool bb_watchdog_keep_word(struct bb_watchdog *watchdog, int code);
-/* bb_watchdog_say_lost - rank 0: report lost ranks if this rank can claim the reporter lock, whatever the launcher.
- * The lock is needed because a rank whose connection broke may still exist and may have reported rank 0 as lost. */
+/* bb_watchdog_say_lost - rank 0: report lost ranks if this rank can claim the reporter lock, which is needed under
+ * every launcher: a rank that only lost its connection may still exist and may have reported rank 0 as lost. */
 void bb_watchdog_say_lost(struct bb_watchdog *watchdog, const char *line);
 /* bb_watchdog_asked - backup reporter: handle SPEAK. The sender reports that rank 0 is lost (msg->code nonzero; this
  * rank may not have noticed the loss yet), that rank 0 does not answer, or that a signal ends the job. */

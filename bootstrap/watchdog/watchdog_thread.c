@@ -17,25 +17,29 @@
 #include <unistd.h>
 
 /* Durations in seconds. */
-static const double GATHER_S = 0.3;      /* from the first HANG to the decision: STATE and HANG of other ranks arrive */
-static const double GATHER_MORE_S = 0.7; /* added to GATHER_S if some ranks have not answered ASK */
-static const double GATHER_LOST_S = 0.05; /* from a lost rank to its report: the loss of further ranks is detected */
+static const double GATHER_S = 0.3; /* from the first HANG to the decision, to receive STATE and HANG of other ranks */
+static const double GATHER_MORE_S = 0.7;  /* added to GATHER_S if some ranks have not answered ASK */
+static const double GATHER_LOST_S = 0.05; /* from a lost rank to its report, to detect further lost ranks */
 static const double SAY_S = 0.2;          /* time limit for saving the results before the error line is printed */
-static const double STUCK_S = 0.3;        /* from saved results until the main thread counts as stuck */
-static const double EXIT_S = 0.8;         /* from the decision to end the job to the end of the process */
-static const double SIGNAL_S = 0.15;      /* from a signal to its report; mpirun also sends one after a lost rank */
-static const double SIGNAL_END_S = 0.2;   /* wait for END after rank 0 was informed of a signal */
-static const double EXIT_END_S = 1;       /* as SIGNAL_END_S, after an unexpected exit(): no launcher kills the ranks */
-static const double SIGNAL_ALONE_S = 0.05; /* as SIGNAL_END_S, without a connection to rank 0, which may report */
-static const double SIGNAL_EXIT_S = 0.75;  /* from a signal to the process exit; mpirun and srun kill after 1 s */
-/* A signal that arrives this soon after SIGCONT is timed from SIGCONT. prterun announces its signals so: it sends
- * SIGCONT, SIGTERM 0.25 s later, and SIGKILL at most 0.25 s after SIGTERM. */
+static const double STUCK_S = 0.3;   /* a main thread without a sign of life for this long after the results are saved
+                                      is stuck */
+static const double EXIT_S = 0.8;    /* from the decision to end the job to the end of the process */
+static const double SIGNAL_S = 0.15; /* from a signal to its report, because mpirun also sends a signal after a lost
+                                        rank */
+static const double SIGNAL_END_S = 0.2; /* maximum wait for END after rank 0 was informed of a signal */
+static const double EXIT_END_S = 1; /* like SIGNAL_END_S, for an unexpected exit(), after which no launcher kills the
+                                       ranks */
+static const double SIGNAL_ALONE_S = 0.05; /* like SIGNAL_END_S, for a rank without a connection to rank 0 */
+static const double SIGNAL_EXIT_S = 0.75; /* from a signal to the exit of the process; mpirun and srun kill after 1 s */
+/* A signal that arrives less than this time after SIGCONT is timed from SIGCONT. prterun sends SIGCONT before it
+ * ends the ranks, SIGTERM 0.25 s later, and SIGKILL at most 0.25 s after SIGTERM. */
 static const double ANNOUNCED_S = 0.6;
-static const double SIGNAL_LEAVING_S = 0.5; /* as SIGNAL_S, during orderly shutdown */
-static const double ALONE_S = 0.7;          /* a rank without a connection to rank 0 waits before it reports a hang */
-static const double ASLEEP_S = 1.5;         /* between two iterations (normally 0.1 s): the process was suspended */
-static const double NEIGHBOUR_S = 0.1;      /* from the loss of the next rank on this host to its report */
-static const double VISITOR_S = 5;          /* time limit for the first message of a pending connection */
+static const double SIGNAL_LEAVING_S = 0.5; /* like SIGNAL_S, during orderly shutdown */
+static const double ALONE_S = 0.7;          /* delay before a rank without a connection to rank 0 reports a hang */
+static const double ASLEEP_S = 1.5;    /* a longer time between two iterations (normally 0.1 s) shows that the process
+                                       was suspended */
+static const double NEIGHBOUR_S = 0.1; /* from the loss of the next rank on this host to its report */
+static const double VISITOR_S = 5;     /* time limit for the first message of a pending connection */
 
 static struct bb_watchdog_msg state_msg(const struct bb_watchdog *watchdog, enum bb_watchdog_kind kind, int code)
 {
@@ -45,7 +49,7 @@ static struct bb_watchdog_msg state_msg(const struct bb_watchdog *watchdog, enum
     return msg;
 }
 
-/* ---- hooks: they run on a separate thread, so a hanging file system or NCCL cannot keep the process alive ---- */
+/* ---- hooks, run on a separate thread so that a hanging file system or NCCL cannot keep the process alive ---- */
 
 static void run_hooks(struct bb_watchdog *watchdog, enum bb_watchdog_when when)
 {
@@ -419,7 +423,7 @@ static bool has_departed(const struct bb_watchdog *watchdog)
 }
 
 /* Checks for a signal that ends the job. During orderly shutdown the signal is reported only if the shutdown takes
- * long: when the first rank of a rejected job has exited with its status, mpirun sends a signal to the slower ranks. */
+ * long, because mpirun sends a signal to the slower ranks when the first rank has exited with a nonzero status. */
 static void check_signal(struct bb_watchdog *watchdog, double now_s)
 {
     const double server_s = watchdog->signal == BB_EXIT_CALLED ? EXIT_END_S : SIGNAL_END_S;
@@ -462,8 +466,8 @@ static void check_neighbours(struct bb_watchdog *watchdog, double now_s)
     }
     if ((lost = bb_neighbours_lost(&watchdog->neighbours)) < 0)
         return;
-    if (watchdog->neighbour_s == 0 || watchdog->slept) /* a rank that was suspended is the last to notice the loss,
-                                                          and another rank has reported it */
+    if (watchdog->neighbour_s == 0 || watchdog->slept) /* after a suspension the delay starts again, because another
+                                                          rank has probably reported the loss meanwhile */
         watchdog->neighbour_s = now_s + NEIGHBOUR_S;
     if (now_s >= watchdog->neighbour_s)
         bb_watchdog_judge_neighbour(watchdog, lost);

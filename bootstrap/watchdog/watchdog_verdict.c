@@ -51,7 +51,7 @@ static void add_rank(struct line *line, const struct bb_watchdog *watchdog, int 
     }
 }
 
-/* Adds the marked ranks: up to NAMED_MAX ranks with their details, then the number of further ranks. */
+/* Adds the marked ranks to the line: up to NAMED_MAX ranks with their details, then the number of further ranks. */
 static void add_ranks(struct line *line, const struct bb_watchdog *watchdog, const bool *marked)
 {
     int n = 0;
@@ -97,8 +97,8 @@ static bool is_farther(const struct bb_seen *x, const struct bb_seen *y)
     return x->step != y->step ? x->step > y->step : x->wait[0] && !y->wait[0];
 }
 
-/* Returns the hanging rank that is ahead of all other hanging ranks. The ranks that have not reached its position
- * have not arrived. */
+/* Returns the hanging rank that is ahead of all other hanging ranks. Ranks that have not reached the same step and
+ * wait count as not arrived. */
 static const struct bb_peer *farthest_hung(const struct bb_watchdog *watchdog)
 {
     const struct bb_peer *far = NULL;
@@ -109,9 +109,9 @@ static const struct bb_peer *farthest_hung(const struct bb_watchdog *watchdog)
     return far;
 }
 
-/* Returns whether a rank has arrived at the position `far`. A rank that does not wait for anything is normally the
- * rank that the others wait for, so it has not arrived. If `far` names no wait either, all ranks are in the same
- * call. */
+/* Returns whether a rank has arrived at `far`, the step and wait of the hanging rank that is ahead of all others. A
+ * rank without a current wait is normally the rank that the others wait for, so it has not arrived. If `far` has no
+ * current wait either, all ranks hang in the same call. */
 static bool has_arrived(const struct bb_peer *peer, const struct bb_seen *far)
 {
     return peer->joined && peer->answered && peer->seen.step >= far->step &&
@@ -133,7 +133,7 @@ static void add_timeout(struct line *line, const struct bb_watchdog *watchdog, c
                 hung_at(seen), watchdog->timeout_s);
 }
 
-/* Marks the ranks that have not arrived at the position of `far`. Returns the number of marked ranks. */
+/* Marks the ranks that have not arrived at the step and wait of `far`. Returns the number of marked ranks. */
 static int mark_missing(const struct bb_watchdog *watchdog, const struct bb_peer *far, bool *marked)
 {
     int n = 0;
@@ -143,7 +143,7 @@ static int mark_missing(const struct bb_watchdog *watchdog, const struct bb_peer
     return n;
 }
 
-/* Marks the ranks that wait for something else than `far`. Returns the number of marked ranks. */
+/* Marks the ranks whose wait differs from the wait of `far`. Returns the number of marked ranks. */
 static int mark_elsewhere(const struct bb_watchdog *watchdog, const struct bb_peer *far, bool *marked)
 {
     int n = 0;
@@ -153,8 +153,8 @@ static int mark_elsewhere(const struct bb_watchdog *watchdog, const struct bb_pe
     return n;
 }
 
-/* Compares which wait each rank is in: the same wait as `far`, or another one. Adds the smaller of these two groups
- * of ranks, because it more likely contains the cause. */
+/* Divides the ranks into those in the same wait as `far` and those in another wait, and adds the smaller of these
+ * two groups to the line, because it more likely contains the cause. */
 static void add_apart(struct line *line, const struct bb_watchdog *watchdog, const struct bb_peer *far)
 {
     bool marked[watchdog->size];

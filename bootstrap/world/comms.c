@@ -125,8 +125,8 @@ out:
 
 /* ---- polling the communicator's state ---- */
 
-/* Takes the handle out of the communicator. The main thread and the abort hook may both try; the one that gets the
- * handle must destroy it, the other one gets NULL. */
+/* Removes the NCCL handle from the communicator and returns it. If the main thread and the abort hook both call this
+ * function, one of them gets the handle and must destroy it; the other one gets NULL. */
 static ncclComm_t take_handle(struct bb_comm *c)
 {
     return atomic_exchange(&c->nccl, NULL);
@@ -178,7 +178,7 @@ int bb_comm_poll(struct bb_comm *c, const char *what)
 
     if (!c->nccl || c->blocking)
         return 0;
-    rc = is_settled(c); /* the usual case: complete, so the text of the wait need not be formatted */
+    rc = is_settled(c); /* usually the operation is complete, so that the text of the wait is not needed */
     if (rc)
         return rc < 0 ? rc : 0;
     snprintf(wait, sizeof(wait), "%s (communicator %s, %d ranks)", what, c->name, c->size);
@@ -198,16 +198,18 @@ int bb_comm_check(struct bb_comm *c)
 
 /* ---- init and split ---- */
 
-/* The group of one rank as that rank sees it. All ranks compare these before the communicator is created. */
+/* A rank's description of its own group, from the arguments of that rank. The ranks compare their descriptions
+ * before the communicator is created. */
 struct claim {
     int rc;
     int size;         /* 0: this rank is in no group */
-    int leader;       /* first member of the group, as a rank of the run; creates the unique id */
+    int leader;       /* rank, in the run, of the first member of the group, which creates the unique id */
     uint64_t members; /* hash of the member list */
-    ncclUniqueId id;  /* set by the leader only */
+    ncclUniqueId id;  /* unique id of the communicator; set by the leader only */
 };
 
-/* Returns the rank in the run of member i of a group. */
+/* Returns the rank, in the run, of member i of a group. members NULL: the group consists of the first ranks of the
+ * run. */
 static int member_at(const int *members, int i)
 {
     return members ? members[i] : i;
@@ -278,8 +280,8 @@ static int compare_claims(const struct bb_comm *c, const int *members, const str
     return 0;
 }
 
-/* Exchanges the views of all ranks. Returns an error on all ranks if any rank has an error. id: out, unique id of
- * this rank's group. */
+/* Exchanges the group descriptions of all ranks. members: as in bb_comm_init. id: out, unique id of this rank's
+ * group. Returns an error on all ranks if any rank has an error. */
 static int exchange_claims(struct bb_comm *c, const int *members, ncclUniqueId *id)
 {
     struct claim mine, *all;

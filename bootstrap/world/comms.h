@@ -13,13 +13,13 @@
 
 #define BB_COMM_NAME 32
 
-/* Options of a communicator. Zero-initialised: a non-blocking communicator with NCCL's defaults. */
+/* Options of a communicator. Zero-initialized: a non-blocking communicator with NCCL's defaults. */
 struct bb_comm_opts {
     bool blocking; /* true: NCCL calls return only when their operation is enqueued, so latencies do not include
                       NCCL's helper thread; the communicator cannot be aborted while a call runs */
-    int min_ctas, max_ctas;    /* minimum and maximum number of CTAs (channels) per operation; 0: NCCL's choice */
-    int cta_policy;            /* NCCL's number of the CTA policy plus 1; 0: NCCL's choice; requires NCCL 2.27 */
-    bool nvlink_centric_sched; /* requires NCCL 2.28 */
+    int min_ctas, max_ctas; /* minimum and maximum number of CTAs (channels) per operation; 0: NCCL's choice */
+    int cta_policy;         /* CTA policy: value of NCCL_CTA_POLICY_... plus 1; 0: NCCL's choice; requires NCCL 2.27 */
+    bool nvlink_centric_sched; /* sets nvlinkCentricSched; requires NCCL 2.28 */
     int max_p2p_peers;    /* maximum number of concurrent point-to-point peers of a rank; 0: NCCL's choice; requires
                           NCCL 2.30 */
     int cga_cluster_size; /* size of the thread block clusters; 0: NCCL's choice; -1: no clusters (0 in NCCL's
@@ -41,14 +41,15 @@ struct bb_comm {
 
 /*
  * bb_comm_init - create a communicator per group. Collective over all ranks of the run.
- *   c        out; empty on an error, and on ranks in no group. Must not move in memory until it is released.
+ *   c        out; without a communicator after an error and on ranks in no group. Must not move in memory until it is
+ *            released.
  *   name     name of the groups; copied
  *   members  [size] ranks of this rank's group in group order, this rank included; NULL: the first `size` ranks of the
  *            run
  *   size     number of ranks in this rank's group; 0: this rank is in no group of this name
- *   opts     options; zero-initialised: NCCL's defaults
- *   Returns  0 or a negative error. Ranks of a group that pass different members are an error (the message names two of
- *            them).
+ *   opts     options; zero-initialized: NCCL's defaults
+ *   Returns  0 or a negative error. If the ranks of a group pass different members, the message names two of these
+ *            ranks.
  * Groups of one name are disjoint. Uses the current CUDA device.
  */
 int bb_comm_init(struct bb_comm *c, struct bb_world *w, const char *name, const int *members, int size,
@@ -56,7 +57,7 @@ int bb_comm_init(struct bb_comm *c, struct bb_world *w, const char *name, const 
 
 /*
  * bb_comm_split - split `parent` (ncclCommSplit). Collective over the group of `parent`.
- *   c      out; empty on an error and for color -1. Must not move in memory until it is released.
+ *   c      out; without a communicator after an error and for color -1. Must not move in memory until it is released.
  *   color  ranks with equal color >= 0 form a new communicator; -1: this rank joins none
  *   key    order of the ranks in the new communicator; ranks with equal keys keep the order of the parent
  *   opts   options; NULL: NCCL's defaults, blocking like the parent

@@ -16,8 +16,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-static const double LOST_S = 2; /* seconds between a closed socket and the error about it; meanwhile the watchdog can
-                                   report the lost rank with more details */
+static const double LOST_S = 2; /* seconds from a closed socket to the error line about it; meanwhile the watchdog
+                                   can report the lost rank with more details */
 
 /* ---- between processes, through MPI ---- */
 
@@ -68,14 +68,14 @@ struct exchange {
     const struct bb_world *w;
     const char *send;
     char *recv;
-    size_t bytes, *moved; /* bytes: per rank; moved: [count] bytes transferred in this stage, per socket */
+    size_t bytes, *moved; /* bytes: data per rank; moved: [count] bytes transferred in this stage, per socket */
     enum stage stage;
     double lost_s; /* time at which a socket was found closed; 0: none */
     MPI_Request request;
 };
 
-/* Sends (out) or receives as many bytes as possible without blocking. *moved counts the bytes. Returns 1 when all
- * bytes are transferred, 0 if not yet, -1 if the other end is closed. */
+/* Sends (out true) or receives (out false) as many bytes as possible without blocking, and adds their number to
+ * *moved. Returns 1 when all bytes are transferred, 0 if not yet, -1 if the other end is closed. */
 static int move_bytes(int fd, char *memory, size_t bytes, size_t *moved, bool out)
 {
     ssize_t n = 0;
@@ -99,8 +99,8 @@ static int take_loss(struct exchange *x)
     return bb_now_s() - x->lost_s < LOST_S ? 0 : bb_err(BB_ETIMEOUT, "a rank of the same process is lost");
 }
 
-/* Transfers the data of the current stage on all sockets. Returns 1 when all transfers are complete, 0 if not yet, <
- * 0 after an error. */
+/* Transfers the data of the current stage on all sockets. bytes: data per socket. step: distance in bytes between
+ * the data of two sockets in `memory`. Returns 1 when all transfers are complete, 0 before, or a negative error. */
 static int move_all(struct exchange *x, char *memory, size_t bytes, size_t step, bool out)
 {
     const struct bb_siblings *s = x->w->siblings;
@@ -230,8 +230,8 @@ out:
     return rc;
 }
 
-/* Uses separate buffers. If the wait is abandoned, the MPI request stays pending and MPI may still write to the
- * buffers, so they are not freed. The job ends in this case. */
+/* Exchanges data through separate buffers. If the wait is abandoned, the MPI request stays pending and MPI may still
+ * write to these buffers, so they are not freed. The job ends in this case. */
 int bb_exchange_all(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
 {
     const size_t all_bytes = (size_t)w->size * bytes;

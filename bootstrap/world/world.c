@@ -27,8 +27,8 @@
 
 /* ---- waiting ---- */
 
-static const double STOPPED_S = 1.5; /* seconds between two polls that show that the process was suspended; normally
-                                        a few ms */
+static const double STOPPED_S = 1.5; /* a longer time in seconds between two polls (normally a few ms) shows that the
+                                        process was suspended */
 
 enum {
     YIELD_US = 200,
@@ -55,7 +55,8 @@ static void pause_after(double waited_s, int yield_us, long last_us, long *sleep
 }
 
 /* Returns the waiting time so far, without the time during which the process was suspended (for example by a
- * scheduler). before_s: result of the previous call. A suspension moves *start_s. */
+ * scheduler). start_s: start of the wait; moved forward by the length of a suspension. before_s: result of the
+ * previous call. */
 static double waited_since(double *start_s, double before_s)
 {
     const double waited_s = bb_now_s() - *start_s;
@@ -274,7 +275,7 @@ static int refuse_foreign_launcher(int processes)
  * "loopback", and prints three lines per rank because loopback is not in its list. The component "weighted" does not
  * query the kernel.
  * async_mpi_finalize: otherwise MPI_Finalize begins with a fence through the launcher, which is not needed because the
- * ranks have already synchronised. mpirun of Open MPI 4 hangs or crashes if ranks end during the fence.
+ * ranks have already synchronized. mpirun of Open MPI 4 hangs or crashes if ranks end during the fence.
  */
 static void calm_open_mpi(void)
 {
@@ -401,8 +402,8 @@ out:
     return rc;
 }
 
-/* Returns the value of w->crowd. With a thousand ranks on two processors, polling every millisecond would use all
- * CPU time. */
+/* Returns the number of ranks on this host per 16 processors, rounded down (w->crowd). With a thousand ranks on two
+ * processors, polling every millisecond would use all CPU time. */
 static int count_crowd(const struct bb_world *w)
 {
     const long here = w->siblings ? w->siblings->count : bb_launcher_local_size();
@@ -410,7 +411,7 @@ static int count_crowd(const struct bb_world *w)
     return (int)(here / (RANKS_PER_PROCESSOR * sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
-/* Sets the rank and the host that error lines begin with until MPI is initialised, from the launcher's variables. */
+/* Sets the rank and the host with which error lines begin until MPI is initialized, from the launcher's variables. */
 static void identify_early(void)
 {
     struct bb_machine machine;
@@ -479,7 +480,7 @@ static int finalize_mpi(struct bb_world *w)
     return bb_world_ending(w);
 }
 
-/* Synchronises all ranks at the end of the run. No rank exits before, so until then a closed connection means a lost
+/* Synchronizes all ranks at the end of the run. No rank exits before, so until then a closed connection means a lost
  * rank. */
 static int leave_together(struct bb_world *w)
 {

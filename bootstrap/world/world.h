@@ -13,7 +13,7 @@
  * Order of calls: bb_world_init ... bb_world_release(w, rc) ... return bb_exit_code(rc). All calls are made by the
  * thread that called bb_world_init, except bb_world_ending.
  *
- * Behaviour of the launchers:
+ * Behavior of the launchers:
  * - mpirun of Open MPI 4: when a rank dies, mpirun sends SIGTERM to the other ranks and SIGKILL about a second later.
  *   Its exit status is that of the rank that died first (137 for SIGKILL). The ranks use that second to report the lost
  *   rank and exit with status 4.
@@ -53,7 +53,7 @@ struct bb_world {
     struct bb_watchdog *watchdog; /* NULL in a world created by bb_world_alone */
     bool prompt;                  /* waits spin before they sleep, see bb_world_prompt */
     struct bb_siblings *siblings; /* the ranks of this process if it has several ranks, else NULL */
-    bool mpi;                     /* MPI is initialised and bb_world_release must finalize it */
+    bool mpi;                     /* MPI is initialized and bb_world_release must finalize it */
     int crowd;       /* ranks on this host / (16 x processors), rounded down; waits sleep up to (1 + crowd) ms between
                   polls */
     int out_of_step; /* 0, or the error of a failed exchange, after which this rank takes part in no further exchange */
@@ -81,14 +81,14 @@ int bb_world_alone(struct bb_world *w, double timeout_s) BB_MUST_CHECK;
  *            other ranks, and exit with the code of the first rank that failed. Ranks that cannot be reached are ended
  *            by MPI_Abort. An early end returns only if there are no other ranks.
  *   Returns  rc, or an error that occurred during the end
- * A zero-initialised or partly initialised world is allowed.
+ * A zero-initialized or partly initialized world is allowed.
  */
 int bb_world_release(struct bb_world *w, int rc);
 
 /*
  * Exchanges between all ranks. All ranks must call them in the same order. Sizes are in bytes and equal on all ranks.
  * bb_world_bcast - copy buf of rank `root` to buf of all ranks.
- * bb_world_allgather - store send[bytes] of each rank r at recv + r * bytes on all ranks.
+ * bb_world_allgather - copy the `bytes` bytes at `send` of each rank r to recv + r * bytes on all ranks.
  * bb_world_barrier - wait for all ranks. what: name of the wait in messages, for example "the start of the sweep".
  * bb_world_agree - exchange the error codes of all ranks, so that they all continue or all end. Returns 0 if every rank
  * passed rc 0, else the nonzero rc of the lowest rank that passed one. Each failing rank must have printed its own
@@ -135,9 +135,10 @@ typedef int bb_ready(void *arg);
 int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *arg) BB_MUST_CHECK;
 
 /*
- * bb_world_prompt - select how waits poll. on: waits poll without sleeping for their first second, because the host's
- * clock measures them and the end must be noticed at once. No effect if this host has more ranks than processors,
- * because a spinning rank would delay the other ranks.
+ * bb_world_prompt - select how waits poll.
+ *   on  true: waits poll without sleeping for their first second, because a wait that is timed with the host's clock
+ *       must notice its end at once
+ * No effect if this host has more ranks than processors, because a spinning rank would delay the other ranks.
  */
 void bb_world_prompt(struct bb_world *w, bool on);
 
@@ -153,7 +154,7 @@ void bb_world_unguard(struct bb_world *w);
 /* BB_GUARDED - evaluate a call that returns 0 or an error, between bb_world_guard and bb_world_unguard. Returns the
  * call's result. */
 #define BB_GUARDED(w, what, call) (bb_world_guard((w), (what)), bb_world_guarded((w), (call)))
-int bb_world_guarded(struct bb_world *w, int rc) BB_MUST_CHECK; /* bb_world_unguard, then returns rc */
+int bb_world_guarded(struct bb_world *w, int rc) BB_MUST_CHECK; /* calls bb_world_unguard, then returns rc */
 
 /* bb_world_ending - returns 0, or the negative code with which the job is already ending. Inexpensive; may be called
  * from any thread. */

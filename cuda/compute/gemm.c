@@ -130,8 +130,8 @@ static int candidates_of(const struct bb_gemm *g, int asked, cublasLtMatmulHeuri
         return 0;
     if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED)
         return lt_at(status, "cublasLtMatmulAlgoGetHeuristic", __FILE__, __LINE__);
-    return bb_err(BB_EFAIL, "cuBLASLt has no algorithm for %lld x %lld x %lld in %s, batch %lld", (long long)s->m,
-                  (long long)s->n, (long long)s->k, bb_dtypes[s->dtype].name, (long long)s->batch);
+    return bb_err(BB_EFAIL, "cuBLASLt has no algorithm for the GEMM %lld x %lld x %lld of type %s, batch %lld",
+                  (long long)s->m, (long long)s->n, (long long)s->k, bb_dtypes[s->dtype].name, (long long)s->batch);
 }
 
 static int check_shape(const struct bb_gemm_shape *s)

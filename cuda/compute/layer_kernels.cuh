@@ -107,8 +107,8 @@ template <typename U> static __device__ void gather_words(const struct bb_memory
     }
 }
 
-/* Converts an index of a word in the packed boxes (the boxes of all rows, one after another) to the index of the
- * same word in the tiles of all rows. per_word: number of cells per word. */
+/* Converts the index i of a word in the packed boxes (struct bb_box; those of all rows, one after another) to the
+ * index of the same word in the tiles of all rows. per_word: number of cells per word. */
 static __device__ inline uint64_t tile_word(const struct bb_box &b, uint32_t per_word, uint64_t i)
 {
     const uint32_t width = b.extent[2] / per_word;
@@ -143,8 +143,8 @@ template <typename T> static __device__ void box_add(const struct bb_memory_kern
 
 /* ---- bias, scale and activation, forward and backward ---- */
 
-/* The tanh approximation of GELU: 0.5 x (1 + tanh u) = x * sigmoid(2u), which needs only one exponential and one
- * division. */
+/* The tanh approximation of GELU: 0.5 x (1 + tanh u) = x * sigmoid(2u), with u as computed below. The second form
+ * needs only one exponential and one division. */
 static __device__ inline float gelu(float x)
 {
     const float u = 0.7978845608f * (x + 0.044715f * x * x * x);
@@ -293,8 +293,8 @@ template <typename T, int N> static __device__ void layer_norm_rows(const struct
     }
 }
 
-/* One row of the layer norm gradient. The kernel reads `in` and `saved` several times; only the first read goes to
- * memory, the later ones hit the cache. */
+/* One row of the layer norm gradient, with its mean and factor = 1 / sqrt(variance + 1e-5). The kernel reads `in`
+ * and `saved` several times; only the first read goes to memory, the later ones hit the cache. */
 template <typename T, int N> struct norm_grad_row {
     const void *in, *saved;
     uint64_t words;

@@ -22,7 +22,8 @@
  *            the sum is computed in the type. A difference of two units in the last place is accepted, for libraries
  *            that round once less. Integers stay below the sign bit, where all methods of division give the same
  *            result.
- *   mulsum   as sum, with even terms; a rank with scalar 2 contributes half of its value.
+ *   mulsum   NCCL's pre-multiplied sum: NCCL multiplies each rank's input by a scalar, 1 or 2. As sum, with even terms;
+ *            a rank with scalar 2 contributes half of its value.
  *
  * Sums and products in floating point stay in the range of normal numbers, so no result depends on the treatment of
  * subnormal numbers.
@@ -285,14 +286,14 @@ BB_HD uint64_t bb_key_value(const struct bb_pattern *p, uint64_t index, int64_t 
 {
     if (p->number_class == BB_FLOATING)
         return bb_float_bits(p, (double)key * bb_power_of_two(bb_shared_exponent(p, index)));
-    if (p->number_class == BB_UNSIGNED) /* the values include the upper half of the range, so a comparison as signed
-                                           integers is detected */
+    if (p->number_class == BB_UNSIGNED) /* the values include the upper half of the range, so a reduction that
+                                           wrongly compares signed integers gives a wrong result */
         return (uint64_t)(key + bb_key_limit(p)) * 2;
     return (uint64_t)(key * 2);
 }
 
-/* Position 0 has the extreme value x. The values of the other positions are at most x for max, and at least x for
- * min. */
+/* Returns the contribution of position q for max and min. Position 0 has the extreme value x. The other positions
+ * have values of at most x for max, and at least x for min. */
 BB_HD uint64_t bb_extreme_input(const struct bb_pattern *p, uint64_t index, int q)
 {
     int64_t limit = bb_key_limit(p), extreme = bb_between(bb_random(p, index, 0), -limit, limit);
@@ -413,7 +414,7 @@ BB_HD uint64_t bb_expected(const struct bb_pattern *p, const struct bb_expect *e
 /* ---- comparing received and expected values ---- */
 
 /* Returns the distance between two floating-point values in units in the last place of the element type. A NaN is
- * far from every number. */
+ * far from every value in avg's range. */
 BB_HD uint64_t bb_ulp_distance(const struct bb_pattern *p, uint64_t a, uint64_t b)
 {
     uint64_t sign = 1ull << (8 * p->bytes - 1);
@@ -431,7 +432,7 @@ BB_HD int bb_differs(const struct bb_pattern *p, uint64_t got, uint64_t want)
     return got != want;
 }
 
-/* Loads or stores the bits of element i of a buffer. */
+/* bb_load and bb_store load and store the bits of element i of a buffer. */
 BB_HD uint64_t bb_load(const void *buf, int bytes, uint64_t i)
 {
     switch (bytes) {

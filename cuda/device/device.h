@@ -39,8 +39,7 @@ int bb_device_count_in_child(void);
  *   share_gpu  true: if there are too few GPUs, use device (first + local rank) modulo the number of GPUs
  *   info       out: the GPU of this rank
  *   Returns    0, or an error code on all ranks: -BB_EUSAGE if two ranks would share a GPU, -BB_EFAIL if a rank has no
- *              GPU. Only the rank without a GPU prints the error, so all ranks must agree on the result before any rank
- *              exits
+ *              GPU. Only the rank without a GPU prints the error; no rank may exit before this rank has printed it
  */
 BB_MUST_CHECK int bb_device_choose(struct bb_world *w, int first, bool share_gpu, struct bb_device_info *info);
 

@@ -16,7 +16,7 @@
 bool bb_driver_uuid(int ordinal, unsigned char uuid[16]);
 
 /* bb_driver_granularity - get the allocation granularity of cuMemCreate in bytes, for memory with the properties
- * that NCCL requests. Queries GPU 0, because the GPUs of a machine do not differ. Default: 2 MiB. */
+ * that NCCL requests. Queries only GPU 0 and assumes that all GPUs of the machine are equal. Default: 2 MiB. */
 size_t bb_driver_granularity(void);
 
 /* bb_driver_is_mapped - whether `memory` was allocated with cuMemCreate rather than with cudaMalloc. ncclMemAlloc

@@ -1,7 +1,8 @@
 /*
  * kernel_load.h - loads kernels before their first launch. By default CUDA loads a kernel at its first launch, and may
- * then wait for running kernels. This can deadlock during a step: a running NCCL receive waits for a peer, and that
- * peer is blocked by loading a kernel, too. Reading the attributes of a kernel loads the kernel.
+ * then wait for running kernels. This can deadlock: on this rank a running NCCL receive waits for a peer, and the peer
+ * has not sent yet, because its own kernel load waits in the same way. Reading the attributes of a kernel loads the
+ * kernel.
  */
 #ifndef BB_CUDA_DEVICE_KERNEL_LOAD_H
 #define BB_CUDA_DEVICE_KERNEL_LOAD_H

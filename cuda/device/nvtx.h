@@ -46,7 +46,7 @@ void bb_range_init(const struct bb_nvtx *n, struct bb_range *r, uint32_t categor
 void bb_range_push(const struct bb_nvtx *n, const struct bb_range *r);
 void bb_range_pop(const struct bb_nvtx *n);
 
-/* Set the name that a profiler shows for a stream, an event or a thread. */
+/* The three functions set the name that a profiler shows for a stream, an event or a thread. */
 void bb_nvtx_name_stream(const struct bb_nvtx *n, cudaStream_t stream, const char *name);
 void bb_nvtx_name_event(const struct bb_nvtx *n, cudaEvent_t event, const char *name);
 void bb_nvtx_name_thread(const struct bb_nvtx *n, const char *name); /* names the calling thread */

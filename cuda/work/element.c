@@ -18,8 +18,8 @@ static uint16_t half_bits(double value)
         return sign | 0x7c00;
     frexp(size, &exponent);
     exponent = size == 0 || exponent < -13 ? -14 : exponent - 1;
-    /* The significand of a normal number includes its leading 1 bit. Adding it increments the exponent field, and so
-     * does a carry from rounding. The exponent field is therefore set one lower. */
+    /* The sum adds a significand that includes the leading 1 bit of a normal number. This bit increments the
+     * exponent field, and so does a carry from rounding. The exponent field is therefore set one lower. */
     return sign | (uint16_t)(((exponent + 14) << 10) + (int)nearbyint(ldexp(size, 10 - exponent)));
 }
 

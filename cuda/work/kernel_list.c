@@ -60,8 +60,8 @@ static void add_gemm(struct bb_kernel_list *w, const char *name, const struct bb
 
 static void add_bias(struct bb_kernel_list *w, const struct bb_gemm_shape *s, enum bb_activation act, bool backward)
 {
-    /* Without activation the backward pass has no kernel: the gradient of the GEMM's output equals the gradient of
-     * the biased output. */
+    /* A bias without activation needs no kernel in the backward pass, because the gradient of the GEMM's output
+     * equals the gradient of the biased output. */
     if (!backward)
         add_memory_kernel(w, "bias", BB_MEMORY_KERNEL_BIAS_ACT, act, s->m, s->n, s->dtype);
     else if (act != BB_ACT_NONE)

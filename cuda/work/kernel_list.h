@@ -42,7 +42,7 @@ struct bb_kernel_list {
     struct bb_kernel_list_item items[BB_KERNEL_LIST_ITEMS];
 };
 
-/* Append an item to the list. A zero-initialized list is empty. */
+/* Both functions append an item to the list. A zero-initialized list is empty. */
 void bb_kernel_list_add_gemm(struct bb_kernel_list *w, const char *name, const struct bb_gemm_shape *gemm);
 void bb_kernel_list_add_memory_kernel(struct bb_kernel_list *w, const char *name,
                                       const struct bb_memory_kernel *memory_kernel);
@@ -61,7 +61,8 @@ struct bb_kernel_list_item *bb_kernel_list_last(struct bb_kernel_list *w);
  * it on chip.
  */
 bool bb_kernel_list_transformer(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward);
-/* Append one half of the layer: attention (first norm to `out`) or MLP (second norm to `down`). */
+/* Both functions append one half of the transformer layer. attention: first norm to the output projection `out`;
+ * mlp: second norm to `down`. */
 bool bb_kernel_list_attention(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward);
 bool bb_kernel_list_mlp(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward);
 
@@ -87,8 +88,12 @@ bool bb_kernel_list_dense_first_backward(struct bb_kernel_list *w, int64_t rows,
 bool bb_kernel_list_interaction(struct bb_kernel_list *w, int64_t rows, int64_t vectors, int64_t features,
                                 enum bb_dtype_id dtype, bool backward);
 
-/* Append a gather of rows. embedding: the row of the embedding table for each token. permute: the token for each MoE
- * expert slot. unpermute: the weighted sum of the top_k expert slots of each token. */
+/*
+ * The three functions append a gather of rows of `hidden` elements.
+ *   embedding  output row t: the embedding table's row for token t
+ *   permute    tokens * top_k output rows, one per pair of a token and its MoE expert: each a copy of the token
+ *   unpermute  output row t: the weighted sum of token t's top_k expert outputs
+ */
 void bb_kernel_list_embedding(struct bb_kernel_list *w, uint64_t tokens, uint64_t hidden, uint64_t vocabulary,
                               enum bb_dtype_id dtype);
 void bb_kernel_list_permute(struct bb_kernel_list *w, uint64_t tokens, uint64_t hidden, int top_k,
@@ -108,8 +113,11 @@ bool bb_kernel_list_halo_side(struct bb_kernel_list *w, uint64_t rows, const uin
                               const uint32_t halo[3], const int direction[3], bool received, bool backward,
                               enum bb_dtype_id dtype);
 
-/* Append a kernel that adds `count` gradients to their float sums, or that updates `count` parameters (`kind` is
- * BB_MEMORY_KERNEL_SGD or BB_MEMORY_KERNEL_ADAM). */
+/*
+ * bb_kernel_list_accumulate - append a kernel that adds `count` gradients to their float sums.
+ * bb_kernel_list_optimizer  - append a kernel that updates `count` parameters.
+ *                               kind  BB_MEMORY_KERNEL_SGD or BB_MEMORY_KERNEL_ADAM
+ */
 void bb_kernel_list_accumulate(struct bb_kernel_list *w, uint64_t count, enum bb_dtype_id dtype);
 void bb_kernel_list_optimizer(struct bb_kernel_list *w, enum bb_memory_kernel_kind kind, uint64_t count,
                               enum bb_dtype_id dtype);

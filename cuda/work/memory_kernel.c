@@ -238,7 +238,8 @@ static int is_aligned(const void *pointer, size_t bytes)
 }
 
 /* Returns the bytes per access: the largest power of two, at most 16, that divides the addresses `in` and `out` and
- * all numbers in `offsets`. offsets: the row length and all offsets in bytes, combined by OR. */
+ * `offsets`. offsets: bitwise OR of the row length and all offsets, in bytes, so a divisor of `offsets` that is a
+ * power of two divides all of them. */
 static int bytes_per_move(const struct bb_memory_kernel *p, size_t offsets)
 {
     int unit = 16;

@@ -19,26 +19,30 @@ extern "C" {
 #endif
 
 enum bb_memory_kernel_kind {
-    BB_MEMORY_KERNEL_COPY,       /* out[c] = in[c]: measures the memory bandwidth of the device */
-    BB_MEMORY_KERNEL_EMBED,      /* out[r][:] = in[index[r]][:]: embedding lookup, one table row per token */
-    BB_MEMORY_KERNEL_PERMUTE,    /* same formula as EMBED: copies tokens to MoE expert slots; index < 0: empty slot,
+    BB_MEMORY_KERNEL_COPY,      /* out[i] = in[i] for all rows * cols elements: measures the memory bandwidth of the
+                              device */
+    BB_MEMORY_KERNEL_EMBED,     /* out[r][:] = in[index[r]][:]: embedding lookup, one table row per token */
+    BB_MEMORY_KERNEL_PERMUTE,   /* same formula as EMBED: copies tokens to MoE expert slots; index < 0: empty slot,
                                  filled with 0 */
-    BB_MEMORY_KERNEL_UNPERMUTE,  /* out[r][:] = sum over j < top_k of gate[r][j] * in[index[r][j]][:]; terms with
+    BB_MEMORY_KERNEL_UNPERMUTE, /* out[r][:] = sum over j < top_k of gate[r][j] * in[index[r][j]][:]; terms with
                                    index < 0 are skipped */
-    BB_MEMORY_KERNEL_PACK,       /* out[r][box] = in[r][tile]: packs a face into a message; rows = samples * channels */
-    BB_MEMORY_KERNEL_UNPACK,     /* out[r][tile] = in[r][box]: unpacks a message into the halo */
-    BB_MEMORY_KERNEL_UNPACK_ADD, /* out[r][tile] += in[r][box]: backward; adds gradients received from the neighbor
-                                    to the border cells */
-    BB_MEMORY_KERNEL_BIAS_ACT,   /* out = act(in + shift[col]); in == out is allowed */
-    BB_MEMORY_KERNEL_CHANNEL_NORM,    /* out = act(in * scale[k] + shift[k]), k = row % channels: batch norm with known
+    BB_MEMORY_KERNEL_PACK,   /* out[r] = the cells of in[r] inside `box`: packs a face of the tile into a message; rows
+                              = samples * channels */
+    BB_MEMORY_KERNEL_UNPACK, /* the cells of out[r] inside `box` = in[r]: unpacks a message into the halo of the tile */
+    BB_MEMORY_KERNEL_UNPACK_ADD,    /* the cells of out[r] inside `box` += in[r]: backward pass; adds gradients received
+                                    from the neighbor to the border cells of the tile */
+    BB_MEMORY_KERNEL_BIAS_ACT,      /* out = act(in + shift[col]); in == out is allowed */
+    BB_MEMORY_KERNEL_CHANNEL_NORM,  /* out = act(in * scale[k] + shift[k]), k = row % channels: batch norm with known
                                       mean and variance */
-    BB_MEMORY_KERNEL_LAYER_NORM,      /* out = (in - mean) / sqrt(variance + 1e-5) * scale[col] + shift[col], per row */
-    BB_MEMORY_KERNEL_BIAS_ACT_GRAD,   /* out = in * act'(saved + shift[col]): `in` is the gradient, `saved` the input
+    BB_MEMORY_KERNEL_LAYER_NORM,    /* out = (in - mean) / sqrt(variance + 1e-5) * scale[col] + shift[col], per row */
+    BB_MEMORY_KERNEL_BIAS_ACT_GRAD, /* out = in * act'(saved + shift[col]): `in` is the gradient, `saved` the input
                                        of BIAS_ACT */
     BB_MEMORY_KERNEL_LAYER_NORM_GRAD, /* out = f * (g - mean(g) - x * mean(g x)), per row; g = in * scale[col], x =
                                          `saved` normalized, f = 1 / sqrt(variance + 1e-5) */
-    BB_MEMORY_KERNEL_ACCUMULATE,      /* master[c] += in[c]: adds the gradients of a micro-batch to float sums */
-    BB_MEMORY_KERNEL_SGD,  /* g = in[c] + decay p; first = beta1 first + g; p -= rate first; p is the parameter */
+    BB_MEMORY_KERNEL_ACCUMULATE, /* master[i] += in[i] for all elements: adds the gradients of a micro-batch to float
+                                    sums */
+    BB_MEMORY_KERNEL_SGD,  /* per element: g = in + decay * out; first = beta1 * first + g; out -= rate * first (`out`
+                             is the parameter) */
     BB_MEMORY_KERNEL_ADAM, /* AdamW with bias correction */
     BB_MEMORY_KERNEL_KINDS
 };
@@ -53,8 +57,9 @@ struct bb_optimizer {
 };
 
 /*
- * One memory-bound kernel. Only the fields in the formula of the kind are used. The caller owns the memory that the
- * pointers refer to: device memory for bb_memory_kernel_run, host memory for the CPU reference (tests/cuda/work).
+ * One memory-bound kernel. `kind` selects the kernel; the comment at its constant in enum bb_memory_kernel_kind
+ * names the fields that the kernel uses. The caller owns the memory that the pointers refer to: device memory for
+ * bb_memory_kernel_run, host memory for the CPU reference (tests/cuda/work).
  * Optimizers: `out` is the parameter in the training type, `in` its gradient, `first` and `second` the float moments. A
  * 16-bit parameter has a float copy `master`, which is updated and then rounded into `out`. A float parameter is
  * updated in `out` and has no `master`.
@@ -68,7 +73,7 @@ struct bb_memory_kernel {
     uint64_t in_rows;  /* EMBED, PERMUTE, UNPERMUTE: number of rows of `in`, for callers that generate or check
                          indices */
     int top_k;         /* UNPERMUTE: experts per token */
-    struct bb_box box; /* PACK, UNPACK, UNPACK_ADD: the box of the tile that is copied */
+    struct bb_box box; /* PACK, UNPACK, UNPACK_ADD: the cells of the tile that the message contains */
     const void *in;
     void *out;
     const void *scale, *shift; /* [cols], or [channels] for CHANNEL_NORM; elements of type dtype */
@@ -78,8 +83,8 @@ struct bb_memory_kernel {
     float *master, *first, *second;
     struct bb_optimizer optimizer;
     /* The fields below are set by bb_memory_kernel_prepare. */
-    int unit;                 /* width of one access: in bytes for copies and gathers, in elements for arithmetic */
-    int cached;               /* LAYER_NORM: 1 if the kernel caches the row in shared memory */
+    int unit;   /* width of one access: bytes for COPY, EMBED, PERMUTE, PACK and UNPACK; elements for the other kinds */
+    int cached; /* LAYER_NORM: 1 if the kernel caches the row in shared memory */
     float correct1, correct2; /* Adam: 1 / (1 - beta^step) for beta1 and beta2 */
 };
 
@@ -99,7 +104,7 @@ enum bb_memory_kernel_content {
     BB_HOLDS_ELEMENTS, /* elements of type dtype */
     BB_HOLDS_FLOATS,
     BB_HOLDS_SQUARES, /* non-negative floats, for Adam's second moment */
-    BB_HOLDS_INDICES, /* int32, below in_rows; negative only where the kind's formula allows it */
+    BB_HOLDS_INDICES, /* int32, below in_rows; negative (skipped or empty) only for PERMUTE and UNPERMUTE */
 };
 
 /* One array that a kernel needs. */

@@ -1,4 +1,5 @@
-/* clock.h - monotonic host time for deadlines and pacing. Results use other clocks. */
+/* clock.h - monotonic host time, for deadlines, pacing and the host times in results. GPU times in results come from
+ * CUDA events. */
 #ifndef BB_BOOTSTRAP_BASE_CLOCK_H
 #define BB_BOOTSTRAP_BASE_CLOCK_H
 

@@ -1,8 +1,8 @@
 /*
- * environment.h - selects the environment variables that result files record. A fixed table lists variables whose
- * values contain no secrets; the files record their values. All other variables of the families NCCL_*, CUDA_*,
- * BUSBAR_* and EMU_* are recorded only as "set", so that misspelt variables and variables of newer NCCL versions are
- * visible, too.
+ * environment.h - selects the environment variables that result files record. A fixed table in environment.c lists
+ * variables whose values contain no private data; for these variables, the files record the value. Any other variable
+ * whose name begins with NCCL_, CUDA_, BUSBAR_ or EMU_ is recorded only as "set". Misspelled variables and variables of
+ * newer NCCL versions thus appear in the files, too.
  */
 #ifndef BB_BOOTSTRAP_BASE_ENVIRONMENT_H
 #define BB_BOOTSTRAP_BASE_ENVIRONMENT_H

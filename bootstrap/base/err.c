@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Process-wide state: the texts before each message (bb_err_identify, bb_err_context) and which messages are
- * printed. */
+/* Process-wide state. identity and context: texts that precede each message (bb_err_identify, bb_err_context). mute,
+ * job_scope and speculation: settings of bb_err_mute, bb_err_job_scope and bb_err_speculative. */
 static char identity[128], context[1024];
 static int mute, job_scope;
 static atomic_int speculation;
@@ -79,8 +79,8 @@ __attribute__((format(printf, 5, 0))) static void write_line(int timeout_ms, int
     if (!must_print(code))
         return;
     used += text < capacity ? text : capacity - 1;
-    for (int i = 0; i < used; i++) /* control characters in file names and arguments must neither break nor color the
-                                      line */
+    for (int i = 0; i < used; i++) /* control characters in file names and arguments are replaced by blanks;
+                                      otherwise they could break or color the line */
         if (iscntrl((unsigned char)line[i]))
             line[i] = ' ';
     line[used++] = '\n';

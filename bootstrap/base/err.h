@@ -41,8 +41,8 @@ enum bb_error {
  * blanks, and the line is cut at 2,047 characters.
  */
 int bb_err(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-#if defined(__clang_analyzer__) || defined(BB_ANALYSER) /* static analyzers cannot derive that bb_err() never returns
-                                                           0 */
+#if defined(__clang_analyzer__) || defined(BB_ANALYSER) /* Static analyzers cannot derive that bb_err() never returns
+                                                           0, so this macro gives them the return value. */
 #define bb_err(code, ...) (bb_err(code, __VA_ARGS__), -(int)(code))
 #endif
 

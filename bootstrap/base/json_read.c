@@ -194,7 +194,8 @@ int bb_json_read_field(const json_t *object, const char *where, const struct bb_
     rc = bb_json_find_parent(object, where, f->key, &object, &key);
     if (rc)
         return rc;
-    if (key != f->key) { /* for a dotted path, error messages also contain the path of the inner object */
+    if (key != f->key) { /* f->key is a dotted path such as "intra.gbps", so error messages also contain the path of
+                            the inner object ("intra") */
         snprintf(location, sizeof(location), "%s: %.*s", where, (int)(key - f->key - 1), f->key);
         where = location;
     }

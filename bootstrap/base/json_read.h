@@ -21,13 +21,14 @@
 
 /* Type of the JSON value, and type of the C field that receives the value. */
 enum bb_json_kind {
-    BB_JSON_WHOLE,        /* int: a whole number from min to max */
-    BB_JSON_NUMBER,       /* double: at least min, and at most max if max > 0 */
-    BB_JSON_TEXT,         /* const char *: owned by the JSON object */
-    BB_JSON_NUMBERS,      /* double[n]: a list of exactly n numbers >= 0 */
-    BB_JSON_TOTAL,        /* double that the caller sets before the read; the number in the file must be equal */
-    BB_JSON_COUNT_TOTAL,  /* size_t that the caller sets before the read; the number in the file must be equal */
-    BB_JSON_COUNT_TOTALS, /* size_t[n] that the caller sets before the read; the list in the file must be equal */
+    BB_JSON_WHOLE,   /* int: a whole number from min to max */
+    BB_JSON_NUMBER,  /* double: at least min, and at most max if max > 0 */
+    BB_JSON_TEXT,    /* const char *: owned by the JSON object */
+    BB_JSON_NUMBERS, /* double[n]: a list of exactly n numbers >= 0 */
+    BB_JSON_TOTAL,   /* double: a total that the caller has computed and stored in the field; the read only checks that
+                      the file's number is equal */
+    BB_JSON_COUNT_TOTAL,  /* size_t: like BB_JSON_TOTAL */
+    BB_JSON_COUNT_TOTALS, /* size_t[n]: like BB_JSON_TOTAL, for a list of n totals */
     BB_JSON_ANY,          /* the key is allowed, and its value is not read */
     BB_JSON_KINDS         /* proxies/models/model_file.h defines more kinds, numbered from this value */
 };
@@ -54,16 +55,19 @@ struct bb_json_field {
  */
 int bb_json_load(const char *path, size_t flags, json_t **root) BB_MUST_CHECK;
 /*
- * bb_json_open, bb_json_load_from - the two steps of bb_json_load: open the file, and parse the open file.
+ * Both functions together do the same as bb_json_load:
+ * bb_json_open - open a file. Directories are rejected.
  *   file     out: the caller closes it; NULL after an error
- *   path     for messages
+ * bb_json_load_from - parse an open file.
+ *   path     path of the file, for messages
  */
 int bb_json_open(const char *path, FILE **file) BB_MUST_CHECK;
 int bb_json_load_from(FILE *file, const char *path, size_t flags, json_t **root) BB_MUST_CHECK;
 
 /*
- * bb_json_read - store the values of all rows in the struct at `into`.
- * bb_json_read_field - store the value of one row.
+ * bb_json_read - read all values that `fields` describes from `object`.
+ * bb_json_read_field - read the value that `field` describes.
+ *   into     struct that receives the values
  */
 int bb_json_read(const json_t *object, const char *where, const struct bb_json_field *fields, void *into) BB_MUST_CHECK;
 int bb_json_read_field(const json_t *object, const char *where, const struct bb_json_field *field,
@@ -96,7 +100,12 @@ int bb_json_list_at(const json_t *object, const char *key, const char *where, in
                     int *n_found) BB_MUST_CHECK;
 int bb_json_numbers_at(const json_t *object, const char *key, const char *where, int n, double *numbers) BB_MUST_CHECK;
 
-/* bb_json_check_total - check that the total `given` in the file equals `computed`, the sum of its parts. */
+/*
+ * bb_json_check_total - check that a total in a file equals the sum of its parts.
+ *   what      names the total in the message
+ *   given     the total in the file
+ *   computed  sum of the parts
+ */
 int bb_json_check_total(const char *where, const char *what, double given, double computed) BB_MUST_CHECK;
 
 #endif

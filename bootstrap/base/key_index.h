@@ -1,6 +1,6 @@
 /*
  * key_index.h - maps keys to indices 0, 1, 2 ... in the order in which the keys are added. Each key is a fixed number
- * of bytes. Keys are compared byte by byte, so padding must be zeroed. Implemented as a hash table.
+ * of bytes. Keys are compared byte by byte, so padding bytes inside a key must be 0. Implemented as a hash table.
  *
  *   struct bb_key_index index = {.key_bytes = sizeof(struct key)};
  *   int row = bb_key_index_add(&index, &key);

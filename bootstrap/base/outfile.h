@@ -44,8 +44,8 @@ int bb_outfile_create(struct bb_outfile *f, const char *path, mode_t mode) BB_MU
 /*
  * bb_outfile_publish - flush and fsync the data, rename the file to its target and fsync the folder. The file stays
  * open.
- * bb_outfile_publish_unsynced - like bb_outfile_publish, but without fsync of the folder. Both return 0 or errno and
- * print nothing.
+ * bb_outfile_publish_unsynced - like bb_outfile_publish, but without fsync of the folder.
+ * Both functions: return 0 or errno, and print nothing.
  */
 int bb_outfile_publish(struct bb_outfile *f) BB_MUST_CHECK;
 int bb_outfile_publish_unsynced(struct bb_outfile *f) BB_MUST_CHECK;

@@ -1,8 +1,8 @@
 /*
  * progress.h - progress and remaining time on stderr. Only rank 0 prints, and not with --quiet. On a terminal the
- * progress is one line that is overwritten. Otherwise (under mpirun and srun) a thread prints one line every 10 s, so
- * that short runs print none and long measurements still show progress. The environment variable BUSBAR_PROGRESS sets
- * the seconds between lines; 0 disables them.
+ * progress is one line that is overwritten. Otherwise (under mpirun and srun) a thread prints one line every 10 s. Runs
+ * shorter than 10 s thus print no progress, while long measurements still show it. The environment variable
+ * BUSBAR_PROGRESS sets the seconds between lines; 0 disables them.
  */
 #ifndef BB_BOOTSTRAP_BASE_PROGRESS_H
 #define BB_BOOTSTRAP_BASE_PROGRESS_H

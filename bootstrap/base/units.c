@@ -24,7 +24,8 @@ static size_t decimal_length(const char *text, bool *point)
     return whole + fraction ? whole + fraction + *point : 0;
 }
 
-/* Returns the exponent of two of a unit letter (K: 10, M: 20 ...); -1 if the letter is unknown. */
+/* Returns the power of two of a unit letter as its exponent: 10 for K, 20 for M, 30 for G, 40 for T; -1 for any
+ * other letter. */
 static int unit_shift(char letter)
 {
     static const char letters[] = "KMGT";

@@ -36,13 +36,13 @@ int bb_parse_double(const char *text, double *value) BB_MUST_CHECK;
 const char *bb_format_bytes(size_t bytes, char buf[BB_BYTES_TEXT]);
 
 /*
- * Unit for times in reports: us below 10 ms, ms below 10 s, else s.
- * bb_time_unit - the unit for all times of a table column, chosen by the largest time.
- * bb_format_time - "2.241 us", "9999.9 us", "12.346 ms", "60.120 s". Returns buf.
+ * Reports print times in us below 10 ms, in ms below 10 s, and otherwise in s.
+ * bb_time_unit - the unit for all times of a table column, chosen by the largest time of the column.
+ * bb_format_time - a single time in its unit: "2.241 us", "9999.9 us", "12.346 ms", "60.120 s". Returns buf.
  */
 struct bb_time_unit {
     const char *name;
-    double us;    /* microseconds per unit */
+    double us;    /* length of the unit in microseconds, for example 1000 for "ms" */
     int decimals; /* decimals to print */
 };
 struct bb_time_unit bb_time_unit(double largest_us);

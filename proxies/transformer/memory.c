@@ -19,8 +19,8 @@ static double decoder_tokens(const struct bb_memory *m)
     return (double)sequence * m->layers_config->micro_batch_size / m->grid->cp;
 }
 
-/* Bytes per element of a GEMM input that is stored for the backward pass. FP8 GEMMs store their 8-bit copy
- * (Transformer Engine). */
+/* Bytes per element of a GEMM input that is stored for the backward pass. With FP8 GEMMs the 8-bit copy of the input
+ * is stored (Transformer Engine). */
 static double gemm_input_bytes(const struct bb_memory *m)
 {
     return m->layers_config->float8 ? 1 : element_bytes(m);
@@ -32,7 +32,8 @@ static double tokens_per_rank(const struct bb_memory *m)
     return (double)m->layers_config->sequence * m->layers_config->micro_batch_size / m->grid->cp;
 }
 
-/* Number of shards of the activations between the tensor-parallel GEMMs: tp with sequence parallelism, else 1. */
+/* Number of shards of the activations that tensor parallelism alone does not shard (inputs of norms and projections,
+ * dropout masks): tp with sequence parallelism, else 1. */
 static double sequence_shards(const struct bb_memory *m)
 {
     return m->layers_config->sequence_parallel ? m->grid->tp : 1;
@@ -71,9 +72,9 @@ static struct token_bytes attention_bytes(const struct bb_memory *m, int layer)
     return bytes;
 }
 
-/* Scan layer (linear attention or state space model): stored tensors are the input, the convolution's input and
- * output, the scan's output, the gate's input and output. Gated DeltaNet also stores the inverses of its chunks:
- * `chunk` elements per token and head. */
+/* Stored bytes per token of a scan layer (linear attention or state space model): the input of the layer, the
+ * convolution's input and output, the scan's output, the gate's input and output. Gated DeltaNet also stores the
+ * inverse of one matrix per chunk: `chunk` elements per token and head. */
 static struct token_bytes scan_bytes(const struct bb_memory *m)
 {
     const struct bb_arch_scan *s = &m->arch->scan;
@@ -98,8 +99,8 @@ static struct token_bytes mlp_bytes(const struct bb_memory *m)
     return (struct token_bytes){.whole = (e + gemm_input_bytes(m)) * a->hidden + mask, .split = inner_bytes(m, a->ffn)};
 }
 
-/* Each token goes to top_k experts. With etp > 1 and sequence parallelism, every rank of an expert processes the
- * gathered tokens of all etp ranks. */
+/* Stored bytes per token of a layer with experts. Each token goes to top_k experts. With etp > 1 and sequence
+ * parallelism, each etp rank processes the gathered tokens of all etp ranks. */
 static struct token_bytes expert_bytes(const struct bb_memory *m)
 {
     const struct bb_arch *a = m->arch;
@@ -190,7 +191,8 @@ static double layer_bytes_with(const struct bb_memory *m, int layer, enum bb_rec
     return bb_memory_layer(&with, layer);
 }
 
-/* Bytes of a layer that are stored from its forward to its backward. chunk_first: first layer of the model chunk. */
+/* Activation bytes that a layer stores from its forward to its backward. chunk_first: first layer of the model chunk
+ * that contains the layer. */
 static double kept_bytes(const struct bb_memory *m, int chunk_first, int layer)
 {
     enum bb_recompute other_layers =
@@ -215,9 +217,10 @@ static double chunk_bytes(const struct bb_memory *m, int first, int n, double *p
     return sum;
 }
 
-/* Peak activation bytes of a stage: the average over its chunks times the number of live chunk activations, plus the
- * temporary activations of one backward. The backward of the last chunk follows its forward immediately, unless the
- * schedule runs all forwards first. */
+/* Peak activation bytes of a stage: the average over its chunks times the number of live chunk activations
+ * (bb_schedule_live), plus the temporary activations of one backward. The head's activations are counted for one
+ * micro-batch, because its backward follows its forward immediately; if the schedule runs all forwards first, they
+ * are counted for all micro-batches. */
 static double activation_bytes(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
@@ -289,7 +292,8 @@ struct bb_arch_rank_parameters bb_memory_parameters(const struct bb_memory *m, i
 
 /* ---- communication buffers ---- */
 
-/* Number of parameters of the largest layer of a stage on one rank. ZeRO-3 gathers one layer at a time. */
+/* Number of parameters that one rank of a stage holds of the stage's largest layer. ZeRO-3 gathers one layer at a
+ * time. */
 static double largest_layer(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;

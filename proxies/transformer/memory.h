@@ -25,7 +25,7 @@
  *   experts                 top_k copies of each token are stored, before and after the experts
  *   context parallelism     tokens are sharded over cp; the score matrix is sharded by rows only
  *
- * Embedding: 8 bytes per token and a dropout mask of h. Head: twice e h, and the logits in FP32 (Megatron-LM,
+ * Embedding: 8 bytes per token and a dropout mask of h. Head: 2 e h, and the logits in FP32 (Megatron-LM,
  * theoretical_memory_usage.py).
  */
 #ifndef BB_PROXIES_TRANSFORMER_MEMORY_H
@@ -44,9 +44,10 @@ struct bb_memory {
     const struct bb_arch *arch;
     const struct bb_grid *grid;
     const struct bb_schedule *schedule;
-    const struct bb_dp_config *policy; /* data types of parameters and gradients, and the optimizer */
-    const struct bb_sync_comms *dense; /* sharding of the dense parameters; only the fields n and n_replicas are read */
-    const struct bb_sync_comms *expert;           /* sharding of the expert parameters; NULL without experts */
+    const struct bb_dp_config *policy;  /* data types of parameters and gradients, and the optimizer */
+    const struct bb_sync_comms *dense;  /* sharding of the dense parameters; the functions read only the fields n and
+                                          n_replicas */
+    const struct bb_sync_comms *expert; /* sharding of the expert parameters; NULL without experts */
     const struct bb_layers_config *layers_config; /* sequence, micro-batch size, sharding, recomputation, element
                                                      types */
 };
@@ -57,7 +58,8 @@ struct bb_memory {
  */
 void bb_memory_rank_bytes(const struct bb_memory *m, int stage, double bytes[BB_USES]);
 
-/* Return the activation bytes of one micro-batch on one rank, for a layer, for the embedding, and for the head. */
+/* All three functions return activation bytes that one rank stores for one micro-batch: of one layer, of the
+ * embedding, and of the head. */
 double bb_memory_layer(const struct bb_memory *m, int layer);
 double bb_memory_embedding(const struct bb_memory *m);
 double bb_memory_head(const struct bb_memory *m);

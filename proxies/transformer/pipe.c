@@ -57,8 +57,9 @@ static struct bb_pipe_flow *flow_of(struct bb_pipe *p, const struct bb_slot *t)
     return &p->flows[flow_index(p, t)];
 }
 
-/* Stage offset of a flow's receiver. Activations go to the next stage and gradients to the previous one; the second
- * direction is the reverse. */
+/* Returns the pipeline offset from the sender to the receiver of flow d: 1 (next stage) or -1 (previous stage).
+ * Activations go to the next stage and gradients to the previous one; in the second direction of dualpipe, the
+ * reverse. */
 static int flow_offset(int d)
 {
     return (d % 2 == 0) == (d < 2) ? 1 : -1;
@@ -67,7 +68,7 @@ static int flow_offset(int d)
 /* ---- open and close ---- */
 
 /* Number of receive buffers of flow d. With several chunks per stage, messages between the first and the last stage
- * arrive g - p slots before they are used (g: group of schedule.h). */
+ * arrive g - p slots before they are used (p: stages; g: micro-batches per group, see schedule.h). */
 static int receive_buffers(const struct bb_pipe *p, int d)
 {
     int wraps = d == 0 ? 0 : p->schedule->stages - 1;
@@ -154,8 +155,8 @@ static void send_message(struct bb_pipe *p, const struct bb_slot *t)
     bb_script_send(p->script, flow->lane, message_names[d % 2], flow_offset(d), p->count, flow->send[flow->sent++ % 2]);
 }
 
-/* Issues the send of slot t, if `sending`, and one receive for each flow d with receives[d]. Several operations form
- * one NCCL group call. All stages issue the operations in flow order, activations first. */
+/* Issues the send of slot t, if `sending`, and one receive for each flow d with receives[d]. Two or more operations
+ * form one NCCL group call. All stages issue the operations in the order of the flows, activations first. */
 static void exchange_messages(struct bb_pipe *p, const struct bb_slot *t, bool sending,
                               const bool receives[BB_PIPE_FLOWS])
 {
@@ -191,9 +192,9 @@ static void exchange_paired(struct bb_pipe *p, int t)
     exchange_messages(p, slot, slot_sends(p, slot), receives);
 }
 
-/* Returns whether the group call after this rank's k-th slot of flow d contains a receive. The sender issues the
- * matching send after its slot k + 1. Between the first and the last stage, the sender issues the matching send
- * after its slot k - (p - 1). */
+/* Returns whether the group call after this rank's k-th slot of flow d (from 0) contains a receive. The sender
+ * issues the matching send after its own slot k + 1 of the flow; between the first and the last stage, after its own
+ * slot k - (p - 1), where p is the number of stages. */
 static bool round_receives(const struct bb_pipe *p, int d, int k)
 {
     const struct bb_schedule *s = p->schedule;
@@ -206,8 +207,9 @@ static bool round_receives(const struct bb_pipe *p, int d, int k)
         return !wraps && k + 1 < s->micro_batches / 2;
     if (!wraps || peer_slot < 0 || s->chunks == 1)
         return !wraps && peer_slot < all;
-    first = peer_slot / group * s->group; /* outputs of the chunk that each group of micro-batches passes last are
-                                             not sent to the other end of the pipeline */
+    /* first micro-batch of the group. The outputs of the chunk that a group passes last are not sent, because the
+     * model ends (activations) or begins (gradients) there */
+    first = peer_slot / group * s->group;
     size = s->micro_batches - first < s->group ? s->micro_batches - first : s->group;
     return (peer_slot - first * s->chunks) / size < s->chunks - 1;
 }

@@ -33,11 +33,12 @@
  * gradients; dualpipe: flows 2 and 3 are activations and gradients of the second direction. */
 struct bb_pipe_flow {
     struct bb_script_lane lane;
-    int *recv, *recv_op, n_recv; /* recv: [n_recv] receive buffers, used in turn; recv_op: [n_recv] latest receive
-                                    into each buffer */
+    int *recv, *recv_op, n_recv; /* recv: [n_recv] receive buffers, used in turn; recv_op: [n_recv] for each buffer,
+                                    the operation of the latest receive */
     int send[2];
-    int sent, posted, consumed; /* numbers of messages: sent, receive posted, received and consumed by a slot */
-    int slots_done;             /* number of generated slots whose input and output belong to this flow */
+    int sent, posted, consumed; /* numbers of messages so far: sent; with a posted receive; used as the input of a
+                                   slot */
+    int slots_done;             /* number of slots generated so far whose input and output are messages of this flow */
     int *arrivals, n_arrivals;  /* [n_arrivals] micro-batch index of each message that this stage receives, in order */
 };
 
@@ -53,8 +54,8 @@ struct bb_pipe {
 
 /*
  * bb_pipe_comms - add the communicators "pp forward" and "pp backward" over `group` to the layout.
- *   bidirectional  true: also add the two communicators of the second direction; false: set them to BB_NONE
- *   comms          out: communicators of the flows
+ *   bidirectional  true: also add the two communicators of the second direction; false: set their indices to BB_NONE
+ *   comms          out: index of the communicator of each flow
  *   Returns        0 or -BB_EFAIL
  */
 int bb_pipe_comms(struct bb_layout *layout, int group, bool bidirectional, int comms[BB_PIPE_FLOWS]) BB_MUST_CHECK;

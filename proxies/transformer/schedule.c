@@ -208,7 +208,8 @@ static struct bb_slot weights_entry(int micro_batch)
 }
 
 /* Fills in the slots of 1F1B and its variants: warm-up forwards, then alternately one forward and one backward, then
- * the remaining backwards. W slots follow as soon as deferred_weights allows. */
+ * the remaining backwards. If the backward is split, one W slot follows each B slot from the B slot with index
+ * deferred_weights on; the remaining W slots are at the end. */
 static int make_1f1b(const struct bb_schedule *s, int stage, struct bb_slot *slots)
 {
     const struct bb_schedule_row *row = bb_schedule_row(s);

@@ -77,8 +77,8 @@ struct bb_schedule_row {
     /* Returns the number of forwards before the steady state. The value may exceed the number of forwards of the
      * stage; bb_schedule_warm_up applies this limit. */
     int (*warm_up)(const struct bb_schedule *s, int stage);
-    /* Returns the index (from 0) of the B slot that the first W slot follows. NULL: the schedule does not split the
-     * backward. */
+    /* Returns the index of the B slot after which the first W slot follows (B slots of a stage, counted from 0).
+     * NULL: the schedule does not split the backward. */
     int (*deferred_weights)(const struct bb_schedule *s, int stage);
 };
 #define BB_SCHEDULE_ROW(kind, word, row) extern const struct bb_schedule_row row;
@@ -96,8 +96,8 @@ bool bb_schedule_is_bidirectional(const struct bb_schedule *s); /* returns wheth
  */
 int bb_schedule_validate(const struct bb_schedule *s, const char *prefix) BB_MUST_CHECK;
 
-/* bb_schedule_max_slots - returns the maximum number of slots of a stage: 2 m v; zb-h1 and zb-h2: 3 m; dualpipe:
- * 2 m + p - 1. */
+/* bb_schedule_max_slots - returns the maximum number of slots of a stage. With p stages, m micro-batches and v
+ * chunks per stage: 2 m v; zb-h1 and zb-h2: 3 m; dualpipe: 2 m + p - 1. */
 int bb_schedule_max_slots(const struct bb_schedule *s);
 
 /*
@@ -109,12 +109,13 @@ int bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *slo
 
 /*
  * bb_schedule_part - returns the index of the model part that is chunk `chunk` of `stage`.
- * bb_schedule_parts - returns the number of parts of the model: p v; dualpipe: p.
+ * bb_schedule_parts - returns the number of parts of the model: stages x chunks; dualpipe: the number of stages.
  */
 int bb_schedule_part(const struct bb_schedule *s, int stage, int chunk);
 int bb_schedule_parts(const struct bb_schedule *s);
 
-/* bb_schedule_parts_per_stage - returns the number of parts divided by the number of stages: v; dualpipe: 1. */
+/* bb_schedule_parts_per_stage - returns the number of parts divided by the number of stages: the number of chunks;
+ * dualpipe: 1, because two stages hold each part. */
 int bb_schedule_parts_per_stage(const struct bb_schedule *s);
 
 /* bb_schedule_direction - returns in which direction a stage sends the chunk's activations: 1 to the next stage, or
@@ -131,7 +132,8 @@ int bb_schedule_warm_up(const struct bb_schedule *s, int stage);
 /*
  * bb_schedule_live - returns the maximum number of chunk activations that a stage stores at the same time. A chunk
  * activation is the activations of one chunk for one micro-batch. Its memory is in use from its forward to its backward
- * (with a split backward: to its W).
+ * (with a split backward: to its W). For stage r of p, with m micro-batches, v chunks per stage, and groups of g
+ * micro-batches:
  *   gpipe        m
  *   1f1b         min(m, p - r)
  *   interleaved  min(m v, 2 (p - r - 1) + (v - 1) g + 1)

@@ -1,9 +1,10 @@
 /*
  * schedule_dualpipe.c - the slots of DualPipe (deepseek-ai/DualPipe, dualpipe.py).
  *
- * Let q = min(r, p - 1 - r) and H = p / 2. "near" (chunk 0) is the direction whose micro-batches reach stage r first,
- * "far" (chunk 1) is the other direction. F: forward; B: backward; W: the deferred weight gradients of a split B;
- * &: concurrently. The steps, their slots, and how often each step is repeated:
+ * Let p be the number of stages, r the index of this stage, m the number of micro-batches, q = min(r, p - 1 - r) and
+ * H = p / 2. "near" (chunk 0) is the direction whose micro-batches reach this stage first, "far" (chunk 1) is the other
+ * direction. F: forward; B: backward; W: the deferred weight gradients of a split B; &: concurrently. The steps, the
+ * slots of each step, and how often the step is repeated:
  *
  *   1  F near                          2 (H - q - 1)
  *   2  F near, F far                   q + 1
@@ -20,9 +21,9 @@ enum { NEAR, FAR };
 
 struct slot_writer {
     struct bb_slot *slots;
-    int n, next_deferred; /* n: number of slots so far; next_deferred: lower bound of the index of the next split B
-                             slot without a W slot */
-    int first[2];         /* first micro-batch of each direction, by chunk */
+    int n, next_deferred; /* n: number of slots so far; next_deferred: all split B slots before this index already
+                             have their W slot */
+    int first[2];         /* index of the first micro-batch of each direction, by chunk (NEAR, FAR) */
     int forwards[2], backwards[2];
 };
 
@@ -60,7 +61,8 @@ static void add_weights(struct slot_writer *m)
         (struct bb_slot){.kind = BB_SLOT_WEIGHTS, .micro_batch = backward->micro_batch, .chunk = backward->chunk};
 }
 
-/* Steps 1 to 3 of the table above, before the steady state. half: H. */
+/* Adds the slots of steps 1 to 3 of the table at the top of this file. half: half of the number of stages; q: number
+ * of stages between this stage and the closer end of the pipeline. */
 static void make_beginning(struct slot_writer *m, int half, int q)
 {
     for (int i = 0; i < 2 * (half - q - 1); i++)
@@ -76,8 +78,8 @@ static void make_beginning(struct slot_writer *m, int half, int q)
     }
 }
 
-/* Step 4 of the table above, repeated `times` times. The two middle stages begin with a separate forward and
- * backward, which reduces idle time. */
+/* Adds the slots of step 4 of the table at the top of this file, `times` times. The two middle stages begin with a
+ * separate forward and backward instead of a concurrent pair, which reduces idle time. */
 static void make_steady(struct slot_writer *m, int times, bool middle)
 {
     for (int i = 0; i < times; i++) {

@@ -124,8 +124,8 @@ static void write_slot(struct writer *w, int t)
         write_backward(w, slot, in, out);
 }
 
-/* Generates one slot, or a forward together with the concurrent backward that follows. Returns the number of slots
- * generated. */
+/* Generates slot t. If slot t is a forward that runs concurrently with the next slot, a backward, also generates the
+ * next slot. Returns the number of slots generated. */
 static int write_slots(struct writer *w, int t)
 {
     if (!w->pipe.slots[t].with_next) {
@@ -143,8 +143,8 @@ static int write_slots(struct writer *w, int t)
     return 2;
 }
 
-/* Number of shards of a gradient over the replicas after its reduction. Megatron-LM's distributed optimizer and
- * ZeRO-1 store the full gradient buffer (1 shard). */
+/* Number of shards into which the reduction divides a gradient. Megatron-LM's distributed optimizer and ZeRO-1 keep
+ * the full gradient buffer (1 shard). */
 static int gradient_shards(const struct bb_training *t)
 {
     return t->policy.kind == BB_SYNC_ZERO2 || bb_sync_gathers_parameters(t->policy.kind) ? t->sync[BB_DENSE].n : 1;

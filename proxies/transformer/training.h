@@ -53,8 +53,8 @@ struct bb_modules {
     struct bb_sync_unit *units[BB_PARAMETER_KINDS];
     int n_units[BB_PARAMETER_KINDS];
     struct bb_tensor *tensors; /* tensors of all units; the units point into this array */
-    size_t replicated; /* number of parameters whose gradients are summed over tp: bb_layers_replicated_elements,
-                          summed over the modules */
+    size_t replicated;         /* number of parameters of the stage whose gradients are summed over tp: the sum of
+                          bb_layers_replicated_elements over the modules */
 };
 
 /*

@@ -18,7 +18,7 @@ int bb_training_load_arch(const struct bb_proxy_config *config, struct bb_arch *
  * bb_training_bytes - compute the memory that training needs on the rank with the largest need. The result equals the
  * maximum of bb_role.training_bytes over the roles of the generated step.
  *   config     options with defaults applied (bb_proxy_configure)
- *   arch       the model of config
+ *   arch       the model of config, loaded by bb_training_load_arch
  *   max_bytes  out: bytes
  *   Returns    0, or -BB_EUSAGE after printing one error line when the layout is invalid
  */

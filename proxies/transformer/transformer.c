@@ -3,7 +3,8 @@
  * and validates the options and builds the layout; stage.c generates the program of each stage.
  *
  * All ranks of a stage share one program, which addresses peers relative to the own rank. Only two features need
- * several programs per stage: dropless experts with an imbalance, and hierarchical reductions with a remainder.
+ * several programs per stage: dropless experts whose row counts differ between ranks, and hierarchical reductions with
+ * a remainder.
  */
 #include "bootstrap/base/grow.h"
 #include "proxies/author/args.h"
@@ -257,8 +258,8 @@ int bb_training_load_arch(const struct bb_proxy_config *c, struct bb_arch *arch)
 
 /* ---- groups and communicators ---- */
 
-/* Adds a communicator for a group of the grid. *comm: BB_NONE if the group has one rank. name: NULL for the name of
- * the group. */
+/* Adds a communicator for a group of the grid. *comm: index of the communicator in the layout; BB_NONE if the group
+ * has one rank. name: NULL for the name of the group. */
 static int add_comm(struct bb_training *t, enum bb_grid_group group, const char *name, int *comm)
 {
     int of = t->groups.of[group];
@@ -350,10 +351,10 @@ out:
     return rc;
 }
 
-/* Adds the groups of replicas of a bidirectional pipeline, where two stages hold each part of the model. Each new
- * group consists of a group of kind `of` on one stage and its counterpart on the other stage. If a group of kind
- * `of` has one rank, the new group consists of one rank of each stage. *joined: index of the new groups in the
- * layout. */
+/* Adds the groups of replicas of a bidirectional pipeline, where two stages (r and p - 1 - r of p) hold the same
+ * parts of the model. Each new group joins a group of kind `of` on one of these stages with its counterpart on the
+ * other stage. If a group of kind `of` has one rank, the new group has two ranks, one of each stage. *joined: index
+ * of the new groups in the layout. */
 static int add_bidirectional_replicas(struct bb_training *t, enum bb_grid_group of, const char *name, int *joined)
 {
     struct bb_layout *l = &t->step->layout;
@@ -379,7 +380,8 @@ static int add_bidirectional_replicas(struct bb_training *t, enum bb_grid_group 
     return *joined < 0 ? -BB_EFAIL : 0;
 }
 
-/* Sets replicas[k] to the group of ranks that replicate the parameters of kind k; BB_NONE: no replicas. */
+/* Sets replicas[k] to the layout index of the group of ranks that replicate the parameters of kind k (enum
+ * bb_parameter_kind); BB_NONE: no replicas. */
 static int resolve_replicas(struct bb_training *t, int replicas[BB_PARAMETER_KINDS])
 {
     const enum bb_grid_group of[BB_PARAMETER_KINDS] = {t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP, BB_GRID_EDP};
@@ -402,8 +404,8 @@ static int resolve_layout(struct bb_training *t)
 
     TRY(bb_grid_layout(&t->grid, wanted_groups(t), l, &t->groups));
     TRY(add_comm(t, BB_GRID_TP, NULL, &t->tp));
-    /* With dp = 1 the gradients are also reduced over the cp ranks. The cp group then has two communicators, which
-     * need different names. */
+    /* With dp = 1, the group over which gradients are reduced is the cp group. This group then has two
+     * communicators, which need different names. */
     TRY(add_comm(t, BB_GRID_CP, t->grid.dp == 1 ? "cp tokens" : NULL, &t->cp));
     TRY(add_comm(t, BB_GRID_EMBEDDING, NULL, &t->embedding));
     TRY(add_expert_comms(t));
@@ -421,8 +423,8 @@ out:
 
 /* ---- roles (groups of ranks that execute the same program) ---- */
 
-/* Number of roles per stage: one per program, and twice as many with hierarchical reductions, where the last rank of
- * each node also reduces the remainder. */
+/* Number of roles per stage: one per program (bb_layers_programs_per_stage). Hierarchical reductions double the
+ * number, because the last rank of each node also reduces the remainder. */
 static int roles_per_stage(const struct bb_training *t)
 {
     return bb_layers_programs_per_stage(t->layers) * (t->policy.hierarchical ? 2 : 1);
@@ -481,8 +483,8 @@ static void set_training_bytes(const struct bb_training *t, int stage, struct bb
     bb_memory_rank_bytes(&m, stage, role->training_bytes);
 }
 
-/* Returns the sharding that bb_sync_add_comms would choose for a group of `replicas` ranks. ranks_per_replica: ranks
- * of a stage that together hold one copy of the parameters. */
+/* Returns the number of shards (field n) that bb_sync_add_comms would choose for a group of `replicas` ranks with
+ * the same parameters. ranks_per_replica: number of ranks of a stage that together hold one copy of the parameters. */
 static struct bb_sync_comms sync_groups_of(const struct bb_training *t, int replicas, int ranks_per_replica)
 {
     int node = t->config->gpus_per_node > 0 ? t->config->gpus_per_node : t->grid.ranks;
@@ -542,8 +544,8 @@ int bb_training_min_recompute_layers(const struct bb_proxy_config *c, const stru
     if (rc)
         return rc;
     t.layers_config.recompute = BB_RECOMPUTE_FULL;
-    /* Binary search between too_few layers, whose recomputation does not make training fit, and `all` layers, whose
-     * recomputation makes training fit or, for the initial maximum, is untested. */
+    /* Binary search. Recomputing too_few layers does not make training fit; recomputing `all` layers does, except
+     * that the initial `all` (all layers of the longest chunk) is untested. */
     for (all = max_chunk_layers(&t); all - too_few > 1;) {
         t.layers_config.recompute_layers = too_few + (all - too_few) / 2;
         *bytes = max_rank_bytes(&t);
@@ -594,7 +596,8 @@ out:
 
 #define STAGES_TEXT 128
 
-/* Formats the split of the layers, for example " in 16 stages of 4, the first of 3 and the last of 2". */
+/* Formats how the layers are divided among the stages, for example " in 16 stages of 4, the first of 3 and the last
+ * of 2". */
 static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
 {
     struct bb_pipe_split split =
@@ -619,8 +622,8 @@ static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
              v * bb_pipe_split_layers(&split, 0, &first), v * bb_pipe_split_layers(&split, p - 1, &first));
 }
 
-/* describe_step notes a default sequence length above this limit. Training rarely uses longer sequences: models that
- * support longer sequences are first trained with shorter ones. */
+/* The description of the step marks a default sequence length (the model's maximum) above this limit. Training
+ * rarely uses longer sequences: models that support longer sequences are first trained with shorter ones. */
 enum { LONG_SEQUENCE = 32768 };
 
 static int describe_step(struct bb_training *t)

@@ -152,7 +152,8 @@ static void print_help(FILE *out)
                  "Start bench and proxy under mpirun or srun, one rank per GPU.\n");
 }
 
-/* Arguments that users may type without the command that they belong to, as in "busbar p2p" and "busbar gpt2_large". */
+/* Commands with subcommands. is_known() returns whether a word is a subcommand, for a suggestion when the user types
+ * "busbar p2p" instead of "busbar bench p2p". */
 static const struct {
     const char *command;
     bool (*is_known)(const char *word);
@@ -217,8 +218,8 @@ static int help_main(int argc, char **argv)
     return 0;
 }
 
-/* Delays the exit of a muted rank that has an error until the first rank has printed the error. mpirun terminates
- * all ranks when one exits, so without the delay the first rank might not print. */
+/* Waits for half a second before a muted rank exits with an error. mpirun terminates all ranks when one exits; the
+ * delay gives the first rank time to print the error. */
 static void wait_for_first_rank(void)
 {
     const struct timespec delay = {.tv_nsec = 500000000};
@@ -240,7 +241,8 @@ static void open_standard_streams(void)
         close(fd);
 }
 
-/* Replaces the C library's _exit() for all libraries of the process. */
+/* Overrides the C library's _exit(), so that a call of _exit() by any library of the process is detected
+ * (exit_guard.h). */
 __attribute__((visibility("default"))) void _exit(int status) /* NOLINT(bugprone-reserved-identifier) */
 {
     bb_exit_called(status);

@@ -250,7 +250,7 @@ static int reject_missing_value(const struct bb_opt *opt, const char *typed)
  */
 struct parser {
     const struct option_list *option_list;
-    char **next, **end; /* arguments that are not parsed yet */
+    char **next, **end; /* range of the arguments that are not scanned yet */
     struct bb_positionals *positionals;
 };
 
@@ -380,7 +380,8 @@ int bb_opts_read(const struct bb_opts *set, void *cfg, int argc, char **argv)
     return rc;
 }
 
-/* Returns the size in bytes of the part of cfg that the option fields occupy. */
+/* Returns the offset in bytes of the end of the last option field in cfg, that is, the size of a cfg that contains
+ * all option fields. */
 static size_t field_extent(const struct bb_opts *set)
 {
     size_t most = 0;

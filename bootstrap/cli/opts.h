@@ -33,8 +33,8 @@ enum bb_opt_kind {
     BB_OPT_INT,    /* int */
     BB_OPT_SIZE,   /* size_t: bytes, optionally with K, M, G or T (units.h) */
     BB_OPT_DOUBLE, /* double */
-    BB_OPT_CHOICE, /* const char *: one of the valid values; set to the table's own string, so that == compares
-                      values */
+    BB_OPT_CHOICE, /* const char *: one of the valid values; points to the string in the list of valid values, so
+                      that callers may compare with == */
     BB_OPT_STRING, /* const char *: any text; points into argv or to the default; NULL if neither is given */
 };
 
@@ -139,11 +139,11 @@ int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, s
  */
 int bb_opts_read(const struct bb_opts *set, void *cfg, int argc, char **argv) BB_MUST_CHECK;
 
-/* bb_opts_check - validate a command line without storing its values. Returns 0, or -BB_EUSAGE after printing one
- * error line, also for a request for help. */
+/* bb_opts_check - validate a command line without storing its values. A request for help (--help) is an error, too.
+ * Returns 0, or -BB_EUSAGE after printing one error line. */
 int bb_opts_check(const struct bb_opts *set, int argc, char **argv) BB_MUST_CHECK;
 
-/* bb_opts_help - print the help, at most 100 columns wide, whatever the terminal and the environment. */
+/* bb_opts_help - print the help with lines of at most 100 columns, independently of the terminal's width. */
 void bb_opts_help(const struct bb_opts *set, FILE *out);
 
 /*
@@ -164,8 +164,9 @@ void bb_opts_print_candidate(const char *word, const char *text, const char *hel
 
 /*
  * bb_opts_print_man_header - print title, name, synopsis and description of a manual page.
- *   usage    "busbar bench p2p [OPTION...]" is the usage of the page busbar-bench-p2p
- *   doc      as in struct bb_opts; its first sentence follows the name
+ *   usage    synopsis of the command. The page's name consists of the words before the first placeholder: it is
+ *            busbar-bench-p2p for "busbar bench p2p [OPTION...]"
+ *   doc      description (bb_opts.doc); its first sentence also appears in the section NAME
  * bb_opts_print_man_text - print paragraphs; lines that begin with a blank are printed verbatim.
  */
 void bb_opts_print_man_header(const char *usage, const char *doc, FILE *out);
@@ -184,8 +185,8 @@ void bb_opts_each(const struct bb_opts *set, const void *cfg, bb_opt_visit *visi
 bool bb_opts_is_shadowed(const struct bb_opts *set, const struct bb_opt *opt);
 
 /*
- * bb_opts_find_changed - return the name of the first option of a table whose value is not its default; NULL: none.
- * Callers use this to reject options that do not apply.
+ * bb_opts_find_changed - return the name of the first option of a table whose field in cfg differs from the option's
+ * default; NULL: none. Callers use this to reject options that have no effect.
  */
 const char *bb_opts_find_changed(const struct bb_opt_table *table, const void *cfg);
 

@@ -98,8 +98,8 @@ static void complete_word(const struct bb_opts *set, const char *prefix, const c
 
 /* ---- manual pages ---- */
 
-/* Prints text as one roff line. Each '-' is printed as a minus sign that can be copied, and a leading '.' or '\'' is
- * escaped, so that groff does not interpret the line as a request. */
+/* Prints text as one line of roff source. '-' becomes a minus sign, which can be copied from the page, and a leading
+ * '.' or '\'' is escaped, so that groff does not interpret the line as a request. */
 static void print_roff(const char *text, size_t length, FILE *out)
 {
     if (length > 0 && (text[0] == '.' || text[0] == '\''))
@@ -135,8 +135,8 @@ void bb_opts_print_man_text(const char *text, FILE *out)
         fputs(".fi\n", out);
 }
 
-/* Returns the length of the command's name at the start of the usage, which ends at the first placeholder such as
- * NAME. */
+/* Returns the length of the command's name, which consists of the words of the usage before the first placeholder
+ * such as NAME. */
 static size_t command_length(const char *usage)
 {
     size_t end = 0;

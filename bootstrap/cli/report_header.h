@@ -13,8 +13,8 @@ void bb_print_report_header(FILE *out, int argc, char **argv);
 
 /*
  * bb_print_emulated_note - print "# emulated GPUs: all times come from a model, none is a measurement of hardware".
- *   of       "A: " if only the times of file A come from a model; "": all times
- *   but      text inserted after "a model", such as a restriction of the model; "": none
+ *   of       "" if all times come from a model; "A: " if only the times of the result file A do
+ *   but      text inserted after "a model", for example a restriction of the model; "": none
  */
 void bb_print_emulated_note(FILE *out, const char *of, const char *but);
 

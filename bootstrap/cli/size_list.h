@@ -27,9 +27,9 @@ size_t bb_sizes_max(const struct bb_sizes *s);
 
 /*
  * bb_list_each - call fn for each item of a comma-separated list, including empty items, until fn returns non-zero.
- *   text     items longer than 63 characters are passed to fn truncated and ending in "...", so that fn does not
- *            mistake them for valid items
- *   Returns  the last result of fn
+ *   text     the list. An item longer than 63 characters is passed to fn truncated and with "..." at its end, so that
+ *            fn does not mistake the truncated text for a valid item
+ *   Returns  the result of the last call of fn
  */
 typedef int bb_list_fn(void *arg, const char *word);
 int bb_list_each(const char *text, bb_list_fn *fn, void *arg) BB_MUST_CHECK;

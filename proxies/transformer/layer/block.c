@@ -226,8 +226,9 @@ static const struct bb_kernel_list *get_kernel_list(struct bb_block *b, const st
     const struct bb_layer_sizes *sizes = current_sizes(b);
     const struct bb_layers *l = b->layers;
 
-    /* Lists with expert rows (c->rows > 0) differ between ep ranks, so search backward from the latest list. The
-     * other lists were added for the first ep rank, so search forward from the first list. */
+    /* Lists with expert rows (c->rows > 0) differ between ep ranks and are usually recent, so search backward from
+     * the latest list. All other lists were added with the program of the first ep rank, so search forward from the
+     * first list. */
     for (int k = 0; k < l->n_kernel_lists; k++) {
         const struct bb_cached_kernel_list *cached = &l->kernel_lists[c->rows > 0 ? l->n_kernel_lists - 1 - k : k];
 

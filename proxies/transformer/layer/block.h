@@ -24,11 +24,12 @@ struct bb_layers {
     struct bb_layer_sizes scan_sizes;    /* layers with a scan (state-space or linear attention) instead of attention */
     struct bb_layer_sizes decoder_sizes; /* decoder of an encoder-decoder model: layers, embedding, head */
     bool sequence_sharded;               /* sequence parallelism with tp > 1 */
-    size_t boundary_elements, full_elements; /* elements of the activations between layers; X of layer.h */
+    size_t boundary_elements, full_elements; /* activation elements of a rank between layers; N * hidden elements (X
+                                                in layer.h), without sequence parallelism */
     size_t kv_block;                         /* elements of the keys and values for the tokens of one rank */
     struct bb_routing routing;               /* all zero if the model has no experts */
-    const struct bb_alltoallv **row_counts;  /* [layers] rows per pair of ranks, owned by the step; NULL: all pairs
-                                               have equal counts */
+    const struct bb_alltoallv **row_counts;  /* [layers] for each pair of ep ranks, the number of rows sent; owned by
+                                               the step; NULL: all pairs have equal numbers */
     struct bb_cached_kernel_list *kernel_lists;
     int n_kernel_lists;
 };
@@ -62,7 +63,7 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
     /* gradients of STATE; the same gradients gathered from all tp ranks */                                            \
     X(GRADIENT, "activation gradients", BOUNDARY, BB_NONE)                                                             \
     X(GRADIENT_FULL, "gathered gradients", FULL_SIZE, BB_NONE)                                                         \
-    /* context parallelism: keys and values of this round, and those of the next round; their gradients */             \
+    /* context parallelism: keys and values in use, those being received (ring); the same for their gradients */       \
     X(KEYS, "keys and values", KV_BLOCK, BB_NONE)                                                                      \
     X(NEXT_KEYS, "next keys and values", KV_BLOCK, BB_NONE)                                                            \
     X(KEY_GRADIENTS, "key and value gradients", KV_BLOCK, BB_NONE)                                                     \
@@ -116,7 +117,8 @@ enum bb_block_buffer { BB_BLOCK_BUFFERS(BB_BLOCK_BUFFER_ID) BB_BLOCK_BUFFER_IDS 
 /* bb_block_buffer - returns the index of the buffer in the program, and creates the buffer on first use. */
 int bb_block_buffer(struct bb_block *b, enum bb_block_buffer id);
 
-/* Return the elements of one row (token) of a buffer, and the elements of the whole buffer. */
+/* Both functions count elements: the first those of one row (token) of a buffer, the second those of the whole
+ * buffer. */
 size_t bb_block_row_width(const struct bb_block *b, enum bb_block_buffer id);
 size_t bb_block_buffer_elements(const struct bb_block *b, enum bb_block_buffer id);
 
@@ -127,7 +129,8 @@ int bb_block_collective(struct bb_block *b, struct bb_script_lane lane, const ch
 
 /* ---- compute operations and tensor parallelism ---- */
 
-/* Emit one compute operation and the wait for that operation; emit nothing if there is nothing to compute. */
+/* Both functions emit one compute operation and the wait for that operation; they emit nothing if the kernels have
+ * no work. */
 void bb_block_compute(struct bb_block *b, const char *what, const struct bb_kernel_groups *c, int src, int dst);
 void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind kind, enum bb_kernels_pass pass,
                       int src, int dst);
@@ -142,16 +145,16 @@ struct bb_column_parallel {
     enum bb_block_buffer input; /* GEMM input, saved for the weight gradient; 0 means STATE */
 };
 
-/* bb_block_gather - all-gather the activations over tp into dst and wait. Returns the buffer. Requires sequence
- * parallelism. */
+/* bb_block_gather - all-gather the activations over tp into dst and wait. Returns the index of dst in the program.
+ * Requires sequence parallelism. */
 int bb_block_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst);
 
 /* bb_block_sum - start the sum of PARTIAL over tp: all_reduce, or reduce_scatter with sequence parallelism. Returns
  * the operation. */
 int bb_block_sum(struct bb_block *b, const char *what, int dst);
 
-/* bb_block_column_input - emit norm and gather before a column-parallel GEMM (sequence parallelism), or append the
- * norm to c. Returns the buffer that the GEMM reads. */
+/* bb_block_column_input - prepare the input of a column-parallel GEMM. With sequence parallelism, emits the norm and
+ * the all-gather of its output; else appends the norm to c. Returns the buffer that the GEMM reads. */
 int bb_block_column_input(struct bb_block *b, const struct bb_column_parallel *column, struct bb_kernel_groups *c,
                           int in);
 
@@ -175,20 +178,21 @@ void bb_block_column_weights(struct bb_block *b, const struct bb_column_parallel
 
 /* ---- cross_attention.c: attention of a decoder to the encoder output ---- */
 
-/* Emit the operations between encoder and decoder: norm of the encoder, embedding of the decoder; backward in
- * reverse order. */
+/* Both functions emit the operations between encoder and decoder. Forward: norm of the encoder, then embedding of
+ * the decoder; backward: their gradients in reverse order. */
 void bb_decoder_begin(struct bb_block *b);
 void bb_decoder_begin_backward(struct bb_block *b);
 
-/* Emit the cross attention of a decoder layer, between self attention and MLP. */
+/* All three functions emit operations of a decoder layer's cross attention, which follows self attention: the
+ * forward pass, the backward pass, and only the weight gradients. */
 void bb_cross_forward(struct bb_block *b, int in, int out);
 void bb_cross_backward(struct bb_block *b, int in, int out, bool with_weights);
 void bb_cross_weights(struct bb_block *b);
 
 /* ---- context_parallel.c: attention over the ranks of cp ---- */
 
-/* Emits the kernels of `before`, which read src and end with the QKV projections, then attention. The next operation
- * reads the attention output. */
+/* Emits the kernels of `before`, which read src and end with the QKV projections, and then attention. The next
+ * operation reads the attention output. */
 void bb_context_forward(struct bb_block *b, const struct bb_kernel_groups *before, int src);
 /* Emits the kernels of `before`, which end with the gradient of the attention output, then the backward pass of
  * attention. */
@@ -199,9 +203,9 @@ void bb_context_backward(struct bb_block *b, const struct bb_kernel_groups *befo
 bool bb_uses_node_dispatch(const struct bb_block *b); /* returns whether dispatch is BB_DISPATCH_DEDUP with more than
                                                          one ep rank */
 
-/* Dispatch to the experts. The _start functions send the chunks of rows and the probabilities to other nodes.
- * _finish waits for each chunk, sends the chunk to the ranks inside the node, and waits for these sends (forward
- * also for the probabilities). */
+/* Dispatch to the experts. The two _start functions send chunks of rows, and the probabilities, to other nodes.
+ * _finish waits for each chunk, sends its rows to the ranks of their experts inside the node, and waits for these
+ * sends. In the forward pass _finish does the same with the probabilities. */
 void bb_node_dispatch_start(struct bb_block *b, const char *what, enum bb_block_buffer src);
 void bb_node_dispatch_start_probabilities(struct bb_block *b, const char *what);
 void bb_node_dispatch_finish(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer dst);

@@ -2,10 +2,11 @@
  * context_parallel.c - attention with the sequence sharded over the ranks of cp: the queries of each rank attend to the
  * keys and values of all ranks.
  *
- * Ring: a rank sends the block of keys and values to the next rank while it computes attention with the same block. In
- * the backward pass the blocks are passed on c - 1 times again. The gradients of a block start at the rank after the
- * block's owner; each rank adds its contribution and sends the sum on, until the last of c - 1 transfers returns the
- * sum to the owner. A round that sends both a block and gradients does so in one NCCL group call.
+ * Ring attention has one round per cp rank. In each round a rank computes attention with one block of keys and values
+ * (the tokens of one rank) and, except in the last round, sends the same block to the next rank. In the backward pass
+ * the blocks go around the ring again. The gradients of a block start at the rank after the block's owner; each rank
+ * adds its contribution and sends the sum on, until the last transfer returns the sum to the owner. If a block and
+ * gradients are sent in the same round, one NCCL group call contains both.
  */
 #include "proxies/transformer/layer/block.h"
 
@@ -13,7 +14,7 @@
  * accumulated in the previous round. */
 struct hop {
     bool keys, gradients;
-    int round; /* parity selects which of the two buffers is sent */
+    int round; /* index of the ring round, from 0; its parity selects which of the two buffers is sent */
 };
 
 static int start_hop(struct bb_block *b, const struct hop *hop)

@@ -51,8 +51,8 @@ static int start_exchange(struct bb_block *b, int layer, const struct row_exchan
         return variable_exchange(b, layer, w);
     return bb_block_collective(b, b->lanes.ep, w->what, BB_ALLTOALL,
                                uniform_rows < 0 ? 0 : (size_t)uniform_rows * w->width, w->src,
-                               w->dst); /* uniform_rows < 0 with an unused ep lane: ep is 1, and no rows are
-                                           exchanged */
+                               w->dst); /* uniform_rows is below 0 here only if the ep lane is unused: ep is 1, and
+                                           no rows are exchanged */
 }
 
 static int start_row_exchange(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
@@ -135,8 +135,8 @@ static void run_etp_collective(struct bb_block *b, int layer, enum bb_coll_kind 
                        bb_block_collective(b, b->lanes.etp, "expert-tensor-parallel tokens", kind, count, src, dst));
 }
 
-/* Runs the rows of `src` through the experts into `dst`. With etp, gathers the rows before, and reduce-scatters the
- * output after. */
+/* Runs the rows of `src` through the experts into `dst`. With etp > 1, all-gathers the rows before, and
+ * reduce-scatters the output after. */
 static void run_experts(struct bb_block *b, int layer, const struct bb_kernel_groups *c, enum bb_block_buffer src,
                         enum bb_block_buffer dst)
 {
@@ -209,15 +209,15 @@ static void route_tokens(struct bb_block *b, int in)
     bb_block_compute(b, "router", &c, in, counted ? bb_block_buffer(b, BB_BLOCK_BUFFER_COUNTS) : BB_NONE);
 }
 
-/* Returns `far`, the buffer of rows received from other ranks; with ep 1, where no rows are exchanged, returns
+/* Returns `far`, the buffer of rows received from other ranks. If ep is 1, no rows are exchanged; then returns
  * `near`, the sender's buffer. */
 static enum bb_block_buffer ep_buffer(const struct bb_block *b, enum bb_block_buffer far, enum bb_block_buffer near)
 {
     return bb_lane_is_used(b->lanes.ep) ? far : near;
 }
 
-/* Return the buffers that send rows to the experts, and that receive these rows: in FP8 with FP8 dispatch, else the
- * given buffer. */
+/* Both functions return a buffer of rows on the way to the experts: the first the sender's, the second the
+ * receiver's. With FP8 dispatch this is an FP8 buffer, else the given one. */
 static enum bb_block_buffer send_buffer(const struct bb_block *b, enum bb_block_buffer unquantized)
 {
     return b->layers->config.float8_dispatch ? BB_BLOCK_BUFFER_ROWS_8 : unquantized;

@@ -44,12 +44,14 @@
 
 struct bb_arch; /* transformer/arch/arch.h */
 
-/* How context parallelism exchanges keys and values (see above). */
+/* How context parallelism exchanges keys and values: ring of point-to-point exchanges, all-gather, or all-to-all
+ * between sharding by tokens and sharding by heads (Ulysses). */
 enum bb_context_mode { BB_CONTEXT_RING, BB_CONTEXT_ALL_GATHER, BB_CONTEXT_ALL_TO_ALL };
 /* What is recomputed before the backward pass (activation recomputation, also called checkpointing): nothing,
  * attention scores and context, or the whole layer. */
 enum bb_recompute { BB_RECOMPUTE_NONE, BB_RECOMPUTE_SELECTIVE, BB_RECOMPUTE_FULL, BB_RECOMPUTES };
-/* How tokens reach their experts (see above). */
+/* How tokens reach their experts: all-to-all; all-gather of all tokens; or one copy per node, distributed inside the
+ * node (dedup). */
 enum bb_dispatch_mode { BB_DISPATCH_ALL_TO_ALL, BB_DISPATCH_ALL_GATHER, BB_DISPATCH_DEDUP };
 
 /* Configuration of all layers of a step. The size of an unused axis is 1. */
@@ -60,7 +62,7 @@ struct bb_layers_config {
     int sequence, micro_batch_size; /* tokens per sample, samples per micro-batch */
     bool sequence_parallel;
     enum bb_recompute recompute;
-    int recompute_layers; /* recompute full: only the first recompute_layers layers of each model chunk are
+    int recompute_layers; /* BB_RECOMPUTE_FULL: only the first recompute_layers layers of each model chunk are
                              recomputed; 0: all */
     enum bb_context_mode context;
     enum bb_dispatch_mode dispatch;
@@ -73,10 +75,9 @@ struct bb_layers_config {
                          proportion to 1 / k^z (Zipf's law) */
     unsigned seed;    /* random seed that selects the popular experts */
     enum bb_dtype_id dtype, grad_dtype; /* data type of the activations; data type in which gradients are reduced */
-    double tflops;                      /* timed compute: TFLOP/s that convert FLOPs to time */
-    double forward_us, backward_us;     /* timed compute: microseconds per layer, used in place of tflops; 0: computed
-                                       from FLOPs */
-    bool accumulates;                   /* gradients of several micro-batches are accumulated */
+    double tflops; /* TFLOP/s that convert FLOPs to time, for timed kernels and Horovod's tensor fusion */
+    double forward_us, backward_us; /* microseconds per layer, used in place of tflops; 0: computed from FLOPs */
+    bool accumulates;               /* gradients of several micro-batches are accumulated */
     bool gemm;    /* compute operations run GEMMs and memory-bound kernels instead of a timed kernel */
     bool unfused; /* unfused attention: separate kernels, with the scores in memory */
     bool fused;   /* the user requested fused attention: no scores in memory even with dropout */
@@ -104,11 +105,12 @@ struct bb_layers; /* opaque: resolved sizes, kernel lists, row counts of the exp
 int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *config, struct bb_step *step) BB_MUST_CHECK;
 void bb_layers_free(struct bb_layers *layers); /* NULL is allowed */
 
-/* bb_layers_programs_per_stage - returns the number of different programs of one stage: 1, or ep (see above). */
+/* bb_layers_programs_per_stage - returns the number of different programs of one stage: ep if the row counts of the
+ * experts differ between ep ranks, else 1. */
 int bb_layers_programs_per_stage(const struct bb_layers *layers);
 
-/* bb_layers_boundary_elements - returns the number of elements that a stage sends to the next one: X, or X / t with
- * sequence parallelism. */
+/* bb_layers_boundary_elements - returns the number of elements that a stage sends to the next one: tokens per rank x
+ * hidden size, divided by tp with sequence parallelism. */
 size_t bb_layers_boundary_elements(const struct bb_layers *layers);
 
 /*
@@ -135,7 +137,8 @@ struct bb_block_lanes {
     struct bb_script_lane ep_local, ep_cross; /* dedup: ep ranks of one node; ep ranks with the same local index on
                                                  all nodes */
     struct bb_script_lane etp;                /* expert tensor parallelism */
-    struct bb_script_lane etp_ep;    /* etp x ep ranks: counts per expert, all_gather dispatch; equals ep if etp is 1 */
+    struct bb_script_lane etp_ep;    /* etp x ep ranks, for the token counts per expert and for all_gather dispatch; the
+                                     same lane as ep if etp is 1 */
     struct bb_script_lane embedding; /* first and last stage of a pipeline, for tied embeddings */
     struct bb_script_lane norm[4];   /* communicators over which the gradient norm (one scalar) is summed, one after
                                       another */
@@ -180,14 +183,14 @@ void bb_block_forward(struct bb_block *b, int layer, int in, int out);
 void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with_weights);
 void bb_block_weights(struct bb_block *b, int layer);
 
-/* Emit the operations of the embedding on the first stage. The forward pass looks up the tokens in the embedding
- * table; the backward pass computes the gradient of the table. */
+/* Both functions emit the embedding on the first stage. The forward pass looks up the tokens in the embedding table;
+ * the backward pass computes the gradient of the table. */
 void bb_block_embedding_forward(struct bb_block *b, int out);
 void bb_block_embedding_backward(struct bb_block *b, int in);
 
-/* Emit the head of the last stage: final norm, logits and cross entropy with three all_reduce of N floats over tp
- * (MAX of the logits, SUM of the target logits, SUM of the exponentials). Backward computes the gradient of the last
- * layer's output. */
+/* All three functions emit the head of the last stage. Forward: final norm, logits, and cross entropy with three
+ * all_reduce over tp of one float per token (MAX of the logits, SUM of the target logits, SUM of the exponentials).
+ * Backward: gradient of the last layer's output. Weights: only the weight gradients. */
 void bb_block_head_forward(struct bb_block *b, int in);
 void bb_block_head_backward(struct bb_block *b, int out, bool with_weights);
 void bb_block_head_weights(struct bb_block *b);

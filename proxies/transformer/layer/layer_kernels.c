@@ -100,7 +100,7 @@ static int core_gemms(const struct bb_layer_sizes *s, int64_t keys, struct gemm 
 }
 
 /* Sets the up and the down GEMM of an MLP. Experts with equal numbers of rows become one batched GEMM, otherwise one
- * GEMM has the rows of all experts. Returns 0 without rows, else 1. */
+ * GEMM has the rows of all experts. Returns 1, or 0 if there are no rows. */
 static int mlp_gemms(const struct bb_layer_sizes *s, int64_t rows, int64_t ffn, int64_t experts, struct gemm *up,
                      struct gemm *down)
 {
@@ -189,9 +189,9 @@ double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_ke
 
 /* ---- memory-bound kernels ---- */
 
-/* Adds the casts of an FP8 GEMM. FP8 operands are needed row-wise and transposed, for the GEMM and for its
- * gradients. The kernel that produces the input also casts it, so only the transposition is a separate kernel, which
- * reads FP8. Output gradients are read in 16 bits and written twice. */
+/* Adds the casts of an FP8 GEMM. An FP8 operand is needed row-wise for the GEMM and transposed for the gradients.
+ * The kernel that produces the input also casts it, so only the transposition is a separate kernel, which reads FP8.
+ * Output gradients are read in 16 bits and written twice: row-wise and transposed. */
 static void add_cast(const struct bb_layer_sizes *s, struct bb_kernel_list *w, const struct gemm *p,
                      enum bb_kernels_pass pass)
 {
@@ -231,8 +231,9 @@ static void add_activation(const struct bb_layer_sizes *s, struct bb_kernel_list
 }
 
 /* Kernels of experts with biases (gpt-oss). Megatron-LM clamps gate and up (fusions/fused_bias_geglu.py), and adds
- * the last bias, scaled by the router's float probability (_apply_bias in transformer/moe/experts.py), each in
- * separate kernels. wide: the kernel operates on gate and up; else on the output of the expert, in float. */
+ * the bias of the down projection, scaled by the router's float probability (_apply_bias in
+ * transformer/moe/experts.py), each in separate kernels. wide: the kernel operates on gate and up; else on the
+ * output of the expert, in float. */
 static const struct bias_kernel {
     const char *name;
     bool backward, wide;
@@ -266,8 +267,8 @@ static void add_expert_biases(const struct bb_layer_sizes *s, struct bb_kernel_l
 }
 
 /* Adds the kernels of the residual sum and of the norm. In the forward pass the residual kernel also creates the
- * dropout mask. In the backward pass the residual kernel adds the gradients of both branches, and dropout has a
- * separate kernel. */
+ * dropout mask. In the backward pass the residual kernel adds the gradients of the residual and of the sublayer, and
+ * dropout has a separate kernel. */
 static void add_norm(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
 {
     add_memory_kernel(s, w, "residual", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, s->local_tokens, s->hidden);
@@ -406,8 +407,8 @@ static void data_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_
         add_memory_kernel(s, w, "softmax", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, s->tokens, s->vocab);
 }
 
-/* Unmasked share of the score matrix. A causal mask leaves half of the matrix; with a sliding window it masks only
- * half of the first keys x keys square. */
+/* Unmasked share of the score matrix. A causal mask leaves half of the full matrix. With a sliding window of `keys`
+ * keys, only the first `keys` queries have masked keys, half of them on average. */
 static double unmasked_fraction(const struct bb_layer_sizes *s, int64_t keys)
 {
     return !s->causal ? 1 : keys < s->sequence ? 1 - 0.5 * (double)keys / (double)s->sequence : 0.5;
@@ -424,8 +425,8 @@ static void add_gemm(const struct bb_layer_sizes *s, const struct bb_kernels *gr
     bb_kernel_list_add_gemm(w, p->name, shape);
     item = bb_kernel_list_last(w);
     item->experts =
-        p->activations_only ? 0 : (int)shape->batch; /* number of experts in the batch; training runs a separate GEMM
-                                                        for each expert */
+        p->activations_only ? 0 : (int)shape->batch; /* number of experts in the batch, because training runs a
+                                                        separate GEMM for each expert; 0: no weights */
     item->float8 =
         s->float8 && !p->activations_only && group->kind != BB_KERNELS_HEAD && group->kind != BB_KERNELS_ROUTER;
     if (!core || s->unfused || s->chunk) /* the kernels of a scan store their intermediate results in memory */

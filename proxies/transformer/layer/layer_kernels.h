@@ -50,23 +50,24 @@ enum bb_kernels_pass { BB_KERNELS_FORWARD, BB_KERNELS_DATA, BB_KERNELS_WEIGHTS }
 struct bb_layer_sizes {
     enum bb_dtype_id dtype;
     int64_t hidden;
-    int64_t tokens;       /* N: tokens of the attention and MLP GEMMs */
-    int64_t local_tokens; /* T: tokens stored between the layers: N, or N / t with sequence parallelism */
-    int64_t batch, queries, keys, block_keys;    /* attention: samples per micro-batch; per sample, number of queries,
+    int64_t tokens;       /* tokens of the attention and MLP GEMMs */
+    int64_t local_tokens; /* tokens stored between the layers: `tokens`, divided by tp with sequence parallelism */
+    int64_t batch, queries, keys, block_keys; /* attention: samples per micro-batch; per sample, number of queries,
                                                  of keys, and of keys in one ring block */
-    int64_t sequence, index_heads, index_dim;    /* tokens per sample; sparse attention: heads and elements per head of
+    int64_t sequence, index_heads, index_dim; /* tokens per sample; sparse attention: heads and elements per head of
                                                  the indexer, 0: no indexer */
-    int64_t encoder_tokens, encoder_sequence;    /* decoder: encoder tokens per micro-batch and per sample */
-    int64_t heads, kv_heads;                     /* number of query heads and of key-value heads of the projections */
-    int64_t attention_heads;                     /* heads of the attention GEMMs: heads, or heads / c with all_to_all */
-    int64_t key_dim, value_dim;                  /* elements per head */
-    int64_t chunk;                               /* scan: tokens per chunk; 0: attention */
+    int64_t encoder_tokens, encoder_sequence; /* decoder: encoder tokens per micro-batch and per sample */
+    int64_t heads, kv_heads;                  /* number of query heads and of key-value heads of the projections */
+    int64_t attention_heads;    /* heads of the attention GEMMs: heads, or heads / cp with all_to_all context
+                                parallelism */
+    int64_t key_dim, value_dim; /* elements per head */
+    int64_t chunk;              /* scan: tokens per chunk; 0: attention */
     int64_t q_lora, kv_lora, nope_dim, rope_dim; /* latent attention (MLA), see struct bb_arch; kv_lora 0: no latent
                                                     attention */
     int64_t ffn, vocab;                          /* sharded by tp */
     int64_t experts, local_experts, expert_ffn, shared_ffn; /* expert_ffn is sharded by etp */
     int top_k;
-    int copies;      /* rows that a rank sends per token: top_k; dedup: one per node */
+    int copies;      /* rows that a rank sends per token: top_k; dedup: one per destination node */
     int node_copies; /* dedup: rows distributed inside the node for each row received from another node, rounded up */
     bool gated, qkv_bias, out_bias, mlp_bias, expert_bias;
     bool causal, rotary, dropout;
@@ -84,10 +85,11 @@ struct bb_kernel_groups {
         enum bb_kernels_pass pass;
     } list[BB_KERNEL_GROUPS];
     int n;
-    int64_t rows; /* experts: number of rows of all experts of the rank; accumulate: number of gradients */
+    int64_t rows; /* experts: number of rows of all experts of the rank; accumulate: number of gradients; not used by
+                     other kinds */
 };
 
-/* bb_kernel_groups_add - append a kind and a pass to the groups. */
+/* bb_kernel_groups_add - append the kernel group of a kind and a pass to c. */
 void bb_kernel_groups_add(struct bb_kernel_groups *c, enum bb_kernels_kind kind, enum bb_kernels_pass pass);
 
 /* bb_kernel_groups_add_backward - append the data gradient and, if with_weights, the weight gradient of a kind. */

@@ -30,15 +30,15 @@ static size_t elements_per_node(const struct bb_block *b, size_t all)
     return all / (size_t)b->layers->config.nodes;
 }
 
-/* Number of elements sent to each rank inside the node: the rows received from all nodes for the experts of that
- * rank. width: elements per row. */
+/* Number of elements sent to each rank inside the node: the rows received from all nodes for the experts of the
+ * destination rank. width: elements per row. */
 static size_t elements_per_local_rank(const struct bb_block *b, size_t width)
 {
     return (size_t)b->layers->routing.uniform_rows * (size_t)b->layers->config.nodes * width;
 }
 
-/* Start the exchange of one chunk, between the nodes or inside the node, when the rows are divided into `chunks`
- * chunks. Return the operation. */
+/* Both functions start the exchange of one chunk, the first between nodes, the second inside the node, and return
+ * the operation. chunks: number of chunks into which the rows are divided. */
 static int exchange_between_nodes(struct bb_block *b, const char *what, int chunks, enum bb_block_buffer src,
                                   enum bb_block_buffer dst)
 {
@@ -53,8 +53,8 @@ static int exchange_inside_node(struct bb_block *b, const char *what, int chunks
                                elements_per_local_rank(b, width) / (size_t)chunks, src, dst);
 }
 
-/* Returns the number of chunks, at most BB_NODE_DISPATCH_CHUNKS, that divides the rows sent between nodes and the
- * rows sent inside the node. */
+/* Returns the largest number of chunks, a power of 2 up to BB_NODE_DISPATCH_CHUNKS, that divides both the rows sent
+ * between nodes and the rows sent inside the node. */
 static int count_chunks(const struct bb_block *b)
 {
     const struct bb_layers *l = b->layers;

@@ -14,7 +14,7 @@ enum {
     WHOLE = 0,
     SPLIT = 1,  /* sharded over tp */
     EXPERT = 2, /* sharded over ep */
-    ROWS = 4,   /* sharded over tp by rows, one per vocabulary entry */
+    ROWS = 4,   /* sharded over tp by rows, where a row is one vocabulary entry */
 };
 
 struct tensor_list {
@@ -139,7 +139,8 @@ static void put_scan(struct tensor_list *l, const struct bb_arch *a)
 {
     const struct bb_arch_scan *s = &a->scan;
     size_t h = (size_t)a->hidden, heads = (size_t)s->heads, values = heads * (size_t)s->value_dim;
-    size_t mixed = 2 * (size_t)s->groups * (size_t)s->key_dim + values; /* inputs of the convolution */
+    size_t mixed = 2 * (size_t)s->groups * (size_t)s->key_dim + values; /* number of values per token that enter the
+                                                                           convolution */
 
     put_tensor(l, "scan.step_bias", heads, 1, SPLIT);
     put_tensor(l, "scan.decay", heads, 1, SPLIT);
@@ -202,8 +203,8 @@ static void put_experts(struct tensor_list *l, const struct bb_arch *a)
 
 /* ---- layers ---- */
 
-/* Returns whether the layer holds a table of relative position biases. The first layer of a stack holds the table
- * for the whole stack. */
+/* Returns whether the layer holds a table of relative position biases. The first layer of the encoder holds the
+ * table for the whole encoder, the first layer of the decoder for the whole decoder. */
 static bool has_positions(const struct bb_arch *a, int layer)
 {
     return layer == 0 || (a->encoder_layers > 0 && layer == a->encoder_layers);

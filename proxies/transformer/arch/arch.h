@@ -23,7 +23,7 @@ struct bb_arch_scan {
     int heads;  /* value heads; 0: the model has no scan layers */
     int groups; /* key and query groups; heads / groups heads share one group */
     int key_dim, value_dim;
-    int conv;   /* kernel width of the preceding convolution, in tokens */
+    int conv;   /* kernel width, in tokens, of the convolution before the scan */
     int chunk;  /* tokens per chunk; the GEMMs process one chunk at a time */
     bool delta; /* a new value replaces the stored value of the same key (Gated DeltaNet); false: values are added
                    (Mamba 2) */
@@ -55,8 +55,8 @@ struct bb_arch {
     bool dropout;    /* the model is trained with dropout */
     bool post_norm;  /* norms follow attention and MLP (BERT); no final norm, but a pooler */
     bool embedding_norm;
-    int position_buckets; /* buckets of the relative position bias that each head learns in the first layer of a
-                             stack (T5) */
+    int position_buckets; /* number of buckets of the relative position bias, which each head learns in the first
+                             layer of the encoder and of the decoder (T5); 0: none */
     bool qkv_bias, out_bias, mlp_bias;
     bool qk_norm;           /* separate RMSNorm for each query head and each key head (Qwen 3) */
     bool qk_norm_wide;      /* RMSNorm over all query heads together and over all key heads together (OLMo 2) */
@@ -91,7 +91,8 @@ struct bb_arch {
     bool shared_gate;   /* the shared expert has its own gate (Qwen 2 MoE) */
     bool router_bias;   /* the router has a bias per expert (DeepSeek-V3) */
     int dense_layers;   /* number of layers at the beginning of the model that are dense */
-    int moe_every;      /* other layers have experts if (layer + moe_offset) % moe_every == 0 */
+    int moe_every;      /* of the layers after the first dense_layers, those with (layer + moe_offset) % moe_every == 0
+                      have experts */
     int moe_offset;
 
     /* Multi-head latent attention (DeepSeek); kv_lora == 0: ordinary attention. Each head has queries and keys of

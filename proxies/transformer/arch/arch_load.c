@@ -118,7 +118,7 @@ static int reject_type(const json_t *config, const char *where, const char *mode
                   missing[0] ? missing + 2 : "");
 }
 
-/* Finds the table row of a file's architecture. model_type and architectures must agree. */
+/* Finds the table row of a file's architecture. It is an error if model_type and architectures name different rows. */
 static int find_type(const json_t *config, const char *where, const struct bb_arch_type **type)
 {
     const char *model_type = text_at(config, "model_type"), *class_name = text_at(config, "architectures");
@@ -128,9 +128,10 @@ static int find_type(const json_t *config, const char *where, const struct bb_ar
     if (!*type)
         return reject_type(config, where, model_type, class_name);
     if (named && classed && strcmp(named->architecture, classed->architecture) != 0)
-        return bb_err(BB_EUSAGE,
-                      "%s: model_type '%s' and architectures '%.64s' disagree; expected '%s...' or model_type '%s'",
-                      where, named->name, class_name, named->architecture, classed->name);
+        return bb_err(
+            BB_EUSAGE,
+            "%s: model_type '%s' and architectures '%.64s' disagree; expected architectures '%s...' or model_type '%s'",
+            where, named->name, class_name, named->architecture, classed->name);
     if ((*type)->unsupported)
         return bb_err(BB_EUSAGE, "%s: model_type %s is not supported: %s", where, (*type)->name, (*type)->unsupported);
     return 0;

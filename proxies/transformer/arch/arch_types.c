@@ -9,7 +9,7 @@
 #define MAX_FFN      (1 << 24)
 #define MAX_VOCAB    (1 << 28)
 #define MAX_SEQUENCE (1 << 30)
-#define MAX_COUNT    (1 << 16) /* heads, experts */
+#define MAX_COUNT    (1 << 16) /* number of heads, number of experts */
 #define MAX_LAYERS   BB_ARCH_MAX_LAYERS
 
 /* clang-format off */

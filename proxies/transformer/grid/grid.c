@@ -174,8 +174,8 @@ static int add_embedding(struct bb_layout *l, const struct grid_axes *dense, int
         if (stage == 0)
             members[2 * instance++] = rank;
         else if (stage == pp - 1)
-            members[2 * last++ + 1] = rank; /* joins the first rank of the same pipeline, because on all stages the
-                                               pipelines occur in the same order */
+            members[2 * last++ + 1] = rank; /* the same pipeline as the first-stage rank in this entry, because the
+                                               pipelines occur in the same order on all stages */
     }
     group = bb_layout_add_irregular(l, "embedding", members, n, 2);
     free(members);

@@ -106,7 +106,7 @@ enum bb_grid_group {
     BB_GRID_CP,        /* "cp": context-parallel ranks */
     BB_GRID_EP,        /* "ep": ranks that together hold all experts and exchange tokens */
     BB_GRID_EDP,       /* "edp": ranks with the same experts, over which expert gradients are reduced */
-    BB_GRID_DP,        /* "dp"                                                                             */
+    BB_GRID_DP,        /* "dp": ranks with the same tp, cp and pp coordinates, which process different samples */
     BB_GRID_PP,        /* "pp": ranks of one pipeline */
     BB_GRID_EMBEDDING, /* "embedding": first and last stage of each pipeline */
     BB_GRID_DP_CP,     /* "dp_cp": ranks with the same dense parameters, over which dense gradients are reduced */
@@ -155,8 +155,8 @@ int bb_grid_size(const struct bb_grid *grid, enum bb_grid_axis axis, bool expert
 /* bb_grid_parse_order - parse an order string that bb_grid_resolve accepted. Returns the number of axes. */
 int bb_grid_parse_order(const char *order, enum bb_grid_axis axes[BB_GRID_AXES]);
 
-/* Return the coordinate of a rank on an axis of the dense grid (ep: always 0), or of the expert grid (cp: always 0;
- * BB_AXIS_TP means etp, BB_AXIS_DP means edp). */
+/* Both functions return the coordinate of a rank on an axis: the first in the dense grid (ep: always 0), the second
+ * in the expert grid (cp: always 0; BB_AXIS_TP means etp, BB_AXIS_DP means edp). */
 int bb_grid_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis);
 int bb_grid_expert_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis);
 

@@ -94,8 +94,8 @@ static bool sizes_are_valid(const struct bb_grid *g, const struct bb_grid_model 
 
 #define MAX_DIVISORS 512 /* upper bound of the number of divisors; plan accepts no number of ranks with more divisors */
 
-/* Branch-and-bound search over all factorizations of the ranks. The cost of a layout is how much it changes the
- * requested axes. */
+/* Branch-and-bound search over all factorizations of the number of ranks into axis sizes. The cost of a layout grows
+ * with its difference from the requested sizes (change_cost). */
 struct search {
     const struct bb_grid *grid;
     const struct bb_grid_model *model;
@@ -202,7 +202,7 @@ static int nearest_multiple(int n, int of)
     return nearest ? nearest : of;
 }
 
-/* Returns the sequence length closest to that of the model configuration that all ranks can divide. */
+/* Returns the sequence length that the cp and tp ranks can divide and that is closest to the model's. */
 static int nearest_sequence(const struct bb_grid *g, const struct bb_grid_model *m)
 {
     int step = (g->cp > 1 ? 2 * g->cp : 1) * (m->sequence_parallel ? g->tp : 1);
@@ -213,7 +213,8 @@ static int nearest_sequence(const struct bb_grid *g, const struct bb_grid_model 
 static int report_constraint(const struct bb_grid *g, const struct bb_grid_model *m, const struct constraint *d,
                              const char *who)
 {
-    const char *per = strstr(d->what, " per "); /* insert the plural s before " per ..." */
+    const char *per = strstr(d->what, " per "); /* the plural s belongs before " per ...", as in "attention heads per
+                                                   TP rank" */
     int noun = per ? (int)(per - d->what) : (int)strlen(d->what);
     char suggestion[BB_GRID_SUGGESTION];
 

@@ -142,9 +142,9 @@ static const char *ends_text(const struct bb_pipe_split *s, char text[TEXT])
     return text;
 }
 
-/* Keeps the number of layers of the one requested end stage (first or last), and chooses the number of layers of the
- * other end stage that makes the split valid and is closest to that of the middle stages. Returns false if there is
- * none. */
+/* Keeps the number of layers of the one requested end stage (first or last), and finds a number of layers for the
+ * other end stage that makes the split valid. Prefers the number closest to that of a middle stage. Returns false if
+ * there is none. */
 static bool with_other_end(const struct bb_pipe_split *s, struct bb_pipe_split *suggestion)
 {
     int *other = s->first ? &suggestion->last : &suggestion->first, given = s->first + s->last, best = INT_MAX;
@@ -208,7 +208,7 @@ static int report_ends(const struct bb_pipe_split *s, const char *who)
         return bb_err(BB_EUSAGE, "%s: %d layers of the %s stage are not divisible by its %d model chunks; try: %s", who,
                       first ? s->first : s->last, first ? "first" : "last", s->chunks, suggestion_text(s, suggestion));
     if (remaining_stages(s) == 0)
-        return bb_err(BB_EUSAGE, "%s: %s are not all of the %d layers, but there is no other stage; try: %s", who,
+        return bb_err(BB_EUSAGE, "%s: %s do not add up to the %d layers, and there is no other stage; try: %s", who,
                       ends_description(s, given), s->layers, suggestion_text(s, suggestion));
     if (s->chunks > 1)
         snprintf(chunks, sizeof(chunks), " x %d model chunks", s->chunks);

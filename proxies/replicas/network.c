@@ -59,7 +59,8 @@ void bb_network_release(struct bb_network *net)
 
 /* ---- reading of residual networks ---- */
 
-/* State while a residual network is read: channels and edge are the input of the next convolution. */
+/* State while a residual network is read. channels and edge: channels and height (= width) of the current tensor,
+ * which is the input of the next convolution. */
 struct network_builder {
     struct bb_network *net;
     const char *where;
@@ -144,7 +145,7 @@ static int add_stages(struct network_builder *g, const json_t *part, int width, 
         json_int_t n = json_integer_value(json_array_get(blocks, (size_t)s));
 
         if (n < 1 || n > MAX_BLOCKS)
-            return bb_err(BB_EUSAGE, "%s: 'blocks' contains a stage outside 1 to %d blocks", g->where, MAX_BLOCKS);
+            return bb_err(BB_EUSAGE, "%s: each number in 'blocks' must be from 1 to %d", g->where, MAX_BLOCKS);
         for (int b = 0; b < n; b++)
             TRY(add_block(g, s + 1, b, width << s, bottleneck));
     }
@@ -216,8 +217,9 @@ static bool is_matrix(const struct bb_arch_tensor *t)
     return strstr(t->name, "weight") && !strstr(t->name, "norm") && strncmp(t->name, "embedding", 9) != 0;
 }
 
-/* Returns the FLOPs of one sample: 2 per token and element of each weight matrix, plus the attention scores and
- * values. */
+/* Returns the FLOPs of one forward pass of a layer (`layer`: index, or BB_ARCH_EMBEDDING or BB_ARCH_HEAD) for one
+ * sample: 2 per token and element of each weight matrix, plus the attention scores and values. Each token uses top_k
+ * of the experts. */
 static double arch_flops(const struct bb_arch *a, int layer, const struct bb_arch_tensor *tensors, int n)
 {
     double flops = 0, s = a->sequence;
@@ -251,7 +253,7 @@ static int add_arch_unit(struct bb_network *net, int layer, const char *name)
         unit->in = a->vocab;
         unit->out = a->hidden;
     } else if (layer == BB_ARCH_HEAD) {
-        unit->rows = a->post_norm ? 1 : a->sequence; /* BERT's pooler reads only the first token */
+        unit->rows = a->post_norm ? 1 : a->sequence; /* post_norm: BERT, whose pooler reads only the first token */
         unit->in = a->hidden;
         unit->out = a->post_norm ? a->hidden : a->vocab;
     } else {
@@ -305,8 +307,8 @@ out:
 
 /* ---- memory of activations ---- */
 
-/* For residual networks, the outputs of each convolution and of its norm are stored; the activation function is
- * computed in place. */
+/* For residual networks, the outputs of each convolution and of its batch norm are stored; the activation function
+ * is computed in place. */
 double bb_network_activations(const struct bb_network *net, int samples, enum bb_dtype_id dtype)
 {
     static const struct bb_grid alone = {.tp = 1, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .etp = 1, .edp = 1};
@@ -336,7 +338,7 @@ bool bb_network_add_kernels(const struct bb_network *net, int unit, int64_t samp
     conv.dtype = dtype;
     layer.batch = samples;
     layer.dtype = dtype;
-    if (u->tokens) { /* the backward pass moves the same number of bytes: the gradients of the same rows */
+    if (u->tokens) { /* the forward pass reads embedding rows; the backward pass writes as many gradient rows */
         bb_kernel_list_embedding(w, u->tokens * (uint64_t)samples, (uint64_t)u->out, (uint64_t)u->in, dtype);
         return true;
     }

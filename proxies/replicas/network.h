@@ -25,7 +25,8 @@ struct bb_network_unit {
                               dense layer */
     struct bb_transformer layer; /* transformer layer, with batch and dtype 0; heads == 0: the unit is not a
                                     transformer layer */
-    uint64_t tokens;             /* embedding: tokens per sample; 0: the unit is not an embedding */
+    uint64_t tokens; /* embedding: tokens per sample; in: vocabulary size, out: row length; tokens == 0: the unit is
+                        not an embedding */
 };
 
 struct bb_network {
@@ -34,14 +35,15 @@ struct bb_network {
     double parameters, sample_flops; /* sums over all units; sample_flops: FLOPs of the forward pass of one sample */
     int n_tensors;
     int batch;           /* default number of samples per rank and micro-batch */
-    double outputs;      /* output elements of all convolutions for one sample; 0 for transformers */
+    double outputs;      /* elements of the outputs of all convolutions for one sample; 0 for transformers */
     struct bb_arch arch; /* description of a transformer; unused for residual networks */
     bool images;         /* true: residual network, trained with SGD by default; false: transformer */
-    bool has_kernels;    /* bb_network_add_kernels supports all units */
+    bool has_kernels;    /* true: bb_network_add_kernels supports every unit of this model */
 };
 
 /*
- * bb_network_load - reads a model by name (profiles/models) or path.
+ * bb_network_load - reads a model file.
+ *   word     name of a model in profiles/models, or path of a model file
  *   network  out; the caller releases it with bb_network_release, which also accepts a partly loaded network
  *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error message: unreadable file, or a model that is neither a
  *            residual network nor a transformer
@@ -49,14 +51,16 @@ struct bb_network {
 int bb_network_load(const char *word, struct bb_network *network) BB_MUST_CHECK;
 void bb_network_release(struct bb_network *network);
 
-/* bb_network_activations - returns the bytes of activations that `samples` samples store for the backward pass: the
- * outputs of convolutions and norms, or for transformers the estimate of transformer/memory.h. */
+/* bb_network_activations - returns the bytes of the activations that are stored for the backward pass of `samples`
+ * samples: the outputs of convolutions and batch norms, or for transformers the estimate of transformer/memory.h. */
 double bb_network_activations(const struct bb_network *network, int samples, enum bb_dtype_id dtype);
 
 /*
  * bb_network_add_kernels - appends the GEMMs and memory-bound kernels of a unit to a kernel list.
+ *   unit      index in network->units
  *   samples   samples of the micro-batch
  *   backward  false: forward pass, true: backward pass
+ *   w         in and out: the kernel list
  *   Returns   false if a size overflows
  */
 bool bb_network_add_kernels(const struct bb_network *network, int unit, int64_t samples, enum bb_dtype_id dtype,

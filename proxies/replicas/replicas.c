@@ -35,14 +35,15 @@ struct training {
     struct bb_servers_comms servers;
     struct bb_step *step;
     enum bb_dtype_id dtype;
-    int batch; /* samples per worker and micro-batch */
+    int batch; /* samples per worker in one micro-batch */
     int workers, micro_batches;
     struct bb_sync_unit *units;
     const struct bb_kernel_list **kernels[KERNEL_KINDS]; /* [kind][unit] kernel lists of --compute gemm, owned by the
                                                             step; NULL with other kinds of compute */
 
     struct bb_script script; /* program of the role that is being built */
-    struct bb_sync *sync;    /* either sync or server is set; the other is NULL */
+    struct bb_sync *sync;    /* state of --sync: `sync` without parameter servers, `server` with parameter servers; the
+                             other one is NULL */
     struct bb_servers *server;
 };
 

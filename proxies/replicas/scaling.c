@@ -14,7 +14,7 @@ static int ceil_div(int a, int b)
     return a / b + (a % b != 0);
 }
 
-/* Writes the nearest numbers of ranks that divide the batch: "2 or 4 ranks". Returns text. */
+/* Writes the numbers of ranks nearest to `ranks` that divide the global batch, such as "2 or 4 ranks". Returns text. */
 static const char *dividing_ranks(int batch, int ranks, char text[BB_MULTIPLES_TEXT])
 {
     int below = ranks, above = ranks;

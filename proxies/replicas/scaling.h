@@ -10,9 +10,9 @@
  *   strong scaling    fixed global batch, which must be divisible by N
  *
  * With throughput X on N ranks, and X0 on N0 ranks in the baseline, the report contains the speed-up S = X/X0, the
- * ideal throughput X0 N/N0, and the efficiency (X/N) / (X0/N0), named E_w for weak and E_s for strong scaling, where it
- * equals N0 t(N0) / (N t(N)). For N0 = 1 it also contains the serial fraction of Karp and Flatt, (1/S - 1/N) / (1 -
- * 1/N).
+ * ideal throughput X0 N/N0, and the efficiency (X/N) / (X0/N0). The efficiency is named E_w for weak and E_s for strong
+ * scaling. With the time t of an epoch, E_s equals N0 t(N0) / (N t(N)). For N0 = 1 the report also contains the serial
+ * fraction of Karp and Flatt, (1/S - 1/N) / (1 - 1/N).
  *
  * The synthetic format is Horovod's pytorch_synthetic_benchmark.py: 10 warm-up batches, then 10 iterations of 10
  * batches. The output is the mean of the images per second of one GPU and 1.96 population standard deviations. A
@@ -33,59 +33,60 @@
 /* Synthetic format: number of iterations, and batches per iteration. */
 enum { BB_SCALING_ITERATIONS = 10, BB_SCALING_BATCHES = 10 };
 
-/* The study on a number of ranks, resolved from the options. */
+/* A scaling study on one number of ranks, computed from the options. */
 struct bb_scaling {
     bool strong, synthetic;
     int ranks;
     int batch;       /* samples per rank and step; at most rank_images */
-    int full_steps;  /* steps with the full batch per round */
+    int full_steps;  /* full-batch steps in each round */
     int last_batch;  /* samples per rank in the shorter last step of an epoch; 0: all steps have the full batch */
-    int run_steps;   /* full steps per round that are run; their time is extrapolated to full_steps */
-    int rounds;      /* number of epochs, or of iterations */
+    int run_steps;   /* full-batch steps in each round that are really run; the time of all full_steps is extrapolated
+                      from them */
+    int rounds;      /* number of epochs, or of iterations of the synthetic format */
     int images;      /* images of the data set; 0 for the synthetic format */
     int rank_images; /* images per rank and round */
 };
 
 /*
- * bb_scaling_resolve - computes the study from the options, after defaults are set.
+ * bb_scaling_resolve - computes the study from the options. The caller has set the defaults of the options.
  *   s        out
- *   Returns  0, or -BB_EUSAGE after printing an error message: a global batch that is not divisible by the ranks (with
- *            the nearest valid values), or contradictory options
+ *   Returns  0, or -BB_EUSAGE after printing an error message: a global batch that is not divisible by the number of
+ *            ranks (with the nearest valid values), or contradictory options
  */
 int bb_scaling_resolve(const struct bb_proxy_config *config, struct bb_scaling *s) BB_MUST_CHECK;
 
 /* ---- metrics; these functions have no side effects ---- */
 
-/* bb_scaling_rate - returns the images per second of all ranks for a round of this duration. */
+/* bb_scaling_rate - returns the images per second of all ranks if a round takes `seconds` seconds. */
 double bb_scaling_rate(const struct bb_scaling *s, double seconds);
 double bb_scaling_efficiency(double rate, int ranks, double base_rate, int base_ranks);
-double bb_karp_flatt(double speedup, int ranks); /* NaN for one rank */
+double bb_karp_flatt(double speedup, int ranks); /* serial fraction; NaN for one rank */
 
 /* Measurements of a run. The struct owns its arrays; bb_scaling_measured_release frees them. */
 struct bb_scaling_measured {
     double *seconds;     /* [rounds] duration of each round in seconds */
     double *last_us;     /* [rounds] duration of the shorter last step in us; included in seconds */
     int rounds;          /* number of completed rounds */
-    double broadcast_us; /* duration of the first broadcast; NaN: not run */
+    double broadcast_us; /* duration of the broadcast of rank 0's state before the training; NaN: not run */
     double broadcast_bytes;
-    int broadcasts; /* number of broadcast calls */
+    int broadcasts; /* number of broadcast calls, one per tensor */
 };
 void bb_scaling_measured_release(struct bb_scaling_measured *m);
 
-/* bb_scaling_steady_rate - returns the images per second of all ranks in steady state. Epochs: mean without the
- * first epoch, which includes warm-up, unless there is only one epoch. Synthetic format: N times the mean of the
- * iterations. NaN if no round was completed. */
+/* bb_scaling_steady_rate - returns the images per second of all ranks in steady state. Epochs: the mean over all
+ * epochs but the first, which includes warm-up; with a single epoch, the rate of this epoch. Synthetic format: the
+ * number of ranks times the mean over the iterations. NaN if no round was completed. */
 double bb_scaling_steady_rate(const struct bb_scaling *s, const struct bb_scaling_measured *m);
 
-/* bb_scaling_iteration_stats - computes the mean over the iterations of the images per second of one GPU, and 1.96
- * standard deviations. */
+/* bb_scaling_iteration_stats - computes, over the iterations of the synthetic format, the mean of the images per
+ * second of one GPU (*mean) and 1.96 standard deviations (*half_width). */
 void bb_scaling_iteration_stats(const struct bb_scaling *s, const struct bb_scaling_measured *m, double *mean,
                                 double *half_width);
 
 /* ---- baseline: an earlier run with which this run is compared ---- */
 
 struct bb_scaling_baseline {
-    const char *path; /* NULL: the user specified no baseline */
+    const char *path; /* path of the results file; NULL: the user specified no baseline */
     int ranks;
     double rate, step_us;
     bool emulated;
@@ -107,8 +108,8 @@ struct bb_scaling_report {
     const struct bb_scaling *scaling;
     const struct bb_scaling_measured *measured;
     const struct bb_scaling_baseline *baseline;
-    double step_us;          /* median duration of the full step */
-    double compute_alone_us; /* duration of the step's compute without communication; NaN: not measured */
+    double step_us;          /* median duration of the step with the full batch */
+    double compute_alone_us; /* the same step's compute without communication; NaN: not measured */
 };
 
 /* bb_scaling_print_round - prints the line of one round: "Epoch 1/3 | Time: 12.34s | Global Img/sec: 5678.90" or
@@ -117,7 +118,7 @@ void bb_scaling_print_round(const struct bb_scaling *s, int round, double second
 /* bb_scaling_print_total - prints Horovod's summary of the iterations; prints nothing for epochs. */
 void bb_scaling_print_total(const struct bb_scaling *s, const struct bb_scaling_measured *m, FILE *out);
 void bb_scaling_print(const struct bb_scaling_report *r, FILE *out); /* prints the report after the last round */
-json_t *bb_scaling_json(const struct bb_scaling_report *r);          /* object scaling{} of busbar.proxy/1; the caller
-                                                               releases it */
+json_t *bb_scaling_json(const struct bb_scaling_report *r); /* returns the object `scaling` of the JSON results file;
+                                                               the caller releases it */
 
 #endif

@@ -1,5 +1,5 @@
-/* scaling_step.c - builds the steps of a scaling study: the step of data_parallel, the same step with fewer samples
- * for the end of an epoch, and the first broadcast. */
+/* scaling_step.c - builds the steps of a scaling study: the step of data_parallel, the same step with the smaller
+ * batch that remains at the end of an epoch, and the broadcast of rank 0's state before the training. */
 #include "proxies/author/args.h"
 #include "proxies/replicas/network.h"
 #include "proxies/replicas/replicas.h"
@@ -21,7 +21,8 @@ struct broadcast {
     struct bb_step *step;
     struct bb_script script;
     struct bb_script_lane lane;
-    int buffer, states; /* buffer: used by all tensors; states: number of optimizer states per parameter */
+    int buffer, states; /* buffer: index of the buffer of all broadcasts, of the size of the largest tensor; states:
+                           optimizer states per parameter */
     bool images;
 };
 
@@ -42,8 +43,8 @@ static void broadcast_tensor(struct broadcast *b, const char *kind, const struct
     bb_script_rooted_collective(&b->script, b->lane, what, BB_BROADCAST, 0, t->count, b->buffer, b->buffer);
 }
 
-/* Returns whether the tensor belongs to a batch norm, which also has a running mean and a running variance. Their
- * broadcast has the size of this tensor. */
+/* Returns whether the tensor belongs to a batch norm. A batch norm also has a running mean and a running variance,
+ * which are broadcast too and have the size of this tensor. */
 static bool is_norm(const struct bb_tensor *t)
 {
     return strncmp(t->name, "norm", 4) == 0 || strstr(t->name, ".norm") || strstr(t->name, "norm.");

@@ -10,9 +10,10 @@
 struct chunk {
     size_t count;
     int first_unit, server;
-    int gradients, parameters; /* indices of buffers; BB_NONE: this role has no such buffer */
-    int pushed, ready; /* indices of operations; pushed: a worker's push or a server's receive; ready: end of the
-                          chunk's update or pull */
+    int gradients, parameters; /* indices of the chunk's buffers in this role; BB_NONE: the role has no such buffer */
+    /* indices of operations. pushed: on a worker the push, on a server the receive; ready: the operation after which
+     * the role has the updated parameters of the chunk (on a server the update, on a worker the pull) */
+    int pushed, ready;
     const char *push_what, *pull_what;
 };
 
@@ -24,8 +25,9 @@ struct bb_servers {
     struct bb_buckets buckets;
     struct bb_gradient_arrival *arrivals;
     struct chunk *chunks;
-    int n, next;    /* number of chunks; next chunk to push */
-    int *receive;   /* [RECEIVE_SETS][workers] receive buffers of a dedicated server; NULL for other roles */
+    int n, next;    /* number of chunks; index of the next chunk to push */
+    int *receive;   /* [RECEIVE_SETS][workers] indices of the receive buffers of a dedicated server; NULL for other
+                     roles */
     size_t largest; /* elements of the largest chunk */
 };
 
@@ -130,7 +132,7 @@ static int make_chunks(struct bb_servers *s)
     s->n = s->buckets.n;
     if (s->spec.comms.servers > s->n)
         return bb_err(BB_EUSAGE,
-                      "%s: %d servers for %d chunk%s of gradients; try: --servers %d, or a smaller --bucket-mb",
+                      "%s: %d servers, but only %d chunk%s of gradients; try: --servers %d, or a smaller --bucket-mb",
                       s->spec.step->proxy, s->spec.comms.servers, s->n, s->n == 1 ? "" : "s", s->n);
     TRY(BB_NEW(s->chunks, s->n));
     for (int i = 0; i < s->n; i++)
@@ -234,8 +236,8 @@ static void update_chunk(struct bb_servers *s, struct chunk *c)
             .kind = s->policy.optimizer, .count = c->count, .times = 1, .src = BB_NONE, .dst = c->parameters});
 }
 
-/* Receives one chunk from all workers into one set of buffers and sums the buffers. Returns the index of the last
- * operation. */
+/* Receives one chunk from all workers and sums it. buffers: [workers] indices of the receive buffers. Returns the
+ * index of the last operation. */
 static int collect_chunk(struct bb_servers *s, struct chunk *c, const int *buffers)
 {
     set_labels(s, BB_PHASE_GRADIENTS);
@@ -279,7 +281,7 @@ static void write_server(struct bb_servers *s)
     }
 }
 
-/* ---- functions called by the builder ---- */
+/* ---- functions that the builder of the step calls ---- */
 
 void bb_servers_after_backward(struct bb_servers *s, int unit)
 {

@@ -23,7 +23,7 @@
 #define BB_SERVER_LANES 12 /* maximum number of communicator pairs (lanes); server s uses lane s mod lanes */
 
 struct bb_servers_comms {
-    int push[BB_SERVER_LANES], pull[BB_SERVER_LANES]; /* communicators over all ranks, one of each per lane */
+    int push[BB_SERVER_LANES], pull[BB_SERVER_LANES]; /* one pair of communicators per lane, each over all ranks */
     int lanes;                                        /* number of lanes in use; 0 with one rank */
     int servers; /* number of dedicated servers (K); 0 for ps, where every rank is a worker */
     int ranks;
@@ -46,7 +46,8 @@ struct bb_servers_spec {
     struct bb_script *script;
     const struct bb_sync_unit *units; /* [n_units] in forward order; must remain valid until bb_servers_release */
     int n_units;
-    int server; /* role whose program is built: server 0 to K - 1 (ps: 0 is rank 0), or BB_NONE for a worker */
+    int server; /* role whose program is built: number of the server (0 to K - 1; with ps, rank 0 is server 0), or
+                   BB_NONE for a worker without a server */
 };
 
 struct bb_servers; /* state while the program of one role is built */
@@ -54,21 +55,22 @@ struct bb_servers; /* state while the program of one role is built */
 /*
  * bb_servers_init - divides the gradients into chunks and adds the buffers of the chunks to the script of one role.
  *   s        out; the caller releases it with bb_servers_release, also after an error
- *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error message: more servers than chunks
+ *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error message if there are more servers than chunks
  */
 int bb_servers_init(struct bb_servers **s, const struct bb_servers_spec *spec) BB_MUST_CHECK;
 void bb_servers_release(struct bb_servers *s);
 
 /*
- * Called by the builder of the step:
- *   after_backward  for workers, after the backward of a unit in the last micro-batch: adds the pushes of ready chunks
+ * The builder of the step calls both functions:
+ *   after_backward  for workers, after the backward of `unit` in the last micro-batch: adds the pushes of all chunks
+ *                   whose gradients are ready
  *   finish_step     for every role, at the end of the step: adds the remaining pushes, the updates and the pulls
  */
 void bb_servers_after_backward(struct bb_servers *s, int unit);
 void bb_servers_finish_step(struct bb_servers *s);
 
 /*
- * bb_servers_memory - adds the training memory of the role to bytes[], the bytes per use.
+ * bb_servers_memory - adds the training memory of the role to bytes[], in bytes for each enum bb_buffer_use.
  *   Worker  all parameters and gradients
  *   Server  the parameters and the optimizer state of its chunks, and its receive buffers
  */

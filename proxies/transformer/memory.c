@@ -292,8 +292,7 @@ struct bb_arch_rank_parameters bb_memory_parameters(const struct bb_memory *m, i
 
 /* ---- communication buffers ---- */
 
-/* Number of parameters that one rank of a stage holds of the stage's largest layer. ZeRO-3 gathers one layer at a
- * time. */
+/* Number of parameters of the largest layer of a stage, counted on one rank. ZeRO-3 gathers one layer at a time. */
 static double largest_layer(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;

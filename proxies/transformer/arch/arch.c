@@ -133,8 +133,8 @@ static void put_latent_attention(struct tensor_list *l, const struct bb_arch *a)
     put_indexer(l, a);
 }
 
-/* Adds the tensors of a scan layer. Per head, `decay` determines how fast the state decays, and `step_bias` how much
- * of each token is added. */
+/* Adds the tensors of a scan layer. For each head, `decay` determines how fast the state decays, and `step_bias` how
+ * much of each token is added to the state. */
 static void put_scan(struct tensor_list *l, const struct bb_arch *a)
 {
     const struct bb_arch_scan *s = &a->scan;

@@ -17,7 +17,7 @@ struct bb_arch_number {
     size_t offset;                      /* offset of an int in struct bb_arch */
     int value;    /* default for a missing or null key; 0: no default, or resolve_arch derives the value from other
                   fields */
-    int min, max; /* accepted values; with min == 0, an explicit null means 0 */
+    int min, max; /* range of accepted values; with min == 0, an explicit null means 0 */
 };
 
 struct bb_arch_flag {

@@ -190,8 +190,8 @@ static const struct bb_layer_sizes *current_sizes(const struct bb_block *b)
     return b->in_decoder ? &b->layers->decoder_sizes : bb_layers_sizes(b->layers, b->script->layer);
 }
 
-/* Number of activation elements of a rank between layers, sharded over tp with sequence parallelism. While
- * reads_encoder is set, the elements of the encoder output. */
+/* Number of activation elements that a rank stores between layers (sharded over tp with sequence parallelism). While
+ * reads_encoder is set, the result is the number of elements of the encoder output. */
 static size_t current_boundary(const struct bb_block *b)
 {
     const struct bb_layer_sizes *s = b->reads_encoder ? &b->layers->sizes : current_sizes(b);

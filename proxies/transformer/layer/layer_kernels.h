@@ -20,7 +20,7 @@
 enum bb_kernels_kind {
     BB_KERNELS_NORM,       /* norm of the activations that a rank stores between layers, and the residual sum */
     BB_KERNELS_QKV,        /* Q, K and V projections; MLA: their down and up projections; scan: input projection */
-    BB_KERNELS_CORE,       /* attention scores and context; scan: all chunks */
+    BB_KERNELS_CORE,       /* attention scores and context; in a scan layer, the GEMMs of all chunks of the scan */
     BB_KERNELS_CORE_BLOCK, /* ring context parallelism: attention with one rank's block of keys */
     BB_KERNELS_OUT,
     BB_KERNELS_CROSS_QUERY, /* decoder cross attention: query projection */

@@ -271,8 +271,8 @@ void bb_layers_free(struct bb_layers *layers)
 
 /* ---- program count, element counts, FLOPs ---- */
 
-/* If row counts differ between ranks, each ep rank needs its own program. This is also true for all_gather dispatch,
- * which exchanges equal messages, because the experts of different ranks compute for different times. */
+/* If the row counts of the experts differ between ranks, each ep rank needs its own program. This is also true for
+ * all_gather dispatch: all ranks exchange equal messages, but their experts compute for different times. */
 int bb_layers_programs_per_stage(const struct bb_layers *l)
 {
     return l->routing.rows ? l->config.ep : 1;

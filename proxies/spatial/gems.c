@@ -1,8 +1,9 @@
 /*
  * gems.c - the proxy gems: GEMS, bi-directional model parallelism as MPI4DL implements it. Two replicas of one network
- * run on the same ranks, the second in inverse order, so rank r has split r of one replica and split S - 1 - r of the
- * other. The forward pass of the second replica follows the backward pass of the first from rank to rank, in time that
- * would otherwise be idle. A rank stores the activations of at most one replica at a time.
+ * run on the same ranks, the second in inverse order. With S splits (pipeline stages), rank r has split r of one
+ * replica and split S - 1 - r of the other. The forward pass of the second replica follows the backward pass of the
+ * first from rank to rank, in time that would otherwise be idle. A rank stores the activations of at most one replica
+ * at a time.
  *
  * The step of every rank consists of ETA passes (--replications), which alternate between both replicas (2 passes:
  * MAST; more: MASTER) and have different samples. A pass is, for each micro-batch, receive, forward, send, and then,
@@ -32,9 +33,9 @@
 struct gems_role {
     struct bb_tile_stage stage;
     struct bb_replica *leader, *follower;
-    bool is_middle, is_first, is_last; /* is_middle: the rank is its own partner; is_first, is_last: it has the
-                                          leader's first or last split */
-    int received;                      /* operation that receives the leader's parameters, or BB_NONE */
+    bool is_middle, is_first, is_last; /* is_middle: the rank is its own partner; is_first, is_last: the rank has the
+                                          first or the last split of the leader */
+    int received; /* index of the operation that receives the leader's parameters; BB_NONE: no such operation yet */
     struct bb_script_lane pair;
 };
 
@@ -50,9 +51,10 @@ static size_t count_parameters(const struct bb_replica *replica)
 
 /* ---- --comm-opt: point-to-point exchange with the partner ---- */
 
-#define PARTNER 1 /* offset of the partner's index in a group of two */
+#define PARTNER 1 /* offset from a rank to its partner in the group `pair`, which has two members */
 
-/* Adds one message to or from the partner: a send for the leader's split, or a receive for the follower's split. */
+/* Adds one message to or from the partner. send: true: send data of the leader's split; false: receive data of the
+ * follower's split. use: purpose of the buffer. Returns the index of the operation. */
 static int start_message(struct gems_role *p, bool send, const char *what, enum bb_buffer_use use)
 {
     struct bb_script *s = &p->stage.script;
@@ -62,8 +64,8 @@ static int start_message(struct gems_role *p, bool send, const char *what, enum 
                                                     bb_script_buffer(s, what, use, count));
 }
 
-/* Adds a send and a receive in one group call, so that neither waits for the other. Returns the index of the
- * receive. */
+/* Adds a send to the partner and a receive from the partner in one group call, so that neither waits for the other.
+ * sent, received: purposes of the two buffers. Returns the index of the receive. */
 static int exchange_with_partner(struct gems_role *p, const char *what, enum bb_buffer_use sent,
                                  enum bb_buffer_use received)
 {
@@ -78,15 +80,18 @@ static int exchange_with_partner(struct gems_role *p, const char *what, enum bb_
 
 static const char parameters[] = "parameters";
 
-/* Adds the receive of parameters on the first and the last rank of the leader, in its first pass, after the last
- * micro-batch has arrived and before its compute. */
+/* Adds the early receives of parameters, in the leader's first pass after the last micro-batch is received and
+ * before it is computed: in the forward pass on the rank of the leader's last split, in the backward pass on the
+ * rank of the first split. */
 static void receive_parameters_early(struct gems_role *p, enum bb_pass_direction direction)
 {
     if (direction == BB_FORWARD ? p->is_last : p->is_first)
         p->received = start_message(p, false, parameters, BB_USE_PARAMETERS);
 }
 
-/* Adds the other exchanges of parameters, after each direction of the leader's first pass. */
+/* Adds the exchanges of parameters after one direction of the leader's first pass. After the forward pass, the rank
+ * of the leader's first split sends, and the ranks of the inner splits send and receive; after the backward pass,
+ * the rank of the last split sends. The other receives are in receive_parameters_early. */
 static void exchange_parameters(struct gems_role *p, enum bb_pass_direction direction)
 {
     if (direction == BB_FORWARD ? p->is_first : p->is_last)
@@ -103,8 +108,9 @@ static void accumulate_gradients(struct gems_role *p, size_t count)
             &(struct bb_script_memory_kernel){BB_MEMORY_KERNEL_ACCUMULATE, count, 1, BB_NONE, BB_NONE});
 }
 
-/* Adds the leader's gradients, received from the partner, to those of the follower, reduces the sum over the
- * follower's tiles and over all copies, and updates the follower. */
+/* Adds the update of the follower: waits for the leader's gradients (received: index of the receive from the
+ * partner), adds them to those of the follower, reduces the sum over the follower's tiles and over all copies, and
+ * updates the parameters. */
 static void update_follower(struct gems_role *p, int received)
 {
     const struct bb_layer_split *split = p->follower->split;
@@ -163,8 +169,8 @@ static void reduce_replicas(struct gems_role *p)
 
 /* ---- the whole step ---- */
 
-/* Adds one direction of a pass, with the exchanges between partners. Returns the operation that receives the
- * leader's gradients, or BB_NONE. */
+/* Adds all micro-batches of one direction of pass number `pass`, with the exchanges between partners. Returns the
+ * index of the operation that receives the leader's gradients, or BB_NONE. */
 static int micro_batches(struct gems_role *p, int pass, enum bb_pass_direction direction)
 {
     struct bb_replica *replica = pass % 2 == 0 ? p->leader : p->follower;

@@ -37,7 +37,8 @@ static int add_number(void *arg, const char *word)
     return 0;
 }
 
-/* Parses a list such as "8,4" into numbers[max]. Returns the length of the list, or a negative error. */
+/* Parses the list `text` of an option, such as "8,4", into numbers[max]. Returns the length of the list, or a
+ * negative error. */
 static int read_list(const char *proxy, const char *option, const char *text, int *numbers, int max)
 {
     struct number_list l = {proxy, option, text, numbers, 0, max};
@@ -191,13 +192,15 @@ static long long ranks_per_replica(const struct bb_resolved_tiles *s, int splits
 static int min_splits(const struct bb_resolved_tiles *s)
 {
     int splits = s->n_spatial ? s->n_spatial + 1 : 2;
-    /* minimum at which each replica's tiles have separate ranks: mp >= 2 x tiles */
+    /* minimum for gems with tiles: the tiles of both replicas need separate ranks, so mp must be at least 2 x tiles */
     int disjoint = s->gems && s->n_spatial ? s->n_spatial + count_tiles(s) : 0;
 
     return splits > disjoint ? splits : disjoint;
 }
 
-/* Returns the number of splits that fits the ranks with these numbers of tiles; 0: none. */
+/* Returns a number of splits, at most `max`, with which the ranks per replica divide the number of ranks: --splits
+ * if set, 4 for gems without tiles if possible, otherwise the smallest; 0: there is none. Requires the numbers of
+ * tiles. */
 static int fitting_splits(const struct bb_resolved_tiles *s, const struct bb_proxy_config *c, int max)
 {
     int min = min_splits(s);
@@ -249,8 +252,8 @@ static int refuse_tiles(const struct bb_resolved_tiles *s, const struct bb_proxy
     while (spatial + unit * parts * spatial <= net->n_modules)
         parts *= unit;
     return bb_err(BB_EUSAGE,
-                  "%s: %s has %d modules, too few for the %d splits that separate the tiles of both replicas; try: "
-                  "--spatial-parts %d with --spatial-splits %d",
+                  "%s: %s has %d modules, too few for the %d splits with which the tiles of both replicas are on "
+                  "separate ranks; try: --spatial-parts %d with --spatial-splits %d",
                   c->proxy, net->name, net->n_modules, min, parts, spatial);
 }
 
@@ -297,8 +300,9 @@ static int refuse_join(const struct bb_proxy_config *c, int before, int parts, i
     return 0;
 }
 
-/* Sets the tile grid of each spatial split. The number of tiles must be a multiple of that of the next spatial
- * split; square tiles cannot be merged. */
+/* Sets the tile grid of each spatial split. Tiles of one split are merged into those of the next spatial split, so
+ * each number of tiles must be a multiple of the next one. Square tiles cannot be merged, so all splits must have
+ * the same number of square tiles. */
 static int resolve_slices(struct bb_resolved_tiles *s, const struct bb_proxy_config *c)
 {
     bool even = s->n_spatial == 0 || s->parts[0] == s->parts[s->n_spatial - 1];
@@ -307,7 +311,7 @@ static int resolve_slices(struct bb_resolved_tiles *s, const struct bb_proxy_con
 
     for (int i = 0; i < s->n_spatial; i++) {
         if (s->parts[i] > MAX_WIDTH)
-            return bb_err(BB_EUSAGE, "%s: %d parts, expected at most %d; try: --spatial-parts %d", c->proxy,
+            return bb_err(BB_EUSAGE, "%s: %d tiles per image, expected at most %d; try: --spatial-parts %d", c->proxy,
                           s->parts[i], MAX_WIDTH, MAX_WIDTH);
         TRY(refuse_join(c, s->parts[i ? i - 1 : 0], s->parts[i], i));
         TRY(bb_slices_init(&s->slices[i], c->proxy, slice, s->parts[i]));
@@ -328,7 +332,8 @@ static int refuse_batch(const struct bb_resolved_tiles *s, struct bb_proxy_confi
                   c->micro_batch_size, s->local_dp, bb_multiples(c->micro_batch_size, s->local_dp, near));
 }
 
-/* Sets the number of passes. Passes x micro-batches must not exceed BB_MAX_LAYERS. */
+/* Sets the number of passes (--replications). The step supports at most BB_MAX_LAYERS micro-batches in all passes
+ * together. */
 static int resolve_replications(struct bb_proxy_config *c, bool gems)
 {
     int m = c->micro_batches ? c->micro_batches : 1;
@@ -348,7 +353,7 @@ static int resolve_replications(struct bb_proxy_config *c, bool gems)
     return 0;
 }
 
-/* Sets defaults that do not depend on the layout. */
+/* Sets the defaults that do not depend on the number of ranks, splits and tiles. */
 static void fill_defaults(struct bb_proxy_config *c)
 {
     c->tflops = c->tflops > 0 ? c->tflops : BB_DEFAULT_TFLOPS;
@@ -371,7 +376,8 @@ static int refuse_ranks(const struct bb_resolved_tiles *s, const struct bb_proxy
     return bb_args_check_ranks(c, (int)mp, why);
 }
 
-/* Sets the number of micro-batches, which depends on the number of replicas, and checks the number of passes again. */
+/* Sets the number of micro-batches, which depends on the number of replicas, and then checks the total of all passes
+ * again. */
 static int resolve_micro_batches(const struct bb_resolved_tiles *s, struct bb_proxy_config *c)
 {
     int replicas = c->ranks / (int)ranks_per_replica(s, s->n_splits), passes = c->tiles.replications;
@@ -386,7 +392,8 @@ out:
     return rc;
 }
 
-/* Distributes the modules in equal shares, with the remainder in the last split, unless --balance has set them. */
+/* Sets the number of modules of each split: equal shares, with the remainder in the last split. Does nothing if
+ * --balance has set the numbers. */
 static void distribute_modules(struct bb_resolved_tiles *s, const struct bb_proxy_config *c, int n_modules)
 {
     int share = n_modules / s->n_splits;

@@ -16,8 +16,8 @@ struct bb_resolved_tiles {
     int n_splits, n_spatial, local_dp;
     int parts[BB_MAX_SPATIAL_SPLITS]; /* [n_spatial] tiles of each spatial split */
     struct bb_slices slices[BB_MAX_SPATIAL_SPLITS];
-    bool default_parts; /* the user has not set --spatial-parts */
-    int *modules;       /* [n_splits] modules of each split; owned */
+    bool default_parts; /* true: the user has not set --spatial-parts */
+    int *modules;       /* [n_splits] number of modules of each split; bb_resolved_tiles_release frees the array */
 };
 
 /*

@@ -21,8 +21,8 @@ static void micro_batches(struct bb_tile_stage *w, enum bb_pass_direction direct
     s->micro_batch = BB_NONE;
 }
 
-/* Adds the all-reduces of the gradients of the rank's split. If the rank is in several groups, the all-reduces run
- * one after another. */
+/* Adds the all-reduces of the gradients of the rank's split, one after another if the rank is in several groups:
+ * over the tiles, the local replicas or the replicas of the network. */
 static void reduce_gradients(struct bb_tile_stage *w)
 {
     const struct bb_tiling *t = w->tiling;

@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first map whose tiles are too small for the halo, and the factor by which the image must grow for all maps. */
+/* The first map in the split whose tiles are too small for the halo: module, side of the map and of its tile, needed
+ * size in rows or columns (`lines`). scale: factor by which the image must grow so that the tiles of all maps are
+ * large enough. */
 struct thin_tiles {
-    int scale; /* 1: all tiles are large enough */
+    int scale; /* 1: all tiles are large enough, and the other fields are unused */
     int module, side, tile, needed;
     const char *lines;
 };
@@ -28,7 +30,7 @@ static const struct bb_net_layer *layer_at(const struct segment_builder *c, int 
     return &c->input->net->layers[layer];
 }
 
-static const int none[2]; /* no margin, no halo */
+static const int none[2]; /* rows and columns of an absent margin or halo: 0 x 0 */
 
 /* ---- operations of a segment ---- */
 
@@ -91,7 +93,8 @@ static bool add_layer_kernels(struct bb_kernel_list *w, const struct segment_bui
     return true;
 }
 
-/* Appends a layer to an operation. e: the layer's output rows and columns on this rank, including the margin. */
+/* Appends layer l to the operation p. e: rows and columns of the layer's output that this rank computes, including
+ * the margin. */
 static int add_to_op(const struct segment_builder *c, struct bb_segment_op *p, const struct bb_net_layer *l,
                      struct extent e)
 {
@@ -136,8 +139,9 @@ static struct bb_segment *newest_segment(const struct segment_builder *c)
     return &c->layers->segments[c->layers->n_segments - 1];
 }
 
-/* Checks whether the tiles of a map are large enough: a tile sends `width` rows or columns to each neighbour, and
- * its size must be at least the stride. */
+/* Checks whether the tiles of a map have at least `stride` rows and columns, and at least the `width` rows and
+ * columns that a tile sends to each neighbour. Records the first map that fails and the required growth of the image
+ * in c->thin_tiles. */
 static void find_thin_tiles(const struct segment_builder *c, const struct bb_map *map, const int width[2], int stride,
                             int module)
 {
@@ -181,8 +185,8 @@ static struct bb_map input_of(const struct bb_net_layer *l)
     return (struct bb_map){l->in, l->depth, l->side};
 }
 
-/* Divides the forward pass of a head with one layer into its interior and the border at edges with neighbours. Only
- * the border waits for the halo. */
+/* For --halo-overlap: divides the forward pass of l, the only layer of the segment's head, into the interior of the
+ * tile and the border at edges with neighbours. Only the border waits for the halo. */
 static int split_head(const struct segment_builder *c, struct bb_segment *s, const struct bb_net_layer *l)
 {
     struct extent all = get_extent(c, l, none);
@@ -202,7 +206,7 @@ out:
     return rc;
 }
 
-/* Adds the segment of a layer that reads a halo. */
+/* Adds the segment of layer l, which reads a halo. */
 static int add_halo_segment(const struct segment_builder *c, int module, const struct bb_net_layer *l)
 {
     struct bb_halo halo = {"halo", input_of(l), {l->halo[0], l->halo[1]}};
@@ -246,8 +250,8 @@ out:
 
 /* ---- segments with fused halos ---- */
 
-/* Returns the halo that a module needs before it if `halo_after` is needed after it. margins: out, unless NULL:
- * margin around the output of each layer. */
+/* Returns the width of the halo that module m needs at its input if its output must include a margin of width
+ * `halo_after`. margins: out: margin around the output of each layer; NULL: not needed. */
 static int accumulate_halo(const struct segment_builder *c, const struct bb_module *m, int halo_after, int *margins)
 {
     int h = halo_after;
@@ -265,8 +269,8 @@ static int accumulate_halo(const struct segment_builder *c, const struct bb_modu
 
 #define MAX_CHAIN_LAYERS 8 /* maximum number of layers of a BB_FUSE_CHAIN module */
 
-/* Adds the segment of a module in a chain. The rank computes its tile and the margin that later modules of the chain
- * need. */
+/* Adds the segment of a module in a chain of modules that share one halo. The rank computes its tile and a margin of
+ * width `halo_after`, which the later modules of the chain need. is_first_in_chain: the module exchanges the halo. */
 static int segment_chain_module(const struct segment_builder *c, int module, int halo_after, bool is_first_in_chain)
 {
     const struct bb_module *m = &c->input->net->modules[module];
@@ -275,7 +279,7 @@ static int segment_chain_module(const struct segment_builder *c, int module, int
     const struct bb_net_layer *first = layer_at(c, m->first);
 
     if (!s || m->n > MAX_CHAIN_LAYERS)
-        return bb_err(BB_EFAIL, "cannot create a segment for a chain of %d layers", m->n);
+        return bb_err(BB_EFAIL, "cannot fuse the halos of a module with %d layers; leave out --halo-d2", m->n);
     (void)accumulate_halo(c, m, halo_after, margins);
     if (is_first_in_chain)
         add_halo(c, s, &(struct bb_halo){"fused halo", input_of(first), {halo_before, halo_before}}, first->stride);
@@ -328,7 +332,8 @@ out:
     return rc;
 }
 
-/* Returns the number of modules, beginning with this one, that share one halo; 0: the module has no fused halo. */
+/* Returns the number of consecutive modules that share one halo, beginning with `module`; 0: the module has no fused
+ * halo. */
 static int count_fused_modules(const struct segment_builder *c, int module)
 {
     const struct bb_net *net = c->input->net;
@@ -339,7 +344,8 @@ static int count_fused_modules(const struct segment_builder *c, int module)
     return n;
 }
 
-/* Builds the segments of this module and of the modules that share a halo with it. n: out: number of these modules. */
+/* Builds the segments of `module` and of the modules that share a halo with it. n: out: number of these modules, at
+ * least 1. */
 static int segment_next_modules(const struct segment_builder *c, int module, int *n)
 {
     bool fuses = c->layers->tiled && c->input->config->tiles.halo_d2;
@@ -377,7 +383,8 @@ static void add_totals(const struct segment_builder *c)
         }
 }
 
-/* Computes the time per FLOP. --forward-us and --backward-us are times of the whole split. */
+/* Computes the microseconds per FLOP: from --forward-us and --backward-us, which are times of the whole split, or
+ * otherwise from --tflops. Without --backward-us, the backward pass takes twice --forward-us. */
 static void resolve_times(const struct bb_proxy_config *config, struct bb_split_layers *layers)
 {
     const double given[BB_PASS_DIRECTIONS] = {config->forward_us, config->backward_us};

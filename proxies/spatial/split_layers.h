@@ -19,7 +19,8 @@
 
 enum bb_pass_direction { BB_FORWARD, BB_BACKWARD, BB_PASS_DIRECTIONS };
 
-/* Consecutive layers that are one operation of a rank, for one micro-batch. flops 0 and kernels NULL: no operation. */
+/* Consecutive layers that are one operation of a rank in each direction, for one micro-batch. An unused operation
+ * has flops 0 and kernels NULL. */
 struct bb_segment_op {
     const char *what;
     double flops[BB_PASS_DIRECTIONS];       /* FLOPs that the rank executes */
@@ -36,8 +37,8 @@ struct bb_segment {
     int n_halos;
     struct bb_halo outputs; /* for --halo-bwd dy: halo of the gradients of the head's output */
     struct bb_segment_op head, tail;
-    struct bb_segment_op inner, border; /* for --halo-overlap, in place of the head in the forward pass: the interior
-                                           of the tile, which needs no halo, and its border */
+    struct bb_segment_op inner, border; /* with --halo-overlap these two operations replace the head in the forward
+                                           pass: the interior of the tile, which needs no halo, and its border */
 };
 
 struct bb_split_layers {
@@ -60,7 +61,7 @@ struct bb_split_layers {
 struct bb_split_input {
     const struct bb_proxy_config *config; /* with all options resolved */
     const struct bb_net *net;
-    struct bb_step *step; /* owns texts and kernel lists */
+    struct bb_step *step; /* the step that owns the created texts and kernel lists */
 };
 
 /*

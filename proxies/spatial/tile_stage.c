@@ -14,7 +14,8 @@ static int samples_per_micro_batch(const struct bb_tiling *t)
     return t->config.micro_batch_size;
 }
 
-/* Adds one message per tensor, to or from one peer. */
+/* Adds one message per tensor (maps[n_maps]), to or from one peer. parts: number of equal parts of a tensor, of
+ * which the message has one. */
 static void add_messages(struct bb_stage_link *h, int peer, enum bb_peer_kind kind, const struct bb_map *maps,
                          int n_maps, size_t samples, int parts)
 {
@@ -23,8 +24,8 @@ static void add_messages(struct bb_stage_link *h, int peer, enum bb_peer_kind ki
             .peer = peer, .peer_kind = kind, .count = samples * bb_map_elements(&maps[m]) / (size_t)parts};
 }
 
-/* Returns the communicator of a link between two splits. Consecutive links alternate between the communicators of
- * join or lp. */
+/* Returns the communicator between the splits `link` and `link` + 1: one of the group `join` if the lower split is
+ * spatial, otherwise one of the group `lp`. Consecutive links alternate between the two communicators of the group. */
 static int link_comm(const struct bb_tiling *t, int link, bool inverse)
 {
     bool join = link < t->n_spatial;
@@ -33,8 +34,8 @@ static int link_comm(const struct bb_tiling *t, int link, bool inverse)
     return join ? t->comm_join[inverse][slot] : t->comm_lp[inverse][slot];
 }
 
-/* Returns the index of a model-parallel rank in the group join. An inverse replica numbers the members of join and
- * lp backwards. */
+/* Returns the index of a model-parallel rank in the group `join`. Members are in ascending rank order, so in an
+ * inverse replica the order of the model-parallel ranks is reversed. */
 static int join_index(const struct bb_tiling *t, const struct bb_replica *replica, int mp_rank)
 {
     return replica->inverse ? t->tiles + t->local_dp - 1 - mp_rank : mp_rank;
@@ -45,7 +46,8 @@ static int signed_offset(const struct bb_replica *replica, int step)
     return replica->inverse ? -step : step;
 }
 
-/* Adds the messages between tiles of adjacent spatial splits, where `ratio` tiles are merged into one. */
+/* Adds the messages between this tile and the tiles of the adjacent spatial split. `ratio` tiles of the earlier
+ * split are merged into one tile of the later split. previous: the adjacent split is the previous one. */
 static void add_tile_messages(const struct bb_tiling *t, const struct bb_replica *replica, bool previous,
                               struct bb_stage_link *h)
 {
@@ -60,7 +62,8 @@ static void add_tile_messages(const struct bb_tiling *t, const struct bb_replica
                      wide->width);
 }
 
-/* Adds the messages between the tiles of the last spatial split and the ranks of the next split. */
+/* Adds the messages between this rank and all ranks of the adjacent split, where tiles are joined to whole maps: one
+ * of the two splits is the last spatial split. previous: the adjacent split is the previous one. */
 static void add_join_messages(const struct bb_tiling *t, const struct bb_replica *replica, bool previous,
                               struct bb_stage_link *h)
 {
@@ -79,7 +82,8 @@ static int max_messages(const struct bb_replica *replica, bool previous)
     return 2 * (other->width > replica->split->width ? other->width : replica->split->width);
 }
 
-/* Lists the messages to and from the previous or the next split. At the ends of the network there are none. */
+/* Lists the messages to and from the previous split (previous: true) or the next split. The first split has no
+ * previous split and the last one no next split; their lists are empty. */
 static int find_link_messages(struct bb_tile_stage *w, struct bb_replica *replica, bool previous)
 {
     const struct bb_tiling *t = w->tiling;
@@ -128,7 +132,8 @@ static const char *message_name(const struct bb_tile_stage *w)
     return w->script.phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
 }
 
-/* Adds all sends or all receives of a link; several are in one group call. Returns the last operation. */
+/* Adds all sends or all receives of a link; if there are several, they share one group call. Returns the index of
+ * the last operation. */
 static int move_activations(struct bb_tile_stage *w, struct bb_stage_link *h, bool send)
 {
     struct bb_script *s = &w->script;
@@ -150,7 +155,7 @@ static int move_activations(struct bb_tile_stage *w, struct bb_stage_link *h, bo
     return last;
 }
 
-/* Waits for the previous send from the current send buffers, which are overwritten next. */
+/* Waits for the last send from the send buffers that are overwritten next. */
 static void wait_for_send_buffers(struct bb_tile_stage *w, struct bb_stage_link *h)
 {
     bb_script_wait(&w->script, h->sent[h->slot]);
@@ -165,7 +170,8 @@ static void send_activations(struct bb_tile_stage *w, struct bb_stage_link *h)
 
 /* ---- halo exchange ---- */
 
-/* Adds send and receive buffers of the size of the largest message in each direction. */
+/* For each halo and direction with a neighbour, adds a send buffer and a receive buffer of the size of the largest
+ * message of all segments. */
 static void add_halo_buffers(struct bb_tile_stage *w, struct bb_replica *replica)
 {
     const struct bb_split_layers *layers = &replica->split->layers;
@@ -193,7 +199,7 @@ static void add_halo_buffers(struct bb_tile_stage *w, struct bb_replica *replica
         }
 }
 
-/* One halo exchange: its halos, and which data are exchanged. */
+/* One halo exchange of a segment. halos: [n] halos that are exchanged together; segment: index of the segment. */
 struct halo_exchange {
     const struct bb_halo *halos;
     int n;
@@ -201,13 +207,13 @@ struct halo_exchange {
         HALOS,
         GRADIENTS,
         OUTPUTS
-    } kind; /* HALOS: inputs; GRADIENTS: gradients of received halos return to their
-                                                tile and are added; OUTPUTS: gradients of outputs */
+    } kind; /* data: HALOS: inputs of the layers; GRADIENTS: gradients of received halos, which return to their tile
+               and are added there; OUTPUTS: gradients of the outputs */
     int segment;
 };
 
-/* Fills in the kernel that packs or unpacks the elements of one direction. Returns false if there is no message in
- * this direction. */
+/* Computes the kernel that packs or unpacks the elements of direction d. received: true: the elements that are
+ * received from direction d; false: those that are sent. Returns false if there is no message in this direction. */
 static bool find_halo_box(const struct bb_tile_stage *w, const struct bb_replica *replica, const struct bb_halo *halo,
                           int d, bool received, struct bb_memory_kernel *memory_kernel)
 {
@@ -229,8 +235,8 @@ static const char *pack_name(const struct bb_memory_kernel *memory_kernel)
                                                             : "halo add";
 }
 
-/* Creates the kernels before an exchange (packing) or after it (unpacking). GRADIENTS are packed from the margin
- * around the tile and added to its interior. */
+/* Creates the list of the packing kernels (packs: true) or unpacking kernels of an exchange. GRADIENTS are packed
+ * from the margin around the tile; the receiving tile adds them to its interior. */
 static struct bb_kernel_list *make_pack_list(struct bb_tile_stage *w, const struct bb_replica *replica,
                                              const struct halo_exchange *x, bool packs)
 {
@@ -248,7 +254,8 @@ static struct bb_kernel_list *make_pack_list(struct bb_tile_stage *w, const stru
     return kernels;
 }
 
-/* Adds the kernels that pack or unpack. The kernel list is created at first use and shared by all micro-batches. */
+/* Adds the packing or unpacking kernels of an exchange to the program. Their list is created at first use and shared
+ * by all micro-batches. */
 static void write_pack(struct bb_tile_stage *w, const struct bb_replica *replica, const struct halo_exchange *x,
                        bool packs)
 {
@@ -261,8 +268,8 @@ static void write_pack(struct bb_tile_stage *w, const struct bb_replica *replica
         bb_script_work(&w->script, (*kernels)->items[0].name, *kernels, 1, BB_NONE, BB_NONE);
 }
 
-/* Adds all messages of an exchange in one group call: for each neighbour a send and a receive. Returns the last
- * operation. */
+/* Adds all messages of an exchange in one group call: a send to and a receive from each neighbour. Returns the index
+ * of the last operation. */
 static int issue_halo_exchange(struct bb_tile_stage *w, struct bb_replica *replica, const struct halo_exchange *x)
 {
     const struct bb_split_layers *layers = &replica->split->layers;
@@ -338,7 +345,8 @@ static void forward_segment(struct bb_tile_stage *w, struct bb_replica *replica,
 static void backward_segment(struct bb_tile_stage *w, struct bb_replica *replica, const struct bb_segment *g)
 {
     const char *how = w->tiling->config.tiles.halo_bwd;
-    bool image = g->module == 0 && replica->at.split == 0; /* the image needs no gradient */
+    bool image = g->module == 0 && replica->at.split == 0; /* true: the segment reads the image, which needs no
+                                                              gradient */
 
     w->script.layer = g->module;
     write_segment_op(w, replica, &g->tail, BB_BACKWARD);

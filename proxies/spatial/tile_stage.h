@@ -18,35 +18,36 @@ struct bb_stage_message {
     int send[2], recv;
 };
 
-/* All messages between a rank and the previous or the next split. */
+/* All messages between a rank and the previous or the next split. slot: index of the send buffer that the next send
+ * uses. */
 struct bb_stage_link {
     struct bb_stage_message *messages;
     int n, comm, slot;
-    int sent[2]; /* last send from each of the two buffers; BB_NONE: no send is pending */
+    int sent[2]; /* index of the last send from each of the two buffers; BB_NONE: no send is pending */
 };
 
-/* Kernel lists per segment that pack or unpack: for halos, halo gradients and output gradients, each before and
- * after the exchange. */
+/* Number of kernel lists per segment: packing and unpacking, each for halos, halo gradients and output gradients. */
 #define BB_PACK_LISTS 6
 
-/* State of a rank in one replica, while the program is built. */
+/* State of one rank in one replica of the network while the program is built. */
 struct bb_replica {
     struct bb_tile_position at;
     bool inverse;
     struct bb_layer_split *split;
-    unsigned neighbours; /* result of bb_tile_neighbour_mask */
+    unsigned neighbours; /* bit d: the tile has a neighbour in direction d (bb_tile_neighbour_mask) */
     struct bb_stage_link previous, next;
     int halo_send[BB_SEGMENT_HALOS][BB_DIRECTIONS], halo_recv[BB_SEGMENT_HALOS][BB_DIRECTIONS];
     struct bb_script_lane halo;
-    struct bb_kernel_list **pack_lists; /* [segments * BB_PACK_LISTS] created at first use; the step owns the lists */
+    struct bb_kernel_list **pack_lists; /* [segments * BB_PACK_LISTS] each list is created at first use, NULL before;
+                                           the step owns the lists */
 };
 
 struct bb_tile_stage {
     struct bb_tiling *tiling;
     struct bb_script script;
-    struct bb_script_lane lanes[BB_MAX_COMMS]; /* created at first use */
+    struct bb_script_lane lanes[BB_MAX_COMMS]; /* communicator and stream of each communicator in use (has_lane true) */
     bool has_lane[BB_MAX_COMMS];
-    struct bb_replica replicas[BB_REPLICAS]; /* [BB_DIRECT]; with GEMS also [BB_INVERSE] */
+    struct bb_replica replicas[BB_REPLICAS]; /* [BB_DIRECT], and with GEMS also [BB_INVERSE] */
 };
 
 /*
@@ -58,8 +59,8 @@ int bb_tile_stage_init(struct bb_tile_stage *w, struct bb_tiling *t, struct bb_p
                        int mp_rank) BB_MUST_CHECK;
 void bb_tile_stage_release(struct bb_tile_stage *w);
 
-/* Add one micro-batch in one direction: first bb_tile_stage_receive, then bb_tile_stage_compute_and_send. The caller
- * sets the micro-batch label of the script. */
+/* Both functions add operations of one micro-batch in one direction. The caller calls bb_tile_stage_receive first,
+ * then bb_tile_stage_compute_and_send, and sets script.micro_batch before. */
 void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction);
 void bb_tile_stage_compute_and_send(struct bb_tile_stage *w, struct bb_replica *replica,
                                     enum bb_pass_direction direction);
@@ -69,12 +70,15 @@ struct bb_script_lane bb_tile_stage_lane(struct bb_tile_stage *w, int comm);
 /*
  * bb_tile_stage_reduce - adds an in-place all-reduce of a gradient buffer.
  *   comm      communicator; BB_NONE: no operation
- *   of_tiles  true: reduce over the tiles of a split, with the operation of --spatial-gradients (sum or mean)
+ *   of_tiles  true: reduction over the tiles of a split, as --spatial-gradients selects (sum or mean); false: sum
+ *   count     elements
+ *   buffer    index of the buffer
  *   Returns   index of the operation, or BB_NONE
  */
 int bb_tile_stage_reduce(struct bb_tile_stage *w, int comm, bool of_tiles, size_t count, int buffer);
 
-/* bb_tile_stage_optimizer - adds an SGD update of `parameters` parameters, only with --compute gemm. */
+/* bb_tile_stage_optimizer - adds the SGD kernel that updates `parameters` parameters; without --compute gemm it adds
+ * nothing. */
 void bb_tile_stage_optimizer(struct bb_tile_stage *w, size_t parameters);
 
 /*

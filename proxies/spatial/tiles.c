@@ -17,7 +17,7 @@ static bool is_power(int n)
     return n > 0 && (n & (n - 1)) == 0;
 }
 
-/* Finds the nearest powers of `base` below and above n. *below is at least min. */
+/* Computes the powers of `base` next to n: *below is at most n, but at least `min`; *above is the next larger power. */
 static void powers_around(int n, int base, int min, int *below, int *above)
 {
     *below = min;

@@ -37,24 +37,23 @@ static inline int bb_direction_col(int d)
     return d % 3 - 1;
 }
 
-/* bb_tile_neighbour_mask - returns a mask whose bit d is set if the tile has a neighbour in direction d.
- * bb_tile_offset - returns the neighbour's tile number minus the number of the tile. */
+/* bb_tile_neighbour_mask - returns a mask; bit d is set if the tile has a neighbour in direction d. */
 unsigned bb_tile_neighbour_mask(const struct bb_slices *s, int tile);
 int bb_tile_offset(const struct bb_slices *s, int direction);
 
 /* Halo of a map: width[0] rows above and below each tile, width[1] columns to the left and right of each tile. */
 struct bb_halo {
     const char *what;
-    struct bb_map map; /* the whole map, of which each tile has a part */
+    struct bb_map map; /* size of the whole map, of which each tile has a part */
     int width[2];
 };
 
-/* bb_halo_count - returns the elements of the message in a direction; 0 for BB_CENTER or if the halo has no width in
- * this direction. */
+/* bb_halo_count - returns the elements of the message that a tile sends in `direction`; 0 for BB_CENTER, or if the
+ * halo has width 0 in this direction. */
 size_t bb_halo_count(const struct bb_halo *h, const struct bb_slices *s, int samples, int direction);
 
-/* bb_halo_is_exchanged - returns whether any tile has a neighbour from which it needs this halo. Strips have
- * neighbours in one dimension only. */
+/* bb_halo_is_exchanged - returns whether any tile receives a part of a halo of this width from a neighbour. Strips
+ * have neighbours in one dimension only. */
 bool bb_halo_is_exchanged(const int width[2], const struct bb_slices *s);
 
 #endif

@@ -212,11 +212,11 @@ static void write_step(struct gems_role *p)
 static int build_role(struct bb_tiling *t, struct bb_role *role, int mp_rank)
 {
     bool odd = t->config.tiles.odd_step;
-    int is_first_in_chain = odd ? t->mp - 1 - mp_rank : mp_rank, rc;
+    int position = odd ? t->mp - 1 - mp_rank : mp_rank, rc;
     struct gems_role p = {.received = BB_NONE, .is_middle = mp_rank == t->mp - 1 - mp_rank};
 
-    p.is_first = is_first_in_chain == 0;
-    p.is_last = is_first_in_chain == t->mp - 1;
+    p.is_first = position == 0;
+    p.is_last = position == t->mp - 1;
     TRY(bb_tile_stage_init(&p.stage, t, &role->program, mp_rank));
     p.leader = &p.stage.replicas[odd ? BB_INVERSE : BB_DIRECT];
     p.follower = &p.stage.replicas[odd ? BB_DIRECT : BB_INVERSE];

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const double SHARE = 20; /* changes that can wait (bb_document_due) are written so rarely that writing takes
-                                   at most 1/SHARE of the time */
+static const double SHARE = 20; /* bb_document_due() limits the frequency of writes of changes that can wait: these
+                                   writes take at most 1/SHARE of the time */
 
 /* ---- JSON text ---- */
 
@@ -119,8 +119,9 @@ int bb_document_print(json_t *root, const char *status, FILE *out)
 
 enum { WRITER_IDLE, WRITER_IN_IO, WRITER_TAKEN_OVER };
 
-/* Marks the start of I/O that may block forever. Until end_io(), the caller does not touch the document. temporary:
- * path of the temporary file that the I/O may leave behind; NULL: none. */
+/* Marks the start of I/O that may block forever. The caller must not touch the document until end_io(), because
+ * another thread may take the document over during the I/O. temporary: path of the temporary file that remains if
+ * the I/O never ends; NULL: none. */
 static struct bb_document_writer *begin_io(const struct bb_document *d, const char *temporary)
 {
     if (!d->writer)
@@ -411,8 +412,8 @@ int bb_document_save(struct bb_document *d, const char *status)
     int rc;
 
     if (d->error_reported &&
-        !bb_document_due(d)) /* after a write error, writes are retried only at this rate, because each retry writes
-                                all unsaved rows */
+        !bb_document_due(d)) /* bb_document_due() also limits the rate of retries after a write error, because each
+                                retry writes all unsaved rows */
         return -BB_EFAIL;
     rc = report_once(d, save_rows(d, status));
     d->saved_s = bb_now_s();

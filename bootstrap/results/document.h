@@ -29,10 +29,11 @@
 
 /*
  * State of the writer, shared with the thread that may take the document over.
- *   state      idle, in I/O, or taken over
+ *   state      whether the writer is idle, in I/O that may block, or has lost the document to another thread
+ *              (document.c)
  *   temporary  path of the temporary file while the file is being created; NULL: none
  *   at_end     callback at_end(rc), called when the final status is in the file; NULL: none
- *   rc         argument of at_end
+ *   rc         argument of at_end: result of the run, 0 or a negative error code
  */
 struct bb_document_writer {
     atomic_int state;
@@ -70,8 +71,8 @@ struct bb_document {
  */
 int bb_document_open(struct bb_document *d, const char *path, json_t *root, const char *status) BB_MUST_CHECK;
 
-/* bb_document_add - queue a row for the next bb_document_save. The function releases row. Returns 0, or -BB_EFAIL
- * after an error message if row is invalid or memory is exhausted. */
+/* bb_document_add - queue a row, which the next bb_document_save writes. The reference to `row` is consumed, also on
+ * failure. Returns 0, or -BB_EFAIL after an error message if row is invalid or memory is exhausted. */
 int bb_document_add(struct bb_document *d, json_t *row) BB_MUST_CHECK;
 
 /* bb_document_changed - mark a key of root as changed. A changed key of the head makes the next save rewrite the
@@ -83,7 +84,8 @@ void bb_document_changed(struct bb_document *d, const char *key);
 int bb_document_save(struct bb_document *d, const char *status);
 
 /* bb_document_due - return whether at least 20 times the duration of the last write has passed since that write.
- * Callers save changes that can wait only if this is true, so that writing takes at most 5 % of the time. */
+ * Callers delay the writing of less important changes until this is true, so that writing takes at most 5 % of the
+ * time. */
 bool bb_document_due(const struct bb_document *d);
 
 /* bb_document_close - save, flush to disk (fsync), write the file again if its path no longer names it, and release

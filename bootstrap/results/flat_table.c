@@ -46,8 +46,8 @@ static bool is_interval(const char *path)
     return strcmp(key, "ci95") == 0 || strcmp(key, "ci95_us") == 0;
 }
 
-/* Adds the two cells path.low and path.high. A null interval also yields both cells, so that the columns do not
- * depend on the values. */
+/* Adds the cells path.low and path.high of an interval. If the interval is null, both cells are null, so that the
+ * columns do not depend on the values. */
 static void put_interval(struct bb_flat_table *t, json_t *flat, const char *path, const json_t *pair)
 {
     static const char *const ends[] = {"low", "high"};

@@ -32,7 +32,7 @@ struct bb_results {
     bool live; /* true between bb_results_open and bb_results_close */
     FILE *out; /* stream for --json -; NULL: the JSON is written to `path` */
     char *path;
-    bool foreign; /* foreign schema (nccl-tests), which has no status */
+    bool foreign; /* the document has the schema of nccl-tests, which has no key "status" */
     char *csv;    /* CSV file; "-": stream csv_out; NULL: no CSV */
     FILE *csv_out;
     bool streamed; /* the CSV was written to a stream, which must not be written a second time */
@@ -69,7 +69,8 @@ static int write_stream(struct bb_results *res)
 
 /* ---- CSV; the caller holds the lock ---- */
 
-/* Returns the fields that are appended to every CSV row and show whether its times come from real, unshared GPUs. */
+/* Returns the fields "emulated" and "shared_gpu", which are appended to every CSV row and show whether the row's
+ * times come from real GPUs with one rank each. */
 static json_t *reliability_fields(const json_t *root)
 {
     return json_pack("{s:O, s:O}", "emulated", json_object_get(root, "emulated"), "shared_gpu",
@@ -112,8 +113,9 @@ static int write_table(struct bb_results *res)
     return rc ? rc : bb_outfile_close(&file, what, bb_flat_table_write(&res->table, file.out));
 }
 
-/* Saves a row immediately, unless a write has failed before. Saves other fields only if bb_document_due();
- * otherwise, they are saved with the next row or at the end. */
+/* Saves a change of the results. row: the change is a new row, which is saved immediately, unless a write has failed
+ * before. All other changes are saved only if bb_document_due(); otherwise, they are saved with the next row or at
+ * the end. */
 static void save_change(struct bb_results *res, bool row)
 {
     const bool at_once = row && !res->file.error_reported;
@@ -157,8 +159,8 @@ static void set_final_status(struct bb_results *res, int rc)
         bb_document_changed(&res->file, "phase");
 }
 
-/* Locks the results and returns true. If a writer holds the lock and hangs in I/O, takes the document over without
- * the lock and returns false. */
+/* Locks the results and returns true. If another thread holds the lock and hangs in a write, takes the document over
+ * from that thread and returns false without having locked. */
 static bool lock_results(struct bb_results *res)
 {
     const struct timespec moment = {.tv_nsec = 1000000 * POLL_MS};
@@ -408,7 +410,7 @@ static int set_field(struct bb_results *res, const char *key, json_t *value)
     return 0;
 }
 
-/* Adds a row (key NULL) or sets the field `key` of root. */
+/* Adds `value` as a row if key is NULL; otherwise sets the field `key` of root to `value`. */
 static int add_value(struct bb_results *res, const char *key, json_t *value)
 {
     int rc;

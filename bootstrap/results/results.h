@@ -44,7 +44,8 @@ struct bb_results_head {
     int n_devices;
     bool emulated;   /* the GPUs are emulated, so all times come from a model */
     bool shared_gpu; /* several ranks share a GPU, so times are meaningless */
-    json_t *root; /* nccl-tests schema: the whole document, with its own results[]; consumed. NULL: a busbar schema */
+    json_t *root;    /* the complete document, including results[], if its schema is that of nccl-tests; consumed. NULL:
+                     the document has a busbar schema and is built by the functions below */
     bool fresh;   /* true: an existing file is not replaced; the results go to the first unused name of FILE.0, FILE.1,
                    ... */
     bool no_rows; /* the schema has no results[] (proxy, plan) */
@@ -81,8 +82,8 @@ int bb_results_row(struct bb_results *res, json_t *row) BB_MUST_CHECK;
  * were first set. */
 int bb_results_set(struct bb_results *res, const char *key, json_t *value) BB_MUST_CHECK;
 
-/* bb_results_at_end - set a callback fn(rc). bb_results_close calls fn once the final status is in the file;
- * afterwards the file is only truncated to its final length. res may be NULL. */
+/* bb_results_at_end - set a callback fn(rc), called by bb_results_close when the final status is in the file. After
+ * fn returns, the file is only truncated to its final length. res may be NULL. */
 void bb_results_at_end(struct bb_results *res, void (*fn)(int rc));
 
 /*
@@ -99,7 +100,7 @@ void bb_results_at_end(struct bb_results *res, void (*fn)(int rc));
  *   wrong data       BB_EDATA
  *   timeout          BB_ETIMEOUT
  *   below threshold  BB_EBELOW
- *   running          the results were not closed completely
+ *   running          the run has not ended, or was killed before it could write another status
  */
 int bb_results_close(struct bb_results *res, int rc);
 

@@ -2,9 +2,10 @@
  * table.h - declarative description of a result row: one list of fields, ended by {0}, yields the heading, the text
  * line and the JSON object.
  *
- * A field with a width is a column of the text; a field with a key is a value of the JSON object; most fields are both.
- * The value is a member of the row's struct (BB_SHOWS) or the result of a function of the row (value). A field with
- * neither member nor value is null; it reserves the position of a key whose value is set later.
+ * A field with a width is a column of the text, and a field with a key is a value of the JSON object; most fields have
+ * both. The value of a field is a member of the row's struct (BB_SHOWS), or the result of a function of the row
+ * (`value`). A field with neither has the value null; such a field puts a key at its position in the JSON object, and
+ * the caller sets the value later.
  */
 #ifndef BB_BOOTSTRAP_RESULTS_TABLE_H
 #define BB_BOOTSTRAP_RESULTS_TABLE_H

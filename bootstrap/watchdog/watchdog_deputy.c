@@ -15,7 +15,8 @@
 #include <pthread.h>
 #include <string.h>
 
-static const double ASK_S[] = {0.1, 0.4}; /* seconds for a backup reporter to accept the connection, and to answer */
+static const double ASK_S[] = {0.1, 0.4}; /* time limits in seconds for a backup reporter: [0] to accept the
+                                             connection, [1] to answer */
 static const double LINGER_S = 0.5;       /* seconds for which this process keeps the reporter lock, because other ranks
                                        notice the error later */
 static const double AWAIT_S = 0.2; /* seconds to wait until the owner of the reporter lock has printed its line */

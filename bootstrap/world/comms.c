@@ -357,7 +357,8 @@ static void abort_nccl(struct bb_comm *c)
         ncclCommAbort(nccl);
 }
 
-/* Called by the watchdog when the main thread is stuck, possibly because it waits for a kernel of this communicator. */
+/* Aborts the communicator `arg`. Called by the watchdog when the main thread is stuck, possibly because it waits for
+ * a kernel of this communicator. */
 static void abort_hook(void *arg, int rc)
 {
     (void)rc;

@@ -506,7 +506,7 @@ static void abort_under_hydra(int code)
 /*
  * Ends all ranks after an error. Returns only if there are no other ranks. Normally each rank exits on its own with the
  * same code. If one rank called MPI_Abort, mpirun would kill the other ranks before they have saved their results, so
- * MPI_Abort is called only under Hydra and if the watchdog cannot reach some ranks.
+ * MPI_Abort is called only under Hydra, or if the watchdog cannot reach some ranks.
  */
 static void end_everybody(struct bb_world *w, int rc)
 {

@@ -202,7 +202,7 @@ def test_scaled_counts_are_reported(busbar, tmp_path):
     ("resnet50 --stages 4", 2, ("does not support --stages",)),
     ("resnet50 --compute timed", 2, ("--compute timed",)),
     ("gpt3 --layers 4 --stages 8", 32, ("4 layers", "8 stages")),
-    ("gpt3 2 --scale 3 --micro-batches 5", 8, ("6 micro-batches", "not 5")),
+    ("gpt3 2 --scale 3 --micro-batches 5", 8, ("6 micro-batches", "--micro-batches is 5")),
     ("dlrm --scale-counts 2", 2, ("scale-counts", "2")),
     ("resnet52", 2, ("did you mean 'resnet50'",)),
 ])

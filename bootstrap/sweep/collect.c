@@ -27,8 +27,8 @@ static const struct {
      "predicted.breakdown.exposed_us"},
 };
 
-/* Keys that identify a measurement: a row and a reference row belong together if the values of all these keys are
- * equal. */
+/* Keys that identify a measurement within the results of a run. The reference row of a row is the row with the same
+ * values of all these keys in the results of the reference combination. */
 static const char *const identity[] = {"collective", "metric", "step",  "direction", "from",  "to",   "parts",
                                        "bytes",      "root",   "group", "placement", "cycle", "mode", "max_ctas"};
 
@@ -75,15 +75,16 @@ static const json_t *rows_in(const json_t *result)
 
 struct column {
     const char *name, *path;
-    const json_t *relative_to; /* NULL: the column contains the value at `path`; else the ratio to a reference row,
-                                  whose settings differ from those of this row in these settings */
+    /* NULL: the column contains the value at `path`; else a JSON object axis -> value, and the column contains the
+     * ratio to the value in the reference combination, which has these settings */
+    const json_t *relative_to;
 };
 
 /* The columns that contain values of results (not the axes and the state). Names from the study file are borrowed. */
 struct table {
     struct column *column;
     size_t n;
-    json_t *names; /* JSON list that owns the column names made in this file */
+    json_t *names; /* JSON list that owns the generated column names, such as "step_us" */
 };
 
 /* Returns whether any result with this schema has a value at the path: in a row, or at the top level of a result
@@ -301,8 +302,8 @@ static bool same_measurement(const json_t *a, const json_t *b)
     return true;
 }
 
-/* Returns the result of the reference combination: the combination whose settings are those of combination `i` with
- * the values of relative_to. NULL if there is none. */
+/* Returns the result of the reference combination, which has the settings of combination `i`, except for the axes in
+ * relative_to: these have the values given there. NULL if there is no such combination or no result. */
 static const json_t *reference_of(const struct bb_gathered *g, size_t i, const json_t *relative_to)
 {
     json_t *wanted = json_deep_copy(g->combinations->one[i].settings);

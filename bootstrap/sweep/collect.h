@@ -2,11 +2,11 @@
  * collect.h - combines the results of a study into one table (text and CSV) and one JSON file.
  *
  * A combination yields one row per element of its results[] (bench), or a single row if its result has none. The
- * columns are the axes of the study, then values of the result, then the state. A value is named by its path in the
- * JSON ("step_us.p50"), which is looked up first in the element of results[], then in the whole result. A column with
- * relative_to contains a ratio: this row's value over the value of a reference row. The reference row is in the
- * combination with the same settings except for those in relative_to, and has the same collective, size and other
- * identifying keys (collect.c).
+ * columns are the axes of the study, then values of the result, then the state of the combination. A value is named by
+ * its path in the JSON ("step_us.p50"), which is looked up first in the element of results[], then in the whole result.
+ * A column with relative_to contains a ratio: the row's value divided by the value of its reference row. The reference
+ * row is in the combination that has the same settings except for those in relative_to. The reference row has the same
+ * collective, size and other identifying keys (the table `identity` in collect.c).
  *
  * busbar.sweep/1: schema, busbar, name, about, study (the file as read), axes{axis: [values]}, combinations[{id,
  * settings{}, command[], environment{}, ranks, state ("complete"|"failed"|"to do"), exit_status, seconds, stderr[]
@@ -51,7 +51,8 @@ int bb_list_columns(FILE *out);
 /* The three output formats of the table (collect_table.c). The text contains header lines that start with '#', an
  * aligned table, and the failed combinations with the last lines of their stderr. */
 void bb_gathered_text(const struct bb_gathered *g, FILE *out);
-int bb_gathered_csv(const struct bb_gathered *g, FILE *out); /* always returns 0 */
+int bb_gathered_csv(const struct bb_gathered *g, FILE *out); /* writes the table as CSV; always returns 0, because
+                                                                the caller checks ferror(out) */
 json_t *bb_gathered_json(const struct bb_gathered *g);       /* owned by the caller; NULL if memory is exhausted */
 
 #endif

@@ -27,9 +27,9 @@ static const json_t *cell_at(const struct bb_gathered *g, size_t row, size_t col
 /* ---- units of the text table ---- */
 
 /*
- * Units of the text table. A column gets the first unit whose suffix is in the column's name and whose `from` is at
- * most the largest value of the column; without a match, the values are printed as in the JSON. Values are divided by
- * `per`. Times are thus in us below 10 ms, then in ms, then in s.
+ * Units of the text table, tried in this order. The unit of a column is the first one whose `suffix` is in the column's
+ * name and whose `from` is at most the largest value of the column. Values are divided by `per`; without a unit, they
+ * are printed as in the JSON. Times are thus printed in us below 10 ms, in ms below 10 s, and otherwise in s.
  */
 static const struct unit {
     const char *suffix, *name;
@@ -41,8 +41,9 @@ static const struct unit {
     {"_bytes", "MiB", 1048576.0, 1048576.0},
 };
 
-/* Returns whether a path has the suffix at its end or before a dot: "step_us" and "breakdown.step_us.max" have
- * "_us". False for names with blanks, which are ratios. */
+/* Returns whether a column's name has the suffix at its end or before a dot: "step_us" and "breakdown.step_us.max"
+ * have "_us". Returns false for names with blanks, such as "step_us.p50 over ranks=1", because those columns contain
+ * ratios. */
 static bool has_suffix(const char *name, const char *suffix)
 {
     const char *at = strstr(name, suffix);
@@ -86,8 +87,9 @@ static const char *title_of(const struct bb_gathered *g, size_t column, const st
 
 /* ---- text output ---- */
 
-/* Returns whether the table has this column. A text that is the same in all rows is printed once above the table,
- * not as a column, unless the column is an axis, the state or listed in "columns" of the study. */
+/* Returns whether a column is shown in the text table. If "columns" is not in the study and a column of texts has
+ * the same text in all rows (at least two), the text is printed once above the table instead. The columns of the
+ * axes and of the state are always shown. */
 static bool is_shown(const struct bb_gathered *g, size_t column)
 {
     const json_t *first = cell_at(g, 0, column);

@@ -17,7 +17,7 @@ struct expansion {
     const struct bb_study *study;
     const struct bb_expand_plan *plan;
     const json_t *leave_out;
-    char *used; /* [rules of leave_out] 1 if the rule excluded at least one combination */
+    char *used; /* [number of leave_out rules] 1 if the rule excluded at least one combination */
     size_t visits;
 };
 
@@ -84,7 +84,8 @@ static bool is_among(const json_t *value, const json_t *wanted)
     return found;
 }
 
-/* Returns whether, for every axis in `wanted`, `settings` has the wanted value or one of the wanted values. */
+/* Returns whether `settings` matches `wanted`, a JSON object axis -> value or list of values: for every axis in
+ * `wanted`, the value in `settings` must be equal to the value or to an element of the list. */
 static bool settings_match(const json_t *settings, const json_t *wanted)
 {
     const char *axis;
@@ -286,7 +287,8 @@ static int out_of_memory(void)
     return bb_err(BB_EFAIL, "out of memory for the combinations");
 }
 
-/* Sets *more to a copy of `labels`, a JSON object axis -> value of the axes chosen so far, with one more axis. */
+/* Sets *more to a copy of `labels` with one more axis and its value. labels: JSON object that maps each axis to its
+ * value in the combination, as far as the axes are already expanded. */
 static int with_label(const json_t *labels, const char *axis, json_t *value, json_t **more)
 {
     *more = json_copy((json_t *)labels);
@@ -345,7 +347,10 @@ static int emit_run(struct expansion *x, const json_t *setting, const json_t *la
     int rc;
 
     if (++x->visits > MAX_VISITS)
-        return bb_err(BB_EUSAGE, "%s: more than %d combinations before leave_out", x->study->path, MAX_VISITS);
+        return bb_err(
+            BB_EUSAGE,
+            "%s: the study has more than %d combinations before leave_out is applied; try: fewer values per axis",
+            x->study->path, MAX_VISITS);
     TRY(record_axes(x, labels));
     if (is_left_out(x, labels))
         return 0;
@@ -381,7 +386,8 @@ static int emit_repeats(struct expansion *x, const json_t *setting, const json_t
 }
 
 /*
- * Finds the first list among the command words, options, variables and ranks of a setting.
+ * Finds the first list in a setting, that is, its next axis to expand: a list among the command words, options,
+ * variables and ranks.
  *   part     out: key of the setting that contains the list: "command", "options" or "environment"; NULL for ranks
  *   word     out: index of the list in "command"
  *   Returns  the name of the axis, or NULL if there is no list

@@ -137,7 +137,8 @@ static void set_variables(const struct bb_argv *environment)
             unsetenv(environment->word[i]);
 }
 
-/* Sets up the child process and executes the command; does not return. */
+/* Runs in the child process: starts a process group, sets the standard streams, the signal mask and the environment,
+ * and executes the command. Does not return. */
 static void exec_child(const struct bb_sweep_run *c, const struct bb_argv *words, int out, int err,
                        const sigset_t *mask, pid_t parent)
 {
@@ -158,8 +159,9 @@ static void exec_child(const struct bb_sweep_run *c, const struct bb_argv *words
 
 struct waiting {
     pid_t pid;
-    double start_s, limit_s, kill_s; /* start_s: time of the start; limit_s: time limit, 0 for none; kill_s: time at
-                                        which SIGKILL is sent, 0 before SIGTERM was sent; all in seconds */
+    /* start_s: time of the start; limit_s: time limit, 0 for none; kill_s: time at which SIGKILL will be sent, 0
+     * while SIGTERM was not sent; times in seconds of bb_now_s */
+    double start_s, limit_s, kill_s;
     bool out_of_time;
     int stopped_by;
 };
@@ -221,7 +223,7 @@ static void block_signals(sigset_t *signals, sigset_t *before)
     for (size_t i = 0; i < sizeof(caught) / sizeof(caught[0]); i++) {
         struct sigaction now;
 
-        /* a signal that is ignored, for example under nohup, stays ignored */
+        /* signals that this process ignores, for example SIGHUP under nohup, stay ignored */
         if (sigaction(caught[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
             sigaddset(signals, caught[i]);
     }
@@ -246,7 +248,8 @@ int bb_launch_runs_run(const struct bb_sweep_run *c, const struct bb_argv *words
             exec_child(c, words, out_fd, err_fd, &before, parent);
         if (w.pid > 0)
             setpgid(w.pid,
-                    w.pid); /* called in parent and child, so that the group exists whichever of the two runs first */
+                    w.pid); /* setpgid() is called in parent and child, so that the group exists whichever of the two
+                               processes runs first */
         if (w.pid < 0)
             rc = bb_err(BB_EFAIL, "cannot start a process: %s", strerror(errno));
         else

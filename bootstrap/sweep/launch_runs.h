@@ -47,7 +47,8 @@ int bb_launch_runs_argv(const struct bb_launch_runs *s, const struct bb_sweep_ru
 
 /* How a run ended. */
 struct bb_started {
-    int exit_status; /* of the launcher; 124: timeout; 128 + n: killed by signal n; 127: could not be started */
+    int exit_status; /* exit status of the launcher, or of the command if there is no launcher; 124: timeout; 128 +
+                        n: killed by signal n; 127: could not be started */
     double seconds;
     int stopped_by; /* signal that this process received and that ended the run; 0: none */
 };

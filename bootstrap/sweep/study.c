@@ -60,8 +60,8 @@ enum shape {
 
 typedef int check_fn(const json_t *value, const struct location *at);
 
-/* Rule that validates a JSON value. `shape` is the required shape of the value. If the shape has elements, they are
- * validated by the rule `inner` or, if inner is NULL, by `check`. */
+/* Rule that validates a JSON value. `shape` is the required shape of the value. LIST, AXIS and NAMED: the rule
+ * `inner` or, if inner is NULL, the function `check` validates each element of the value. */
 struct rule {
     const char *key; /* key to which the rule applies; only in a table of rules for the keys of an object, which ends
                         with {0} */
@@ -71,8 +71,8 @@ struct rule {
     const char *expected;            /* error text for a value of another shape */
     const char *needed;              /* KEYS: required key; NULL: none */
     bool may_be_empty;               /* NAMED: {} is accepted */
-    /* validates a user-defined key; object: location of the object, at: location of the key's value; NULL: every key
-     * is valid */
+    /* NAMED: validates a user-defined name; object: location of the object, at: location of the name's value; NULL:
+     * every name is valid */
     int (*check_name)(const char *name, const struct location *object, const struct location *at);
 };
 

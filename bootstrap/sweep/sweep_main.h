@@ -8,8 +8,8 @@
  * bb_sweep_main - run the command `busbar sweep`.
  *   argv      argv[0] is "sweep"
  *   commands  [n] commands that a study may run
- *   Returns   0; or an error code, which is -BB_EFAIL also if a combination failed or did not run; in that case the
- *             table was printed
+ *   Returns   0, -BB_EFAIL, or -BB_EUSAGE for invalid arguments or an invalid study. A sweep that ran or gathered
+ *             combinations returns -BB_EFAIL also if one of them failed or did not run, after printing the table
  */
 int bb_sweep_main(int argc, char **argv, const struct bb_study_command *commands, size_t n) BB_MUST_CHECK;
 

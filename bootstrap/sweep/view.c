@@ -12,8 +12,9 @@
 
 enum { WORD = 64, CONDITIONS = 16, NAMES = 256 };
 
-/* Operators of --where. below, equal, above: whether the condition is true if the row's value is less than, equal to
- * or greater than the given value. The first operator that matches the text is used, so "<=" precedes "<". */
+/* Operators of --where. below, equal, above: whether a row satisfies the condition if the row's value is less than,
+ * equal to or greater than the value in the condition. The first operator that matches the text is used, so "<="
+ * precedes "<". */
 static const struct relation {
     const char *text;
     bool below, equal, above;

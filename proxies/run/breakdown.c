@@ -65,7 +65,7 @@ static int since_begin(const struct bb_runner *r, cudaEvent_t event, int64_t *ns
     return rc;
 }
 
-/* Returns whether the lane launched anything in this step. what: enum bb_issue flags of the step. */
+/* Returns whether a step launches any operation of the lane. what: enum bb_issue flags of the step. */
 static bool lane_ran(const struct bb_runner *r, const struct bb_lane *lane, unsigned what)
 {
     const struct bb_op *op = &r->program->ops[r->batches[lane->batch].first];
@@ -93,7 +93,8 @@ out:
 
 /* ---- time intervals by group and by cause ---- */
 
-/* Collects the intervals of all lanes whose communicator belongs to `group`; BB_NONE: of all compute lanes. */
+/* Stores in `out` the intervals of all lanes whose communicator belongs to `group`; if `group` is BB_NONE, the
+ * intervals of all compute lanes. */
 static int spans_of(const struct bb_runner *r, const struct bb_traced_step *t, int group, struct bb_spans *out)
 {
     int rc = 0;
@@ -109,7 +110,8 @@ out:
     return rc;
 }
 
-/* Collects the intervals in which data were transferred, and the intervals of messages between pipeline stages. */
+/* Adds the intervals in which data were transferred to `transfers`, and the intervals of messages between pipeline
+ * stages, including waiting, to `stages`. */
 static int spans_by_cause(const struct bb_runner *r, const struct bb_traced_step *t, struct bb_spans *transfers,
                           struct bb_spans *stages)
 {

@@ -35,7 +35,8 @@ struct bb_rank_breakdown {
 
 /* The times of the lanes in one traced step, in nanoseconds from the common start. */
 struct bb_traced_step {
-    struct bb_timed_op *lanes; /* [runner.n_lanes] begin and end of each lane; equal: the lane launched nothing */
+    struct bb_timed_op *lanes; /* [runner.n_lanes] begin and end of each lane; begin == end: the lane launched
+                                  nothing */
     int64_t step_ns;
 };
 
@@ -67,7 +68,7 @@ struct bb_group_traffic {
     size_t calls;     /* number of operations */
     double bytes;     /* payload, with the same definition as in a plan */
     double bus_bytes; /* collectives: payload x bus factor; messages: the larger of sent and received bytes */
-    bool pairs;       /* true: the group has sends or receives */
+    bool pairs;       /* true: the traffic contains sends or receives */
 };
 void bb_count_group_traffic(const struct bb_layout *l, const struct bb_program *p,
                             struct bb_group_traffic work[BB_MAX_GROUPS]);

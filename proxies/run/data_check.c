@@ -12,7 +12,8 @@ static const int MAX_LINES = 5; /* maximum number of wrong operations printed pe
 
 /* ---- data of an operation ---- */
 
-/* Returns the number of elements that the operation reads from its source on any rank; 0: none. */
+/* Returns the number of elements in the source of an operation; 0: the operation has no source (compute, receive).
+ * For a rooted collective, the number is the same on all ranks. n: ranks of the operation's communicator. */
 static size_t source_count(const struct bb_op *op, int n)
 {
     if (op->kind == BB_OP_SEND)
@@ -306,7 +307,8 @@ static int prepare_concurrent(struct check *c)
 
     TRY(BB_CUDA(cudaMemsetAsync(c->device, 0, (size_t)c->n * sizeof(*c->device), c->r->join)));
     TRY(bb_runner_wait(c->r, c->r->join,
-                       "the preparation of the data check")); /* completed before other streams write verdicts */
+                       "the preparation of the data check")); /* the verdicts are zero before other streams write
+                                                                 them */
     for (int i = 0; i < c->r->n_lanes; i++)
         TRY(BB_CUDA(cudaEventCreateWithFlags(&c->ends[i], cudaEventDisableTiming)));
 out:

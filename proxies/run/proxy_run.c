@@ -275,7 +275,7 @@ out:
     return rc;
 }
 
-/* ---- runs of all proxies ---- */
+/* ---- `busbar proxy all` ---- */
 
 static int report_line(struct run *x, const struct bb_proxy *proxy, bool fits, unsigned long long wrong)
 {
@@ -290,7 +290,8 @@ static int report_line(struct run *x, const struct bb_proxy *proxy, bool fits, u
     return x->session.world.rank == 0 ? bb_results_row(x->session.json, bb_run_report_row(&r, proxy->name)) : 0;
 }
 
-/* Releases the objects of a proxy that has run. After an error bb_proxy_run releases them. */
+/* Releases the step and its measurements after a successful run of one proxy. After an error, bb_proxy_run releases
+ * them. */
 static int release_step(struct run *x)
 {
     int rc = bb_runner_release(&x->runner, 0);
@@ -301,7 +302,8 @@ static int release_step(struct run *x)
     return rc;
 }
 
-/* Runs one proxy. Every rank adapts the proxy to the number of ranks independently, with the same result. */
+/* Runs one proxy for `busbar proxy all`. Each rank determines the proxy's smallest configuration independently, with
+ * the same result. */
 static int run_one(struct run *x, const struct bb_proxy *proxy)
 {
     const struct bb_proxy_config asked = x->options.step;

@@ -79,7 +79,7 @@ void bb_run_forecast_release(struct bb_run_forecast *f)
 
 /* ---- output ---- */
 
-/* Returns the relative error of the prediction; NaN if nothing was measured. */
+/* Returns predicted / measured - 1; NaN if nothing was measured. */
 static double error_of(double measured, double predicted)
 {
     return measured > 0 ? predicted / measured - 1 : NAN;
@@ -105,7 +105,7 @@ void bb_run_forecast_print(const struct bb_run_forecast *f, double step_us, FILE
         return;
     fprintf(out, "#\n# prediction for %s (modelled): error = predicted / measured - 1", f->cluster);
     if (f->rank != BB_NONE)
-        fprintf(out, "; parts: newest traced step of rank %d", f->rank);
+        fprintf(out, "; parts of the step: final traced step of rank %d", f->rank);
     fprintf(out, "\n# %-6s %-32s %14s %14s %9s\n", unit.name, "", "measured", "predicted", "error");
     print_line("step", "median, slowest rank", step_us, f->step_us, &unit, out);
     if (f->rank != BB_NONE)

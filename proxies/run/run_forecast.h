@@ -29,8 +29,11 @@ int bb_run_forecast_make(struct bb_run_forecast *f, struct bb_runner *r, const s
                          const struct bb_measured *m, const struct bb_cluster *cluster) BB_MUST_CHECK;
 void bb_run_forecast_release(struct bb_run_forecast *f);
 
-/* bb_run_forecast_print - prints the comparison as a table. bb_run_forecast_json - returns "forecast" of
- * busbar.proxy/1, null if no comparison was requested. step_us: measured step time. */
+/*
+ * Both functions: f is the comparison, step_us the measured step time.
+ * bb_run_forecast_print  - prints the comparison as a table.
+ * bb_run_forecast_json   - returns the object `forecast` of the results file; null if no comparison was requested.
+ */
 void bb_run_forecast_print(const struct bb_run_forecast *f, double step_us, FILE *out);
 json_t *bb_run_forecast_json(const struct bb_run_forecast *f, double step_us);
 

@@ -36,7 +36,7 @@ static bool has_timed_kernels(const struct bb_step *s)
     return false;
 }
 
-/* Returns the amount per second at the median step time; NaN if the amount is 0. */
+/* Returns `amount` (samples or tokens of a step) divided by the median step time, in 1/s; NaN if `amount` is 0. */
 static double per_second(double amount, const struct bb_measured *m)
 {
     return amount > 0 ? amount / (m->step.p50 / 1e6) : NAN;
@@ -217,13 +217,13 @@ static void print_times(const struct bb_run_report *r, FILE *out)
     if (m->has_graph) {
         print_stats("graph step", &m->graph_step, &unit, out);
         print_stats("host issue", &m->graph_issue, &unit, out);
-        fprintf(out, "# CUDA graph: step time %.3fx; captured in %s, first launch not timed\n",
+        fprintf(out, "# CUDA graph: step time %.3fx that of normal steps; captured in %s, first launch not timed\n",
                 m->graph_step.p50 / m->step.p50, bb_format_time(1e3 * m->capture_ms, text));
     }
     if (m->start_barrier) {
         print_stats("barrier step", &m->start_barrier_step, &unit, out);
         print_stats("host issue", &m->start_barrier_issue, &unit, out);
-        fprintf(out, "# start barrier (no launch overhead): step time %.3fx\n",
+        fprintf(out, "# start barrier (no launch overhead): step time %.3fx that of normal steps\n",
                 m->start_barrier_step.p50 / m->step.p50);
     }
     if (r->step->samples > 0)
@@ -244,8 +244,8 @@ static int ranks_of_role(const struct bb_step *s, int ranks, int role)
     return n;
 }
 
-/* Ends the heading of a table. If `any` kernels are timed kernels, first prints the number of SMs that they occupy,
- * because kernels on fewer SMs hide more communication. */
+/* Prints the end of a table heading. any: true if the step has timed kernels; then the heading contains the number
+ * of SMs that they occupy, because kernels on fewer SMs hide more communication. */
 static void print_busy_sms(const struct bb_run_report *r, bool any, FILE *out)
 {
     if (any)
@@ -253,7 +253,7 @@ static void print_busy_sms(const struct bb_run_report *r, bool any, FILE *out)
     fputc('\n', out);
 }
 
-/* Returns the time unit for tables of traced steps: the unit that fits the slowest rank. */
+/* Returns the time unit for tables of traced steps: the unit that fits the longest traced step of any rank. */
 static struct bb_time_unit unit_of_ranks(const struct bb_run_report *r)
 {
     const int rank = bb_slowest_rank(r->measured, r->step, BB_NONE);
@@ -480,8 +480,8 @@ static json_t *roles_json(const struct bb_run_report *r)
     return list;
 }
 
-/* Adds the results of the slowest rank to the groups of the plan, by group name. Groups without traffic on this rank
- * get null. */
+/* Adds the results of `rank`, the slowest rank of its role, to the entries of `groups` with the same group name.
+ * Groups without traffic on `rank` get null. */
 static void merge_groups(const struct bb_run_report *r, int rank, json_t *groups)
 {
     static const char *const keys[] = {"calls",       "bytes",      "busy_us",   "exposed_us",

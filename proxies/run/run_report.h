@@ -36,9 +36,13 @@ struct bb_run_report {
 void bb_run_report_begin(const struct bb_run_report *r, FILE *out);
 void bb_run_report_text(const struct bb_run_report *r, FILE *out);
 
-/* Report of `busbar proxy all`. bb_run_report_head - prints the head of the table. bb_run_report_line - prints the
- * line of one proxy; bb_run_report_row - returns the same as JSON. r->measured contains the results of this proxy;
- * r->step is NULL if the proxy cannot run on this number of ranks. */
+/*
+ * The report of `busbar proxy all` is one table. r->measured contains the results of one proxy; r->step is NULL if the
+ * proxy cannot run on this number of ranks.
+ * bb_run_report_head  - prints the head of the table.
+ * bb_run_report_line  - prints the table row of one proxy.
+ * bb_run_report_row   - returns the table row of one proxy as JSON.
+ */
 void bb_run_report_head(const struct bb_run_report *r, FILE *out);
 void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *out);
 json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy);

@@ -56,8 +56,8 @@ static int check_comms(void *arg)
     return rc;
 }
 
-/* The host polls the event until it completes. The following cudaEventSynchronize returns at once; CUDA requires
- * this call before the event's time can be read. */
+/* The host polls the event until the event completes, so the following cudaEventSynchronize returns at once. It is
+ * called because it is the documented step before an event's time is read. */
 int bb_runner_wait_event(struct bb_runner *r, cudaEvent_t event, const char *what)
 {
     char text[160];
@@ -205,7 +205,7 @@ static int list_kernel_lists(struct bb_runner *r)
 }
 
 struct fit {
-    size_t need, available; /* bytes of GPU memory */
+    size_t need, available; /* need: bytes of GPU memory that the program needs on a rank; available: free bytes */
 };
 
 static bool has_pipeline(const struct bb_layout *l)
@@ -283,8 +283,8 @@ out:
 
 /* ---- communicators ---- */
 
-/* Stores in `members` the world ranks of the communicator of `group` to which this rank belongs. Returns their
- * number; 0 if the rank is not a member of any. */
+/* Stores in `members` the world ranks of the instance of `group` to which `rank` belongs. Returns their number; 0 if
+ * `rank` belongs to no instance. */
 static int own_members(const struct bb_layout *l, int group, int rank, int *members)
 {
     int instance = bb_group_instance(l, group, rank), n = l->groups[group].size;
@@ -307,9 +307,9 @@ static int used_comms(struct bb_runner *r, unsigned *used)
     return bb_world_any(r->world, used);
 }
 
-/* Creates the communicators of the step as blocking communicators. Each call on a non-blocking communicator passes
- * through an NCCL thread and needs tens of microseconds of host time, and many steps are limited by their host.
- * Hangs are detected by the guards in step_issue.c. */
+/* Creates the communicators of the step as blocking communicators. On a non-blocking communicator, each NCCL call is
+ * passed to another thread, which adds tens of microseconds of host time, and the step time is often limited by the
+ * host. The guards in step_issue.c detect hangs. */
 static int make_comms(struct bb_runner *r)
 {
     static const struct bb_comm_opts polled = {0}, blocking = {.blocking = true};

@@ -55,7 +55,7 @@ static int launch_collective(struct bb_runner *r, const struct bb_op *op)
     return bb_launch(&call);
 }
 
-/* The values of enum bb_dtype are those of ncclDataType_t (asserted in collectives/ops/launch.c). */
+/* op->dtype can be cast to ncclDataType_t, because the values are equal (asserted in collectives/ops/launch.c). */
 static int launch_send(struct bb_runner *r, const struct bb_op *op)
 {
     return BB_NCCL(ncclSend(bb_runner_src(r, op), op->count, (ncclDataType_t)op->dtype, bb_runner_peer(r, op),

@@ -23,7 +23,8 @@ struct timed_stats {
     struct bb_stats step, issue, reaction;
 };
 
-/* Computes the statistics of n steps. us: [3 n] step times, then issue times, then reaction times. */
+/* Computes the statistics of n steps. us: [3 n] first the n step times, then the n issue times, then the n reaction
+ * times. */
 static int stats_of_all(const double *us, size_t n, struct timed_stats *stats)
 {
     int rc;
@@ -108,8 +109,8 @@ out:
     return rc;
 }
 
-/* Sets *expired if, in the previous step, the start barrier of any rank opened because its time limit was reached.
- * This happens if a call blocks the host while the barrier is closed. */
+/* Times steps that replay the CUDA graph of the step. All operations run once before the capture. The first launch
+ * of the graph uploads the graph to the GPU and is not timed. */
 static int check_barrier_expired(struct bb_runner *r, bool *expired)
 {
     double one = bb_start_barrier_expired(&r->start_barrier);
@@ -150,7 +151,7 @@ out:
     return rc;
 }
 
-/* Returns the median step time of a series in *median_us. */
+/* Times the steps of a series. median_us: out, median step time. */
 static int time_part(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *median_us)
 {
     struct timed_stats stats;
@@ -168,13 +169,12 @@ struct traced {
     struct bb_rank_breakdown **all; /* out: [ranks] means of the traced steps of each rank; NULL without traced steps */
     struct bb_traced_step *last;    /* out: this rank's times of the final traced step; released by the caller */
     double start_sync_us;
-    /* Computes statistics of n traced steps. us: [2 n] in and out, n step times, then n issue times: on entry of
-     * this rank, on return of the slowest rank in each step. */
+    /* out: statistics of the step times and issue times, each of the slowest rank in each step; NULL: not computed */
     struct bb_stats *step, *issue;
 };
 
-/* Computes statistics of n traced steps. us: [2 n] step times, then issue times of this rank; on return those of the
- * slowest rank in each step. */
+/* Computes the statistics of n traced steps. us: [2 n] in and out, first the n step times, then the n issue times;
+ * on entry the times of this rank, on return those of the slowest rank in each step. */
 static int traced_stats(struct bb_world *w, double *us, int n, struct bb_stats *step, struct bb_stats *issue)
 {
     int rc;

@@ -36,7 +36,7 @@ struct bb_measured {
     bool has_graph;           /* true: graph_step, graph_issue and capture_ms are set */
     struct bb_stats graph_step, graph_issue; /* same as step and issue, for the CUDA graph */
     double capture_ms;                       /* host time to capture and instantiate the graph, slowest rank */
-    bool start_barrier;                      /* true: start_barrier_step and start_barrier_issue are set */
+    bool start_barrier; /* true: the start_barrier_step and start_barrier_issue statistics are set */
     struct bb_stats start_barrier_step, start_barrier_issue; /* same as step and issue, with a start barrier */
     struct bb_rank_breakdown *traced;          /* [ranks] means of the traced steps; NULL without traced steps */
     struct bb_stats traced_step, traced_issue; /* same as step and issue, for the traced steps */

@@ -44,7 +44,7 @@ static int by_identity(const void *a, const void *b)
 
 /* ---- the calls of this rank ---- */
 
-/* Number of messages so far from rank `from` to rank `to` of communicator `comm`. */
+/* A sender and receiver in a communicator, and the number of messages between them that were listed so far. */
 struct channel {
     int comm, from, to, messages;
 };
@@ -92,16 +92,17 @@ static int add_op(struct listing *s, int lane, const struct bb_op *op)
         channel = channel_of(s, op->comm, m.from, m.to);
         if (!channel)
             return -BB_EFAIL;
-        /* Both sides of a message from a rank to itself are counted, so the two sides get different numbers and are
-         * not matched. Both have the same duration, so the result is correct. */
+        /* The two sides of a message from a rank to itself get different numbers here and are therefore not matched.
+         * The result is correct nevertheless, because both sides have the same duration. */
         m.number = channel->messages++;
     }
     s->list[s->n++] = m;
     return 0;
 }
 
-/* Adds the parts of lane number `lane`: a single collective, or the messages of a group call on one stream.
- * Collectives inside group calls are only counted, because they have no separate duration. */
+/* Adds the parts of one call to the list. lane: index of the call's lane; the call is a single collective, or the
+ * messages of a group call on one stream. A collective inside a group call is not added, because it has no separate
+ * duration; it only counts for the numbers of later collectives. */
 static int add_lane(struct listing *s, int lane)
 {
     const struct bb_batch *batch = &s->r->batches[s->r->lanes[lane].batch];
@@ -227,8 +228,8 @@ static void mark_unknown(struct bb_rank_breakdown *f)
     f->exposed_transfer_us = f->bubble_us = f->exposed_waiting_us = NAN;
 }
 
-/* Determines the maximum number of parts of a rank, because all ranks must exchange the same number of bytes. mine:
- * number of parts of this rank. */
+/* Determines max_parts, the maximum number of parts of any rank, because all ranks must exchange the same number of
+ * bytes. mine: number of parts of this rank. */
 static int find_max_parts(const struct bb_runner *r, int mine, int *max_parts)
 {
     double of_all = mine;

@@ -58,7 +58,7 @@ int bb_scaling_check_gpus(struct bb_scaling_run *run)
     return bb_world_agree(&run->session->world, rc, "the baseline");
 }
 
-/* ---- first broadcast and short last steps, which have their own programs ---- */
+/* ---- first broadcast and short last steps: each has a step program of its own ---- */
 
 static int build_part(const struct bb_scaling_run *run, enum bb_scaling_part part, struct bb_step *step)
 {

@@ -13,7 +13,8 @@ struct bb_scaling_run {
     struct bb_session *session; /* NULL: no study */
     const struct bb_proxy *proxy;
     const struct bb_proxy_config *config;
-    int compute_sms; /* arguments of bb_runner_set_busy */
+    int compute_sms; /* compute_sms, compute_gbps: SMs that timed compute occupies, and its memory traffic (see
+                        bb_runner_set_busy) */
     double compute_gbps;
     /* Set by bb_scaling_run_init and the functions below. */
     struct bb_scaling scaling;
@@ -24,23 +25,24 @@ struct bb_scaling_run {
 /* All ranks of the world call these functions together. */
 
 /* bb_scaling_run_init - resolves the options and loads the baseline. warmup: in and out, number of untimed steps
- * before the timed steps; raised to BB_SCALING_BATCHES for the format `synthetic`. Returns 0 or an error code after
- * printing an error. */
+ * before the timed steps; for the format `synthetic`, raised to at least BB_SCALING_BATCHES, the number of steps of
+ * one iteration. Returns 0 or an error code after printing an error. */
 int bb_scaling_run_init(struct bb_scaling_run *run, int *warmup) BB_MUST_CHECK;
 
 /* bb_scaling_check_gpus - returns -BB_EUSAGE, after printing an error, if only one of the two runs (baseline and
  * this run) used emulated GPUs: a ratio of their times is meaningless. */
 int bb_scaling_check_gpus(struct bb_scaling_run *run) BB_MUST_CHECK;
 
-/* bb_scaling_run_prologue - runs and times the first broadcast and the short last steps of all epochs. Each has its
- * own program and runner, and runs before the full steps. */
+/* bb_scaling_run_prologue - before the full steps, times the first broadcast and the short last step of each epoch.
+ * Both have step programs and runners of their own. */
 int bb_scaling_run_prologue(struct bb_scaling_run *run) BB_MUST_CHECK;
 
-/* bb_scaling_run_rounds - runs all epochs or iterations with the runner of the full step. */
+/* bb_scaling_run_rounds - times all epochs (format `epochs`) or iterations (format `synthetic`) with the runner of
+ * the full step. */
 int bb_scaling_run_rounds(struct bb_scaling_run *run, struct bb_runner *r) BB_MUST_CHECK;
 
-/* bb_scaling_run_report - on rank 0, prints the results and sets scaling{} of busbar.proxy/1. step: measured times
- * of the full step. */
+/* bb_scaling_run_report - on rank 0, prints the results and sets the object `scaling` of the results file. step:
+ * measured times of the full step. */
 int bb_scaling_run_report(const struct bb_scaling_run *run, const struct bb_measured *step) BB_MUST_CHECK;
 
 #endif

@@ -54,8 +54,8 @@ int bb_err(enum bb_error code, const char *fmt, ...) __attribute__((format(print
 int bb_err_job(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * bb_err_job_scope - make bb_err() print messages without the printing rank, like bb_err_job(). For code that all ranks
- * execute with the same input while only rank 0 prints errors, such as the construction of a training step.
+ * bb_err_job_scope - make bb_err() print messages without the printing rank, like bb_err_job(). Used for code that all
+ * ranks execute with the same input, such as the construction of a training step; only rank 0 prints its errors.
  *   on       1: omit the rank from now on; 0: print the rank again
  */
 void bb_err_job_scope(int on);

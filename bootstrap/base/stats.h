@@ -11,7 +11,7 @@ struct bb_stats {
     double min, max, mean;
     double p50;     /* median: mean of the two middle samples when n is even */
     double p90;     /* nearest rank: the ceil(0.90 n)-th smallest sample */
-    double p99;     /* nearest rank; NaN if n < 100 */
+    double p99;     /* nearest rank: the ceil(0.99 n)-th smallest sample; NaN if n < 100 */
     double ci95[2]; /* distribution-free 95 % confidence interval of the median; NaN if n < 6 */
 };
 

@@ -465,8 +465,8 @@ void bb_results_at_end(struct bb_results *res, void (*fn)(int rc))
         res->writer.at_end = fn;
 }
 
-/* Writes the CSV and the JSON for the last time. Returns rc, or -BB_EFAIL if rc is not negative and a file or stdout
- * could not be written. */
+/* Writes the CSV and the JSON for the last time. Returns rc; if rc is not negative but a file or stdout could not be
+ * written, returns -BB_EFAIL. */
 static int write_last(struct bb_results *res, int rc)
 {
     int failed = 0;

@@ -70,7 +70,8 @@ enum { BB_DIGITS_THAT_FIT = -1 }; /* as many digits as fit into the width, at mo
 
 /*
  * bb_table_heading - print the heading of the table, two comment lines.
- * bb_table_row - print one row of the table. Neither function prints anything if `out` is NULL.
+ * bb_table_row - print one row of the table.
+ * Both functions: print nothing if `out` is NULL.
  */
 void bb_table_heading(FILE *out, const struct bb_field *fields);
 void bb_table_row(FILE *out, const struct bb_field *fields, const void *row);

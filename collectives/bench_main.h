@@ -11,7 +11,7 @@
 
 /*
  * bb_bench_main - run `busbar bench`; argv[0] is "bench". Every rank calls this function, which finalizes MPI.
- *                   Returns  0, BB_OPTS_HELP or -BB_E...
+ *                   Returns  0, BB_OPTS_HELP after printing the help, or -BB_E...
  * bb_bench_run  - run `busbar bench COLLECTIVE` with validated arguments. The GPU library exports this function.
  */
 int bb_bench_main(int argc, char **argv);
@@ -27,7 +27,7 @@ int bb_bench_check(int argc, char **argv) BB_MUST_CHECK;
 /*
  * bb_bench_execute - run a sweep, from initialization to teardown.
  *   o, sweep  resolved options and the sweep derived from them; this function releases the sweep
- *   style     format of the text and of the results
+ *   style     output format of the table on stdout and of the results file
  *   argv      command line to record in the results
  *   Returns   as bb_bench_main
  */

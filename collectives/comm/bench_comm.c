@@ -21,8 +21,8 @@ struct lives {
     double *column; /* [repeats] times of one step in us, collected to compute statistics */
 };
 
-/* Resolves --ranks: "doubling" becomes 2, 4, 8 .. and the size of the job. Rejects numbers above the size of the
- * job. The result is equal on all ranks. */
+/* Resolves --ranks: "doubling" becomes 2, 4, 8 .. up to the size of the job, and the size itself. Rejects numbers
+ * above the size of the job. The result is equal on all ranks. */
 static int choose_counts(struct lives *v)
 {
     const int size = v->session.world.size;
@@ -48,10 +48,10 @@ struct row {
     int ranks, parts, repeats;
     size_t bytes; /* bytes of each operation; twice as many bytes are registered */
     bool blocking;
-    struct bb_stats time_us; /* time of the slowest rank in each life cycle: statistics over the life cycles; empty
-                                if absent */
-    int slowest_rank;        /* rank with the longest median over the life cycles; -1: absent */
-    double fastest_rank_us;  /* shortest median over the life cycles of any rank; NaN: absent */
+    struct bb_stats time_us; /* for each life cycle, the time of the slowest rank; statistics over the life cycles;
+                                empty if absent */
+    int slowest_rank; /* rank with the largest median, where each rank has a median over its life cycles; -1: absent */
+    double fastest_rank_us; /* each rank's median over the life cycles, minimum over the ranks; NaN: absent */
     double median_ms, min_ms, max_ms, fastest_ms;
 };
 

@@ -12,8 +12,8 @@
 #include <math.h>
 #include <stddef.h>
 
-/* Returned by a step that only this rank skips. The step has no time if `run` returns a smaller positive value, an
- * enum bb_comm_absent: then all ranks skip it. */
+/* Return value of a step's `run` if only this rank skips the step. For a smaller positive value, an enum
+ * bb_comm_absent, all ranks skip the step, and the step has no time. */
 enum { NOT_HERE = BB_COMM_ABSENCES };
 
 const char *const bb_comm_absences[BB_COMM_ABSENCES] = {

@@ -31,7 +31,7 @@ extern const struct bb_comm_step bb_comm_steps[BB_COMM_STEPS];
 enum bb_comm_absent { BB_COMM_PRESENT, BB_COMM_LACKS, BB_COMM_NO_WINDOW, BB_COMM_ALONE, BB_COMM_ABSENCES };
 extern const char *const bb_comm_absences[BB_COMM_ABSENCES];
 
-/* State of one rank during a life cycle. */
+/* State of one rank during a life cycle of the communicators. */
 struct bb_comm_life {
     struct bb_world *world;
     struct bb_comm_opts opts;
@@ -44,8 +44,8 @@ struct bb_comm_life {
     void *memory;                    /* 2 * bytes from ncclMemAlloc */
     void *handle, *window;
     const struct bb_comm_step *current_step;
-    void *call; /* address of the NCCL function current_step->function; NULL: this NCCL lacks it, or the field is
-                   NULL */
+    void *call; /* address of the NCCL function named by current_step->function; NULL: this NCCL lacks the function,
+                   or the step names none */
     bool capture_choices; /* whether to record NCCL's choices through the profiler plugin; only in warm-up life
                              cycles */
     struct bb_choice choice[BB_COMM_STEPS]; /* algorithm, protocol and channels chosen by NCCL on this rank, from the

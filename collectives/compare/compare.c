@@ -126,8 +126,8 @@ static struct row make_row(const struct bb_timing *key, double a_us, double b_us
         .key = *key, .place = place, .a_us = a_us, .b_us = b_us, .times = b_us / a_us, .verdict_text = verdict};
 }
 
-/* Formats NCCL's choice as "RING/SIMPLE/8" (algorithm, protocol, channels), or as "RING/SIMPLE" unless both files
- * have the channels. Returns "" if the choice is unknown. */
+/* Formats NCCL's choice as "RING/SIMPLE/8" (algorithm, protocol, channels). channels: whether both files contain the
+ * number of channels; if false, formats "RING/SIMPLE". Returns "" if the choice is unknown. */
 static const char *choice_text(const struct bb_timing *t, bool channels, char text[CHOICE])
 {
     text[0] = '\0';
@@ -138,7 +138,8 @@ static const char *choice_text(const struct bb_timing *t, bool channels, char te
     return text;
 }
 
-/* Returns what a verdict was based on: "intervals" or "ratio"; NULL for inconclusive rows and rows with wrong data. */
+/* Returns what the verdict on a row is based on: "intervals" or "ratio"; NULL for inconclusive rows and rows with
+ * wrong data. */
 static const char *judged_by(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict)
 {
     if (verdict == BB_INCONCLUSIVE || verdict == BB_WRONG_DATA)
@@ -180,8 +181,8 @@ static void print_differences(FILE *out, const json_t *differences)
     }
 }
 
-/* Prints a note for each reason to doubt the times of a file: prediction, emulated GPUs, shared GPU, or another
- * statistic over the ranks. */
+/* Prints a note for each reason to doubt the times of a file: a prediction, emulated GPUs, a shared GPU, or times
+ * that are not those of the slowest rank. */
 static void print_doubts(FILE *out, const char *name, const struct bb_result_file *t)
 {
     if (bb_result_file_predicted(t))
@@ -310,8 +311,8 @@ static const char *incomplete_status(const struct bb_result_file *t)
 
 enum outcome { INCOMPLETE, NO_ROW, WRONG, SLOWER, INCONCLUSIVE, MISSING, NOT_SLOWER, OUTCOMES };
 
-/* fails_strict: with --strict, this outcome causes exit status 5. For the outcome SLOWER, --threshold alone decides
- * about the exit status. */
+/* Criteria of --strict. fails_strict: with --strict, this outcome causes exit status 5. For the outcome SLOWER, only
+ * --threshold determines the exit status. */
 static const struct {
     const char *name;
     bool fails_strict;

@@ -2,11 +2,11 @@
  * compare.h - `busbar compare A.json B.json`: compares two result files row by row. A row is one timed case, for
  * example one collective with one message size. Needs neither MPI nor a GPU.
  *
- * Two rows match when collective, bytes, dtype, op, root, placement, mode, group and cycle are equal; if several rows
- * are equal, the k-th of them in A matches the k-th in B. B's row is faster or slower when the 95 % confidence
- * intervals of the two medians do not overlap. If a side has no interval (only one sample, as in nccl-tests' files),
- * the ratio of the times is compared with the threshold and the verdict is marked "by ratio"; without a threshold the
- * row is inconclusive.
+ * Two rows match when collective, bytes, dtype, op, root, placement, mode, group (of --split) and cycle (of -N) are
+ * equal. If several rows of a file are equal in all of these, the k-th of them in A matches the k-th in B. B's row is
+ * faster or slower when the 95 % confidence intervals of the two medians do not overlap. If a side has no interval
+ * (only one sample, as in nccl-tests' files), the ratio of the times is compared with the threshold and the verdict is
+ * marked "by ratio"; without a threshold the row is inconclusive.
  *
  * The verdict of the whole comparison is the first of these that applies: incomplete run, no common row, wrong data,
  * slower, inconclusive, rows missing in B, not slower.

@@ -14,7 +14,7 @@ enum { WORDS = 48, NAME = 64, PLACES = 2, LEAST_GBPS = 10 };
 
 /* Position of each column's word in a table row, derived from the table heading; -1: the table has no such column. */
 struct columns {
-    int size, type, redop, root, algbw, busbw, n; /* algbw and busbw: those of the first placement (out of place) */
+    int size, type, redop, root, algbw, busbw, n; /* algbw and busbw: columns of the first placement (out of place) */
     struct {
         int time, wrong;
         bool by_cpu; /* true: the column contains the host time of the calls (nccl-tests -C 1), not the GPU time */
@@ -334,7 +334,7 @@ out:
 /* ---- selecting the parser of each line ---- */
 
 static const struct {
-    const char *words[4]; /* first words of the lines that `read` parses */
+    const char *words[4]; /* leading words that identify the lines for which `read` is called */
     int (*read)(struct log *l);
 } lines[] = {
     {{"#", "Collective", "test"}, read_program},

@@ -88,8 +88,8 @@ static void add_all(json_t *list, const char *mark, const json_t *object, const 
     }
 }
 
-/* Fields of a busbar file to compare. what: name in the list; outer: key in the file; inner: key inside that object,
- * or NULL if the value of `outer` is a scalar. */
+/* Fields of a busbar result file to compare. what: name of the condition in the list; outer: key in the file; inner:
+ * key inside that object, or NULL if the value of `outer` is a scalar. */
 static const struct {
     const char *what, *outer, *inner;
 } fields[] = {
@@ -98,8 +98,8 @@ static const struct {
     {"emulated", "emulated", NULL},      {"shared GPU", "shared_gpu", NULL}, {"status", "status", NULL},
 };
 
-/* Adds whether the times include the kernels of training (a forecast of training) or the kernels that the proxy
- * runs. */
+/* Adds the condition "compute": "as in training" if the times are predicted for the kernels of training, or "as the
+ * proxy runs" for the kernels that busbar runs. */
 static void add_compute(json_t *list, const json_t *root)
 {
     const json_t *planned = json_object_get(json_object_get(root, "predicted"), "compute");

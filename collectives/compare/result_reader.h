@@ -39,7 +39,7 @@ struct bb_timing {
 struct bb_result_file {
     const char *path; /* borrowed; for messages */
     json_t *root;
-    char *program; /* only for files of nccl-tests: name of the collective, derived from the program's name; owned */
+    char *program; /* only for files of nccl-tests: collective, derived from the program's name; owned */
     struct bb_timing *rows;
     size_t n;
 };

@@ -15,9 +15,10 @@
 #define BB_SHORTFALL_PERCENT 10.0
 
 struct bb_shortfall {
-    bool known, a_is_measured; /* known: exactly one of the two files is a prediction, so measured and predicted
-                                  times can be compared; if false, the other fields are unused */
-    const char *cluster;       /* name of the cluster that the prediction is for; borrowed from the file */
+    /* known: whether exactly one of the two files is a prediction, so that measured and predicted times can be
+     * compared; if false, the other fields are unused. a_is_measured: A is the measurement */
+    bool known, a_is_measured;
+    const char *cluster; /* name of the cluster that the prediction is for; borrowed from the file */
     double percent;
     size_t rows, slower_rows;
     const struct bb_timing *worst; /* measured row with the largest ratio of measured to predicted time; NULL: no row */
@@ -28,8 +29,8 @@ struct bb_shortfall {
 };
 
 /*
- * bb_shortfall_init - start a comparison with a prediction. For two steps of a proxy, the parts of the slowest rank's
- * time (compute, communication, ...) and the times of the slowest rank's groups are compared if both files have them.
+ * bb_shortfall_init - start a comparison with a prediction. If both files are steps of a proxy and contain the parts of
+ * the slowest rank's time (compute, communication, ...) and the times of its groups, the function compares these too.
  *   threshold_percent  NaN: BB_SHORTFALL_PERCENT
  */
 void bb_shortfall_init(struct bb_shortfall *s, const struct bb_result_file *a, const struct bb_result_file *b,

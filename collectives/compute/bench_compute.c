@@ -18,8 +18,8 @@ struct compute {
     struct bb_bench_compute_options options;
     struct bb_session session;
     struct bb_compute_context ctx;
-    double copy_gbps; /* measured copy bandwidth of the device, 1e9 bytes/s (read + written); together with
-                         best_tflops the reference for percentages in the table */
+    double copy_gbps; /* measured copy bandwidth of the device, 1e9 bytes/s (read + written). copy_gbps and
+                         best_tflops are the 100 % of the percentage columns */
     double best_tflops[BB_COMPUTE_TYPES];
     double worst_error;  /* timed kernels of at least 100 us: largest deviation of the measured from the requested
                            duration, in percent */
@@ -76,8 +76,8 @@ static void put_title(const struct compute *b, const char *title)
         fprintf(b->session.out, "#\n# %s\n#\n", title);
 }
 
-/* Converts an amount of work (bytes or FLOPs) per operation to a rate in 1e9 per second, from the median time of the
- * operation; 0 if the median is 0. */
+/* Converts an amount of work per operation, in bytes or FLOPs, to a rate in 1e9 per second with the median time of
+ * the operation; 0 if the median is 0. */
 static double giga_per_s(double amount, const struct bb_computed *c)
 {
     return c->time_us.p50 > 0 ? amount / c->time_us.p50 / 1e3 : 0;
@@ -115,8 +115,8 @@ static int put_gemm(struct compute *b, int type, const struct bb_gemm_case *g, c
     return put_row(b, BB_COMPUTE_GEMM, gemm_fields, &row, c);
 }
 
-/* Measures all GEMMs of one element type, then prints them. The column percent_of_best refers to the fastest GEMM of
- * the type, so all measurements must precede the first row. */
+/* Measures all GEMMs of one element type, then prints them. The column percent_of_best needs the fastest GEMM of the
+ * type, so all measurements precede the first row. */
 static int run_gemms_of(struct compute *b, int type)
 {
     struct bb_gemm_case cases[BB_COMPUTE_GEMMS];

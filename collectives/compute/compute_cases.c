@@ -10,7 +10,7 @@ struct layer {
     struct bb_transformer t;
 };
 
-/* Fields: hidden size, FFN size, heads, sequence length, samples, GPUs that share the layer, type. */
+/* Fields: name, then {hidden size, FFN size, heads, sequence length, samples, GPUs that share the layer, type}. */
 static const struct layer layers[] = {
     {"gpt2_large", {1280, 5120, 20, 1024, 8, 1, BB_FLOAT}},
     {"gpt3/4", {12288, 49152, 96, 2048, 1, 4, BB_FLOAT}},
@@ -24,7 +24,8 @@ struct filter {
     struct bb_conv v;
 };
 
-/* Fields: samples, channels, depth, height, width, filters, filter depth, height and width, stride, padding, type. */
+/* Fields: name, then {samples, channels, depth, height, width, filters, filter depth, height and width, stride,
+ * padding, type}. */
 static const struct filter filters[] = {
     {"resnet50 conv1", {128, 3, 1, 224, 224, 64, 1, 7, 7, 2, 3, BB_FLOAT}},
     {"resnet50 conv4 3x3", {128, 256, 1, 14, 14, 256, 1, 3, 3, 1, 1, BB_FLOAT}},

@@ -41,7 +41,7 @@ int bb_compute_context_init(struct bb_compute_context *ctx, struct bb_world *wor
                             size_t arena_bytes, int iterations, int repeats, int warmup) BB_MUST_CHECK;
 void bb_compute_context_release(struct bb_compute_context *ctx);
 
-/* Bytes of ctx->arena that a case requires. */
+/* Both functions return the bytes of ctx->arena that a case requires. */
 size_t bb_gemm_case_bytes(const struct bb_gemm_shape *s);
 size_t bb_memory_kernel_case_bytes(const struct bb_memory_kernel *p);
 

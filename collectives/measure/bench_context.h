@@ -4,7 +4,8 @@
  *
  * Terms: A measurement is one call of bb_measure: one case in one timing mode. An iteration is one operation, or
  * several operations in one NCCL group (-m). A sample is the time of one or more iterations, divided by the number of
- * operations. A batch is the group of samples that is measured before the stopping rule is evaluated again.
+ * operations. A batch is the group of samples that is measured before the stopping rule is evaluated again. A slot is
+ * the part of the memory arena that contains the buffers of one operation (case.h).
  */
 #ifndef BB_COLLECTIVES_MEASURE_BENCH_CONTEXT_H
 #define BB_COLLECTIVES_MEASURE_BENCH_CONTEXT_H
@@ -30,12 +31,15 @@ struct bb_sample; /* defined in timing.h */
 /* The time series that a measurement records: one value per sample, aggregated over the ranks of the group, in
  * microseconds per operation. */
 enum bb_series {
-    BB_SERIES_TIME,           /* the time that the measurement reports: the same as one of the following three series */
-    BB_SERIES_GPU,            /* GPU time between the CUDA events before and after the operations */
-    BB_SERIES_HOST,           /* host time to enqueue the operation */
-    BB_SERIES_WALL,           /* host time from the call to the end of the wait; NaN if the mode does not measure it */
-    BB_SERIES_ARRIVAL_SPREAD, /* time between the arrivals of the first rank and the last rank */
-    BB_SERIES_TRANSFER,       /* GPU time of the rank that arrives last, which does not wait for other ranks */
+    BB_SERIES_TIME, /* the time that the measurement reports: a copy of one of the following three series, which -C
+                       and --clock select */
+    BB_SERIES_GPU,  /* GPU time between the CUDA events before and after the operations */
+    BB_SERIES_HOST, /* host time to enqueue the operation */
+    BB_SERIES_WALL, /* host time from the call until the host's wait for completion returns; NaN if the mode does not
+                       measure it */
+    BB_SERIES_ARRIVAL_SPREAD, /* sync mode: time from the arrival of the first rank to the arrival of the last rank
+                                 (struct bb_skew) */
+    BB_SERIES_TRANSFER, /* sync mode: GPU time of the rank that arrives last, which does not wait for other ranks */
     BB_SERIES_COUNT
 };
 
@@ -58,7 +62,8 @@ struct bb_bench_context {
     enum bb_blocking blocking; /* whether the host waits after each iteration (-z) */
     int graph_launches;        /* graph mode: launches per sample */
     bool host_time;   /* report the host time to enqueue the operations instead of the time to their completion (-C) */
-    bool host_clock;  /* report the time by the host clock, from the first call to the end of the wait (--clock host) */
+    bool host_clock;  /* report the time by the host clock, from the first call to the return of the wait for
+                        completion (--clock host) */
     bool both_clocks; /* --clock both: after the samples measured by CUDA events, measure one more sample by the host
                          clock */
     enum bb_rank_aggregation rank_aggregation; /* how the times of all ranks are combined into one sample */
@@ -84,10 +89,10 @@ struct bb_bench_context {
                                    barrier again */
     bool connected; /* true: an operation of this measurement has completed, so NCCL's connections exist and a start
                        barrier may be closed */
-    struct bb_sample *batch, *all_batches; /* samples of one batch: batch [batch] of this rank, all_batches [size *
-                                              batch] of all ranks */
-    double *series[BB_SERIES_COUNT];       /* [max_iterations + batch] samples of the group, from all batches of a
-                                        measurement */
+    struct bb_sample *batch, *all_batches; /* samples of one batch. batch: [batch] samples of this rank; all_batches:
+                                              [size * batch] samples of all ranks */
+    double *series[BB_SERIES_COUNT];       /* [max_iterations + batch] samples of the group, each aggregated over the
+                                        group's ranks, from all batches of a measurement */
     size_t *times_last;                    /* [size] number of samples in which each rank arrived last */
 };
 
@@ -95,7 +100,7 @@ struct bb_bench_context {
 struct bb_wrong_element {
     int rank;
     uint64_t index, got, want; /* got, want: bit patterns of the received and of the expected element */
-    bool outside; /* true: bytes outside the receive buffer were overwritten, and the receive buffer is correct */
+    bool outside;              /* true: the receive buffer is correct, but bytes outside of it were overwritten */
 };
 
 /*
@@ -152,7 +157,7 @@ static inline size_t bb_bench_context_aggregate(const struct bb_bench_context *c
 
 /*
  * bb_issue - enqueue n iterations of bb_bench_context_aggregate operations each. Successive operations use successive
- * slots of the arena. After each iteration the host waits as ctx->blocking requests.
+ * slots of the arena (case.h). After each iteration the host waits as ctx->blocking requests.
  *   first     index of the first of these iterations in the sample
  *   ends_row  true: the last of these iterations is the last one of the measurement. Its last operation uses the last
  *             slot, whose data are verified
@@ -160,15 +165,15 @@ static inline size_t bb_bench_context_aggregate(const struct bb_bench_context *c
 int bb_issue(struct bb_bench_context *ctx, const struct bb_case *c, size_t first, size_t n,
              bool ends_row) BB_MUST_CHECK;
 
-/* bb_case_launch - enqueue one operation of the case, with the buffers in slot `slot` of the arena. */
+/* bb_case_launch - enqueue one operation of the case, with the buffers in slot number `slot` of the arena. */
 int bb_case_launch(struct bb_bench_context *ctx, const struct bb_case *c, size_t slot) BB_MUST_CHECK;
 
 /* bb_case_slots - return the number of slots of this case in this rank's arena, at least 2 except for large
  * out-of-place cases (case.h). */
 size_t bb_case_slots(const struct bb_bench_context *ctx, const struct bb_case *c);
 
-/* bb_bench_context_wait - wait until the stream is idle. Returns an error after the timeout of the run or after an
- * asynchronous error of the communicator. `what` names the wait in the error message. */
+/* bb_bench_context_wait - wait until the stream is idle. Returns an error if the run's timeout expires or if the
+ * communicator reports an asynchronous error. `what` names the wait in the error message. */
 int bb_bench_context_wait(struct bb_bench_context *ctx, const char *what) BB_MUST_CHECK;
 
 /* ---- verify.c: fill the last slot with test data (cuda/data/pattern.h) and verify the result ---- */
@@ -206,12 +211,11 @@ void bb_measure_release(struct bb_bench_context *ctx);
 /* bb_measure_mode - select the timing mode for the next bb_measure calls; `mode` is one of ctx->modes. */
 void bb_measure_mode(struct bb_bench_context *ctx, const struct bb_mode *mode);
 
-/* bb_bench_context_mode - return the mode as named in the results: the name of the timing mode, or "host" with
- * host_time. */
+/* bb_bench_context_mode - return the value of results[].mode: the name of the timing mode, or "host" with host_time. */
 const char *bb_bench_context_mode(const struct bb_bench_context *ctx);
 
-/* bb_bench_context_method - return how operations are timed, as a phrase such as "operations back to back on one
- * stream ...". */
+/* bb_bench_context_method - return how operations are timed, as a phrase for the header of the table, such as
+ * "operations back to back on one stream ...". */
 const char *bb_bench_context_method(const struct bb_bench_context *ctx);
 
 #endif

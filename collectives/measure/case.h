@@ -18,7 +18,7 @@
 #include "collectives/ops/coll.h"
 #include "cuda/data/pattern.h"
 
-#define BB_SLOT_GUARD 512 /* size of a guard zone in bytes; buffers are aligned to this size */
+#define BB_SLOT_GUARD 512 /* size of a guard zone in bytes; the layout aligns buffers to this size */
 
 struct bb_case {
     enum bb_coll_kind kind;
@@ -33,7 +33,8 @@ struct bb_case {
                                                            with BB_COLL_VARIABLE_COUNTS */
 };
 
-/* Layout of a slot: sizes and offsets in bytes. Offsets count from the beginning of the slot. */
+/* Layout of a slot, the part of the arena with the buffers of one operation (see the top of this file): sizes and
+ * offsets in bytes. Offsets count from the beginning of the slot. */
 struct bb_buffer_layout {
     size_t send_offset, send_bytes;
     size_t recv_offset, recv_bytes;
@@ -53,11 +54,12 @@ bool bb_case_possible(const struct bb_case *c);
  * completes before the last rank arrives. */
 bool bb_case_synchronizes_ranks(const struct bb_case *c);
 
-/* bb_buffer_layout_of - return the layout of the slots of `rank`. */
+/* bb_buffer_layout_of - return the layout that all slots of `rank` have. */
 struct bb_buffer_layout bb_buffer_layout_of(const struct bb_case *c, int rank);
 
-/* bb_slot_of - return the index of the slot that an operation uses. If there are at least two slots, only the last
- * operation of a measurement (very_last) uses the last slot. */
+/* bb_slot_of - return the index of the slot that operation number `iteration` of a measurement uses. very_last: the
+ * operation is the last one of the measurement; if there are at least two slots, only this operation uses the last
+ * slot. */
 size_t bb_slot_of(size_t iteration, size_t slots, bool very_last);
 
 /* bb_case_contributes - return whether the operation reads the send buffer of `rank`. Broadcast and scatter read

@@ -16,10 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --warmup auto, until the times show no trend: operations per window, maximum number of windows */
+/* --warmup auto: operations per window, and maximum number of windows that are run until the times show no trend */
 enum { WINDOW = 10, WINDOWS_MAX = 20 };
-static const double LATE_US = 1; /* smaller differences between arrival times are ignored, because the resolution of
-                                    CUDA events is about 1 us */
+static const double LATE_US = 1; /* threshold of the arrival spread: below it, no rank counts as the last to arrive,
+                                    because the resolution of CUDA events is about 1 us */
 
 const char *bb_bench_context_mode(const struct bb_bench_context *ctx)
 {

@@ -14,8 +14,8 @@
 /* ---- stopping rule ---- */
 
 struct bb_stopping {
-    double confidence;  /* target for half the width of the median's 95 % confidence interval, as a fraction of the
-                          median; 0: stop after one batch */
+    double confidence;  /* target: half the width of the median's 95 % confidence interval, divided by the median; 0:
+                          no target, stop after one batch */
     size_t max_samples; /* maximum number of samples if the target is not reached */
     double max_s;       /* maximum time for the samples in seconds, if the target is not reached */
 };
@@ -28,14 +28,14 @@ enum bb_stop {
     BB_STOP_TIME,
     BB_STOP_COUNT
 };
-extern const char *const bb_stop_names[BB_STOP_COUNT]; /* values of results[].stopped */
+extern const char *const bb_stop_names[BB_STOP_COUNT]; /* [enum bb_stop] values of results[].stopped */
 
 /* bb_stopping_is_confident - return whether the confidence interval is as narrow as requested. Also true if there
  * are six or more samples and all are equal. */
 bool bb_stopping_is_confident(const struct bb_stopping *p, const struct bb_stats *s);
 
-/* bb_stopping_decide - return whether to stop after a batch, and why. confident: result of bb_stopping_is_confident;
- * samples, elapsed_s: of all batches so far. */
+/* bb_stopping_decide - return the reason to stop after a batch, or BB_STOP_NOT_YET. confident: result of
+ * bb_stopping_is_confident; samples, elapsed_s: number of samples and time of all batches so far. */
 enum bb_stop bb_stopping_decide(const struct bb_stopping *p, bool confident, size_t samples, double elapsed_s);
 
 /* bb_half_width - return half the width of the confidence interval / median; NaN without an interval or if the

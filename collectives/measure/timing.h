@@ -16,7 +16,8 @@
 enum bb_sample_field {
     BB_SAMPLE_GPU,     /* GPU time between the events */
     BB_SAMPLE_HOST,    /* host time to enqueue the operation */
-    BB_SAMPLE_WALL,    /* sync mode or host_clock: host time from the call to the end of the wait; otherwise NaN */
+    BB_SAMPLE_WALL,    /* host time from the call until the host's wait for completion returns, in sync mode or with
+                       host_clock; otherwise NaN */
     BB_SAMPLE_TO_SYNC, /* sync mode: time of the whole iteration, from this rank's arrival to a point in time that
                           all ranks reach simultaneously (struct bb_skew) */
     BB_SAMPLE_FIELDS

@@ -11,8 +11,9 @@ static const unsigned char CANARY = 0x5a;
 
 /* Result of the verification on one rank. Plain data without pointers, so that ranks can exchange the struct. */
 struct finding {
-    unsigned long long wrong, checked, expected; /* numbers of elements plus guard bytes: wrong ones, compared ones,
-                                                    and those that a complete verification would compare */
+    unsigned long long wrong, checked, expected; /* numbers of elements plus guard bytes. wrong: that differ;
+                                                    checked: compared; expected: that a complete verification
+                                                    compares */
     struct bb_wrong_element first;
 };
 

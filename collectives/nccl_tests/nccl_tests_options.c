@@ -1,6 +1,6 @@
 /*
  * nccl_tests_options.c - the options of nccl-tests. Most are options of `busbar bench` with the same letter but other
- * defaults; the others are defined here. Also reads nccl-tests' environment variables.
+ * defaults; nccl-tests' remaining options are defined here. Also reads nccl-tests' environment variables.
  */
 #include "collectives/nccl_tests/nccl_tests_options.h"
 
@@ -142,8 +142,8 @@ static bool read_size(const char *text, size_t *bytes)
     return true;
 }
 
-/* Converts the value of -b, -e or -i to a number of bytes, and writes it after the text `before` ("" or the option).
- * Returns NULL if no conversion applies: busbar's own parser accepts or rejects the value. */
+/* Converts the value of -b, -e or -i to a number of bytes. before: text to write before the number, "" or the
+ * option's letter. Returns NULL if no conversion applies; then busbar's own parser accepts or rejects the value. */
 static const char *spell_size(struct spelling *s, const char *before, const char *text)
 {
     size_t bytes;

@@ -57,9 +57,9 @@ struct bb_coll {
                                                   maximum over the ranks */
     size_t (*recv_count)(size_t count, int n); /* elements of a rank's receive buffer; for rooted collectives the
                                                   maximum over the ranks */
-    double (*bus_factor)(int n);               /* busbw / algbw; 0 if a single rank has nothing to send */
-    double (*alg_factor)(int n);               /* fraction of the payload that counts as size in algbw; NULL: 1 */
-    unsigned flags;                            /* bits of enum bb_coll_flag */
+    double (*bus_factor)(int n);               /* busbw / algbw; 0 if a single rank sends nothing */
+    double (*alg_factor)(int n); /* fraction of the payload bytes that counts in algbw; NULL: all bytes count */
+    unsigned flags;              /* bits of enum bb_coll_flag */
     enum bb_coll_from from;
     enum bb_coll_inplace inplace;
 };

@@ -15,8 +15,8 @@ enum { BB_QUEUE_ENTRIES = 512, BB_NCCL_ENTRIES = 3 };
 /*
  * The work FIFO of an NCCL communicator has 1 MiB (init.cc: NCCL_WORK_FIFO_BYTES). A kernel releases its part of the
  * FIFO when the kernel ends, in steps of one eighth of the FIFO (enqueue.cc), so only 7/8 are certain to be free. A
- * work element has 48 bytes per peer (device.h: ncclDevWorkP2p) or 128 bytes per collective (ncclDevWorkColl). NCCL
- * passes small work elements in the kernel arguments instead of the FIFO; this saving is ignored.
+ * work element has 48 bytes per peer (device.h: ncclDevWorkP2p) or 128 bytes per collective (ncclDevWorkColl). The
+ * capacity ignores that NCCL passes small work elements in the kernel arguments instead of the FIFO.
  */
 enum { BB_FIFO_BYTES = 7 << 17, BB_FIFO_PEER_BYTES = 48, BB_FIFO_COLLECTIVE_BYTES = 128 };
 

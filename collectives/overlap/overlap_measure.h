@@ -34,8 +34,8 @@ struct bb_overlap_context {
     bool delay_start; /* true: a spin kernel delays the common start; false if ranks share a GPU, because the spin
                          kernel would block other ranks */
     uint64_t runs;
-    double *samples; /* [BB_OVERLAP_TIMES][repeats] times of this rank in us; after combine_ranks, the maximum over
-                        the ranks */
+    double *samples; /* [BB_OVERLAP_TIMES][repeats] times of this rank in us; combine_ranks replaces each by the
+                        maximum over the ranks */
 };
 
 /*
@@ -60,7 +60,8 @@ struct bb_overlap_work {
 };
 
 struct bb_overlap_result {
-    struct bb_stats us[BB_OVERLAP_TIMES]; /* time of all calls of a sample; each sample is that of the slowest rank */
+    struct bb_stats us[BB_OVERLAP_TIMES]; /* time of all calls of a sample; in each sample the time of the slowest
+                                             rank */
     bool checked;
     unsigned long long wrong;     /* wrong elements, summed over all ranks */
     struct bb_telemetry_row seen; /* telemetry: algorithm and protocol chosen by NCCL (recorded during warm-up), and

@@ -11,7 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The times measured for a row, in us from the common start. All use the same number of GEMMs and collectives. */
+/* The times of a row, in us from the common start of all work of a sample. All five times use the same number of
+ * GEMMs and collectives. */
 enum bb_overlap_time {
     BB_COMPUTE_ALONE,
     BB_COMM_ALONE,
@@ -22,11 +23,12 @@ enum bb_overlap_time {
 };
 
 struct bb_contention {
-    double compute_slowdown, comm_slowdown; /* time in both / time alone */
+    double compute_slowdown, comm_slowdown; /* compute_slowdown: BB_COMPUTE_IN_BOTH / BB_COMPUTE_ALONE;
+                                               comm_slowdown: BB_COMM_IN_BOTH / BB_COMM_ALONE */
     /* (compute + comm - both) / min(compute, comm), where compute and comm are the times alone. 1: the shorter is
      * hidden completely; 0: no overlap; below 0: slower than one after the other */
     double efficiency;
-    double lost_to_comm_us; /* time by which communication delays the compute: time of both - time of compute alone */
+    double lost_to_comm_us; /* time by which communication delays the compute: BB_BOTH - BB_COMPUTE_ALONE */
 };
 
 /* bb_contention_of - compute the metrics from median times. A ratio is NaN if its denominator is 0. */

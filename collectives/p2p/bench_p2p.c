@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The results for one metric, one direction and one message size. */
+/* The results for one metric, one kind of traffic (one direction or both) and one message size. */
 struct matrix {
     struct bb_p2p_run run;
     double *value; /* [size][size] value from the row's rank to the column's rank, on rank 0; NaN: not measured. NULL
@@ -91,18 +91,18 @@ static double link_value(const struct bb_p2p_run *run, const struct bb_stats *ti
     return time_us->p50 > 0 ? f->bytes_factor * (double)run->bytes / time_us->p50 / 1e3 : NAN;
 }
 
-/* One result row: a link and a message size. If both directions are measured together (latency, or both directions
- * at once), from < to. */
+/* One result row: a link and a message size. A row for both directions (ping-pong latency, or both directions at
+ * once) has from < to. */
 struct link {
     const char *metric, *direction;
     size_t bytes;
     int from, to, round, iterations;
     bool same_node;
     struct bb_stats time_us; /* time per message in us */
-    double latency_us, gbps; /* NaN if the row has the other metric; with both directions at once, gbps is the sum of
-                                both */
+    double latency_us, gbps; /* latency_us or gbps is NaN if the row has the other metric; with both directions at
+                                once, gbps is the sum of both */
     long long wrong;         /* number of wrong elements; -1: not verified */
-    int channels;            /* NCCL channels of the sender; -1: unknown */
+    int channels;            /* number of NCCL channels that the sender uses; -1: unknown */
     json_t *gpu_from, *gpu_to;
 };
 
@@ -139,8 +139,8 @@ static int save_link(struct p2p *p, const struct bb_p2p_run *run, int from, int 
     return bb_result_put(&p->session, link_fields, &link, NULL, a->gpu_flags | b->gpu_flags, what);
 }
 
-/* Returns the verification result of a link. With one-way messages only the receiver verifies; otherwise the results
- * of both ranks are combined. */
+/* Returns the verification result of a link. With messages in one direction only the receiver verifies; otherwise
+ * the results of both ranks are combined. */
 static struct bb_p2p_finding found_by(const struct p2p *p, const struct bb_p2p_run *run, int from, int to)
 {
     struct bb_p2p_finding found = p->ctx.findings[to];
@@ -204,7 +204,7 @@ out:
     return rc;
 }
 
-/* Returns the number of measurements in a round: two per matrix if the two directions are measured separately,
+/* Returns the number of measurements in a round: per matrix two if the two directions are measured separately,
  * otherwise one. */
 static int runs_of_round(const struct p2p *p)
 {

@@ -7,7 +7,8 @@
 const char *const bb_link_level_names[BB_LINK_LEVELS] = {
     [BB_LINK_PAIR] = "pair", [BB_LINK_RANK] = "rank", [BB_LINK_NODE] = "node"};
 
-/* A selection of links: those of one class (same_node), optionally only those of one rank or of one node; -1: any. */
+/* A selection of links: those of one class (inside a node if same_node, otherwise between nodes), optionally
+ * restricted to the links of one rank or of one node; -1: any rank or node. */
 struct choice {
     bool same_node;
     int rank, node;
@@ -189,7 +190,7 @@ out:
 
 /* ---- ranking the slowest links ---- */
 
-/* Returns the speed of a link relative to the median: 1 at the median, below 1 for a slower link. */
+/* Returns the speed of a link divided by the median speed of its class: 1 at the median, below 1 for a slower link. */
 static double rate(const struct bb_link_outliers *l, double value, double median)
 {
     return l->higher_is_better ? value / median : median / value;

@@ -37,7 +37,7 @@ struct bb_slow_link {
     int from, to;         /* pair: the two ranks; otherwise from is the rank or node index and to is -1 */
     bool same_node;       /* class of the link. true: inside a node; false: between nodes */
     double value, median; /* value: that of the link, or the median over the links of the rank or node; median: that
-                             of the class */
+                             of the whole class */
 };
 
 /*
@@ -53,7 +53,7 @@ int bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node, s
 
 /* The two groups of links of a bimodal class. links[0] is 0 if the class is not bimodal. */
 struct bb_link_modes {
-    int links[2]; /* number of links in the slower and in the faster group */
+    int links[2]; /* number of links: [0] in the slower group, [1] in the faster group */
     double median[2];
     double border; /* value of the slower group that is closest to the faster group */
 };

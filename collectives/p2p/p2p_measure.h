@@ -18,7 +18,8 @@ enum bb_p2p_kind {
     BB_P2P_LATENCY_ONE,    /* ping-pong; the time is half a round trip */
     BB_P2P_LATENCY_BOTH,   /* both ranks send and receive in one NCCL group; the time is that of the group */
     BB_P2P_BANDWIDTH_ONE,  /* one-way messages back to back; the time is per message */
-    BB_P2P_BANDWIDTH_BOTH, /* as LATENCY_BOTH; the bandwidth is the sum of both directions */
+    BB_P2P_BANDWIDTH_BOTH, /* both ranks send and receive in one NCCL group; the bandwidth is the sum of both
+                              directions */
     BB_P2P_KINDS
 };
 
@@ -27,8 +28,8 @@ struct bb_p2p_metric {
     const char *title, *unit;
     bool is_bandwidth;
     bool is_directed; /* the directions from a to b and from b to a are measured separately */
-    int messages;     /* number of consecutive messages in one operation; time per message = time of the operation /
-                     messages */
+    int messages;     /* number of messages that follow one another in one operation (2 for ping-pong); time per message
+                     = time of the operation / messages */
     int bytes_factor; /* messages per operation that count for the bandwidth; 2 if both directions are measured at
                          once */
 };
@@ -66,7 +67,8 @@ struct bb_p2p_context {
 struct bb_p2p_finding {
     unsigned long long wrong;
     bool checked;
-    struct bb_telemetry_row seen; /* NCCL's choices and the GPU state on the same rank */
+    struct bb_telemetry_row seen; /* telemetry of the rank that this struct describes: algorithm, protocol and
+                                     channels chosen by NCCL, and GPU state */
 };
 
 /*

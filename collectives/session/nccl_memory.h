@@ -1,7 +1,8 @@
 /*
  * nccl_memory.h - the allocators of the buffers that NCCL reads and writes (option --buffers). NCCL can register memory
- * from ncclMemAlloc, so CUDA graphs and NVSwitch algorithms use these buffers without copying them. NCCL cannot
- * register memory from cudaMalloc.
+ * from ncclMemAlloc for all transports, so CUDA graphs and NVLS use these buffers without copying them. NCCL can
+ * register memory from cudaMalloc only for some transports, for example IB SHARP: not for NVLS, and by default not for
+ * transfers inside a node.
  */
 #ifndef BB_COLLECTIVES_SESSION_NCCL_MEMORY_H
 #define BB_COLLECTIVES_SESSION_NCCL_MEMORY_H
@@ -14,8 +15,8 @@
 const struct bb_allocator *bb_nccl_memory(const char *name);
 
 /*
- * bb_nccl_memory_falls_back - find out by a test allocation whether ncclMemAlloc uses cudaMalloc on the current device.
- * NCCL does so if the driver lacks the cuMem functions or if NCCL_CUMEM_ENABLE=0.
+ * bb_nccl_memory_falls_back - determine by a test allocation whether ncclMemAlloc uses cudaMalloc on the current
+ * device. ncclMemAlloc does so if the driver lacks the cuMem functions or if NCCL_CUMEM_ENABLE=0.
  *   from        allocator to test
  *   falls_back  out: whether ncclMemAlloc uses cudaMalloc; false for the allocator "cuda"
  *   Returns     0, or a negative error code if the allocation fails

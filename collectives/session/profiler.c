@@ -201,8 +201,8 @@ void bb_profiler_begin(void)
     set_event_mask(WANTED);
 }
 
-/* Stores the event as NCCL's choice if the event is a collective, or if no collective was recorded and the event has
- * at least as many channels as the stored one. */
+/* Updates *choice with an event: a collective replaces the stored choice; a send or receive does so only if no
+ * collective was recorded and the event has at least as many channels as the stored one. */
 static void merge_event(struct bb_choice *choice, const struct bb_choice *event)
 {
     if (event->kind == BB_CHOICE_COLLECTIVE ||

@@ -9,8 +9,8 @@
 #include "collectives/session/session.h"
 
 struct bb_result_common {
-    const struct bb_telemetry_row *seen; /* NCCL's choice and GPU state to write; NULL: the command writes these
-                                            fields itself or has none */
+    const struct bb_telemetry_row *seen; /* algorithm and protocol that NCCL chose, and GPU state to write; NULL: the
+                                            command writes these fields itself or has none */
     json_t *flags; /* array of flag names; bb_result_save takes ownership; NULL: the command has no flags */
 };
 

@@ -228,7 +228,7 @@ void bb_session_print_buffers(const struct bb_session *s, FILE *out)
 {
     if (s->falls_back)
         fprintf(out, "# buffers: cudaMalloc, because ncclMemAlloc falls back to cudaMalloc here; NCCL cannot register "
-                     "these buffers\n");
+                     "these buffers for NVLS\n");
     else if (s->memory == &bb_cuda_allocator)
         fprintf(out, "# buffers: cudaMalloc\n");
 }

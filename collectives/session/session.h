@@ -28,15 +28,16 @@
 #include "collectives/session/telemetry.h"
 #include "cuda/device/device.h"
 
-/* What a run uses. GPUS: only GPUs; NCCL: also NCCL; OBSERVED: also telemetry, which records NCCL's choice and the
- * GPU state for each result. */
+/* What a run uses. BB_SESSION_GPUS: only GPUs. BB_SESSION_NCCL: GPUs and NCCL. BB_SESSION_OBSERVED: GPUs, NCCL and
+ * telemetry, which records NCCL's choice of algorithm and protocol and the GPU state for each result. */
 enum bb_session_use { BB_SESSION_GPUS, BB_SESSION_NCCL, BB_SESSION_OBSERVED };
 
 /* State of a run. A zero-initialized struct is empty; bb_session_release accepts a session in any state. */
 struct bb_session {
     const struct bb_common *common;
     enum bb_session_use use;
-    bool profiler_refused; /* NCCL_PROFILER_PLUGIN names another plugin, so NCCL's choice is unknown */
+    bool profiler_refused; /* NCCL_PROFILER_PLUGIN names another plugin, so NCCL's choice of algorithm and protocol
+                              is unknown */
     struct bb_world world;
     struct bb_device_info device, *devices; /* device: this rank's GPU; devices: [size] GPUs of all ranks */
     int nccl_header, nccl_runtime, cuda_runtime, cuda_driver;
@@ -45,7 +46,7 @@ struct bb_session {
     const struct bb_allocator *memory; /* allocator of the buffers that NCCL operations use (--buffers) */
     bool falls_back;                   /* ncclMemAlloc uses cudaMalloc on at least one rank */
     struct bb_telemetry observer;      /* telemetry of the run (telemetry.h); only with BB_SESSION_OBSERVED */
-    unsigned gpu_flags;                /* bits of enum bb_nvml_flag that have been reported */
+    unsigned gpu_flags;                /* bits of enum bb_nvml_flag whose warnings have been printed */
     int argc;                          /* argc, argv: command line, set by bb_session_open_results */
     char **argv;
     struct bb_results *json;
@@ -92,16 +93,16 @@ int bb_session_check_memory(struct bb_session *s, size_t bytes, const char *what
  * ncclMemAlloc falls back to cudaMalloc. */
 const char *bb_session_buffers_name(const struct bb_session *s);
 
-/* bb_session_print_buffers - print the allocator if its memory cannot be registered with NCCL; otherwise print
- * nothing. */
+/* bb_session_print_buffers - print the allocator of the buffers if they are from cudaMalloc, whose memory NCCL
+ * cannot register for NVLS; otherwise print nothing. */
 void bb_session_print_buffers(const struct bb_session *s, FILE *out);
 
 /* bb_session_print_head - print the first lines of the text output: command line, ranks, GPUs, versions, and
  * conditions that make the times invalid. */
 void bb_session_print_head(const struct bb_session *s);
 
-/* bb_session_ends_on_all_ranks - return whether all ranks end with `rc`. Only then is a collective teardown possible
- * without a hang. */
+/* bb_session_ends_on_all_ranks - return whether every rank ends with the same error or without an error, so that a
+ * collective teardown does not hang. rc: result of this rank */
 bool bb_session_ends_on_all_ranks(const struct bb_session *s, int rc);
 
 /*

@@ -1,6 +1,7 @@
 /*
- * telemetry.h - data about a result other than its times: NCCL's choice (profiler.h, tuner.h), and the state of the
- * GPUs before and after the timed operations (cuda/device/nvml.h). Call these functions only outside of timed sections.
+ * telemetry.h - data about a result other than its times: the algorithm and protocol that NCCL chose (profiler.h,
+ * tuner.h), and the state of the GPUs before and after the timed operations (cuda/device/nvml.h). Call these functions
+ * only outside of timed sections.
  *
  *   bb_telemetry_begin_warmup(&o);               then run the warm-up operations: NCCL's choice is recorded
  *   bb_telemetry_begin_timing(&o, &row);         then run the timed operations
@@ -19,16 +20,17 @@
 struct bb_telemetry {
     struct bb_nvml nvml;
     bool no_nvml;  /* no rank could load NVML, so GPU states are not read */
-    bool mig, mps; /* at least one rank's GPU is a MIG instance (mig); is used through MPS (mps) */
+    bool mig, mps; /* mig: at least one rank's GPU is a MIG instance; mps: at least one rank's GPU is used through
+                      MPS */
 };
 
 /* Telemetry of one result. Plain data without pointers. */
 struct bb_telemetry_row {
-    struct bb_choice choice;             /* NCCL's choice on this rank */
+    struct bb_choice choice;             /* algorithm and protocol that NCCL chose on this rank */
     struct bb_tuner_costs costs;         /* NCCL's cost table; valid only if the tuner plugin is enabled */
     struct bb_nvml_sample before, after; /* state of this rank's GPU immediately before and after the timed
                                             operations */
-    bool sampled;                        /* `before` and `after` contain data from NVML */
+    bool sampled;                        /* whether `before` and `after` contain data from NVML */
     unsigned gpu_flags; /* bits of enum bb_nvml_flag for this rank's GPU; bb_telemetry_end_timing adds the bits of
                            all ranks */
 };

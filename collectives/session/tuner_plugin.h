@@ -29,8 +29,8 @@ struct bb_tuner_v4 {
     ncclResult_t (*finalize)(void *context);
 };
 
-/* NCCL passes the NVLink domains of the ranks (`domains`) and the constants of its tuning model (`constants`), which
- * a plugin may change; busbar ignores both. */
+/* Version 5. `domains`: NVLink domains of the ranks; `constants`: constants of NCCL's tuning model, which a plugin
+ * may change. busbar ignores both. */
 struct bb_tuner_v5 {
     const char *name;
     ncclResult_t (*init)(void **context, uint64_t comm_id, size_t ranks, size_t nodes, bb_tuner_log *log, void *domains,
@@ -39,7 +39,8 @@ struct bb_tuner_v5 {
     ncclResult_t (*finalize)(void *context);
 };
 
-/* A plugin may set chunk_bytes, which changes NCCL's chunk size; busbar leaves it NULL. */
+/* Version 6. A plugin may set `chunk_bytes`, a function that changes NCCL's chunk size; busbar leaves the pointer
+ * NULL. */
 struct bb_tuner_v6 {
     struct bb_tuner_v5 v5;
     ncclResult_t (*chunk_bytes)(void *context, int function, size_t bytes, int algorithm, int protocol, int channels,

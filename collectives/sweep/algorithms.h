@@ -16,7 +16,8 @@ struct bb_algorithms {
     bool shared_gpu; /* ranks share a GPU, so times are meaningless and all verdicts are BB_VERDICT_UNKNOWN */
     int cycle;
     json_t *all;                               /* JSON array with one object per ranking of the run; only on rank 0 */
-    struct bb_ranking rankings[BB_PLACEMENTS]; /* rankings of the current row, one per buffer placement */
+    struct bb_ranking rankings[BB_PLACEMENTS]; /* [placement] ranking of the current row for each buffer placement
+                                                  (in place, out of place) */
     /* counts of the current table. judged: rankings with a verdict; not_best: rankings in which NCCL's choice was
      * not the best; unjudged: rankings for which NCCL offered no other algorithm/protocol pair */
     int judged, not_best, unjudged;

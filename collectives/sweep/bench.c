@@ -490,8 +490,8 @@ static int open_report(struct bench *b, int argc, char **argv)
     TRY(open_results(b, &text, argc, argv));
     b->report.json = b->session.json;
     if (b->report.style->program && b->session.progress.has_thread)
-        bb_progress_end(&b->session.progress); /* nccl-tests prints no progress, and parsers of its output do not
-                                                  expect any */
+        bb_progress_end(&b->session.progress); /* no progress, because nccl-tests prints none and parsers of its
+                                                  output do not expect any */
     bb_report_head(&b->report, &text);
 out:
     free(pids);
@@ -595,8 +595,8 @@ static int report_row(void *arg, struct bb_row *row)
     return b->sweep.is_split ? report_groups(b, row) : bb_report_row(&b->report, row);
 }
 
-/* Returns the estimated duration of a row for the progress line: 20 us plus the time to transfer the row's size at
- * 100 GB/s. The unit is the time to transfer one byte, so 20 us are 2e6. */
+/* Returns the estimated duration of a row for the progress line, in units of the time to transfer one byte at 100
+ * GB/s: 2e6 units (20 us) plus one unit per byte of the row's size. */
 static double row_effort(const struct bb_case *c)
 {
     return 2e6 + (double)bb_case_bytes(c);
@@ -720,7 +720,8 @@ static int check_tuner_attached(struct bench *b)
     return b->options.sampling.sweep_algorithms ? bb_world_agree(&b->session.world, rc, "tuner plugin") : 0;
 }
 
-/* Returns an error if --min-busbw is given but all collectives were skipped, so that no threshold could be checked. */
+/* Returns an error if --min-busbw is given but all collectives were skipped, so that no bus bandwidth could be
+ * compared with a threshold. */
 static int check_nothing_measured(const struct bench *b)
 {
     if (b->judged || b->options.busbw_thresholds.n == 0)

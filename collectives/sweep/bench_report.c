@@ -115,8 +115,8 @@ static json_t *skew_json(const void *shown)
                      skew->straggler >= 0 ? json_real(skew->straggler_share) : json_null());
 }
 
-/* AS_TIME, AS_RATE: column widths that the report style defines. FITTING: print as many digits as the column width
- * allows. */
+/* Width: AS_TIME and AS_RATE stand for the column widths of the report style. Digits: FITTING prints as many digits
+ * as the column width allows. */
 enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT };
 
 #define SHOWS(name) BB_SHOWS(struct shown, name)
@@ -145,7 +145,8 @@ static const struct bb_field iteration_fields[] = {
     {0},
 };
 
-/* An entry with only a key reserves the position of a JSON key whose value result_row.c sets later. */
+/* Fields of the JSON of each result. An entry with only a key reserves the position of a key whose value
+ * result_row.c sets later. */
 static const struct bb_field result_fields[] = {
     {.key = "algorithm"},
     {.key = "protocol"},
@@ -200,7 +201,8 @@ static const struct bb_field stamp_fields[] = {
     {0},
 };
 
-/* A list of fields, the outputs that contain the fields (text, JSON), and the placement whose values the text shows. */
+/* A list of fields. The list also names the outputs that contain the fields (text, JSON) and the placement whose
+ * values the text shows. */
 struct list {
     const struct bb_field *fields;
     int placement; /* BB_OUT_OF_PLACE or BB_IN_PLACE; ONCE: the first measured placement */
@@ -443,8 +445,8 @@ static void print_title(const struct bb_report *r, int coll)
         fprintf(r->out, "# cycle %d\n", r->cycle + 1);
 }
 
-/* Returns whether the current cycle (-N) continues the table of the previous cycle: in nccl-tests' format all cycles
- * form one table. */
+/* Returns whether the current cycle (-N) continues the table of the previous cycle, as in nccl-tests' format, where
+ * all cycles form one table. */
 static bool continues_table(const struct bb_report *r)
 {
     return r->style->program && r->cycle > 0;

@@ -64,7 +64,7 @@ struct bb_report {
     bool shared_gpu;
     unsigned long long wrong, unchecked, rows; /* counts of the current table: elements with wrong data; results
                                                   without verification; rows */
-    unsigned gpu_flags;                        /* bits of enum bb_nvml_flag that have been reported */
+    unsigned gpu_flags;                        /* bits of enum bb_nvml_flag whose warnings have been printed */
     double busbw_sum;
     size_t busbw_n;
     /* [threshold of --min-busbw]: bus bandwidths of the current table to which the threshold applies */
@@ -72,9 +72,9 @@ struct bb_report {
     unsigned long long n_results, warned[BB_WARN_COUNT]; /* counts of the current table: results; results with each
                                                           warning */
     double worst_spread_us; /* sync mode: largest median arrival spread of the current table's results */
-    int straggler; /* rank of the straggler (struct bb_skew) in the first result of the current table that has a
-                      straggler; -1: none */
-    unsigned long long stragglers; /* number of results in the current table with this straggler */
+    int straggler; /* rank of the straggler (struct bb_skew) in the first result that has one, within the current
+                      table; -1: none */
+    unsigned long long stragglers; /* number of results in the current table with rank `straggler` as the straggler */
 };
 
 /* Data for the lines above the first table. */

@@ -33,17 +33,17 @@ struct bb_sweep {
     int redops[BB_REDOP_COUNT], n_redops;   /* enum bb_redop_id */
     int root;                               /* root rank; -1: every rank in turn */
     size_t min_bytes, max_bytes;
-    size_t step_bytes; /* increment between sizes; used if factor is 0 */
+    size_t step_bytes; /* increment between sizes in bytes; used if factor is 0 */
     double factor;     /* ratio between sizes, above 1; 0: use step_bytes */
     bool out_of_place, in_place;
     bool overlapping;      /* also run collectives in place if received data then overwrite data that are still to be
                          sent, as nccl-tests does; these cases are timed but never verified */
     struct bb_sizes sizes; /* explicit sizes, which replace the range; empty: use the range */
-    bool is_split;         /* the ranks are split into groups by `split` */
+    bool is_split;         /* true: --split divides the ranks into groups by the rule `split` */
     struct bb_split split;
     bool shuffled; /* sizes are in a random order that depends only on `seed` */
     uint64_t seed;
-    size_t unalign; /* number of elements by which the buffers are offset */
+    size_t unalign; /* number of elements by which the buffers are offset from their alignment */
     /* byte counts of alltoallv per pair of ranks; NULL: the sweep does not contain alltoallv. Owned by the creator
      * of the sweep */
     struct bb_alltoallv_counts *alltoallv_counts;

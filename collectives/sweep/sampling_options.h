@@ -39,7 +39,7 @@ struct bb_sampling_options {
     double start_barrier_limit_ms; /* time limit of the start barrier */
     double max_s;
     double confidence_fraction; /* target of --confidence as a fraction, 0.01 for 1%; 0: not given.
-                                   bb_sampling_resolve sets this field and the following ones */
+                                   bb_sampling_resolve sets confidence_fraction, seed and delayed_rank */
     uint64_t seed;              /* seed of --shuffle */
     int delayed_rank;           /* highest rank named in --delay; -1: none */
 };

@@ -207,8 +207,8 @@ struct halo_exchange {
         HALOS,
         GRADIENTS,
         OUTPUTS
-    } kind; /* data: HALOS: inputs of the layers; GRADIENTS: gradients of received halos, which return to their tile
-               and are added there; OUTPUTS: gradients of the outputs */
+    } kind; /* exchanged data. HALOS: inputs of the layers; GRADIENTS: gradients of received halos, which return to
+               their tile and are added there; OUTPUTS: gradients of the layers' outputs */
     int segment;
 };
 

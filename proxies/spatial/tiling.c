@@ -32,7 +32,7 @@ static int make_splits(struct bb_tiling *t, const struct bb_resolved_tiles *s)
     t->n_spatial = s->n_spatial;
     t->local_dp = s->local_dp;
     TRY(BB_NEW(t->splits, s->n_splits));
-    t->n_splits = s->n_splits; /* entries that are not initialized yet are zero, so they can be released */
+    t->n_splits = s->n_splits; /* the array is zeroed, so splits that are not initialized yet can be released */
     for (int i = 0; i < t->n_splits; i++)
         TRY(make_split(t, s, i));
     t->tiles = t->n_spatial ? t->splits[t->n_spatial - 1].base + t->splits[t->n_spatial - 1].width : 0;
@@ -68,7 +68,7 @@ struct bb_tile_position bb_tiling_position(const struct bb_tiling *t, int mp_ran
 
 /* ---- groups and communicators ---- */
 
-/* Ranks of a group that is being built, communicator by communicator. */
+/* Ranks of a group that is being built: the members of all its communicators, one communicator after another. */
 struct listing {
     int *members;
     int n;
@@ -82,7 +82,8 @@ static void list_rank(struct listing *l, int rank)
         l->members[l->n++] = rank;
 }
 
-/* Appends n model-parallel ranks of one replica in ascending rank order: first, first + stride, ... */
+/* Appends n model-parallel ranks of one replica to the list: first, first + stride, ... direction: BB_DIRECT or
+ * BB_INVERSE. The job's ranks are appended in ascending order. */
 static void list_mp_ranks(const struct bb_tiling *t, struct listing *l, int replica, int direction, int first, int n,
                           int stride)
 {
@@ -93,8 +94,8 @@ static void list_mp_ranks(const struct bb_tiling *t, struct listing *l, int repl
     }
 }
 
-/* Creates a group from the collected members and clears the list. Each `size` consecutive members form one
- * communicator of the group. Returns the group, or a negative error. */
+/* Creates the group `name` from the listed ranks and clears the list. Each `size` consecutive ranks form one
+ * communicator of the group. Returns the index of the group, or a negative error. */
 static int end_group(struct bb_tiling *t, struct listing *l, const char *name, int size)
 {
     int group = l->failed ? -BB_EFAIL : bb_layout_add_irregular(&t->step->layout, name, l->members, l->n / size, size);
@@ -104,7 +105,8 @@ static int end_group(struct bb_tiling *t, struct listing *l, const char *name, i
     return group;
 }
 
-/* Adds `links` communicators of a group to comms[]; the names are "lp", or "lp 0" and "lp 1" for two. */
+/* Adds `links` communicators to a group and stores their indices in comms[]. One communicator has the name of the
+ * group; two are named "lp 0" and "lp 1", for example. */
 static int add_comms(struct bb_tiling *t, int group, const char *name, int links, int *comms)
 {
     for (int i = 0; group >= 0 && i < links; i++) {
@@ -124,10 +126,12 @@ static int count_directions(const struct bb_tiling *t)
 
 static bool sums_replicas(const struct bb_tiling *t)
 {
-    return t->gems && !t->config.tiles.comm_opt; /* gradients of both replicas are summed over all pairs of replicas */
+    return t->gems && !t->config.tiles.comm_opt; /* true: the gradients of a split are summed over both replicas of
+                                                    GEMS, in all pairs of replicas */
 }
 
-/* Appends the tiles of all splits with the same number of tiles as split i, for each split, replica and direction. */
+/* Appends the ranks of the tiles of split i and of the following splits with the same number of tiles: for each
+ * split, the tiles of each replica and direction. */
 static void list_all_tiles(const struct bb_tiling *t, struct listing *l, int i)
 {
     for (int s = i; s < t->n_spatial && t->splits[s].width == t->splits[i].width; s++)
@@ -136,7 +140,7 @@ static void list_all_tiles(const struct bb_tiling *t, struct listing *l, int i)
                 list_mp_ranks(t, l, r, direction, t->splits[s].base, t->splits[s].width, 1);
 }
 
-/* Adds the groups `halo` and `spatial` of all splits with the same number of tiles as split i. */
+/* Adds the groups `halo` and `spatial` for split i and the following splits with the same number of tiles. */
 static int add_tile_groups(struct bb_tiling *t, int i)
 {
     int width = t->splits[i].width, whole = sums_replicas(t) ? BB_REPLICAS * width * t->replicas : width, halo_comm,
@@ -159,13 +163,15 @@ out:
     return rc;
 }
 
-/* Ranks of the communicators of a group in each replica. Each of the `instances` communicators has n ranks, which
- * are `stride` apart. The first communicator begins at rank `first`, the next one `step` ranks later, and so on. */
+/* Ranks of the communicators of a group in each replica. There are `instances` communicators per replica, each with
+ * n ranks that are `stride` apart. The first communicator begins at model-parallel rank `first`, the next one `step`
+ * ranks later, and so on. */
 struct subgroups {
     int instances, first, step, n, stride;
 };
 
-/* Adds a group with these ranks, and its communicators. */
+/* Adds the group `name` with the communicators that p describes in each replica. direction: BB_DIRECT or BB_INVERSE;
+ * links, comms: see add_comms. */
 static int add_subgroups(struct bb_tiling *t, int direction, const char *name, struct subgroups p, int links,
                          int *comms)
 {
@@ -206,8 +212,8 @@ out:
     return rc;
 }
 
-/* Adds the group `pair` of ranks r and mp - 1 - r: with --comm-opt one pair per pair of replicas, otherwise the
- * ranks of all pairs of replicas together. */
+/* Adds the group `pair`, which joins ranks r and mp - 1 - r: with --comm-opt the two ranks of one pair of replicas,
+ * otherwise those of all pairs of replicas together. */
 static int add_pairs(struct bb_tiling *t)
 {
     bool per_replica = t->config.tiles.comm_opt;
@@ -223,7 +229,8 @@ static int add_pairs(struct bb_tiling *t)
     return add_comms(t, end_group(t, &l, "pair", 2 * (per_replica ? 1 : t->replicas)), "pair", 1, &t->comm_pair);
 }
 
-/* Adds the group `middle` for odd mp: the ranks that have the same split of both replicas, in all pairs of replicas. */
+/* Adds the group `middle` for odd mp. Its members are the middle ranks of all pairs of replicas, which have the same
+ * split in both replicas. */
 static int add_middle(struct bb_tiling *t)
 {
     struct listing l = {0};
@@ -261,8 +268,9 @@ out:
 
 /* ---- roles: ranks with the same program ---- */
 
-/* Returns whether two model-parallel ranks run the same program. Tiles with the same neighbours do, unless their
- * peers in the next split have different offsets. */
+/* Returns whether model-parallel ranks a and b run the same program. Tiles of one split do if they have the same
+ * neighbours and all spatial splits have the same number of tiles; otherwise their peers in the next split have
+ * different offsets. */
 static bool same_program(const struct bb_tiling *t, int a, int b)
 {
     struct bb_tile_position p = bb_tiling_position(t, a), q = bb_tiling_position(t, b);
@@ -271,12 +279,13 @@ static bool same_program(const struct bb_tiling *t, int a, int b)
     if (p.split != q.split)
         return false;
     if (p.split >= t->n_spatial)
-        return true; /* local replicas run the same program */
+        return true; /* the split works on whole maps, so all its ranks are local replicas with the same program */
     return t->splits[0].width == t->splits[t->n_spatial - 1].width &&
            bb_tile_neighbour_mask(&s->layers.slices, p.index) == bb_tile_neighbour_mask(&s->layers.slices, q.index);
 }
 
-/* Computes role_of[mp_rank] and first[role], the lowest rank of each role. Returns the number of roles. */
+/* Computes the roles. role_of: out: [mp] role of each model-parallel rank; first: out: [role] lowest model-parallel
+ * rank of each role. Returns the number of roles. */
 static int find_roles(const struct bb_tiling *t, int *role_of, int *first)
 {
     int n = 0;

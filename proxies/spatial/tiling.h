@@ -5,8 +5,9 @@
  * A *split* is a range of consecutive modules of the network, that is, a pipeline stage. The first Q of S splits are
  * spatial: each has P model-parallel ranks, one per tile. Every other split works on whole maps and has D
  * model-parallel ranks, called local replicas. Model-parallel ranks are numbered as in MPI4DL: those of split 0, then
- * those of split 1, and so on. A replica has mp = sum of P + (S - Q) D ranks, and rank = replica * mp + mp_rank. GEMS
- * runs a second, inverse replica on the same ranks: its model-parallel rank p is on rank mp - 1 - p.
+ * those of split 1, and so on. A replica has mp ranks: P for each spatial split and (S - Q) D for the other splits.
+ * rank = replica * mp + mp_rank. GEMS runs a second, inverse replica on the same ranks: its model-parallel rank p is on
+ * rank mp - 1 - p.
  *
  * Groups of ranks. Members are always in ascending rank order; in an inverse replica, tiles and splits are therefore
  * numbered backwards:
@@ -18,6 +19,7 @@
  *   local_dp   the D ranks of a split
  *   dp         the ranks with the same model-parallel rank in all replicas
  *   pair       GEMS: ranks r and mp - 1 - r (of all replicas), which have the same two splits
+ *   middle     GEMS with odd mp: rank (mp - 1) / 2 of all replicas, which has the same split in both directions
  * Consecutive links of join and lp alternate between two communicators, so a receive does not queue after a send.
  */
 #ifndef BB_PROXIES_SPATIAL_TILING_H
@@ -25,7 +27,7 @@
 
 #include "proxies/spatial/split_layers.h"
 
-/* Features (enum bb_proxy_feature) of both proxies. */
+/* Features (enum bb_proxy_feature) that `spatial` and `gems` have in common. */
 #define BB_FEATURE_TILED                                                                                               \
     (BB_FEATURE_TILES | BB_FEATURE_MODEL | BB_FEATURE_LAYERS | BB_FEATURE_MICRO_BATCHES |                              \
      BB_FEATURE_MICRO_BATCH_SIZE | BB_FEATURE_GLOBAL_BATCH | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_TFLOPS |  \
@@ -48,12 +50,15 @@ struct bb_tiling {
     int n_splits, n_spatial, local_dp;
     int tiles, mp, replicas; /* tiles: ranks of all spatial splits; mp: ranks per replica; replicas: number of
                                 replicas (GEMS: of pairs of replicas) */
-    /* comm_join, comm_lp: [replica][link modulo 2] communicators; n_join, n_lp: number of them, 0 to 2 */
+    /* comm_join, comm_lp: index of the communicator of a link, [replica of GEMS][number of the link modulo 2];
+     * n_join, n_lp: number of communicators that alternate, 0 to 2 */
     int comm_join[BB_REPLICAS][2], comm_lp[BB_REPLICAS][2], n_join, n_lp;
-    int comm_local_dp, comm_dp, comm_pair, comm_middle; /* communicators; BB_NONE: unused */
+    int comm_local_dp, comm_dp, comm_pair, comm_middle; /* indices of the communicators of these groups; BB_NONE:
+                                                           unused */
 };
 
-/* The split of a model-parallel rank, and its tile in this split or its number within the split's D ranks. */
+/* Position of a model-parallel rank. index: number of its tile in a spatial split; in other splits, its number among
+ * the D local replicas. */
 struct bb_tile_position {
     int split, index;
 };

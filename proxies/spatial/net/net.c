@@ -58,7 +58,7 @@ size_t bb_map_elements(const struct bb_map *m)
  * failed. */
 #define GROW_ARRAY(net, array, n) (!((net)->failed = (net)->failed || BB_GROW(array, n)))
 
-/* Stores an allocated text, which the net then owns. text NULL: the caller's allocation failed. */
+/* Adds an allocated string to those that the net owns, and returns it. text NULL: the caller's allocation failed. */
 static const char *keep_text(struct bb_net *net, char *text)
 {
     if (text && GROW_ARRAY(net, net->texts, net->n_texts))
@@ -201,8 +201,8 @@ static int check_image(const char *name, int image, int min)
 static const struct bb_json_field parameters_field =
     BB_FIELD("parameters", BB_JSON_TOTAL, offsetof(struct bb_net, parameters));
 
-/* Compares the number of parameters with the total in the model file for this image size. The file may have no total
- * for other image sizes; with --layers or --filters there is no comparison. */
+/* Compares the number of parameters of the network with the total that the model file has for this image size, if it
+ * has one. With --layers or --filters there is no comparison. */
 static int check_total(const struct bb_model_file *file, struct bb_net *net, const struct bb_net_options *options)
 {
     char key[16];

@@ -17,22 +17,23 @@
 
 enum bb_net_kind { BB_NET_CONV, BB_NET_POOL, BB_NET_DENSE };
 
-/* One layer. Its input has in (channels) x depth x side x side elements. The stride divides height and width, and
- * the depth if it is above 1. Layers are padded so that stride 1 keeps the size; pools with an even window have no
- * padding. */
+/* One layer. Its input has `in` channels of depth x side x side elements. The stride divides height and width; it
+ * also divides the depth if the depth is above 1. Padding keeps the size of the map with stride 1; pools with an
+ * even window have no padding. */
 struct bb_net_layer {
     const char *name;
     enum bb_net_kind kind;
-    int in, out;       /* channels; dense: width of a row */
-    int kernel[3];     /* depth, height and width */
-    int stride;        /* 1 for dense layers */
+    int in, out;   /* channels of the input and of the output; dense layers: row width of the input and of the output */
+    int kernel[3]; /* depth, height and width */
+    int stride;    /* 1 for dense layers */
     int depth, side;   /* depth and side of the input; 1 for dense layers */
     int norm;          /* channels of the layer's batch norm, with 2 parameters each; 0: no norm */
     bool bias;         /* the layer has one bias per output channel */
     bool first;        /* first layer of the network, whose input needs no gradient */
     bool is_shortcut;  /* the layer is on the module's shortcut (for example a projection), not in the main chain */
     int halo[2];       /* rows and columns that the layer reads from neighbouring tiles */
-    int fused_halo[2]; /* with BB_FUSE_STATES: rows and columns around the tile's output that the rank also computes */
+    int fused_halo[2]; /* with BB_FUSE_STATES: rows and columns around its tile that the rank also computes of this
+                          layer's output */
 };
 
 /* A tensor between two modules: channels x depth x side x side elements. */
@@ -40,12 +41,12 @@ struct bb_map {
     int channels, depth, side;
 };
 
-/* How one wide halo replaces the separate halos of several layers. */
+/* How one wide halo replaces the separate halos of several layers (--halo-d2). */
 enum bb_halo_fusion {
     BB_FUSE_NONE,
-    BB_FUSE_CHAIN,  /* one halo for consecutive layers, also of several modules */
-    BB_FUSE_STATES, /* AmoebaNet's normal cell: one halo for each input, listed in `states`; margins are in
-                       fused_halo */
+    BB_FUSE_CHAIN,  /* one halo at the input of a chain of layers, also across modules */
+    BB_FUSE_STATES, /* AmoebaNet's normal cell: one halo for each input, listed in bb_module.states; the margins are
+                       in bb_net_layer.fused_halo */
 };
 
 #define BB_NET_STATES 2
@@ -56,19 +57,19 @@ struct bb_state_halo {
 };
 
 struct bb_module {
-    const char *name; /* owned by the net */
+    const char *name; /* the net owns the name */
     int first, n;     /* the module consists of net.layers[first .. first + n) */
     bool tiled;       /* the module can work on tiles of a map; false for dense layers */
     enum bb_halo_fusion fusion;
     struct bb_state_halo states[BB_NET_STATES];
-    int states_at; /* with BB_FUSE_STATES: index in the module of the first layer after the exchange of the halos */
+    int states_at; /* with BB_FUSE_STATES: the halos are exchanged before this layer of the module (index from 0) */
     struct bb_map out[2]; /* outputs of the module, which are the inputs of the next module */
     int n_out;
     size_t parameters;
 };
 
 struct bb_net {
-    const char *name; /* name in the model file; owned */
+    const char *name; /* name in the model file; the net owns it */
     int image, depth; /* the input has image x image elements per channel, times depth if the network is
                          three-dimensional */
     struct bb_module *modules;
@@ -77,7 +78,7 @@ struct bb_net {
     double parameters, forward_flops; /* of the whole network; forward_flops: FLOPs of the forward pass of one sample */
     char **texts;
     int n_texts;
-    bool failed; /* memory was exhausted during construction */
+    bool failed; /* true: memory was exhausted during construction */
 };
 
 /* Options that change the model; 0: the value of the model file. */
@@ -88,8 +89,9 @@ struct bb_net_options {
 };
 
 /*
- * bb_net_load - builds a network from a model file, by name (profiles/models) or path. The total of the file must equal
- * the sum over the layers.
+ * bb_net_load - builds a network from a model file. The total of the file must equal the sum over the layers.
+ *   word     name of a model in profiles/models, or path of a model file
+ *   options  values that replace those of the model file
  *   net      out; the caller releases it with bb_net_release, also after an error
  *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error message with the nearest valid value
  */
@@ -97,8 +99,9 @@ int bb_net_load(const char *word, const struct bb_net_options *options, struct b
 void bb_net_release(struct bb_net *net);
 
 size_t bb_net_layer_parameters(const struct bb_net_layer *l);
-/* bb_net_layer_flops - returns the FLOPs (multiplications and additions) of the forward pass of one sample, for rows
- * x cols elements of the output. */
+/* bb_net_layer_flops - returns the FLOPs (each multiplication and each addition counts) of the forward pass of one
+ * sample, for the part of the layer's output that has rows x cols elements per channel, over its whole depth; 0 for
+ * pools. */
 double bb_net_layer_flops(const struct bb_net_layer *l, int rows, int cols);
 int bb_net_layer_out_side(const struct bb_net_layer *l);
 int bb_net_layer_out_depth(const struct bb_net_layer *l);
@@ -116,8 +119,9 @@ void bb_net_open_module(struct bb_net *net, const struct bb_module *attributes, 
     __attribute__((format(printf, 3, 4)));
 void bb_net_add_layer(struct bb_net *net, const struct bb_net_layer *layer);
 
-/* Return a two-dimensional layer that the caller can change and then add. bb_net_conv: kernel x kernel with the
- * matching halo, without bias and norm. bb_net_pool: without halo. */
+/* Both functions return the fields of a two-dimensional layer; the caller can change them and then calls
+ * bb_net_add_layer. bb_net_conv: kernel x kernel, with the matching halo, without bias and batch norm. bb_net_pool:
+ * without halo. */
 struct bb_net_layer bb_net_conv(const char *name, int in, int out, int kernel, int stride, int side);
 struct bb_net_layer bb_net_pool(const char *name, int channels, int window, int stride, int side);
 

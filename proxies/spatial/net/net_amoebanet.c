@@ -13,7 +13,7 @@
 
 #define MAX_CELLS 9999
 
-/* A cell while it is built: channels and side of its states, and its two inputs. */
+/* A cell that is being built: channels and side of its states, and the outputs of the two previous cells. */
 struct cell {
     struct bb_net *net;
     int c, side; /* channels of each state; side of states 0 and 1 */
@@ -82,7 +82,7 @@ static void add_3x3(const struct cell *cell, int stride, int side)
     add_1x1(cell, "conv 1x1 up", quarter, cell->c, 1, side / stride, 0, 0);
 }
 
-/* Maps both inputs to c channels and equal sizes, with count_input_layers(cell) layers. */
+/* Adds the layers that map both inputs to c channels and equal sizes; count_input_layers returns their number. */
 static void add_inputs(const struct cell *cell)
 {
     const struct bb_map *b = &cell->before;
@@ -110,14 +110,16 @@ static void add_normal(const struct cell *cell)
 {
     int c = cell->c, side = cell->side;
 
-    add_1x1(cell, "conv 1x1", c, c, 1, side, 1, 1); /* state 2 = conv 1x1 + pool of state 1 */
+    add_1x1(cell, "conv 1x1", c, c, 1, side, 1, 1); /* state 2 = conv 1x1 of state 1 + pool of state 1 */
     add_pool(cell, "pool 3x3", 3, 1, side, 1);
     add_1x7_7x1(cell, side);                        /* state 3 = state 1 + (1x7, 7x1) of state 0 */
-    add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* state 4 = conv 1x1 of state 0 + ... */
-    add_1x7_7x1(cell, side);                        /* ... (1x7, 7x1) of state 0 */
+    add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* state 4 = conv 1x1 of state 0 + (1x7, 7x1) of state 0; first
+                                                       operand */
+    add_1x7_7x1(cell, side);                        /* state 4: second operand */
     add_pool(cell, "pool 3x3", 3, 1, side, 0);      /* state 5 = pool of state 2 + state 2 */
-    add_pool(cell, "average 3x3", 3, 1, side, 0);   /* state 6 = average of state 1 + ... */
-    add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* ... conv 1x1 of state 5 */
+    add_pool(cell, "average 3x3", 3, 1, side, 0);   /* state 6 = average of state 1 + conv 1x1 of state 5; first
+                                                     operand */
+    add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* state 6: second operand */
 }
 
 /* Adds the operations of a reduction cell. Operations on states 0 and 1 have stride 2. */
@@ -131,11 +133,12 @@ static void add_reduction(const struct cell *cell)
     add_1x7_7x1(cell, half); /* state 4 = (1x7, 7x1) of state 2 + pool of state 2 */
     add_pool(cell, "pool 3x3", 3, 1, half, 0);
     add_pool(cell, "max 2x2", 2, 2, side, 0);       /* state 5 = state 3 + max of state 1 */
-    add_pool(cell, "average 3x3", 3, 1, half, 0);   /* state 6 = average of state 2 + ... */
-    add_1x1(cell, "conv 1x1", c, c, 1, half, 0, 0); /* ... conv 1x1 of state 3 */
+    add_pool(cell, "average 3x3", 3, 1, half, 0);   /* state 6 = average of state 2 + conv 1x1 of state 3; first
+                                                     operand */
+    add_1x1(cell, "conv 1x1", c, c, 1, half, 0, 0); /* state 6: second operand */
 }
 
-/* Adds a cell. Its output and its first input become the inputs of the next cell. */
+/* Adds a cell to the network. Its output and its first input become the inputs of the next cell. */
 static void add_cell(struct cell *cell, const char *what, int number)
 {
     const struct bb_map state = {cell->c, 1, cell->previous.side};

@@ -37,7 +37,8 @@ static int read_width(const struct bb_model_file *file, const json_t *list, int 
 
     TRY(bb_model_file_count_in(file, list, "dense_widths", i, &count));
     if (count > 1u << 30)
-        return bb_err(BB_EUSAGE, "%s: dense width %d is %zu, expected at most %u", file->where, i, count, 1u << 30);
+        return bb_err(BB_EUSAGE, "%s: element %d of 'dense_widths' is %zu, expected at most %u", file->where, i, count,
+                      1u << 30);
     *width = (int)count;
 out:
     return rc;
@@ -72,8 +73,8 @@ int bb_net_build_cosmoflow(struct bb_net *net, struct bb_model_file *file, const
     TRY(bb_model_file_shape(file, "convolutions", &convolutions));
     net->depth = net->image;
     if (kernel % 2 == 0 || convolutions > 12 || net->image >> convolutions < 1)
-        return bb_err(BB_EUSAGE, "%s: %d convolutions of width %d do not fit an image of %d", net->name, convolutions,
-                      kernel, net->image);
+        return bb_err(BB_EUSAGE, "%s: %d convolutions (at most 12) of width %d (odd) do not fit an image of %d",
+                      net->name, convolutions, kernel, net->image);
     for (int l = 0; l < convolutions; l++, in = out, out *= 2, side /= 2)
         add_convolution(net, l, in, out, kernel, side);
     TRY(add_dense_layers(net, file));

@@ -9,10 +9,11 @@
 #include "proxies/models/model_file.h"
 
 #define POOLED    8     /* window of the average pooling */
-#define MAX_DEPTH 90002 /* has the form 9 n + 2 */
+#define MAX_DEPTH 90002 /* maximum depth, of the form 9 n + 2 */
 
 struct stage {
-    int in, mid, out, stride, side; /* in, mid, out: channels of a block; stride; side: of the block's input */
+    int in, mid, out, stride, side; /* channels of a block: in, mid (between its convolutions), out; stride of its
+                                       first convolution; side of its input */
 };
 
 static void add_conv(struct bb_net *net, struct bb_net_layer layer, int norm, bool is_shortcut)

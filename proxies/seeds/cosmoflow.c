@@ -32,10 +32,11 @@
 
 struct model {
     int batch;
-    size_t conv[CONVS];      /* parameters of each convolution */
-    size_t face[CONVS];      /* halo elements of the output of each convolution, per partner */
+    size_t conv[CONVS];      /* parameters of each convolution, weights and biases */
+    size_t face[CONVS];      /* elements of the halo that a shard sends to one neighbour, for the output of each
+                           convolution */
     size_t dense;            /* parameters of one shard, all dense layers together */
-    size_t exchange[DENSES]; /* input elements of one shard of each dense layer */
+    size_t exchange[DENSES]; /* input elements of each dense layer on one shard */
     double forward_us[CONVS + DENSES], backward_us[CONVS + DENSES];
     double forward_flops[CONVS + DENSES];   /* FLOPs of one shard; the backward pass has twice as many */
     int edge[CONVS], in[CONVS], out[CONVS]; /* edge: edge length of the whole input volume; in, out: channels */
@@ -145,9 +146,9 @@ out:
 
 /* Kernel lists of all shards. Halo lists differ between shards, which have neighbours on different sides. */
 struct kernels {
-    const struct bb_kernel_list *layer[2][CONVS + DENSES]; /* [backward][layer] */
-    /* [shard][backward][received][convolution] kernels that pack or unpack the halo of the convolution's output or
-     * gradient */
+    const struct bb_kernel_list *layer[2][CONVS + DENSES]; /* [0: forward, 1: backward][layer] */
+    /* kernels that pack or unpack the halo of a convolution's output or of its gradient: [shard][0: forward, 1:
+     * backward][0: pack the sent halo, 1: unpack the received halo][convolution] */
     const struct bb_kernel_list *halo[SHARDS][2][2][CONVS];
 };
 
@@ -173,8 +174,8 @@ static bool add_layer_kernels(const struct model *m, int l, bool backward, enum 
     return bb_kernel_list_dense(w, m->batch, m->width_in[d], m->width_out[d] / SHARDS, BB_ACT_RELU, dtype, backward);
 }
 
-/* Appends the kernels that pack or unpack the two faces of a tile. Shards 0 and 1 are horizontal neighbours, and so
- * are shards 2 and 3. */
+/* Appends the kernels that pack (received: false) or unpack (received: true) the two faces of a shard's tile at the
+ * output of convolution l. Shards 0 and 1 are horizontal neighbours, and so are shards 2 and 3. */
 static bool add_halo_kernels(const struct model *m, int shard, int l, bool backward, bool received,
                              enum bb_dtype_id dtype, struct bb_kernel_list *w)
 {
@@ -229,14 +230,14 @@ struct shard {
     int number;
     struct bb_script script;
     struct bb_script_lane mp, dense, world;
-    int partners[2]; /* offsets of the two halo partners in mp */
-    int last[2];     /* last gradient operations: [0] in dense_dp, [1] in world */
+    int partners[2]; /* offsets from this shard to its two halo neighbours in mp */
+    int last[2];     /* indices of the last gradient all-reduces: [0] in dense_dp, [1] in world */
 };
 
 static const char *const conv_names[CONVS] = {"conv 0", "conv 1", "conv 2", "conv 3", "conv 4"};
 static const char *const dense_names[DENSES] = {"dense 0", "dense 1", "dense 2"};
 
-/* Adds the compute of one layer. Layers are numbered with the convolutions first, then the dense layers. */
+/* Adds the compute of one layer. Layers 0 to CONVS - 1 are convolutions; the dense layers follow. */
 static void write_layer(struct shard *h, int layer)
 {
     bool forward = h->script.phase == BB_PHASE_FORWARD;
@@ -257,7 +258,8 @@ static void copy_faces(struct shard *h, int l, bool received)
                         h->kernels->halo[h->number][backward][received][l], 1, BB_NONE, BB_NONE);
 }
 
-/* Packs and exchanges the halo of the output of convolution l, or of its gradient. */
+/* Packs and exchanges the halo of the output of convolution l, or in the backward pass that of the output's
+ * gradient. */
 static void exchange_halo(struct shard *h, int l)
 {
     const char *what = h->script.phase == BB_PHASE_FORWARD ? "halo" : "halo of gradients";
@@ -267,8 +269,8 @@ static void exchange_halo(struct shard *h, int l)
                    bb_script_exchange(&h->script, h->mp, what, h->partners, h->partners, 2, h->model->face[l]));
 }
 
-/* Forward: gathers the shards of a dense layer's input from all shards. Backward: reduce-scatters the gradient of
- * this input. */
+/* Exchanges the input of a dense layer. kind: BB_ALL_GATHER in the forward pass gathers the input from all shards;
+ * BB_REDUCE_SCATTER in the backward pass sums and scatters its gradient. part: input elements on one shard. */
 static void exchange_dense(struct shard *h, enum bb_coll_kind kind, size_t part)
 {
     struct bb_script *s = &h->script;

@@ -40,14 +40,15 @@ struct training {
     const struct bb_proxy_config *config;
     const struct network *network;
     struct bb_residual model;
-    const struct bb_local_batch *batch; /* NULL: the model has no compute times */
+    const struct bb_local_batch *batch; /* compute times of the model file for this number of samples per rank; NULL:
+                                           the model has none */
     double samples;                     /* samples per rank; 0: unknown */
     struct bb_step *step;
     const struct bb_kernel_list *forward, *backward[BB_RESIDUAL_BUCKETS]; /* kernel lists of --compute gemm; NULL
                                                                              with other kinds of compute */
     struct bb_script script;
     struct bb_script_lane lane;
-    int last; /* last gradient operation */
+    int last; /* index of the last gradient operation */
 };
 
 /* Reports that there are no compute times for this number of ranks, with the nearest number that has compute times. */
@@ -112,8 +113,8 @@ static int list_kernels(struct training *t)
                          t->network->model);
 }
 
-/* Returns the FLOPs of the forward pass of a rank's samples. The backward pass has twice as many, in equal shares
- * per bucket. */
+/* Returns the FLOPs of the forward pass of a rank's samples. The backward pass has twice as many, which are divided
+ * equally among the buckets. */
 static double batch_flops(const struct training *t)
 {
     return t->model.sample_flops * t->batch->samples;
@@ -127,7 +128,8 @@ static int start_transfer(struct training *t, const char *what, size_t count)
                             : bb_script_all_reduce(&t->script, t->lane, what, count);
 }
 
-/* Starts the transfers of a bucket. Returns the last operation. */
+/* Starts the transfers of a bucket: one, or with --per-tensor one per tensor. Returns the index of the last
+ * operation. */
 static int start_bucket(struct training *t, const struct bb_bucket *bucket, const char *what)
 {
     int op = BB_NONE;

@@ -8,8 +8,8 @@
  * overlap with all later operations. They have a separate communicator, because on the communicator of the all-to-all
  * they would delay the all-to-all.
  *
- * Each rank has one table and exchanges batch x features elements, independent of the number of ranks. If this number
- * is not divisible by the ranks, the remainder is not sent.
+ * Each rank has one table and exchanges batch x features elements, independent of the number of ranks. If the number of
+ * elements is not divisible by the number of ranks, the remainder is not sent.
  *
  * --compute gemm looks up one table row per sample, runs the GEMMs of the MLPs and of the interaction, and adds the row
  * gradients to the table. SGD with momentum updates the MLPs after their gradients are reduced. The MLPs and the
@@ -37,18 +37,19 @@ struct mlp {
 struct model {
     struct mlp layers[LAYERS];    /* BOTTOM and TOP only */
     int rows, features;           /* rows and row length of one embedding table */
-    size_t bottom, top, exchange; /* bottom, top: parameters of the MLPs; exchange: elements that a rank sends in an
-                                     all-to-all */
+    size_t bottom, top, exchange; /* bottom, top: parameters of the two MLPs; exchange: elements that a rank sends in
+                                     one all-to-all */
     size_t table;                 /* parameters of one embedding table */
     int tables, batch;
-    double parameters; /* parameters of the model with `tables` embedding tables */
+    double parameters; /* parameters of the whole model with `tables` embedding tables */
     double forward_us[LAYERS], backward_us[LAYERS];
     double forward_flops[LAYERS]; /* FLOPs of a rank for batch / tables samples; the backward pass has twice as many */
 };
 
 /* ---- reading of the model file ---- */
 
-/* Reads the widths of an MLP, and adds up its parameters and FLOPs. */
+/* Reads the widths of an MLP. *parameters, *flops: out: number of its parameters, and FLOPs of its forward pass on
+ * one rank. */
 static int read_mlp(struct bb_model_file *file, const char *key, struct mlp *p, size_t *parameters, double *flops)
 {
     const json_t *widths;
@@ -127,14 +128,15 @@ struct recommender {
     const struct model *model;
     struct bb_step *step;
     enum bb_dtype_id dtype;
-    const struct bb_kernel_list *kernel_lists[2][LAYERS]; /* [backward][layer]; NULL without --compute gemm */
+    const struct bb_kernel_list *kernel_lists[2][LAYERS]; /* [0: forward, 1: backward][layer]; NULL without --compute
+                                                             gemm */
     struct bb_script script;
     struct bb_script_lane exchange, gradients;
     size_t per_peer;
     int ranks;
 };
 
-/* Returns the samples per rank that the MLPs process. */
+/* Returns the samples that the MLPs of one rank process in a step. */
 static int64_t samples_per_rank(const struct model *m)
 {
     return m->batch / m->tables;
@@ -158,8 +160,8 @@ static bool add_mlp_kernels(const struct recommender *r, enum layer layer, bool 
     return fits;
 }
 
-/* Forward: looks up the table rows of a batch. Backward: permutes the gradients into row order and adds them to the
- * rows. */
+/* Appends the kernels of the embedding table. Forward: lookup of the table rows of a batch. Backward: permutation of
+ * the gradients into row order, and their addition to the rows. */
 static bool add_embedding_kernels(const struct recommender *r, bool backward, struct bb_kernel_list *w)
 {
     const struct model *m = r->model;
@@ -181,7 +183,8 @@ static bool add_layer_kernels(const struct recommender *r, enum layer layer, boo
     return add_mlp_kernels(r, layer, backward, w);
 }
 
-/* Returns the FLOPs of the model file, without those for the gradient of the bottom MLP's input. */
+/* Returns the FLOPs of a layer in one direction according to the model file. The backward of the bottom MLP excludes
+ * the gradient of its input. */
 static double flops_of(const struct recommender *r, enum layer layer, bool backward)
 {
     const int64_t *width = r->model->layers[BOTTOM].width;

@@ -38,14 +38,15 @@
 
 /* How the W ranks of a stage divide its layer: tensor parallelism or experts. */
 struct division {
-    const char *key, *axis, *group;            /* key in the model file; axis and group of the layout */
-    enum bb_coll_kind kind;                    /* kind of the two collectives of a layer */
-    const char *what[2];                       /* labels of the two collectives */
-    const char *members;                       /* term for the W ranks in messages, for example "experts" */
-    const char *gradient_group[MAX_GRADIENTS]; /* [n_gradients] groups that reduce the gradients, in the order of the
-                                                  model file; NULL: unused */
+    const char *key, *axis, *group; /* key: object of this division in the model file; axis, group: names of the W
+                                       ranks' axis and group in the layout */
+    enum bb_coll_kind kind;         /* kind of the two collectives of a layer */
+    const char *what[2];            /* labels of the two collectives */
+    const char *members;            /* what messages call the W ranks, for example "experts" */
+    const char *gradient_group[MAX_GRADIENTS]; /* [n_gradients] groups over which the gradients of a stage are
+                                                  reduced, in the order of the model file; NULL: unused */
     unsigned gradient_axes[MAX_GRADIENTS];
-    bool separate_batches; /* true: each of the W ranks has its own micro-batches */
+    bool separate_batches; /* true: each of the W ranks has its own samples; false: they share each micro-batch */
 };
 
 enum { PP = 1u << 0, WIDTH = 1u << 1, REPLICAS = 1u << 2 };
@@ -88,7 +89,7 @@ struct gradient {
 };
 
 struct model {
-    struct bb_model_file file; /* owns the texts */
+    struct bb_model_file file; /* the open model file, which owns the strings of this struct */
     int stages, scale, micro_batch, width, hidden, sequence, heads;
     size_t message, exchange, layer_parameters;
     struct kernel kernels[MAX_KERNELS];
@@ -118,7 +119,7 @@ static const struct bb_json_field model_fields[] = {
     BB_FIELD("totals.message", BB_JSON_COUNT_TOTAL, AT(message)),
     {0}};
 
-/* Reads the keys of the model file that depend on how a layer is divided. */
+/* Reads the part of the model file that depends on the division of the layers. */
 static int read_division(const struct bb_model_file *file, const struct division *d, struct model *m)
 {
     const int n_gradients = d->gradient_group[1] ? 2 : 1;
@@ -192,7 +193,7 @@ out:
     return rc;
 }
 
-/* Sets the number of micro-batches to stages x scale, unless --micro-batches is set. */
+/* Sets the number of micro-batches to stages x --scale (default: usual_scale), unless --micro-batches is set. */
 static int resolve_micro_batches(struct bb_proxy_config *c, int usual_scale)
 {
     long long m = (long long)c->stages * (c->scale ? c->scale : usual_scale);
@@ -248,7 +249,7 @@ static int refuse_layout(const struct bb_proxy_config *c, const struct variant *
 
 /* ---- program of one role ---- */
 
-/* Position of a stage in the pipeline. In one_pipe_step, even stages are FIRST and odd stages are LAST. */
+/* Position of a stage in the pipeline. In the one_pipe_step variants, even stages are FIRST and odd stages are LAST. */
 enum stage_kind { FIRST, MIDDLE, LAST };
 
 struct pipeline {
@@ -260,16 +261,17 @@ struct pipeline {
     int comm_pp[2], comm_width, comm_gradients[MAX_GRADIENTS];
     struct bb_script script;
     struct bb_script_lane pp[2], width, gradients[MAX_GRADIENTS];
-    int collective_src[2], collective_dst[2];                  /* buffers of the layer's two collectives */
-    const struct bb_kernel_list *kernel_lists[2][MAX_KERNELS]; /* [backward][kernel]; NULL without --compute gemm */
-    const struct bb_kernel_list *accumulate; /* list that accumulates a stage's gradients; NULL without --compute
-                                                gemm */
+    int collective_src[2], collective_dst[2]; /* indices of the buffers of the layer's two collectives */
+    const struct bb_kernel_list *kernel_lists[2][MAX_KERNELS]; /* [0: forward, 1: backward][kernel]; NULL without
+                                                                  --compute gemm */
+    const struct bb_kernel_list *accumulate; /* kernels that accumulate the gradients of a stage; NULL without
+                                                --compute gemm */
 };
 
 /* ---- kernels of --compute gemm ---- */
 
 /* Appends the kernels that permute the rank's tokens by expert, the MLP of one expert, and the reverse permutation.
- * Returns false if the number of experts does not divide the width. */
+ * Returns false if the MLP's inner width is not divisible by the number of experts, or if a size overflows. */
 static bool add_expert_kernels(const struct model *m, const struct bb_transformer *t, bool backward,
                                struct bb_kernel_list *w)
 {
@@ -372,7 +374,7 @@ static int add_buffer(struct pipeline *b, bool wanted, const char *name, size_t 
     return wanted ? bb_script_buffer(&b->script, name, BB_USE_COMMUNICATION, count) : BB_NONE;
 }
 
-/* Adds the buffers of the layer's two collectives for the current phase. */
+/* Adds a send and a receive buffer for each of the layer's two collectives. The operations added next use them. */
 static void add_collective_buffers(struct pipeline *b)
 {
     const struct division *d = b->variant->division;
@@ -395,8 +397,8 @@ static void write_layer_collectives(struct pipeline *b)
                                                         b->collective_src[i], b->collective_dst[i]));
 }
 
-/* Adds all micro-batches of one phase. to, from: offsets of the neighbouring stages; 0: there is nothing to send or
- * to receive. */
+/* Adds all micro-batches of one phase (forward or backward). to, from: offsets of the stages to which this stage
+ * sends and from which it receives; 0: there is no such stage. */
 static void write_micro_batches(struct pipeline *b, enum bb_phase phase, int to, int from)
 {
     const char *what = phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
@@ -454,8 +456,8 @@ static void write_full_step(struct pipeline *b, enum stage_kind kind)
     update_parameters(b);
 }
 
-/* Adds one steady-state step of 1F1B: even stages run a forward, odd stages a backward. Both start the receive of
- * their next input before they compute. */
+/* Adds one steady-state step of 1F1B: an even stage (kind FIRST) runs a forward, an odd stage (LAST) a backward.
+ * Both start the receive of their next input before they compute. */
 static void write_steady_step(struct pipeline *b, enum stage_kind kind)
 {
     static const char *const what[] = {"activations", "activation gradients"};
@@ -536,13 +538,13 @@ out:
     return rc;
 }
 
-/* Returns the number of pipelines with separate samples. */
+/* Returns the number of pipelines that process different samples. */
 static int count_chains(const struct pipeline *b)
 {
     return b->replicas * (b->variant->division->separate_batches ? b->model->width : 1);
 }
 
-/* Sets the number of micro-batches that --global-batch-size requires. */
+/* Sets the number of micro-batches from --global-batch-size, or rejects the option. */
 static int resolve_batch(const struct pipeline *b, struct bb_proxy_config *c)
 {
     int chains = count_chains(b);

@@ -2,13 +2,13 @@
  * pipeline.c - the proxies gpt2_large and bert_large: pipeline x data parallelism. The two proxies differ only in the
  * model.
  *
- * rank = replica * S + stage. Group pp: the S stages of one replica, which are consecutive ranks. Group dp: the D = P /
- * S replicas of one stage, S ranks apart. A step runs in GPipe's order, all forwards before all backwards. All stages
- * move in lock step: in each *shift*, every stage passes one message on.
+ * With S stages on P ranks, rank = replica * S + stage. Group pp: the S stages of one replica, which are consecutive
+ * ranks. Group dp: the D = P / S replicas of one stage, S ranks apart. A step has M micro-batches and runs in GPipe's
+ * order, all forwards before all backwards. All stages move in lock step: in each *shift* i, every stage passes one
+ * message on.
  *
- *   forward, i = 0..M-1    the first stage sends to the next stage, the last stage receives, and the other stages send
- *   and
- *                          receive in one group call
+ *   forward, i = 0..M-1    the first stage sends to the next stage, the last stage receives, and the other stages
+ *                          send and receive in one group call
  *   backward, i = 0..M-1   the same in the opposite direction
  *   gradients              one all-reduce per layer (or per tensor) over dp, after all micro-batches; only if D > 1
  *
@@ -18,7 +18,8 @@
  *
  * --compute timed adds one kernel per stage and micro-batch to the compute stream. Its time is forward_us (backward_us)
  * times the number of layers of the stage. The kernel of micro-batch i reads the message that shift i received, and the
- * next shift sends the kernel's result (in the stage where the chain begins, shift i itself sends it). Two pairs of
+ * next shift sends the kernel's result. The stage that begins (first stage in the forward pass, last stage in the
+ * backward pass) computes before shift i, and shift i sends the result. Two pairs of
  * buffers alternate, so the first and the last stage overlap the compute of one micro-batch with the transfer of
  * another. In a middle stage each shift needs the result of the previous compute, so nothing overlaps. The published
  * program has no compute times. By default forward_us is the layer's FLOPs (24sh^2 + 4s^2h per sample) divided by 119.8
@@ -56,7 +57,7 @@ struct pipeline {
     enum stage_kind kind;
     struct bb_script_lane pp, dp;
     int send[2], recv[2], buffer_pairs;
-    int reduced; /* last all-reduce of gradients; BB_NONE: none yet */
+    int reduced; /* index of the last all-reduce of gradients; BB_NONE: none yet */
 };
 
 /* ---- options ---- */
@@ -114,8 +115,8 @@ static int refuse_layout(const struct bb_proxy_config *c)
 
 /* ---- program of one role ---- */
 
-/* Adds the compute of one micro-batch. bb_script_new_thread: the operations that follow wait only for the buffers
- * that they use. */
+/* Adds the compute of one micro-batch. src, dst: indices of the buffers that it reads and writes. After
+ * bb_script_new_thread, the next operations wait only for the buffers that they use. */
 static void write_compute(struct pipeline *b, int src, int dst)
 {
     bool forward = b->s.phase == BB_PHASE_FORWARD;
@@ -127,8 +128,8 @@ static void write_compute(struct pipeline *b, int src, int dst)
     bb_script_new_thread(&b->s, BB_NONE);
 }
 
-/* Adds the messages of one shift. If there are two, they share a group call, because a separate send would block the
- * receive. */
+/* Adds the messages of one shift. If there is a send and a receive, they share a group call, because a separate send
+ * would block the receive. to, from: offsets of the peers, 0: none; src, dst: indices of the buffers. */
 static void write_messages(struct pipeline *b, int to, int from, int src, int dst)
 {
     const char *what = b->s.phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
@@ -142,8 +143,8 @@ static void write_messages(struct pipeline *b, int to, int from, int src, int ds
     bb_script_group_end(&b->s);
 }
 
-/* Adds one shift, and the compute of its micro-batch. to, from: offsets of the neighbouring stages; 0: there is
- * nothing to send or to receive. */
+/* Adds one shift, and the compute of its micro-batch. to, from: offsets of the stages to which this stage sends and
+ * from which it receives; 0: there is no such stage. */
 static void write_shift(struct pipeline *b, int to, int from)
 {
     int now = b->s.micro_batch % b->buffer_pairs, next = (b->s.micro_batch + 1) % b->buffer_pairs;
@@ -155,8 +156,8 @@ static void write_shift(struct pipeline *b, int to, int from)
         write_compute(b, b->recv[now], to ? b->send[next] : BB_NONE);
 }
 
-/* Adds one kernel list per kind of layer, repeated for each layer of this kind in the stage. The operations run
- * after the last gradient all-reduce. */
+/* Adds the kernel lists of all layers of the stage, for accumulation or update: one operation per kind of layer
+ * (inner, first, last), repeated for each layer of this kind. The operations run after the last gradient all-reduce. */
 static void write_each_layer(struct pipeline *b, const struct bb_kernel_list *const kernel_lists[],
                              const char *const what[])
 {
@@ -354,7 +355,7 @@ static int list_kernels(struct pipeline *b)
     return list_optimizer_kernels(b, dtype);
 }
 
-/* Sets the number of micro-batches that --global-batch-size requires. */
+/* Sets the number of micro-batches from --global-batch-size. */
 static int resolve_micro_batches(const struct pipeline *b, struct bb_proxy_config *c)
 {
     char made_of[64];

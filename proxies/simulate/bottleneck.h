@@ -14,12 +14,12 @@ struct bb_bottleneck {
     int64_t ns[BB_PHASES][BB_LIMITS];
     int64_t compute_slowed_ns, comm_slowed_ns; /* time that contention adds to the compute operations and to the
                                                   communication operations */
-    int64_t link_busy_ns, nic_busy_ns; /* time for which the rank's links, and its NIC, are busy in the direction
-                                          with more traffic */
+    int64_t link_busy_ns, nic_busy_ns; /* time for which traffic keeps the rank's links and its NIC busy; of the two
+                                          directions, the busier one counts */
 };
 
-/* bb_bottleneck_find - computes the breakdown for the ranks of a class, after the execution `run`. Returns 0 or
- * -BB_EFAIL. */
+/* bb_bottleneck_find - computes the breakdown for the ranks of class class_id from the completed execution `run` of
+ * m. Returns 0 or -BB_EFAIL. */
 int bb_bottleneck_find(const struct bb_sim *m, const struct bb_sim_run *run, int class_id,
                        struct bb_bottleneck *out) BB_MUST_CHECK;
 

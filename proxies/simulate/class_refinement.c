@@ -109,8 +109,8 @@ out:
     return rc;
 }
 
-/* Maximum number of operations, summed over the classes; limits the memory used. If the placement has no symmetry,
- * nearly each rank gets a separate class. */
+/* Maximum number of operations to simulate: one rank's operations per class, summed over the classes. Limits the
+ * memory used. If the placement has no symmetry, nearly each rank gets a separate class. */
 #define MAX_OPS 10e6
 
 static int validate_classes(const struct bb_sim *m)

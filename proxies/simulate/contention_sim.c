@@ -12,8 +12,10 @@
 
 enum event_kind { ARRIVES, FLOW_ENDS, COLLECTIVE_ENDS, EXCHANGE_ENDS, KERNEL_ENDS };
 
-#define EPOCH_MASK          ((1u << 28) - 1)
-#define SERVED_TOLERANCE_NS 0.01 /* tolerance for rounding errors of served times */
+#define EPOCH_MASK ((1u << 28) - 1)
+
+/* Tolerance for rounding errors when the progress of a flow (bb_flow_served_ns) is compared with a target. */
+#define SERVED_TOLERANCE_NS 0.01
 
 static void schedule_event(struct bb_contention_sim *s, double when_ns, enum event_kind kind, int id, unsigned epoch)
 {
@@ -45,7 +47,7 @@ static void end_now(struct bb_contention_sim *s, int at)
     bb_execution_end(s->r, at);
 }
 
-/* ---- free lists of array entries, linked by `next` ---- */
+/* ---- arrays with a free list: unused entries are linked by `next` ---- */
 
 static int pop_free_slot(int *unused, int next)
 {
@@ -55,7 +57,8 @@ static int pop_free_slot(int *unused, int next)
     return at;
 }
 
-/* Returns the index of a free entry or of a new entry, which is zeroed; BB_NONE: out of memory. */
+/* Evaluates to the index of a free entry of `array` (`unused`: head of the free list) or of a new, zeroed entry;
+ * BB_NONE: out of memory. */
 #define ALLOC_SLOT(array, n, unused)                                                                                   \
     ((unused) != BB_NONE      ? pop_free_slot(&(unused), (array)[unused].next)                                         \
      : BB_GROW(array, n) != 0 ? BB_NONE                                                                                \
@@ -239,7 +242,7 @@ static void end_collective(struct bb_contention_sim *s, int instance)
     }
 }
 
-/* ---- exchanges: one flow serves all messages of an exchange, in the order in which the messages started ---- */
+/* ---- exchanges (messages of one group call): one flow serves the messages in the order of their start ---- */
 
 static struct bb_contention_exchange *exchange_of(const struct bb_contention_sim *s, int at, int *flow)
 {
@@ -289,8 +292,8 @@ static void finish_side(struct bb_contention_sim *s, int cell, int64_t end_ns)
         schedule_event(s, (double)task->end_ns, EXCHANGE_ENDS, at, 0);
 }
 
-/* Marks one side of a message as transferred. When both sides have been transferred, the message ends after its
- * latency. */
+/* Marks one side of a message (its sending or its receiving GPU) as transferred. When both sides have been
+ * transferred, the message ends after its latency. cell: index of the side (contention_sim_state.h). */
 static void serve_side(struct bb_contention_sim *s, int cell)
 {
     struct bb_contention_message *m = &s->messages[cell / 2];
@@ -303,8 +306,8 @@ static void serve_side(struct bb_contention_sim *s, int cell)
     FREE_SLOT(s->messages, s->free_message, cell / 2);
 }
 
-/* Adds one side of a message to the queue of its exchange. If the latency of the message exceeds the transfer time
- * of the exchange, the exchange is limited by latency. */
+/* Adds one side of a message (cell: its index, contention_sim_state.h) to the queue of the exchange on this GPU. If
+ * the latency of the message exceeds the transfer time of the exchange, the bottleneck of the exchange is latency. */
 static void queue_side(struct bb_contention_sim *s, int cell, int64_t latency_ns)
 {
     struct bb_contention_message_side *side = cell_at(s, cell);
@@ -330,8 +333,8 @@ static void queue_side(struct bb_contention_sim *s, int cell, int64_t latency_ns
         bb_flows_start(&s->flows, flow, s->events.now_ns, x->load_ns);
 }
 
-/* Serves one side of a message of a rank to itself, which is a copy in GPU memory. If the copy takes longer than the
- * transfers of the exchange to other ranks, the exchange is limited by memory. */
+/* Marks one side (cell) of a message of a rank to itself as transferred. Such a message is a copy in GPU memory. If
+ * the copy takes longer than the transfers of the exchange to other ranks, the bottleneck of the exchange is memory. */
 static void copy_to_itself(struct bb_contention_sim *s, int cell, int64_t latency_ns)
 {
     int flow;
@@ -364,8 +367,8 @@ void bb_contention_sim_start_message(struct bb_contention_sim *s, int mine, int 
             queue_side(s, 2 * message + i, latency_ns);
 }
 
-/* Marks the first side in the queue, and all other sides that the flow has reached, as transferred. The flow then
- * continues with the next side. */
+/* Marks the first side in the queue, and all further sides whose target the flow has reached, as transferred. The
+ * flow then continues with the next side; if the queue is empty, the flow stops. */
 static void serve_exchange(struct bb_contention_sim *s, int flow)
 {
     struct bb_contention_exchange *x = &s->exchanges[flow - s->r->m->n_instances];

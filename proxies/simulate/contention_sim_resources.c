@@ -31,9 +31,10 @@ int bb_contention_sim_memory_class(const struct bb_contention_sim *s, int resour
     return of_gpu && resource % BB_GPU_RESOURCES == BB_GPU_MEMORY ? resource / BB_GPU_RESOURCES : BB_NONE;
 }
 
-/* Numbers the resources of kind `what` (NICs, leaves or pods) by the lowest class of the ranks that use them. If
- * ranks of one class use two different NICs, the other ranks of both NICs are of the same classes too
- * (class_refinement.c), so both NICs carry the same load and are modeled as one resource. */
+/* Sets, for each class, the number of its resource of kind `what` (NIC, leaf or pod). The number of a resource is
+ * the lowest class of the ranks that use it. If ranks of one class use two different NICs, the other ranks of both
+ * NICs are of the same classes too (class_refinement.c), so both NICs carry the same load and are modeled as one
+ * resource. */
 static int number_shared_resources(struct bb_contention_sim *s, enum bb_resource_kind what)
 {
     const struct bb_sim *m = sim_of(s);
@@ -164,8 +165,8 @@ void bb_contention_sim_resources_release(struct bb_contention_sim *s)
 
 /* ---- resources used by a flow ---- */
 
-/* The rates, in bytes per nanosecond, at which an operation at full speed uses the resources of one GPU. shared:
- * rates on the GPU's NIC, leaf uplinks and pod uplinks, in each direction. */
+/* The rates, in bytes per nanosecond, at which an operation at full speed uses the resources of one GPU. out, in:
+ * the GPU's links; memory: GPU memory; shared: the GPU's NIC, leaf uplinks and pod uplinks, in each direction. */
 struct rates {
     double out, in, memory, shared[BB_RESOURCE_KINDS][BB_DIRECTIONS];
 };
@@ -308,8 +309,8 @@ enum bb_limit bb_contention_sim_flow_limit(const struct bb_contention_sim *s, in
 
 /* ---- compute kernels ---- */
 
-/* Returns the sums over a kernel list for a GPU on which NCCL occupies `held` SMs. The sums are cached. NULL: out of
- * memory. */
+/* Returns the total kernel times of a kernel list on a GPU on which NCCL occupies `held` SMs. The totals are cached.
+ * NULL: out of memory. */
 static const struct bb_kernel_sums *sum_kernels(struct bb_contention_sim *s, const struct bb_kernel_list *work,
                                                 int held)
 {
@@ -356,9 +357,9 @@ enum bb_limit bb_contention_sim_kernel_limit(struct bb_contention_sim *s, const 
 
 /*
  * Returns the number of SMs that are unavailable to a kernel: the SMs that NCCL occupies now, or the SMs that are
- * reserved for NCCL, if these are more. Training frameworks that run two micro-batches concurrently, to hide their
- * communication, reserve SMs for NCCL during all GEMMs, even while NCCL is idle: in DeepSeek-V3, GEMMs run on 112 of
- * 132 SMs (technical report, section 3.2.2).
+ * reserved for communication, if these are more. A training framework that runs two micro-batches concurrently, to hide
+ * their communication, can reserve SMs for communication during all GEMMs, even while no communication is in progress:
+ * DeepSeek-V3 reserves 20 of 132 SMs, so GEMMs run on 112 (technical report, section 3.2.2).
  */
 static int count_unavailable_sms(const struct bb_contention_sim *s, const struct bb_running_kernel *running)
 {

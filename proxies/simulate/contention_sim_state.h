@@ -17,8 +17,8 @@ enum { BB_DIRECTION_OUT, BB_DIRECTION_IN, BB_DIRECTIONS };
 struct bb_contention_gpu {
     int held_sms;
     int running;                      /* first running kernel on this GPU; BB_NONE: none */
-    struct bb_contention_attachment { /* number: index of the NIC, leaf or pod that the GPU uses; ranks: number of
-                                         ranks of the class that use the same one */
+    struct bb_contention_attachment { /* the NIC, leaf or pod that the GPU uses. number: its index; ranks: number of
+                                         ranks of the GPU's class that share it */
         int number, ranks;
     } at[BB_RESOURCE_KINDS];
     bool dirty; /* the rates of this GPU's kernels must be recomputed */
@@ -41,16 +41,16 @@ struct bb_kernel_sums {
 struct bb_contention_sim {
     struct bb_execution *r;
     const struct bb_cluster *cluster;
-    struct bb_flows flows; /* first one flow per communicator instance (collectives), then one per class and
-                              communicator (exchanges) */
+    struct bb_flows flows; /* one flow per communicator instance, for its collectives; then one flow per class and
+                              communicator, for its exchanges */
     struct bb_event_queue events;
     int rc; /* return code of the first error */
     struct bb_contention_gpu *gpus;
-    int resource_base[BB_RESOURCE_KINDS]; /* index of the first resource of each kind; BB_NONE: resources of this
-                                             kind never limit */
+    int resource_base[BB_RESOURCE_KINDS]; /* index of the first resource of each kind; BB_NONE: this kind is not
+                                             modeled because it is never a bottleneck */
     bool has_uplinks;                     /* at least one tier of uplinks is oversubscribed */
-    int *use_at; /* [resources] index in flows.uses of the latest use of each resource; used to merge the uses of one
-                    flow */
+    int *use_at; /* [resources] index in flows.uses of the latest entry for each resource; with it, several uses of a
+                    resource by one flow are merged into one entry */
     int *dirty, n_dirty;
     struct bb_contention_collective {
         int order, uses_call; /* order: number of the collective in progress; uses_call: index of the call for which
@@ -67,7 +67,8 @@ struct bb_contention_sim {
     struct bb_contention_message { /* a message in progress; side s (0 or 1) of message i has the index 2 i + s,
                                       called a cell */
         struct bb_contention_message_side {
-            double target_ns; /* work of the exchange flow (ns at full rate) after which this side is transferred */
+            double target_ns; /* progress of the exchange's flow (ns of transfer at full rate) at which this side has
+                                 been transferred */
             int at, next;
         } sides[2];
         int64_t latency_ns;
@@ -76,7 +77,7 @@ struct bb_contention_sim {
     } * messages;
     int n_messages, free_message; /* free_message: head of the free list; BB_NONE: empty list */
     struct bb_running_kernel *running;
-    int n_running, free_running, kernels; /* kernels: entries of `running` in use */
+    int n_running, free_running, kernels; /* kernels: number of compute operations that are running */
     struct bb_key_index sums_index;
     struct bb_kernel_sums *sums;
 };
@@ -89,8 +90,10 @@ int bb_contention_sim_exchange_flow(const struct bb_contention_sim *s, int class
 void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int instance, const struct bb_cost *cost);
 void bb_contention_sim_set_exchange_uses(struct bb_contention_sim *s, int flow, int class_id,
                                          const struct bb_link_load *load);
-/* slowest_resource - returns the limit that belongs to the largest of the four times. flow_limit - returns the limit
- * that contention set on the flow, or `alone` if contention did not slow the flow. */
+/*
+ * slowest_resource - returns the limit (link, NIC, leaf or pod) with the largest of the four times.
+ * flow_limit - returns the resource that slowed the flow by contention, or `alone` if contention did not slow the flow.
+ */
 enum bb_limit bb_contention_sim_slowest_resource(double link_ns, double nic_ns, double leaf_ns, double pod_ns);
 enum bb_limit bb_contention_sim_flow_limit(const struct bb_contention_sim *s, int flow, enum bb_limit alone);
 /* kernel_rate - returns the rate of a kernel under the present contention on its GPU; 1: full speed. */

@@ -65,7 +65,7 @@ static double earliest_in(const struct bb_event_bucket *bucket, bool *single_tim
     return earliest_ns;
 }
 
-/* Exchanges the bucket, whose entries are all due now, with bucket 0, which is empty. */
+/* Swaps the bucket with bucket 0, which is empty. All events of the bucket are due now. */
 static void swap_in(struct bb_event_queue *a, struct bb_event_bucket *bucket)
 {
     const struct bb_event_bucket empty = a->buckets[0];

@@ -3,10 +3,11 @@
  * algorithms for the shortest path problem", J. ACM 37(2), 1990).
  *
  * Events are popped in the order of their times, and events with equal times in the order in which they were pushed.
- * The heap is monotone: no event is pushed for a time before the current time. Consider the bits of an event's time and
- * of the current time as doubles: an event whose highest differing bit is bit b - 1 is in bucket b > 0. When the time
- * advances, the events of the lowest non-empty bucket move to lower buckets. Each event therefore moves only a few
- * times, with sequential memory access.
+ * The heap is monotone: no event is pushed for a time before the current time. The bucket of an event depends on the
+ * highest bit in which the event's time differs from the current time, both as bit patterns of doubles: if this is bit
+ * b - 1, the event is in bucket b > 0. Bucket 0 contains the events with the current time. When the time advances, the
+ * events of the lowest non-empty bucket move to lower buckets. Each event therefore moves only a few times, with
+ * sequential memory access.
  */
 #ifndef BB_PROXIES_SIMULATE_EVENT_QUEUE_H
 #define BB_PROXIES_SIMULATE_EVENT_QUEUE_H

@@ -1,5 +1,5 @@
 /*
- * execution.h - the state of one abstract execution. simulate.c starts and ends tasks in the order of their
+ * execution.h - the state of one simulated execution of a step. simulate.c starts and ends tasks in the order of their
  * dependencies; contention_sim.c determines their times on a machine with contention.
  */
 #ifndef BB_PROXIES_SIMULATE_EXECUTION_H

@@ -1,6 +1,6 @@
 /*
  * match.c - matches each send with its receive, collects the members of each collective, and reports operations that do
- * not match (checks 1 and 2 of step_check.h). simulate.c executes the matched operations.
+ * not match (the checks of collectives and of messages, see step_check.h). simulate.c executes the matched operations.
  */
 #include "proxies/simulate/match.h"
 
@@ -52,7 +52,7 @@ static const struct bb_op *op_at(const struct bb_sim *m, int rank, int op)
     return &m->graphs[m->step->role_of[rank]].program->ops[op];
 }
 
-/* The messages from one rank to another on a communicator, for check 2: each send needs a receive with the same
+/* The messages from one rank to another on a communicator. The k-th send must match the k-th receive, with the same
  * count and type. */
 struct channel {
     int comm, from, to;
@@ -122,7 +122,7 @@ out:
     return rc;
 }
 
-/* Returns whether `channel` is the first channel of the rank that leads to this peer. */
+/* Returns whether `channel` is the first of the channels by which `rank` addresses this peer. */
 static bool is_first(const struct bb_sim *m, const struct bb_task_graph *s, int channel, int rank, int peer)
 {
     struct bb_channels_to channels = bb_channels_to(&m->step->layout, s, s->channels[channel].comm, rank, peer);
@@ -152,7 +152,8 @@ out:
 /* ---- collectives ---- */
 
 /* Describes the communicator instance that contains `rank` in *inst, and adds one member of each class to
- * m->members. seen: [classes] number, from 1, of the last instance in which the class was found. */
+ * m->members. seen: in, out: [classes] 1 + index of the latest instance to which a member of the class was added; 0:
+ * none. */
 static int collect_members(struct bb_sim *m, int comm, int rank, int *seen, struct bb_sim_instance *inst)
 {
     const struct bb_layout *l = &m->step->layout;
@@ -208,7 +209,8 @@ static int collectives_of(const struct bb_sim *m, const struct bb_member *member
     return bb_sim_task_graph(m, member->class_id)->n_collectives[comm];
 }
 
-/* Performs check 1 for two members. The texts contain all properties that must be equal, so the texts are compared. */
+/* Reports each difference between the collectives of two members of a communicator. The texts (collective_text)
+ * contain all properties that must be equal, so it suffices to compare the texts. */
 static void compare_members(const struct bb_sim *m, int comm, const struct bb_member *a, const struct bb_member *b,
                             struct bb_faults *faults)
 {
@@ -270,7 +272,8 @@ out:
 
 /* ---- alltoallv ---- */
 
-/* Returns the properties on which the members must agree, for example "alltoallv by table 3, rows of 7168 bfloat16". */
+/* Returns the properties on which the members must agree, for example "alltoallv by table 3, rows of 7168 bfloat16".
+ * The table number is the index in step->tables. */
 static const char *alltoallv_text(const struct bb_sim *m, const struct bb_op *op, char text[128])
 {
     int table = 0;
@@ -290,7 +293,9 @@ static const struct bb_op *alltoallv_at(const struct bb_sim *m, int rank, int co
     return &s->program->ops[*op];
 }
 
-/* Performs check 2 for the alltoallvs of `rank` and of `first`, the first member of the same communicator instance. */
+/* Reports each difference between the alltoallvs of `rank` and those of `first`, the first member of the same
+ * communicator instance: number of calls, table, row size and type. Also reports a call whose table row is not that
+ * of `rank`. */
 static void compare_alltoallvs(const struct bb_sim *m, int comm, int first, int rank, struct bb_faults *faults)
 {
     const int n_a = m->graphs[m->step->role_of[first]].n_alltoallvs[comm];

@@ -27,8 +27,8 @@
 struct bb_sim_instance {
     int comm, size;        /* size: number of ranks of the communicator */
     int first, n;          /* bb_sim.members[first .. first + n) */
-    int base, collectives; /* base: first entry in bb_sim_run.collectives; collectives: number of entries, the
-                              maximum over the members */
+    int base, collectives; /* base: index of the instance's first collective in bb_sim_run.collectives; collectives:
+                              number of its collectives, maximum over the members */
     int nodes;             /* number of nodes on which the members are placed */
     struct bb_node_placement placement;
 };
@@ -38,13 +38,14 @@ struct bb_member {
     struct bb_tier_members tier_members;
 };
 
-/* The peer's side of a message: world rank of the peer, and task of the peer's class that contains the matching
- * operation. Both are BB_NONE if no operation matches. */
+/* The peer's side of a message. rank: world rank of the peer; task: index in bb_sim_run.tasks of the peer's task
+ * with the matching operation. Both are BB_NONE if no operation matches. */
 struct bb_sim_side {
     int rank, task;
 };
 
-/* A member of the communicator instance in which the lowest rank of a class runs alltoallvs. */
+/* A member of a communicator instance that runs alltoallvs. For each class that runs them, bb_sim.peers lists all
+ * members of the instance that contains the lowest rank of the class. */
 struct bb_alltoallv_peer {
     int class_id, rank; /* class and world rank of the member */
 };
@@ -52,14 +53,15 @@ struct bb_alltoallv_peer {
 struct bb_sim {
     const struct bb_step *step;
     const struct bb_cluster *cluster; /* NULL: no times are computed */
-    struct bb_cluster marked; /* copy of the cluster with slow_leaf set if leaf uplinks are slow; `cluster` points to
-                                 this copy if slow GPUs, NICs or links are injected (slow.h) */
+    /* copy of the cluster; used instead of the original, through `cluster`, if slow GPUs, NICs or links are injected
+     * (slow.h); its slow_leaf is set if leaf uplinks are slow */
+    struct bb_cluster marked;
     struct bb_conditions conditions;
     struct bb_task_graph *graphs; /* [n_roles] */
     struct bb_rank_classes classes;
     const struct bb_task_graph **graph_of; /* [classes] task graph of the class's role */
-    int *op_base, *task_base;  /* [classes + 1] index of the first operation (first task) of each class, if those of
-                                 all classes are numbered one after another */
+    int *op_base, *task_base;  /* [classes + 1] the operations (tasks) of all classes are numbered consecutively;
+                                 number of the first operation (task) of each class */
     struct bb_sim_side *sides; /* [op_base[class] + operation] the peer's side of each send and receive; unused for
                                   other operations */
     int *instance_of; /* [classes][n_comms] index in `instances`; BB_NONE: no collectives on this communicator */
@@ -72,16 +74,18 @@ struct bb_sim {
     int n_peers;
 };
 
-/* The state of one execution. */
+/* The state, and finally the result, of one simulated execution of the step. */
 struct bb_sim_run {
     bool serialised;
-    struct bb_sim_task {  /* 64 bytes, one cache line: a step of many ranks has millions of tasks, and each event
+    struct bb_sim_task { /* 64 bytes, one cache line: a step of many ranks has millions of tasks, and each event
                             reads several tasks */
-        int before;       /* number of dependencies that have not ended */
-        int open;         /* number of messages (alltoallv: of peers) that have not been matched */
+        int before;      /* number of dependencies that have not ended */
+        int open; /* exchange: number of messages whose end is not known yet; alltoallv: number of peers with such
+                     messages */
         int64_t begin_ns; /* time that a CUDA event recorded immediately before the task on its stream would show */
         int64_t arrival_ns, end_ns;
-        int64_t met_ns;       /* communication: latest begin_ns of this task and of its peers' tasks */
+        int64_t met_ns;       /* communication: time at which all participants have arrived, the latest begin_ns of this
+                           task and of its peers' tasks */
         int64_t alone_end_ns; /* with contention: time at which the task would end without contention */
         union {
             int64_t host_ns; /* until the task has arrived: host time before the launch */
@@ -109,7 +113,7 @@ struct bb_sim_run {
  *   cluster     the machine, which determines times and nodes; NULL: no times, and all ranks on one node; owned by the
  *               caller
  *   conditions  injected slow GPUs, NICs and links, and jitter; NULL: none
- *   faults      out: operations that do not match (checks 1 and 2 of step_check.h). If bb_rank_classes_init reports a
+ *   faults      out: collectives and messages that do not match (step_check.h). If bb_rank_classes_init reports a
  *               fault, m->classes.n is 0 and the step cannot be executed.
  *   Returns     0 or -BB_EFAIL
  *   Owner       the caller releases m with bb_sim_release

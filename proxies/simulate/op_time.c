@@ -103,7 +103,7 @@ int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_wo
     *work = bb_op_work_time(t->cluster, op);
     if (!op->work)
         return 0;
-    /* After an earlier out-of-memory error the index has one key more than of_work has entries. */
+    /* An earlier call that ran out of memory may have added a key to the index without adding an entry to of_work. */
     if (at != t->n_kernel_lists || BB_GROW(t->of_work, at))
         return -BB_EFAIL;
     t->of_work[t->n_kernel_lists++] = *work;

@@ -54,9 +54,11 @@ struct bb_op_times {
     int n_kernel_lists, n_calls;  /* equal to the sizes of the two indices, except after an out-of-memory error */
 };
 /*
- * bb_op_times_work - returns the time of a compute operation in *work. Returns 0 or -BB_EFAIL.
- * bb_op_times_call - returns the cost of a collective call in *cost. comm_key identifies the communicator instance, and
- * so its ranks, nodes and placement. Returns an index that is unique for these arguments, or -BB_EFAIL.
+ * bb_op_times_work - returns the time of a compute operation in *work.
+ *   Returns  0 or -BB_EFAIL
+ * bb_op_times_call - returns the cost of a collective call in *cost.
+ *   comm_key  identifies the communicator instance, and so its ranks, nodes and placement
+ *   Returns   an index that is unique for comm_key and call, or -BB_EFAIL
  */
 int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_work_time *work) BB_MUST_CHECK;
 int bb_op_times_call(struct bb_op_times *t, int comm_key, const struct bb_collective *call,

@@ -51,29 +51,31 @@ struct bb_prediction {
     struct bb_timed_op **ops; /* [classes][operations of the rank]; NULL: times of operations were not requested */
     int slowest;              /* class of the slowest rank; if several classes are equally slow, the lowest */
     struct bb_bottleneck bottleneck; /* of the slowest rank; zeroed if the cluster profile has no 'sharing' section */
-    double link_busy, nic_busy;      /* fraction of the step during which the busiest NVLink and the busiest NIC of all
-                                   ranks are busy */
-    double uplink_busy[BB_TIERS];    /* the same fraction for the busiest leaf uplinks and pod uplinks; 0 if they are
-                                     not oversubscribed */
-    /* Step time with only the compute operations, and with only the communication; both -1 if the step has no
-     * compute or no communication. */
+    double link_busy, nic_busy;      /* utilization of the busiest NVLink and of the busiest NIC of all ranks: the
+                                   fraction of the step for which it is busy */
+    double uplink_busy[BB_TIERS];    /* utilization of the busiest leaf uplinks and pod uplinks; 0 if they are not
+                                     oversubscribed */
+    /* Step time with only the compute operations, and with only the communication operations. Both are -1 if the
+     * step does not contain both kinds of operations. */
     int64_t compute_alone_ns, comm_alone_ns;
 };
 
 /* bb_predict - predicts the step without perturbations, including the times of each operation. Returns 0, or
  * -BB_EFAIL after printing an error, for example if operations do not match or the step deadlocks (bb_step_check). */
 int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out) BB_MUST_CHECK;
-/* bb_predict_step - predicts the step like bb_predict_under, in half the time: without compute_alone_ns and
- * comm_alone_ns (both -1) and without the times of each operation. */
+/* bb_predict_step - predicts the step like bb_predict_under, but computes neither compute_alone_ns and comm_alone_ns
+ * (both -1) nor the times of each operation. This halves the run time. */
 int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster,
                     const struct bb_conditions *conditions, struct bb_prediction *out) BB_MUST_CHECK;
 /* bb_predict_step_ns - predicts only the step time. */
 int bb_predict_step_ns(const struct bb_step *step, const struct bb_cluster *cluster,
                        const struct bb_conditions *conditions, int64_t *step_ns) BB_MUST_CHECK;
 /*
- * bb_predict_under - predicts the step like bb_predict, with injected slow GPUs, NICs and links. conditions: NULL for
- * none. Returns -BB_EUSAGE, after printing an error, if the machine does not have one of them.
- * bb_predict_validate_slow - performs only this check, for a job of `ranks` ranks.
+ * bb_predict_under - predicts the step like bb_predict, with injected slow GPUs, NICs and links.
+ *   conditions  NULL: none
+ *   Returns     like bb_predict, and -BB_EUSAGE, after printing an error, if a GPU, NIC or link in conditions does not
+ *               exist on the cluster
+ * bb_predict_validate_slow - performs only the check of `slow` for a job of `ranks` ranks; returns 0 or -BB_EUSAGE.
  */
 int bb_predict_validate_slow(const struct bb_cluster *cluster, int ranks, const struct bb_slow *slow) BB_MUST_CHECK;
 int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluster,

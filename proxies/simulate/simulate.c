@@ -87,8 +87,8 @@ static void end_members(struct bb_execution *r, const struct bb_sim_instance *in
     }
 }
 
-/* Determines the cost of a collective call on the communicator instance `index`. Returns the index of the call in
- * the cache of operation times. */
+/* Determines the cost of a collective call on the communicator instance bb_sim.instances[index]. Returns the index
+ * of the call in the cache of operation times. */
 static int cost_of_call(struct bb_execution *r, int index, const struct bb_op *op, struct bb_cost *cost)
 {
     const struct bb_sim_instance *inst = &r->m->instances[index];
@@ -201,12 +201,13 @@ static void match_message(struct bb_execution *r, int at, int op)
     const struct bb_op *o = &bb_sim_task_graph(m, class_id)->program->ops[op];
 
     if (side.task == BB_NONE || (r->contention && side.rank == rank && o->kind == BB_OP_RECV))
-        return; /* a message of a rank to itself: with contention, the send alone starts both sides */
+        return; /* no operation matches; or the receive of a message of a rank to itself: with contention, the send
+                   alone starts both sides */
     match_sides(r, at, side.task, &(struct link){rank, side.rank, message_bytes(o)});
 }
 
-/* Stores the load of an exchange on the rank's links: without contention, the time that the links need; with
- * contention, a flow of the contention simulator. others: number of messages to and from other ranks. */
+/* Records the load of an exchange on the rank's links. Without contention, stores the time that the links need; with
+ * contention, starts a flow in the contention simulator. others: number of messages to and from other ranks. */
 static void load_links(struct bb_execution *r, int at, int comm, const struct bb_link_load *load, int others)
 {
     if (r->contention)

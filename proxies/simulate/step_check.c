@@ -88,8 +88,9 @@ static void report_wait(const struct search *s, const struct stuck *here, int op
              op_text(&graph->program->ops[op], &s->m->step->layout, peer, text), peer, rest);
 }
 
-/* Finds a message of the exchange that the peer has not started, and reports that the rank waits for this peer.
- * Returns true with *next set to the peer's task, or false. */
+/* Finds a message of the exchange for which the peer has not started the matching operation, and reports that the
+ * rank waits for this peer. Returns true with *next set to the peer's task. Returns false if there is no such
+ * message, or if the peer's program has no matching operation. */
 static bool follow_message(const struct search *s, const struct stuck *here, struct stuck *next)
 {
     const struct bb_task_graph *graph = graph_of(s, here->rank);
@@ -203,11 +204,12 @@ static void report_wait_cycle(const struct search *s)
             return;
         for (int i = 0; i <= hop; i++)
             if (path[i].rank == here.rank && path[i].task == here.task) {
-                bb_fault(s->faults, "rank %d is already in this list: a cycle of %d ranks", here.rank, hop + 1 - i);
+                bb_fault(s->faults, "rank %d is listed above, so the waits form a cycle of %d ranks", here.rank,
+                         hop + 1 - i);
                 return;
             }
     }
-    bb_fault(s->faults, "rank %d is also blocked; the other ranks of the chain are not shown", here.rank);
+    bb_fault(s->faults, "rank %d is also blocked; the ranks for which it waits are not shown", here.rank);
 }
 
 static int try_run(const struct bb_sim *m, bool serialised, bool *ends, struct bb_faults *faults)

@@ -3,7 +3,7 @@
  *   1. Collectives: the members of each communicator call the same collectives in the same order, with the same
  *      kind, count, type, reduction and root.
  *   2. Messages: the k-th send from one rank to another on a communicator matches the k-th receive of this peer,
- *      with the same count and type.
+ *      with the same count and type. The members of a communicator call the same alltoallvs in the same order.
  *   3. Deadlock: the step ends if each operation waits for its peers, the operations on one stream and on one
  *      communicator run one after another, and the operations of a group call progress together. A stricter check
  *      also serializes the streams of each rank in issue order, as with CUDA_LAUNCH_BLOCKING or with fewer hardware
@@ -16,9 +16,9 @@
 #include "proxies/step/step.h"
 
 struct bb_checks {
-    bool matched;         /* checks 1 and 2 */
-    bool deadlock_free;   /* check 3 */
-    bool safe_serialised; /* check 3 with serialized streams */
+    bool matched;         /* collectives and messages match (checks 1 and 2 of the list above) */
+    bool deadlock_free;   /* the step ends (check 3) */
+    bool safe_serialised; /* the step ends even if the streams of each rank are serialized (stricter check 3) */
     /* One text per fault, with the rank, the operation index and both values; for a deadlock, the cycle of waiting
      * ranks. */
     struct bb_faults mismatches, deadlock, serialised;

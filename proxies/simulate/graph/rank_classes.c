@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_RANK_ROUNDS      60000000L /* maximum of ranks x rounds; above it, each rank gets a separate class */
-#define ROUNDS_WITHOUT_INDEX 8 /* after this many rounds, ranks are also split by their index in a communicator */
+/* Maximum of ranks x rounds of color refinement. Above this maximum, each rank gets a separate class. */
+#define MAX_RANK_ROUNDS 60000000L
+/* After this many rounds of color refinement, each rank's color also depends on its index in its communicators. */
+#define ROUNDS_WITHOUT_INDEX 8
 
 /* ---- ranks and their peers ---- */
 
@@ -40,7 +42,7 @@ struct bb_channels_to bb_channels_to(const struct bb_layout *l, const struct bb_
     int n = bb_comm_size(l, comm), index = bb_comm_index(l, comm, to);
     long long away = (long long)index - bb_comm_index(l, comm, from), min = graph->min_offset[comm];
 
-    /* the smallest offset that leads to `to` and is at least the role's smallest offset */
+    /* the first offset to try: the smallest one that addresses `to` and is at least min, the role's smallest offset */
     return (struct bb_channels_to){graph, comm, index, min + ((away - min) % n + n) % n, n};
 }
 
@@ -87,10 +89,11 @@ struct refinement {
     uint64_t *resource_sums[BB_RANK_RESOURCES]; /* [resources of this kind] sum of the colors of the ranks that use
                                                    the resource */
     bool collective[BB_MAX_COMMS];              /* true: at least one role runs collectives on this communicator */
-    size_t *first_edge; /* [ranks + 1] edges of each rank, one per channel: first_edge[r] to first_edge[r + 1] */
+    size_t *first_edge; /* [ranks + 1] a rank has one edge per channel of its role (task_graph.h); rank r has the
+                           edges first_edge[r] to first_edge[r + 1] - 1 */
     int *peer;          /* [edges] world rank of the peer */
-    uint64_t *edge;     /* [edges] hash of the properties that are the same in all rounds: channels in both directions,
-                       kind of link */
+    uint64_t *edge;     /* [edges] hash of the properties that are the same in all rounds: the channels from the rank to
+                       the peer and back, and the kind of link */
     uint64_t *color, *next;       /* [ranks] colors in this round and in the next */
     uint64_t *sums[BB_MAX_COMMS]; /* [instances] for communicators with collectives: sum of the colors of the
                                      instance's members */
@@ -113,7 +116,8 @@ static const struct bb_task_graph *graph_of(const struct refinement *p, int rank
     return &p->graphs[p->step->role_of[rank]];
 }
 
-/* Returns a hash of the set of channels that lead from the rank `from` to the rank `to` on this communicator. */
+/* Returns a hash of all channels by which rank `from` addresses rank `to` on this communicator (task_graph.h); the
+ * order of the channels does not matter. */
 static uint64_t hash_channels_to(const struct refinement *p, int from, int comm, int to)
 {
     struct bb_channels_to m = bb_channels_to(&p->step->layout, graph_of(p, from), comm, from, to);

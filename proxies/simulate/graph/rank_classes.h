@@ -61,22 +61,23 @@ int bb_rank_classes_init(struct bb_rank_classes *c, const struct bb_step *step, 
                          int gpus_per_node, const struct bb_rank_marks *marks, struct bb_faults *faults) BB_MUST_CHECK;
 void bb_rank_classes_release(struct bb_rank_classes *c);
 
-/* bb_channel_rank - returns the world rank of the peer to which a channel leads from `rank`. */
+/* bb_channel_rank - returns the world rank of the peer that `rank` addresses by a channel (task_graph.h). */
 int bb_channel_rank(const struct bb_layout *l, const struct bb_channel *channel, int rank);
 
 /*
- * Iterator over the channels that lead from rank `from` to rank `to`: returns each channel of `from`'s role once, in no
- * particular order. Both ranks are members of the same instance of the communicator.
+ * Iterator over the channels by which rank `from` addresses rank `to`. A channel is one peer address in the program of
+ * a role (task_graph.h); an absolute and a relative address may lead to the same rank. Returns each such channel of
+ * `from`'s role once, in no particular order. Both ranks are members of the same instance of the communicator.
  *
  *     struct bb_channels_to m = bb_channels_to(l, graph, comm, from, to);
  *     for (int c; (c = bb_channels_to_next(&m)) != BB_NONE;)
  */
 struct bb_channels_to {
     const struct bb_task_graph *graph;
-    int comm, absolute; /* absolute: index of `to` in the communicator; BB_NONE after the search for a channel that
-                           gives its peer by this index */
-    long long offset;   /* next offset to try, for channels that give their peer by an offset; offsets that differ by a
-                         multiple of size lead to the same rank */
+    int comm, absolute; /* absolute: index of `to` in the communicator, which is its absolute peer address; BB_NONE
+                           after this address has been looked up */
+    long long offset;   /* next relative peer address to look up: index of `to` - index of `from`, plus any multiple of
+                         size */
     int size;
 };
 
@@ -93,9 +94,12 @@ static inline bool bb_same_node(int gpus_per_node, int a, int b) /* gpus_per_nod
  * members are in rank order, so members on the same node are consecutive. */
 int bb_group_nodes(const struct bb_layout *l, int group, int instance, int gpus_per_node);
 
-/* bb_comm_size - returns the number of ranks of a communicator. bb_comm_instance - returns the instance of the
- * communicator's group to which the rank belongs, or BB_NONE if the rank is not a member. bb_comm_index - returns
- * the rank's index in its instance. */
+/*
+ * bb_comm_size - returns the number of ranks of a communicator.
+ * bb_comm_instance - returns the instance of the communicator's group to which the rank belongs; BB_NONE if the rank is
+ * not a member.
+ * bb_comm_index - returns the rank's index in its instance.
+ */
 int bb_comm_size(const struct bb_layout *l, int comm);
 int bb_comm_instance(const struct bb_layout *l, int comm, int rank);
 int bb_comm_index(const struct bb_layout *l, int comm, int rank);

@@ -165,7 +165,7 @@ static int connect_tasks(struct bb_task_graph *s)
     return 0;
 }
 
-/* ---- channels: peers and their messages ---- */
+/* ---- channels: peer addresses and their messages ---- */
 
 int bb_task_graph_channel(const struct bb_task_graph *s, int comm, enum bb_peer_kind kind, int peer)
 {
@@ -208,8 +208,9 @@ static int add_message(struct bb_task_graph *s, int op)
     return 0;
 }
 
-/* Adds the peers of an alltoallv as channels. All alltoallvs with the same table and communicator have the same
- * peers, in both directions and for all rows, so each pair of table and communicator is visited once. */
+/* Adds a channel for each peer of an alltoallv. All alltoallvs of a rank with the same table and communicator have
+ * the same peers, for any row size and also if the table is transposed, so each pair of table and communicator is
+ * visited once. */
 static int add_table_peers(struct bb_task_graph *s, const struct bb_op *op, struct bb_key_index *tables)
 {
     struct {

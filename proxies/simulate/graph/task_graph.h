@@ -22,13 +22,14 @@ struct bb_task {
     int first, n; /* exchange: the task's operations are graph.exchanged[first .. first + n); other kinds: first is
                      the task's only operation, n is 1 */
     int order;    /* collective, alltoallv: sequence number among the tasks of this kind on the communicator, from 0 */
-    int issue;    /* index of the host launch that contains the task */
+    int issue;    /* index of the host launch (kernel launch, NCCL call or group call) that issues the task */
     int next, n_next; /* graph.next[next .. next + n_next): tasks that depend on this task */
     int n_before;     /* number of tasks on which this task depends */
 };
 
-/* A channel: the peers that the operations of a role address by the same communicator, peer kind (absolute or
- * relative to the rank) and peer number, with the sends to and receives from these peers in issue order. */
+/* A channel: one peer address in the program of a role, that is, a communicator, a peer kind (absolute index, or
+ * offset relative to the calling rank's index) and a peer number. sends, recvs: indices of the operations with this
+ * peer address, in issue order. */
 struct bb_channel {
     int comm, peer;
     enum bb_peer_kind peer_kind;
@@ -48,9 +49,10 @@ struct bb_task_graph {
                                                                     communicator, in issue order */
     int *alltoallvs[BB_MAX_COMMS], n_alltoallvs[BB_MAX_COMMS];   /* [n_alltoallvs] tasks of the alltoallvs on each
                                                                   communicator, in issue order */
-    struct bb_channel *channels; /* includes the peers of alltoallvs, as channels without sends and receives */
+    struct bb_channel *channels; /* one per peer address; an alltoallv adds a channel for each of its peers, but
+                                    nothing to sends and recvs, because its messages are not separate operations */
     int n_channels;
-    struct bb_key_index channel_index;                      /* key: comm, kind, peer */
+    struct bb_key_index channel_index;                      /* key: comm, peer_kind, peer */
     int min_offset[BB_MAX_COMMS], max_offset[BB_MAX_COMMS]; /* range of the peer numbers that are relative to the
                                                                rank (BB_PEER_OFFSET); 1 and 0: no relative peers */
     int *channel_of; /* [n_ops] channel of each send and receive; BB_NONE for other operations */

@@ -224,8 +224,8 @@ static int last_before(const struct bb_program *p, int first, const struct bb_op
     return BB_NONE;
 }
 
-/* Returns the predecessor with the latest end of the call that contains w->op; BB_NONE if the call has no
- * predecessor. */
+/* Returns the latest-ending predecessor of the call (single operation or group call) that contains w->op; BB_NONE if
+ * the call has no predecessor. */
 static int find_predecessor(const struct walk *w)
 {
     const struct bb_program *p = program_of(w, w->rank);
@@ -252,8 +252,8 @@ static int find_predecessor(const struct walk *w)
 
 /* ---- backward search ---- */
 
-/* Attributes the time from `ns` to now_ns to this part and sets now_ns to `ns`. Measured times may be slightly out
- * of order, so an `ns` after now_ns is ignored. */
+/* Attributes the time from `ns` to now_ns to `part` and sets now_ns to `ns`. Measured times may be slightly out of
+ * order, so an `ns` after now_ns is ignored. */
 static void attribute_back_to(struct walk *w, enum bb_critical_part part, int64_t ns)
 {
     const int64_t to = ns < 0 ? 0 : ns;

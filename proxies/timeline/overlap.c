@@ -36,7 +36,8 @@ static int compare_begins(const void *left, const void *right)
     return (a->begin_ns > b->begin_ns) - (a->begin_ns < b->begin_ns);
 }
 
-/* The intervals of one stream are already sorted, and so are intervals after bb_spans_join. */
+/* Returns whether the intervals are already sorted, as the intervals of one stream and the result of bb_spans_join
+ * are. */
 static bool are_in_order(const struct bb_spans *s)
 {
     for (size_t i = 1; i < s->n; i++)
@@ -113,8 +114,8 @@ out:
     return rc;
 }
 
-/* Adds the sets of intervals one after another to a union. Each part is the length by which its set extends the
- * union. */
+/* Forms a union that starts with `compute` and grows by `transfers`, `stages` and `comm`, in this order. Each part
+ * of *out is the length by which its set extends the union. */
 int bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_spans *transfers, struct bb_spans *stages,
                    struct bb_exposure *out)
 {

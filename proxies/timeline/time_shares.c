@@ -48,7 +48,8 @@ static const char *group_of(const struct bb_layout *l, const struct bb_op *op)
     return l->groups[l->comms[op->comm].group].name;
 }
 
-/* Adds an operation's interval to the share of its phase (by 0), of its group (by 1) or of its kind (by 2). */
+/* Adds an operation's interval to one share. by: 0 the share of its phase, 1 of its group (none for compute), 2 of
+ * its kind. */
 static int add_op(struct rows *rows, int by, const struct bb_layout *l, const struct bb_op *op,
                   const struct bb_timed_op *at)
 {

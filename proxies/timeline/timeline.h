@@ -68,14 +68,14 @@ int bb_timeline_init_ranks(struct bb_timeline *t, const struct bb_step *step, co
 
 /* ---- for modules that write a timeline to a file ---- */
 
-/* bb_timeline_each_call - calls visit for each call of the rank with index i, once per stream of the call. Calls
- * that launch nothing are skipped. The call consists of those operations in [first, end) that run on the stream of
- * `first`. */
+/* bb_timeline_each_call - calls visit(arg, i, first, end) for each call (single operation or group call) of the rank
+ * with index i in the timeline, once for each stream that the call uses. The visited part of the call consists of
+ * those operations in [first, end) that run on the stream of `first`. Calls that launch nothing are skipped. */
 typedef void bb_timeline_visit(void *arg, int i, int first, int end);
 void bb_timeline_each_call(const struct bb_timeline *t, int i, bb_timeline_visit *visit, void *arg);
 
-/* bb_timeline_span - stores begin, end and waiting time of a call on the stream of `first` in *span. Returns the
- * number of the call's operations on this stream. */
+/* bb_timeline_span - stores begin, end and waiting time of a call on the stream of `first` in *span (i, first, end:
+ * as for bb_timeline_each_call). Returns the number of the call's operations on this stream. */
 int bb_timeline_span(const struct bb_timeline *t, int i, int first, int end, struct bb_timed_op *span);
 
 /* bb_timeline_rank_name - writes the name of a rank to text, for example "rank 3 (node0 gpu 3, first stage)".

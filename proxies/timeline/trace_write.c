@@ -32,14 +32,14 @@ static void put_text(FILE *out, const char *text)
     fputc('"', out);
 }
 
-/* Writes a further text field of an object. */
+/* Writes a comma and a field with a text. */
 static void put_field(FILE *out, const char *key, const char *text)
 {
     fprintf(out, ", \"%s\": ", key);
     put_text(out, text);
 }
 
-/* Writes a further field with a time in microseconds, with three decimals and without rounding. */
+/* Writes a comma and a field with a time in microseconds; the three decimals show the nanoseconds exactly. */
 static void put_us(FILE *out, const char *key, int64_t ns)
 {
     fprintf(out, ", \"%s\": %lld.%03d", key, (long long)(ns / 1000), (int)(ns % 1000));
@@ -57,7 +57,7 @@ static void begin_event(struct writer *w, const char *phase, const char *name, i
 
 /* ---- process and thread names ---- */
 
-/* Names a rank (process) or one of its streams (thread), and sets its sort index. */
+/* Names a rank (process) or one of its streams (thread), and sets its sort index to `place`. */
 static void name_track(struct writer *w, const char *track, int rank, int thread, const char *name, int place)
 {
     char event[32];
@@ -152,7 +152,7 @@ static double bus_bytes_of(const struct bb_layout *l, const struct bb_op *ops, i
     return collective + (sent > received ? sent : received);
 }
 
-/* Writes the two inner slices of a communication that waited: the waiting and the transfer. */
+/* Writes the two slices inside the slice of a communication that waited: "waiting" (or "bubble") and "transfer". */
 static void put_parts(struct writer *w, int i, const struct bb_op *op, const struct bb_timed_op *at)
 {
     const bool bubble = op->comm != BB_NONE && w->t->step->layout.comms[op->comm].between_stages;
@@ -335,7 +335,7 @@ out:
 
 struct edge {
     int64_t ns;
-    double bytes; /* change of the payload bytes in progress at this time */
+    double bytes; /* change at this time of the payload bytes that are being communicated */
 };
 
 static int by_time(const void *a, const void *b)

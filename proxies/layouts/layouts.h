@@ -55,8 +55,8 @@ struct bb_layout_row {
     double p50_ns, p95_ns; /* median and 95th percentile of the step time over the samples with jitter; 0: no samples */
     double baseline_ns; /* simulated step time without the injected slow GPUs, NICs and links; 0: none were injected */
     int number;         /* index in the list of all valid layouts; layouts with equal times are sorted by this index */
-    /* The remaining fields are set in the third stage. The four times are those of the slowest rank; together with
-     * the idle time they add up to the step time. */
+    /* The remaining fields are set in the third stage. compute_ns, transfer_ns, bubble_ns and waiting_ns are times
+     * of the slowest rank; together with its idle time they add up to the step time. */
     double operations; /* number of operations, summed over all ranks */
     double compute_ns, transfer_ns, bubble_ns, waiting_ns, flops, tokens, samples;
 };

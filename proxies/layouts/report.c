@@ -29,7 +29,7 @@ static double tokens_rate(const struct bb_layouts *found, const struct bb_layout
     return r->tokens / (r->step_ns / 1e9) / found->gpus;
 }
 
-/* Returns the time of the slowest rank's step with neither compute nor exposed communication. */
+/* Returns the idle time of the slowest rank: the time with neither compute nor exposed communication. */
 static double idle_ns(const struct bb_layout_row *r)
 {
     return r->step_ns - r->compute_ns - r->transfer_ns - r->bubble_ns - r->waiting_ns;
@@ -121,7 +121,7 @@ static void print_slow(const struct bb_layouts *found, int top, FILE *out)
     for (int i = 0; i < found->n && i < top && i < 4 && found->rows[i].baseline_ns > 0; i++) {
         const double more_ns = found->rows[i].step_ns - found->rows[i].baseline_ns;
 
-        fprintf(out, "%s layout %d %s (%+.1f%%)", i ? "," : "#\n# slow parts cost", i + 1,
+        fprintf(out, "%s layout %d %s (%+.1f%%)", i ? "," : "#\n# time added by --slow:", i + 1,
                 bb_format_time(more_ns / 1e3, time), 100 * more_ns / found->rows[i].baseline_ns);
     }
     fputs(found->rows[0].baseline_ns > 0 ? "\n" : "", out);

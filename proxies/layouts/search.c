@@ -212,8 +212,8 @@ static int compare_choices(const void *a, const void *b)
 }
 
 /* Returns whether the lower bounds of base layout a are also valid for base layout b, which follows a in the sorted
- * list. They are valid if the two layouts differ at most in the gradient synchronization (dp-sync) and in the number
- * of recomputed layers, and b recomputes at least as many layers as a. */
+ * list. They are valid if a and b are equal except for the gradient synchronization (dp-sync) and the number of
+ * recomputed layers, and b recomputes at least as many layers as a. */
 static bool have_same_compute(const struct bb_layout_choice *a, const struct bb_layout_choice *b)
 {
     struct bb_layout_choice same = *b;
@@ -330,7 +330,8 @@ static double lower_bound_ns(const struct base *base, const struct bb_layout_cho
 }
 
 /* Estimates the step time of a layout: the time of its base layout, minus the part of the bubble that the schedule
- * removes, minus the excess compute of the busiest rank if several chunks can distribute it over other ranks. */
+ * removes. With several chunks per stage, the estimate also subtracts the compute by which the busiest rank exceeds
+ * the mean, because several chunks can distribute the layers more evenly. */
 static double estimate_ns(const struct base *base, const struct bb_layout_choice *c)
 {
     const double bound_ns = lower_bound_ns(base, c);
@@ -375,8 +376,8 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the wanted-th smallest step time estimated so far for the first n rows; infinity if there are fewer
- * estimates. ns: [n] temporary storage. */
+/* Returns the wanted-th smallest step time among the estimates that exist so far for the first n rows; infinity if
+ * there are fewer than `wanted` estimates. ns: [n] temporary storage. */
 static double find_cutoff(const struct work *w, int n, int wanted, double *ns)
 {
     int known = 0;

@@ -12,7 +12,7 @@
 #define MAX_CHUNKS 8
 #define VALUES     64
 
-/* The possible values of one dimension, such as tp. */
+/* The possible values of one layout option, such as tp. */
 struct values {
     int value[VALUES];
     int n;

@@ -10,8 +10,8 @@
 struct bb_layout_space {
     struct bb_layout_choice *list;
     int n;
-    long long evaluated, rejected[BB_REJECTION_REASONS]; /* evaluated, rejected: numbers of layouts; each layout
-                                                            counts once per kind of recomputation */
+    long long evaluated, rejected[BB_REJECTION_REASONS]; /* numbers of layouts; layouts that differ only in the kind
+                                                            of recomputation are counted separately */
     int recomputes[BB_RECOMPUTES], n_recomputes;         /* kinds of recomputation to search, in ascending order of
                                                     recomputed work */
 };

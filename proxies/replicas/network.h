@@ -16,7 +16,7 @@
 #include "proxies/transformer/arch/arch.h"
 
 struct bb_network_unit {
-    char *name;                /* owned by the network */
+    char *name;                /* name of the unit; the network owns the string */
     struct bb_tensor *tensors; /* [n] in registration order; the network owns the names */
     int n;
     double sample_flops;         /* FLOPs of the forward pass of one sample; the backward pass has twice as many */

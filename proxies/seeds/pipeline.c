@@ -19,10 +19,10 @@
  * --compute timed adds one kernel per stage and micro-batch to the compute stream. Its time is forward_us (backward_us)
  * times the number of layers of the stage. The kernel of micro-batch i reads the message that shift i received, and the
  * next shift sends the kernel's result. The stage that begins (first stage in the forward pass, last stage in the
- * backward pass) computes before shift i, and shift i sends the result. Two pairs of
- * buffers alternate, so the first and the last stage overlap the compute of one micro-batch with the transfer of
- * another. In a middle stage each shift needs the result of the previous compute, so nothing overlaps. The published
- * program has no compute times. By default forward_us is the layer's FLOPs (24sh^2 + 4s^2h per sample) divided by 119.8
+ * backward pass) computes before shift i, and shift i sends the result. Two pairs of buffers alternate, so the first
+ * and the last stage overlap the compute of one micro-batch with the transfer of another. In a middle stage each shift
+ * needs the result of the previous compute, so nothing overlaps. The published program has no compute times. By default
+ * forward_us is the layer's FLOPs (24sh^2 + 4s^2h per sample, for sequence length s and hidden size h) divided by 119.8
  * TFLOP/s, the rate that the times of gpt3 imply (one layer of 7.628e12 FLOP in 63,660 us), and backward_us is twice
  * forward_us.
  *

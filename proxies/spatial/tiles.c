@@ -32,7 +32,7 @@ static int report_invalid_parts(const char *proxy, int parts, bool square)
 
     if (parts == 1)
         return bb_err(BB_EUSAGE,
-                      "%s: one part is the whole image, which has no halos; expected a power of two from 2; try: "
+                      "%s: one part is the whole image, which has no halos; expected a power of two, at least 2; try: "
                       "--spatial-parts 2",
                       proxy);
     powers_around(parts, square ? 4 : 2, square ? 4 : 2, &below, &above);
@@ -41,10 +41,11 @@ static int report_invalid_parts(const char *proxy, int parts, bool square)
                       "%s: %d tiles do not form a square grid with a power of two per side; try: "
                       "--spatial-parts %d or %d",
                       proxy, parts, below, above);
-    return bb_err(BB_EUSAGE,
-                  "%s: %d parts do not divide an image whose side is a power of two; expected a power of two from 2; "
-                  "try: --spatial-parts %d or %d",
-                  proxy, parts, below, above);
+    return bb_err(
+        BB_EUSAGE,
+        "%s: %d parts do not divide an image whose side is a power of two; expected a power of two, at least 2; "
+        "try: --spatial-parts %d or %d",
+        proxy, parts, below, above);
 }
 
 int bb_slices_init(struct bb_slices *s, const char *proxy, const char *slice, int parts)

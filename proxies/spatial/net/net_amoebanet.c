@@ -113,12 +113,10 @@ static void add_normal(const struct cell *cell)
     add_1x1(cell, "conv 1x1", c, c, 1, side, 1, 1); /* state 2 = conv 1x1 of state 1 + pool of state 1 */
     add_pool(cell, "pool 3x3", 3, 1, side, 1);
     add_1x7_7x1(cell, side);                        /* state 3 = state 1 + (1x7, 7x1) of state 0 */
-    add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* state 4 = conv 1x1 of state 0 + (1x7, 7x1) of state 0; first
-                                                       operand */
+    add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* state 4 = conv 1x1 of state 0 + (1x7, 7x1) of state 0 */
     add_1x7_7x1(cell, side);                        /* state 4: second operand */
     add_pool(cell, "pool 3x3", 3, 1, side, 0);      /* state 5 = pool of state 2 + state 2 */
-    add_pool(cell, "average 3x3", 3, 1, side, 0);   /* state 6 = average of state 1 + conv 1x1 of state 5; first
-                                                     operand */
+    add_pool(cell, "average 3x3", 3, 1, side, 0);   /* state 6 = average of state 1 + conv 1x1 of state 5 */
     add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* state 6: second operand */
 }
 
@@ -133,8 +131,7 @@ static void add_reduction(const struct cell *cell)
     add_1x7_7x1(cell, half); /* state 4 = (1x7, 7x1) of state 2 + pool of state 2 */
     add_pool(cell, "pool 3x3", 3, 1, half, 0);
     add_pool(cell, "max 2x2", 2, 2, side, 0);       /* state 5 = state 3 + max of state 1 */
-    add_pool(cell, "average 3x3", 3, 1, half, 0);   /* state 6 = average of state 2 + conv 1x1 of state 3; first
-                                                     operand */
+    add_pool(cell, "average 3x3", 3, 1, half, 0);   /* state 6 = average of state 2 + conv 1x1 of state 3 */
     add_1x1(cell, "conv 1x1", c, c, 1, half, 0, 0); /* state 6: second operand */
 }
 

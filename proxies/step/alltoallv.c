@@ -94,9 +94,9 @@ static int previous_on(const struct bb_program *p, int op)
     return before;
 }
 
-/* Make the current operation of the new program wait for operation `op` of the old program. If `op` is an alltoallv
- * without messages, which has no operation in the new program, wait for the dependencies of `op` and for the
- * previous operation on its stream instead. */
+/* Make the current operation of the new program wait for the replacement of operation `op` of the old program. An
+ * alltoallv without messages has no replacement: wait for the dependencies of `op` and for the previous operation on
+ * its stream instead. */
 static int wait_for(struct expansion *e, int op)
 {
     const struct bb_op *o;
@@ -126,8 +126,8 @@ static int add_as(struct expansion *e, const struct bb_op *op, int call)
     return bb_program_add(e->to, &copy, e->waits, e->n_waits);
 }
 
-/* Copy operation i with a new call number: the index of the first operation of its group call in the new program.
- * Operations of one group call stay adjacent. */
+/* Copy operation i of the old program. Operations of one group call stay adjacent; their new call number is the
+ * index of the first of them in the new program. */
 static int keep_op(struct expansion *e, int i)
 {
     const struct bb_op *op = &e->from->ops[i];

@@ -20,8 +20,8 @@ struct bb_alltoallv {
     int *rows; /* [n][n] number of rows, indexed by source and destination rank */
 };
 
-/* bb_alltoallv_elements - return the number of elements that rank `from` sends to rank `to`; from == to: elements
- * that the rank keeps. The result does not depend on op->peer. */
+/* bb_alltoallv_elements - return the number of elements that rank `from` sends to rank `to`, or that it keeps if
+ * from == to. op->peer has no influence on the result. */
 static inline size_t bb_alltoallv_elements(const struct bb_op *op, int from, int to)
 {
     const size_t row = (size_t)(op->reversed ? to : from), column = (size_t)(op->reversed ? from : to);
@@ -29,8 +29,8 @@ static inline size_t bb_alltoallv_elements(const struct bb_op *op, int from, int
     return (size_t)op->table->rows[row * (size_t)op->table->n + column] * op->count;
 }
 
-/* Return the number of elements that rank op->peer sends to rank `to`, or receives from rank `from`; 0 for op->peer
- * itself. */
+/* Both functions: return the number of elements that rank op->peer sends to rank `to` (bb_alltoallv_sends) or
+ * receives from rank `from` (bb_alltoallv_receives); 0 if `to` or `from` is op->peer itself. */
 static inline size_t bb_alltoallv_sends(const struct bb_op *op, int to)
 {
     return to == op->peer ? 0 : bb_alltoallv_elements(op, op->peer, to);
@@ -41,12 +41,15 @@ static inline size_t bb_alltoallv_receives(const struct bb_op *op, int from)
     return from == op->peer ? 0 : bb_alltoallv_elements(op, from, op->peer);
 }
 
-/* Return the number of elements that rank op->peer sends to all other ranks, or receives from all other ranks. */
+/* Both functions: return the number of elements that rank op->peer sends to all other ranks, or receives from all
+ * other ranks. */
 size_t bb_alltoallv_sent(const struct bb_op *op);
 size_t bb_alltoallv_received(const struct bb_op *op);
 
-/* bb_alltoallv_exchanges_with - return whether op->peer sends to or receives from rank `place`. bb_alltoallv_peers -
- * return the number of such ranks. */
+/*
+ * bb_alltoallv_exchanges_with  - return whether rank op->peer sends to or receives from rank `place`.
+ * bb_alltoallv_peers           - return the number of ranks with which rank op->peer exchanges messages.
+ */
 static inline bool bb_alltoallv_exchanges_with(const struct bb_op *op, int place)
 {
     return bb_alltoallv_sends(op, place) > 0 || bb_alltoallv_receives(op, place) > 0;

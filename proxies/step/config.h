@@ -24,8 +24,8 @@ struct bb_transformer_options {
     int vpp;                     /* virtual pipeline size: model chunks (runs of layers) per pipeline stage */
     int first_layers;            /* layers in the first pipeline stage */
     int last_layers;             /* layers in the last pipeline stage; the other stages share the rest equally */
-    int group; /* only with the interleaved schedule: consecutive micro-batches that a stage processes per model
-                  chunk (--microbatch-group-size) */
+    int group; /* only with the interleaved schedule: number of consecutive micro-batches that a stage processes with
+                  one model chunk before it continues with the next chunk (--microbatch-group-size) */
     const char *schedule; /* a name of bb_schedule_names */
     int sequence;         /* tokens per sample */
     int decoder_sequence; /* models with an encoder: tokens per sample in the decoder */
@@ -117,9 +117,10 @@ struct bb_proxy_config {
     const char *dtype;    /* "float", "half", "bfloat16" */
     const char *compute;  /* "none", "timed", "gemm" */
     double scale_counts;  /* factor by which every element count is multiplied; 0: unchanged */
-    double forward_us;    /* microseconds of a timed forward kernel, per layer and micro-batch; 0: from the FLOPs */
-    double backward_us;   /* microseconds of a timed backward kernel, per layer and micro-batch; 0: twice the forward
-                           time */
+    double forward_us;    /* duration of a timed forward kernel in microseconds, per layer and micro-batch; 0: computed
+                          from the FLOPs and tflops */
+    double backward_us;   /* duration of a timed backward kernel in microseconds, per layer and micro-batch; 0: twice
+                           the duration of the forward kernel */
     double tflops;        /* compute rate in 1e12 FLOP/s that converts FLOPs to the duration of timed kernels */
     const char *model;    /* a name in profiles/models, or a file */
     int micro_batch_size; /* samples per micro-batch on each replica */

@@ -116,8 +116,8 @@ int bb_group_instances(const struct bb_layout *l, int group)
     return l->groups[group].instances;
 }
 
-/* Return the mixed-radix number formed by the coordinates of `rank` along the axes of the mask; the first axis
- * varies fastest. */
+/* Return a number that identifies the coordinates of `rank` along the axes of the bit mask `axes`: the mixed-radix
+ * number with these coordinates as digits, in which the first axis varies fastest. */
 static int linear_index(const struct bb_layout *l, unsigned axes, int rank)
 {
     int number = 0, stride = 1;

@@ -34,8 +34,8 @@ struct bb_group {
     int instances;
 };
 
-/* One communicator per instance of a group, used for one purpose. A group may have several, for example one for each
- * direction of a pipeline, whose operations run concurrently. */
+/* One communicator per instance of a group, used for one purpose. A group may have several of these specifications,
+ * for example one for each direction of a pipeline, so that their operations can run concurrently. */
 struct bb_comm_spec {
     const char *name; /* "pp", "pp forward", ... */
     int group;

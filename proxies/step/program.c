@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_OPS       (1 << 24) /* operations of one rank, about 2 GiB of memory */
-#define MAX_LOOK_BACK 64        /* operations visited in the search for a redundant wait */
+#define MAX_OPS                                                                                                        \
+    (1 << 24)            /* maximum number of operations in the program of one rank; they need about 2 GiB of
+                                   memory */
+#define MAX_LOOK_BACK 64 /* operations visited in the search for a redundant wait */
 
 const char *const bb_phase_names[BB_PHASES] = {
     [BB_PHASE_FORWARD] = "forward",
@@ -130,8 +132,9 @@ static int open_op(struct bb_program *p, const struct bb_op *op, struct bb_op *c
     return 0;
 }
 
-/* Return whether `op` is known to start only after `wait` has completed. The search visits at most *steps operations
- * and then returns false. */
+/* Return whether the completion of operation `op` implies that operation `wait` has completed, as far as a search
+ * along the dependencies of `op` shows. steps: in and out, number of operations that the search may still visit;
+ * when none are left, the search returns false. */
 static bool comes_after(const struct bb_program *p, int op, int wait, int *steps)
 {
     const struct bb_op *o;
@@ -266,7 +269,7 @@ struct program_filter {
     const struct bb_program *full;
     bool comm;
     int *front;                    /* [n_ops][n_streams], indices in the filtered program */
-    int last_seen[BB_MAX_STREAMS]; /* index, in the full program, of the last operation visited on each stream */
+    int last_seen[BB_MAX_STREAMS]; /* index, in the full program, of the latest operation so far on each stream */
 };
 
 static void join_front(const struct program_filter *h, int *front, int op)
@@ -318,8 +321,8 @@ out:
     return rc;
 }
 
-/* Adds up the memory of the program's kernel lists. Many operations use the same kernel list, so the function
- * remembers the most recently counted lists and skips them. */
+/* Returns the memory that the kernel lists of the program need. Many operations use the same kernel list; to save
+ * time, the function skips the lists that it counted most recently. */
 size_t bb_program_work_bytes(const struct bb_program *p)
 {
     enum { RECENT = 8 };

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 struct bb_kernel_list; /* cuda/work/kernel_list.h: GEMMs and memory-bound kernels */
-struct bb_alltoallv;   /* alltoallv.h: number of rows that each rank sends to each rank */
+struct bb_alltoallv;   /* alltoallv.h: number of rows for each pair of sender and receiver */
 
 /* BB_OP_ALLTOALLV represents all sends and receives of one alltoallv (alltoallv.h). */
 enum bb_op_kind { BB_OP_COMPUTE, BB_OP_COLLECTIVE, BB_OP_SEND, BB_OP_RECV, BB_OP_ALLTOALLV };
@@ -46,13 +46,14 @@ struct bb_op {
     int peer; /* send, recv: the other rank; rooted collectives: the root; both encoded as peer_kind. alltoallv: this
                  rank's own index in the communicator */
     enum bb_peer_kind peer_kind;
-    bool reversed;   /* alltoallv: return every row to the rank that sent it (the combine after a dispatch) */
-    bool concurrent; /* the operation belongs to two concurrent logical threads (bb_script_fork in author/script.h),
-                        so compute and communication of this rank probably overlap at this point */
-    size_t count;    /* elements, equal to the count argument of the NCCL call; alltoallv: elements per row */
-    int src, dst;    /* indices into bb_program.buffers of the source and the destination; BB_NONE when unused */
+    bool reversed; /* alltoallv: return every row to the rank that sent it (the combine after a dispatch) */
+    /* the operation was added between bb_script_fork and bb_script_join (author/script.h), where two independent
+     * sequences of operations alternate, so compute and communication of this rank probably overlap at this point */
+    bool concurrent;
+    size_t count; /* elements, equal to the count argument of the NCCL call; alltoallv: elements per row */
+    int src, dst; /* indices into bb_program.buffers of the source and the destination; BB_NONE when unused */
     size_t src_offset, dst_offset;    /* position in the buffers, in elements */
-    const struct bb_alltoallv *table; /* alltoallv: number of rows that each rank sends to each rank; owned by the
+    const struct bb_alltoallv *table; /* alltoallv: number of rows for each pair of sender and receiver; owned by the
                                          step */
     double compute_us;                /* compute: duration of the timed kernel, in microseconds */
     /* compute: real kernels that replace the timed kernel; NULL: none; owned by the step */
@@ -184,8 +185,8 @@ size_t bb_op_payload_bytes(const struct bb_op *op, int n);
 /* bb_program_bytes - return the total size of all buffers with the given use, in bytes. */
 size_t bb_program_bytes(const struct bb_program *p, enum bb_buffer_use use);
 
-/* bb_program_work_bytes - return the memory that the real kernels need in addition to the buffers
- * (cuda/work/kernel_list.h), in bytes; 0 if the program has none. */
+/* bb_program_work_bytes - return the bytes of GPU memory that the program's real kernels (cuda/work/kernel_list.h)
+ * need in addition to the buffers; 0 if the program has no real kernels. */
 size_t bb_program_work_bytes(const struct bb_program *p);
 
 #endif

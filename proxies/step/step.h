@@ -21,8 +21,9 @@
 struct bb_role {
     const char *name; /* "first stage", "middle stage", ...; owned by the step */
     struct bb_program program;
-    double training_bytes[BB_USES]; /* bytes that real training allocates on a rank of this role, computed from a
-                                       formula, by use; all 0 when the proxy has no formula */
+    /* bytes that real training allocates on a rank of this role, indexed by enum bb_buffer_use; computed with
+     * formulas of the proxy; all 0 when the proxy has no formulas */
+    double training_bytes[BB_USES];
 };
 
 struct bb_step {
@@ -52,8 +53,8 @@ struct bb_step {
  */
 int bb_op_peer_rank(const struct bb_layout *l, const struct bb_op *op, int rank);
 
-/* bb_step_training_bytes - return the training memory of the role with the largest demand, in bytes; 0 without a
- * formula. */
+/* bb_step_training_bytes - return the bytes of GPU memory that real training needs on a rank, for the role that
+ * needs most; 0 when the proxy has no formula for them. */
 double bb_step_training_bytes(const struct bb_step *step);
 
 /* bb_step_release - free a step. Accepts a zeroed or partially built step. */

@@ -3,9 +3,10 @@
 
 #include "collectives/ops/queue_capacity.h"
 
-/* Launch queue entries and streams of a run in addition to those of the program. ENDS_OF_A_STREAM: entries per
- * stream, one wait at the start of the step and one event record at its end. EVERYONE_COMMS: communicators over all
- * ranks, used for the common start. STREAMS_OF_A_COMM: streams that NCCL creates for each communicator. */
+/* Launch queue entries and streams of a run that its program does not contain. ENDS_OF_A_STREAM: entries per stream,
+ * one wait at the start of the step and one event record at its end. EVERYONE_COMMS: number of communicators for the
+ * common start, which all ranks join. STREAMS_OF_A_COMM: number of internal streams assumed for each NCCL
+ * communicator. */
 enum { ENDS_OF_A_STREAM = 2, EVERYONE_COMMS = 1, STREAMS_OF_A_COMM = 2 };
 
 static bool opens_launch(const struct bb_program *p, size_t i)
@@ -30,7 +31,8 @@ static long launch_entries(const struct bb_program *p, size_t i)
 long bb_step_queue_entries(const struct bb_program *p, const struct bb_layout *l, int queues)
 {
     int streams = p->n_streams + 1 + STREAMS_OF_A_COMM * (l->n_comms + EVERYONE_COMMS);
-    long most = p->n_streams; /* entries of the stream that waits for all other streams at the end of the step */
+    long most = p->n_streams; /* entries of one stream; at least those of the stream that waits for all other streams
+                                 at the end of the step */
 
     for (int s = 0; s < p->n_streams; s++) {
         long entries = ENDS_OF_A_STREAM;

@@ -9,9 +9,9 @@
 #include "proxies/step/step.h"
 
 /*
- * bb_step_queue_entries - return the number of launch queue entries that a program needs in the fullest hardware queue
- * (an upper bound).
- *   queues   number of hardware queues, which the program's streams and the streams of the communicators share
+ * bb_step_queue_entries - return an upper bound of the number of launch queue entries that a program needs in one
+ * hardware queue.
+ *   queues   number of hardware queues, which the streams of the program and of its communicators share
  */
 long bb_step_queue_entries(const struct bb_program *p, const struct bb_layout *l, int queues);
 

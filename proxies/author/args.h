@@ -23,8 +23,8 @@ int bb_args_number(const struct bb_proxy_config *config, const char *word, const
 /* bb_args_index - return the index of `word` in `words`, which must contain it; return `usual` if `word` is NULL. */
 int bb_args_index(const char *word, const char *const *words, int usual);
 
-/* bb_multiples - write the multiples of `step` next to `value` into `text`, for example "44 or 48"; only "44" if the
- * lower multiple would be 0. Returns text. */
+/* bb_multiples - write the two multiples of `step` nearest to `value`, one below and one above, into `text`, for
+ * example "44 or 48"; only the upper multiple if the lower one would be 0. Returns text. */
 #define BB_MULTIPLES_TEXT 64
 const char *bb_multiples(int value, int step, char text[BB_MULTIPLES_TEXT]);
 
@@ -39,8 +39,8 @@ const char *bb_multiples(int value, int step, char text[BB_MULTIPLES_TEXT]);
 int bb_args_micro_batches(const struct bb_proxy_config *config, int usual, long long samples, const char *made_of,
                           int *m) BB_MUST_CHECK;
 
-/* bb_args_check_ranks - return 0 if the number of ranks is a multiple of `step`; otherwise -BB_EUSAGE after printing
- * an error line with the reason `why` and the nearest valid numbers. */
+/* bb_args_check_ranks - return 0 if config->ranks is a multiple of `step`. Otherwise print an error line with the
+ * reason `why` and the nearest valid numbers of ranks, and return -BB_EUSAGE. */
 int bb_args_check_ranks(const struct bb_proxy_config *config, int step, const char *why);
 
 /*

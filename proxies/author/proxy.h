@@ -5,7 +5,8 @@
 #include "proxies/step/config.h"
 #include "proxies/step/step.h"
 
-/* Options that a proxy supports, as bits. An option whose bit a proxy lacks is rejected with an error. */
+/* Options that a proxy supports, one bit per option or set of options. If a user gives an option whose bit is not
+ * set in the proxy, the option is rejected with an error. */
 enum bb_proxy_feature {
     BB_FEATURE_LAYERS = 1,
     BB_FEATURE_STAGES = 2,
@@ -29,9 +30,9 @@ enum bb_proxy_feature {
 
 struct bb_proxy {
     const char *name, *help;
-    unsigned features;      /* bits of enum bb_proxy_feature */
-    const char *dtype;      /* default of --dtype; NULL: float, as in the published application */
-    const char *compute;    /* default of --compute, "none" or "timed": the behavior of the published application */
+    unsigned features;   /* bits of enum bb_proxy_feature */
+    const char *dtype;   /* default of --dtype; NULL: float, as in the published application */
+    const char *compute; /* default of --compute, "none" or "timed", which corresponds to the published application */
     const char *positional; /* form of the positional arguments in the help: "[L S [M]]"; NULL: none are accepted */
     /* parses n > 0 positional arguments into the config; returns 0 or -BB_EUSAGE */
     int (*parse_positionals)(struct bb_proxy_config *, const char *const *words, int n);

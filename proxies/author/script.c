@@ -28,7 +28,8 @@ int bb_script_result(const struct bb_script *s)
     return bb_program_is_full(s->program) ? -BB_EUSAGE : -BB_EFAIL; /* the error line is already printed */
 }
 
-/* Return `index` if it is valid. If it is negative (failure), mark the script as failed and return BB_NONE. */
+/* Return `index` if it is the index of an operation. If it is a negative error code, mark the script as failed and
+ * return BB_NONE. */
 static int keep_index(struct bb_script *s, int index)
 {
     s->failed |= index < 0;

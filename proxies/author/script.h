@@ -32,10 +32,11 @@ struct bb_script {
     int call;                    /* number of the open group call; BB_NONE: no call is open */
     enum bb_phase phase;         /* training phase of the following operations */
     int micro_batch, layer;      /* labels of the following operations; BB_NONE: not applicable */
-    /* operations that the logical thread has waited for: program indices, at most one per stream; an operation is
-     * omitted if another one in the list depends on it */
+    /* indices in the program of the operations that the logical thread has waited for, at most one per stream; an
+     * operation is omitted if another operation in this list depends on it */
     int after[BB_MAX_STREAMS], n_after;
-    int newest; /* index of the operation started last; BB_NONE if the logical thread has called a wait since then */
+    int newest; /* index of the most recently started operation; BB_NONE if the logical thread has called
+                   bb_script_wait since then */
     bool failed;
     bool real; /* --compute gemm: bb_script_real_work adds kernels; false: bb_script_real_work adds nothing */
 };
@@ -72,8 +73,10 @@ int bb_script_buffer(struct bb_script *s, const char *name, enum bb_buffer_use u
  * is added. */
 void bb_script_compute(struct bb_script *s, const char *what, double us, double flops, int src, int dst);
 
-/* bb_script_work - add `times` executions of a kernel list, for every value of --compute. bb_script_real_work - the
- * same, but only with --compute gemm; otherwise nothing is added. */
+/*
+ * bb_script_work       - add `times` executions of a kernel list, with any value of --compute.
+ * bb_script_real_work  - the same, but only with --compute gemm; otherwise nothing is added.
+ */
 void bb_script_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
                     int dst);
 void bb_script_real_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
@@ -93,8 +96,11 @@ int bb_script_recv(struct bb_script *s, struct bb_script_lane lane, const char *
 int bb_script_alltoallv(struct bb_script *s, struct bb_script_lane lane, const char *what,
                         const struct bb_script_rows *rows, int src, int dst);
 
-/* bb_script_op - return an operation of the lane with the script's current labels. bb_script_start - start it after
- * the caller has set its other fields. Use both for operations that the calls above do not cover. */
+/*
+ * For operations that the calls above do not cover:
+ * bb_script_op     - return an operation of the lane with the script's current phase, micro-batch and layer.
+ * bb_script_start  - start this operation after the caller has set the remaining fields.
+ */
 struct bb_op bb_script_op(const struct bb_script *s, struct bb_script_lane lane, const char *what);
 int bb_script_start(struct bb_script *s, const struct bb_op *op);
 
@@ -138,7 +144,8 @@ int bb_script_all_reduce(struct bb_script *s, struct bb_script_lane lane, const 
 
 /*
  * bb_script_exchange - send one message to each of n ranks and receive one from each of n ranks, for halos and rings.
- * All are in one group call, because every rank sends before it receives. Adds the buffers.
+ * Adds the buffers for the messages. All messages are in one group call, because every rank sends before it receives:
+ * as separate calls, the sends of all ranks could wait for each other forever.
  *   to, from [n] peers, encoded as s->peer_kind
  *   count    elements of each message
  *   Returns  the index of the last operation
@@ -154,8 +161,8 @@ const char *bb_script_text(struct bb_script *s, const char *text);
 int bb_script_rooted_collective(struct bb_script *s, struct bb_script_lane lane, const char *what,
                                 enum bb_coll_kind kind, int root, size_t count, int src, int dst);
 
-/* bb_script_memory_kernel - add `times` executions of a real (not timed) memory-bound kernel over `count` elements,
- * or of an optimizer over `count` parameters. */
+/* Parameters of bb_script_memory_kernel, which adds `times` executions of a real (not timed) memory-bound kernel.
+ * count: number of elements or, for an optimizer kernel, number of parameters; src, dst: buffers. */
 struct bb_script_memory_kernel {
     enum bb_memory_kernel_kind kind;
     size_t count;
@@ -165,10 +172,10 @@ void bb_script_memory_kernel(struct bb_script *s, struct bb_step *step, const ch
                              const struct bb_script_memory_kernel *how);
 
 /*
- * Kernels of a training step outside its layers, only with --compute gemm.
+ * Both functions: add a kernel of a training step that belongs to no layer, only with --compute gemm.
  *
- * bb_script_accumulate - start to accumulate the gradients of a micro-batch. Only the next kernel waits for this
- * kernel.
+ * bb_script_accumulate - start to add the gradients of a micro-batch to the accumulated gradients. Among later
+ * operations, only the next kernel waits for this kernel.
  *   work     made with bb_kernel_list_accumulate
  * bb_script_optimizer - execute the kernel of the optimizer (SGD or Adam) over `count` parameters, after all operations
  * that the thread has waited for.

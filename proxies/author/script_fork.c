@@ -17,8 +17,9 @@ struct deferred {
     struct bb_op op;
     int thread, issued; /* thread: 0 or 1; issued: index in the program, BB_NONE before the operation is issued */
     int turn;           /* number of the thread's turn in which the operation was issued */
-    int after[BB_MAX_STREAMS], n_after; /* operations that the logical thread had waited for when it added this
-                                           operation: numbers of deferred operations, or program indices */
+    /* operations that the logical thread had waited for when it added this operation: indices in the program, or
+     * numbers of deferred operations (FIRST_DEFERRED and above) */
+    int after[BB_MAX_STREAMS], n_after;
 };
 
 struct thread {
@@ -36,8 +37,8 @@ struct bb_script_fork {
     int current; /* thread to which new operations belong: 0 or 1 */
     struct thread threads[2];
     int after[BB_MAX_STREAMS], n_after; /* operations that the script had waited for before the fork */
-    int deferred_call, call;            /* during the join: number of the latest issued group call, before the join
-                                (deferred_call) and in the program (call) */
+    int deferred_call, call; /* only during the join: number of the most recently issued group call, among the
+                                deferred operations (deferred_call) and in the program (call) */
 };
 
 bool bb_script_is_forked(const struct bb_script *s)

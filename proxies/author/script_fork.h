@@ -6,8 +6,8 @@
 #include "proxies/author/script.h"
 
 /* bb_script_is_forked - return whether a fork is open. Between fork and join, operations are deferred: they are
- * stored and appended to the program at the join. Deferred operations and group calls have numbers above all indices
- * of a program. */
+ * stored, and the join appends them to the program. Deferred operations and their group calls have numbers that are
+ * larger than every index of a program. */
 bool bb_script_is_forked(const struct bb_script *s);
 int bb_script_fork_next_index(const struct bb_script *s); /* returns the number of the next deferred operation */
 int bb_script_fork_add(struct bb_script *s, const struct bb_op *op); /* stores an operation until the join; returns

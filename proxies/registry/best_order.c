@@ -12,7 +12,8 @@
 
 /* ---- permutations of the axes ---- */
 
-/* List the axes that have more than one rank in the dense grid or in the expert grid, in the default order. */
+/* List the axes that have more than one rank in the dense grid (attention, MLPs) or in the expert grid (experts), in
+ * the default order. Returns the number of axes. */
 static int axes_in_use(const struct bb_grid *g, enum bb_grid_axis axes[BB_GRID_AXES])
 {
     int n = 0;
@@ -85,8 +86,8 @@ static int column_of(struct bb_best_order *best, const char *group)
 }
 
 /*
- * Build a step without printing error lines. Returns -BB_EUSAGE for an order in which the dense grid and the expert
- * grid have different pipelines; the caller counts such orders as invalid.
+ * Build a step without printing error lines. Returns -BB_EUSAGE for an invalid order: the ranks of a pipeline would
+ * differ between the dense grid and the expert grid. The caller counts the invalid orders.
  */
 static int build_quietly(struct bb_step *step, const struct bb_proxy *proxy, const struct bb_proxy_config *config)
 {

@@ -27,8 +27,8 @@ struct bb_order_row {
 struct bb_best_order {
     int gpus_per_node, nodes;
     struct bb_order_row *rows; /* valid orders, sorted by bytes, then busiest, then number */
-    int n, invalid; /* n: number of valid orders; invalid: number of orders in which the dense grid and the expert
-                       grid would have different pipelines */
+    int n, invalid; /* n: number of valid orders; invalid: number of orders for which the ranks of a pipeline would
+                       differ between the dense grid and the expert grid */
     char groups[BB_MAX_GROUPS][16];
     int n_groups; /* number of groups that have inter-node traffic in at least one order */
 };

@@ -27,14 +27,16 @@ const struct bb_opt bb_proxy_options[] = {
                "memory-bound kernels (default: none for gpt2_large, bert_large, resnet50 and resnet50_ring; timed for "
                "the other "
                "proxies)"),
-    OPT_DOUBLE(0, "forward-us", FIELD(forward_us), NULL, "US", 0.001, 1e9,
-               "timed: duration of the forward of one layer per micro-batch; spatial, gems: of all layers of a split "
-               "(default: computed from the FLOPs and --tflops; gpt3*: as in the published code)",
-               .needs = BB_FEATURE_LAYER_US),
-    OPT_DOUBLE(0, "backward-us", FIELD(backward_us), NULL, "US", 0.001, 1e9,
-               "timed: duration of the backward of one layer (or split) per micro-batch (default: twice the forward; "
-               "gpt3*: as in the published code)",
-               .needs = BB_FEATURE_LAYER_US),
+    OPT_DOUBLE(
+        0, "forward-us", FIELD(forward_us), NULL, "US", 0.001, 1e9,
+        "timed: duration of the forward pass of one layer per micro-batch; spatial, gems: of all layers of a split "
+        "(default: computed from the FLOPs and --tflops; gpt3*: as in the published code)",
+        .needs = BB_FEATURE_LAYER_US),
+    OPT_DOUBLE(
+        0, "backward-us", FIELD(backward_us), NULL, "US", 0.001, 1e9,
+        "timed: duration of the backward pass of one layer (or split) per micro-batch (default: twice the forward; "
+        "gpt3*: as in the published code)",
+        .needs = BB_FEATURE_LAYER_US),
     OPT_DOUBLE(0, "tflops", FIELD(tflops), NULL, "RATE", 0.001, 1e6,
                "timed: compute rate in TFLOP/s, which converts FLOPs to time (default: 119.8)",
                .needs = BB_FEATURE_TFLOPS),

@@ -21,8 +21,8 @@ int bb_smoke_fit(const struct bb_proxy *proxy, const struct bb_proxy_config *bas
                  struct bb_step *step) BB_MUST_CHECK;
 
 /*
- * bb_smoke_nearest_ranks - return the number of ranks nearest to base->ranks for which bb_smoke_fit succeeds. Only
- * numbers that differ from base->ranks by at most base->ranks + 256 are tried; 0 if none succeeds.
+ * bb_smoke_nearest_ranks - return the number of ranks nearest to base->ranks for which bb_smoke_fit succeeds; 0 if it
+ * succeeds for none. Only numbers from 1 to 2 * base->ranks + 256 are tried.
  */
 int bb_smoke_nearest_ranks(const struct bb_proxy *proxy, const struct bb_proxy_config *base);
 

@@ -132,8 +132,8 @@ static int configure(struct bb_plan_options *o, const struct bb_positionals *pos
 
     if (o->seed != 0 && !o->jitter && o->config.transformer.imbalance <= 0)
         return bb_err(BB_EUSAGE, "--seed requires --jitter or --moe-imbalance; try: --jitter 3%%");
-    /* --seed is an option of both plan and transformer. Plan parses the option and copies its value to transformer's
-     * option. */
+    /* --seed is an option of both plan and transformer. Plan parses it; the seed also becomes transformer's, unless
+     * only --jitter uses it. */
     if (o->config.transformer.imbalance > 0 || !o->jitter)
         o->config.transformer.seed = o->seed;
     if (o->cluster) /* with --cluster, every proxy accepts --gpus-per-node, because the cluster defines the nodes.

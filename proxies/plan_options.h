@@ -28,8 +28,8 @@ struct bb_plan_options {
     int top, threads;          /* only with --best-layout */
     const char *slow, *jitter; /* values of the options as given, not yet parsed */
     int seed, samples; /* seed: for --jitter and --moe-imbalance; samples: number of simulated steps with --jitter */
-    struct bb_bench_options bench; /* with a collective only: the options of bench, which determine the rows of the
-                                      table */
+    struct bb_bench_options bench; /* only for the plan of a collective: the options of bench, which determine the
+                                      rows of the table */
 };
 
 /* ---- plan of one step: plan_step.c ---- */
@@ -40,7 +40,7 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
 /*
  * ---- search for the best layouts (--best-layout): plan_layouts.c ----
  *
- * given_config: the options as given, before the proxy's defaults are applied
+ * given_config (parameter): the options as given, before the proxy's defaults are applied
  */
 
 int bb_plan_validate_layouts(const struct bb_plan_options *o, const struct bb_proxy *proxy) BB_MUST_CHECK;
@@ -50,7 +50,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
 /*
  * ---- table of a collective: plan_collectives.c ----
  *
- * check_only: true: only validate the arguments
+ * check_only (parameter): true: only validate the arguments
  */
 
 int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *positionals, bool check_only, int argc,

@@ -102,8 +102,8 @@ static bool has_many_experts(const struct bb_step *step)
 }
 
 /*
- * Assume the precision-aware optimizer if training fits in GPU memory with this optimizer, which needs less memory and
- * no additional time.
+ * Assume the precision-aware optimizer if training then fits in GPU memory. This optimizer needs less memory than the
+ * default and no additional time.
  */
 static int guess_optimizer(struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
 {
@@ -173,8 +173,8 @@ out:
 }
 
 /*
- * Build the step. If a forecast exceeds the GPU memory and no recomputation is given, the step could not be trained as
- * given. The function then assumes the smallest memory savings with which training fits, and builds the step again.
+ * Build the step. If the plan is a forecast, training exceeds the GPU memory, and neither --recompute nor --must-fit is
+ * given, assume the smallest memory savings with which training fits, and build the step again with them.
  */
 static int build_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, const struct bb_cluster *cluster,
                       struct bb_proxy_config *config, struct plan_results *f)

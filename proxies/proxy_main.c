@@ -75,8 +75,9 @@ const struct bb_opts bb_proxy_set = {
 };
 
 /*
- * Reject CUDA_LAUNCH_BLOCKING with --start-barrier. A blocking launch waits until its kernel ends, but the kernel waits
- * for the start barrier, which the same host thread opens only after all launches.
+ * Reject CUDA_LAUNCH_BLOCKING with --start-barrier, because they deadlock: the host would wait in the first launch
+ * until its kernel ends, but the kernel waits for the start barrier, which the same host thread opens only after all
+ * launches.
  */
 static int validate_start_barrier(void)
 {
@@ -90,7 +91,8 @@ static int validate_start_barrier(void)
     return 0;
 }
 
-/* Reject NCCL_GRAPH_MIXING_SUPPORT=0 with --graph: normal steps and graph replays use the same communicators. */
+/* Reject NCCL_GRAPH_MIXING_SUPPORT=0 with --graph: normal steps and graph replays use the same communicators, which
+ * requires NCCL's support for mixing them. */
 static int validate_graph(void)
 {
     const char *mixing = getenv("NCCL_GRAPH_MIXING_SUPPORT");
@@ -109,8 +111,8 @@ int bb_compute_sms(const char *requested, int sm_count)
     int sms, nccl_sms;
 
     if (!ctas || bb_parse_int(ctas, 1, sm_count, &nccl_sms) != 0)
-        nccl_sms = 32; /* assumed when NCCL_MAX_CTAS is unset: NCCL seldom uses more than 32 channels per
-                          communicator */
+        nccl_sms = 32; /* assumed when NCCL_MAX_CTAS is unset: NCCL usually uses at most 32 channels (thread blocks)
+                          per communicator */
     if (strcmp(requested, free_sms) == 0)
         sms = sm_count - nccl_sms;
     else if (bb_parse_int(requested, 1, sm_count, &sms) != 0)

@@ -29,7 +29,7 @@ int bb_compute_sms(const char *requested, int sm_count);
 int bb_proxy_main(int argc, char **argv);
 
 /*
- * bb_proxy_check - validate the arguments, except for what requires started ranks, MPI or a GPU. Returns 0, or
+ * bb_proxy_check - validate the command line as far as possible without started ranks, MPI and a GPU. Returns 0, or
  * -BB_EUSAGE after printing an error line.
  */
 int bb_proxy_check(int argc, char **argv);

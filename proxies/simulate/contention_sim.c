@@ -292,8 +292,8 @@ static void finish_side(struct bb_contention_sim *s, int cell, int64_t end_ns)
         schedule_event(s, (double)task->end_ns, EXCHANGE_ENDS, at, 0);
 }
 
-/* Marks one side of a message (its sending or its receiving GPU) as transferred. When both sides have been
- * transferred, the message ends after its latency. cell: index of the side (contention_sim_state.h). */
+/* Counts one side of a message (the transfer at its sending or at its receiving GPU) as complete. When both sides are
+ * complete, the message ends after its latency. cell: index of the side (contention_sim_state.h). */
 static void serve_side(struct bb_contention_sim *s, int cell)
 {
     struct bb_contention_message *m = &s->messages[cell / 2];

@@ -1,7 +1,7 @@
 /*
  * contention_sim.h - discrete-event simulation of a step on a machine with contention: concurrent operations share
  * links, NICs, memory bandwidth and SMs (cost model: profiles/clusters/README.md). simulate.c uses this module for
- * cluster profiles with a 'sharing' section, and closed formulas for the other profiles.
+ * cluster profiles with a 'sharing' section, and closed-form times for the other profiles.
  *
  * One rank represents all ranks of its class (rank_classes.h), and its links represent the links of each of these
  * ranks. A NIC shared by several GPUs is one resource for all classes of these GPUs: the traffic of a class on this NIC

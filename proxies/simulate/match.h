@@ -23,7 +23,7 @@
 
 #include <stdint.h>
 
-/* A communicator instance that runs collectives, with one member of each class. */
+/* A communicator instance that runs collectives. Of its members, bb_sim.members lists one per class. */
 struct bb_sim_instance {
     int comm, size;        /* size: number of ranks of the communicator */
     int first, n;          /* bb_sim.members[first .. first + n) */

@@ -19,8 +19,8 @@ struct bb_checks {
     bool matched;         /* collectives and messages match (checks 1 and 2 of the list above) */
     bool deadlock_free;   /* the step ends (check 3) */
     bool safe_serialised; /* the step ends even if the streams of each rank are serialized (stricter check 3) */
-    /* One text per fault, with the rank, the operation index and both values; for a deadlock, the cycle of waiting
-     * ranks. */
+    /* One text per fault, with the rank, the operation index and the values on both ranks; for a deadlock, the cycle
+     * of waiting ranks. */
     struct bb_faults mismatches, deadlock, serialised;
     int classes; /* number of rank classes, each executed once */
 };

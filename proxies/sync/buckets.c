@@ -9,7 +9,8 @@
 
 #define FUSION_ALIGN_BYTES 16
 
-/* State while bb_buckets_make assigns tensors: the buckets made so far, and which tensors already have a bucket. */
+/* State of bb_buckets_make. b: the buckets made so far; n: number of tensors; n_members: number of entries of
+ * b->members so far; assigned: [n] true for each tensor that already has a bucket. */
 struct bucket_builder {
     struct bb_buckets *b;
     const struct bb_bucket_rule *rule;
@@ -87,8 +88,9 @@ static size_t padded_count(const struct bucket_builder *f, int i)
 }
 
 /*
- * Adds one bucket. Its first tensor is tensor number `oldest`, the first without a bucket. Further tensors of the same
- * cycle are added as long as the bucket's size is within the fusion threshold.
+ * Adds one bucket, the tensors that Horovod fuses in one operation. oldest: index of the first tensor without a bucket,
+ * which becomes the bucket's first tensor. Further tensors of the same cycle are added as long as the bucket's size is
+ * within the fusion threshold.
  */
 static void fuse_cycle(struct bucket_builder *f, int oldest)
 {

@@ -31,7 +31,8 @@ static const size_t pad_elements = 65536;
 #define SERVERS    (KIND(PS) | KIND(PS_P2P) | KIND(PS_SHARDED))
 #define BUCKETED   (KIND(ALL_REDUCE) | KIND(ZERO1) | KIND(ZERO2) | KIND(DISTRIBUTED) | SERVERS)
 
-/* Format the names of the kinds in a bit set as "zero2, zero3 or hsdp", for error messages. */
+/* Format the names of the kinds of synchronization in a bit set as "zero2, zero3 or hsdp", for error messages.
+ * kinds: bit k is set for value k of enum bb_sync_kind. */
 static const char *kinds_text(unsigned kinds, char text[160])
 {
     size_t n = 0;

@@ -15,14 +15,16 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Horovod's FUSION_BUFFER_ATOMIC_UNIT: the fusion buffer is a multiple of this many elements per rank of a node. */
+/* Horovod's FUSION_BUFFER_ATOMIC_UNIT: the size of the fusion buffer is a multiple of FUSION_UNIT elements for each
+ * rank of a node. */
 #define FUSION_UNIT 64
 /* Number of units whose gathered parameters are in memory at the same time: the current and the prefetched unit. */
 #define SLOTS 2
 
 /*
- * Memory bandwidth in 1e9 bytes per second that gives memory-bound kernels their duration with --compute timed. It is
- * that of the A100-SXM4-80GB in profiles/clusters, because the default FLOP rate (--tflops) is that of an A100, too.
+ * Memory bandwidth in 1e9 bytes per second, from which the durations of memory-bound kernels are computed with
+ * --compute timed. The value is that of the A100-SXM4-80GB in profiles/clusters, because the default FLOP rate
+ * (--tflops) is also that of an A100.
  */
 static const double memory_gbps = 2039;
 
@@ -30,7 +32,7 @@ struct bucket {
     size_t count;     /* number of elements, including padding */
     int first_unit;   /* lowest index of a unit that has tensors in the bucket */
     int units, ready; /* units: number of units with tensors in the bucket; ready: how many of them have finished
-                         backward */
+                         backward since the previous reduction of the bucket */
     bool fused; /* true: several tensors, which are copied into the fusion buffer before the reduction and back after
                    it */
     int full, shard; /* indices of the gradient buffers: full gradients; local shard (equal to `full` without
@@ -63,8 +65,9 @@ struct bb_sync {
     int n_shared;          /* number of shared buffers for full gradients; 0: each bucket has its own buffer */
     int *shared_last_read; /* [n_shared] index of the last operation that reads the buffer; BB_NONE: the buffer is
                               free */
-    struct slot slots[SLOTS + 1]; /* buffers for gathered parameters. The first SLOTS are reused for one unit after
-                                     another; the last one is reserved for the tied unit */
+    /* slots: buffers for the gathered parameters of one unit each. The first SLOTS are reused for one unit after
+     * another; the last slot is reserved for the unit with tied embeddings */
+    struct slot slots[SLOTS + 1];
     int latest_slot, tied; /* latest_slot: index of the most recently used slot; tied: index of the unit with tied
                               embeddings, or BB_NONE */
 };
@@ -160,9 +163,10 @@ int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool per_uni
 }
 
 /*
- * Return the number to a multiple of which the element count of a bucket is padded. A sharded bucket must be divisible
- * by the ranks of the shard group. The fusion buffer of Horovod's hierarchical all-reduce is a multiple of 64 elements
- * (Horovod's atomic unit) per rank of the node, so that the ranks of a node have equal shares.
+ * Return the granularity of a bucket: its element count is padded to a multiple of the returned number. With sharding,
+ * the granularity is a multiple of the bucketing rule's `pad` and of the number of ranks of the shard group, so that
+ * the ranks have equal shares. With Horovod's hierarchical all-reduce, the fusion buffer has a multiple of 64 elements
+ * (Horovod's atomic unit) for each rank of the node.
  */
 static size_t bucket_multiple(const struct bb_sync *s)
 {
@@ -263,8 +267,8 @@ static size_t largest_bucket(const struct bb_sync *s)
 }
 
 /*
- * Return the number of shared gradient buffers: the largest number of buckets that contain tensors of one unit, plus
- * one, so that backward of the next unit can start while the buckets of the previous unit are reduced.
+ * Return the number of shared gradient buffers: the number of buckets with tensors of the same unit, maximum over the
+ * units, plus one, so that backward of the next unit can start while the buckets of the previous unit are reduced.
  */
 static int count_shared_buffers(const struct bb_sync *s)
 {
@@ -404,9 +408,9 @@ void bb_sync_release(struct bb_sync *s)
 /* ---- gradient reductions ---- */
 
 /*
- * Reduce the remainder of a bucket, which the ranks of the node cannot share equally, to the last rank of the node
- * (kind: BB_REDUCE), or broadcast it from that rank (BB_BROADCAST). In the full buffer, the remainder follows the equal
- * shares.
+ * Hierarchical all-reduce: handle the remainder, the elements that are left when a bucket is divided equally among the
+ * ranks of a node. In the full buffer, the remainder follows the equal shares. The last rank of the node is the root.
+ *   kind   BB_REDUCE: reduce the remainder to the root; BB_BROADCAST: broadcast it from the root
  *   share  elements of each rank's equal share
  *   rest   elements of the remainder
  */
@@ -546,8 +550,8 @@ static struct slot *ensure_gathered(struct bb_sync *s, int unit)
 }
 
 /*
- * Wait for the parameters of `unit`, then prefetch those of unit number `next` if this unit exists and is in the same
- * model chunk.
+ * Wait for the parameters of unit `unit`. Then prefetch the parameters of unit `next`, if this unit exists and is in
+ * the same model chunk.
  */
 static void use_unit(struct bb_sync *s, int unit, int next)
 {
@@ -598,7 +602,8 @@ void bb_sync_before_forward(struct bb_sync *s, int unit)
     for (int b = 0; b < s->n && s->policy.overlap_gather; b++)
         if (s->buckets[b].gathered != BB_NONE && bucket_holds_unit(s, b, unit)) {
             bb_script_wait(s->script, s->buckets[b].gathered);
-            s->buckets[b].gathered = BB_NONE; /* one wait is enough for all units that share this bucket */
+            s->buckets[b].gathered = BB_NONE; /* the first unit waits for the all-gather of this bucket; later units
+                                                 with tensors in the bucket need no wait */
         }
 }
 

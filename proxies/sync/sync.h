@@ -81,16 +81,15 @@ struct bb_dp_config {
                              of bfloat16 parameters and gradients */
     bool hierarchical;    /* all_reduce, horovod: reduce-scatter within the node, all-reduce across nodes, all-gather
                           within the node */
-    bool reduce_whole;    /* zero1, zero2: the buckets are all-reduced, not reduce-scattered, and each rank uses only
-                          its shard of the result */
+    bool reduce_whole;    /* zero1, zero2: true: the buckets are all-reduced instead of reduce-scattered, and each rank
+                          uses only its shard of the result */
     bool overlap_gather;  /* distributed: the all-gather of parameters overlaps the forward of the next step */
     bool own_gather_comm; /* zero3, hsdp: gathers and reductions use separate communicators */
     bool no_overlap;      /* reductions start only after the whole backward */
     bool no_sync;         /* zero2, zero3, hsdp: only the last micro-batch reduces gradients */
     int shard;            /* hsdp, distributed: ranks per shard group; 0: the ranks of a node (hsdp) or all replicas
                   (distributed) */
-    int servers; /* hierarchical: local: over the ranks of one node; cross: over the ranks with equal index in their
-                    nodes */
+    int servers;          /* ps_sharded: number of parameter servers; 0: the default */
 };
 
 /*
@@ -103,17 +102,20 @@ struct bb_dp_config {
 int bb_sync_resolve(const struct bb_proxy_config *config, enum bb_sync_kind kind, enum bb_dtype_id params,
                     enum bb_dtype_id grads, struct bb_dp_config *policy) BB_MUST_CHECK;
 
-/* Properties of a kind. bb_sync_is_sharded - return whether the optimizer and the reductions work on shards.
- * bb_sync_gathers_parameters - return whether parameters are gathered for each unit.
- * bb_sync_reduces_every_micro_batch - return whether every micro-batch reduces its gradients. */
+/*
+ * Properties of a kind or policy:
+ * bb_sync_is_sharded                 - return whether the optimizer and the reductions work on shards.
+ * bb_sync_gathers_parameters         - return whether parameters are gathered for each unit.
+ * bb_sync_reduces_every_micro_batch  - return whether every micro-batch reduces its gradients.
+ */
 bool bb_sync_is_sharded(enum bb_sync_kind kind);
 bool bb_sync_gathers_parameters(enum bb_sync_kind kind);
 bool bb_sync_reduces_every_micro_batch(const struct bb_dp_config *policy);
 
 /* Communicators of a policy, as indices into the layout's communicators (BB_NONE: unused), and their sizes in ranks. */
 struct bb_sync_comms {
-    int gradients, parameters; /* communicators over the shard group, or over all replicas without sharding; both may
-                                  be the same communicator */
+    int gradients, parameters; /* gradients: for reductions; parameters: for all-gathers. Both are over the shard
+                                  group, or over all replicas without sharding, and may be the same communicator */
     int replicas;     /* hsdp, distributed with --shard-size: communicator over the replica group, which has one rank of
                      each shard group */
     int local, cross; /* hierarchical: local is over the ranks of a node, cross over the ranks with the same index in
@@ -149,7 +151,7 @@ struct bb_sync_unit {
     const struct bb_tensor *tensors; /* the unit's tensors in registration order, with this rank's sizes before
                                         sharding over the replicas; must outlive the bb_sync */
     int n;
-    /* Tied embeddings: true if the last unit also uses the parameters of this unit. At most one unit may set it.
+    /* true: tied embeddings, the last unit also uses the parameters of this unit. Only one unit may have this flag.
      * With zero3 and hsdp, these parameters stay gathered from this unit's forward to the last unit's forward, and
      * from the last unit's backward to this unit's backward. */
     bool tied;
@@ -228,9 +230,9 @@ void bb_sync_memory_kernel(struct bb_script *s, struct bb_step *step, const char
 void bb_sync_memory(const struct bb_dp_config *policy, const struct bb_sync_comms *comms, double parameters,
                     double bytes[BB_USES]);
 
-/* bb_sync_update_peak_bytes - return the bytes that are needed only during the optimizer step, when activations are
- * free: Megatron-LM's float copy of a shard of 16-bit gradients, which it frees after the update
- * (distrib_optimizer.py, zero_grad). */
+/* bb_sync_update_peak_bytes - return the bytes that only the optimizer step needs, when the memory of the
+ * activations is free. Megatron-LM then has a float copy of the rank's shard of 16-bit gradients, which it frees
+ * after the update (distrib_optimizer.py, zero_grad). */
 double bb_sync_update_peak_bytes(const struct bb_dp_config *policy, const struct bb_sync_comms *comms,
                                  double parameters);
 

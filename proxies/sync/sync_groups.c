@@ -18,8 +18,8 @@ static const struct bb_sync_comms no_comms = {.gradients = BB_NONE,
                                               .n_cross = 1};
 
 /*
- * How a group of ranks is split: each run of `run` consecutive members forms a communicator of the inner group; the
- * members with equal index in their runs form a communicator of the outer group.
+ * How a group of ranks is split. Each sequence of `run` consecutive members of the group forms an instance of the inner
+ * group. The members with the same position in their sequences form an instance of the outer group.
  */
 struct group_split {
     struct bb_step *step;
@@ -60,7 +60,7 @@ out:
     return rc;
 }
 
-/* Return how many consecutive members of the group are on one node; 0 if the number differs between nodes. */
+/* Return the number of consecutive members of the group on each node; 0 if the number differs between nodes. */
 static int ranks_per_node(const struct bb_layout *l, int group, int gpus_per_node)
 {
     int size = l->groups[group].size, run = 0, first = 0;
@@ -79,7 +79,7 @@ static int ranks_per_node(const struct bb_layout *l, int group, int gpus_per_nod
     return run;
 }
 
-/* Return the divisor of n in [least, most] that is nearest to `wanted`; 0: none. */
+/* Return the divisor of n from `least` to `most` that is nearest to `wanted`; 0 if there is none. */
 static int nearest_divisor(int n, int wanted, int least, int most)
 {
     int best = 0;
@@ -91,8 +91,8 @@ static int nearest_divisor(int n, int wanted, int least, int most)
 }
 
 /*
- * Return whether the group has a node level and an inter-node level: several nodes with the same number of ranks, at
- * least 2, on each.
+ * Return whether a hierarchical reduction is possible: the group is on several nodes, with the same number of ranks, at
+ * least 2, on each node.
  */
 static bool has_hierarchy(const struct bb_layout *l, int group, int gpus_per_node)
 {
@@ -115,7 +115,8 @@ static int nearest_node(const struct bb_layout *l, int group, int gpus_per_node)
 }
 
 /*
- * Print an error line: the ranks of a node cannot be hsdp's default shard group. Returns -BB_EUSAGE.
+ * Print an error line: hsdp has no default for --shard-size, because the ranks on a node cannot form a shard group.
+ * Returns -BB_EUSAGE.
  *   run  number of the group's ranks on a node; 0: the number differs between nodes
  */
 static int shard_error(const struct group_split *k, int gpus_per_node, int run)

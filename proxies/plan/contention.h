@@ -11,13 +11,12 @@
 #include <stdio.h>
 
 /*
- * Contention and bottlenecks on the slowest rank.
+ * Contention and bottlenecks on the slowest rank. The caller owns the returned JSON.
  *
- * bb_contention_print - print the slowdown of compute and communication by contention, the utilization of the busiest
- * links, and the bottleneck of each phase. Prints nothing for a cluster profile without the key "sharing".
- * bb_contention_json - return the JSON object "predicted.sharing"; JSON null for a profile without the key "sharing".
- * bb_phases_json - return the JSON array "predicted.phases": the bottleneck of each phase.
- *   Owner    the caller owns the JSON
+ * bb_contention_print - print the additional time of compute and of communication caused by contention, the utilization
+ * of the busiest links, and the bottleneck of each phase. Prints nothing if the cluster profile has no key "sharing".
+ * bb_contention_json - return the object `predicted.sharing` of the plan's JSON; JSON null without the key "sharing".
+ * bb_phases_json - return the array `predicted.phases` of the plan's JSON: the bottleneck of each phase.
  */
 void bb_contention_print(const struct bb_prediction *p, FILE *out);
 json_t *bb_contention_json(const struct bb_prediction *p);
@@ -25,7 +24,7 @@ json_t *bb_phases_json(const struct bb_prediction *p);
 
 /* bb_jittered_print - print percentiles of the step times that were simulated with jitter. */
 void bb_jittered_print(const struct bb_jittered *j, FILE *out);
-json_t *bb_jittered_json(const struct bb_jittered *j); /* returns the JSON object "predicted.jitter"; NULL when out
-                                                          of memory */
+json_t *bb_jittered_json(const struct bb_jittered *j); /* returns the object `predicted.jitter` of the plan's JSON;
+                                                          NULL when out of memory */
 
 #endif

@@ -32,7 +32,8 @@ struct bb_forecast {
     int recompute_layers;  /* with `recompute`: number of recomputed layers in each model chunk; 0: all layers */
     bool precision_aware;  /* true: the forecast assumes --use-precision-aware-optimizer, which stores less optimizer
                              state, because training would not fit in GPU memory without it */
-    double without_bytes;  /* training memory in bytes without the assumed `recompute` and `precision_aware` */
+    double without_bytes;  /* training memory in bytes before the assumptions `recompute` and `precision_aware` are
+                             applied */
     double gpu_bytes;      /* memory of one GPU in bytes; 0: unknown */
 };
 
@@ -50,8 +51,8 @@ bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f);
 void bb_forecast_print(const struct bb_plan *plan, const struct bb_forecast *f, const struct bb_cluster *cluster,
                        FILE *out);
 
-/* Return the JSON objects "memory", "predicted.compute" and "predicted.model_error" of the format busbar.plan/1;
- * NULL when out of memory. */
+/* Return the objects `memory` (bb_forecast_memory), `predicted.compute` (bb_forecast_compute) and
+ * `predicted.model_error` (bb_forecast_model_error) of the plan's JSON; NULL when out of memory. */
 json_t *bb_forecast_memory(const struct bb_plan *plan, const struct bb_forecast *f);
 json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster *cluster);
 json_t *bb_forecast_model_error(const struct bb_forecast *f, const struct bb_cluster *cluster);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes sent by the collectives that one rank of a role executes on one group, summed over the step. */
+/* Bytes that collectives of one rank send on one group, summed over the step. */
 struct volume {
     double ring;  /* bytes sent over each inter-node link by collectives that use a ring */
     double chain; /* bytes sent over each inter-node link by collectives that use a chain */
@@ -28,17 +28,18 @@ struct role {
     struct volume volumes[BB_MAX_GROUPS];
     struct message *messages; /* one entry per communicator and peer: bytes of all sends to this peer */
     int n_messages;
-    int next; /* index in messages[] at which the next search begins: after the previous match, because programs
-                 repeat the order of their peers */
+    int next; /* index in messages[] at which the next search for a peer begins: the entry after the previous match,
+                 because programs repeat the order of their peers */
 };
 
 struct counting {
     const struct bb_step *step;
     struct bb_internode *internode;
-    struct role *roles;  /* [step->n_roles] traffic of each role */
-    double *out;         /* [nodes] bytes that each node sends to other nodes */
-    int *members, *seen; /* [nodes] members: number of ranks of the current instance on each node; seen: `mark` of
-                            the instance for which members[] is valid */
+    struct role *roles; /* [step->n_roles] traffic of each role */
+    double *out;        /* [nodes] bytes that each node sends to other nodes */
+    /* members: number of ranks of the current instance on each node, valid only where seen[node] == mark; seen:
+     * parameter `mark` of the latest call of count_nodes that found members on the node */
+    int *members, *seen;
     int gpus_per_node;
 };
 
@@ -143,7 +144,7 @@ static void count_messages(struct counting *c, int rank)
 
 /*
  * Count the members of an instance on each node (c->members). Returns the number of nodes that have members.
- *   mark  a number that differs in every call; marks the valid entries of c->members
+ *   mark  a number that no earlier call had; stored in c->seen for each node with members
  */
 static int count_nodes(struct counting *c, int group, int instance, int mark)
 {
@@ -179,8 +180,8 @@ static void count_instance(struct counting *c, int group, int instance, int mark
             continue; /* another member on this node has already added the node's traffic */
         add_outgoing(c, node, group, volume->ring + (double)here * (n - here) * volume->pair);
         if (m > 0)
-            add_outgoing(c, node, group, volume->chain); /* a chain over k nodes has k - 1 links, so the first node
-                                                            adds no link */
+            add_outgoing(c, node, group, volume->chain); /* a chain over k nodes has k - 1 links between nodes, so no
+                                                            link is counted for the first node */
         c->members[node] = 0;
     }
 }

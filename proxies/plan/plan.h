@@ -30,13 +30,14 @@ struct bb_plan {
  */
 int bb_plan_init(struct bb_plan *plan, const struct bb_step *step) BB_MUST_CHECK;
 /*
- * bb_plan_count - like bb_plan_init, but return 0 without an error line if the step fails its checks.
+ * bb_plan_count - like bb_plan_init, but also return 0, without an error line, if operations are unmatched or a
+ * deadlock is possible; plan->checks contains the result.
  *   split_programs  see bb_traffic_init
  */
 int bb_plan_count(struct bb_plan *plan, const struct bb_step *step, bool split_programs) BB_MUST_CHECK;
 void bb_plan_release(struct bb_plan *plan);
 
-/* bb_plan_checks - return the JSON object "checks" of the format busbar.plan/1; NULL when out of memory. */
+/* bb_plan_checks - return the object `checks` of the plan's JSON; NULL when out of memory. */
 json_t *bb_plan_checks(const struct bb_plan *plan);
 
 double bb_plan_flops(const struct bb_plan *plan); /* returns the FLOPs of one step, summed over all ranks */

@@ -1,6 +1,7 @@
 /*
- * plan_export.h - the files that `busbar plan` writes. Each file format is an entry NAME of a list below, with an
- * option --NAME FILE, which requests the file, and a writer bb_plan_write_NAME (plan_json.c, plan_trace.c).
+ * plan_export.h - the files that `busbar plan` writes. Each file format is an entry of one of the two lists below. The
+ * format NAME has an option --NAME FILE, which requests the file, and a writer bb_plan_write_NAME (plan_json.c,
+ * plan_trace.c).
  */
 #ifndef BB_PROXIES_PLAN_PLAN_EXPORT_H
 #define BB_PROXIES_PLAN_PLAN_EXPORT_H

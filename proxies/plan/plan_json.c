@@ -118,8 +118,9 @@ static json_t *index_or_null(int value)
 }
 
 /*
- * Returns the JSON array of the elements that an alltoallv sends to each rank of the group, or receives from each rank,
- * as the function `of` returns them; 0 for the rank itself. Returns JSON null for other operations.
+ * Returns a JSON array with one number of elements for each rank of the group of an alltoallv; 0 for the executing rank
+ * itself. Returns JSON null for other operations.
+ *   of  bb_alltoallv_sends or bb_alltoallv_receives: elements sent to, or received from, each rank
  */
 static json_t *counts_of(const struct bb_op *op, size_t (*of)(const struct bb_op *, int))
 {

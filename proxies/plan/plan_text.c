@@ -24,7 +24,7 @@ static int run_text(const int *ranks, int n, int i, char text[32])
     return end;
 }
 
-/* Formats the last run of consecutive ranks, with which an abbreviated list ends. */
+/* Formats the final run of consecutive ranks in ranks[n]. An abbreviated list ends with this run. */
 static void last_run(const int *ranks, int n, char text[32])
 {
     int first = n - 1;
@@ -46,7 +46,7 @@ const char *bb_ranks_text(const int *ranks, int n, char *text, size_t size)
     last_run(ranks, n, last);
     for (int i = 0; i < n; i = next) {
         next = run_text(ranks, n, i, run);
-        /* The list needs space for this run and, unless it is the last run, for ", ..., LAST" after it. */
+        /* The list needs space for this run and, unless this run is the final one, for ", ..., " and the final run. */
         if (length + 2 + strlen(run) + (next < n ? 7 + strlen(last) : 0) >= size) {
             snprintf(text + length, size - length, ", ..., %s", last);
             return text;
@@ -293,7 +293,8 @@ static double us_of(int64_t ns)
     return (double)ns / 1e3;
 }
 
-/* Returns the width of a column title without the unit, which is printed after the title. */
+/* Returns the width of a column title without the unit. The title is followed by the unit, and both together have 10
+ * characters. */
 static int column_width(const struct bb_time_unit *unit)
 {
     return 10 - (int)strlen(unit->name);

@@ -19,16 +19,16 @@ size_t bb_traffic_memory(const struct bb_traffic_role *role)
 /* ---- traffic of one rank ---- */
 
 /*
- * State while the program of one rank is counted. Hash indices find rows and peers, because an alltoallv may add
- * thousands of rows, and a parameter server has thousands of peers.
+ * State while the traffic of one rank is counted. rows and peers are hash indices because lists would be slow to
+ * search: an alltoallv may add thousands of rows, and a parameter server has thousands of peers.
  */
 struct counting {
     const struct bb_layout *layout;
     int rank;
     struct bb_traffic_role *role;
     struct bb_key_index rows;      /* maps struct row_key to the index of the row */
-    struct bb_key_index peers;     /* maps struct peer_key to an index in calls[] */
-    size_t *calls;                 /* [peers.n] number of calls with each peer */
+    struct bb_key_index peers;     /* maps a row and a peer (struct peer_key) to an index in calls[] */
+    size_t *calls;                 /* [peers.n] number of calls with each peer in each row */
     struct bb_key_index alltoallv; /* the distinct alltoallv operations of the program; keys: struct alltoallv_key */
     size_t *repeats;        /* [alltoallv.n] number of occurrences of each distinct alltoallv; 0 after its messages are
                         counted */
@@ -265,9 +265,9 @@ static uint64_t digest_of(const struct bb_traffic_role *role)
 }
 
 /*
- * Ranks are first put into classes by everything that determines their traffic: the builder's role and, for
- * communicators on which operations have absolute peers, the rank's index in the communicator. Only the first rank of
- * each class is counted. Classes with equal traffic then form one role of the plan.
+ * Ranks are first put into classes. The ranks of a class have the same builder's role and, for each communicator with
+ * operations that have absolute peers, the same index in the communicator, so their traffic is equal. Only the first
+ * rank of each class is counted. Classes with equal traffic then form one role of the plan.
  */
 struct grouping {
     const struct bb_step *step;

@@ -11,8 +11,8 @@
 #include "proxies/step/step.h"
 
 struct bb_traffic_peer {
-    /* the peer's rank minus the rank's own, both in the communicator. If the program itself gives an offset
-     * (BB_PEER_OFFSET), that offset: +1 in a ring, also from the last rank to rank 0 */
+    /* the peer's index minus the rank's own index, both in the communicator. If the program gives the peer as an
+     * offset (BB_PEER_OFFSET), this offset: in a ring +1 on all ranks, also on the last rank, which sends to rank 0 */
     int offset;
     size_t calls;
 };

@@ -51,11 +51,11 @@ struct writer {
     int rank;
     const int *first_group; /* [comms] number in PREFIX.groups.json of the communicator's first instance; the numbers
                                of further instances follow */
-    uint64_t *first_node, *deps; /* first_node: [tasks] id of the node of each task's first operation; deps: scratch:
-                                    ids of the nodes that one node depends on */
+    uint64_t *first_node, *deps; /* first_node: [tasks] id of the node of each task's first operation; deps: scratch
+                                    memory for the ids of the nodes on which one node depends */
     uint64_t next_node;
     uint64_t host, launch; /* node ids. host: the most recent launch on the host; launch: the launch for which the
-                              tasks of the current call wait */
+                              current task, or all tasks of the current group call, wait */
     int64_t host_ns;       /* sum of all launch times so far */
     struct bb_message node, attr; /* scratch messages, reused for every Chakra node */
 };
@@ -166,9 +166,9 @@ static int write_node(struct writer *w, const struct bb_op *op, size_t n_deps, F
 }
 
 /*
- * Writes a node for a launch on the host, of `ns` nanoseconds. Launches run one after another and do not wait for the
- * GPU. The schema requires whole microseconds and a launch takes only a few, so the rounding error is carried
- * over to the next launch.
+ * Writes a node for a launch of `ns` nanoseconds on the host. Launches run one after another and do not wait for the
+ * GPU. The schema requires whole microseconds, but a launch takes only a few microseconds, so the rounding error of
+ * each launch is carried over to the next launch.
  */
 static int write_launch(struct writer *w, const struct bb_op *op, int64_t ns, FILE *out)
 {

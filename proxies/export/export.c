@@ -44,8 +44,8 @@ static const struct format *find_format(const char *name)
 }
 
 /*
- * Rejects slowdowns that the format cannot represent. Without them in the file, the tool that reads the file would
- * simulate a different machine.
+ * Rejects slowdowns (--slow) that the format cannot represent, because a tool that reads the file would otherwise
+ * simulate a machine without them.
  */
 static int reject_slow(const struct format *format, const struct bb_slow *slow)
 {

@@ -71,8 +71,8 @@ struct rank_goal {
     int rank;
     struct bb_goal goal;
     uint32_t *end; /* [tasks] index of the GOAL operation whose end is the end of the task */
-    /* Indices of GOAL operations. host: the most recent launch on the host; launch: the launch for which the tasks
-     * of the current group call wait. */
+    /* GOAL operations of host launches. host: index of the most recent launch; launch: index of the launch for which
+     * the tasks of the current group call wait */
     uint32_t host, launch;
 };
 
@@ -86,7 +86,9 @@ static void add_launch(struct rank_goal *g, int64_t ns)
             g->host);
 }
 
-/* Returns the index of a GOAL operation that ends when all dependencies of a task and its launch have ended. */
+/* Returns the index of a GOAL operation that ends when all predecessors of a task, and its launch, have ended;
+ * appends a calculation of zero duration on `cpu` if no existing operation fits. BB_GOAL_NOTHING if the task waits
+ * for nothing. */
 static uint32_t begin_of_task(struct rank_goal *g, int task, int cpu)
 {
     const int first = g->role->first_before[task], n = g->role->first_before[task + 1] - first;
@@ -130,8 +132,8 @@ static uint32_t add_collective(struct rank_goal *g, const struct bb_op *op, uint
  * Adds a dependency of a message on the previous message in the same direction with the same peer, because NCCL matches
  * messages in the order in which they are posted. A send waits for the start of the previous send, a receive for the
  * end of the previous receive.
- *   first    index of the task's first message
- *   message  index of the message
+ *   first    index of the GOAL operation of the first message of the same task; only this task is searched
+ *   message  index of the GOAL operation of the message
  */
 static void keep_order(struct bb_goal *g, uint32_t first, uint32_t message)
 {
@@ -275,8 +277,9 @@ static void print_op(const struct bb_goal_op *op, size_t i, FILE *out)
 }
 
 /*
- * Prints all operations before all dependencies. A dependency may only name operations of earlier lines, and a join
- * (the calculation that ends a set of operations) is listed before some of the operations for which it waits.
+ * Prints all operations and then all dependencies. A dependency may refer only to operations in earlier lines, and a
+ * join (a calculation of zero duration that waits for a set of operations) precedes some of the operations for which it
+ * waits.
  */
 static void print_rank(const struct bb_goal *g, int rank, FILE *out)
 {
@@ -328,8 +331,9 @@ static void put_u32(uint64_t value, FILE *out)
 }
 
 /*
- * The operations that depend on operation i: n[0][i] operations wait for its end, and n[1][i] for its start. Their
- * indices are list[first[k][i] .. first[k][i] + n[k][i]). n_before[i]: number of dependencies of operation i.
+ * The operations that depend on operation i, as compressed lists: k = 0 for operations that wait for the end of
+ * operation i, k = 1 for operations that wait for its start. n[k][i] is their number, and list[first[k][i] ..
+ * first[k][i] + n[k][i]) are their indices. n_before[i]: number of operations on which operation i depends.
  */
 struct dependents {
     uint32_t *n[2], *first[2], *list, *n_before;

@@ -38,8 +38,9 @@ struct bb_goal {
 uint32_t bb_goal_add(struct bb_goal *g, struct bb_goal_op op);
 /*
  * bb_goal_add_after - append an operation that starts after the end of operation `before`; returns its index.
- * bb_goal_wait, bb_goal_wait_start - make operation `after` depend on the end or the start of operation `before`.
- * If `before` is BB_GOAL_NOTHING, no dependency is added.
+ * bb_goal_wait - make operation `after` start after the end of operation `before`.
+ * bb_goal_wait_start - make operation `after` start after the start of operation `before`.
+ * All three functions: if `before` is BB_GOAL_NOTHING, no dependency is added.
  */
 #define BB_GOAL_NOTHING UINT32_MAX
 uint32_t bb_goal_add_after(struct bb_goal *g, struct bb_goal_op op, uint32_t before);
@@ -51,11 +52,11 @@ void bb_goal_wait_start(struct bb_goal *g, uint32_t after, uint32_t before);
 struct bb_goal_collective {
     const struct bb_layout *layout;
     const struct bb_op *op;
-    int group, instance, index, n; /* the communicator, as a group and an instance of the group; this rank's index in
-                                      the communicator; number of ranks */
+    int group, instance, index, n; /* group, instance: the communicator; index: this rank's index in the
+                                      communicator; n: number of ranks of the communicator */
     int cpu;
     uint32_t tag;
-    uint32_t before; /* index of the operation for which all messages wait */
+    uint32_t before; /* index of the GOAL operation for which all messages of the collective wait */
 };
 
 /*

@@ -37,13 +37,13 @@ static uint64_t part_bytes(uint64_t bytes, int n, int i)
 }
 
 /*
- * Adds n - 1 steps of a ring algorithm. In each step a rank sends to the next rank the fragment that it received in the
- * previous step.
+ * Adds n - 1 steps of a ring algorithm, where n is the number of ranks. In each step a rank sends to the next rank the
+ * fragment that it received from the previous rank in the step before.
  *   bytes     size of the whole array
- *   first     number of the fragment that this rank sends in the first step
- *   received  index of the operation for which the first send waits
+ *   first     index of the fragment that this rank sends in the first step
+ *   received  index of the GOAL operation for which the first send and the first receive wait
  *   sent      in/out: index of the most recent send
- *   Returns   index of the last receive
+ *   Returns   index of the final receive
  */
 static uint32_t ring_round(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes, int first,
                            uint32_t received, uint32_t *sent)
@@ -52,8 +52,8 @@ static uint32_t ring_round(struct bb_goal *g, const struct bb_goal_collective *c
         const uint32_t last = received, sent_before = *sent;
 
         *sent = send_to(g, c, c->index + 1, part_bytes(bytes, c->n, first - s), last);
-        bb_goal_wait_start(g, *sent, sent_before); /* keeps the sends in order; otherwise sends that are ready at the
-                                                      same time could start in any order */
+        bb_goal_wait_start(g, *sent, sent_before); /* starts the sends in order; without this dependency, sends that
+                                                      are ready at the same time could start in any order */
         received = receive_from(g, c, c->index - 1, part_bytes(bytes, c->n, first - s - 1), last);
     }
     return received;

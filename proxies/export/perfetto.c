@@ -170,7 +170,8 @@ static void put_bare_event(struct writer *w, int64_t ns, const char *name)
     put_event(w);
 }
 
-/* Returns the payload in bytes of those operations in ops[first..end) that have the same stream as ops[first]. */
+/* Returns the sum of the payloads, in bytes, of the operations ops[first .. end) that run on the same stream as
+ * ops[first]. */
 static uint64_t bytes_of(const struct bb_layout *l, const struct bb_op *ops, int first, int end)
 {
     uint64_t bytes = 0;

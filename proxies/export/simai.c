@@ -42,16 +42,20 @@ static const struct {
 
 static const size_t SMALL_BYTES = 64; /* a collective of fewer bytes, such as the sum of a norm or a flag, is omitted
                                          if SimAI has no group for it */
-enum { UPDATE_NS = 1 }; /* optimizer time of a row in ns: the minimum, because the optimizer has its own rows */
+enum {
+    UPDATE_NS = 1
+}; /* optimizer time that is written in each row, in ns: the minimum, because the optimizer's
+                           kernels are separate rows */
 
 struct row {
     const struct bb_op *op; /* first operation of the row; names the row */
     int64_t compute_ns[COLUMNS];
-    const char *word[COLUMNS], *suffix[COLUMNS]; /* word: name of the collective, NULL: no communication; suffix:
-                                                    suffix that selects the group */
+    /* for each of the row's columns: name of the collective (NULL: no communication) and the suffix of the name that
+     * selects the group */
+    const char *word[COLUMNS], *suffix[COLUMNS];
     size_t bytes[COLUMNS];
-    int filled; /* first slot that is still free. A row has six slots: 2 x column is compute, 2 x column + 1 is
-                   communication */
+    int filled; /* lowest slot of the row that is still free. A row has six slots in the order of execution: slot 2 *
+                   column is compute, slot 2 * column + 1 is communication */
 };
 
 struct workload {
@@ -87,8 +91,8 @@ static void set_sizes(struct workload *w)
 }
 
 /*
- * Returns SimAI's group for the operation, or SIDES if there is none. SimAI derives the sizes of its groups from the
- * header; a group of another size therefore has no counterpart in SimAI.
+ * Returns SimAI's group for the operation; SIDES if there is none. SimAI computes the sizes of its groups from the
+ * header of the file, so a group with a different number of ranks has no counterpart in SimAI.
  */
 static enum side side_of(const struct workload *w, const struct bb_op *op)
 {
@@ -222,8 +226,8 @@ static int add_ops(struct workload *w, const struct bb_program *p)
 }
 
 /*
- * Derives the number of virtual pipeline stages from the sends of each role: a stage in the middle of the pipeline
- * sends once in forward and once in backward, for each virtual stage and micro-batch.
+ * Computes the number of virtual pipeline stages from the largest number of sends of a role: with m micro-batches and v
+ * virtual stages, a stage in the middle of the pipeline sends v * m messages in forward and v * m in backward.
  */
 static void count_messages(struct workload *w)
 {

@@ -218,7 +218,7 @@ static const struct row {
      {"send0>+1:3 recv0>-1:3"},
      .verdicts = "ynn",
      .classes = 1,
-     .deadlock = {"the other ranks of the chain"}},
+     .deadlock = {"the ranks for which it waits are not shown"}},
 
     {"to itself, grouped", 1, {"send0>0:4&0 recv0>0:4&0"}, .verdicts = "yyy"},
     {"to itself", 1, {"send0>0:4 recv0>0:4"}, .verdicts = "ynn"},

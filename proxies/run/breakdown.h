@@ -20,8 +20,8 @@
 struct bb_group_breakdown {
     double busy_us;     /* length of the union of the intervals of the group's communication */
     double exposed_us;  /* part of busy_us during which no kernel runs */
-    double transfer_us; /* sum of the transfer times (without waiting); NaN: unknown */
-    double waiting_us;  /* sum of the times spent waiting for the slowest peer; NaN: unknown */
+    double transfer_us; /* sum of the transfer times (without waiting) of the group's calls; NaN: unknown */
+    double waiting_us;  /* sum of the times that the group's calls wait for their slowest peer; NaN: unknown */
 };
 
 /* Plain data without pointers: ranks exchange it as bytes. */

@@ -136,7 +136,8 @@ static int reject_key(const char *name_or_path, const char *key, const struct bb
                   bb_nccl_algorithms[variant->algorithm], of);
 }
 
-/* Reads the optional keys of a variant. Without chunk_us the variant has the same bandwidth at all sizes. */
+/* Reads the optional keys chunk_us and channels of a variant. Without chunk_us, the variant's bandwidth does not
+ * depend on the size. */
 static int read_chunks(const json_t *row, const char *name_or_path, struct bb_nccl_variant *variant)
 {
     static const struct bb_json_field chunk = VARIANT_NUMBER(chunk_us, 0, MAX_CHUNK_US),
@@ -277,8 +278,8 @@ double bb_cluster_nic_share_gbps(const struct bb_cluster *c, double members)
     return fmin(of_gpu, c->inter.gbps * c->nics_per_node / members);
 }
 
-static double larger(double a, double b) /* not fmax: this function runs for every message, and fmax is a library
-                                            call */
+static double larger(double a, double b) /* used instead of fmax, a library call, because this function runs for
+                                            every message */
 {
     return a > b ? a : b;
 }

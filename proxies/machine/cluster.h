@@ -50,8 +50,10 @@ struct bb_nccl_variant {
     double base_us, intra_us, inter_us; /* latency per call, per step within a node, per step between nodes */
     double gbps; /* bus bandwidth of the links within a node, 1e9 bytes/s; NVLS and NVLS_TREE: on a node with 8 GPUs */
     double nic;  /* fraction of the NICs' rate that is available for data with this protocol */
-    double chunk_us; /* NVLS, NVLS_TREE: synchronization time per round of chunks; 0: rounds are not modeled */
-    int channels;    /* NCCL channels of a ring or NVLS; 0: unknown (ring: no tail latency; NVLS: 16 channels) */
+    double chunk_us; /* NVLS, NVLS_TREE: synchronization time per round, in which each channel processes one chunk
+                        per GPU; 0: rounds are not modeled */
+    int channels;    /* NCCL channels of a ring or NVLS. 0: unknown; then a ring has no tail latency (add_ring_tail),
+                     and NVLS has 16 channels */
 };
 #define BB_NCCL_VARIANTS 24
 
@@ -112,18 +114,18 @@ void bb_cluster_set_gpus_per_node(struct bb_cluster *c, int gpus);
 void bb_cluster_warn_units(const struct bb_cluster *c);
 
 /*
- * Host time to issue work, in ns.
+ * Both functions: host time to issue work, in ns.
  *   bb_cluster_issue_ns         of one kernel launch (compute) or one NCCL call (!compute)
- *   bb_cluster_kernel_issue_ns  of one launch of this kernel. n: out: number of launches of the item. It is 1, except
- *                               with bb_cluster.eager: 0 for a kernel that is fused into a GEMM, and one per expert for
- *                               GEMMs of experts.
+ *   bb_cluster_kernel_issue_ns  of one launch of the kernel `item`. n: out: number of launches for `item`. It is 1,
+ *                               except with bb_cluster.eager: 0 for a kernel that is fused into a GEMM, and one per
+ *                               expert for GEMMs of experts.
  */
 int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute);
 int64_t bb_cluster_kernel_issue_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int *n);
 /*
- * Duration of a GEMM or a memory-bound kernel that runs alone, in ns.
+ * Both functions: duration of a GEMM or a memory-bound kernel that runs alone, in ns.
  *   bb_cluster_kernel_ns         on all SMs
- *   bb_cluster_kernel_on_sms_ns  on `sms` SMs; by_memory out: memory bandwidth limits the kernel
+ *   bb_cluster_kernel_on_sms_ns  on `sms` SMs. by_memory: out: true if memory bandwidth limits the kernel
  */
 int64_t bb_cluster_kernel_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item);
 int64_t bb_cluster_kernel_on_sms_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms,
@@ -136,12 +138,14 @@ double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype);
  * unknown: the cost model then assumes consecutive nodes, beginning with node 0. */
 struct bb_node_placement {
     int min_members, max_members; /* members on one node; min_members 0: unknown */
-    int max_members_per_nic;      /* members whose GPUs share one NIC */
-    double min_nics;              /* NICs that the members on one node use: members on the node / members per NIC */
-    double max_nic_pairs;         /* over all NICs: (members that use the NIC) x (members on other nodes) */
+    int max_members_per_nic;      /* maximum over the NICs: members whose GPUs share the NIC */
+    double min_nics;              /* minimum over the nodes: NICs that the node's members use */
+    double max_nic_pairs;         /* maximum over the NICs: (members that use the NIC) x (members on other nodes) */
     struct {
-        int switches, max_nodes; /* leaves or pods that have members, 0: unknown; nodes with members on one switch */
-        int max_tree_edges;      /* edges of NCCL's two inter-node trees that leave one switch */
+        int switches, max_nodes; /* number of leaves or pods that have members, 0: unknown; maximum number of nodes
+                                    with members on one leaf or pod */
+        int max_tree_edges;      /* maximum over the leaves or pods: edges of NCCL's two inter-node trees that leave the
+                               leaf or pod */
     } tier[BB_TIERS];
 };
 
@@ -165,18 +169,19 @@ struct bb_collective {
 int64_t bb_cluster_collective_ns(const struct bb_cluster *c, const struct bb_collective *call,
                                  const struct bb_nccl_variant **variant);
 
-/* Cost of a collective that runs alone, after the last member has called it. The duration is latency_ns +
- * transfer_ns. Each kind of link is busy during a part of the transfer. */
+/* Cost of a collective that runs alone, after the last member has called it. Its duration is latency_ns +
+ * transfer_ns. Each kind of link (within a node, NIC, uplink) is busy for at most transfer_ns. */
 struct bb_cost {
     double latency_ns, transfer_ns;
     double link_ns, nic_ns; /* time for which a member's links within the node, and its NICs, are busy */
-    /* The same for the uplinks of one leaf and of one pod, those with the most nodes of the communicator. All busy
-     * times are at most transfer_ns. */
+    /* time for which the uplinks of one leaf ([BB_LEAF]) and of one pod ([BB_POD]) are busy: the leaf and the pod
+     * with the most nodes of the communicator */
     double uplink_ns[BB_TIERS];
     double bytes;     /* bytes that each member sends; it receives the same number */
     double nic_bytes; /* bytes per direction through the NIC of one member; members may share a NIC */
-    /* Bytes per direction over the uplinks of this leaf and pod. Either uplink_bytes, the sum over all members
-     * there, or pair_bytes, the bytes from each member there to each member elsewhere, is above 0. */
+    /* Bytes per direction over the uplinks of the leaf and pod of uplink_ns. At most one of the two fields is above
+     * 0: uplink_bytes, the sum over all members on the leaf or pod, or pair_bytes, the bytes from each of these
+     * members to each member elsewhere. */
     double uplink_bytes[BB_TIERS], pair_bytes;
     const struct bb_nccl_variant *variant;
 };
@@ -186,9 +191,9 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
 bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call,
                              const struct bb_nccl_variant *variant, struct bb_cost *cost);
 
-/* Bytes of all messages of one rank in one group call, except messages to itself. out, in: sent and received, [0]
- * between nodes, [1] within the node. up, down: over the uplinks of the rank's leaf and pod. If other ranks of the
- * leaf or pod send at the same time, up and down are the sums over these ranks. */
+/* Bytes of all messages of one rank in one group call, except messages to itself. out, in: bytes sent and received;
+ * index 0: between nodes, 1: within the node. up, down: bytes over the uplinks of the rank's leaf and pod; where
+ * other ranks of the leaf or pod send at the same time, the sum over all of them. */
 struct bb_link_load {
     double out[2], in[2];
     double up[BB_TIERS], down[BB_TIERS];
@@ -223,12 +228,13 @@ void bb_cluster_gpu_nics(const struct bb_cluster *c, int gpu, int *first, int *e
 int bb_cluster_rank_nic(const struct bb_cluster *c, int rank);
 
 /*
- * bb_cluster_placement_of_ranks - computes all fields of a placement except tier[] from a list of ranks.
+ * Both functions: compute all fields of a placement except tier[].
+ * bb_cluster_placement_of_ranks - from a list of ranks.
  *   ranks    [n] ascending
- * bb_cluster_placement_add_node - the same for one node after another; set max_members to 0 before the first call.
+ * bb_cluster_placement_add_node - from one node per call; set max_members to 0 before the first call.
  *   n        number of members of the communicator
  *   members  number of members on this node
- *   on_nic   largest number of members on one NIC of this node
+ *   on_nic   maximum over the NICs of this node: members that use the NIC
  */
 void bb_cluster_placement_add_node(struct bb_node_placement *placement, int n, int members, int on_nic);
 void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks, int n,

@@ -207,7 +207,7 @@ static double intra_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_c
 #define NVLS_CHUNK                  (128 * KIB) /* enqueue.cc: maximum bytes of a chunk, per channel and head */
 #define NVLS_HEADS                  32 /* maximum number of heads, the GPUs of a node that each own a part of the sum */
 #define NVLS_CHANNELS               16 /* nvls.cc: number of channels on Hopper, for profiles without "channels" */
-#define NVLS_FILL                   2  /* number of rounds that fill the pipeline of NVLS: scatter, reduce, gather */
+#define NVLS_FILL                   2  /* rounds that fill the three stages of NVLS: scatter, reduce, gather */
 #define NVLS_TREE_SMALL_CHUNK_NODES 4  /* enqueue.cc: number of nodes from which NVLSTree halves its chunks */
 #define TREE_CORRECTIONS            23
 
@@ -293,8 +293,8 @@ static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_n
         cost.uplink_bytes[tier] = uplink_bytes_of(variant->algorithm, call, (enum bb_tier)tier, bytes, cost.bytes);
     bb_fabric_add_collective_uplinks(c, call, variant->nic, &cost);
     cost.transfer_ns = longest_ns(&cost);
-    if (variant->algorithm == BB_NCCL_TREE) /* the correction makes the operation longer without more traffic, so the
-                                               additional time is latency */
+    if (variant->algorithm == BB_NCCL_TREE) /* treeCorrectionFactor makes the operation longer without more traffic,
+                                               so the additional time is latency */
         cost.latency_ns += cost.transfer_ns * (1 / tree_efficiency(variant, bytes) - 1);
     return cost;
 }

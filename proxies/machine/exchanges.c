@@ -25,8 +25,8 @@ static double bytes_through(const struct bb_link_load *load, enum bb_resource_ki
     return in ? load->down[bb_resource_tier(what)] : load->up[bb_resource_tier(what)];
 }
 
-/* Returns whether flows use this kind of resource. A NIC that only one GPU uses limits an exchange only if a NIC may
- * be slow. */
+/* Returns whether this kind of resource is modeled with flows. If only one GPU uses each NIC, NICs are modeled only
+ * if one of them may be degraded (--slow). */
 static bool is_modelled(const struct sharing *s, enum bb_resource_kind what)
 {
     return bb_resource_can_limit(s->c, what) || (what == BB_RESOURCE_NIC && s->c->has_sharing && s->slow->n > 0);

@@ -78,7 +78,8 @@ static int rail_of(const struct bb_cluster *c, int rank)
     return bb_cluster_gpus_share_nics(c) ? first : rank % c->gpus_per_node;
 }
 
-/* Number of leaf switches of an area (one per rail), or 1 for a pod. */
+/* Number of leaf switches of an area (fabric.h): one per rail. For tier BB_POD: 1, because a pod counts as one
+ * switch. */
 static int count_switches(const struct bb_cluster *c, enum bb_tier tier)
 {
     return c->fabric.rails && tier == BB_LEAF ? bb_fabric_rails(c) : 1;
@@ -174,8 +175,8 @@ static int map_second_tree(int n, int at, int back)
     return n % 2 == 0 ? n - 1 - at : (at + (back ? 1 : n - 1)) % n;
 }
 
-/* Counts the edges of NCCL's two trees between nodes[node] and nodes of other areas (or pods, by `tier`). nodes: [n]
- * see bb_fabric_placement_of_nodes. */
+/* Counts the edges of NCCL's two trees that connect nodes[node] to nodes of other areas (tier BB_LEAF) or other pods
+ * (BB_POD). nodes: [n] as in bb_fabric_placement_of_nodes. */
 static int count_edges(const struct bb_cluster *c, enum bb_tier tier, const int *nodes, int n, int node)
 {
     const int area = area_of(c, tier, nodes ? nodes[node] : node);

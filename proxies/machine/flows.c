@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #define RELATIVE_TOLERANCE 1e-9 /* relative to a capacity or rate; absorbs rounding errors in sums of weights */
-#define MAX_COMPONENT      4096 /* flows of a component; additional flows keep their rates */
+#define MAX_COMPONENT      4096 /* maximum flows of a component; further flows keep their rates */
 
 double bb_flows_used(const struct bb_flows *f, int resource)
 {
@@ -135,8 +135,8 @@ static void visit_scarce(struct bb_flows *f, int first)
 
 /* ---- progressive filling ---- */
 
-/* Initializes a resource for a filling round: residual is the capacity that other flows leave to the component's
- * flows, slope the capacity that the component's flows use per unit of level (1 byte/ns of each flow). */
+/* Initializes a resource for a filling round. residual: the capacity that flows outside the component leave free.
+ * slope: the capacity that the component's flows use per unit of level; level 1 gives each flow 1 byte/ns. */
 static void begin_resource(const struct bb_flows *f, int resource)
 {
     struct bb_resource_residual *r = &f->residuals[resource];
@@ -324,7 +324,7 @@ void bb_flows_update_rates(struct bb_flows *f, double now_ns)
     f->touches_scarce = false;
     for (int i = 0; i < f->n_stale; i++)
         if (f->residuals[f->stale[i]].round <= f->complete_from) /* otherwise an earlier round of this update has
-                                                                    already filled this resource's component */
+                                                                    already recomputed the flows on this resource */
             resolve_stale(f, f->stale[i], now_ns);
     for (int i = 0; i < f->n_stale; i++)
         f->resources[f->stale[i]].stale = false;

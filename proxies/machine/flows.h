@@ -27,27 +27,30 @@ struct bb_flow_use {
 };
 
 struct bb_flow {
-    int first_use, n_uses;        /* range of bb_flows.uses; set by the caller while the flow is stopped */
-    double bytes_per_ns;          /* at full rate; progressive filling raises the bytes/ns of all flows equally */
-    double served_ns, target_ns;  /* work done until since_ns; work at which bb_flow_end_ns predicts the end */
-    double rate, since_ns;        /* current rate, 0 to 1; time at which it began */
-    int limit;                    /* resource that most recently limited the rate since the start; -1: none */
-    int round, changed_in_update; /* last filling round that included the flow; last update that changed its rate */
+    int first_use, n_uses;       /* indices of its uses in bb_flows.uses; set by the caller while the flow is stopped */
+    double bytes_per_ns;         /* at full rate; progressive filling raises the bytes/ns of all flows equally */
+    double served_ns, target_ns; /* work done until since_ns; amount of work whose completion bb_flow_end_ns predicts */
+    double rate, since_ns;       /* current rate, 0 to 1; time at which it began */
+    int limit;                   /* resource that most recently limited the rate since the start; -1: none */
+    int round, changed_in_update; /* number of the last filling round that included the flow; number of the last
+                                     update that changed its rate */
     unsigned epoch : 28;          /* version of the predicted end: incremented whenever the predicted end changes */
     bool active : 1, fresh : 1, frozen : 1;
 };
 
 struct bb_resource {
     double capacity, demand; /* demand: sum of the weights of the flows that use the resource */
-    double moved;            /* work of the resource's flows times their weights, as added by bb_flows_count_moved */
+    double moved;            /* sum over the flows of work x weight, as added by bb_flows_count_moved */
     int first;               /* head of the list of uses; -1: empty */
-    bool stale; /* since the last update a flow has stopped, which used this resource while it was scarce */
+    bool stale; /* a flow that used this resource has stopped since the last update, and the resource was scarce at
+                   that time */
 };
 
-/* A resource during progressive filling: residual capacity, and slope (capacity used per byte/ns of each open flow). */
+/* A resource during progressive filling. residual: capacity that is still free. slope: capacity that the open flows
+ * use together if each of them has 1 byte/ns. */
 struct bb_resource_residual {
     double residual, slope;
-    int open; /* number of the component's flows on the resource that are not frozen yet */
+    int open; /* number of open flows: flows of the component that use the resource and are not frozen yet */
     int round;
 };
 
@@ -63,7 +66,8 @@ struct bb_flows {
     int *scarce, n_scarce;       /* scarce resources of this component */
     int *changed, n_changed;     /* out: flows whose rate changed in the last update; each is listed once */
     int round, update;
-    int complete_from;   /* rounds of this update with larger numbers filled whole components (see MAX_COMPONENT) */
+    int complete_from;   /* number of a round; all later rounds of this update filled whole components, not truncated
+                          at MAX_COMPONENT */
     bool touches_scarce; /* at least one flow that was started since the last update uses a scarce resource */
 };
 

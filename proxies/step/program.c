@@ -9,10 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_OPS                                                                                                        \
-    (1 << 24)            /* maximum number of operations in the program of one rank; they need about 2 GiB of
-                                   memory */
-#define MAX_LOOK_BACK 64 /* operations visited in the search for a redundant wait */
+#define MAX_OPS       (1 << 24) /* maximum number of operations of one rank; they need about 2 GiB of memory */
+#define MAX_LOOK_BACK 64        /* operations visited in the search for a redundant wait */
 
 const char *const bb_phase_names[BB_PHASES] = {
     [BB_PHASE_FORWARD] = "forward",

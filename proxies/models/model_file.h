@@ -22,10 +22,10 @@ struct bb_model_file {
 };
 
 /*
- * bb_model_file_open   loads a file and rejects any other family than `family`; calls _load and _begin
+ * bb_model_file_open   loads a file (_load), checks it (_begin), and rejects any other family than `family`
  * bb_model_file_load   only loads the file. family: out: family of the file. The caller then selects the reader of this
  *                      family, which calls _begin
- * bb_model_file_begin  checks name, description and source, and reads the shapes as variables
+ * bb_model_file_begin  checks name, description and source, and reads the keys of "shape" as variables
  * bb_model_file_close  releases the file; valid also if _open failed
  */
 int bb_model_file_load(struct bb_model_file *file, const char *name_or_path, const char **family) BB_MUST_CHECK;
@@ -33,19 +33,22 @@ int bb_model_file_begin(struct bb_model_file *file) BB_MUST_CHECK;
 int bb_model_file_open(struct bb_model_file *file, const char *name_or_path, const char *family) BB_MUST_CHECK;
 void bb_model_file_close(struct bb_model_file *file);
 
-/* bb_model_file_set - adds a variable to those of the shapes (for example "in"), or changes its value. `name` must
- * stay valid until the file is closed. bb_model_file_shape - gets the value of a shape. */
+/*
+ * bb_model_file_set - adds a variable (for example "in") to those from the object "shape", or changes its value. `name`
+ * must stay valid until the file is closed.
+ * bb_model_file_shape - reads the value of a key of "shape".
+ */
 int bb_model_file_set(struct bb_model_file *file, const char *name, double value) BB_MUST_CHECK;
 int bb_model_file_shape(const struct bb_model_file *file, const char *name, int *value) BB_MUST_CHECK;
 
 /*
- * Evaluate a formula.
- *   _count      formula: argument; the result must be a whole number from 1 to 2^53
- *   _number_at  formula: object[key]; the result may be any number
- *   _count_at   formula: object[key]; result as for _count
- *   _count_in   formula: list[i]; result as for _count. key: name of the list, for messages
- *   _named_in   formula: second text of list[i], which is ["name", "formula"]; result as for _count. key: name of the
- *               list, for messages. name: out, valid until the file is closed
+ * All functions: evaluate one formula, which is
+ *   _count      the argument; the result must be a whole number from 1 to 2^53
+ *   _number_at  object[key]; the result may be any number
+ *   _count_at   object[key]; result as for _count
+ *   _count_in   list[i]; result as for _count. key: name of the list, for messages
+ *   _named_in   the second text of list[i], a pair ["name", "formula"]; result as for _count. key: name of the list,
+ *               for messages. name: out: the first text, valid until the file is closed
  */
 int bb_model_file_count(const struct bb_model_file *file, const char *formula, size_t *count) BB_MUST_CHECK;
 int bb_model_file_number_at(const struct bb_model_file *file, const json_t *object, const char *key,
@@ -59,7 +62,7 @@ int bb_model_file_named_in(const struct bb_model_file *file, const json_t *list,
 
 /* Kinds of fields for bb_model_file_read, in addition to those of json_read.h. */
 enum bb_model_kind {
-    BB_MODEL_SHAPE = BB_JSON_KINDS, /* int: value of the shape with the field's key */
+    BB_MODEL_SHAPE = BB_JSON_KINDS, /* int: value that the object "shape" has for the field's key */
     BB_MODEL_COUNT,   /* size_t: result of a formula that yields a whole number (bb_model_file_count_at) */
     BB_MODEL_FORMULA, /* double: result of a formula (bb_model_file_number_at) */
 };

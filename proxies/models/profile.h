@@ -16,7 +16,8 @@ extern const struct bb_profile_text bb_profile_texts[]; /* all shipped profiles;
  * Returns the number of names. */
 size_t bb_profile_names(const char *kind, const char **names, size_t capacity);
 
-/* Return the name of the i-th shipped profile, or NULL if i is past the last one; used for shell completion. */
+/* Both functions: return the name of the i-th shipped profile, or NULL if i is past the last one; used for shell
+ * completion. */
 const char *bb_model_name_at(size_t i);
 const char *bb_cluster_name_at(size_t i);
 

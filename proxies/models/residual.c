@@ -65,8 +65,8 @@ static int keep_layer(struct builder *b, const struct bb_residual_layer *l)
 }
 
 /* Reads one layer from `list`: ["tensor", in, out] is a dense layer, ["tensor", in, out, kernel, edge, stride] a
- * convolution. "tensor" must be a tensor of the same unit (stem, projection, block or head). The tensors of this
- * unit begin at model->tensors[first], and their names begin with `prefix`. */
+ * convolution. "tensor" must be a tensor of the same unit (stem, projection, block or head). first: index of the
+ * unit's first tensor in model->tensors. prefix: text with which the names of these tensors begin. */
 static int read_layer(struct builder *b, const json_t *list, const char *unit, const char *prefix, int first)
 {
     struct bb_residual_layer l = {0};

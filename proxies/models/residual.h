@@ -25,7 +25,7 @@ struct bb_bucket {
 struct bb_local_batch {
     double samples;
     double forward_us;         /* forward pass of the whole network */
-    double bucket_backward_us; /* backward pass of one bucket */
+    double bucket_backward_us; /* backward pass of one bucket; the same for all buckets */
 };
 
 /*
@@ -50,7 +50,7 @@ struct bb_residual {
     struct bb_local_batch batches[BB_RESIDUAL_BATCHES]; /* [n_batches] the first element has the default number of
                                                            samples */
     int n_batches;                                      /* 0: no measured times */
-    int global_batch; /* total number of samples on all ranks for strong scaling; 0: the file has none */
+    int global_batch; /* total number of samples on all ranks, for strong scaling; 0: not in the file */
 };
 
 /* bb_residual_load - loads a ResNet; returns like bb_model_load. bb_residual_release also accepts a partly loaded

@@ -21,7 +21,7 @@ struct shown {
     double algbw_gbps, busbw_gbps, factor;
 };
 
-#define MAX_SAMPLES_PER_ROW 30e6 /* maximum of ranks x samples per table row; this number takes one to two seconds */
+#define MAX_SAMPLES_PER_ROW 30e6 /* maximum of ranks x samples per row, for which a row takes one to two seconds */
 
 enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT };
 static const int widths[] = {9, 7};

@@ -96,8 +96,9 @@ static bool is_power_of_two(int n)
 }
 
 /* Computes done_ns of all exchanges of one hypercube round, which run concurrently. If the numbers of GPUs and NICs
- * per node and of nodes per leaf and pod are powers of two, the ranks on a NIC, leaf or pod all send to ranks
- * elsewhere, or none does; each then has an equal share. Otherwise bb_exchanges_run computes the shares. */
+ * per node and of nodes per leaf and pod are powers of two, then of the ranks that share a NIC, leaf or pod either
+ * all send to ranks elsewhere or none does, so each has an equal share. Otherwise bb_exchanges_run computes the
+ * shares. */
 static int share_round(const struct bb_cluster *cl, struct bb_exchange *exchanges, int n)
 {
     const int *nodes = cl->fabric.nodes;
@@ -118,8 +119,8 @@ static int share_round(const struct bb_cluster *cl, struct bb_exchange *exchange
     return 0;
 }
 
-/* Advances the clock of each rank by one round, in which it exchanges `bytes` with rank r ^ width. at: [ranks] in:
- * end of the previous round; out: end of this round. */
+/* Advances the clock of each rank r by one round, in which the rank exchanges `bytes` with rank r ^ width. at:
+ * [ranks] in: end of the previous round; out: end of this round. */
 static int time_round(const struct bb_cluster *cl, const struct bb_case *c, int width, double bytes,
                       struct bb_exchange *exchanges, int64_t *at)
 {

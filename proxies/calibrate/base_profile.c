@@ -4,7 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Shipped profiles, each with two texts that the device name of its GPUs contains. The first matching entry applies. */
+/* Shipped profiles. A profile is selected if the device name of the GPUs contains both texts (`word` and `second`).
+ * The first matching entry applies. */
 static const struct {
     const char *word, *second, *profile;
 } shipped[] = {

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNBOUNDED    1e3 /* multiple of its nominal value at which a rate counts as unbounded */
+#define UNBOUNDED    1e3 /* a fitted rate counts as unbounded from this multiple of its nominal value on */
 #define MIN_SCALE_US 0.5 /* us; minimum of bb_fit_parameter.scale for a latency */
 
 /* ---- one fit ---- */
@@ -26,7 +26,8 @@ struct model {
     double *measured;
     size_t n;
     int parameters[BB_FIT_PARAMETERS], n_parameters;
-    int variant; /* NCCL variant that predicts all times; -1: for each, the variant that the cost model selects */
+    int variant; /* index of the NCCL variant that predicts all times; -1: the cost model selects a variant for each
+                    measurement */
 };
 
 static double predict_row(void *arg, const double *values, size_t i)
@@ -166,8 +167,9 @@ static bool is_remote_message(const struct bb_measurement *r)
     return is_message(r) && !is_local(r);
 }
 
-/* Also includes collectives that NCCL implements as sends and receives, because their cost model is that of
- * messages. */
+/* Both functions: return whether the measurement belongs to the fit of messages within a node (local) or between
+ * nodes (remote). This includes collectives that NCCL implements as sends and receives, because the cost model
+ * treats them as messages. */
 static bool is_local_exchange(const struct bb_measurement *r)
 {
     return (is_message(r) || is_send_recv_collective(r)) && is_local(r);
@@ -183,8 +185,9 @@ static bool is_overlap(const struct bb_measurement *r)
     return r->kind == BB_MEASURED_OVERLAP;
 }
 
-/* The fits in order; later fits use the results of earlier ones. A parameter is fitted only once. In later fits that
- * list it, it keeps its value and is only validated by their measurements. */
+/* The fits in the order in which they run; later fits use the results of earlier ones. A parameter is fitted only
+ * once: in a later fit that lists the parameter too, its value is fixed, and the fit's measurements only validate
+ * the value. */
 static const struct {
     const char *name;
     enum cost_model cost_model;
@@ -279,8 +282,8 @@ out:
     return rc;
 }
 
-/* Computes the error with which the cost model, choosing a variant itself, predicts the measurements in which NCCL
- * chose the variant. */
+/* Computes the errors of the calibrated model for all measurements in which NCCL, not the user, chose the variant.
+ * The cost model also chooses the variant itself here. */
 static int evaluate_choice(struct bb_calibration *c, const struct bb_measurements *e)
 {
     struct model m = {.c = c, .measurements = e, .variant = -1};
@@ -324,7 +327,8 @@ static void fix_nominal_rates(struct bb_calibration *c, const struct bb_measurem
         c->parameters[anchor].is_fittable = false;
     else if (gemm >= 0)
         c->parameters[gemm].is_fittable = false;
-    if (gemm >= 0) /* keep the data sheet's bandwidth; achieved.memory is fitted instead */
+    if (gemm >= 0) /* the profile has "achieved": memory_gbps keeps the data sheet's value, and achieved.memory is
+                      fitted */
         c->parameters[bb_parameter_find(c->parameters, c->n_parameters, "memory_gbps")].is_fittable = false;
 }
 

@@ -20,7 +20,7 @@ struct bb_calibration_fit {
     size_t n_rows, n_outliers;
     double median_error, worst_error; /* median and maximum of |predicted / measured - 1|, without outliers */
     bool evaluated_only; /* no parameters are fitted; the measurements only validate parameters of other fits */
-    size_t files;        /* bit i is set if a measurement is from file i (modulo 64) */
+    size_t files;        /* bit (i modulo 64) is set if a measurement is from file i */
 };
 
 /* A number of the profile that calibration may change. */
@@ -52,7 +52,8 @@ struct bb_calibration {
     struct bb_calibration_row *rows; /* [n_rows] the measurements of fits[0], then those of fits[1], ... */
     size_t n_rows;
     int n_fits, n_parameters;
-    bool penalized_variants[BB_NCCL_VARIANTS]; /* [variant] made slower, see penalized_variants.h */
+    bool penalized_variants[BB_NCCL_VARIANTS]; /* [index of the variant] true: the variant was made slower; see
+                                                  penalized_variants.h */
 };
 
 /*

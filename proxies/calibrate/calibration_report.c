@@ -199,8 +199,8 @@ static void print_small_nodes(const struct bb_calibration_report *r, FILE *out)
                 r->calibration->cluster.gpus_per_node, max, max);
 }
 
-/* Lists the parameters that keep the values of the starting profile. For a variant of which no parameter was fitted,
- * only its name is listed. */
+/* Lists the parameters that keep the values of the starting profile. If no parameter of a variant was fitted, the
+ * list has only the variant's name. */
 static void print_nominal(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_calibration *c = r->calibration;

@@ -9,9 +9,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define MIN_DIFFERENCE      1e-4 /* relative error; smaller differences between candidates are measurement noise */
-#define MIN_GAIN            5e-3 /* minimum difference of the mean relative errors of the worst and best candidate */
-#define FULL_CHANNELS_BYTES (1 << 20) /* bytes; for smaller collectives NCCL may use fewer channels */
+#define MIN_DIFFERENCE      1e-4 /* two candidates are equal if their mean relative errors differ by less (noise) */
+#define MIN_GAIN            5e-3 /* minimum of (mean relative error of the worst candidate) - (of the best) */
+#define FULL_CHANNELS_BYTES (1 << 20) /* bytes; for smaller collectives NCCL may use fewer channels than its maximum */
 
 /* ---- node size, SMs of the GPU, SMs per collective ---- */
 
@@ -64,7 +64,8 @@ void bb_set_sm_count(struct bb_calibration *c, const struct bb_measurements *e)
     for (size_t f = 0; f < e->n_files; f++)
         if (e->files[f].sm_count > 0) {
             sms->value = c->cluster.sm_count = e->files[f].sm_count;
-            sms->fit = c->n_fits; /* attributed to the next fit, which is that of the kernels */
+            sms->fit = c->n_fits; /* index of the next fit, which is the fit of kernels; the report attributes
+                                     sm_count to it */
         }
 }
 
@@ -128,8 +129,8 @@ static bool is_sensitive_to_sms(const struct bb_cluster *c, const struct bb_meas
     return !by_memory;
 }
 
-/* Computes the error of each measurement for which is_sensitive_to_sms, if each message occupies `sms` SMs. errors:
- * out: [fit->n_rows]. Returns the mean error. */
+/* Computes the relative error of each measurement for which is_sensitive_to_sms is true, if each message occupies
+ * `sms` SMs. errors: out: [fit->n_rows]. Returns the mean error. */
 static double errors_with(const struct bb_calibration *c, const struct bb_measurements *e, int sms,
                           struct bb_calibration_fit *fit, double *errors)
 {

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The benches, in order: collectives, and messages, of small and large sizes; GEMMs and memory-bound kernels that
- * fill the GPU; kernels that are shorter than their launch; GEMMs during sendrecv, with enough tiles to show each SM
- * that NCCL occupies; memory-bound GEMMs during sendrecv. */
+/* The benches in the order in which they run: collectives, and messages, of small and large sizes; GEMMs and
+ * memory-bound kernels that fill the GPU; kernels that are shorter than their launch; GEMMs during sendrecv, with
+ * enough tiles that each SM that NCCL occupies lengthens them; memory-bound GEMMs during sendrecv. */
 static const struct {
     const char *name, *command;
     bool all_ranks; /* true: runs on all ranks; false: on one rank */

@@ -100,7 +100,8 @@ static void read_choice(const json_t *row, struct bb_measurement *found)
 
 /* ---- kinds of result rows ---- */
 
-/* Returns whether the cost model supports the collective: a single NCCL call on two or more ranks. */
+/* Returns whether the cost model supports the collective. It must consist of a single NCCL call, on two or more
+ * ranks. */
 static bool has_cost_model(int kind, int ranks)
 {
     return kind >= 0 && ranks > 1 && !(bb_colls[kind].flags & (BB_COLL_VARIABLE_COUNTS | BB_COLL_ROUNDS)) &&
@@ -183,8 +184,8 @@ static int p2p_row(struct bb_measurements *e, const json_t *row, const char *whe
     const char *metric, *direction;
     int rc;
 
-    TRY(bb_json_text_at(row, "metric", where, &metric)); /* must be present; latency and bandwidth have one cost
-                                                            model */
+    TRY(bb_json_text_at(row, "metric", where, &metric)); /* only checked for presence: rows of latency and of
+                                                            bandwidth have the same cost model */
     TRY(bb_json_text_at(row, "direction", where, &direction));
     TRY(read_count(row, "bytes", where, 0, &found.bytes));
     TRY(read_median(row, "time_us", where, &found.time_us));
@@ -252,8 +253,8 @@ out:
     return rc;
 }
 
-/* Reads the collective that ran during the GEMMs. Other collectives than those of one NCCL call and sendrecv (one
- * message in each direction) are not used, because the number of SMs that they occupy is unknown. */
+/* Reads the collective that ran during the GEMMs. The row is used only if the collective is a single NCCL call or a
+ * sendrecv (one message in each direction); for other collectives the number of SMs that they occupy is unknown. */
 static int read_overlap(const struct bb_measurement_file *file, const json_t *row, const char *where,
                         struct bb_measurement *found)
 {
@@ -303,8 +304,8 @@ out:
     return rc;
 }
 
-/* Readers of the kinds of rows. key: a key that only rows of this kind contain. read: NULL: rows of this kind are
- * not used. */
+/* Readers for each kind of row; the first entry whose key is present in the row applies. read: function that reads
+ * the row; NULL: such rows are not used. */
 static const struct {
     const char *key;
     int (*read)(struct bb_measurements *e, const json_t *row, const char *where);

@@ -10,12 +10,15 @@
 #include <jansson.h>
 
 enum bb_measurement_kind {
-    BB_MEASURED_COLLECTIVE, /* time of a collective between CUDA events; enqueued before the first event */
+    BB_MEASURED_COLLECTIVE, /* time of a collective between two CUDA events; the host enqueues it before the first
+                               event completes */
     BB_MEASURED_MESSAGE, /* time of a message, one way or half a round trip; at least the host's time to enqueue it */
-    BB_MEASURED_KERNEL,  /* mean time of a GEMM or memory-bound kernel, from the first of many launches */
+    BB_MEASURED_KERNEL,  /* mean time per kernel of many GEMMs or memory-bound kernels in one stream, from the first
+                           launch to the end */
     BB_MEASURED_TIMED_KERNEL, /* like BB_MEASURED_KERNEL, for a kernel of known duration */
     BB_MEASURED_NCCL_LAUNCH,  /* host time of an NCCL call */
-    BB_MEASURED_OVERLAP       /* time until the last of several GEMMs ends, which begin together with NCCL operations */
+    BB_MEASURED_OVERLAP       /* time from the common start of several GEMMs and NCCL operations to the end of the last
+                           GEMM */
 };
 
 struct bb_measurement {
@@ -23,7 +26,8 @@ struct bb_measurement {
     size_t file;
     double time_us;
     int iterations; /* number of operations enqueued together; 0: the time includes no launches */
-    bool by_host;   /* collectives: host clock from before the first call until the final synchronization */
+    bool by_host;   /* collectives: time_us is measured with the host clock, from before the first call to the final
+                     synchronization */
 
     struct bb_collective call;
     char algorithm[24], protocol[24]; /* variant that NCCL chose; "": unknown */

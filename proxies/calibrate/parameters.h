@@ -14,8 +14,8 @@ int bb_parameters_of(const struct bb_cluster *base, struct bb_calibration_parame
 int bb_parameter_find(const struct bb_calibration_parameter *parameters, int n, const char *key);
 void bb_parameter_variant_key(char *key, size_t size, const struct bb_nccl_variant *variant, const char *part);
 
-/* bb_parameter_set - stores the value of a parameter in the cluster. value: as used by the fit: for a rate the
- * inverse of the rate, otherwise the value itself. */
+/* bb_parameter_set - stores the value of a parameter in the cluster. value: as in the fit, where a rate is
+ * represented by its inverse, and any other parameter by its value. */
 void bb_parameter_set(struct bb_cluster *c, const struct bb_calibration_parameter *parameter, double value);
 
 /* bb_parameter_round - rounds a value to the precision of a profile: five digits, and latencies also to whole

@@ -14,8 +14,8 @@ bool bb_is_nccl_choice(const struct bb_measurement *row)
     return row->kind == BB_MEASURED_COLLECTIVE && !row->forced && bb_colls[row->call.kind].flags & BB_COLL_ESTIMATED;
 }
 
-/* Times that the cost model predicts for a measurement: taken_us with the variant that NCCL chose; latency_us +
- * bytes_us with another variant, split into the parts that do not and do depend on the rates. */
+/* Times that the cost model predicts for a measurement. taken_us: with the variant that NCCL chose. latency_us +
+ * bytes_us: with another variant; latency_us is the part that does not depend on the variant's rates. */
 struct comparison {
     double taken_us, latency_us, bytes_us;
 };
@@ -45,8 +45,8 @@ static bool was_selected(const struct bb_cluster *base, const struct bb_measurem
     return false;
 }
 
-/* Returns the smallest increase of base_us after which the variant is not clearly faster in any latency-bound
- * measurement. */
+/* Returns the increase of base_us that makes the variant at least as slow as NCCL's choice in every measurement in
+ * which the variant is clearly faster and its bytes_us is less than half of the time of NCCL's choice. */
 static double missing_latency_us(const struct bb_cluster *c, const struct bb_cluster *base,
                                  const struct bb_measurements *e, int variant)
 {
@@ -60,8 +60,9 @@ static double missing_latency_us(const struct bb_cluster *c, const struct bb_clu
     return missing;
 }
 
-/* Computes the smallest divisors of the variant's rates after which the variant is not clearly faster in any of the
- * remaining measurements. missing: out: divisor for measurements [0] within a node, [1] between nodes. */
+/* Computes by which factors the variant's rates must be divided so that the variant is at least as slow as NCCL's
+ * choice in every measurement in which it is clearly faster. missing: out: factor for measurements [0] within a
+ * node, [1] between nodes. */
 static void excess_rate(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_measurements *e,
                         int variant, double missing[2])
 {

@@ -9,7 +9,7 @@
 
 enum { P = BB_FIT_PARAMETERS, STEPS = 60, LAD_STEPS = 20, ROWS_PER_PARAMETER = 3 };
 
-#define MIN_SENSITIVITY 0.05 /* fraction that a parameter must contribute to the time of some row to be determined */
+#define MIN_SENSITIVITY 0.05 /* a parameter is determined if it contributes this fraction of some row's time */
 #define STEP            0.1 /* half width of a central difference, in units of scale; large because times are whole ns */
 #define DAMPING         1e-5 /* added to the diagonal, times the sum of weights; holds undetermined parameters */
 #define MIN_REFERENCE   0.01 /* minimum reference time of a row, as a fraction of its measured time */
@@ -22,8 +22,8 @@ struct work {
     double values[P];
     double (*slope)[P]; /* [n_rows][parameter] */
     double *weight;     /* [n_rows] */
-    double *reference;  /* [n_rows] to which errors are relative: measured times, in later steps predicted times */
-    double *sorted;     /* [n_rows] scratch memory of sort_errors */
+    double *reference; /* [n_rows] times to which errors are relative: measured times; in later steps predicted times */
+    double *sorted;    /* [n_rows] scratch memory of sort_errors */
     bool frozen[P];
 };
 
@@ -225,8 +225,8 @@ static void take_steps(struct work *w)
 
 /* ---- parameters that the rows do not determine ---- */
 
-/* Returns the largest fraction of a row's time to which parameter p contributes, over all rows with a weight above
- * 0. */
+/* Returns the maximum over all rows with a weight above 0: the fraction of the row's time that parameter p
+ * contributes. */
 static double sensitivity_of(const struct work *w, int p)
 {
     const struct bb_fit_parameter *one = &w->fit->parameters[p];
@@ -238,8 +238,8 @@ static double sensitivity_of(const struct work *w, int p)
     return largest;
 }
 
-/* Freezes two kinds of parameters at their start values: those that contribute too little to every row
- * (MIN_SENSITIVITY), and rates that became unbounded. Returns whether a parameter was frozen in this call. */
+/* Freezes parameters at their start values: those that contribute too little to every row (MIN_SENSITIVITY), and
+ * rates that became unbounded. Returns whether this call froze a parameter. */
 static bool freeze_insensitive(struct work *w)
 {
     bool found = false;

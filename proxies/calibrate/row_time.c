@@ -4,7 +4,7 @@
 #include <math.h>
 #include <strings.h>
 
-#define ISSUE_NOISE 1.05 /* message time / launch time above which the launch does not limit the message */
+#define ISSUE_NOISE 1.05 /* message time / launch time; above this ratio, the launch does not limit the message */
 
 static double message_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
@@ -83,9 +83,10 @@ static double overlap_us(const struct bb_cluster *c, const struct bb_measurement
 
 /* ---- all kinds of measurements ---- */
 
-/* Time of a message, or of its launch if this may be longer. The launch is ignored if the measured time is clearly
- * longer than the launch. Otherwise, with a fit's start values, the launch could exceed the predicted message: the
- * predicted time would not depend on the fitted parameters, and the measurement would become an outlier. */
+/* Predicts the time of a message: the time of the cost model, or of its launch if that is longer. If the measured
+ * time is clearly longer than the launch, the launch is ignored. Otherwise, at a fit's start values, the launch
+ * could be longer than the predicted message. The predicted time would then not depend on the fitted parameters, and
+ * the measurement would become an outlier. */
 static double message_or_issue_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     const double message = message_us(c, row);

@@ -51,7 +51,7 @@ struct bb_nccl_variant {
     double gbps; /* bus bandwidth of the links within a node, 1e9 bytes/s; NVLS and NVLS_TREE: on a node with 8 GPUs */
     double nic;  /* fraction of the NICs' rate that is available for data with this protocol */
     double chunk_us; /* NVLS, NVLS_TREE: synchronization time per round, in which each channel processes one chunk
-                        per GPU; 0: rounds are not modeled */
+                        per GPU of the node; 0: rounds are not modeled */
     int channels;    /* NCCL channels of a ring or NVLS. 0: unknown; then a ring has no tail latency (add_ring_tail),
                      and NVLS has 16 channels */
 };

@@ -26,7 +26,7 @@ static double bytes_through(const struct bb_link_load *load, enum bb_resource_ki
 }
 
 /* Returns whether this kind of resource is modeled with flows. If only one GPU uses each NIC, NICs are modeled only
- * if one of them may be degraded (--slow). */
+ * if one of them may be degraded (slow.h). */
 static bool is_modelled(const struct sharing *s, enum bb_resource_kind what)
 {
     return bb_resource_can_limit(s->c, what) || (what == BB_RESOURCE_NIC && s->c->has_sharing && s->slow->n > 0);

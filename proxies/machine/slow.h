@@ -39,8 +39,10 @@ int bb_slow_parse(struct bb_slow *slow, const char *what, const char *text) BB_M
 int bb_slow_validate(const struct bb_slow *slow, const char *what, const struct bb_cluster *c, int ranks,
                      int nodes) BB_MUST_CHECK;
 
-/* bb_slow_print - prints one line per item, each after `prefix`. bb_slow_json - returns a JSON list with one text
- * per item; the caller releases the list. Returns NULL if memory is exhausted. */
+/*
+ * bb_slow_print - prints one line per item; each line begins with `prefix`.
+ * bb_slow_json - returns a JSON list with one text per item, which the caller releases; NULL if memory is exhausted.
+ */
 void bb_slow_print(const struct bb_slow *slow, const char *prefix, FILE *out);
 json_t *bb_slow_json(const struct bb_slow *slow);
 

@@ -368,7 +368,7 @@ out:
     return rc;
 }
 
-/* Each backup reporter (deputy) starts to listen and broadcasts its addresses. */
+/* Each backup reporter starts to listen and broadcasts its addresses. */
 static int exchange_deputies(struct bb_world *w, const struct bb_siphash_key *token)
 {
     struct bb_watchdog_deputies deputies;

@@ -256,7 +256,7 @@ static int end_table(struct log *l)
     return 0;
 }
 
-/* Reads column `at` of the current row as a number into *value. Stores null if the word is N/A or if the table lacks
+/* Reads column `at` of the current row as a number into *value. Stores null if that word is N/A or if the table lacks
  * the column (at < 0). */
 static int number_at(const struct log *l, int at, json_t **value)
 {

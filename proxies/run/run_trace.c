@@ -32,7 +32,7 @@ static size_t max_ops(const struct bb_step *step)
     return max;
 }
 
-/* ---- gathering the times of all ranks ---- */
+/* ---- collecting the times of all ranks ---- */
 
 struct scalars {
     int64_t step_ns;

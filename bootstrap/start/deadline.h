@@ -19,10 +19,11 @@
 void bb_deadline_begin(const char *phase, double timeout_s, bool signals);
 
 /*
- * bb_deadline_begin_write - start the phase in which the final results are written. This phase changes no signal
- * handlers, but it handles an exit() called by a library.
- * bb_deadline_written - record that the final results are written. They contain the exit status for rc, so from now on
- * the process exits with this status even if a library calls exit() or the time limit expires.
+ * bb_deadline_begin_write - start the phase in which the final results are written. Signal handlers stay as they are.
+ * If a library calls exit() in this phase, the process prints one error line and exits with status 1.
+ * bb_deadline_written - record that the final results are written.
+ *   rc  result of the run. The results contain its exit status, so from now on the process exits with this status even
+ *       if a library calls exit() or the time limit expires.
  */
 void bb_deadline_begin_write(double timeout_s);
 void bb_deadline_written(int rc);

@@ -316,7 +316,7 @@ static int check_command(const json_t *value, const struct location *at)
     for (size_t i = 0; i < json_array_size(value); i++)
         lists += json_is_array(json_array_get(value, i));
     if (lists > 1)
-        return bb_err(BB_EUSAGE, "%s: %s has lists for %zu words, expected at most one list; try: \"choices\"",
+        return bb_err(BB_EUSAGE, "%s: %s: %zu words of the command are lists, expected at most one; try: \"choices\"",
                       at->path, at->key, lists);
     return check_value(&words, value, at);
 }

@@ -226,8 +226,8 @@ void bb_watchdog_judge_neighbour(struct bb_watchdog *watchdog,
                                  int rank); /* reports the loss of `rank`, a rank of this host, before the ranks are
                                                connected */
 
-/* bb_watchdog_speaks - returns whether this rank is the reporter of the error with this exit code; if rank 0 cannot
- * report, chooses the reporter among the other ranks first. */
+/* bb_watchdog_speaks - returns whether this rank reports the error with this exit code. If rank 0 cannot report, the
+ * function first asks the backup reporters with lower ranks, and returns false if one of them answers. */
 bool bb_watchdog_speaks(struct bb_watchdog *watchdog, int code);
 /* bb_watchdog_say - print the error line if this rank is the reporter. Returns whether the line was printed. */
 bool bb_watchdog_say(struct bb_watchdog *watchdog, enum bb_error code, const char *line);

@@ -1,6 +1,7 @@
 /*
  * bench_report.c - lists of fields define the column headings, the rows and the JSON. The columns and the footer are
- * those of nccl-tests; values that do not apply are printed as N/A. The JSON has one result per placement.
+ * those of nccl-tests; values that do not apply are printed as N/A. The JSON has one result per buffer placement
+ * (out of place, in place).
  */
 #include "collectives/sweep/bench_report.h"
 

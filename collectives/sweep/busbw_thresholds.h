@@ -1,7 +1,8 @@
 /*
  * busbw_thresholds.h - the thresholds of `--min-busbw`. "300" or "mean:300" applies to the mean over all results of a
  * table, "peak:300" to the fastest result, "1G:300" to the results of one size. Commas separate several thresholds. If
- * a size has several results (placements, types), the threshold applies to the slowest one. Pure functions without I/O.
+ * a size has several results (in place and out of place, several types), the threshold applies to the
+ * slowest one. Pure functions without I/O.
  */
 #ifndef BB_COLLECTIVES_SWEEP_BUSBW_THRESHOLDS_H
 #define BB_COLLECTIVES_SWEEP_BUSBW_THRESHOLDS_H

@@ -341,7 +341,8 @@ static double estimate_ns(const struct base *base, const struct bb_layout_choice
     return fmax(ns, bound_ns);
 }
 
-/* Sets step_ns of each row to its estimate. Removes the rows with an invalid or pruned base layout. */
+/* Sets step_ns of each row to the estimate from its base layout (1f1b, one chunk per stage; see the top of the
+ * file). Removes the rows whose base layout is invalid or was pruned. */
 static int estimate_rows(struct work *w, int *n, struct bb_layouts *found)
 {
     int kept = 0;

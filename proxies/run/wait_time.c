@@ -102,7 +102,7 @@ static int add_op(struct listing *s, int lane, const struct bb_op *op)
 
 /* Adds the parts of one call to the list. lane: index of the call's lane; the call is a single collective, or the
  * messages of a group call on one stream. A collective inside a group call is not added, because it has no separate
- * duration; it only counts for the numbers of later collectives. */
+ * duration; it only increments the sequence number of its communicator's collectives. */
 static int add_lane(struct listing *s, int lane)
 {
     const struct bb_batch *batch = &s->r->batches[s->r->lanes[lane].batch];

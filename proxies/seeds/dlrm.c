@@ -13,8 +13,8 @@
  *
  * --compute gemm looks up one table row per sample, runs the GEMMs of the MLPs and of the interaction, and adds the row
  * gradients to the table. SGD with momentum updates the MLPs after their gradients are reduced. The MLPs and the
- * interaction process batch / tables samples, which is the share of a rank in a job with one rank per table of the
- * model.
+ * interaction always process batch / tables samples per rank, as if there were one rank per table of the model file,
+ * even if the number of ranks differs.
  */
 #include "proxies/author/args.h"
 #include "proxies/author/proxy.h"
@@ -295,8 +295,9 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
                       c->proxy, c->ranks, m.exchange, m.exchange);
     step->parameters = parameters_of(&m, c->ranks);
     step->samples = m.batch;
-    step->summary = bb_step_text(step, "one embedding table on each of %d rank%s, MLPs for %d tables, batch %d",
-                                 c->ranks, c->ranks == 1 ? "" : "s", m.tables, m.batch);
+    step->summary =
+        bb_step_text(step, "one embedding table on each of %d rank%s; MLPs sized for the model's %d tables, batch %d",
+                     c->ranks, c->ranks == 1 ? "" : "s", m.tables, m.batch);
     TRY(step->summary ? 0 : -BB_EFAIL);
     TRY(build_role(c, &m, step));
 out:

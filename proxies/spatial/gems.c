@@ -89,9 +89,10 @@ static void receive_parameters_early(struct gems_role *p, enum bb_pass_direction
         p->received = start_message(p, false, parameters, BB_USE_PARAMETERS);
 }
 
-/* Adds the exchanges of parameters after one direction of the leader's first pass. After the forward pass, the rank
- * of the leader's first split sends, and the ranks of the inner splits send and receive; after the backward pass,
- * the rank of the last split sends. The other receives are in receive_parameters_early. */
+/* Implements --comm-opt: adds the messages with the leader's parameters (see the top of the file) in pass 0, between
+ * a rank and its partner. After the forwards, the rank of the leader's first split sends, and the ranks of the inner
+ * splits send and receive; after the backwards, the rank of the last split sends. The other receives are in
+ * receive_parameters_early. */
 static void exchange_parameters(struct gems_role *p, enum bb_pass_direction direction)
 {
     if (direction == BB_FORWARD ? p->is_first : p->is_last)

@@ -34,7 +34,8 @@ static const int none[2]; /* rows and columns of an absent margin or halo: 0 x 0
 
 /* ---- operations of a segment ---- */
 
-/* Rows and columns of a layer's output on this rank, including the margin. */
+/* Rows and columns of a layer's output that this rank computes: its tile and the margin around the tile (redundant
+ * compute of fused halos). */
 struct extent {
     int rows, cols;
 };

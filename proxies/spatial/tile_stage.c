@@ -199,7 +199,11 @@ static void add_halo_buffers(struct bb_tile_stage *w, struct bb_replica *replica
         }
 }
 
-/* One halo exchange of a segment. halos: [n] halos that are exchanged together; segment: index of the segment. */
+/*
+ * One halo exchange of a segment: the layers that share this exchange (split_layers.h).
+ *   halos    [n] halos that are exchanged together
+ *   segment  index in bb_split_layers.segments
+ */
 struct halo_exchange {
     const struct bb_halo *halos;
     int n;

@@ -163,7 +163,7 @@ FIRST, LAST = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-nu
     (f"--model deepseek_v3 --pp 16 --ep 64 {FIRST} 3", 2048,
      rf"3 in the first stage leave 58, .* 15 other stages; try: {FIRST} 1, or {FIRST} 3 {LAST} 2$"),
     (f"--model gpt2_small --pp 4 --vpp 2 --micro-batches 4 {LAST} 3", 8, rf"3 layers of the last stage.*2 model chunks; try: {LAST} 6"),
-    (f"--model gpt2_small --pp 2 {FIRST} 5 {LAST} 5", 8, rf"not all of the 12 layers.*try: {FIRST} 5 {LAST} 7$"),
+    (f"--model gpt2_small --pp 2 {FIRST} 5 {LAST} 5", 8, rf"do not add up to the 12 layers.*try: {FIRST} 5 {LAST} 7$"),
     (f"--model gpt2_small --pp 4 {FIRST} 40", 8, rf"leave -28, too few for 3 other stages; try: {FIRST} 9"),
     (f"--model gpt2_small --layers 13 --pp 2 --vpp 2 --micro-batches 2 {FIRST} 6", 2, rf"try: --vpp 1 --schedule 1f1b {FIRST} 6$"),
     (f"--model gpt2_small --pp 8 --layers 4 {FIRST} 5", 8, r"4 layers are too few for pp 8; try: --layers 12$"),

@@ -24,7 +24,7 @@ out=$(cd "$out" && pwd)
 
 if [ -x "$here/bin/busbar" ]; then
     cd "$here" || exit 1
-    bin=$here/bin comparison=$here/beside_nccl_tests.py conformance=$here/conformance.txt
+    bin=$here/bin comparison=$here/compare_with_nccl_tests.py conformance=$here/conformance.txt
     . ./mpi.sh
     export OPAL_PREFIX="$here/openmpi"
     PATH=$here/openmpi/bin:$PATH
@@ -32,7 +32,7 @@ if [ -x "$here/bin/busbar" ]; then
     [ ! -d "$here/nccl-tests" ] || : "${NCCL_TESTS_BUILD=$here/nccl-tests}"
 else
     cd "$here/../.." || exit 1
-    bin=$PWD/build comparison=$here/beside_nccl_tests.py conformance=$PWD/tests/emulator/conformance.txt
+    bin=$PWD/build comparison=$here/compare_with_nccl_tests.py conformance=$PWD/tests/emulator/conformance.txt
     . bootstrap/mpi.sh
 fi
 export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}"

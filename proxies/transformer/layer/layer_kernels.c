@@ -32,7 +32,8 @@ static struct gemm linear_gemm(const struct bb_layer_sizes *s, const char *name,
     return (struct gemm){name, {rows, out, in, experts, false, false, s->dtype}, false};
 }
 
-/* Width of queries, keys and values together. Scan: queries and keys per group, values per head. */
+/* Width of queries, keys and values together. In a scan layer (state-space model or linear attention), each
+ * key-value group has its own query and key, and each head its own value. */
 static int64_t qkv_width(const struct bb_layer_sizes *s)
 {
     if (s->chunk)

@@ -5,8 +5,8 @@
 
 #include "proxies/layouts/layouts.h"
 
-/* The valid layouts. Layouts that differ only in the kind of recomputation are listed once. The parallel sizes
- * multiply to the number of ranks, and the global batch is divisible by dp x micro-batch size. */
+/* The valid layouts. Layouts that differ only in the kind of recomputation are listed once. The product
+ * tp x cp x pp x dp is the number of ranks, and the global batch is divisible by dp x micro-batch size. */
 struct bb_layout_space {
     struct bb_layout_choice *list;
     int n;

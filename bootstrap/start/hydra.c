@@ -13,8 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* SPEAK_MS is the delay before the helper process reports the lost rank. A rank that has reported it keeps the
- * reporter lock for longer than this delay, so the helper process does not report it again. */
+/* HOLD_MS: see hydra.h. FILES_MAX: descriptors from this number on are not closed. SPEAK_MS: delay in milliseconds
+ * before the helper process reports the lost rank. A rank that has reported it keeps the reporter lock for longer
+ * than SPEAK_MS, so the helper process does not report it again. */
 enum { HOLD_MS = 1500, SPEAK_MS = 1000, HOLD_ENDING_MS = 700, READ_MS = 200, FILES_MAX = 4096 };
 enum { IN_ORDER = 'o', ENDING = 'e' };
 

@@ -1,4 +1,4 @@
-/* neighbours.c - ranks of one host monitor each other through abstract sockets. */
+/* neighbours.c - the ranks of one host monitor each other through abstract Unix sockets (local_name.h). */
 #include "bootstrap/start/neighbours.h"
 
 #include "bootstrap/start/launcher.h"

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 /* Environment variable that lists the sockets of a rank. Its value is "place count fd": index of the rank in its
- * process, number of ranks in the process, and the socket to place 0 (-1 on place 0). On place 0, "fd:pid" follows
- * for each forked rank. */
+ * process, number of ranks in the process, and the socket to place 0, the launched process (-1 on place 0). On place
+ * 0, "fd:pid" (socket and process id) follows for each forked rank. */
 static const char VARIABLE[] = "BUSBAR_SIBLINGS";
 
 enum { EACH_TEXT = 32 };

@@ -74,7 +74,7 @@ static bool await_line(int death_pipe)
     return poll(&line, 1, LONGEST_MS) <= 0 || read(death_pipe, &said, 1) == 1;
 }
 
-/* Helper process: keeps the lock until the reporter exits, and HOLD_MS longer. */
+/* Code of the helper process: keeps the reporter lock until the reporter exits, and HOLD_MS longer. */
 static void keep_word(int lock_fd, int death_pipe, char code)
 {
     for (int fd = 0; fd < FILES_MAX; fd++)

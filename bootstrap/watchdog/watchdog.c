@@ -1,5 +1,5 @@
-/* watchdog.c - functions of the watchdog that the main thread calls: start, signs of life, registered hooks, end of
- * the run, stop. */
+/* watchdog.c - functions of the watchdog that the main thread calls: start, signs of life (calls that restart the
+ * timeout), hooks (functions called at an early end), end of the run, stop. */
 #include "bootstrap/watchdog/watchdog.h"
 
 #include "bootstrap/base/clock.h"
@@ -81,7 +81,7 @@ static void await_end(void *arg, int cause)
     struct bb_watchdog *watchdog = arg;
 
     if (pthread_equal(pthread_self(), watchdog->thread))
-        return; /* the watchdog's thread itself must not block */
+        return; /* this is the watchdog's thread itself, which must not block */
     watchdog->exit_cause = cause;
     wake_thread(watchdog);
     for (;;)
@@ -381,7 +381,8 @@ void bb_watchdog_reached(struct bb_watchdog *watchdog, const char *step)
     news_due = watchdog->n_sent < BB_WATCHDOG_FIRST_NEWS || bb_now_s() - watchdog->sent_s >= BB_WATCHDOG_STATE_S;
     pthread_mutex_unlock(&watchdog->lock);
     if (news_due)
-        wake_thread(watchdog); /* otherwise the thread sends the step in its next regular iteration */
+        wake_thread(watchdog); /* this step is sent at once; without the wake-up the thread would send it in its next
+                                  regular iteration */
 }
 
 void bb_watchdog_waiting(struct bb_watchdog *watchdog, const char *what)

@@ -135,10 +135,11 @@ void bb_watchdog_deputise(struct bb_watchdog *watchdog, bool one_host, const str
 void bb_watchdog_know_deputies(struct bb_watchdog *watchdog, const struct bb_watchdog_deputies *deputies);
 
 /*
- * Signs of life of the main thread. Each of these calls restarts the timeout. If the timeout expires, the watchdog's
- * thread reports the main thread's last step and ends the job.
+ * Signs of life of the main thread. Each of the first four calls restarts the timeout. If the timeout expires, the
+ * watchdog's thread reports the main thread's last step and ends the job.
  * bb_watchdog_moved - only restart the timeout; costs one addition.
- * bb_watchdog_reached - the main thread starts the step `step`.
+ * bb_watchdog_reached - the main thread starts `step`, a section of the run that messages name ("bench all_reduce 4
+ * MiB").
  * bb_watchdog_waiting - the main thread waits for `what`; NULL: the wait is over.
  * bb_watchdog_guard - the main thread enters the blocking call `what`; NULL: the call has returned.
  * bb_watchdog_ending - returns 0, or the negative code with which the job is already ending. Not a sign of life.

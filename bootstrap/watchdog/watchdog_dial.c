@@ -29,7 +29,8 @@ struct dialling {
     struct bb_watchdog_link links[BB_WATCHDOG_ADDRESSES];
     enum attempt_state states[BB_WATCHDOG_ADDRESSES];
     int tried, refusals;
-    double next_s, end_s; /* next_s: time at which the next address is tried; end_s: time at which connecting fails */
+    double next_s, end_s; /* next_s: time at which the next address is tried; end_s: time at which the whole attempt
+                             to connect fails */
     double again_s;       /* time of the next attempt to reconnect */
 };
 

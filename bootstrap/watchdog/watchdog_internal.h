@@ -31,8 +31,8 @@ enum bb_watchdog_kind {
  * BB_WATCHDOG_STATE_S, because the first steps of a run are short. */
 #define BB_WATCHDOG_FIRST_NEWS 32
 
-/* Progress of a rank: number and text of its last step, and the name of its current wait ("": the rank does not
- * wait). */
+/* Progress of a rank: number and text of the last step that it recorded (bb_world_reached in world.h), and the name
+ * of its current wait ("": the rank does not wait). */
 struct bb_seen {
     uint32_t step;
     char text[BB_WATCHDOG_TEXT];
@@ -144,7 +144,7 @@ struct bb_watchdog {
     struct bb_watchdog_deputies deputies;
 
     struct bb_seen mine;
-    bool changed; /* `mine` has changed since it was last sent */
+    bool changed; /* `mine`, the progress of this rank, has changed since it was last sent */
     double sent_s;
     int n_sent;
     _Atomic unsigned moves; /* counter that the main thread increments as a sign of life */
@@ -155,8 +155,8 @@ struct bb_watchdog {
 
     bool hung, hang_said;    /* hung: a wait of this rank timed out; hang_said: HANG was sent to rank 0 */
     double hang_s;           /* time at which that wait timed out */
-    double judge_s, lost_s;  /* judge_s: time at which to decide about hanging ranks; lost_s: time at which to report
-                               lost ranks; 0: none */
+    double judge_s, lost_s;  /* judge_s: time at which rank 0 decides about hanging ranks; lost_s: time at which lost
+                               ranks are reported; 0: no such time is set */
     double signal_s;         /* time at which the signal arrived */
     int signal, signal_rank; /* signal: the first signal or other cause (signals.h), 0: none; signal_rank: the rank
                                 that received it */

@@ -57,7 +57,7 @@ static void list_loopback(struct bb_watchdog_endpoint *ticket)
     ticket->n = 1;
 }
 
-/* Opens one socket per address of this host; the ticket contains only the addresses at which this succeeded. No
+/* Opens one listening socket per address of this host. ticket: out, the addresses whose socket could be opened. No
  * socket uses the wildcard address, so the setting net.ipv6.bindv6only has no effect. */
 int bb_watchdog_listen(bool loopback, struct bb_watchdog_endpoint *ticket, int fds[BB_WATCHDOG_ADDRESSES], int *n)
 {
@@ -107,8 +107,8 @@ void bb_watchdog_take_key(struct bb_watchdog_link *link, const struct bb_siphash
     link->sent = link->received = 0;
 }
 
-/* Returns the tag of a message. from_called: the sender is the side that accepted the connection. number: sequence
- * number. */
+/* Returns the authentication tag of a message. from_called: true if the sender is the side that accepted the
+ * connection. number: sequence number of the message on this connection and in this direction. */
 static uint64_t tag_of(const struct bb_watchdog_link *link, const struct bb_watchdog_msg *msg, bool from_called,
                        uint64_t number)
 {

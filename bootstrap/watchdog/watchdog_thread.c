@@ -1,6 +1,6 @@
 /*
  * watchdog_thread.c - thread of the watchdog: receives messages, checks timeouts and ends the process. The thread holds
- * the lock except while it sleeps in poll. No call under the lock blocks for more than a moment.
+ * the watchdog's lock except while it sleeps in poll. No call under the lock blocks for more than a moment.
  */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/start/exit_guard.h"
@@ -24,8 +24,8 @@ static const double SAY_S = 0.2;          /* time limit for saving the results b
 static const double STUCK_S = 0.3;   /* a main thread without a sign of life for this long after the results are saved
                                       is stuck */
 static const double EXIT_S = 0.8;    /* from the decision to end the job to the end of the process */
-static const double SIGNAL_S = 0.15; /* from a signal to its report, because mpirun also sends a signal after a lost
-                                        rank */
+static const double SIGNAL_S = 0.15; /* from a signal to its report. mpirun also sends a signal after a rank is lost;
+                                        the delay leaves time to report the lost rank instead */
 static const double SIGNAL_END_S = 0.2; /* maximum wait for END after rank 0 was informed of a signal */
 static const double EXIT_END_S = 1; /* like SIGNAL_END_S, for an unexpected exit(), after which no launcher kills the
                                        ranks */
@@ -38,7 +38,7 @@ static const double SIGNAL_LEAVING_S = 0.5; /* like SIGNAL_S, during orderly shu
 static const double ALONE_S = 0.7;          /* delay before a rank without a connection to rank 0 reports a hang */
 static const double ASLEEP_S = 1.5;    /* a longer time between two iterations (normally 0.1 s) shows that the process
                                        was suspended */
-static const double NEIGHBOUR_S = 0.1; /* from the loss of the next rank on this host to its report */
+static const double NEIGHBOUR_S = 0.1; /* from the loss of the next rank on this host (neighbours.h) to its report */
 static const double VISITOR_S = 5;     /* time limit for the first message of a pending connection */
 
 static struct bb_watchdog_msg state_msg(const struct bb_watchdog *watchdog, enum bb_watchdog_kind kind, int code)
@@ -493,10 +493,10 @@ static void leave_process(struct bb_watchdog *watchdog)
 }
 
 /* Continues the end of the job: starts the hooks, prints the deferred error line, and ends the process when its time
- * is over. If the main thread is already ending the rank, no hooks start, because the main thread saves the results
- * and aborts itself. On a rank that received a signal, the time is measured from the signal. On every other rank the
- * time is measured from END: rank 0 must save its results before any rank exits, because the launcher then ends the
- * remaining ranks. */
+ * is over. If the main thread is already ending this rank, no hooks start, because the main thread itself saves the
+ * results and aborts. On a rank that received a signal, the time is measured from the signal. On every other rank it
+ * is measured from the message END. Rank 0 must save its results before any rank exits, because the launcher ends
+ * the remaining ranks when the first one exits. */
 static void check_end(struct bb_watchdog *watchdog, double now_s)
 {
     const double signal_s = watchdog->signal ? watchdog->signal_s : watchdog->ending_s;

@@ -90,8 +90,8 @@ void bb_watchdog_end(struct bb_watchdog *watchdog, int code)
     pthread_cond_broadcast(&watchdog->news);
 }
 
-/* Returns whether a rank in state x is ahead of a rank in state y: in a later step, or in the same step but already
- * waiting. */
+/* Returns whether a rank with progress x is ahead of a rank with progress y: x is in a later step
+ * (bb_world_reached), or both are in the same step and only x is already waiting. */
 static bool is_farther(const struct bb_seen *x, const struct bb_seen *y)
 {
     return x->step != y->step ? x->step > y->step : x->wait[0] && !y->wait[0];
@@ -133,7 +133,8 @@ static void add_timeout(struct line *line, const struct bb_watchdog *watchdog, c
                 hung_at(seen), watchdog->timeout_s);
 }
 
-/* Marks the ranks that have not arrived at the step and wait of `far`. Returns the number of marked ranks. */
+/* Marks the ranks that have not arrived at the step and wait of `far`, the hanging rank that is ahead of all others.
+ * Returns the number of marked ranks. */
 static int mark_missing(const struct bb_watchdog *watchdog, const struct bb_peer *far, bool *marked)
 {
     int n = 0;
@@ -143,7 +144,8 @@ static int mark_missing(const struct bb_watchdog *watchdog, const struct bb_peer
     return n;
 }
 
-/* Marks the ranks whose wait differs from the wait of `far`. Returns the number of marked ranks. */
+/* Marks the ranks whose wait differs from the wait of `far`, the hanging rank that is ahead of all others. Returns
+ * the number of marked ranks. */
 static int mark_elsewhere(const struct bb_watchdog *watchdog, const struct bb_peer *far, bool *marked)
 {
     int n = 0;
@@ -153,8 +155,8 @@ static int mark_elsewhere(const struct bb_watchdog *watchdog, const struct bb_pe
     return n;
 }
 
-/* Divides the ranks into those in the same wait as `far` and those in another wait, and adds the smaller of these
- * two groups to the line, because it more likely contains the cause. */
+/* Divides the ranks into those in the same wait as `far`, the hanging rank that is ahead of all others, and those in
+ * another wait. Adds the smaller of these two sets to the line, because it more likely contains the cause. */
 static void add_apart(struct line *line, const struct bb_watchdog *watchdog, const struct bb_peer *far)
 {
     bool marked[watchdog->size];
@@ -252,8 +254,8 @@ void bb_watchdog_judge_neighbour(struct bb_watchdog *watchdog, int rank)
     append_text(&line, " is lost; the other ranks were ");
     add_seen(&line, &watchdog->mine);
     bb_launcher_take_stderr(getppid());
-    if (bb_watchdog_say(watchdog, BB_ETIMEOUT, line.text)) /* otherwise another rank is the reporter, and its exit
-                                                              code arrives soon */
+    if (bb_watchdog_say(watchdog, BB_ETIMEOUT, line.text)) /* if it was not printed, another rank is the reporter,
+                                                              and the exit code of that rank arrives soon */
         bb_watchdog_end(watchdog, BB_ETIMEOUT);
 }
 

@@ -178,7 +178,8 @@ int bb_comm_poll(struct bb_comm *c, const char *what)
 
     if (!c->nccl || c->blocking)
         return 0;
-    rc = is_settled(c); /* usually the operation is complete, so that the text of the wait is not needed */
+    rc = is_settled(c); /* usually the operation is already complete; then the text that names the wait in messages
+                           is not needed */
     if (rc)
         return rc < 0 ? rc : 0;
     snprintf(wait, sizeof(wait), "%s (communicator %s, %d ranks)", what, c->name, c->size);
@@ -198,8 +199,8 @@ int bb_comm_check(struct bb_comm *c)
 
 /* ---- init and split ---- */
 
-/* A rank's description of its own group, from the arguments of that rank. The ranks compare their descriptions
- * before the communicator is created. */
+/* A rank's description of its own group (the ranks that form one communicator), from the arguments of that rank. The
+ * ranks compare their descriptions before the communicator is created. */
 struct claim {
     int rc;
     int size;         /* 0: this rank is in no group */
@@ -224,7 +225,8 @@ static uint64_t hash_of(const int *members, int size)
     return hash;
 }
 
-/* Checks that the members are valid and finds this rank among them. place: out, position of this rank in the group. */
+/* Checks that the members of this rank's group are valid and finds this rank among them. place: out, index of this
+ * rank in the group. */
 static int find_self(const struct bb_comm *c, const int *members, int *place)
 {
     int found = 0;
@@ -365,8 +367,8 @@ static void abort_hook(void *arg, int rc)
     abort_nccl(arg);
 }
 
-/* Registers the abort hook and waits until the new communicator is ready. A blocking communicator is ready already and
- * gets no hook, because another thread cannot abort it. */
+/* Registers the abort hook and waits until the new communicator is ready. A blocking communicator is already ready
+ * and gets no hook, because it cannot be aborted while the main thread is in an NCCL call. */
 static int settle_new(struct bb_comm *c, const char *what, double start_s)
 {
     int rc = 0;

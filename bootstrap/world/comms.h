@@ -27,8 +27,8 @@ struct bb_comm_opts {
 };
 
 struct bb_comm {
-    /* NULL: this rank is in no group of this name, or the communicator was released. The abort hook may set the
-     * handle to NULL from another thread. */
+    /* NULL: this rank is in no group (set of ranks that share a communicator) of this name, or the communicator was
+     * released. The abort hook may set the handle to NULL from another thread. */
     _Atomic(ncclComm_t) nccl;
     struct bb_world *world;
     int rank, size; /* rank in the group and size of the group; size is 0 if this rank is in no group */

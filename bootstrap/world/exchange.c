@@ -68,7 +68,8 @@ struct exchange {
     const struct bb_world *w;
     const char *send;
     char *recv;
-    size_t bytes, *moved; /* bytes: data per rank; moved: [count] bytes transferred in this stage, per socket */
+    size_t bytes, *moved; /* bytes: data per rank; moved: [number of ranks in this process] bytes transferred so far
+                             in this stage, per socket */
     enum stage stage;
     double lost_s; /* time at which a socket was found closed; 0: none */
     MPI_Request request;
@@ -99,8 +100,9 @@ static int take_loss(struct exchange *x)
     return bb_now_s() - x->lost_s < LOST_S ? 0 : bb_err(BB_ETIMEOUT, "a rank of the same process is lost");
 }
 
-/* Transfers the data of the current stage on all sockets. bytes: data per socket. step: distance in bytes between
- * the data of two sockets in `memory`. Returns 1 when all transfers are complete, 0 before, or a negative error. */
+/* Receives (out false) or sends (out true) the data of the current stage on all sockets to the forked ranks. bytes:
+ * data per socket. step: distance in bytes between the data of two consecutive sockets in `memory`; 0: all sockets
+ * send the same data. Returns 1 when all transfers are complete, 0 before, or a negative error. */
 static int move_all(struct exchange *x, char *memory, size_t bytes, size_t step, bool out)
 {
     const struct bb_siblings *s = x->w->siblings;
@@ -208,8 +210,8 @@ out:
 
 /* ---- exchanges of world.h ---- */
 
-/* Records a failed exchange and returns rc. The exchanges of different ranks are matched only by their order, so
- * after a failure this rank takes part in no further exchange. */
+/* Stores rc, the error of a failed exchange, in the world and returns it. The exchanges of different ranks are
+ * matched only by their order, so after a failure this rank takes part in no further exchange. */
 static int note_failure(struct bb_world *w, int rc)
 {
     if (rc)

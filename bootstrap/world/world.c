@@ -290,7 +290,8 @@ static void abort_mpi(int code)
     MPI_Abort(MPI_COMM_WORLD, code);
 }
 
-/* Hook that ends the job when the main thread is stuck. MPI_Abort may block too, but it runs on the hook thread. */
+/* Watchdog hook that ends the job with MPI_Abort when the main thread is stuck. MPI_Abort may block too, but only
+ * the separate thread on which hooks run. */
 static void abort_stuck(void *arg, int rc)
 {
     const struct timespec others_have_saved = {.tv_nsec = 200000000};

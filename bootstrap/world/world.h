@@ -57,7 +57,7 @@ struct bb_world {
     int crowd;       /* ranks on this host / (16 x processors), rounded down; waits sleep up to (1 + crowd) ms between
                   polls */
     int out_of_step; /* 0, or the error of a failed exchange, after which this rank takes part in no further exchange */
-    bool agreed;     /* bb_world_agree has returned an error on all ranks, so the run ends */
+    bool agreed;     /* bb_world_agree has returned an error on all ranks, so all ranks end the run */
 };
 
 /*

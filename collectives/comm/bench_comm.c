@@ -1,4 +1,5 @@
-/* bench_comm.c - runs `busbar bench comm`: repeats the life cycles and reports the time of each step. */
+/* bench_comm.c - runs `busbar bench comm`: repeats the life cycle of communicators (init to destroy, comm_steps.h)
+ * and reports the time of each step. */
 #include "bootstrap/base/units.h"
 #include "collectives/comm/comm_options.h"
 #include "collectives/comm/comm_steps.h"
@@ -40,13 +41,13 @@ static int choose_counts(struct lives *v)
 
 /* ---- table rows and header ---- */
 
-/* One result row: a step, for communicators with a given number of ranks. */
+/* One result row: a step of the life cycle (comm_steps.h), for communicators with a given number of ranks. */
 struct row {
     const char *step, *clock; /* clock: "host"; with emulated GPUs "host of the emulator", whose times do not measure
                                  NCCL */
     const char *absent;       /* reason why the step has no time; NULL: the step has a time */
     int ranks, parts, repeats;
-    size_t bytes; /* bytes of each operation; twice as many bytes are registered */
+    size_t bytes; /* message size of each operation; twice as many bytes are registered with NCCL */
     bool blocking;
     struct bb_stats time_us; /* for each life cycle, the time of the slowest rank; statistics over the life cycles;
                                 empty if absent */

@@ -12,8 +12,8 @@
 #include <math.h>
 #include <stddef.h>
 
-/* Return value of a step's `run` if only this rank skips the step. For a smaller positive value, an enum
- * bb_comm_absent, all ranks skip the step, and the step has no time. */
+/* Return value of a step's `run` if only this rank skips the step. Smaller positive values are those of enum
+ * bb_comm_absent: all ranks skip the step, and the step has no time. */
 enum { NOT_HERE = BB_COMM_ABSENCES };
 
 const char *const bb_comm_absences[BB_COMM_ABSENCES] = {
@@ -66,7 +66,7 @@ out:
     return rc;
 }
 
-/* Sends the first half of the memory to the next rank and receives into the second half. */
+/* Sends the first half of life->memory to the next rank and receives from the previous rank into the second half. */
 static int send_round_ring(struct bb_comm_life *life, struct bb_comm *comm)
 {
     int next = (comm->rank + 1) % comm->size, before = (comm->rank + comm->size - 1) % comm->size, rc;
@@ -215,8 +215,8 @@ static int release_comm(struct bb_comm_life *life, struct bb_comm *comm)
     return 0;
 }
 
-/* Finalizes and destroys the shrunk communicator in one step, on its members. If the preceding step, the shrink, was
- * skipped, this step is skipped for the same reason. */
+/* Finalizes and destroys the shrunk communicator in one step, on its members. If the step before, the shrink, was
+ * skipped on all ranks, this step is skipped for the same reason. */
 static int end_rest(struct bb_comm_life *life, struct bb_comm *comm)
 {
     const int why = life->absent[life->current_step - bb_comm_steps - 1];

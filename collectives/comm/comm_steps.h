@@ -13,8 +13,8 @@
 
 struct bb_comm_life;
 
-/* A timed step. Every rank of the communicator calls `run`, which returns 0, a negative error code, or, if the step
- * cannot run, a positive enum bb_comm_absent. */
+/* A timed step of the life cycle. Every rank of the communicator calls `run`, which returns 0, a negative error
+ * code, or, if the step cannot run, a positive enum bb_comm_absent. */
 struct bb_comm_step {
     const char *name, *help;
     int (*run)(struct bb_comm_life *life, struct bb_comm *comm);

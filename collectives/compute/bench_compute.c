@@ -1,7 +1,7 @@
 /*
- * bench_compute.c - runs the sections of `busbar bench compute` and reports their rows as text and JSON. The benchmark
- * runs on one rank without mpirun. With more ranks, all ranks measure at the same time and the slowest rank's times are
- * reported.
+ * bench_compute.c - runs the sections of `busbar bench compute` (GEMMs, memory-bound kernels, timed kernels) and
+ * reports their result rows as text and JSON. The benchmark runs on one rank without mpirun. With more ranks, all ranks
+ * measure at the same time and the slowest rank's times are reported.
  */
 #include "bootstrap/cli/report_header.h"
 #include "collectives/compute/compute_measure.h"
@@ -35,7 +35,7 @@ static bool type_is_wanted(const struct compute *b, int type)
 
 /* ---- common part of the rows ---- */
 
-/* JSON fields that every row has, whichever section it belongs to. */
+/* JSON fields that every result row has, whichever section of the benchmark it belongs to. */
 struct section_row {
     const char *section;
     int iterations;
@@ -248,8 +248,8 @@ static const struct bb_field timed_fields[] = {
 };
 
 /* Tolerance for the duration of a timed kernel, in us. It covers three effects: the blocks of a kernel do not all
- * start at once, the GPU clock has a resolution of up to 1 us, and a block checks the clock only after moving a
- * whole portion of memory. */
+ * start at once, the GPU clock has a resolution of up to 1 us, and a block that also moves memory checks the clock
+ * only between two portions of memory. */
 static const double TIMED_SLACK_US = 5;
 
 static double error_percent_of(double got, double asked)
@@ -365,8 +365,9 @@ static size_t larger_of(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Returns the bytes of device memory that the cases need: the size of the largest case, but at least --size plus 1
- * MiB. The timed kernel uses all of it as scratch memory, which should exceed the L2 cache. */
+/* Returns the bytes of device memory that the cases (single GEMMs and memory-bound kernels) need: the size of the
+ * largest case, but at least --size plus 1 MiB. The timed kernel uses all of it as scratch memory, which should
+ * exceed the L2 cache. */
 static size_t arena_bytes(const struct compute *b)
 {
     struct bb_gemm_case gemms[BB_COMPUTE_GEMMS];

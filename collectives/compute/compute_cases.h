@@ -30,10 +30,10 @@ struct bb_memory_kernel_case {
 };
 
 /*
- * bb_compute_memory_kernel - get case i of the memory-bound kernels. Case 0 is the copy.
- *   bytes    approximate bytes that the kernel moves; determines the number of rows
+ * bb_compute_memory_kernel - get memory-bound kernel number i of the table. Kernel 0 is the copy.
+ *   bytes    approximate bytes that the kernel moves; determines the number of rows of its operands
  *   c        out
- *   Returns  false when i is past the last case
+ *   Returns  false when i is past the end of the table
  */
 bool bb_compute_memory_kernel(int i, enum bb_dtype_id dtype, size_t bytes, struct bb_memory_kernel_case *c);
 

@@ -79,8 +79,8 @@ static void make_block(void *block, size_t n, const struct bb_memory_kernel *p, 
     }
 }
 
-/* Fills array `a` of kernel `p`, at device address `to`: first with random data from the host, then with copies on
- * the device that double the filled length. */
+/* Fills array `a` (an operand of kernel `p`), at device address `to`: first with random data from the host, then
+ * with copies on the device that double the filled length. */
 static int fill_array(struct bb_compute_context *ctx, void *to, const struct bb_memory_kernel *p,
                       const struct bb_memory_kernel_array *a)
 {

@@ -21,7 +21,7 @@ struct bb_compute_context {
     cudaStream_t stream;
     cudaEvent_t start, stop;
     struct bb_gemm_lib lib;
-    char *arena; /* device memory for the operands; the cases use it one after another */
+    char *arena; /* device memory for the operands; the GEMMs and kernels to be measured use it one after another */
     size_t arena_bytes;
     struct bb_busy_report *report; /* pinned host memory, filled by the timed kernel */
     int iterations, repeats, warmup, candidates;
@@ -41,7 +41,7 @@ int bb_compute_context_init(struct bb_compute_context *ctx, struct bb_world *wor
                             size_t arena_bytes, int iterations, int repeats, int warmup) BB_MUST_CHECK;
 void bb_compute_context_release(struct bb_compute_context *ctx);
 
-/* Both functions return the bytes of ctx->arena that a case requires. */
+/* Both functions return the bytes of ctx->arena that a GEMM or a memory-bound kernel requires. */
 size_t bb_gemm_case_bytes(const struct bb_gemm_shape *s);
 size_t bb_memory_kernel_case_bytes(const struct bb_memory_kernel *p);
 

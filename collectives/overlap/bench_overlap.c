@@ -65,8 +65,8 @@ static size_t slot_bytes(const struct overlap *v)
 
 /* ---- table rows and header ---- */
 
-/* One result row: a message size with a CTA limit. Every time in the row covers all GEMMs, all collectives or both
- * of a sample. */
+/* One result row: a message size with a CTA limit. A sample runs a number of GEMMs, a number of collectives, or both
+ * at once; every time in the row is that of a whole sample. */
 struct row {
     const char *collective, *dtype, *op;
     size_t bytes, count;

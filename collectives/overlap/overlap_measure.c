@@ -200,8 +200,8 @@ out:
 }
 
 /* Takes one sample of `gemms` GEMMs and `collectives` collectives. The collectives are enqueued before the GEMMs,
- * because their kernels need a few free SMs to start. ends_row: the last collective uses the buffers that are
- * verified. */
+ * because their kernels need a few free SMs to start. ends_row: this is the last sample of a result row, so its last
+ * collective uses the buffers that are verified. */
 static int take_sample(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int gemms, int collectives,
                        bool ends_row, double *compute_us, double *comm_us)
 {
@@ -275,8 +275,8 @@ out:
     return rc;
 }
 
-/* Verification result of one rank for the last collective of a row, which ran concurrently with GEMMs: elements that
- * are wrong, elements compared, and elements that must be compared (due). */
+/* Verification result of one rank for the last collective of a result row, which ran concurrently with GEMMs: number
+ * of elements that are wrong, that were compared, and that must be compared (due). */
 struct finding {
     unsigned long long wrong, checked, due;
 };

@@ -27,8 +27,8 @@ struct bb_overlap_context {
     struct bb_gemm_lib lib;
     struct bb_gemm gemm;
     struct bb_guarded matrices; /* one allocation for A, B and C */
-    struct bb_guarded slots;    /* two sets of buffers of the collective; only the last timed collective of a row uses
-                                the second set, which is then verified */
+    struct bb_guarded slots;    /* two sets of send and receive buffers of the collective; only the last timed
+                                collective of a result row uses the second set, which is then verified */
     struct bb_verdict *verdict; /* device memory */
     int repeats, warmup;
     bool delay_start; /* true: a spin kernel delays the common start; false if ranks share a GPU, because the spin

@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The times of a row, in us from the common start of all work of a sample. All five times use the same number of
- * GEMMs and collectives. */
+/* The times of a result row, in us from the common start of all work of a sample. All five times use the same number
+ * of GEMMs and collectives. */
 enum bb_overlap_time {
     BB_COMPUTE_ALONE,
     BB_COMM_ALONE,

@@ -1,5 +1,6 @@
 /*
- * bench_p2p.c - runs `busbar bench p2p`: measures all pairs in rounds, and reports matrices and slow links.
+ * bench_p2p.c - runs `busbar bench p2p`: measures all pairs of ranks in rounds (sets of pairs measured at the same
+ * time), and reports matrices and slow links.
  *
  * Top-level fields of the results: schedule, rounds,
  * matrices[{metric, direction, bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node,
@@ -20,8 +21,8 @@
 /* The results for one metric, one kind of traffic (one direction or both) and one message size. */
 struct matrix {
     struct bb_p2p_run run;
-    double *value; /* [size][size] value from the row's rank to the column's rank, on rank 0; NaN: not measured. NULL
-                      on other ranks */
+    double *value; /* [size][size] value for messages from the rank of the matrix row to the rank of the matrix
+                      column, on rank 0; NaN: not measured. NULL on other ranks */
 };
 enum { MATRICES = 2 * 2 * BB_SIZES_MAX };
 
@@ -139,8 +140,8 @@ static int save_link(struct p2p *p, const struct bb_p2p_run *run, int from, int 
     return bb_result_put(&p->session, link_fields, &link, NULL, a->gpu_flags | b->gpu_flags, what);
 }
 
-/* Returns the verification result of a link. With messages in one direction only the receiver verifies; otherwise
- * the results of both ranks are combined. */
+/* Returns the verification result of the link between `from` and `to`. With messages in one direction only the
+ * receiver verifies; otherwise the results of both ranks are combined. */
 static struct bb_p2p_finding found_by(const struct p2p *p, const struct bb_p2p_run *run, int from, int to)
 {
     struct bb_p2p_finding found = p->ctx.findings[to];
@@ -152,7 +153,7 @@ static struct bb_p2p_finding found_by(const struct p2p *p, const struct bb_p2p_r
     return found;
 }
 
-/* Adds the measurement of a pair (low < high) to the matrix and the results. */
+/* Adds the measurement of the pair (low, high), low < high, to the matrix and, as a result row, to the results. */
 static int put_link(struct p2p *p, struct matrix *m, const struct bb_p2p_run *run, int low, int high)
 {
     const int from = run->reversed ? high : low, to = run->reversed ? low : high;
@@ -204,8 +205,8 @@ out:
     return rc;
 }
 
-/* Returns the number of measurements in a round: per matrix two if the two directions are measured separately,
- * otherwise one. */
+/* Returns the number of measurements in a round. Each matrix needs two if the directions from a to b and from b to a
+ * are measured separately, otherwise one. */
 static int runs_of_round(const struct p2p *p)
 {
     int n = 0;
@@ -372,7 +373,7 @@ static int report_slow(void *arg, const struct bb_slow_link *l)
                                                                      : 0;
 }
 
-/* ---- reporting bimodal classes and the slowest links, checking --max-slow ---- */
+/* ---- reporting bimodal classes (link_outliers.h) and the slowest links, checking --max-slow ---- */
 
 static int report_modes(struct p2p *p, const struct matrix *m, bool same_node)
 {

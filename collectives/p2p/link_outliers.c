@@ -7,8 +7,8 @@
 const char *const bb_link_level_names[BB_LINK_LEVELS] = {
     [BB_LINK_PAIR] = "pair", [BB_LINK_RANK] = "rank", [BB_LINK_NODE] = "node"};
 
-/* A selection of links: those of one class (inside a node if same_node, otherwise between nodes), optionally
- * restricted to the links of one rank or of one node; -1: any rank or node. */
+/* A selection of links: those of one class (inside a node if same_node, otherwise between nodes). rank, node: only
+ * the links of this rank or of this node; -1: of all. */
 struct choice {
     bool same_node;
     int rank, node;
@@ -63,7 +63,8 @@ static bool is_slow(const struct bb_link_outliers *l, double value, double media
     return l->higher_is_better ? value < l->factor * median : value > median / l->factor;
 }
 
-/* What the reporting functions need: the links, the class (same_node), the median of the class, and the callback. */
+/* What the reporting functions need: the links, the class of links (inside a node if same_node, otherwise between
+ * nodes), the median of the class, and the callback. */
 struct class_report {
     const struct bb_link_outliers *links;
     bool same_node;
@@ -148,8 +149,8 @@ static int compare_values(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Divides ascending values at the widest gap. Returns the number of values below the gap, or 0 if the class is not
- * bimodal. */
+/* Divides the ascending values of a class of links at the widest gap. Returns the number of values below the gap, or
+ * 0 if the class is not bimodal (link_outliers.h). factor: as in struct bb_link_outliers. */
 static size_t split_at(const double *values, size_t n, double factor)
 {
     size_t least = (n + 3) / 4, at = 0;

@@ -21,8 +21,8 @@
 
 struct bb_link_outliers {
     int ranks;
-    const double *value;   /* [ranks][ranks] value of the link from the row's rank to the column's rank: latency in us,
-                            or bandwidth in 1e9 bytes/s; NaN: not measured */
+    const double *value;   /* [ranks][ranks] value for messages from the rank of the matrix row to the rank of the
+                            matrix column: latency in us, or bandwidth in 1e9 bytes/s; NaN: not measured */
     const int *node_of;    /* [ranks] node index of each rank */
     bool symmetric;        /* true: value[a][b] == value[b][a], so each link is reported once, with from < to */
     bool higher_is_better; /* true for bandwidth, false for latency */

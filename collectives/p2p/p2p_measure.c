@@ -1,9 +1,10 @@
 /*
  * p2p_measure.c - measures one pair of ranks.
  *
- * A sample is `iterations` operations back to back on one stream between two CUDA events. An untimed operation before
- * the first event synchronizes the two ranks. The sample is the larger time of the two ranks. The last timed message is
- * received into a separate buffer, so that data of an earlier message cannot pass the verification.
+ * A sample is `iterations` operations (a ping-pong, a one-way message, or one message in each direction) back to back
+ * on one stream between two CUDA events. An untimed operation before the first event synchronizes the two ranks. The
+ * sample is the larger time of the two ranks. The last timed message is received into a separate buffer, so that data
+ * of an earlier message cannot pass the verification.
  */
 #include "collectives/p2p/p2p_measure.h"
 
@@ -97,7 +98,8 @@ void bb_p2p_context_release(struct bb_p2p_context *ctx)
 
 /* ---- enqueueing and timing messages ---- */
 
-/* One rank's side of a measurement. begins: this rank sends first; its partner receives first. */
+/* One rank's side of a measurement. begins: true if this rank sends the first message; its partner then receives
+ * first. */
 struct side {
     struct bb_p2p_context *ctx;
     const struct bb_p2p_run *run;

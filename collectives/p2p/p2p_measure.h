@@ -28,8 +28,8 @@ struct bb_p2p_metric {
     const char *title, *unit;
     bool is_bandwidth;
     bool is_directed; /* the directions from a to b and from b to a are measured separately */
-    int messages;     /* number of messages that follow one another in one operation (2 for ping-pong); time per message
-                     = time of the operation / messages */
+    int messages;     /* messages in one operation that follow one another, each sent after the previous one has arrived
+                     (2 for ping-pong); time per message = time of the operation / messages */
     int bytes_factor; /* messages per operation that count for the bandwidth; 2 if both directions are measured at
                          once */
 };
@@ -84,7 +84,7 @@ void bb_p2p_context_release(struct bb_p2p_context *ctx);
 size_t bb_p2p_context_bytes(size_t bytes, const struct bb_allocator *from);
 
 /*
- * bb_p2p_measure - make one measurement with all pairs of a round. Collective over all ranks.
+ * bb_p2p_measure - make one measurement with all pairs of a round (pair_schedule.h). Collective over all ranks.
  *   partner  the rank that this rank is paired with; -1: this rank is idle in this round
  *   ctx      out: gathered and findings contain the results of all ranks, on every rank
  *   Returns  0, or a negative error code after printing an error

@@ -167,9 +167,9 @@ static bool is_remote_message(const struct bb_measurement *r)
     return is_message(r) && !is_local(r);
 }
 
-/* Both functions: return whether the measurement belongs to the fit of messages within a node (local) or between
- * nodes (remote). This includes collectives that NCCL implements as sends and receives, because the cost model
- * treats them as messages. */
+/* is_local_exchange and is_remote_exchange return whether the measurement belongs to the fit of messages within a
+ * node (local) or between nodes (remote). This includes collectives that NCCL implements as sends and receives,
+ * because the cost model treats them as messages. */
 static bool is_local_exchange(const struct bb_measurement *r)
 {
     return (is_message(r) || is_send_recv_collective(r)) && is_local(r);

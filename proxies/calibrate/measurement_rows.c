@@ -139,9 +139,9 @@ out:
     return rc;
 }
 
-/* Adds the host time of an NCCL call, for rows of collectives that consist of one call. With emulated GPUs the
- * recorded host time is that of the emulation itself; the modeled host time is the difference between wall time and
- * operation time. */
+/* Adds the host time of an NCCL call, for rows of collectives that consist of a single NCCL call. With emulated GPUs
+ * the recorded host time is that of the emulation itself; the modeled host time is the difference between wall time
+ * and operation time. */
 static int launch_row(struct bb_measurements *e, const json_t *row, const char *where)
 {
     struct bb_measurement found = {.kind = BB_MEASURED_NCCL_LAUNCH};
@@ -341,8 +341,8 @@ int bb_measurements_add_results(struct bb_measurements *e, const json_t *root)
 
 /* ---- rows of nccl-tests ---- */
 
-/* Adds a row of nccl-tests. found.bytes is the number from which nccl-tests computes the algorithm bandwidth, as in
- * busbar. */
+/* Adds a row of nccl-tests. found.bytes is the size from which nccl-tests computes the algorithm bandwidth (algbw);
+ * busbar computes it from the same size. */
 static int nccl_tests_row(struct bb_measurements *e, const struct bb_timing *t, int iterations)
 {
     const struct bb_measurement_file *file = file_of(e);

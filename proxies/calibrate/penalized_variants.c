@@ -15,7 +15,8 @@ bool bb_is_nccl_choice(const struct bb_measurement *row)
 }
 
 /* Times that the cost model predicts for a measurement. taken_us: with the variant that NCCL chose. latency_us +
- * bytes_us: with another variant; latency_us is the part that does not depend on the variant's rates. */
+ * bytes_us: with another variant; bytes_us is the part that is inversely proportional to the variant's rates,
+ * latency_us the rest. */
 struct comparison {
     double taken_us, latency_us, bytes_us;
 };
@@ -45,8 +46,9 @@ static bool was_selected(const struct bb_cluster *base, const struct bb_measurem
     return false;
 }
 
-/* Returns the increase of base_us that makes the variant at least as slow as NCCL's choice in every measurement in
- * which the variant is clearly faster and its bytes_us is less than half of the time of NCCL's choice. */
+/* Returns by how much base_us (the variant's fixed latency in the profile) must increase so that the variant is at
+ * least as slow as NCCL's choice. Considers only measurements in which the variant is clearly faster and its
+ * bytes_us is less than half of the time of NCCL's choice. */
 static double missing_latency_us(const struct bb_cluster *c, const struct bb_cluster *base,
                                  const struct bb_measurements *e, int variant)
 {

@@ -10,11 +10,15 @@
 enum { P = BB_FIT_PARAMETERS, STEPS = 60, LAD_STEPS = 20, ROWS_PER_PARAMETER = 3 };
 
 #define MIN_SENSITIVITY 0.05 /* a parameter is determined if it contributes this fraction of some row's time */
-#define STEP            0.1 /* half width of a central difference, in units of scale; large because times are whole ns */
-#define DAMPING         1e-5 /* added to the diagonal, times the sum of weights; holds undetermined parameters */
-#define MIN_REFERENCE   0.01 /* minimum reference time of a row, as a fraction of its measured time */
-#define TUKEY           4.685
-#define MIN_SCALE       5e-3 /* minimum scale of the relative errors, because no model is more accurate */
+/* change of a parameter, in units of its scale, in each direction of a central difference; large because the predicted
+ * times are whole ns */
+#define STEP 0.1
+/* DAMPING x sum of weights is added to the diagonal of the normal equations, so that undetermined parameters keep their
+ * values */
+#define DAMPING       1e-5
+#define MIN_REFERENCE 0.01 /* minimum reference time of a row, as a fraction of its measured time */
+#define TUKEY         4.685
+#define MIN_SCALE     5e-3 /* minimum scale of the relative errors, because no model is more accurate */
 
 /* State of a fit. slope: change of a row's relative error if a parameter changes by its `scale`. */
 struct work {

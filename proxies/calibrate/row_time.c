@@ -94,7 +94,8 @@ static double message_or_issue_us(const struct bb_cluster *c, const struct bb_me
     return row->time_us > ISSUE_NOISE * c->nccl_launch_us ? message : fmax(message, c->nccl_launch_us);
 }
 
-/* Host time that is part of a measured time: with the host clock, the launch of the first of `iterations` calls. */
+/* Host time that is part of a measured time: with the host clock, the launch of the first of `iterations` calls,
+ * divided among all of them; otherwise 0. */
 static double host_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     return row->by_host ? c->nccl_launch_us / row->iterations : 0;

@@ -83,7 +83,7 @@ int bb_model_load(const char *name_or_path, struct bb_model *model)
     TRY(bb_model_file_read(&file, file.root, fields, model));
     TRY(read_layers(&file, model));
 out:
-    model->root = file.root; /* even if rc is set: bb_model_release releases root */
+    model->root = file.root; /* also after an error, because bb_model_release releases root */
     if (rc)
         bb_model_release(model);
     return rc;

@@ -19,9 +19,10 @@ struct bb_network_unit {
     char *name;                /* name of the unit; the network owns the string */
     struct bb_tensor *tensors; /* [n] in registration order; the network owns the names */
     int n;
-    double sample_flops;         /* FLOPs of the forward pass of one sample; the backward pass has twice as many */
-    struct bb_conv conv;         /* convolution, with n and dtype 0; k == 0: the unit has no convolution */
-    int64_t rows, in, out;       /* dense layer: rows per sample, input and output width; rows == 0: the unit is not a
+    double sample_flops;   /* FLOPs of the forward pass of one sample; the backward pass has twice as many */
+    struct bb_conv conv;   /* convolution; its fields n (images) and dtype are 0, because they depend on the run. k ==
+                            0: the unit has no convolution */
+    int64_t rows, in, out; /* dense layer: rows per sample, input and output width; rows == 0: the unit is not a
                               dense layer */
     struct bb_transformer layer; /* transformer layer, with batch and dtype 0; heads == 0: the unit is not a
                                     transformer layer */

@@ -43,8 +43,9 @@ struct division {
     enum bb_coll_kind kind;         /* kind of the two collectives of a layer */
     const char *what[2];            /* labels of the two collectives */
     const char *members;            /* what messages call the W ranks, for example "experts" */
-    const char *gradient_group[MAX_GRADIENTS]; /* [n_gradients] groups over which the gradients of a stage are
-                                                  reduced, in the order of the model file; NULL: unused */
+    /* [n_gradients] name of the group over which each gradient of a stage is reduced; the gradients have the order
+     * of the model file. NULL: unused */
+    const char *gradient_group[MAX_GRADIENTS];
     unsigned gradient_axes[MAX_GRADIENTS];
     bool separate_batches; /* true: each of the W ranks has its own samples; false: they share each micro-batch */
 };
@@ -193,7 +194,8 @@ out:
     return rc;
 }
 
-/* Sets the number of micro-batches to stages x --scale (default: usual_scale), unless --micro-batches is set. */
+/* Sets the number of micro-batches to --scale times the number of stages, unless --micro-batches is set.
+ * usual_scale: default of --scale. */
 static int resolve_micro_batches(struct bb_proxy_config *c, int usual_scale)
 {
     long long m = (long long)c->stages * (c->scale ? c->scale : usual_scale);
@@ -538,7 +540,8 @@ out:
     return rc;
 }
 
-/* Returns the number of pipelines that process different samples. */
+/* Returns the number of pipelines that process different samples: one per replica, or W per replica if each of the W
+ * ranks of a stage has its own samples. */
 static int count_chains(const struct pipeline *b)
 {
     return b->replicas * (b->variant->division->separate_batches ? b->model->width : 1);

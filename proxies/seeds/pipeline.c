@@ -115,8 +115,8 @@ static int refuse_layout(const struct bb_proxy_config *c)
 
 /* ---- program of one role ---- */
 
-/* Adds the compute of one micro-batch. src, dst: indices of the buffers that it reads and writes. After
- * bb_script_new_thread, the next operations wait only for the buffers that they use. */
+/* Adds the compute of one micro-batch. src, dst: indices of the buffers that it reads and writes. Because of
+ * bb_script_new_thread at the end, the next operations do not wait for this compute, unless they use its buffers. */
 static void write_compute(struct pipeline *b, int src, int dst)
 {
     bool forward = b->s.phase == BB_PHASE_FORWARD;

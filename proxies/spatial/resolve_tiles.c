@@ -332,8 +332,8 @@ static int refuse_batch(const struct bb_resolved_tiles *s, struct bb_proxy_confi
                   c->micro_batch_size, s->local_dp, bb_multiples(c->micro_batch_size, s->local_dp, near));
 }
 
-/* Sets the number of passes (--replications). The step supports at most BB_MAX_LAYERS micro-batches in all passes
- * together. */
+/* Sets the number of passes (--replications). A pass is the forward and backward of all micro-batches in one
+ * replica. The step supports at most BB_MAX_LAYERS micro-batches in all passes together. */
 static int resolve_replications(struct bb_proxy_config *c, bool gems)
 {
     int m = c->micro_batches ? c->micro_batches : 1;

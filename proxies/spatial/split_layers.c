@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first map in the split whose tiles are too small for the halo: module, side of the map and of its tile, needed
- * size in rows or columns (`lines`). scale: factor by which the image must grow so that the tiles of all maps are
- * large enough. */
+/* The first map of the split whose tiles are too small. module: index of its module; side: side of the whole map;
+ * lines: "rows" or "columns"; tile: number of these lines in a tile; needed: number of lines that the halo or the
+ * stride requires. scale: factor by which the image must grow so that the tiles of all maps are large enough. */
 struct thin_tiles {
     int scale; /* 1: all tiles are large enough, and the other fields are unused */
     int module, side, tile, needed;
@@ -34,8 +34,8 @@ static const int none[2]; /* rows and columns of an absent margin or halo: 0 x 0
 
 /* ---- operations of a segment ---- */
 
-/* Rows and columns of a layer's output that this rank computes: its tile and the margin around the tile (redundant
- * compute of fused halos). */
+/* Rows and columns of a layer's output that this rank computes: those of its tile and, with fused halos, of the
+ * margin around the tile, which neighbours compute too. */
 struct extent {
     int rows, cols;
 };
@@ -68,8 +68,8 @@ static bool add_conv_kernels(struct bb_kernel_list *w, const struct segment_buil
     return bb_kernel_list_conv(w, &conv, backward, !l->first);
 }
 
-/* Adds a pool as a copy, because a pool reads its input and writes its output. The number of copied elements is the
- * mean of input and output. */
+/* Adds a pooling layer as a copy kernel, because both read an input and write an output. The number of copied
+ * elements is the mean of the layer's input and output elements. */
 static void add_pool_kernels(struct bb_kernel_list *w, const struct segment_builder *c, const struct bb_net_layer *l,
                              struct extent e)
 {

@@ -14,8 +14,8 @@ static int samples_per_micro_batch(const struct bb_tiling *t)
     return t->config.micro_batch_size;
 }
 
-/* Adds one message per tensor (maps[n_maps]), to or from one peer. parts: number of equal parts of a tensor, of
- * which the message has one. */
+/* Adds one message per tensor to the list h. peer: the other rank of these messages; maps: [n_maps] shapes of the
+ * tensors; parts: number of equal parts into which each tensor is divided, of which a message carries one. */
 static void add_messages(struct bb_stage_link *h, int peer, enum bb_peer_kind kind, const struct bb_map *maps,
                          int n_maps, size_t samples, int parts)
 {
@@ -24,8 +24,9 @@ static void add_messages(struct bb_stage_link *h, int peer, enum bb_peer_kind ki
             .peer = peer, .peer_kind = kind, .count = samples * bb_map_elements(&maps[m]) / (size_t)parts};
 }
 
-/* Returns the communicator between the splits `link` and `link` + 1: one of the group `join` if the lower split is
- * spatial, otherwise one of the group `lp`. Consecutive links alternate between the two communicators of the group. */
+/* Returns the communicator for messages between the splits (pipeline stages) `link` and `link` + 1: one of the group
+ * `join` if split `link` is spatial, otherwise one of the group `lp` (see tiling.h for the groups). Consecutive
+ * links alternate between the communicators of the group (at most two). */
 static int link_comm(const struct bb_tiling *t, int link, bool inverse)
 {
     bool join = link < t->n_spatial;
@@ -132,8 +133,8 @@ static const char *message_name(const struct bb_tile_stage *w)
     return w->script.phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
 }
 
-/* Adds all sends or all receives of a link; if there are several, they share one group call. Returns the index of
- * the last operation. */
+/* Adds all sends or all receives of a link, that is, all messages to or from one adjacent split. Several messages
+ * share one group call. Returns the index of the last operation. */
 static int move_activations(struct bb_tile_stage *w, struct bb_stage_link *h, bool send)
 {
     struct bb_script *s = &w->script;
@@ -170,8 +171,9 @@ static void send_activations(struct bb_tile_stage *w, struct bb_stage_link *h)
 
 /* ---- halo exchange ---- */
 
-/* For each halo and direction with a neighbour, adds a send buffer and a receive buffer of the size of the largest
- * message of all segments. */
+/* Adds a send and a receive buffer for each halo of a segment (one halo per input) and each direction in which this
+ * tile has a neighbour. All segments share the buffers, so each buffer has the size of the largest message in its
+ * direction. */
 static void add_halo_buffers(struct bb_tile_stage *w, struct bb_replica *replica)
 {
     const struct bb_split_layers *layers = &replica->split->layers;
@@ -200,7 +202,7 @@ static void add_halo_buffers(struct bb_tile_stage *w, struct bb_replica *replica
 }
 
 /*
- * One halo exchange of a segment: the layers that share this exchange (split_layers.h).
+ * One halo exchange of a segment. A segment is a sequence of layers that share this exchange (split_layers.h).
  *   halos    [n] halos that are exchanged together
  *   segment  index in bb_split_layers.segments
  */
@@ -240,7 +242,8 @@ static const char *pack_name(const struct bb_memory_kernel *memory_kernel)
 }
 
 /* Creates the list of the packing kernels (packs: true) or unpacking kernels of an exchange. GRADIENTS are packed
- * from the margin around the tile; the receiving tile adds them to its interior. */
+ * from the margin around the tile, where the forward pass received the halo; the receiving tile adds them to its
+ * interior. */
 static struct bb_kernel_list *make_pack_list(struct bb_tile_stage *w, const struct bb_replica *replica,
                                              const struct halo_exchange *x, bool packs)
 {

@@ -45,7 +45,8 @@ struct bb_replica {
 struct bb_tile_stage {
     struct bb_tiling *tiling;
     struct bb_script script;
-    struct bb_script_lane lanes[BB_MAX_COMMS]; /* communicator and stream of each communicator in use (has_lane true) */
+    struct bb_script_lane lanes[BB_MAX_COMMS]; /* [index of communicator] the communicator and its stream, if
+                                                  has_lane is true for this index */
     bool has_lane[BB_MAX_COMMS];
     struct bb_replica replicas[BB_REPLICAS]; /* [BB_DIRECT], and with GEMS also [BB_INVERSE] */
 };
@@ -59,8 +60,8 @@ int bb_tile_stage_init(struct bb_tile_stage *w, struct bb_tiling *t, struct bb_p
                        int mp_rank) BB_MUST_CHECK;
 void bb_tile_stage_release(struct bb_tile_stage *w);
 
-/* Both functions add operations of one micro-batch in one direction. The caller calls bb_tile_stage_receive first,
- * then bb_tile_stage_compute_and_send, and sets script.micro_batch before. */
+/* Both functions add operations of one micro-batch in one direction (forward or backward). The caller first sets
+ * script.micro_batch, then calls bb_tile_stage_receive, and then bb_tile_stage_compute_and_send. */
 void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction);
 void bb_tile_stage_compute_and_send(struct bb_tile_stage *w, struct bb_replica *replica,
                                     enum bb_pass_direction direction);

@@ -32,7 +32,8 @@ static int make_splits(struct bb_tiling *t, const struct bb_resolved_tiles *s)
     t->n_spatial = s->n_spatial;
     t->local_dp = s->local_dp;
     TRY(BB_NEW(t->splits, s->n_splits));
-    t->n_splits = s->n_splits; /* the array is zeroed, so splits that are not initialized yet can be released */
+    t->n_splits = s->n_splits; /* splits[] is zeroed, so bb_split_layers_release also accepts splits that are not
+                                  initialized yet */
     for (int i = 0; i < t->n_splits; i++)
         TRY(make_split(t, s, i));
     t->tiles = t->n_spatial ? t->splits[t->n_spatial - 1].base + t->splits[t->n_spatial - 1].width : 0;
@@ -105,8 +106,9 @@ static int end_group(struct bb_tiling *t, struct listing *l, const char *name, i
     return group;
 }
 
-/* Adds `links` communicators to a group and stores their indices in comms[]. One communicator has the name of the
- * group; two are named "lp 0" and "lp 1", for example. */
+/* Adds `links` communicators of a group, between which consecutive links (connections of adjacent splits) alternate,
+ * and stores their indices in comms[]. One communicator has the name of the group; two are named "lp 0" and "lp 1",
+ * for example. */
 static int add_comms(struct bb_tiling *t, int group, const char *name, int links, int *comms)
 {
     for (int i = 0; group >= 0 && i < links; i++) {

@@ -32,8 +32,8 @@ struct bb_net_layer {
     bool first;        /* first layer of the network, whose input needs no gradient */
     bool is_shortcut;  /* the layer is on the module's shortcut (for example a projection), not in the main chain */
     int halo[2];       /* rows and columns that the layer reads from neighbouring tiles */
-    int fused_halo[2]; /* with BB_FUSE_STATES: rows and columns around its tile that the rank also computes of this
-                          layer's output */
+    int fused_halo[2]; /* with BB_FUSE_STATES: rows and columns of the margin around the rank's tile, in which the
+                          rank also computes this layer's output */
 };
 
 /* A tensor between two modules: channels x depth x side x side elements. */
@@ -89,7 +89,8 @@ struct bb_net_options {
 };
 
 /*
- * bb_net_load - builds a network from a model file. The total of the file must equal the sum over the layers.
+ * bb_net_load - builds a network from a model file. The number of parameters in the file must equal the sum over the
+ * layers.
  *   word     name of a model in profiles/models, or path of a model file
  *   options  values that replace those of the model file
  *   net      out; the caller releases it with bb_net_release, also after an error

@@ -1,6 +1,7 @@
 /*
  * net_amoebanet.c - AmoebaNet-D as in MPI4DL (models/amoebanet.py) and GPipe: a stem of one convolution and two
- * reduction cells; three groups of layers / 3 normal cells, with a reduction cell between two groups; a classifier.
+ * reduction cells; three groups of normal cells, which share the cells of --layers equally, with a reduction cell
+ * between two groups; a classifier.
  *
  * A cell reads the outputs of the two previous cells and maps both to its c channels (states 0 and 1). Each of its
  * states 2 to 6 is the sum of two operations on earlier states. The output of the cell is the concatenation of some

@@ -202,9 +202,9 @@ static double kept_bytes(const struct bb_memory *m, int chunk_first, int layer)
         m, layer, bb_layers_is_recomputed(m->layers_config, chunk_first, layer) ? BB_RECOMPUTE_FULL : other_layers);
 }
 
-/* Returns the bytes that the chunk of n layers from layer `first` on stores for one micro-batch. *peak: maximum
- * during the chunk's backward, when one layer holds its recomputed activations and the layers after it have already
- * released theirs. */
+/* Returns the activation bytes that a chunk stores for one micro-batch. The chunk consists of n layers, beginning
+ * with layer `first`. *peak: maximum during the chunk's backward, when one layer holds its recomputed activations
+ * and the layers after it have already released theirs. */
 static double chunk_bytes(const struct bb_memory *m, int first, int n, double *peak)
 {
     double sum = 0;

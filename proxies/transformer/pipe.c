@@ -25,9 +25,10 @@ int bb_pipe_comms(struct bb_layout *l, int group, bool bidirectional, int comms[
 
 /* ---- neighbours ---- */
 
-/* Returns whether the slot exchanges a message with an adjacent stage. first = true: whether the slot receives its
- * input, because its part of the model is not the first one in the direction of the slot. first = false: whether the
- * slot sends its output, because its part is not the last one. WEIGHTS slots exchange no messages. */
+/* Returns whether a slot of the schedule exchanges a message with an adjacent stage. first = true: whether the slot
+ * receives its input, because its part of the model is not the first one in the direction of the slot (forward or
+ * backward). first = false: whether the slot sends its output, because its part is not the last one. WEIGHTS slots
+ * exchange no messages. */
 static bool has_neighbour(const struct bb_pipe *p, const struct bb_slot *t, bool first)
 {
     int part = bb_schedule_part(p->schedule, p->stage, t->chunk), last = bb_schedule_parts(p->schedule) - 1;
@@ -192,9 +193,9 @@ static void exchange_paired(struct bb_pipe *p, int t)
     exchange_messages(p, slot, slot_sends(p, slot), receives);
 }
 
-/* Returns whether the group call after this rank's k-th slot of flow d (from 0) contains a receive. The sender
- * issues the matching send after its own slot k + 1 of the flow; between the first and the last stage, after its own
- * slot k - (p - 1), where p is the number of stages. */
+/* Returns whether the NCCL group call that follows this rank's k-th slot of flow d (k from 0) contains a receive.
+ * The matching send follows slot k + 1 of the sender in the same flow. For messages between the last and the first
+ * stage of the pipeline, it follows slot k - (p - 1) of the sender, where p is the number of stages. */
 static bool round_receives(const struct bb_pipe *p, int d, int k)
 {
     const struct bb_schedule *s = p->schedule;
@@ -207,8 +208,9 @@ static bool round_receives(const struct bb_pipe *p, int d, int k)
         return !wraps && k + 1 < s->micro_batches / 2;
     if (!wraps || peer_slot < 0 || s->chunks == 1)
         return !wraps && peer_slot < all;
-    /* first micro-batch of the group. The outputs of the chunk that a group passes last are not sent, because the
-     * model ends (activations) or begins (gradients) there */
+    /* first: first micro-batch of the group of micro-batches to which the sender's slot belongs. Each group passes
+     * the chunks one after another. The outputs of the last of these chunks are not sent, because the model ends
+     * (activations) or begins (gradients) there */
     first = peer_slot / group * s->group;
     size = s->micro_batches - first < s->group ? s->micro_batches - first : s->group;
     return (peer_slot - first * s->chunks) / size < s->chunks - 1;

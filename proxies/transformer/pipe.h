@@ -38,8 +38,9 @@ struct bb_pipe_flow {
     int send[2];
     int sent, posted, consumed; /* numbers of messages so far: sent; with a posted receive; used as the input of a
                                    slot */
-    int slots_done;             /* number of slots generated so far whose input and output are messages of this flow */
-    int *arrivals, n_arrivals;  /* [n_arrivals] micro-batch index of each message that this stage receives, in order */
+    int slots_done; /* number of slots generated so far in this direction of the pipeline: forwards for a flow of
+                       activations, backwards for a flow of gradients */
+    int *arrivals, n_arrivals; /* [n_arrivals] micro-batch index of each message that this stage receives, in order */
 };
 
 struct bb_pipe {

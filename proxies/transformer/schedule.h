@@ -1,6 +1,7 @@
 /*
- * schedule.h - pipeline schedules as tables: the order in which a stage processes the micro-batches of a step. A table
- * contains no operations, times or messages; pipe.h adds the messages, stage.c adds the layers.
+ * schedule.h - pipeline schedules as tables: the order in which a stage processes the micro-batches of a step. Each
+ * entry of a table is a slot: the forward or the backward of one chunk for one micro-batch. A table contains no
+ * operations, times or messages; pipe.h adds the messages, stage.c adds the layers.
  *
  * Symbols: p stages, m micro-batches. The model is divided into p v parts (dualpipe: p). Stage r holds v chunks
  * (virtual pipeline stages); chunk c of stage r is part c p + r of the model. Activations go from stage to stage and,

@@ -10,7 +10,7 @@
  */
 #include "proxies/transformer/training.h"
 
-/* State during the generation of one program. */
+/* State while the program of one stage is generated. */
 struct writer {
     const struct bb_training *t;
     const struct bb_modules *modules;

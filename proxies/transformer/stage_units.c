@@ -75,8 +75,8 @@ static double backward_us(const struct bb_training *t, int layer)
     return 2 * bb_layers_flops(t->layers, layer) / layers_config->tflops / 1e6;
 }
 
-/* Adds the tensors of one kind (dense or expert) of a module as one unit. Adds no unit if the module has no tensors
- * of this kind. */
+/* Adds the tensors of one kind (dense or expert) of a module as one unit of the data-parallel synchronization
+ * (struct bb_sync_unit in sync/sync.h). Adds no unit if the module has no tensors of this kind. */
 static void add_unit(struct bb_modules *p, const struct bb_training *t, struct bb_transformer_module *module,
                      enum bb_parameter_kind kind, const struct bb_arch_tensor *tensors, int n, struct bb_tensor **at)
 {

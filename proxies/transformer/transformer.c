@@ -111,7 +111,8 @@ out:
     return rc;
 }
 
-/* Number of layers of the longest chunk. */
+/* Returns the number of layers of the longest model chunk. A chunk consists of the layers of one virtual pipeline
+ * stage. */
 static int max_chunk_layers(const struct bb_training *t)
 {
     struct bb_pipe_split split =
@@ -351,10 +352,10 @@ out:
     return rc;
 }
 
-/* Adds the groups of replicas of a bidirectional pipeline, where two stages (r and p - 1 - r of p) hold the same
- * parts of the model. Each new group joins a group of kind `of` on one of these stages with its counterpart on the
- * other stage. If a group of kind `of` has one rank, the new group has two ranks, one of each stage. *joined: index
- * of the new groups in the layout. */
+/* For a bidirectional pipeline, where stages r and p - 1 - r of p hold the same parts of the model, adds the groups
+ * of ranks that replicate parameters. Each new group consists of the ranks of one group of kind `of` (dp, dp_cp or
+ * edp) on one of these two stages and of the ranks of the same pipelines on the other stage. If a group of kind `of`
+ * has one rank, the new group has two ranks, one of each stage. *joined: index of the new groups in the layout. */
 static int add_bidirectional_replicas(struct bb_training *t, enum bb_grid_group of, const char *name, int *joined)
 {
     struct bb_layout *l = &t->step->layout;
@@ -423,8 +424,9 @@ out:
 
 /* ---- roles (groups of ranks that execute the same program) ---- */
 
-/* Number of roles per stage: one per program (bb_layers_programs_per_stage). Hierarchical reductions double the
- * number, because the last rank of each node also reduces the remainder. */
+/* Number of roles per stage: one per program (bb_layers_programs_per_stage). Hierarchical all-reduces double the
+ * number, because the last rank of each node also reduces the remainder (elements that are left when a bucket is
+ * divided equally among the node's ranks). */
 static int roles_per_stage(const struct bb_training *t)
 {
     return bb_layers_programs_per_stage(t->layers) * (t->policy.hierarchical ? 2 : 1);
@@ -483,8 +485,9 @@ static void set_training_bytes(const struct bb_training *t, int stage, struct bb
     bb_memory_rank_bytes(&m, stage, role->training_bytes);
 }
 
-/* Returns the number of shards (field n) that bb_sync_add_comms would choose for a group of `replicas` ranks with
- * the same parameters. ranks_per_replica: number of ranks of a stage that together hold one copy of the parameters. */
+/* Returns the sharding that bb_sync_add_comms would choose, without creating communicators: field n is the number of
+ * shards. replicas: number of ranks with the same parameters. ranks_per_replica: number of ranks of a stage that
+ * together hold one copy of the parameters. */
 static struct bb_sync_comms sync_groups_of(const struct bb_training *t, int replicas, int ranks_per_replica)
 {
     int node = t->config->gpus_per_node > 0 ? t->config->gpus_per_node : t->grid.ranks;
@@ -493,7 +496,7 @@ static struct bb_sync_comms sync_groups_of(const struct bb_training *t, int repl
     return (struct bb_sync_comms){.n = run > 0 && run < replicas ? run : replicas, .n_replicas = 1};
 }
 
-/* Resolves all inputs of the memory model, without building the layout of the ranks. */
+/* Resolves all inputs of the memory model, without building the layout (the process groups of the ranks). */
 static int resolve_bytes(struct bb_training *t)
 {
     int copies, rc;
@@ -544,8 +547,10 @@ int bb_training_min_recompute_layers(const struct bb_proxy_config *c, const stru
     if (rc)
         return rc;
     t.layers_config.recompute = BB_RECOMPUTE_FULL;
-    /* Binary search. Recomputing too_few layers does not make training fit; recomputing `all` layers does, except
-     * that the initial `all` (all layers of the longest chunk) is untested. */
+    /* Binary search for the smallest number of recomputed layers per chunk with which training fits in GPU memory.
+     * In each iteration, too_few layers are known to be insufficient and `all` layers to be sufficient; only the
+     * initial `all` (all layers of the longest chunk) is untested. If no smaller number suffices, *layers stays 0,
+     * which means all layers. */
     for (all = max_chunk_layers(&t); all - too_few > 1;) {
         t.layers_config.recompute_layers = too_few + (all - too_few) / 2;
         *bytes = max_rank_bytes(&t);

@@ -566,7 +566,8 @@ static bool is_transformer_profile(const json_t *root)
     return (family && strcmp(family, FAMILY) == 0) || json_object_get(root, FAMILY);
 }
 
-/* Rejects a model that is not a transformer, and lists the transformers. */
+/* Rejects a profile of a model that is not a transformer (its key "family" names another kind of model), and lists
+ * the names of the transformer profiles. */
 static int reject_family(const char *where, const json_t *root)
 {
     const char *all[MAX_NAMES], *transformers[MAX_NAMES], *family = json_string_value(json_object_get(root, "family"));

@@ -174,8 +174,8 @@ static int add_embedding(struct bb_layout *l, const struct grid_axes *dense, int
         if (stage == 0)
             members[2 * instance++] = rank;
         else if (stage == pp - 1)
-            members[2 * last++ + 1] = rank; /* the same pipeline as the first-stage rank in this entry, because the
-                                               pipelines occur in the same order on all stages */
+            members[2 * last++ + 1] = rank; /* index `last` is the pipeline's index also for the first-stage ranks,
+                                               because the pipelines occur in the same order on all stages */
     }
     group = bb_layout_add_irregular(l, "embedding", members, n, 2);
     free(members);
@@ -190,8 +190,8 @@ struct layout_builder {
     int pp;
 };
 
-/* Returns the layout index of an earlier group with the same ranks as the given combined group (BB_GRID_DP_CP or
- * later); BB_NONE if there is none. */
+/* Looks for a group added earlier with the same ranks as the given combined group (BB_GRID_DP_CP or a later
+ * enumerator). Returns the layout index of the earlier group; BB_NONE if there is none. */
 static int find_same_group(const struct layout_builder *m, int group)
 {
     for (int before = 0; group >= BB_GRID_DP_CP && before < group; before++)
@@ -220,7 +220,7 @@ static int add_group(struct layout_builder *m, int group)
         rc = add_irregular_group(m->layout, group_spec->name, grid_axes, group_spec->axes, m->shapes[group].members);
     else
         rc = bb_layout_add_group(m->layout, group_spec->name, layout_mask(grid_axes, group_spec->axes));
-    if (rc != n) /* an error code: a new group gets the index n */
+    if (rc != n) /* rc is the index of the new group, which is n, or an error code */
         return rc;
     *of = n;
     return 0;

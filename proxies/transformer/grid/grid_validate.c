@@ -13,7 +13,8 @@ static const char *const options[SIZES] = {"tp", "cp", "dp", "pp"};
 
 /* ---- divisibility constraints ---- */
 
-/* A property of the model that must be divisible by the size of an axis. */
+/* A property of the model, for example its number of heads, that must be divisible by the size of a grid axis (tp,
+ * cp, ...). */
 struct constraint {
     enum { HEADS, WIDTH, SEQUENCE, DECODER_SEQUENCE, UNSUPPORTED } kind;
     const char *what;
@@ -94,8 +95,8 @@ static bool sizes_are_valid(const struct bb_grid *g, const struct bb_grid_model 
 
 #define MAX_DIVISORS 512 /* upper bound of the number of divisors; plan accepts no number of ranks with more divisors */
 
-/* Branch-and-bound search over all factorizations of the number of ranks into axis sizes. The cost of a layout grows
- * with its difference from the requested sizes (change_cost). */
+/* State of a branch-and-bound search over all factorizations of the number of ranks into axis sizes (tp, cp, pp,
+ * ...). The cost of a layout grows with its difference from the requested sizes (change_cost). */
 struct search {
     const struct bb_grid *grid;
     const struct bb_grid_model *model;
@@ -104,9 +105,9 @@ struct search {
     double cost;
 };
 
-/* Cost of changing an axis to the size `then`. Changing an axis that the user requested costs 1 plus the absolute
- * change in powers of two. For axes that were not requested, any size of dp costs nothing, and small sizes of tp, cp
- * and pp cost less than changing a requested axis. */
+/* Cost of giving an axis the size `then` in the suggested layout. For an axis whose size the user requested, a
+ * different size costs 1 plus the absolute change in powers of two. For axes that were not requested, any size of dp
+ * costs nothing; for tp, cp and pp, size 1 costs nothing and small sizes cost less than changing a requested axis. */
 static double change_cost(const struct search *s, int axis, int then)
 {
     int now = s->grid->requested[axis];

@@ -55,9 +55,9 @@ static int clamp_between(int low, int n, int high)
     return n < low ? low : n > high ? high : n;
 }
 
-/* Returns the split of the layers in which each virtual stage of the middle stages has `each` layers. The first and
- * the last stage share the remaining layers: as close as possible to the requested numbers, or in equal parts if
- * none were requested. */
+/* Returns the split in which each virtual stage (model chunk of a stage) of the middle stages has `each` layers. The
+ * first and the last stage share the remaining layers: as close as possible to the requested numbers, or in equal
+ * parts if none were requested. */
 static struct bb_pipe_split with_both_ends(const struct bb_pipe_split *s, int each)
 {
     int v = s->chunks, ends = s->layers / v - (s->stages - 2) * each;
@@ -68,8 +68,8 @@ static struct bb_pipe_split with_both_ends(const struct bb_pipe_split *s, int ea
     return n;
 }
 
-/* Returns the split of the layers in which all virtual stages but those of the requested end stage (first or last)
- * have `each` layers. The requested end stage gets the remaining layers. */
+/* For a user who requested the number of layers of one end stage (first or last): returns the split in which all
+ * virtual stages of the other stages have `each` layers, and the requested end stage has the remaining layers. */
 static struct bb_pipe_split with_one_end(const struct bb_pipe_split *s, int each)
 {
     struct bb_pipe_split n = *s;
@@ -78,8 +78,9 @@ static struct bb_pipe_split with_one_end(const struct bb_pipe_split *s, int each
     return n;
 }
 
-/* Cost of suggesting the split n in place of s, the split that the user requested: the distance from the requested
- * numbers of layers, or, if none were requested, the number of layers of the longest stage. */
+/* Cost of suggesting the split n to a user who requested the split s. If the user requested numbers of layers for
+ * the first or last stage, the cost is the sum of the differences from them; else it is the number of layers of the
+ * longest stage. */
 static int cost_of(const struct bb_pipe_split *s, const struct bb_pipe_split *n, int each)
 {
     int longest = n->first > n->last ? n->first : n->last;

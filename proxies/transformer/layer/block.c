@@ -184,7 +184,7 @@ static bool same_groups(const struct bb_kernel_groups *a, const struct bb_kernel
     return a->n == b->n && a->rows == b->rows && memcmp(a->list, b->list, sizeof(a->list[0]) * (size_t)a->n) == 0;
 }
 
-/* Returns the sizes of the layer that is being emitted. */
+/* Returns the sizes of the layer whose operations are currently being emitted. */
 static const struct bb_layer_sizes *current_sizes(const struct bb_block *b)
 {
     return b->in_decoder ? &b->layers->decoder_sizes : bb_layers_sizes(b->layers, b->script->layer);
@@ -219,16 +219,16 @@ static const struct bb_kernel_list *build_kernel_list(struct bb_layers *l, const
     return work;
 }
 
-/* Returns the kernel list of the kernel groups c, and builds the list if it does not exist yet. Operations with
- * equal groups and sizes share one list. Returns NULL if out of memory. */
+/* Returns the kernel list for the kernel groups c and the current layer's sizes, and builds the list if it does not
+ * exist yet. Operations with equal groups and sizes share one list. Returns NULL if out of memory. */
 static const struct bb_kernel_list *get_kernel_list(struct bb_block *b, const struct bb_kernel_groups *c)
 {
     const struct bb_layer_sizes *sizes = current_sizes(b);
     const struct bb_layers *l = b->layers;
 
-    /* Lists with expert rows (c->rows > 0) differ between ep ranks and are usually recent, so search backward from
-     * the latest list. All other lists were added with the program of the first ep rank, so search forward from the
-     * first list. */
+    /* Lists of expert kernels (c->rows > 0) differ between ep ranks, so the wanted list was usually added recently:
+     * search backward from the latest list. All other lists were added with the program of the first ep rank: search
+     * forward from the first list. */
     for (int k = 0; k < l->n_kernel_lists; k++) {
         const struct bb_cached_kernel_list *cached = &l->kernel_lists[c->rows > 0 ? l->n_kernel_lists - 1 - k : k];
 

@@ -38,8 +38,8 @@ struct bb_layers {
  * (BB_NONE). */
 const struct bb_layer_sizes *bb_layers_sizes(const struct bb_layers *l, int layer);
 
-/* bb_layers_balanced_rows - returns the number of rows that the experts of one rank process if all experts get equal
- * shares. */
+/* bb_layers_balanced_rows - returns the number of rows (pairs of a token and an expert) that the experts of one rank
+ * process if all experts get equal shares. */
 int64_t bb_layers_balanced_rows(const struct bb_layers *l);
 
 static inline bool bb_lane_is_used(struct bb_script_lane lane)

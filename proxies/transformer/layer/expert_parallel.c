@@ -25,7 +25,8 @@ static bool has_shared(const struct bb_block *b)
 
 /* ---- row exchanges ---- */
 
-/* One exchange of rows: to their experts, or (reversed) back to the ranks of their tokens. */
+/* One exchange of rows over the ep ranks: to their experts, or (reversed) back to the ranks of their tokens. A row
+ * holds the activations, or the gradients, of one token for one expert. */
 struct row_exchange {
     const char *what;
     enum bb_block_buffer src, dst;
@@ -51,8 +52,8 @@ static int start_exchange(struct bb_block *b, int layer, const struct row_exchan
         return variable_exchange(b, layer, w);
     return bb_block_collective(b, b->lanes.ep, w->what, BB_ALLTOALL,
                                uniform_rows < 0 ? 0 : (size_t)uniform_rows * w->width, w->src,
-                               w->dst); /* uniform_rows is below 0 here only if the ep lane is unused: ep is 1, and
-                                           no rows are exchanged */
+                               w->dst); /* uniform_rows is negative here only if ep is 1; the ep lane is then unused,
+                                           and no rows are exchanged */
 }
 
 static int start_row_exchange(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
@@ -216,8 +217,9 @@ static enum bb_block_buffer ep_buffer(const struct bb_block *b, enum bb_block_bu
     return bb_lane_is_used(b->lanes.ep) ? far : near;
 }
 
-/* Both functions return a buffer of rows on the way to the experts: the first the sender's, the second the
- * receiver's. With FP8 dispatch this is an FP8 buffer, else the given one. */
+/* Both functions return the buffer to use in place of `unquantized` for rows sent to the experts: send_buffer on the
+ * sending rank, receive_buffer on the receiving rank. With FP8 dispatch this is an FP8 buffer, else `unquantized`
+ * itself. */
 static enum bb_block_buffer send_buffer(const struct bb_block *b, enum bb_block_buffer unquantized)
 {
     return b->layers->config.float8_dispatch ? BB_BLOCK_BUFFER_ROWS_8 : unquantized;

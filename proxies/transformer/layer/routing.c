@@ -21,8 +21,8 @@ static double random_fraction(unsigned seed, int layer, int rank, int expert)
     return (double)((x ^ (x >> 31)) >> 11) / 9007199254740992.0;
 }
 
-/* Sets the popularity rank of each expert of a layer, 1 for the most popular, by a seeded Fisher-Yates shuffle that
- * is the same for all ranks. */
+/* Sets the rank of each expert of a layer by popularity, 1 for the most popular expert. A seeded Fisher-Yates
+ * shuffle determines the order, which is the same for all ranks of the job. */
 static void rank_experts(const struct bb_routing_config *c, int layer, double *popularity_rank)
 {
     for (int e = 0; e < c->experts; e++)

@@ -1,7 +1,7 @@
 /*
- * routing.h - row counts between the ranks of an expert-parallel group, computed by a simulated, seeded router. The
- * functions have no side effects outside their arguments. Sender and receiver of a message read their counts from the
- * same table.
+ * routing.h - row counts between the ranks of an expert-parallel group, computed by a simulated, seeded router. A row
+ * is the activations of one token that are sent to one expert. The functions have no side effects outside their
+ * arguments. Sender and receiver of a message read their counts from the same table.
  */
 #ifndef BB_PROXIES_TRANSFORMER_LAYER_ROUTING_H
 #define BB_PROXIES_TRANSFORMER_LAYER_ROUTING_H

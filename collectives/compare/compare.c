@@ -56,7 +56,8 @@ static bool same_measurement(const struct bb_timing *a, const struct bb_timing *
            same_text(a->placement, b->placement) && same_text(a->mode, b->mode);
 }
 
-/* Searches for each row of A from the row after the previous match, because both files usually have the same order. */
+/* Matches rows as described in compare.h. The search for a match begins at the row of B after the previous match,
+ * because the rows of both files usually have the same order. */
 size_t bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *b, long *out, char *unmatched)
 {
     size_t next = 0, n_unmatched = 0;
@@ -85,10 +86,10 @@ size_t bb_match_rows(const struct bb_result_file *a, const struct bb_result_file
 enum { CHOICE = 24, VERDICT = 64 };
 
 /* One row of the printed table: a matched pair of rows, or a row of one file only. For a row of one file only, the
- * other time is NaN and the JSON object has only the key fields. */
+ * time of the other file is NaN and the JSON object has only the fields that identify the row. */
 struct row {
     struct bb_timing key;
-    const char *place; /* placement in the table: "in" or "out" */
+    const char *place; /* buffer placement, as printed in the table: "in" or "out" */
     double a_us, b_us, times;
     const char *verdict_text;
     json_t *a, *b, *ratio, *verdict, *judged_by;

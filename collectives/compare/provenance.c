@@ -54,8 +54,8 @@ static void add_devices(json_t *list, const json_t *devices, const char *field)
 }
 
 /* Environment variables that are not compared, because they differ between ranks or only affect what a run prints. A
- * trailing * matches any suffix. The launchers' variables also contain the size of the job, which the facts "ranks",
- * "nodes" and "devices" cover. */
+ * trailing * matches any suffix. The launchers' variables also contain the size of the job, which the conditions
+ * "ranks", "nodes" and "devices" already describe. */
 static const char *const noise[] = {
     "BUSBAR_PROGRESS", "EMU_KERNELS", "EMU_NCCL_IGNORE", "EMU_QUIET", "EMU_TWINS", "EMU_UNKNOWN_KERNELS",
     "OMPI_*",          "PMI*",        "SLURM_*",         NULL};
@@ -98,8 +98,9 @@ static const struct {
     {"emulated", "emulated", NULL},      {"shared GPU", "shared_gpu", NULL}, {"status", "status", NULL},
 };
 
-/* Adds the condition "compute": "as in training" if the times are predicted for the kernels of training, or "as the
- * proxy runs" for the kernels that busbar runs. */
+/* Adds the condition "compute", the kind of kernels that the compute times are for: "as in training" if the times
+ * are predicted for the kernels of a training framework; "as the proxy runs" if they are predicted or measured for
+ * the kernels that a proxy of busbar runs. */
 static void add_compute(json_t *list, const json_t *root)
 {
     const json_t *planned = json_object_get(json_object_get(root, "predicted"), "compute");
@@ -111,7 +112,8 @@ static void add_compute(json_t *list, const json_t *root)
         add_fact(list, "compute", "as the proxy runs");
 }
 
-/* Adds the facts of a plan. Versions, devices and environment of the machine are unknown. */
+/* Adds the conditions that a plan contains: cluster, kind of kernels, ranks and nodes. A plan does not contain
+ * versions, devices and environment of the machine. */
 static void add_plan(const struct bb_result_file *t, json_t *list)
 {
     char text[VALUE];
@@ -184,7 +186,8 @@ int bb_result_file_nccl_tests_ranks(const json_t *root)
 
     last = json_integer_value(json_object_get(json_array_get(devices, listed > 0 ? (size_t)listed - 1 : 0), "rank"));
     ranks = listed * at_least_1(config, "nthreads") * at_least_1(config, "ngpus");
-    if (listed > 1 && last == listed - 1) /* the entries are numbered 0, 1, 2, ..: the list has one entry per rank */
+    if (listed > 1 && last == listed - 1) /* the last rank number equals the last index, so the list has one device
+                                             per rank */
         ranks = listed;
     return ranks < 1 << 24 ? (int)ranks : 0;
 }

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- parts and groups of a step ---- */
+/* ---- the parts of a step's time, and the process groups of its communication ---- */
 
 static void add_part(json_t *parts, const char *by, const char *name, const json_t *measured, const json_t *predicted)
 {
@@ -19,7 +19,7 @@ static void add_part(json_t *parts, const char *by, const char *name, const json
                                                json_number_value(predicted), "ratio", bb_json_real(ratio)));
 }
 
-/* Returns the group with this name; NULL if the list has no such group. */
+/* Returns the process group (tensor parallel, data parallel, ..) with this name; NULL if the list has no such group. */
 static const json_t *find_group(const json_t *groups, const char *name)
 {
     for (size_t i = 0; name && i < json_array_size(groups); i++) {
@@ -32,8 +32,9 @@ static const json_t *find_group(const json_t *groups, const char *name)
     return NULL;
 }
 
-/* Returns a JSON list of the parts and groups of a step, with measured and predicted times. The arguments, a
- * busbar.proxy/1 file and the field "predicted" of a busbar.plan/1 file, have the same keys. */
+/* Returns a JSON list with the measured and predicted times of a training step: its parts (compute, communication,
+ * exposed, idle) and, for each process group, the time in which it communicates. measured: a busbar.proxy/1 file;
+ * predicted: the field "predicted" of a busbar.plan/1 file, which has the same keys. */
 static json_t *list_parts(const json_t *measured, const json_t *predicted)
 {
     static const char *const keys[][2] = {

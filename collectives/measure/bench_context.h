@@ -23,7 +23,7 @@
 #include "cuda/device/device.h"
 #include "cuda/device/nvtx.h"
 
-enum { BB_NVTX_WORLD = 1 }; /* NVTX category of all measurements; its name is the communicator's name */
+enum { BB_NVTX_WORLD = 1 }; /* NVTX category of all measurements, named after the communicator */
 
 struct bb_mode;   /* defined in timing.h */
 struct bb_sample; /* defined in timing.h */
@@ -74,9 +74,11 @@ struct bb_bench_context {
                                                      sample; NULL: none */
     const struct bb_telemetry *observer;          /* records NCCL's choice and the GPU's state; NULL: not recorded */
     void *sync_byte; /* device memory, 1 byte, for the all_reduce that synchronizes the ranks */
-    uint64_t passes; /* number of verification passes so far; each pass has different test data */
+    uint64_t passes; /* number of times that test data have been written (bb_verify_prepare); each time the data are
+                        different */
 
-    const double *delays_us; /* [size] artificial delay of each rank in sync mode, borrowed; NULL: none */
+    const double *delays_us; /* [size] time in us by which each rank enters the operation late on purpose (--delay,
+                                sync mode), borrowed; NULL: none */
     bool auto_warmup;
     struct bb_stopping policy; /* stopping rule of the current timing mode */
     size_t max_iterations; /* maximum number of timed iterations per measurement if batches repeat until the stopping

@@ -15,9 +15,9 @@
 struct bb_iteration_events {
     cudaEvent_t *event;                /* [n + 1] events: before the first iteration and after each iteration */
     double *us;                        /* [n] times of this rank, microseconds */
-    double *all_us;                    /* [ranks * n] times of all ranks */
-    double *row_us[2], *row_all_us[2]; /* row_us[p], row_all_us[p]: copies of us and all_us for placement p of the
-                                          row; 0: out of place, 1: in place */
+    double *all_us;                    /* [ranks * n] times of all ranks of the job, microseconds */
+    double *row_us[2], *row_all_us[2]; /* row_us[p], row_all_us[p]: copies of us and all_us for buffer placement p
+                                          (0: out of place, 1: in place) of the current result row */
     int n, skip; /* n: number of iterations; skip: number of leading iterations that the metrics omit */
     int ranks;
     bool on; /* true: bb_iteration_events_record records events */
@@ -42,7 +42,8 @@ int bb_iteration_events_record(struct bb_iteration_events *m, size_t i, cudaStre
 /* bb_iteration_events_read - compute the times between the events, all of which must have completed. */
 int bb_iteration_events_read(struct bb_iteration_events *m) BB_MUST_CHECK;
 
-/* bb_iteration_events_keep - copy us and all_us to row_us and row_all_us of a placement. */
+/* bb_iteration_events_keep - copy us and all_us to row_us and row_all_us of a buffer placement (0: out of place, 1:
+ * in place). */
 void bb_iteration_events_keep(struct bb_iteration_events *m, int placement);
 
 /*

@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --warmup auto: operations per window, and maximum number of windows that are run until the times show no trend */
+/* --warmup auto: number of operations per window (a series of consecutive warm-up operations), and maximum number of
+ * windows. Windows are run until the times within a window show no trend */
 enum { WINDOW = 10, WINDOWS_MAX = 20 };
 static const double LATE_US = 1; /* threshold of the arrival spread: below it, no rank counts as the last to arrive,
                                     because the resolution of CUDA events is about 1 us */
@@ -181,7 +182,7 @@ out:
     return rc;
 }
 
-/* Runs WINDOW more warm-up operations. Rank 0 broadcasts whether their times show a trend. */
+/* Runs one more window of WINDOW warm-up operations. Rank 0 broadcasts whether their times show a trend. */
 static int time_window(struct bb_bench_context *ctx, const struct bb_case *c, bool *has_trend)
 {
     int rc;
@@ -343,8 +344,8 @@ static void set_bandwidths(const struct bb_case *c, struct bb_metrics *f)
     f->busbw_gbps = c->ranks > 1 ? f->algbw_gbps * f->factor : NAN;
 }
 
-/* Verifies the data. The first pass verifies the last timed operation, which is complete. Each further pass runs one
- * more operation. */
+/* Verifies the data ctx->checks times, or until data are wrong. The first pass verifies the last timed operation,
+ * which is complete. Each further pass runs and verifies one more operation with new test data. */
 static int verify_passes(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     int rc = 0;

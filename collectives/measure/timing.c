@@ -46,10 +46,10 @@ size_t bb_mode_operations(const struct bb_bench_context *ctx, const struct bb_mo
     return mode->single ? 1 : (size_t)ctx->iterations;
 }
 
-/* ---- time of a group of iterations ---- */
+/* ---- time of consecutive iterations ---- */
 
-/* Total times of a group of iterations in microseconds: host time to enqueue them, host time until their completion,
- * GPU time between the CUDA events. */
+/* Total times of the iterations between a start and an end event, in microseconds: host time to enqueue them, host
+ * time until their completion, GPU time between the two CUDA events. */
 struct span {
     double host_us, wall_us, gpu_us;
 };

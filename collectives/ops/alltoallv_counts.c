@@ -199,8 +199,8 @@ size_t bb_alltoallv_counts_received(const struct bb_alltoallv_counts *t, size_t 
     return sum;
 }
 
-/* Returns the maximum of all totals (see alltoallv_counts.h). Generated counts have the same total on every rank, so
- * the function then computes only the totals of rank 0. */
+/* Returns the maximum, over all ranks, of the number of elements that a rank sends or receives in total. Generated
+ * counts have the same totals on every rank, so only the totals of rank 0 are computed for them. */
 size_t bb_alltoallv_counts_most(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks)
 {
     size_t most = 0;

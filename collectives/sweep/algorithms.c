@@ -21,8 +21,9 @@ static const char *const placement_names[BB_PLACEMENTS] = {"out_of_place", "in_p
 
 /* ---- candidates: NCCL's choice and the algorithm/protocol pairs to force ---- */
 
-/* Overwrites *view on all ranks with the choice and the cost table of rank 0. Marks algorithm/protocol pairs that
- * NCCL does not offer on every rank as unavailable (negative cost). */
+/* Combines the views of all ranks into one, which it stores in *view on every rank: the choice of rank 0, and for
+ * each algorithm/protocol pair the minimum cost over the ranks. A pair that any rank reports as unavailable
+ * (negative cost) is therefore unavailable. */
 static int agree_on_view(struct bb_world *world, struct view *view)
 {
     int rc;
@@ -83,7 +84,8 @@ static int init_rankings(struct bb_algorithms *a, const struct bb_row *chosen)
 
 /* ---- measurement of the forced algorithm/protocol pairs ---- */
 
-/* Returns the candidate for an algorithm/protocol pair; NULL if NCCL does not offer the pair. */
+/* Returns the candidate (an algorithm/protocol pair to force, with its result); NULL if NCCL does not offer the
+ * pair. */
 static struct bb_candidate *find_candidate(struct bb_ranking *c, struct bb_algorithm_protocol what)
 {
     for (int i = 0; i < c->n_others; i++)

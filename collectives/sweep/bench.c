@@ -27,12 +27,13 @@ struct bench {
     struct bb_mulsums mulsums;
     struct bb_iteration_events iteration_events;
     struct bb_registration registration;
-    int *groups, smallest, largest; /* groups: [ranks] group of each rank; smallest, largest: number of ranks in the
-                                       smallest and the largest group */
+    /* groups: [ranks] index of the --split group (set of ranks with its own communicator) of each rank; smallest,
+     * largest: number of ranks in the smallest and the largest group */
+    int *groups, smallest, largest;
     struct bb_report_memory memory;
     struct bb_algorithms algorithms; /* only used with --sweep-algorithms */
     struct bb_bench_context ctx;
-    double *delays_us; /* [ranks] artificial delays (--delay); NULL: none */
+    double *delays_us; /* [ranks] artificial delay of each rank in microseconds (--delay); NULL: none */
     struct bb_report report;
     bool below;  /* at least one bus bandwidth is below its --min-busbw threshold */
     bool judged; /* at least one table was compared with the thresholds of --min-busbw */
@@ -672,8 +673,8 @@ static int add_effort(void *arg, const struct bb_case *c)
     return 0;
 }
 
-/* Sets the total duration that the progress line expects, in the unit of row_effort. With -N 0 (unlimited cycles)
- * the total is 0, that is, unknown. */
+/* Sets the total duration that the progress line expects, in the unit of row_effort. With -N 0 (unlimited
+ * repetitions of the sweep) the total is 0, that is, unknown. */
 static int start_progress(struct bench *b)
 {
     double effort = 0;

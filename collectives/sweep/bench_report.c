@@ -19,7 +19,8 @@
 
 /* ---- fields of a result ---- */
 
-/* The values of one result (one buffer placement of a row), in the form in which the fields print them. */
+/* The values of one result (one buffer placement, out of place or in place, of a row), in the form in which the
+ * fields print them. */
 struct shown {
     struct bb_shown_case of;
     const char *stopped;
@@ -30,7 +31,8 @@ struct shown {
     struct bb_metrics f;
     char gain[40], timestamp[BB_STAMP_TEXT];
 };
-/* Passed instead of a placement for fields that are printed once per row: selects the first measured placement. */
+/* Passed instead of a buffer placement for fields that are printed once per row. Their values are those of the first
+ * placement that was measured, out of place before in place. */
 enum { ONCE = -1 };
 
 const char *bb_report_redop(const struct bb_report *r, const struct bb_row *row)
@@ -146,8 +148,8 @@ static const struct bb_field iteration_fields[] = {
     {0},
 };
 
-/* Fields of the JSON of each result. An entry with only a key reserves the position of a key whose value
- * result_row.c sets later. */
+/* Fields of the JSON of each result. Fields are written in this order. An entry with only a key reserves the
+ * position of a key whose value result_row.c sets later. */
 static const struct bb_field result_fields[] = {
     {.key = "algorithm"},
     {.key = "protocol"},
@@ -202,8 +204,8 @@ static const struct bb_field stamp_fields[] = {
     {0},
 };
 
-/* A list of fields. The list also names the outputs that contain the fields (text, JSON) and the placement whose
- * values the text shows. */
+/* A list of fields, the outputs that contain the fields (text, JSON), and the buffer placement whose values the text
+ * shows. */
 struct list {
     const struct bb_field *fields;
     int placement; /* BB_OUT_OF_PLACE or BB_IN_PLACE; ONCE: the first measured placement */
@@ -217,7 +219,7 @@ static bool shows_skew(const struct bb_report *r)
 }
 
 /* Returns whether the table has the column `wall`: only if --clock both adds a sample measured by the host clock.
- * The column shows the first measured placement; the JSON contains both placements. */
+ * The column shows the first measured buffer placement (ONCE); the JSON contains both placements. */
 static bool shows_wall(const struct bb_report *r, const struct bb_mode *mode)
 {
     return r->ctx->both_clocks && !r->ctx->host_time && !mode->single && !r->style->program;
@@ -446,8 +448,8 @@ static void print_title(const struct bb_report *r, int coll)
         fprintf(r->out, "# cycle %d\n", r->cycle + 1);
 }
 
-/* Returns whether the current cycle (-N) continues the table of the previous cycle, as in nccl-tests' format, where
- * all cycles form one table. */
+/* Returns whether the current cycle (repetition of the sweep, -N) continues the table of the previous cycle, as in
+ * nccl-tests' format, where all cycles form one table. */
 static bool continues_table(const struct bb_report *r)
 {
     return r->style->program && r->cycle > 0;

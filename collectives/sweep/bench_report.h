@@ -22,8 +22,8 @@ struct bb_row {
     bool wanted[BB_PLACEMENTS];  /* [placement] requested; measured only if the collective supports the placement */
     const struct bb_row *chosen; /* only for a row with a forced algorithm: the row with NCCL's own choice; otherwise
                                     NULL */
-    int group;                   /* group of --split; 0 without --split */
-    bool first;                  /* this rank is the first rank of its group, so this rank's row represents the group */
+    int group;  /* index of this row's group (set of ranks with its own communicator, --split); 0 without --split */
+    bool first; /* this rank is the first rank of its group, so this rank's row represents the group */
 };
 
 struct bb_report;
@@ -81,7 +81,8 @@ struct bb_report {
 struct bb_report_head {
     const struct bb_bench_options *options;
     const struct bb_session *session;
-    const int *groups, *pids; /* [ranks] group of each rank; process id of each rank */
+    const int *groups, *pids; /* groups: index of the --split group of each rank; pids: process id of each rank; both
+                                 [ranks] */
 };
 
 enum { BB_STAMP_TEXT = 32 };

@@ -30,7 +30,8 @@ size_t bb_kernel_runner_bytes(const struct bb_kernel_list *const lists[], int n)
 
 /* ---- generating the operand data ---- */
 
-/* Bytes of operand data that the host generates. The rest of an operand area is filled with copies of these bytes. */
+/* Bytes of operand data that the host generates. The rest of an operand area (device memory that kernels read, write
+ * or use as indices) is filled with copies of these bytes. */
 enum { BLOCK_BYTES = 1 << 20 };
 
 /* Fills area[done, bytes) with copies of area[0, done). Each copy doubles the filled length. */
@@ -126,7 +127,7 @@ static struct bb_gemm *find_gemm(const struct bb_kernel_runner *w, const struct 
     return NULL;
 }
 
-/* Returns the address of matrix B, which follows matrix A in the read area. */
+/* Returns the address of matrix B, which follows matrix A in w->read, the memory that kernels read. */
 static const void *b_of(const struct bb_kernel_runner *w, const struct bb_gemm_shape *s)
 {
     return w->read + align_bytes(bb_gemm_a_bytes(s));

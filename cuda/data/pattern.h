@@ -274,7 +274,8 @@ BB_HD uint64_t bb_prod_input(const struct bb_pattern *p, uint64_t index, int q)
     return bb_inverse(bb_random(p, index, q - 1) | 1);
 }
 
-/* bb_key_value maps a key (|key| <= bb_key_limit) to a value of the element type. The mapping preserves the order. */
+/* bb_key_value maps a key, which is an integer with |key| <= bb_key_limit, to a value of the element type. The
+ * mapping preserves the order, so the extreme key gives the extreme value (max and min). */
 BB_HD int64_t bb_key_limit(const struct bb_pattern *p)
 {
     if (p->number_class == BB_FLOATING)

@@ -122,8 +122,8 @@ out:
     return rc;
 }
 
-/* Whether GPU `slot` of rank r has already been counted: an earlier rank of the same node sees the same GPU, or rank
- * r itself sees it under a lower device number. */
+/* Whether the GPU with device number `slot` on rank r has already been counted: an earlier rank of the same node
+ * sees the same GPU, or rank r itself sees it under a lower device number. */
 static bool is_counted_before(const struct bb_world *w, const struct bb_visible *all, int r, int slot)
 {
     for (int i = 0; i <= r; i++)

@@ -209,7 +209,7 @@ const struct bb_nvml_flag_row bb_nvml_flag_rows[BB_NVML_FLAGS] = {
 
 static bool has_moved(double before, double after)
 {
-    return fabs(after - before) > 0.02 * before; /* false if either clock is NaN (unknown) */
+    return fabs(after - before) > 0.02 * before; /* false if a clock frequency is NaN (unknown) */
 }
 
 static bool is_idle(const struct bb_nvml_sample *s)

@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* How training frameworks fuse an item with other items. Busbar runs every item as a separate kernel; a forecast
- * (proxies/machine/cluster.h) predicts the fused kernels of training. */
+/* How training frameworks fuse an item (a GEMM or a memory-bound kernel of the list) with other items. Busbar runs
+ * every item as a separate kernel; a forecast (proxies/machine/cluster.h) predicts the fused kernels of training. */
 enum bb_kernel_fusion {
     BB_KERNEL_SEPARATE,
     BB_KERNEL_IN_ATTENTION,          /* GEMM inside the fused attention kernel, forward */
@@ -61,8 +61,8 @@ struct bb_kernel_list_item *bb_kernel_list_last(struct bb_kernel_list *w);
  * it on chip.
  */
 bool bb_kernel_list_transformer(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward);
-/* Both functions append one half of the transformer layer. attention: first norm to the output projection `out`;
- * mlp: second norm to `down`. */
+/* Both functions append one of the two blocks of the transformer layer. attention: from the first norm to the output
+ * projection `out`; mlp: from the second norm to `down`. */
 bool bb_kernel_list_attention(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward);
 bool bb_kernel_list_mlp(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward);
 
@@ -133,8 +133,8 @@ struct bb_kernel_list_memory {
     size_t read_bytes, write_bytes, index_count;
 };
 void bb_kernel_list_memory(const struct bb_kernel_list *w,
-                           struct bb_kernel_list_memory *m); /* increases each field of *m to what this list needs,
-                                                                if it is smaller */
+                           struct bb_kernel_list_memory *m); /* increases each field of *m that is smaller than this
+                                                                list needs */
 size_t bb_kernel_list_memory_bytes(const struct bb_kernel_list_memory *m); /* sum of the areas and the GEMM workspace */
 
 /*

@@ -152,8 +152,8 @@ static void print_help(FILE *out)
                  "Start bench and proxy under mpirun or srun, one rank per GPU.\n");
 }
 
-/* Commands with subcommands. is_known() returns whether a word is a subcommand, for a suggestion when the user types
- * "busbar p2p" instead of "busbar bench p2p". */
+/* Commands that have subcommands. is_known() returns whether `word` is a subcommand of the command. If the user
+ * types "busbar p2p", the error message then suggests "busbar bench p2p". */
 static const struct {
     const char *command;
     bool (*is_known)(const char *word);
@@ -193,8 +193,8 @@ static int run_command(int argc, char **argv)
     return reject_command(argv[0]);
 }
 
-/* Returns true if the command line requests help or the version and this is not the first rank. Under mpirun, only
- * the first rank prints help and version. */
+/* Returns true if the command line requests help or the version and this process is not rank 0. Under mpirun, only
+ * rank 0 prints the help and the version. */
 static bool is_printed_by_first_rank(int argc, char **argv)
 {
     for (int i = 1; i < argc && bb_launcher_rank() > 0; i++)
@@ -218,8 +218,8 @@ static int help_main(int argc, char **argv)
     return 0;
 }
 
-/* Waits for half a second before a muted rank exits with an error. mpirun terminates all ranks when one exits; the
- * delay gives the first rank time to print the error. */
+/* Waits for half a second before a muted rank (bb_err_mute) exits with an error. mpirun terminates all ranks when
+ * one rank exits; the delay gives rank 0 time to print the error. */
 static void wait_for_first_rank(void)
 {
     const struct timespec delay = {.tv_nsec = 500000000};
@@ -256,7 +256,7 @@ int main(int argc, char **argv)
     (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails with EFBIG and is reported; by
                                        default, SIGXFSZ kills the process */
     bb_json_memory_guard();
-    bb_err_mute(bb_launcher_rank() > 0); /* until MPI is initialized, only the first rank prints errors */
+    bb_err_mute(bb_launcher_rank() > 0); /* until MPI is initialized, only rank 0 prints errors */
     if (is_printed_by_first_rank(argc, argv)) {
         rc = 0;
     } else if (argc > 0 && bb_nccl_tests_kind(argv[0]) >= 0) {

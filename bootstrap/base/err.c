@@ -10,8 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Process-wide state. identity and context: texts that precede each message (bb_err_identify, bb_err_context). mute,
- * job_scope and speculation: settings of bb_err_mute, bb_err_job_scope and bb_err_speculative. */
+/* Process-wide state. identity: name of this rank, with which each message of bb_err() begins (bb_err_identify).
+ * context: text inserted before the text of every message (bb_err_context). mute, job_scope and speculation: see
+ * bb_err_mute, bb_err_job_scope and bb_err_speculative in err.h. */
 static char identity[128], context[1024];
 static int mute, job_scope;
 static atomic_int speculation;

@@ -74,7 +74,7 @@ int bb_json_read_field(const json_t *object, const char *where, const struct bb_
                        void *into) BB_MUST_CHECK;
 
 /*
- * bb_json_reject_unknown - check that every key of `object` has a row in `fields`. Prints an error for the first
+ * bb_json_reject_unknown - check that every key of `object` is in the table `fields`. Prints an error for the first
  * unknown key, with the known key of the closest spelling.
  *   prefix   path of `object` in the file, "" for the top level; top-level keys that begin with '_' are comments
  */

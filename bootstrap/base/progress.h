@@ -16,8 +16,9 @@ enum { BB_PROGRESS_TEXT = 160 };
 struct bb_progress {
     bool on, is_shown;
     double begin_s, last_s;
-    /* phase_start_s: time at which the phase started (bb_now_s); total: amount of work of the phase in any unit, 0
-     * if unknown; done: completed work in the same unit */
+    /* A phase is the work that one call of bb_progress_expect announces. phase_start_s: time at which the phase
+     * started (bb_now_s); total: amount of work of the phase in any unit, 0 if unknown; done: completed work in the
+     * same unit */
     double phase_start_s, total, done;
     char text[BB_PROGRESS_TEXT]; /* current activity; "" for none */
     bool has_thread, stopping;   /* has_thread: stderr is not a terminal, so a thread prints lines; stopping: the

@@ -29,7 +29,7 @@ struct option {
     void *field; /* NULL for --help, which sets no field */
 };
 
-/* All options of a set in the order of the tables, followed by --help. */
+/* All options of a command (struct bb_opts) in the order of its option tables, followed by --help. */
 struct option_list {
     struct option option[OPTS_MAX];
     int n;

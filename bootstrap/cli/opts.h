@@ -78,7 +78,7 @@ struct bb_opt {
         .kind = k, .letter = l, .name = n, .offset = at, __VA_ARGS__                                                   \
     }
 
-/* Rows of options that several commands share. */
+/* Options that several commands share. Each macro defines one row of an option table. */
 #define OPT_ITERS(at) OPT_INT('n', "iters", at, "20", "N", 1, 1e6, "timed operations per sample, back to back")
 #define OPT_REPEATS(at)                                                                                                \
     OPT_INT(0, "repeats", at, "6", "N", 1, 1e5, "samples per result row; the row reports the median")
@@ -92,13 +92,14 @@ struct bb_opt {
 #define OPT_WARMUP(at)                                                                                                 \
     OPT_INT('w', "warmup_iters", at, "5", "N", 0, 1e6, "warm-up operations before the first sample of each row")
 
-/* A table of options in a set of tables. If two tables have an option with the same name, the option of the first
- * table is used and the other is hidden. */
+/* A table of options, one of the tables of a command (struct bb_opts). If two tables have an option with the same
+ * name, the option of the first table is used and the other option is hidden. */
 struct bb_opt_table {
     const char *title;         /* heading in the help */
     const struct bb_opt *opts; /* ends with a row without a name; NULL ends the list of tables */
     size_t base;               /* offset of this table's struct in cfg */
-    unsigned needs; /* bit mask of the features that all rows require, in addition to the `needs` of each row */
+    unsigned needs; /* bit mask of the features that all options of the table require, in addition to the `needs` of
+                       each option */
 };
 
 /* The positional arguments in order: all arguments except options and their values. word[] points into argv. */
@@ -181,7 +182,8 @@ void bb_opts_describe(const struct bb_opt *opt, char *text, size_t size);
 typedef void bb_opt_visit(void *arg, const struct bb_opt *opt, const void *field);
 void bb_opts_each(const struct bb_opts *set, const void *cfg, bb_opt_visit *visit, void *arg);
 
-/* bb_opts_is_shadowed - true if an earlier table of the set has an option with the same name. */
+/* bb_opts_is_shadowed - true if an option is hidden, because an earlier table of the set has an option with the same
+ * name. */
 bool bb_opts_is_shadowed(const struct bb_opts *set, const struct bb_opt *opt);
 
 /*

@@ -1,4 +1,4 @@
-/* document.c - incremental writer of the JSON results file. */
+/* document.c - incremental writer of the JSON results file. document.h defines head, rows and tail of the file. */
 #include "bootstrap/results/document.h"
 
 #include "bootstrap/base/clock.h"
@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const double SHARE = 20; /* bb_document_due() limits the frequency of writes of changes that can wait: these
-                                   writes take at most 1/SHARE of the time */
+static const double SHARE = 20; /* bb_document_due() delays changes that need not be written at once, so that writing
+                                   them takes at most 1/SHARE of the time */
 
 /* ---- JSON text ---- */
 
@@ -86,7 +86,8 @@ static int put_tail(json_t *root, const json_t *rows, size_t n_head, bool any, c
     return bad || fputs("\n}\n", out) == EOF ? -1 : 0;
 }
 
-/* Returns the number of keys of root up to and including "results"; without "results", the number of all keys. */
+/* Returns the number of keys of root in the head of the file, that is, up to and including "results". Without
+ * "results", all keys are in the head. */
 static size_t count_head(json_t *root, const json_t *rows)
 {
     const char *key;
@@ -119,9 +120,9 @@ int bb_document_print(json_t *root, const char *status, FILE *out)
 
 enum { WRITER_IDLE, WRITER_IN_IO, WRITER_TAKEN_OVER };
 
-/* Marks the start of I/O that may block forever. The caller must not touch the document until end_io(), because
- * another thread may take the document over during the I/O. temporary: path of the temporary file that remains if
- * the I/O never ends; NULL: none. */
+/* Marks the start of I/O that may block forever. The writing thread must not touch the document until end_io(),
+ * because another thread may take the document over during the I/O. temporary: path of the temporary file that
+ * remains if the I/O never ends; NULL: none. */
 static struct bb_document_writer *begin_io(const struct bb_document *d, const char *temporary)
 {
     if (!d->writer)
@@ -188,8 +189,8 @@ static int copy_rows(const struct bb_document *d, int from, FILE *out)
     return 0;
 }
 
-/* Writes the whole document, except for unsaved rows, to the new file. Saved rows are copied from the old file, if
- * any. Returns 0 or errno. */
+/* Writes the whole document to the new file, except for the unsaved rows. The saved rows are copied from `old`, the
+ * previous file; old->out is NULL if there is no previous file. Returns 0 or errno. */
 static int put_all(struct bb_document *d, const struct bb_outfile *old, const char *status)
 {
     const off_t bytes = d->rows_to - d->rows_from;
@@ -256,7 +257,8 @@ static bool was_removed(const struct bb_document *d)
     return fstat(fileno(d->file.out), &open_one) == 0 && open_one.st_nlink == 0 && lstat(d->file.path, &named) != 0;
 }
 
-/* Returns the text of rows[bytes] followed by the tail, which the caller frees; NULL: out of memory. */
+/* Returns the text of the new rows, rows[bytes], followed by the tail; the caller frees the text. NULL: out of
+ * memory. */
 static char *tail_text(const struct bb_document *d, const char *rows, size_t bytes, const char *status, size_t *size)
 {
     char *text = NULL;
@@ -274,8 +276,9 @@ static char *tail_text(const struct bb_document *d, const char *rows, size_t byt
     return NULL;
 }
 
-/* Overwrites the old tail with rows[bytes] and a new tail. If the new text is shorter than the old tail, line breaks
- * fill the rest of the file, so that the document stays valid without truncation. Returns 0 or errno. */
+/* Overwrites the old tail with the text of the new rows, rows[bytes], and a new tail. If the new text is shorter
+ * than the old tail, line breaks fill the rest of the file, so that the document stays valid without truncation.
+ * Returns 0 or errno. */
 static int write_tail(struct bb_document *d, const char *rows, size_t bytes, const char *status)
 {
     size_t n = 0, least = (size_t)(d->end - d->rows_to);
@@ -372,8 +375,9 @@ int bb_document_add(struct bb_document *d, json_t *row)
     return longer ? 0 : bb_err(BB_EFAIL, "cannot add a row to the results (out of memory or invalid value)");
 }
 
-/* Writes the queued rows and the final status after a take-over. The interrupted writer may still be writing the
- * same rows; the rescue writes them at the same offset, and truncates the file if the writer has written more bytes. */
+/* Writes the queued rows and the final status after a take-over. The interrupted thread may still be writing the
+ * same rows. The rescue therefore writes them at the same offset, and cuts off any bytes that the interrupted thread
+ * wrote beyond the end of the document. */
 void bb_document_rescue(struct bb_document *d, const char *status)
 {
     struct bb_document_writer *writer = d->writer;

@@ -1,6 +1,7 @@
 /*
- * results.c - head, rows and status of a run's results. A mutex protects the results, because the main thread adds rows
- * while the watchdog thread saves the results when the run ends early.
+ * results.c - collects and saves the results of a run: the head (document.h), the rows of results[] and the status. A
+ * mutex protects the results, because the main thread adds rows while the watchdog thread saves the results when the
+ * run ends early.
  */
 #include "bootstrap/results/results.h"
 
@@ -113,9 +114,9 @@ static int write_table(struct bb_results *res)
     return rc ? rc : bb_outfile_close(&file, what, bb_flat_table_write(&res->table, file.out));
 }
 
-/* Saves a change of the results. row: the change is a new row, which is saved immediately, unless a write has failed
- * before. All other changes are saved only if bb_document_due(); otherwise, they are saved with the next row or at
- * the end. */
+/* Saves a change of the results. row: true if the change is a new row of results[]. A row is saved immediately,
+ * unless an earlier write has failed. All other changes are saved only if bb_document_due(); otherwise, they are
+ * saved with the next row or at the end. */
 static void save_change(struct bb_results *res, bool row)
 {
     const bool at_once = row && !res->file.error_reported;
@@ -141,7 +142,8 @@ static const char *status_of(int rc)
 }
 
 /* Sets the final status; the caller holds the lock. If a signal or a library's exit() ended the run, the status is
- * "interrupted", and the cause and the phase of the run are recorded. */
+ * "interrupted", the key "ended_by" records the signal or the exit(), and the key "phase" records the last step of
+ * this rank and what the rank waited for (bb_watchdog_reason). */
 static void set_final_status(struct bb_results *res, int rc)
 {
     char phase[BB_WATCHDOG_REASON];
@@ -410,7 +412,7 @@ static int set_field(struct bb_results *res, const char *key, json_t *value)
     return 0;
 }
 
-/* Adds `value` as a row if key is NULL; otherwise sets the field `key` of root to `value`. */
+/* Appends `value` to results[] if key is NULL; otherwise sets the field `key` of root to `value`. */
 static int add_value(struct bb_results *res, const char *key, json_t *value)
 {
     int rc;

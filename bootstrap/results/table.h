@@ -17,9 +17,9 @@
 #include <stdio.h>
 
 /*
- * Type of the struct member that a field shows. These values become null: "" and NULL, integers below 0, NaN, infinity,
- * and statistics without samples. The text column shows the median of statistics. A json_t member is consumed by
- * bb_table_json and cannot be shown as text; NULL omits the key.
+ * Type of the struct member that a field shows. The following values become null: "" and NULL, integers below 0, NaN,
+ * infinity, and statistics without samples. The text column of a bb_stats member shows the median. A json_t member is
+ * consumed by bb_table_json and cannot be shown as text; if it is NULL, its key is omitted.
  */
 enum bb_member {
     BB_MEMBER_NONE,
@@ -69,7 +69,7 @@ enum { BB_DIGITS_THAT_FIT = -1 }; /* as many digits as fit into the width, at mo
     }
 
 /*
- * bb_table_heading - print the heading of the table, two comment lines.
+ * bb_table_heading - print the two comment lines above the table: names and units of the columns.
  * bb_table_row - print one row of the table.
  * Both functions: print nothing if `out` is NULL.
  */

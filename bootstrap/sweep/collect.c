@@ -1,4 +1,5 @@
-/* collect.c - reads the results of a study and builds the rows of the table. */
+/* collect.c - reads the results of a study and builds the rows of its table. A table row shows one element of
+ * results[] of a run. */
 #include "bootstrap/sweep/collect.h"
 
 #include "bootstrap/base/grow.h"
@@ -8,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Default columns for each schema, for studies without "columns". A table contains only the columns for which at
- * least one result has a value. */
+/* Default columns for each result schema (such as busbar.bench/1), for studies without "columns". A table contains
+ * only the columns for which at least one result has a value. */
 static const struct {
     const char *command, *schema, *columns;
 } default_columns[] = {
@@ -27,8 +28,9 @@ static const struct {
      "predicted.breakdown.exposed_us"},
 };
 
-/* Keys that identify a measurement within the results of a run. The reference row of a row is the row with the same
- * values of all these keys in the results of the reference combination. */
+/* Keys that identify a measurement within results[] of a run. A column with relative_to divides the value of a table
+ * row by the value of its reference row: the row of the reference combination that has the same values of all these
+ * keys. */
 static const char *const identity[] = {"collective", "metric", "step",  "direction", "from",  "to",   "parts",
                                        "bytes",      "root",   "group", "placement", "cycle", "mode", "max_ctas"};
 
@@ -54,8 +56,8 @@ static const json_t *follow_path(const json_t *from, const char *path)
     return from;
 }
 
-/* Returns the scalar at a path in `row` or, if the row does not have the path, in `result`; NULL if neither has a
- * scalar there. */
+/* Returns the scalar at a path in `row`, an element of results[]. If the path does not exist there, returns the
+ * scalar in `result`, the complete document of the run; NULL if neither contains a scalar at the path. */
 static const json_t *cell_value(const json_t *result, const json_t *row, const char *path)
 {
     const json_t *value = row ? follow_path(row, path) : NULL;
@@ -75,20 +77,22 @@ static const json_t *rows_in(const json_t *result)
 
 struct column {
     const char *name, *path;
-    /* NULL: the column contains the value at `path`; else a JSON object axis -> value, and the column contains the
-     * ratio to the value in the reference combination, which has these settings */
+    /* NULL: the column contains the value at `path`. Otherwise a JSON object axis -> value, which selects the
+     * reference combination; the column then contains the value at `path` divided by the reference combination's
+     * value */
     const json_t *relative_to;
 };
 
-/* The columns that contain values of results (not the axes and the state). Names from the study file are borrowed. */
+/* The columns of the table that contain values of results. The columns of the axes and of the combination's state
+ * are not in this struct. Names from the study file are borrowed. */
 struct table {
     struct column *column;
     size_t n;
     json_t *names; /* JSON list that owns the generated column names, such as "step_us" */
 };
 
-/* Returns whether any result with this schema has a value at the path: in a row, or at the top level of a result
- * without rows. */
+/* Returns whether any result with this schema has a value at the path. The path is looked up in the elements of
+ * results[], or at the top level of a result without results[]. */
 static bool any_result_has(const struct bb_gathered *g, const char *schema, const char *path)
 {
     for (size_t i = 0; i < g->combinations->n; i++) {
@@ -302,8 +306,9 @@ static bool same_measurement(const json_t *a, const json_t *b)
     return true;
 }
 
-/* Returns the result of the reference combination, which has the settings of combination `i`, except for the axes in
- * relative_to: these have the values given there. NULL if there is no such combination or no result. */
+/* Returns the result of the reference combination of combination `i`, that is, the combination with the same
+ * settings except for the axes in relative_to, which have the values given there. NULL if the combination or its
+ * result does not exist. */
 static const json_t *reference_of(const struct bb_gathered *g, size_t i, const json_t *relative_to)
 {
     json_t *wanted = json_deep_copy(g->combinations->one[i].settings);

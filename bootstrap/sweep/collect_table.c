@@ -278,8 +278,8 @@ static json_t *environment_json(const struct bb_argv *a)
     return object;
 }
 
-/* Replaces the values of environment variables that files may not contain (environment.h) by "set"; a value may be a
- * list. */
+/* Replaces the values of environment variables by "set" if result files must not contain their values
+ * (environment.h). The value of a variable may be a list, because it may be an axis. */
 static void mask_values(json_t *environment)
 {
     const char *name;

@@ -1,4 +1,7 @@
-/* expand.c - Cartesian product of a study: cases, then choices, then the axes of each resulting setting. */
+/*
+ * expand.c - expands a study into its combinations (Cartesian product). The nested loops are, from the outermost to the
+ * innermost: the cases, the values of each choice, and the values of each axis. study.h defines these terms.
+ */
 #include "bootstrap/sweep/expand.h"
 
 #include "bootstrap/base/grow.h"
@@ -84,8 +87,9 @@ static bool is_among(const json_t *value, const json_t *wanted)
     return found;
 }
 
-/* Returns whether `settings` matches `wanted`, a JSON object axis -> value or list of values: for every axis in
- * `wanted`, the value in `settings` must be equal to the value or to an element of the list. */
+/* Returns whether the combination with these `settings` (JSON object: axis -> value) is selected by `wanted`, a JSON
+ * object that maps axes to a value or a list of values. Every axis in `wanted` must have that value, or one of the
+ * listed values, in `settings`. */
 static bool settings_match(const json_t *settings, const json_t *wanted)
 {
     const char *axis;
@@ -101,7 +105,7 @@ static bool settings_match(const json_t *settings, const json_t *wanted)
     return true;
 }
 
-/* ---- command line of a setting ---- */
+/* ---- command line of a combination ---- */
 
 static void add_option(struct bb_argv *words, const char *name, const json_t *value)
 {
@@ -172,8 +176,9 @@ static int compare_words(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Sets the id of a combination: a hash of arguments, variables, ranks and repeat. Variables are sorted first,
- * because their order has no meaning; the order of arguments matters. */
+/* Sets the id of a combination: a hash of its arguments, environment variables, launcher arguments, number of ranks
+ * and repeat number. The variables are sorted first, because their order has no meaning; the order of arguments
+ * matters. */
 static void set_id(struct bb_sweep_run *c, int repeat)
 {
     uint64_t hash = hash_words(0xcbf29ce484222325u, &c->words);
@@ -186,7 +191,8 @@ static void set_id(struct bb_sweep_run *c, int repeat)
     snprintf(c->id, sizeof(c->id), "%016llx", (unsigned long long)hash_word(hash, numbers));
 }
 
-/* Replaces "{id}" in every word, so that additional output files of a combination get unique names. */
+/* Replaces "{id}" in every word of `a` by the combination's id, so that additional output files of each combination
+ * get unique names. */
 static void substitute_id(struct bb_argv *a, const char *id)
 {
     struct bb_argv named = {.failed = a->failed};
@@ -484,8 +490,8 @@ static int expand_overlay(struct expansion *x, void *next_choice, const json_t *
     return rc;
 }
 
-/* Expands all values of the choice at the jansson iterator `choice` and, recursively, the following choices. NULL:
- * no choice is left. */
+/* Combines `setting` with each value of one choice and, recursively, with the values of the following choices.
+ * choice: jansson iterator at that choice; NULL after the last choice, where the axes of the setting are expanded. */
 static int expand_choices(struct expansion *x, void *choice, const json_t *setting, const json_t *labels)
 {
     json_t *choices = json_object_get(x->study->root, "choices"), *over;

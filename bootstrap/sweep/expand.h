@@ -1,6 +1,6 @@
 /*
- * expand.h - expands a study into its combinations, that is, the Cartesian product of cases, choices and axes, as
- * validated command lines.
+ * expand.h - expands a study into its combinations, that is, the Cartesian product of cases, choices and axes
+ * (study.h), as validated command lines.
  */
 #ifndef BB_BOOTSTRAP_SWEEP_EXPAND_H
 #define BB_BOOTSTRAP_SWEEP_EXPAND_H
@@ -21,8 +21,8 @@ struct bb_study_command {
 #define BB_SWEEP_RUN_ID 17
 
 struct bb_sweep_run {
-    char id[BB_SWEEP_RUN_ID];   /* hash of command line, variables, launcher arguments, ranks and repeat; independent
-                                 of the other combinations */
+    char id[BB_SWEEP_RUN_ID];   /* hash of command line, variables, launcher arguments, ranks and repeat number; adding
+                                 or removing other combinations does not change it */
     json_t *settings;           /* JSON object: axis -> value of this combination, in the order of the axes */
     struct bb_argv words;       /* arguments after "busbar", without --json */
     struct bb_argv environment; /* "NAME=value"; "NAME": unset the variable */

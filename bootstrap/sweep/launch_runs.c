@@ -192,8 +192,8 @@ static int status_of(const struct waiting *w, int status)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Waits until the child exits and returns the exit status of the run. signals: the caller has blocked these signals,
- * so that sigtimedwait() receives them. */
+/* Waits until the child exits and returns the exit status of the run. signals: signals to receive with
+ * sigtimedwait(); the caller has blocked them. */
 static int wait_for_child(struct waiting *w, const sigset_t *signals, void (*tick)(void *, double), void *arg)
 {
     const struct timespec fifth = {.tv_nsec = 200000000};

@@ -1,6 +1,6 @@
 /*
- * launch_runs.h - starts combinations: builds the launcher's command line, runs it with a time limit, or writes Slurm
- * array jobs.
+ * launch_runs.h - starts the combinations of a study (expand.h): builds the launcher's command line, runs it with a
+ * time limit, or writes Slurm array jobs.
  */
 #ifndef BB_BOOTSTRAP_SWEEP_LAUNCH_RUNS_H
 #define BB_BOOTSTRAP_SWEEP_LAUNCH_RUNS_H

@@ -12,7 +12,8 @@
 
 enum { TASKS_PER_ARRAY = 1000 };
 
-/* One array job: its combinations, which need the same sbatch options. */
+/* One array job: its combinations, each of which is one task. All tasks of an array job have the same sbatch
+ * options. */
 struct array {
     const struct bb_sweep_run **task;
     size_t n;
@@ -196,8 +197,8 @@ static int put_script(const struct bb_slurm_plan *p, const struct array *a, FILE
     return rc;
 }
 
-/* Writes the script of one array job. number: suffix of the file name; 0: no suffix, for the only array of the
- * study. */
+/* Writes the script of one array job. number: suffix of the script's file name (NAME-1.slurm); 0: no suffix, for a
+ * study with a single array job. */
 static int write_array(const struct bb_slurm_plan *p, const struct array *a, int number, FILE *out)
 {
     struct bb_outfile file;
@@ -219,10 +220,10 @@ static int write_array(const struct bb_slurm_plan *p, const struct array *a, int
     return rc;
 }
 
-/* ---- distribution of combinations among arrays ---- */
+/* ---- distribution of combinations among array jobs ---- */
 
-/* Moves the combinations of the next array job from left[n] to `a`: at most max_tasks. by_ranks: only combinations
- * with the same number of ranks as left[0]. */
+/* Moves at most max_tasks combinations from left[n], which are not yet in an array job, to the next array job `a`.
+ * by_ranks: moves only combinations with the same number of ranks as left[0]. */
 static void take_array(const struct bb_sweep_run **left, size_t *n, bool by_ranks, size_t max_tasks, struct array *a)
 {
     size_t kept = 0;

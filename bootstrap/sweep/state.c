@@ -1,4 +1,5 @@
-/* state.c - files and state of combinations. */
+/* state.c - reads, writes and removes the files of a combination, which determine its state (complete, failed, to
+ * do). */
 #include "bootstrap/sweep/state.h"
 
 #include "bootstrap/base/outfile.h"
@@ -99,8 +100,8 @@ static void keep_line(json_t *lines, char *line)
         json_array_remove(lines, 0);
 }
 
-/* Returns the last lines of a text as a JSON list. If the text contains error lines of busbar, only error lines are
- * returned, because launchers print many lines after them. */
+/* Returns the last lines of a text as a JSON list. If the text contains error messages of busbar, only these are
+ * returned, because launchers print many lines of their own after them. */
 static json_t *last_lines(char *text)
 {
     static const char own_prefix[] = "busbar: ", warning[] = "busbar: warning: ";

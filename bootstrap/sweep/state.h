@@ -31,17 +31,17 @@ struct bb_sweep_found {
 char *bb_sweep_file(const char *dir, const struct bb_sweep_run *c, const char *ending);
 
 /*
- * bb_sweep_load_state - read the files of a combination. Missing or invalid files are no error: the combination is then
- * not complete.
+ * bb_sweep_load_state - read the files of a combination. If a file is missing or invalid, the function succeeds and the
+ * combination is not complete.
  *   Returns  0, or -BB_EFAIL after an error message if memory is exhausted
  *   Owner    the caller releases found with bb_sweep_found_release
  */
 int bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found) BB_MUST_CHECK;
 void bb_sweep_found_release(struct bb_sweep_found *found);
 
-/* bb_sweep_last_lines - return the last lines of a combination's stderr, at most 5, as a JSON list. Only busbar's
- * own error messages are returned, or, if there are none, lines of any origin. The list is empty without a file.
- * Bytes that are not UTF-8 become '?'. */
+/* bb_sweep_last_lines - return the last lines of a combination's stderr, at most 5, as a JSON list. If stderr
+ * contains error messages of busbar, only these are returned; otherwise, lines of any origin. If the file is
+ * missing, the list is empty. Bytes that are not UTF-8 become '?'. */
 json_t *bb_sweep_last_lines(const char *dir, const struct bb_sweep_run *c);
 
 /* bb_sweep_remove_files - remove the files of a combination before the combination runs again. Returns 0 or

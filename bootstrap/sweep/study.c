@@ -410,8 +410,8 @@ static int check_cases(const json_t *value, const struct location *at)
     return rc;
 }
 
-/* An object that maps axes to values, for leave_out (one value or a list of values per axis) and relative_to (one
- * value per axis). */
+/* An object that maps axes to values. It selects combinations in leave_out (one value or a list of values per axis)
+ * and in relative_to (one value per axis). */
 #define MATCHER_OF(rule) NAMED_OF(rule, "an object such as {\"NCCL_ALGO\": \"Tree\", \"ranks\": 2}")
 static const struct rule matcher = {MATCHER_OF(&options)};
 static const struct rule single_option = {IS(check_single_option)};

@@ -158,8 +158,8 @@ out:
     return rc;
 }
 
-/* Returns the value of --launcher, or NULL to use the launcher of the study file. If neither is given, --slurm uses
- * srun, because Slurm batch jobs provide it. */
+/* Returns the value of --launcher, or NULL if the launcher of the study file applies. If neither the option nor the
+ * file names a launcher, --slurm uses srun, because Slurm batch jobs provide srun. */
 static const char *launcher_of(const struct sweep *s)
 {
     const json_t *launch = json_object_get(s->study.root, "launch");
@@ -219,8 +219,8 @@ static int find_wanted(const struct sweep *s, const struct bb_sweep_run *c, bool
     return rc;
 }
 
-/* Returns the combinations to run, in order; the caller frees the list. NULL after an error message if memory is
- * exhausted. */
+/* Returns the list of the combinations that this sweep must run, in the order of the study; the caller frees the
+ * list. NULL after an error message if memory is exhausted. */
 static const struct bb_sweep_run **list_wanted(struct sweep *s)
 {
     const struct bb_sweep_run **list = calloc(s->combinations.n + 1, sizeof(*list));

@@ -8,8 +8,9 @@
  * bb_sweep_main - run the command `busbar sweep`.
  *   argv      argv[0] is "sweep"
  *   commands  [n] commands that a study may run
- *   Returns   0, -BB_EFAIL, or -BB_EUSAGE for invalid arguments or an invalid study. A sweep that ran or gathered
- *             combinations returns -BB_EFAIL also if one of them failed or did not run, after printing the table
+ *   Returns   0; -BB_EUSAGE for invalid arguments or an invalid study; or -BB_EFAIL. A sweep that runs combinations or
+ *             collects their results returns -BB_EFAIL, after printing the table, also if a combination failed or did
+ *             not run
  */
 int bb_sweep_main(int argc, char **argv, const struct bb_study_command *commands, size_t n) BB_MUST_CHECK;
 

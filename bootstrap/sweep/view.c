@@ -12,9 +12,8 @@
 
 enum { WORD = 64, CONDITIONS = 16, NAMES = 256 };
 
-/* Operators of --where. below, equal, above: whether a row satisfies the condition if the row's value is less than,
- * equal to or greater than the value in the condition. The first operator that matches the text is used, so "<="
- * precedes "<". */
+/* Operators of --where. below, equal, above: whether a table row satisfies the condition if its value is less than,
+ * equal to or greater than the value in the condition. The operators are tried in this order, so "<=" precedes "<". */
 static const struct relation {
     const char *text;
     bool below, equal, above;
@@ -194,7 +193,7 @@ static int keep_rows(struct bb_gathered *g, const struct condition *c)
     return 0;
 }
 
-/* Sort key of a row. */
+/* Value of a table row in the column of --sort. */
 struct key {
     json_t *row;
     enum { NUMBER, TEXT, NONE } kind;

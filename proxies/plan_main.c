@@ -132,12 +132,14 @@ static int configure(struct bb_plan_options *o, const struct bb_positionals *pos
 
     if (o->seed != 0 && !o->jitter && o->config.transformer.imbalance <= 0)
         return bb_err(BB_EUSAGE, "--seed requires --jitter or --moe-imbalance; try: --jitter 3%%");
-    /* --seed is an option of both plan and transformer. Plan parses it; the seed also becomes transformer's, unless
-     * only --jitter uses it. */
+    /* --seed is an option of `busbar plan` (for --jitter) and of the proxy transformer (for --moe-imbalance). The
+     * parser stores the seed only in the options of plan. The seed is copied to the proxy's options unless only
+     * --jitter uses it. */
     if (o->config.transformer.imbalance > 0 || !o->jitter)
         o->config.transformer.seed = o->seed;
-    if (o->cluster) /* with --cluster, every proxy accepts --gpus-per-node, because the cluster defines the nodes.
-                       The option is hidden from bb_proxy_configure and restored below */
+    /* With --cluster, every proxy accepts --gpus-per-node, because the cluster defines the nodes. The value is 0
+     * (option not given) during bb_proxy_configure, which would otherwise reject the option for some proxies. */
+    if (o->cluster)
         o->config.gpus_per_node = 0;
     TRY(bb_proxy_configure(&o->config, positionals, proxy));
     o->config.gpus_per_node = gpus_per_node;

@@ -49,14 +49,14 @@ struct writer {
     const struct bb_export *e;
     const struct bb_export_role *role;
     int rank;
-    const int *first_group; /* [comms] number in PREFIX.groups.json of the communicator's first instance; the numbers
-                               of further instances follow */
+    const int *first_group;      /* [comms] number in PREFIX.groups.json of the communicator's first instance (set of
+                               ranks, layout.h); the numbers of further instances follow */
     uint64_t *first_node, *deps; /* first_node: [tasks] id of the node of each task's first operation; deps: scratch
                                     memory for the ids of the nodes on which one node depends */
     uint64_t next_node;
     uint64_t host, launch; /* node ids. host: the most recent launch on the host; launch: the launch for which the
                               current task, or all tasks of the current group call, wait */
-    int64_t host_ns;       /* sum of all launch times so far */
+    int64_t host_ns;       /* sum of all launch times so far, in nanoseconds */
     struct bb_message node, attr; /* scratch messages, reused for every Chakra node */
 };
 

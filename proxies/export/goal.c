@@ -71,8 +71,8 @@ struct rank_goal {
     int rank;
     struct bb_goal goal;
     uint32_t *end; /* [tasks] index of the GOAL operation whose end is the end of the task */
-    /* GOAL operations of host launches. host: index of the most recent launch; launch: index of the launch for which
-     * the tasks of the current group call wait */
+    /* indices of GOAL operations that represent launches on the host. host: the most recent launch; launch: the
+     * launch for which the tasks of the current group call wait */
     uint32_t host, launch;
 };
 

@@ -127,8 +127,9 @@ static int reject_op(const struct workload *w, const struct bb_op *op)
 
 /* ---- rows of the file ---- */
 
-/* Returns the last row if `slot` is still free in it, else a new row. SimAI executes the slots of a row in ascending
- * order. */
+/* Returns the row to which an operation at `slot` (position in the row's order of execution, struct row) is added:
+ * the last row of the operation's part of the file (forward pass or rest of the step) if the slot is still free in
+ * it, else a new row. */
 static struct row *row_with(struct workload *w, const struct bb_op *op, int slot)
 {
     const int part = op->phase != BB_PHASE_FORWARD;

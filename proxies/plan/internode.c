@@ -1,7 +1,8 @@
 /*
- * internode.c - count inter-node traffic; see internode.h. The operations of each role are first summed per group (for
- * collectives) and per peer (for sends). The collectives of a group are then counted once for each instance of the
- * group, with the sums of the instance's first member.
+ * internode.c - count inter-node traffic; see internode.h. The operations of each role (ranks with the same program)
+ * are first summed per group (for collectives) and per peer (for sends). The collectives of a group are then counted
+ * once for each instance of the group (the ranks of one communicator, layout.h), with the sums of the instance's first
+ * member.
  */
 #include "proxies/plan/internode.h"
 
@@ -143,8 +144,8 @@ static void count_messages(struct counting *c, int rank)
 }
 
 /*
- * Count the members of an instance on each node (c->members). Returns the number of nodes that have members.
- *   mark  a number that no earlier call had; stored in c->seen for each node with members
+ * Count the members of an instance of `group` on each node (c->members). Returns the number of nodes that have members.
+ *   mark  a number that differs between all calls; stored in c->seen for each node with members
  */
 static int count_nodes(struct counting *c, int group, int instance, int mark)
 {

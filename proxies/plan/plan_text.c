@@ -131,7 +131,7 @@ static void print_row(const struct bb_layout *l, const struct bb_traffic_row *r,
 }
 
 /*
- * Prints the bytes of each use and their total.
+ * Prints the bytes of each use of memory (parameters, gradients, ...) and their total.
  *   what  title of the line
  *   work  bytes of the additional operands of real kernels (--compute gemm)
  */

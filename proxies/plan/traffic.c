@@ -19,8 +19,9 @@ size_t bb_traffic_memory(const struct bb_traffic_role *role)
 /* ---- traffic of one rank ---- */
 
 /*
- * State while the traffic of one rank is counted. rows and peers are hash indices because lists would be slow to
- * search: an alltoallv may add thousands of rows, and a parameter server has thousands of peers.
+ * State while the traffic of one rank is counted. A row (struct bb_traffic_row) sums all operations of the same kind,
+ * group, data type and element count. `rows` and `peers` are hash indices because lists would be slow to search: an
+ * alltoallv may add thousands of rows, and a parameter server has thousands of peers.
  */
 struct counting {
     const struct bb_layout *layout;
@@ -88,7 +89,7 @@ static int count_peer(struct counting *c, int row, int offset, size_t times)
     return 0;
 }
 
-/* Adds `times` executions of a collective, send or receive to its row. */
+/* Adds `times` executions of a collective, send or receive to the row of the operation. */
 static int count_calls(struct counting *c, const struct bb_op *op, size_t times)
 {
     struct bb_traffic_row *row;

@@ -110,8 +110,8 @@ out:
     return rc;
 }
 
-/* Adds the intervals in which data were transferred to `transfers`, and the intervals of messages between pipeline
- * stages, including waiting, to `stages`. */
+/* Adds the transfer interval of each communication lane, which begins after the wait for peers, to `transfers`. Adds
+ * the whole interval of a lane with messages between pipeline stages, including the wait, to `stages`. */
 static int spans_by_cause(const struct bb_runner *r, const struct bb_traced_step *t, struct bb_spans *transfers,
                           struct bb_spans *stages)
 {

@@ -20,8 +20,9 @@
 struct bb_group_breakdown {
     double busy_us;     /* length of the union of the intervals of the group's communication */
     double exposed_us;  /* part of busy_us during which no kernel runs */
-    double transfer_us; /* sum of the transfer times (without waiting) of the group's calls; NaN: unknown */
-    double waiting_us;  /* sum of the times that the group's calls wait for their slowest peer; NaN: unknown */
+    double transfer_us; /* sum of the transfer times (durations without waiting) of the group's operations; NaN:
+                           unknown */
+    double waiting_us;  /* sum of the times that the group's operations wait for their slowest peer; NaN: unknown */
 };
 
 /* Plain data without pointers: ranks exchange it as bytes. */
@@ -47,20 +48,20 @@ void bb_traced_step_release(struct bb_traced_step *t);
  * flags with which the step ran. */
 int bb_traced_step_read(struct bb_traced_step *t, const struct bb_runner *r, unsigned what) BB_MUST_CHECK;
 
-/* bb_rank_breakdown_add - adds a traced step to the means. Call after bb_rank_breakdown_split. Returns 0 or
- * -BB_EFAIL. */
+/* bb_rank_breakdown_add - adds the times of a traced step to the means. Call after bb_rank_breakdown_split, which
+ * sets the waiting time (wait_ns) of each lane. Returns 0 or -BB_EFAIL. */
 int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r,
                           const struct bb_traced_step *t) BB_MUST_CHECK;
 
 /*
  * bb_rank_breakdown_split - separates waiting from transfer in one traced step: sets the waiting time (wait_ns) of each
- * lane and adds the transfer and waiting times to the means. All ranks call this together. If exchanging the durations
- * of all ranks would need more than 64 MiB, all means are set to NaN instead.
+ * lane and adds the transfer and waiting times to the means. All ranks call this together. If the exchange of the
+ * durations of all ranks would need more than 64 MiB, the means of transfer, waiting and pipeline bubble become NaN.
  */
 int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner *r,
                             struct bb_traced_step *t) BB_MUST_CHECK;
 
-/* bb_update_mean - updates the mean of n samples, in microseconds, with a further sample of ns nanoseconds. */
+/* bb_update_mean - updates *mean, the mean of n samples in microseconds, with a further sample of ns nanoseconds. */
 void bb_update_mean(double *mean, int n, int64_t ns);
 
 /* The traffic of a group in one step on this rank, computed from the program. */

@@ -113,7 +113,8 @@ out:
     return rc;
 }
 
-/* Counts and prints wrong data of n operations, from operation `first` of the program. verdicts[i]: result of
+/* Adds the wrong elements of n operations to c->wrong, and prints an error for each operation with wrong data (up to
+ * MAX_LINES per rank). first: index in the program of the first of these operations; verdicts[i]: result of
  * operation first + i. */
 static void report_wrong(struct check *c, int first, int n, const struct bb_verdict *verdicts)
 {
@@ -175,8 +176,8 @@ out:
 
 /* ---- concurrent check ---- */
 
-/* Makes the stream of `op` wait for the previous lane that used the buffer, and stores `lane`, the lane of `op`, as
- * the latest user of the buffer. */
+/* Makes the stream of `op` wait for the previous lane (operations of one launch batch on one stream, runner.h) that
+ * used the buffer. Then stores `lane`, the lane of `op`, as the latest user of the buffer. */
 static int wait_for_user(struct check *c, const struct bb_op *op, int buffer, int lane)
 {
     int before = buffer == BB_NONE ? BB_NONE : c->last_user[buffer];

@@ -35,7 +35,7 @@ struct run {
     struct bb_critical_path critical; /* set on rank 0 with --trace, else zeroed */
     struct bb_scaling_run study;      /* set only for the proxy `scaling` */
     json_t *planned;                  /* rank 0: the plan of the step as JSON (busbar.plan/1) */
-    unsigned long long wrong;         /* wrong elements over all ranks */
+    unsigned long long wrong;         /* number of wrong elements found by the data check, summed over all ranks */
     int unsaved; /* error code of writing the trace file, equal on all ranks; 0: no error; returned at the end of the
                     run */
 };

@@ -286,7 +286,8 @@ static void print_breakdown(const struct bb_run_report *r, FILE *out)
     }
 }
 
-/* Prints the table row of one group. rank: the slowest rank of a role; work: traffic of each group on this rank. */
+/* Prints the table row of one group. rank: the slowest of the ranks with the same role (step program); work: traffic
+ * of each group on this rank. */
 static void print_group(const struct bb_run_report *r, const struct bb_time_unit *unit, int rank, int group,
                         const struct bb_group_traffic *work, FILE *out)
 {

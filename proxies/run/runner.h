@@ -43,8 +43,8 @@ struct bb_runner {
     const struct bb_program *program;
     struct bb_comm comms[BB_MAX_COMMS]; /* communicators of the program; not initialized where this rank is not a
                                            member */
-    char guards[BB_MAX_COMMS][96];      /* for each communicator, the description of a call that is printed if the call
-                                      exceeds the timeout */
+    char guards[BB_MAX_COMMS][96];      /* [comm] description of the current NCCL call on each communicator, printed if
+                                      the call exceeds the timeout */
     char requirements[80];    /* environment variables that the step requires; appended to the step's name in timeout
                               messages */
     struct bb_comm all_ranks; /* communicator for the common start; not initialized with one rank */

@@ -86,8 +86,8 @@ out:
     return rc;
 }
 
-/* Times the step as a CUDA graph. All operations have run before the capture. The first launch uploads the graph and
- * is not timed. */
+/* Times steps that replay the CUDA graph of the step. All operations have run once before the capture. The first
+ * launch of the graph uploads the graph to the GPU and is not timed. */
 static int time_graph(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
                       struct bb_measured *m)
 {
@@ -109,8 +109,8 @@ out:
     return rc;
 }
 
-/* Times steps that replay the CUDA graph of the step. All operations run once before the capture. The first launch
- * of the graph uploads the graph to the GPU and is not timed. */
+/* Sets *expired to true on all ranks if the start barrier of the latest step reached its time limit on any rank. All
+ * ranks call this together. */
 static int check_barrier_expired(struct bb_runner *r, bool *expired)
 {
     double one = bb_start_barrier_expired(&r->start_barrier);
@@ -120,9 +120,9 @@ static int check_barrier_expired(struct bb_runner *r, bool *expired)
     return rc;
 }
 
-/* Times n steps with a start barrier. If the barrier reached its time limit, prints a warning instead of reporting
- * times that include the limit. A single warm-up step is checked before the timed steps, so that not every step
- * takes two seconds. */
+/* Times n steps with a start barrier. One warm-up step runs first. If the barrier reaches its time limit in this
+ * step, the timed steps are skipped, because each of them would take the two seconds of the limit. If the limit is
+ * reached in any checked step, prints a warning and reports no times. */
 static int time_start_barrier_steps(struct bb_runner *r, int n, struct bb_progress *progress, struct bb_measured *m)
 {
     const struct series warmup = {"start-barrier warm-up", BB_ISSUE_START_BARRIER, 1},

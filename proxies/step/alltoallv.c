@@ -77,11 +77,11 @@ int bb_alltoallv_messages(const struct bb_op *op, struct bb_op *messages)
 struct expansion {
     const struct bb_program *from;
     struct bb_program *to;
-    int *last; /* [from->n_ops] for each old operation: index, in the new program, of the last operation that
-                  replaces it; BB_NONE: the old operation is an alltoallv without messages */
-    int call;  /* number of the current group call in the new program */
+    int *last; /* [from->n_ops] for each operation of `from`: index, in `to`, of the last operation that replaces it;
+                  BB_NONE: the operation is an alltoallv without messages */
+    int call;  /* number of the current NCCL group call in `to` */
     struct bb_op *messages; /* scratch memory: the sends and receives of one alltoallv */
-    int *waits;             /* indices, in the new program, of the operations that the current operation waits for */
+    int *waits;             /* indices, in `to`, of the operations for which the operation that is being added waits */
     int n_waits;
 };
 
@@ -94,9 +94,9 @@ static int previous_on(const struct bb_program *p, int op)
     return before;
 }
 
-/* Make the current operation of the new program wait for the replacement of operation `op` of the old program. An
- * alltoallv without messages has no replacement: wait for the dependencies of `op` and for the previous operation on
- * its stream instead. */
+/* Make the operation that is being added to `to` wait for the replacement of operation `op` of `from`. An alltoallv
+ * without messages has no replacement: wait for the dependencies of `op` and for the previous operation on its
+ * stream instead. */
 static int wait_for(struct expansion *e, int op)
 {
     const struct bb_op *o;
@@ -126,8 +126,8 @@ static int add_as(struct expansion *e, const struct bb_op *op, int call)
     return bb_program_add(e->to, &copy, e->waits, e->n_waits);
 }
 
-/* Copy operation i of the old program. Operations of one group call stay adjacent; their new call number is the
- * index of the first of them in the new program. */
+/* Copy operation i of `from` to `to`. Operations of one NCCL group call stay adjacent; their new call number is the
+ * index in `to` of the first of them. */
 static int keep_op(struct expansion *e, int i)
 {
     const struct bb_op *op = &e->from->ops[i];

@@ -1,6 +1,7 @@
 /*
  * alltoallv.h - an all-to-all with variable counts (MPI_Alltoallv) as one operation. Each rank of a communicator sends
- * a number of rows to every other rank. Rows that a rank addresses to itself are not sent.
+ * a number of rows to every other rank. A row is a fixed number of consecutive elements (bb_op.count), for example the
+ * activations of one token. Rows that a rank addresses to itself are not sent.
  *
  * A table, owned by the step, contains the row counts. All ranks, micro-batches, and forward and backward passes of a
  * layer share one table; the combine (return of tokens from the experts) uses the table of the dispatch in reverse.
@@ -47,7 +48,8 @@ size_t bb_alltoallv_sent(const struct bb_op *op);
 size_t bb_alltoallv_received(const struct bb_op *op);
 
 /*
- * bb_alltoallv_exchanges_with  - return whether rank op->peer sends to or receives from rank `place`.
+ * bb_alltoallv_exchanges_with  - return whether rank op->peer sends to or receives from the rank with index `place` in
+ *                                the communicator.
  * bb_alltoallv_peers           - return the number of ranks with which rank op->peer exchanges messages.
  */
 static inline bool bb_alltoallv_exchanges_with(const struct bb_op *op, int place)
@@ -58,8 +60,8 @@ int bb_alltoallv_peers(const struct bb_op *op);
 
 /*
  * bb_alltoallv_messages - list the sends and receives of rank op->peer in issue order.
- *   messages [2 n] out: the list; the caller sets the call number of each entry
- *   Returns  the number of entries
+ *   messages [2 n] out: the list; the caller sets the number of the NCCL group call (bb_op.call) of each operation
+ *   Returns  the number of operations in the list
  */
 int bb_alltoallv_messages(const struct bb_op *op, struct bb_op *messages);
 

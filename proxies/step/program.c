@@ -319,8 +319,8 @@ out:
     return rc;
 }
 
-/* Returns the memory that the kernel lists of the program need. Many operations use the same kernel list; to save
- * time, the function skips the lists that it counted most recently. */
+/* Returns the bytes of memory that the kernel lists of the program need. Many operations use the same kernel list,
+ * so the function skips the lists that it counted most recently, to save time. */
 size_t bb_program_work_bytes(const struct bb_program *p)
 {
     enum { RECENT = 8 };

@@ -33,7 +33,7 @@ static const char *group_name(const struct group_split *k)
     return k->step->layout.groups[k->group].name;
 }
 
-/* Add the inner and the outer group to the layout. */
+/* Add the inner and the outer group (struct group_split) to the layout. */
 static int split_group(struct group_split *k)
 {
     struct bb_layout *l = &k->step->layout;
@@ -133,7 +133,8 @@ static int shard_error(const struct group_split *k, int gpus_per_node, int run)
                   size, group_name(k), why, words);
 }
 
-/* Set *run to the default shard size: all ranks (distributed), or the ranks of a node (hsdp). */
+/* Set *run to the default number of consecutive ranks in a shard group: all ranks of the group of replicas
+ * (distributed), or its ranks on one node (hsdp). */
 static int default_shard(const struct group_split *k, const struct bb_dp_config *p, int gpus_per_node, int *run)
 {
     int size = k->step->layout.groups[k->group].size;

@@ -36,13 +36,14 @@
 #define ROW_BATCH       16 /* number of layouts of the second stage that are simulated between two pruning steps */
 #define TOO_SLOW        1  /* return value: the layout cannot be among the best (not an error) */
 
-/* State of the search, shared by all threads. Each job writes only to its own layout (row) or base layout. */
+/* State of the search, shared by all threads. A row is one layout of the result table (struct bb_layout_row). A job
+ * of the thread pool handles one row or one base layout and writes only to it. */
 struct work {
     const struct bb_layout_search *search;
     const struct bb_arch *arch;
     const struct bb_layout_space *space;
     struct bb_layout_row *rows;
-    int *rc; /* [rows] return code of the row's last job */
+    int *rc; /* [rows] return code of the job that last handled the row */
     int *recompute_index;
     struct base *bases;
     int n_bases;
@@ -59,7 +60,7 @@ struct base {
                                            increase of the step time with each further micro-batch */
     double max_rank_bound_ns;           /* lower bound on the step time of layouts with one chunk per stage */
     double mean_rank_bound_ns;          /* lower bound on the step time of layouts with several chunks per stage */
-    bool known;                         /* step_ns, per_micro_batch_ns and rc are set */
+    bool known; /* step_ns, per_micro_batch_ns and the return code rc of the simulation are set */
     int rc;
 };
 
@@ -224,7 +225,7 @@ static bool have_same_compute(const struct bb_layout_choice *a, const struct bb_
     return memcmp(a, &same, sizeof(same)) == 0;
 }
 
-/* Lists the distinct base layouts of the first n rows, sorted. */
+/* Lists the distinct base layouts of the first n rows (layouts), sorted. */
 static int list_bases(struct work *w, int n)
 {
     int unique = 0, rc = BB_NEW(w->bases, n);

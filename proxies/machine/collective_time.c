@@ -88,8 +88,8 @@ static void send_recv_cost(const struct bb_cluster *c, const struct bb_collectiv
     cost->nic_ns = (rooted || !c->has_sharing ? away : call->placement.max_nic_pairs) / n * bytes / gpu_nics_gbps(c);
     cost->nic_bytes = cost->nic_ns * member_nic_gbps(c, call);
     if (rooted)
-        for (int tier = 0; tier < BB_TIERS; tier++) /* bytes of the members outside the root's leaf or pod, which is
-                                                       assumed to have full nodes */
+        for (int tier = 0; tier < BB_TIERS; tier++) /* bytes of the members outside the root's leaf or pod; all nodes
+                                                       of this leaf or pod are assumed to be full */
             cost->uplink_bytes[tier] =
                 fmax(0, n - with_root - (call->placement.tier[tier].max_nodes - 1.0) * call->placement.max_members) /
                 n * bytes;

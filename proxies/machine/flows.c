@@ -253,7 +253,8 @@ static void fill(struct bb_flows *f, double now_ns)
     }
 }
 
-/* Adds all flows that scarce resources connect with those in component[], and computes the rates of this component. */
+/* Adds to component[] all flows that share scarce resources with its flows, directly or through other flows, and
+ * computes the rates of this component. */
 static void fill_component(struct bb_flows *f, double now_ns)
 {
     visit_scarce(f, 0);
@@ -301,7 +302,8 @@ static void resolve_stale(struct bb_flows *f, int resource, double now_ns)
     fill_component(f, now_ns);
 }
 
-/* Resets the round and update counters before they overflow. An update runs at most n_fresh + n_stale rounds. */
+/* Resets the counters of rounds (computations of one component's rates) and updates before they overflow. One update
+ * has at most n_fresh + n_stale rounds. */
 static void restart_counters(struct bb_flows *f)
 {
     if (f->round < INT_MAX - f->n_fresh - f->n_stale && f->update < INT_MAX)

@@ -321,7 +321,7 @@ static const struct bb_kernel_sums *sum_kernels(struct bb_contention_sim *s, con
     struct bb_kernel_sums sums = {0};
     int known = s->sums_index.n, index;
 
-    if (s->rc) /* after an out-of-memory error the index may have more keys than s->sums has entries */
+    if (s->rc) /* after an out-of-memory error, the key index may contain a key without an entry in s->sums */
         return NULL;
     index = bb_key_index_add(&s->sums_index, &key);
     if (index < 0 || (index == known && BB_GROW(s->sums, known))) {

@@ -57,7 +57,8 @@ static void begin_event(struct writer *w, const char *phase, const char *name, i
 
 /* ---- process and thread names ---- */
 
-/* Names a rank (process) or one of its streams (thread), and sets its sort index to `place`. */
+/* Names a rank (process) or one of its streams (thread). place: position in the viewer's list, written as its sort
+ * index. */
 static void name_track(struct writer *w, const char *track, int rank, int thread, const char *name, int place)
 {
     char event[32];
@@ -105,7 +106,7 @@ static void put_comm(FILE *out, const struct bb_layout *l, const struct bb_op *o
         fprintf(out, ", \"%s\": %d", op->kind == BB_OP_COLLECTIVE ? "root" : "peer", peer);
 }
 
-/* Writes the waiting time of a call and the bus bandwidth of its transfer. */
+/* Writes the waiting time of a call (single operation or group call) and the bus bandwidth of its transfer. */
 static void put_rate(FILE *out, double bus_bytes, const struct bb_timed_op *at)
 {
     int64_t moving_ns = at->end_ns - at->begin_ns - at->wait_ns;

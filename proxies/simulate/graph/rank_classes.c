@@ -42,7 +42,8 @@ struct bb_channels_to bb_channels_to(const struct bb_layout *l, const struct bb_
     int n = bb_comm_size(l, comm), index = bb_comm_index(l, comm, to);
     long long away = (long long)index - bb_comm_index(l, comm, from), min = graph->min_offset[comm];
 
-    /* the first offset to try: the smallest one that addresses `to` and is at least min, the role's smallest offset */
+    /* the first peer offset to try: the smallest offset that addresses rank `to` and is at least min, the smallest
+     * offset in the role's program */
     return (struct bb_channels_to){graph, comm, index, min + ((away - min) % n + n) % n, n};
 }
 

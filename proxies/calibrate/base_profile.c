@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Shipped profiles. A profile is selected if the device name of the GPUs contains both texts (`word` and `second`).
- * The first matching entry applies. */
+/* Shipped profiles. An entry matches if the device name of the GPUs contains both of its texts, `word` and `second`
+ * (an empty text always matches). The first matching entry selects the profile. */
 static const struct {
     const char *word, *second, *profile;
 } shipped[] = {

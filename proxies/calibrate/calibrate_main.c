@@ -150,8 +150,8 @@ static int check_options(const struct options *o, const struct bb_positionals *p
     return bb_outfile_check(o->output, "the profile");
 }
 
-/* Stores the paths of the result files in `words`: those of the command line or, with --measure, those of the
- * benches, which are run here. */
+/* Stores the paths of the result files in `words`: the paths on the command line or, with --measure, the result
+ * files of the benches, which this function runs. */
 static int find_files(struct options *o, struct bb_positionals *words, int (*sweep)(int argc, char **argv),
                       struct bb_measured_files *measured)
 {

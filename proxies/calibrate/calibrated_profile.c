@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST = 48 }; /* maximum length of the profile's name */
+enum { LONGEST = 48 }; /* maximum length of the profile's name in characters */
 
-/* Prints for each fit its parameters and the files of its measurements: "launch_us, kernel_us: compute.json (...
- * rows, ...)". */
+/* Prints for each fit the parameters that it determined and the result files from which its measurements come:
+ * "launch_us, kernel_us: compute.json (... rows, ...)". */
 static void add_sources(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_calibration *c = r->calibration;
@@ -66,8 +66,8 @@ static json_t *source_of(const struct bb_calibration_report *r)
     return value;
 }
 
-/* Sets the number with this key in a profile. The key may have one dot: "tflops.float32" is the key "float32" of the
- * object "tflops". */
+/* Sets the number with this key in the JSON of a profile. The key may contain one dot: "tflops.float32" is the key
+ * "float32" of the object "tflops". */
 static int set_number(json_t *root, const char *key, json_t *number)
 {
     const char *dot = strchr(key, '.');
@@ -99,7 +99,7 @@ static int set_parameters(const struct bb_calibration *c, json_t *root)
     return failed;
 }
 
-/* Returns the name of the profile in a file: "mine" for "runs/mine.json". path: ends in ".json". */
+/* Returns the name of the profile in a file: the file name without ".json", for example "mine" for "runs/mine.json". */
 static json_t *name_of(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;

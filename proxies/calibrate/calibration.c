@@ -1,4 +1,4 @@
-/* calibration.c - selects the measurements and parameters of each fit, and the order of the fits (see
+/* calibration.c - selects the measurements and the parameters of each fit, and runs the fits in order (see
  * calibration.h). */
 #include "proxies/calibrate/calibration.h"
 
@@ -13,8 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNBOUNDED    1e3 /* a fitted rate counts as unbounded from this multiple of its nominal value on */
-#define MIN_SCALE_US 0.5 /* us; minimum of bb_fit_parameter.scale for a latency */
+#define UNBOUNDED                                                                                                      \
+    1e3                  /* maximum ratio of a fitted rate to the rate in the starting profile; a rate at this limit
+                            is treated as infinite */
+#define MIN_SCALE_US 0.5 /* us; minimum value of bb_fit_parameter.scale (robust_fit.h) for a latency */
 
 /* ---- one fit ---- */
 
@@ -167,9 +169,9 @@ static bool is_remote_message(const struct bb_measurement *r)
     return is_message(r) && !is_local(r);
 }
 
-/* is_local_exchange and is_remote_exchange return whether the measurement belongs to the fit of messages within a
- * node (local) or between nodes (remote). This includes collectives that NCCL implements as sends and receives,
- * because the cost model treats them as messages. */
+/* is_local_exchange and is_remote_exchange return whether a measurement belongs to the fit of messages within a node
+ * (local) or between nodes (remote). Collectives that NCCL implements as sends and receives belong to these fits
+ * too, because the cost model treats such collectives as messages. */
 static bool is_local_exchange(const struct bb_measurement *r)
 {
     return (is_message(r) || is_send_recv_collective(r)) && is_local(r);
@@ -186,8 +188,8 @@ static bool is_overlap(const struct bb_measurement *r)
 }
 
 /* The fits in the order in which they run; later fits use the results of earlier ones. A parameter is fitted only
- * once: in a later fit that lists the parameter too, its value is fixed, and the fit's measurements only validate
- * the value. */
+ * once. If a later fit lists a parameter that is already fitted, the value stays, and the measurements of the later
+ * fit only validate it. */
 static const struct {
     const char *name;
     enum cost_model cost_model;
@@ -282,8 +284,8 @@ out:
     return rc;
 }
 
-/* Computes the errors of the calibrated model for all measurements in which NCCL, not the user, chose the variant.
- * The cost model also chooses the variant itself here. */
+/* Computes the errors of the calibrated model for all collectives whose variant (algorithm + protocol) NCCL chose,
+ * not the user. For these predictions the cost model chooses the variant too, so the errors include wrong choices. */
 static int evaluate_choice(struct bb_calibration *c, const struct bb_measurements *e)
 {
     struct model m = {.c = c, .measurements = e, .variant = -1};
@@ -301,9 +303,10 @@ out:
 
 /* ---- order of all fits ---- */
 
-/* Measurements show only the rate of GEMMs of a type: the data sheet's rate of this type times achieved.gemm, which
- * is common to all types. The type with the most measurements therefore keeps its data sheet rate, and achieved.gemm
- * is fitted to it. The rates of the other types are then fitted with this value of achieved.gemm. */
+/* With "achieved" in the profile, the GEMM rate of a data type is the data sheet's rate of this type times
+ * achieved.gemm, which is common to all types. Measurements determine only this product. Therefore the type with the
+ * most measurements keeps its data sheet rate, and achieved.gemm is fitted to its measurements. The rates of the
+ * other types are fitted with this value of achieved.gemm. */
 static void fix_nominal_rates(struct bb_calibration *c, const struct bb_measurements *e)
 {
     static const struct {
@@ -327,8 +330,8 @@ static void fix_nominal_rates(struct bb_calibration *c, const struct bb_measurem
         c->parameters[anchor].is_fittable = false;
     else if (gemm >= 0)
         c->parameters[gemm].is_fittable = false;
-    if (gemm >= 0) /* the profile has "achieved": memory_gbps keeps the data sheet's value, and achieved.memory is
-                      fitted */
+    if (gemm >= 0) /* the profile has "achieved": memory_gbps keeps the data sheet's value, and the fraction
+                      achieved.memory is fitted instead */
         c->parameters[bb_parameter_find(c->parameters, c->n_parameters, "memory_gbps")].is_fittable = false;
 }
 
@@ -342,7 +345,8 @@ static int fit_model(struct bb_calibration *c, const struct bb_measurements *e, 
     return rc;
 }
 
-/* Fits "sharing", which requires the fitted times of kernels and of NCCL operations that run alone. */
+/* Fits the parameters "sharing" of the profile: how much NCCL slows down GEMMs that run at the same time. Requires
+ * that the times of kernels and of NCCL operations that run alone are already fitted. */
 static int calibrate_sharing(struct bb_calibration *c, const struct bb_measurements *e)
 {
     int rc = 0;

@@ -1,7 +1,7 @@
 /*
  * calibration.h - fits the parameters of a cluster profile to measurements, and reports the errors of the fits.
  *
- * A calibration uses the cost model of the starting profile. With "nccl" and "achieved", each variant of NCCL
+ * The starting profile determines the cost model. If the profile has "nccl" and "achieved", each variant of NCCL
  * (algorithm + protocol) has its own latencies and rates, and kernels reach fractions of the data sheet's rates.
  * Otherwise collectives follow the alpha-beta model: one latency and one rate. The cost model itself (proxies/machine)
  * predicts each measurement, so `plan` uses exactly the model that was fitted.
@@ -16,11 +16,12 @@
 
 /* One fit: some parameters are fitted to some of the measurements. */
 struct bb_calibration_fit {
-    char name[64]; /* what was measured: "kernels", "ring LL" */
+    char name[64]; /* the kind of measurements, for example "kernels" or "ring LL" */
     size_t n_rows, n_outliers;
     double median_error, worst_error; /* median and maximum of |predicted / measured - 1|, without outliers */
-    bool evaluated_only; /* no parameters are fitted; the measurements only validate parameters of other fits */
-    size_t files;        /* bit (i modulo 64) is set if a measurement is from file i */
+    bool evaluated_only; /* true: the fit changes no parameters; its measurements only validate parameters of other
+                            fits */
+    size_t files; /* bit mask: bit (i modulo 64) is set if at least one measurement of this fit is from result file i */
 };
 
 /* A number of the profile that calibration may change. */
@@ -28,12 +29,12 @@ struct bb_calibration_parameter {
     char key[64];     /* "intra.gbps", "nccl.ring.LL.base_us" */
     int variant;      /* index of the NCCL variant; -1: not a parameter of a variant */
     size_t offset;    /* byte offset of the value in struct bb_cluster */
-    bool is_rate;     /* predicted times are proportional to 1 / value */
-    bool is_integer;  /* the value is an int */
-    bool is_fittable; /* a fit may change the value */
+    bool is_rate;     /* true: the value is a rate, so predicted times are proportional to 1 / value */
+    bool is_integer;  /* true: the value is an int; false: a double */
+    bool is_fittable; /* true: a fit may change the value */
     double nominal, value;
     int fit; /* index of the fit that determined the value; -1: none, the value is that of the starting profile */
-    bool correlated; /* the measurements determine only a sum of this parameter and others */
+    bool correlated; /* true: the measurements determine only a sum of this parameter and others, not its own value */
 };
 
 /* A measurement of a fit, and the time that the fitted model predicts for it. */
@@ -41,12 +42,12 @@ struct bb_calibration_row {
     size_t row; /* index in bb_measurements.rows */
     int fit;
     double measured_us, fitted_us;
-    bool outlier; /* the fit ignored the measurement */
+    bool outlier; /* true: the fit ignored this measurement */
 };
 
 /* Result of a calibration. All zero is valid and empty. */
 struct bb_calibration {
-    struct bb_cluster cluster; /* the calibrated cluster */
+    struct bb_cluster cluster; /* the cluster profile with the fitted values */
     struct bb_calibration_fit fits[BB_CALIBRATION_FITS];
     struct bb_calibration_parameter parameters[BB_CALIBRATION_PARAMETERS];
     struct bb_calibration_row *rows; /* [n_rows] the measurements of fits[0], then those of fits[1], ... */
@@ -57,10 +58,11 @@ struct bb_calibration {
 };
 
 /*
- * bb_calibrate - fits the parameters.
+ * bb_calibrate - fits the parameters of a cluster profile to measurements.
+ *   c        out: result; call bb_calibration_release also after an error
  *   base     starting profile
  *   e        measurements
- *   Returns  0, or -BB_EFAIL if memory is exhausted; call bb_calibration_release in both cases
+ *   Returns  0, or -BB_EFAIL if memory is exhausted
  */
 int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base,
                  const struct bb_measurements *e) BB_MUST_CHECK;

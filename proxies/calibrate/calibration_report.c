@@ -166,7 +166,7 @@ static void print_remarks(const struct bb_calibration_report *r, FILE *out)
     end_list(&list);
 }
 
-/* Returns the part of a key that names the variant: "nccl.pat.Simple" for "nccl.pat.Simple.gbps". */
+/* Returns the part of a parameter's key that names the NCCL variant: "nccl.pat.Simple" for "nccl.pat.Simple.gbps". */
 static const char *variant_of(const struct bb_calibration_parameter *parameter, char *text, size_t size)
 {
     snprintf(text, size, "%.*s", (int)(strrchr(parameter->key, '.') - parameter->key), parameter->key);
@@ -199,8 +199,8 @@ static void print_small_nodes(const struct bb_calibration_report *r, FILE *out)
                 r->calibration->cluster.gpus_per_node, max, max);
 }
 
-/* Lists the parameters that keep the values of the starting profile. If no parameter of a variant was fitted, the
- * list has only the variant's name. */
+/* Lists the parameters that keep the values of the starting profile. For an NCCL variant without any fitted
+ * parameter, the list contains only the name of the variant. */
 static void print_nominal(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_calibration *c = r->calibration;
@@ -250,7 +250,7 @@ void bb_calibration_print(const struct bb_calibration_report *r, FILE *out)
 
 /* ---- JSON ---- */
 
-/* Function that creates the JSON of the i-th element of a list. Returns NULL if memory is exhausted. */
+/* Type of a function that returns the JSON of the i-th element of a list, or NULL if memory is exhausted. */
 typedef json_t *element(const struct bb_calibration_report *r, int i);
 
 static json_t *list_of(const struct bb_calibration_report *r, int n, element *at)
@@ -315,7 +315,7 @@ static json_t *word_json(const struct bb_calibration_report *r, int i)
     return json_string(r->argv[i]);
 }
 
-/* Creates the JSON of the i-th penalized variant: its name. */
+/* Returns the JSON of the i-th penalized NCCL variant (see penalized_variants.h): its name. */
 static json_t *penalized_variant_json(const struct bb_calibration_report *r, int i)
 {
     int variant = 0;

@@ -21,8 +21,8 @@ struct bb_calibration_report {
 void bb_calibration_print(const struct bb_calibration_report *r, FILE *out);
 json_t *bb_calibration_json(const struct bb_calibration_report *r); /* NULL if memory is exhausted */
 
-/* bb_calibration_profile - returns the JSON of the new profile: that of the starting profile with the fitted values,
- * and with the sources of all values in key "source". */
+/* bb_calibration_profile - returns the JSON of the new profile: the starting profile with the fitted values. The key
+ * "source" contains a text that lists the origin of all values. */
 json_t *bb_calibration_profile(const struct bb_calibration_report *r); /* NULL if memory is exhausted */
 
 #endif

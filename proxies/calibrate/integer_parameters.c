@@ -9,9 +9,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define MIN_DIFFERENCE      1e-4 /* two candidates are equal if their mean relative errors differ by less (noise) */
-#define MIN_GAIN            5e-3 /* minimum of (mean relative error of the worst candidate) - (of the best) */
-#define FULL_CHANNELS_BYTES (1 << 20) /* bytes; for smaller collectives NCCL may use fewer channels than its maximum */
+#define MIN_DIFFERENCE                                                                                                 \
+    1e-4 /* two candidates for the number of SMs are equally good if their mean relative
+                                    errors differ by less than this value (noise) */
+#define MIN_GAIN                                                                                                       \
+    5e-3 /* minimum difference of the mean relative errors of the worst and the best
+                                    candidate; with a smaller difference the measurements do not determine the value */
+#define FULL_CHANNELS_BYTES                                                                                            \
+    (1 << 20) /* minimum size in bytes of the collectives whose channels are counted; NCCL
+                                         may use fewer channels for smaller ones */
 
 /* ---- node size, SMs of the GPU, SMs per collective ---- */
 
@@ -64,8 +70,7 @@ void bb_set_sm_count(struct bb_calibration *c, const struct bb_measurements *e)
     for (size_t f = 0; f < e->n_files; f++)
         if (e->files[f].sm_count > 0) {
             sms->value = c->cluster.sm_count = e->files[f].sm_count;
-            sms->fit = c->n_fits; /* index of the next fit, which is the fit of kernels; the report attributes
-                                     sm_count to it */
+            sms->fit = c->n_fits; /* sm_count is reported together with the next fit, which is the fit of kernels */
         }
 }
 
@@ -118,8 +123,8 @@ int bb_set_collective_sms(struct bb_calibration *c, const struct bb_measurements
 
 /* ---- SMs per message of an exchange ---- */
 
-/* Returns whether the measurement depends on the number of SMs that messages occupy: GEMMs during sendrecv, if they
- * are not memory-bound. */
+/* Returns whether the measured time depends on the number of SMs that NCCL messages occupy. This is the case for
+ * GEMMs that run during a sendrecv and are not memory-bound. */
 static bool is_sensitive_to_sms(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     bool by_memory = true;
@@ -129,8 +134,9 @@ static bool is_sensitive_to_sms(const struct bb_cluster *c, const struct bb_meas
     return !by_memory;
 }
 
-/* Computes the relative error of each measurement for which is_sensitive_to_sms is true, if each message occupies
- * `sms` SMs. errors: out: [fit->n_rows]. Returns the mean error. */
+/* Computes the relative errors of the predicted times under the assumption that each message occupies `sms` SMs.
+ * Only measurements for which is_sensitive_to_sms is true count; fit->n_rows: out: their number. errors: out:
+ * [fit->n_rows]. Returns the mean error. */
 static double errors_with(const struct bb_calibration *c, const struct bb_measurements *e, int sms,
                           struct bb_calibration_fit *fit, double *errors)
 {
@@ -148,8 +154,8 @@ static double errors_with(const struct bb_calibration *c, const struct bb_measur
     return fit->n_rows > 0 ? sum / (double)fit->n_rows : 0;
 }
 
-/* Returns the number of SMs per message with the lowest mean error; 0 if the measurements do not distinguish the
- * candidates. */
+/* Returns the number of SMs per message with the lowest mean error; 0 if the errors of all numbers are too similar
+ * to determine it. */
 static int best_message_sms(const struct bb_calibration *c, const struct bb_measurements *e,
                             struct bb_calibration_fit *fit, double *errors)
 {

@@ -8,9 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The benches in the order in which they run: collectives, and messages, of small and large sizes; GEMMs and
- * memory-bound kernels that fill the GPU; kernels that are shorter than their launch; GEMMs during sendrecv, with
- * enough tiles that each SM that NCCL occupies lengthens them; memory-bound GEMMs during sendrecv. */
+/*
+ * The benches in the order in which they run:
+ *   collectives     collectives of small and large sizes
+ *   p2p             messages of small and large sizes
+ *   compute         GEMMs and memory-bound kernels that fill the GPU
+ *   launches        kernels that are shorter than their launch
+ *   overlap-gemms   GEMMs during sendrecv, with so many tiles that each SM that NCCL occupies lengthens the GEMMs
+ *   overlap-memory  memory-bound GEMMs during sendrecv
+ */
 static const struct {
     const char *name, *command;
     bool all_ranks; /* true: runs on all ranks; false: on one rank */
@@ -23,8 +29,8 @@ static const struct {
     {"overlap-memory", "bench overlap --collective sendrecv --gemm 32768x32768x64 --sizes 256M --ctas default", true},
 };
 
-/* Returns the words of a bench's command line as a JSON list; NULL if memory is exhausted. takes_options: append
- * o->bench_options. */
+/* Returns the command line of a bench as a JSON list of words; NULL if memory is exhausted. takes_options: true:
+ * append o->bench_options. */
 static json_t *command_json(const char *command, const struct bb_measure_options *o, bool takes_options)
 {
     struct bb_argv words = {0};
@@ -46,8 +52,8 @@ static json_t *command_json(const char *command, const struct bb_measure_options
     return NULL;
 }
 
-/* Returns the JSON of a study (input of busbar sweep) that runs all benches; NULL if memory is exhausted, or if an
- * argument is not valid UTF-8. */
+/* Returns the JSON of a study (the input file of `busbar sweep`) that runs all benches; NULL if memory is exhausted,
+ * or if an argument is not valid UTF-8. */
 static json_t *study_json(const struct bb_measure_options *o)
 {
     json_t *cases = json_array(), *words;
@@ -108,7 +114,8 @@ static int add_file(struct bb_measured_files *files, const char *folder, const c
     return 0;
 }
 
-/* Lists the result files of the completed benches, as recorded in sweep.json. */
+/* Lists the result files of the completed benches, which `busbar sweep` recorded in the file sweep.json of the
+ * folder. */
 static int list_files(const char *folder, struct bb_measured_files *files)
 {
     char *list = NULL;

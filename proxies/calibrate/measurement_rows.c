@@ -17,8 +17,8 @@ static struct bb_measurement_file *file_of(struct bb_measurements *e)
     return &e->files[e->n_files - 1];
 }
 
-/* Appends a measurement that is from the last file of e->files. If its time is not a positive number, counts its row
- * as unused instead. */
+/* Appends a measurement that was read from the last file of e->files. If the time is not a positive number, the
+ * measurement is not appended, and its row is counted as unused. */
 static int add_measurement(struct bb_measurements *e, const struct bb_measurement *row)
 {
     int rc;
@@ -37,7 +37,7 @@ out:
 
 /* ---- fields of a result row ---- */
 
-/* Reads the median of a statistic; NaN if the row has no value. */
+/* Reads the median ("p50") of the statistic `key` in a result row; NaN if the row has no such statistic. */
 static int read_median(const json_t *row, const char *key, const char *where, double *us)
 {
     const json_t *stats = json_object_get(row, key);
@@ -88,7 +88,7 @@ static void copy_word(char *to, size_t size, const json_t *row, const char *key)
     snprintf(to, size, "%s", word ? word : "");
 }
 
-/* Reads the algorithm, the protocol and the number of channels that NCCL chose. */
+/* Reads the algorithm, the protocol and the number of channels that NCCL used. */
 static void read_choice(const json_t *row, struct bb_measurement *found)
 {
     const json_int_t channels = json_integer_value(json_object_get(row, "channels"));
@@ -100,8 +100,8 @@ static void read_choice(const json_t *row, struct bb_measurement *found)
 
 /* ---- kinds of result rows ---- */
 
-/* Returns whether the cost model supports the collective. It must consist of a single NCCL call, on two or more
- * ranks. */
+/* Returns whether the cost model supports the collective on this number of ranks (at least two). Not supported are
+ * collectives with different counts per pair of ranks, collectives of several rounds, and sendrecv. */
 static bool has_cost_model(int kind, int ranks)
 {
     return kind >= 0 && ranks > 1 && !(bb_colls[kind].flags & (BB_COLL_VARIABLE_COUNTS | BB_COLL_ROUNDS)) &&
@@ -139,9 +139,9 @@ out:
     return rc;
 }
 
-/* Adds the host time of an NCCL call, for rows of collectives that consist of a single NCCL call. With emulated GPUs
- * the recorded host time is that of the emulation itself; the modeled host time is the difference between wall time
- * and operation time. */
+/* Adds the host time of an NCCL call. Only rows of collectives that are one NCCL call (BB_COLL_ESTIMATED) have such
+ * a time. With emulated GPUs the recorded host time is that of the emulation itself; the modeled host time is the
+ * difference between wall time and operation time. */
 static int launch_row(struct bb_measurements *e, const json_t *row, const char *where)
 {
     struct bb_measurement found = {.kind = BB_MEASURED_NCCL_LAUNCH};
@@ -282,7 +282,7 @@ out:
     return rc;
 }
 
-/* Adds two measurements: the GEMMs alone, and the GEMMs during a collective. */
+/* Adds two measurements of a result row of `bench overlap`: the GEMMs alone, and the GEMMs during a collective. */
 static int overlap_rows(struct bb_measurements *e, const json_t *row, const char *where)
 {
     struct bb_measurement alone = {.kind = BB_MEASURED_KERNEL}, overlap = {.kind = BB_MEASURED_OVERLAP};
@@ -304,8 +304,8 @@ out:
     return rc;
 }
 
-/* Readers for each kind of row; the first entry whose key is present in the row applies. read: function that reads
- * the row; NULL: such rows are not used. */
+/* Functions that read each kind of result row. The first entry whose `key` is present in the row applies. read:
+ * NULL: rows of this kind are not used. */
 static const struct {
     const char *key;
     int (*read)(struct bb_measurements *e, const json_t *row, const char *where);

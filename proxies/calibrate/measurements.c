@@ -59,7 +59,7 @@ static int count_hosts(const json_t *devices, const char *field, int *max)
     return hosts;
 }
 
-/* Stores the command without its options, for example "bench all_reduce". */
+/* Stores the command of a result file without its options, for example "bench all_reduce". */
 static void name_command(struct bb_measurement_file *f, const json_t *command)
 {
     size_t used = 0, i;
@@ -100,7 +100,8 @@ static int read_nccl_tests_head(struct bb_measurement_file *f, const json_t *roo
     f->is_nccl_tests = true;
     f->ranks = bb_result_file_nccl_tests_ranks(root);
     f->nodes = count_hosts(devices, "hostname", &f->max_ranks_per_host);
-    if (json_array_size(devices) > 0) /* one process used several GPUs, of which nccl-tests lists only the first */
+    if (json_array_size(devices) > 0) /* nccl-tests lists only the first GPU of each process: ranks / listed devices
+                                         is the number of GPUs per process */
         f->max_ranks_per_host *= f->ranks / (int)json_array_size(devices);
     f->emulated = json_is_true(json_object_get(root, "emulated"));
     snprintf(f->what, sizeof(f->what), "nccl-tests");

@@ -10,13 +10,14 @@
 #include <jansson.h>
 
 enum bb_measurement_kind {
-    BB_MEASURED_COLLECTIVE, /* time of a collective between two CUDA events; the host enqueues it before the first
-                               event completes */
-    BB_MEASURED_MESSAGE, /* time of a message, one way or half a round trip; at least the host's time to enqueue it */
-    BB_MEASURED_KERNEL,  /* mean time per kernel of many GEMMs or memory-bound kernels in one stream, from the first
-                           launch to the end */
+    BB_MEASURED_COLLECTIVE,   /* time of a collective between two CUDA events; contains no host time, because the host
+                               enqueues the collective before the first event completes */
+    BB_MEASURED_MESSAGE,      /* time of one message: one way, or half a round trip; if enqueuing takes the host longer,
+                            the time of enqueuing */
+    BB_MEASURED_KERNEL,       /* mean time of one of many GEMMs or memory-bound kernels in a stream, measured from the
+                           first launch to the end of the last kernel */
     BB_MEASURED_TIMED_KERNEL, /* like BB_MEASURED_KERNEL, for a kernel of known duration */
-    BB_MEASURED_NCCL_LAUNCH,  /* host time of an NCCL call */
+    BB_MEASURED_NCCL_LAUNCH,  /* host time of one NCCL call */
     BB_MEASURED_OVERLAP       /* time from the common start of several GEMMs and NCCL operations to the end of the last
                            GEMM */
 };
@@ -25,8 +26,8 @@ struct bb_measurement {
     enum bb_measurement_kind kind;
     size_t file;
     double time_us;
-    int iterations; /* number of operations enqueued together; 0: the time includes no launches */
-    bool by_host;   /* collectives: time_us is measured with the host clock, from before the first call to the final
+    int iterations; /* number of operations that are enqueued together; 0: the time contains no launches */
+    bool by_host;   /* collectives: true: the host clock measured the time from before the first call to the final
                      synchronization */
 
     struct bb_collective call;
@@ -38,7 +39,8 @@ struct bb_measurement {
     double bytes;
 
     struct bb_kernel_list_item kernel;
-    double known_us; /* duration of a timed kernel; overlap measurements: of the GEMMs when they run alone */
+    double known_us; /* timed kernels: their duration; overlap measurements: duration of the GEMMs when they run
+                        alone */
     double comm_us;  /* overlap measurements: duration of all `iterations` NCCL calls, during which the GEMMs ran */
 };
 

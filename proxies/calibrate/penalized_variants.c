@@ -6,7 +6,9 @@
 
 #include <math.h>
 
-#define CLEARLY_FASTER 0.98 /* a clearly faster variant takes less than this fraction of the time of NCCL's choice */
+#define CLEARLY_FASTER                                                                                                 \
+    0.98 /* an NCCL variant is clearly faster than the variant that NCCL chose if its predicted
+                               time is less than this fraction */
 #define UNBOUNDED_GBPS 1e15
 
 bool bb_is_nccl_choice(const struct bb_measurement *row)
@@ -14,15 +16,15 @@ bool bb_is_nccl_choice(const struct bb_measurement *row)
     return row->kind == BB_MEASURED_COLLECTIVE && !row->forced && bb_colls[row->call.kind].flags & BB_COLL_ESTIMATED;
 }
 
-/* Times that the cost model predicts for a measurement. taken_us: with the variant that NCCL chose. latency_us +
- * bytes_us: with another variant; bytes_us is the part that is inversely proportional to the variant's rates,
- * latency_us the rest. */
+/* Times that the cost model predicts for a measured collective. taken_us: with the variant (algorithm + protocol)
+ * that NCCL chose. latency_us + bytes_us: with another variant, where bytes_us is the part that is inversely
+ * proportional to the rates of this variant, and latency_us is the rest. */
 struct comparison {
     double taken_us, latency_us, bytes_us;
 };
 
-/* Compares a variant with the one that NCCL chose in a measurement. Returns false if the user forced NCCL's choice,
- * if NCCL chose this variant, or if the cost model cannot predict both times. */
+/* Compares an NCCL variant with the variant that NCCL chose in a measurement. Returns false if the user forced the
+ * variant, if NCCL chose this variant, or if the cost model cannot predict one of the two times. */
 static bool compare_variant(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_measurement *row,
                             int variant, struct comparison *comparison)
 {
@@ -46,9 +48,9 @@ static bool was_selected(const struct bb_cluster *base, const struct bb_measurem
     return false;
 }
 
-/* Returns by how much base_us (the variant's fixed latency in the profile) must increase so that the variant is at
- * least as slow as NCCL's choice. Considers only measurements in which the variant is clearly faster and its
- * bytes_us is less than half of the time of NCCL's choice. */
+/* Returns by how much base_us (the fixed latency of the variant in the profile) must increase so that the variant is
+ * at least as slow as the variant that NCCL chose. Considers only measurements in which the variant is clearly
+ * faster and its bytes_us is less than half of the time of NCCL's choice. */
 static double missing_latency_us(const struct bb_cluster *c, const struct bb_cluster *base,
                                  const struct bb_measurements *e, int variant)
 {

@@ -1,18 +1,18 @@
-/* penalized_variants.h - handles NCCL variants that NCCL does not choose although the cost model predicts them to be
- * the fastest: makes them slower in the profile. */
+/* penalized_variants.h - makes NCCL variants slower in the profile if the cost model predicts that they are the
+ * fastest, but NCCL does not choose them. */
 #ifndef BB_PROXIES_CALIBRATE_PENALIZED_VARIANTS_H
 #define BB_PROXIES_CALIBRATE_PENALIZED_VARIANTS_H
 
 #include "proxies/calibrate/calibration.h"
 
 /*
- * bb_penalize_variants - penalizes variants that NCCL never chose.
+ * bb_penalize_variants - makes variants (algorithm + protocol) that NCCL never chose slower in the profile.
  *
  * The cost model chooses the fastest variant. A variant is penalized if NCCL never chose it although the model predicts
  * for some measurement that it is faster than NCCL's choice. Its latency (base_us) is raised and its rates (gbps, nic)
- * are lowered until it is not faster in any measurement, so that predictions use NCCL's choices. The report attributes
- * the changed parameters to the next fit.
- *   base  starting profile; it predicts NCCL's choice for files that do not record the algorithm
+ * are lowered until it is not faster in any measurement, so that predictions use NCCL's choices. The report lists the
+ * changed parameters with the next fit.
+ *   base  starting profile; it predicts NCCL's choice for result files that do not record the algorithm
  */
 void bb_penalize_variants(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_measurements *e);
 

@@ -9,25 +9,33 @@
 
 enum { P = BB_FIT_PARAMETERS, STEPS = 60, LAD_STEPS = 20, ROWS_PER_PARAMETER = 3 };
 
-#define MIN_SENSITIVITY 0.05 /* a parameter is determined if it contributes this fraction of some row's time */
-/* change of a parameter, in units of its scale, in each direction of a central difference; large because the predicted
- * times are whole ns */
+#define MIN_SENSITIVITY                                                                                                \
+    0.05 /* the fit determines a parameter only if the parameter contributes at least this
+                                fraction of the time of some row */
+/* Step width of the numerical derivatives (central differences), in units of the parameter's scale. The step is
+ * large because predicted times are whole ns. */
 #define STEP 0.1
-/* DAMPING x sum of weights is added to the diagonal of the normal equations, so that undetermined parameters keep their
- * values */
-#define DAMPING       1e-5
-#define MIN_REFERENCE 0.01 /* minimum reference time of a row, as a fraction of its measured time */
-#define TUKEY         4.685
-#define MIN_SCALE     5e-3 /* minimum scale of the relative errors, because no model is more accurate */
+/* DAMPING x sum of the weights is added to the diagonal of the normal equations, so that parameters that the rows do
+ * not determine keep their values. */
+#define DAMPING 1e-5
+#define MIN_REFERENCE                                                                                                  \
+    0.01 /* errors are relative to at least this fraction of the row's measured time, even if the
+                              predicted time is smaller */
+#define TUKEY 4.685
+#define MIN_SCALE                                                                                                      \
+    5e-3 /* minimum scale (typical size) of the relative errors in Tukey's biweight; no model is
+                              more accurate */
 
-/* State of a fit. slope: change of a row's relative error if a parameter changes by its `scale`. */
+/* State of a fit. A row is one measured time. slope: change of a row's relative error when a parameter changes by
+ * its `scale`. */
 struct work {
     struct bb_fit *fit;
     double values[P];
     double (*slope)[P]; /* [n_rows][parameter] */
     double *weight;     /* [n_rows] */
-    double *reference; /* [n_rows] times to which errors are relative: measured times; in later steps predicted times */
-    double *sorted;    /* [n_rows] scratch memory of sort_errors */
+    double *reference;  /* [n_rows] times to which the errors are relative: the measured times; from step LAD_STEPS +
+                          1 on, the predicted times */
+    double *sorted;     /* [n_rows] scratch memory of sort_errors */
     bool frozen[P];
 };
 
@@ -73,8 +81,8 @@ static void find_errors(const struct work *w)
     }
 }
 
-/* Makes errors relative to the predicted times. Relative to the measured times, a measurement that is too short has
- * more weight than one that is too long by the same amount. */
+/* Makes errors relative to the predicted times. With errors relative to the measured times, a measured time that is
+ * too short would have more weight than one that is too long by the same amount. */
 static void use_predicted_reference(struct work *w)
 {
     for (size_t i = 0; i < w->fit->n_rows; i++)
@@ -108,8 +116,9 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Stores |error| of all rows (`all`), or of those that are not outliers, in `sorted` in ascending order. median:
- * out: their median; 0 if there are none. Returns the number of errors stored. */
+/* Stores the absolute errors in w->sorted in ascending order: of all rows if `all` is true, otherwise of the rows
+ * that are not outliers. median: out: median of the stored errors; 0 if there are none. Returns the number of errors
+ * stored. */
 static size_t sort_errors(const struct work *w, bool all, double *median)
 {
     const struct bb_fit *fit = w->fit;
@@ -150,7 +159,8 @@ static void weigh_rows(struct work *w, bool least_absolute_deviations)
     }
 }
 
-/* Computes the normal equations a x = b of a step x: a = S^T W S, b = -S^T W error, with the slopes S and weights W. */
+/* Computes the normal equations a x = b for the change x of the parameters: a = S^T W S, b = -S^T W error, with the
+ * slopes S and the weights W. */
 static void gather_normal(const struct work *w, double a[P][P], double b[P])
 {
     memset(a, 0, sizeof(double) * P * P);
@@ -229,8 +239,7 @@ static void take_steps(struct work *w)
 
 /* ---- parameters that the rows do not determine ---- */
 
-/* Returns the maximum over all rows with a weight above 0: the fraction of the row's time that parameter p
- * contributes. */
+/* Returns which fraction of a row's time parameter p contributes: the maximum over all rows with a weight above 0. */
 static double sensitivity_of(const struct work *w, int p)
 {
     const struct bb_fit_parameter *one = &w->fit->parameters[p];
@@ -242,8 +251,9 @@ static double sensitivity_of(const struct work *w, int p)
     return largest;
 }
 
-/* Freezes parameters at their start values: those that contribute too little to every row (MIN_SENSITIVITY), and
- * rates that became unbounded. Returns whether this call froze a parameter. */
+/* Freezes parameters at their start values: those that contribute too little to the time of every row
+ * (MIN_SENSITIVITY), and rates that the fit raised to their upper limit. Returns whether this call froze a
+ * parameter. */
 static bool freeze_insensitive(struct work *w)
 {
     bool found = false;
@@ -260,8 +270,8 @@ static bool freeze_insensitive(struct work *w)
     return found;
 }
 
-/* Marks correlated parameters: the slopes of each parameter are regressed on the slopes of all parameters. If the
- * coefficient of the parameter itself is below 0.99, other parameters can replace it. */
+/* Marks correlated parameters. The slopes of each parameter are regressed on the slopes of all parameters, with
+ * damping. If the coefficient of the parameter itself is below 0.99, other parameters can partly replace it. */
 static void find_correlated(struct work *w)
 {
     double a[P][P], b[P], x[P], held[P][P];

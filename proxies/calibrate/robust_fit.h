@@ -4,9 +4,9 @@
  *
  * The method is Gauss-Newton with iteratively reweighted least squares (IRLS). The first 20 steps use the weights
  * 1/|error| (least absolute deviations), the later steps Tukey's biweight with c = 4.685 and the scale 1.4826 x median
- * |error|. A row whose error is at least 4.685 scales has weight 0: it is an outlier. With fewer than three rows per
- * parameter all rows have the same weight. The model must be piecewise linear in each parameter, for example a maximum
- * of linear functions.
+ * |error|. A row with |error| >= 4.685 x scale has weight 0: it is an outlier. With fewer than three rows per parameter
+ * all rows have the same weight. The model must be piecewise linear in each parameter, for example a maximum of linear
+ * functions.
  *
  * A parameter that contributes less than 5 % to the time of every row is not determined by the rows and keeps its start
  * value. If the rows determine only a sum of parameters, each of them changes in proportion to its start value.
@@ -23,8 +23,8 @@
 
 struct bb_fit_parameter {
     double value;    /* in: start; out: result */
-    double min;      /* lower bound of the value; above 0 if the value is the inverse of a rate */
-    double scale;    /* typical large change of the value; above 0 */
+    double min;      /* lower bound of the value; above 0 if and only if the value is the inverse of a rate */
+    double scale;    /* unit of changes of the value in the fit, for example the start value; above 0 */
     bool fitted;     /* out: the rows determine the value; false: `value` is still the start value */
     bool correlated; /* out: the rows determine only a sum of this parameter and others */
 };

@@ -4,7 +4,9 @@
 #include <math.h>
 #include <strings.h>
 
-#define ISSUE_NOISE 1.05 /* message time / launch time; above this ratio, the launch does not limit the message */
+#define ISSUE_NOISE                                                                                                    \
+    1.05 /* minimum ratio of a message's measured time to its launch time on the host at which the
+                            launch is ignored */
 
 static double message_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
@@ -14,8 +16,8 @@ static double message_us(const struct bb_cluster *c, const struct bb_measurement
     return (double)bb_cluster_message_ns(c, row->same_node, bb_cluster_link_load_ns(c, &load, c->gpus_per_node)) / 1e3;
 }
 
-/* Mean time of kernels that run back to back in one stream, from the first launch. Each kernel begins when the
- * previous kernel has ended and its own launch is complete. */
+/* Returns the mean time of kernels that run back to back in one stream, from the first launch. Each kernel begins
+ * when the previous kernel has ended and its own launch is complete. */
 static double in_stream_us(const struct bb_cluster *c, double kernel_us, int iterations)
 {
     if (iterations == 0)
@@ -25,8 +27,8 @@ static double in_stream_us(const struct bb_cluster *c, double kernel_us, int ite
 
 /* ---- GEMMs during NCCL operations ---- */
 
-/* SMs that NCCL occupies during an overlap measurement. A sendrecv has two messages: one to the next rank and one
- * from the previous rank. */
+/* Returns the number of SMs that NCCL occupies during an overlap measurement (GEMMs during NCCL calls). A sendrecv
+ * counts as two messages: one to the next rank and one from the previous rank. */
 static int held_sms(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     const int of_collective = row->channels > 0 ? row->channels : c->sharing.collective_sms;
@@ -34,7 +36,8 @@ static int held_sms(const struct bb_cluster *c, const struct bb_measurement *row
     return bb_cluster_held_sms(c, row->call.kind == BB_SENDRECV ? bb_cluster_exchange_sms(c, 2) : of_collective);
 }
 
-/* Fraction of the memory bandwidth that NCCL uses if it sends and receives `bytes` in time `us`. */
+/* Returns the fraction of the GPU's memory bandwidth that NCCL uses when it sends and receives `bytes` in the time
+ * `us`. */
 static double memory_taken(const struct bb_cluster *c, double bytes, double us)
 {
     const double max_gbps = bb_cluster_nccl_memory_gbps(c);
@@ -42,8 +45,8 @@ static double memory_taken(const struct bb_cluster *c, double bytes, double us)
     return us > 0 ? fmin(bytes * c->sharing.memory_bytes / us / 1e3, max_gbps) / bb_cluster_memory_gbps(c) : 0;
 }
 
-/* Rate of the GEMM relative to its rate alone, while NCCL occupies `held` SMs and uses the fraction `taken` of the
- * memory bandwidth. */
+/* Returns the rate of the GEMM relative to its rate when it runs alone, while NCCL occupies `held` SMs and uses the
+ * fraction `taken` of the memory bandwidth. */
 static double overlap_rate(const struct bb_cluster *c, const struct bb_kernel_list_item *gemm, int held, double taken)
 {
     bool by_memory, any;
@@ -65,8 +68,8 @@ static double call_latency_us(const struct bb_cluster *c, const struct bb_measur
     return cost.latency_ns / 1e3;
 }
 
-/* Time of the GEMMs of an overlap measurement. While NCCL runs, they run at a lower rate because of the occupied SMs
- * and, during transfers, the used memory bandwidth. */
+/* Returns the time of the GEMMs of an overlap measurement (GEMMs during NCCL calls). While NCCL runs, the GEMMs are
+ * slower because of the occupied SMs and, during transfers, the used memory bandwidth. */
 static double overlap_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     const double latency_us = fmin(row->comm_us, row->iterations * call_latency_us(c, row));
@@ -83,10 +86,10 @@ static double overlap_us(const struct bb_cluster *c, const struct bb_measurement
 
 /* ---- all kinds of measurements ---- */
 
-/* Predicts the time of a message: the time of the cost model, or of its launch if that is longer. If the measured
- * time is clearly longer than the launch, the launch is ignored. Otherwise, at a fit's start values, the launch
- * could be longer than the predicted message. The predicted time would then not depend on the fitted parameters, and
- * the measurement would become an outlier. */
+/* Predicts the time of a message: the longer of the cost model's time and the launch time. The launch is ignored if
+ * the measured time is clearly longer than the launch. Otherwise the launch could hide the message at the start
+ * values of a fit: the predicted time would not depend on the fitted parameters, and the measurement would become an
+ * outlier. */
 static double message_or_issue_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     const double message = message_us(c, row);
@@ -94,8 +97,8 @@ static double message_or_issue_us(const struct bb_cluster *c, const struct bb_me
     return row->time_us > ISSUE_NOISE * c->nccl_launch_us ? message : fmax(message, c->nccl_launch_us);
 }
 
-/* Host time that is part of a measured time: with the host clock, the launch of the first of `iterations` calls,
- * divided among all of them; otherwise 0. */
+/* Returns the host time that a measured time contains. If the host clock measured `iterations` calls together, this
+ * is the launch of the first call, divided among all calls; otherwise 0. */
 static double host_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     return row->by_host ? c->nccl_launch_us / row->iterations : 0;

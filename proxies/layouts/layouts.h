@@ -39,7 +39,8 @@
 #define BB_REJECTION_NAME(reason, key, text) BB_REJECTED_##reason,
 enum bb_rejection { BB_REJECTION_LIST(BB_REJECTION_NAME) BB_REJECTION_REASONS };
 
-/* One layout. vpp: model chunks per pipeline stage (virtual pipeline); batch: micro-batch size. */
+/* One layout. tp, cp, ep, pp, dp: sizes of tensor, context, expert, pipeline and data parallelism; vpp: model chunks
+ * per pipeline stage (virtual pipeline); batch: micro-batch size in samples. */
 struct bb_layout_choice {
     int tp, cp, ep, pp, dp, vpp, batch, micro_batches;
     enum bb_schedule_kind schedule;
@@ -50,14 +51,16 @@ struct bb_layout_choice {
 
 struct bb_layout_row {
     struct bb_layout_choice choice;
-    double bytes;          /* memory that training needs on the rank that needs most */
-    double step_ns;        /* step time: an estimate in the first two stages, simulated in full in the third */
-    double p50_ns, p95_ns; /* median and 95th percentile of the step time over the samples with jitter; 0: no samples */
+    double bytes;   /* bytes of GPU memory that training needs, on the rank with the largest need */
+    double step_ns; /* step time; the first two search stages store an estimate, the third stage the time of a full
+                       simulation */
+    double p50_ns, p95_ns; /* median and 95th percentile of the step time over several simulations with random
+                              jitter; 0: not simulated with jitter */
     double baseline_ns; /* simulated step time without the injected slow GPUs, NICs and links; 0: none were injected */
     int number;         /* index in the list of all valid layouts; layouts with equal times are sorted by this index */
-    /* The remaining fields are set in the third stage. compute_ns, transfer_ns, bubble_ns and waiting_ns are times
-     * of the slowest rank; together with its idle time they add up to the step time. */
-    double operations; /* number of operations, summed over all ranks */
+    /* The third stage of the search sets the remaining fields. compute_ns, transfer_ns, bubble_ns and waiting_ns are
+     * times of the slowest rank; together with the idle time of this rank they add up to the step time. */
+    double operations; /* number of operations (kernels, NCCL calls, ...) in one step, summed over all ranks */
     double compute_ns, transfer_ns, bubble_ns, waiting_ns, flops, tokens, samples;
 };
 
@@ -69,37 +72,37 @@ struct bb_layout_search {
     const struct bb_cluster *cluster;
     const struct bb_conditions *conditions; /* injected slow GPUs, NICs and links */
     double gpu_bytes;                       /* memory of one GPU in bytes */
-    int samples;                            /* number of samples with jitter that bb_layouts_sample simulates */
+    int samples;      /* number of simulations with random jitter that bb_layouts_sample runs for each layout */
     int top, threads; /* top: number of layouts to report; threads: number of threads, 0 for one per processor */
     bool quiet;
 };
 
 struct bb_layouts {
-    struct bb_layout_row *rows; /* layouts that were simulated in full, the fastest first */
+    struct bb_layout_row *rows; /* layouts whose step was simulated in full, the fastest first */
     int n;
     long long evaluated, fitting; /* evaluated: number of layouts, including the rejected ones; fitting: number of
                                      layouts that fit into memory */
-    int refined;                  /* number of layouts that reached the second stage */
+    int refined;                  /* number of layouts that reached the second stage of the search */
     long long rejected[BB_REJECTION_REASONS];
     int gpus;
     double gpu_bytes;
 };
 
 /*
- * bb_layouts_search - searches for the best layouts.
- *   Returns  0; -BB_EUSAGE, after printing an error with the smallest memory need, if no layout fits; -BB_EFAIL
- *   Owner    the caller releases found with bb_layouts_release, which also accepts a zeroed object
+ * bb_layouts_search - searches for the fastest layouts that fit into GPU memory.
+ *   found    out: the layouts; the caller releases them with bb_layouts_release, which also accepts a zeroed object
+ *   Returns  0; -BB_EUSAGE, after printing an error, if an option is invalid or no layout fits; -BB_EFAIL
  */
 int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *found) BB_MUST_CHECK;
-/* bb_layouts_sample - simulates the first `top` layouts with jitter, executing every rank, and sorts them by their
- * median step time. Returns 0; -BB_EUSAGE, after printing an error, if the samples have too many operations;
- * -BB_EFAIL. */
+/* bb_layouts_sample - simulates each of the first `top` layouts search->samples times with random jitter on every
+ * rank, and sorts these layouts by their median step time. Returns 0; -BB_EUSAGE, after printing an error, if the
+ * simulations have too many operations; -BB_EFAIL. */
 int bb_layouts_sample(const struct bb_layout_search *search, const struct bb_conditions *conditions,
                       struct bb_layouts *found) BB_MUST_CHECK;
 void bb_layouts_release(struct bb_layouts *found);
 
-/* bb_layouts_config - returns a copy of config with the options of the layout. The copy shares the strings of
- * config. */
+/* bb_layouts_config - returns a copy of config in which the options are those of the layout `choice`. The copy
+ * points to the same strings as config. */
 struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, const struct bb_layout_choice *choice);
 
 void bb_layouts_print(const struct bb_layouts *found, int top, FILE *out);

@@ -16,7 +16,8 @@ static const char *const reason_texts[] = {
 #define TEXT(reason, key, text) text,
     BB_REJECTION_LIST(TEXT)};
 
-/* Returns the recomputation of a layout: "none", "selective", "full", or "full 3" for 3 layers per chunk. */
+/* Returns the text for the recomputation of a layout: "none", "selective", "full", or "full 3" if full recomputation
+ * applies to 3 layers of each model chunk. */
 static const char *recompute_text(const struct bb_layout_choice *c, char text[RECOMPUTE_TEXT])
 {
     if (c->recompute_layers > 0)
@@ -35,7 +36,7 @@ static double idle_ns(const struct bb_layout_row *r)
     return r->step_ns - r->compute_ns - r->transfer_ns - r->bubble_ns - r->waiting_ns;
 }
 
-/* The parts into which the step time is divided for the comparison of layouts. */
+/* The components of the step time by which layouts are compared. name: in the printed text; key: in the JSON output. */
 static const struct part {
     const char *name, *key;
 } parts[] = {{"compute", "compute_us"},
@@ -73,8 +74,9 @@ static void print_row(const struct bb_layouts *found, const struct bb_layout_row
     fputc('\n', out);
 }
 
-/* Prints how a layout differs from the best one, part by part, for example "layout 2 takes 1 ms more (+1.2%):
- * pipeline bubble +0.8 ms, ...". The part with the largest difference comes first. */
+/* Prints for each component of the step time how much a layout differs from the best one, for example "layout 2
+ * takes 1 ms more (+1.2%): pipeline bubble +0.8 ms, ...". The component with the largest difference is printed
+ * first. */
 static void print_difference(const struct bb_layout_row *best, const struct bb_layout_row *other, int index, FILE *out)
 {
     bool printed[PARTS] = {false};

@@ -1,5 +1,5 @@
-/* sampled.c - jitter: simulates the best layouts in several samples, executing every rank, and sorts the layouts by
- * their median step time. */
+/* sampled.c - simulates the best layouts several times with random jitter on every rank, and sorts them by their
+ * median step time. */
 #include "bootstrap/base/progress.h"
 #include "proxies/layouts/layouts.h"
 #include "proxies/registry/registry.h"
@@ -25,7 +25,8 @@ out:
     return rc;
 }
 
-/* Sorts by median; for equal medians, by the step time without jitter. */
+/* qsort comparator: orders layouts by median step time with jitter; for equal medians, by the step time without
+ * jitter. */
 static int by_median(const void *a, const void *b)
 {
     const struct bb_layout_row *x = a, *y = b;

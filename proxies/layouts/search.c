@@ -29,15 +29,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REFINED_PER_ROW 8  /* number of layouts in the second stage per reported layout */
-#define MIN_REFINED     64 /* minimum number of layouts in the second stage */
+#define REFINED_PER_ROW                                                                                                \
+    8                      /* the second search stage simulates this number of layouts for each layout that is
+                             reported */
+#define MIN_REFINED     64 /* minimum number of layouts that the second search stage simulates */
 #define FULL_BEYOND_TOP 4  /* number of layouts simulated in full in addition to the reported ones */
 #define BASE_BATCH      64 /* number of base layouts that are simulated between two pruning steps */
-#define ROW_BATCH       16 /* number of layouts of the second stage that are simulated between two pruning steps */
+#define ROW_BATCH       16 /* number of layouts that the second search stage simulates between two pruning steps */
 #define TOO_SLOW        1  /* return value: the layout cannot be among the best (not an error) */
 
-/* State of the search, shared by all threads. A row is one layout of the result table (struct bb_layout_row). A job
- * of the thread pool handles one row or one base layout and writes only to it. */
+/* State of the search, shared by all threads. A row is one layout and its results (struct bb_layout_row). A job of
+ * the thread pool handles one row or one base layout (see the top of the file) and writes only to this object. */
 struct work {
     const struct bb_layout_search *search;
     const struct bb_arch *arch;
@@ -47,20 +49,20 @@ struct work {
     int *recompute_index;
     struct base *bases;
     int n_bases;
-    int *work_list;             /* indices of the base layouts to simulate, in the order of simulation */
-    int first;                  /* index of the row that job 0 simulates */
+    int *work_list;             /* indices in `bases` of the base layouts to simulate, in the order of simulation */
+    int first;                  /* index in `rows` of the layout that job 0 of the thread pool simulates */
     double limit_ns;            /* layouts with a longer step time are pruned */
     double fastest_rank_factor; /* smallest injected slowdown factor of a GPU's kernels; 1 if all are at least 1 */
 };
 
-/* A base layout (see the top of the file). */
+/* A base layout: 1f1b schedule, one model chunk per stage (see the top of the file). */
 struct base {
     struct bb_layout_choice choice;
     double step_ns, per_micro_batch_ns; /* step_ns: time of the step with all its micro-batches; per_micro_batch_ns:
                                            increase of the step time with each further micro-batch */
     double max_rank_bound_ns;           /* lower bound on the step time of layouts with one chunk per stage */
     double mean_rank_bound_ns;          /* lower bound on the step time of layouts with several chunks per stage */
-    bool known; /* step_ns, per_micro_batch_ns and the return code rc of the simulation are set */
+    bool known; /* true: the base layout was simulated, and step_ns, per_micro_batch_ns and rc are set */
     int rc;
 };
 
@@ -86,8 +88,8 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
     return as;
 }
 
-/* Calls do_one(w, i) for 0 <= i < n on the thread pool. Does not print errors, because a layout that turns out to be
- * invalid is not an error of the search. */
+/* Calls do_one(w, i) for 0 <= i < n on the thread pool. Usage errors are not printed meanwhile, because the search
+ * skips layouts that turn out to be invalid. */
 static void run_speculatively(struct work *w, int n, void (*do_one)(void *, int), struct bb_progress *progress)
 {
     bb_err_speculative(true);
@@ -97,9 +99,12 @@ static void run_speculatively(struct work *w, int n, void (*do_one)(void *, int)
 
 /* ---- GPU memory ---- */
 
-/* Finds the least recomputation with which layout i fits; for full recomputation, the smallest number of layers
- * unless the user set it. recompute_index[i]: out, index in space->recomputes; n_recomputes if the layout does not
- * fit. row->bytes is then the memory need with the last recomputation tried. */
+/*
+ * Finds the least recomputation with which layout i fits into GPU memory. For full recomputation, this is the smallest
+ * number of recomputed layers, unless the user set the number.
+ * w->recompute_index[i]: out, index of the recomputation in space->recomputes; n_recomputes if the layout does not fit.
+ * w->rows[i].bytes: out, memory need with the recomputation that was tried last.
+ */
 static void try_memory(void *arg, int i)
 {
     struct work *w = arg;
@@ -122,8 +127,9 @@ static void try_memory(void *arg, int i)
     }
 }
 
-/* Counts the layouts that do not fit and moves the fitting layouts to the front of w->rows. n: out, number of
- * fitting layouts; smallest: out, the layout with the smallest memory need among the layouts that do not fit. */
+/* Counts the layouts that do not fit into GPU memory and moves the fitting layouts to the front of w->rows. n: out,
+ * number of fitting layouts; smallest: out, the layout with the smallest memory need among the layouts that do not
+ * fit. */
 static int keep_fitting(struct work *w, struct bb_layouts *found, const struct bb_layout_row **smallest, int *n)
 {
     int all = w->space->n_recomputes;
@@ -149,7 +155,7 @@ static int keep_fitting(struct work *w, struct bb_layouts *found, const struct b
 
 /* ---- step times ---- */
 
-/* Builds the step of a layout with the given number of micro-batches. The caller releases it. */
+/* Builds the training step of a layout with the given number of micro-batches. The caller releases the step. */
 static int build_choice(const struct work *w, const struct bb_layout_choice *choice, int micro_batches,
                         struct bb_step *step)
 {
@@ -225,7 +231,8 @@ static bool have_same_compute(const struct bb_layout_choice *a, const struct bb_
     return memcmp(a, &same, sizeof(same)) == 0;
 }
 
-/* Lists the distinct base layouts of the first n rows (layouts), sorted. */
+/* Stores in w->bases, sorted and without duplicates, the base layouts (1f1b, one chunk per stage) of the first n
+ * layouts in w->rows. */
 static int list_bases(struct work *w, int n)
 {
     int unique = 0, rc = BB_NEW(w->bases, n);
@@ -269,8 +276,8 @@ static double kernels_ns(const struct bb_program *p, const struct bb_cluster *cl
     return ns;
 }
 
-/* Computes the kernel time of one micro-batch. most_ns: out, maximum over the roles; mean_ns: out, mean over the
- * ranks. */
+/* Computes the kernel time of one micro-batch. most_ns: out, time of the rank with the longest kernel time; mean_ns:
+ * out, mean over all ranks. */
 static int sum_kernel_times(const struct bb_step *step, const struct bb_cluster *cluster, double *most_ns,
                             double *mean_ns)
 {
@@ -288,8 +295,9 @@ static int sum_kernel_times(const struct bb_step *step, const struct bb_cluster 
     return rc;
 }
 
-/* Sets the lower bounds of base layout w->work_list[i] and of the following base layouts with the same compute. If
- * the load of the experts is imbalanced, the times of the micro-batches differ, so the bounds stay 0. */
+/* Sets both lower bounds on the step time for base layout w->work_list[i] and for the base layouts after it with the
+ * same compute (have_same_compute). If the load of the experts is imbalanced, the kernel times of the micro-batches
+ * differ, so the bounds stay 0. */
 static void bound_bases(void *arg, int i)
 {
     struct work *w = arg;
@@ -330,9 +338,10 @@ static double lower_bound_ns(const struct base *base, const struct bb_layout_cho
     return c->vpp > 1 ? base->mean_rank_bound_ns : base->max_rank_bound_ns;
 }
 
-/* Estimates the step time of a layout: the time of its base layout, minus the part of the bubble that the schedule
- * removes. With several chunks per stage, the estimate also subtracts the compute by which the busiest rank exceeds
- * the mean, because several chunks can distribute the layers more evenly. */
+/* Estimates the step time of a layout: the time of its base layout (1f1b, one chunk per stage), minus the part of
+ * the pipeline bubble that the schedule of the layout removes. With several chunks per stage, the estimate also
+ * subtracts the compute by which the busiest rank exceeds the mean, because several chunks can distribute the layers
+ * more evenly. */
 static double estimate_ns(const struct base *base, const struct bb_layout_choice *c)
 {
     const double bound_ns = lower_bound_ns(base, c);
@@ -342,8 +351,8 @@ static double estimate_ns(const struct base *base, const struct bb_layout_choice
     return fmax(ns, bound_ns);
 }
 
-/* Sets step_ns of each row to the estimate from its base layout (1f1b, one chunk per stage; see the top of the
- * file). Removes the rows whose base layout is invalid or was pruned. */
+/* Sets step_ns of the first *n layouts in w->rows to the estimate from the base layout (see the top of the file).
+ * Removes the layouts whose base layout is invalid or was pruned. */
 static int estimate_rows(struct work *w, int *n, struct bb_layouts *found)
 {
     int kept = 0;
@@ -378,8 +387,8 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the wanted-th smallest step time among the estimates that exist so far for the first n rows; infinity if
- * there are fewer than `wanted` estimates. ns: [n] temporary storage. */
+/* Returns the step time of the wanted-th fastest layout among the first n layouts whose base layout is already
+ * simulated; infinity if there are fewer than `wanted` such layouts. ns: [n] temporary storage. */
 static double find_cutoff(const struct work *w, int n, int wanted, double *ns)
 {
     int known = 0;
@@ -537,7 +546,8 @@ static int compare_rows(const void *a, const void *b)
     return x->number - y->number;
 }
 
-/* Sorts the rows and removes all but the `max` fastest. Returns the number of remaining rows. */
+/* Sorts the first n layouts in w->rows by step time and drops all but the `max` fastest. Returns the number of
+ * remaining layouts. */
 static int keep_fastest(struct work *w, int n, int max, struct bb_layouts *found)
 {
     qsort(w->rows, (size_t)n, sizeof(*w->rows), compare_rows);
@@ -547,7 +557,8 @@ static int keep_fastest(struct work *w, int n, int max, struct bb_layouts *found
     return max;
 }
 
-/* Removes and counts the rows with too many operations (return code -BB_EUSAGE) and the rows that are too slow. */
+/* Removes and counts the layouts with too many operations to simulate (return code -BB_EUSAGE) and those that are
+ * too slow (return code TOO_SLOW). */
 static int drop_rows(struct work *w, int *n, struct bb_layouts *found)
 {
     int kept = 0;
@@ -566,8 +577,8 @@ static int drop_rows(struct work *w, int *n, struct bb_layouts *found)
     return 0;
 }
 
-/* Simulates the rows of the second stage, ROW_BATCH at a time. The simulation of a row ends early if the row cannot
- * be among the `wanted` fastest. */
+/* Simulates the layouts of the second search stage, ROW_BATCH at a time. The simulation of a layout ends early if
+ * the layout cannot be among the `wanted` fastest. */
 static int refine_rows(struct work *w, int *n, int wanted, struct bb_layouts *found, struct bb_progress *progress)
 {
     int rc, known = 0;

@@ -1,5 +1,5 @@
-/* space.c - lists the layouts to search (see space.h). The sizes of tp, cp, pp and ep are chosen among divisors, so
- * sizes that do not divide the number of ranks are never listed. */
+/* space.c - lists the layouts to search (see space.h). Only values of tp, cp, pp and ep that divide the number of
+ * ranks are listed. */
 #include "proxies/layouts/space.h"
 
 #include "bootstrap/base/grow.h"
@@ -24,8 +24,8 @@ static void add_value(struct values *v, int value)
         v->value[v->n++] = value;
 }
 
-/* Returns the divisors of `of` up to `max`. If `given` is not 0, returns only `given`, or nothing if `given` is not
- * a divisor. */
+/* Returns the divisors of the number `of` up to `max`. If the user set the value (`given` is not 0), returns only
+ * `given`, or nothing if `given` is not a divisor. */
 static struct values divisors(int of, int max, int given)
 {
     struct values v = {{0}, 0};
@@ -50,8 +50,8 @@ struct pipeline_schedules {
     int n;
 };
 
-/* Returns the schedules, each with its number of model chunks per stage, that are possible with pp stages and agree
- * with the options set by the user. */
+/* Returns the pipeline schedules that are possible with pp stages and the options set by the user, each with its
+ * number of model chunks per stage. */
 static struct pipeline_schedules list_schedules(const struct bb_transformer_options *o, int pp)
 {
     int given = bb_args_index(o->schedule, bb_schedule_names, BB_SCHEDULES);
@@ -125,14 +125,15 @@ static int list_syncs(struct listing *l, struct bb_layout_choice c)
     for (int s = 0; s < l->syncs.n && rc == 0; s++) {
         c.sync = (enum bb_sync_kind)l->syncs.value[s];
         if (c.dp * c.cp == 1 && c.sync != BB_SYNC_ALL_REDUCE && l->syncs.n > 1)
-            continue; /* with dp x cp = 1 there is no gradient synchronization, so only one value of dp-sync is
-                         listed */
+            continue; /* with dp x cp = 1 there is no gradient synchronization, so all values of dp-sync are
+                         equivalent and only one is listed */
         rc = list_batches(l, c);
     }
     return rc;
 }
 
-/* Returns whether the layers can be divided among the pipeline stages, by the same rule as in transformer.c. */
+/* Returns whether the layers can be divided among the pipeline stages, by the same rule as in
+ * proxies/transformer/transformer.c. */
 static bool stages_divide(const struct listing *l, const struct bb_layout_choice *c)
 {
     const struct bb_transformer_options *o = &l->search->given->transformer;
@@ -157,8 +158,8 @@ static int list_schedules_of(struct listing *l, struct bb_layout_choice c)
     return rc;
 }
 
-/* Lists layouts for each valid ep, which divides the number of experts and, multiplied by the expert tensor parallel
- * size, the number of ranks of a pipeline stage. */
+/* Lists the layouts for each valid expert parallel size ep: ep divides the number of experts, and ep x expert tensor
+ * parallel size divides the number of ranks of a pipeline stage. */
 static int list_experts(struct listing *l, struct bb_layout_choice c)
 {
     const struct bb_transformer_options *o = &l->search->given->transformer;

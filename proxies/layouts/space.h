@@ -1,18 +1,19 @@
-/* space.h - lists the layouts to search: all combinations of the values that the user has not set. Counts the
- * invalid layouts by reason. */
+/* space.h - lists the layouts to search: all combinations of values for the options that the user has not set.
+ * Counts the invalid combinations by reason. */
 #ifndef BB_PROXIES_LAYOUTS_SPACE_H
 #define BB_PROXIES_LAYOUTS_SPACE_H
 
 #include "proxies/layouts/layouts.h"
 
-/* The valid layouts. Layouts that differ only in the kind of recomputation are listed once. The product
- * tp x cp x pp x dp is the number of ranks, and the global batch is divisible by dp x micro-batch size. */
+/* The valid layouts. Layouts that differ only in the kind of recomputation are stored once. In each layout, tp x cp
+ * x pp x dp is the number of ranks, and the global batch is divisible by dp x micro-batch size. */
 struct bb_layout_space {
     struct bb_layout_choice *list;
     int n;
-    long long evaluated, rejected[BB_REJECTION_REASONS]; /* numbers of layouts; layouts that differ only in the kind
-                                                            of recomputation are counted separately */
-    int recomputes[BB_RECOMPUTES], n_recomputes;         /* kinds of recomputation to search, in ascending order of
+    /* evaluated: number of layouts; rejected: number of invalid layouts per reason. Layouts that differ only in the
+     * kind of recomputation are counted separately. */
+    long long evaluated, rejected[BB_REJECTION_REASONS];
+    int recomputes[BB_RECOMPUTES], n_recomputes; /* kinds of recomputation to search, in ascending order of
                                                     recomputed work */
 };
 

@@ -133,14 +133,14 @@ static void put_latent_attention(struct tensor_list *l, const struct bb_arch *a)
     put_indexer(l, a);
 }
 
-/* Adds the tensors of a scan layer. For each head, `decay` determines how fast the state decays, and `step_bias` how
- * much of each token is added to the state. */
+/* Adds the tensors of a scan layer (Mamba 2 or Gated DeltaNet, see struct bb_arch_scan). For each head, `decay`
+ * determines how fast the state decays, and `step_bias` how much of each token is added to the state. */
 static void put_scan(struct tensor_list *l, const struct bb_arch *a)
 {
     const struct bb_arch_scan *s = &a->scan;
     size_t h = (size_t)a->hidden, heads = (size_t)s->heads, values = heads * (size_t)s->value_dim;
-    size_t mixed = 2 * (size_t)s->groups * (size_t)s->key_dim + values; /* number of values per token that enter the
-                                                                           convolution */
+    size_t mixed = 2 * (size_t)s->groups * (size_t)s->key_dim + values; /* queries, keys and values of one token,
+                                                                           which enter the convolution */
 
     put_tensor(l, "scan.step_bias", heads, 1, SPLIT);
     put_tensor(l, "scan.decay", heads, 1, SPLIT);
@@ -203,8 +203,8 @@ static void put_experts(struct tensor_list *l, const struct bb_arch *a)
 
 /* ---- layers ---- */
 
-/* Returns whether the layer holds a table of relative position biases. The first layer of the encoder holds the
- * table for the whole encoder, the first layer of the decoder for the whole decoder. */
+/* Returns whether the layer holds a table of relative position biases (T5). The first layer of the encoder holds the
+ * table that all encoder layers use, the first layer of the decoder that of all decoder layers. */
 static bool has_positions(const struct bb_arch *a, int layer)
 {
     return layer == 0 || (a->encoder_layers > 0 && layer == a->encoder_layers);
@@ -302,10 +302,18 @@ bool bb_arch_has_mlp(const struct bb_arch *a)
     return !a->order || strchr(a->order, 'm');
 }
 
-/* FLOPs of a scan. For each chunk of c tokens with keys of width n and values of width p: c x c scores of queries
- * and keys, the product of scores and values, the update of the state from the values, and the product of queries
- * and state. Gated DeltaNet adds c x c scores between the keys, whose inverse corrects keys and values, and the
- * product of keys and state. */
+/*
+ * Forward FLOPs of a scan (see struct bb_arch_scan) for one sample. GEMMs of one head for one chunk of c tokens, with
+ * keys of width n and values of width p:
+ *   2 c c n        scores of queries and keys (Mamba 2: once per group of heads)
+ *   2 c c p        product of scores and values
+ *   2 c n p        update of the state
+ *   2 c n p        product of queries and state
+ * Gated DeltaNet adds:
+ *   2 c c n        scores between the keys
+ *   2 c c (n + p)  product of the inverse of these scores with keys and values
+ *   2 c n p        product of keys and state
+ */
 static double scan_flops(const struct bb_arch_scan *s, int sequence)
 {
     double c = sequence < s->chunk ? sequence : s->chunk, chunks = ceil(sequence / c), n = s->key_dim, p = s->value_dim;
@@ -377,8 +385,8 @@ double bb_arch_layer_parameters(const struct bb_arch *arch, int layer)
 }
 
 /* Parameters of the model, counting only `counted_experts` experts per layer. All layers with the same sublayers
- * (scan or attention, experts or MLP) have equal counts, except in encoder-decoder models, where the first and last
- * layers of a stack have extra tensors. */
+ * (scan or attention, experts or MLP) have equal counts, except in encoder-decoder models, where the first layers of
+ * encoder and decoder and the last layer of the encoder have extra tensors. */
 static double count_parameters(const struct bb_arch *arch, int counted_experts)
 {
     double sum = count_layer_parameters(arch, BB_ARCH_EMBEDDING, counted_experts) +

@@ -20,13 +20,13 @@
 /* Layers that carry a state from token to token in place of attention ("scan" layers): linear attention (Gated
  * DeltaNet) and state space duality (Mamba 2). The state of each head has key_dim x value_dim elements. */
 struct bb_arch_scan {
-    int heads;  /* value heads; 0: the model has no scan layers */
-    int groups; /* key and query groups; heads / groups heads share one group */
+    int heads;  /* number of value heads; 0: the model has no scan layers */
+    int groups; /* number of key and query heads; each serves heads / groups value heads */
     int key_dim, value_dim;
     int conv;   /* kernel width, in tokens, of the convolution before the scan */
     int chunk;  /* tokens per chunk; the GEMMs process one chunk at a time */
-    bool delta; /* a new value replaces the stored value of the same key (Gated DeltaNet); false: values are added
-                   (Mamba 2) */
+    bool delta; /* true: a new value replaces the stored value of the same key (Gated DeltaNet); false: new values
+                   are added to the state (Mamba 2) */
     bool conv_bias;
 };
 
@@ -40,20 +40,24 @@ struct bb_arch {
     /* number of decoder layers in config.json; 0: equal to encoder_layers */
     int decoder_layers;
     int kv_heads;    /* key-value heads; equal to `heads` for multi-head attention */
-    int head_dim;    /* width of queries, keys and values (multi-head latent attention: see nope_dim) */
+    int head_dim;    /* elements per head of queries, keys and values; in multi-head latent attention of queries and
+                     keys only (values: v_dim) */
     int ffn;         /* inner width of a dense MLP */
     int vocab;       /* vocabulary size */
-    int sequence;    /* maximum sequence length */
-    int token_types; /* embedded segment types (BERT: 2); 0: none */
+    int sequence;    /* maximum sequence length in tokens, as given in config.json */
+    int token_types; /* rows of the token type embedding (BERT: 2, one per sentence of a pair); 0: the model has no
+                        such embedding */
 
-    /* Order of a layer's tensors: a attention, c cross attention, m MLP or experts, 1 to 4 norms. NULL: "am12". */
+    /* Order in which a layer registers its tensors, one character per sublayer or norm: a = attention, c = cross
+     * attention, m = MLP or experts, 1 to 4 = norms. NULL: "am12". */
     const char *order;
-    int norms;       /* only the first `norms` norms of `order` exist (Falcon); 0: all */
+    int norms;       /* number of norms per layer; `order` may list more norms, which are then left out (Falcon); 0: all
+                  norms in `order` exist */
     bool fused_qkv;  /* one tensor projects queries, keys and values */
     bool gated;      /* gated MLP (SwiGLU): gate, up and down projection instead of up and down */
     bool layer_norm; /* LayerNorm with weight and bias; else RMSNorm with weight */
     bool dropout;    /* the model is trained with dropout */
-    bool post_norm;  /* norms follow attention and MLP (BERT); no final norm, but a pooler */
+    bool post_norm;  /* norms follow attention and MLP (BERT); the model has a pooler in place of a final norm */
     bool embedding_norm;
     int position_buckets; /* number of buckets of the relative position bias, which each head learns in the first
                              layer of the encoder and of the decoder (T5); 0: none */
@@ -71,24 +75,24 @@ struct bb_arch {
     int window, window_every;
 
     struct bb_arch_scan scan;
-    int expand;          /* Mamba 2: inner width / hidden */
+    int expand;          /* Mamba 2: inner width divided by `hidden`; 0: other architectures */
     int attention_every; /* every attention_every-th layer has attention, the others are scan layers; 0: all are scan
                             layers */
     bool out_gate;       /* the attention output has an elementwise gate, computed by the query projection */
 
-    /* Falcon: these flags select the arrangement of key-value heads and norms (multi_query,
-     * new_decoder_architecture, parallel_attn). */
+    /* Falcon's flags multi_query, new_decoder_architecture (here grouped_heads) and parallel_attn. They determine
+     * the number of key-value heads and of norms. */
     bool multi_query, grouped_heads, parallel_attention;
     int embedding_width; /* width of the embedding table (OPT); 0: hidden */
 
     /* Mixture of experts: routed experts per layer (0: all layers are dense), experts per token, inner width of an
      * expert. */
     int experts, top_k, expert_ffn;
-    int shared_experts; /* number of shared experts, each of width expert_ffn; 0: none, or the file gives shared_ffn
-                           instead */
+    int shared_experts; /* number of shared experts, each of width expert_ffn; 0: no shared experts, or config.json
+                           gives their total width (shared_ffn) instead */
     int shared_ffn;     /* inner width of all shared experts together; 0: none */
     bool expert_bias;   /* each expert has biases of up, gate and down (gpt-oss) */
-    bool shared_gate;   /* the shared expert has its own gate (Qwen 2 MoE) */
+    bool shared_gate;   /* a learned gate multiplies the output of the shared experts (Qwen 2 MoE) */
     bool router_bias;   /* the router has a bias per expert (DeepSeek-V3) */
     int dense_layers;   /* number of layers at the beginning of the model that are dense */
     int moe_every;      /* of the layers after the first dense_layers, those with (layer + moe_offset) % moe_every == 0
@@ -97,7 +101,7 @@ struct bb_arch {
 
     /* Multi-head latent attention (DeepSeek); kv_lora == 0: ordinary attention. Each head has queries and keys of
      * width nope_dim + rope_dim and values of width v_dim. */
-    int q_lora; /* 0: queries are projected without a latent */
+    int q_lora; /* width of the query latent; 0: queries are projected directly from the hidden state */
     int kv_lora, nope_dim, rope_dim, v_dim;
 
     /* The indexer that selects keys for sparse attention (DeepSeek-V3.2): heads and elements per head; index_heads
@@ -109,11 +113,12 @@ struct bb_arch {
  * bb_arch_load - read the architecture of a model from a file.
  * bb_arch_read - read the architecture of a model from a parsed file.
  *   word      a name in profiles/models, or the path of a file or folder
- *   root      the parsed file
- *   where     name of the file in messages
+ *   root      the parsed file: a config.json, or a profile (a file of profiles/models, which contains a config)
+ *   where     name of the file, used in error messages
  *   arch      out
  *   Returns   0, or -BB_EUSAGE after printing one error line: unreadable file; unknown architecture, with the fields
- *             that are missing; value out of range; totals of a profile that differ from the sums over the tensors
+ *             that are missing; value out of range; parameter totals in a profile that differ from the sums over the
+ *             tensors
  */
 int bb_arch_read(const json_t *root, const char *where, struct bb_arch *arch) BB_MUST_CHECK;
 int bb_arch_load(const char *word, struct bb_arch *arch) BB_MUST_CHECK;
@@ -123,20 +128,22 @@ int bb_arch_load(const char *word, struct bb_arch *arch) BB_MUST_CHECK;
 bool bb_arch_is_decoder(const struct bb_arch *arch, int layer);
 
 /* bb_arch_attended_keys - returns the number of keys that a query of the layer attends to in a sample of `sequence`
- * tokens. Causal masks are ignored: the number is that of the whole window or the whole sample. */
+ * tokens: the whole sample, or the window if the layer has a window shorter than the sample. Causal masks are
+ * ignored. */
 int bb_arch_attended_keys(const struct bb_arch *arch, int layer, int sequence);
 
 /*
- * bb_arch_is_scan - returns whether the layer has a scan in place of attention.
- * bb_arch_has_mlp - returns whether the layers have an MLP or experts.
+ * bb_arch_is_scan - returns whether the layer has a scan (linear attention or state space, struct bb_arch_scan) in
+ * place of attention.
+ * bb_arch_has_mlp - returns whether the layers have an MLP or experts (Mamba 2: neither).
  */
 bool bb_arch_is_scan(const struct bb_arch *arch, int layer);
 bool bb_arch_has_mlp(const struct bb_arch *arch);
 
 /* bb_arch_core_flops - returns the forward FLOPs of attention scores and context, or of the scan, for one sample of
- * `sequence` tokens. Attention counts the full square of scores. Decoder layers also count cross attention to an
- * encoder output of equal length. Scans count the GEMMs over chunks, without the inverses of small triangular
- * matrices. */
+ * `sequence` tokens. Causal masks are ignored: each query counts bb_arch_attended_keys keys. Includes the scores of
+ * the indexer (sparse attention), and in decoder layers the cross attention to an encoder output of equal length.
+ * Scans count only their GEMMs, without the inverses of small triangular matrices (Gated DeltaNet). */
 double bb_arch_core_flops(const struct bb_arch *arch, int layer, int sequence);
 
 /* bb_arch_with_layers - change the number of layers (--layers). Returns 0, or -BB_EUSAGE after printing one error
@@ -159,9 +166,9 @@ struct bb_arch_tensor {
     size_t rows;
 };
 
-/* Values of the parameter `layer` other than 0 to layers - 1. The head contains the final norm and, unless
- * embeddings are tied, the output matrix. The head of BERT contains its pooler; the heads of BERT's pretraining are
- * left out, as in the published parameter count. */
+/* Values of the parameter `layer` that select the embedding or the head instead of a layer (0 to layers - 1). The
+ * head contains the final norm and, unless embeddings are tied, the output matrix. The head of BERT contains its
+ * pooler; the heads of BERT's pretraining are left out, as in the published parameter count. */
 #define BB_ARCH_EMBEDDING (-1)
 #define BB_ARCH_HEAD      (-2)
 
@@ -174,12 +181,13 @@ struct bb_arch_tensor {
  */
 int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor *out, int capacity);
 
-/* bb_arch_tensor_share - returns the number of elements of a tensor on one rank. For expert tensors, tp is the size
- * of the etp group. Row shards are rounded up. */
+/* bb_arch_tensor_share - returns the number of elements of a tensor on one rank. For expert tensors, the caller
+ * passes the size of the expert-tensor-parallel group (etp) as tp. If tp does not divide the rows of an embedding or
+ * output matrix, the share is rounded up. */
 size_t bb_arch_tensor_share(const struct bb_arch_tensor *tensor, int tp, int ep);
 
 /* bb_arch_layer_share - returns the numbers of dense and expert parameters of a layer (or of the embedding or the
- * head) on one rank. Dense tensors are sharded over tp, expert tensors over etp and ep. */
+ * head) on one rank. Dense tensors are sharded over tp, expert tensors over etp (expert tensor parallelism) and ep. */
 struct bb_arch_rank_parameters {
     size_t dense, expert;
     size_t replicated; /* included in dense: tensors that every tp rank holds in full (norms, biases of row-parallel
@@ -192,6 +200,7 @@ struct bb_arch_rank_parameters bb_arch_layer_share(const struct bb_arch *arch, i
 double bb_arch_layer_parameters(const struct bb_arch *arch, int layer); /* `layer` may be BB_ARCH_EMBEDDING or
                                                                            BB_ARCH_HEAD */
 double bb_arch_parameters(const struct bb_arch *arch);
-double bb_arch_active(const struct bb_arch *arch); /* parameters that one token uses, with top_k of the experts */
+double bb_arch_active(const struct bb_arch *arch); /* parameters that one token uses: all dense parameters and top_k
+                                                      experts per layer */
 
 #endif

@@ -26,8 +26,8 @@ static const char *text_at(const json_t *config, const char *key)
     return json_string_value(json_is_array(value) ? json_array_get(value, 0) : value);
 }
 
-/* Returns whether a class name is the architecture and a known suffix. "LlamaForCausalLM" belongs to Llama;
- * "Qwen2MoeForCausalLM" does not belong to Qwen2. */
+/* Returns whether a class name consists of the architecture's name and a known suffix. "LlamaForCausalLM" belongs to
+ * Llama; "Qwen2MoeForCausalLM" does not belong to Qwen2. */
 static bool is_class_of(const char *class_name, const char *architecture)
 {
     static const char *const ends[] = {"For", "LMHead", "Model", "DoubleHeads"};
@@ -57,7 +57,7 @@ static const struct bb_arch_type *find_class(const char *class_name)
     return NULL;
 }
 
-/* The fields that every transformer needs, each with its alternative names. */
+/* Fields listed as missing in the error message for an unknown architecture, each with its alternative names. */
 static const char *const required_fields[][3] = {{"num_hidden_layers", "n_layer"},
                                                  {"hidden_size", "n_embd", "d_model"},
                                                  {"num_attention_heads", "n_head"},
@@ -65,7 +65,7 @@ static const char *const required_fields[][3] = {{"num_hidden_layers", "n_layer"
                                                  {"vocab_size"},
                                                  {"max_position_embeddings", "n_positions"}};
 
-/* Writes the names of the missing fields as text, for example ", hidden_size, vocab_size". */
+/* Writes the names of the required fields that the config lacks, for example ", hidden_size, vocab_size". */
 static void list_missing(const json_t *config, char *text, size_t capacity)
 {
     size_t n = 0;
@@ -118,7 +118,8 @@ static int reject_type(const json_t *config, const char *where, const char *mode
                   missing[0] ? missing + 2 : "");
 }
 
-/* Finds the table row of a file's architecture. It is an error if model_type and architectures name different rows. */
+/* Finds the row of bb_arch_types for a config. It is an error if its keys model_type and architectures name
+ * different rows. */
 static int find_type(const json_t *config, const char *where, const struct bb_arch_type **type)
 {
     const char *model_type = text_at(config, "model_type"), *class_name = text_at(config, "architectures");
@@ -252,7 +253,7 @@ static int read_dropout(const json_t *config, const char *where, struct bb_arch 
     return 0;
 }
 
-/* Reads the kind of T5's MLP: "relu", or gated, for example "gated-gelu". */
+/* Reads feed_forward_proj, the kind of T5's MLP: "relu", or gated, for example "gated-gelu". */
 static int read_feed_forward(const json_t *config, const char *where, struct bb_arch *arch)
 {
     static const char *const known[] = {"relu", "gelu", "silu", "gated-relu", "gated-gelu", "gated-silu"};
@@ -296,8 +297,8 @@ static bool is_full(const json_t *word)
     return strcmp(json_string_value(word), "full_attention") == 0;
 }
 
-/* Returns whether the text names a supported kind of layer other than full attention: in models with scan layers
- * linear_attention, in other models attention with a window. */
+/* Returns whether an entry of layer_types names a supported kind of layer other than full attention:
+ * "linear_attention" in models with scan layers, "sliding_attention" or "chunked_attention" in other models. */
 static bool is_known_kind(const char *text, const struct bb_arch *arch)
 {
     if (arch->scan.heads > 0)
@@ -360,8 +361,8 @@ static int reject_division(const char *where, const char *what, int value, const
                   below > 0 && value - below <= below + step - value ? below : below + step);
 }
 
-/* Sets key-value heads and norms of older Falcon models, which have one key-value head, or one per query head, and
- * only one norm if attention and MLP run in parallel. */
+/* Sets key-value heads and norms of older Falcon models (without new_decoder_architecture). They have one key-value
+ * head, or one per query head, and only one norm per layer if attention and MLP run in parallel. */
 static void resolve_falcon(struct bb_arch *a)
 {
     if (!a->grouped_heads)
@@ -370,7 +371,8 @@ static void resolve_falcon(struct bb_arch *a)
         a->norms = 1;
 }
 
-/* Validates the scan fields. In models without any attention layer, the scan's heads become the model's heads. */
+/* Validates the fields of scan layers (struct bb_arch_scan). A model with only scan layers has no attention heads in
+ * its config: its fields heads, kv_heads and head_dim are set from those of the scan. */
 static int resolve_scan(const char *where, struct bb_arch *a)
 {
     const struct bb_arch_scan *s = &a->scan;
@@ -516,7 +518,7 @@ out:
 
 /* ---- files ---- */
 
-/* Set the name: "llama-7b" for "models/llama-7b/config.json", "models/llama-7b/" and "llama-7b.json". */
+/* Sets the name of the model: "llama-7b" for "models/llama-7b/config.json", "models/llama-7b/" and "llama-7b.json". */
 static void set_name(const char *word, char name[BB_ARCH_NAME])
 {
     const char *end = word + strlen(word), *start;
@@ -532,9 +534,9 @@ static void set_name(const char *word, char name[BB_ARCH_NAME])
     snprintf(name, BB_ARCH_NAME, "%.*s", (int)(end - start), start);
 }
 
-/* Checks the totals of a profile. A file of profiles/models contains the config, its source, and totals that must
- * equal the sums over the tensors. In the profiles of published mini-applications, which shard layers differently,
- * the same fields are in the object "transformer". */
+/* Checks the parameter totals of a profile (a file of profiles/models): they must equal the sums over the tensors.
+ * `part` is the JSON object with the config and the totals: the whole profile, or its object "transformer" in
+ * profiles of published mini-applications, which list their own tensors and shard layers differently. */
 static int check_totals(const json_t *part, const char *where, const struct bb_arch *arch)
 {
     double made[] = {bb_arch_parameters(arch), bb_arch_layer_parameters(arch, arch->layers - 1), bb_arch_active(arch)};

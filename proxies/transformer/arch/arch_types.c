@@ -5,11 +5,11 @@
  */
 #include "proxies/transformer/arch/arch_types.h"
 
-#define MAX_WIDTH    (1 << 20) /* hidden size and other widths */
+#define MAX_WIDTH    (1 << 20) /* limit of hidden size, head width and similar widths */
 #define MAX_FFN      (1 << 24)
 #define MAX_VOCAB    (1 << 28)
 #define MAX_SEQUENCE (1 << 30)
-#define MAX_COUNT    (1 << 16) /* number of heads, number of experts */
+#define MAX_COUNT    (1 << 16) /* limit of the numbers of heads and of experts */
 #define MAX_LAYERS   BB_ARCH_MAX_LAYERS
 
 /* clang-format off */
@@ -49,7 +49,7 @@
     COUNT("qk_nope_head_dim", nope_dim, 128, MAX_COUNT), MAYBE("qk_rope_head_dim", rope_dim, 64, MAX_COUNT),       \
     COUNT("v_head_dim", v_dim, 128, MAX_COUNT)
 
-#define LLAMA_LIKE .order = "am12", .gated = true /* attention, MLP, both norms; gate, up and down */
+#define LLAMA_LIKE .order = "am12", .gated = true /* tensors in the order attention, MLP, norm 1, norm 2; gated MLP */
 #define BIASED .layer_norm = true, .qkv_bias = true, .out_bias = true, .mlp_bias = true
 
 const struct bb_arch_type bb_arch_types[] = {
@@ -121,7 +121,7 @@ const struct bb_arch_type bb_arch_types[] = {
              COUNT("n_groups", scan.groups, 8, MAX_COUNT), COUNT("state_size", scan.key_dim, 128, MAX_COUNT),
              COUNT("head_dim", scan.value_dim, 64, MAX_COUNT), COUNT("conv_kernel", scan.conv, 4, MAX_COUNT),
              COUNT("chunk_size", scan.chunk, 256, MAX_SEQUENCE), COUNT("expand", expand, 2, MAX_COUNT),
-             SEQUENCE(2048)), /* Mamba 2's configuration has no such field; 2048 is the sequence length of the first
+             SEQUENCE(2048)), /* Mamba 2's configuration class has no sequence length; 2048 is that of the first
                                  published models */
      FLAGS(TIED(false), FLAG("use_bias", qkv_bias, false), FLAG("use_bias", out_bias, false),
            FLAG("use_conv_bias", scan.conv_bias, true)),

@@ -29,17 +29,18 @@ struct bb_arch_flag {
 struct bb_arch_fixed { /* a flag of which only one value is supported */
     const char *key;
     bool value;
-    const char *why; /* reason why the other value is not supported */
+    const char *why; /* why the other value is not supported, printed in the error message */
 };
 
 struct bb_arch_type {
     const char *name, *architecture;      /* model_type, for example "llama"; class name, for example "Llama" for
                                         "LlamaForCausalLM" */
-    const struct bb_arch_number *numbers; /* the arrays numbers, flags and fixed end with an empty row */
+    const struct bb_arch_number *numbers; /* numbers, flags and fixed are arrays that end with an empty row */
     const struct bb_arch_flag *flags;
     const struct bb_arch_fixed *fixed; /* NULL: none */
-    const char *unsupported;           /* reason why this known architecture is not supported; NULL: it is supported */
-    struct bb_arch base;               /* properties of all models of the architecture */
+    const char *unsupported; /* why this known architecture is not supported, printed in the error message; NULL: it
+                                is supported */
+    struct bb_arch base;     /* field values that all models of the architecture share */
 };
 
 extern const struct bb_arch_type bb_arch_types[]; /* ends with an empty row */

@@ -8,7 +8,7 @@
 
 /* ---- coordinates ---- */
 
-/* The axes of one of the two grids, in the order of the order string. */
+/* The axes of the dense or of the expert grid, in the order of the order string. */
 struct grid_axes {
     enum bb_grid_axis axis[BB_GRID_AXES];
     int size[BB_GRID_AXES];
@@ -86,7 +86,7 @@ static const struct group_spec {
     [BB_GRID_TP_EP] = {"tp_ep", TP | EP, true},
 };
 
-/* Describes the ranks of a process group by sizes and strides. Two groups with equal shapes have the same ranks. */
+/* The ranks of a process group, described by sizes and strides. Two groups with equal shapes have the same ranks. */
 struct shape {
     int size[BB_GRID_AXES], stride[BB_GRID_AXES];
     int n, members;
@@ -123,8 +123,8 @@ static bool has_same_shape(const struct shape *a, const struct shape *b)
     return true;
 }
 
-/* Converts bits of enum bb_grid_axis to a mask of layout axes. The layout has the axes of the dense grid, in the
- * order of the order string. */
+/* Converts bits 1 << enum bb_grid_axis to the axis mask of bb_layout_add_group, whose bit i is the i-th axis of the
+ * layout. The layout has the axes of the dense grid, in the order of the order string. */
 static unsigned layout_mask(const struct grid_axes *dense, unsigned axes)
 {
     unsigned mask = 0;
@@ -174,8 +174,8 @@ static int add_embedding(struct bb_layout *l, const struct grid_axes *dense, int
         if (stage == 0)
             members[2 * instance++] = rank;
         else if (stage == pp - 1)
-            members[2 * last++ + 1] = rank; /* index `last` is the pipeline's index also for the first-stage ranks,
-                                               because the pipelines occur in the same order on all stages */
+            members[2 * last++ + 1] = rank; /* pipelines occur in the same order among the last ranks as among the
+                                               first ranks, so that the counter `last` is the index of the pipeline */
     }
     group = bb_layout_add_irregular(l, "embedding", members, n, 2);
     free(members);
@@ -185,7 +185,7 @@ static int add_embedding(struct bb_layout *l, const struct grid_axes *dense, int
 struct layout_builder {
     struct bb_layout *layout;
     struct grid_axes dense, expert;
-    struct shape shapes[BB_GRID_GROUPS]; /* shape of each group added so far */
+    struct shape shapes[BB_GRID_GROUPS]; /* ranks of each group added so far, as sizes and strides */
     struct bb_grid_groups *groups;
     int pp;
 };
@@ -201,7 +201,8 @@ static int find_same_group(const struct layout_builder *m, int group)
     return BB_NONE;
 }
 
-/* Adds a process group to the layout and sets groups->of[group]. Adds nothing if the group has one rank. */
+/* Adds a process group to the layout and sets groups->of[group] to its index. Adds nothing if the group has one
+ * rank, or the same ranks as an earlier group. */
 static int add_group(struct layout_builder *m, int group)
 {
     const struct group_spec *group_spec = &group_specs[group];
@@ -220,7 +221,7 @@ static int add_group(struct layout_builder *m, int group)
         rc = add_irregular_group(m->layout, group_spec->name, grid_axes, group_spec->axes, m->shapes[group].members);
     else
         rc = bb_layout_add_group(m->layout, group_spec->name, layout_mask(grid_axes, group_spec->axes));
-    if (rc != n) /* rc is the index of the new group, which is n, or an error code */
+    if (rc != n) /* rc is the index of the new group, which equals n, or an error code */
         return rc;
     *of = n;
     return 0;

@@ -21,22 +21,23 @@
 #define BB_GRID_ORDER_SIZE 16
 
 struct bb_grid {
-    int tp, cp, dp, pp; /* sizes of the dense grid; 0: not given (only before bb_grid_resolve) */
-    int ep, etp, edp;   /* sizes of the expert grid; edp is always derived */
-    bool experts;       /* set by the caller: whether the model has experts; false: only the dense grid is used */
+    int tp, cp, dp, pp;             /* sizes of the dense grid; 0: not given (only before bb_grid_resolve) */
+    int ep, etp, edp;               /* sizes of the expert grid: ranks per expert-parallel, expert-tensor-parallel and
+                         expert-data-parallel group; edp is always derived */
+    bool experts;                   /* set by the caller: the model has experts; false: only the dense grid is used */
     char order[BB_GRID_ORDER_SIZE]; /* a permutation of "tp-cp-ep-dp-pp"; axes of size 1 may be omitted */
     int ranks;
-    int first_layers, last_layers; /* layers of the first and of the last stage; 0: the same number as the other
-                                      stages (pipe_split.h) */
-    int requested[4];              /* sizes of tp, cp, dp, pp given by the user, 0: derived; set by bb_grid_resolve */
+    int first_layers, last_layers; /* number of layers of the first and of the last pipeline stage; 0: the same
+                                      number as the other stages (pipe_split.h) */
+    int requested[4]; /* sizes of tp, cp, dp, pp as given by the user; 0: size to be derived; set by bb_grid_resolve */
 };
 
-/* The model, the sequence lengths and the number of chunks that the sizes of the grid must divide. */
+/* The model, sequence lengths and model chunks against which a grid is checked (bb_grid_validate_model). */
 struct bb_grid_model {
     const struct bb_arch *arch;
     int decoder_sequence; /* tokens per sample of the decoder; used only with an encoder */
-    int sequence, chunks; /* sequence: tokens per sample; chunks: model chunks per stage (1 unless interleaved:
-                             virtual pipeline stages) */
+    int sequence, chunks; /* sequence: tokens per sample; chunks: model chunks per pipeline stage, each of which is
+                             one virtual stage; 1: the schedule is not interleaved */
     bool sequence_parallel;
     bool cp_all_to_all; /* context parallelism by all-to-all: the heads must be divisible by tp*cp */
 };
@@ -46,15 +47,15 @@ struct bb_grid_model {
  *   grid     in: sizes as given, experts, first_layers, last_layers; out: all sizes, order, ranks, requested
  *   ranks    ranks of the job
  *   order    order string; NULL: BB_GRID_ORDER
- *   model    NULL, or the model for which suggested layouts must be valid
+ *   model    NULL, or the model that a layout suggested in an error message must fit
  *   who      proxy name, printed before each message
- *   Returns  0, or -BB_EUSAGE after printing one error line with the numbers and a valid layout
+ *   Returns  0, or -BB_EUSAGE after printing one error line with the numbers and a suggested layout
  *
- * If one of tp, cp, dp and pp is missing, that size is derived from the number of ranks. If dp is missing, dp is
+ * If only one of tp, cp, dp and pp is missing, that size is derived from the number of ranks. If dp is missing, dp is
  * derived and the other missing sizes become 1. If dp is given, a missing cp becomes 1, and tp or pp is derived; if
  * both tp and pp are missing, dp x cp must equal the number of ranks. ep and etp default to 1; edp is always derived.
  * Errors: sizes that do not divide the ranks; an unknown, repeated or missing axis in the order; pipelines that differ
- * between the two grids.
+ * between the dense and the expert grid.
  */
 int bb_grid_resolve(struct bb_grid *grid, int ranks, const char *order, const struct bb_grid_model *model,
                     const char *who) BB_MUST_CHECK;
@@ -72,7 +73,8 @@ int bb_grid_validate_model(const struct bb_grid *grid, const struct bb_grid_mode
 /*
  * bb_grid_suggest - find options that turn the requested layout into the closest valid one, such as "--tp 4 --dp 2".
  *   model    NULL, or a model that the suggested layout must split evenly (bb_pipe_split_is_valid)
- *   text     out: the options; empty if no layout is valid
+ *   text     out: the options. If no layout is valid for the model, options whose sizes only match the number of ranks;
+ *            empty if the requested sizes match already
  *   Returns  text
  */
 #define BB_GRID_SUGGESTION 128
@@ -84,19 +86,19 @@ const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_mod
 bool bb_grid_layers_divide(int layers, int parts);
 
 /*
- * bb_grid_layers - number of layers of one virtual stage when the layers are split evenly.
- *   parts    virtual stages: pp, or pp x chunks
+ * bb_grid_layers - returns the number of layers of one virtual stage when the layers are split evenly.
+ *   parts    number of virtual stages: pp, or pp x chunks
  *   part     index of the virtual stage, from 0
  *   first    out: index of the first layer of the virtual stage
- *   Returns  number of layers of the virtual stage
  *
  * If the layers are not divisible by `parts`, embedding and head count as one layer each (126 layers in 16 stages: 7,
- * 8, ..., 8, 7). A remainder goes to the stages after the first one, one layer each.
+ * 8, ..., 8, 7). If this sum is not divisible either, the remaining layers go to the virtual stages from 1 on, one
+ * each.
  */
 int bb_grid_layers(int layers, int parts, int part, int *first);
 
-/* bb_grid_pipe_split - returns the split of `layers` layers over the stages of the grid, with `chunks` model chunks
- * per stage. */
+/* bb_grid_pipe_split - returns how `layers` layers are split over the pipeline stages of the grid, with `chunks`
+ * model chunks per stage. */
 struct bb_pipe_split bb_grid_pipe_split(const struct bb_grid *grid, int layers, int chunks);
 
 /* ---- process groups ---- */
@@ -110,11 +112,13 @@ enum bb_grid_group {
     BB_GRID_PP,        /* "pp": ranks of one pipeline */
     BB_GRID_EMBEDDING, /* "embedding": first and last stage of each pipeline */
     BB_GRID_DP_CP,     /* "dp_cp": ranks with the same dense parameters, over which dense gradients are reduced */
-    BB_GRID_TP_PP,     /* "tp_pp": ranks of one model replica; used for the gradient norm */
-    BB_GRID_TP_CP,     /* "tp_cp": the tp x cp ranks of one replica and stage */
-    BB_GRID_TP_DP_CP,  /* "tp_dp_cp": all ranks of a stage */
-    BB_GRID_ETP,       /* "etp": identical to tp if both grids have the same tensor-parallel groups */
-    BB_GRID_TP_EP,     /* "tp_ep": etp x ep ranks of the expert grid, over which tokens are gathered */
+    BB_GRID_TP_PP, /* "tp_pp": all ranks that together hold one model replica; the gradient norm is summed over them */
+    BB_GRID_TP_CP, /* "tp_cp": the tp x cp ranks of one model replica and pipeline stage */
+    BB_GRID_TP_DP_CP, /* "tp_dp_cp": all ranks of one pipeline stage */
+    BB_GRID_ETP,   /* "etp": expert-tensor-parallel ranks, which shard each expert; the same group as tp if it has the
+                    same ranks */
+    BB_GRID_TP_EP, /* "tp_ep": etp x ep ranks of the expert grid; all_gather dispatch gathers the tokens of these
+                      ranks */
     BB_GRID_GROUPS
 };
 
@@ -139,8 +143,8 @@ struct bb_grid_groups {
  *   Returns  0, or a negative error
  *   Owner    the caller releases layout, also after an error
  *
- * Groups of the dense grid are computed from strides. Groups of the expert grid and the embedding groups are tables of
- * 12 bytes per rank.
+ * Groups of the dense grid are stored as axes, without a list of ranks. Each group of the expert grid, and the group
+ * "embedding", needs tables of 12 bytes per rank.
  */
 int bb_grid_layout(const struct bb_grid *grid, unsigned wanted, struct bb_layout *layout,
                    struct bb_grid_groups *groups) BB_MUST_CHECK;
@@ -149,10 +153,11 @@ enum bb_grid_axis { BB_AXIS_TP, BB_AXIS_CP, BB_AXIS_EP, BB_AXIS_DP, BB_AXIS_PP, 
 
 extern const char *const bb_grid_axis_names[BB_GRID_AXES]; /* "tp", "cp", "ep", "dp", "pp" */
 
-/* bb_grid_size - returns the size of an axis in the dense grid or in the expert grid. */
+/* bb_grid_size - returns the size of an axis in the dense grid, or (expert: true) in the expert grid, where
+ * BB_AXIS_TP means etp and BB_AXIS_DP means edp. */
 int bb_grid_size(const struct bb_grid *grid, enum bb_grid_axis axis, bool expert);
 
-/* bb_grid_parse_order - parse an order string that bb_grid_resolve accepted. Returns the number of axes. */
+/* bb_grid_parse_order - split an order string that bb_grid_resolve accepted into axes. Returns the number of axes. */
 int bb_grid_parse_order(const char *order, enum bb_grid_axis axes[BB_GRID_AXES]);
 
 /* Both functions return the coordinate of a rank on an axis: the first in the dense grid (ep: always 0), the second

@@ -60,9 +60,9 @@ static int check_axis_names(const char *order, const char *who)
     }
 }
 
-/* ---- sizes ---- */
+/* ---- axis sizes ---- */
 
-/* Returns the divisor of n, at least 1, whose ratio to `want` is closest to 1. */
+/* Returns the divisor of n whose ratio to `want` is closest to 1. */
 static int nearest_divisor(int n, int want)
 {
     int best = 1;
@@ -78,7 +78,7 @@ static int nearest_divisor(int n, int want)
     return best;
 }
 
-/* The axes of the dense grid and their option names. */
+/* The axes of the dense grid: option name, and offset of the size in struct bb_grid. */
 static const struct axis_option {
     const char *name;
     size_t offset;
@@ -102,7 +102,7 @@ static long long multiply_axes(const struct bb_grid *g, int without)
     return all;
 }
 
-/* Formats the sizes known so far, for example "tp 3 x cp 1 x pp 2". */
+/* Formats the axis sizes known so far, for example "tp 3 x cp 1 x pp 2". */
 static const char *axes_text(const struct bb_grid *g, char text[96])
 {
     size_t n = 0;
@@ -190,8 +190,8 @@ static int resolve_expert(struct bb_grid *g, const char *who)
 
 static bool order_contains(const char *order, const char *axis)
 {
-    return strstr(order, axis) != NULL; /* axis names have two letters and '-' separates them, so strstr finds whole
-                                           names only */
+    return strstr(order, axis) != NULL; /* axis names have two letters and '-' separates them, so strstr cannot match
+                                           across two names */
 }
 
 static int check_axes_present(const struct bb_grid *g, const char *who)
@@ -281,12 +281,12 @@ struct bb_pipe_split bb_grid_pipe_split(const struct bb_grid *g, int layers, int
 
 int bb_grid_layers(int layers, int parts, int part, int *first)
 {
-    int ends = layers % parts != 0 && parts > 1 && layers + 2 >= 2 * parts; /* 1 if embedding and head count as one
-                                                                               layer each */
+    int ends = layers % parts != 0 && parts > 1 && layers + 2 >= 2 * parts; /* 1: embedding and head count as one
+                                                                               layer each; 0: they do not count */
     int all = layers + 2 * ends, each = all / parts, more = all % parts, before, count;
 
-    /* The remainder of `more` layers goes to the virtual stages 1 to `more`, one layer each. `more` is a remainder
-     * modulo parts, so these virtual stages exist. */
+    /* The remaining `more` layers go to the virtual stages 1 to `more`, one layer each. These virtual stages exist,
+     * because `more` is less than `parts`. */
     before = part * each + (part > 1 ? (part - 1 < more ? part - 1 : more) : 0) - (part > 0 ? ends : 0);
     count = each + (part > 0 && part <= more) - (part == 0 ? ends : 0) - (part == parts - 1 ? ends : 0);
     *first = before;

@@ -13,8 +13,8 @@ static const char *const options[SIZES] = {"tp", "cp", "dp", "pp"};
 
 /* ---- divisibility constraints ---- */
 
-/* A property of the model, for example its number of heads, that must be divisible by the size of a grid axis (tp,
- * cp, ...). */
+/* A property of the model, for example its number of heads (value), that must be divisible by the size of a grid
+ * axis (by), for example tp. */
 struct constraint {
     enum { HEADS, WIDTH, SEQUENCE, DECODER_SEQUENCE, UNSUPPORTED } kind;
     const char *what;
@@ -93,14 +93,14 @@ static bool sizes_are_valid(const struct bb_grid *g, const struct bb_grid_model 
 
 /* ---- the closest valid layout ---- */
 
-#define MAX_DIVISORS 512 /* upper bound of the number of divisors; plan accepts no number of ranks with more divisors */
+#define MAX_DIVISORS 512 /* numbers up to 2^24, the maximum number of ranks, have at most 504 divisors */
 
-/* State of a branch-and-bound search over all factorizations of the number of ranks into axis sizes (tp, cp, pp,
- * ...). The cost of a layout grows with its difference from the requested sizes (change_cost). */
+/* State of a branch-and-bound search over all factorizations of the number of ranks into tp, cp, dp and pp. The cost
+ * of a layout grows with its difference from the requested sizes (change_cost). */
 struct search {
     const struct bb_grid *grid;
     const struct bb_grid_model *model;
-    int divisors[MAX_DIVISORS], n; /* the n divisors of the number of ranks */
+    int divisors[MAX_DIVISORS], n; /* divisors of the number of ranks, and their number n */
     int sizes[SIZES], best[SIZES];
     double cost;
 };
@@ -165,8 +165,8 @@ const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_mod
     text[0] = '\0';
     list_divisors(&s, grid->ranks);
     search_axis(&s, 0, grid->ranks, 0);
-    /* No layout is valid for the model, for example because its experts do not fit any size of ep. Suggest a layout
-     * with the right number of ranks without checking the model. */
+    /* No layout is valid for the model, for example because its experts do not fit any size of ep: suggest sizes
+     * that match the number of ranks, without checking the model. */
     if (s.cost == INFINITY) {
         s.model = NULL;
         search_axis(&s, 0, grid->ranks, 0);
@@ -203,7 +203,7 @@ static int nearest_multiple(int n, int of)
     return nearest ? nearest : of;
 }
 
-/* Returns the sequence length that the cp and tp ranks can divide and that is closest to the model's. */
+/* Returns the sequence length closest to the requested one that is divisible by the cp and tp ranks. */
 static int nearest_sequence(const struct bb_grid *g, const struct bb_grid_model *m)
 {
     int step = (g->cp > 1 ? 2 * g->cp : 1) * (m->sequence_parallel ? g->tp : 1);
@@ -257,9 +257,9 @@ static int round_up(int n, int of)
     return (n + of - 1) / of * of;
 }
 
-/* Formats the options with the smallest number of layers that this grid accepts. The requested numbers of layers of
- * the first and last stage are rounded up to multiples of the chunks. The caller suggests these options if no layout
- * is valid for the layers of the model. */
+/* Formats options with the smallest number of layers that this grid accepts; the caller suggests them if no layout
+ * is valid for the layers of the model. The numbers of layers requested for the first and last stage are rounded up
+ * to multiples of the number of model chunks. Without such numbers and with one chunk, the suggestion is "--pp 1". */
 static const char *min_layers_text(const struct bb_grid *g, const struct bb_grid_model *m,
                                    char text[BB_GRID_SUGGESTION])
 {

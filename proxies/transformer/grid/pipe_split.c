@@ -55,9 +55,9 @@ static int clamp_between(int low, int n, int high)
     return n < low ? low : n > high ? high : n;
 }
 
-/* Returns the split in which each virtual stage (model chunk of a stage) of the middle stages has `each` layers. The
- * first and the last stage share the remaining layers: as close as possible to the requested numbers, or in equal
- * parts if none were requested. */
+/* Returns a split in which each virtual stage (model chunk of a stage) of the middle stages has `each` layers. The
+ * first and the last stage share the remaining layers: as close as possible to the numbers that the user requested
+ * for these two stages, or in equal parts if the user requested none. */
 static struct bb_pipe_split with_both_ends(const struct bb_pipe_split *s, int each)
 {
     int v = s->chunks, ends = s->layers / v - (s->stages - 2) * each;
@@ -79,8 +79,8 @@ static struct bb_pipe_split with_one_end(const struct bb_pipe_split *s, int each
 }
 
 /* Cost of suggesting the split n to a user who requested the split s. If the user requested numbers of layers for
- * the first or last stage, the cost is the sum of the differences from them; else it is the number of layers of the
- * longest stage. */
+ * the first or last stage, the cost is the sum of the differences from these numbers; else it is the number of
+ * layers of the longest stage. each: layers per virtual stage in the middle stages of n. */
 static int cost_of(const struct bb_pipe_split *s, const struct bb_pipe_split *n, int each)
 {
     int longest = n->first > n->last ? n->first : n->last;
@@ -113,8 +113,8 @@ static bool nearest_ends(const struct bb_pipe_split *s, struct bb_pipe_split *su
     return found;
 }
 
-/* Returns the number of chunks per stage, at least 2 and closest to the requested number, that makes the split
- * valid; 0 if there is none. */
+/* Returns the number of model chunks per stage that makes the split valid: at least 2, and as close as possible to
+ * the requested number; 0 if no number is valid. */
 static int nearest_chunks(const struct bb_pipe_split *s)
 {
     int requested = s->chunks, max = s->layers / s->stages;
@@ -164,8 +164,8 @@ static bool with_other_end(const struct bb_pipe_split *s, struct bb_pipe_split *
     return best < INT_MAX;
 }
 
-/* Formats the options to suggest: other numbers of layers for the first and last stage, or another number of chunks
- * with suitable first and last stages. */
+/* Formats the suggested options: other numbers of layers for the first and last stage, or, if no such numbers are
+ * valid, another number of model chunks and numbers of layers that suit it. */
 static const char *suggestion_text(const struct bb_pipe_split *s, char text[TEXT])
 {
     struct bb_pipe_split other = *s, suggestion;

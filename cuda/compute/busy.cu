@@ -20,8 +20,8 @@ int bb_busy_load(void)
     return bb_kernel_table_load(kernels, sizeof kernels / sizeof *kernels);
 }
 
-/* Returns the dynamic shared memory to request for each block, in bytes: the maximum, so that an SM runs only one
- * block. If CUDA rejects the maximum, returns only what the kernel needs. */
+/* Returns the dynamic shared memory in bytes to request for each block: the GPU's maximum, so that an SM runs only
+ * one block. If CUDA rejects the maximum, returns only what the kernel needs, and an SM may run several blocks. */
 static int blocking_shared_bytes(const void *kernel, int device)
 {
     int bytes;
@@ -43,7 +43,7 @@ static int blocks_of(const struct bb_busy *busy, int device, int *blocks)
 
 static int launch_hold(const struct bb_busy_args &args, int device, int blocks, cudaStream_t stream)
 {
-    /* Computed once: the value is the same for every launch. */
+    /* computed once, because the value is the same for every launch */
     static const int shared = blocking_shared_bytes((const void *)bb_hold_kernel, device);
 
     bb_hold_kernel<<<blocks, 32, shared, stream>>>(args);

@@ -21,7 +21,7 @@ extern "C" {
 struct bb_busy_report {
     unsigned long long start_ns, end_ns; /* GPU clock: start of the first block, end of the last block */
     unsigned long long bytes;            /* memory traffic: bytes read plus bytes written */
-    unsigned long long blocks;           /* blocks that ran, which is the number of SMs occupied */
+    unsigned long long blocks;           /* number of blocks that ran, one per SM */
 };
 
 struct bb_busy {

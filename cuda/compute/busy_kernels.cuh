@@ -39,8 +39,8 @@ static __device__ void write_report(struct bb_busy_report *r, uint64_t start_ns,
     atomicAdd(&r->blocks, 1ull);
 }
 
-/* Element 0 contains the elapsed time in ns; the other elements are unused. The large size limits an SM to one
- * block. */
+/* Element 0 contains the elapsed time in ns; the other elements are unused. The launch requests the maximum of
+ * dynamic shared memory for this array, so that an SM runs only one block. */
 extern __shared__ int64_t bb_busy_now[];
 
 /* Returns the time since start_ns in ns. Thread 0 reads the clock for the whole block, so all threads take the same

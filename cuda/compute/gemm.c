@@ -117,8 +117,8 @@ out:
  *   asked    maximum number of algorithms
  *   results  [asked] out
  *   n        out: number of algorithms stored
- *   Returns  0, or -BB_EFAIL also if there is no algorithm: not -BB_EUSAGE, because another rank's GPU may support the
- *            GEMM
+ *   Returns  0, or -BB_EFAIL, also if no algorithm supports the GEMM. This is not -BB_EUSAGE, because the GPU of
+ *            another rank may support the GEMM
  */
 static int candidates_of(const struct bb_gemm *g, int asked, cublasLtMatmulHeuristicResult_t *results, int *n)
 {

@@ -64,7 +64,7 @@ static __device__ inline void narrow(float x, __nv_bfloat16 *to)
     *to = __float2bfloat16_rn(x);
 }
 
-/* N elements that one access loads or stores. */
+/* The N elements that one memory access loads or stores. */
 template <typename T, int N> struct alignas(sizeof(T) * N) word {
     T v[N];
 };
@@ -107,8 +107,9 @@ template <typename U> static __device__ void gather_words(const struct bb_memory
     }
 }
 
-/* Converts the index i of a word in the packed boxes (struct bb_box; those of all rows, one after another) to the
- * index of the same word in the tiles of all rows. per_word: number of cells per word. */
+/* Index conversion for halo messages. i is the index of a word in the packed message, which contains the box (struct
+ * bb_box) of each row, one after another. Returns the index of the same word in the array of whole tiles. per_word:
+ * number of cells per word. */
 static __device__ inline uint64_t tile_word(const struct bb_box &b, uint32_t per_word, uint64_t i)
 {
     const uint32_t width = b.extent[2] / per_word;
@@ -215,8 +216,8 @@ template <typename T, int N> static __device__ void act_grad_words(const struct 
  * the row, if p.cached. */
 extern __shared__ __align__(16) float bb_layer_shared[];
 
-/* Returns the sum of x over all threads of the block, to every thread. The order of additions is fixed, so the
- * result is reproducible. */
+/* Returns the sum of x over all threads of the block; every thread gets the sum. The order of additions is fixed, so
+ * the result is reproducible. */
 static __device__ inline float block_sum(float x)
 {
     float total = 0;
@@ -472,7 +473,7 @@ template <typename T> static __device__ void update(const struct bb_memory_kerne
 
 #define BB_KERNEL extern "C" __global__ void __launch_bounds__(BB_LAYER_THREADS)
 
-/* Calls `function` with the word type that is p.unit bytes wide. */
+/* Calls `function` with the word type that is p.unit bytes wide (16, 8, 4 or 2). */
 #define BB_WORDS(p, function, ...)                                                                                     \
     ((p).unit == 16  ? function<uint4>(__VA_ARGS__)                                                                    \
      : (p).unit == 8 ? function<uint2>(__VA_ARGS__)                                                                    \

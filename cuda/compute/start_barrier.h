@@ -27,7 +27,7 @@ struct bb_start_barrier_flags {
 struct bb_start_barrier {
     struct bb_start_barrier_flags *flags; /* owned; NULL: not initialized */
     int64_t limit_ns;
-    uint32_t closed; /* number of the most recent barrier; 0: none yet */
+    uint32_t closed; /* number of the most recent barrier that was closed; 0: none yet */
 };
 
 /* The argument of the kernel, passed by value. */
@@ -52,8 +52,8 @@ void bb_start_barrier_release(struct bb_start_barrier *g);
 BB_MUST_CHECK int bb_start_barrier_close(struct bb_start_barrier *g, cudaStream_t stream);
 void bb_start_barrier_open(struct bb_start_barrier *g);
 
-/* bb_start_barrier_expired - whether the most recent barrier reached its time limit. Call it after the stream has
- * finished. */
+/* bb_start_barrier_expired - returns whether the most recent barrier reached its time limit. Call it after the
+ * stream has finished. */
 bool bb_start_barrier_expired(const struct bb_start_barrier *g);
 
 #ifdef __cplusplus

@@ -29,7 +29,8 @@ struct bb_verdict {
 /* bb_data_kernels_load - load the kernels of this header on the current GPU before any measurement (see cuda/load). */
 BB_MUST_CHECK int bb_data_kernels_load(void);
 
-/* bb_fill - set buf[i], for i < count, to the contribution of `rank` at pattern index first + i. */
+/* bb_fill - set buf[i], for i < count, to the value that `rank` contributes at pattern index first + i (see
+ * pattern.h). */
 BB_MUST_CHECK int bb_fill(void *buf, size_t count, const struct bb_pattern *pattern, int rank, size_t first,
                           cudaStream_t stream);
 

@@ -48,7 +48,7 @@
 /* Description of test data, created by bb_pattern_of; equal on all ranks. Kernels receive the struct by value. */
 struct bb_pattern {
     uint64_t seed;
-    int ranks;        /* size of the communicator, at least 1 */
+    int ranks;        /* number of ranks of the communicator, at least 1 */
     int redop;        /* enum bb_redop_id, or BB_COPY */
     int bytes;        /* size of one element */
     int number_class; /* enum bb_dtype_class */
@@ -84,10 +84,10 @@ BB_HD uint64_t bb_mix(uint64_t x)
 }
 
 /*
- * bb_random - return the random number of an element for one use.
- *   index  the element
- *   what   the use: a position or a rank (0 or above), or one of the negative constants below. The sign bit of position
- *          q has its own use, BB_RANDOM_SIGN - q.
+ * bb_random - return a random number that depends on the seed, an element and the purpose of the number.
+ *   index  pattern index of the element
+ *   what   purpose: a position or a rank (0 or above), or one of the negative constants below. The sign bit of position
+ *          q has the purpose BB_RANDOM_SIGN - q.
  */
 enum { BB_RANDOM_ROTATION = -1, BB_RANDOM_EXPONENT = -2, BB_RANDOM_FRACTION = -3, BB_RANDOM_SIGN = -4096 };
 BB_HD uint64_t bb_random(const struct bb_pattern *p, uint64_t index, int64_t what)
@@ -165,7 +165,7 @@ BB_HD int bb_shared_exponent(const struct bb_pattern *p, uint64_t index)
 
     low = low < -16 ? -16 : low;
     high = high > 16 ? 16 : high;
-    low += p->redop == BB_MULSUM; /* half of the value must still be a normal number */
+    low += p->redop == BB_MULSUM; /* mulsum inputs can be half of the value, which must still be a normal number */
     return (int)bb_between(bb_random(p, index, BB_RANDOM_EXPONENT), low, high);
 }
 
@@ -179,7 +179,8 @@ BB_HD int bb_active(int ranks, int64_t budget)
 }
 
 /* Returns term x(q) of the telescoping sum (see the top of this file): a random integer in [-b, b] with b = budget /
- * (2 active - 1). The term of an inactive position, q >= active, is 0. */
+ * (2 active - 1), where `active` is the number of positions whose contribution may be non-zero. For q >= active the
+ * term is 0. */
 BB_HD int64_t bb_term(const struct bb_pattern *p, uint64_t index, int q, int64_t budget)
 {
     int active = bb_active(p->ranks, budget);
@@ -193,8 +194,8 @@ BB_HD int64_t bb_share(const struct bb_pattern *p, uint64_t index, int q, int64_
     return bb_term(p, index, q, budget) - bb_term(p, index, q + 1, budget);
 }
 
-/* Returns term q of the telescoping sequence of sign bits. Position q contributes the XOR of terms q and q + 1, so
- * the sign of the product over all positions is term 0. */
+/* Returns term q of the telescoping sequence of sign bits for prod. Position q contributes the XOR of terms q and q
+ * + 1, so the sign of the product over all positions is term 0. */
 BB_HD int bb_sign_term(const struct bb_pattern *p, uint64_t index, int q)
 {
     return (int)(bb_random(p, index, (int64_t)BB_RANDOM_SIGN - q) & 1);
@@ -236,8 +237,9 @@ BB_HD uint64_t bb_mulsum_input(const struct bb_pattern *p, uint64_t index, int q
     return bb_sum_input(p, index, q) * (uint64_t)halves;
 }
 
-/* Returns the budget (see bb_term) of the telescoping sum of exponents for prod, at most 20. With this budget and
- * significands in [1, 2), every partial product is a normal number. */
+/* Returns the budget of the telescoping sum of exponents for prod, at most 20: the absolute values of the exponents
+ * of all positions add up to at most this number. With significands in [1, 2), every partial product is then a
+ * normal number. */
 BB_HD int64_t bb_exponent_budget(const struct bb_pattern *p)
 {
     int64_t most = (1 << (p->exponent_bits - 1)) - 3;

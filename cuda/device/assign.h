@@ -20,7 +20,7 @@ struct bb_visible {
 };
 
 struct bb_assigned {
-    int unassigned; /* first rank without a GPU; -1: every rank has a GPU */
+    int unassigned; /* lowest rank without a GPU; -1: every rank has a GPU */
     int owner;      /* rank that was assigned the first GPU visible to rank `unassigned`; -1: no GPU is visible to
                   `unassigned` */
 };

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The UUID from the driver is preferred, because the runtime's properties may contain the UUID of the whole GPU
+/* Reads the UUID from the driver if possible, because the runtime's properties may contain the UUID of the whole GPU
  * instead of the MIG instance. */
 static void read_uuid(int ordinal, const struct cudaDeviceProp *prop, unsigned char uuid[BB_UUID_BYTES])
 {
@@ -122,8 +122,8 @@ out:
     return rc;
 }
 
-/* Whether the GPU with device number `slot` on rank r has already been counted: an earlier rank of the same node
- * sees the same GPU, or rank r itself sees it under a lower device number. */
+/* Returns whether the GPU with device number `slot` on rank r has already been counted: an earlier rank of the same
+ * node sees the same GPU, or rank r itself sees it under a lower device number. */
 static bool is_counted_before(const struct bb_world *w, const struct bb_visible *all, int r, int slot)
 {
     for (int i = 0; i <= r; i++)
@@ -223,8 +223,8 @@ out:
     return rc;
 }
 
-/* Compares UUIDs and PCI addresses. MIG instances of a GPU have different UUIDs, but the same PCI address, and NCCL
- * treats them as one GPU. */
+/* Two ranks share a GPU if the UUIDs are equal, or if the PCI addresses on one node are equal. MIG instances of a
+ * GPU have different UUIDs, but the same PCI address, and NCCL treats them as one GPU. */
 bool bb_device_shared(const struct bb_device_info *infos, const int *node_of, int n)
 {
     for (int i = 0; i < n; i++)

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Driver API version whose function signatures this file uses, for cudaGetDriverEntryPointByVersion. */
+/* CUDA version, as 1000 x major + 10 x minor, whose driver function signatures this file uses */
 enum { MIN_DRIVER_VERSION = 12000 };
 
 /*

@@ -19,8 +19,8 @@ bool bb_driver_uuid(int ordinal, unsigned char uuid[16]);
  * that NCCL requests. Queries only GPU 0 and assumes that all GPUs of the machine are equal. Default: 2 MiB. */
 size_t bb_driver_granularity(void);
 
-/* bb_driver_is_mapped - whether `memory` was allocated with cuMemCreate rather than with cudaMalloc. ncclMemAlloc
- * uses cuMemCreate for memory that NCCL can register. Default: false. */
+/* bb_driver_is_mapped - returns whether `memory` was allocated with cuMemCreate rather than with cudaMalloc.
+ * ncclMemAlloc uses cuMemCreate for memory that NCCL can register. Default: false. */
 bool bb_driver_is_mapped(void *memory);
 
 #endif

@@ -76,8 +76,8 @@ static bool has_mig(const struct bb_nvml *n)
     return n->calls->mig && n->calls->mig(n->device, &current, &pending) == SUCCESS && current == 1;
 }
 
-/* Whether MPS clients use the GPU. When the array of processes has size 0, NVML returns INSUFFICIENT_SIZE and sets
- * the number of processes. */
+/* Returns whether MPS clients use the GPU. NVML is called with an array of size 0; if there are MPS processes, it
+ * returns INSUFFICIENT_SIZE and sets their number. */
 static bool has_mps(const struct bb_nvml *n)
 {
     unsigned count = 0;

@@ -29,7 +29,7 @@ struct bb_range {
 void bb_nvtx_init(struct bb_nvtx *n);
 void bb_nvtx_release(struct bb_nvtx *n);
 
-/* Whether a profiler is attached. If not, all other calls return at once. */
+/* bb_nvtx_enabled - returns whether a profiler is attached. If not, all other calls return at once. */
 static inline bool bb_nvtx_enabled(const struct bb_nvtx *n)
 {
     return n->domain;
@@ -46,7 +46,7 @@ void bb_range_init(const struct bb_nvtx *n, struct bb_range *r, uint32_t categor
 void bb_range_push(const struct bb_nvtx *n, const struct bb_range *r);
 void bb_range_pop(const struct bb_nvtx *n);
 
-/* The three functions set the name that a profiler shows for a stream, an event or a thread. */
+/* bb_nvtx_name_stream, bb_nvtx_name_event and bb_nvtx_name_thread set the name that a profiler shows. */
 void bb_nvtx_name_stream(const struct bb_nvtx *n, cudaStream_t stream, const char *name);
 void bb_nvtx_name_event(const struct bb_nvtx *n, cudaEvent_t event, const char *name);
 void bb_nvtx_name_thread(const struct bb_nvtx *n, const char *name); /* names the calling thread */

@@ -49,12 +49,12 @@ struct bb_redop {
 };
 extern const struct bb_redop bb_redops[BB_REDOP_COUNT];
 
-/* Both functions return the id of the table entry with this name, or -1. */
+/* bb_dtype_find and bb_redop_find return the id of the table entry with this name, or -1. */
 int bb_dtype_find(const char *name);
 int bb_redop_find(const char *name);
 
-/* Both functions return the name of table entry i, or NULL past the end. Options (bootstrap/cli/opts.h) list their
- * choices with these functions. */
+/* bb_dtype_name_at and bb_redop_name_at return the name of table entry i, or NULL past the end. Options
+ * (bootstrap/cli/opts.h) list their choices with these functions. */
 const char *bb_dtype_name_at(size_t i);
 const char *bb_redop_name_at(size_t i);
 

@@ -19,7 +19,8 @@ static uint16_t half_bits(double value)
     frexp(size, &exponent);
     exponent = size == 0 || exponent < -13 ? -14 : exponent - 1;
     /* The sum adds a significand that includes the leading 1 bit of a normal number. This bit increments the
-     * exponent field, and so does a carry from rounding. The exponent field is therefore set one lower. */
+     * exponent field by one, so the field starts at exponent + 14, one below the biased exponent. A carry from
+     * rounding correctly increments the field once more. */
     return sign | (uint16_t)(((exponent + 14) << 10) + (int)nearbyint(ldexp(size, 10 - exponent)));
 }
 

@@ -42,7 +42,7 @@ static void add_memory_kernel(struct bb_kernel_list *w, const char *name, enum b
             .kind = kind, .dtype = dtype, .act = act, .rows = (uint64_t)rows, .cols = (uint64_t)cols});
 }
 
-/* Appends the forward GEMM, or, if `backward`, the two GEMMs of the backward pass (dgrad and wgrad). */
+/* Appends one GEMM: the forward GEMM, or, if `backward`, the two GEMMs of the backward pass (dgrad and wgrad). */
 static void add_gemm(struct bb_kernel_list *w, const char *name, const struct bb_gemm_shape *s, bool backward)
 {
     struct bb_gemm_shape dgrad, wgrad;

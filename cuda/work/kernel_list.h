@@ -17,15 +17,15 @@ extern "C" {
 enum bb_kernel_fusion {
     BB_KERNEL_SEPARATE,
     BB_KERNEL_IN_ATTENTION,          /* GEMM inside the fused attention kernel, forward */
-    BB_KERNEL_IN_ATTENTION_BACKWARD, /* GEMM inside the fused attention kernel, backward, where training recomputes
-                                        the scores */
+    BB_KERNEL_IN_ATTENTION_BACKWARD, /* GEMM inside the fused attention kernel, backward; the fused kernel of
+                                        training recomputes the attention scores */
     BB_KERNEL_IN_GEMM                /* memory-bound kernel that training fuses into the preceding GEMM */
 };
 
 struct bb_kernel_list_item {
     const char *name;      /* static string */
-    bool is_memory_kernel; /* false: a GEMM */
-    bool float8;           /* GEMM with FP8 operands in training */
+    bool is_memory_kernel; /* true: a memory-bound kernel; false: a GEMM */
+    bool float8;           /* true: training runs this GEMM with FP8 operands */
     enum bb_kernel_fusion fusion;
     double share; /* GEMM of fused attention: fraction of the attention scores that the mask keeps, 0 to 1 */
     int experts;  /* number of MoE experts; training launches this GEMM once per expert, one after another. 0:
@@ -42,13 +42,14 @@ struct bb_kernel_list {
     struct bb_kernel_list_item items[BB_KERNEL_LIST_ITEMS];
 };
 
-/* Both functions append an item to the list. A zero-initialized list is empty. */
+/* bb_kernel_list_add_gemm and bb_kernel_list_add_memory_kernel append an item to the list. A zero-initialized list
+ * is empty. */
 void bb_kernel_list_add_gemm(struct bb_kernel_list *w, const char *name, const struct bb_gemm_shape *gemm);
 void bb_kernel_list_add_memory_kernel(struct bb_kernel_list *w, const char *name,
                                       const struct bb_memory_kernel *memory_kernel);
 
-/* bb_kernel_list_last - return the item added last, so that the caller can set the item's other fields. Also valid
- * when the list has overflowed. */
+/* bb_kernel_list_last - return the item added last, so that the caller can set the item's other fields. After an
+ * overflow, returns the last item that fitted. */
 struct bb_kernel_list_item *bb_kernel_list_last(struct bb_kernel_list *w);
 
 /* ---- layers: append the forward kernels, or the backward kernels (gradients of data and weights); return false for
@@ -124,17 +125,17 @@ void bb_kernel_list_optimizer(struct bb_kernel_list *w, enum bb_memory_kernel_ki
 
 /* ---- FLOPs, bytes and memory of a list ---- */
 
-double bb_kernel_list_flops(const struct bb_kernel_list *w); /* sum over all GEMMs */
-double bb_kernel_list_bytes(const struct bb_kernel_list *w); /* minimum bytes moved, over all items */
+double bb_kernel_list_flops(const struct bb_kernel_list *w); /* FLOPs of all GEMMs of the list */
+double bb_kernel_list_bytes(const struct bb_kernel_list *w); /* minimum bytes that all items of the list move */
 
-/* Device memory that a kernel runner needs. Its lists share three areas: operands read, operands written, and
- * indices. */
+/* Device memory that a kernel runner (kernel_runner.h) needs for its lists, which share three areas: operands that
+ * kernels read, operands that kernels write, and indices. */
 struct bb_kernel_list_memory {
     size_t read_bytes, write_bytes, index_count;
 };
 void bb_kernel_list_memory(const struct bb_kernel_list *w,
-                           struct bb_kernel_list_memory *m); /* increases each field of *m that is smaller than this
-                                                                list needs */
+                           struct bb_kernel_list_memory *m); /* raises each field of *m to what this list needs,
+                                                                unless it is already larger */
 size_t bb_kernel_list_memory_bytes(const struct bb_kernel_list_memory *m); /* sum of the areas and the GEMM workspace */
 
 /*

@@ -117,7 +117,7 @@ uint64_t bb_box_cells(const struct bb_box *b)
     return (uint64_t)b->extent[0] * b->extent[1] * b->extent[2];
 }
 
-/* Sets the first cell (*at) and the number of cells (*extent) of bb_halo_box in one dimension. interior: cells
+/* Computes the box of bb_halo_box in one dimension: first cell (*at) and number of cells (*extent). interior: cells
  * without halo; direction: -1, 0 or 1; received: true for the cells to receive, false for the cells to send. */
 static void halo_slab(uint32_t interior, uint32_t halo, int direction, bool received, uint32_t *at, uint32_t *extent)
 {

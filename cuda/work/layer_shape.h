@@ -27,8 +27,8 @@ struct bb_gemm_shape {
 /* bb_gemm_flops - FLOPs of the batch: 2 m n k per GEMM, because each term is a multiplication and an addition. */
 double bb_gemm_flops(const struct bb_gemm_shape *s);
 
-/* Return the bytes of A, B or C, summed over the batch. bb_gemm_bytes adds all three, the minimum traffic: each
- * matrix is read or written once. */
+/* The functions return the bytes of A, B or C, summed over the batch. bb_gemm_bytes returns the sum of all three,
+ * which is the minimum traffic: each matrix is read or written once. */
 size_t bb_gemm_a_bytes(const struct bb_gemm_shape *s);
 size_t bb_gemm_b_bytes(const struct bb_gemm_shape *s);
 size_t bb_gemm_c_bytes(const struct bb_gemm_shape *s);
@@ -105,14 +105,15 @@ bool bb_conv_gemm(const struct bb_conv *v, enum bb_conv_pass pass, struct bb_gem
 
 /* ---- halo exchange ---- */
 
-/* A box of cells inside a tile of size[0] x size[1] x size[2] cells (depth, height, width; width varies fastest). */
+/* A box of cells inside a tile, which has size[0] x size[1] x size[2] cells (depth, height, width; width varies
+ * fastest). */
 struct bb_box {
-    uint32_t size[3];   /* cells of the tile, halo included */
-    uint32_t at[3];     /* first cell of the box */
-    uint32_t extent[3]; /* cells of the box */
+    uint32_t size[3];   /* number of cells of the tile per dimension, including the halo */
+    uint32_t at[3];     /* index of the first cell of the box, per dimension */
+    uint32_t extent[3]; /* number of cells of the box, per dimension */
 };
 
-/* bb_box_cells - number of cells in the box. */
+/* bb_box_cells - return the number of cells in the box. */
 uint64_t bb_box_cells(const struct bb_box *b);
 
 /*

@@ -73,8 +73,9 @@ static size_t bytes_accumulate(const struct bb_memory_kernel *p)
     return count_of(p) * (e_of(p) + 2 * sizeof(float));
 }
 
-/* Bytes of an optimizer step: per parameter the kernel reads the gradient, and reads and writes the float parameter
- * and `states` floats (momentum or moments). For a 16-bit type it also writes the 16-bit parameter. */
+/* Returns the bytes moved by an optimizer step. For each parameter the kernel reads the gradient, and reads and
+ * writes the float parameter and `states` floats (momentum or moments). For a 16-bit type it also writes the 16-bit
+ * parameter. */
 static size_t bytes_optimizer(const struct bb_memory_kernel *p, size_t states)
 {
     size_t parameter = 2 * sizeof(float) + (p->dtype == BB_FLOAT ? 0 : e_of(p));
@@ -158,7 +159,7 @@ static size_t channel_count(const struct bb_memory_kernel *p)
     return (size_t)p->channels;
 }
 
-/* Elements of the array `master`: one float copy per 16-bit parameter; none for float parameters. */
+/* Returns the number of elements of the array `master`: one float copy per 16-bit parameter; 0 for float parameters. */
 static size_t master_count(const struct bb_memory_kernel *p)
 {
     return p->dtype == BB_FLOAT ? 0 : count_of(p);

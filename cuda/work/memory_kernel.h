@@ -3,8 +3,9 @@
  * plans use the descriptions without a GPU. layer_memory_kernels.h launches the kernels; tests/cuda/work has a CPU
  * reference.
  *
- * Shapes are row-major. In formulas, e is the size of the element type (float, half or bfloat16) and c = rows * cols.
- * Arithmetic is in float (in the CPU reference: in double); the result is rounded once when it is stored.
+ * Arrays are row-major. In formulas, e is the size of the element type in bytes (float, half or bfloat16) and
+ * c = rows * cols. Arithmetic is in float (in the CPU reference: in double); the result is rounded once when it is
+ * stored.
  */
 #ifndef BB_CUDA_WORK_MEMORY_KERNEL_H
 #define BB_CUDA_WORK_MEMORY_KERNEL_H
@@ -90,7 +91,7 @@ struct bb_memory_kernel {
 
 struct bb_memory_kernel_row {
     const char *name, *help;
-    const char *bytes_text; /* formula of `bytes` as text, for output */
+    const char *bytes_text; /* formula of the bytes moved as text, for output */
     size_t (*bytes)(const struct bb_memory_kernel *p);
 };
 extern const struct bb_memory_kernel_row bb_memory_kernels[BB_MEMORY_KERNEL_KINDS];
@@ -110,8 +111,8 @@ enum bb_memory_kernel_content {
 /* One array that a kernel needs. */
 struct bb_memory_kernel_array {
     const char *name;
-    size_t field, count, bytes; /* field: offset of the pointer in struct bb_memory_kernel; count: number of values;
-                                   bytes: size of the array */
+    size_t field, count, bytes; /* field: offset of the pointer to the array in struct bb_memory_kernel; count:
+                                   number of values; bytes: size of the array */
     enum bb_memory_kernel_content content;
     bool written; /* true: the kernel writes the array, possibly after reading it */
 };

@@ -50,13 +50,13 @@ struct writer {
     const struct bb_export_role *role;
     int rank;
     const int *first_group;      /* [comms] number in PREFIX.groups.json of the communicator's first instance (set of
-                               ranks, layout.h); the numbers of further instances follow */
-    uint64_t *first_node, *deps; /* first_node: [tasks] id of the node of each task's first operation; deps: scratch
-                                    memory for the ids of the nodes on which one node depends */
+                               ranks, see layout.h); its other instances have the next numbers */
+    uint64_t *first_node, *deps; /* first_node: [tasks] id of the Chakra node of each task's first operation; deps:
+                                    scratch memory for the ids of the nodes on which one node depends */
     uint64_t next_node;
-    uint64_t host, launch; /* node ids. host: the most recent launch on the host; launch: the launch for which the
-                              current task, or all tasks of the current group call, wait */
-    int64_t host_ns;       /* sum of all launch times so far, in nanoseconds */
+    uint64_t host, launch;        /* ids of Chakra nodes. host: the most recent kernel launch on the host; launch: the
+                              launch for which the current task, or all tasks of the current NCCL group call, wait */
+    int64_t host_ns;              /* total time of all launches on the host so far, in nanoseconds */
     struct bb_message node, attr; /* scratch messages, reused for every Chakra node */
 };
 
@@ -166,8 +166,8 @@ static int write_node(struct writer *w, const struct bb_op *op, size_t n_deps, F
 }
 
 /*
- * Writes a node for a launch of `ns` nanoseconds on the host. Launches run one after another and do not wait for the
- * GPU. The schema requires whole microseconds, but a launch takes only a few microseconds, so the rounding error of
+ * Writes a node for a kernel launch of `ns` nanoseconds on the host. Launches run one after another and do not wait for
+ * the GPU. The schema requires whole microseconds, but a launch takes only a few microseconds, so the rounding error of
  * each launch is carried over to the next launch.
  */
 static int write_launch(struct writer *w, const struct bb_op *op, int64_t ns, FILE *out)
@@ -190,8 +190,8 @@ static int write_launch(struct writer *w, const struct bb_op *op, int64_t ns, FI
 /* ---- all nodes of one rank ---- */
 
 /*
- * Lists in w->deps the nodes that a task depends on: all nodes of its predecessor tasks, and its launch. Returns the
- * number of nodes.
+ * Lists in w->deps the nodes on which a task depends: all nodes of its predecessor tasks, and its kernel launch.
+ * Returns the number of nodes.
  */
 static size_t list_deps(struct writer *w, int task)
 {

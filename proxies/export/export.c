@@ -17,9 +17,10 @@ static const struct format {
     const char *name, *what;
     bb_export_fn *write;
     int (*write_ranks)(const struct bb_export *e, const char *prefix);
-    bool predicted;  /* contains predicted times of communication, and supports --export-ranks and
-                       --export-micro-batches */
-    bool every_rank; /* contains separate compute times for each rank */
+    bool predicted;  /* true: the file contains predicted times of communication, and --export-ranks and
+                       --export-micro-batches apply */
+    bool every_rank; /* true: the file contains separate compute times for each rank; false: one compute time for all
+                        ranks */
 } formats[] = {
     {.name = "goal", .what = "the GOAL text", .write = bb_export_goal, .every_rank = true},
     {.name = "goal-bin", .what = "the GOAL schedule", .write = bb_export_goal_bin, .every_rank = true},
@@ -87,7 +88,7 @@ int bb_export_check_writable(const char *name, const char *path)
 
 /*
  * Removes duplicate predecessors of each task from role->before. A task may depend on another task for several reasons,
- * for example because both use the same stream and the same communicator.
+ * for example because both tasks use the same stream and the same communicator.
  */
 static void remove_duplicates(struct bb_export_role *role)
 {

@@ -17,15 +17,15 @@
 #include <stdio.h>
 
 /*
- * Times in ns that the host needs to launch one task. first_ns: the first launch, for which the task waits; more_ns:
- * the launches of the task's other kernels. Both are 0 for a task that shares the launch of the previous task, for
- * example in one NCCL group call.
+ * Times in ns that the host needs to launch one task. first_ns: launch of the task's first kernel, for which the task
+ * waits; more_ns: launches of the task's other kernels. Both are 0 for a task that shares the launch of the previous
+ * task, for example in one NCCL group call.
  */
 struct bb_export_launch {
     int64_t first_ns, more_ns;
 };
 
-/* The tasks of one role, with their dependencies and launches. */
+/* The tasks of one role (a set of ranks that run the same program), with their dependencies and launches. */
 struct bb_export_role {
     struct bb_task_graph graph;
     int *first_before, *before;        /* task t waits for the tasks before[first_before[t] .. first_before[t + 1]) */
@@ -33,17 +33,18 @@ struct bb_export_role {
                                           cluster profile: host launches are not modeled */
 };
 
-/* The parts of the step to write, as lists such as "0,8-15"; NULL: the default of the format. */
+/* The ranks and micro-batches of the step to write, as lists such as "0,8-15"; NULL: the default of the format. */
 struct bb_export_selection {
     const char *ranks, *micro_batches;
 };
 
 struct bb_export {
     const struct bb_step *step;
-    const struct bb_prediction *prediction; /* its cluster and slow ranks determine compute times; NULL: --cluster is
-                                               not given */
-    struct bb_export_role *roles;           /* [step->n_roles] tasks of each role */
-    int host_stream; /* stream number of the host's launches: one above the highest stream index of all ranks */
+    const struct bb_prediction *prediction; /* prediction whose cluster profile and slow ranks determine the compute
+                                               times; NULL: --cluster is not given */
+    struct bb_export_role *roles; /* [step->n_roles] tasks of each role (set of ranks that run the same program) */
+    int host_stream; /* stream number of the host's kernel launches in the file: one above the highest stream index
+                        of all ranks */
     struct bb_export_selection only;
     int argc;
     char **argv; /* the command line, a copy of which is written to the file */
@@ -53,9 +54,9 @@ struct bb_export {
  * bb_export_step - write a step to `path` (Chakra: one file path.RANK.et per rank). Removes partial files after an
  * error.
  *   format      name of the format
- *   prediction  prediction of the step, whose cluster and slow ranks determine compute times. NULL: compute times are
- *               the durations in the program, and real kernels (--compute gemm) are rejected
- *   only        the parts of the step to write
+ *   prediction  prediction of the step, whose cluster profile and slow ranks determine compute times. NULL: compute
+ *               times are the durations in the program, and real kernels (--compute gemm) are rejected
+ *   only        the ranks and micro-batches to write
  *   argc, argv  the command line
  *   Returns     0; -BB_EUSAGE after printing an error line when the format cannot represent the step; -BB_EFAIL
  */
@@ -96,7 +97,7 @@ const struct bb_export_role *bb_export_role_of(const struct bb_export *e, int ra
  */
 int64_t bb_export_compute_ns(const struct bb_export *e, int rank, const struct bb_op *op);
 int64_t bb_export_host_ns(const struct bb_export *e, const struct bb_op *op);
-/* Returns operation number i of a task, which has task->n operations. */
+/* Returns operation number i of a task, from 0 to task->n - 1. */
 const struct bb_op *bb_export_op(const struct bb_export_role *role, const struct bb_task *task, int i);
 /* Returns the number of micro-batches in the step; 1 for a step without micro-batches. */
 int bb_export_micro_batches(const struct bb_step *step);

@@ -14,8 +14,8 @@
  * the tag, so with smaller steps it would match messages of different communicators. */
 enum { TAG_STEP = 65536 };
 static const uint64_t MAGIC = 4223;       /* first word of the binary file */
-static const double MAX_OPERATIONS = 2e9; /* limit of GOAL operations over all ranks; this many need 90 GB in the
-                                             binary format */
+static const double MAX_OPERATIONS = 2e9; /* maximum number of GOAL operations over all ranks; 2e9 operations need 90
+                                             GB in the binary format */
 
 /* ---- the list of GOAL operations and dependencies ---- */
 
@@ -71,13 +71,13 @@ struct rank_goal {
     int rank;
     struct bb_goal goal;
     uint32_t *end; /* [tasks] index of the GOAL operation whose end is the end of the task */
-    /* indices of GOAL operations that represent launches on the host. host: the most recent launch; launch: the
-     * launch for which the tasks of the current group call wait */
+    /* Indices of GOAL operations that represent kernel launches on the host. host: the most recent launch; launch:
+     * the launch for which the tasks of the current NCCL group call wait. */
     uint32_t host, launch;
 };
 
-/* Appends a calculation of `ns` nanoseconds for a launch on the host. Launches run one after another and do not wait
- * for the GPU. */
+/* Appends a calculation of `ns` nanoseconds for a kernel launch on the host. Launches run one after another and do
+ * not wait for the GPU. */
 static void add_launch(struct rank_goal *g, int64_t ns)
 {
     if (ns > 0)
@@ -86,9 +86,9 @@ static void add_launch(struct rank_goal *g, int64_t ns)
             g->host);
 }
 
-/* Returns the index of a GOAL operation that ends when all predecessors of a task, and its launch, have ended;
- * appends a calculation of zero duration on `cpu` if no existing operation fits. BB_GOAL_NOTHING if the task waits
- * for nothing. */
+/* Returns the index of a GOAL operation that ends when all predecessors of a task, and the task's launch, have
+ * ended. If no single operation does, appends a calculation of zero duration on `cpu` that waits for all of them.
+ * Returns BB_GOAL_NOTHING if the task waits for nothing. */
 static uint32_t begin_of_task(struct rank_goal *g, int task, int cpu)
 {
     const int first = g->role->first_before[task], n = g->role->first_before[task + 1] - first;
@@ -234,7 +234,8 @@ out:
     return rc;
 }
 
-/* Rejects a step with too many GOAL operations. The total is estimated from one rank of each role. */
+/* Rejects a step with more than MAX_OPERATIONS GOAL operations. The total is estimated from one rank of each role
+ * (set of ranks that run the same program). */
 static int reject_huge(const struct bb_export *e)
 {
     double total = 0;
@@ -331,9 +332,9 @@ static void put_u32(uint64_t value, FILE *out)
 }
 
 /*
- * The operations that depend on operation i, as compressed lists: k = 0 for operations that wait for the end of
- * operation i, k = 1 for operations that wait for its start. n[k][i] is their number, and list[first[k][i] ..
- * first[k][i] + n[k][i]) are their indices. n_before[i]: number of operations on which operation i depends.
+ * The operations that depend on operation i. k = 0: operations that wait for the end of operation i; k = 1: operations
+ * that wait for its start. n[k][i] is the number of these operations; their indices are list[first[k][i]] to
+ * list[first[k][i] + n[k][i] - 1]. n_before[i]: number of operations on which operation i itself depends.
  */
 struct dependents {
     uint32_t *n[2], *first[2], *list, *n_before;

@@ -52,8 +52,9 @@ void bb_goal_wait_start(struct bb_goal *g, uint32_t after, uint32_t before);
 struct bb_goal_collective {
     const struct bb_layout *layout;
     const struct bb_op *op;
-    int group, instance, index, n; /* group, instance: the communicator; index: this rank's index in the
-                                      communicator; n: number of ranks of the communicator */
+    /* group, instance: the communicator (group: index in layout->groups; instance: which set of ranks of this
+     * group); index: this rank's index in the communicator; n: number of ranks of the communicator */
+    int group, instance, index, n;
     int cpu;
     uint32_t tag;
     uint32_t before; /* index of the GOAL operation for which all messages of the collective wait */

@@ -18,16 +18,16 @@ static uint32_t receive_from(struct bb_goal *g, const struct bb_goal_collective 
     return bb_goal_add_after(g, (struct bb_goal_op){BB_GOAL_RECV, c->cpu, rank_at(c, index), c->tag, bytes}, before);
 }
 
-/* Adds a calculation of zero duration that starts after `before`. Further operations may be made its dependencies,
- * so that its end is the common end of all of them. */
+/* Adds a join: a calculation of zero duration that starts after the operation `before`. The caller may make the join
+ * wait for further operations; it ends when all of them have ended. */
 static uint32_t add_join(struct bb_goal *g, const struct bb_goal_collective *c, uint32_t before)
 {
     return bb_goal_add_after(g, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = c->cpu}, before);
 }
 
 /*
- * Returns the size in bytes of fragment i (modulo n) of an array that is split into n fragments. The first bytes % n
- * fragments have one byte more than the others.
+ * Returns the size in bytes of fragment i (modulo n) of an array of `bytes` bytes that is split into n fragments. The
+ * first bytes % n fragments have one byte more than the others.
  */
 static uint64_t part_bytes(uint64_t bytes, int n, int i)
 {
@@ -101,8 +101,8 @@ static struct tree_position find_tree_position(const struct bb_goal_collective *
     return at;
 }
 
-/* Adds this rank's messages of a broadcast: a receive from the parent, then sends to the children, the most distant
- * child first. */
+/* Adds this rank's messages of a broadcast: a receive from the parent in the tree, then sends to the children, in
+ * descending order of their distance in rank numbers. */
 static uint32_t expand_broadcast(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes)
 {
     const struct tree_position at = find_tree_position(c);
@@ -129,7 +129,8 @@ static uint32_t expand_reduce(struct bb_goal *g, const struct bb_goal_collective
 }
 
 /*
- * Adds this rank's part of direct messages between the root and all other ranks.
+ * Adds this rank's messages of a gather or scatter in which the root and every other rank exchange one message
+ * directly.
  *   towards  true: messages go to the root (gather); false: from the root (scatter)
  */
 static uint32_t expand_star(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes, bool towards)

@@ -250,8 +250,8 @@ static int write_timeline(const struct bb_timeline *t, const bool *micro_batches
 
 /* ---- selection of ranks ---- */
 
-/* Selects the default ranks: the first rank of each role, as long as the selected ranks together have at most
- * BB_TRACE_OPS operations. The rank of the first role is always selected. */
+/* Selects the default ranks: the first rank of each role (set of ranks that run the same program), as long as the
+ * selected ranks together have at most BB_TRACE_OPS operations. The first rank of the first role is always selected. */
 static void choose_ranks(const struct bb_step *step, bool *shown)
 {
     const int ranks = step->layout.ranks;

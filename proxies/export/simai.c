@@ -22,8 +22,8 @@ enum column { FORWARD, INPUT, WEIGHT, COLUMNS };
 enum side { TP, EP, DP, DP_EP, PP, SIDES };
 
 /*
- * SimAI's group for each group of a step. In the file, a suffix of the collective's name selects the group. A name
- * without suffix means TP or, in the column of weight gradients, DP.
+ * The SimAI group that corresponds to each communicator group of a step. In the file, a suffix of the collective's name
+ * selects the SimAI group. A name without suffix means TP or, in the column of weight gradients, DP.
  */
 static const struct {
     const char *group;
@@ -41,21 +41,21 @@ static const struct {
                         {BB_ALLTOALL, "ALLTOALL"}};
 
 static const size_t SMALL_BYTES = 64; /* a collective of fewer bytes, such as the sum of a norm or a flag, is omitted
-                                         if SimAI has no group for it */
+                                         if its communicator has no SimAI group */
 enum {
     UPDATE_NS = 1
-}; /* optimizer time that is written in each row, in ns: the minimum, because the optimizer's
-                           kernels are separate rows */
+}; /* optimizer time in ns that is written in each row: the smallest possible, because the optimizer's kernels have
+      their own rows */
 
 struct row {
     const struct bb_op *op; /* first operation of the row; names the row */
     int64_t compute_ns[COLUMNS];
-    /* for each of the row's columns: name of the collective (NULL: no communication) and the suffix of the name that
-     * selects the group */
+    /* For each of the row's columns: word: name of the collective (NULL: no communication); suffix: suffix of the
+     * name that selects SimAI's group. */
     const char *word[COLUMNS], *suffix[COLUMNS];
     size_t bytes[COLUMNS];
-    int filled; /* lowest slot of the row that is still free. A row has six slots in the order of execution: slot 2 *
-                   column is compute, slot 2 * column + 1 is communication */
+    int filled; /* Number of the first slot that is still free. A row has six slots, which are executed in order:
+                   slot 2 x column is the compute of a column, slot 2 x column + 1 its communication. */
 };
 
 struct workload {
@@ -69,7 +69,8 @@ struct workload {
 
 /* ---- SimAI's groups ---- */
 
-/* Returns the number of ranks in the group of the step that corresponds to SimAI's group `side`; 1 if there is none. */
+/* Returns the number of ranks in the communicator group of the step that corresponds to SimAI's group `side`; 1 if
+ * the step has no such group. */
 static int size_of(const struct bb_layout *l, enum side side)
 {
     for (size_t i = 0; i < sizeof(sides) / sizeof(sides[0]); i++)
@@ -127,9 +128,9 @@ static int reject_op(const struct workload *w, const struct bb_op *op)
 
 /* ---- rows of the file ---- */
 
-/* Returns the row to which an operation at `slot` (position in the row's order of execution, struct row) is added:
- * the last row of the operation's part of the file (forward pass or rest of the step) if the slot is still free in
- * it, else a new row. */
+/* Returns the row of the file to which an operation at `slot` (see struct row) is added. This is the last row of the
+ * forward pass or of the rest of the step, depending on the operation, if `slot` and all later slots of that row are
+ * free; otherwise a new row. */
 static struct row *row_with(struct workload *w, const struct bb_op *op, int slot)
 {
     const int part = op->phase != BB_PHASE_FORWARD;
@@ -191,8 +192,8 @@ static int add_collective(struct workload *w, const struct bb_op *op)
     return 0;
 }
 
-/* Rejects messages that SimAI cannot represent: the header has one message size, so all messages must be between
- * pipeline stages and have equal sizes. */
+/* Rejects messages that SimAI cannot represent. The header of the file has one message size, so all messages must be
+ * between pipeline stages and have equal sizes. */
 static int check_message(struct workload *w, const struct bb_op *op)
 {
     const size_t bytes = bb_op_payload_bytes(op, 2);

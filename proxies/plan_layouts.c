@@ -1,4 +1,5 @@
-/* plan_layouts.c - `plan --best-layout`: the fastest layouts of a step that fit in GPU memory, as text and JSON. */
+/* plan_layouts.c - `busbar plan --best-layout`: searches the parallel layouts (sizes of tensor, pipeline, data
+ * parallelism, ...) with which a training step is fastest and fits in GPU memory; prints them as text and JSON. */
 #include "proxies/plan_options.h"
 
 #include "bootstrap/cli/report_header.h"

@@ -75,8 +75,8 @@ static const struct bb_opt_table step_tables[] = {PLAN_TABLE, BB_STEP_TABLES(FIE
 static const struct bb_opt_table collective_tables[] = {PLAN_TABLE, COLLECTIVE_TABLE, {0}};
 
 /*
- * Return name number i of the names that the first positional argument may have: all proxies, then all collectives;
- * NULL past the end. For shell completion and spelling suggestions.
+ * Return name i of the names that the first positional argument may have: first all proxies, then all collectives. NULL
+ * past the last name. Used for shell completion and for spelling suggestions.
  */
 static const char *choice_at(size_t i)
 {
@@ -120,8 +120,9 @@ static int parse_export_file(struct bb_plan_options *o, struct bb_positionals *p
 }
 
 /*
- * Complete the proxy's config, and decide whether the plan is a forecast of real training: transformer with --cluster
- * and without --compute, --tflops, --forward-us and --backward-us. Must run before the proxy's defaults are applied.
+ * Complete the proxy's config, and decide whether the plan is a forecast of real training (o->forecast): true for a
+ * transformer proxy with --cluster and with none of --compute, --tflops, --forward-us and --backward-us. Must run
+ * before the proxy's defaults are applied.
  */
 static int configure(struct bb_plan_options *o, const struct bb_positionals *positionals, const struct bb_proxy **proxy)
 {
@@ -137,8 +138,9 @@ static int configure(struct bb_plan_options *o, const struct bb_positionals *pos
      * --jitter uses it. */
     if (o->config.transformer.imbalance > 0 || !o->jitter)
         o->config.transformer.seed = o->seed;
-    /* With --cluster, every proxy accepts --gpus-per-node, because the cluster defines the nodes. The value is 0
-     * (option not given) during bb_proxy_configure, which would otherwise reject the option for some proxies. */
+    /* With --cluster, --gpus-per-node is valid for every proxy, because the cluster has nodes. bb_proxy_configure()
+     * rejects the option for some proxies, so the field is 0 (option not given) during that call and is restored
+     * after it. */
     if (o->cluster)
         o->config.gpus_per_node = 0;
     TRY(bb_proxy_configure(&o->config, positionals, proxy));
@@ -151,8 +153,8 @@ out:
     return rc;
 }
 
-/* Select the proxy. If no proxy has the given name and the nearest name is that of a collective, suggest the
- * collective. */
+/* Select the proxy with the given name. If no proxy has this name, and a collective has the most similar name, print
+ * an error that suggests the collective. */
 static int find_proxy(struct bb_plan_options *o, struct bb_positionals *positionals, const struct bb_proxy **proxy)
 {
     const char *names[BB_COLL_KIND_COUNT + 64], *near, *changed;

@@ -15,17 +15,18 @@
 #include <jansson.h>
 
 struct bb_plan_options {
-    const struct bb_opts *option_set; /* the option tables of this use of plan; the JSON output lists their options */
+    const struct bb_opts *option_set; /* the option tables that apply to this use of `busbar plan` (step or
+                                         collective); the JSON output lists their options */
     struct bb_proxy_config config;
     const char *cluster, *tokens, *files[BB_N_PLAN_EXPORTS];
     const char *export, *export_file; /* format and file name of --export */
     struct bb_export_selection export_only;
     bool ops, best_order, best_layout, must_fit, graph;
-    bool forecast; /* not an option: true if the plan predicts real training from the cluster's compute rates; false
-                      if it predicts the proxy's own run */
+    bool forecast; /* not an option: true: the plan predicts real training with the compute rates of the cluster
+                      profile; false: the plan predicts what `busbar proxy` would measure */
     size_t gpu_memory;
-    enum bb_rates rates;       /* not an option: source of the compute rates */
-    int top, threads;          /* only with --best-layout */
+    enum bb_rates rates;       /* not an option: source of the compute rates (forecast.h) */
+    int top, threads;          /* with --best-layout: number of layouts to print, and number of threads of the search */
     const char *slow, *jitter; /* values of the options as given, not yet parsed */
     int seed, samples; /* seed: for --jitter and --moe-imbalance; samples: number of simulated steps with --jitter */
     struct bb_bench_options bench; /* only for the plan of a collective: the options of bench, which determine the
@@ -50,7 +51,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_confi
 /*
  * ---- table of a collective: plan_collectives.c ----
  *
- * check_only (parameter): true: only validate the arguments
+ * check_only (parameter): if true, only validate the arguments
  */
 
 int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *positionals, bool check_only, int argc,

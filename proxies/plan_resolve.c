@@ -8,9 +8,9 @@
 #include <string.h>
 
 /*
- * Set the launch overhead in `cluster`, and return the launch mode for reports: "eager" if the host launches each
- * operation separately, "graph" if the step runs as CUDA graphs, whose launch overhead is modeled as zero; NULL if the
- * proxy's own run is predicted.
+ * Set the launch overhead in `cluster`, and return the launch mode for reports: "graph" with --graph (the step runs as
+ * CUDA graphs, and their launch overhead is modeled as zero); "eager" if the forecast includes the host time to launch
+ * each operation separately; else NULL.
  */
 static const char *resolve_host(const struct bb_plan_options *o, struct bb_cluster *cluster)
 {
@@ -70,7 +70,8 @@ out:
 
 /* ---- injected slowdowns and jitter ---- */
 
-/* Convert "3%" to 0.03 (*part). Returns 0, or -BB_EUSAGE after printing an error line. */
+/* Convert a percentage to a fraction, for example "3%" to 0.03, and store it in *part. Returns 0, or -BB_EUSAGE
+ * after printing an error line. */
 static int parse_jitter(const char *text, double *part)
 {
     char *end;

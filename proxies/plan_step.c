@@ -1,5 +1,5 @@
-/* plan_step.c - the plan of one step: build the step, assume memory savings where needed, predict, print and write
- * files. */
+/* plan_step.c - the plan of one step: build the step, assume an optimizer or recomputation that saves memory where
+ * needed, predict, print and write files. */
 #include "proxies/plan_options.h"
 
 #include "bootstrap/base/units.h"
@@ -133,8 +133,8 @@ static bool is_dropless(const struct bb_proxy_config *config, const struct bb_ar
 
 /*
  * Assume the smallest recomputation with which training fits in GPU memory: first only the attention scores, then as
- * few layers of each model chunk as possible (dropless experts: all layers). If training does not fit with any of them,
- * assume no recomputation.
+ * few layers of each model chunk as possible (dropless experts: all layers). If training does not fit even with
+ * recomputation of all layers, assume no recomputation.
  */
 static int guess_recompute(struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
 {
@@ -156,8 +156,8 @@ out:
     return rc;
 }
 
-/* Assume memory savings, the optimizer first and then recomputation, until training fits in GPU memory. config:
- * in/out. */
+/* Assume the precision-aware optimizer if training then fits in GPU memory; otherwise, or with dropless experts,
+ * assume recomputation instead. config: in/out. */
 static int guess_memory(struct bb_proxy_config *config, struct bb_forecast *f)
 {
     struct bb_arch arch;

@@ -91,8 +91,8 @@ static int validate_start_barrier(void)
     return 0;
 }
 
-/* Reject NCCL_GRAPH_MIXING_SUPPORT=0 with --graph: normal steps and graph replays use the same communicators, which
- * requires NCCL's support for mixing them. */
+/* Reject NCCL_GRAPH_MIXING_SUPPORT=0 with --graph: normal steps and graph replays use the same communicators, and
+ * NCCL does not support this mix if the variable is 0. */
 static int validate_graph(void)
 {
     const char *mixing = getenv("NCCL_GRAPH_MIXING_SUPPORT");
@@ -111,8 +111,8 @@ int bb_compute_sms(const char *requested, int sm_count)
     int sms, nccl_sms;
 
     if (!ctas || bb_parse_int(ctas, 1, sm_count, &nccl_sms) != 0)
-        nccl_sms = 32; /* assumed when NCCL_MAX_CTAS is unset: NCCL usually uses at most 32 channels (thread blocks)
-                          per communicator */
+        nccl_sms = 32; /* assumed when NCCL_MAX_CTAS is unset or invalid: NCCL usually uses at most 32 channels
+                          (thread blocks) per communicator */
     if (strcmp(requested, free_sms) == 0)
         sms = sm_count - nccl_sms;
     else if (bb_parse_int(requested, 1, sm_count, &sms) != 0)
@@ -130,7 +130,7 @@ static int validate_sms(const char *requested)
                   requested);
 }
 
-/* Reject --compute-sms and --compute-gbps without timed kernels. */
+/* Reject --compute-sms and --compute-gbps unless --compute is timed: only timed kernels use these options. */
 static int validate_timed_options(const struct bb_proxy_run_options *o)
 {
     bool non_default = strcmp(o->compute_sms, "1") != 0 || o->compute_gbps > 0;

@@ -12,7 +12,7 @@
 enum bb_rates {
     BB_RATES_MACHINE, /* rates of the cluster profile, which depend on the shape of each GEMM */
     BB_RATES_GIVEN, /* the rates or durations are given on the command line: --tflops, --forward-us or --backward-us */
-    BB_RATES_PROXY, /* the proxy defines durations or a rate, independent of the cluster */
+    BB_RATES_PROXY, /* durations or a FLOP rate that the proxy defines for its compute, independent of the cluster */
     BB_RATES        /* number of values */
 };
 
@@ -23,17 +23,16 @@ struct bb_forecast {
     const char *attention; /* attention implementation: "fused" or "unfused"; NULL: no layer has attention */
     bool attention_guessed;
     bool float8;
-    const char *host;      /* how the host launches kernels: "eager" (one by one) or "graph" (CUDA graphs); NULL: as the
-                         proxy's own run does */
+    const char *host;      /* how the host launches kernels: "eager" (one by one) or "graph" (CUDA graphs); NULL: the
+                         prediction contains no host time of a training framework */
     bool many_experts;     /* true: launches are eager, and a GPU has eight or more experts or experts with biases.
                           Published steps of such models took longer than predicted */
     const char *recompute; /* recomputation, as in --recompute, that the forecast assumes because training would not
                               fit in GPU memory without it; NULL: none */
-    int recompute_layers;  /* with `recompute`: number of recomputed layers in each model chunk; 0: all layers */
+    int recompute_layers;  /* with `recompute`: number of layers to recompute in each model chunk; 0: all layers */
     bool precision_aware;  /* true: the forecast assumes --use-precision-aware-optimizer, which stores less optimizer
                              state, because training would not fit in GPU memory without it */
-    double without_bytes;  /* training memory in bytes before the assumptions `recompute` and `precision_aware` are
-                             applied */
+    double without_bytes;  /* training memory in bytes without the assumed `recompute` and `precision_aware` */
     double gpu_bytes;      /* memory of one GPU in bytes; 0: unknown */
 };
 

@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes that collectives of one rank send on one group, summed over the step. */
+/* Inter-node traffic of a group's collectives in one step, from the program of one rank of the group. */
 struct volume {
-    double ring;  /* bytes sent over each inter-node link by collectives that use a ring */
-    double chain; /* bytes sent over each inter-node link by collectives that use a chain */
+    double ring;  /* bytes sent over each link between two nodes by collectives that use a ring */
+    double chain; /* bytes sent over each link between two nodes by collectives that use a chain */
     double pair;  /* bytes sent by each rank to each other rank, by all other collectives */
 };
 
@@ -27,10 +27,10 @@ struct message {
 
 struct role {
     struct volume volumes[BB_MAX_GROUPS];
-    struct message *messages; /* one entry per communicator and peer: bytes of all sends to this peer */
+    struct message *messages; /* one entry per communicator and peer: total bytes that the role sends to this peer */
     int n_messages;
     int next; /* index in messages[] at which the next search for a peer begins: the entry after the previous match,
-                 because programs repeat the order of their peers */
+                 because programs send to their peers in the same order again and again */
 };
 
 struct counting {
@@ -38,8 +38,8 @@ struct counting {
     struct bb_internode *internode;
     struct role *roles; /* [step->n_roles] traffic of each role */
     double *out;        /* [nodes] bytes that each node sends to other nodes */
-    /* members: number of ranks of the current instance on each node, valid only where seen[node] == mark; seen:
-     * parameter `mark` of the latest call of count_nodes that found members on the node */
+    /* members: number of ranks of the current instance (ranks of one communicator) on each node, valid only where
+     * seen[node] == mark; seen: argument `mark` of the latest call of count_nodes() that found members on the node */
     int *members, *seen;
     int gpus_per_node;
 };

@@ -43,7 +43,7 @@ json_t *bb_plan_checks(const struct bb_plan *plan);
 double bb_plan_flops(const struct bb_plan *plan); /* returns the FLOPs of one step, summed over all ranks */
 
 /* bb_plan_utilisation - return the model FLOPs utilization (MFU): FLOPs of the step / (peak FLOP/s of all GPUs x
- * predicted time); NaN for a step without kernel lists. */
+ * predicted time); NaN for a step without kernel lists (GEMMs and memory-bound kernels). */
 double bb_plan_utilisation(const struct bb_plan *plan, const struct bb_prediction *p);
 
 /* bb_plan_memory - return the bytes of the proxy's buffers on the rank whose buffers are largest. */

@@ -118,9 +118,9 @@ static json_t *index_or_null(int value)
 }
 
 /*
- * Returns a JSON array with one number of elements for each rank of the group of an alltoallv; 0 for the executing rank
- * itself. Returns JSON null for other operations.
- *   of  bb_alltoallv_sends or bb_alltoallv_receives: elements sent to, or received from, each rank
+ * Returns a JSON array for an alltoallv: for each rank of the communicator, the number of elements sent to, or received
+ * from, this rank; 0 for the executing rank itself. Returns JSON null for other operations.
+ *   of  bb_alltoallv_sends or bb_alltoallv_receives
  */
 static json_t *counts_of(const struct bb_op *op, size_t (*of)(const struct bb_op *, int))
 {
@@ -158,8 +158,8 @@ static json_t *kernel_json(const struct bb_kernel_list_item *item)
 }
 
 /*
- * Returns the JSON array of the step's kernel lists. Each list is an array of GEMMs and memory-bound kernels. The field
- * "kernel_list" of an operation is an index into the array of lists.
+ * Returns the JSON array of the step's kernel lists. Each list is an array of GEMMs and memory-bound kernels. The JSON
+ * field "kernel_list" of an operation is an index into this array of lists.
  */
 static json_t *kernel_lists_json(const struct bb_step *step)
 {

@@ -10,7 +10,8 @@
 
 /* ---- formatting of ranks and numbers ---- */
 
-/* Formats the run of consecutive ranks that starts at ranks[i], as "4-7" or "4". Returns the index after the run. */
+/* Formats the run of consecutive ranks that starts at ranks[i], as "4-7" or "4". Returns the index in ranks[] after
+ * the last rank of the run. */
 static int run_text(const int *ranks, int n, int i, char text[32])
 {
     int end = i + 1;
@@ -24,7 +25,8 @@ static int run_text(const int *ranks, int n, int i, char text[32])
     return end;
 }
 
-/* Formats the final run of consecutive ranks in ranks[n]. An abbreviated list ends with this run. */
+/* Formats the last run of consecutive ranks in ranks[n], for example "97-98". An abbreviated list of ranks ends with
+ * this run. */
 static void last_run(const int *ranks, int n, char text[32])
 {
     int first = n - 1;
@@ -46,7 +48,8 @@ const char *bb_ranks_text(const int *ranks, int n, char *text, size_t size)
     last_run(ranks, n, last);
     for (int i = 0; i < n; i = next) {
         next = run_text(ranks, n, i, run);
-        /* The list needs space for this run and, unless this run is the final one, for ", ..., " and the final run. */
+        /* The text needs space for this run of ranks and, unless this run is the last one, for ", ..., " and the
+         * last run. */
         if (length + 2 + strlen(run) + (next < n ? 7 + strlen(last) : 0) >= size) {
             snprintf(text + length, size - length, ", ..., %s", last);
             return text;
@@ -82,7 +85,8 @@ static bool is_run(const struct bb_layout *l, int group, int instance)
     return l->groups[group].size > 2;
 }
 
-/* Formats the members of an instance of a group as " [0-95]" or " [0, 4, 8, ...]". Returns the length of the text. */
+/* Formats the ranks of an instance of a group (ranks of one communicator) as " [0-95]" or " [0, 4, 8, ...]". Returns
+ * the length of the text. */
 static size_t instance_text(const struct bb_layout *l, int group, int instance, char text[64])
 {
     int size = l->groups[group].size, some = size < 5 ? size : 4, n;
@@ -293,14 +297,13 @@ static double us_of(int64_t ns)
     return (double)ns / 1e3;
 }
 
-/* Returns the width of a column title without the unit. The title is followed by the unit, and both together have 10
- * characters. */
+/* Returns the width of a column title without its unit: the title and the unit after it have 10 characters together. */
 static int column_width(const struct bb_time_unit *unit)
 {
     return 10 - (int)strlen(unit->name);
 }
 
-/* Prints a time as an entry of a column. */
+/* Prints a time as one cell of a table. */
 static void print_time(int64_t ns, const struct bb_time_unit *unit, FILE *out)
 {
     fprintf(out, " %11.*f", unit->decimals, us_of(ns) / unit->us);

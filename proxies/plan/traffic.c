@@ -30,7 +30,8 @@ struct counting {
     struct bb_key_index rows;      /* maps struct row_key to the index of the row */
     struct bb_key_index peers;     /* maps a row and a peer (struct peer_key) to an index in calls[] */
     size_t *calls;                 /* [peers.n] number of calls with each peer in each row */
-    struct bb_key_index alltoallv; /* the distinct alltoallv operations of the program; keys: struct alltoallv_key */
+    struct bb_key_index alltoallv; /* the distinct alltoallv operations of the program; maps struct alltoallv_key to
+                                      an index in repeats[] */
     size_t *repeats;        /* [alltoallv.n] number of occurrences of each distinct alltoallv; 0 after its messages are
                         counted */
     struct bb_op *messages; /* scratch: the sends and receives of one alltoallv */
@@ -89,7 +90,8 @@ static int count_peer(struct counting *c, int row, int offset, size_t times)
     return 0;
 }
 
-/* Adds `times` executions of a collective, send or receive to the row of the operation. */
+/* Adds `times` executions of a collective, send or receive to the traffic row of the operation, and to the row's
+ * peers. */
 static int count_calls(struct counting *c, const struct bb_op *op, size_t times)
 {
     struct bb_traffic_row *row;
@@ -166,7 +168,7 @@ static int count_op(struct counting *c, const struct bb_op *op)
     return 0;
 }
 
-/* Appends each peer to the peers of its row, in the order of first occurrence. */
+/* Appends each peer to the peer list of its traffic row, in the order of first occurrence. */
 static int list_peers(struct counting *c)
 {
     const struct peer_key *keys = (const void *)c->peers.keys;
@@ -248,8 +250,8 @@ static bool same_traffic(const struct bb_traffic_role *a, const struct bb_traffi
 }
 
 /*
- * Returns a hash of a role's traffic. Roles with different hashes need not be compared, which avoids most of the
- * expensive comparisons between thousands of roles.
+ * Returns a hash of a role's traffic. Roles with different hashes have different traffic, so most of the expensive
+ * comparisons between thousands of roles are avoided.
  */
 static uint64_t digest_of(const struct bb_traffic_role *role)
 {
@@ -266,17 +268,18 @@ static uint64_t digest_of(const struct bb_traffic_role *role)
 }
 
 /*
- * Ranks are first put into classes. The ranks of a class have the same builder's role and, for each communicator with
- * operations that have absolute peers, the same index in the communicator, so their traffic is equal. Only the first
- * rank of each class is counted. Classes with equal traffic then form one role of the plan.
+ * Ranks are first put into classes. The ranks of a class have the same step role (assigned by the builder of the step)
+ * and, for each communicator with operations that have absolute peers, the same index in the communicator, so their
+ * traffic is equal. Only the first rank of each class is counted. Classes with equal traffic then form one role of the
+ * plan.
  */
 struct grouping {
     const struct bb_step *step;
     struct bb_traffic *traffic;
-    uint32_t *absolute;          /* [n_roles] bit c is set when the builder's role has operations with absolute peers on
+    uint32_t *absolute; /* [n_roles] bit c is set when the step role's program has operations with absolute peers on
                            communicator c */
-    struct bb_key_index classes; /* the classes; keys int[1 + n_comms]: the builder's role, then the rank's index in
-                                   each communicator with absolute peers (0 for other communicators) */
+    struct bb_key_index classes; /* the classes; keys int[1 + n_comms]: the step role, then the rank's index in each
+                                    communicator with absolute peers (0 for other communicators) */
     int *class_role;             /* [classes.n] index of the plan's role to which each class belongs */
     uint64_t *digests;           /* [traffic.n] hash of each role of the plan */
     bool split_programs;         /* true: ranks with different programs get different roles */
@@ -306,7 +309,7 @@ static int find_class(struct grouping *g, int rank)
 }
 
 /*
- * Finds the role of the plan with the traffic of `rank`, or adds a role.
+ * Finds the role of the plan whose traffic equals that of `rank`, or adds a role to the plan.
  *   rank   first rank of a class
  *   which  out: index of the role
  */

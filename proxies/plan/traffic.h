@@ -3,7 +3,8 @@
  *
  * A row sums all operations of one kind, on one group, with one data type and one element count. It contains the number
  * of calls, the total payload and, for sends and receives, the peers as offsets in the communicator. Ranks with equal
- * rows, equal compute and equal memory form one role of the plan, even if the builder gave them different roles.
+ * rows, equal compute and equal memory form one role of the plan, even if the builder of the step gave them different
+ * roles.
  */
 #ifndef BB_PROXIES_PLAN_TRAFFIC_H
 #define BB_PROXIES_PLAN_TRAFFIC_H
@@ -11,15 +12,16 @@
 #include "proxies/step/step.h"
 
 struct bb_traffic_peer {
-    /* the peer's index minus the rank's own index, both in the communicator. If the program gives the peer as an
-     * offset (BB_PEER_OFFSET), this offset: in a ring +1 on all ranks, also on the last rank, which sends to rank 0 */
+    /* index of the peer minus index of the executing rank, both in the communicator. For a peer that the program
+     * gives as an offset (BB_PEER_OFFSET): this offset, for example +1 on all ranks of a ring, also on the last
+     * rank, which sends to rank 0 */
     int offset;
     size_t calls;
 };
 
 struct bb_traffic_row {
     enum bb_op_kind kind;
-    enum bb_coll_kind coll; /* collective; unused for sends and receives */
+    enum bb_coll_kind coll; /* kind of collective; unused for sends and receives */
     int group, group_size;
     size_t count; /* number of elements: the count argument of the NCCL call */
     enum bb_dtype_id dtype;

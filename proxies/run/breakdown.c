@@ -65,7 +65,8 @@ static int since_begin(const struct bb_runner *r, cudaEvent_t event, int64_t *ns
     return rc;
 }
 
-/* Returns whether a step launches any operation of the lane. what: enum bb_issue flags of the step. */
+/* Returns whether a step launches any operation of `lane` (the operations of a launch batch on one stream). what:
+ * enum bb_issue flags of the step: launch compute, communication, or both. */
 static bool lane_ran(const struct bb_runner *r, const struct bb_lane *lane, unsigned what)
 {
     const struct bb_op *op = &r->program->ops[r->batches[lane->batch].first];
@@ -93,8 +94,8 @@ out:
 
 /* ---- time intervals by group and by cause ---- */
 
-/* Stores in `out` the intervals of all lanes whose communicator belongs to `group`; if `group` is BB_NONE, the
- * intervals of all compute lanes. */
+/* Stores in `out` the time intervals of all lanes (runner.h) whose communicator belongs to `group`; if `group` is
+ * BB_NONE, the intervals of all compute lanes. */
 static int spans_of(const struct bb_runner *r, const struct bb_traced_step *t, int group, struct bb_spans *out)
 {
     int rc = 0;
@@ -110,8 +111,9 @@ out:
     return rc;
 }
 
-/* Adds the transfer interval of each communication lane, which begins after the wait for peers, to `transfers`. Adds
- * the whole interval of a lane with messages between pipeline stages, including the wait, to `stages`. */
+/* Adds to `transfers` the transfer interval of each communication lane (runner.h), which begins after the wait for
+ * peers. Adds to `stages` the whole interval, including the wait, of each lane with messages between pipeline
+ * stages. */
 static int spans_by_cause(const struct bb_runner *r, const struct bb_traced_step *t, struct bb_spans *transfers,
                           struct bb_spans *stages)
 {

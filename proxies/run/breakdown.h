@@ -1,15 +1,15 @@
 /*
  * breakdown.h - computes, from the traced steps of one rank, the time of compute and the time of communication: for
- * each group, the busy time, the exposed time (no kernel runs) and the time spent waiting for peers. All values are
- * means over the traced steps, in microseconds.
+ * each group, the busy time, the exposed time (no compute kernel runs) and the time spent waiting for peers. All values
+ * are means over the traced steps, in microseconds.
  *
  * A lane is the part of a launch batch that runs on one stream (runner.h). The interval of a lane begins when its
  * stream reaches the launch batch and the batch's dependencies have ended. The interval ends with the operations of the
  * lane, so it includes waiting for peers. Clocks of different GPUs are never compared: waiting and transfer are
  * separated by durations only. The members of a collective end together, so the member with the shortest duration was
- * the last to enter the collective. Its duration is the transfer time, and the excess of the others is waiting.
- * Messages are treated in the same way: all calls connected by messages, directly or through other calls (for example
- * in a shift along a pipeline or a halo exchange), share the shortest duration as transfer time.
+ * the last to enter the collective. This shortest duration is the transfer time, and the excess of the other members is
+ * waiting. Messages are treated in the same way: all calls connected by messages, directly or through other calls (for
+ * example in a shift along a pipeline or a halo exchange), share the shortest duration as transfer time.
  */
 #ifndef BB_PROXIES_RUN_BREAKDOWN_H
 #define BB_PROXIES_RUN_BREAKDOWN_H
@@ -18,8 +18,8 @@
 #include "proxies/timeline/timeline.h"
 
 struct bb_group_breakdown {
-    double busy_us;     /* length of the union of the intervals of the group's communication */
-    double exposed_us;  /* part of busy_us during which no kernel runs */
+    double busy_us; /* time in which communication of the group is in progress (length of the union of its intervals) */
+    double exposed_us;  /* part of busy_us during which no compute kernel runs */
     double transfer_us; /* sum of the transfer times (durations without waiting) of the group's operations; NaN:
                            unknown */
     double waiting_us;  /* sum of the times that the group's operations wait for their slowest peer; NaN: unknown */
@@ -34,7 +34,7 @@ struct bb_rank_breakdown {
     struct bb_group_breakdown groups[BB_MAX_GROUPS];
 };
 
-/* The times of the lanes in one traced step, in nanoseconds from the common start. */
+/* The times of the lanes (runner.h) in one traced step, in nanoseconds from the common start of all ranks. */
 struct bb_traced_step {
     struct bb_timed_op *lanes; /* [runner.n_lanes] begin and end of each lane; begin == end: the lane launched
                                   nothing */
@@ -66,9 +66,10 @@ void bb_update_mean(double *mean, int n, int64_t ns);
 
 /* The traffic of a group in one step on this rank, computed from the program. */
 struct bb_group_traffic {
-    size_t calls;     /* number of operations */
-    double bytes;     /* payload, with the same definition as in a plan */
-    double bus_bytes; /* collectives: payload x bus factor; messages: the larger of sent and received bytes */
+    size_t calls;     /* number of communication operations */
+    double bytes;     /* payload of all operations, as in the traffic table of `busbar plan` */
+    double bus_bytes; /* collectives: payload x bus factor (of nccl-tests); messages: the larger of sent and received
+                         bytes */
     bool pairs;       /* true: the traffic contains sends or receives */
 };
 void bb_count_group_traffic(const struct bb_layout *l, const struct bb_program *p,

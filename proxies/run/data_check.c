@@ -13,7 +13,8 @@ static const int MAX_LINES = 5; /* maximum number of wrong operations printed pe
 /* ---- data of an operation ---- */
 
 /* Returns the number of elements in the source of an operation; 0: the operation has no source (compute, receive).
- * For a rooted collective, the number is the same on all ranks. n: ranks of the operation's communicator. */
+ * For a rooted collective, the number is the same on all ranks, also on ranks that send nothing. n: number of ranks
+ * of the operation's communicator. */
 static size_t source_count(const struct bb_op *op, int n)
 {
     if (op->kind == BB_OP_SEND)
@@ -22,8 +23,8 @@ static size_t source_count(const struct bb_op *op, int n)
 }
 
 /* Stores in *e the data that the destination must contain after the operation (pattern.h). rank: this rank in the
- * communicator; n: ranks of the communicator. Returns the number of expected elements; 0 if the operation receives
- * nothing. */
+ * communicator; n: number of ranks of the communicator. Returns the number of expected elements; 0 if the operation
+ * receives nothing. */
 static size_t expect_op(const struct bb_op *op, int rank, int n, struct bb_expect *e)
 {
     int other = op->kind == BB_OP_COMPUTE ? BB_NONE : bb_op_peer(op, rank, n);
@@ -34,9 +35,10 @@ static size_t expect_op(const struct bb_op *op, int rank, int n, struct bb_expec
     return op->kind == BB_OP_RECV ? op->count : 0;
 }
 
-/* Returns the data pattern of an operation, which is the same on all ranks of its communicator. All messages of a
- * communicator have the same pattern, because sender and receiver have no common message number. Each collective has
- * a different pattern. n: ranks of the communicator; number: index of the collective on its communicator. */
+/* Returns the test data pattern (pattern.h) of an operation, which is the same on all ranks of its communicator. All
+ * messages of a communicator have the same pattern, because sender and receiver have no common message number. Each
+ * collective has a different pattern. n: number of ranks of the communicator; number: index of the collective on its
+ * communicator. */
 static struct bb_pattern pattern_of(const struct bb_op *op, int n, uint64_t number)
 {
     bool reduces = op->kind == BB_OP_COLLECTIVE && (bb_colls[op->coll].flags & BB_COLL_REDUCES);
@@ -49,13 +51,15 @@ static struct bb_pattern pattern_of(const struct bb_op *op, int n, uint64_t numb
 
 struct check {
     struct bb_runner *r;
-    struct bb_verdict *device, *host; /* [n] results of the comparison: one per operation of a launch batch;
-                                         concurrent check: one per operation of the program */
+    /* [n] results of the comparisons, on the device and copied to the host: one per operation of a launch batch;
+     * concurrent check: one per operation of the program */
+    struct bb_verdict *device, *host;
     int n;
     bool concurrent;
-    cudaEvent_t *ends; /* concurrent check: [n_lanes] event after the comparison of the data of a lane's operations */
-    int *last_user;    /* concurrent check: [n_buffers] index of the latest lane so far that uses the buffer; BB_NONE:
-                       none */
+    cudaEvent_t *ends; /* concurrent check: [n_lanes] event recorded after the data of all operations of a lane
+                          (runner.h) are compared */
+    int *last_user;    /* concurrent check: [n_buffers] index of the lane that used the buffer most recently; BB_NONE:
+                       no lane yet */
     uint64_t collectives[BB_MAX_COMMS]; /* number of collectives checked so far on each communicator */
     unsigned long long wrong;
     int lines;
@@ -98,7 +102,8 @@ out:
     return rc;
 }
 
-/* Poisons the destinations and then fills the sources of all operations of a launch batch. */
+/* Poisons the destinations and then fills the sources of all operations of a launch batch (operations launched
+ * together). */
 static int write_test_data(struct check *c, const struct bb_batch *batch)
 {
     const struct bb_op *ops = &c->r->program->ops[batch->first];
@@ -114,8 +119,8 @@ out:
 }
 
 /* Adds the wrong elements of n operations to c->wrong, and prints an error for each operation with wrong data (up to
- * MAX_LINES per rank). first: index in the program of the first of these operations; verdicts[i]: result of
- * operation first + i. */
+ * MAX_LINES per rank). The operations are first .. first + n - 1 of the program; verdicts[i]: result of operation
+ * first + i. */
 static void report_wrong(struct check *c, int first, int n, const struct bb_verdict *verdicts)
 {
     char name[BB_OP_NAME];
@@ -241,7 +246,8 @@ static int load_kernels(struct check *c)
             continue;
         TRY(write_test_data(c, batch));
         TRY(compare_batch(c, batch, &c->device[batch->first]));
-        TRY(wait_for_all(c)); /* operations may share buffers, so their data are checked one after another */
+        TRY(wait_for_all(c)); /* operations may share buffers, so each launch batch is checked before the next one
+                                 writes its data */
     }
     for (int i = 0; i < BB_MAX_COMMS; i++)
         c->collectives[i] = 0;
@@ -300,16 +306,16 @@ static int check_init(struct check *c, struct bb_runner *r, bool concurrent)
     return BB_CUDA(cudaMalloc((void **)&c->device, (size_t)c->n * sizeof(*c->device)));
 }
 
-/* Clears the verdicts and creates the events of a concurrent check. The verdicts of operations without communication
- * stay 0. */
+/* Clears the verdicts (results of the comparisons) and creates the events of a concurrent check. The verdicts of
+ * operations without communication stay 0. */
 static int prepare_concurrent(struct check *c)
 {
     int rc;
 
     TRY(BB_CUDA(cudaMemsetAsync(c->device, 0, (size_t)c->n * sizeof(*c->device), c->r->join)));
     TRY(bb_runner_wait(c->r, c->r->join,
-                       "the preparation of the data check")); /* the verdicts are zero before other streams write
-                                                                 them */
+                       "the preparation of the data check")); /* the host waits until the verdicts are zero, because
+                                                                 other streams write them later */
     for (int i = 0; i < c->r->n_lanes; i++)
         TRY(BB_CUDA(cudaEventCreateWithFlags(&c->ends[i], cudaEventDisableTiming)));
 out:

@@ -1,7 +1,7 @@
 /*
- * device_buffers.h - the device memory of a step program: one area with guard zones per buffer. All areas are in one
- * allocation, because ncclMemAlloc rounds each allocation up to a large multiple. The size is known before the
- * allocation.
+ * device_buffers.h - the device memory of a step program. Each buffer has one area, with guard zones around it that
+ * detect writes outside the buffer. All areas are in one allocation, because ncclMemAlloc rounds each allocation up to
+ * a large multiple. The size is known before the allocation.
  */
 #ifndef BB_PROXIES_RUN_DEVICE_BUFFERS_H
 #define BB_PROXIES_RUN_DEVICE_BUFFERS_H

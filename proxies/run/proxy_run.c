@@ -33,7 +33,8 @@ struct run {
     struct bb_cluster cluster;        /* cluster profile of --cluster; rank 0 only */
     struct bb_run_forecast forecast;  /* zeroed without --cluster */
     struct bb_critical_path critical; /* set on rank 0 with --trace, else zeroed */
-    struct bb_scaling_run study;      /* set only for the proxy `scaling` */
+    struct bb_scaling_run study;      /* the scaling study (scaling_run.h) of the proxy `scaling`; zeroed for all other
+                                    proxies */
     json_t *planned;                  /* rank 0: the plan of the step as JSON (busbar.plan/1) */
     unsigned long long wrong;         /* number of wrong elements found by the data check, summed over all ranks */
     int unsaved; /* error code of writing the trace file, equal on all ranks; 0: no error; returned at the end of the
@@ -75,8 +76,8 @@ out:
     return rc;
 }
 
-/* Initializes the scaling study of the proxy `scaling`. For all other proxies the study stays zeroed, and its
- * functions do nothing. */
+/* Initializes the scaling study of the proxy `scaling`. For all other proxies the study stays zeroed, and the
+ * functions of scaling_run.h then do nothing. */
 static int prepare_study(struct run *x)
 {
     if (!(x->proxy->features & BB_FEATURE_SCALING))
@@ -86,7 +87,7 @@ static int prepare_study(struct run *x)
     return bb_scaling_run_init(&x->study, &x->options.warmup);
 }
 
-/* Checks the programs of all ranks for mismatches and deadlocks. Rank 0 does this before anything runs. */
+/* Checks the programs of all ranks for unmatched operations and deadlocks, on rank 0 and before anything runs. */
 static int check_step(struct run *x)
 {
     int rc = x->session.world.rank == 0 ? bb_plan_init(&x->plan, &x->step) : 0;
@@ -330,8 +331,8 @@ static int run_all(struct run *x)
 
     x->options.no_alone = true;
     x->options.step.ranks = x->session.world.size;
-    TRY(bb_step_set_environment(true)); /* NCCL reads its environment once, and some proxies require
-                                           NCCL_RUNTIME_CONNECT=0 */
+    TRY(bb_step_set_environment(true)); /* true (for deadlock-prone steps), because NCCL reads its environment once,
+                                           and some proxies require NCCL_RUNTIME_CONNECT=0 */
     TRY(bb_session_setup_gpus(&x->session, 0));
     TRY(open_results(x, "busbar.proxies/1", true, NULL));
     x->measure_plan.steps = x->options.steps;

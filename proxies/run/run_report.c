@@ -9,7 +9,7 @@
 
 /* ---- values computed from the measurements ---- */
 
-/* Returns the fraction of the communication that is hidden by kernels; NaN without communication. */
+/* Returns the fraction of the communication time during which compute kernels run; NaN without communication. */
 static double hidden_fraction(const struct bb_rank_breakdown *f)
 {
     return f->comm_us > 0 ? (f->comm_us - f->exposed_us) / f->comm_us : NAN;
@@ -75,8 +75,8 @@ static struct cost cost_of(const struct bb_run_report *r, int rank)
     };
 }
 
-/* Returns the overlap efficiency (bb_overlap_efficiency). If the rank has traced times with a pipeline bubble, the
- * bubble counts as compute time, because no overlap can hide it. */
+/* Returns the overlap efficiency (bb_overlap_efficiency). If the rank's traced steps contain pipeline bubble, the
+ * bubble counts as compute time, because no overlap can hide a bubble. */
 static double efficiency_of(const struct bb_measured *m, int rank)
 {
     double compute_us = m->compute_alone_us;
@@ -244,8 +244,8 @@ static int ranks_of_role(const struct bb_step *s, int ranks, int role)
     return n;
 }
 
-/* Prints the end of a table heading. any: true if the step has timed kernels; then the heading contains the number
- * of SMs that they occupy, because kernels on fewer SMs hide more communication. */
+/* Ends a line of a table heading. any: true if the step has timed kernels; the line then ends with the number of SMs
+ * that timed kernels occupy, because fewer occupied SMs leave more SMs to NCCL. */
 static void print_busy_sms(const struct bb_run_report *r, bool any, FILE *out)
 {
     if (any)
@@ -325,7 +325,7 @@ static void print_groups(const struct bb_run_report *r, FILE *out)
     }
 }
 
-/* Prints the cost of communication as a sum, with the same unit for all terms. */
+/* Prints the cost of communication as a sum: exposed communication, slowdown and idle time, all with the same unit. */
 static void print_lost(const struct bb_rank_breakdown *f, int rank, const struct cost *c, FILE *out)
 {
     const struct bb_time_unit unit = bb_time_unit(c->total_us);
@@ -481,8 +481,8 @@ static json_t *roles_json(const struct bb_run_report *r)
     return list;
 }
 
-/* Adds the results of `rank`, the slowest rank of its role, to the entries of `groups` with the same group name.
- * Groups without traffic on `rank` get null. */
+/* Adds the results of `rank`, the slowest rank of its role (ranks with the same program), to the entries of `groups`
+ * with the same group name. Groups without traffic on `rank` get null. */
 static void merge_groups(const struct bb_run_report *r, int rank, json_t *groups)
 {
     static const char *const keys[] = {"calls",       "bytes",      "busy_us",   "exposed_us",

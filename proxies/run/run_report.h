@@ -22,7 +22,7 @@ struct bb_run_report {
     const struct bb_run_forecast *forecast;
     int compute_sms;    /* number of SMs that timed kernels occupy */
     double peak_tflops; /* peak TFLOP/s of one GPU; 0: unknown */
-    bool checked;       /* the data were checked, and `wrong` is valid */
+    bool checked;       /* true: the data check ran, and `wrong` is valid */
     int nearest_ranks;  /* for a proxy that cannot run on this number of ranks: the nearest number of ranks on which
                           it can run; 0: unknown */
     const struct bb_critical_path *critical; /* critical path of the traced step; NULL: no trace */

@@ -11,7 +11,7 @@
 
 /* ---- operation times on this rank ---- */
 
-/* Assigns to each operation the times of its lane. */
+/* Copies the times of each lane (operations of a launch batch on one stream) to each of its operations. */
 static void copy_lane_times(const struct bb_runner *r, const struct bb_traced_step *trace, struct bb_timed_op *ops)
 {
     for (int i = 0; i < r->n_lanes; i++) {

@@ -56,8 +56,8 @@ static int check_comms(void *arg)
     return rc;
 }
 
-/* The host polls the event until the event completes, so the following cudaEventSynchronize returns at once. It is
- * called because it is the documented step before an event's time is read. */
+/* The host polls the event until the event completes, so the following cudaEventSynchronize returns at once. CUDA
+ * documents cudaEventSynchronize as the step before the time of an event is read. */
 int bb_runner_wait_event(struct bb_runner *r, cudaEvent_t event, const char *what)
 {
     char text[160];
@@ -75,8 +75,8 @@ int bb_runner_wait(struct bb_runner *r, cudaStream_t stream, const char *what)
 
 /* ---- division of the program into launch batches and lanes ---- */
 
-/* Adds a lane for the operation's stream to `batch`, which must be the final launch batch so far, unless the launch
- * batch already has a lane for this stream. */
+/* Adds a lane (operations of a launch batch on one stream) for the stream of `op` to `batch`, unless `batch` already
+ * has a lane for this stream. `batch` must be the most recently created launch batch. */
 static void add_to_lane(struct bb_runner *r, struct bb_batch *batch, const struct bb_op *op)
 {
     for (int i = batch->lane; i < batch->lane + batch->lanes; i++)
@@ -127,7 +127,7 @@ static int make_arrays(struct bb_runner *r)
 /* ---- CUDA objects ---- */
 
 /* Creates the streams. Communication streams get the highest priority, so that NCCL kernels are scheduled before the
- * remaining blocks of compute kernels. */
+ * remaining thread blocks of compute kernels. */
 static int make_streams(struct bb_runner *r)
 {
     int rc, least, greatest;
@@ -186,7 +186,8 @@ out:
     return rc;
 }
 
-/* Lists the distinct kernel lists of the program. */
+/* Stores the distinct kernel lists (GEMMs and memory-bound kernels of a compute operation) of the program in
+ * r->kernel_lists. */
 static int list_kernel_lists(struct bb_runner *r)
 {
     r->kernel_lists = calloc(r->program->n_ops + 1, sizeof(*r->kernel_lists));
@@ -216,9 +217,9 @@ static bool has_pipeline(const struct bb_layout *l)
     return false;
 }
 
-/* Prints an error that suggests a value for --scale-counts, rounded down. Buffers shrink more slowly than counts (as
- * a surface shrinks more slowly than a volume), so the factor is the ratio of available to needed memory, to the
- * power of 3/2. */
+/* Prints an error that suggests a value for --scale-counts: (available memory / needed memory) to the power of 3/2,
+ * rounded down. Memory is assumed to shrink more slowly than this factor, as the surface of a cube (halo buffers)
+ * shrinks more slowly than its volume. */
 static int report_memory(const struct bb_runner *r, const struct fit *f)
 {
     double factor = pow((double)f->available / (double)f->need, 1.5);
@@ -283,8 +284,8 @@ out:
 
 /* ---- communicators ---- */
 
-/* Stores in `members` the world ranks of the instance of `group` to which `rank` belongs. Returns their number; 0 if
- * `rank` belongs to no instance. */
+/* Stores in `members` the world ranks of the instance of `group` (set of ranks with one communicator, layout.h) to
+ * which `rank` belongs. Returns the number of members; 0 if `rank` belongs to no instance. */
 static int own_members(const struct bb_layout *l, int group, int rank, int *members)
 {
     int instance = bb_group_instance(l, group, rank), n = l->groups[group].size;
@@ -309,7 +310,7 @@ static int used_comms(struct bb_runner *r, unsigned *used)
 
 /* Creates the communicators of the step as blocking communicators. On a non-blocking communicator, each NCCL call is
  * passed to another thread, which adds tens of microseconds of host time, and the step time is often limited by the
- * host. The guards in step_issue.c detect hangs. */
+ * host. The guards in step_issue.c, time limits of NCCL calls, detect hangs. */
 static int make_comms(struct bb_runner *r)
 {
     static const struct bb_comm_opts polled = {0}, blocking = {.blocking = true};
@@ -338,7 +339,7 @@ out:
 
 /* ---- NVTX names for profilers ---- */
 
-/* Returns the NVTX category of the communicator's group; 0 (no category) for compute. */
+/* Returns the NVTX category of an operation, which is its communicator's group; 0 (no category) for compute. */
 static uint32_t comm_category(const struct bb_runner *r, const struct bb_op *op)
 {
     return op->comm == BB_NONE ? 0 : (uint32_t)r->layout->comms[op->comm].group + 1;
@@ -481,7 +482,8 @@ int bb_runner_init_start_barrier(struct bb_runner *r)
 
 int bb_runner_release(struct bb_runner *r, int rc)
 {
-    if (r->graph && rc == 0) /* the graph is destroyed before the communicators, because it uses their resources */
+    if (r->graph && rc == 0) /* the graph is destroyed before the communicators, because the graph uses resources of
+                                the communicators */
         rc = BB_CUDA(cudaGraphExecDestroy(r->graph));
     for (int c = 0; r->layout && c < r->layout->n_comms; c++)
         if (r->comms[c].nccl)

@@ -41,16 +41,17 @@ struct bb_runner {
     struct bb_world *world;
     const struct bb_layout *layout;
     const struct bb_program *program;
-    struct bb_comm comms[BB_MAX_COMMS]; /* communicators of the program; not initialized where this rank is not a
-                                           member */
-    char guards[BB_MAX_COMMS][96];      /* [comm] description of the current NCCL call on each communicator, printed if
-                                      the call exceeds the timeout */
+    struct bb_comm comms[BB_MAX_COMMS]; /* [communicator of the layout] not initialized if this rank is not a member
+                                           or no rank uses the communicator */
+    char guards[BB_MAX_COMMS][96]; /* [communicator of the layout] description for the error message if an NCCL call
+                                      on the communicator exceeds the timeout */
     char requirements[80];    /* environment variables that the step requires; appended to the step's name in timeout
                               messages */
     struct bb_comm all_ranks; /* communicator for the common start; not initialized with one rank */
     const struct bb_allocator *memory; /* allocator of the buffers */
     struct bb_device_buffers *areas;
-    const struct bb_kernel_list **kernel_lists; /* the distinct kernel lists of the program */
+    const struct bb_kernel_list **kernel_lists; /* the distinct kernel lists (GEMMs and memory-bound kernels of a
+                                                   compute operation) of the program */
     int n_kernel_lists;
     struct bb_kernel_runner worker; /* runs the kernel lists; not initialized if there are none */
     float *start_element;           /* device memory: the element that the all_reduce of the common start reduces */
@@ -62,15 +63,16 @@ struct bb_runner {
                          with a start barrier */
     cudaEvent_t ready, begin, end; /* events on `join`. ready: before the final all_reduce of the common start, only
                                       in traced steps; begin, end: begin and end of the step */
-    cudaEvent_t first; /* event that the host records as soon as it has observed `begin`; begin to first is the
-                          host's reaction time */
+    cudaEvent_t first; /* event that the host records as soon as it has observed the event `begin`; the time between
+                          both events is the host's reaction time */
     struct bb_start_barrier start_barrier; /* created by bb_runner_init_start_barrier */
     cudaGraphExec_t graph;                 /* the whole step as a CUDA graph; created by bb_runner_capture */
     struct bb_batch *batches;
     struct bb_lane *lanes;
     int n_batches, n_lanes;
     struct bb_native native;
-    struct bb_busy busy; /* parameters of timed compute; the runner owns the scratch memory */
+    struct bb_busy busy; /* parameters of timed compute kernels; the runner owns the scratch memory that they read
+                            and write */
     struct bb_nvtx nvtx;
     struct bb_range *op_ranges, *section_ranges; /* NVTX ranges: [n_ops] and [n_sections] */
     int n_sections;

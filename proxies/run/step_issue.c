@@ -108,8 +108,8 @@ out:
 }
 
 /* Launches the operations of a launch batch. The first NCCL call that uses a connection may block the host until the
- * peers make their calls. The guard ends the run if the call exceeds the timeout; the guard stays active until the
- * next guard or bb_world_unguard. */
+ * peers make their calls. The guard, a time limit that another thread checks, ends the run if the call exceeds the
+ * timeout; the guard stays active until the next guard or bb_world_unguard. */
 static int launch_batch(struct bb_runner *r, const struct bb_batch *batch)
 {
     const struct bb_op *op = &r->program->ops[batch->first];
@@ -199,8 +199,8 @@ int bb_runner_connect(struct bb_runner *r)
 
 /* ---- one step ---- */
 
-/* Makes the streams of a launch batch wait for the dependencies of its operations on other streams, even if the
- * launch batch launches nothing, because later operations on these streams rely on the waits. */
+/* Makes the streams of a launch batch wait for the dependencies of its operations on other streams. This is done
+ * even if the launch batch launches nothing, because later operations are ordered by these waits. */
 static int wait_for_dependencies(struct bb_runner *r, const struct bb_batch *batch)
 {
     const struct bb_program *p = r->program;
@@ -335,9 +335,10 @@ static int sync_ranks(struct bb_runner *r)
 
 /*
  * Starts all ranks at the same time, as precisely as the GPUs allow. After the host barrier all ranks issue the
- * all_reduce at almost the same time, so it is short, and every host is still polling, and not sleeping, when it ends.
- * Traced steps have two all_reduces: when the second one begins, all ranks have started the first one, so the duration
- * of the second one is an upper bound of the difference between the start times of the ranks.
+ * all_reduce at almost the same time. The all_reduce is therefore short, and when it ends, every host is still polling
+ * and has not begun to sleep. Traced steps have two all_reduces: when the second one begins, all ranks have started the
+ * first one, so the duration of the second one is an upper bound of the difference between the start times of the
+ * ranks.
  *
  * In contrast to `busbar bench`, no start barrier blocks the operations until all of them are issued: the step time
  * includes the time in which the host issues the step, as in predictions. The time until the host reacts to the common
@@ -361,8 +362,8 @@ out:
     return rc;
 }
 
-/* Closes the start barrier on `join` and then issues the common start. The operations issued afterwards wait for
- * both. */
+/* Closes the start barrier on the stream `join` and then issues the common start. All streams of the step wait for
+ * the opening of the barrier and for the common start. */
 static int begin_with_start_barrier(struct bb_runner *r)
 {
     int rc;
@@ -385,8 +386,8 @@ static int issue_step(struct bb_runner *r, unsigned what, bool trace)
     return issue_all(r, what & BB_ISSUE_START_BARRIER ? BB_ISSUE_ALL : what, trace);
 }
 
-/* Opens the start barrier, if any, once all ranks have issued their step, and waits for the end of the step. In a
- * CUDA graph the streams are already joined. */
+/* Opens the start barrier, if any, once all ranks have issued their step, and waits for the end of the step.
+ * join_streams() is not called for a CUDA graph, because the capture already contains these waits. */
 static int finish_step(struct bb_runner *r, unsigned what, const char *name)
 {
     int rc;

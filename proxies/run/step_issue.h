@@ -19,9 +19,9 @@ enum bb_issue {
 
 /*
  * bb_runner_connect - connects all pairs of ranks that exchange messages, with one group call per communicator that
- * sends one element per pair. All ranks call this together. Otherwise, the first message of a pair blocks the host
- * inside the NCCL call until the peer makes its call. In a step whose operations cannot run one after another, the peer
- * may be blocked in a different call, so both would hang.
+ * sends one element per pair. All ranks call this together. Without bb_runner_connect, the first message of a pair
+ * blocks the host inside the NCCL call until the peer makes its call. In a step whose operations cannot run one after
+ * another, the peer may be blocked in a different call, so both hosts would hang.
  */
 int bb_runner_connect(struct bb_runner *r) BB_MUST_CHECK;
 
@@ -49,7 +49,7 @@ struct bb_step_time {
 int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool trace,
                    struct bb_step_time *t) BB_MUST_CHECK;
 
-/* bb_runner_batch - issues a single launch batch for the data check, without its waits and events. */
+/* bb_runner_batch - issues a single launch batch for the data check, without the stream waits and events of a step. */
 int bb_runner_batch(struct bb_runner *r, const struct bb_batch *batch) BB_MUST_CHECK;
 
 #endif

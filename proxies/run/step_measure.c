@@ -12,7 +12,7 @@
 #include <string.h>
 
 struct series {
-    const char *name; /* for example "step" or "compute alone" */
+    const char *name; /* name of the steps in messages, for example "step" or "compute alone" */
     unsigned what;    /* enum bb_issue flags */
     int n;
 };
@@ -36,8 +36,8 @@ out:
     return rc;
 }
 
-/* Runs the steps of a series. step_us ([n]) and stats: out, values of the slowest rank in each step; each may be
- * NULL. */
+/* Runs the steps of a series (n steps with the same flags). step_us ([n]) and stats: out, values of the slowest rank
+ * in each step; each may be NULL. */
 static int run_timed(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *step_us,
                      struct timed_stats *stats)
 {
@@ -86,8 +86,8 @@ out:
     return rc;
 }
 
-/* Times steps that replay the CUDA graph of the step. All operations have run once before the capture. The first
- * launch of the graph uploads the graph to the GPU and is not timed. */
+/* Times steps that replay the CUDA graph of the step. Requires that a normal step has run before, because NCCL
+ * connects peers at their first use. The first launch of the graph uploads the graph to the GPU and is not timed. */
 static int time_graph(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
                       struct bb_measured *m)
 {
@@ -120,9 +120,9 @@ static int check_barrier_expired(struct bb_runner *r, bool *expired)
     return rc;
 }
 
-/* Times n steps with a start barrier. One warm-up step runs first. If the barrier reaches its time limit in this
- * step, the timed steps are skipped, because each of them would take the two seconds of the limit. If the limit is
- * reached in any checked step, prints a warning and reports no times. */
+/* Times n steps with a start barrier, after one warm-up step. If the barrier reaches its time limit in the warm-up
+ * step, the timed steps are skipped, because each of them would take the two seconds of the limit. If the barrier
+ * reaches the limit in the warm-up step or in the last timed step, prints a warning and reports no times. */
 static int time_start_barrier_steps(struct bb_runner *r, int n, struct bb_progress *progress, struct bb_measured *m)
 {
     const struct series warmup = {"start-barrier warm-up", BB_ISSUE_START_BARRIER, 1},
@@ -151,7 +151,7 @@ out:
     return rc;
 }
 
-/* Times the steps of a series. median_us: out, median step time. */
+/* Times the steps of a series (n steps with the same flags). median_us: out, median step time. */
 static int time_part(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *median_us)
 {
     struct timed_stats stats;
@@ -219,7 +219,8 @@ out:
     return rc;
 }
 
-/* Runs the traced steps of a series. all: out, [ranks] means of the traced steps of each rank. */
+/* Runs the traced steps of a series (n steps with the same flags). all: out, [ranks] means of the traced steps of
+ * each rank. */
 static int trace_part(struct bb_runner *r, const struct series *s, struct bb_progress *progress,
                       struct bb_rank_breakdown **all)
 {

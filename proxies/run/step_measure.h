@@ -5,10 +5,11 @@
  *   timed steps    run only the program. The time of a step is that of its slowest rank. cudaProfilerStart and
  *                  cudaProfilerStop enclose only these steps, for profilers that record this range
  *   traced steps   are separate steps with events around every operation, because recording takes time (breakdown.h)
- *   graph          optional: steps replayed as one CUDA graph, after untimed launches
+ *   graph          optional: steps replayed as one CUDA graph, after at least one untimed replay
  *   start barrier  optional: steps that start when all operations have been issued on all ranks
  *   alone          for programs with compute and communication: steps with compute alone and with communication alone,
- *                  timed and traced, to measure the overlap independently and to find the cost of communication
+ *                  timed and traced. Their step times give the overlap efficiency (overlap.h) and the cost of
+ *                  communication
  */
 #ifndef BB_PROXIES_RUN_STEP_MEASURE_H
 #define BB_PROXIES_RUN_STEP_MEASURE_H
@@ -61,8 +62,8 @@ void bb_measured_release(struct bb_measured *m);
 int bb_measure_steps(struct bb_runner *r, const char *name, int n, struct bb_progress *progress,
                      double *step_us) BB_MUST_CHECK;
 
-/* bb_slowest_rank - returns the rank with the longest traced step among the ranks of a role (BB_NONE: all roles);
- * BB_NONE without traced steps. */
+/* bb_slowest_rank - returns the rank with the longest traced step among the ranks of a role, that is, with the same
+ * program (BB_NONE: among all ranks). Returns BB_NONE without traced steps. */
 int bb_slowest_rank(const struct bb_measured *m, const struct bb_step *step, int role);
 
 #endif

@@ -135,8 +135,8 @@ out:
 
 /* ---- sets of calls ---- */
 
-/* The parts of all ranks. parent[i]: parent of part i in the disjoint-set forest; the root of a tree represents its
- * set. */
+/* The parts (collectives and message sides) of all ranks. parent[i]: parent of part i in the disjoint-set forest;
+ * the root of a tree represents the set of parts in this tree. */
 struct call_sets {
     struct part *parts;
     int *parent, n;
@@ -228,8 +228,8 @@ static void mark_unknown(struct bb_rank_breakdown *f)
     f->exposed_transfer_us = f->bubble_us = f->exposed_waiting_us = NAN;
 }
 
-/* Determines max_parts, the maximum number of parts of any rank, because all ranks must exchange the same number of
- * bytes. mine: number of parts of this rank. */
+/* Determines max_parts, the maximum number of parts (collectives and message sides) of any rank, because all ranks
+ * must exchange the same number of bytes. mine: number of parts of this rank. */
 static int find_max_parts(const struct bb_runner *r, int mine, int *max_parts)
 {
     double of_all = mine;

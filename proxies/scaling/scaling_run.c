@@ -8,7 +8,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { STEPS_PER_EXCHANGE = 1024 }; /* maximum number of steps between two exchanges of step times by the ranks */
+enum {
+    STEPS_PER_EXCHANGE = 1024
+}; /* maximum number of steps between two exchanges in which the ranks determine the
+                                       slowest rank's step times */
 
 /* Runs n steps. name: name of the steps in messages; sum_us: out, sum of the step times, each the time of the
  * slowest rank. */
@@ -58,7 +61,7 @@ int bb_scaling_check_gpus(struct bb_scaling_run *run)
     return bb_world_agree(&run->session->world, rc, "the baseline");
 }
 
-/* ---- first broadcast and short last steps: each has a step program of its own ---- */
+/* ---- first broadcast and short last steps: the step programs of both differ from that of a full step ---- */
 
 static int build_part(const struct bb_scaling_run *run, enum bb_scaling_part part, struct bb_step *step)
 {

@@ -13,10 +13,10 @@ struct bb_scaling_run {
     struct bb_session *session; /* NULL: no study */
     const struct bb_proxy *proxy;
     const struct bb_proxy_config *config;
-    int compute_sms; /* compute_sms, compute_gbps: SMs that timed compute occupies, and its memory traffic (see
-                        bb_runner_set_busy) */
+    int compute_sms; /* compute_sms: number of SMs that timed compute kernels occupy; compute_gbps: their memory
+                        traffic (bb_runner_set_busy) */
     double compute_gbps;
-    /* Set by bb_scaling_run_init and the functions below. */
+    /* set by the functions below */
     struct bb_scaling scaling;
     struct bb_scaling_baseline baseline; /* only on rank 0, which reads the results file of the baseline run */
     struct bb_scaling_measured measured; /* the caller releases this, also after an error */
@@ -34,7 +34,7 @@ int bb_scaling_run_init(struct bb_scaling_run *run, int *warmup) BB_MUST_CHECK;
 int bb_scaling_check_gpus(struct bb_scaling_run *run) BB_MUST_CHECK;
 
 /* bb_scaling_run_prologue - before the full steps, times the first broadcast and the short last step of each epoch.
- * Both have step programs and runners of their own. */
+ * Each of these two kinds of step has a step program and a runner of its own. */
 int bb_scaling_run_prologue(struct bb_scaling_run *run) BB_MUST_CHECK;
 
 /* bb_scaling_run_rounds - times all epochs (format `epochs`) or iterations (format `synthetic`) with the runner of

@@ -6,26 +6,29 @@
 
 #include <stdlib.h>
 
-/* The communication operations of a rank, grouped by partner (communicator, kind and peer). The k-th operation of a
- * group matches the k-th operation of the corresponding group on the other rank. */
+/* The communication operations of one rank, grouped by communicator, kind and peer; each of these groups has a
+ * partner (struct partner) as key. The k-th send to a peer matches the k-th receive of this peer from the rank; the
+ * k-th collective on a communicator matches the k-th collective of every other member. */
 struct partners {
-    struct bb_key_index index; /* keys: struct partner */
-    int *first;                /* [index.n + 1] index in `list` of the first operation of each partner */
+    struct bb_key_index index; /* maps a struct partner to the partner's number */
+    int *first;                /* [index.n + 1] index in `list` of the first operation with each partner */
     int *list;                 /* operation indices, sorted by partner and then by issue order */
-    int *position;             /* [operations] position of the operation in `list`; BB_NONE: not in the list */
+    int *position;             /* [operations] index of the operation in `list`; BB_NONE: not in the list */
 };
 
 struct partner {
-    int comm, kind, peer; /* peer: world rank of the peer of a send or receive; BB_NONE: a collective or alltoallv */
+    int comm, kind, peer; /* comm, kind: of the operation; peer: world rank of the peer of a send or receive;
+                             BB_NONE: collective or alltoallv */
 };
 
 struct walk {
     const struct bb_timeline *t;
     struct bb_critical_path *path;
-    struct partners *messages;    /* [ranks] sends and receives; computed when the search first reaches the rank */
-    struct partners *collectives; /* [roles] collectives and alltoallv, which have no single peer; computed when
-                                     first needed */
-    int rank, op;                 /* current position of the search */
+    struct partners *messages;    /* [ranks] the sends and receives of each rank, computed when the search first needs
+                                  them */
+    struct partners *collectives; /* [roles] the collectives and alltoallvs of each role (ranks with the same
+                                     program), computed when the search first needs them */
+    int rank, op; /* the operation at which the backward search is now: operation index `op` of rank `rank` */
     int64_t now_ns;
 };
 
@@ -56,8 +59,8 @@ static struct partner partner_of(const struct walk *w, const struct bb_op *op, i
     return (struct partner){op->comm, (int)op->kind, peer};
 }
 
-/* Numbers the partners and stores each operation's partner number in position[]. messages: true for sends and
- * receives, false for collectives and alltoallvs. */
+/* Numbers the partners (struct partner) and stores the partner number of each operation in position[]. messages:
+ * true for sends and receives, false for collectives and alltoallvs. */
 static int number_partners(const struct walk *w, int rank, bool messages, struct partners *p)
 {
     const struct bb_program *program = program_of(w, rank);
@@ -89,8 +92,8 @@ static int list_partners(const struct walk *w, int rank, bool messages, struct p
             p->first[p->position[i] + 2]++;
     for (int i = 2; i <= p->index.n; i++)
         p->first[i] += p->first[i - 1];
-    for (size_t i = 0; i < n_ops; i++) /* counting sort: first[1 + partner] advances from the first to the last
-                                          operation of the partner */
+    for (size_t i = 0; i < n_ops; i++) /* counting sort: first[1 + p] is the next free index in `list` for partner p,
+                                          and finally the first index of partner p + 1 */
         if (p->position[i] != BB_NONE) {
             p->position[i] = p->first[p->position[i] + 1]++;
             p->list[p->position[i]] = (int)i;
@@ -165,7 +168,7 @@ out:
     return rc;
 }
 
-/* Updates *last, the latest arrival found so far, with the arrivals of all peers at the matching operations. */
+/* Updates *last, the latest arrival found so far, with the arrivals of the ranks that take part in operation `op`. */
 static int consider_participants(struct walk *w, int op, struct last_arrival *last)
 {
     const struct bb_layout *l = &w->t->step->layout;
@@ -214,8 +217,8 @@ static void keep_later(const struct bb_timed_op *times, int candidate, int *best
         *best = candidate;
 }
 
-/* Returns the last operation before index `first` on the stream of `op` (of_stream true) or on its communicator
- * (of_stream false); BB_NONE: none. */
+/* Returns the index of the last operation before index `first` that uses the stream of `op` (of_stream true) or its
+ * communicator (of_stream false); BB_NONE: none. */
 static int last_before(const struct bb_program *p, int first, const struct bb_op *op, bool of_stream)
 {
     for (int i = first; i-- > 0;)
@@ -252,8 +255,8 @@ static int find_predecessor(const struct walk *w)
 
 /* ---- backward search ---- */
 
-/* Attributes the time from `ns` to now_ns to `part` and sets now_ns to `ns`. Measured times may be slightly out of
- * order, so an `ns` after now_ns is ignored. */
+/* Attributes the time from `ns` to w->now_ns to `part` (compute, transfer, waiting or host) and sets w->now_ns to
+ * `ns`. Measured times may be slightly out of order, so an `ns` after w->now_ns is ignored. */
 static void attribute_back_to(struct walk *w, enum bb_critical_part part, int64_t ns)
 {
     const int64_t to = ns < 0 ? 0 : ns;
@@ -275,8 +278,9 @@ out:
     return rc;
 }
 
-/* Attributes the time of the current operation. The search continues at the begin of this operation or, if it waited
- * for another rank, at the begin of the matching operation of that rank. */
+/* Attributes the time of the current operation (rank w->rank, operation w->op) to parts. The search continues at the
+ * begin of this operation or, if the operation waited for another rank, at the begin of the matching operation of
+ * the rank that arrived last. */
 static int attribute_op(struct walk *w)
 {
     const struct bb_timed_op at = times_of(w, w->rank)[w->op];

@@ -29,13 +29,15 @@ struct bb_critical_op {
 };
 
 struct bb_critical_path {
-    int64_t ns[BB_CRITICAL_PARTS]; /* time of each part; the sum is the step time of the slowest rank */
+    int64_t ns[BB_CRITICAL_PARTS]; /* time of each part (enum bb_critical_part); the sum is the step time of the
+                                      slowest rank */
     int rank;                      /* the slowest rank */
-    struct bb_critical_op *ops;    /* [n] from the last operation to the first */
+    struct bb_critical_op *ops;    /* [n] the operations on the path, from the end of the step to its start */
     size_t n;
-    bool **marked; /* [n_shown][operations] true: the operation is on the path; same indices as the timeline's ops */
-    int *shown_as; /* [ranks] index in the timeline of the rank whose times are used for this rank; BB_NONE: its
-                      times are unknown */
+    bool **marked; /* [n_shown][operations of the rank] true: the operation is on the path; same indices as
+                      bb_timeline.ops */
+    int *shown_as; /* [ranks] index in the timeline of the rank whose times are used for each rank; BB_NONE: the
+                      times of the rank are unknown */
     int n_shown;
 };
 

@@ -17,7 +17,7 @@ const char *bb_op_name(const struct bb_layout *l, const struct bb_op *op, char t
 const char *bb_call_name(const struct bb_layout *l, const struct bb_op *ops, int n, char text[BB_OP_NAME]);
 
 /* bb_op_word - returns the kind of a communication operation ("all_reduce", "send", "recv") or the purpose of a
- * compute operation. */
+ * compute operation, for example "forward". */
 const char *bb_op_word(const struct bb_op *op);
 
 /* bb_op_group_size - returns the number of ranks of the operation's communicator; 1 for compute. */

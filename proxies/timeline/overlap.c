@@ -114,8 +114,8 @@ out:
     return rc;
 }
 
-/* Forms a union that starts with `compute` and grows by `transfers`, `stages` and `comm`, in this order. Each part
- * of *out is the length by which its set extends the union. */
+/* Starts with the union of the `compute` intervals and adds `transfers`, `stages` and `comm`, in this order. The
+ * length that transfers, stages or comm adds to the union is the part transfer_ns, bubble_ns or waiting_ns. */
 int bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_spans *transfers, struct bb_spans *stages,
                    struct bb_exposure *out)
 {

@@ -39,7 +39,8 @@ void bb_spans_release(struct bb_spans *s);
  * on their arguments. */
 void bb_spans_join(struct bb_spans *s);
 
-int64_t bb_spans_common(struct bb_spans *a, struct bb_spans *b); /* returns the length of (union of a) n (union of b) */
+int64_t bb_spans_common(struct bb_spans *a, struct bb_spans *b); /* returns the length of (union of a) n (union of
+                                                                    b), n: intersection */
 
 struct bb_overlap {
     int64_t step_ns;         /* step time T */
@@ -58,8 +59,8 @@ void bb_overlap_of(int64_t step_ns, struct bb_spans *compute, struct bb_spans *c
 /*
  * The parts of the exposed communication, by cause; the three parts add up to exposed_ns. A communication operation
  * first waits for the last rank to arrive, then transfers its data.
- *   transfer  data was transferred while no kernel ran
- *   bubble    a message between pipeline stages was waiting while neither a kernel nor a transfer ran
+ *   transfer  data was transferred while no compute kernel ran
+ *   bubble    a message between pipeline stages was waiting while neither a compute kernel nor a transfer ran
  *   waiting   all other waiting for peers
  */
 struct bb_exposure {

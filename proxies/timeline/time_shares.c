@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A share whose intervals are being collected. */
+/* A share of the step time (time_shares.h) whose intervals are being collected. */
 struct row {
     const char *by;
     char name[64];
@@ -48,8 +48,8 @@ static const char *group_of(const struct bb_layout *l, const struct bb_op *op)
     return l->groups[l->comms[op->comm].group].name;
 }
 
-/* Adds an operation's interval to one share. by: 0 the share of its phase, 1 of its group (none for compute), 2 of
- * its kind. */
+/* Adds the interval of an operation to one share (time_shares.h). by: 0: the share of the operation's phase; 1: of
+ * its communication group, nothing is added for compute; 2: of its kind. */
 static int add_op(struct rows *rows, int by, const struct bb_layout *l, const struct bb_op *op,
                   const struct bb_timed_op *at)
 {

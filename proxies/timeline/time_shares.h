@@ -13,8 +13,8 @@
 #include "proxies/timeline/timeline.h"
 
 struct bb_time_share {
-    const char *by; /* "part", "phase", "group" or "kind" */
-    char name[64];  /* for example "exposed", "backward", "dp", "all_reduce dp" */
+    const char *by; /* "part", "phase", "group" or "kind": the category of `name` */
+    char name[64];  /* the part, phase, group or kind, for example "exposed", "backward", "dp", "all_reduce dp" */
     double us;
 };
 

@@ -17,8 +17,8 @@ struct choice {
     size_t ops;
 };
 
-/* Selects a rank unless the selection would exceed BB_TRACE_RANKS or BB_TRACE_OPS. The first rank is always
- * selected, even if it has more than BB_TRACE_OPS operations. */
+/* Selects a rank unless the selection would then exceed BB_TRACE_RANKS or BB_TRACE_OPS. The rank of the first call
+ * is always selected, even if it has more than BB_TRACE_OPS operations. */
 static void show_rank(struct choice *c, int rank)
 {
     size_t ops = bb_step_program(c->step, rank)->n_ops;

@@ -116,7 +116,7 @@ static void put_rate(FILE *out, double bus_bytes, const struct bb_timed_op *at)
         fprintf(out, ", \"busbw_gbps\": %.3f", bus_bytes / (double)moving_ns);
 }
 
-/* Writes the fields of an operation, without braces. */
+/* Writes the JSON fields of an operation, without braces. */
 static void put_op(FILE *out, const struct bb_layout *l, const struct bb_op *op, int rank)
 {
     fputs("\"kind\": ", out);
@@ -134,8 +134,8 @@ static void put_op(FILE *out, const struct bb_layout *l, const struct bb_op *op,
         put_field(out, "for", op->what);
 }
 
-/* Returns the bus bytes of those operations in ops[first..end) that run on the stream of `first`. Messages count
- * with the larger of sent and received bytes. */
+/* Returns the bus bytes (as in nccl-tests: payload x bus factor) of those operations in ops[first..end) that run on
+ * the stream of `first`. For sends and receives, returns the larger of sent and received bytes. */
 static double bus_bytes_of(const struct bb_layout *l, const struct bb_op *ops, int first, int end)
 {
     double collective = 0, sent = 0, received = 0;
@@ -153,7 +153,7 @@ static double bus_bytes_of(const struct bb_layout *l, const struct bb_op *ops, i
     return collective + (sent > received ? sent : received);
 }
 
-/* Writes the two slices inside the slice of a communication that waited: "waiting" (or "bubble") and "transfer". */
+/* If a communication waited, writes two slices inside its slice: "waiting" (or "bubble") and "transfer". */
 static void put_parts(struct writer *w, int i, const struct bb_op *op, const struct bb_timed_op *at)
 {
     const bool bubble = op->comm != BB_NONE && w->t->step->layout.comms[op->comm].between_stages;
@@ -213,12 +213,13 @@ static void put_slices(struct writer *w, int i)
     bb_timeline_each_call(w->t, i, put_call, w);
 }
 
-/* ---- arrows: the k-th send from one rank to another matches the k-th receive of this peer ---- */
+/* ---- arrows: the k-th send from rank A to rank B matches the k-th receive of rank B from rank A ---- */
 
 struct message {
     int comm, from, to; /* from, to: world ranks */
     bool received;
-    int op, shown; /* op: the operation; shown: index of its rank in the timeline */
+    int op, shown; /* op: index of the send or receive in its rank's program; shown: index of this rank in the
+                      timeline */
 };
 
 static int by_pair(const void *a, const void *b)
@@ -255,8 +256,8 @@ static int list_messages(const struct bb_timeline *t, struct message **list, siz
     return 0;
 }
 
-/* Writes one end of an arrow (target: true for the head) inside the slice of operation k of the rank with index
- * `shown`: just before the end of the slice (late), or at its begin. */
+/* Writes one end of an arrow (target: true: the head, false: the tail) inside the slice of operation k of the rank
+ * with index `shown` in the timeline. late: true: just before the end of the slice, false: at its begin. */
 static void put_arrow_end(struct writer *w, const char *name, int64_t id, bool target, int shown, int k, bool late)
 {
     const struct bb_op *op = &bb_step_program(w->t->step, w->t->ranks[shown])->ops[k];
@@ -283,9 +284,9 @@ static int find_shown(const struct bb_timeline *t, int rank)
     return BB_NONE;
 }
 
-/* Writes arrows along the critical path. On one rank, an arrow goes from the end of an operation to the begin of the
- * next. Between ranks, an arrow goes from the begin of the operation that arrived last to the operation that waited
- * for it. */
+/* Writes arrows along the critical path. An arrow between operations of one rank goes from the end of an operation
+ * to the begin of the next operation. An arrow between ranks goes from the begin of the operation that arrived last
+ * to the operation that waited for it. */
 static void put_critical_arrows(struct writer *w)
 {
     const struct bb_critical_path *path = w->t->critical;
@@ -336,7 +337,7 @@ out:
 
 struct edge {
     int64_t ns;
-    double bytes; /* change at this time of the payload bytes that are being communicated */
+    double bytes; /* change, at time `ns`, of the payload bytes of the operations in progress */
 };
 
 static int by_time(const void *a, const void *b)

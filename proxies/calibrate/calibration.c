@@ -13,9 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNBOUNDED                                                                                                      \
-    1e3                  /* maximum ratio of a fitted rate to the rate in the starting profile; a rate at this limit
-                            is treated as infinite */
+/* Maximum ratio of a fitted rate to the rate in the starting profile; a rate at this limit is treated as infinite. */
+#define UNBOUNDED    1e3
 #define MIN_SCALE_US 0.5 /* us; minimum value of bb_fit_parameter.scale (robust_fit.h) for a latency */
 
 /* ---- one fit ---- */

@@ -9,15 +9,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define MIN_DIFFERENCE                                                                                                 \
-    1e-4 /* two candidates for the number of SMs are equally good if their mean relative
-                                    errors differ by less than this value (noise) */
-#define MIN_GAIN                                                                                                       \
-    5e-3 /* minimum difference of the mean relative errors of the worst and the best
-                                    candidate; with a smaller difference the measurements do not determine the value */
-#define FULL_CHANNELS_BYTES                                                                                            \
-    (1 << 20) /* minimum size in bytes of the collectives whose channels are counted; NCCL
-                                         may use fewer channels for smaller ones */
+/* Two candidates for the number of SMs are equally good if their mean relative errors differ by less than this
+ * value (noise). */
+#define MIN_DIFFERENCE 1e-4
+/* Minimum difference of the mean relative errors of the worst and the best candidate; with a smaller difference
+ * the measurements do not determine the value. */
+#define MIN_GAIN 5e-3
+/* Minimum size in bytes of the collectives whose channels are counted; NCCL may use fewer channels for smaller
+ * ones. */
+#define FULL_CHANNELS_BYTES (1 << 20)
 
 /* ---- node size, SMs of the GPU, SMs per collective ---- */
 

@@ -10,8 +10,9 @@
 #include <jansson.h>
 
 enum bb_measurement_kind {
-    BB_MEASURED_COLLECTIVE,   /* time of a collective between two CUDA events; contains no host time, because the host
-                               enqueues the collective before the first event completes */
+    /* GPU time of a collective between two CUDA events, without host time because the host enqueues the collective
+     * before the first event completes; if by_host is set, time on the host's clock */
+    BB_MEASURED_COLLECTIVE,
     BB_MEASURED_MESSAGE,      /* time of one message: one way, or half a round trip; if enqueuing takes the host longer,
                             the time of enqueuing */
     BB_MEASURED_KERNEL,       /* mean time of one of many GEMMs or memory-bound kernels in a stream, measured from the

@@ -6,9 +6,9 @@
 
 #include <math.h>
 
-#define CLEARLY_FASTER                                                                                                 \
-    0.98 /* an NCCL variant is clearly faster than the variant that NCCL chose if its predicted
-                               time is less than this fraction */
+/* An NCCL variant is clearly faster than the variant that NCCL chose if its predicted time is less than this fraction
+ * of the predicted time of the chosen variant. */
+#define CLEARLY_FASTER 0.98
 #define UNBOUNDED_GBPS 1e15
 
 bool bb_is_nccl_choice(const struct bb_measurement *row)

@@ -9,22 +9,19 @@
 
 enum { P = BB_FIT_PARAMETERS, STEPS = 60, LAD_STEPS = 20, ROWS_PER_PARAMETER = 3 };
 
-#define MIN_SENSITIVITY                                                                                                \
-    0.05 /* the fit determines a parameter only if the parameter contributes at least this
-                                fraction of the time of some row */
+/* The fit determines a parameter only if the parameter contributes at least this fraction of the time of some row. */
+#define MIN_SENSITIVITY 0.05
 /* Step width of the numerical derivatives (central differences), in units of the parameter's scale. The step is
  * large because predicted times are whole ns. */
 #define STEP 0.1
 /* DAMPING x sum of the weights is added to the diagonal of the normal equations, so that parameters that the rows do
  * not determine keep their values. */
 #define DAMPING 1e-5
-#define MIN_REFERENCE                                                                                                  \
-    0.01 /* errors are relative to at least this fraction of the row's measured time, even if the
-                              predicted time is smaller */
-#define TUKEY 4.685
-#define MIN_SCALE                                                                                                      \
-    5e-3 /* minimum scale (typical size) of the relative errors in Tukey's biweight; no model is
-                              more accurate */
+/* Errors are relative to at least this fraction of the row's measured time, even if the predicted time is smaller. */
+#define MIN_REFERENCE 0.01
+#define TUKEY         4.685
+/* Minimum scale (typical size) of the relative errors in Tukey's biweight; no model is more accurate. */
+#define MIN_SCALE 5e-3
 
 /* State of a fit. A row is one measured time. slope: change of a row's relative error when a parameter changes by
  * its `scale`. */

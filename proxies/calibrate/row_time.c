@@ -4,9 +4,8 @@
 #include <math.h>
 #include <strings.h>
 
-#define ISSUE_NOISE                                                                                                    \
-    1.05 /* minimum ratio of a message's measured time to its launch time on the host at which the
-                            launch is ignored */
+/* If a message's measured time is more than this multiple of its launch time on the host, the launch is ignored. */
+#define ISSUE_NOISE 1.05
 
 static double message_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {

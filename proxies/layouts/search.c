@@ -29,9 +29,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REFINED_PER_ROW                                                                                                \
-    8                      /* the second search stage simulates this number of layouts for each layout that is
-                             reported */
+/* The second search stage simulates this number of layouts for each layout that is reported. */
+#define REFINED_PER_ROW 8
 #define MIN_REFINED     64 /* minimum number of layouts that the second search stage simulates */
 #define FULL_BEYOND_TOP 4  /* number of layouts simulated in full in addition to the reported ones */
 #define BASE_BATCH      64 /* number of base layouts that are simulated between two pruning steps */
@@ -127,9 +126,9 @@ static void try_memory(void *arg, int i)
     }
 }
 
-/* Counts the layouts that do not fit into GPU memory and moves the fitting layouts to the front of w->rows. n: out,
- * number of fitting layouts; smallest: out, the layout with the smallest memory need among the layouts that do not
- * fit. */
+/* Counts the rejected layouts and moves the layouts that fit into GPU memory to the front of w->rows. n: out, number
+ * of fitting layouts; smallest: out, the layout with the smallest memory need among the layouts that do not fit;
+ * NULL: none. */
 static int keep_fitting(struct work *w, struct bb_layouts *found, const struct bb_layout_row **smallest, int *n)
 {
     int all = w->space->n_recomputes;

@@ -152,8 +152,8 @@ static void print_help(FILE *out)
                  "Start bench and proxy under mpirun or srun, one rank per GPU.\n");
 }
 
-/* Commands that have subcommands. is_known() returns whether `word` is a subcommand of the command. If the user
- * types "busbar p2p", the error message then suggests "busbar bench p2p". */
+/* Commands that have subcommands. is_known() returns whether `word` is a subcommand of the command. With this table,
+ * the error message for "busbar p2p" suggests "busbar bench p2p". */
 static const struct {
     const char *command;
     bool (*is_known)(const char *word);
@@ -228,8 +228,8 @@ static void wait_for_first_rank(void)
 }
 
 /*
- * Opens standard streams that are closed. Otherwise the next opened file, such as the results file, would get the
- * descriptor of stdout or stderr and receive the text printed there.
+ * Opens /dev/null in place of each standard stream that is closed. Otherwise the next opened file, such as the results
+ * file, would get the descriptor of stdout or stderr and receive the text printed there.
  */
 static void open_standard_streams(void)
 {

@@ -50,7 +50,7 @@ void bb_err_speculative(int on)
     speculation = on ? SPECULATIVE : NOT_SPECULATIVE;
 }
 
-/* Returns whether a message must be printed. code: error code of the message; 0 for a warning. */
+/* Returns whether a message must be printed. code: error code of the message (BB_E...); 0 for a warning. */
 static int must_print(int code)
 {
     if (mute || speculation == NOT_SPECULATIVE)
@@ -80,8 +80,8 @@ __attribute__((format(printf, 5, 0))) static void write_line(int timeout_ms, int
     if (!must_print(code))
         return;
     used += text < capacity ? text : capacity - 1;
-    for (int i = 0; i < used; i++) /* control characters in file names and arguments are replaced by blanks;
-                                      otherwise they could break or color the line */
+    for (int i = 0; i < used; i++) /* replaces control characters, which may come from file names and arguments, by
+                                      blanks; otherwise they could break or color the line */
         if (iscntrl((unsigned char)line[i]))
             line[i] = ' ';
     line[used++] = '\n';

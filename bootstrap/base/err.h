@@ -24,8 +24,8 @@ enum bb_error {
 
 #define BB_MUST_CHECK __attribute__((warn_unused_result))
 
-/* Sets the local variable `rc` to the value of expr; if the value is not 0, jumps to the label `out` of the
- * function. */
+/* Evaluates expr and stores its value in the local variable `rc` of the calling function. If the value is not 0,
+ * jumps to the function's label `out`. */
 #define TRY(expr)                                                                                                      \
     do {                                                                                                               \
         if ((rc = (expr)) != 0)                                                                                        \
@@ -41,21 +41,22 @@ enum bb_error {
  * blanks, and the line is cut at 2,047 characters.
  */
 int bb_err(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-#if defined(__clang_analyzer__) || defined(BB_ANALYSER) /* Static analyzers cannot derive that bb_err() never returns
-                                                           0, so this macro gives them the return value. */
+/* Static analyzers do not see that bb_err() returns -code. When an analyzer runs, this macro makes the value
+ * visible. */
+#if defined(__clang_analyzer__) || defined(BB_ANALYSER)
 #define bb_err(code, ...) (bb_err(code, __VA_ARGS__), -(int)(code))
 #endif
 
 /*
  * bb_err_job - like bb_err(), but the line does not begin with the printing rank. Use this function for messages about
- * the whole job: errors that all ranks detect together (BB_WORLD_ERR), and errors that one rank reports about other
- * ranks.
+ * the whole job: errors that all ranks detect and only rank 0 prints (BB_WORLD_ERR in world.h), and errors that one
+ * rank reports about other ranks.
  */
 int bb_err_job(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /*
  * bb_err_job_scope - make bb_err() print messages without the printing rank, like bb_err_job(). Used for code that all
- * ranks execute with the same input, such as the construction of a training step; only rank 0 prints its errors.
+ * ranks execute with the same input and whose errors only rank 0 prints, such as the construction of a training step.
  *   on       1: omit the rank from now on; 0: print the rank again
  */
 void bb_err_job_scope(int on);
@@ -88,8 +89,8 @@ void bb_err_identify(int rank, const char *host, int gpu);
 void bb_err_context(const char *text);
 
 /*
- * bb_err_mute - suppress all errors and warnings of this process from now on (1), or print them again (0). All ranks
- * except rank 0 are muted while the command line is parsed, because every rank would print the same line.
+ * bb_err_mute - suppress all errors and warnings of this process from now on (1), or print them again (0). While the
+ * command line is parsed, all ranks except rank 0 are muted; otherwise, every rank would print the same error.
  * bb_err_is_mute - returns 1 while this process is muted, else 0.
  */
 void bb_err_mute(int on);

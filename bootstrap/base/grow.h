@@ -32,7 +32,8 @@ int bb_grow(void *array_at, size_t n, size_t element) BB_MUST_CHECK;
 #define BB_NEW(array, n) bb_new(&(array), (size_t)(n), sizeof *(array))
 int bb_new(void *array_at, size_t n, size_t element) BB_MUST_CHECK;
 
-/* BB_NEW_ALIGNED - like BB_NEW, but the array begins at a multiple of 64 bytes. For records of one cache line each. */
+/* BB_NEW_ALIGNED - like BB_NEW, but the array begins at a multiple of 64 bytes, for elements of the size of one
+ * cache line. */
 #define BB_NEW_ALIGNED(array, n) bb_new_aligned(&(array), (size_t)(n), sizeof *(array))
 int bb_new_aligned(void *array_at, size_t n, size_t element) BB_MUST_CHECK;
 

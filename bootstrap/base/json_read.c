@@ -137,7 +137,7 @@ out:
     return rc;
 }
 
-/* ---- values described by the rows of a table ---- */
+/* ---- values described by a table of struct bb_json_field ---- */
 
 static int read_whole(const json_t *object, const char *key, const char *where, const struct bb_json_field *f, int *out)
 {
@@ -194,8 +194,8 @@ int bb_json_read_field(const json_t *object, const char *where, const struct bb_
     rc = bb_json_find_parent(object, where, f->key, &object, &key);
     if (rc)
         return rc;
-    if (key != f->key) { /* f->key is a dotted path such as "intra.gbps", so error messages also contain the path of
-                            the inner object ("intra") */
+    if (key != f->key) { /* f->key is a dotted path such as "intra.gbps", and key is its last part "gbps"; error
+                            messages then also contain the path of the inner object ("intra") */
         snprintf(location, sizeof(location), "%s: %.*s", where, (int)(key - f->key - 1), f->key);
         where = location;
     }

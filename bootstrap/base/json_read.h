@@ -24,11 +24,13 @@ enum bb_json_kind {
     BB_JSON_WHOLE,   /* int: a whole number from min to max */
     BB_JSON_NUMBER,  /* double: at least min, and at most max if max > 0 */
     BB_JSON_TEXT,    /* const char *: owned by the JSON object */
-    BB_JSON_NUMBERS, /* double[n]: a list of exactly n numbers >= 0 */
+    BB_JSON_NUMBERS, /* double[n]: a list of exactly bb_json_field.n numbers >= 0 */
     BB_JSON_TOTAL,   /* double: a total that the caller has computed and stored in the field; the read only checks that
                       the file's number is equal */
-    BB_JSON_COUNT_TOTAL,  /* size_t: like BB_JSON_TOTAL */
-    BB_JSON_COUNT_TOTALS, /* size_t[n]: like BB_JSON_TOTAL, for a list of n totals */
+    BB_JSON_COUNT_TOTAL,  /* size_t: a total that the caller has computed; only compared with the file, like
+                            BB_JSON_TOTAL */
+    BB_JSON_COUNT_TOTALS, /* size_t[n]: a list of n totals that the caller has computed; only compared with the file,
+                             like BB_JSON_TOTAL */
     BB_JSON_ANY,          /* the key is allowed, and its value is not read */
     BB_JSON_KINDS         /* proxies/models/model_file.h defines more kinds, numbered from this value */
 };
@@ -38,8 +40,8 @@ struct bb_json_field {
                         the object "intra"; NULL ends the table */
     int kind;
     size_t offset;
-    double min, max; /* valid range of a number; see enum bb_json_kind */
-    int n;           /* number of elements of a list */
+    double min, max; /* valid range of a number; enum bb_json_kind defines the meaning for each type */
+    int n;           /* number of elements of a list (BB_JSON_NUMBERS, BB_JSON_COUNT_TOTALS) */
 };
 
 #define BB_FIELD(dotted, what, where, ...)                                                                             \
@@ -55,7 +57,7 @@ struct bb_json_field {
  */
 int bb_json_load(const char *path, size_t flags, json_t **root) BB_MUST_CHECK;
 /*
- * Both functions together do the same as bb_json_load:
+ * bb_json_open and bb_json_load_from together do the same as bb_json_load.
  * bb_json_open - open a file. Directories are rejected.
  *   file     out: the caller closes it; NULL after an error
  * bb_json_load_from - parse an open file.

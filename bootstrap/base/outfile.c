@@ -265,7 +265,8 @@ int bb_outfile_check(const char *path, const char *what)
     int rc;
 
     if (bb_outfile_is_stream(path) && access(path, W_OK) == 0)
-        return 0; /* not opened for the check: opening and closing a pipe would end the input of its reader */
+        return 0; /* the check does not open a device or pipe, because closing a pipe would end the input of the
+                     process that reads it */
     rc = open_or_report(&file, path, what, 0666, BB_EUSAGE);
     if (rc == 0)
         (void)bb_outfile_close(&file, what, -BB_EUSAGE);

@@ -8,9 +8,8 @@
  * target do not interfere: the file of the last run to finish remains. The file is synchronized to disk (fsync) before
  * the rename, and the folder after the rename.
  *
- * Devices and pipes are written directly, because a rename would replace them. The same applies to the links in /dev
- * and /proc (/dev/stdout). Any other symbolic link is itself replaced by the new file; the file to which the link
- * points is unchanged.
+ * Devices, pipes and the links in /dev and /proc (/dev/stdout) are written directly, because a rename would replace
+ * them. Any other symbolic link is itself replaced by the new file; the file to which the link points is unchanged.
  */
 #ifndef BB_BOOTSTRAP_BASE_OUTFILE_H
 #define BB_BOOTSTRAP_BASE_OUTFILE_H
@@ -24,7 +23,7 @@
 struct bb_outfile {
     FILE *out;              /* stream for the data; also readable, unless the target is a device or pipe */
     char *path, *temporary; /* path: target; temporary: path of the temporary file, NULL for a device or pipe and
-                               after publishing */
+                               after bb_outfile_publish */
     bool unnamed;           /* true: the open file (O_TMPFILE) is not linked to the path `temporary` yet */
 };
 

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- printing; the caller holds the lock ---- */
+/* ---- printing; the caller holds the lock of struct bb_progress ---- */
 
 enum { TIME_LEFT_TEXT = 48 };
 
@@ -41,7 +41,8 @@ static void overwrite_line(struct bb_progress *p)
     p->last_s = bb_now_s();
 }
 
-/* The line is a comment ('#'), so that a table remains readable when stdout and stderr go to the same file. */
+/* Prints the progress as a comment line ('#'), so that a table remains readable when stdout and stderr go to the
+ * same file. */
 static void write_line(const struct bb_progress *p)
 {
     char left[TIME_LEFT_TEXT];
@@ -50,7 +51,7 @@ static void write_line(const struct bb_progress *p)
     fflush(stderr);
 }
 
-/* ---- thread that prints a line per period ---- */
+/* ---- thread that prints one line every period_s seconds ---- */
 
 static struct timespec time_after(double seconds)
 {
@@ -80,8 +81,8 @@ static void *write_lines(void *arg)
     return NULL;
 }
 
-/* Starts the thread with all signals blocked, so that the main thread receives the signals. Returns false if the
- * thread cannot be started; then no progress is printed. */
+/* Starts the thread that prints the lines. All signals are blocked in that thread, so that the main thread receives
+ * the signals. Returns false if the thread cannot be started; then no progress is printed. */
 static bool start_thread(struct bb_progress *p)
 {
     pthread_condattr_t monotonic;

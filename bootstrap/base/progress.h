@@ -12,7 +12,8 @@
 
 enum { BB_PROGRESS_TEXT = 160 };
 
-/* State of the progress display; zeroed: inactive. The struct must not be moved between init and end. */
+/* State of the progress display; zeroed: inactive. The struct must not be moved between bb_progress_init and
+ * bb_progress_end. */
 struct bb_progress {
     bool on, is_shown;
     double begin_s, last_s;
@@ -21,8 +22,8 @@ struct bb_progress {
      * same unit */
     double phase_start_s, total, done;
     char text[BB_PROGRESS_TEXT]; /* current activity; "" for none */
-    bool has_thread, stopping;   /* has_thread: stderr is not a terminal, so a thread prints lines; stopping: the
-                                  thread must exit */
+    bool has_thread, stopping;   /* has_thread: a thread prints the lines, because stderr is not a terminal; stopping:
+                                  the thread must exit */
     double period_s;             /* seconds between two lines of the thread */
     pthread_t thread;
     pthread_mutex_t lock; /* protects the fields above while the thread runs */
@@ -32,20 +33,21 @@ struct bb_progress {
 /* bb_progress_init - activate the progress display on rank 0, unless quiet. */
 void bb_progress_init(struct bb_progress *p, int rank, bool quiet);
 
-/* bb_progress_end - erase the line and stop the thread. Later calls have no effect. */
+/* bb_progress_end - erase the progress line and stop the thread. Later calls of bb_progress functions have no
+ * effect. */
 void bb_progress_end(struct bb_progress *p);
 
-/* bb_progress_show - set the current activity. A terminal shows the activity immediately, but at most ten times per
- * second. */
+/* bb_progress_show - set the text that describes the current activity. A terminal shows the text at once; calls
+ * within 0.1 s after a shown text are ignored. */
 void bb_progress_show(struct bb_progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* bb_progress_clear - erase the line. Call before any other output. */
+/* bb_progress_clear - erase the progress line on a terminal. Call before any other output. */
 void bb_progress_clear(struct bb_progress *p);
 
 /*
- * bb_progress_expect - start a phase with this total amount of work, in any unit.
- * bb_progress_advance - add completed work. The remaining time is extrapolated from the completed share of the work and
- * the time since the start of the phase.
+ * bb_progress_expect - start a phase with `total` amount of work, in any unit.
+ * bb_progress_advance - add completed work in the same unit. The remaining time is extrapolated from the completed
+ * share of the work and the time since the start of the phase.
  */
 void bb_progress_expect(struct bb_progress *p, double total);
 void bb_progress_advance(struct bb_progress *p, double amount);

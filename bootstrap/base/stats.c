@@ -49,8 +49,8 @@ static double binomial_probability(size_t n, size_t i)
 size_t bb_stats_ci_rank(size_t n)
 {
     double tail = 0;
-    double first = floor((double)n / 2 - 6 * sqrt((double)n)); /* 12 standard deviations below the mean; the terms
-                                                                  before it are negligible */
+    double first = floor((double)n / 2 - 6 * sqrt((double)n)); /* the sum starts 12 standard deviations below the
+                                                                  mean; the omitted terms are negligible */
     size_t i = first > 0 ? (size_t)first : 0;
 
     for (;; i++) {

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* Returns the length of "12", "12.5", ".5" or "12." at the start of text; 0 without a digit. *point: out, whether
- * the number has a decimal point. */
+/* Returns the length of the decimal number at the start of text, such as "12", "12.5", ".5" or "12."; 0 if text does
+ * not begin with a number. *point: out, whether the number has a decimal point. */
 static size_t decimal_length(const char *text, bool *point)
 {
     size_t whole = strspn(text, "0123456789"), fraction = 0;
@@ -24,8 +24,8 @@ static size_t decimal_length(const char *text, bool *point)
     return whole + fraction ? whole + fraction + *point : 0;
 }
 
-/* Returns the power of two of a unit letter as its exponent: 10 for K, 20 for M, 30 for G, 40 for T; -1 for any
- * other letter. */
+/* Returns the exponent of the power of two that a unit letter stands for: 10 for K, 20 for M, 30 for G, 40 for T; -1
+ * for any other letter. */
 static int unit_shift(char letter)
 {
     static const char letters[] = "KMGT";
@@ -196,7 +196,7 @@ const char *bb_format_time(double us, char buf[BB_TIME_TEXT])
     return buf;
 }
 
-/* Returns the candidate for which `word` is an alias, or NULL. */
+/* Returns the candidate for which `word` is another tool's name (table `aliases`), or NULL. */
 static const char *find_alias(const char *word, const char *const *candidates, size_t n)
 {
     for (size_t a = 0; a < sizeof(aliases) / sizeof(aliases[0]); a++)
@@ -208,7 +208,8 @@ static const char *find_alias(const char *word, const char *const *candidates, s
 
 const char *bb_nearest_word(const char *word, const char *const *candidates, size_t n)
 {
-    int limit = min_int(3, 1 + (int)(strlen(word) / 4)); /* a larger distance is not a spelling error */
+    int limit = min_int(3, 1 + (int)(strlen(word) / 4)); /* largest edit distance that still counts as a spelling
+                                                            error */
     int best = limit + 1;
     const char *nearest = find_alias(word, candidates, n);
 

@@ -43,7 +43,7 @@ const char *bb_format_bytes(size_t bytes, char buf[BB_BYTES_TEXT]);
 struct bb_time_unit {
     const char *name;
     double us;    /* length of the unit in microseconds, for example 1000 for "ms" */
-    int decimals; /* decimals to print */
+    int decimals; /* number of digits after the decimal point */
 };
 struct bb_time_unit bb_time_unit(double largest_us);
 #define BB_TIME_TEXT 32

@@ -26,7 +26,7 @@ static const struct bb_opt help_row = OPT_FLAG('h', "help", 0, "print this help"
 
 struct option {
     const struct bb_opt *row;
-    void *field; /* NULL for --help, which sets no field */
+    void *field; /* field of cfg that receives the value; NULL for --help */
 };
 
 /* All options of a command (struct bb_opts) in the order of its option tables, followed by --help. */
@@ -259,8 +259,8 @@ static int set_option(const struct parser *r, const struct option *o, const char
     return r->positionals ? set_value(o->row, value, o->field) : 0;
 }
 
-/* Sets an option to attached_value ("--name=value") or, if that is NULL, to the next argument. typed: the argument
- * with the option, for error messages. */
+/* Sets an option to attached_value ("--name=value") or, if attached_value is NULL, to the next argument. typed: the
+ * option as the user typed it, for error messages. */
 static int read_value(struct parser *r, const struct option *o, const char *attached_value, const char *typed)
 {
     if (!attached_value && r->next == r->end)
@@ -380,8 +380,7 @@ int bb_opts_read(const struct bb_opts *set, void *cfg, int argc, char **argv)
     return rc;
 }
 
-/* Returns the offset in bytes of the end of the last option field in cfg, that is, the size of a cfg that contains
- * all option fields. */
+/* Returns the offset in bytes of the end of the last option field in cfg. A cfg struct must have at least this size. */
 static size_t field_extent(const struct bb_opts *set)
 {
     size_t most = 0;

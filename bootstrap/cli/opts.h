@@ -39,14 +39,14 @@ enum bb_opt_kind {
 };
 
 struct bb_opt {
-    int letter;       /* short form; 0: none */
+    int letter;       /* letter of the short form, for example 'b' for -b; 0: no short form */
     const char *name; /* long form without dashes; NULL ends a table */
     enum bb_opt_kind kind;
-    size_t offset;                      /* offset of the field from the base of the table (bb_opt_table) */
-    const char *def;                    /* default, parsed like a value on the command line; NULL: 0, false or NULL */
-    const char *arg;                    /* name of the value in the help: "BYTES" */
-    double min, max;                    /* INT, SIZE, DOUBLE: inclusive range; both 0: no range */
-    const char *const *choices;         /* CHOICE: valid values, ends with NULL; NULL: choice_at is used */
+    size_t offset;              /* offset of the field from the struct of the option table (bb_opt_table.base) */
+    const char *def;            /* default, parsed like a value on the command line; NULL: 0, false or NULL */
+    const char *arg;            /* name of the value in the help: "BYTES" */
+    double min, max;            /* INT, SIZE, DOUBLE: inclusive range; both 0: no range */
+    const char *const *choices; /* CHOICE: valid values, ends with NULL; NULL: choice_at is used */
     const char *(*choice_at)(size_t i); /* CHOICE: returns the i-th valid value, NULL past the end. STRING: returns
                                            suggestions for shell completion */
     const char *help;                   /* one line in lower case; the default is appended when the help is printed */
@@ -97,7 +97,8 @@ struct bb_opt {
 struct bb_opt_table {
     const char *title;         /* heading in the help */
     const struct bb_opt *opts; /* ends with a row without a name; NULL ends the list of tables */
-    size_t base;               /* offset of this table's struct in cfg */
+    size_t base;    /* offset in bytes, from the beginning of cfg, of the struct that contains the fields of this
+                    table's options */
     unsigned needs; /* bit mask of the features that all options of the table require, in addition to the `needs` of
                        each option */
 };
@@ -111,8 +112,8 @@ struct bb_positionals {
 
 struct bb_opts {
     const char *usage;                  /* synopsis of the command: "busbar bench COLLECTIVE... [OPTION...]" */
-    const char *doc;                    /* printed below the usage, with line breaks; NULL: none */
-    const char *after;                  /* printed below the options; NULL: none */
+    const char *doc;                    /* description, printed verbatim below the usage; NULL: none */
+    const char *after;                  /* text printed below the list of options; NULL: none */
     const struct bb_opt_table *tables;  /* ends with a table without opts */
     const char *(*choice_at)(size_t i); /* shell completion: returns the i-th valid positional argument, NULL past
                                            the end; the pointer is NULL if the argument is any text or a file */
@@ -127,7 +128,7 @@ struct bb_opts {
  *   positionals  out: the positional arguments; after "--" all arguments are positional
  *   out          stream for the help
  *   Returns      0; -BB_EUSAGE after printing one error line; or BB_OPTS_HELP (> 0) after printing the help
- * Every set has the options -h and --help and, only as the last argument, --help=man and --complete=TEXT
+ * Every command has the options -h and --help and, only as the last argument, --help=man and --complete=TEXT
  * (bb_opts_generate). The function needs neither MPI nor a GPU and reads no environment variables.
  */
 #define BB_OPTS_HELP 1
@@ -135,8 +136,8 @@ int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, s
                   FILE *out) BB_MUST_CHECK;
 
 /*
- * bb_opts_read - call bb_opts_parse, with the help on stdout, and then the set's resolve(). If cfg is NULL, the options
- * are only validated. Returns a result of bb_opts_parse or resolve().
+ * bb_opts_read - call bb_opts_parse, with the help on stdout, and then set->resolve(). If cfg is NULL, the options are
+ * only validated. Returns the result of bb_opts_parse or resolve().
  */
 int bb_opts_read(const struct bb_opts *set, void *cfg, int argc, char **argv) BB_MUST_CHECK;
 
@@ -178,12 +179,12 @@ void bb_opts_print_man_text(const char *text, FILE *out);
 void bb_opts_describe(const struct bb_opt *opt, char *text, size_t size);
 
 /* bb_opts_each - call visit() for each option with the address of its field, in the order of the tables. Hidden
- * options are omitted. */
+ * options (bb_opts_is_shadowed) are omitted. */
 typedef void bb_opt_visit(void *arg, const struct bb_opt *opt, const void *field);
 void bb_opts_each(const struct bb_opts *set, const void *cfg, bb_opt_visit *visit, void *arg);
 
-/* bb_opts_is_shadowed - true if an option is hidden, because an earlier table of the set has an option with the same
- * name. */
+/* bb_opts_is_shadowed - true if an option is hidden, because an earlier table of the command has an option with the
+ * same name. */
 bool bb_opts_is_shadowed(const struct bb_opts *set, const struct bb_opt *opt);
 
 /*

@@ -11,7 +11,7 @@ enum { BB_SIZES_MAX = 256 };
 #define BB_SIZE_LARGEST ((size_t)1 << 50) /* 1 PiB, so that sums of buffer sizes cannot overflow */
 
 struct bb_sizes {
-    size_t bytes[BB_SIZES_MAX]; /* in the order of the text */
+    size_t bytes[BB_SIZES_MAX]; /* the sizes in bytes, in the order of the list */
     int n;
 };
 

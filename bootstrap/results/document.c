@@ -41,7 +41,7 @@ static int put_value(const json_t *value, int depth, FILE *out)
     return json_dump_callback(value, put_indented, &to, JSON_INDENT(1) | JSON_REAL_PRECISION(12) | JSON_ENCODE_ANY);
 }
 
-/* Writes a key. The keys of root are defined by busbar and need no escaping. */
+/* Writes a key of the top-level object. These keys are defined by busbar and need no escaping. */
 static int put_key(const char *key, bool first, FILE *out)
 {
     return fprintf(out, "%s\n \"%s\": ", first ? "" : ",", key) < 0 ? -1 : 0;
@@ -86,8 +86,8 @@ static int put_tail(json_t *root, const json_t *rows, size_t n_head, bool any, c
     return bad || fputs("\n}\n", out) == EOF ? -1 : 0;
 }
 
-/* Returns the number of keys of root in the head of the file, that is, up to and including "results". Without
- * "results", all keys are in the head. */
+/* Returns the number of keys of `root`, the top-level object, in the head of the file, that is, up to and including
+ * "results". Without "results", all keys are in the head. */
 static size_t count_head(json_t *root, const json_t *rows)
 {
     const char *key;
@@ -375,17 +375,17 @@ int bb_document_add(struct bb_document *d, json_t *row)
     return longer ? 0 : bb_err(BB_EFAIL, "cannot add a row to the results (out of memory or invalid value)");
 }
 
-/* Writes the queued rows and the final status after a take-over. The interrupted thread may still be writing the
- * same rows. The rescue therefore writes them at the same offset, and cuts off any bytes that the interrupted thread
- * wrote beyond the end of the document. */
+/* Writes the queued rows and the final status after this thread has taken the document over from a writer that is
+ * blocked in I/O. The blocked writer may still be writing the same rows. The function therefore writes them at the
+ * same offset, and cuts off any bytes that the blocked writer wrote beyond the end of the document. */
 void bb_document_rescue(struct bb_document *d, const char *status)
 {
     struct bb_document_writer *writer = d->writer;
 
     d->writer = NULL;
     if (d->file.out && write_tail(d, d->unsaved, d->unsaved_bytes, status) == 0)
-        (void)truncate_file(d, d->text_end); /* if this fails, text of the interrupted writer remains at the end of
-                                                the file */
+        (void)truncate_file(d, d->text_end); /* if this fails, text of the blocked writer remains at the end of the
+                                                file */
     if (writer->temporary)
         unlink(writer->temporary);
 }

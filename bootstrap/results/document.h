@@ -45,7 +45,7 @@ struct bb_document_writer {
 struct bb_document {
     struct bb_document_writer *writer; /* state of the writer, owned by the caller; NULL: the document cannot be
                                           taken over */
-    struct bb_outfile file;            /* the JSON file; out NULL: no file is open */
+    struct bb_outfile file;            /* the JSON file; file.out is NULL if no file is open */
     /* root: fields of head and tail, borrowed from the caller; rows: the list "results" of root, always empty
      * because rows are stored only in the file, or NULL if the schema has no rows */
     json_t *root, *rows;
@@ -79,8 +79,8 @@ int bb_document_add(struct bb_document *d, json_t *row) BB_MUST_CHECK;
  * whole file. */
 void bb_document_changed(struct bb_document *d, const char *key);
 
-/* bb_document_save - write all queued rows and changed fields. Returns 0 or -BB_EFAIL; only the first failure prints
- * an error. */
+/* bb_document_save - write all queued rows and changed fields, and `status`, the value of the key "status". Returns
+ * 0 or -BB_EFAIL; only the first failure prints an error. */
 int bb_document_save(struct bb_document *d, const char *status);
 
 /* bb_document_due - return whether at least 20 times the duration of the last write has passed since that write.
@@ -88,8 +88,8 @@ int bb_document_save(struct bb_document *d, const char *status);
  * time. */
 bool bb_document_due(const struct bb_document *d);
 
-/* bb_document_close - save, flush to disk (fsync), write the file again if its path no longer names it, and release
- * the document. Returns 0 or -BB_EFAIL. Does nothing if the document is not open. */
+/* bb_document_close - save the document with this status, flush it to disk (fsync), write the file again if its path
+ * no longer names it, and release the document. Returns 0 or -BB_EFAIL. Does nothing if the document is not open. */
 int bb_document_close(struct bb_document *d, const char *status);
 
 /*

@@ -30,8 +30,8 @@ static void put_object(struct bb_flat_table *t, json_t *flat, const char *path, 
 static void put_cell(struct bb_flat_table *t, json_t *flat, const char *path, json_t *value)
 {
     if (json_object_get(flat, path))
-        return; /* the first value is used, so a field of the row takes precedence over an extra field of the same
-                   name */
+        return; /* keeps the first value of a name, so a field of the row takes precedence over an extra field of the
+                   same name */
     if (!json_object_get(t->columns, path) && json_object_set_new(t->columns, path, json_true()))
         t->failed = true;
     if (json_object_set(flat, path, value))

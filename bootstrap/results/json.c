@@ -84,7 +84,8 @@ static int put_document(FILE *out, const char *what, const json_t *root, int dec
     const size_t form = JSON_INDENT(1) | JSON_REAL_PRECISION((size_t)decimals);
     bool bad = json_dumpf(root, out, form) || fputc('\n', out) == EOF;
 
-    /* bb_outfile_close reports write errors */
+    /* if ferror(out), the failure is a write error, which bb_outfile_close reports; any other failure is exhausted
+     * memory */
     return bad && !ferror(out) ? bb_err(BB_EFAIL, "out of memory for %s", what) : 0;
 }
 

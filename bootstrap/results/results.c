@@ -17,8 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* When the run ends early while a write is in progress: WRITE_MS, in ms, is the time after which the write is
- * treated as hung; POLL_MS is the interval at which the end of the write is polled. */
+/* Used when the run ends early while another thread writes the results. WRITE_MS: time in ms after which the write
+ * is treated as hung; POLL_MS: interval in ms at which the end of the write is polled. */
 enum { WRITE_MS = 100, POLL_MS = 5 };
 
 struct bb_results {
@@ -31,7 +31,7 @@ struct bb_results {
     struct bb_document file; /* JSON file; not open if the JSON is written to a stream at the end */
     struct bb_document_writer writer;
     bool live; /* true between bb_results_open and bb_results_close */
-    FILE *out; /* stream for --json -; NULL: the JSON is written to `path` */
+    FILE *out; /* stream to which the JSON is written for `--json -`; NULL: the JSON is written to `path` */
     char *path;
     bool foreign; /* the document has the schema of nccl-tests, which has no key "status" */
     char *csv;    /* CSV file; "-": stream csv_out; NULL: no CSV */

@@ -38,8 +38,10 @@ struct bb_results_head {
     FILE *out;          /* the program's stdout */
     int argc;           /* argc, argv: the command line as typed */
     char **argv;
-    int nccl_header, nccl_runtime;           /* NCCL version codes such as 22809; 0: null in the JSON */
-    int cuda_runtime, cuda_driver;           /* CUDA version codes such as 13000; 0: null in the JSON */
+    int nccl_header, nccl_runtime; /* NCCL version codes, such as 22809, of the header at compile time and of the
+                                      loaded library; 0: null in the JSON */
+    int cuda_runtime, cuda_driver; /* CUDA version codes, such as 13000, of the runtime and of the driver; 0: null in
+                                      the JSON */
     const struct bb_results_device *devices; /* [n_devices], one per rank; may be NULL */
     int n_devices;
     bool emulated;   /* the GPUs are emulated, so all times come from a model */
@@ -82,8 +84,8 @@ int bb_results_row(struct bb_results *res, json_t *row) BB_MUST_CHECK;
  * were first set. */
 int bb_results_set(struct bb_results *res, const char *key, json_t *value) BB_MUST_CHECK;
 
-/* bb_results_at_end - set a callback fn(rc), called by bb_results_close when the final status is in the file. After
- * fn returns, the file is only truncated to its final length. res may be NULL. */
+/* bb_results_at_end - set a callback fn(rc), which bb_results_close calls when the final status is in the file.
+ * After fn returns, the file is only truncated to its final length. res may be NULL. */
 void bb_results_at_end(struct bb_results *res, void (*fn)(int rc));
 
 /*

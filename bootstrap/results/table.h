@@ -36,10 +36,10 @@ enum bb_member {
 
 struct bb_field {
     const char *key;         /* JSON key, ends in the unit; NULL: not in the JSON */
-    const char *head, *unit; /* first and second line of the heading */
-    int width;  /* width of the text column in characters; 0: not in the text; below 0: the width is bb_line.widths[-1
-                  - width] */
-    int digits; /* digits after the decimal point, or BB_DIGITS_THAT_FIT */
+    const char *head, *unit; /* the two lines of the column heading: name and unit */
+    int width;               /* width of the text column in characters; 0: not in the text; -1, -2, ...: the width is
+                  bb_line.widths[0], [1], ... */
+    int digits;              /* digits after the decimal point, or BB_DIGITS_THAT_FIT */
     enum bb_member member;
     size_t offset;
     json_t *(*value)(const void *row); /* used if the field has no member: computes the value and returns a new
@@ -62,7 +62,7 @@ enum { BB_DIGITS_THAT_FIT = -1 }; /* as many digits as fit into the width, at mo
         json_t *: BB_MEMBER_JSON),                                                                                     \
     .offset = offsetof(type, name)
 
-/* BB_NAMED - a JSON-only field whose key is the name of its member. */
+/* BB_NAMED - define a field that is only in the JSON, under the name of its struct member. */
 #define BB_NAMED(type, name)                                                                                           \
     {                                                                                                                  \
         .key = #name, BB_SHOWS(type, name)                                                                             \
@@ -84,7 +84,7 @@ int bb_table_json(json_t *object, const struct bb_field *fields, const void *row
  * `out` is an empty line. */
 struct bb_line {
     FILE *out;
-    const int *widths; /* widths of the fields with a negative width (bb_field.width); may be NULL */
+    const int *widths; /* widths of the columns whose bb_field.width is negative; may be NULL */
     const char *none;  /* text printed for null; NULL: "-" */
     int n;             /* number of columns printed so far in this line */
 };

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Default columns for each result schema (such as busbar.bench/1), for studies without "columns". A table contains
- * only the columns for which at least one result has a value. */
+/* Default columns for each result schema (such as busbar.bench/1), used if the study file has no key "columns". A
+ * table contains only the columns for which at least one result has a value. */
 static const struct {
     const char *command, *schema, *columns;
 } default_columns[] = {
@@ -28,9 +28,9 @@ static const struct {
      "predicted.breakdown.exposed_us"},
 };
 
-/* Keys that identify a measurement within results[] of a run. A column with relative_to divides the value of a table
- * row by the value of its reference row: the row of the reference combination that has the same values of all these
- * keys. */
+/* Keys that identify a measurement within results[] of a run. A column with relative_to (a column of ratios) divides
+ * the value of a table row by the value of its reference row. The reference row is in the reference combination (the
+ * run to which relative_to refers) and has the same values of all these keys. */
 static const char *const identity[] = {"collective", "metric", "step",  "direction", "from",  "to",   "parts",
                                        "bytes",      "root",   "group", "placement", "cycle", "mode", "max_ctas"};
 
@@ -77,9 +77,9 @@ static const json_t *rows_in(const json_t *result)
 
 struct column {
     const char *name, *path;
-    /* NULL: the column contains the value at `path`. Otherwise a JSON object axis -> value, which selects the
-     * reference combination; the column then contains the value at `path` divided by the reference combination's
-     * value */
+    /* NULL: the column contains the value at `path`. Otherwise the column contains a ratio: the value at `path`
+     * divided by the value of the reference combination (run). relative_to is a JSON object axis -> value that
+     * selects the reference combination. */
     const json_t *relative_to;
 };
 
@@ -128,7 +128,7 @@ static const char *keep_name(struct table *t, json_t *name, const char *otherwis
     return json_array_append_new(t->names, name) ? otherwise : json_string_value(name);
 }
 
-/* Returns "step_us" for "step_us.p50"; other paths are unchanged. */
+/* Returns the column name for the path of a value: "step_us" for "step_us.p50"; other paths are unchanged. */
 static const char *short_name(struct table *t, const char *path)
 {
     size_t length = strlen(path);
@@ -306,8 +306,8 @@ static bool same_measurement(const json_t *a, const json_t *b)
     return true;
 }
 
-/* Returns the result of the reference combination of combination `i`, that is, the combination with the same
- * settings except for the axes in relative_to, which have the values given there. NULL if the combination or its
+/* Returns the result of the run with which the run of combination `i` is compared: the combination with the same
+ * settings, except that the axes in relative_to have the values given in relative_to. NULL if the combination or its
  * result does not exist. */
 static const json_t *reference_of(const struct bb_gathered *g, size_t i, const json_t *relative_to)
 {

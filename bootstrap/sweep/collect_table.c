@@ -298,7 +298,7 @@ static void mask_values(json_t *environment)
     }
 }
 
-/* Masks the values of every key "environment": at the top level, in choices and in cases. */
+/* Masks the values of every key "environment" in the study: at its top level, in its choices and in its cases. */
 static void mask_environments(json_t *study)
 {
     const char *key;

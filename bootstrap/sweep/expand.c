@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_VISITS = 1000000 }; /* maximum number of combinations before leave_out is applied */
+enum { MAX_VISITS = 1000000 }; /* maximum number of combinations before the rules in leave_out exclude some of them */
 
 struct expansion {
     struct bb_sweep_runs *out;
@@ -267,7 +267,7 @@ static int fill_run(const struct expansion *x, struct bb_sweep_run *c, const jso
     for (size_t i = 0; i < json_array_size(arguments); i++)
         bb_argv_add(&c->launch_arguments, "%s", json_string_value(json_array_get(arguments, i)));
     c->timeout_s = timeout ? json_number_value(timeout) : x->plan->timeout_s;
-    TRY(argv_result(c)); /* words may be missing after an allocation failure */
+    TRY(argv_result(c)); /* fails if an earlier allocation failed, because words may then be missing */
     TRY(check_command(x, c, json_integer_value(json_object_get(setting, "ranks"))));
     set_id(c, repeat);
     substitute_id(&c->words, c->id);
@@ -336,7 +336,8 @@ static int record_axes(struct expansion *x, const json_t *labels)
     return 0;
 }
 
-/* Makes space for one more combination in the list x->out. Fails if the list has the maximum size. */
+/* Makes space for one more combination in the list x->out. Fails if the list already has plan->max_combinations
+ * elements. */
 static int grow_runs(struct expansion *x)
 {
     if (x->out->n == x->plan->max_combinations)
@@ -392,8 +393,8 @@ static int emit_repeats(struct expansion *x, const json_t *setting, const json_t
 }
 
 /*
- * Finds the first list in a setting, that is, its next axis to expand: a list among the command words, options,
- * variables and ranks.
+ * Finds the first list of values in a setting (study.h), in its command words, options, variables and ranks. The list
+ * is the next axis to expand.
  *   part     out: key of the setting that contains the list: "command", "options" or "environment"; NULL for ranks
  *   word     out: index of the list in "command"
  *   Returns  the name of the axis, or NULL if there is no list
@@ -456,8 +457,8 @@ static int expand_axes(struct expansion *x, const json_t *setting, const json_t 
     return rc;
 }
 
-/* Returns `setting` overridden by `over` as a new object: options and environment key by key, other keys as a whole.
- * NULL if memory is exhausted. */
+/* Returns a new object: `setting` (options, environment, ranks, ... of a study) overridden by `over`. The keys of
+ * options and of environment are overridden one by one, any other key as a whole. NULL if memory is exhausted. */
 static json_t *overlay_setting(const json_t *setting, const json_t *over)
 {
     json_t *result = json_deep_copy(setting), *value;
@@ -490,8 +491,9 @@ static int expand_overlay(struct expansion *x, void *next_choice, const json_t *
     return rc;
 }
 
-/* Combines `setting` with each value of one choice and, recursively, with the values of the following choices.
- * choice: jansson iterator at that choice; NULL after the last choice, where the axes of the setting are expanded. */
+/* Combines `setting` with each alternative of one choice (study.h) and, recursively, with the alternatives of the
+ * following choices. choice: jansson iterator at that choice; NULL after the last choice, where the axes of the
+ * setting are expanded. */
 static int expand_choices(struct expansion *x, void *choice, const json_t *setting, const json_t *labels)
 {
     json_t *choices = json_object_get(x->study->root, "choices"), *over;

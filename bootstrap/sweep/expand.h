@@ -24,11 +24,11 @@ struct bb_sweep_run {
     char id[BB_SWEEP_RUN_ID];   /* hash of command line, variables, launcher arguments, ranks and repeat number; adding
                                  or removing other combinations does not change it */
     json_t *settings;           /* JSON object: axis -> value of this combination, in the order of the axes */
-    struct bb_argv words;       /* arguments after "busbar", without --json */
-    struct bb_argv environment; /* "NAME=value"; "NAME": unset the variable */
+    struct bb_argv words;       /* arguments after "busbar", except --json */
+    struct bb_argv environment; /* environment variables of the run: "NAME=value" sets a variable, "NAME" unsets it */
     struct bb_argv launch_arguments;
     bool launched;
-    int ranks;        /* number of ranks that the launcher starts; 1 for a command without a launcher */
+    int ranks;        /* number of ranks that the launcher starts; 1 for a command that runs without a launcher */
     double timeout_s; /* time limit of the run in seconds; 0: no limit */
 };
 

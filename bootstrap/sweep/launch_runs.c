@@ -218,7 +218,8 @@ static void block_signals(sigset_t *signals, sigset_t *before)
 {
     static const int caught[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
 
-    signal(SIGCHLD, SIG_DFL); /* with SIG_IGN the kernel would reap the children and lose their exit status */
+    signal(SIGCHLD, SIG_DFL); /* if SIGCHLD were ignored (SIG_IGN), the kernel would reap the children and their exit
+                                 status would be lost */
     sigemptyset(signals);
     for (size_t i = 0; i < sizeof(caught) / sizeof(caught[0]); i++) {
         struct sigaction now;

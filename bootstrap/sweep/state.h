@@ -22,8 +22,8 @@ extern const char *const bb_sweep_state_names[];
 struct bb_sweep_found {
     enum bb_sweep_state state;
     json_t *result;  /* parsed ID.json, also of a failed run; NULL: missing or not valid JSON */
-    int exit_status; /* -1: unknown; 124: timeout; 128 + n: killed by signal n */
-    double seconds;  /* NaN: unknown */
+    int exit_status; /* exit status of the run; -1: unknown; 124: timeout; 128 + n: killed by signal n */
+    double seconds;  /* duration of the run in seconds; NaN: unknown */
 };
 
 /* bb_sweep_file - return the path dir/ID + ending (for example ".json"), owned by the caller; NULL after an error

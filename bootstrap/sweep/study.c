@@ -52,9 +52,10 @@ static int reject_value(const struct location *at, const json_t *value, const ch
 
 enum shape {
     ONE,   /* a value accepted by `check` */
-    LIST,  /* a non-empty list; the rule applies to each element */
-    AXIS,  /* one value, or a list of distinct values */
-    NAMED, /* an object with user-defined names, which check_name validates; the rule applies to each value */
+    LIST,  /* a non-empty list; the rule's `inner` or `check` validates each element */
+    AXIS,  /* one value, or a list of distinct values; the rule's `inner` or `check` validates each value */
+    NAMED, /* an object with user-defined names, which check_name validates; the rule's `inner` or `check` validates
+              each value */
     KEYS   /* an object that has only the keys of the tables `inner` and `more` */
 };
 
@@ -67,8 +68,9 @@ struct rule {
                         with {0} */
     enum shape shape;
     check_fn *check;
-    const struct rule *inner, *more; /* KEYS: two tables of keys; more may be NULL */
-    const char *expected;            /* error text for a value of another shape */
+    const struct rule *inner, *more; /* KEYS: two tables of rules for the keys of the object; `more` may be NULL.
+                                        Other shapes: `inner` is the rule for each element */
+    const char *expected;            /* text of the error message for a value of another shape: what is expected */
     const char *needed;              /* KEYS: required key; NULL: none */
     bool may_be_empty;               /* NAMED: {} is accepted */
     /* NAMED: validates a user-defined name; object: location of the object, at: location of the name's value; NULL:

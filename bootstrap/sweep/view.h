@@ -3,8 +3,8 @@
  * contain all rows.
  *
  * --sort COLUMN sorts in ascending order, -COLUMN in descending order; the sort is stable and rows without a value come
- * last. --where is a comma-separated list of conditions, all of which must hold: COLUMN, one of < <= > >= = !=, and a
- * number (1K is 1024) or, for = and !=, a text. A row without a value satisfies no condition.
+ * last. --where is a comma-separated list of conditions, all of which must hold: COLUMN, one of < <= > >= = == !=, and
+ * a number (1K is 1024) or, for =, == and !=, a text. A row without a value satisfies no condition.
  */
 #ifndef BB_BOOTSTRAP_SWEEP_VIEW_H
 #define BB_BOOTSTRAP_SWEEP_VIEW_H

@@ -29,8 +29,8 @@ struct bb_plan_options {
     int top, threads;          /* with --best-layout: number of layouts to print, and number of threads of the search */
     const char *slow, *jitter; /* values of the options as given, not yet parsed */
     int seed, samples; /* seed: for --jitter and --moe-imbalance; samples: number of simulated steps with --jitter */
-    struct bb_bench_options bench; /* only for the plan of a collective: the options of bench, which determine the
-                                      rows of the table */
+    struct bb_bench_options bench; /* only for the plan of a collective: options of `busbar bench`, which determine
+                                      the rows of the table */
 };
 
 /* ---- plan of one step: plan_step.c ---- */

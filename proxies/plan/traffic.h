@@ -35,9 +35,9 @@ struct bb_traffic_role {
     int *ranks, n_ranks; /* the ranks with this role, in ascending order */
     struct bb_traffic_row *rows;
     int n_rows;
-    double compute_us, flops;         /* per step: total duration of timed kernels in microseconds, and FLOPs */
-    size_t memory_bytes[BB_USES];     /* bytes of the program's buffers, by use */
-    size_t work_bytes;                /* bytes of the additional operands of real kernels (--compute gemm) */
+    double compute_us, flops;     /* per step: total duration of timed kernels in microseconds, and FLOPs */
+    size_t memory_bytes[BB_USES]; /* bytes of the program's buffers, by use */
+    size_t work_bytes; /* bytes of the operands of real kernels (--compute gemm), in addition to memory_bytes */
     double training_bytes[BB_USES];   /* bytes that real training needs, by use (step.h); all 0: unknown */
     const struct bb_program *program; /* program of the role's first rank */
 };
@@ -58,7 +58,7 @@ struct bb_traffic {
 int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step, bool split_programs) BB_MUST_CHECK;
 void bb_traffic_release(struct bb_traffic *t);
 
-size_t bb_traffic_memory(const struct bb_traffic_role *role); /* returns the bytes of all buffers and of the
-                                                                 additional operands */
+size_t bb_traffic_memory(const struct bb_traffic_role *role); /* returns the bytes of all buffers and of the operands
+                                                                 (memory_bytes and work_bytes) */
 
 #endif

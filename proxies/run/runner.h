@@ -59,8 +59,8 @@ struct bb_runner {
     cudaEvent_t *done; /* [program.n_ops] event recorded after each operation; NULL: no other stream waits for the
                           operation */
     cudaEvent_t *last; /* [program.n_streams] event recorded after the final operation of each stream in a step */
-    cudaEvent_t fork;  /* event recorded on `join`, for which all other streams wait before a captured step or a step
-                         with a start barrier */
+    cudaEvent_t fork;  /* event on `join` at the begin of a captured step or of a step with a start barrier; all other
+                         streams wait for the event */
     cudaEvent_t ready, begin, end; /* events on `join`. ready: before the final all_reduce of the common start, only
                                       in traced steps; begin, end: begin and end of the step */
     cudaEvent_t first; /* event that the host records as soon as it has observed the event `begin`; the time between

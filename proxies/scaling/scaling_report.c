@@ -145,7 +145,7 @@ static json_t *broadcast_json(const struct bb_scaling_measured *m)
                      bb_json_real(m->broadcast_us));
 }
 
-/* Returns the parameters that must be equal in a run and its baseline. */
+/* Returns as JSON the parameters that must be equal in a run and its baseline. */
 static json_t *study_json(const struct bb_scaling_report *r)
 {
     const struct bb_scaling *s = r->scaling;

@@ -8,10 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum {
-    STEPS_PER_EXCHANGE = 1024
-}; /* maximum number of steps between two exchanges in which the ranks determine the
-                                       slowest rank's step times */
+enum { STEPS_PER_EXCHANGE = 1024 }; /* maximum number of steps after which the ranks exchange their times */
 
 /* Runs n steps. name: name of the steps in messages; sum_us: out, sum of the step times, each the time of the
  * slowest rank. */

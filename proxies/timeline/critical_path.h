@@ -19,7 +19,8 @@
 enum bb_critical_part {
     BB_CRITICAL_COMPUTE,
     BB_CRITICAL_TRANSFER,
-    BB_CRITICAL_WAITING, /* waiting for ranks whose times are not in the timeline */
+    BB_CRITICAL_WAITING, /* waiting for ranks whose times are unknown; if the times are known, the path goes on at
+                            the awaited rank */
     BB_CRITICAL_HOST, /* host time: all predecessors on the GPU have ended, but the host has not issued the operation */
     BB_CRITICAL_PARTS
 };

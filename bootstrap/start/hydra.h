@@ -1,12 +1,12 @@
 /*
  * hydra.h - support for mpiexec.hydra, the launcher of MPICH, MVAPICH and Intel MPI. No effect under other launchers.
  *
- * Hydra monitors each rank through a connection (PMI_FD) and through the rank's output pipes. When one of them closes
- * before MPI_Finalize, Hydra sends SIGKILL to all ranks at once, so no rank could report which rank was lost. Therefore
- * each rank forks a helper process, which keeps the connection and the pipes open for HOLD_MS after the rank has died.
- * During that time the other ranks report the loss and exit (watchdog/watchdog.h). The helper process reports the lost
- * rank itself if the other ranks cannot, either because they are not connected yet or because Hydra has killed them
- * (which Hydra may do while a rank prints).
+ * Hydra monitors each rank through a connection (PMI_FD) and through the rank's output pipes. When the connection or a
+ * pipe closes before MPI_Finalize, Hydra sends SIGKILL to all ranks at once, so no rank could report which rank was
+ * lost. Therefore each rank forks a helper process, which keeps the connection and the pipes open for 1.5 s (HOLD_MS)
+ * after the rank has died. During that time the other ranks report the loss and exit (watchdog/watchdog.h). The helper
+ * process reports the lost rank itself if the other ranks cannot, either because they are not connected yet or because
+ * Hydra has killed them (which Hydra may do while a rank prints).
  */
 #ifndef BB_BOOTSTRAP_START_HYDRA_H
 #define BB_BOOTSTRAP_START_HYDRA_H

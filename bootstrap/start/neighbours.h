@@ -32,13 +32,13 @@ int bb_neighbours_lost(struct bb_neighbours *all);
 int bb_neighbours_missing(const struct bb_neighbours *all, int *more);
 
 /*
- * bb_neighbours_end - release this rank's socket name and end the other ranks of this host in a chain: send SIGCONT to the next
- * rank, send SIGKILL if it has not exited after 3 s, and then continue with the rank after it. The chain stops at a
- * rank that exits without SIGKILL, because that rank ends the next one itself.
+ * bb_neighbours_end - release this rank's socket name and end the other ranks of this host in a chain: send SIGCONT to
+ * the next rank, send SIGKILL if it has not exited after 3 s, and then continue with the rank after it. The chain stops
+ * at a rank that exits without SIGKILL, because that rank ends the rank after it.
  */
 void bb_neighbours_end(struct bb_neighbours *all);
 
-/* bb_neighbours_release - release this rank's socket name and close the connection. */
+/* bb_neighbours_release - release this rank's socket name and close the connection to the next rank. */
 void bb_neighbours_release(struct bb_neighbours *all);
 
 #endif

@@ -19,12 +19,12 @@
  * rank is forked. */
 enum { BB_SIBLINGS_MAX = 1024 };
 
-/* The ranks of one launched process. `place` is the index of this rank in the process. Place 0 is the launched
- * process itself, which has a socket and a process id for each forked rank. */
+/* The ranks of one launched process. `place` is the index of this rank in the process, and `count` is the number of
+ * ranks. Place 0 is the launched process itself, which has a socket and a process id for each forked rank. */
 struct bb_siblings {
     int place, count;
-    int *fds; /* place 0: [count] sockets to the forked ranks, fds[0] is -1; other places: [1], the socket to place 0 */
-    pid_t *pids; /* place 0: [count] process ids of the forked ranks; other places: unused */
+    int *fds;    /* place 0: [count] sockets to the forked ranks, fds[0] is -1; forked ranks: [1] socket to place 0 */
+    pid_t *pids; /* place 0: [count] process ids of the forked ranks; forked ranks: unused */
 };
 
 /*
@@ -41,8 +41,8 @@ int bb_siblings_start(int count) BB_MUST_CHECK;
  * line. */
 int bb_siblings_take(struct bb_siblings **siblings) BB_MUST_CHECK;
 
-/* bb_siblings_end - place 0: wait until all forked ranks have exited. Returns 0, or the error code of the first
- * forked rank that failed. */
+/* bb_siblings_end - in the launched process (place 0): wait until all forked ranks have exited. Returns 0, or the
+ * error code of the first forked rank that failed. */
 int bb_siblings_end(struct bb_siblings *siblings);
 
 /* bb_siblings_release - close the sockets and free the structure. NULL is allowed. */

@@ -22,8 +22,8 @@ int bb_speaker_take(int code);
  * of the launcher. */
 int bb_speaker_take_of(pid_t launcher, int code);
 
-/* bb_speaker_says - mark the error as reported. Call it after printing the error, but under Hydra before, because
- * Hydra kills the rank as soon as the rank prints. fd: returned by bb_speaker_take, or -1. */
+/* bb_speaker_says - mark the error as reported. Call it after printing the error; under Hydra call it before
+ * printing, because Hydra kills the rank as soon as the rank prints. fd: returned by bb_speaker_take, or -1. */
 void bb_speaker_says(int fd);
 
 /*

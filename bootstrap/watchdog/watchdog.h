@@ -82,8 +82,8 @@ struct bb_watchdog_endpoint {
 
 /*
  * Backup reporters (deputies): the ranks that print the error line if rank 0 is lost or does not answer. They are ranks
- * 1 and 2 and the first ranks of two more nodes, in rank order. The lowest one that answers prints the line. If none
- * answers, the ranks of each host choose a reporter among themselves (speaker.h).
+ * 1 and 2 and the first ranks of two more nodes, in rank order. The lowest backup reporter that answers prints the
+ * line. If no backup reporter answers, the ranks of each host choose a reporter among themselves (speaker.h).
  */
 #define BB_WATCHDOG_DEPUTIES 4
 struct bb_watchdog_deputies {
@@ -91,9 +91,10 @@ struct bb_watchdog_deputies {
     struct bb_watchdog_endpoint at[BB_WATCHDOG_DEPUTIES];
 };
 
-/* bb_watchdog_start - start the watchdog's thread in state "alone", in which the timeout, signals and hooks already
- * work. timeout_s: time limit in seconds between two signs of life of the main thread. Blocks SIGTERM, SIGINT and
- * the other signals listed in bootstrap/start/signals.h, except those that are ignored (nohup). */
+/* bb_watchdog_start - start the watchdog's thread in state "alone" (not connected to other ranks), in which the
+ * timeout, signals and hooks already work. timeout_s: time limit in seconds between two signs of life of the main
+ * thread. Blocks SIGTERM, SIGINT and the other signals listed in bootstrap/start/signals.h, except those that are
+ * ignored (nohup). */
 int bb_watchdog_start(struct bb_watchdog **watchdog, double timeout_s) BB_MUST_CHECK;
 
 /* bb_watchdog_see_neighbours - start to monitor the next rank of this host, until all ranks are connected. If a rank
@@ -101,7 +102,8 @@ int bb_watchdog_start(struct bb_watchdog **watchdog, double timeout_s) BB_MUST_C
  * (bootstrap/start/siblings.h). */
 void bb_watchdog_see_neighbours(struct bb_watchdog *watchdog);
 
-/* bb_watchdog_met - record that the ranks are connected, or that there is only one rank. */
+/* bb_watchdog_met - record that the ranks have connected to rank 0 (a rank that cannot connect prints a warning), or
+ * that the run has only one rank. */
 void bb_watchdog_met(struct bb_watchdog *watchdog);
 
 /* bb_watchdog_end_neighbours - under srun, which waits for all ranks: end the ranks of this host that do not exit on
@@ -118,16 +120,16 @@ int bb_watchdog_serve(struct bb_watchdog *watchdog, int size, char (*hosts)[BB_H
                       struct bb_watchdog_endpoint *ticket) BB_MUST_CHECK;
 
 /* bb_watchdog_join - all ranks except 0: connect to rank 0. If rank 0 cannot be reached at any address, print a
- * warning and stay in state "alone". */
+ * warning and stay in state "alone" (not connected to other ranks). */
 void bb_watchdog_join(struct bb_watchdog *watchdog, int rank, int size, char (*hosts)[BB_HOST_TEXT],
                       const struct bb_watchdog_endpoint *ticket);
 
 /* bb_watchdog_choose_deputies - choose the backup reporters. node_of: [size] node of each rank. The choice depends
- * only on node_of, so every rank chooses the same ones. The caller fills in their endpoints. */
+ * only on node_of, so every rank chooses the same backup reporters. The caller fills in their endpoints. */
 void bb_watchdog_choose_deputies(struct bb_watchdog_deputies *deputies, int size, const int *node_of);
 
 /* bb_watchdog_deputise - start listening as a backup reporter. at: out, the endpoint of this rank, which the caller
- * sends to all ranks; it contains no address (n 0) if listening failed. */
+ * sends to all ranks; at->n is 0 if listening failed. */
 void bb_watchdog_deputise(struct bb_watchdog *watchdog, bool one_host, const struct bb_siphash_key *token,
                           struct bb_watchdog_endpoint *at);
 

@@ -53,7 +53,7 @@ struct bb_watchdog_msg {
 };
 
 /*
- * A connection, and the received bytes of its next message.
+ * A TCP connection between two ranks, and the received bytes of its next message.
  *
  * Authentication: the side that accepts the connection sends CHALLENGE with a nonce, and the first message of the side
  * that connects contains another nonce. Both sides derive the key of the connection from both nonces and the run's
@@ -66,7 +66,7 @@ struct bb_watchdog_link {
     uint64_t nonce;     /* nonce of the accepting side */
     struct bb_siphash_key key;
     uint64_t sent, received; /* number of tagged messages sent and received; used as sequence numbers */
-    double since_s;          /* time at which the connection was accepted */
+    double since_s;          /* time (bb_now_s) at which the connection was accepted */
     size_t have;             /* bytes of `in` received so far */
     struct bb_watchdog_msg in;
 };
@@ -83,7 +83,7 @@ int bb_watchdog_dial(const struct bb_watchdog_endpoint *ticket, const struct bb_
                      const double patience_s[2], struct bb_watchdog_link *link,
                      struct bb_watchdog_msg *reply) BB_MUST_CHECK;
 /* bb_watchdog_list_addresses - store the addresses at which other hosts can reach this host, without a port, the
- * preferred one first (watchdog_interfaces.c). */
+ * preferred address first (watchdog_interfaces.c). */
 void bb_watchdog_list_addresses(struct bb_watchdog_endpoint *ticket);
 /* bb_watchdog_preference - returns the preference of the network interface `name`; lower is better. socket_ifname:
  * value of NCCL_SOCKET_IFNAME ("eth,ib", "=eth0", "^docker"), NULL if not set. default_route: interface of the
@@ -114,7 +114,7 @@ struct bb_peer {
     bool joined, hung, done; /* joined: peer sent HELLO; hung: peer sent HANG; done: peer sent BYE or FAIL, so EOF is
                                 expected */
     bool lost, gone; /* lost: connection closed without GONE or FAIL; gone: peer sent GONE, so EOF is expected */
-    bool gone_again; /* peer (rank 0) sent GONE a second time: this rank may exit */
+    bool gone_again; /* rank 0 sends GONE twice in succession; true after the second: this rank may exit */
     bool answered;   /* peer has answered the ASK that follows the first HANG */
 };
 
@@ -128,14 +128,16 @@ struct bb_hook {
 struct bb_watchdog {
     pthread_t thread;
     pthread_mutex_t lock; /* protects all following fields except the hooks */
-    pthread_cond_t news;  /* signaled when a field changes for which the main thread may wait */
+    pthread_cond_t news;  /* signaled when a field changes on which the main thread may be waiting */
     int poke_fd, signal_fd, listen_fds[BB_WATCHDOG_ADDRESSES], n_listen;
     sigset_t old_signals;
     bool attended;     /* this rank is not rank 0 and is, or was, connected to rank 0 */
-    int rank, size;    /* 0 and 1 until bb_watchdog_serve or bb_watchdog_join */
+    int rank, size;    /* rank number and number of ranks of the run; 0 and 1 until bb_watchdog_serve or
+                       bb_watchdog_join */
     int launcher_rank; /* rank as set by the launcher; used until `rank` is known */
     struct bb_neighbours neighbours;
-    bool met;           /* the ranks are connected, or there is only one */
+    bool met; /* the ranks have connected to rank 0 (a rank that cannot connect prints a warning), or the run has
+                 only one rank */
     double neighbour_s; /* time at which to report the loss of the next rank on this host; 0: not lost */
     bool launched;      /* false: this is certainly the only rank of the job */
     char (*hosts)[BB_HOST_TEXT];
@@ -154,10 +156,10 @@ struct bb_watchdog {
     double due_s;   /* time at which the main thread counts as hanging, unless it gives a sign of life before */
 
     bool hung, hang_said;    /* hung: a wait of this rank timed out; hang_said: HANG was sent to rank 0 */
-    double hang_s;           /* time at which that wait timed out */
+    double hang_s;           /* time at which the wait of this rank timed out */
     double judge_s, lost_s;  /* judge_s: time at which rank 0 decides about hanging ranks; lost_s: time at which lost
                                ranks are reported; 0: no such time is set */
-    double signal_s;         /* time at which the signal arrived */
+    double signal_s;         /* time at which `signal` arrived */
     int signal, signal_rank; /* signal: the first signal or other cause (signals.h), 0: none; signal_rank: the rank
                                 that received it */
     pid_t launcher;          /* parent process at the start */
@@ -179,7 +181,8 @@ struct bb_watchdog {
     bool fail_said;
     bool end_heard; /* END was received from rank 0 */
     bool leaving, bye_said, left, gone_said, releasing, stop;
-    bool keeps; /* the main thread waits for the other ranks to end and then ends this process itself */
+    bool keeps; /* the main thread waits for the other ranks to end and then ends this process; the watchdog's thread
+                   gives it more time */
     bool told;  /* an orderly run ends with a nonzero exit status, and the cause was printed */
     bool spoke; /* this rank has printed the error line */
     int speaker_fd;
@@ -208,18 +211,18 @@ void *bb_watchdog_thread(void *watchdog);
  * lock. */
 void bb_watchdog_await(struct bb_watchdog *watchdog, bool (*flag)(const struct bb_watchdog *), double patience_s);
 
-/* The caller of each of the following functions holds the watchdog's lock. */
+/* For each function below, the caller holds the watchdog's lock. */
 /* bb_watchdog_end_others - under srun, which waits for all ranks: close all connections and end the stuck ranks of this
  * host. No effect under other launchers. */
 void bb_watchdog_end_others(struct bb_watchdog *watchdog);
 void bb_watchdog_end(struct bb_watchdog *watchdog, int code); /* ends the job with this exit code, and sends END to
                                                                  all ranks */
 void bb_watchdog_tell_end(struct bb_watchdog *watchdog, struct bb_peer *peer); /* sends END to one peer */
-void bb_watchdog_judge_hang(struct bb_watchdog *watchdog);        /* rank 0: reports a hang and the ranks that did not
-                                                              arrive */
-void bb_watchdog_judge_lost(struct bb_watchdog *watchdog);        /* rank 0: reports the lost ranks */
-void bb_watchdog_judge_alone(struct bb_watchdog *watchdog);       /* this rank hangs and rank 0 does not answer: reports
-                                                               both */
+void bb_watchdog_judge_hang(struct bb_watchdog *watchdog);  /* rank 0: reports a hang and the ranks that did not
+                                                              arrive at the step */
+void bb_watchdog_judge_lost(struct bb_watchdog *watchdog);  /* rank 0: reports the lost ranks */
+void bb_watchdog_judge_alone(struct bb_watchdog *watchdog); /* reports that this rank hangs and that rank 0 does not
+                                                               answer */
 void bb_watchdog_judge_server_lost(struct bb_watchdog *watchdog); /* reports that rank 0 is lost */
 void bb_watchdog_judge_signal(struct bb_watchdog *watchdog);      /* reports the signal that ends the job */
 void bb_watchdog_judge_neighbour(struct bb_watchdog *watchdog,

@@ -15,8 +15,8 @@
 
 /* Options of a communicator. Zero-initialized: a non-blocking communicator with NCCL's defaults. */
 struct bb_comm_opts {
-    bool blocking; /* true: NCCL calls return only when their operation is enqueued, so latencies do not include
-                      NCCL's helper thread; the communicator cannot be aborted while a call runs */
+    bool blocking; /* true: NCCL calls return only when their operation is enqueued, so measured latencies do not
+                      include the time of NCCL's helper thread; the communicator cannot be aborted while a call runs */
     int min_ctas, max_ctas; /* minimum and maximum number of CTAs (channels) per operation; 0: NCCL's choice */
     int cta_policy;         /* CTA policy: value of NCCL_CTA_POLICY_... plus 1; 0: NCCL's choice; requires NCCL 2.27 */
     bool nvlink_centric_sched; /* sets nvlinkCentricSched; requires NCCL 2.28 */
@@ -40,24 +40,25 @@ struct bb_comm {
 };
 
 /*
- * bb_comm_init - create a communicator per group. Collective over all ranks of the run.
- *   c        out; without a communicator after an error and on ranks in no group. Must not move in memory until it is
+ * bb_comm_init - create a communicator per group (set of ranks that share a communicator). Collective over all ranks of
+ * the run.
+ *   c        out; empty (c->nccl is NULL) after an error and on ranks in no group. Must not move in memory until it is
  *            released.
- *   name     name of the groups; copied
+ *   name     common name of the groups, for example "dp"; copied
  *   members  [size] ranks of this rank's group in group order, this rank included; NULL: the first `size` ranks of the
  *            run
  *   size     number of ranks in this rank's group; 0: this rank is in no group of this name
  *   opts     options; zero-initialized: NCCL's defaults
  *   Returns  0 or a negative error. If the ranks of a group pass different members, the message names two of these
  *            ranks.
- * Groups of one name are disjoint. Uses the current CUDA device.
+ * The groups of one call are disjoint. Uses the current CUDA device.
  */
 int bb_comm_init(struct bb_comm *c, struct bb_world *w, const char *name, const int *members, int size,
                  const struct bb_comm_opts *opts) BB_MUST_CHECK;
 
 /*
  * bb_comm_split - split `parent` (ncclCommSplit). Collective over the group of `parent`.
- *   c      out; without a communicator after an error and for color -1. Must not move in memory until it is released.
+ *   c      out; empty (c->nccl is NULL) after an error and for color -1. Must not move in memory until it is released.
  *   color  ranks with equal color >= 0 form a new communicator; -1: this rank joins none
  *   key    order of the ranks in the new communicator; ranks with equal keys keep the order of the parent
  *   opts   options; NULL: NCCL's defaults, blocking like the parent
@@ -67,8 +68,8 @@ int bb_comm_split(struct bb_comm *c, struct bb_comm *parent, const char *name, i
 
 /*
  * bb_comm_poll - wait until a non-blocking communicator is no longer "in progress". Call it after each operation and
- * each ncclGroupEnd, before the next NCCL call, event record or wait for the stream. Returns at once for blocking and
- * empty communicators.
+ * each ncclGroupEnd, before the next NCCL call, event record or wait for the stream. Returns at once for a blocking
+ * communicator and if c->nccl is NULL.
  */
 int bb_comm_poll(struct bb_comm *c, const char *what) BB_MUST_CHECK;
 
@@ -81,12 +82,12 @@ int bb_comm_check(struct bb_comm *c) BB_MUST_CHECK;
 int bb_comm_sendrecv(struct bb_comm *c, const void *send, int to, void *recv, int from, size_t count,
                      ncclDataType_t type, cudaStream_t stream) BB_MUST_CHECK;
 
-/* bb_comm_finalize - finalize and destroy the communicator. Collective over its group. c is empty afterwards, also
- * after an error. */
+/* bb_comm_finalize - finalize and destroy the communicator. Collective over its group. c->nccl is NULL afterwards,
+ * also after an error. */
 int bb_comm_finalize(struct bb_comm *c) BB_MUST_CHECK;
 
-/* bb_comm_abort - abort and destroy the communicator; the other ranks need not call it. Allowed on an empty
- * communicator and more than once. Prints nothing, cannot fail. */
+/* bb_comm_abort - abort and destroy the communicator; the other ranks need not call it. c->nccl may be NULL. Prints
+ * nothing, cannot fail. */
 void bb_comm_abort(struct bb_comm *c);
 
 /* BB_NCCL(call) - evaluate an NCCL call. Returns 0, or -BB_EFAIL after printing the call and NCCL's error text.

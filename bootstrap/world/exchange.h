@@ -1,7 +1,7 @@
 /*
  * exchange.h - transport of the small exchanges in world.h. Processes exchange data through MPI. A forked rank
- * (bootstrap/start/siblings.h) exchanges data with the first rank of its process through a socket. Only for this
- * module.
+ * (bootstrap/start/siblings.h) exchanges data with the first rank of its process through a socket. For files of
+ * bootstrap/world and their tests only.
  */
 #ifndef BB_BOOTSTRAP_WORLD_EXCHANGE_H
 #define BB_BOOTSTRAP_WORLD_EXCHANGE_H

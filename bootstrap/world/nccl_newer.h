@@ -9,18 +9,19 @@
 #include <nccl.h>
 #include <stddef.h>
 
-/* From NCCL 2.19 on. Each registration returns a handle. */
+/* In NCCL 2.19 and later: registration of a user buffer. Register returns a handle, which deregister takes. */
 typedef ncclResult_t ncclCommRegister_fn(ncclComm_t comm, void *memory, size_t bytes, void **handle);
 typedef ncclResult_t ncclCommDeregister_fn(ncclComm_t comm, void *handle);
 
-/* From NCCL 2.27 on. The window is NULL if the GPUs do not support windows. */
+/* In NCCL 2.27 and later: symmetric memory windows and ncclCommShrink. *window is NULL if the GPUs do not support
+ * windows. */
 enum { BB_NCCL_WIN_COLL_SYMMETRIC = 1 };
 typedef ncclResult_t ncclCommWindowRegister_fn(ncclComm_t comm, void *memory, size_t bytes, void **window, int flags);
 typedef ncclResult_t ncclCommWindowDeregister_fn(ncclComm_t comm, void *window);
 typedef ncclResult_t ncclCommShrink_fn(ncclComm_t comm, int *excluded, int n, ncclComm_t *rest, ncclConfig_t *config,
                                        int flags);
 
-/* From NCCL 2.28 on. */
+/* In NCCL 2.28 and later: collectives that older versions do not have. */
 typedef ncclResult_t ncclAlltoAll_fn(const void *send, void *recv, size_t count, ncclDataType_t, ncclComm_t,
                                      cudaStream_t);
 typedef ncclResult_t ncclGather_fn(const void *send, void *recv, size_t count, ncclDataType_t, int root, ncclComm_t,

@@ -48,16 +48,16 @@ struct bb_world {
     int local_rank, local_size; /* index of this rank among the ranks of its node, and their number */
     char host[BB_HOST_TEXT];
     char (*hosts)[BB_HOST_TEXT]; /* [size] host name of each rank; owned by the world */
-    int *node_of;                /* [size] node of each rank; owned by the world */
+    int *node_of;                /* [size] node index of each rank; owned by the world */
     double timeout_s;
     struct bb_watchdog *watchdog; /* NULL in a world created by bb_world_alone */
-    bool prompt;                  /* waits spin before they sleep, see bb_world_prompt */
+    bool prompt;                  /* waits poll without sleeping for their first second (bb_world_prompt) */
     struct bb_siblings *siblings; /* the ranks of this process if it has several ranks, else NULL */
     bool mpi;                     /* MPI is initialized and bb_world_release must finalize it */
     int crowd;       /* ranks on this host / (16 x processors), rounded down; waits sleep up to (1 + crowd) ms between
                   polls */
     int out_of_step; /* 0, or the error of a failed exchange, after which this rank takes part in no further exchange */
-    bool agreed;     /* bb_world_agree has returned an error on all ranks, so all ranks end the run */
+    bool agreed;     /* true after bb_world_agree returned an error on all ranks, so all ranks end the run */
 };
 
 /*
@@ -129,7 +129,7 @@ void bb_world_reached(struct bb_world *w, const char *fmt, ...) __attribute__((f
  *   Returns  0; the error returned by `ready`; -BB_ETIMEOUT after the timeout has been reported (see the top of this
  *            file); or, without a message, the code with which the job is already ending
  * Polls without sleeping for the first 200 us, calling sched_yield between polls; then sleeps between polls for
- * intervals that grow to 1 ms.
+ * intervals that grow to 1 ms, or to a few ms on a host with at least 16 ranks per processor.
  */
 typedef int bb_ready(void *arg);
 int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *arg) BB_MUST_CHECK;

@@ -21,8 +21,8 @@ static long rows_received(const struct bb_block *b)
     return max;
 }
 
-/* Number of rows sent to all experts for the tokens of one rank: tokens x top_k, or with a capacity factor the
- * capacity of all experts. */
+/* Number of rows (one token for one expert) that the tokens of one rank need: tokens x top_k, or with a capacity
+ * factor the capacity of all experts. */
 static long rows_routed(const struct bb_block *b)
 {
     const struct bb_routing *r = &b->layers->routing;
@@ -30,7 +30,8 @@ static long rows_routed(const struct bb_block *b)
     return r->uniform_rows >= 0 ? (long)r->uniform_rows * r->config.ranks : (long)r->config.tokens * r->config.top_k;
 }
 
-/* Rows that a rank sends to other ranks: with dedup one per token and node, else all routed rows. */
+/* Number of rows that a rank sends to other ranks: with dedup dispatch one per token and node, else all rows of
+ * rows_routed. */
 static long rows_sent(const struct bb_block *b)
 {
     const struct bb_layers_config *c = &b->layers->config;
@@ -38,7 +39,7 @@ static long rows_sent(const struct bb_block *b)
     return c->dispatch == BB_DISPATCH_DEDUP ? (long)b->layers->sizes.local_tokens * c->node_limit : rows_routed(b);
 }
 
-/* Number of ranks in an all-gather over etp and ep. */
+/* Number of ranks in an all-gather over the etp x ep ranks. */
 static size_t gathered_ranks(const struct bb_block *b)
 {
     return (size_t)b->layers->config.ep * (size_t)b->layers->config.etp;
@@ -64,7 +65,7 @@ enum buffer_size {
     ROWS_ROUTED_8,
     ROWS_RECEIVED_8,
     ROWS_OF_ETP,
-    PAIRS_SENT, /* pairs of a token and an expert, one per row */
+    PAIRS_SENT, /* probabilities, one per pair of a token and an expert */
     PAIRS_RECEIVED,
     ALL_BOUNDARY,
     ONE
@@ -78,7 +79,8 @@ static const struct buffer_spec {
     int dtype; /* BB_NONE: data type of the activations */
 } buffer_specs[BB_BLOCK_BUFFER_IDS] = {BB_BLOCK_BUFFERS(ROW)};
 
-/* FP8 rows have one byte per element and one float scale per 128 elements. */
+/* Returns the row width in elements. An FP8 row is an array of bytes: one per element, and a float scale per 128
+ * elements. */
 size_t bb_block_row_width(const struct bb_block *b, enum bb_block_buffer id)
 {
     size_t hidden = (size_t)b->layers->sizes.hidden;
@@ -190,8 +192,8 @@ static const struct bb_layer_sizes *current_sizes(const struct bb_block *b)
     return b->in_decoder ? &b->layers->decoder_sizes : bb_layers_sizes(b->layers, b->script->layer);
 }
 
-/* Number of activation elements that a rank stores between layers (sharded over tp with sequence parallelism). While
- * reads_encoder is set, the result is the number of elements of the encoder output. */
+/* Number of activation elements that a rank stores between layers (sharded over tp with sequence parallelism), for
+ * the layer being emitted. While reads_encoder is set, the result is the number for the encoder output. */
 static size_t current_boundary(const struct bb_block *b)
 {
     const struct bb_layer_sizes *s = b->reads_encoder ? &b->layers->sizes : current_sizes(b);
@@ -238,8 +240,8 @@ static const struct bb_kernel_list *get_kernel_list(struct bb_block *b, const st
     return build_kernel_list(b->layers, sizes, c);
 }
 
-/* Returns the microseconds of an operation: FLOPs divided by the rate, or, if the time per layer is given, a share
- * of that time in proportion to the FLOPs. */
+/* Returns the duration of an operation in microseconds: FLOPs divided by the rate config->tflops, or, if the user
+ * gave the time per layer, a share of that time in proportion to the FLOPs. */
 static double time_us(const struct bb_block *b, const struct bb_kernel_groups *c, double flops)
 {
     const struct bb_layers_config *config = &b->layers->config;
@@ -251,7 +253,8 @@ static double time_us(const struct bb_block *b, const struct bb_kernel_groups *c
     return flops * given / bb_layers_flops(b->layers, b->script->layer);
 }
 
-/* Returns the model FLOPs of an operation, without recomputation and without padding rows of a capacity factor. */
+/* Returns the model FLOPs of an operation: 0 for recomputation; with a capacity factor, without the rows beyond the
+ * balanced share of the experts. */
 static double needed_flops(const struct bb_block *b, const struct bb_kernel_groups *c)
 {
     struct bb_kernel_groups needed = *c;
@@ -344,7 +347,7 @@ void bb_block_row(struct bb_block *b, const char *what, const char *sum, const s
     bb_script_wait(b->script, bb_block_sum(b, sum, out));
 }
 
-/* Backward pass with tp = 1: data gradient, weight gradient and norm in one operation. */
+/* Backward pass without tensor parallelism: data gradient, weight gradient and norm in one operation. */
 static void unsharded_backward(struct bb_block *b, const struct bb_column_parallel *column, struct bb_kernel_groups *c,
                                int src, int out, bool with_weights, bool normed)
 {

@@ -10,7 +10,8 @@
 #include "proxies/transformer/layer/layer_kernels.h"
 #include "proxies/transformer/layer/routing.h"
 
-struct bb_cached_kernel_list { /* a kernel list, and the kernel groups and sizes from which the list was built */
+struct bb_cached_kernel_list { /* a kernel list, with the kernel groups (layer_kernels.h) and layer sizes from which
+                                  the list was built */
     struct bb_kernel_groups groups;
     const struct bb_layer_sizes *sizes;
     const struct bb_kernel_list *work;
@@ -20,15 +21,18 @@ struct bb_layers {
     struct bb_layers_config config;
     struct bb_step *step;
     struct bb_layer_sizes sizes;
-    struct bb_layer_sizes window_sizes;  /* layers with sliding-window or sparse attention */
-    struct bb_layer_sizes scan_sizes;    /* layers with a scan (state-space or linear attention) instead of attention */
-    struct bb_layer_sizes decoder_sizes; /* decoder of an encoder-decoder model: layers, embedding, head */
+    struct bb_layer_sizes window_sizes;  /* sizes of layers with sliding-window or sparse attention */
+    struct bb_layer_sizes scan_sizes;    /* sizes of layers with a scan (state-space or linear attention) instead of
+                                         attention */
+    struct bb_layer_sizes decoder_sizes; /* sizes of the decoder (layers, embedding, head) in an encoder-decoder
+                                            model */
     bool sequence_sharded;               /* sequence parallelism with tp > 1 */
-    size_t boundary_elements, full_elements; /* activation elements of a rank between layers; N * hidden elements (X
-                                                in layer.h), without sequence parallelism */
-    size_t kv_block;                         /* elements of the keys and values for the tokens of one rank */
-    struct bb_routing routing;               /* all zero if the model has no experts */
-    const struct bb_alltoallv **row_counts;  /* [layers] for each pair of ep ranks, the number of rows sent; owned by
+    /* boundary_elements: activation elements that a rank stores between layers; full_elements: the same without
+     * sequence parallelism (X in layer.h) */
+    size_t boundary_elements, full_elements;
+    size_t kv_block;                        /* elements of the keys and values of the tokens of one rank */
+    struct bb_routing routing;              /* all zero if the model has no experts */
+    const struct bb_alltoallv **row_counts; /* [layers] number of rows sent between each pair of ep ranks; owned by
                                                the step; NULL: all pairs have equal numbers */
     struct bb_cached_kernel_list *kernel_lists;
     int n_kernel_lists;
@@ -49,21 +53,22 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
 
 /* ---- buffers (bb_block_buffer creates each on first use) ---- */
 
-/* X(buffer, name, size class (enum buffer_size in block.c), data type). BB_NONE: the data type of the activations. */
+/* X(enumerator, buffer name, size class (enum buffer_size in block.c), data type). BB_NONE: the data type of the
+ * activations. */
 #define BB_BLOCK_BUFFERS(X)                                                                                            \
-    /* STATE: activations between layers; NORMED: output of the norm, before the gather of sequence parallelism */     \
+    /* STATE: activations between layers; NORMED: norm output, input of sequence parallelism's all-gather */           \
     X(STATE, "activations", BOUNDARY, BB_NONE)                                                                         \
     X(NORMED, "normed activations", BOUNDARY, BB_NONE)                                                                 \
     /* FULL: activations gathered from all tp ranks; PARTIAL: contribution of this rank to a sum over tp */            \
     X(FULL, "gathered activations", FULL_SIZE, BB_NONE)                                                                \
     X(PARTIAL, "partial sums", FULL_SIZE, BB_NONE)                                                                     \
-    /* encoder output; its gradients from the decoder layers */                                                        \
+    /* encoder output; gradients of the encoder output, summed over the decoder layers */                              \
     X(ENCODER_OUTPUT, "encoder output", BOUNDARY, BB_NONE)                                                             \
     X(ENCODER_GRADIENT, "encoder output gradients", BOUNDARY, BB_NONE)                                                 \
-    /* gradients of STATE; the same gradients gathered from all tp ranks */                                            \
+    /* gradients of the activations in STATE; these gradients gathered from all tp ranks */                            \
     X(GRADIENT, "activation gradients", BOUNDARY, BB_NONE)                                                             \
     X(GRADIENT_FULL, "gathered gradients", FULL_SIZE, BB_NONE)                                                         \
-    /* context parallelism: keys and values in use, those being received (ring); the same for their gradients */       \
+    /* context parallelism; ring: block in use, and block being received (NEXT_); all_gather: all blocks */            \
     X(KEYS, "keys and values", KV_BLOCK, BB_NONE)                                                                      \
     X(NEXT_KEYS, "next keys and values", KV_BLOCK, BB_NONE)                                                            \
     X(KEY_GRADIENTS, "key and value gradients", KV_BLOCK, BB_NONE)                                                     \
@@ -79,22 +84,22 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
     X(VALUE_HEADS, "values sharded by head", VALUES, BB_NONE)                                                          \
     X(OUT, "attention", CONTEXT, BB_NONE)                                                                              \
     X(OUT_HEADS, "attention sharded by head", CONTEXT, BB_NONE)                                                        \
-    /* tokens per expert: of this rank, of all ranks */                                                                \
+    /* number of this rank's tokens for each expert; these numbers of all ranks */                                     \
     X(COUNTS, "tokens per expert", EXPERTS, BB_INT32)                                                                  \
     X(ALL_COUNTS, "all tokens per expert", ALL_EXPERTS, BB_INT32)                                                      \
-    /* tokens of the rank in expert order */                                                                           \
+    /* tokens of this rank, one copy per row to send, in expert order */                                               \
     X(ROWS, "dispatched tokens", ROWS_SENT, BB_NONE)                                                                   \
-    /* dedup: tokens received from other nodes, and their copies for the experts of this node */                       \
+    /* dedup dispatch: tokens received from other nodes, and their copies for the experts of this node */              \
     X(NODE_ROWS, "node tokens", ROWS_SENT, BB_NONE)                                                                    \
     X(NODE_COPIES, "node token copies", ROWS_ROUTED, BB_NONE)                                                          \
-    /* FP8 dispatch: elements and scales, as bytes */                                                                  \
+    /* FP8 dispatch: rows of FP8 elements and their scales, as bytes */                                                \
     X(ROWS_8, "dispatched tokens in FP8", ROWS_SENT_8, BB_INT8)                                                        \
     X(NODE_ROWS_8, "node tokens in FP8", ROWS_SENT_8, BB_INT8)                                                         \
     X(NODE_COPIES_8, "node token copies in FP8", ROWS_ROUTED_8, BB_INT8)                                               \
     X(EXPERT_ROWS_8, "received tokens in FP8", ROWS_RECEIVED_8, BB_INT8)                                               \
     X(NODE_PROBABILITIES, "node probabilities", PAIRS_SENT, BB_FLOAT)                                                  \
     X(EXPERT_ROWS, "received tokens", ROWS_RECEIVED, BB_NONE)                                                          \
-    /* output of the rank's experts; returned output for the rank's tokens */                                          \
+    /* output of this rank's experts; output that other ranks return for this rank's tokens */                         \
     X(EXPERT_OUTPUT, "expert output", ROWS_RECEIVED, BB_NONE)                                                          \
     X(COMBINED_ROWS, "combined tokens", ROWS_SENT, BB_NONE)                                                            \
     X(PROBABILITIES, "probabilities", PAIRS_SENT, BB_FLOAT)                                                            \
@@ -102,7 +107,7 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
     /* expert tensor parallelism: rows of all etp ranks; expert output for these rows */                               \
     X(ETP_ROWS, "expert-tensor-parallel tokens", ROWS_OF_ETP, BB_NONE)                                                 \
     X(ETP_OUTPUT, "expert-tensor-parallel output", ROWS_OF_ETP, BB_NONE)                                               \
-    /* all_gather dispatch: tokens of all ranks; expert output for all tokens */                                       \
+    /* all_gather dispatch: tokens of all ranks; output of this rank's experts for all tokens */                       \
     X(ALL_TOKENS, "all tokens", ALL_BOUNDARY, BB_NONE)                                                                 \
     X(ALL_OUTPUT, "output for all tokens", ALL_BOUNDARY, BB_NONE)                                                      \
     X(SHARED, "shared expert output", BOUNDARY, BB_NONE)                                                               \
@@ -114,51 +119,56 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
 #define BB_BLOCK_BUFFER_ID(buffer, name, buffer_size, dtype) BB_BLOCK_BUFFER_##buffer,
 enum bb_block_buffer { BB_BLOCK_BUFFERS(BB_BLOCK_BUFFER_ID) BB_BLOCK_BUFFER_IDS };
 
-/* bb_block_buffer - returns the index of the buffer in the program, and creates the buffer on first use. */
+/* bb_block_buffer - returns the index of the buffer in the program. The first call for a buffer creates the buffer. */
 int bb_block_buffer(struct bb_block *b, enum bb_block_buffer id);
 
-/* Both functions count elements: the first those of one row (token) of a buffer, the second those of the whole
- * buffer. */
+/*
+ * bb_block_row_width - returns the number of elements in one row (token) of a buffer.
+ * bb_block_buffer_elements - returns the number of elements in the whole buffer.
+ */
 size_t bb_block_row_width(const struct bb_block *b, enum bb_block_buffer id);
 size_t bb_block_buffer_elements(const struct bb_block *b, enum bb_block_buffer id);
 
-/* bb_block_collective - start a collective from src to dst in the data type of src. Returns the operation, or
- * BB_NONE if the lane has one rank. */
+/* bb_block_collective - start a collective of `count` elements from src to dst in the data type of src. Returns the
+ * operation, or BB_NONE if the lane has one rank. */
 int bb_block_collective(struct bb_block *b, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
                         size_t count, enum bb_block_buffer src, enum bb_block_buffer dst);
 
 /* ---- compute operations and tensor parallelism ---- */
 
-/* Both functions emit one compute operation and the wait for that operation; they emit nothing if the kernels have
- * no work. */
+/* Both functions emit one compute operation, which runs the kernel groups of c (or the single group of a kind and a
+ * pass), and the wait for that operation. They emit nothing if the kernels have no work. */
 void bb_block_compute(struct bb_block *b, const char *what, const struct bb_kernel_groups *c, int src, int dst);
 void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind kind, enum bb_kernels_pass pass,
                       int src, int dst);
 
-/* A column-parallel GEMM after a norm (tp shards its output width), and the names of its operations. */
+/* A column-parallel GEMM (its output width is sharded over tp) that follows a norm, and the names of its operations. */
 struct bb_column_parallel {
     enum bb_kernels_kind gemm;
     const char *gather, *sum;   /* names of the all-gather of the input (forward) and of the sum of the input gradients
                                  (backward) */
     const char *data, *weights; /* names of the compute operations of the backward pass: data gradient, weight
                                    gradient */
-    enum bb_block_buffer input; /* GEMM input, saved for the weight gradient; 0 means STATE */
+    enum bb_block_buffer input; /* buffer with the GEMM's input, which is gathered again for the weight gradient; 0
+                                   means STATE */
 };
 
-/* bb_block_gather - all-gather the activations over tp into dst and wait. Returns the index of dst in the program.
- * Requires sequence parallelism. */
+/* bb_block_gather - all-gather the activations or gradients in buffer src over tp into dst, and wait. Returns the
+ * index of dst in the program. Requires sequence parallelism. */
 int bb_block_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst);
 
-/* bb_block_sum - start the sum of PARTIAL over tp: all_reduce, or reduce_scatter with sequence parallelism. Returns
- * the operation. */
+/* bb_block_sum - start the sum of the buffer PARTIAL over tp: all_reduce, or reduce_scatter with sequence
+ * parallelism. Returns the operation. */
 int bb_block_sum(struct bb_block *b, const char *what, int dst);
 
 /* bb_block_column_input - prepare the input of a column-parallel GEMM. With sequence parallelism, emits the norm and
- * the all-gather of its output; else appends the norm to c. Returns the buffer that the GEMM reads. */
+ * the all-gather of its output; else appends the norm to c, the kernel groups of the caller's next operation.
+ * Returns the buffer that the GEMM reads. */
 int bb_block_column_input(struct bb_block *b, const struct bb_column_parallel *column, struct bb_kernel_groups *c,
                           int in);
 
-/* bb_block_row - emit a compute operation that ends with a row-parallel GEMM, and the sum of its output over tp. */
+/* bb_block_row - emit a compute operation (kernel groups c) that ends with a row-parallel GEMM, and the sum of the
+ * GEMM's output over tp. */
 void bb_block_row(struct bb_block *b, const char *what, const char *sum, const struct bb_kernel_groups *c, int src,
                   int out);
 
@@ -178,8 +188,8 @@ void bb_block_column_weights(struct bb_block *b, const struct bb_column_parallel
 
 /* ---- cross_attention.c: attention of a decoder to the encoder output ---- */
 
-/* Both functions emit the operations between encoder and decoder. Forward: norm of the encoder, then embedding of
- * the decoder; backward: their gradients in reverse order. */
+/* Both functions emit the operations between the last encoder layer and the first decoder layer. Forward: norm of
+ * the encoder output, then embedding of the decoder's tokens; backward: the gradients in reverse order. */
 void bb_decoder_begin(struct bb_block *b);
 void bb_decoder_begin_backward(struct bb_block *b);
 
@@ -191,11 +201,11 @@ void bb_cross_weights(struct bb_block *b);
 
 /* ---- context_parallel.c: attention over the ranks of cp ---- */
 
-/* Emits the kernels of `before`, which read src and end with the QKV projections, and then attention. The next
- * operation reads the attention output. */
+/* bb_context_forward - emit the kernels of `before`, which read src and end with the QKV projections, and then
+ * attention. The next operation reads the attention output. */
 void bb_context_forward(struct bb_block *b, const struct bb_kernel_groups *before, int src);
-/* Emits the kernels of `before`, which end with the gradient of the attention output, then the backward pass of
- * attention. */
+/* bb_context_backward - emit the kernels of `before`, which end with the gradient of the attention output, then the
+ * backward pass of attention. */
 void bb_context_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src);
 
 /* ---- node_dispatch.c: dispatch to the experts with one copy of a token per node ---- */
@@ -203,15 +213,16 @@ void bb_context_backward(struct bb_block *b, const struct bb_kernel_groups *befo
 bool bb_uses_node_dispatch(const struct bb_block *b); /* returns whether dispatch is BB_DISPATCH_DEDUP with more than
                                                          one ep rank */
 
-/* Dispatch to the experts. The two _start functions send chunks of rows, and the probabilities, to other nodes.
- * _finish waits for each chunk, sends its rows to the ranks of their experts inside the node, and waits for these
- * sends. In the forward pass _finish does the same with the probabilities. */
+/* Dispatch of tokens to the experts, with one copy per node. The two _start functions send chunks of rows, and the
+ * probabilities, to other nodes. _finish waits for each chunk, sends its rows to the ranks of their experts inside
+ * the node, and waits for these sends. In the forward pass _finish handles the probabilities in the same way. */
 void bb_node_dispatch_start(struct bb_block *b, const char *what, enum bb_block_buffer src);
 void bb_node_dispatch_start_probabilities(struct bb_block *b, const char *what);
 void bb_node_dispatch_finish(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer dst);
 
-/* Return the expert outputs to the ranks of their tokens: sum the outputs inside the node, then send each chunk to
- * the other nodes. Both functions return the last operation that they start. */
+/* Return of the expert outputs to the ranks of their tokens. bb_node_return_start sums the outputs inside the node,
+ * then sends each chunk of rows to the other nodes; the other function returns the gradients of the probabilities in
+ * the same way. Both return the last operation that they start. */
 int bb_node_return_start(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer src,
                          enum bb_block_buffer dst);
 int bb_node_return_start_probabilities(struct bb_block *b, const char *what);

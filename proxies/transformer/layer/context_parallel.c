@@ -5,8 +5,8 @@
  * Ring attention has one round per cp rank. In each round a rank computes attention with one block of keys and values
  * (the tokens of one rank) and, except in the last round, sends the same block to the next rank. In the backward pass
  * the blocks go around the ring again. The gradients of a block start at the rank after the block's owner; each rank
- * adds its contribution and sends the sum on, until the last transfer returns the sum to the owner. If a block and
- * gradients are sent in the same round, one NCCL group call contains both.
+ * adds its contribution and sends the sum on, until the last transfer returns the sum to the owner. If keys and values
+ * and their gradients are sent in the same round, one NCCL group call contains both transfers.
  */
 #include "proxies/transformer/layer/block.h"
 
@@ -14,7 +14,8 @@
  * accumulated in the previous round. */
 struct hop {
     bool keys, gradients;
-    int round; /* index of the ring round, from 0; its parity selects which of the two buffers is sent */
+    int round; /* index of the ring round, from 0; even rounds send the buffer KEYS and receive into NEXT_KEYS, odd
+                  rounds vice versa */
 };
 
 static int start_hop(struct bb_block *b, const struct hop *hop)
@@ -58,8 +59,8 @@ static void ring_forward(struct bb_block *b, const struct bb_kernel_groups *befo
     }
 }
 
-/* Round 0 uses the rank's own block, whose gradients are not sent. The gradients that round i accumulates are sent
- * in round i + 1. */
+/* Backward pass of ring attention. In round 0 a rank uses its own block of keys and values, whose gradients stay on
+ * the rank. The gradients that round i accumulates are sent in round i + 1. */
 static void ring_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
     int ranks = b->layers->config.cp;
@@ -90,8 +91,8 @@ static void gather_forward(struct bb_block *b, const struct bb_kernel_groups *be
                      BB_NONE);
 }
 
-/* all_gather context parallelism: the all-gather of keys and values overlaps the kernels of `before`, which precede
- * the backward pass of attention. */
+/* Backward pass with all_gather context parallelism. The all-gather of keys and values overlaps the kernels of
+ * `before`, which precede the backward pass of attention. */
 static void gather_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
     int keys = gather_keys(b);
@@ -112,8 +113,8 @@ static int exchange_heads(struct bb_block *b, const char *what, enum bb_block_bu
     return bb_block_collective(b, b->lanes.cp, what, BB_ALLTOALL, count, src, dst);
 }
 
-/* Starts the all-to-alls that convert queries, keys and values from sharding by tokens to sharding by heads, then
- * waits for all three. back: convert from sharding by heads to sharding by tokens instead. */
+/* All-to-all context parallelism: starts the all-to-alls that convert queries, keys and values from sharding by
+ * tokens to sharding by heads (back: in the opposite direction), then waits for all three. */
 static void exchange_inputs(struct bb_block *b, const char *const what[3], bool back)
 {
     static const enum bb_block_buffer tokens[] = {BB_BLOCK_BUFFER_QUERY, BB_BLOCK_BUFFER_KEY, BB_BLOCK_BUFFER_VALUE};
@@ -149,7 +150,7 @@ static void heads_backward(struct bb_block *b, const struct bb_kernel_groups *be
     exchange_inputs(b, what, true);
 }
 
-/* functions of the forward pass, indexed by enum bb_context_mode */
+/* functions that emit the forward pass of attention, indexed by enum bb_context_mode */
 static void (*const forwards[])(struct bb_block *, const struct bb_kernel_groups *, int) = {
     [BB_CONTEXT_RING] = ring_forward,
     [BB_CONTEXT_ALL_GATHER] = gather_forward,

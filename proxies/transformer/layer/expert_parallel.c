@@ -1,13 +1,14 @@
 /*
  * expert_parallel.c - the MoE sublayer: router, dispatch, experts, combine, and shared experts that overlap dispatch
- * and combine.
+ * and combine. It has three kinds of dispatch (enum bb_dispatch_mode):
  *
- * alltoall, forward: router; all-gather of the token counts per expert (dropless only: the receivers need the counts);
- * tokens and probabilities to their experts; experts (sharded by etp: all_gather before, reduce_scatter after); outputs
- * back to the ranks of the tokens. In the backward pass, output gradients are exchanged like the tokens; token and
- * probability gradients are exchanged in the reverse direction.
- * all_gather: every rank gets all tokens and computes its own experts for them.
- * dedup: see node_dispatch.c.
+ *   alltoall    forward: router; all-gather of the token counts per expert (dropless only: the receivers need the
+ *               counts); tokens and probabilities to their experts; experts (sharded by etp: all_gather before,
+ *               reduce_scatter after); outputs back to the ranks of the tokens. Backward: output gradients are
+ *               exchanged like the tokens; token and probability gradients are exchanged in the reverse direction.
+ *   all_gather  every rank gets all tokens and computes its own experts for them.
+ *   dedup       see node_dispatch.c.
+ *
  * Shared experts are sharded by tp like a dense MLP.
  */
 #include "proxies/transformer/layer/block.h"
@@ -25,8 +26,8 @@ static bool has_shared(const struct bb_block *b)
 
 /* ---- row exchanges ---- */
 
-/* One exchange of rows over the ep ranks: to their experts, or (reversed) back to the ranks of their tokens. A row
- * holds the activations, or the gradients, of one token for one expert. */
+/* One exchange of rows over the ep ranks: to the ranks of their experts, or (reversed) back to the ranks of their
+ * tokens. A row holds the activations, or the gradients, of one token for one expert. */
 struct row_exchange {
     const char *what;
     enum bb_block_buffer src, dst;
@@ -62,8 +63,8 @@ static int start_row_exchange(struct bb_block *b, int layer, const char *what, e
     return start_exchange(b, layer, &(struct row_exchange){what, src, dst, bb_block_row_width(b, src), reversed});
 }
 
-/* Starts sending rows to their experts. With dedup, this only sends to other nodes; finish_dispatch waits for these
- * sends and distributes the rows inside the node. */
+/* Starts sending rows to their experts. Dedup dispatch only starts the sends to other nodes; finish_dispatch waits
+ * for these sends and distributes the rows inside the node. */
 static int start_dispatch(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
                           enum bb_block_buffer dst)
 {
@@ -101,7 +102,8 @@ static void finish_dispatch(struct bb_block *b, const char *what, enum bb_kernel
         bb_node_dispatch_finish(b, what, pass, dst);
 }
 
-/* Dropless experts: all-gather the tokens per expert, so that each rank knows how many rows it receives. */
+/* Emits an all-gather of the tokens per expert, so that each rank knows how many rows it receives (dropless experts
+ * only). */
 static void gather_counts(struct bb_block *b)
 {
     const struct bb_layers *l = b->layers;
@@ -136,8 +138,8 @@ static void run_etp_collective(struct bb_block *b, int layer, enum bb_coll_kind 
                        bb_block_collective(b, b->lanes.etp, "expert-tensor-parallel tokens", kind, count, src, dst));
 }
 
-/* Runs the rows of `src` through the experts into `dst`. With etp > 1, all-gathers the rows before, and
- * reduce-scatters the output after. */
+/* Emits the experts' computation on the rows of `src`, with output in `dst`. With etp > 1, all-gathers the rows over
+ * etp before, and reduce-scatters the output after. */
 static void run_experts(struct bb_block *b, int layer, const struct bb_kernel_groups *c, enum bb_block_buffer src,
                         enum bb_block_buffer dst)
 {
@@ -210,8 +212,8 @@ static void route_tokens(struct bb_block *b, int in)
     bb_block_compute(b, "router", &c, in, counted ? bb_block_buffer(b, BB_BLOCK_BUFFER_COUNTS) : BB_NONE);
 }
 
-/* Returns `far`, the buffer of rows received from other ranks. If ep is 1, no rows are exchanged; then returns
- * `near`, the sender's buffer. */
+/* Returns `far`, the buffer of rows received from other ranks, or, if ep is 1 and no rows are exchanged, `near`, the
+ * buffer of this rank's own rows. */
 static enum bb_block_buffer ep_buffer(const struct bb_block *b, enum bb_block_buffer far, enum bb_block_buffer near)
 {
     return bb_lane_is_used(b->lanes.ep) ? far : near;
@@ -286,7 +288,7 @@ static void gather_forward(struct bb_block *b, int layer, int in, int out)
     bb_script_wait(b->script, shared);
 }
 
-/* Returns whether all_gather dispatch gathers tokens. With etp x ep = 1 a rank has all experts and gathers nothing. */
+/* Returns whether the experts use all_gather dispatch. With etp x ep = 1 a rank has all experts and gathers nothing. */
 static bool gathers_tokens(const struct bb_block *b)
 {
     return b->layers->config.dispatch == BB_DISPATCH_ALL_GATHER && bb_lane_is_used(b->lanes.etp_ep);

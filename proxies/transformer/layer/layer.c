@@ -18,8 +18,8 @@ struct sublayer {
     struct bb_column_parallel column;
     enum bb_kernels_kind row;
     bool attention;
-    const char *what, *sum, *gradient; /* names of the forward compute, of the forward sum over tp, and of the
-                                          backward gather of the output gradient */
+    const char *what, *sum, *gradient; /* names of the forward compute operation, of the forward sum over tp, and of
+                                          the backward gather of the output gradient */
 };
 
 static const struct sublayer attention = {.column = {.gemm = BB_KERNELS_QKV,
@@ -60,7 +60,7 @@ static void sublayer_forward(struct bb_block *b, const struct sublayer *sublayer
     bb_block_row(b, sublayer->what, sublayer->sum, &c, src, out);
 }
 
-/* Selective recomputation: computes scores and context again from the saved projections. */
+/* Selective recomputation: recomputes attention scores and context from the saved projections. */
 static void recompute_core(struct bb_block *b)
 {
     static const struct bb_kernel_groups empty;
@@ -155,7 +155,7 @@ void bb_block_forward(struct bb_block *b, int layer, int in, int out)
     b->script->layer = BB_NONE;
 }
 
-/* Adds the gradients of a layer (or BB_ARCH_HEAD) to those of earlier micro-batches. */
+/* Emits the addition of the gradients of a layer (or BB_ARCH_HEAD) to those of earlier micro-batches. */
 static void accumulate_gradients(struct bb_block *b, int layer)
 {
     const struct bb_layers_config *c = &b->layers->config;

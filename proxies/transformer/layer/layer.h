@@ -50,8 +50,8 @@ enum bb_context_mode { BB_CONTEXT_RING, BB_CONTEXT_ALL_GATHER, BB_CONTEXT_ALL_TO
 /* What is recomputed before the backward pass (activation recomputation, also called checkpointing): nothing,
  * attention scores and context, or the whole layer. */
 enum bb_recompute { BB_RECOMPUTE_NONE, BB_RECOMPUTE_SELECTIVE, BB_RECOMPUTE_FULL, BB_RECOMPUTES };
-/* How tokens reach their experts: all-to-all; all-gather of all tokens; or one copy per node, distributed inside the
- * node (dedup). */
+/* How tokens are sent to their experts: all-to-all; all-gather of all tokens; or one copy per node, which that node
+ * distributes to its ranks (dedup). */
 enum bb_dispatch_mode { BB_DISPATCH_ALL_TO_ALL, BB_DISPATCH_ALL_GATHER, BB_DISPATCH_DEDUP };
 
 /* Configuration of all layers of a step. The size of an unused axis is 1. */
@@ -66,20 +66,23 @@ struct bb_layers_config {
                              recomputed; 0: all */
     enum bb_context_mode context;
     enum bb_dispatch_mode dispatch;
-    bool float8_dispatch;   /* tokens are sent to the experts in FP8 with a float scale per 128 elements; outputs
+    bool float8_dispatch;  /* tokens are sent to the experts in FP8 with a float scale per 128 elements; outputs
                              return unquantized */
-    int nodes, node_limit;  /* only for dedup. nodes: nodes that an ep group spans, 2 or more; node_limit: maximum
-                              number of nodes per token */
-    double capacity_factor; /* > 0: each expert gets a fixed number of rows; 0: dropless */
+    int nodes, node_limit; /* only for dedup dispatch. nodes: number of nodes that an ep group spans, at least 2;
+                              node_limit: maximum number of nodes to which a token is sent */
+    /* > 0: each expert gets a fixed number of rows (a row is one token for one expert), this factor times the
+     * balanced share; 0: dropless, each expert gets all tokens that chose it */
+    double capacity_factor;
     double imbalance; /* only for dropless experts. 0: equal shares; z > 0: the k-th most popular expert is chosen in
                          proportion to 1 / k^z (Zipf's law) */
-    unsigned seed;    /* random seed that selects the popular experts */
+    unsigned seed;    /* random seed that determines which experts are popular */
     enum bb_dtype_id dtype, grad_dtype; /* data type of the activations; data type in which gradients are reduced */
-    double tflops; /* TFLOP/s that convert FLOPs to time, for timed kernels and Horovod's tensor fusion */
-    double forward_us, backward_us; /* microseconds per layer, used in place of tflops; 0: computed from FLOPs */
+    double tflops; /* rate in TFLOP/s that converts FLOPs to time, for timed kernels and Horovod's tensor fusion */
+    double forward_us, backward_us; /* time per layer in microseconds, used in place of tflops; 0: computed from the
+                                       FLOPs */
     bool accumulates;               /* gradients of several micro-batches are accumulated */
-    bool gemm;    /* compute operations run GEMMs and memory-bound kernels instead of a timed kernel */
-    bool unfused; /* unfused attention: separate kernels, with the scores in memory */
+    bool gemm; /* compute operations run GEMMs and memory-bound kernels; false: one kernel that runs for a given time */
+    bool unfused; /* unfused attention: separate kernels for scores, softmax and context, with the scores in memory */
     bool fused;   /* the user requested fused attention: no scores in memory even with dropout */
     bool float8;  /* GEMMs with weights run in FP8, with kernels that cast the operands */
 };
@@ -87,8 +90,8 @@ struct bb_layers_config {
 /* ---- shared by all layers of a step ---- */
 
 /* bb_layers_is_recomputed - returns whether the whole layer is recomputed in the backward pass. chunk_first: first
- * layer of the model chunk that contains `layer`. Decoder layers are counted from the first decoder layer of the
- * chunk. */
+ * layer of the model chunk that contains `layer`. recompute_layers (struct bb_layers_config) is counted from
+ * chunk_first; in the decoder of an encoder-decoder model, from the first decoder layer of the chunk. */
 bool bb_layers_is_recomputed(const struct bb_layers_config *config, int chunk_first, int layer);
 
 struct bb_layers; /* opaque: resolved sizes, kernel lists, row counts of the experts */
@@ -96,47 +99,47 @@ struct bb_layers; /* opaque: resolved sizes, kernel lists, row counts of the exp
 /*
  * bb_layers_new - create the layers of a model that bb_grid_validate_model accepted.
  *   layers   out: the layers; NULL after an error
- *   step     receives kernel lists and names; must outlive the layers
- *   Returns  0, or -BB_EUSAGE after printing one error line: micro-batches with too many tokens, experts with tp but
- *            without sequence parallelism, ring context parallelism with sliding-window attention, dedup dispatch that
- *            cannot split the rows evenly
+ *   step     the step being built, which receives the kernel lists and row counts; must outlive the layers
+ *   Returns  0, -BB_EFAIL if out of memory, or -BB_EUSAGE after printing one error line: micro-batches with too many
+ *            tokens, experts with tp but without sequence parallelism, ring context parallelism with sliding-window
+ *            attention, dedup dispatch that cannot split the rows evenly
  *   Owner    the caller releases *layers with bb_layers_free
  */
 int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *config, struct bb_step *step) BB_MUST_CHECK;
 void bb_layers_free(struct bb_layers *layers); /* NULL is allowed */
 
-/* bb_layers_programs_per_stage - returns the number of different programs of one stage: ep if the row counts of the
- * experts differ between ep ranks, else 1. */
+/* bb_layers_programs_per_stage - returns the number of different programs among the ranks of a pipeline stage: ep if
+ * the row counts of the experts differ between ep ranks, else 1. */
 int bb_layers_programs_per_stage(const struct bb_layers *layers);
 
-/* bb_layers_boundary_elements - returns the number of elements that a stage sends to the next one: tokens per rank x
- * hidden size, divided by tp with sequence parallelism. */
+/* bb_layers_boundary_elements - returns the number of activation elements that one rank of a pipeline stage sends to
+ * the next stage: tokens per rank x hidden size, divided by tp with sequence parallelism. */
 size_t bb_layers_boundary_elements(const struct bb_layers *layers);
 
 /*
  * bb_layers_flops - returns the forward FLOPs of one rank for one micro-batch of a layer; backward needs twice as many.
  *   layer    index in the whole model, from 0
  *
- * With experts the result assumes a balanced share of the rows. Operations report model FLOPs, which exclude
- * recomputation and, with a capacity factor, the rows beyond the balanced share.
+ * With experts the result assumes that all experts get equal numbers of rows. The operations of a program report model
+ * FLOPs, which exclude recomputation and, with a capacity factor, the rows beyond the balanced share.
  */
 double bb_layers_flops(const struct bb_layers *layers, int layer);
 
 /* ---- generating the program of one rank ---- */
 
-/* bb_no_lane - returns the lane (communicator and stream) for a group with one rank. Operations on this lane are
- * omitted. */
+/* bb_no_lane - returns the lane (communicator and stream) that stands for a group with one rank. Collectives on this
+ * lane are omitted from the program. */
 static inline struct bb_script_lane bb_no_lane(void)
 {
     return (struct bb_script_lane){0, BB_NONE};
 }
 
-/* The lane of each group; bb_no_lane() for a group with one rank. */
+/* The lane (communicator and stream) of each process group; bb_no_lane() for a group with one rank. */
 struct bb_block_lanes {
     struct bb_script_lane tp, cp, ep;
-    struct bb_script_lane ep_local, ep_cross; /* dedup: ep ranks of one node; ep ranks with the same local index on
-                                                 all nodes */
-    struct bb_script_lane etp;                /* expert tensor parallelism */
+    struct bb_script_lane ep_local, ep_cross; /* dedup dispatch: the ep ranks of one node; the ep ranks with the same
+                                                 index in their nodes */
+    struct bb_script_lane etp;                /* expert tensor parallelism: the ranks that shard one expert */
     struct bb_script_lane etp_ep;    /* etp x ep ranks, for the token counts per expert and for all_gather dispatch; the
                                      same lane as ep if etp is 1 */
     struct bb_script_lane embedding; /* first and last stage of a pipeline, for tied embeddings */
@@ -144,22 +147,24 @@ struct bb_block_lanes {
                                       another */
 };
 
-/* dedup: maximum number of chunks of a rank's rows (a power of 2). The inter-node transfer of a chunk overlaps the
- * intra-node transfer of the previous chunk. */
+/* dedup dispatch: maximum number of chunks into which a rank's rows are divided (a power of 2). The inter-node
+ * transfer of a chunk overlaps the intra-node transfer of the previous chunk. */
 enum { BB_NODE_DISPATCH_CHUNKS = 4 };
 
-/* State for emitting the operations of layers into the program of one rank (script). */
+/* State for adding the operations of layers to the program of one rank (script). */
 struct bb_block {
     struct bb_layers *layers;
     struct bb_script *script;
     struct bb_block_lanes lanes;
-    int ep_rank;         /* index in the ep group; 0 if bb_layers_programs_per_stage is 1 */
+    int ep_rank;         /* index of the rank in its ep group; 0 if bb_layers_programs_per_stage is 1 */
     bool in_decoder;     /* internal: emitting the embedding or the head of the decoder */
     bool reads_encoder;  /* internal: a decoder layer gathers the encoder output or sums its gradients */
     bool recomputing;    /* internal: the emitted operations recompute activations and report no model FLOPs */
-    bool skip_recompute; /* set by the caller: the next layer is not recomputed, although --recompute is full */
-    int buffers[48];     /* internal: buffers of the program, created on first use; BB_NONE: not created yet */
-    /* internal, dedup: operations that send the chunks of rows to other nodes; operation that sends the
+    bool skip_recompute; /* set by the caller: the layer of the next bb_block_backward is not recomputed, although
+                            --recompute is full */
+    int buffers[48];     /* internal: index in the program of each buffer (enum bb_block_buffer); BB_NONE: not created
+                        yet */
+    /* internal, dedup dispatch: operations that send the chunks of rows to other nodes; operation that sends the
      * probabilities to other nodes */
     int inter_node_ops[BB_NODE_DISPATCH_CHUNKS], inter_node_probabilities;
 };
@@ -170,21 +175,24 @@ void bb_block_init(struct bb_block *b, struct bb_layers *layers, struct bb_scrip
                    const struct bb_block_lanes *lanes, int ep_rank);
 
 /*
- * Emit the operations of one layer for one micro-batch. The caller sets micro_batch of the script. The functions set
- * phase and layer of the script, and reset layer to BB_NONE at the end. The emitted program waits for all its
- * operations.
+ * bb_block_forward, bb_block_backward - emit the forward or backward pass of one layer for one micro-batch.
+ * bb_block_weights - emit only the weight gradients of the layer, as zero-bubble schedules require.
  *   in, out       buffers of bb_layers_boundary_elements elements, read by the first and written by the last operation;
  *                 BB_NONE: the buffers of the block, for consecutive layers of a stage
  *     forward     in: activations of the previous layer  out: activations of this layer
  *     backward    in: gradient of this layer's output    out: gradient of this layer's input
- *   with_weights  false: bb_block_weights computes the weight gradients later, as zero-bubble schedules require
+ *   with_weights  false: without the weight gradients, which bb_block_weights emits later
+ *
+ * The caller sets micro_batch of the script. The functions set phase and layer of the script, and reset layer to
+ * BB_NONE at the end. The emitted program waits for all operations of the layer.
  */
 void bb_block_forward(struct bb_block *b, int layer, int in, int out);
 void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with_weights);
 void bb_block_weights(struct bb_block *b, int layer);
 
-/* Both functions emit the embedding on the first stage. The forward pass looks up the tokens in the embedding table;
- * the backward pass computes the gradient of the table. */
+/* Both functions emit the embedding on the first stage. Forward: looks up the tokens in the embedding table and sums
+ * the result over tp. Backward: gathers the gradients of all tokens over tp with sequence parallelism; the gradient
+ * of the table itself is not computed. */
 void bb_block_embedding_forward(struct bb_block *b, int out);
 void bb_block_embedding_backward(struct bb_block *b, int in);
 
@@ -197,8 +205,8 @@ void bb_block_head_weights(struct bb_block *b);
 
 /* ---- end of a step ---- */
 
-/* Call the functions of this section in this order, after the gradients of the last micro-batch have been reduced
- * over dp x cp. */
+/* Call the functions of this section in the order of their declaration, after the gradients of the last micro-batch
+ * have been reduced over dp x cp. */
 
 /*
  * bb_layers_replicated_elements - number of parameters of a layer, or of BB_ARCH_HEAD, whose gradients are partial sums
@@ -209,15 +217,18 @@ void bb_block_head_weights(struct bb_block *b);
  */
 size_t bb_layers_replicated_elements(const struct bb_layers *layers, int layer);
 
-/* bb_block_reduce_replicated - emit an all_reduce over tp of gradients. replicated: number of gradients, the sum of
- * bb_layers_replicated_elements over the layers of the rank; 0: no operation. */
+/* bb_block_reduce_replicated - emit an all_reduce over tp of the gradients of parameters that tp does not shard.
+ * replicated: number of gradients, the sum of bb_layers_replicated_elements over the layers of the rank, divided by
+ * the number of ranks that shard the gradients (ZeRO); 0: no operation. */
 void bb_block_reduce_replicated(struct bb_block *b, size_t replicated);
 
-/* bb_block_reduce_tied - emit an all_reduce of the tied embedding table's gradient over the lane `embedding`.
- * shards: number of shards of the gradients over the replicas; each rank reduces 1 / shards of the table. */
+/* bb_block_reduce_tied - emit an all_reduce of the tied embedding table's gradient over the lane `embedding` (first
+ * and last stage). shards: number of data-parallel ranks that shard the gradients (ZeRO), 1: not sharded; each rank
+ * reduces 1 / shards of the table. */
 void bb_block_reduce_tied(struct bb_block *b, int shards);
 
-/* bb_block_gradient_norm - emit an all_reduce of the gradient norm (one scalar) over each lane of `norm`. */
+/* bb_block_gradient_norm - emit an all_reduce of the gradient norm (one scalar) over each lane in `norm` of struct
+ * bb_block_lanes. */
 void bb_block_gradient_norm(struct bb_block *b);
 
 #endif

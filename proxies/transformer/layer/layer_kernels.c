@@ -100,8 +100,9 @@ static int core_gemms(const struct bb_layer_sizes *s, int64_t keys, struct gemm 
     return 3;
 }
 
-/* Sets the up and the down GEMM of an MLP. Experts with equal numbers of rows become one batched GEMM, otherwise one
- * GEMM has the rows of all experts. Returns 1, or 0 if there are no rows. */
+/* Sets the up and the down GEMM of an MLP, or of all experts of a rank. If the experts divide the rows, each GEMM is
+ * a batch with one GEMM per expert; else it is one GEMM with the rows of all experts. Returns the number of up
+ * GEMMs: 1, or 0 if there are no rows. */
 static int mlp_gemms(const struct bb_layer_sizes *s, int64_t rows, int64_t ffn, int64_t experts, struct gemm *up,
                      struct gemm *down)
 {
@@ -155,8 +156,8 @@ static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind ki
     }
 }
 
-/* Lists the GEMMs of a pass (forward, data gradient, weight gradient) for one GEMM of the forward pass. Returns
- * their number: 0, 1 or 2. */
+/* Lists the GEMMs of a pass (forward, data gradient, weight gradient) for one GEMM of the forward pass. The
+ * data-gradient pass of attention contains the gradients of both operands. Returns the number of GEMMs: 0, 1 or 2. */
 static int list_pass_shapes(const struct gemm *forward, enum bb_kernels_pass pass, struct bb_gemm_shape out[2])
 {
     struct bb_gemm_shape dgrad, wgrad;
@@ -190,9 +191,9 @@ double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_ke
 
 /* ---- memory-bound kernels ---- */
 
-/* Adds the casts of an FP8 GEMM. An FP8 operand is needed row-wise for the GEMM and transposed for the gradients.
- * The kernel that produces the input also casts it, so only the transposition is a separate kernel, which reads FP8.
- * Output gradients are read in 16 bits and written twice: row-wise and transposed. */
+/* Adds the cast kernel of an FP8 GEMM. Each operand is needed row-wise for the GEMM and transposed for the
+ * gradients. Input: the kernel that produces it also casts it to FP8, so only the transposition is a separate
+ * kernel, which reads FP8. Output gradient: one kernel reads it in 16 bits and writes it row-wise and transposed. */
 static void add_cast(const struct bb_layer_sizes *s, struct bb_kernel_list *w, const struct gemm *p,
                      enum bb_kernels_pass pass)
 {
@@ -218,8 +219,8 @@ static void add_memory_kernel(const struct bb_layer_sizes *s, struct bb_kernel_l
         bb_kernel_list_add_memory_kernel(w, name, &kernel);
 }
 
-/* Adds the activation function. A gated activation reads gate and up and writes their product; its backward pass
- * writes the gradients of both. */
+/* Adds the kernels of the activation function. A gated activation reads gate and up and writes their product; its
+ * backward pass writes the gradients of gate and up. */
 static void add_activation(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward, int64_t rows,
                            int64_t ffn)
 {
@@ -231,10 +232,10 @@ static void add_activation(const struct bb_layer_sizes *s, struct bb_kernel_list
         add_memory_kernel(s, w, "gate", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, rows, ffn);
 }
 
-/* Kernels of experts with biases (gpt-oss). Megatron-LM clamps gate and up (fusions/fused_bias_geglu.py), and adds
- * the bias of the down projection, scaled by the router's float probability (_apply_bias in
- * transformer/moe/experts.py), each in separate kernels. wide: the kernel operates on gate and up; else on the
- * output of the expert, in float. */
+/* Kernels of experts with biases (gpt-oss), as in Megatron-LM: clamping of gate and up
+ * (fusions/fused_bias_geglu.py), and the bias of the down projection, scaled by the router's float probability
+ * (_apply_bias in transformer/moe/experts.py). Each row of the table is a separate kernel. wide: the kernel operates
+ * on gate and up; else on the output of the expert, in float. */
 static const struct bias_kernel {
     const char *name;
     bool backward, wide;
@@ -279,7 +280,7 @@ static void add_norm(const struct bb_layer_sizes *s, struct bb_kernel_list *w, b
                       BB_ACT_NONE, s->local_tokens, s->hidden);
 }
 
-/* Adds softmax and dropout over all scores in memory, for unfused attention. */
+/* Unfused attention: adds the kernels of softmax and dropout over all scores in memory. */
 static void add_softmax(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward, int64_t keys)
 {
     int64_t rows = s->batch * s->attention_heads * s->queries;
@@ -301,7 +302,7 @@ static void add_rotation(const struct bb_layer_sizes *s, struct bb_kernel_list *
         add_memory_kernel(s, w, "positions", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
 }
 
-/* Adds the gate on the output of attention or scan; for a scan the kernel includes the norm. */
+/* Adds the kernels of the gate on the output of attention or scan; the gate kernel of a scan includes its norm. */
 static void add_out_gate(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
 {
     const int64_t width = s->heads * s->value_dim;
@@ -313,7 +314,7 @@ static void add_out_gate(const struct bb_layer_sizes *s, struct bb_kernel_list *
         add_memory_kernel(s, w, "gate", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
 }
 
-/* Adds the short causal convolution over the input of a scan. */
+/* Adds the short causal convolution over queries, keys and values of a scan layer. */
 static void add_convolution(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
 {
     add_memory_kernel(s, w, "convolution", backward ? BB_MEMORY_KERNEL_BIAS_ACT_GRAD : BB_MEMORY_KERNEL_BIAS_ACT,
@@ -339,7 +340,8 @@ static bool is_permutation(enum bb_kernels_kind kind)
            kind == BB_KERNELS_NODE_UNPERMUTE;
 }
 
-/* Adds the memory-bound kernels after the GEMMs of the forward pass. */
+/* Adds the memory-bound kernels that follow the forward GEMMs of a kind (enum bb_kernels_kind, for example the MLP's
+ * up projection). */
 static void forward_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows,
                                    struct bb_kernel_list *w)
 {
@@ -376,8 +378,8 @@ static void forward_memory_kernels(const struct bb_layer_sizes *s, enum bb_kerne
         add_memory_kernel(s, w, "softmax", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, s->vocab);
 }
 
-/* Adds the memory-bound kernels after the GEMMs of the data gradient. The gradient of an activation function follows
- * the data gradient of the next GEMM (down). */
+/* Adds the memory-bound kernels that follow the data-gradient GEMMs of a kind (enum bb_kernels_kind). The gradient
+ * of the MLP's activation function belongs to the kind of the down GEMM, whose data gradient it reads. */
 static void data_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows,
                                 struct bb_kernel_list *w)
 {
@@ -402,7 +404,7 @@ static void data_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_
     else if (kind == BB_KERNELS_EXPERTS) {
         add_activation(s, w, true, rows, s->expert_ffn);
         add_expert_biases(s, w, true, rows);
-    } else if (is_permutation(kind)) /* the gradient of a token is the sum over its copies */
+    } else if (is_permutation(kind)) /* the gradient of a token is the sum of the gradients of its copies */
         add_permutation(s, kind, true, w);
     else if (kind == BB_KERNELS_LOSS)
         add_memory_kernel(s, w, "softmax", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, s->tokens, s->vocab);
@@ -426,11 +428,13 @@ static void add_gemm(const struct bb_layer_sizes *s, const struct bb_kernels *gr
     bb_kernel_list_add_gemm(w, p->name, shape);
     item = bb_kernel_list_last(w);
     item->experts =
-        p->activations_only ? 0 : (int)shape->batch; /* number of experts in the batch, because training runs a
-                                                        separate GEMM for each expert; 0: no weights */
+        /* number of experts in the batched GEMM, because training runs a separate GEMM for each expert; 0: a GEMM
+         * without weights */
+        p->activations_only ? 0 : (int)shape->batch;
     item->float8 =
         s->float8 && !p->activations_only && group->kind != BB_KERNELS_HEAD && group->kind != BB_KERNELS_ROUTER;
-    if (!core || s->unfused || s->chunk) /* the kernels of a scan store their intermediate results in memory */
+    if (!core || s->unfused || s->chunk) /* only fused attention keeps intermediate results on chip; the kernels of a
+                                            scan store them in memory */
         return;
     item->fusion = group->pass == BB_KERNELS_FORWARD ? BB_KERNEL_IN_ATTENTION : BB_KERNEL_IN_ATTENTION_BACKWARD;
     item->share = cross ? 1 : unmasked_fraction(s, group->kind == BB_KERNELS_CORE ? s->keys : s->sequence);

@@ -21,7 +21,8 @@ enum bb_kernels_kind {
     BB_KERNELS_NORM,       /* norm of the activations that a rank stores between layers, and the residual sum */
     BB_KERNELS_QKV,        /* Q, K and V projections; MLA: their down and up projections; scan: input projection */
     BB_KERNELS_CORE,       /* attention scores and context; in a scan layer, the GEMMs of all chunks of the scan */
-    BB_KERNELS_CORE_BLOCK, /* ring context parallelism: attention with one rank's block of keys */
+    BB_KERNELS_CORE_BLOCK, /* ring context parallelism: attention of a rank's queries to one block of keys, which are
+                              those of one rank */
     BB_KERNELS_OUT,
     BB_KERNELS_CROSS_QUERY, /* decoder cross attention: query projection */
     BB_KERNELS_CROSS_KEYS,  /* decoder cross attention: key and value projections of the encoder output */
@@ -29,24 +30,25 @@ enum bb_kernels_kind {
     BB_KERNELS_UP,          /* MLP up projection; gated: gate and up in one GEMM */
     BB_KERNELS_DOWN,
     BB_KERNELS_ROUTER,
-    BB_KERNELS_PERMUTE,      /* copies of the tokens in expert order */
+    BB_KERNELS_PERMUTE,      /* copies each token once per chosen expert, into expert order */
     BB_KERNELS_EXPERTS,      /* up and down GEMMs of the rank's experts */
     BB_KERNELS_UNPERMUTE,    /* weighted sum of the expert outputs */
-    BB_KERNELS_NODE_PERMUTE, /* dedup: rows received by a node, sorted by the experts of the node */
+    BB_KERNELS_NODE_PERMUTE, /* dedup dispatch: copies the rows that a node received, into the order of the node's
+                                experts */
     BB_KERNELS_NODE_UNPERMUTE,
     BB_KERNELS_SHARED_UP, /* shared experts: up projection */
     BB_KERNELS_SHARED_DOWN,
     BB_KERNELS_EMBEDDING,
     BB_KERNELS_HEAD,
     BB_KERNELS_LOSS,       /* cross entropy: the kernels between the reductions over tp */
-    BB_KERNELS_ACCUMULATE, /* adding the weight gradients of a micro-batch to the float accumulators */
+    BB_KERNELS_ACCUMULATE, /* addition of a micro-batch's weight gradients to the float accumulators */
     BB_KERNELS_KINDS
 };
 
 /* Forward pass, data gradient, weight gradient. */
 enum bb_kernels_pass { BB_KERNELS_FORWARD, BB_KERNELS_DATA, BB_KERNELS_WEIGHTS };
 
-/* Sizes of the shard of one rank, for one micro-batch. */
+/* Sizes of one rank's shard of a layer, for one micro-batch. */
 struct bb_layer_sizes {
     enum bb_dtype_id dtype;
     int64_t hidden;
@@ -60,15 +62,18 @@ struct bb_layer_sizes {
     int64_t heads, kv_heads;                  /* number of query heads and of key-value heads of the projections */
     int64_t attention_heads;    /* heads of the attention GEMMs: heads, or heads / cp with all_to_all context
                                 parallelism */
-    int64_t key_dim, value_dim; /* elements per head */
+    int64_t key_dim, value_dim; /* elements per head of keys (and queries), and of values */
     int64_t chunk;              /* scan: tokens per chunk; 0: attention */
     int64_t q_lora, kv_lora, nope_dim, rope_dim; /* latent attention (MLA), see struct bb_arch; kv_lora 0: no latent
                                                     attention */
-    int64_t ffn, vocab;                          /* sharded by tp */
-    int64_t experts, local_experts, expert_ffn, shared_ffn; /* expert_ffn is sharded by etp */
+    int64_t ffn, vocab;                          /* inner width of the MLP and vocabulary size, both divided by tp */
+    /* experts of a layer, and of one rank; inner width of an expert (divided by etp), and of all shared experts
+     * (divided by tp) */
+    int64_t experts, local_experts, expert_ffn, shared_ffn;
     int top_k;
-    int copies;      /* rows that a rank sends per token: top_k; dedup: one per destination node */
-    int node_copies; /* dedup: rows distributed inside the node for each row received from another node, rounded up */
+    int copies;      /* rows that a rank sends per token: top_k; dedup dispatch: one per destination node */
+    int node_copies; /* dedup dispatch: rows distributed inside the node for each row received from another node,
+                        rounded up */
     bool gated, qkv_bias, out_bias, mlp_bias, expert_bias;
     bool causal, rotary, dropout;
     bool delta;    /* scan: a new value replaces the stored value of the same key (delta rule) */
@@ -77,7 +82,8 @@ struct bb_layer_sizes {
     bool float8;   /* GEMMs with weights have FP8 operands */
 };
 
-/* Kernel groups that one compute operation runs in sequence. */
+/* The kernel groups that one compute operation runs in sequence. A kernel group consists of the kernels of one kind
+ * and one pass. */
 #define BB_KERNEL_GROUPS 16
 struct bb_kernel_groups {
     struct bb_kernels {
@@ -85,21 +91,22 @@ struct bb_kernel_groups {
         enum bb_kernels_pass pass;
     } list[BB_KERNEL_GROUPS];
     int n;
-    int64_t rows; /* experts: number of rows of all experts of the rank; accumulate: number of gradients; not used by
-                     other kinds */
+    int64_t rows; /* experts: number of rows for all experts of the rank; accumulate: number of gradients; not used
+                     by other kinds */
 };
 
-/* bb_kernel_groups_add - append the kernel group of a kind and a pass to c. */
+/* bb_kernel_groups_add - append the kernel group of a kind and a pass to the groups c. */
 void bb_kernel_groups_add(struct bb_kernel_groups *c, enum bb_kernels_kind kind, enum bb_kernels_pass pass);
 
-/* bb_kernel_groups_add_backward - append the data gradient and, if with_weights, the weight gradient of a kind. */
+/* bb_kernel_groups_add_backward - append the data gradient and, if with_weights, the weight gradient of a kind to
+ * the groups c. */
 void bb_kernel_groups_add_backward(struct bb_kernel_groups *c, enum bb_kernels_kind kind, bool with_weights);
 
 /* bb_kernel_groups_flops - returns the FLOPs of the GEMMs of all groups. */
 double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c);
 
-/* bb_kernel_groups_append - append the GEMMs and memory-bound kernels of all groups to w. The FLOPs of these GEMMs
- * equal the result of bb_kernel_groups_flops. */
+/* bb_kernel_groups_append - append the GEMMs and memory-bound kernels of all groups to the kernel list w. The FLOPs
+ * of these GEMMs equal the result of bb_kernel_groups_flops. */
 void bb_kernel_groups_append(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c,
                              struct bb_kernel_list *w);
 

@@ -1,4 +1,4 @@
-/* layers.c - sizes of a rank's shard of the layers, validation, FLOPs (see layer.h). */
+/* layers.c - sizes of a rank's shard of the layers, validation of their configuration, and FLOPs (see layer.h). */
 #include "proxies/transformer/layer/block.h"
 
 #include "bootstrap/base/grow.h"
@@ -59,8 +59,8 @@ static int64_t max_of(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Sets the sizes of decoder layers, which have their own sequence length, and removes the causal mask of the
- * encoder, which attends to the whole sample. */
+/* Sets the sizes of decoder layers, which have their own sequence length, and removes the causal mask of encoder
+ * layers, whose queries attend to the whole sample. */
 static void resolve_decoder(struct bb_layers *l)
 {
     const struct bb_layers_config *c = &l->config;
@@ -151,8 +151,8 @@ static int validate_experts(const struct bb_layers_config *c, const char *proxy)
                   proxy, c->tp);
 }
 
-/* Validates dedup dispatch: the number of nodes per token must not exceed top_k or the number of nodes, and each
- * node and rank must get the same number of rows. */
+/* Validates dedup dispatch: the number of nodes per token must exceed neither top_k nor the number of nodes, and
+ * each node and each rank must get the same number of rows. */
 static int validate_dedup(const struct bb_layers *l, const char *proxy)
 {
     const struct bb_layers_config *c = &l->config;

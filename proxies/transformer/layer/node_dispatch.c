@@ -1,8 +1,8 @@
 /*
  * node_dispatch.c - node-limited dispatch, which sends a token to each node at most once (DeepSeek-V3 technical report,
  * arXiv 2412.19437, section 3.2.2). Each token is sent to a limited number of nodes, on each node to the rank with the
- * same local index as the sender, and from there to the ranks of its experts in that node. On the way back, that rank
- * sums the outputs of the experts of its node and returns one row per token and node.
+ * same local index as the sender, and from there to the ranks of its experts in that node. On the way back, the rank
+ * with the sender's local index sums the outputs of the experts of its node and returns one row per token and node.
  *
  *   between nodes   T M rows per rank: T tokens to M nodes each, the same number of rows to each of N nodes
  *   inside a node   T K rows per rank: K experts per token, the same number of rows to each rank
@@ -13,9 +13,9 @@
  * In DeepSeek's implementation a token that arrives is "instantaneously forwarded via NVLink", so that "communications
  * via IB and NVLink are fully overlapped" (same section), and both transfers have their own warps also on the way back.
  * No kernel therefore runs between the two transfers: rows are permuted into expert order after both, and outputs are
- * summed before both. The number of chunks is our choice: with four, the model predicts 2.6 ms for dispatch and 4.9 ms
- * for combine of 4,096 tokens on 64 H800. DeepEP's first README measured 46 and 45 GB/s, which is 2.3 and 4.7 ms for
- * the tokens of DeepEP's test (3.63 nodes per token, including the token's own node).
+ * summed before both. The number of chunks is our choice: with four, busbar's cost model predicts 2.6 ms for dispatch
+ * and 4.9 ms for combine (4,096 tokens per rank, 64 H800). DeepEP's first README measured 46 and 45 GB/s, which is 2.3
+ * and 4.7 ms for the tokens of DeepEP's test (3.63 nodes per token, including the token's own node).
  */
 #include "proxies/transformer/layer/block.h"
 
@@ -24,13 +24,14 @@ bool bb_uses_node_dispatch(const struct bb_block *b)
     return b->layers->config.dispatch == BB_DISPATCH_DEDUP && bb_lane_is_used(b->lanes.ep);
 }
 
-/* Number of elements sent to each node. all: number of elements of the sender's buffer of rows or probabilities. */
+/* Number of elements that a rank sends to each node. all: number of elements in the sender's buffer of rows or of
+ * probabilities. */
 static size_t elements_per_node(const struct bb_block *b, size_t all)
 {
     return all / (size_t)b->layers->config.nodes;
 }
 
-/* Number of elements sent to each rank inside the node: the rows received from all nodes for the experts of the
+/* Number of elements that a rank sends to each rank inside its node: the rows from all nodes for the experts of the
  * destination rank. width: elements per row. */
 static size_t elements_per_local_rank(const struct bb_block *b, size_t width)
 {

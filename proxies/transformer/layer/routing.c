@@ -1,4 +1,5 @@
-/* routing.c - a simulated router: popularity of experts by Zipf's law, converted to whole rows (see routing.h). */
+/* routing.c - a simulated router: determines the popularity of experts by Zipf's law, and converts it to numbers of
+ * rows (see routing.h). */
 #include "proxies/transformer/layer/routing.h"
 
 #include "bootstrap/base/grow.h"
@@ -72,8 +73,8 @@ static void weigh_experts(const struct bb_routing_config *c, int layer, int from
         weight[e] /= 2 * max;
 }
 
-/* Converts the shares of the experts to whole rows per rank with an exact sum, as differences of rounded prefix
- * sums. */
+/* Converts the shares of the experts to numbers of rows for each destination rank. The numbers are differences of
+ * rounded prefix sums, so that they add up exactly to tokens x top_k. */
 static void round_rows(const struct bb_routing_config *c, const double *weight, int *rows)
 {
     int each = c->experts / c->ranks;

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 struct bb_routing_config {
-    int tokens, top_k;  /* tokens: per rank; top_k: experts chosen by each token */
+    int tokens, top_k;  /* tokens: number of tokens per rank; top_k: number of experts that each token chooses */
     int experts, ranks; /* experts of a layer; ranks of the ep group, each of which holds experts / ranks experts */
     int layers;
     double capacity_factor; /* > 0: every rank sends ceil(factor * tokens * top_k / experts) rows to each expert; 0:
@@ -23,12 +23,12 @@ struct bb_routing_config {
 
 struct bb_routing {
     struct bb_routing_config config;
-    int uniform_rows; /* rows from each rank to each rank if all pairs have equal counts; else -1 */
+    int uniform_rows; /* number of rows from each rank to each rank, if it is the same for all pairs; else -1 */
     int *rows;        /* [layers][sending rank][receiving rank] row counts; NULL if all counts are equal */
 };
 
-/* bb_routing_init - compute the row counts. Returns 0, or -BB_EFAIL if out of memory. The caller releases r with
- * bb_routing_release. */
+/* bb_routing_init - compute the row counts of all layers and ranks. Returns 0, or -BB_EFAIL if out of memory. The
+ * caller releases r with bb_routing_release. */
 int bb_routing_init(struct bb_routing *r, const struct bb_routing_config *config) BB_MUST_CHECK;
 void bb_routing_release(struct bb_routing *r);
 

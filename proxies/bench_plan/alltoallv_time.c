@@ -1,4 +1,4 @@
-/* alltoallv_time.c - see alltoallv_time.h. */
+/* alltoallv_time.c - sums the bytes of each rank and computes when the last message ends (see alltoallv_time.h). */
 #include "proxies/bench_plan/alltoallv_time.h"
 
 #include "bootstrap/base/grow.h"

@@ -13,15 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The values of one table row, for one of the two placements: in place or out of place. */
+/* The values of one operation in a table row, either in place or out of place. */
 struct shown {
     struct bb_shown_case of;
-    char algorithm[BB_CHOICE_TEXT], protocol[BB_CHOICE_TEXT]; /* "": unknown */
+    char algorithm[BB_CHOICE_TEXT], protocol[BB_CHOICE_TEXT]; /* NCCL's expected algorithm and protocol; "": unknown */
     struct bb_stats time_us;
     double algbw_gbps, busbw_gbps, factor;
 };
 
-#define MAX_SAMPLES_PER_ROW 30e6 /* maximum of ranks x samples per row, for which a row takes one to two seconds */
+#define MAX_SAMPLES_PER_ROW 30e6 /* maximum ranks x samples per row; such a row takes one to two seconds */
 
 enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT };
 static const int widths[] = {9, 7};
@@ -79,8 +79,8 @@ static int count_samples(const struct bb_bench_plan *p)
     return p->conditions->jitter > 0 ? p->samples : 1;
 }
 
-/* Predicts the time of one row. NCCL selects the algorithm and protocol without knowing about degraded GPUs, NICs or
- * links, so they are predicted for the machine without these. */
+/* Predicts the time of one table row. NCCL's choice of algorithm and protocol does not depend on degraded GPUs, NICs
+ * or links, so the choice is predicted for the machine without degradation. */
 static int predict_row(const struct table *t, const struct bb_case *c, struct shown *s)
 {
     double (*part)(int) = bb_colls[c->kind].alg_factor;
@@ -120,14 +120,15 @@ out:
     return rc;
 }
 
-/* Returns whether the profile has "nccl"; without it the cost model predicts no algorithm and protocol. */
+/* Returns whether the cluster profile has a section "nccl"; without this section the cost model predicts no
+ * algorithm and protocol. */
 static bool has_nccl_variants(const struct bb_bench_plan *p)
 {
     return p->cluster->n_variants > 0;
 }
 
 /* Writes one line of the table, with the time out of place and the time in place. A time is N/A if the user has not
- * requested this placement or the operation does not support it. */
+ * requested it or if the operation does not support it. */
 static int write_row(void *arg, const struct bb_case *both)
 {
     const struct bb_sweep *sweep = ((struct table *)arg)->plan->sweep;

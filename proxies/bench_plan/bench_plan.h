@@ -12,12 +12,12 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* Inputs of a plan. The caller owns everything that the pointers refer to. */
+/* Inputs of `busbar plan COLLECTIVE`. The caller owns everything that the pointers refer to. */
 struct bb_bench_plan {
     const struct bb_cluster *cluster;
     const struct bb_sweep *sweep;
     const struct bb_conditions *conditions; /* degraded GPUs, NICs and links (--slow), and jitter */
-    int samples;                            /* number of jitter samples per row; ignored without jitter */
+    int samples;                            /* number of jitter samples per table row; ignored without jitter */
     int ranks;
     int argc; /* argc, argv: the command line, for the report */
     char **argv;

@@ -1,4 +1,4 @@
-/* case_time.c - see case_time.h. */
+/* case_time.c - computes the time of one operation with the cost model of the cluster profile (see case_time.h). */
 #include "proxies/bench_plan/case_time.h"
 
 #include "bootstrap/base/grow.h"
@@ -26,7 +26,7 @@ static void name_choice(const char *name, char text[BB_CHOICE_TEXT])
         *c = (char)toupper((unsigned char)*c);
 }
 
-/* Returns the number of ranks on a node; consecutive ranks fill the nodes. */
+/* Returns the number of the job's ranks on one node; consecutive ranks fill the nodes. */
 static int count_on_node(const struct bb_cluster *cl, const struct bb_case *c, int node)
 {
     const int others = c->ranks - node * cl->gpus_per_node;
@@ -66,8 +66,8 @@ static struct bb_link_load pair_load(const struct bb_cluster *cl, int rank, int 
 }
 
 /* Computes the time of sendrecv, in which every rank sends to the next rank. Only the ranks of the first two and the
- * last two nodes are computed; all nodes between are equivalent to these. Only the last rank of a node, leaf or pod
- * sends to another one, so ranks do not share NICs and uplinks. */
+ * last two nodes are computed, because all nodes between them are equivalent to these. Only the last rank of a node,
+ * leaf or pod sends to another node, leaf or pod, so ranks do not share NICs and uplinks. */
 static void time_ring(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
     int n = c->ranks, ends = 2 * cl->gpus_per_node;
@@ -119,8 +119,8 @@ static int share_round(const struct bb_cluster *cl, struct bb_exchange *exchange
     return 0;
 }
 
-/* Advances the clock of each rank r by one round, in which the rank exchanges `bytes` with rank r ^ width. at:
- * [ranks] in: end of the previous round; out: end of this round. */
+/* Advances the clock of each rank r by one round of a hypercube, in which r exchanges `bytes` with rank r ^ width.
+ * at: [ranks] in: end of the previous round; out: end of this round. */
 static int time_round(const struct bb_cluster *cl, const struct bb_case *c, int width, double bytes,
                       struct bb_exchange *exchanges, int64_t *at)
 {
@@ -140,8 +140,8 @@ out:
     return rc;
 }
 
-/* Computes the time of a hypercube. A rank and its partner begin a round when both have finished the previous one.
- * Out of place, each rank first copies its own slice. */
+/* Computes the time of a hypercube. A rank and its partner begin a round when both have finished the previous round.
+ * Out of place, each rank first copies its own slice of the data to its receive buffer. */
 static int time_hypercube(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
     double slice = (double)c->count * (double)bb_dtypes[c->dtype].bytes;

@@ -8,8 +8,8 @@
 
 #define BB_CHOICE_TEXT 24
 
-/* Prediction of one row. algorithm, protocol: the variant that NCCL is expected to choose, spelled as in bench
- * ("TREE", "LL"); "" if unknown. */
+/* Prediction of one table row. algorithm, protocol: the NCCL algorithm and protocol that NCCL is expected to choose,
+ * spelled as in bench ("TREE", "LL"); "" if unknown. */
 struct bb_case_time {
     int64_t ns;
     char algorithm[BB_CHOICE_TEXT], protocol[BB_CHOICE_TEXT];

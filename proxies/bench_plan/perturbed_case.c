@@ -1,5 +1,5 @@
-/* perturbed_case.c - see perturbed_case.h. The simulated step has no launch overhead, because bench measures
- * operations that all ranks begin at the same time. */
+/* perturbed_case.c - runs the operation as a simulated step (see perturbed_case.h). The step has no launch overhead,
+ * because bench measures operations that all ranks begin at the same time. */
 #include "proxies/bench_plan/perturbed_case.h"
 
 #include "bootstrap/base/grow.h"
@@ -9,7 +9,7 @@
 
 enum { STREAM = 1, COMM = 0, OUT = 0, IN = 1, MAX_RANKS_OWN_MESSAGES = 1024, MAX_RANKS_UNIFORM = 1 << 20 };
 
-/* ---- creates a step that contains only the operation ---- */
+/* ---- creates a step that contains only the measured operation ---- */
 
 static bool has_own_messages(enum bb_coll_kind kind)
 {
@@ -89,7 +89,7 @@ out:
     return rc;
 }
 
-/* Adds a kernel that copies the rank's own slice. */
+/* Adds a kernel that copies the rank's own slice of the data to its receive buffer. */
 static int add_copy(struct bb_program *p, const struct bb_cluster *cluster, double bytes)
 {
     const struct bb_op copy = {.kind = BB_OP_COMPUTE,
@@ -104,8 +104,8 @@ static int add_copy(struct bb_program *p, const struct bb_cluster *cluster, doub
     return add_op(p, &copy);
 }
 
-/* Adds the operations of one rank in a hypercube: the copy, then the rounds, in each of which the rank exchanges
- * data with one partner. */
+/* Adds the operations of one rank in a hypercube: the copy of the rank's own slice, then the rounds, in each of
+ * which the rank exchanges data with one partner. */
 static int add_hypercube(struct bb_program *p, const struct bb_cluster *cluster, const struct bb_case *c, int rank)
 {
     int rc = 0, round = 0, copy = 0;

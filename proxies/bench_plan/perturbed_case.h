@@ -14,12 +14,13 @@
 #include "proxies/simulate/conditions.h"
 
 /*
- * bb_perturbed_case_us - computes the time of a row once per jitter sample.
+ * bb_perturbed_case_us - computes the time of a table row once per jitter sample.
  *   conditions  degraded GPUs, NICs and links (checked with bb_slow_validate before), and jitter
- *   us          [samples] out: times; all equal without jitter
+ *   us          [samples] out: times in microseconds; all equal without jitter
  *   Returns     0, or -BB_EFAIL after printing an error message: memory is exhausted
  * Without any perturbation the time equals that of bb_case_time to the nanosecond, with one exception: if the number of
- * GPUs or NICs per node is not a power of two, the rounds of a hypercube may overlap here.
+ * GPUs or NICs per node is not a power of two, messages of different rounds of a hypercube may share NICs in this
+ * function, while bb_case_time computes the shares of one round at a time.
  */
 int bb_perturbed_case_us(const struct bb_cluster *cluster, const struct bb_conditions *conditions,
                          const struct bb_case *c, double *us, int samples) BB_MUST_CHECK;

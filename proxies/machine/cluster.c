@@ -14,7 +14,7 @@
 
 #define AT(member)           offsetof(struct bb_cluster, member)
 #define INTEGER(key, member) BB_FIELD(key, BB_JSON_WHOLE, AT(member), .min = 1, .max = 1e9)
-/* Maximum values in a profile. Up to these values all durations fit into 64-bit nanoseconds. */
+/* Limits of the values in a profile. Within these limits all durations fit into 64-bit nanoseconds. */
 #define MAX_US                          1e7
 #define MAX_CHUNK_US                    1e3
 #define MAX_CHANNELS                    1024
@@ -57,8 +57,8 @@ static const struct bb_json_field fields[] = {INTEGER("gpus_per_node", gpus_per_
                                               BB_FIELD("source", BB_JSON_ANY, 0),
                                               {0}};
 
-/* Reads an optional section of a profile, whose presence is stored in *is_there. If the section is present, all its
- * keys are required. */
+/* Reads an optional section of a profile, and stores in *is_there whether the profile has the section. If the
+ * section is present, all its keys are required. */
 static int read_section(const json_t *root, const char *name_or_path, const char *key,
                         const struct bb_json_field *of_it, struct bb_cluster *c, bool *is_there)
 {
@@ -136,8 +136,8 @@ static int reject_key(const char *name_or_path, const char *key, const struct bb
                   bb_nccl_algorithms[variant->algorithm], of);
 }
 
-/* Reads the optional keys chunk_us and channels of a variant. Without chunk_us, the variant's bandwidth does not
- * depend on the size. */
+/* Reads the optional keys chunk_us and channels of an NCCL variant. Without chunk_us, the bandwidth of NVLS does not
+ * depend on the message size. */
 static int read_chunks(const json_t *row, const char *name_or_path, struct bb_nccl_variant *variant)
 {
     static const struct bb_json_field chunk = VARIANT_NUMBER(chunk_us, 0, MAX_CHUNK_US),

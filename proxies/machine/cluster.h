@@ -15,7 +15,8 @@
 #include <stdint.h>
 
 struct bb_link {
-    double latency_us, gbps; /* per GPU and direction; 1e9 bytes/s */
+    double latency_us, gbps; /* gbps: bandwidth per direction, in 1e9 bytes/s, per GPU; for `inter` of a profile with
+                                "nccl", per NIC */
 };
 
 /* Section "achieved" of a profile: fractions of the data sheet's rates that kernels reach. */
@@ -23,13 +24,13 @@ struct bb_achieved {
     double gemm, gemm_float8; /* large GEMMs in 16 or 32 bits, and in FP8: fraction of the type's peak rate */
     double attention_forward, attention_backward; /* fused attention: fraction of the type's peak rate */
     double memory;                                /* memory-bound kernels: fraction of memory_gbps */
-    bool fuses_dropout;                           /* attention with dropout also uses the fused kernel */
+    bool fuses_dropout;                           /* true: attention with dropout uses the fused kernel, too */
 };
 
 /* Section "host" of a profile: host time that a training framework adds to each launch. */
 struct bb_host {
-    double op_us;     /* per operation */
-    double expert_us; /* per GEMM of one expert, instead of op_us; only if a GPU has several experts */
+    double op_us;     /* host time per operation */
+    double expert_us; /* host time per GEMM of one expert, instead of op_us; only if a GPU has several experts */
 };
 
 /* Section "nccl" of a profile: a list of variants. A variant is an algorithm of NCCL with a protocol, and its cost. */
@@ -53,7 +54,7 @@ struct bb_nccl_variant {
     double chunk_us; /* NVLS, NVLS_TREE: synchronization time per round, in which each channel processes one chunk
                         per GPU of the node; 0: rounds are not modeled */
     int channels;    /* NCCL channels of a ring or NVLS. 0: unknown; then a ring has no tail latency (add_ring_tail),
-                     and NVLS has 16 channels */
+                        and NVLS has 16 channels */
 };
 #define BB_NCCL_VARIANTS 24
 
@@ -71,27 +72,29 @@ struct bb_fabric {
     int nodes[BB_TIERS];               /* nodes per leaf and per pod; 0: the fabric does not have this tier */
     double oversubscription[BB_TIERS]; /* rate of the attached NICs / rate of the uplinks; 1 or more */
     bool slow_leaf;                    /* the uplinks of at least one leaf are degraded; not part of a profile, set by
-                       bb_slow_enable_leaf_uplinks */
+                                          bb_slow_enable_leaf_uplinks */
 };
 
 struct bb_cluster {
     char name[64];
     int gpus_per_node, sm_count, clock_khz;
-    struct bb_nccl_variant variants[BB_NCCL_VARIANTS]; /* n_variants 0: no "nccl", so the alpha-beta model */
+    struct bb_nccl_variant variants[BB_NCCL_VARIANTS]; /* section "nccl"; n_variants 0: the profile has no such
+                                                          section, so the alpha-beta model applies */
     int n_variants, nics_per_node;
-    bool has_achieved; /* the profile has "achieved"; false: kernels reach the data sheet's rates */
+    bool has_achieved; /* the profile has a section "achieved"; false: kernels reach the data sheet's rates */
     double tflops_float8;
     struct bb_achieved achieved;
-    bool has_host; /* the profile has "host"; false: the host time of frameworks is unknown */
+    bool has_host; /* the profile has a section "host"; false: the host time of frameworks is unknown */
     struct bb_host host;
-    /* true: the plan forecasts real training, with fused attention and gradient accumulation that costs no time.
-     * false: it forecasts a run of a proxy, with the proxy's kernels. */
+    /* true: the prediction is for real training, with fused attention and gradient accumulation that costs no time.
+     * false: the prediction is for a run of a proxy, with the proxy's kernels. */
     bool models_training;
-    /* true: the plan forecasts real training without CUDA graphs, in which a framework issues each operation, so the
-     * host times of section "host" are added. false: it forecasts a run of a proxy, or real training with CUDA
-     * graphs. */
+    /* true: the prediction is for real training without CUDA graphs, in which a framework issues each operation, so
+     * the host times of section "host" are added. false: the prediction is for a run of a proxy, or for real
+     * training with CUDA graphs. */
     bool eager;
-    bool has_sharing; /* the profile has "sharing"; false: concurrent operations do not slow each other down */
+    bool has_sharing; /* the profile has a section "sharing"; false: concurrent operations do not slow each other
+                         down */
     struct bb_sharing sharing;
     struct bb_fabric fabric;
     double launch_us, nccl_launch_us, kernel_us, memory_gbps, memory_bytes;
@@ -114,18 +117,19 @@ void bb_cluster_set_gpus_per_node(struct bb_cluster *c, int gpus);
 void bb_cluster_warn_units(const struct bb_cluster *c);
 
 /*
- * Both functions: host time to issue work, in ns.
- *   bb_cluster_issue_ns         of one kernel launch (compute) or one NCCL call (!compute)
- *   bb_cluster_kernel_issue_ns  of one launch of the kernel `item`. n: out: number of launches for `item`. It is 1,
- *                               except with bb_cluster.eager: 0 for a kernel that is fused into a GEMM, and one per
- *                               expert for GEMMs of experts.
+ * Both functions return the host time to issue work, in ns.
+ *   bb_cluster_issue_ns         time of one kernel launch (compute) or of one NCCL call (!compute)
+ *   bb_cluster_kernel_issue_ns  time of one launch for the kernel `item`. n: out: number of launches for `item`. It is
+ *                               1, except with bb_cluster.eager: 0 for a kernel that is fused into a GEMM, and one per
+ *                               expert for kernels of experts.
  */
 int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute);
 int64_t bb_cluster_kernel_issue_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int *n);
 /*
- * Both functions: duration of a GEMM or a memory-bound kernel that runs alone, in ns.
- *   bb_cluster_kernel_ns         on all SMs
- *   bb_cluster_kernel_on_sms_ns  on `sms` SMs. by_memory: out: true if memory bandwidth limits the kernel
+ * Both functions return the duration of a GEMM or a memory-bound kernel that runs alone, in ns.
+ *   bb_cluster_kernel_ns         the kernel runs on all SMs
+ *   bb_cluster_kernel_on_sms_ns  the kernel runs on `sms` SMs. by_memory: out: true if memory bandwidth limits the
+ *                                kernel
  */
 int64_t bb_cluster_kernel_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item);
 int64_t bb_cluster_kernel_on_sms_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms,
@@ -133,19 +137,20 @@ int64_t bb_cluster_kernel_on_sms_ns(const struct bb_cluster *c, const struct bb_
 /* bb_cluster_tflops - peak rate of GEMMs of this type, in 1e12 FLOP/s. */
 double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype);
 
-/* How the members of a communicator are distributed over nodes, NICs and switches (fabric.h). Fields min_ and max_
- * are minima and maxima over the nodes, NICs or switches that have members. min_members 0 and switches 0 mean
- * unknown: the cost model then assumes consecutive nodes, beginning with node 0. */
+/* How the members of a communicator are distributed over nodes, NICs and switches (leaves and pods, fabric.h).
+ * Fields min_ and max_ are minima and maxima over the nodes, NICs or switches that have members. If min_members is
+ * 0, the distribution over nodes and NICs is unknown; if switches is 0, that over leaves or pods. The cost model
+ * then assumes consecutive nodes, beginning with node 0. */
 struct bb_node_placement {
-    int min_members, max_members; /* members on one node; min_members 0: unknown */
-    int max_members_per_nic;      /* maximum over the NICs: members whose GPUs share the NIC */
-    double min_nics;              /* minimum over the nodes: NICs that the node's members use */
-    double max_nic_pairs;         /* maximum over the NICs: (members that use the NIC) x (members on other nodes) */
+    int min_members, max_members; /* number of members on one node; min_members 0: unknown */
+    int max_members_per_nic;      /* maximum over the NICs: number of members whose GPUs share the NIC */
+    double min_nics;      /* minimum over the nodes: number of NICs that the node's members use; may be a fraction */
+    double max_nic_pairs; /* maximum over the NICs: (members that use the NIC) x (members on other nodes) */
     struct {
-        int switches, max_nodes; /* number of leaves or pods that have members, 0: unknown; maximum number of nodes
-                                    with members on one leaf or pod */
+        int switches, max_nodes; /* switches: number of leaves or pods that have members, 0: unknown; max_nodes:
+                                    maximum number of nodes with members on one leaf or pod */
         int max_tree_edges;      /* maximum over the leaves or pods: edges of NCCL's two inter-node trees that leave the
-                               leaf or pod */
+                                    leaf or pod */
     } tier[BB_TIERS];
 };
 
@@ -156,7 +161,8 @@ struct bb_collective {
     size_t count; /* elements, as in the NCCL call's argument */
     bool in_place;
     int ranks, nodes;
-    int members_on_root_node; /* gather, scatter: including the root; 0: unknown, placement.max_members is used */
+    int members_on_root_node; /* gather, scatter: number of members on the root's node, including the root; 0:
+                                 unknown, placement.max_members is used */
     struct bb_node_placement placement;
 };
 
@@ -177,11 +183,11 @@ struct bb_cost {
     /* time for which the uplinks of one leaf ([BB_LEAF]) and of one pod ([BB_POD]) are busy: the leaf and the pod
      * with the most nodes of the communicator */
     double uplink_ns[BB_TIERS];
-    double bytes;     /* bytes that each member sends; it receives the same number */
+    double bytes;     /* bytes that each member sends; each member receives as many */
     double nic_bytes; /* bytes per direction through the NIC of one member; members may share a NIC */
-    /* Bytes per direction over the uplinks of the leaf and pod of uplink_ns. At most one of the two fields is above
-     * 0: uplink_bytes, the sum over all members on the leaf or pod, or pair_bytes, the bytes from each of these
-     * members to each member elsewhere. */
+    /* Bytes per direction over the uplinks of one leaf and one pod, those of uplink_ns. uplink_bytes: the sum over
+     * all members on the leaf or pod. pair_bytes: the bytes from each of these members to each member on another
+     * leaf or pod. At most one of the two fields is above 0. */
     double uplink_bytes[BB_TIERS], pair_bytes;
     const struct bb_nccl_variant *variant;
 };
@@ -192,20 +198,20 @@ bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collect
                              const struct bb_nccl_variant *variant, struct bb_cost *cost);
 
 /* Bytes of all messages of one rank in one group call, except messages to itself. out, in: bytes sent and received;
- * index 0: between nodes, 1: within the node. up, down: bytes over the uplinks of the rank's leaf and pod; where
- * other ranks of the leaf or pod send at the same time, the sum over all of them. */
+ * index 0: to and from other nodes, 1: within the node. up, down: bytes over the uplinks of the rank's leaf and pod;
+ * if other ranks of the leaf or pod send at the same time, the caller sums the bytes of all these ranks. */
 struct bb_link_load {
     double out[2], in[2];
     double up[BB_TIERS], down[BB_TIERS];
 };
 double bb_cluster_nic_gbps(const struct bb_cluster *c); /* inter-node rate per GPU while all GPUs of the node send */
 /* bb_cluster_nic_share_gbps - inter-node rate per GPU while `members` GPUs of the node send. For a profile without
- * "sharing" the rate is always that with all GPUs. */
+ * "sharing" or without "nccl" the result does not depend on `members`: it is bb_cluster_nic_gbps. */
 double bb_cluster_nic_share_gbps(const struct bb_cluster *c, double members);
 /*
- * bb_cluster_link_load_ns - time that the links of a rank need to transfer the load.
- *   members  GPUs of the node that send at the same time; ignored for a profile without "sharing", where all GPUs are
- *            assumed to send
+ * bb_cluster_link_load_ns - returns the time that the links of a rank need to transfer the load.
+ *   members  number of GPUs of the node that send at the same time; ignored for a profile without "sharing", for which
+ *            all GPUs are assumed to send
  */
 double bb_cluster_link_load_ns(const struct bb_cluster *c, const struct bb_link_load *load, double members);
 /*
@@ -218,8 +224,8 @@ int64_t bb_cluster_self_message_ns(const struct bb_cluster *c, double bytes); /*
 
 /* ---- GPUs and NICs of a node ---- */
 
-int bb_cluster_nics(const struct bb_cluster *c); /* NICs per node; one per GPU if the profile has no nics_per_node */
-bool bb_cluster_gpus_share_nics(const struct bb_cluster *c); /* a node has fewer NICs than GPUs */
+int bb_cluster_nics(const struct bb_cluster *c); /* number of NICs per node; one per GPU if the profile has no "nccl" */
+bool bb_cluster_gpus_share_nics(const struct bb_cluster *c); /* true: a node has fewer NICs than GPUs */
 /* bb_cluster_gpu_nics - NICs of a GPU: indices *first to *end - 1 on its node. With one NIC per GPU, GPU i has NIC
  * i. With fewer NICs than GPUs, consecutive GPUs share a NIC; with more, a GPU has several. gpu: index on the node,
  * or a rank (modulo gpus_per_node). */
@@ -228,13 +234,13 @@ void bb_cluster_gpu_nics(const struct bb_cluster *c, int gpu, int *first, int *e
 int bb_cluster_rank_nic(const struct bb_cluster *c, int rank);
 
 /*
- * Both functions: compute all fields of a placement except tier[].
- * bb_cluster_placement_of_ranks - from a list of ranks.
- *   ranks    [n] ascending
- * bb_cluster_placement_add_node - from one node per call; set max_members to 0 before the first call.
+ * Both functions compute all fields of a placement except tier[].
+ * bb_cluster_placement_of_ranks - computes the placement from a list of ranks.
+ *   ranks    [n] in ascending order
+ * bb_cluster_placement_add_node - adds one node to the placement. Set max_members to 0 before the first call.
  *   n        number of members of the communicator
  *   members  number of members on this node
- *   on_nic   maximum over the NICs of this node: members that use the NIC
+ *   on_nic   maximum over the NICs of this node: number of members that use the NIC
  */
 void bb_cluster_placement_add_node(struct bb_node_placement *placement, int n, int members, int on_nic);
 void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks, int n,
@@ -242,13 +248,14 @@ void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks,
 
 /* ---- GPU resources that concurrent communication uses (profiles with "sharing") ---- */
 
-/* bb_cluster_memory_gbps - memory bandwidth that memory-bound kernels reach. bb_cluster_nccl_memory_gbps - the part
- * that NCCL uses at most: half, whatever kernels run concurrently. */
+/* bb_cluster_memory_gbps - returns the memory bandwidth that memory-bound kernels reach, in 1e9 bytes/s.
+ * bb_cluster_nccl_memory_gbps - returns the part of this bandwidth that NCCL uses at most: half, whatever kernels
+ * run concurrently. */
 double bb_cluster_memory_gbps(const struct bb_cluster *c);
 double bb_cluster_nccl_memory_gbps(const struct bb_cluster *c);
-/* bb_cluster_exchange_sms - SMs that the messages of one group call occupy. messages: number of messages to and from
- * other ranks. bb_cluster_held_sms - SMs that kernels cannot use while NCCL operations occupy `held` SMs in total:
- * at most half of the GPU's SMs. */
+/* bb_cluster_exchange_sms - returns the number of SMs that the messages of one group call occupy. messages: number
+ * of messages to and from other ranks. bb_cluster_held_sms - returns the number of SMs that kernels cannot use while
+ * NCCL operations occupy `held` SMs in total: at most half of the GPU's SMs. */
 int bb_cluster_exchange_sms(const struct bb_cluster *c, int messages);
 int bb_cluster_held_sms(const struct bb_cluster *c, int held);
 

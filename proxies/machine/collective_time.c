@@ -42,7 +42,8 @@ static void alpha_beta_cost(const struct bb_cluster *c, const struct bb_collecti
 
 /* ---- rates of NICs ---- */
 
-/* Rate of all NICs of a GPU, without sharing by other GPUs. */
+/* Rate of all NICs of one GPU together, as if no other GPU used these NICs. For a profile without "sharing": the
+ * GPU's share of the node's NICs. */
 static double gpu_nics_gbps(const struct bb_cluster *c)
 {
     return c->has_sharing ? c->inter.gbps * fmax(1, (double)c->nics_per_node / c->gpus_per_node)
@@ -201,13 +202,13 @@ static double intra_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_c
 
 #define KIB                         1024.0
 #define RING_SLICES                 2            /* slices per chunk of a ring */
-#define RING_SLICE                  (1024 * KIB) /* bytes: maximum size of a slice of one channel, a quarter of the buffer */
+#define RING_SLICE                  (1024 * KIB) /* maximum bytes of a slice: 1/4 of NCCL's default 4 MiB buffer */
 #define RING_PLATEAU                1.4 /* tuning.cc: latency factor of all_reduce between nodes with a ring and Simple */
 #define PLATEAU_BYTES               64 /* tuning.cc: bytes per channel and rank from which RING_PLATEAU applies */
 #define NVLS_CHUNK                  (128 * KIB) /* enqueue.cc: maximum bytes of a chunk, per channel and head */
 #define NVLS_HEADS                  32 /* maximum number of heads, the GPUs of a node that each own a part of the sum */
 #define NVLS_CHANNELS               16 /* nvls.cc: number of channels on Hopper, for profiles without "channels" */
-#define NVLS_FILL                   2  /* rounds that fill the three stages of NVLS: scatter, reduce, gather */
+#define NVLS_FILL                   2  /* rounds until all stages of NVLS (scatter, reduce, gather) are busy */
 #define NVLS_TREE_SMALL_CHUNK_NODES 4  /* enqueue.cc: number of nodes from which NVLSTree halves its chunks */
 #define TREE_CORRECTIONS            23
 
@@ -230,9 +231,8 @@ static double tree_efficiency(const struct bb_nccl_variant *variant, double byte
     return 1;
 }
 
-/* Adds the latency of the last step of a ring, in which ranks only receive: no link sends while the last slice of
- * each channel's chunk is copied. Also applies RING_PLATEAU. profiles/clusters/README.md compares this latency with
- * a measurement. */
+/* Adds the latency of the last step of a ring, in which each rank copies the last slice of each channel's chunk and
+ * no link sends. Also applies RING_PLATEAU. profiles/clusters/README.md compares this latency with a measurement. */
 static void add_ring_tail(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes,
                           struct bb_cost *cost)
 {
@@ -245,8 +245,8 @@ static void add_ring_tail(const struct bb_nccl_variant *variant, const struct bb
         cost->latency_ns += fmin(bytes / call->ranks / RING_SLICES, variant->channels * RING_SLICE) / variant->gbps;
 }
 
-/* Returns the bytes of one round: one chunk per channel and head. For arrays of only a few rounds NCCL halves the
- * chunk (enqueue.cc). */
+/* Returns the bytes of one round of NVLS: one chunk per channel and head (a GPU of the node that owns a part of the
+ * sum). For arrays of only a few rounds NCCL halves the chunk (enqueue.cc). */
 static double nvls_round_bytes(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes)
 {
     static const double min_rounds[] = {64, 8, 2}, tree_min_rounds[] = {4, 1};
@@ -339,7 +339,8 @@ static void place_on_first_nodes(const struct bb_cluster *c, const struct bb_col
         bb_cluster_placement_add_node(placement, call->ranks, sizes[i], sizes[i] < on_nic ? sizes[i] : on_nic);
 }
 
-/* Returns the call with its placement: if the caller left it unknown, the members are on the first nodes. */
+/* Returns the call with its placement. If the caller left the placement unknown, the members are placed on the first
+ * nodes. */
 static struct bb_collective with_placement(const struct bb_cluster *c, const struct bb_collective *call)
 {
     struct bb_collective placed = *call;
@@ -357,7 +358,7 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
     double bytes = payload_bytes(call);
 
     *cost = (struct bb_cost){0};
-    if (call->count == 0) /* NCCL returns without work */
+    if (call->count == 0) /* NCCL returns without launching a kernel */
         return;
     if (call->ranks == 1)
         cost->latency_ns = call->in_place ? 0 : (double)bb_cluster_self_message_ns(c, bytes);

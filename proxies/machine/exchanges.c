@@ -25,8 +25,8 @@ static double bytes_through(const struct bb_link_load *load, enum bb_resource_ki
     return in ? load->down[bb_resource_tier(what)] : load->up[bb_resource_tier(what)];
 }
 
-/* Returns whether this kind of resource is modeled with flows. If only one GPU uses each NIC, NICs are modeled only
- * if one of them may be degraded (slow.h). */
+/* Returns whether this kind of resource is modeled with flows (flows.h). If each NIC belongs to only one GPU, NICs
+ * are modeled only if some part of the machine is degraded (slow.h). */
 static bool is_modelled(const struct sharing *s, enum bb_resource_kind what)
 {
     return bb_resource_can_limit(s->c, what) || (what == BB_RESOURCE_NIC && s->c->has_sharing && s->slow->n > 0);

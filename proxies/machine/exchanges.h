@@ -11,7 +11,7 @@
 struct bb_exchange {
     int rank;
     struct bb_link_load load; /* bytes of this rank's messages */
-    double done_ns; /* out: time after the common start at which this rank's links have transferred the load */
+    double done_ns; /* out: time after the common start until this rank's links have transferred the load; 0: no load */
 };
 
 /*

@@ -1,4 +1,4 @@
-/* fabric.c - see fabric.h. */
+/* fabric.c - computes the bytes over leaf and pod uplinks, and the rates of these uplinks (see fabric.h). */
 #include "proxies/machine/fabric.h"
 
 #include "bootstrap/base/json_read.h"
@@ -175,8 +175,8 @@ static int map_second_tree(int n, int at, int back)
     return n % 2 == 0 ? n - 1 - at : (at + (back ? 1 : n - 1)) % n;
 }
 
-/* Counts the edges of NCCL's two trees that connect nodes[node] to nodes of other areas (tier BB_LEAF) or other pods
- * (BB_POD). nodes: [n] as in bb_fabric_placement_of_nodes. */
+/* Counts the edges of NCCL's two trees over nodes that connect nodes[node] to nodes of other areas (tier BB_LEAF;
+ * area: consecutive nodes, fabric.h) or of other pods (BB_POD). nodes: [n] as in bb_fabric_placement_of_nodes. */
 static int count_edges(const struct bb_cluster *c, enum bb_tier tier, const int *nodes, int n, int node)
 {
     const int area = area_of(c, tier, nodes ? nodes[node] : node);

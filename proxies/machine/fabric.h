@@ -23,7 +23,8 @@ int bb_fabric_read(const json_t *root, const char *name_or_path, struct bb_clust
  * whether this is true for at least one tier. */
 bool bb_fabric_is_oversubscribed(const struct bb_cluster *c, enum bb_tier tier);
 bool bb_fabric_has_oversubscribed_tier(const struct bb_cluster *c);
-/* bb_fabric_rails - number of rails: one per NIC of a node, or one per GPU if a GPU has several NICs. */
+/* bb_fabric_rails - returns the number of rails (rail i: the i-th NIC of each node): one per NIC of a node, or one
+ * per GPU if a GPU has several NICs. */
 int bb_fabric_rails(const struct bb_cluster *c);
 /*
  * bb_fabric_switch - global index of the leaf or pod to which the NIC of a rank's GPU is attached. With rails, the
@@ -34,8 +35,8 @@ int bb_fabric_rails(const struct bb_cluster *c);
 int bb_fabric_switch(const struct bb_cluster *c, enum bb_tier tier, int rank);
 double bb_fabric_uplink_gbps(const struct bb_cluster *c, enum bb_tier tier);
 int bb_fabric_leaves(const struct bb_cluster *c, int nodes);
-/* bb_fabric_max_ranks - number of ranks on the first leaf or pod, in a job of `ranks` ranks. No other leaf or pod
- * has more. */
+/* bb_fabric_max_ranks - returns the number of ranks on the first leaf or pod, in a job of `ranks` ranks. This is the
+ * maximum over all leaves or pods. */
 int bb_fabric_max_ranks(const struct bb_cluster *c, enum bb_tier tier, int ranks);
 
 /*
@@ -49,7 +50,8 @@ bool bb_fabric_changes_rail(const struct bb_cluster *c, int from, int to);
 /*
  * bb_fabric_add_message - adds one message to the load of a rank.
  *   sends  true: the rank sends the message to `peer`; false: the rank receives the message from `peer`
- * bb_fabric_add_uplink_bytes - adds only the message's bytes on uplinks, and the bytes that PXN moves within the node.
+ * bb_fabric_add_uplink_bytes - adds only the bytes that the message sends over uplinks, and the bytes that PXN moves
+ * within the node, to the GPU whose NIC is on the receiver's rail.
  */
 void bb_fabric_add_uplink_bytes(const struct bb_cluster *c, struct bb_link_load *load, int rank, int peer, double bytes,
                                 bool sends);
@@ -63,8 +65,8 @@ static inline void bb_fabric_add_message(const struct bb_cluster *c, struct bb_l
 /* bb_fabric_uplink_ns - time that the uplinks need for this load; leaf and pod uplinks work concurrently, so this is
  * the maximum of the two. */
 double bb_fabric_uplink_ns(const struct bb_cluster *c, const struct bb_link_load *load);
-/* bb_fabric_message_ns - duration of a message between two ranks: bb_cluster_message_ns, plus a latency within the
- * node if PXN moves the message to another rail. */
+/* bb_fabric_message_ns - returns the duration of a message between two ranks: bb_cluster_message_ns, plus the
+ * latency of a link within the node if PXN first moves the message to another GPU of the sending node. */
 static inline int64_t bb_fabric_message_ns(const struct bb_cluster *c, int from, int to, double load_ns)
 {
     if (c->fabric.rails && bb_fabric_changes_rail(c, from, to))
@@ -74,7 +76,7 @@ static inline int64_t bb_fabric_message_ns(const struct bb_cluster *c, int from,
 
 /*
  * bb_fabric_placement_of_nodes - computes the fields tier[] of a placement.
- *   nodes  [n] the communicator's nodes in the order of its ranks, each once; NULL: nodes 0 to n - 1
+ *   nodes  [n] the nodes of the communicator's ranks in rank order, each node once; NULL: nodes 0 to n - 1
  */
 void bb_fabric_placement_of_nodes(const struct bb_cluster *c, const int *nodes, int n,
                                   struct bb_node_placement *placement);
@@ -83,9 +85,10 @@ void bb_fabric_placement_of_nodes(const struct bb_cluster *c, const int *nodes, 
  * bb_fabric_add_collective_uplinks - computes the uplink_ns of a collective's cost from its uplink_bytes and
  * pair_bytes.
  *   part      fraction of the uplinks' rate that is available for data (bb_nccl_variant.nic)
- * bb_fabric_member_bytes - bytes that one member sends over the uplinks of its leaf or pod.
+ * bb_fabric_member_bytes - returns the bytes that one member of the communicator sends over the uplinks of its leaf or
+ * pod.
  *   ranks     number of members of the communicator
- *   on_place  number of members on this leaf or pod
+ *   on_place  number of members on the same leaf or pod as this member, including this member
  */
 void bb_fabric_add_collective_uplinks(const struct bb_cluster *c, const struct bb_collective *call, double part,
                                       struct bb_cost *cost);

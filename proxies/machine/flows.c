@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #define RELATIVE_TOLERANCE 1e-9 /* relative to a capacity or rate; absorbs rounding errors in sums of weights */
-#define MAX_COMPONENT      4096 /* maximum flows of a component; further flows keep their rates */
+#define MAX_COMPONENT      4096 /* maximum number of flows in a connected component; further flows keep their rates */
 
 double bb_flows_used(const struct bb_flows *f, int resource)
 {
@@ -101,7 +101,7 @@ void bb_flows_stop(struct bb_flows *f, int flow, double now_ns)
         unlink_use(f, u);
 }
 
-/* ---- search for the flows and scarce resources of a component ---- */
+/* ---- search for the flows and scarce resources of a connected component (flows.h) ---- */
 
 static void visit_flow(struct bb_flows *f, int flow)
 {
@@ -248,13 +248,14 @@ static void fill(struct bb_flows *f, double now_ns)
         for (int i = 0; i < f->n_scarce; i++)
             if (full_at(&f->residuals[f->scarce[i]]) <= level * (1 + RELATIVE_TOLERANCE))
                 unfrozen -= freeze_users(f, f->scarce[i], level, now_ns);
-        if (unfrozen == before) /* unreachable: the resource or flow that determined the level can always be frozen */
+        if (unfrozen == before) /* unreachable: the resource or flow that determines the level can always be frozen,
+                                   so each pass freezes a flow */
             return;
     }
 }
 
-/* Adds to component[] all flows that share scarce resources with its flows, directly or through other flows, and
- * computes the rates of this component. */
+/* Adds to component[] all flows that share scarce resources with the flows in component[], directly or through
+ * further flows, and computes the rates of this connected component. */
 static void fill_component(struct bb_flows *f, double now_ns)
 {
     visit_scarce(f, 0);
@@ -280,8 +281,8 @@ static bool touches_scarce(const struct bb_flows *f, const struct bb_flow *w)
     return false;
 }
 
-/* Sets the rate of a flow that was started since the last update. Most flows use no scarce resource: they run at
- * full rate and affect no other flow. */
+/* Sets the rate of a flow that was started since the last update. A flow without scarce resources, the usual case,
+ * runs at full rate and affects no other flow. */
 static void resolve_fresh(struct bb_flows *f, int flow, double now_ns)
 {
     struct bb_flow *w = &f->flows[flow];

@@ -23,34 +23,39 @@
 struct bb_flow_use {
     double weight; /* the part of bb_resource.capacity that the flow uses at full rate */
     int resource;
-    int flow, prev, next; /* the flow; linked list of all uses of the resource; set by bb_flows_start */
+    int flow, prev, next; /* flow: index of the flow; prev, next: linked list of all uses of the resource;
+                             bb_flows_start sets these fields */
 };
 
 struct bb_flow {
-    int first_use, n_uses;       /* indices of its uses in bb_flows.uses; set by the caller while the flow is stopped */
-    double bytes_per_ns;         /* at full rate; progressive filling raises the bytes/ns of all flows equally */
-    double served_ns, target_ns; /* work done until since_ns; amount of work whose completion bb_flow_end_ns predicts */
-    double rate, since_ns;       /* current rate, 0 to 1; time at which it began */
+    int first_use, n_uses;       /* bb_flows.uses[first_use .. first_use + n_uses) are the uses of this flow; set by the
+                                    caller while the flow is stopped */
+    double bytes_per_ns;         /* bytes per ns at full rate; progressive filling raises the bytes per ns of all flows
+                                    equally */
+    double served_ns, target_ns; /* served_ns: work done until since_ns; target_ns: amount of work whose completion
+                                    time bb_flow_end_ns predicts */
+    double rate, since_ns;       /* rate: current rate, 0 to 1; since_ns: time at which this rate began */
     int limit;                   /* resource that most recently limited the rate since the start; -1: none */
-    int round, changed_in_update; /* number of the last filling round that included the flow; number of the last
-                                     update that changed its rate */
-    unsigned epoch : 28;          /* version of the predicted end: incremented whenever the predicted end changes */
+    /* round: number of the latest filling round (computes the rates of one connected component) that included the
+     * flow; changed_in_update: number of the latest bb_flows_update_rates that changed the rate of the flow */
+    int round, changed_in_update;
+    unsigned epoch : 28; /* version of the predicted end of the flow: incremented whenever the predicted end changes */
     bool active : 1, fresh : 1, frozen : 1;
 };
 
 struct bb_resource {
     double capacity, demand; /* demand: sum of the weights of the flows that use the resource */
-    double moved;            /* sum over the flows of work x weight, as added by bb_flows_count_moved */
-    int first;               /* head of the list of uses; -1: empty */
+    double moved;            /* sum of work x weight over the flows, as added by bb_flows_count_moved */
+    int first;               /* index of the first entry in the list of uses; -1: the list is empty */
     bool stale; /* a flow that used this resource has stopped since the last update, and the resource was scarce at
                    that time */
 };
 
 /* A resource during progressive filling. residual: capacity that is still free. slope: capacity that the open flows
- * use together if each of them has 1 byte/ns. */
+ * (flows whose rate is not final) use together if each of them has 1 byte/ns. */
 struct bb_resource_residual {
     double residual, slope;
-    int open; /* number of open flows: flows of the component that use the resource and are not frozen yet */
+    int open; /* number of flows of the component that use the resource and are open, that is, not frozen yet */
     int round;
 };
 
@@ -61,13 +66,13 @@ struct bb_flows {
     struct bb_flow_use *uses;
     int n_flows, n_resources, n_uses;
     int *fresh, n_fresh;         /* flows started since the last update */
-    int *stale, n_stale;         /* resources with `stale` set */
+    int *stale, n_stale;         /* indices of the resources with `stale` set */
     int *component, n_component; /* flows of the connected component whose rates are being computed */
-    int *scarce, n_scarce;       /* scarce resources of this component */
+    int *scarce, n_scarce;       /* indices of the scarce resources of this connected component */
     int *changed, n_changed;     /* out: flows whose rate changed in the last update; each is listed once */
     int round, update;
-    int complete_from;   /* number of a round; all later rounds of this update filled whole components, not truncated
-                          at MAX_COMPONENT */
+    int complete_from;   /* number of a filling round; all rounds of this update with a higher number included whole
+                            components, which MAX_COMPONENT did not truncate */
     bool touches_scarce; /* at least one flow that was started since the last update uses a scarce resource */
 };
 
@@ -87,7 +92,7 @@ void bb_flows_start(struct bb_flows *f, int flow, double now_ns, double work_ns)
 void bb_flows_set_target(struct bb_flows *f, int flow, double target_ns);
 void bb_flows_stop(struct bb_flows *f, int flow, double now_ns);
 
-/* bb_flows_count_moved - adds weight x work_ns to `moved` of each resource that the flow uses. */
+/* bb_flows_count_moved - adds weight x work_ns to the traffic counter `moved` of each resource that the flow uses. */
 void bb_flows_count_moved(struct bb_flows *f, int flow, double work_ns);
 
 /* bb_flows_update_rates - computes the rates from now_ns on. changed[n_changed] lists the flows that were started or

@@ -24,7 +24,7 @@ static double waves_of(int sms, double blocks)
     return ceil(blocks / sms);
 }
 
-/* Rate of large GEMMs, in FLOP per ns. */
+/* Rate of large GEMMs on all SMs, in FLOP per ns. */
 static double gemm_rate(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
 {
     if (item->float8 && c->tflops_float8 > 0)
@@ -56,9 +56,10 @@ static double gemm_bytes(const struct bb_kernel_list_item *item)
     return item->float8 ? (bytes + (double)bb_gemm_c_bytes(&item->gemm)) / 2 : bytes;
 }
 
-/* Duration of fused attention as in FlashAttention, in blocks of 128 queries (backward: keys) per head and sample.
- * One of the three GEMM sizes is the head dimension; the larger two are numbers of positions. The backward pass
- * recomputes the scores, so it has five GEMMs instead of four. */
+/* Duration of fused attention as in FlashAttention: each block computes 128 queries (in the backward pass: 128 keys)
+ * of one head and one sample. The attention is given as a batched GEMM: one of m, n and k is the head dimension, the
+ * other two are numbers of positions. The backward pass has five GEMMs instead of the four given ones, because it
+ * recomputes the scores, hence the factor 1.25. */
 static double attention_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms)
 {
     const struct bb_gemm_shape *g = &item->gemm;
@@ -70,7 +71,8 @@ static double attention_ns(const struct bb_cluster *c, const struct bb_kernel_li
            waves_of(sms, blocks) * c->sm_count / blocks;
 }
 
-/* work: time of the arithmetic on the given number of SMs; memory: time of the memory traffic; both in ns. */
+/* Two lower bounds of a kernel's duration, in ns. work: time of the arithmetic on the given number of SMs; memory:
+ * time of the memory traffic. */
 struct bounds {
     double work, memory;
 };

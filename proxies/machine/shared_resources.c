@@ -1,4 +1,4 @@
-/* shared_resources.c - see shared_resources.h. */
+/* shared_resources.c - indices and rates of NICs and of leaf and pod uplinks (see shared_resources.h). */
 #include "proxies/machine/shared_resources.h"
 
 #include "proxies/machine/fabric.h"

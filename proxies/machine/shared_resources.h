@@ -13,8 +13,9 @@ enum bb_resource_kind { BB_RESOURCE_NIC, BB_RESOURCE_LEAF, BB_RESOURCE_POD, BB_R
  * them. Requires a profile with "sharing". Returns false if c is NULL. */
 bool bb_resource_can_limit(const struct bb_cluster *c, enum bb_resource_kind what);
 /*
- * bb_resource_index - global index of the NIC, leaf or pod that a rank's GPU uses.
- * bb_resource_gbps - rate of this resource per direction, reduced by the item of `slow` for this resource.
+ * bb_resource_index - returns the global index of the NIC, leaf or pod that a rank's GPU uses.
+ * bb_resource_gbps - returns the rate of this NIC, or of the uplinks of this leaf or pod, per direction in 1e9 bytes/s,
+ * reduced if `slow` lists the NIC or leaf.
  */
 int bb_resource_index(const struct bb_cluster *c, enum bb_resource_kind what, int rank);
 double bb_resource_gbps(const struct bb_cluster *c, const struct bb_slow *slow, enum bb_resource_kind what, int rank);

@@ -1,4 +1,4 @@
-/* slow.c - see slow.h. */
+/* slow.c - parses and prints the list of slow GPUs, NICs and leaf uplinks (see slow.h). */
 #include "proxies/machine/slow.h"
 
 #include "proxies/machine/fabric.h"
@@ -133,7 +133,7 @@ out:
     return rc;
 }
 
-/* ---- factors of ranks, NICs and leaves ---- */
+/* ---- slowdown factors of ranks, NICs and leaf uplinks ---- */
 
 static double factor_of(const struct bb_slow *slow, struct bb_slow_item named)
 {

@@ -46,14 +46,16 @@ int bb_slow_validate(const struct bb_slow *slow, const char *what, const struct 
 void bb_slow_print(const struct bb_slow *slow, const char *prefix, FILE *out);
 json_t *bb_slow_json(const struct bb_slow *slow);
 
-double bb_slow_compute_factor(const struct bb_slow *slow, int rank); /* time of the rank's kernels / normal time */
-/* bb_slow_nic_factor - reduced rate of a GPU's NICs / rate in the profile; the mean over the NICs if the GPU has
- * several. gpu: index of the GPU on its node. */
+double bb_slow_compute_factor(const struct bb_slow *slow, int rank); /* returns the factor by which kernels of the
+                                                                        rank take longer; 1: not slowed */
+/* bb_slow_nic_factor - returns the reduced rate of a GPU's NICs divided by their rate in the profile; the mean over
+ * the NICs if the GPU has several. gpu: index of the GPU on its node. */
 double bb_slow_nic_factor(const struct bb_slow *slow, const struct bb_cluster *c, int node, int gpu);
-/* bb_slow_nics_gbps - total rate of the NICs of a rank's GPU, not divided among other GPUs on these NICs. Rank r is
- * on node r / gpus_per_node. */
+/* bb_slow_nics_gbps - returns the total reduced rate of the NICs of a rank's GPU, in 1e9 bytes/s, not divided among
+ * other GPUs that use these NICs. Rank r is on node r / gpus_per_node. */
 double bb_slow_nics_gbps(const struct bb_slow *slow, const struct bb_cluster *c, int rank);
-/* bb_slow_leaf_factor - reduced rate of the uplinks of a rank's leaf switch / rate in the profile. */
+/* bb_slow_leaf_factor - returns the reduced rate of the uplinks of a rank's leaf switch, divided by their rate in
+ * the profile. */
 double bb_slow_leaf_factor(const struct bb_slow *slow, const struct bb_cluster *c, int rank);
 /* bb_slow_enable_leaf_uplinks - sets fabric.slow_leaf if some leaf is degraded. The cost model then includes leaf
  * uplinks even if they are not oversubscribed. */

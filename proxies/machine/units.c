@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* Ranges of the values of existing machines with GPUs, with a margin on both sides. */
+/* Plausible ranges of the profile's values: those of existing machines with GPUs, widened on both sides. */
 static const struct plausible_range {
     const char *key, *unit;
     size_t offset;

@@ -10,8 +10,8 @@
 const char *const bb_limit_names[BB_LIMITS] = {BB_EACH_LIMIT(TEXT)};
 const char *const bb_limit_keys[BB_LIMITS] = {BB_EACH_LIMIT(KEY)};
 
-/* The intervals in which a rank's kernels run, in ascending order and without overlap. before_ns: total length of
- * the preceding intervals. */
+/* The time intervals in which a rank's kernels run, in ascending order and without overlap. before_ns: total length
+ * of the intervals before this interval. */
 struct cover {
     struct covered {
         int64_t begin_ns, end_ns, before_ns;
@@ -34,7 +34,7 @@ static int add_kernel(struct cover *c, int64_t begin_ns, int64_t end_ns)
     return 0;
 }
 
-/* Returns the total kernel time before `moment` (binary search). */
+/* Returns the total kernel time before the time `moment`, found by binary search. */
 static int64_t covered_before(const struct cover *c, int64_t moment)
 {
     int low = 0, high = c->n;

@@ -18,7 +18,7 @@ static uint64_t mix_words(uint64_t mark, const void *words, size_t bytes)
     const unsigned char *at = words;
 
     mark ^= 0xcbf29ce484222325u;
-    for (size_t i = 0; i < bytes; i++) /* FNV-1a */
+    for (size_t i = 0; i < bytes; i++) /* FNV-1a hash of the bytes */
         mark = (mark ^ at[i]) * 0x100000001b3u;
     return mark;
 }

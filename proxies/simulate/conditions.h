@@ -1,4 +1,5 @@
-/* conditions.h - perturbations of a predicted step: injected slow GPUs, NICs and links, and jitter of kernel times. */
+/* conditions.h - perturbations of a predicted training step: slow GPUs, NICs and links that the user injects
+ * (slow.h), and jitter (random variation of kernel times). */
 #ifndef BB_PROXIES_SIMULATE_CONDITIONS_H
 #define BB_PROXIES_SIMULATE_CONDITIONS_H
 
@@ -11,7 +12,8 @@ struct bb_conditions {
     struct bb_slow slow;
     double jitter; /* relative standard deviation of each compute operation's time; 0: none */
     uint64_t seed; /* seed of the jitter's random numbers */
-    int sample;    /* sample number; each sample has different random numbers */
+    int sample;    /* index of the sample, which is one simulated execution of the step; each sample has different
+                      random numbers */
 };
 
 /* bb_jitter_factor - returns the factor on the time of task `at` (index in bb_sim_run.tasks) in sample c->sample: a

@@ -292,8 +292,8 @@ static void finish_side(struct bb_contention_sim *s, int cell, int64_t end_ns)
         schedule_event(s, (double)task->end_ns, EXCHANGE_ENDS, at, 0);
 }
 
-/* Counts one side of a message (the transfer at its sending or at its receiving GPU) as complete. When both sides
- * are complete, the message ends after its latency. cell: index of the side (see contention_sim_state.h). */
+/* Counts one side of a message (the transfer at its sending or its receiving GPU) as complete. When both sides are
+ * complete, the end of the message is now plus its latency. cell: index of the side (see contention_sim_state.h). */
 static void serve_side(struct bb_contention_sim *s, int cell)
 {
     struct bb_contention_message *m = &s->messages[cell / 2];
@@ -367,8 +367,8 @@ void bb_contention_sim_start_message(struct bb_contention_sim *s, int mine, int 
             queue_side(s, 2 * message + i, latency_ns);
 }
 
-/* Marks the first side in the exchange's queue as transferred, and all further sides up to whose last byte the flow
- * has progressed. The flow then continues with the next side; if the queue is empty, the flow stops. */
+/* Marks the first side in the exchange's queue as transferred, and also all further sides whose target_ns the flow
+ * has reached. The flow (flows.h) then continues with the next side; if the queue is empty, the flow stops. */
 static void serve_exchange(struct bb_contention_sim *s, int flow)
 {
     struct bb_contention_exchange *x = &s->exchanges[flow - s->r->m->n_instances];

@@ -31,10 +31,10 @@ int bb_contention_sim_memory_class(const struct bb_contention_sim *s, int resour
     return of_gpu && resource % BB_GPU_RESOURCES == BB_GPU_MEMORY ? resource / BB_GPU_RESOURCES : BB_NONE;
 }
 
-/* Sets, for each class, the number of its resource of kind `what` (NIC, leaf or pod). The number of a resource is
- * the lowest class of the ranks that use it. If ranks of one class use two different NICs, the other ranks of both
- * NICs are of the same classes too (class_refinement.c), so both NICs carry the same load and are modeled as one
- * resource. */
+/* Sets, for each rank class, the number of its resource of kind `what` (NIC, leaf or pod). The number of a resource
+ * is the lowest class of the ranks that use it. If ranks of one class use two different NICs, the ranks that share
+ * these NICs with them are of the same classes too (class_refinement.c), so both NICs carry the same load and are
+ * modeled as one resource. */
 static int number_shared_resources(struct bb_contention_sim *s, enum bb_resource_kind what)
 {
     const struct bb_sim *m = sim_of(s);
@@ -60,14 +60,15 @@ static int number_shared_resources(struct bb_contention_sim *s, enum bb_resource
     return rc;
 }
 
-/* Gives each class a separate NIC; for machines on which GPUs do not share NICs. */
+/* Gives each rank class a separate NIC; for machines on which GPUs do not share NICs. */
 static void assign_private_nics(struct bb_contention_sim *s)
 {
     for (int c = 0; c < sim_of(s)->classes.n; c++)
         s->gpus[c].at[BB_RESOURCE_NIC] = (struct bb_contention_attachment){c, 1};
 }
 
-/* Assigns an index to each resource. Returns the number of resources, or -BB_EFAIL. */
+/* Assigns indices in flows.resources to all resources (contention_sim_state.h). Returns the number of resources, or
+ * -BB_EFAIL. */
 static int allocate_resources(struct bb_contention_sim *s)
 {
     const int classes = sim_of(s)->classes.n;
@@ -109,7 +110,7 @@ int bb_contention_sim_exchange_flow(const struct bb_contention_sim *s, int class
     return sim_of(s)->n_instances + class_id * sim_of(s)->step->layout.n_comms + comm;
 }
 
-/* Returns the maximum number of resources that a flow uses on one GPU. */
+/* Returns the maximum number of resources that a flow (flows.h) uses on one GPU. */
 static int count_uses(const struct bb_contention_sim *s)
 {
     int uses = BB_GPU_RESOURCES;
@@ -163,7 +164,7 @@ void bb_contention_sim_resources_release(struct bb_contention_sim *s)
     free(s->gpus);
 }
 
-/* ---- resources used by a flow ---- */
+/* ---- resources used by a flow (flows.h) ---- */
 
 /* The rates, in bytes per nanosecond, at which an operation at full speed uses the resources of one GPU. out, in:
  * the GPU's links; memory: GPU memory; shared: the GPU's NIC, leaf uplinks and pod uplinks, in each direction. */
@@ -309,8 +310,8 @@ enum bb_limit bb_contention_sim_flow_limit(const struct bb_contention_sim *s, in
 
 /* ---- compute kernels ---- */
 
-/* Returns the total kernel times of a kernel list on a GPU on which NCCL occupies `held` SMs. The totals are cached.
- * NULL: out of memory. */
+/* Returns the sums of the kernel times of a kernel list on a GPU on which NCCL occupies `held` SMs. The sums are
+ * cached. Returns NULL if memory is exhausted. */
 static const struct bb_kernel_sums *sum_kernels(struct bb_contention_sim *s, const struct bb_kernel_list *work,
                                                 int held)
 {

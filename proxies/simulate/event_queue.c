@@ -92,7 +92,8 @@ int bb_event_queue_advance(struct bb_event_queue *a)
     }
     n = bucket->n;
     bucket->n = 0;
-    for (size_t i = 0; i < n; i++) /* each entry moves to a lower bucket, so the bucket is not changed in this loop */
+    for (size_t i = 0; i < n; i++) /* each entry moves to a lower bucket, so this loop does not change the bucket
+                                      that it reads */
         TRY(bb_event_queue_push(a, bucket->entries[i]));
     return 1;
 out:

@@ -32,9 +32,9 @@ struct bb_event_queue {
     struct bb_event_bucket {
         struct bb_event *entries;
         size_t n, capacity;
-    } buckets[64];         /* bucket 0 contains the events that are due now; the file comment describes the others */
+    } buckets[64];         /* bucket 0: events that are due now; other buckets: see the file comment */
     size_t n_popped;       /* number of events in bucket 0 that have been popped */
-    uint64_t used_buckets; /* bit b: bucket b contains events, for b > 0 */
+    uint64_t used_buckets; /* bit b is set if bucket b contains events; only for b > 0 */
 };
 
 /* bb_event_queue_push - adds an event. An event with a time in the past is due immediately. Returns 0 or -BB_EFAIL

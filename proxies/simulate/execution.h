@@ -1,6 +1,7 @@
 /*
- * execution.h - the state of one simulated execution of a step. simulate.c starts and ends tasks in the order of their
- * dependencies; contention_sim.c determines their times on a machine with contention.
+ * execution.h - the state of one simulated execution of a training step. simulate.c starts and ends tasks
+ * (task_graph.h: operations that start and end together) in the order of their dependencies; contention_sim.c computes
+ * the times of tasks on a machine with contention, where concurrent operations slow each other down.
  */
 #ifndef BB_PROXIES_SIMULATE_EXECUTION_H
 #define BB_PROXIES_SIMULATE_EXECUTION_H
@@ -13,12 +14,14 @@ struct bb_contention_sim;
 struct bb_execution {
     const struct bb_sim *m;
     struct bb_sim_run *c;
-    struct bb_contention_sim *contention; /* NULL: no contention; tasks may then start in any order */
-    int *ready, n_ready;                  /* tasks whose dependencies have all ended */
-    int *class_of;                        /* [tasks] class of the task's rank */
-    double *slowdowns;                    /* [classes] slowdown factor of the kernels; NULL: all 1 */
+    struct bb_contention_sim *contention; /* contention simulator; NULL: no contention, so tasks may start in any
+                                             order that respects their dependencies */
+    int *ready, n_ready; /* indices of the n_ready tasks that can start, because all their dependencies have ended */
+    int *class_of;       /* [tasks] class of the task's rank (rank_classes.h: ranks that behave identically) */
+    double *slowdowns;   /* [classes] factor by which kernels take longer on the ranks of the class; NULL: 1 for all
+                            classes */
     struct bb_op_times op_times;
-    int rc; /* return code of the first error */
+    int rc; /* 0, or the return code of the first error */
 };
 
 /* bb_execution_end - marks task `at` as ended at its end_ns. Tasks whose dependencies have then all ended become

@@ -18,7 +18,8 @@ static void count_tier_members(const struct bb_cluster *c, enum bb_tier tier, co
     }
 }
 
-/* Replaces the list of ranks by the list of their nodes, each once, in order. Returns the number of nodes. */
+/* Replaces a list of ranks by the list of nodes on which these ranks are. ranks: in: [n] in ascending order; out:
+ * each node once, in ascending order. Returns the number of nodes. */
 static int find_nodes(const struct bb_cluster *c, int *ranks, int n)
 {
     int nodes = 0;

@@ -6,7 +6,8 @@
 #include "proxies/step/layout.h"
 #include "proxies/step/program.h"
 
-/* For one member of a communicator: number of members on its leaf and in its pod, including itself. */
+/* For one member of a communicator: number of the communicator's members on the same leaf and in the same pod,
+ * including this member. */
 struct bb_tier_members {
     int ranks[BB_TIERS];
 };

@@ -31,7 +31,7 @@ double bb_jitter_factor(const struct bb_conditions *c, int at)
     return fmax(0, 1 + c->jitter * fmax(-3, fmin(3, normal)));
 }
 
-/* ---- samples ---- */
+/* ---- samples: executions of the step with different random numbers ---- */
 
 /* Maximum numbers of operations, summed over all ranks: MAX_EXECUTED_OPS in all samples (limits the run time to one
  * or two minutes), MAX_OPS in one sample (limits the memory). */

@@ -2,7 +2,7 @@
 #ifndef BB_PROXIES_SIMULATE_LIMITS_H
 #define BB_PROXIES_SIMULATE_LIMITS_H
 
-/* X(name, text, JSON key) */
+/* One line per limit: X(name, text, key) with the enumerator BB_LIMIT_name, its text in reports and its key in JSON. */
 #define BB_EACH_LIMIT(X)                                                                                               \
     X(NONE, "nothing", "none")                                                                                         \
     X(ARITHMETIC, "compute", "compute") /* kernels: throughput of the SMs */                                           \

@@ -12,8 +12,8 @@
 
 /* ---- sends and receives ---- */
 
-/* The sends (or the receives) of one rank to (from) one peer in issue order. The program may address the peer by an
- * absolute index or relative to the rank. */
+/* All sends from one rank to one peer, or all receives of the rank from this peer, in issue order. The program may
+ * address the peer by an absolute index or relative to the rank. */
 struct messages {
     int *op;
     int n;
@@ -122,7 +122,8 @@ out:
     return rc;
 }
 
-/* Returns whether `channel` is the first of the channels by which `rank` addresses this peer. */
+/* Returns whether `channel` is the lowest-numbered channel (peer address, task_graph.h) by which `rank` addresses
+ * this peer. */
 static bool is_first(const struct bb_sim *m, const struct bb_task_graph *s, int channel, int rank, int peer)
 {
     struct bb_channels_to channels = bb_channels_to(&m->step->layout, s, s->channels[channel].comm, rank, peer);
@@ -151,9 +152,9 @@ out:
 
 /* ---- collectives ---- */
 
-/* Describes the communicator instance that contains `rank` in *inst, and adds one member of each class to
- * m->members. seen: in, out: [classes] 1 + index of the latest instance to which a member of the class was added; 0:
- * none. */
+/* Describes in *inst the communicator instance (layout.h) that contains `rank`, and adds one member of each rank
+ * class to m->members. seen: in, out: [classes] 1 + index of the latest instance for which a member of the class was
+ * added; 0: none. */
 static int collect_members(struct bb_sim *m, int comm, int rank, int *seen, struct bb_sim_instance *inst)
 {
     const struct bb_layout *l = &m->step->layout;
@@ -179,8 +180,8 @@ out:
     return rc;
 }
 
-/* Returns all properties on which the members must agree, for example "all_reduce of 5 float sum" or "broadcast of 5
- * float with root 0". */
+/* Writes to `text` all properties on which the members of a collective must agree, for example "all_reduce of 5
+ * float sum" or "broadcast of 5 float with root 0". */
 static const char *collective_text(const struct bb_sim *m, const struct bb_op *op, int rank, char text[128])
 {
     const struct bb_coll *coll = &bb_colls[op->coll];
@@ -272,8 +273,8 @@ out:
 
 /* ---- alltoallv ---- */
 
-/* Returns the properties on which the members must agree, for example "alltoallv by table 3, rows of 7168 bfloat16".
- * The table number is the index in step->tables. */
+/* Writes to `text` the properties on which the members of an alltoallv must agree, for example "alltoallv by table
+ * 3, rows of 7168 bfloat16". The table number is the index in step->tables. */
 static const char *alltoallv_text(const struct bb_sim *m, const struct bb_op *op, char text[128])
 {
     int table = 0;

@@ -86,7 +86,7 @@ struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nod
                                   .placement = *placement};
 }
 
-/* ---- cache of times ---- */
+/* ---- cache of operation times ---- */
 
 int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_work_time *work)
 {

@@ -1,4 +1,4 @@
-/* op_time.h - times of the operations of a step program on a machine. */
+/* op_time.h - times of the operations of a step program (proxies/step/program.h) on a machine. */
 #ifndef BB_PROXIES_SIMULATE_OP_TIME_H
 #define BB_PROXIES_SIMULATE_OP_TIME_H
 
@@ -31,10 +31,11 @@ static inline int64_t bb_work_end_ns(const struct bb_work_time *work, int64_t st
     return gpu > host ? gpu : host;
 }
 
-int64_t bb_op_slowed_ns(int64_t ns, double times); /* returns the time on a GPU that is slower by the factor `times` */
+int64_t bb_op_slowed_ns(int64_t ns, double times); /* returns ns x times, rounded; times: slowdown factor of the
+                                                      kernels of a GPU */
 
-/* bb_op_collective - returns the operation's collective call, for a communicator with this number of ranks and nodes
- * and this placement. */
+/* bb_op_collective - describes a collective operation of a step program as input of the cost model (cluster.h), for
+ * a communicator with this number of ranks and nodes and this placement. Leaves members_on_root_node 0. */
 struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nodes,
                                       const struct bb_node_placement *placement);
 
@@ -49,15 +50,17 @@ struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nod
 struct bb_op_times {
     const struct bb_cluster *cluster;
     struct bb_key_index kernel_lists, calls;
-    struct bb_work_time *of_work; /* [n_kernel_lists] time of each kernel list with its number of repetitions */
+    struct bb_work_time *of_work; /* [n_kernel_lists] time of each pair of a kernel list and its number of executions
+                                     (bb_op.work_times) */
     struct bb_cost *of_call;      /* [n_calls] cost of each collective call */
-    int n_kernel_lists, n_calls;  /* equal to the sizes of the two indices, except after an out-of-memory error */
+    int n_kernel_lists, n_calls;  /* number of entries in of_work and of_call; equal to the number of keys in
+                                     kernel_lists and calls, except after an out-of-memory error */
 };
 /*
  * bb_op_times_work - returns the time of a compute operation in *work.
  *   Returns  0 or -BB_EFAIL
  * bb_op_times_call - returns the cost of a collective call in *cost.
- *   comm_key  identifies the communicator instance, and so its ranks, nodes and placement
+ *   comm_key  number of the communicator; calls with the same comm_key have the same ranks, nodes and placement
  *   Returns   an index that is unique for comm_key and call, or -BB_EFAIL
  */
 int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_work_time *work) BB_MUST_CHECK;

@@ -47,8 +47,8 @@ out:
     return rc;
 }
 
-/* Determines the NCCL variant (algorithm and protocol) of `op`, the largest collective of group g. found: out, index
- * in cluster.variants; BB_NONE: none. */
+/* Determines the NCCL variant (algorithm and protocol) of `op`, the largest collective of group g (layout.h). found:
+ * out, index in cluster.variants; BB_NONE: the cost model has no variants for this collective. */
 static int find_variant(const struct bb_sim *m, const struct bb_op *op, int g, int rank, int *found)
 {
     const struct bb_layout *l = &m->step->layout;
@@ -90,8 +90,8 @@ out:
     return rc;
 }
 
-/* Computes the payload and the bus bytes of each group. Bus bytes: the payload of collectives multiplied by the bus
- * factor; for messages the larger of sent and received bytes. */
+/* Computes the payload and the bus bytes of each group (layout.h) for rank r. Bus bytes: the payload of collectives
+ * multiplied by the bus factor; for messages the larger of sent and received bytes. */
 static void count_bytes(const struct bb_step *step, struct bb_predicted_rank *r)
 {
     const struct bb_layout *l = &step->layout;
@@ -191,7 +191,7 @@ static int read_sharing(const struct bb_sim *m, const struct bb_sim_run *run, st
 
 /* ---- times of each operation ---- */
 
-/* Converts the task times of a class to times of operations. ops: out, [operations of the class's rank]. */
+/* Converts the task times of a rank class to times of operations. ops: out, [operations of the class's rank]. */
 static void read_ops(const struct bb_sim *m, const struct bb_sim_run *run, int class_id, struct bb_timed_op *ops)
 {
     const struct bb_task_graph *graph = bb_sim_task_graph(m, class_id);
@@ -249,8 +249,8 @@ out:
     return rc;
 }
 
-/* Sets t->step_ns[i]. The step of a rank lasts until all its operations have ended and the host has issued the
- * program. */
+/* Sets t->step_ns[i], the step time of the i-th rank of the timeline. The step of a rank lasts until all its
+ * operations have ended and the host has issued the program. */
 static void end_rank(struct bb_timeline *t, int i, int64_t issued_ns)
 {
     const size_t n_ops = bb_step_program(t->step, t->ranks[i])->n_ops;
@@ -326,7 +326,8 @@ static int time_kernels(const struct bb_program *p, struct bb_op_times *known, d
     return rc;
 }
 
-/* Computes the largest slowdown factor among the ranks of each role. times: out, [n_roles]. */
+/* Computes the largest slowdown factor of kernels among the ranks of each role (ranks that share a program). times:
+ * out, [n_roles]. */
 static int list_role_times(const struct bb_step *step, const struct bb_slow *slow, double **times)
 {
     int rc;

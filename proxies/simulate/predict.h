@@ -26,18 +26,20 @@
 
 struct bb_predicted_group {
     int64_t busy_ns, exposed_ns;
-    double bytes;     /* payload of the group's operations */
+    double bytes;     /* payload bytes of this rank's operations on the communicators of the group (layout.h), for
+                         example of group "tp" */
     int variant;      /* NCCL variant (algorithm and protocol) of the group's largest collective, index in
-                    cluster.variants; BB_NONE: no variant */
-    double bus_bytes; /* collectives: payload x bus factor; messages: the larger of sent and received bytes. The bus
-                         bandwidth is bus_bytes / busy_ns. */
+                         cluster.variants; BB_NONE: no variant */
+    double bus_bytes; /* numerator of the bus bandwidth, which is bus_bytes / busy_ns. For collectives: payload x bus
+                         factor; for messages: the larger of sent and received bytes. */
 };
 
-/* The prediction for one rank, which represents all ranks of its class. */
+/* The prediction for one rank. It applies to all ranks of the rank's class (rank_classes.h: ranks that behave
+ * identically). */
 struct bb_predicted_rank {
     int rank;
     struct bb_overlap all;
-    struct bb_exposure exposed; /* the parts of all.exposed_ns, by cause */
+    struct bb_exposure exposed; /* all.exposed_ns (communication time without concurrent compute), split by cause */
     int64_t issue_ns;           /* host time to issue the step */
     struct bb_predicted_group groups[BB_MAX_GROUPS];
 };
@@ -47,14 +49,16 @@ struct bb_prediction {
     struct bb_conditions conditions; /* injected slow GPUs, NICs and links; jitter is ignored */
     struct bb_predicted_rank *classes;
     int n_classes;
-    int *class_of;            /* [ranks] class of each rank */
-    struct bb_timed_op **ops; /* [classes][operations of the rank]; NULL: times of operations were not requested */
-    int slowest;              /* class of the slowest rank; if several classes are equally slow, the lowest */
-    struct bb_bottleneck bottleneck; /* of the slowest rank; zeroed if the cluster profile has no 'sharing' section */
+    int *class_of;            /* [ranks] index in `classes` of each rank's class */
+    struct bb_timed_op **ops; /* [classes][operations of the class's rank] begin, end and waiting time of each
+                                 operation; NULL: not requested */
+    int slowest; /* index in `classes` of the slowest class; if several classes are equally slow, the lowest index */
+    struct bb_bottleneck bottleneck; /* breakdown of the slowest rank's step by bottleneck; zeroed if the cluster
+                                        profile has no 'sharing' section */
     double link_busy, nic_busy;      /* utilization of the busiest NVLink and of the busiest NIC of all ranks: the
-                                   fraction of the step for which it is busy */
+                                        fraction of the step for which it is busy */
     double uplink_busy[BB_TIERS];    /* utilization of the busiest leaf uplinks and pod uplinks; 0 if they are not
-                                     oversubscribed */
+                                        oversubscribed */
     /* Step time with only the compute operations, and with only the communication operations. Both are -1 if the
      * step does not contain both kinds of operations. */
     int64_t compute_alone_ns, comm_alone_ns;
@@ -67,7 +71,8 @@ int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, str
  * (both -1) nor the times of each operation. This halves the run time. */
 int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster,
                     const struct bb_conditions *conditions, struct bb_prediction *out) BB_MUST_CHECK;
-/* bb_predict_step_ns - predicts only the step time. */
+/* bb_predict_step_ns - predicts only the step time of the slowest rank, in ns. conditions: perturbations, including
+ * the jitter of sample conditions->sample; NULL: none. Returns 0, or -BB_EFAIL after printing an error. */
 int bb_predict_step_ns(const struct bb_step *step, const struct bb_cluster *cluster,
                        const struct bb_conditions *conditions, int64_t *step_ns) BB_MUST_CHECK;
 /*
@@ -91,10 +96,10 @@ int bb_predict_timeline(const struct bb_step *step, const struct bb_cluster *clu
 int bb_predicted_timeline(const struct bb_step *step, const struct bb_prediction *p,
                           struct bb_timeline *t) BB_MUST_CHECK;
 
-/* Predicted step times with jitter. */
+/* Predicted step times with jitter (random variation of kernel times). */
 struct bb_jittered {
     double deviation;
-    int seed, samples; /* samples: 0 if no samples were predicted */
+    int seed, samples; /* samples: number of predicted step times; 0: none */
     int64_t *step_ns;  /* [samples] in ascending order */
 };
 /* bb_predict_validate_jitter - checks that `ops` operations, summed over all ranks, are not too many for this number
@@ -106,11 +111,11 @@ int bb_predict_validate_jitter(int ranks, double ops, int samples) BB_MUST_CHECK
 int bb_predict_jitter(const struct bb_step *step, const struct bb_cluster *cluster,
                       const struct bb_conditions *conditions, int samples, struct bb_jittered *out) BB_MUST_CHECK;
 void bb_jittered_release(struct bb_jittered *j);
-/* bb_jittered_at - returns a percentile of the step times. */
+/* bb_jittered_at - returns the percentile `percent` (0 to 100) of the step times. */
 int64_t bb_jittered_at(const struct bb_jittered *j, int percent);
 
-/* bb_predicted_efficiency - returns bb_overlap_efficiency for the slowest rank; NaN for a step with only compute or
- * only communication. */
+/* bb_predicted_efficiency - returns bb_overlap_efficiency (overlap.h) of the slowest rank. Returns NaN if
+ * p->compute_alone_ns is -1, for example for a step with only compute or only communication. */
 double bb_predicted_efficiency(const struct bb_prediction *p);
 
 /* bb_predicted_slowest - returns the prediction for the class of the slowest of the ranks ranks[0 .. n). */

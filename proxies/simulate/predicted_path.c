@@ -6,7 +6,8 @@
 
 #include <stdlib.h>
 
-/* Computes, for each rank, the index in the timeline of the rank that represents its class. shown_as: out, [ranks]. */
+/* Computes shown_as[r], for each rank r: the index in the timeline of the rank that represents the class of r
+ * (rank_classes.h). shown_as: out, [ranks]. */
 static int index_classes(const struct bb_timeline *t, const struct bb_prediction *p, int ranks, int *shown_as)
 {
     int *index, rc;

@@ -87,8 +87,8 @@ static void end_members(struct bb_execution *r, const struct bb_sim_instance *in
     }
 }
 
-/* Determines the cost of a collective call on the communicator instance bb_sim.instances[index]. Returns the index
- * of the call in the cache of operation times. */
+/* Computes the cost of a collective call on the communicator instance bb_sim.instances[index]. Returns the index of
+ * the call in the cache of operation times (bb_op_times_call), or -BB_EFAIL. */
 static int cost_of_call(struct bb_execution *r, int index, const struct bb_op *op, struct bb_cost *cost)
 {
     const struct bb_sim_instance *inst = &r->m->instances[index];
@@ -130,8 +130,8 @@ static double message_bytes(const struct bb_op *op)
     return (double)(op->count * bb_dtypes[op->dtype].bytes);
 }
 
-/* Computes the bytes of all messages of an exchange, by link and direction. load: out. Returns the number of
- * messages to and from other ranks. */
+/* Sums the bytes of all messages of an exchange (the sends and receives of one group call) by kind of link and
+ * direction. load: out. Returns the number of messages to and from other ranks. */
 static int sum_load(const struct bb_sim *m, int class_id, const struct bb_task *u, struct bb_link_load *load)
 {
     const struct bb_task_graph *s = bb_sim_task_graph(m, class_id);
@@ -151,10 +151,10 @@ static int sum_load(const struct bb_sim *m, int class_id, const struct bb_task *
     return others;
 }
 
-/* The two ranks of a message. */
+/* The two ranks of a message; `from` is not necessarily the sender. */
 struct link {
     int from, to;
-    double bytes; /* set only for a message of a rank to itself */
+    double bytes; /* size of the message; used only if a rank sends the message to itself */
 };
 
 static int64_t link_ns(const struct bb_sim *m, const struct link *link, double load_ns)
@@ -174,8 +174,8 @@ static void end_message(struct bb_execution *r, int at, int there, int64_t end)
         bb_execution_end(r, there);
 }
 
-/* Computes the times of a message for both sides if the peer's side has started. Otherwise the peer calls this
- * function when its side starts. at, there: the tasks of the two sides. */
+/* Computes the end of a message for both of its tasks, `at` and `there` (the peer's task), if the task `there` has
+ * started. Otherwise the call for the peer's task, when it starts, computes the end. */
 static void match_sides(struct bb_execution *r, int at, int there, const struct link *link)
 {
     struct bb_sim_task *mine = &r->c->tasks[at], *theirs = &r->c->tasks[there];
@@ -232,15 +232,15 @@ static void run_exchange(struct bb_execution *r, int at, const struct bb_task_gr
         bb_execution_end(r, at);
 }
 
-/* ---- alltoallv: messages to and from each member of the communicator ---- */
+/* ---- alltoallv: one task for the messages to and from all members of the communicator ---- */
 
 static const struct bb_alltoallv_peer *first_peer_of(const struct bb_sim *m, int class_id, int comm)
 {
     return &m->peers[m->first_peer_of[class_id * m->step->layout.n_comms + comm]];
 }
 
-/* Computes the bytes of an alltoallv from its table, by link and direction. load: out. Returns the number of
- * messages sent and received. */
+/* Sums the bytes of the rank's alltoallv from its table, by kind of link and direction. load: out. Returns the
+ * number of messages that the rank sends and receives. */
 static int sum_rows(const struct bb_sim *m, int rank, const struct bb_op *op, const struct bb_alltoallv_peer *peers,
                     struct bb_link_load *load)
 {

@@ -9,7 +9,7 @@
 
 #define MAX_HOPS 12 /* maximum number of waiting ranks reported per deadlock */
 
-/* A rank that is blocked in a task. */
+/* A rank that is blocked in a task (task_graph.h); task: index in the rank's task graph. */
 struct stuck {
     int rank, task;
 };
@@ -162,7 +162,7 @@ static bool follow_alltoallv(const struct search *s, const struct stuck *here, s
     return false;
 }
 
-/* Reports which rank a blocked task waits for. Returns true with *next set to this rank's task, or false if the
+/* Reports for which rank a blocked task waits. Returns true with *next set to that rank's task, or false if the
  * chain of waits ends. */
 static bool follow_task(const struct search *s, const struct stuck *here, struct stuck *next)
 {

@@ -22,7 +22,7 @@ struct bb_checks {
     /* One text per fault, with the rank, the operation index and the values on both ranks; for a deadlock, the cycle
      * of waiting ranks. */
     struct bb_faults mismatches, deadlock, serialised;
-    int classes; /* number of rank classes, each executed once */
+    int classes; /* number of classes of equivalent ranks; the checks execute one rank per class */
 };
 
 /* bb_step_check - performs all checks. Returns 0, also if the step fails a check, or -BB_EFAIL if out of memory. The

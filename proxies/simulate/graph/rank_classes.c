@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum of ranks x rounds of color refinement. Above this maximum, each rank gets a separate class. */
+/* Maximum of (number of ranks) x (rounds of color refinement, rank_classes.h). If refinement needs more, each rank
+ * gets a separate class. */
 #define MAX_RANK_ROUNDS 60000000L
-/* After this many rounds of color refinement, each rank's color also depends on its index in its communicators. */
+/* After this many rounds of color refinement (rank_classes.h), each rank's index in its communicators is hashed into
+ * the rank's color. */
 #define ROUNDS_WITHOUT_INDEX 8
 
 /* ---- ranks and their peers ---- */
@@ -42,8 +44,8 @@ struct bb_channels_to bb_channels_to(const struct bb_layout *l, const struct bb_
     int n = bb_comm_size(l, comm), index = bb_comm_index(l, comm, to);
     long long away = (long long)index - bb_comm_index(l, comm, from), min = graph->min_offset[comm];
 
-    /* the first peer offset to try: the smallest offset that addresses rank `to` and is at least min, the smallest
-     * offset in the role's program */
+    /* offset: the smallest peer offset that addresses rank `to` and is at least `min`, the smallest peer offset in
+     * the role's program */
     return (struct bb_channels_to){graph, comm, index, min + ((away - min) % n + n) % n, n};
 }
 
@@ -80,7 +82,7 @@ static void check_rank(const struct bb_step *step, const struct bb_task_graph *g
                      bb_comm_size(l, graph->channels[c].comm) - 1);
 }
 
-/* ---- color refinement ---- */
+/* ---- color refinement (rank_classes.h) ---- */
 
 struct refinement {
     const struct bb_step *step;
@@ -92,15 +94,16 @@ struct refinement {
     bool collective[BB_MAX_COMMS];              /* true: at least one role runs collectives on this communicator */
     size_t *first_edge; /* [ranks + 1] a rank has one edge per channel of its role (task_graph.h); rank r has the
                            edges first_edge[r] to first_edge[r + 1] - 1 */
-    int *peer;          /* [edges] world rank of the peer */
+    int *peer;          /* [edges] world rank of the peer that the channel addresses */
     uint64_t *edge;     /* [edges] hash of the properties that are the same in all rounds: the channels from the rank to
-                       the peer and back, and the kind of link */
-    uint64_t *color, *next;       /* [ranks] colors in this round and in the next */
-    uint64_t *sums[BB_MAX_COMMS]; /* [instances] for communicators with collectives: sum of the colors of the
-                                     instance's members */
+                           the peer and back, and the kind of link */
+    uint64_t *color, *next;       /* [ranks] color of each rank in this round, and in the next round */
+    uint64_t *sums[BB_MAX_COMMS]; /* [instances] for communicators with collectives: sum of the colors of the members
+                                     of each instance (layout.h) */
     int *instance[BB_MAX_GROUPS]; /* [ranks] for each group: the instance to which the rank belongs; computed once
                                      and used in every round */
-    struct bb_key_index classes;  /* key: color; classes are numbered in the order of their lowest ranks */
+    struct bb_key_index classes;  /* maps a color to the index of its class; classes are numbered in the order of
+                                     their lowest ranks */
 };
 
 static uint64_t mix_hash(uint64_t a, uint64_t b)

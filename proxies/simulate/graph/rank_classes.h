@@ -5,11 +5,11 @@
  * Two ranks are of the same class if they run the same program (have the same role), use links of the same kinds, and
  * if their peers and the members of all their collectives are, in turn, of the same classes. The classes are the
  * coarsest such partition, found by partition refinement (Paige and Tarjan, "Three partition refinement algorithms",
- * SIAM J. Comput. 16(6), 1987). This implementation refines colors: each round hashes a rank's color with the colors
- * of its peers, until the number of colors no longer grows. At each point of the step, all ranks of a class are in the
- * same state, so executing one of them suffices. A step without such symmetry gets one class per rank. Colors are
- * 64-bit hashes: the probability of any collision is below 1 in 10,000 for 2^24 different ranks, and below 1 in 10^13
- * for a thousand.
+ * SIAM J. Comput. 16(6), 1987). Each rank has a color, and ranks of the same final color form a class: each round
+ * replaces a rank's color by a hash of this color and the colors of the rank's peers, until the number of colors no
+ * longer grows. At each point of the step, all ranks of a class are in the same state, so executing one of them
+ * suffices. A step without such symmetry gets one class per rank. Colors are 64-bit hashes: the probability of any
+ * collision is below 1 in 10,000 for 2^24 different ranks, and below 1 in 10^13 for a thousand.
  */
 #ifndef BB_PROXIES_SIMULATE_GRAPH_RANK_CLASSES_H
 #define BB_PROXIES_SIMULATE_GRAPH_RANK_CLASSES_H
@@ -22,9 +22,9 @@
 
 struct bb_rank_classes {
     int n;
-    int *of;    /* [ranks] class of each rank */
-    int *rank;  /* [n] lowest rank of the class */
-    int *ranks; /* [n] number of ranks in the class */
+    int *of;    /* [ranks] index of each rank's class, 0 to n - 1 */
+    int *rank;  /* [n] lowest rank of each class */
+    int *ranks; /* [n] number of ranks in each class */
 };
 
 #define BB_RANK_RESOURCES 3
@@ -33,7 +33,7 @@ struct bb_rank_classes {
  * no such properties. */
 struct bb_rank_marks {
     const uint64_t *mark;     /* [ranks] any value per rank; ranks with different values are of different classes; NULL:
-                             not used */
+                                 not used */
     struct bb_rank_resource { /* the resources of one kind, for example all NICs; several ranks may share a resource */
         int *of; /* of: [ranks] index of the resource that the rank uses, 0 to n - 1; n: number of resources */
         int n;
@@ -76,8 +76,8 @@ struct bb_channels_to {
     const struct bb_task_graph *graph;
     int comm, absolute; /* absolute: index of `to` in the communicator, which is its absolute peer address; BB_NONE
                            after this address has been looked up */
-    long long offset;   /* next relative peer address to look up: index of `to` - index of `from`, plus any multiple of
-                         size */
+    long long offset;   /* next relative peer address to look up: (index of `to`) - (index of `from`) + a multiple of
+                           `size`, the number of ranks of the communicator */
     int size;
 };
 
@@ -90,15 +90,16 @@ static inline bool bb_same_node(int gpus_per_node, int a, int b) /* gpus_per_nod
     return gpus_per_node < 1 || a / gpus_per_node == b / gpus_per_node;
 }
 
-/* bb_group_nodes - returns the number of nodes on which the members of an instance of a group are placed. The
- * members are in rank order, so members on the same node are consecutive. */
+/* bb_group_nodes - returns the number of nodes on which the members of one instance of a group are placed (layout.h:
+ * a group splits the ranks into instances of equal size). Members are in rank order, so members on the same node are
+ * consecutive. */
 int bb_group_nodes(const struct bb_layout *l, int group, int instance, int gpus_per_node);
 
 /*
  * bb_comm_size - returns the number of ranks of a communicator.
- * bb_comm_instance - returns the instance of the communicator's group to which the rank belongs; BB_NONE if the rank is
- * not a member.
- * bb_comm_index - returns the rank's index in its instance.
+ * bb_comm_instance - returns the instance of the communicator's group (layout.h) to which the rank belongs; BB_NONE if
+ * the rank is not a member.
+ * bb_comm_index - returns the rank's index in this instance, which is its rank in the communicator.
  */
 int bb_comm_size(const struct bb_layout *l, int comm);
 int bb_comm_instance(const struct bb_layout *l, int comm, int rank);

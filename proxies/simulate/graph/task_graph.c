@@ -89,7 +89,7 @@ static void cut_program(struct bb_task_graph *s)
     }
 }
 
-/* ---- dependencies ---- */
+/* ---- dependencies between tasks ---- */
 
 /* Callback for two tasks: task `after` depends on task `before`. All pairs are visited twice: first to count them,
  * then to fill s->next. */
@@ -165,7 +165,7 @@ static int connect_tasks(struct bb_task_graph *s)
     return 0;
 }
 
-/* ---- channels: peer addresses and their messages ---- */
+/* ---- channels: the sends and receives for each peer address (task_graph.h) ---- */
 
 int bb_task_graph_channel(const struct bb_task_graph *s, int comm, enum bb_peer_kind kind, int peer)
 {

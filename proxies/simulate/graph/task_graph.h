@@ -42,17 +42,18 @@ struct bb_task_graph {
     struct bb_task *tasks;
     int n_tasks, n_issues;
     int *task_of;   /* [n_ops] task of each operation */
-    int *exchanged; /* operation indices of all exchanges, one exchange after another */
+    int *exchanged; /* indices of the sends and receives of all exchanges; those of one exchange are consecutive */
     int *next;
     bool *issue_computes; /* [n_issues] true: the launch is a compute kernel; false: an NCCL call */
     int *collectives[BB_MAX_COMMS], n_collectives[BB_MAX_COMMS]; /* [n_collectives] tasks of the collectives on each
                                                                     communicator, in issue order */
     int *alltoallvs[BB_MAX_COMMS], n_alltoallvs[BB_MAX_COMMS];   /* [n_alltoallvs] tasks of the alltoallvs on each
-                                                                  communicator, in issue order */
-    struct bb_channel *channels; /* one per peer address; an alltoallv adds a channel for each of its peers, but
-                                    nothing to sends and recvs, because its messages are not separate operations */
+                                                                    communicator, in issue order */
+    /* one channel per peer address; for each peer of an alltoallv a channel is added without entries in sends and
+     * recvs, because the messages of an alltoallv are not separate operations */
+    struct bb_channel *channels;
     int n_channels;
-    struct bb_key_index channel_index;                      /* key: comm, peer_kind, peer */
+    struct bb_key_index channel_index; /* finds a channel by communicator, peer_kind and peer number */
     int min_offset[BB_MAX_COMMS], max_offset[BB_MAX_COMMS]; /* range of the peer numbers that are relative to the
                                                                rank (BB_PEER_OFFSET); 1 and 0: no relative peers */
     int *channel_of; /* [n_ops] channel of each send and receive; BB_NONE for other operations */

@@ -29,7 +29,8 @@ static const struct subcommand subcommands[] = {
     {"overlap", "bb_bench_overlap_run", &bb_bench_overlap_set},
 };
 
-/* Time limit for loading the GPU library in subcommands whose arguments, including -T, are not parsed yet. */
+/* Time limit in seconds for loading the GPU library. Used for subcommands, whose arguments (including the timeout
+ * -T) are parsed only by the loaded library. */
 enum { LOADING_S = 600 };
 
 static const struct subcommand *find_subcommand(const char *name)

@@ -25,11 +25,11 @@ bool bb_bench_is_subcommand(const char *word);
 int bb_bench_check(int argc, char **argv) BB_MUST_CHECK;
 
 /*
- * bb_bench_execute - run a sweep, from initialization to teardown.
+ * bb_bench_execute - run a sweep (the sequence of cases in sweep/cases.h), from initialization to teardown.
  *   o, sweep  resolved options and the sweep derived from them; this function releases the sweep
  *   style     output format of the table on stdout and of the results file
  *   argv      command line to record in the results
- *   Returns   as bb_bench_main
+ *   Returns   0, BB_OPTS_HELP after printing the help, or -BB_E...
  */
 struct bb_bench_options;
 struct bb_sweep;

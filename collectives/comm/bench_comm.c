@@ -11,15 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* State of a run. An all-zero struct is empty and may be released. */
+/* State of one run of `busbar bench comm`. An all-zero struct is empty and may be released. */
 struct lives {
     struct bb_bench_comm_options options;
     struct bb_session session;
     struct bb_comm_life life;
     struct bb_telemetry_row seen;
-    double *us;     /* [repeats][BB_COMM_STEPS] times of this rank in us */
-    double *all_us; /* [size][repeats][BB_COMM_STEPS] times of all ranks in us */
-    double *column; /* [repeats] times of one step in us, collected to compute statistics */
+    double *us;     /* [repeats][BB_COMM_STEPS] time of each step in each life cycle, on this rank, in us */
+    double *all_us; /* [size][repeats][BB_COMM_STEPS] the same times of all ranks, in us */
+    double *column; /* [repeats] times of one step in all life cycles, in us: a copy to compute statistics from */
 };
 
 /* Resolves --ranks: "doubling" becomes 2, 4, 8 .. up to the size of the job, and the size itself. Rejects numbers
@@ -43,16 +43,16 @@ static int choose_counts(struct lives *v)
 
 /* One result row: a step of the life cycle (comm_steps.h), for communicators with a given number of ranks. */
 struct row {
-    const char *step, *clock; /* clock: "host"; with emulated GPUs "host of the emulator", whose times do not measure
+    const char *step, *clock; /* clock: "host"; on emulated GPUs "host of the emulator", whose times are not times of
                                  NCCL */
     const char *absent;       /* reason why the step has no time; NULL: the step has a time */
     int ranks, parts, repeats;
     size_t bytes; /* message size of each operation; twice as many bytes are registered with NCCL */
     bool blocking;
-    struct bb_stats time_us; /* for each life cycle, the time of the slowest rank; statistics over the life cycles;
-                                empty if absent */
-    int slowest_rank; /* rank with the largest median, where each rank has a median over its life cycles; -1: absent */
-    double fastest_rank_us; /* each rank's median over the life cycles, minimum over the ranks; NaN: absent */
+    struct bb_stats time_us; /* statistics over the life cycles; the time of a life cycle is that of its slowest
+                                rank; empty if the step is absent */
+    int slowest_rank;        /* rank whose median over the life cycles is the largest; -1: the step is absent */
+    double fastest_rank_us;  /* the smallest of the ranks' medians over the life cycles; NaN: the step is absent */
     double median_ms, min_ms, max_ms, fastest_ms;
 };
 
@@ -112,7 +112,7 @@ static double sample_of(const struct lives *v, int rank, int life, int step)
     return v->all_us[((size_t)rank * lives + (size_t)life) * BB_COMM_STEPS + (size_t)step];
 }
 
-/* Sets row->slowest_rank and row->fastest_rank_us. Skips ranks without a time, such as the rank that the shrink
+/* Sets row->slowest_rank and row->fastest_rank_us. Skips ranks without a time, such as the rank that ncclCommShrink
  * excludes. */
 static int compare_ranks(struct lives *v, int step, struct row *row)
 {

@@ -1,6 +1,6 @@
 /*
- * comm_steps.c - the steps of a communicator's life cycle, in order. An untimed barrier precedes each step, so that no
- * rank's time includes waiting for a late rank.
+ * comm_steps.c - the steps of a communicator's life cycle (init to destroy), in order. An untimed barrier precedes each
+ * step, so that no rank's time includes waiting for a late rank.
  */
 #include "collectives/comm/comm_steps.h"
 
@@ -159,7 +159,7 @@ static int close_window(struct bb_comm_life *life, struct bb_comm *comm)
 
 /* ---- split and shrink ---- */
 
-/* Splits the communicator into parts of consecutive ranks. */
+/* Calls ncclCommSplit. Creates life->parts communicators, each with consecutive ranks. */
 static int split_comm(struct bb_comm_life *life, struct bb_comm *comm)
 {
     int color = comm->rank * life->parts / life->ranks;
@@ -167,7 +167,8 @@ static int split_comm(struct bb_comm_life *life, struct bb_comm *comm)
     return bb_comm_split(&life->part, comm, "part", color, comm->rank, &life->opts);
 }
 
-/* Excludes the last rank, as after a failure of that rank. The last rank does not call ncclCommShrink. */
+/* Calls ncclCommShrink to exclude the last rank, as after a failure of that rank. The last rank does not call the
+ * function. */
 static int shrink_comm(struct bb_comm_life *life, struct bb_comm *comm)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -215,8 +216,8 @@ static int release_comm(struct bb_comm_life *life, struct bb_comm *comm)
     return 0;
 }
 
-/* Finalizes and destroys the shrunk communicator in one step, on its members. If the step before, the shrink, was
- * skipped on all ranks, this step is skipped for the same reason. */
+/* Finalizes and destroys the communicator that ncclCommShrink created, in one step, on its members. If all ranks
+ * skipped the step "shrink", this step is skipped too and returns the reason recorded for "shrink". */
 static int end_rest(struct bb_comm_life *life, struct bb_comm *comm)
 {
     const int why = life->absent[life->current_step - bb_comm_steps - 1];
@@ -252,7 +253,8 @@ const struct bb_comm_step bb_comm_steps[BB_COMM_STEPS] = {
     {"destroy", "ncclCommDestroy", destroy_comm, OF(comm), .after = release_comm},
 };
 
-/* Whether this rank runs a step. The first two steps exchange ids over MPI, so all ranks of the world run them. */
+/* Returns whether this rank runs a step. The first two steps exchange ids over MPI, so they run on all ranks of the
+ * job; the other steps run only on members of the communicator. */
 static bool is_member(const struct bb_comm_life *life, int step)
 {
     return step < 2 || life->world->rank < life->ranks;

@@ -27,20 +27,24 @@ struct bb_comm_step {
 enum { BB_COMM_STEPS = 20 };
 extern const struct bb_comm_step bb_comm_steps[BB_COMM_STEPS];
 
-/* Reason why a step has no time. BB_COMM_PRESENT (0): the step has a time. */
+/*
+ * Reason why a step has no time.
+ * BB_COMM_PRESENT (0): the step has a time. BB_COMM_LACKS: the NCCL library lacks the function of the step.
+ * BB_COMM_NO_WINDOW: symmetric windows are not supported. BB_COMM_ALONE: the step needs at least 2 ranks.
+ */
 enum bb_comm_absent { BB_COMM_PRESENT, BB_COMM_LACKS, BB_COMM_NO_WINDOW, BB_COMM_ALONE, BB_COMM_ABSENCES };
 extern const char *const bb_comm_absences[BB_COMM_ABSENCES];
 
-/* State of one rank during a life cycle of the communicators. */
+/* State of one rank during a life cycle (init to destroy) of the communicators. */
 struct bb_comm_life {
     struct bb_world *world;
     struct bb_comm_opts opts;
     int ranks;    /* size of the communicator; its members are the first ranks of the world */
-    int parts;    /* number of communicators that the split creates */
+    int parts;    /* number of communicators that ncclCommSplit creates */
     size_t bytes; /* message size of each operation; `memory` has twice this size */
     cudaStream_t stream;
-    struct bb_comm comm, part, rest; /* comm: timed communicator; part: result of the split; rest: result of the
-                                        shrink, without the last rank */
+    struct bb_comm comm, part, rest; /* comm: the timed communicator; part: its part from ncclCommSplit; rest: the
+                                        communicator from ncclCommShrink, without the last rank */
     void *memory;                    /* 2 * bytes from ncclMemAlloc */
     void *handle, *window;
     const struct bb_comm_step *current_step;

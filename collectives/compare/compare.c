@@ -265,8 +265,8 @@ struct tally {
     size_t n_logs;
     const struct bb_result_file *incomplete; /* file of an incomplete run; NULL: both runs are complete */
     double threshold_percent;
-    double judged_percent; /* threshold for rows without a confidence interval: --threshold, or BB_SHORTFALL_PERCENT
-                              if exactly one file is a prediction */
+    double judged_percent; /* threshold in percent for rows without a confidence interval: --threshold; without that
+                              option BB_SHORTFALL_PERCENT if exactly one file is a prediction */
     struct bb_shortfall shortfall;
 };
 

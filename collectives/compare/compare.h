@@ -2,14 +2,15 @@
  * compare.h - `busbar compare A.json B.json`: compares two result files row by row. A row is one timed case, for
  * example one collective with one message size. Needs neither MPI nor a GPU.
  *
- * Two rows match when collective, bytes, dtype, op, root, placement, mode, group (of --split) and cycle (of -N) are
- * equal. If several rows of a file are equal in all of these, the k-th of them in A matches the k-th in B. B's row is
- * faster or slower when the 95 % confidence intervals of the two medians do not overlap. If a side has no interval
+ * Two rows match when collective, bytes, dtype, op, root, placement (in place or out of place), mode (timing mode, such
+ * as stream or graph), group (index of the --split group) and cycle (repetition of the sweep, -N) are equal. If several
+ * rows of a file are equal in all of these fields, the k-th of them in A matches the k-th in B. B's row is faster or
+ * slower when the 95 % confidence intervals of the two medians do not overlap. If the row of A or B has no interval
  * (only one sample, as in nccl-tests' files), the ratio of the times is compared with the threshold and the verdict is
  * marked "by ratio"; without a threshold the row is inconclusive.
  *
- * The verdict of the whole comparison is the first of these that applies: incomplete run, no common row, wrong data,
- * slower, inconclusive, rows missing in B, not slower.
+ * The verdict of the whole comparison is the first verdict of this list that applies: incomplete run, no common row,
+ * wrong data, slower, inconclusive, rows missing in B, not slower.
  */
 #ifndef BB_COLLECTIVES_COMPARE_COMPARE_H
 #define BB_COLLECTIVES_COMPARE_COMPARE_H
@@ -21,18 +22,20 @@
 #include <stdio.h>
 
 enum bb_verdict {
-    BB_FASTER,       /* the whole interval of B is below that of A; or the ratio B / A is below 1 / (1 + threshold) */
-    BB_SLOWER,       /* the whole interval of B is above that of A; or the ratio B / A is above 1 + threshold */
-    BB_SAME,         /* the intervals overlap; or the ratio is within the threshold */
-    BB_INCONCLUSIVE, /* a side has no time; or a side has no interval and no threshold is given */
-    BB_WRONG_DATA,   /* a side computed wrong data, so the times are meaningless */
+    BB_FASTER, /* the whole confidence interval of B is below that of A; without intervals, B / A is below 1 / (1 +
+                  threshold) */
+    BB_SLOWER, /* the whole confidence interval of B is above that of A; without intervals, B / A is above 1 +
+                  threshold */
+    BB_SAME,   /* the confidence intervals overlap; without intervals, B / A is within the threshold */
+    BB_INCONCLUSIVE, /* A or B has no time; or A or B has no confidence interval and no threshold is given */
+    BB_WRONG_DATA,   /* the received data of A or B were wrong, so the times are meaningless */
     BB_VERDICTS
 };
 
 extern const char *const bb_verdict_names[BB_VERDICTS];
 
-/* bb_verdict_of - return the verdict of two matching rows. threshold_percent (NaN: none) is used only if a side has
- * no interval. */
+/* bb_verdict_of - return the verdict of two matching rows. threshold_percent is used only if row a or row b has no
+ * confidence interval; NaN: no threshold. */
 enum bb_verdict bb_verdict_of(const struct bb_timing *a, const struct bb_timing *b, double threshold_percent);
 
 /*

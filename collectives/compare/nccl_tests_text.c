@@ -1,4 +1,4 @@
-/* nccl_tests_text.c - see nccl_tests_text.h. Each line is identified by its first words. */
+/* nccl_tests_text.c - see nccl_tests_text.h. The parser recognizes each line of the output by its leading words. */
 #include "collectives/compare/nccl_tests_text.h"
 
 #include "collectives/ops/coll.h"
@@ -14,10 +14,11 @@ enum { WORDS = 48, NAME = 64, PLACES = 2, LEAST_GBPS = 10 };
 
 /* Position of each column's word in a table row, derived from the table heading; -1: the table has no such column. */
 struct columns {
-    int size, type, redop, root, algbw, busbw, n; /* algbw and busbw: columns of the first placement (out of place) */
+    int size, type, redop, root, algbw, busbw, n; /* word position of each column in a table row; algbw and busbw:
+                                                     the out-of-place columns; n: number of columns */
     struct {
         int time, wrong;
-        bool by_cpu; /* true: the column contains the host time of the calls (nccl-tests -C 1), not the GPU time */
+        bool by_cpu; /* true: the time is the host time of the calls (nccl-tests -C 1); false: the GPU time */
     } place[PLACES];
 };
 
@@ -31,8 +32,8 @@ struct log {
     json_t *root, *config, *devices, *results, *seen;
     struct columns columns;
     bool in_table;
-    double bus_factor; /* busbw / algbw, from a row with enough significant digits to identify the operation; 0: no
-                          such row */
+    double bus_factor; /* busbw / algbw of a row with enough significant digits to identify the collective by this
+                          ratio; 0: no such row */
 };
 
 static int reject_line(const struct log *l, const char *what)
@@ -297,7 +298,8 @@ out:
     return rc;
 }
 
-/* Records busbw / algbw. The two printed decimals are precise enough for bandwidths of at least LEAST_GBPS. */
+/* Records the ratio busbw / algbw of the current row. Skips rows below LEAST_GBPS, whose two printed decimals are
+ * too imprecise. */
 static void record_bus_factor(struct log *l)
 {
     const struct columns *c = &l->columns;
@@ -386,7 +388,7 @@ static int read_lines(struct log *l, FILE *file)
 
 /* ---- checks of the whole output ---- */
 
-/* Used if the user states the operation because the output does not contain it. Returns an error if the ratio busbw
+/* Checks the operation that the user states for output that does not contain it. Returns an error if the ratio busbw
  * / algbw in the output is not the bus factor of the stated operation. */
 static int check_factor(const struct log *l, const char *operation)
 {
@@ -433,7 +435,7 @@ static int check_whole(const struct log *l)
     return 0;
 }
 
-/* Creates the JSON tree. l->config, l->devices and l->results are borrowed from l->root. */
+/* Creates the JSON tree l->root. l->config, l->devices and l->results are borrowed references into l->root. */
 static int make_tree(struct log *l)
 {
     l->seen = json_object();

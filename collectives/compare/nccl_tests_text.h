@@ -14,7 +14,7 @@
 
 /* The output to parse; all pointers are borrowed. */
 struct bb_nccl_tests_output {
-    const char *path; /* for messages */
+    const char *path; /* file name for error messages */
     FILE *file;
     int lines; /* number of lines that the caller has already read from the stream; error messages count them */
     const char *operation; /* operation, for example "all_reduce", stated by the user for versions of nccl-tests that

@@ -71,7 +71,8 @@ static bool is_listed(const char *name, const char *const *list)
     return false;
 }
 
-/* Adds all scalars of a JSON object to the list. mark: prefix of each name, "$" or "--". except: names to leave out. */
+/* Adds all scalars of a JSON object to the list of conditions. mark: prefix of each name, "$" for environment
+ * variables and "--" for options. except: names to leave out. */
 static void add_all(json_t *list, const char *mark, const json_t *object, const char *const *except)
 {
     char text[VALUE], what[NAME];
@@ -98,9 +99,11 @@ static const struct {
     {"emulated", "emulated", NULL},      {"shared GPU", "shared_gpu", NULL}, {"status", "status", NULL},
 };
 
-/* Adds the condition "compute", the kind of kernels that the compute times are for: "as in training" if the times
- * are predicted for the kernels of a training framework; "as the proxy runs" if they are predicted or measured for
- * the kernels that a proxy of busbar runs. */
+/*
+ * Adds the condition "compute", which names the kernels that the compute times are for: "as in training" if the times
+ * are predicted for the kernels of a training framework; "as the proxy runs" if the times are predicted or measured for
+ * the kernels that a busbar proxy runs.
+ */
 static void add_compute(json_t *list, const json_t *root)
 {
     const json_t *planned = json_object_get(json_object_get(root, "predicted"), "compute");
@@ -112,8 +115,8 @@ static void add_compute(json_t *list, const json_t *root)
         add_fact(list, "compute", "as the proxy runs");
 }
 
-/* Adds the conditions that a plan contains: cluster, kind of kernels, ranks and nodes. A plan does not contain
- * versions, devices and environment of the machine. */
+/* Adds the conditions in a plan (a prediction by `busbar plan`): cluster, kind of kernels, ranks and nodes. A plan
+ * does not contain the versions, devices and environment of a machine. */
 static void add_plan(const struct bb_result_file *t, json_t *list)
 {
     char text[VALUE];
@@ -144,7 +147,7 @@ static void add_busbar(const json_t *root, json_t *list)
     add_all(list, "--", json_object_get(root, "options"), no_setting);
 }
 
-/* ---- conditions in files of nccl-tests ---- */
+/* ---- conditions in result files of nccl-tests ---- */
 
 /* Adds the variables NCCL_* and CUDA_*. nccl-tests records its whole environment; the other variables are not
  * relevant. */
@@ -186,8 +189,8 @@ int bb_result_file_nccl_tests_ranks(const json_t *root)
 
     last = json_integer_value(json_object_get(json_array_get(devices, listed > 0 ? (size_t)listed - 1 : 0), "rank"));
     ranks = listed * at_least_1(config, "nthreads") * at_least_1(config, "ngpus");
-    if (listed > 1 && last == listed - 1) /* the last rank number equals the last index, so the list has one device
-                                             per rank */
+    if (listed > 1 && last == listed - 1) /* the last rank number equals the last index of the list, so the list has
+                                             one device per rank */
         ranks = listed;
     return ranks < 1 << 24 ? (int)ranks : 0;
 }
@@ -209,7 +212,7 @@ static void add_nccl_tests(const json_t *root, json_t *list)
     add_nccl_tests_environment(list, json_object_get(root, "env"));
 }
 
-/* ---- the list of a file, and the differences between two lists ---- */
+/* ---- the list of conditions of a file, and the differences between two lists ---- */
 
 json_t *bb_provenance_of(const struct bb_result_file *t)
 {
@@ -229,14 +232,14 @@ static void add_difference(json_t *list, const char *what, const char *a, const 
     json_array_append_new(list, json_pack("{s:s, s:s?, s:s?}", "what", what, "a", a, "b", b));
 }
 
-/* Whether a variable or option `what` that is missing in the list `other` counts as a difference. It does not if the
- * format of that file records no variables or options. */
+/* Returns whether a variable or option `what` counts as a difference although the list `other` lacks it. It does not
+ * count if the file format behind `other` never records variables or options. */
 static bool differs_if_missing(const char *what, const json_t *other)
 {
     const char *name;
     json_t *value;
 
-    if (json_object_get(other, PREDICTED)) /* predictions have neither variables nor options */
+    if (json_object_get(other, PREDICTED)) /* predictions contain neither variables nor options */
         return false;
     if (*what == '$')
         return true;

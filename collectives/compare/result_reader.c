@@ -127,8 +127,8 @@ static const char *word_in(const json_t *row, const char *name)
     return word ? word : "?";
 }
 
-/* Sets the name of a row. Rows of p2p, comm and overlap, and rows with a forced algorithm, are named after their
- * distinguishing fields. The tree owns the name. */
+/* Sets the name of a row, such as "all_reduce". Rows of p2p, comm and overlap, and rows with a forced algorithm, get
+ * a name composed of their distinguishing fields. The JSON tree of the file owns the name. */
 static int name_row(json_t *row, struct bb_timing *t, const struct place *at)
 {
     json_t *name = NULL;
@@ -212,7 +212,7 @@ out:
     return rc;
 }
 
-/* ---- reading plans ---- */
+/* ---- reading plans (predictions by `busbar plan`) ---- */
 
 const char *bb_result_file_predicted(const struct bb_result_file *t)
 {
@@ -220,7 +220,7 @@ const char *bb_result_file_predicted(const struct bb_result_file *t)
 }
 
 /* Reads the rows of a plan. A plan of collectives has the same rows as bench; a plan of a proxy has one row, the
- * step. Predicted times have no intervals. */
+ * training step. Predicted times have no intervals. */
 static int read_plan(struct bb_result_file *t)
 {
     const json_t *predicted = json_object_get(t->root, "predicted");
@@ -243,7 +243,7 @@ out:
     return rc;
 }
 
-/* ---- reading files of nccl-tests ---- */
+/* ---- reading result files of nccl-tests ---- */
 
 /* Derives the collective from the program's path: "/opt/bin/all_reduce_perf" becomes "all_reduce". */
 static int name_program(struct bb_result_file *t)

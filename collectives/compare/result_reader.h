@@ -5,14 +5,14 @@
  *   busbar.bench/1   one row per result; time_us.p50 and time_us.ci95 (both_us for overlap). Rows of p2p, comm and
  *                    overlap are named after their distinguishing fields: "latency 0>1 one", "init 4/1",
  *                    "all_reduce+gemm 8"; rows with a forced algorithm: "all_reduce TREE/LL"
- *   busbar.proxy/1   one row for the step; step_us.p50 and step_us.ci95
- *   busbar.plan/1    with --cluster: the same rows as bench for collectives, one row for the step of a proxy; predicted
- *                    times have no intervals
+ *   busbar.proxy/1   one row for the training step; step_us.p50 and step_us.ci95
+ *   busbar.plan/1    only from `busbar plan --cluster`: the same rows as bench for collectives, one row for the
+ *                    training step of a proxy; predicted times have no intervals
  *   nccl-tests       JSON file, version 3: one row per placement (in place, out of place). If the file has the times of
- *                    all iterations: their median and interval; otherwise the single time of the file, without
- *                    interval. nccl-tests writes booleans and nan as strings and the root as a padded string. The
- *                    collective is derived from the program's name. The printed output of nccl-tests is also read
- *                    (nccl_tests_text.h).
+ *                    all iterations, the row has their median and interval; otherwise it has the single time of the
+ *                    file, without interval. nccl-tests writes booleans and nan as strings and the root as a padded
+ *                    string. The collective is derived from the program's name. The printed output of nccl-tests is
+ *                    also read (nccl_tests_text.h).
  */
 #ifndef BB_COLLECTIVES_COMPARE_RESULT_READER_H
 #define BB_COLLECTIVES_COMPARE_RESULT_READER_H
@@ -32,12 +32,12 @@ struct bb_timing {
     long long channels;
     long long bytes, root, group, cycle;
     long long wrong;        /* number of wrong elements; -1: not verified */
-    double time_us;         /* median; NaN: the file has no time for this row */
-    double low_us, high_us; /* 95 % confidence interval of the median; NaN: none */
+    double time_us;         /* median time in us; NaN: the file has no time for this row */
+    double low_us, high_us; /* 95 % confidence interval of the median, in us; NaN: none */
 };
 
 struct bb_result_file {
-    const char *path; /* borrowed; for messages */
+    const char *path; /* file name for messages; borrowed */
     json_t *root;
     char *program; /* only for files of nccl-tests: collective, derived from the program's name; owned */
     struct bb_timing *rows;
@@ -56,14 +56,15 @@ int bb_result_tree_load(const char *word, const char **path, json_t **root) BB_M
 
 /*
  * bb_result_file_load - read a result file.
- *   word     as for bb_result_tree_load
- *   Returns  0; -BB_EUSAGE for any other file, after printing an error with the file, the position and what was
- *            expected
+ *   word     the path; or OPERATION=PATH for printed output of nccl-tests that does not contain the operation
+ *   Returns  0; -BB_EUSAGE for a file in none of the formats above, after printing an error with the file, the position
+ *            and what was expected
  *   Owner    the caller calls bb_result_file_release, also after an error
  */
 int bb_result_file_load(struct bb_result_file *t, const char *word) BB_MUST_CHECK;
 
-/* bb_result_file_from_tree - as bb_result_file_load, from a loaded tree. The function takes ownership of `root`. */
+/* bb_result_file_from_tree - as bb_result_file_load, from a JSON tree that is already in memory. The function takes
+ * ownership of `root`. */
 int bb_result_file_from_tree(struct bb_result_file *t, const char *path, json_t *root) BB_MUST_CHECK;
 
 void bb_result_file_release(struct bb_result_file *t);
@@ -79,21 +80,22 @@ int bb_result_file_is_nccl_tests(const struct bb_result_file *t);
  * only the first device of each process, so the number of entries is multiplied by the threads and GPUs per process,
  * unless the entries are numbered like ranks. */
 int bb_result_file_nccl_tests_ranks(const json_t *root);
-/* bb_result_file_nccl_tests_devices - return the list of devices, or NULL. Older files have the list at the top
- * level. */
+/* bb_result_file_nccl_tests_devices - return the list of devices of an nccl-tests file, or NULL. Files of older
+ * nccl-tests versions have this list at the top level of the JSON tree. */
 const json_t *bb_result_file_nccl_tests_devices(const json_t *root);
 
 /*
  * bb_provenance_of - return the conditions under which a file was created, as a new flat object of texts: "NCCL
- * library": "2.28.9", "ranks", "devices": "8 x NVIDIA H200", "$NCCL_ALGO": "Ring", "--iters": "20". Facts that the
- * format does not record are omitted. nccl-tests' environment is reduced to NCCL_* and CUDA_*.
+ * library": "2.28.9", "ranks": "8", "devices": "8 x NVIDIA H200", "$NCCL_ALGO": "Ring", "--iters": "20". Conditions
+ * that the file format does not record are omitted. nccl-tests' environment is reduced to NCCL_* and CUDA_*.
  *   Returns  NULL if out of memory
  */
 json_t *bb_provenance_of(const struct bb_result_file *t);
 
 /*
- * bb_provenance_differences - return a new array of {what, a, b}, with one entry per difference. A variable or option
- * in only one of the two objects is a difference (null for the other); any other fact in only one object is ignored.
+ * bb_provenance_differences - compare two objects from bb_provenance_of. Returns a new array of {what, a, b}, one entry
+ * per difference. A variable or option that only one object contains is a difference, with null as the missing value;
+ * any other condition that only one object contains is ignored.
  */
 json_t *bb_provenance_differences(const json_t *a, const json_t *b);
 

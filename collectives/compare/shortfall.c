@@ -32,9 +32,11 @@ static const json_t *find_group(const json_t *groups, const char *name)
     return NULL;
 }
 
-/* Returns a JSON list with the measured and predicted times of a training step: its parts (compute, communication,
- * exposed, idle) and, for each process group, the time in which it communicates. measured: a busbar.proxy/1 file;
- * predicted: the field "predicted" of a busbar.plan/1 file, which has the same keys. */
+/*
+ * Returns a JSON list with the measured and predicted times of a training step: compute, communication, exposed
+ * (communication that no compute hides), idle, and, for each process group, the time in which it communicates.
+ * measured: a busbar.proxy/1 file; predicted: the field "predicted" of a busbar.plan/1 file, which has the same keys.
+ */
 static json_t *list_parts(const json_t *measured, const json_t *predicted)
 {
     static const char *const keys[][2] = {

@@ -1,7 +1,7 @@
 /*
- * bench_compute.c - runs the sections of `busbar bench compute` (GEMMs, memory-bound kernels, timed kernels) and
- * reports their result rows as text and JSON. The benchmark runs on one rank without mpirun. With more ranks, all ranks
- * measure at the same time and the slowest rank's times are reported.
+ * bench_compute.c - runs the sections of `busbar bench compute` (GEMMs, memory-bound kernels, timed kernels, which run
+ * for a requested time) and reports their result rows as text and JSON. The benchmark runs on one rank without mpirun.
+ * With more ranks, all ranks measure at the same time and the slowest rank's times are reported.
  */
 #include "bootstrap/cli/report_header.h"
 #include "collectives/compute/compute_measure.h"
@@ -13,18 +13,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* State of a run. An all-zero struct is empty and may be released. */
+/* State of one run of `busbar bench compute`. An all-zero struct is empty and may be released. */
 struct compute {
     struct bb_bench_compute_options options;
     struct bb_session session;
     struct bb_compute_context ctx;
-    double copy_gbps; /* measured copy bandwidth of the device, 1e9 bytes/s (read + written). copy_gbps and
-                         best_tflops are the 100 % of the percentage columns */
+    double copy_gbps; /* measured copy bandwidth of the device, 1e9 bytes/s (read + written). The percentage columns
+                         print bandwidths relative to copy_gbps and FLOP rates relative to best_tflops */
     double best_tflops[BB_COMPUTE_TYPES];
     double worst_error;  /* timed kernels of at least 100 us: largest deviation of the measured from the requested
                            duration, in percent */
-    double excess_error; /* as worst_error, after subtracting TIMED_SLACK_US from each deviation; compared with
-                            --max-error */
+    double excess_error; /* as worst_error, but TIMED_SLACK_US (a tolerance in us) is subtracted from each deviation;
+                            compared with --max-error */
 };
 
 static bool type_is_wanted(const struct compute *b, int type)
@@ -35,7 +35,7 @@ static bool type_is_wanted(const struct compute *b, int type)
 
 /* ---- common part of the rows ---- */
 
-/* JSON fields that every result row has, whichever section of the benchmark it belongs to. */
+/* JSON fields that the result rows of all sections (GEMMs, memory-bound kernels, timed kernels) have. */
 struct section_row {
     const char *section;
     int iterations;
@@ -76,8 +76,8 @@ static void put_title(const struct compute *b, const char *title)
         fprintf(b->session.out, "#\n# %s\n#\n", title);
 }
 
-/* Converts an amount of work per operation, in bytes or FLOPs, to a rate in 1e9 per second with the median time of
- * the operation; 0 if the median is 0. */
+/* Returns the rate of a kernel in 1e9 per second: `amount` (bytes or FLOPs of one operation) / median time of one
+ * operation; 0 if the median is 0. */
 static double giga_per_s(double amount, const struct bb_computed *c)
 {
     return c->time_us.p50 > 0 ? amount / c->time_us.p50 / 1e3 : 0;
@@ -115,8 +115,8 @@ static int put_gemm(struct compute *b, int type, const struct bb_gemm_case *g, c
     return put_row(b, BB_COMPUTE_GEMM, gemm_fields, &row, c);
 }
 
-/* Measures all GEMMs of one element type, then prints them. The column percent_of_best needs the fastest GEMM of the
- * type, so all measurements precede the first row. */
+/* Measures all GEMMs of one element type, then prints their rows. The column percent_of_best needs the fastest GEMM
+ * of the type, so all measurements precede the first row. */
 static int run_gemms_of(struct compute *b, int type)
 {
     struct bb_gemm_case cases[BB_COMPUTE_GEMMS];
@@ -209,7 +209,8 @@ static int run_memory_kernels(struct compute *b)
     return rc;
 }
 
-/* Measures the copy limit: the faster of cudaMemcpyAsync and busbar's copy kernel. */
+/* Measures the copy bandwidth that the other memory-bound kernels are compared with: the faster of cudaMemcpyAsync
+ * and busbar's copy kernel. */
 static int measure_copy_limit(struct compute *b)
 {
     struct bb_memory_kernel_case copy;
@@ -365,9 +366,8 @@ static size_t larger_of(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Returns the bytes of device memory that the cases (single GEMMs and memory-bound kernels) need: the size of the
- * largest case, but at least --size plus 1 MiB. The timed kernel uses all of it as scratch memory, which should
- * exceed the L2 cache. */
+/* Returns the bytes of device memory to allocate: the size of the largest GEMM or memory-bound kernel, but at least
+ * --size plus 1 MiB. The timed kernel uses all of this memory as scratch memory, which should exceed the L2 cache. */
 static size_t arena_bytes(const struct compute *b)
 {
     struct bb_gemm_case gemms[BB_COMPUTE_GEMMS];

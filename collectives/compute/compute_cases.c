@@ -10,7 +10,8 @@ struct layer {
     struct bb_transformer t;
 };
 
-/* Fields: name, then {hidden size, FFN size, heads, sequence length, samples, GPUs that share the layer, type}. */
+/* Fields: name, then {hidden size, FFN size, heads, sequence length, samples, GPUs that share the layer, element
+ * type}. */
 static const struct layer layers[] = {
     {"gpt2_large", {1280, 5120, 20, 1024, 8, 1, BB_FLOAT}},
     {"gpt3/4", {12288, 49152, 96, 2048, 1, 4, BB_FLOAT}},
@@ -24,8 +25,8 @@ struct filter {
     struct bb_conv v;
 };
 
-/* Fields: name, then {samples, channels, depth, height, width, filters, filter depth, height and width, stride,
- * padding, type}. */
+/* Convolution layers. Fields: name, then {samples, channels, depth, height, width, filters, filter depth, filter
+ * height and width, stride, padding, element type}. */
 static const struct filter filters[] = {
     {"resnet50 conv1", {128, 3, 1, 224, 224, 64, 1, 7, 7, 2, 3, BB_FLOAT}},
     {"resnet50 conv4 3x3", {128, 256, 1, 14, 14, 256, 1, 3, 3, 1, 1, BB_FLOAT}},
@@ -89,8 +90,8 @@ int bb_compute_gemms(enum bb_dtype_id dtype, bool quick, struct bb_gemm_case cas
 /* ---- cases of memory-bound kernels ---- */
 
 #define HIDDEN .cols = 4096
-/* The halo cases copy a face of 64 x 64 cells. The tile is thin in the third dimension, which limits the memory for
- * the tile. */
+/* The halo cases copy a face of 64 x 64 cells at the border of a 3-D tile. The tile has few cells perpendicular to
+ * the face, to save memory. */
 static const struct bb_memory_kernel_case memory_kernels[] = {
     {"copy", {.kind = BB_MEMORY_KERNEL_COPY, HIDDEN}},
     {"embed", {.kind = BB_MEMORY_KERNEL_EMBED, HIDDEN, .in_rows = 50257}},

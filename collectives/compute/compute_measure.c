@@ -56,7 +56,8 @@ void bb_compute_context_release(struct bb_compute_context *ctx)
 
 /* ---- operand data (random, because GEMMs on zeros run faster than on real data) ---- */
 
-/* Bytes of random data that the host generates. The rest of an array is filled with copies of these bytes. */
+/* Size in bytes of the block of random data that the host generates. The rest of an array is filled with copies of
+ * this block. */
 enum { BLOCK_BYTES = 1 << 20 };
 
 static uint64_t next_random(uint64_t *seed)
@@ -79,8 +80,8 @@ static void make_block(void *block, size_t n, const struct bb_memory_kernel *p, 
     }
 }
 
-/* Fills array `a` (an operand of kernel `p`), at device address `to`: first with random data from the host, then
- * with copies on the device that double the filled length. */
+/* Fills array `a` (an operand of kernel `p`), at device address `to`: copies a block of random data from the host,
+ * then copies on the device, each of which doubles the filled length. */
 static int fill_array(struct bb_compute_context *ctx, void *to, const struct bb_memory_kernel *p,
                       const struct bb_memory_kernel_array *a)
 {
@@ -130,7 +131,7 @@ out:
     return rc;
 }
 
-/* Sets *c to the rank with the longest median and to the times of that rank. The result is equal on all ranks. */
+/* Sets *c to the statistics of the rank with the longest median time. The result is equal on all ranks. */
 static int select_slowest_rank(struct bb_compute_context *ctx, struct bb_computed *c)
 {
     struct bb_stats own;

@@ -41,7 +41,8 @@ int bb_compute_context_init(struct bb_compute_context *ctx, struct bb_world *wor
                             size_t arena_bytes, int iterations, int repeats, int warmup) BB_MUST_CHECK;
 void bb_compute_context_release(struct bb_compute_context *ctx);
 
-/* Both functions return the bytes of ctx->arena that a GEMM or a memory-bound kernel requires. */
+/* bb_gemm_case_bytes, bb_memory_kernel_case_bytes - return the bytes of ctx->arena that a GEMM or a memory-bound
+ * kernel requires. */
 size_t bb_gemm_case_bytes(const struct bb_gemm_shape *s);
 size_t bb_memory_kernel_case_bytes(const struct bb_memory_kernel *p);
 
@@ -69,8 +70,8 @@ struct bb_timed {
     double gbps; /* memory traffic (read plus written) of the final launch on the slowest rank, 1e9 bytes/s */
 };
 
-/* bb_measure_busy - measure the timed kernel with the fields sms, ns and gbps of `busy`; its other fields are
- * ignored. */
+/* bb_measure_busy - measure the timed kernel, which runs for `ns` nanoseconds on `sms` SMs with a memory traffic of
+ * `gbps`. The other fields of `busy` are ignored. */
 int bb_measure_busy(struct bb_compute_context *ctx, const struct bb_busy *busy, struct bb_timed *t) BB_MUST_CHECK;
 
 #endif

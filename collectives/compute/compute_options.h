@@ -16,10 +16,11 @@ extern const enum bb_dtype_id bb_compute_types[BB_COMPUTE_TYPES];
 
 struct bb_bench_compute_options {
     struct bb_common common;
-    const char *dtype; /* a type name, or "all" */
+    const char *dtype; /* name of an element type, or "all" */
     size_t bytes;
     int iterations, repeats, warmup, candidates;
-    double max_error; /* tolerance in percent for timed kernels; 0: no limit */
+    double max_error; /* largest accepted deviation of a timed kernel from its requested duration, in percent; 0: no
+                         limit */
     bool quick;
     bool wanted[BB_COMPUTE_SECTIONS]; /* sections to run; set by bb_opts_read from the positional arguments */
 };

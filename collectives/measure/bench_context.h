@@ -1,11 +1,12 @@
 /*
- * bench_context.h - the state with which a rank measures a case, and the metrics of a case. measure.c measures a case
- * from warm-up to verification; enqueue.c, verify.c, nccl_estimate.c and timing.c implement the steps.
+ * bench_context.h - the state with which a rank measures a case (a collective with its parameters, case.h), and the
+ * metrics of a case. measure.c measures a case from warm-up to verification; enqueue.c, verify.c, nccl_estimate.c and
+ * timing.c implement the steps.
  *
- * Terms: A measurement is one call of bb_measure: one case in one timing mode. An iteration is one operation, or
- * several operations in one NCCL group (-m). A sample is the time of one or more iterations, divided by the number of
- * operations. A batch is the group of samples that is measured before the stopping rule is evaluated again. A slot is
- * the part of the memory arena that contains the buffers of one operation (case.h).
+ * Terms: A measurement is one call of bb_measure: one case in one timing mode (timing.h). An iteration is one
+ * operation, or several operations in one NCCL group (-m). A sample is the time of one or more iterations, divided by
+ * the number of operations. A batch is the group of samples that is measured before the stopping rule is evaluated
+ * again. A slot is the part of the memory arena that contains the buffers of one operation (case.h).
  */
 #ifndef BB_COLLECTIVES_MEASURE_BENCH_CONTEXT_H
 #define BB_COLLECTIVES_MEASURE_BENCH_CONTEXT_H
@@ -23,13 +24,13 @@
 #include "cuda/device/device.h"
 #include "cuda/device/nvtx.h"
 
-enum { BB_NVTX_WORLD = 1 }; /* NVTX category of all measurements, named after the communicator */
+enum { BB_NVTX_WORLD = 1 }; /* NVTX category of the ranges of all measurements; its name is that of the communicator */
 
 struct bb_mode;   /* defined in timing.h */
 struct bb_sample; /* defined in timing.h */
 
-/* The time series that a measurement records: one value per sample, aggregated over the ranks of the group, in
- * microseconds per operation. */
+/* The time series that a measurement records: one value per sample, aggregated over the ranks of this rank's --split
+ * group, in microseconds per operation. */
 enum bb_series {
     BB_SERIES_TIME, /* the time that the measurement reports: a copy of one of the following three series, which -C
                        and --clock select */
@@ -43,20 +44,21 @@ enum bb_series {
     BB_SERIES_COUNT
 };
 
-/* State with which a rank measures cases. */
+/* State with which a rank measures cases (a case is a collective with its parameters, case.h). */
 struct bb_bench_context {
     struct bb_world *world;
     struct bb_comm *comm;
     const struct bb_native *native;
     const struct bb_device_info *device;
-    const struct bb_mode *mode;     /* timing mode of the current table */
+    const struct bb_mode *mode;     /* timing mode (timing.h) of the current table */
     const struct bb_mode *modes[3]; /* timing modes of the run */
     int n_modes;
     struct bb_nvtx nvtx;
     cudaStream_t stream;
     cudaEvent_t start, stop;
     struct bb_guarded arena;     /* memory of all buffers, divided into slots (case.h) */
-    struct bb_verdict *verdicts; /* [2] device memory: verdict on the receive buffer, verdict on the guard zones */
+    struct bb_verdict *verdicts; /* [2] device memory: results of comparing the receive buffer [0] and the guard
+                                    zones [1] with the expected data */
     int iterations, repeats, warmup, checks;
     int aggregate;             /* operations per iteration, in one NCCL group; 0 means 1 */
     enum bb_blocking blocking; /* whether the host waits after each iteration (-z) */
@@ -70,19 +72,19 @@ struct bb_bench_context {
     const int *groups; /* [size] group of each world rank, borrowed; NULL: one group. `comm` is the communicator of
                           this rank's group */
     const struct bb_mulsums *mulsums;
-    struct bb_iteration_events *iteration_events; /* CUDA events between the iterations of a measurement's last
-                                                     sample; NULL: none */
+    struct bb_iteration_events *iteration_events; /* CUDA events between the iterations of the last sample of a
+                                                     measurement; NULL: none */
     const struct bb_telemetry *observer;          /* records NCCL's choice and the GPU's state; NULL: not recorded */
     void *sync_byte; /* device memory, 1 byte, for the all_reduce that synchronizes the ranks */
-    uint64_t passes; /* number of times that test data have been written (bb_verify_prepare); each time the data are
-                        different */
+    uint64_t passes; /* number of calls of bb_verify_prepare; selects the test data, so that each call writes
+                        different data */
 
     const double *delays_us; /* [size] time in us by which each rank enters the operation late on purpose (--delay,
                                 sync mode), borrowed; NULL: none */
     bool auto_warmup;
     struct bb_stopping policy; /* stopping rule of the current timing mode */
-    size_t max_iterations; /* maximum number of timed iterations per measurement if batches repeat until the stopping
-                              rule is met; 0: one batch */
+    size_t max_iterations;     /* upper limit for the timed iterations of a measurement if batches of samples repeat
+                              until the stopping rule is met; 0: one batch */
     struct bb_start_barrier start_barrier;
     int64_t start_barrier_limit_ns;
     bool uses_start_barrier;    /* stream mode: a start barrier holds the operations until all ranks have enqueued them;
@@ -91,11 +93,12 @@ struct bb_bench_context {
                                    barrier again */
     bool connected; /* true: an operation of this measurement has completed, so NCCL's connections exist and a start
                        barrier may be closed */
-    struct bb_sample *batch, *all_batches; /* samples of one batch. batch: [batch] samples of this rank; all_batches:
-                                              [size * batch] samples of all ranks */
-    double *series[BB_SERIES_COUNT];       /* [max_iterations + batch] samples of the group, each aggregated over the
-                                        group's ranks, from all batches of a measurement */
-    size_t *times_last;                    /* [size] number of samples in which each rank arrived last */
+    /* samples of one batch (samples between two evaluations of the stopping rule). batch: [batch] of this rank;
+     * all_batches: [size * batch] of all ranks */
+    struct bb_sample *batch, *all_batches;
+    double *series[BB_SERIES_COUNT]; /* [max_iterations + batch] all samples of a measurement, each aggregated over
+                                        the ranks of this rank's group */
+    size_t *times_last; /* [size] number of samples in which each rank arrived last at the operation (sync mode) */
 };
 
 /* The first wrong element of a measurement, for the error message. */
@@ -126,7 +129,7 @@ struct bb_skew {
 struct bb_metrics {
     struct bb_stats time_us; /* time per operation; each sample combines the times of the group's ranks
                                 (bb_rank_aggregation) */
-    size_t bytes;            /* size of an operation (bb_case_bytes) */
+    size_t bytes;            /* size of an operation in bytes (bb_case_bytes) */
     double algbw_gbps;       /* algorithm bandwidth, 1e9 bytes per second: `bytes` / median time (hypercube: only a
                           fraction of `bytes` counts); NaN if the time is 0 */
     double busbw_gbps;       /* bus bandwidth, 1e9 bytes per second; NaN with a single rank */
@@ -145,7 +148,7 @@ struct bb_metrics {
     struct bb_skew skew;
     enum bb_stop stop;       /* reason why sampling stopped */
     unsigned warnings;       /* bits 1 << enum bb_warning */
-    int warmed;              /* number of warm-up operations that ran */
+    int warmed;              /* number of warm-up operations that were executed */
     bool uses_start_barrier; /* a start barrier held the operations until all ranks had enqueued them */
 };
 
@@ -159,7 +162,7 @@ static inline size_t bb_bench_context_aggregate(const struct bb_bench_context *c
 
 /*
  * bb_issue - enqueue n iterations of bb_bench_context_aggregate operations each. Successive operations use successive
- * slots of the arena (case.h). After each iteration the host waits as ctx->blocking requests.
+ * slots of the arena (buffers of one operation, case.h). After each iteration the host waits as ctx->blocking requests.
  *   first     index of the first of these iterations in the sample
  *   ends_row  true: the last of these iterations is the last one of the measurement. Its last operation uses the last
  *             slot, whose data are verified
@@ -170,15 +173,15 @@ int bb_issue(struct bb_bench_context *ctx, const struct bb_case *c, size_t first
 /* bb_case_launch - enqueue one operation of the case, with the buffers in slot number `slot` of the arena. */
 int bb_case_launch(struct bb_bench_context *ctx, const struct bb_case *c, size_t slot) BB_MUST_CHECK;
 
-/* bb_case_slots - return the number of slots of this case in this rank's arena, at least 2 except for large
- * out-of-place cases (case.h). */
+/* bb_case_slots - return the number of slots (sets of buffers for one operation) of this case in this rank's arena:
+ * at least 2 except for large out-of-place cases (case.h). */
 size_t bb_case_slots(const struct bb_bench_context *ctx, const struct bb_case *c);
 
 /* bb_bench_context_wait - wait until the stream is idle. Returns an error if the run's timeout expires or if the
  * communicator reports an asynchronous error. `what` names the wait in the error message. */
 int bb_bench_context_wait(struct bb_bench_context *ctx, const char *what) BB_MUST_CHECK;
 
-/* ---- verify.c: fill the last slot with test data (cuda/data/pattern.h) and verify the result ---- */
+/* ---- verify.c: fill the last slot (buffers of one operation) with test data (pattern.h) and verify the result ---- */
 
 /* bb_verify_prepare - fill the last slot with canary bytes, then the slot's send buffer with this rank's test data.
  * Each call uses different test data. Asynchronous. */
@@ -213,7 +216,8 @@ void bb_measure_release(struct bb_bench_context *ctx);
 /* bb_measure_mode - select the timing mode for the next bb_measure calls; `mode` is one of ctx->modes. */
 void bb_measure_mode(struct bb_bench_context *ctx, const struct bb_mode *mode);
 
-/* bb_bench_context_mode - return the value of results[].mode: the name of the timing mode, or "host" with host_time. */
+/* bb_bench_context_mode - return the value of the key "mode" in the JSON results: the name of the timing mode, or
+ * "host" with host_time. */
 const char *bb_bench_context_mode(const struct bb_bench_context *ctx);
 
 /* bb_bench_context_method - return how operations are timed, as a phrase for the header of the table, such as

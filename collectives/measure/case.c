@@ -1,4 +1,5 @@
-/* case.c - computes the buffer layout and the expected content of a case from the table of collectives. */
+/* case.c - computes the buffer layout and the expected content of the receive buffers of a case (a collective with
+ * its parameters) from the table of collectives. */
 #include "collectives/measure/case.h"
 
 static size_t round_up(size_t bytes)

@@ -57,9 +57,9 @@ bool bb_case_synchronizes_ranks(const struct bb_case *c);
 /* bb_buffer_layout_of - return the layout that all slots of `rank` have. */
 struct bb_buffer_layout bb_buffer_layout_of(const struct bb_case *c, int rank);
 
-/* bb_slot_of - return the index of the slot that operation number `iteration` of a measurement uses. very_last: the
- * operation is the last one of the measurement; if there are at least two slots, only this operation uses the last
- * slot. */
+/* bb_slot_of - return the index of the slot (buffers of one operation) that operation number `iteration` of a
+ * measurement uses. very_last: the operation is the last one of the measurement; if there are at least two slots,
+ * only this operation uses the last slot. */
 size_t bb_slot_of(size_t iteration, size_t slots, bool very_last);
 
 /* bb_case_contributes - return whether the operation reads the send buffer of `rank`. Broadcast and scatter read

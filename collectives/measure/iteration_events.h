@@ -1,7 +1,7 @@
 /*
- * iteration_events.h - the time of each iteration of a sample, measured with CUDA events between the iterations,
- * without blocking the host. Recording an event takes time on the stream, so only the last sample of a measurement has
- * events.
+ * iteration_events.h - the time of each iteration (one operation, or several in one NCCL group) of a sample, measured
+ * with CUDA events between the iterations, without blocking the host. Recording an event takes time on the stream, so
+ * only the last sample of a measurement has events.
  */
 #ifndef BB_COLLECTIVES_MEASURE_ITERATION_EVENTS_H
 #define BB_COLLECTIVES_MEASURE_ITERATION_EVENTS_H
@@ -26,7 +26,7 @@ struct bb_iteration_events {
 /* Metrics of the iterations of a measurement. The time of an iteration is the maximum over the ranks of the group. */
 struct bb_iteration_metrics {
     struct bb_stats us;
-    double variation; /* standard deviation / mean */
+    double variation; /* standard deviation / mean of the iterations' times */
 };
 
 /*
@@ -39,7 +39,7 @@ void bb_iteration_events_release(struct bb_iteration_events *m);
 /* bb_iteration_events_record - record event i on the stream if `on` is set. m may be NULL: no effect. */
 int bb_iteration_events_record(struct bb_iteration_events *m, size_t i, cudaStream_t stream) BB_MUST_CHECK;
 
-/* bb_iteration_events_read - compute the times between the events, all of which must have completed. */
+/* bb_iteration_events_read - compute the times of the iterations from the events, all of which must have completed. */
 int bb_iteration_events_read(struct bb_iteration_events *m) BB_MUST_CHECK;
 
 /* bb_iteration_events_keep - copy us and all_us to row_us and row_all_us of a buffer placement (0: out of place, 1:

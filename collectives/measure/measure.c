@@ -17,10 +17,11 @@
 #include <string.h>
 
 /* --warmup auto: number of operations per window (a series of consecutive warm-up operations), and maximum number of
- * windows. Windows are run until the times within a window show no trend */
+ * windows. Warm-up ends when the times within a window show no trend */
 enum { WINDOW = 10, WINDOWS_MAX = 20 };
-static const double LATE_US = 1; /* threshold of the arrival spread: below it, no rank counts as the last to arrive,
-                                    because the resolution of CUDA events is about 1 us */
+/* in us: if the first and the last arrival of the ranks are closer than this, no rank counts as the last to arrive,
+ * because the resolution of CUDA events is about 1 us */
+static const double LATE_US = 1;
 
 const char *bb_bench_context_mode(const struct bb_bench_context *ctx)
 {
@@ -109,7 +110,8 @@ static double sample_of_rank(const struct bb_bench_context *ctx, size_t batch, s
     return ctx->all_batches[r * batch + i].us[field];
 }
 
-/* Aggregates sample i of a batch over the ranks of this rank's group, in the order of world ranks. */
+/* Combines sample i of all ranks in this rank's group into one value, such as the maximum. All ranks of the group
+ * combine in the same order (by world rank), so their results are equal. batch: number of samples per rank. */
 static double aggregate_ranks(const struct bb_bench_context *ctx, size_t batch, size_t i, enum bb_sample_field field)
 {
     double value = 0;
@@ -123,8 +125,8 @@ static double aggregate_ranks(const struct bb_bench_context *ctx, size_t batch, 
     return ctx->rank_aggregation == BB_AGGREGATE_MEAN ? value / seen : value;
 }
 
-/* Determines for sample i of a batch which rank arrived last, the arrival spread and the transfer time. Stores the
- * results as sample n of the measurement. */
+/* Determines for sample i of a batch of samples which rank arrived last, the time between the first and the last
+ * arrival, and the transfer time. Stores these as sample n of the measurement. */
 static void record_arrivals(struct bb_bench_context *ctx, size_t batch, size_t i, size_t n)
 {
     double shortest = INFINITY, longest = 0;
@@ -145,8 +147,8 @@ static void record_arrivals(struct bb_bench_context *ctx, size_t batch, size_t i
         ctx->times_last[last]++;
 }
 
-/* Gathers the batches of all ranks and aggregates them over the ranks. Stores the results as samples n, n + 1, ...
- * of the measurement. */
+/* Gathers the batch of samples of every rank and combines each sample over the ranks. Stores the results as samples
+ * n, n + 1, ... of the measurement. */
 static int combine_ranks(struct bb_bench_context *ctx, size_t batch, size_t n)
 {
     enum bb_sample_field shown = ctx->host_time ? BB_SAMPLE_HOST : ctx->host_clock ? BB_SAMPLE_WALL : BB_SAMPLE_GPU;
@@ -232,8 +234,9 @@ out:
     return rc;
 }
 
-/* Measures one batch, whose first sample becomes sample n of the measurement. Verification reads the data of the
- * last operation of the last batch. Any batch may be the last one, so test data are written before each batch. */
+/* Measures one batch (samples before the next evaluation of the stopping rule). The first of them becomes sample n
+ * of the measurement. Verification reads the data of the last operation of the last batch. Any batch may be the last
+ * one, so test data are written before each batch. */
 static int take_batch(struct bb_bench_context *ctx, const struct bb_case *c, size_t n)
 {
     int rc;
@@ -289,7 +292,7 @@ out:
     return rc;
 }
 
-/* Results of a measurement that differ between ranks. */
+/* Results of a measurement on one rank, to be combined over the ranks. */
 struct local_result {
     double first_us;
     bool start_barrier_expired;
@@ -344,8 +347,9 @@ static void set_bandwidths(const struct bb_case *c, struct bb_metrics *f)
     f->busbw_gbps = c->ranks > 1 ? f->algbw_gbps * f->factor : NAN;
 }
 
-/* Verifies the data ctx->checks times, or until data are wrong. The first pass verifies the last timed operation,
- * which is complete. Each further pass runs and verifies one more operation with new test data. */
+/* Verifies the received data in ctx->checks passes, and stops after a pass that finds wrong data. The first pass
+ * verifies the last timed operation, which is complete. Each further pass runs and verifies one more operation with
+ * new test data. */
 static int verify_passes(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     int rc = 0;
@@ -394,7 +398,8 @@ static int measure_row(struct bb_bench_context *ctx, const struct bb_case *c, st
     TRY(warm_up(ctx, c, f));
     bb_telemetry_begin_timing(ctx->observer, &f->seen);
     if (ctx->connected && !ctx->host_clock)
-        TRY(bb_connect_sync(ctx, c)); /* only now, because this all_reduce must not be recorded as NCCL's choice */
+        TRY(bb_connect_sync(ctx, c)); /* only after NCCL's choice has been recorded, because this all_reduce must not
+                                         be recorded as the choice */
     TRY(bb_nccl_estimate(ctx, c, &f->model_us));
     TRY(take_samples(ctx, c, f));
     TRY(bb_telemetry_end_timing(ctx->observer, ctx->world, &f->seen));

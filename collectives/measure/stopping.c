@@ -5,7 +5,7 @@
 
 static const double NOISY = 0.05; /* threshold of BB_WARN_NOISY: half the width of the confidence interval / median */
 static const double TREND_SIGMAS = 3;        /* threshold of the Mann-Kendall statistic, in standard deviations */
-static const double MIN_TREND_CHANGE = 0.01; /* smaller changes, relative to the mean, are not reported as a trend */
+static const double MIN_TREND_CHANGE = 0.01; /* changes below this fraction of the mean are not reported as a trend */
 enum { TREND_BLOCKS = 32, MIN_TREND_SAMPLES = 6, MIN_CI_SAMPLES = 6 };
 
 /* ---- stopping rule ---- */
@@ -64,7 +64,8 @@ static size_t blocks_of(const double *samples, size_t n, double *means)
     return blocks;
 }
 
-/* Returns the Mann-Kendall statistic S: the number of increasing pairs minus the number of decreasing pairs. */
+/* Returns the Mann-Kendall statistic S: the number of pairs (i, j), i < j, with x[i] < x[j], minus the number with
+ * x[i] > x[j]. */
 static double mann_kendall_statistic(const double *x, size_t n)
 {
     int sum = 0;

@@ -28,10 +28,11 @@ enum bb_stop {
     BB_STOP_TIME,
     BB_STOP_COUNT
 };
-extern const char *const bb_stop_names[BB_STOP_COUNT]; /* [enum bb_stop] values of results[].stopped */
+extern const char *const bb_stop_names[BB_STOP_COUNT]; /* [enum bb_stop] texts of the key "stopped" in the JSON
+                                                          results */
 
-/* bb_stopping_is_confident - return whether the confidence interval is as narrow as requested. Also true if there
- * are six or more samples and all are equal. */
+/* bb_stopping_is_confident - return whether the confidence interval of the median is as narrow as requested. Also
+ * true if there are six or more samples and all are equal. */
 bool bb_stopping_is_confident(const struct bb_stopping *p, const struct bb_stats *s);
 
 /* bb_stopping_decide - return the reason to stop after a batch, or BB_STOP_NOT_YET. confident: result of

@@ -67,7 +67,8 @@ static int begin_span(struct bb_bench_context *ctx, struct span *span)
     return rc;
 }
 
-/* Enqueues n iterations, beginning with iteration `first`, and adds the host time to enqueue them to span->host_us. */
+/* Enqueues n iterations, beginning with iteration `first` of the sample, and adds the host time to enqueue them to
+ * span->host_us. */
 static int enqueue_timed(struct bb_bench_context *ctx, const struct bb_case *c, size_t first, size_t n, bool ends_row,
                          struct span *span)
 {
@@ -119,8 +120,8 @@ static void enable_iteration_events(struct bb_bench_context *ctx, bool on)
         ctx->iteration_events->on = on;
 }
 
-/* Returns the number of iterations that are enqueued while the start barrier is closed, in addition to the operation
- * that synchronizes the ranks; 0: no start barrier. Equal on all ranks. */
+/* Returns the number of iterations to enqueue while the start barrier (a kernel that holds the stream) is closed, in
+ * addition to the operation that synchronizes the ranks; 0: no start barrier. The number is equal on all ranks. */
 static size_t held_iterations(const struct bb_bench_context *ctx, const struct bb_case *c)
 {
     size_t capacity = bb_start_barrier_capacity(c->kind, ctx->world->size, bb_bench_context_aggregate(ctx));
@@ -170,8 +171,8 @@ out:
     return rc;
 }
 
-/* Waits until all ranks have reached this function, then opens the start barrier. Then enqueues the remaining
- * iterations, while the GPU runs the first `held` iterations. */
+/* Waits until all ranks have reached this function, then opens the start barrier, which has held the first `held`
+ * iterations. Enqueues the remaining iterations of the sample while the GPU runs those. */
 static int open_start_barrier(struct bb_bench_context *ctx, const struct bb_case *c, size_t held, bool ends_row,
                               struct span *span)
 {
@@ -190,8 +191,8 @@ out:
     return rc;
 }
 
-/* Measures a sample with the start barrier. A rank whose start barrier timed out once does not close the barrier
- * again, but still waits for the other ranks before the barrier is opened. */
+/* Measures a sample with the start barrier. A rank whose start barrier has timed out before does not close its
+ * barrier again, but still waits until all ranks have enqueued their operations. */
 static int start_barrier_operations(struct bb_bench_context *ctx, const struct bb_case *c, size_t held, bool ends_row,
                                     struct span *span)
 {
@@ -266,7 +267,8 @@ static int impose_delay(struct bb_bench_context *ctx)
     return ctx->delays_us ? bb_spin(1, llround(1e3 * ctx->delays_us[ctx->world->rank]), ctx->stream) : 0;
 }
 
-/* Times one iteration. The start event follows the delay kernel, so the event marks the arrival of this rank. */
+/* Times one iteration. The start event is enqueued after the delay kernel, so the event marks the arrival of this
+ * rank. */
 static int time_one(struct bb_bench_context *ctx, const struct bb_case *c, size_t i, bool ends_row,
                     struct bb_sample *sample)
 {
@@ -334,8 +336,8 @@ const struct bb_mode bb_mode_sync = {.name = "sync",
 
 /* ---- blocked mode (-z) ---- */
 
-/* Measures a sample with -z 3: each iteration is timed on its own, so the sample excludes the barriers between the
- * iterations. */
+/* Measures a sample with -z 3. Each iteration is timed on its own, so the barriers between the iterations are not
+ * timed. */
 static int take_blocked_sample(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row,
                                struct bb_sample *sample)
 {
@@ -445,8 +447,8 @@ out:
     return rc;
 }
 
-/* Measures a batch. The test data are written after the timed launches and go through one additional launch of the
- * graph, because in-place launches overwrite their input. */
+/* Measures a batch of samples, each by timed launches of the graph. In-place launches overwrite their input, so the
+ * test data are written after the timed launches, and one additional launch processes them. */
 static int time_graph(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_sample *batch)
 {
     cudaGraphExec_t exec = NULL;

@@ -12,7 +12,7 @@
 
 #include "collectives/measure/bench_context.h"
 
-/* One sample of one rank: times in microseconds per operation. */
+/* The times in one sample of one rank, in microseconds per operation. */
 enum bb_sample_field {
     BB_SAMPLE_GPU,     /* GPU time between the events */
     BB_SAMPLE_HOST,    /* host time to enqueue the operation */
@@ -28,11 +28,11 @@ struct bb_sample {
 
 struct bb_mode {
     const char *name, *help;
-    /* Measures the samples of one batch. The data of the last operation of the batch can be verified. */
+    /* Measures one batch of samples (bench_context.h). The data of the last operation of the batch can be verified. */
     int (*time)(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_sample *batch);
     bool single;    /* each iteration is a sample, and the arrival skew of the ranks is measured (sync mode) */
-    bool own_check; /* verification uses an additional, untimed launch instead of the last timed operation (graph
-                       mode) */
+    bool own_check; /* true: verification uses an additional, untimed launch; false: the last timed operation (graph
+                       mode: true) */
 };
 extern const struct bb_mode bb_mode_stream, bb_mode_sync, bb_mode_graph, bb_mode_blocked;
 

@@ -11,9 +11,9 @@ static const unsigned char CANARY = 0x5a;
 
 /* Result of the verification on one rank. Plain data without pointers, so that ranks can exchange the struct. */
 struct finding {
-    unsigned long long wrong, checked, expected; /* numbers of elements plus guard bytes. wrong: that differ;
-                                                    checked: compared; expected: that a complete verification
-                                                    compares */
+    /* numbers of elements plus guard bytes. wrong: those with a wrong value; checked: those compared on the GPU;
+     * expected: those that a complete verification compares */
+    unsigned long long wrong, checked, expected;
     struct bb_wrong_element first;
 };
 
@@ -76,8 +76,8 @@ out:
     return rc;
 }
 
-/* Finds the first wrong element: the part of the receive buffer (struct bb_expected_part), and the index in this
- * part. Verifies the parts one by one, because the indices in each part begin at 0. */
+/* Finds the first wrong element of the receive buffer: the part (struct bb_expected_part, the data from one rank)
+ * and the index in this part. Verifies the parts one by one, because the indices in each part begin at 0. */
 static int find_part(struct bb_bench_context *ctx, const struct bb_case *c, const struct bb_buffer_layout *l,
                      struct bb_expected_part *part, uint64_t *index)
 {

@@ -32,7 +32,7 @@ static json_t *words_json(int n, char **words)
     return list;
 }
 
-/* Returns the environment as a list of strings "NAME=value". */
+/* Returns the environment variables as a list of strings "NAME=value". */
 static json_t *environment_json(void)
 {
     json_t *object = bb_json_environment(), *list = json_array(), *value;
@@ -89,7 +89,8 @@ static json_t *config_json(const struct bb_report *r, const struct bb_report_hea
     return config;
 }
 
-/* Adds flags that nccl-tests lacks, because readers must know whether the times are meaningful. */
+/* Adds the keys "emulated" and "shared_gpu" if they apply. nccl-tests lacks these keys, but readers must know
+ * whether the times are meaningful. */
 static json_t *add_flags(const struct bb_report *r, json_t *root)
 {
     if (r->ctx->device->emulated)

@@ -65,7 +65,7 @@ enum { N_DEFAULTS = sizeof defaults / sizeof *defaults };
 
 /* ---- conversion of arguments from nccl-tests' syntax to busbar's syntax ---- */
 
-/* The converted arguments. */
+/* The arguments after conversion to busbar's syntax. */
 struct spelling {
     char *word[2 * WORDS_MAX];
     int n;
@@ -79,9 +79,10 @@ static void add_word(struct spelling *s, const char *word)
 }
 
 /*
- * Returns the long name that getopt_long, the parser of nccl-tests, would select for `word`: an exact match, or the
- * only option with this prefix. Options without a letter do not exist in nccl-tests and are excluded from the prefix
- * match. Returns NULL if there is no match, if the prefix is ambiguous, or for an option without a letter.
+ * Returns the long name of the option that getopt_long, the parser of nccl-tests, would select for `word`: an exact
+ * match, or the only option whose name begins with `word`. Only options with a letter are considered, because
+ * nccl-tests lacks the others. Returns NULL if no option or more than one option matches, or if `word` is the name of
+ * an option without a letter.
  */
 static const char *find_name(const char *word, size_t length)
 {

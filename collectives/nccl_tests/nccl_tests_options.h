@@ -15,8 +15,8 @@ struct bb_nccl_tests_options {
     struct bb_bench_options bench;
     int threads, gpus, parallel_init, device_kernel, device_ctas;
     double timeout_s;
-    char split[64];     /* value for --split from the environment */
-    char min_busbw[32]; /* value for --min-busbw from the environment */
+    char split[64];     /* value for --split from the environment (NCCL_TESTS_SPLIT or NCCL_TESTS_SPLIT_MASK) */
+    char min_busbw[32]; /* value for --min-busbw from the environment: 90 % of NCCL_TESTS_MIN_BW */
 };
 
 /* bb_nccl_tests_kind - return the collective (enum bb_coll_kind) of a program path such as
@@ -24,8 +24,9 @@ struct bb_nccl_tests_options {
 int bb_nccl_tests_kind(const char *path);
 
 /*
- * bb_nccl_tests_main - run the nccl-tests program argv[0]. If -g times -t is above 1, the process forks the other
- * ranks, inside or outside of an MPI job. Returns as bb_bench_main.
+ * bb_nccl_tests_main - run the nccl-tests program argv[0]. If -g (GPUs per thread) times -t (threads per process) is
+ * above 1, the process forks one rank per additional GPU, inside or outside of an MPI job. Returns 0, BB_OPTS_HELP
+ * after printing the help, or -BB_E...
  */
 int bb_nccl_tests_main(int argc, char **argv);
 

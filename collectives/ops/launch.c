@@ -102,7 +102,7 @@ static int launch_reduce(const struct bb_call *c)
     return BB_NCCL(ncclReduce(c->send, c->recv, c->count, type_of(c), op_of(c), c->root, c->comm->nccl, c->stream));
 }
 
-/* Returns the start of slice `i` in a buffer. */
+/* Returns the start of slice `i` in a buffer of slices with c->count elements each. */
 static char *slice_at(const void *buf, const struct bb_call *c, int i)
 {
     return (char *)buf + (size_t)i * c->count * bb_dtypes[c->dtype].bytes;
@@ -118,8 +118,8 @@ static int recv_from(const struct bb_call *c, void *buf, int peer)
     return BB_NCCL(ncclRecv(buf, c->count, type_of(c), peer, c->comm->nccl, c->stream));
 }
 
-/* Runs the sends and receives of `exchange` as one NCCL group. If `exchange` fails, the group is closed and the
- * result of closing the group is ignored. */
+/* Runs the sends and receives that the function `exchange` issues as one NCCL group. If `exchange` fails, the group
+ * is closed and the result of closing it is ignored. */
 static int launch_group(const struct bb_call *c, int (*exchange)(const struct bb_call *))
 {
     int rc;

@@ -1,5 +1,5 @@
 /*
- * launch.h - launches one NCCL collective.
+ * launch.h - enqueues one collective of the table in coll.h: an NCCL call, or a group of sends and receives.
  */
 #ifndef BB_COLLECTIVES_OPS_LAUNCH_H
 #define BB_COLLECTIVES_OPS_LAUNCH_H

@@ -1,6 +1,7 @@
 /*
  * queue_capacity.h - capacity of a stream's launch queue and of NCCL's work FIFO. If one of them is full, the next call
- * blocks the host. While a start barrier is closed, the call blocks until the barrier times out.
+ * blocks the host. While a start barrier (a kernel that holds the stream) is closed, the call blocks until the barrier
+ * times out.
  */
 #ifndef BB_COLLECTIVES_OPS_QUEUE_CAPACITY_H
 #define BB_COLLECTIVES_OPS_QUEUE_CAPACITY_H

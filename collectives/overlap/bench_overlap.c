@@ -1,9 +1,9 @@
 /*
- * bench_overlap.c - runs `busbar bench overlap`: measures each message size with each CTA limit and reports the best
- * limit.
+ * bench_overlap.c - runs `busbar bench overlap`: measures a GEMM and a collective, alone and concurrently, with each
+ * message size and each CTA limit (minCTAs and maxCTAs of the communicator), and reports the best limit.
  *
  * Top-level field of the results: best[{bytes, min_ctas, max_ctas, both_us, tied[]}] contains, for each message size,
- * the best CTA limit and the limits whose times are statistically equal to the best (tied).
+ * the best CTA limit and the limits whose times are tied with the best (medians within 1 %, or overlapping intervals).
  */
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* State of a run. An all-zero struct is empty and may be released. */
+/* State of one run of `busbar bench overlap`. An all-zero struct is empty and may be released. */
 struct overlap {
     struct bb_bench_overlap_options options;
     struct bb_session session;
@@ -39,7 +39,7 @@ static struct bb_case case_of(const struct overlap *v, size_t bytes)
         .count = bb_coll_count(v->options.kind, bytes, ranks, bb_dtypes[v->options.gemm_shape.dtype].bytes)};
 }
 
-/* Rejects sizes with less than one element per rank. This depends on the number of ranks. */
+/* Rejects message sizes with less than one element per rank. Runs when the number of ranks is known. */
 static int check_sizes(struct overlap *v)
 {
     for (int i = 0; i < v->options.sizes.n; i++)
@@ -210,8 +210,9 @@ static int put_row(struct overlap *v, const struct bb_overlap_work *work, const 
 
 /* ---- measuring one message size ---- */
 
-/* Sets work->gemms and work->collectives: from --gemms and --collectives, or such that both take about the same
- * time, based on a measurement of one GEMM and one collective. All CTA limits use the same numbers. */
+/* Sets work->gemms and work->collectives, the numbers of operations per sample: from --gemms and --collectives, or
+ * such that the GEMMs and the collectives take about the same time, based on a measurement of one GEMM and one
+ * collective. All CTA limits use the same numbers. */
 static int choose_counts(struct overlap *v, struct bb_overlap_work *work)
 {
     struct bb_overlap_result r;
@@ -235,7 +236,7 @@ static json_t *ctas_json(int ctas)
     return ctas > 0 ? json_integer(ctas) : json_null();
 }
 
-/* Prints all tied CTA limits, for example "default, 4, 8". */
+/* Prints all CTA limits whose times are tied with the best (bb_overlap_best), for example "default, 4, 8". */
 static void print_ties(const struct overlap *v, const bool *tied)
 {
     const char *between = "";

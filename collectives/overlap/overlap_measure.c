@@ -17,8 +17,8 @@
 #include <stdlib.h>
 
 enum { ALIGN = 512, CANARY = 0x5a, BLOCK_BYTES = 1 << 20 };
-/* Delay between the arrival of all ranks and the common start. START_DELAY_US_PER_CALL is an upper bound of the
- * host's time to enqueue one call. */
+/* Delay in us between the arrival of all ranks and the common start of a sample: START_DELAY_US plus
+ * START_DELAY_US_PER_CALL, an upper bound of the host's time to enqueue one call, for each call. */
 enum { START_DELAY_US = 50, START_DELAY_US_PER_CALL = 10 };
 
 /* ---- init and release ---- */
@@ -62,7 +62,8 @@ static void make_block(void *block, size_t n, enum bb_dtype_id dtype)
         bb_element_set(block, dtype, i, (double)(int64_t)bb_mix(i) * 0x1p-63);
 }
 
-/* Fills the matrices: first one random block from the host, then copies on the device that double the filled length. */
+/* Fills the GEMM's matrices: copies one random block from the host, then copies on the device, each of which doubles
+ * the filled length. */
 static int fill_matrices(struct bb_overlap_context *ctx, enum bb_dtype_id dtype)
 {
     size_t total = ctx->matrices.bytes, done = total < BLOCK_BYTES ? total : BLOCK_BYTES;
@@ -276,7 +277,7 @@ out:
 }
 
 /* Verification result of one rank for the last collective of a result row, which ran concurrently with GEMMs: number
- * of elements that are wrong, that were compared, and that must be compared (due). */
+ * of elements and guard bytes that are wrong, that were compared, and that must be compared (due). */
 struct finding {
     unsigned long long wrong, checked, due;
 };

@@ -52,7 +52,7 @@ void bb_overlap_context_release(struct bb_overlap_context *ctx);
 size_t bb_overlap_context_bytes(const struct bb_gemm_shape *gemm_shape, size_t slot_bytes,
                                 const struct bb_allocator *from);
 
-/* The calls of one sample: the collective (c), its communicator, and the numbers of GEMMs and collectives. */
+/* The calls of one sample: `collectives` calls of the collective c on the communicator comm, and `gemms` GEMMs. */
 struct bb_overlap_work {
     struct bb_comm *comm;
     struct bb_case c;
@@ -60,8 +60,8 @@ struct bb_overlap_work {
 };
 
 struct bb_overlap_result {
-    struct bb_stats us[BB_OVERLAP_TIMES]; /* time of all calls of a sample; in each sample the time of the slowest
-                                             rank */
+    struct bb_stats us[BB_OVERLAP_TIMES]; /* statistics over the samples; the time of a sample is that of its slowest
+                                             rank and includes all calls */
     bool checked;
     unsigned long long wrong;     /* wrong elements, summed over all ranks */
     struct bb_telemetry_row seen; /* telemetry: algorithm and protocol chosen by NCCL (recorded during warm-up), and

@@ -101,8 +101,8 @@ static int ctas_of(const struct bb_cta_limit *limit)
     return limit->max > 0 ? limit->max : INT_MAX;
 }
 
-/* Whether the time `a` is indistinguishable from the fastest time. With few samples the confidence intervals are
- * NaN, and only the medians are compared. */
+/* Returns whether the time `a` of a CTA limit is tied with the fastest time: medians within 1 %, or overlapping
+ * confidence intervals. With few samples the intervals are NaN, and only the medians are compared. */
 static bool is_tie(const struct bb_stats *a, const struct bb_stats *fastest)
 {
     return a->p50 <= 1.01 * fastest->p50 || a->ci95[0] <= fastest->ci95[1];

@@ -11,22 +11,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The times of a result row, in us from the common start of all work of a sample. All five times use the same number
- * of GEMMs and collectives. */
+/* The five times of a result row, in us from the common start of all work of a sample. They all use the same number
+ * of GEMMs and the same number of collectives. */
 enum bb_overlap_time {
     BB_COMPUTE_ALONE,
     BB_COMM_ALONE,
     BB_COMPUTE_IN_BOTH, /* until the last GEMM ends, while collectives run concurrently */
     BB_COMM_IN_BOTH,    /* until the last collective ends, while GEMMs run concurrently */
-    BB_BOTH,            /* until all work ends: the longer of the two times above */
+    BB_BOTH,            /* until all work ends: the longer of BB_COMPUTE_IN_BOTH and BB_COMM_IN_BOTH */
     BB_OVERLAP_TIMES
 };
 
 struct bb_contention {
     double compute_slowdown, comm_slowdown; /* compute_slowdown: BB_COMPUTE_IN_BOTH / BB_COMPUTE_ALONE;
                                                comm_slowdown: BB_COMM_IN_BOTH / BB_COMM_ALONE */
-    /* (compute + comm - both) / min(compute, comm), where compute and comm are the times alone. 1: the shorter is
-     * hidden completely; 0: no overlap; below 0: slower than one after the other */
+    /* (compute + comm - both) / min(compute, comm), where compute and comm are the times alone. 1: the shorter of
+     * the two is hidden completely; 0: no overlap; below 0: slower than compute and communication one after the
+     * other */
     double efficiency;
     double lost_to_comm_us; /* time by which communication delays the compute: BB_BOTH - BB_COMPUTE_ALONE */
 };
@@ -64,11 +65,11 @@ int bb_cta_limits_parse(const char *text, struct bb_cta_limit limits[BB_CTA_LIMI
 const char *bb_cta_limit_text(const struct bb_cta_limit *limit, char text[BB_CTA_TEXT]);
 
 /*
- * bb_overlap_best - choose the CTA limit with the shortest median of BB_BOTH. Among indistinguishable limits choose the
- * one with the fewest CTAs, which leaves the most SMs for compute; NCCL's default counts as the most CTAs.
+ * bb_overlap_best - choose the CTA limit with the shortest median of BB_BOTH. Among limits tied with the fastest,
+ * choose the one with the fewest CTAs, which leaves the most SMs for compute; NCCL's default counts as the most CTAs.
  *   both_us  [n] statistics of BB_BOTH per limit; n >= 1
- *   tied     [n] out: whether the limit is indistinguishable from the fastest (medians within 1 %, or overlapping 95 %
- *            intervals)
+ *   tied     [n] out: whether the limit is tied with the fastest (medians within 1 %, or overlapping 95 %
+ *            confidence intervals)
  *   ties     out: number of tied limits, including the fastest
  *   Returns  index of the chosen limit
  */

@@ -26,7 +26,7 @@ struct matrix {
 };
 enum { MATRICES = 2 * 2 * BB_SIZES_MAX };
 
-/* State of a run. An all-zero struct is empty and may be released. */
+/* State of one run of `busbar bench p2p`. An all-zero struct is empty and may be released. */
 struct p2p {
     struct bb_bench_p2p_options options;
     struct bb_session session;
@@ -92,16 +92,16 @@ static double link_value(const struct bb_p2p_run *run, const struct bb_stats *ti
     return time_us->p50 > 0 ? f->bytes_factor * (double)run->bytes / time_us->p50 / 1e3 : NAN;
 }
 
-/* One result row: a link and a message size. A row for both directions (ping-pong latency, or both directions at
- * once) has from < to. */
+/* One result row: a link (pair of ranks) and a message size. A row that describes both directions of the link
+ * (ping-pong latency, or both directions at once) has from < to. */
 struct link {
     const char *metric, *direction;
     size_t bytes;
     int from, to, round, iterations;
     bool same_node;
     struct bb_stats time_us; /* time per message in us */
-    double latency_us, gbps; /* latency_us or gbps is NaN if the row has the other metric; with both directions at
-                                once, gbps is the sum of both */
+    double latency_us, gbps; /* one of latency_us and gbps, the metric of the row; the other one is NaN. With
+                                messages in both directions at once, gbps is the sum of the directions */
     long long wrong;         /* number of wrong elements; -1: not verified */
     int channels;            /* number of NCCL channels that the sender uses; -1: unknown */
     json_t *gpu_from, *gpu_to;
@@ -205,8 +205,8 @@ out:
     return rc;
 }
 
-/* Returns the number of measurements in a round. Each matrix needs two if the directions from a to b and from b to a
- * are measured separately, otherwise one. */
+/* Returns the number of measurements in a round (set of pairs measured at the same time). Each matrix needs two if
+ * the directions from a to b and from b to a are measured separately, otherwise one. */
 static int runs_of_round(const struct p2p *p)
 {
     int n = 0;
@@ -373,7 +373,7 @@ static int report_slow(void *arg, const struct bb_slow_link *l)
                                                                      : 0;
 }
 
-/* ---- reporting bimodal classes (link_outliers.h) and the slowest links, checking --max-slow ---- */
+/* ---- reporting bimodal classes of links (link_outliers.h) and the slowest links, checking --max-slow ---- */
 
 static int report_modes(struct p2p *p, const struct matrix *m, bool same_node)
 {

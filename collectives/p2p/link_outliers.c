@@ -7,8 +7,8 @@
 const char *const bb_link_level_names[BB_LINK_LEVELS] = {
     [BB_LINK_PAIR] = "pair", [BB_LINK_RANK] = "rank", [BB_LINK_NODE] = "node"};
 
-/* A selection of links: those of one class (inside a node if same_node, otherwise between nodes). rank, node: only
- * the links of this rank or of this node; -1: of all. */
+/* A selection of links of one class: inside a node if same_node, otherwise between nodes. rank, node: select only
+ * the links of this rank or of this node; -1: no restriction. */
 struct choice {
     bool same_node;
     int rank, node;
@@ -94,8 +94,8 @@ out:
     return rc;
 }
 
-/* Reports rank or node number `which` if the median over its links is slow. Requires at least two links (four values
- * if each direction has its own value), because a single slow link is already reported as a pair. */
+/* Reports rank or node number `which` as slow if the median over its links is slow. Requires at least two links
+ * (four values if each direction has its own value), because a single slow link is already reported as a pair. */
 static int report_group(const struct class_report *k, enum bb_link_level level, int which)
 {
     const struct choice c = {k->same_node, level == BB_LINK_RANK ? which : -1, level == BB_LINK_NODE ? which : -1};
@@ -168,7 +168,8 @@ int bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, str
 {
     size_t n, low;
     double *values = values_of(l, &(struct choice){same_node, -1, -1}, &n);
-    int slow = l->higher_is_better ? 0 : 1, rc = values ? 0 : -BB_EFAIL; /* slow: index in half[] of the slower group */
+    int slow = l->higher_is_better ? 0 : 1, rc = values ? 0 : -BB_EFAIL; /* slow: index in half[] of the group of
+                                                                            slower links */
     struct bb_stats half[2];
 
     *modes = (struct bb_link_modes){{0}, {NAN, NAN}, NAN};

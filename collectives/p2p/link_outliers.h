@@ -36,8 +36,8 @@ struct bb_slow_link {
     enum bb_link_level level;
     int from, to;         /* pair: the two ranks; otherwise from is the rank or node index and to is -1 */
     bool same_node;       /* class of the link. true: inside a node; false: between nodes */
-    double value, median; /* value: that of the link, or the median over the links of the rank or node; median: that
-                             of the whole class */
+    double value, median; /* value: of the link, or the median over the links of the rank or node; median: over all
+                             links of the class */
 };
 
 /*

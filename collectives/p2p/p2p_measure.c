@@ -229,7 +229,7 @@ static int verify_message(const struct side *s, struct bb_p2p_finding *finding)
     TRY(BB_CUDA(cudaMemcpy(&verdict, ctx->verdict, sizeof verdict, cudaMemcpyDeviceToHost)));
     finding->wrong = verdict.wrong;
     finding->checked = verdict.checked == count + GUARD;
-    /* emulated GPUs with EMU_DATA=off store no data, so no element is compared */
+    /* emulated GPUs with EMU_DATA=off store no data, so verdict.checked, the number of compared elements, is 0 */
     if (!finding->checked && !(ctx->device->emulated && verdict.checked == 0))
         rc = bb_err(BB_EFAIL, "verification compared only %llu of %zu elements", verdict.checked, count + GUARD);
 out:

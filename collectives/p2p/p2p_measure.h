@@ -15,9 +15,9 @@
 #include <stdint.h>
 
 enum bb_p2p_kind {
-    BB_P2P_LATENCY_ONE,    /* ping-pong; the time is half a round trip */
-    BB_P2P_LATENCY_BOTH,   /* both ranks send and receive in one NCCL group; the time is that of the group */
-    BB_P2P_BANDWIDTH_ONE,  /* one-way messages back to back; the time is per message */
+    BB_P2P_LATENCY_ONE,   /* ping-pong; the time is half a round trip */
+    BB_P2P_LATENCY_BOTH,  /* both ranks send and receive one message in one NCCL group; the time is that of the group */
+    BB_P2P_BANDWIDTH_ONE, /* one-way messages back to back; the time is per message */
     BB_P2P_BANDWIDTH_BOTH, /* both ranks send and receive in one NCCL group; the bandwidth is the sum of both
                               directions */
     BB_P2P_KINDS
@@ -28,8 +28,8 @@ struct bb_p2p_metric {
     const char *title, *unit;
     bool is_bandwidth;
     bool is_directed; /* the directions from a to b and from b to a are measured separately */
-    int messages;     /* messages in one operation that follow one another, each sent after the previous one has arrived
-                     (2 for ping-pong); time per message = time of the operation / messages */
+    int messages; /* number of messages in one operation that are sent one after another, each after the previous one
+                     has arrived (2 for ping-pong); time per message = time of the operation / messages */
     int bytes_factor; /* messages per operation that count for the bandwidth; 2 if both directions are measured at
                          once */
 };
@@ -57,7 +57,8 @@ struct bb_p2p_context {
     struct bb_verdict *verdict;         /* device memory */
     int iterations, repeats, warmup;
     bool check;
-    uint64_t runs; /* number of measurements so far; also the seed that makes the data of each measurement different */
+    uint64_t runs;    /* number of measurements so far; also the seed of the test data, so that each measurement uses
+                      different data */
     double *samples;  /* [repeats] times of this rank, us per message */
     double *gathered; /* [size][repeats] times of all ranks, us per message, gathered after each measurement */
     struct bb_p2p_finding *findings; /* [size] verification results of all ranks */

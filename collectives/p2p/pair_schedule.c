@@ -1,8 +1,8 @@
 /* pair_schedule.c - see pair_schedule.h. */
 #include "collectives/p2p/pair_schedule.h"
 
-/* Returns the number of players in the tournament. For an odd number of ranks this includes a dummy player, whose
- * partner is idle. */
+/* Returns the number of players in the round-robin tournament that the schedule is built as: the ranks and, if their
+ * number is odd, a dummy player. The rank paired with the dummy player is idle. */
 static int count_players(const struct bb_pair_schedule *p)
 {
     return p->ranks + p->ranks % 2;

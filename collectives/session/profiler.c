@@ -17,8 +17,8 @@
 
 enum {
     WANTED = BB_EVENT_COLL | BB_EVENT_P2P,
-    SLOTS = 256 /* maximum number of events recorded between bb_profiler_begin and bb_profiler_end; later events are
-                   dropped */
+    SLOTS = 256 /* maximum number of recorded events between bb_profiler_begin and bb_profiler_end; further events
+                   are dropped */
 };
 
 /* Size of a struct bb_choice in 64-bit words, each of which is read and written atomically. */

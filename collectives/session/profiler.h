@@ -29,10 +29,10 @@ enum bb_choice_kind {
 struct bb_choice {
     enum bb_choice_kind kind;
     char algorithm[24]; /* NCCL's name: "RING", "TREE", "NVLS", ...; "" for sends and receives */
-    char protocol[16];  /* "LL", "LL128", "SIMPLE"; "" for sends and receives */
-    int channels;       /* channels of the last collective; for sends and receives the maximum over the individual sends
-                     and receives */
-    int warps;          /* warps per channel; 0 for sends and receives */
+    char protocol[16];  /* NCCL's names: "LL", "LL128", "SIMPLE"; "" for sends and receives */
+    int channels; /* number of channels of the last collective; for sends and receives the largest number that a send
+                     or receive used */
+    int warps;    /* warps per channel; 0 for sends and receives */
 };
 
 /*

@@ -13,7 +13,7 @@ static json_t *gpu_json(const void *seen)
     return bb_telemetry_gpu(seen);
 }
 
-/* Fields with NCCL's choice and the state of the GPU. */
+/* JSON fields for NCCL's choice (algorithm, protocol, channels) and the state of the GPU. */
 static const struct bb_field seen_fields[] = {
     {"algorithm", BB_SHOWS(struct bb_telemetry_row, choice.algorithm)},
     {"protocol", BB_SHOWS(struct bb_telemetry_row, choice.protocol)},

@@ -1,6 +1,6 @@
 /*
- * result_row.h - fields that the results of all `bench` commands share. To add such a field, add a row to the table
- * `common_fields` in result_row.c.
+ * result_row.h - fields that the JSON results of all `bench` commands share. To add such a field, add a row to the
+ * table `common_fields` in result_row.c.
  */
 #ifndef BB_COLLECTIVES_SESSION_RESULT_ROW_H
 #define BB_COLLECTIVES_SESSION_RESULT_ROW_H
@@ -9,8 +9,8 @@
 #include "collectives/session/session.h"
 
 struct bb_result_common {
-    const struct bb_telemetry_row *seen; /* algorithm and protocol that NCCL chose, and GPU state to write; NULL: the
-                                            command writes these fields itself or has none */
+    const struct bb_telemetry_row *seen; /* telemetry to write: NCCL's algorithm and protocol, and the GPU state;
+                                            NULL: no telemetry, or the command writes its fields itself */
     json_t *flags; /* array of flag names; bb_result_save takes ownership; NULL: the command has no flags */
 };
 
@@ -23,7 +23,7 @@ int bb_result_save(struct bb_results *results, json_t *result, const struct bb_r
 json_t *bb_result_flags(bool emulated, bool shared_gpu);
 
 /*
- * bb_result_warn_gpu_flags - print a warning with advice for each GPU flag that has not been reported yet.
+ * bb_result_warn_gpu_flags - print a warning with advice for each GPU flag that this run has not reported before.
  *   reported   in and out: bits of enum bb_nvml_flag that have been reported
  *   gpu_flags  bits of enum bb_nvml_flag of the current result
  *   what       name of the current result, for the message
@@ -31,11 +31,11 @@ json_t *bb_result_flags(bool emulated, bool shared_gpu);
 void bb_result_warn_gpu_flags(unsigned *reported, unsigned gpu_flags, const char *what);
 
 /*
- * bb_result_put - build a result from the fields of a command and the common fields, append it to the results file, and
- * print warnings about new GPU flags. Call on rank 0.
+ * bb_result_put - build a JSON result from the fields of a command and the common fields, append it to the results
+ * file, and print warnings about new GPU flags. Call on rank 0.
  *   fields     fields of the command
  *   row        the struct that `fields` describe
- *   seen       NCCL's choice and GPU state; NULL: contained in `fields`
+ *   seen       telemetry: NCCL's choice and GPU state; NULL: `fields` contain the telemetry
  *   gpu_flags  bits of enum bb_nvml_flag
  *   what       name of the result, for warnings
  */

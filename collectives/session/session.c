@@ -258,7 +258,8 @@ bool bb_session_ends_on_all_ranks(const struct bb_session *s, int rc)
     return rc >= 0 || s->world.agreed || rc == -BB_EUSAGE || rc == -BB_EDATA || rc == -BB_EBELOW;
 }
 
-/* Waits until all ranks have released their collective resources. Returns 0, or the error with which the ranks end. */
+/* Waits until all ranks have released the resources that they release together. Returns 0, or the error with which
+ * all ranks end. */
 static int finalize_ranks(struct bb_session *s, int rc, int end_rc)
 {
     if (!bb_session_ends_on_all_ranks(s, rc))

@@ -29,10 +29,11 @@
 #include "cuda/device/device.h"
 
 /* What a run uses. BB_SESSION_GPUS: only GPUs. BB_SESSION_NCCL: GPUs and NCCL. BB_SESSION_OBSERVED: GPUs, NCCL and
- * telemetry, which records NCCL's choice of algorithm and protocol and the GPU state for each result. */
+ * telemetry, which records for each result the algorithm and protocol that NCCL chose and the GPU state. */
 enum bb_session_use { BB_SESSION_GPUS, BB_SESSION_NCCL, BB_SESSION_OBSERVED };
 
-/* State of a run. A zero-initialized struct is empty; bb_session_release accepts a session in any state. */
+/* State of one run of a command. A zero-initialized struct is empty; bb_session_release accepts a session in any
+ * state. */
 struct bb_session {
     const struct bb_common *common;
     enum bb_session_use use;
@@ -83,8 +84,8 @@ int bb_session_open_results(struct bb_session *s, const struct bb_results_head *
 /*
  * bb_session_free_bytes   - determine the free memory of the GPU with the least free memory. Collective over all ranks.
  *                             bytes  out: free bytes
- * bb_session_check_memory - return -BB_EUSAGE if any GPU has less free memory than `bytes`. Rank 0 prints the error and
- * the advice what_would_help. Collective over all ranks.
+ * bb_session_check_memory - return -BB_EUSAGE if any GPU has less free memory than `bytes`. Rank 0 prints the error,
+ * followed by the advice in the parameter what_would_help. Collective over all ranks.
  */
 int bb_session_free_bytes(struct bb_session *s, size_t *bytes) BB_MUST_CHECK;
 int bb_session_check_memory(struct bb_session *s, size_t bytes, const char *what_would_help) BB_MUST_CHECK;

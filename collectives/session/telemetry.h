@@ -16,7 +16,7 @@
 #include "collectives/session/tuner.h"
 #include "cuda/device/nvml.h"
 
-/* Telemetry of a run. A zero-initialized struct is empty. */
+/* Telemetry settings of a run. A zero-initialized struct is empty. */
 struct bb_telemetry {
     struct bb_nvml nvml;
     bool no_nvml;  /* no rank could load NVML, so GPU states are not read */
@@ -24,15 +24,15 @@ struct bb_telemetry {
                       MPS */
 };
 
-/* Telemetry of one result. Plain data without pointers. */
+/* Telemetry of one result on one rank. Plain data without pointers, so that ranks can exchange the struct. */
 struct bb_telemetry_row {
     struct bb_choice choice;             /* algorithm and protocol that NCCL chose on this rank */
     struct bb_tuner_costs costs;         /* NCCL's cost table; valid only if the tuner plugin is enabled */
     struct bb_nvml_sample before, after; /* state of this rank's GPU immediately before and after the timed
                                             operations */
     bool sampled;                        /* whether `before` and `after` contain data from NVML */
-    unsigned gpu_flags; /* bits of enum bb_nvml_flag for this rank's GPU; bb_telemetry_end_timing adds the bits of
-                           all ranks */
+    unsigned gpu_flags; /* bits of enum bb_nvml_flag for this rank's GPU; bb_telemetry_end_timing combines the bits
+                           of all ranks */
 };
 
 /*
@@ -51,12 +51,12 @@ void bb_telemetry_release(struct bb_telemetry *o);
  * record nothing. */
 void bb_telemetry_begin_warmup(const struct bb_telemetry *o);
 
-/* bb_telemetry_begin_timing - after the warm-up: stop recording NCCL's choice and read the GPU state for the first
- * time. */
+/* bb_telemetry_begin_timing - stop recording NCCL's choice and cost table, and read the GPU state before the timed
+ * operations into seen->before. Call after the warm-up. */
 void bb_telemetry_begin_timing(const struct bb_telemetry *o, struct bb_telemetry_row *seen);
 
-/* bb_telemetry_end_timing_local - read the GPU state for the second time. seen->gpu_flags then contains only the
- * flags of this rank. */
+/* bb_telemetry_end_timing_local - read the GPU state after the timed operations into seen->after. seen->gpu_flags
+ * then contains only the flags of this rank. */
 void bb_telemetry_end_timing_local(const struct bb_telemetry *o, struct bb_telemetry_row *seen);
 
 /* bb_telemetry_end_timing - as bb_telemetry_end_timing_local, and combine seen->gpu_flags over all ranks. Collective

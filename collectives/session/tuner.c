@@ -40,8 +40,8 @@ struct bb_algorithm_protocol bb_algorithm_protocol_of(const char *algorithm, con
 
 /* ---- functions that NCCL calls ---- */
 
-/* Stores NCCL's cost table. Ignores algorithms and protocols of a newer NCCL that bb_algorithms and bb_protocols
- * lack; they are not forced either. */
+/* Stores NCCL's cost table. Ignores algorithms and protocols of newer NCCL versions that the lists bb_algorithms and
+ * bb_protocols lack; busbar does not force such algorithms and protocols either. */
 static void record_costs(const float *costs, int algorithms, int protocols)
 {
     plugin.costs.known = true;
@@ -50,8 +50,8 @@ static void record_costs(const float *costs, int algorithms, int protocols)
             plugin.costs.us[a][p] = a < algorithms && p < protocols ? costs[a * protocols + p] : -1;
 }
 
-/* Marks all algorithm/protocol pairs but the wanted one as unavailable in NCCL's cost table. Leaves the estimate for
- * the wanted pair unchanged. */
+/* Marks all algorithm/protocol pairs except plugin.wanted as unavailable in NCCL's cost table. Leaves the whole
+ * table unchanged if NCCL does not offer the wanted pair. */
 static void disable_unwanted(float *costs, int algorithms, int protocols)
 {
     const struct bb_algorithm_protocol *w = &plugin.wanted;

@@ -21,7 +21,7 @@
 
 enum { BB_ALGORITHMS = 7, BB_PROTOCOLS = 3, BB_ALGORITHM_PROTOCOLS = BB_ALGORITHMS * BB_PROTOCOLS };
 
-/* Names as NCCL passes them to the profiler plugin, indexed by NCCL's enum values. */
+/* Names of NCCL's algorithms and protocols, as NCCL passes them to profiler plugins; indexed by NCCL's enum values. */
 extern const char *const bb_algorithms[BB_ALGORITHMS], *const bb_protocols[BB_PROTOCOLS];
 
 struct bb_algorithm_protocol {

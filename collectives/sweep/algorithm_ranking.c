@@ -23,7 +23,7 @@ const struct bb_stats *bb_ranking_choice_time(const struct bb_ranking *c)
 }
 
 /* Returns the measured algorithm/protocol pair with the lowest median among the pairs that are faster than `chosen`,
- * or, if `surely` is set, significantly faster. NULL: no pair is faster. */
+ * NCCL's choice. If `surely` is set, only significantly faster pairs count. NULL: no such pair. */
 static const struct bb_candidate *find_fastest(const struct bb_ranking *c, const struct bb_stats *chosen, bool surely)
 {
     const struct bb_candidate *best = NULL;

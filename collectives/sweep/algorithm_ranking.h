@@ -28,11 +28,11 @@ struct bb_candidate {
     double model_us; /* NCCL's own estimate of the time in microseconds; NaN: none */
 };
 
-/* The candidates for one case, buffer placement and timing mode: NCCL's own choice, and all other algorithm/protocol
- * pairs. */
+/* The candidates for one case, buffer placement (in or out of place) and timing mode: NCCL's own choice, and all
+ * other algorithm/protocol pairs. */
 struct bb_ranking {
     struct bb_candidate chosen;
-    struct bb_stats again_us; /* NCCL's choice measured a second time, after all other algorithm/protocol pairs; n ==
+    struct bb_stats again_us; /* second measurement of NCCL's choice, after all other algorithm/protocol pairs; n ==
                                  0: not measured twice */
     struct bb_candidate others[BB_ALGORITHM_PROTOCOLS];
     int n_others;
@@ -59,9 +59,9 @@ struct bb_outcome {
  * False if one of the intervals is missing. */
 bool bb_significantly_faster(const struct bb_stats *a, const struct bb_stats *b);
 
-/* bb_ranking_choice_time - return the faster of the two measurements of NCCL's choice. The second one follows the
- * other pairs, so a GPU that slows down over time, for example because it heats up, does not count against NCCL's
- * choice. */
+/* bb_ranking_choice_time - return the faster of the two measurements of NCCL's choice. The second measurement
+ * follows those of the other algorithm/protocol pairs, so a GPU that slows down over time, for example because it
+ * heats up, does not make another pair look slower than NCCL's choice. */
 const struct bb_stats *bb_ranking_choice_time(const struct bb_ranking *c);
 
 /* bb_ranking_judge - return the verdict on NCCL's choice. The member `best` of the result points into *c. */

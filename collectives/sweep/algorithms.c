@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NCCL's own choice and NCCL's cost table, as one rank observed them for one buffer placement. */
+/* NCCL's own choice and NCCL's cost table, as one rank observed them for one buffer placement (in or out of place). */
 struct view {
     struct bb_choice choice;
     struct bb_tuner_costs costs;
@@ -94,8 +94,8 @@ static struct bb_candidate *find_candidate(struct bb_ranking *c, struct bb_algor
     return NULL;
 }
 
-/* Stores a measurement in its candidate. If NCCL ran another algorithm/protocol pair than the forced one, marks the
- * row's buffer placement as not measured. */
+/* Stores the measurement of a forced algorithm/protocol pair in its candidate. If NCCL ran another pair on any rank,
+ * marks the row's buffer placement as not measured. */
 static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int placement, struct bb_candidate *e)
 {
     const struct bb_metrics *f = &row->metrics[placement];
@@ -253,7 +253,8 @@ static void count_statuses(struct bb_algorithms *a, const struct bb_ranking *c)
     }
 }
 
-/* Ends the ranking of one buffer placement of a row: updates the counts, the footer of the table and the JSON array. */
+/* Ends the ranking of one buffer placement (in or out of place) of a row: updates the counts, the footer of the
+ * table and the JSON array. */
 static void finish_ranking(struct bb_algorithms *a, const struct bb_row *chosen, int placement)
 {
     const struct bb_ranking *c = &a->rankings[placement];
@@ -305,7 +306,8 @@ static unsigned total_of(const struct bb_algorithms *a, int i)
     return all;
 }
 
-/* Returns whether all protocols of an algorithm have this status in all rankings of the current table. */
+/* Returns whether all protocols of an algorithm have the same given status (enum bb_candidate_status) in all
+ * rankings of the current table. */
 static bool same_for_all_protocols(const struct bb_algorithms *a, int algorithm, enum bb_candidate_status status)
 {
     for (int p = 0; p < BB_PROTOCOLS; p++) {
@@ -316,8 +318,8 @@ static bool same_for_all_protocols(const struct bb_algorithms *a, int algorithm,
     return true;
 }
 
-/* Prints a line with the algorithm/protocol pairs that have this status, for example "# not measured, not offered by
- * NCCL: NVLS, PAT LL (in 2 of 4 results)". */
+/* Prints a line with the algorithm/protocol pairs that have a given status (enum bb_candidate_status), for example
+ * "# not measured, not offered by NCCL: NVLS, PAT LL (in 2 of 4 results)". */
 static void print_not_measured(const struct bb_algorithms *a, FILE *out, enum bb_candidate_status status)
 {
     const char *before = status_texts[status];

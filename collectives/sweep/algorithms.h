@@ -9,7 +9,7 @@
 #include "collectives/sweep/algorithm_ranking.h"
 #include "collectives/sweep/bench_report.h"
 
-/* State of a run. A zero-initialized struct is empty. */
+/* State of option --sweep-algorithms in a run. A zero-initialized struct is empty. */
 struct bb_algorithms {
     struct bb_world *world;
     const struct bb_bench_context *ctx;
@@ -18,8 +18,9 @@ struct bb_algorithms {
     json_t *all;                               /* JSON array with one object per ranking of the run; only on rank 0 */
     struct bb_ranking rankings[BB_PLACEMENTS]; /* [placement] ranking of the current row for each buffer placement
                                                   (in place, out of place) */
-    /* counts of the current table. judged: rankings with a verdict; not_best: rankings in which NCCL's choice was
-     * not the best; unjudged: rankings for which NCCL offered no other algorithm/protocol pair */
+    /* counts of the current table. judged: rankings with a verdict; not_best: rankings in which another pair was
+     * significantly faster than NCCL's choice; unjudged: rankings without other pairs, because NCCL reports no cost
+     * table (for example for sends and receives) */
     int judged, not_best, unjudged;
     char *best_text; /* lines for the footer of the table; only on rank 0. NULL: none */
     /* [algorithm * BB_PROTOCOLS + protocol][status]: number of rankings in the current table in which the
@@ -27,8 +28,8 @@ struct bb_algorithms {
     unsigned statuses[BB_ALGORITHM_PROTOCOLS][BB_CANDIDATE_COUNT];
 };
 
-/* Functions of the caller. measure: measures a row in the buffer placements that row->wanted requests (collective
- * over all ranks); report: prints the row and writes its results. */
+/* Functions of the caller. measure: measures a row in the buffer placements (in place, out of place) that
+ * row->wanted requests, collective over all ranks; report: prints the row and writes its results. */
 struct bb_row_callbacks {
     int (*measure)(void *arg, struct bb_row *row);
     int (*report)(void *arg, struct bb_row *row);

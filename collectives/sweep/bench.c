@@ -17,7 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* State of a run. A zero-initialized struct is empty; the teardown accepts the struct in any state. */
+/* State of one run of `busbar bench COLLECTIVE`. A zero-initialized struct is empty; the teardown accepts the struct
+ * in any state. */
 struct bench {
     struct bb_bench_options options;
     struct bb_sweep sweep;
@@ -36,7 +37,7 @@ struct bench {
     double *delays_us; /* [ranks] artificial delay of each rank in microseconds (--delay); NULL: none */
     struct bb_report report;
     bool below;  /* at least one bus bandwidth is below its --min-busbw threshold */
-    bool judged; /* at least one table was compared with the thresholds of --min-busbw */
+    bool judged; /* at least one table was compared with the --min-busbw thresholds */
     bool wrong;  /* at least one result has wrong data; the sweep continues and the run ends with -BB_EDATA */
 };
 
@@ -448,7 +449,8 @@ static void release_context(struct bb_bench_context *ctx)
 
 /* ---- results and report ---- */
 
-/* Makes b->report and `head` point to the options, the session and the other parts of the run that they print. */
+/* Sets the pointers in b->report and `head` to the data that these print: the options, the session and other parts
+ * of the run. */
 static void fill_report(struct bench *b, struct bb_report_head *head)
 {
     head->options = &b->options;
@@ -461,8 +463,8 @@ static void fill_report(struct bench *b, struct bb_report_head *head)
     b->report.out = b->session.out;
 }
 
-/* Opens the results file: in schema busbar.bench/1, or, if the report style has its own JSON format (nccl-tests), in
- * that format. In the latter case an existing file is never overwritten. */
+/* Opens the results file. Its format is the schema busbar.bench/1, or the JSON format of nccl-tests if the report
+ * style has that format. With nccl-tests' format, an existing file is never overwritten. */
 static int open_results(struct bench *b, const struct bb_report_head *text, int argc, char **argv)
 {
     struct bb_results_head head = {.schema = "busbar.bench/1", .argc = argc, .argv = argv};

@@ -158,8 +158,8 @@ static int add_collectives(struct bb_sweep *s, const struct bb_positionals *posi
     return rc;
 }
 
-/* Fills `list` with indices of table rows: only the index `named`, or, if named < 0, all indices from 0 to count -
- * 1. Returns the number of indices. */
+/* Fills `list` with indices into a table, such as the table of data types: only the index `named`, or, if named < 0,
+ * all indices from 0 to count - 1. Returns the number of indices. */
 static int select_rows(int *list, int named, int count)
 {
     if (named >= 0) {

@@ -1,6 +1,6 @@
 /*
- * bench_options.h - the command line of `busbar bench COLLECTIVE`, and the sweep that the options define. Requires
- * neither MPI nor a GPU.
+ * bench_options.h - the command line of `busbar bench COLLECTIVE`, and the sweep (the sequence of cases, cases.h) that
+ * the options define. Requires neither MPI nor a GPU.
  */
 #ifndef BB_COLLECTIVES_SWEEP_BENCH_OPTIONS_H
 #define BB_COLLECTIVES_SWEEP_BENCH_OPTIONS_H
@@ -41,8 +41,8 @@ extern const struct bb_opt bb_bench_option_rows[]; /* options that select how th
 extern const struct bb_opts bb_bench_set;
 
 /*
- * bb_bench_resolve - validate the parsed options and derive the sweep. Options whose validity depends on the number of
- * ranks are validated later.
+ * bb_bench_resolve - validate the parsed options and derive the sweep (the sequence of cases, cases.h). Options whose
+ * validity depends on the number of ranks are validated later.
  *   sweep        out: release with bb_bench_release_sweep
  *   collectives  positional arguments: names of collectives, or "all"
  *   Returns      0, or -BB_EUSAGE after printing one error line

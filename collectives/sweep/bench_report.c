@@ -1,7 +1,7 @@
 /*
- * bench_report.c - lists of fields define the column headings, the rows and the JSON. The columns and the footer are
- * those of nccl-tests; values that do not apply are printed as N/A. The JSON has one result per buffer placement
- * (out of place, in place).
+ * bench_report.c - prints the rows of a sweep. Lists of fields (struct bb_field) define the column headings, the rows
+ * and the JSON. The columns and the footer are those of nccl-tests; values that do not apply are printed as N/A. The
+ * JSON has one result per buffer placement (out of place, in place).
  */
 #include "collectives/sweep/bench_report.h"
 
@@ -31,8 +31,8 @@ struct shown {
     struct bb_metrics f;
     char gain[40], timestamp[BB_STAMP_TEXT];
 };
-/* Passed instead of a buffer placement for fields that are printed once per row. Their values are those of the first
- * placement that was measured, out of place before in place. */
+/* Passed instead of a buffer placement (out of place, in place) for fields that are printed once per row. These
+ * fields show the values of the first placement that was measured, out of place before in place. */
 enum { ONCE = -1 };
 
 const char *bb_report_redop(const struct bb_report *r, const struct bb_row *row)
@@ -118,8 +118,8 @@ static json_t *skew_json(const void *shown)
                      skew->straggler >= 0 ? json_real(skew->straggler_share) : json_null());
 }
 
-/* Width: AS_TIME and AS_RATE stand for the column widths of the report style. Digits: FITTING prints as many digits
- * as the column width allows. */
+/* Placeholders in the lists of fields below. AS_TIME, AS_RATE: instead of a column width, the report style's width
+ * for times or for rates. FITTING: instead of a number of digits, as many digits as fit in the column. */
 enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT };
 
 #define SHOWS(name) BB_SHOWS(struct shown, name)
@@ -148,8 +148,8 @@ static const struct bb_field iteration_fields[] = {
     {0},
 };
 
-/* Fields of the JSON of each result. Fields are written in this order. An entry with only a key reserves the
- * position of a key whose value result_row.c sets later. */
+/* JSON fields of each result, in the order in which they are written. An entry with only a key reserves the position
+ * of a key whose value result_row.c sets later. */
 static const struct bb_field result_fields[] = {
     {.key = "algorithm"},
     {.key = "protocol"},
@@ -169,7 +169,8 @@ static const struct bb_field result_fields[] = {
     {0},
 };
 
-/* These columns come after the columns of nccl-tests, so that parsers of nccl-tests' table keep working. */
+/* Arrival skew of the ranks (struct bb_skew). These columns come after the columns of nccl-tests, so that parsers of
+ * nccl-tests' table keep working. */
 static const struct bb_field skew_fields[] = {
     {NULL, "transfer", "(us)", AS_TIME, FITTING, SHOWS(f.skew.transfer_us)},
     {NULL, "spread", "(us)", AS_TIME, FITTING, SHOWS(f.skew.spread_us)},
@@ -225,7 +226,8 @@ static bool shows_wall(const struct bb_report *r, const struct bb_mode *mode)
     return r->ctx->both_clocks && !r->ctx->host_time && !mode->single && !r->style->program;
 }
 
-/* Stores all lists in `lists`, in the order of the table's columns and of the JSON's keys. Returns `lists`. */
+/* Stores all lists of fields in `lists`, in the order of the table's columns and of the JSON's keys. Returns
+ * `lists`. */
 static const struct list *choose_lists(const struct bb_report *r, struct list lists[LISTS])
 {
     const struct bb_sampling_options *o = &r->options->sampling;
@@ -505,8 +507,9 @@ static bool is_below(const struct bb_report *r, int i)
     return !(measured_busbw(r, i) >= r->options->busbw_thresholds.item[i].gbps);
 }
 
-/* Returns whether a threshold applies to a case. Compares element counts instead of sizes, because sizes are rounded
- * down to whole slices: a requested size and a measured size may differ, but yield the same count. */
+/* Returns whether a threshold applies to a case. Sizes are rounded down to whole slices, so a requested and a
+ * measured size may differ. The function therefore compares their element counts, except for alltoallv with a matrix
+ * file, where it compares the sizes. */
 static bool threshold_applies(const struct bb_busbw_threshold *f, const struct bb_case *c)
 {
     bool from_file = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->alltoallv_counts->bytes;

@@ -1,7 +1,7 @@
 /*
- * bench_report.h - writes the rows of a sweep as a table in nccl-tests' format and as JSON (schema busbar.bench/1). A
- * row has up to two results: out of place and in place. Only rank 0 has output streams; on other ranks the functions
- * write nothing.
+ * bench_report.h - writes the rows of a sweep (the sequence of cases, cases.h) as a table in nccl-tests' format and as
+ * JSON (schema busbar.bench/1). A row has up to two results: out of place and in place. Only rank 0 has output streams;
+ * on other ranks the functions write nothing.
  */
 #ifndef BB_COLLECTIVES_SWEEP_BENCH_REPORT_H
 #define BB_COLLECTIVES_SWEEP_BENCH_REPORT_H
@@ -33,8 +33,8 @@ struct bb_report_head;
 struct bb_report_style {
     int widths[2]; /* column widths in characters: [0] for times, [1] for rates */
     bool zeros;    /* true: print values that do not apply as 0.00 instead of N/A, for parsers of nccl-tests' table */
-    bool first_group;    /* true: print only the rows of the first group of --split */
-    int threads, gpus;   /* values of nccl-tests' options -t and -g, only for printing */
+    bool first_group;    /* true: with --split, print only the rows of the first group of ranks */
+    int threads, gpus;   /* values of nccl-tests' options -t (threads) and -g (GPUs per thread), only for printing */
     const char *program; /* program name printed in nccl-tests' format, such as all_reduce_perf; NULL: busbar's
                             format */
     void (*head)(const struct bb_report *r, const struct bb_report_head *head);
@@ -62,19 +62,21 @@ struct bb_report {
     const struct bb_registration *registration;
     int cycle; /* current repetition of the sweep (-N), from 0 */
     bool shared_gpu;
-    unsigned long long wrong, unchecked, rows; /* counts of the current table: elements with wrong data; results
-                                                  without verification; rows */
+    unsigned long long wrong, unchecked, rows; /* counts of the current table. wrong: elements with wrong data;
+                                                  unchecked: results without verification; rows: rows */
     unsigned gpu_flags;                        /* bits of enum bb_nvml_flag whose warnings have been printed */
     double busbw_sum;
     size_t busbw_n;
     /* [threshold of --min-busbw]: bus bandwidths of the current table to which the threshold applies */
     struct bb_busbw_tally busbw_thresholds[BB_BUSBW_THRESHOLDS_MAX];
-    unsigned long long n_results, warned[BB_WARN_COUNT]; /* counts of the current table: results; results with each
-                                                          warning */
-    double worst_spread_us; /* sync mode: largest median arrival spread of the current table's results */
-    int straggler; /* rank of the straggler (struct bb_skew) in the first result that has one, within the current
-                      table; -1: none */
-    unsigned long long stragglers; /* number of results in the current table with rank `straggler` as the straggler */
+    unsigned long long n_results, warned[BB_WARN_COUNT]; /* counts of the current table. n_results: results; warned:
+                                                            results with each warning (enum bb_warning) */
+    double worst_spread_us; /* sync mode: largest median arrival spread (time from first to last arrival) of the
+                               current table's results */
+    int straggler; /* rank that arrived last (struct bb_skew) in the first result of the current table with such a
+                      rank; -1: none */
+    unsigned long long stragglers; /* number of results of the current table in which rank `straggler` is the
+                                      straggler */
 };
 
 /* Data for the lines above the first table. */

@@ -8,8 +8,8 @@
 #include "bootstrap/results/table.h"
 #include "collectives/measure/case.h"
 
-/* The printable form of a case. bb_case_fields requires this struct to be the first member of the struct that
- * describes a row. */
+/* The values of a case as they are printed. bb_case_fields requires this struct to be the first member of the struct
+ * that describes a row. */
 struct bb_shown_case {
     const char *collective, *dtype, *op, *redop, *placement, *mode;
     size_t bytes, count;

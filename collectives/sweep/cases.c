@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* Returns the size that follows `bytes`, always larger; 0 after the last size. */
+/* Returns the size that follows `bytes` in the range of sizes, always a larger one; 0 after the largest size. */
 static size_t next_size(const struct bb_sweep *s, size_t bytes)
 {
     double scaled = (double)bytes * s->factor;
@@ -93,8 +93,8 @@ int bb_sweep_each(const struct bb_sweep *s, int coll, int ranks, bb_sweep_fn *fn
     return rc;
 }
 
-/* Returns the size in bytes of the largest buffer slot over all ranks. Only the alltoallv counts of a matrix file
- * make slots differ between ranks. */
+/* Returns the size in bytes of the largest slot (the buffers of one operation) over all ranks. Only with the
+ * alltoallv counts of a matrix file do the slots of the ranks differ in size. */
 static size_t widest_slot(const struct bb_case *c)
 {
     bool differs = bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS && c->alltoallv_counts->bytes;

@@ -9,7 +9,8 @@
 #include "bootstrap/cli/size_list.h"
 #include "collectives/measure/case.h"
 
-/* Rule of --split that maps a rank to its group. All groups run the same sweep concurrently. */
+/* Rule of --split that maps a rank to its group, a set of ranks with its own communicator. All groups run the same
+ * sweep concurrently. */
 enum bb_split_rule { BB_SPLIT_AND, BB_SPLIT_OR, BB_SPLIT_MOD, BB_SPLIT_DIV, BB_SPLIT_COUNT };
 
 struct bb_split {
@@ -24,7 +25,7 @@ struct bb_split {
  */
 int bb_split_parse(struct bb_split *s, const char *text) BB_MUST_CHECK;
 
-/* bb_split_group - return the group of `rank`. */
+/* bb_split_group - return the index of the group of `rank`. */
 int bb_split_group(const struct bb_split *s, int rank);
 
 struct bb_sweep {
@@ -53,22 +54,23 @@ struct bb_sweep {
 size_t bb_sweep_largest(const struct bb_sweep *s);
 
 /*
- * bb_sweep_each - call fn for each case of one collective; the sizes are in the innermost loop. The cases are out of
- * place; the caller also measures each case in place. Collectives without reduction run once per type, not once per
- * reduction operation. Stops at the first nonzero result of fn and returns that result.
+ * bb_sweep_each - call fn for each case of one collective; the sizes are in the innermost loop. The cases passed to fn
+ * are out of place; the caller also measures each case in place. Collectives without reduction run once per data type,
+ * not once per reduction operation. Stops at the first nonzero result of fn and returns that result.
  */
 typedef int bb_sweep_fn(void *arg, const struct bb_case *c);
 int bb_sweep_each(const struct bb_sweep *s, int coll, int ranks, bb_sweep_fn *fn, void *arg);
 
-/* bb_sweep_slot_bytes - return the size of a buffer slot (case.h) that is large enough for every case of the sweep. */
+/* bb_sweep_slot_bytes - return the size of a slot (the buffers of one operation, case.h) that is large enough for
+ * every case of the sweep. */
 size_t bb_sweep_slot_bytes(const struct bb_sweep *s, int ranks);
 
 /*
- * bb_sweep_arena_bytes - return the size of an arena that is large enough for every case of the sweep. In general the
- * arena has two slots of the largest case: one for the last iteration, whose data are verified, and one that all other
- * iterations share.
- *   tight    true: a single slot suffices for the largest out-of-place case, because all its iterations may share the
- *            slot
+ * bb_sweep_arena_bytes - return the size of an arena (the memory of all buffers) that is large enough for every case of
+ * the sweep. In general the arena has two slots (the buffers of one operation each) of the largest case: one for the
+ * last iteration, whose data are verified, and one that all other iterations share.
+ *   tight    true: a single slot suffices for the largest out-of-place case, because all iterations of an out-of-place
+ *            case may share the slot
  */
 size_t bb_sweep_arena_bytes(const struct bb_sweep *s, int ranks, bool tight);
 

@@ -19,7 +19,7 @@ enum bb_blocking {
     BB_BLOCK_COUNT
 };
 
-/* How the times of the ranks become one time. The values are those of nccl-tests' option -a. */
+/* How the times of the ranks are combined into one time. The values are those of nccl-tests' option -a. */
 enum bb_rank_aggregation {
     BB_AGGREGATE_FIRST,
     BB_AGGREGATE_MEAN,

@@ -14,8 +14,8 @@ static const struct rule {
                            [BB_SPLIT_MOD] = {"MOD", "%"},
                            [BB_SPLIT_DIV] = {"DIV", "/"}};
 
-/* Returns the text after the rule's name or sign and the separator; NULL if the text begins with neither the name
- * nor the sign. */
+/* Returns the part of `text` after the rule's name or sign (such as "MOD" or "%") and the separator; NULL if the
+ * text begins with neither the name nor the sign. */
 static const char *skip_rule(const struct rule *rule, const char *text)
 {
     size_t length = strncasecmp(text, rule->word, strlen(rule->word)) == 0 ? strlen(rule->word)

@@ -1,4 +1,4 @@
-/* memory.c - the formulas of the memory model (see memory.h). */
+/* memory.c - the formulas for the memory that training needs (see memory.h). */
 #include "proxies/transformer/memory.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ static double gemm_input_bytes(const struct bb_memory *m)
     return m->layers_config->float8 ? 1 : element_bytes(m);
 }
 
-/* Tokens of one micro-batch, per context-parallel rank. */
+/* Tokens of one micro-batch per context-parallel rank; in encoder-decoder models only those of the encoder. */
 static double tokens_per_rank(const struct bb_memory *m)
 {
     return (double)m->layers_config->sequence * m->layers_config->micro_batch_size / m->grid->cp;
@@ -41,8 +41,8 @@ static double sequence_shards(const struct bb_memory *m)
 
 /* ---- activations: bytes per token ---- */
 
-/* Stored bytes per token. whole: on every tp rank, sharded only by sequence parallelism; split: always sharded over
- * tp. */
+/* Bytes that a layer stores per token for its backward pass. whole: bytes that every tp rank stores, sharded only by
+ * sequence parallelism; split: bytes that are always sharded over tp. */
 struct token_bytes {
     double whole, split;
 };
@@ -51,19 +51,19 @@ static struct token_bytes attention_bytes(const struct bb_memory *m, int layer)
 {
     const struct bb_arch *a = m->arch;
     double e = element_bytes(m), mask = a->dropout ? a->hidden : 0;
-    /* inputs of the norm and of the projections */
+    /* the inputs of the norm and of the projections, and the dropout mask */
     struct token_bytes bytes = {.whole = (e + gemm_input_bytes(m)) * a->hidden + mask};
 
     if (a->kv_lora) {
-        /* latents before and after their norms */
+        /* multi-head latent attention: latents of queries, keys and values before and after their norms */
         bytes.whole += e * (2.0 * a->q_lora + 2.0 * a->kv_lora + a->rope_dim);
         bytes.split = e * a->heads * 2.0 * (a->nope_dim + a->rope_dim + a->v_dim);
-        if (a->index_heads > 0) /* indexer: queries, key, weights and the indices of the selected keys */
+        if (a->index_heads > 0) /* sparse attention: queries, key, weights and selected key indices of the indexer */
             bytes.whole += e * (a->index_heads * (a->index_dim + 1.0) + a->index_dim) +
                            4.0 * bb_arch_attended_keys(a, layer, m->layers_config->sequence);
     } else {
-        bytes.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads); /* q, k, v, context */
-        /* the context is stored in 8 bits as well as unquantized */
+        bytes.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads); /* queries, keys, values, attention context */
+        /* with FP8 GEMMs, the attention context is stored in 8 bits as well as unquantized */
         bytes.split += m->layers_config->float8 ? (double)a->head_dim * a->heads : 0;
         bytes.split += a->out_gate ? e * 2.0 * a->head_dim * a->heads : 0;
     }
@@ -73,8 +73,9 @@ static struct token_bytes attention_bytes(const struct bb_memory *m, int layer)
 }
 
 /* Stored bytes per token of a scan layer (linear attention or state space model): the input of the layer, the
- * convolution's input and output, the scan's output, the gate's input and output. Gated DeltaNet also stores the
- * inverse of one matrix per chunk: `chunk` elements per token and head. */
+ * convolution's input and output, the scan's output, the gate's input and output. Gated DeltaNet divides the tokens
+ * into chunks of s->chunk tokens and also stores the inverse of one matrix per chunk and head: s->chunk elements per
+ * token and head. */
 static struct token_bytes scan_bytes(const struct bb_memory *m)
 {
     const struct bb_arch_scan *s = &m->arch->scan;
@@ -99,16 +100,16 @@ static struct token_bytes mlp_bytes(const struct bb_memory *m)
     return (struct token_bytes){.whole = (e + gemm_input_bytes(m)) * a->hidden + mask, .split = inner_bytes(m, a->ffn)};
 }
 
-/* Stored bytes per token of a layer with experts. Each token goes to top_k experts. With etp > 1 and sequence
- * parallelism, each etp rank processes the gathered tokens of all etp ranks. */
+/* Stored bytes per token of a layer with experts. Each token goes to top_k experts. With expert tensor parallelism
+ * (etp > 1) and sequence parallelism, each rank of an etp group processes the gathered tokens of all ranks of the
+ * group. */
 static struct token_bytes expert_bytes(const struct bb_memory *m)
 {
     const struct bb_arch *a = m->arch;
     double e = element_bytes(m),
            copies = a->top_k * (m->layers_config->capacity_factor > 0 ? m->layers_config->capacity_factor : 1);
     double gathered = m->layers_config->sequence_parallel ? m->grid->etp : 1;
-    struct token_bytes bytes = {.whole =
-                                    2 * e * a->hidden + 4.0 * a->experts}; /* the router's probabilities are FP32 */
+    struct token_bytes bytes = {.whole = 2 * e * a->hidden + 4.0 * a->experts}; /* router probabilities: FP32 */
 
     bytes.whole +=
         copies * gathered * ((e + gemm_input_bytes(m)) * a->hidden + inner_bytes(m, a->expert_ffn) / m->grid->etp);
@@ -116,8 +117,9 @@ static struct token_bytes expert_bytes(const struct bb_memory *m)
     return bytes;
 }
 
-/* Cross attention of a decoder layer: inputs of norm and projection, queries and context, keys and values of all
- * encoder tokens. The encoder's output is stored once, and counted in the first decoder layer. */
+/* Stored bytes of the cross attention of a decoder layer: inputs of the norm and of the projection, queries and
+ * context, keys and values of all encoder tokens. The encoder's output is stored once, and counted in the first
+ * decoder layer. */
 static double cross_bytes(const struct bb_memory *m, int layer)
 {
     const struct bb_arch *a = m->arch;
@@ -161,7 +163,8 @@ double bb_memory_head(const struct bb_memory *m)
     return decoder_tokens(m) * (2 * element_bytes(m) * m->arch->hidden / sequence_shards(m) + 4 * vocab);
 }
 
-/* Returns whether a stage holds the given part of the model, in any of its chunks. */
+/* Returns whether a pipeline stage holds model part `part` in any of its chunks. A part is the layers of one virtual
+ * pipeline stage; part 0 contains the first layers of the model. */
 static bool holds_part(const struct bb_schedule *s, int stage, int part)
 {
     for (int c = 0; c < s->chunks; c++)
@@ -180,7 +183,7 @@ static bool holds_last_part(const struct bb_schedule *s, int stage)
     return holds_part(s, stage, bb_schedule_parts(s) - 1);
 }
 
-/* Activation bytes of a layer with the given recomputation. */
+/* Returns the activation bytes that a layer would store per micro-batch if its recomputation mode were `recompute`. */
 static double layer_bytes_with(const struct bb_memory *m, int layer, enum bb_recompute recompute)
 {
     struct bb_layers_config layers_config = *m->layers_config;
@@ -191,8 +194,8 @@ static double layer_bytes_with(const struct bb_memory *m, int layer, enum bb_rec
     return bb_memory_layer(&with, layer);
 }
 
-/* Activation bytes that a layer stores from its forward to its backward. chunk_first: first layer of the model chunk
- * that contains the layer. */
+/* Activation bytes that a layer stores between its forward and its backward. chunk_first: index of the first layer
+ * of the model chunk (virtual pipeline stage) that contains the layer. */
 static double kept_bytes(const struct bb_memory *m, int chunk_first, int layer)
 {
     enum bb_recompute other_layers =
@@ -202,9 +205,9 @@ static double kept_bytes(const struct bb_memory *m, int chunk_first, int layer)
         m, layer, bb_layers_is_recomputed(m->layers_config, chunk_first, layer) ? BB_RECOMPUTE_FULL : other_layers);
 }
 
-/* Returns the activation bytes that a chunk stores for one micro-batch. The chunk consists of n layers, beginning
- * with layer `first`. *peak: maximum during the chunk's backward, when one layer holds its recomputed activations
- * and the layers after it have already released theirs. */
+/* Returns the activation bytes that a model chunk (virtual pipeline stage) stores for one micro-batch. The chunk
+ * consists of n layers, beginning with layer `first`. *peak: maximum during the chunk's backward, when one layer
+ * holds its recomputed activations and the layers after this layer have already released theirs. */
 static double chunk_bytes(const struct bb_memory *m, int first, int n, double *peak)
 {
     double sum = 0;
@@ -217,10 +220,10 @@ static double chunk_bytes(const struct bb_memory *m, int first, int n, double *p
     return sum;
 }
 
-/* Peak activation bytes of a stage: the average over its chunks times the number of live chunk activations
- * (bb_schedule_live), plus the temporary activations of one backward. The head's activations are counted for one
- * micro-batch, because its backward follows its forward immediately; if the schedule runs all forwards first, they
- * are counted for all micro-batches. */
+/* Peak activation bytes of a stage: the average over its model chunks times the maximum number of chunk activations
+ * that the stage stores at the same time (bb_schedule_live), plus the temporary activations of one backward. The
+ * head's activations are counted for one micro-batch, because its backward follows its forward immediately; if the
+ * schedule runs all forwards first, they are counted for all micro-batches. */
 static double activation_bytes(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
@@ -233,7 +236,7 @@ static double activation_bytes(const struct bb_memory *m, int stage)
 
         sum += kept;
         kept += part == bb_schedule_parts(s) - 1 ? bb_memory_head(m) : 0; /* the head releases its activations before
-                                                                             the backward of the layers */
+                                                                             the layers run their backward */
         transient = fmax(transient, peak - kept);
     }
     sum *= live;
@@ -258,8 +261,8 @@ static void add_parameters(struct bb_arch_rank_parameters *sum, struct bb_arch_r
     sum->replicated += added.replicated;
 }
 
-/* Parameters of the last stage's copy of a tied embedding table, which exists when the embedding is on another
- * stage. */
+/* Parameters of the last stage's copy of a tied embedding table. The last stage has such a copy if the embedding is
+ * on another stage. */
 static struct bb_arch_rank_parameters tied_copy(const struct bb_memory *m)
 {
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
@@ -292,7 +295,8 @@ struct bb_arch_rank_parameters bb_memory_parameters(const struct bb_memory *m, i
 
 /* ---- communication buffers ---- */
 
-/* Number of parameters of the largest layer of a stage, counted on one rank. ZeRO-3 gathers one layer at a time. */
+/* Number of parameters of the stage's largest layer that one rank holds before data-parallel sharding. ZeRO-3
+ * gathers the parameters of one layer at a time. */
 static double largest_layer(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
@@ -308,8 +312,9 @@ static double largest_layer(const struct bb_memory *m, int stage)
     return max;
 }
 
-/* Temporary buffers of full-size gradients or parameters, in addition to the shards. ZeRO-2: two buckets, one being
- * filled and one being reduced. ZeRO-3 and HSDP: the parameters of two layers and the gradients of one layer. */
+/* Bytes of temporary buffers of full-size gradients or parameters, in addition to the shards. ZeRO-2: two gradient
+ * buckets, one being filled and one being reduced. ZeRO-3 and HSDP: the parameters of two layers and the gradients
+ * of one layer. */
 static double transient_bytes(const struct bb_memory *m, int stage)
 {
     double params = (double)bb_dtypes[m->policy->params].bytes, grads = (double)bb_dtypes[m->policy->grads].bytes;
@@ -328,11 +333,11 @@ static double communication_bytes(const struct bb_memory *m, int stage)
     const struct bb_arch *a = m->arch;
     double e = element_bytes(m), whole = tokens_per_rank(m) * a->hidden * e, sum = transient_bytes(m, stage);
 
-    if (m->grid->pp > 1) /* one message per direction */
+    if (m->grid->pp > 1) /* one pipeline message per direction */
         sum += 2 * whole / sequence_shards(m);
-    if (m->grid->tp > 1 && m->layers_config->sequence_parallel) /* the gathered input of attention or MLP */
+    if (m->grid->tp > 1 && m->layers_config->sequence_parallel) /* the input of attention or MLP, gathered over tp */
         sum += whole;
-    if (m->grid->cp > 1) /* keys and values of the previous rank (ring), or of all cp ranks */
+    if (m->grid->cp > 1) /* keys and values of the previous rank (ring), or of all cp ranks (all_gather, a2a) */
         sum += tokens_per_rank(m) * e * 2 * a->kv_heads * a->head_dim / m->grid->tp *
                (m->layers_config->context == BB_CONTEXT_RING ? 1 : m->grid->cp);
     return sum;

@@ -1,4 +1,4 @@
-/* pipe.c - sends, receives and their NCCL group calls (see pipe.h). */
+/* pipe.c - sends, receives and their NCCL group calls between pipeline stages (see pipe.h). */
 #include "proxies/transformer/pipe.h"
 
 #include "bootstrap/base/grow.h"
@@ -23,12 +23,12 @@ int bb_pipe_comms(struct bb_layout *l, int group, bool bidirectional, int comms[
     return 0;
 }
 
-/* ---- neighbours ---- */
+/* ---- adjacent stages ---- */
 
-/* Returns whether a slot of the schedule exchanges a message with an adjacent stage. first = true: whether the slot
- * receives its input, because its part of the model is not the first one in the direction of the slot (forward or
- * backward). first = false: whether the slot sends its output, because its part is not the last one. WEIGHTS slots
- * exchange no messages. */
+/* Returns whether a slot (forward or backward of one model chunk) exchanges a message with an adjacent stage. first
+ * = true: whether the slot receives its input; a forward of the model's first part and a backward of its last part
+ * receive nothing. first = false: whether the slot sends its output; a forward of the last part and a backward of
+ * the first part send nothing. WEIGHTS slots exchange no messages. */
 static bool has_neighbour(const struct bb_pipe *p, const struct bb_slot *t, bool first)
 {
     int part = bb_schedule_part(p->schedule, p->stage, t->chunk), last = bb_schedule_parts(p->schedule) - 1;
@@ -58,9 +58,9 @@ static struct bb_pipe_flow *flow_of(struct bb_pipe *p, const struct bb_slot *t)
     return &p->flows[flow_index(p, t)];
 }
 
-/* Returns the pipeline offset from the sender to the receiver of flow d: 1 (next stage) or -1 (previous stage).
- * Activations go to the next stage and gradients to the previous one; in the second direction of dualpipe, the
- * reverse. */
+/* Returns the pipeline offset from the sender to the receiver of flow d (struct bb_pipe_flow): 1 (next stage) or -1
+ * (previous stage). Activations go to the next stage and gradients to the previous one; in the second direction of
+ * dualpipe, activations go to the previous stage and gradients to the next one. */
 static int flow_offset(int d)
 {
     return (d % 2 == 0) == (d < 2) ? 1 : -1;
@@ -68,8 +68,9 @@ static int flow_offset(int d)
 
 /* ---- open and close ---- */
 
-/* Number of receive buffers of flow d. With several chunks per stage, messages between the first and the last stage
- * arrive g - p slots before they are used (p: stages; g: micro-batches per group, see schedule.h). */
+/* Number of receive buffers of flow d (struct bb_pipe_flow). With several chunks per stage, messages between the
+ * first and the last stage arrive g - p slots before they are used (p: stages; g: micro-batches per group, see
+ * schedule.h). */
 static int receive_buffers(const struct bb_pipe *p, int d)
 {
     int wraps = d == 0 ? 0 : p->schedule->stages - 1;
@@ -135,7 +136,7 @@ static void set_labels(struct bb_pipe *p, int d, int micro_batch)
     p->script->micro_batch = micro_batch;
 }
 
-/* Posts the next receive of flow d into the next buffer of the flow. */
+/* Posts the next receive of flow d (struct bb_pipe_flow) into the flow's next buffer. */
 static void post_receive(struct bb_pipe *p, int d)
 {
     struct bb_pipe_flow *flow = &p->flows[d];
@@ -156,8 +157,9 @@ static void send_message(struct bb_pipe *p, const struct bb_slot *t)
     bb_script_send(p->script, flow->lane, message_names[d % 2], flow_offset(d), p->count, flow->send[flow->sent++ % 2]);
 }
 
-/* Issues the send of slot t, if `sending`, and one receive for each flow d with receives[d]. Two or more operations
- * form one NCCL group call. All stages issue the operations in the order of the flows, activations first. */
+/* If `sending`, issues the send of slot t. Issues one receive for each flow d (struct bb_pipe_flow) with
+ * receives[d]. Two or more operations form one NCCL group call. All stages issue the operations in the order of the
+ * flow indices. */
 static void exchange_messages(struct bb_pipe *p, const struct bb_slot *t, bool sending,
                               const bool receives[BB_PIPE_FLOWS])
 {
@@ -179,8 +181,8 @@ static void exchange_messages(struct bb_pipe *p, const struct bb_slot *t, bool s
 
 /* ---- sends and receives after a slot ---- */
 
-/* Issues the send of slot t. The group call also contains the receive of the next slot if one slot is a forward and
- * the other a backward. */
+/* Issues the send of slot t. If slot t is a forward and the next slot a backward, or the reverse, the NCCL group
+ * call also contains the receive of the next slot. WEIGHTS slots do not count as next slot. */
 static void exchange_paired(struct bb_pipe *p, int t)
 {
     const struct bb_slot *slot = &p->slots[t], *next = NULL;
@@ -193,9 +195,10 @@ static void exchange_paired(struct bb_pipe *p, int t)
     exchange_messages(p, slot, slot_sends(p, slot), receives);
 }
 
-/* Returns whether the NCCL group call that follows this rank's k-th slot of flow d (k from 0) contains a receive.
- * The matching send follows slot k + 1 of the sender in the same flow. For messages between the last and the first
- * stage of the pipeline, it follows slot k - (p - 1) of the sender, where p is the number of stages. */
+/* Flow d is all messages of one kind (activations or gradients) in one direction. Returns whether this stage posts a
+ * receive of flow d after its k-th slot of that flow (k from 0). The matching send follows slot k + 1 of the sender
+ * in flow d. For messages between the last and the first stage of the pipeline, the matching send follows slot k -
+ * (p - 1) of the sender, where p is the number of stages. */
 static bool round_receives(const struct bb_pipe *p, int d, int k)
 {
     const struct bb_schedule *s = p->schedule;
@@ -208,9 +211,9 @@ static bool round_receives(const struct bb_pipe *p, int d, int k)
         return !wraps && k + 1 < s->micro_batches / 2;
     if (!wraps || peer_slot < 0 || s->chunks == 1)
         return !wraps && peer_slot < all;
-    /* first: first micro-batch of the group of micro-batches to which the sender's slot belongs. Each group passes
-     * the chunks one after another. The outputs of the last of these chunks are not sent, because the model ends
-     * (activations) or begins (gradients) there */
+    /* first: index of the first micro-batch of the group of micro-batches to which the sender's slot belongs. Each
+     * group passes the sender's chunks one after another. The sender does not send the outputs of the last of these
+     * chunks, because the model ends (activations) or begins (gradients) there */
     first = peer_slot / group * s->group;
     size = s->micro_batches - first < s->group ? s->micro_batches - first : s->group;
     return (peer_slot - first * s->chunks) / size < s->chunks - 1;

@@ -1,14 +1,15 @@
 /*
- * pipe.h - the sends and receives of a pipeline stage before and after the slots of its schedule (schedule.h). The
- * stages of a pipeline share two communicators: the first carries activations to the next stage, the second carries
- * their gradients to the previous stage. Both directions can therefore transfer concurrently. With two stages, the
- * next and the previous stage are the same rank; separate communicators prevent a receive from matching a send of the
- * other direction (NCCL point-to-point calls have no tags). With more than one chunk per stage, the last stage also
- * sends activations to the first stage.
+ * pipe.h - the sends and receives of a pipeline stage. They are issued before and after the slots of the stage's
+ * schedule. A slot is the forward or backward of one model chunk for one micro-batch (schedule.h). The stages of a
+ * pipeline share two communicators: the first carries activations to the next stage, the second carries the gradients
+ * of activations to the previous stage. Both directions can therefore transfer concurrently. With two stages, the next
+ * and the previous stage are the same rank; separate communicators prevent a receive from matching a send of the other
+ * direction (NCCL point-to-point calls have no tags). With more than one chunk per stage, the last stage also sends
+ * activations to the first stage.
  *
  * A stage issues its sends and receives between two slots in one NCCL group call, so that two stages that send to each
- * other do not wait for each other. The order of the messages is the same on all stages and therefore deadlock-free
- * even if all streams of a rank are serialized:
+ * other do not wait for each other. All stages use the same order of messages, so that no deadlock occurs even if all
+ * streams of a rank are serialized:
  *
  *   gpipe, 1f1b, zb-h1  Between two forwards or two backwards: a send, then a receive. Between a forward and a
  *                       backward: one group call with a send to and a receive from the same stage (Megatron-LM's
@@ -17,7 +18,7 @@
  *                       activations. After each backward: the same with gradients. The data transfers during the
  *                       next slot (Megatron-LM's overlap_p2p_comm). The first receive of gradients is posted after
  *                       the last warm-up forward.
- *   dualpipe            As interleaved, with four flows: each of the two directions has its own two communicators.
+ *   dualpipe            As interleaved, but both directions of the pipeline have their own two communicators.
  *
  * A slot waits for its received data. A slot waits for an earlier send only when it reuses the send buffer.
  */
@@ -29,15 +30,15 @@
 
 #define BB_PIPE_FLOWS 4
 
-/* Messages of one kind (activations or gradients) in one direction of the pipeline. Flow 0: activations, flow 1:
- * gradients; dualpipe: flows 2 and 3 are activations and gradients of the second direction. */
+/* A flow: all messages of one kind (activations or gradients) in one direction of the pipeline. Flow 0: activations,
+ * flow 1: gradients; dualpipe: flows 2 and 3 are activations and gradients of the second direction. */
 struct bb_pipe_flow {
     struct bb_script_lane lane;
     int *recv, *recv_op, n_recv; /* recv: [n_recv] receive buffers, used in turn; recv_op: [n_recv] for each buffer,
                                     the operation of the latest receive */
     int send[2];
-    int sent, posted, consumed; /* numbers of messages so far: sent; with a posted receive; used as the input of a
-                                   slot */
+    int sent, posted, consumed; /* numbers of messages so far: sent by this stage; with a posted receive; used as the
+                                   input of a slot */
     int slots_done; /* number of slots generated so far in this direction of the pipeline: forwards for a flow of
                        activations, backwards for a flow of gradients */
     int *arrivals, n_arrivals; /* [n_arrivals] micro-batch index of each message that this stage receives, in order */
@@ -54,15 +55,16 @@ struct bb_pipe {
 };
 
 /*
- * bb_pipe_comms - add the communicators "pp forward" and "pp backward" over `group` to the layout.
+ * bb_pipe_comms - add the communicators "pp forward" and "pp backward" of the pipelines to the layout.
+ *   group          index of the group "pp", whose instances are the pipelines
  *   bidirectional  true: also add the two communicators of the second direction; false: set their indices to BB_NONE
- *   comms          out: index of the communicator of each flow
+ *   comms          out: index of the communicator of each flow (struct bb_pipe_flow)
  *   Returns        0 or -BB_EFAIL
  */
 int bb_pipe_comms(struct bb_layout *layout, int group, bool bidirectional, int comms[BB_PIPE_FLOWS]) BB_MUST_CHECK;
 
 /*
- * bb_pipe_open - create the slots, streams and buffers of a stage.
+ * bb_pipe_open - generate the slots of a stage, and create the streams and buffers for its messages.
  *   comms    [BB_PIPE_FLOWS] from bb_pipe_comms; ignored with one stage
  *   count    elements per message
  *   Returns  0 or -BB_EFAIL
@@ -73,9 +75,9 @@ int bb_pipe_open(struct bb_pipe *pipe, const struct bb_schedule *schedule, struc
 void bb_pipe_close(struct bb_pipe *pipe);
 
 /*
- * Call these functions for each slot t, in order of t.
+ * Call these functions for each t from 0 to pipe->n_slots - 1, in this order. t is an index into pipe->slots.
  *   bb_pipe_input      emits the wait for the input of the slot; returns the input buffer, or BB_NONE if the slot
- *                      receives nothing because the model begins (forward) or ends (backward) there
+ *                      receives nothing because the model begins (forward) or ends (backward) in this slot
  *   bb_pipe_output     returns the buffer for the output of the slot, or BB_NONE if the slot sends nothing
  *   bb_pipe_slot_done  issues the send of the output and the next receives
  * WEIGHTS slots exchange no messages: call neither bb_pipe_input nor bb_pipe_output for them.

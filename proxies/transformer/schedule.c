@@ -168,7 +168,7 @@ int bb_schedule_validate(const struct bb_schedule *s, const char *prefix)
 /* ---- slots ---- */
 
 /* Returns the k-th forward slot of a stage (k from 0). The micro-batches form groups of g, the last group possibly
- * smaller; each group passes one chunk before it passes the next chunk. */
+ * smaller; each group passes one model chunk of the stage before it passes the next chunk. */
 static struct bb_slot forward_entry(const struct bb_schedule *s, int k)
 {
     int g = bb_schedule_row(s)->chunked ? s->group : s->micro_batches;
@@ -178,8 +178,8 @@ static struct bb_slot forward_entry(const struct bb_schedule *s, int k)
     return (struct bb_slot){.kind = BB_SLOT_FORWARD, .micro_batch = first + within % size, .chunk = within / size};
 }
 
-/* Returns the k-th backward slot of a stage: the same micro-batches as in the order of the forward slots, with the
- * chunks in reverse order. */
+/* Returns the k-th backward slot of a stage. The order of micro-batches is that of the forward slots; the order of
+ * chunks is reversed. */
 static struct bb_slot backward_entry(const struct bb_schedule *s, int k)
 {
     struct bb_slot t = forward_entry(s, k);
@@ -208,8 +208,9 @@ static struct bb_slot weights_entry(int micro_batch)
 }
 
 /* Fills in the slots of 1F1B and its variants: warm-up forwards, then alternately one forward and one backward, then
- * the remaining backwards. If the backward is split into B and W slots, a W slot follows each B slot whose index is
- * deferred_weights or higher; the remaining W slots are at the end. */
+ * the remaining backwards. If the backward is split into B slots (gradients of activations) and W slots (gradients
+ * of weights), a W slot follows each B slot whose index is deferred_weights or higher; the remaining W slots are at
+ * the end. */
 static int make_1f1b(const struct bb_schedule *s, int stage, struct bb_slot *slots)
 {
     const struct bb_schedule_row *row = bb_schedule_row(s);

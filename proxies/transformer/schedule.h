@@ -1,6 +1,6 @@
 /*
- * schedule.h - pipeline schedules as tables: the order in which a stage processes the micro-batches of a step. Each
- * entry of a table is a slot: the forward or the backward of one chunk for one micro-batch. A table contains no
+ * schedule.h - pipeline schedules as tables: the order in which a pipeline stage processes the micro-batches of a step.
+ * Each entry of a table is a slot: the forward or the backward of one chunk for one micro-batch. A table contains no
  * operations, times or messages; pipe.h adds the messages, stage.c adds the layers.
  *
  * Symbols: p stages, m micro-batches. The model is divided into p v parts (dualpipe: p). Stage r holds v chunks
@@ -16,7 +16,7 @@
  *                the gradients of the activations, which are sent immediately. W computes the gradients of the weights
  *                and fills idle time. Activation memory is that of 1F1B. v = 1
  *   zb-h2        ZB-H2 (Qi et al. 2023): 2 (p - 1 - r) forwards before the first B and 2 r B slots before the first W.
- *                When the three slots take equal time, a stage is never idle between its first and its last slot, with
+ *                When forward, B and W take equal time, a stage is never idle between its first and its last slot, with
  *                the activation memory of 2 p - 1 micro-batches. If all stages begin the step at the same time, the
  *                step takes as long as with zb-h1: the gain of zb-h2 is that the next step could begin earlier. v = 1
  *   dualpipe     DualPipe (DeepSeek-V3, 2024; schedule_dualpipe.c), a bidirectional pipeline: half of the micro-batches
@@ -31,8 +31,8 @@
 
 #include <stdbool.h>
 
-/* X(kind, option value, properties). To add a schedule, define its bb_schedule_row in a source file and add a line
- * here. */
+/* X(kind, value of --schedule, properties). To add a schedule, define its bb_schedule_row in a source file and add a
+ * line here. */
 #define BB_SCHEDULE_LIST(X)                                                                                            \
     X(BB_GPIPE, "gpipe", bb_schedule_gpipe)                                                                            \
     X(BB_1F1B, "1f1b", bb_schedule_1f1b)                                                                               \
@@ -44,42 +44,46 @@
 #define BB_SCHEDULE_KIND(kind, word, row) kind,
 enum bb_schedule_kind { BB_SCHEDULE_LIST(BB_SCHEDULE_KIND) BB_SCHEDULES };
 
-extern const char *const bb_schedule_names[BB_SCHEDULES + 1]; /* option values, NULL-terminated */
+extern const char *const bb_schedule_names[BB_SCHEDULES + 1]; /* values of --schedule, NULL-terminated */
 
 struct bb_schedule {
     enum bb_schedule_kind kind;
-    int stages, micro_batches, chunks; /* p, m, v; each >= 1 */
-    int group; /* g of interleaved: micro-batches per group, p <= g <= m; other kinds ignore the field */
+    int stages, micro_batches, chunks; /* numbers of pipeline stages, of micro-batches per step, and of model chunks
+                                          per stage (virtual pipeline stages); each >= 1 */
+    int group; /* only interleaved: number of micro-batches that pass one chunk before the next chunk, from `stages`
+                  to `micro_batches` */
 };
 
-/* Kind of slot. BACKWARD (B) computes the gradients of the activations and, unless `split` is set, of the weights.
- * WEIGHTS (W) computes only the gradients of the weights. */
+/* Kind of a slot (an entry of a schedule). BACKWARD (B) computes the gradients of the activations and, unless the
+ * slot's flag `split` is set, of the weights. WEIGHTS (W) computes only the gradients of the weights. */
 enum bb_slot_kind { BB_SLOT_FORWARD, BB_SLOT_BACKWARD, BB_SLOT_WEIGHTS };
 
 struct bb_slot {
     enum bb_slot_kind kind;
     int micro_batch, chunk;
-    bool split;     /* BACKWARD: computes only the gradients of the activations; a later WEIGHTS slot computes those of
-                   the weights */
+    bool split;     /* BACKWARD: computes only the gradients of the activations; a later WEIGHTS slot computes the
+                   gradients of the weights */
     bool with_next; /* FORWARD: runs concurrently with the next slot, which is a BACKWARD */
 };
 
 /* Properties of one kind of schedule. */
 struct bb_schedule_row {
-    bool chunked; /* true: v >= 2 chunks per stage, processed in groups of micro-batches; false: v = 1 */
-    /* A stage posts each receive one slot ahead (Megatron-LM's overlap_p2p_comm; see pipe.h). */
+    bool chunked; /* true: >= 2 model chunks per stage, processed in groups of micro-batches; false: 1 chunk per
+                     stage */
+    /* true: a stage posts each receive one slot before the receive is needed (Megatron-LM's overlap_p2p_comm; see
+     * pipe.h). */
     bool overlaps_p2p;
-    /* Bidirectional schedules: fills in the slots of a stage and returns the number of slots. Chunks 0 and 1 are the
-     * parts r and p - 1 - r, the lower index first; half of the micro-batches run in each direction. NULL: the
-     * schedule has one direction, and chunk c is part c p + r. */
+    /* Bidirectional schedules: fills in the slots of stage r of p and returns the number of slots. Chunks 0 and 1 of
+     * the stage are the model parts r and p - 1 - r, the part with the lower index first. Half of the micro-batches
+     * run in each direction. NULL: the schedule has one direction, and chunk c is part c p + r. */
     int (*make_bidirectional)(const struct bb_schedule *s, int stage, struct bb_slot *slots);
-    bool keeps_head; /* all forwards precede the first backward, so the head stores its activations of all
-                        micro-batches at the same time */
-    /* Returns the number of forwards before the steady state. The value may exceed the number of forwards of the
-     * stage; bb_schedule_warm_up applies this limit. */
+    bool keeps_head; /* true: all forwards precede the first backward, so the output head stores its activations of
+                        all micro-batches at the same time */
+    /* Returns the number of forwards that a stage runs before the steady state (alternating forwards and backwards).
+     * The value may exceed the number of forwards of the stage; bb_schedule_warm_up applies this limit. */
     int (*warm_up)(const struct bb_schedule *s, int stage);
-    /* Returns the index of the B slot after which the first W slot follows (B slots of a stage, counted from 0).
-     * NULL: the schedule does not split the backward. */
+    /* The backward is split into B slots (gradients of activations) and W slots (gradients of weights). Returns how
+     * many B slots precede the B slot that the first W slot follows. NULL: the schedule does not split the backward. */
     int (*deferred_weights)(const struct bb_schedule *s, int stage);
 };
 #define BB_SCHEDULE_ROW(kind, word, row) extern const struct bb_schedule_row row;
@@ -87,8 +91,8 @@ BB_SCHEDULE_LIST(BB_SCHEDULE_ROW)
 
 const struct bb_schedule_row *bb_schedule_row(const struct bb_schedule *s);
 bool bb_schedule_splits_backward(const struct bb_schedule *s);  /* returns whether the schedule has WEIGHTS slots */
-bool bb_schedule_is_bidirectional(const struct bb_schedule *s); /* returns whether micro-batches enter at both ends
-                                                                   (dualpipe) */
+bool bb_schedule_is_bidirectional(const struct bb_schedule *s); /* returns whether micro-batches enter the pipeline
+                                                                   at both ends (dualpipe) */
 
 /*
  * bb_schedule_validate - check the numbers of stages, chunks and micro-batches.
@@ -102,39 +106,40 @@ int bb_schedule_validate(const struct bb_schedule *s, const char *prefix) BB_MUS
 int bb_schedule_max_slots(const struct bb_schedule *s);
 
 /*
- * bb_schedule_make - fill in the slots of one stage, in order of execution.
+ * bb_schedule_make - fill in the slots (forwards and backwards) of one stage, in order of execution.
  *   slots    [bb_schedule_max_slots(s)] out
  *   Returns  the number of slots
  */
 int bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *slots);
 
 /*
- * bb_schedule_part - returns the index of the model part that is chunk `chunk` of `stage`.
- * bb_schedule_parts - returns the number of parts of the model: stages x chunks; dualpipe: the number of stages.
+ * The model is divided into parts, numbered in the order of the layers. A stage holds one part per chunk.
+ * bb_schedule_part - returns the index of the part that is chunk `chunk` of `stage`.
+ * bb_schedule_parts - returns the number of parts: stages x chunks; dualpipe: the number of stages.
  */
 int bb_schedule_part(const struct bb_schedule *s, int stage, int chunk);
 int bb_schedule_parts(const struct bb_schedule *s);
 
-/* bb_schedule_parts_per_stage - returns the number of parts divided by the number of stages: the number of chunks;
- * dualpipe: 1, because two stages hold each part. */
+/* bb_schedule_parts_per_stage - returns the number of model parts divided by the number of stages: the number of
+ * chunks; dualpipe: 1, because two stages hold each part. */
 int bb_schedule_parts_per_stage(const struct bb_schedule *s);
 
 /* bb_schedule_direction - returns in which direction a stage sends the chunk's activations: 1 to the next stage, or
  * -1 to the previous stage (second direction of dualpipe). */
 int bb_schedule_direction(const struct bb_schedule *s, int stage, int chunk);
 
-/* bb_schedule_is_last - returns whether the slot processes the last micro-batch of its chunk. */
+/* bb_schedule_is_last - returns whether the slot processes the last micro-batch of its chunk in this step. */
 bool bb_schedule_is_last(const struct bb_schedule *s, int stage, const struct bb_slot *slot);
 
-/* bb_schedule_warm_up - returns the number of forwards before the steady state, in which forwards and backwards
- * alternate. */
+/* bb_schedule_warm_up - returns the number of forwards that the stage runs before its steady state, in which
+ * forwards and backwards alternate. */
 int bb_schedule_warm_up(const struct bb_schedule *s, int stage);
 
 /*
  * bb_schedule_live - returns the maximum number of chunk activations that a stage stores at the same time. A chunk
  * activation is the activations of one chunk for one micro-batch. Its memory is in use from its forward to its backward
- * (with a split backward: to its W). For stage r of p, with m micro-batches, v chunks per stage, and groups of g
- * micro-batches:
+ * (with a split backward: to the slot W, which computes the gradients of the weights). For stage r of p, with m
+ * micro-batches, v chunks per stage, and groups of g micro-batches:
  *   gpipe        m
  *   1f1b         min(m, p - r)
  *   interleaved  min(m v, 2 (p - r - 1) + (v - 1) g + 1)

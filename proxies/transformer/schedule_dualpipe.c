@@ -3,8 +3,8 @@
  *
  * Let p be the number of stages, r the index of this stage, m the number of micro-batches, q = min(r, p - 1 - r) and
  * H = p / 2. "near" (chunk 0) is the direction whose micro-batches reach this stage first, "far" (chunk 1) is the other
- * direction. F: forward; B: backward; W: the deferred weight gradients of a split B; &: concurrently. The steps, the
- * slots of each step, and how often the step is repeated:
+ * direction. F: forward; B: backward; W: the deferred weight gradients of a split B; &: concurrently. The algorithm has
+ * 8 steps. Each line below contains a step, the slots of this step, and how often the step is repeated:
  *
  *   1  F near                          2 (H - q - 1)
  *   2  F near, F far                   q + 1
@@ -21,9 +21,9 @@ enum { NEAR, FAR };
 
 struct slot_writer {
     struct bb_slot *slots;
-    int n, next_deferred; /* n: number of slots so far; next_deferred: all split B slots before this index already
-                             have their W slot */
-    int first[2];         /* index of the first micro-batch of each direction, by chunk (NEAR, FAR) */
+    int n, next_deferred; /* n: number of slots so far; next_deferred: all split BACKWARD slots before this index in
+                             `slots` already have their WEIGHTS slot */
+    int first[2];         /* index of the first micro-batch that enters in direction NEAR and in direction FAR */
     int forwards[2], backwards[2];
 };
 
@@ -49,7 +49,7 @@ static void add_pair(struct slot_writer *m, int forward, int backward)
     add_backward(m, backward, false);
 }
 
-/* Adds the W slot of the oldest split B slot that has no W slot yet. */
+/* Adds the WEIGHTS slot for the oldest split BACKWARD slot that has no WEIGHTS slot yet. */
 static void add_weights(struct slot_writer *m)
 {
     const struct bb_slot *backward;

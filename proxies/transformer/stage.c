@@ -1,7 +1,7 @@
 /*
- * stage.c - generates the program of one stage. Each slot of the schedule becomes a pipeline receive, the layers of a
- * chunk, and a pipeline send; hooks of the data-parallel synchronization run before and after each layer. The step ends
- * with these operations, in this order:
+ * stage.c - generates the program of one pipeline stage. Each slot of the schedule (forward or backward of one model
+ * chunk for one micro-batch) becomes a pipeline receive, the layers of the chunk, and a pipeline send. Hooks of the
+ * data-parallel synchronization run before and after each layer. The step ends with these operations, in this order:
  *
  *   wait for the data-parallel gradient reductions (issued during the last backward)
  *   reduce the gradients of parameters that every tp rank holds in full (sequence parallelism)
@@ -16,8 +16,9 @@ struct writer {
     const struct bb_modules *modules;
     struct bb_script script;
     struct bb_pipe pipe;
-    struct bb_block blocks[2]; /* bidirectional schedules: [0] for forward, [1] for backward slots, which run
-                                  concurrently; other schedules use only [0] */
+    /* generators of the operations of layers. Bidirectional schedules use [0] for forward slots and [1] for backward
+     * slots, because both run concurrently; other schedules use only [0] */
+    struct bb_block blocks[2];
     struct bb_sync *sync[BB_PARAMETER_KINDS];
 };
 
@@ -32,8 +33,8 @@ static void call_hooks(struct writer *w, const struct bb_transformer_module *mod
             hook(w->sync[s], module->unit[s]);
 }
 
-/* Marks the gradients of a module as ready for reduction. The caller has already issued the module's backward
- * kernels. last: this is the last micro-batch. */
+/* Marks the gradients of a module (layer, embedding or head) as ready for reduction. The caller has already issued
+ * the module's backward kernels. last: true if this micro-batch is the last one of the step for this module. */
 static void mark_gradients_ready(struct writer *w, const struct bb_transformer_module *module, bool last)
 {
     for (int s = BB_PARAMETER_KINDS - 1; s >= 0; s--)
@@ -77,8 +78,8 @@ static void write_forward(struct writer *w, const struct bb_slot *slot, int in, 
     }
 }
 
-/* Generates a BACKWARD or a WEIGHTS slot, which computes the gradients of the activations, of the weights, or of
- * both. */
+/* Generates a BACKWARD or WEIGHTS slot: the gradients of the activations, of the weights, or both, for all modules
+ * of the slot's model chunk. */
 static void write_backward(struct writer *w, const struct bb_slot *slot, int in, int out)
 {
     int first = w->modules->first[slot->chunk], end = w->modules->first[slot->chunk + 1];
@@ -124,8 +125,8 @@ static void write_slot(struct writer *w, int t)
         write_backward(w, slot, in, out);
 }
 
-/* Generates slot t. If slot t is a forward that runs concurrently with the next slot, a backward, also generates the
- * next slot. Returns the number of slots generated. */
+/* Generates pipeline slot t (forward or backward of one model chunk). If slot t is a forward that runs concurrently
+ * with the next slot, a backward, also generates the next slot. Returns the number of slots generated. */
 static int write_slots(struct writer *w, int t)
 {
     if (!w->pipe.slots[t].with_next) {
@@ -143,8 +144,8 @@ static int write_slots(struct writer *w, int t)
     return 2;
 }
 
-/* Number of shards into which the reduction divides a gradient. Megatron-LM's distributed optimizer and ZeRO-1 keep
- * the full gradient buffer (1 shard). */
+/* Number of ranks over which the data-parallel reduction shards a gradient. Megatron-LM's distributed optimizer and
+ * ZeRO-1 keep the full gradient buffer on each rank (result 1). */
 static int gradient_shards(const struct bb_training *t)
 {
     return t->policy.kind == BB_SYNC_ZERO2 || bb_sync_gathers_parameters(t->policy.kind) ? t->sync[BB_DENSE].n : 1;

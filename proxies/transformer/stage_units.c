@@ -1,5 +1,5 @@
-/* stage_units.c - lists the modules of a stage, and their tensors as units of the data-parallel synchronization (see
- * training.h). */
+/* stage_units.c - lists the modules (layers, embedding, head) of a pipeline stage, and groups the tensors of each
+ * module into units for the data-parallel synchronization (see training.h). */
 #include "proxies/transformer/training.h"
 
 #include "bootstrap/base/grow.h"
@@ -44,7 +44,8 @@ static int list_modules(struct bb_modules *p, const struct bb_training *t, int s
 
 /* ---- tensors ---- */
 
-/* Lists the tensors of a module. The head of the last stage includes that stage's copy of a tied embedding table. */
+/* Lists the tensors of a module (layer, embedding or head). If the embedding is tied and the pipeline has several
+ * stages, the head includes the last stage's copy of the embedding table. */
 static int tensors_of(const struct bb_training *t, const struct bb_transformer_module *module,
                       struct bb_arch_tensor out[BB_ARCH_TENSORS + 1])
 {
@@ -62,8 +63,8 @@ static int tensors_of(const struct bb_training *t, const struct bb_transformer_m
     return m < 0 ? m : n;
 }
 
-/* Returns the backward time of a layer in microseconds. The model of Horovod's tensor fusion uses this time, because
- * Horovod fuses the gradients that become ready within one cycle time. */
+/* Returns the backward time of a layer in microseconds. The simulation of Horovod's tensor fusion uses this time,
+ * because Horovod fuses the gradients that become ready within one cycle time. */
 static double backward_us(const struct bb_training *t, int layer)
 {
     const struct bb_layers_config *layers_config = &t->layers_config;

@@ -1,7 +1,7 @@
 /*
- * training.h - the resolved options and the communicators of one transformer training step, from which the programs are
- * generated. Internal to transformer.c (the step), stage.c (the program of one stage) and stage_units.c (the modules
- * and parameters of one stage).
+ * training.h - struct bb_training: the resolved options and the communicators of one training step of a transformer.
+ * The step programs are generated from this struct. Internal to transformer.c (the step), stage.c (the program of one
+ * pipeline stage) and stage_units.c (the modules and parameters of one stage).
  */
 #ifndef BB_PROXIES_TRANSFORMER_TRAINING_H
 #define BB_PROXIES_TRANSFORMER_TRAINING_H
@@ -12,7 +12,8 @@
 #include "proxies/transformer/layer/layer.h"
 #include "proxies/transformer/pipe.h"
 
-/* Kinds of parameters. Dense parameters are replicated over the dp x cp ranks, expert parameters over the edp ranks. */
+/* Kinds of parameters. BB_EXPERT: the weights of MoE experts, replicated over the expert-data-parallel (edp) ranks.
+ * BB_DENSE: all other parameters, replicated over the dp x cp ranks. */
 enum bb_parameter_kind { BB_DENSE, BB_EXPERT, BB_PARAMETER_KINDS };
 
 #define BB_NORMS 4
@@ -30,36 +31,38 @@ struct bb_training {
                                                 parameters */
     struct bb_dp_config policy;
     struct bb_sync_comms sync[BB_PARAMETER_KINDS];
-    /* Indices of the communicators in the layout; BB_NONE for a group with one rank. norms: [n_norms] communicators
-     * over which the gradient norm is summed. */
+    /* Indices of communicators in step->layout; BB_NONE: no communicator, for example because the group has one
+     * rank. pipe: see struct bb_pipe_flow. norms: [n_norms] communicators over which the gradient norm is summed. */
     int pipe[BB_PIPE_FLOWS], tp, cp, ep, etp, etp_ep, ep_local, ep_cross, embedding, norms[BB_NORMS], n_norms;
 };
 
 /* ---- stage_units.c: the modules of a stage ---- */
 
-/* A module of a stage. `layer` is the index of a layer of the model, BB_ARCH_EMBEDDING or BB_ARCH_HEAD. */
+/* A module of a stage: a layer, the embedding or the output head. layer: index of the layer in the model,
+ * BB_ARCH_EMBEDDING or BB_ARCH_HEAD. chunk: index of the model chunk (virtual pipeline stage) in the stage. */
 struct bb_transformer_module {
     int layer, chunk;
-    bool recomputed;              /* the backward pass recomputes the whole layer (bb_layers_is_recomputed) */
-    int unit[BB_PARAMETER_KINDS]; /* for each kind of parameters: index into bb_modules.units; BB_NONE: the module
-                                     has no parameters of the kind */
+    bool recomputed;              /* true: the backward pass recomputes the whole layer (bb_layers_is_recomputed) */
+    int unit[BB_PARAMETER_KINDS]; /* for each kind of parameters: the module's parameters of this kind are
+                                     bb_modules.units[kind][unit[kind]]; BB_NONE: the module has none */
 };
 
-/* The modules of a stage in forward order, chunk after chunk. Chunk c consists of the entries first[c] to
- * first[c + 1] - 1 of list. */
+/* The modules of a pipeline stage in forward order, sorted by model chunk (virtual pipeline stage). Chunk c consists
+ * of list[first[c]] to list[first[c + 1] - 1]. */
 struct bb_modules {
     struct bb_transformer_module *list;
     int n, *first;
     struct bb_sync_unit *units[BB_PARAMETER_KINDS];
     int n_units[BB_PARAMETER_KINDS];
-    struct bb_tensor *tensors; /* tensors of all units; the units point into this array */
-    size_t replicated;         /* number of parameters of the stage whose gradients are summed over tp: the sum of
-                          bb_layers_replicated_elements over the modules */
+    struct bb_tensor *tensors; /* storage for the tensors to which all `units` point */
+    size_t replicated; /* number of parameters that the tp ranks replicate and whose gradients are summed over tp:
+                          the sum of bb_layers_replicated_elements over the modules */
 };
 
 /*
- * bb_modules_make - list the modules and parameters of a stage. The lists are the same for all ranks of the stage.
- *   Returns  0 or -BB_EFAIL
+ * bb_modules_make - list the modules and parameters of a pipeline stage. The lists are the same for all ranks of the
+ * stage.
+ *   Returns  0, or -BB_EFAIL when out of memory
  *   Owner    the caller releases modules with bb_modules_release, which accepts a zeroed struct
  */
 int bb_modules_make(struct bb_modules *modules, const struct bb_training *t, int stage) BB_MUST_CHECK;
@@ -70,17 +73,19 @@ void bb_modules_release(struct bb_modules *modules);
 bool bb_stage_holds_tied_embedding(const struct bb_training *t, int stage);
 
 /*
- * Selects one program of a stage.
- *   ep_rank    index in the ep group (see layer.h); 0 when all ep ranks run the same program
- *   remainder  true: the program also reduces the remainder of a hierarchical all-reduce (see bb_sync_spec)
+ * Selects a program of a pipeline stage. Ranks of one stage run different programs only in the cases below.
+ *   stage      index of the pipeline stage
+ *   ep_rank    the rank's index in its expert-parallel (ep) group if the ep ranks process different numbers of rows
+ *              (see layer.h); else 0
+ *   remainder  true: the program also reduces the remainder of a hierarchical all-reduce (see bb_sync_spec in sync.h)
  */
 struct bb_stage {
     int stage, ep_rank;
     bool remainder;
 };
 
-/* bb_stage_write - generate the program of one stage in role->program. Returns 0, or a negative error after printing
- * one error line. */
+/* bb_stage_write - generate the program that `stage` selects, and store it in role->program. Returns 0, or a
+ * negative error after printing one error line. */
 int bb_stage_write(const struct bb_training *t, const struct bb_stage *stage, struct bb_role *role) BB_MUST_CHECK;
 
 #endif

@@ -1,10 +1,11 @@
 /*
- * transformer.c - the proxy `transformer`: one training step of any transformer model in any layout. This file resolves
- * and validates the options and builds the layout; stage.c generates the program of each stage.
+ * transformer.c - the proxy `transformer`: one training step of any transformer model in any parallel layout. This file
+ * resolves and validates the options and builds the layout (the process groups); stage.c generates the program of each
+ * pipeline stage.
  *
- * All ranks of a stage share one program, which addresses peers relative to the own rank. Only two features need
- * several programs per stage: dropless experts whose row counts differ between ranks, and hierarchical reductions with
- * a remainder.
+ * All ranks of a stage share one program, which addresses peers relative to the own rank. A stage needs several
+ * programs only in two cases: dropless experts receive different numbers of tokens on different ranks, or a
+ * hierarchical reduction has a remainder that only one rank per node reduces.
  */
 #include "bootstrap/base/grow.h"
 #include "proxies/author/args.h"
@@ -226,7 +227,7 @@ static void resolve_layers_config(struct bb_training *t)
     };
 }
 
-/* Resolves all options except those that bb_layers_new validates. Requires a loaded architecture. */
+/* Resolves all options except those that bb_layers_new validates. The caller has already loaded t->arch. */
 static int resolve_shape(struct bb_training *t)
 {
     const struct bb_proxy_config *c = t->config;
@@ -259,8 +260,8 @@ int bb_training_load_arch(const struct bb_proxy_config *c, struct bb_arch *arch)
 
 /* ---- groups and communicators ---- */
 
-/* Adds a communicator for a group of the grid. *comm: index of the communicator in the layout; BB_NONE if the group
- * has one rank. name: NULL for the name of the group. */
+/* Adds a communicator for a group of the rank grid, for example tp. *comm: index of the communicator in the layout;
+ * BB_NONE if the group has one rank. name: name of the communicator; NULL: the name of the group. */
 static int add_comm(struct bb_training *t, enum bb_grid_group group, const char *name, int *comm)
 {
     int of = t->groups.of[group];
@@ -272,8 +273,8 @@ static int add_comm(struct bb_training *t, enum bb_grid_group group, const char 
     return *comm < 0 ? -BB_EFAIL : 0;
 }
 
-/* Adds the communicators over which the gradient norm is summed: the tp x pp ranks of one model replica, the ranks
- * that hold the shards of the optimizer state, and the ep ranks. */
+/* Adds up to three communicators over which the gradient norm is summed: the tp x pp ranks of one model replica, the
+ * ranks that shard the optimizer state, and the ep ranks. */
 static int add_norms(struct bb_training *t)
 {
     enum bb_grid_group replicas = t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP;
@@ -313,8 +314,8 @@ static unsigned wanted_groups(const struct bb_training *t)
     return wanted;
 }
 
-/* Adds the two communicators of --moe-dispatch dedup, which sends a token to each node at most once: one for the ep
- * ranks of a node, and one for the ep ranks with the same local index on all nodes. */
+/* Adds the two communicators of --moe-dispatch dedup, which sends a token to each node at most once: one among the
+ * ep ranks of a node, and one among the ep ranks that have the same index in their nodes. */
 static int add_node_comms(struct bb_training *t)
 {
     int ep = t->groups.of[BB_GRID_EP], node = t->config->gpus_per_node, rc;
@@ -352,10 +353,11 @@ out:
     return rc;
 }
 
-/* For a bidirectional pipeline, where stages r and p - 1 - r of p hold the same parts of the model, adds the groups
- * of ranks that replicate parameters. Each new group consists of the ranks of one group of kind `of` (dp, dp_cp or
- * edp) on one of these two stages and of the ranks of the same pipelines on the other stage. If a group of kind `of`
- * has one rank, the new group has two ranks, one of each stage. *joined: index of the new groups in the layout. */
+/* A bidirectional pipeline holds each part of the model twice: stages r and p - 1 - r of p hold the same parts. Adds
+ * the groups of ranks that replicate parameters. Each new group consists of the ranks of one group of kind `of` (dp,
+ * dp_cp or edp) on one of these two stages, and of the ranks of the same pipelines on the other stage. If a group of
+ * kind `of` has one rank, the new group has two ranks, one of each stage. *joined: index of the new groups in the
+ * layout. */
 static int add_bidirectional_replicas(struct bb_training *t, enum bb_grid_group of, const char *name, int *joined)
 {
     struct bb_layout *l = &t->step->layout;
@@ -381,8 +383,8 @@ static int add_bidirectional_replicas(struct bb_training *t, enum bb_grid_group 
     return *joined < 0 ? -BB_EFAIL : 0;
 }
 
-/* Sets replicas[k] to the layout index of the group of ranks that replicate the parameters of kind k (enum
- * bb_parameter_kind); BB_NONE: no replicas. */
+/* Sets replicas[k] to the layout's index of the group of ranks that replicate the parameters of kind k (enum
+ * bb_parameter_kind); BB_NONE: the parameters are not replicated. */
 static int resolve_replicas(struct bb_training *t, int replicas[BB_PARAMETER_KINDS])
 {
     const enum bb_grid_group of[BB_PARAMETER_KINDS] = {t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP, BB_GRID_EDP};
@@ -424,9 +426,9 @@ out:
 
 /* ---- roles (groups of ranks that execute the same program) ---- */
 
-/* Number of roles per stage: one per program (bb_layers_programs_per_stage). Hierarchical all-reduces double the
- * number, because the last rank of each node also reduces the remainder (elements that are left when a bucket is
- * divided equally among the node's ranks). */
+/* Number of roles per pipeline stage: one per program (bb_layers_programs_per_stage). Hierarchical all-reduces
+ * double the number, because the last rank of each node also reduces the remainder (elements that are left when a
+ * bucket is divided equally among the node's ranks). */
 static int roles_per_stage(const struct bb_training *t)
 {
     return bb_layers_programs_per_stage(t->layers) * (t->policy.hierarchical ? 2 : 1);
@@ -485,9 +487,9 @@ static void set_training_bytes(const struct bb_training *t, int stage, struct bb
     bb_memory_rank_bytes(&m, stage, role->training_bytes);
 }
 
-/* Returns the sharding that bb_sync_add_comms would choose, without creating communicators: field n is the number of
- * shards. replicas: number of ranks with the same parameters. ranks_per_replica: number of ranks of a stage that
- * together hold one copy of the parameters. */
+/* Returns, without creating communicators, the number of shards that bb_sync_add_comms would use for parameters:
+ * field n of the result. replicas: number of ranks with the same parameters. ranks_per_replica: number of ranks of a
+ * stage that together hold one copy of the parameters. */
 static struct bb_sync_comms sync_groups_of(const struct bb_training *t, int replicas, int ranks_per_replica)
 {
     int node = t->config->gpus_per_node > 0 ? t->config->gpus_per_node : t->grid.ranks;
@@ -496,7 +498,8 @@ static struct bb_sync_comms sync_groups_of(const struct bb_training *t, int repl
     return (struct bb_sync_comms){.n = run > 0 && run < replicas ? run : replicas, .n_replicas = 1};
 }
 
-/* Resolves all inputs of the memory model, without building the layout (the process groups of the ranks). */
+/* Resolves all inputs of the memory formulas (memory.h) without building the layout (the process groups of the
+ * ranks). */
 static int resolve_bytes(struct bb_training *t)
 {
     int copies, rc;
@@ -547,10 +550,10 @@ int bb_training_min_recompute_layers(const struct bb_proxy_config *c, const stru
     if (rc)
         return rc;
     t.layers_config.recompute = BB_RECOMPUTE_FULL;
-    /* Binary search for the smallest number of recomputed layers per chunk with which training fits in GPU memory.
-     * In each iteration, too_few layers are known to be insufficient and `all` layers to be sufficient; only the
-     * initial `all` (all layers of the longest chunk) is untested. If no smaller number suffices, *layers stays 0,
-     * which means all layers. */
+    /* Binary search for the smallest number of recomputed layers per model chunk with which training fits in GPU
+     * memory. In each iteration, recomputing too_few layers is known to be insufficient and recomputing `all` layers
+     * to be sufficient; only the initial `all` (all layers of the longest chunk) is untested. If no smaller number
+     * suffices, *layers stays 0, which means all layers. */
     for (all = max_chunk_layers(&t); all - too_few > 1;) {
         t.layers_config.recompute_layers = too_few + (all - too_few) / 2;
         *bytes = max_rank_bytes(&t);
@@ -627,8 +630,9 @@ static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
              v * bb_pipe_split_layers(&split, 0, &first), v * bb_pipe_split_layers(&split, p - 1, &first));
 }
 
-/* The description of the step marks a default sequence length (the model's maximum) above this limit. Training
- * rarely uses longer sequences: models that support longer sequences are first trained with shorter ones. */
+/* If --seq-length is not given, the sequence length is the model's maximum. The description of the step points out
+ * this default if it exceeds LONG_SEQUENCE tokens, because training rarely uses longer sequences: models that
+ * support longer sequences are first trained with shorter ones. */
 enum { LONG_SEQUENCE = 32768 };
 
 static int describe_step(struct bb_training *t)

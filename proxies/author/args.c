@@ -1,4 +1,5 @@
-/* args.c - numeric positional arguments, rank and batch counts, and steps with a single role (see args.h). */
+/* args.c - numeric positional arguments, rank and batch counts, and steps in which all ranks run the same program
+ * (see args.h). */
 #include "proxies/author/args.h"
 
 #include "bootstrap/base/units.h"

@@ -1,4 +1,5 @@
-/* args.h - helpers for builders: numeric positional arguments, rank and batch counts, and steps with a single role. */
+/* args.h - helpers for builders (the code that generates a proxy's step): numeric positional arguments, rank and
+ * batch counts, and steps in which all ranks run the same program. */
 #ifndef BB_PROXIES_AUTHOR_ARGS_H
 #define BB_PROXIES_AUTHOR_ARGS_H
 
@@ -7,12 +8,12 @@
 #define BB_MAX_LAYERS 1000000 /* upper bound on layers, stages and micro-batches */
 
 /*
- * bb_args_number - parse a positional argument that is a count, from 1 to BB_MAX_LAYERS.
+ * bb_args_number - parse a positional argument that is a count from 1 to BB_MAX_LAYERS.
  *   word     the argument
  *   what     what is counted, for error lines: "layers"
- *   given    value of the option with the same meaning; 0: the option was not given
+ *   given    value of the option that has the same meaning as the argument; 0: the option was not given
  *   value    out: the count
- *   Returns  0, or -BB_EUSAGE after printing an error line
+ *   Returns  0, or -BB_EUSAGE after printing an error line: invalid count, or both argument and option are given
  */
 int bb_args_number(const struct bb_proxy_config *config, const char *word, const char *what, int given, int *value);
 
@@ -30,9 +31,9 @@ const char *bb_multiples(int value, int step, char text[BB_MULTIPLES_TEXT]);
 
 /*
  * bb_args_micro_batches - compute the number of micro-batches per replica.
- *   usual    the proxy's default number
+ *   usual    the proxy's default number of micro-batches
  *   samples  samples of one micro-batch, summed over all replicas; must divide --global-batch-size
- *   made_of  derivation of `samples` for error lines: "8 replicas x 2"
+ *   made_of  text for error lines that explains `samples`: "8 replicas x 2"
  *   m        out: --global-batch-size / samples, else --micro-batches, else usual
  *   Returns  0, or -BB_EUSAGE after printing an error line with the nearest valid batch sizes
  */
@@ -44,8 +45,9 @@ int bb_args_micro_batches(const struct bb_proxy_config *config, int usual, long 
 int bb_args_check_ranks(const struct bb_proxy_config *config, int step, const char *why);
 
 /*
- * bb_world_role - start a step in which all ranks execute the same program: make a grid layout with the group "world"
- * and one role named `name`, and initialize `script` to append to the role's program.
+ * bb_world_role - begin a step in which all ranks execute the same program: create a layout with the single group
+ * "world" and one role (set of ranks with the same program) named `name`, and initialize `script` to append to the
+ * role's program.
  * bb_world_lane - add a communicator over all ranks and a stream for its operations; return both as a lane.
  */
 int bb_world_role(const struct bb_proxy_config *config, struct bb_step *step, const char *name,

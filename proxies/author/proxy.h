@@ -1,12 +1,13 @@
-/* proxy.h - the definition of a proxy: a builder and its properties. registry/registry.c lists all proxies. */
+/* proxy.h - struct bb_proxy, the definition of a proxy: a function that builds its training step, and its
+ * properties. registry/registry.c lists all proxies. */
 #ifndef BB_PROXIES_AUTHOR_PROXY_H
 #define BB_PROXIES_AUTHOR_PROXY_H
 
 #include "proxies/step/config.h"
 #include "proxies/step/step.h"
 
-/* Options that a proxy supports, one bit per option or set of options. If a user gives an option whose bit is not
- * set in the proxy, the option is rejected with an error. */
+/* Options that a proxy supports: one bit per option or set of options. An option whose bit is not set in the proxy
+ * is rejected with an error if the user gives it. */
 enum bb_proxy_feature {
     BB_FEATURE_LAYERS = 1,
     BB_FEATURE_STAGES = 2,
@@ -30,18 +31,20 @@ enum bb_proxy_feature {
 
 struct bb_proxy {
     const char *name, *help;
-    unsigned features;   /* bits of enum bb_proxy_feature */
-    const char *dtype;   /* default of --dtype; NULL: float, as in the published application */
-    const char *compute; /* default of --compute, "none" or "timed", which corresponds to the published application */
-    const char *positional; /* form of the positional arguments in the help: "[L S [M]]"; NULL: none are accepted */
+    unsigned features;      /* bits of enum bb_proxy_feature */
+    const char *dtype;      /* default value of --dtype; NULL: "float", the type in the application that the proxy
+                          reproduces */
+    const char *compute;    /* default value of --compute, "none" or "timed", as in the application that the proxy
+                            reproduces */
+    const char *positional; /* text of the help for the positional arguments: "[L S [M]]"; NULL: none are accepted */
     /* parses n > 0 positional arguments into the config; returns 0 or -BB_EUSAGE */
     int (*parse_positionals)(struct bb_proxy_config *, const char *const *words, int n);
     int (*defaults)(struct bb_proxy_config *); /* sets defaults for options that are not given; may be NULL */
-    int (*build)(const struct bb_proxy_config *, struct bb_step *); /* builds the step; returns -BB_EUSAGE after
-                                                                       printing an error line for an invalid layout */
+    /* builds the step; returns 0 or a negative error, -BB_EUSAGE after printing an error line for an invalid layout */
+    int (*build)(const struct bb_proxy_config *, struct bb_step *);
     const char *model; /* default model, a file in profiles/models; NULL: no model, or --model is required */
     const void
-        *variant; /* copied to config->variant: selects the step when several proxies share one builder; may be NULL */
+        *variant; /* copied to config->variant: distinguishes proxies that share one build function; may be NULL */
 };
 
 #endif

@@ -80,8 +80,8 @@ void bb_script_wait(struct bb_script *s, int op)
     op = bb_script_fork_resolve(s, op);
     if (op == BB_NONE || s->failed)
         return;
-    if (op == s->newest) /* op started after all operations in s->after, so waiting for op makes the waits in
-                            s->after redundant */
+    if (op == s->newest) /* op started after all operations in s->after. Waiting for op therefore makes all earlier
+                            waits redundant */
         s->n_after = 0;
     s->newest = BB_NONE;
     for (int w = 0; w < s->n_after; w++)

@@ -1,7 +1,8 @@
 /*
- * script.h - the interface with which builders write step programs. A builder writes the program of a role like one
- * thread of a message-passing program, with calls that start an operation and calls that wait for started operations.
- * "Thread" means this logical thread, not a thread of the operating system.
+ * script.h - the interface with which builders write step programs (see step/program.h). A builder writes the program
+ * of a role (a set of ranks with the same program) like one thread of a message-passing program, with calls that start
+ * an operation and calls that wait for started operations. "Thread" means this logical thread, not a thread of the
+ * operating system.
  *
  * A communication operation runs on the stream of its communicator and starts after every operation that the thread has
  * waited for before. Until the thread waits for the operation, later operations may overlap it. The calls that start a
@@ -22,23 +23,24 @@ struct bb_script_fork; /* state of a fork: two concurrent logical threads (scrip
 
 struct bb_script {
     struct bb_program *program;
-    struct bb_script_fork *fork; /* state of forks; NULL until the first bb_script_fork */
+    struct bb_script_fork *fork; /* state of all forks (two concurrent logical threads); NULL until the first
+                                    bb_script_fork */
     enum bb_dtype_id dtype;
-    bool timed; /* --compute timed: bb_script_compute adds timed kernels; false: bb_script_compute adds nothing */
-    enum bb_redop_id redop;      /* reduction operation of the following collectives; initially BB_SUM */
-    enum bb_peer_kind peer_kind; /* encoding of the peers in the following sends and receives; initially
-                                    BB_PEER_OFFSET */
-    size_t offset;               /* offset in the buffer of the following sends and receives, in elements */
-    int call;                    /* number of the open group call; BB_NONE: no call is open */
-    enum bb_phase phase;         /* training phase of the following operations */
-    int micro_batch, layer;      /* labels of the following operations; BB_NONE: not applicable */
-    /* indices in the program of the operations that the logical thread has waited for, at most one per stream; an
-     * operation is omitted if another operation in this list depends on it */
+    bool timed; /* --compute timed: bb_script_compute adds timed kernels. false: bb_script_compute adds nothing */
+    enum bb_redop_id redop;      /* reduction operation of collectives that are started from now on; initially BB_SUM */
+    enum bb_peer_kind peer_kind; /* how sends and receives that are started from now on encode the peer rank;
+                                    initially BB_PEER_OFFSET */
+    size_t offset; /* offset in the buffer, in elements, of sends and receives that are started from now on */
+    int call;      /* number of the open NCCL group call, which new operations join; BB_NONE: no group call is open */
+    enum bb_phase phase;    /* training phase label of operations that are started from now on */
+    int micro_batch, layer; /* labels of operations that are started from now on; BB_NONE: not applicable */
+    /* Program indices of the operations that the logical thread has waited for, at most one per stream. An operation
+     * is omitted if another operation in this list depends on it. */
     int after[BB_MAX_STREAMS], n_after;
     int newest; /* index of the most recently started operation; BB_NONE if the logical thread has called
                    bb_script_wait since then */
     bool failed;
-    bool real; /* --compute gemm: bb_script_real_work adds kernels; false: bb_script_real_work adds nothing */
+    bool real; /* --compute gemm: bb_script_real_work adds kernels. false: bb_script_real_work adds nothing */
 };
 
 /* A lane: a communicator and the stream on which its operations run. */
@@ -59,8 +61,9 @@ struct bb_script_rows {
 /*
  * bb_script_init - attach a script to an empty program; the config determines the element type and the kind of compute.
  * bb_script_result - return 0, or the error of the first failed call, whose error line is already printed.
- * bb_script_lane - add a stream for a communicator of the layout; return both as a lane.
- * bb_script_buffer - add a buffer of `count` elements of s->dtype; return its index.
+ * bb_script_lane - add a stream for communicator `comm` of the layout; return the stream and the communicator as a
+ * lane.
+ * bb_script_buffer - add a buffer of `count` elements of type s->dtype; return its index in the program.
  */
 void bb_script_init(struct bb_script *s, struct bb_program *program, const struct bb_proxy_config *config);
 int bb_script_result(const struct bb_script *s) BB_MUST_CHECK;
@@ -68,14 +71,16 @@ int bb_script_result(const struct bb_script *s) BB_MUST_CHECK;
 struct bb_script_lane bb_script_lane(struct bb_script *s, const struct bb_layout *layout, int comm);
 int bb_script_buffer(struct bb_script *s, const char *name, enum bb_buffer_use use, size_t count);
 
-/* bb_script_compute - add a timed kernel of `us` microseconds that represents `flops` floating-point operations,
- * reads the buffer src and writes the buffer dst (BB_NONE: no buffer). Only with --compute timed; otherwise nothing
- * is added. */
+/* bb_script_compute - with --compute timed, add a timed kernel: it takes `us` microseconds, represents `flops`
+ * floating-point operations, reads the buffer src and writes the buffer dst (BB_NONE: no buffer). With other values
+ * of --compute, add nothing. */
 void bb_script_compute(struct bb_script *s, const char *what, double us, double flops, int src, int dst);
 
 /*
- * bb_script_work       - add `times` executions of a kernel list, with any value of --compute.
- * bb_script_real_work  - the same, but only with --compute gemm; otherwise nothing is added.
+ * bb_script_work       - with any value of --compute, add a compute operation that executes a list of real kernels
+ *                      `times`
+ *                        times.
+ * bb_script_real_work  - the same with --compute gemm; with other values of --compute, add nothing.
  */
 void bb_script_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
                     int dst);
@@ -92,39 +97,41 @@ int bb_script_collective(struct bb_script *s, struct bb_script_lane lane, const 
 int bb_script_send(struct bb_script *s, struct bb_script_lane lane, const char *what, int to, size_t count, int src);
 int bb_script_recv(struct bb_script *s, struct bb_script_lane lane, const char *what, int from, size_t count, int dst);
 
-/* bb_script_alltoallv - start an alltoallv among all ranks of the lane. The element type is the type of buffer src. */
+/* bb_script_alltoallv - start an alltoallv among all ranks of the lane's communicator. The element type is the type
+ * of buffer src. */
 int bb_script_alltoallv(struct bb_script *s, struct bb_script_lane lane, const char *what,
                         const struct bb_script_rows *rows, int src, int dst);
 
 /*
- * For operations that the calls above do not cover:
+ * For operations that the other calls of this header cannot start:
  * bb_script_op     - return an operation of the lane with the script's current phase, micro-batch and layer.
- * bb_script_start  - start this operation after the caller has set the remaining fields.
+ * bb_script_start  - start the operation `op`, made with bb_script_op, after the caller has set its remaining fields.
  */
 struct bb_op bb_script_op(const struct bb_script *s, struct bb_script_lane lane, const char *what);
 int bb_script_start(struct bb_script *s, const struct bb_op *op);
 
 /*
- * bb_script_group_start, bb_script_group_end - combine all calls in between into one NCCL group call, for messages that
- * must progress together. Counts, peers and communicators may differ. Wait for operations of the group only after
- * bb_script_group_end. Groups do not nest.
+ * bb_script_group_start, bb_script_group_end - combine all communication that is started between these calls into one
+ * NCCL group call, for messages that must progress together. Counts, peers and communicators may differ. Wait for
+ * operations of the group only after bb_script_group_end. Groups do not nest.
  */
 void bb_script_group_start(struct bb_script *s);
 void bb_script_group_end(struct bb_script *s);
 
-/* bb_script_wait - wait for an operation. With BB_NONE, do nothing. */
+/* bb_script_wait - make the following operations depend on operation `op`. With BB_NONE, do nothing. */
 void bb_script_wait(struct bb_script *s, int op);
 
-/* bb_script_new_thread - start a new logical thread that depends only on `op`. */
+/* bb_script_new_thread - start a new logical thread: the waits of the previous thread no longer apply, and the
+ * following operations depend only on operation `op`. */
 void bb_script_new_thread(struct bb_script *s, int op);
 
 /*
  * bb_script_fork - start two concurrent logical threads on this rank, which are independent of each other until the
  * join. Calls after bb_script_fork belong to the first thread, calls after bb_script_fork_second to the second thread.
- * bb_script_join - interleave both threads into one issue order and wait for both. When a kernel would have to wait for
- * communication that its own thread has started, the other thread continues, so one thread computes while the other
- * communicates.
- * bb_script_release - free the memory of forks.
+ * bb_script_join - interleave the operations of both threads into one issue order and wait for both threads. When a
+ * kernel would have to wait for communication that its own thread has started, the other thread continues, so that one
+ * thread computes while the other communicates.
+ * bb_script_release - free the memory of all forks.
  *
  * The threads need separate buffers. Forks do not nest.
  */
@@ -134,7 +141,7 @@ void bb_script_join(struct bb_script *s);
 void bb_script_release(struct bb_script *s);
 
 /* bb_script_newest_op - return the operation that was started last, so that the caller can change its fields; NULL
- * if none was started or the script has failed. */
+ * if no operation was started or the script has failed. */
 struct bb_op *bb_script_newest_op(struct bb_script *s);
 
 /* ---- patterns used by several proxies ---- */
@@ -143,12 +150,12 @@ struct bb_op *bb_script_newest_op(struct bb_script *s);
 int bb_script_all_reduce(struct bb_script *s, struct bb_script_lane lane, const char *what, size_t count);
 
 /*
- * bb_script_exchange - send one message to each of n ranks and receive one from each of n ranks, for halos and rings.
- * Adds the buffers for the messages. All messages are in one group call, because every rank sends before it receives:
- * as separate calls, the sends of all ranks could wait for each other forever.
+ * bb_script_exchange - send one message to each of n ranks and receive one message from each of n ranks, for halos and
+ * rings. Adds the buffers for the messages. All messages are in one NCCL group call, because every rank sends before it
+ * receives: as separate calls, the sends of all ranks could wait for each other forever.
  *   to, from [n] peers, encoded as s->peer_kind
  *   count    elements of each message
- *   Returns  the index of the last operation
+ *   Returns  the index of the operation added last
  */
 int bb_script_exchange(struct bb_script *s, struct bb_script_lane lane, const char *what, const int *to,
                        const int *from, int n, size_t count);
@@ -157,12 +164,14 @@ int bb_script_exchange(struct bb_script *s, struct bb_script_lane lane, const ch
  * script is marked as failed. */
 const char *bb_script_text(struct bb_script *s, const char *text);
 
-/* bb_script_rooted_collective - like bb_script_collective, with rank `root` of the communicator as root. */
+/* bb_script_rooted_collective - like bb_script_collective, for collectives with a root: rank `root` of the
+ * communicator. */
 int bb_script_rooted_collective(struct bb_script *s, struct bb_script_lane lane, const char *what,
                                 enum bb_coll_kind kind, int root, size_t count, int src, int dst);
 
-/* Parameters of bb_script_memory_kernel, which adds `times` executions of a real (not timed) memory-bound kernel.
- * count: number of elements or, for an optimizer kernel, number of parameters; src, dst: buffers. */
+/* Parameters of bb_script_memory_kernel, which adds an operation that executes a real (not timed) memory-bound
+ * kernel `times` times. count: number of elements or, for an optimizer kernel, number of parameters; src, dst:
+ * buffers. */
 struct bb_script_memory_kernel {
     enum bb_memory_kernel_kind kind;
     size_t count;
@@ -172,13 +181,14 @@ void bb_script_memory_kernel(struct bb_script *s, struct bb_step *step, const ch
                              const struct bb_script_memory_kernel *how);
 
 /*
- * Both functions: add a kernel of a training step that belongs to no layer, only with --compute gemm.
+ * Both functions: with --compute gemm, add a kernel of a training step that belongs to no layer. With other values of
+ * --compute, add nothing.
  *
- * bb_script_accumulate - start to add the gradients of a micro-batch to the accumulated gradients. Among later
- * operations, only the next kernel waits for this kernel.
+ * bb_script_accumulate - start to add the gradients of a micro-batch to the accumulated gradients. Of the operations
+ * that follow, only the next kernel waits for this kernel.
  *   work     made with bb_kernel_list_accumulate
  * bb_script_optimizer - execute the kernel of the optimizer (SGD or Adam) over `count` parameters, after all operations
- * that the thread has waited for.
+ * that the logical thread has waited for.
  */
 void bb_script_accumulate(struct bb_script *s, const struct bb_kernel_list *work);
 void bb_script_optimizer(struct bb_script *s, struct bb_step *step, enum bb_memory_kernel_kind optimizer,

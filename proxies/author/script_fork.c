@@ -1,7 +1,7 @@
 /*
- * script_fork.c - two concurrent logical threads of a rank (see script.h). Their operations are deferred (stored) until
- * the join, which issues them, that is, appends them to the program: the threads take turns, and a turn ends when the
- * thread would have to wait for its own communication.
+ * script_fork.c - two concurrent logical threads of a rank (see script.h). Their operations are deferred: they are
+ * stored until the join, which issues them (appends them to the program). The threads take turns. A turn of a thread
+ * ends when its next operation would have to wait for communication that the thread issued in the same turn.
  */
 #include "proxies/author/script_fork.h"
 
@@ -15,29 +15,30 @@
 /* An operation stored between fork and join. */
 struct deferred {
     struct bb_op op;
-    int thread, issued; /* thread: 0 or 1; issued: index in the program, BB_NONE before the operation is issued */
-    int turn;           /* number of the thread's turn in which the operation was issued */
-    /* operations that the logical thread had waited for when it added this operation: indices in the program, or
-     * numbers of deferred operations (FIRST_DEFERRED and above) */
+    int thread, issued; /* thread: 0 or 1; issued: index of the issued operation in the program; BB_NONE: not yet
+                           issued */
+    int turn;           /* number of the turn of its thread in which the operation was issued */
+    /* operations that the logical thread had waited for when it added this operation: program indices, or numbers of
+     * deferred operations (FIRST_DEFERRED and above) */
     int after[BB_MAX_STREAMS], n_after;
 };
 
 struct thread {
-    int first, end, next; /* the thread's operations are deferred[first .. end); next: the next operation to issue */
+    int first, end, next; /* the thread's operations are deferred[first .. end); next: index in `deferred` of the
+                             next operation to issue */
     int turns;
-    int after[BB_MAX_STREAMS], n_after; /* operations that the thread had waited for when its last operation was
-                                           added */
+    int after[BB_MAX_STREAMS], n_after; /* operations that the thread has waited for when it ends */
 };
 
 struct bb_script_fork {
-    struct deferred *deferred; /* operations of all forks of the program, also of joined forks: later calls may refer
-                                  to their numbers */
+    struct deferred *deferred; /* operations of all forks of the program, including joined forks, because later calls
+                                  may refer to their numbers */
     int n;
     bool open;
-    int current; /* thread to which new operations belong: 0 or 1 */
+    int current; /* thread (0 or 1) to which new operations belong */
     struct thread threads[2];
     int after[BB_MAX_STREAMS], n_after; /* operations that the script had waited for before the fork */
-    int deferred_call, call; /* only during the join: number of the most recently issued group call, among the
+    int deferred_call, call; /* only during the join, for the most recently issued group call: its number among the
                                 deferred operations (deferred_call) and in the program (call) */
 };
 
@@ -145,8 +146,8 @@ static bool must_yield(const struct bb_script_fork *f, const struct deferred *k)
     return false;
 }
 
-/* Return the program's number for group call `call` of a deferred operation. The number is assigned when the first
- * operation of the group call is issued. */
+/* Return the program's number for NCCL group call `call` of a deferred operation. The number is assigned when the
+ * first operation of the group call is issued. */
 static int program_call(struct bb_script *s, int call)
 {
     struct bb_script_fork *f = s->fork;
@@ -174,8 +175,8 @@ static void start_deferred(struct bb_script *s, struct deferred *k)
     k->turn = s->fork->threads[k->thread].turns;
 }
 
-/* Issue operations of a thread up to the first kernel that must wait for communication. A group call contains no
- * kernel, so a turn never ends within a group call. */
+/* Issue operations of a thread up to the first kernel that must wait for communication which the thread issued in
+ * this turn. An NCCL group call contains no kernel, so a turn never ends within a group call. */
 static void take_turn(struct bb_script *s, int thread)
 {
     struct bb_script_fork *f = s->fork;

@@ -1,20 +1,20 @@
-/* script_fork.h - operations of the two logical threads of a fork until the join (see script.h). Internal to
- * script.c and script_fork.c. */
+/* script_fork.h - stores the operations of the two logical threads of a fork until the join (see script.h). Internal
+ * to script.c and script_fork.c. */
 #ifndef BB_PROXIES_AUTHOR_SCRIPT_FORK_H
 #define BB_PROXIES_AUTHOR_SCRIPT_FORK_H
 
 #include "proxies/author/script.h"
 
-/* bb_script_is_forked - return whether a fork is open. Between fork and join, operations are deferred: they are
- * stored, and the join appends them to the program. Deferred operations and their group calls have numbers that are
- * larger than every index of a program. */
+/* bb_script_is_forked - return whether a fork (two concurrent logical threads) is open. Between fork and join,
+ * operations are deferred: they are stored, and the join appends them to the program. Deferred operations and their
+ * NCCL group calls have numbers that are larger than every index of a program. */
 bool bb_script_is_forked(const struct bb_script *s);
 int bb_script_fork_next_index(const struct bb_script *s); /* returns the number of the next deferred operation */
 int bb_script_fork_add(struct bb_script *s, const struct bb_op *op); /* stores an operation until the join; returns
                                                                         its number, or -BB_EFAIL */
 /* returns the program index of deferred operation `op` if it is already issued; otherwise returns `op` unchanged */
 int bb_script_fork_resolve(const struct bb_script *s, int op);
-const struct bb_op *bb_script_op_at(const struct bb_script *s, int op); /* returns the operation with number or
-                                                                           program index `op` */
+/* returns the deferred operation with number `op`, or the program's operation with index `op` */
+const struct bb_op *bb_script_op_at(const struct bb_script *s, int op);
 
 #endif

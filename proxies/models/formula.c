@@ -1,5 +1,5 @@
-/* formula.c - evaluates formulas with a recursive-descent parser (see formula.h). When parsing fails, parser.at is
- * the position of the error. */
+/* formula.c - evaluates formulas with a recursive-descent parser (see formula.h). If parsing fails, parser.at is the
+ * position of the error in the text. */
 #include "proxies/models/formula.h"
 
 #include <ctype.h>

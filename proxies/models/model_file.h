@@ -1,10 +1,10 @@
 /*
- * model_file.h - reads a file of profiles/models. The keys of its object "shape" are variables. Its formulas use these
- * variables to compute numbers of elements. Totals in the file are compared with the results of the formulas, so that
- * the formulas cannot change by mistake. Each family of models reads its other keys in its own module
- * (transformer_model.h, residual.h, cosmoflow.c, dlrm.c, gpt3.c).
+ * model_file.h - reads a JSON file of profiles/models. The keys of its object "shape" (for example layers, hidden) are
+ * variables. Formulas in the file use these variables to compute numbers of elements. The file also contains totals,
+ * which are compared with the results of the formulas, to detect mistakes in the formulas. Each family of models reads
+ * its other keys in its own module (transformer_model.h, residual.h, cosmoflow.c, dlrm.c, gpt3.c).
  *
- * All functions return 0, or -BB_EUSAGE after printing an error message with the name of the file.
+ * All functions that return an int return 0, or -BB_EUSAGE after printing an error message with the name of the file.
  */
 #ifndef BB_PROXIES_MODELS_MODEL_FILE_H
 #define BB_PROXIES_MODELS_MODEL_FILE_H
@@ -22,11 +22,13 @@ struct bb_model_file {
 };
 
 /*
- * bb_model_file_open   loads a file (_load), checks it (_begin), and rejects any other family than `family`
- * bb_model_file_load   only loads the file. family: out: family of the file. The caller then selects the reader of this
- *                      family, which calls _begin
- * bb_model_file_begin  checks name, description and source, and reads the keys of "shape" as variables
- * bb_model_file_close  releases the file; valid also if _open failed
+ * bb_model_file_open   loads a model file (_load), checks it (_begin), and rejects the file if its model family is not
+ *                      `family`
+ * bb_model_file_load   only loads the file. family: out: model family of the file. The caller then selects the reader
+ *                      of this family, which calls _begin
+ * bb_model_file_begin  checks the keys name, description and source, and reads the keys of the object "shape" as
+ *                      variables
+ * bb_model_file_close  releases the file; may also be called if _open failed
  */
 int bb_model_file_load(struct bb_model_file *file, const char *name_or_path, const char **family) BB_MUST_CHECK;
 int bb_model_file_begin(struct bb_model_file *file) BB_MUST_CHECK;
@@ -34,16 +36,17 @@ int bb_model_file_open(struct bb_model_file *file, const char *name_or_path, con
 void bb_model_file_close(struct bb_model_file *file);
 
 /*
- * bb_model_file_set - adds a variable (for example "in") to those from the object "shape", or changes its value. `name`
- * must stay valid until the file is closed.
- * bb_model_file_shape - reads the value of a key of "shape".
+ * bb_model_file_set - adds a variable (for example "in") to those from the file's object "shape", or changes the value
+ * of an existing variable. `name` must stay valid until the file is closed.
+ * bb_model_file_shape - reads the value of the key `name` of the object "shape".
  */
 int bb_model_file_set(struct bb_model_file *file, const char *name, double value) BB_MUST_CHECK;
 int bb_model_file_shape(const struct bb_model_file *file, const char *name, int *value) BB_MUST_CHECK;
 
 /*
- * All functions: evaluate one formula, which is
- *   _count      the argument; the result must be a whole number from 1 to 2^53
+ * Each function evaluates one formula. The first column is the end of the function's name, the second column the
+ * formula.
+ *   _count      the argument `formula`; the result must be a whole number from 1 to 2^53
  *   _number_at  object[key]; the result may be any number
  *   _count_at   object[key]; result as for _count
  *   _count_in   list[i]; result as for _count. key: name of the list, for messages
@@ -60,9 +63,9 @@ int bb_model_file_count_in(const struct bb_model_file *file, const json_t *list,
 int bb_model_file_named_in(const struct bb_model_file *file, const json_t *list, const char *key, int i,
                            const char **name, size_t *count) BB_MUST_CHECK;
 
-/* Kinds of fields for bb_model_file_read, in addition to those of json_read.h. */
+/* Kinds of fields that bb_model_file_read reads, in addition to the kinds in json_read.h. */
 enum bb_model_kind {
-    BB_MODEL_SHAPE = BB_JSON_KINDS, /* int: value that the object "shape" has for the field's key */
+    BB_MODEL_SHAPE = BB_JSON_KINDS, /* int: value of the key of the same name in the object "shape" */
     BB_MODEL_COUNT,   /* size_t: result of a formula that yields a whole number (bb_model_file_count_at) */
     BB_MODEL_FORMULA, /* double: result of a formula (bb_model_file_number_at) */
 };

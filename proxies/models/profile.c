@@ -1,4 +1,4 @@
-/* profile.c - finds and reads the files of profiles/. */
+/* profile.c - finds and reads the model and cluster files of profiles/. */
 #include "proxies/models/profile.h"
 
 #include "bootstrap/cli/opts.h"

@@ -1,4 +1,5 @@
-/* residual.c - reads a ResNet (see residual.h). Tensors are created in the order of the network and then reversed. */
+/* residual.c - reads a ResNet (see residual.h). Tensors are created in the order of the forward pass and then
+ * reversed. */
 #include "proxies/models/residual.h"
 
 #include "bootstrap/base/grow.h"
@@ -12,7 +13,7 @@
 #define MAX_STAGES 8
 #define MAX_BLOCKS 1000
 
-/* State while a network is read. */
+/* State while a ResNet is read from its model file. */
 struct builder {
     struct bb_model_file *file;
     struct bb_residual *model;
@@ -64,9 +65,10 @@ static int keep_layer(struct builder *b, const struct bb_residual_layer *l)
     return 0;
 }
 
-/* Reads one layer from `list`: ["tensor", in, out] is a dense layer, ["tensor", in, out, kernel, edge, stride] a
- * convolution. "tensor" must be a tensor of the same unit (stem, projection, block or head). first: index of the
- * unit's first tensor in model->tensors. prefix: text with which the names of these tensors begin. */
+/* Reads one layer of a unit from `list`: ["tensor", in, out] is a dense layer, ["tensor", in, out, kernel, edge,
+ * stride] a convolution. A unit is the stem, a projection, a block or the head. "tensor" must be a tensor of the
+ * same unit. first: index of the unit's first tensor in model->tensors. prefix: text with which the names of the
+ * unit's tensors begin. */
 static int read_layer(struct builder *b, const json_t *list, const char *unit, const char *prefix, int first)
 {
     struct bb_residual_layer l = {0};
@@ -137,8 +139,8 @@ bool bb_residual_backward(const struct bb_residual *m, int first, int n, int64_t
 
 /* ---- tensors ---- */
 
-/* Creates the tensors and layers of a unit (stem, projection, block or head). unit: key in the file; prefix:
- * beginning of the tensors' names. */
+/* Creates the tensors and layers of a unit (stem, projection, block or head). unit: key of the unit in the file;
+ * prefix: text with which the names of the unit's tensors begin. */
 static int create_unit(struct builder *b, const char *unit, const char *prefix)
 {
     const json_t *list;
@@ -187,8 +189,8 @@ static int create_stages(struct builder *b)
     TRY(bb_json_numbers_at(b->file->root, "blocks", b->file->where, stages, blocks));
     TRY(bb_model_file_set(b->file, "in", width));
     for (int s = 0; s < stages; s++, width *= 2) {
-        double edge = image / 4 >> s; /* edge length of the images that the stage outputs; every stage but the first
-                                         halves it */
+        double edge = image / 4 >> s; /* edge length of the images that the stage outputs, in pixels; every stage but
+                                         the first halves it */
 
         TRY(bb_model_file_set(b->file, "w", width));
         TRY(bb_model_file_set(b->file, "edge", edge));
@@ -240,8 +242,8 @@ static void reverse_tensors(struct bb_residual *m)
         m->layers[l].tensor = m->n_tensors - 1 - m->layers[l].tensor;
 }
 
-/* Reads the buckets and checks that each begins where the previous one ends, and that together they contain all
- * tensors. */
+/* Reads the gradient buckets. Checks that each bucket begins at the tensor after the previous bucket, and that the
+ * buckets together contain all tensors. */
 static int read_buckets(const struct bb_model_file *file, struct bb_residual *m)
 {
     const json_t *list;

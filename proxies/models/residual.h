@@ -1,9 +1,10 @@
 /*
  * residual.h - a ResNet with bottleneck blocks (ResNet-50, ResNet-152), read from its file in profiles/models: the
- * gradient tensors in the order in which data parallelism reduces them, and the buckets into which it groups them.
+ * gradient tensors in the order in which data parallelism reduces them, and the buckets into which data parallelism
+ * groups them.
  *
- * The network's order is: stem; stages s = 1, 2, ..., each with blocks[s-1] blocks of width w = width * 2^(s-1); head.
- * A block maps `in` channels to 4w. The first block of each stage also has a projection, before or after its
+ * The order of the network is: stem; stages s = 1, 2, ..., each with blocks[s-1] blocks of width w = width * 2^(s-1);
+ * head. A block maps `in` channels to 4w. The first block of each stage also has a projection, before or after its
  * convolutions (key "projection" of the file). Gradients are reduced in the reverse of this order; a bucket is a range
  * of consecutive tensors.
  */
@@ -18,28 +19,29 @@
 
 struct bb_bucket {
     int first, n; /* the bucket consists of tensors[first .. first + n) */
-    size_t count; /* elements of these tensors */
+    size_t count; /* total number of elements of the bucket's tensors */
 };
 
 /* Measured times of the network for one number of samples per rank. */
 struct bb_local_batch {
     double samples;
-    double forward_us;         /* forward pass of the whole network */
-    double bucket_backward_us; /* backward pass of one bucket; the same for all buckets */
+    double forward_us;         /* duration of the forward pass of the whole network */
+    double bucket_backward_us; /* duration of the backward pass of one bucket; the same for all buckets */
 };
 
 /*
  * A layer with weights, with its sizes for one image: a convolution with its normalization and activation, or a dense
- * layer (kernel 0). Layers without weights (pooling, sums of shortcuts) are omitted: current libraries fuse them into
- * the kernel of the normalization.
+ * layer (kernel = 0). Layers without weights (pooling, sums of shortcuts) are omitted, because current libraries fuse
+ * them into the normalization kernel.
  */
 struct bb_residual_layer {
-    int tensor; /* index of its weight tensor, which has in * out * kernel^2 elements (dense: in * out) */
+    int tensor; /* index in bb_residual.tensors of the layer's weights, which have in * out * kernel^2 elements
+                   (dense: in * out) */
     int in, out, kernel, edge, stride;
 };
 
 struct bb_residual {
-    struct bb_tensor *tensors; /* [n_tensors] in order of reduction; the struct owns the names */
+    struct bb_tensor *tensors; /* [n_tensors] in the order of gradient reduction; the struct owns the names */
     int n_tensors;
     struct bb_residual_layer *layers; /* [n_layers] in order of the forward pass */
     int n_layers;                     /* 0: the file describes no layers */
@@ -47,19 +49,20 @@ struct bb_residual {
     double parameters, sample_flops; /* parameters of the whole network; FLOP of the forward pass of one image */
     struct bb_bucket buckets[BB_RESIDUAL_BUCKETS];
     int n_buckets;
-    struct bb_local_batch batches[BB_RESIDUAL_BATCHES]; /* [n_batches] the first element has the default number of
-                                                           samples */
+    struct bb_local_batch batches[BB_RESIDUAL_BATCHES]; /* [n_batches] times measured with different numbers of
+                                                           samples per rank; batches[0].samples is the default number */
     int n_batches;                                      /* 0: no measured times */
     int global_batch; /* total number of samples on all ranks, for strong scaling; 0: not in the file */
 };
 
-/* bb_residual_load - loads a ResNet; returns like bb_model_load. bb_residual_release also accepts a partly loaded
- * model. */
+/* bb_residual_load - loads a ResNet. Returns 0, or a negative error after printing an error message.
+ * bb_residual_release also accepts a partly loaded model. */
 int bb_residual_load(const char *name_or_path, struct bb_residual *model) BB_MUST_CHECK;
 void bb_residual_release(struct bb_residual *model);
 
 /*
- * Append the kernels of a forward or backward pass over `images` images to *w.
+ * bb_residual_forward, bb_residual_backward - append the kernels of a forward or backward pass over `images` images to
+ * *w.
  *   _forward   all layers
  *   _backward  only the layers of the weights tensors[first .. first + n), in the order of these tensors
  *   Returns    false if a size is out of range; _forward also if the file describes no layers

@@ -12,7 +12,7 @@ static const char *const layer_keys[BB_LAYER_KINDS] = {
     [BB_LAYER_INNER] = "inner", [BB_LAYER_FIRST] = "first", [BB_LAYER_LAST] = "last"};
 
 #define AT(member) offsetof(struct bb_model, member)
-#define MAX_COUNT  1e9 /* maximum number of layers, stages and micro-batches */
+#define MAX_COUNT  1e9 /* maximum number of layers, of stages and of micro-batches */
 
 static const struct bb_json_field fields[] = {
     BB_FIELD("name", BB_JSON_TEXT, AT(name)),
@@ -83,7 +83,7 @@ int bb_model_load(const char *name_or_path, struct bb_model *model)
     TRY(bb_model_file_read(&file, file.root, fields, model));
     TRY(read_layers(&file, model));
 out:
-    model->root = file.root; /* also after an error, because bb_model_release releases root */
+    model->root = file.root; /* set even after an error, because bb_model_release releases root */
     if (rc)
         bb_model_release(model);
     return rc;

@@ -1,10 +1,11 @@
 /*
- * transformer_model.h - a transformer, read from its file in profiles/models: shapes, formulas for the sizes of its
- * tensors, and totals, with which the results of the formulas are compared whenever the file is loaded.
+ * transformer_model.h - a transformer, read from its file in profiles/models. The file contains shapes, formulas for
+ * the sizes of the tensors, and totals. The totals are compared with the results of the formulas whenever the file is
+ * loaded.
  *
- * Family "pipeline_transformer" has three kinds of layers. The first layer also contains the embeddings, the last layer
- * also contains the output head, and all inner layers are equal. Tensors are listed in the order in which the published
- * program reduces their gradients.
+ * The model family "pipeline_transformer" has three kinds of layers. The first layer also contains the embeddings, the
+ * last layer also contains the output head, and all inner layers are equal. Tensors are listed in the order in which
+ * the published program that the proxy reproduces reduces their gradients.
  */
 #ifndef BB_PROXIES_MODELS_TRANSFORMER_MODEL_H
 #define BB_PROXIES_MODELS_TRANSFORMER_MODEL_H
@@ -18,24 +19,25 @@ enum bb_layer_kind { BB_LAYER_INNER, BB_LAYER_FIRST, BB_LAYER_LAST, BB_LAYER_KIN
 
 struct bb_tensor {
     const char *name; /* valid until the model is released */
-    size_t count;     /* elements */
+    size_t count;     /* number of elements */
 };
 
 struct bb_model_layer {
     struct bb_tensor *tensors;
     int n;
-    size_t count; /* elements of these tensors */
+    size_t count; /* total number of elements of these tensors */
 };
 
 struct bb_model {
     const char *name, *description;
-    int layers, stages, micro_batches; /* default values of the command line options with these names */
+    int layers, stages, micro_batches; /* default values of the command line options --layers, --stages and
+                                          --micro-batches */
     int micro_batch, sequence;         /* samples per micro-batch; tokens per sample */
     int hidden, ffn, heads;            /* hidden size, hidden size of the MLP, attention heads */
-    size_t message;                    /* elements of a message between stages: activations or gradients */
-    double forward_flops;              /* FLOP of the forward pass of one layer for one micro-batch */
+    size_t message; /* elements of a message between pipeline stages: activations or gradients of one micro-batch */
+    double forward_flops; /* FLOP of the forward pass of one layer for one micro-batch */
     struct bb_model_layer layer[BB_LAYER_KINDS];
-    json_t *root; /* the JSON of the file, which owns the strings above */
+    json_t *root; /* parsed JSON of the file, which owns the strings above */
 };
 
 /*
@@ -47,8 +49,7 @@ struct bb_model {
 int bb_model_load(const char *name_or_path, struct bb_model *model) BB_MUST_CHECK;
 void bb_model_release(struct bb_model *model);
 
-/* bb_model_parameters - returns the number of parameters of the whole model if it has this number of layers (at
- * least 2). */
+/* bb_model_parameters - returns the number of parameters of the whole model with `layers` layers (at least 2). */
 double bb_model_parameters(const struct bb_model *model, int layers);
 
 #endif

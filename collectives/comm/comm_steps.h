@@ -55,12 +55,13 @@ struct bb_comm_life {
     struct bb_choice choice[BB_COMM_STEPS]; /* algorithm, protocol and channels chosen by NCCL on this rank, from the
                                                last life cycle with capture_choices */
     double us[BB_COMM_STEPS];               /* times of this rank; NaN: no time */
-    int absent[BB_COMM_STEPS];              /* [step] enum bb_comm_absent */
+    int absent[BB_COMM_STEPS]; /* [step] reason why the step has no time (enum bb_comm_absent); 0: the step has a
+                                  time */
 };
 
 /*
- * bb_comm_run_life - run one life cycle. Collective over the world; ranks outside the communicator only take part in
- * barriers and in the exchange of ids.
+ * bb_comm_run_life - run one life cycle of a communicator (init to destroy). Collective over all ranks of the job;
+ * ranks outside the communicator only take part in barriers and in the exchange of NCCL ids.
  *   life     in: world, opts, ranks, parts, bytes, stream, capture_choices; out: us, absent and choice of this rank
  *   Returns  0, or a negative error code after printing an error; the abort of the run then releases all NCCL objects
  */

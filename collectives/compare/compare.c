@@ -139,8 +139,8 @@ static const char *choice_text(const struct bb_timing *t, bool channels, char te
     return text;
 }
 
-/* Returns what the verdict on a row is based on: "intervals" or "ratio"; NULL for inconclusive rows and rows with
- * wrong data. */
+/* Returns what the verdict on a row is based on: "intervals" (confidence intervals) or "ratio" (of the times); NULL
+ * for inconclusive rows and rows with wrong data. */
 static const char *judged_by(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict)
 {
     if (verdict == BB_INCONCLUSIVE || verdict == BB_WRONG_DATA)
@@ -148,8 +148,8 @@ static const char *judged_by(const struct bb_timing *a, const struct bb_timing *
     return has_intervals(a, b) ? "intervals" : "ratio";
 }
 
-/* Formats the verdict, followed by " by ratio" if a side has no interval. If NCCL chose different algorithms or
- * protocols in A and B, appends both choices as a possible cause. */
+/* Formats the verdict, followed by " by ratio" if the row of A or B has no confidence interval. If NCCL chose
+ * different algorithms or protocols in A and B, appends both choices as a possible cause. */
 static const char *verdict_text(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict,
                                 char text[VERDICT])
 {

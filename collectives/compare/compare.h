@@ -22,11 +22,11 @@
 #include <stdio.h>
 
 enum bb_verdict {
-    BB_FASTER, /* the whole confidence interval of B is below that of A; without intervals, B / A is below 1 / (1 +
-                  threshold) */
-    BB_SLOWER, /* the whole confidence interval of B is above that of A; without intervals, B / A is above 1 +
+    BB_FASTER, /* the confidence interval of B is entirely below that of A; if an interval is missing: B / A < 1 / (1
+                  + threshold) */
+    BB_SLOWER, /* the confidence interval of B is entirely above that of A; if an interval is missing: B / A > 1 +
                   threshold */
-    BB_SAME,   /* the confidence intervals overlap; without intervals, B / A is within the threshold */
+    BB_SAME,   /* the confidence intervals overlap; if an interval is missing: B / A is within the threshold */
     BB_INCONCLUSIVE, /* A or B has no time; or A or B has no confidence interval and no threshold is given */
     BB_WRONG_DATA,   /* the received data of A or B were wrong, so the times are meaningless */
     BB_VERDICTS

@@ -54,8 +54,8 @@ static void add_devices(json_t *list, const json_t *devices, const char *field)
 }
 
 /* Environment variables that are not compared, because they differ between ranks or only affect what a run prints. A
- * trailing * matches any suffix. The launchers' variables also contain the size of the job, which the conditions
- * "ranks", "nodes" and "devices" already describe. */
+ * trailing * matches any suffix. The variables of launchers (OMPI_*, PMI*, SLURM_*) also contain the size of the
+ * job, but the conditions "ranks", "nodes" and "devices" report that size already. */
 static const char *const noise[] = {
     "BUSBAR_PROGRESS", "EMU_KERNELS", "EMU_NCCL_IGNORE", "EMU_QUIET", "EMU_TWINS", "EMU_UNKNOWN_KERNELS",
     "OMPI_*",          "PMI*",        "SLURM_*",         NULL};

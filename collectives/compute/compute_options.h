@@ -19,8 +19,8 @@ struct bb_bench_compute_options {
     const char *dtype; /* name of an element type, or "all" */
     size_t bytes;
     int iterations, repeats, warmup, candidates;
-    double max_error; /* largest accepted deviation of a timed kernel from its requested duration, in percent; 0: no
-                         limit */
+    double max_error; /* tolerance in percent for the duration of a timed kernel, in addition to 5 us
+                         (TIMED_SLACK_US); 0: no limit */
     bool quick;
     bool wanted[BB_COMPUTE_SECTIONS]; /* sections to run; set by bb_opts_read from the positional arguments */
 };

@@ -69,8 +69,8 @@ struct bb_bench_context {
     bool both_clocks; /* --clock both: after the samples measured by CUDA events, measure one more sample by the host
                          clock */
     enum bb_rank_aggregation rank_aggregation; /* how the times of all ranks are combined into one sample */
-    const int *groups; /* [size] group of each world rank, borrowed; NULL: one group. `comm` is the communicator of
-                          this rank's group */
+    const int *groups; /* [size] index of the --split group of each world rank, borrowed; NULL: one group. `comm` is
+                          the communicator of this rank's group */
     const struct bb_mulsums *mulsums;
     struct bb_iteration_events *iteration_events; /* CUDA events between the iterations of the last sample of a
                                                      measurement; NULL: none */

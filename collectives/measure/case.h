@@ -54,7 +54,8 @@ bool bb_case_possible(const struct bb_case *c);
  * completes before the last rank arrives. */
 bool bb_case_synchronizes_ranks(const struct bb_case *c);
 
-/* bb_buffer_layout_of - return the layout that all slots of `rank` have. */
+/* bb_buffer_layout_of - return the layout of a slot (the buffers of one operation) of `rank`. All slots of a rank
+ * have the same layout. */
 struct bb_buffer_layout bb_buffer_layout_of(const struct bb_case *c, int rank);
 
 /* bb_slot_of - return the index of the slot (buffers of one operation) that operation number `iteration` of a

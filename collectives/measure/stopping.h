@@ -24,7 +24,7 @@ enum bb_stop {
     BB_STOP_NOT_YET,
     BB_STOP_FIXED,     /* the stopping rule requested a single batch */
     BB_STOP_CONFIDENT, /* the confidence interval is narrow enough */
-    BB_STOP_SAMPLES,   /* max_samples is reached, the confidence interval is still too wide */
+    BB_STOP_SAMPLES,   /* max_samples is reached although the confidence interval is still too wide */
     BB_STOP_TIME,
     BB_STOP_COUNT
 };

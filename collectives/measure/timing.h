@@ -31,8 +31,8 @@ struct bb_mode {
     /* Measures one batch of samples (bench_context.h). The data of the last operation of the batch can be verified. */
     int (*time)(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_sample *batch);
     bool single;    /* each iteration is a sample, and the arrival skew of the ranks is measured (sync mode) */
-    bool own_check; /* true: verification uses an additional, untimed launch; false: the last timed operation (graph
-                       mode: true) */
+    bool own_check; /* verification uses true: an additional, untimed launch (graph mode); false: the last timed
+                       operation */
 };
 extern const struct bb_mode bb_mode_stream, bb_mode_sync, bb_mode_graph, bb_mode_blocked;
 

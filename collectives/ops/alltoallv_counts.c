@@ -61,8 +61,8 @@ static int read_number(struct reader *r)
     return append_number(r, (size_t)(value * r->scale) / UNIT * UNIT);
 }
 
-/* Ends the current row; an empty row is ignored. Also called at the end of the text, because the last line may lack
- * a newline. */
+/* Ends the current row of the matrix; an empty row is ignored. Also called at the end of the text, because the last
+ * line may lack a newline. */
 static int end_row(struct reader *r)
 {
     if (r->column == 0)

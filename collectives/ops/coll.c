@@ -68,7 +68,8 @@ size_t bb_coll_payload_count(enum bb_coll_kind kind, size_t count, int n)
     return send > recv ? send : recv;
 }
 
-/* Returns the rank whose data `rank` receives, or 0 if `rank` receives the data of all ranks. */
+/* Returns the rank whose data `rank` receives. If `rank` receives the data of all ranks, returns 0, the first of
+ * them. */
 static int first_source(enum bb_coll_kind kind, int n, int root, int rank)
 {
     switch (bb_colls[kind].from) {

@@ -220,7 +220,7 @@ out:
     return rc;
 }
 
-/* Takes the three samples of repeat i: compute alone, communication alone, and both. */
+/* Takes the three samples of repetition i: compute alone, communication alone, and both concurrently. */
 static int measure_repeat(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int i)
 {
     double *at[BB_OVERLAP_TIMES], unused;

@@ -29,7 +29,7 @@ struct bb_overlap_context {
     struct bb_guarded matrices; /* one allocation for A, B and C */
     struct bb_guarded slots;    /* two sets of send and receive buffers of the collective; only the last timed
                                 collective of a result row uses the second set, which is then verified */
-    struct bb_verdict *verdict; /* device memory */
+    struct bb_verdict *verdict; /* result of comparing received with expected data; in device memory */
     int repeats, warmup;
     bool delay_start; /* true: a spin kernel delays the common start; false if ranks share a GPU, because the spin
                          kernel would block other ranks */
@@ -60,8 +60,8 @@ struct bb_overlap_work {
 };
 
 struct bb_overlap_result {
-    struct bb_stats us[BB_OVERLAP_TIMES]; /* statistics over the samples; the time of a sample is that of its slowest
-                                             rank and includes all calls */
+    struct bb_stats us[BB_OVERLAP_TIMES]; /* [enum bb_overlap_time] statistics over the samples; the time of a sample
+                                             is that of its slowest rank, for all calls of the sample together */
     bool checked;
     unsigned long long wrong;     /* wrong elements, summed over all ranks */
     struct bb_telemetry_row seen; /* telemetry: algorithm and protocol chosen by NCCL (recorded during warm-up), and

@@ -204,7 +204,8 @@ struct ranking {
     int most, n;
 };
 
-/* Inserts a link in ascending order of speed, after links of equal speed. */
+/* Inserts a link in the list of the slowest links, in ascending order of speed (relative to the median of the link's
+ * class), after links of equal speed. The list keeps at most k->most links. */
 static void insert_link(struct ranking *k, const struct bb_slow_link *link)
 {
     int at = k->n;

@@ -25,7 +25,7 @@ struct bb_link_outliers {
                             matrix column: latency in us, or bandwidth in 1e9 bytes/s; NaN: not measured */
     const int *node_of;    /* [ranks] node index of each rank */
     bool symmetric;        /* true: value[a][b] == value[b][a], so each link is reported once, with from < to */
-    bool higher_is_better; /* true for bandwidth, false for latency */
+    bool higher_is_better; /* true: a higher value is better (bandwidth); false: a lower value is better (latency) */
     double factor; /* 0 to 1. A link is slow below factor x median (bandwidth), or above median / factor (latency) */
 };
 

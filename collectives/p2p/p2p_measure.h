@@ -54,7 +54,7 @@ struct bb_p2p_context {
     cudaEvent_t start, stop;
     struct bb_guarded send, recv, last; /* send: data to send; recv: received data, except for the last timed
                                            message, which is received into `last` and verified */
-    struct bb_verdict *verdict;         /* device memory */
+    struct bb_verdict *verdict;         /* result of comparing received with expected data; in device memory */
     int iterations, repeats, warmup;
     bool check;
     uint64_t runs;    /* number of measurements so far; also the seed of the test data, so that each measurement uses
@@ -92,8 +92,8 @@ size_t bb_p2p_context_bytes(size_t bytes, const struct bb_allocator *from);
  */
 int bb_p2p_measure(struct bb_p2p_context *ctx, const struct bb_p2p_run *run, int partner) BB_MUST_CHECK;
 
-/* bb_p2p_pair_samples - get the samples of a pair. samples[repeats], out: each is the larger of the times of the two
- * ranks. */
+/* bb_p2p_pair_samples - get the samples of the pair (a, b). samples: [repeats] out, in us per message; a sample is
+ * the larger of the times that the two ranks measured. */
 void bb_p2p_pair_samples(const struct bb_p2p_context *ctx, int a, int b, double *samples);
 
 #endif

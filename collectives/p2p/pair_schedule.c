@@ -31,7 +31,7 @@ static int partner_alone(const struct bb_pair_schedule *p, int round, int rank)
 
 /* Returns the partner of a rank by the circle method. With m = players - 1 (odd), ranks k and (round - k) mod m form
  * a pair. The rank k with 2k = round (mod m) would be its own partner and is paired with the last player instead.
- * players / 2 is the inverse of 2 modulo m. */
+ * This k is round * players / 2 mod m, because players / 2 is the inverse of 2 modulo m. */
 static int partner_in_circle(const struct bb_pair_schedule *p, int round, int rank)
 {
     int n = count_players(p), m = n - 1;

@@ -202,8 +202,8 @@ void bb_profiler_begin(void)
     set_event_mask(WANTED);
 }
 
-/* Updates *choice with an event: a collective replaces the stored choice; a send or receive does so only if no
- * collective was recorded and the event has at least as many channels as the stored one. */
+/* Updates *choice with an event of NCCL. A collective always replaces *choice. A send or receive replaces *choice
+ * only if *choice is not a collective and the event has at least as many channels. */
 static void merge_event(struct bb_choice *choice, const struct bb_choice *event)
 {
     if (event->kind == BB_CHOICE_COLLECTIVE ||

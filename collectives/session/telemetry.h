@@ -16,7 +16,7 @@
 #include "collectives/session/tuner.h"
 #include "cuda/device/nvml.h"
 
-/* Telemetry settings of a run. A zero-initialized struct is empty. */
+/* State of the telemetry in a run: the NVML library and properties of the GPUs. A zero-initialized struct is empty. */
 struct bb_telemetry {
     struct bb_nvml nvml;
     bool no_nvml;  /* no rank could load NVML, so GPU states are not read */
@@ -42,7 +42,8 @@ struct bb_telemetry_row {
 int bb_telemetry_open(struct bb_telemetry *o, struct bb_world *world,
                       const struct bb_device_info *device) BB_MUST_CHECK;
 
-/* bb_telemetry_save - write the values "mig" and "mps" to the results; null without NVML. */
+/* bb_telemetry_save - write the keys "mig" and "mps" (whether a GPU uses MIG or MPS) to the results; their values
+ * are null without NVML. */
 int bb_telemetry_save(const struct bb_telemetry *o, struct bb_results *results) BB_MUST_CHECK;
 
 void bb_telemetry_release(struct bb_telemetry *o);

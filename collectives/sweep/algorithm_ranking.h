@@ -59,9 +59,9 @@ struct bb_outcome {
  * False if one of the intervals is missing. */
 bool bb_significantly_faster(const struct bb_stats *a, const struct bb_stats *b);
 
-/* bb_ranking_choice_time - return the faster of the two measurements of NCCL's choice. The second measurement
- * follows those of the other algorithm/protocol pairs, so a GPU that slows down over time, for example because it
- * heats up, does not make another pair look slower than NCCL's choice. */
+/* bb_ranking_choice_time - return the faster of the two measurements of NCCL's choice. The first measurement
+ * precedes those of the other algorithm/protocol pairs, the second follows them. So a GPU whose speed changes in
+ * between, for example because it heats up, does not make NCCL's choice look too slow. */
 const struct bb_stats *bb_ranking_choice_time(const struct bb_ranking *c);
 
 /* bb_ranking_judge - return the verdict on NCCL's choice. The member `best` of the result points into *c. */

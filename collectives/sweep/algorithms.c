@@ -136,8 +136,8 @@ static int measure_forced(struct bb_algorithms *a, const struct bb_row *chosen, 
     return rc;
 }
 
-/* Measures NCCL's choice a second time if another algorithm/protocol pair was significantly faster, because the
- * other pairs ran later, on a warmer GPU. */
+/* Measures NCCL's choice a second time if another algorithm/protocol pair was significantly faster. The other pairs
+ * ran later than NCCL's choice, and the clock frequency of the GPU may have risen in the meantime. */
 static int remeasure_choice(struct bb_algorithms *a, const struct bb_row *chosen, const struct bb_row_callbacks *calls)
 {
     struct bb_row row = {.c = chosen->c, .group = chosen->group, .first = chosen->first, .chosen = chosen};

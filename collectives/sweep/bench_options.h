@@ -16,7 +16,7 @@ struct bb_bench_options {
     size_t min_bytes, max_bytes, step_bytes;
     double factor;
     int iterations; /* timed operations per sample */
-    int repeats;    /* samples per row */
+    int repeats;    /* number of samples in each result */
     int warmup;     /* warm-up operations before the first sample */
     int checks;     /* verification passes per result; the first pass verifies the last timed operation */
     int root;       /* root rank, parsed from `roots`; -1: every rank in turn */

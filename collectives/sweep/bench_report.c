@@ -740,8 +740,8 @@ static void warn_gpu_flags(struct bb_report *r, const struct bb_row *row, const 
         bb_result_warn_gpu_flags(&r->gpu_flags, f->seen.gpu_flags, what);
 }
 
-/* Adds a result to the counts of the table. Results with a forced algorithm are excluded from the bus bandwidths,
- * because NCCL would not choose this algorithm. */
+/* Adds a result to the counts of the table. Results with a forced algorithm do not count in the bus bandwidths (mean
+ * and thresholds), because NCCL would not choose this algorithm. */
 static void accumulate(struct bb_report *r, const struct bb_row *row, const struct bb_metrics *f)
 {
     r->wrong += f->wrong;

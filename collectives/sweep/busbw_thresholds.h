@@ -44,8 +44,8 @@ void bb_busbw_tally_add(struct bb_busbw_tally *t, double busbw_gbps);
  * maximum (peak) or the minimum (one size) of the tally; NaN if the tally is empty. */
 double bb_busbw_threshold_measured(const struct bb_busbw_threshold *f, const struct bb_busbw_tally *t);
 
-/* bb_busbw_threshold_text - return "mean", "peak" or a size such as "1 GiB". A size is written to buf, which is then
- * the return value. */
+/* bb_busbw_threshold_text - return what a threshold applies to: "mean", "peak", or a size such as "1 GiB", which is
+ * formatted in buf. Returns a pointer to a constant or to buf. */
 const char *bb_busbw_threshold_text(const struct bb_busbw_threshold *f, char buf[BB_BYTES_TEXT]);
 
 #endif

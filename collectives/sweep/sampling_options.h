@@ -30,9 +30,10 @@ enum bb_rank_aggregation {
 extern const char *const bb_rank_aggregation_names[BB_AGGREGATE_COUNT];
 
 struct bb_sampling_options {
-    const char *mode;                         /* name of a timing mode, or "all"; NULL: selected by -G and -z */
-    const char *clock;                        /* "both", "gpu", "host" */
-    const char *warmup;                       /* "fixed" or "auto" */
+    const char *mode;   /* name of a timing mode, or "all"; NULL: selected by -G and -z */
+    const char *clock;  /* clock that measures the times: "gpu" (CUDA events), "host", or "both" */
+    const char *warmup; /* "fixed": run the given number of warm-up operations; "auto": then run more until their
+                           times show no trend */
     const char *confidence, *shuffle, *delay; /* text of the option; NULL: not given */
     int start_barrier, max_iterations;
     bool show_choice, sweep_algorithms;

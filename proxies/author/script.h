@@ -77,10 +77,9 @@ int bb_script_buffer(struct bb_script *s, const char *name, enum bb_buffer_use u
 void bb_script_compute(struct bb_script *s, const char *what, double us, double flops, int src, int dst);
 
 /*
- * bb_script_work       - with any value of --compute, add a compute operation that executes a list of real kernels
- *                      `times`
- *                        times.
- * bb_script_real_work  - the same with --compute gemm; with other values of --compute, add nothing.
+ * Both functions: add a compute operation that executes a list of real kernels `times` times.
+ * bb_script_work       - with any value of --compute.
+ * bb_script_real_work  - only with --compute gemm; with other values, add nothing.
  */
 void bb_script_work(struct bb_script *s, const char *what, const struct bb_kernel_list *work, int times, int src,
                     int dst);

@@ -13,7 +13,7 @@
 /* ---- permutations of the axes ---- */
 
 /* List the axes that have more than one rank in the dense grid (attention, MLPs) or in the expert grid (experts), in
- * the default order. Returns the number of axes. */
+ * the default order of the axes. Returns the number of these axes. */
 static int axes_in_use(const struct bb_grid *g, enum bb_grid_axis axes[BB_GRID_AXES])
 {
     int n = 0;
@@ -48,8 +48,8 @@ static void write_permutation(const enum bb_grid_axis *axes, int n, int number, 
 }
 
 /*
- * List those axes of an order, given as text, that have more than one rank (axes[n]). Axes with one rank have no
- * effect: "tp-cp-dp" and "tp-dp" are equal when cp is 1.
+ * List the axes of the order string `order` that are also in axes[n], the axes with more than one rank. Axes with one
+ * rank have no effect: "tp-cp-dp" and "tp-dp" are equal when cp is 1. Returns the number of axes listed.
  */
 static int read_axes_in_use(const char *order, const enum bb_grid_axis *axes, int n,
                             enum bb_grid_axis used[BB_GRID_AXES])
@@ -86,8 +86,9 @@ static int column_of(struct bb_best_order *best, const char *group)
 }
 
 /*
- * Build a step without printing error lines. Returns -BB_EUSAGE for an invalid order: the ranks of a pipeline would
- * differ between the dense grid and the expert grid. The caller counts the invalid orders.
+ * Build a step without printing error lines. Returns -BB_EUSAGE for an invalid order of the axes: the ranks of a
+ * pipeline would differ between the dense grid (attention, MLPs) and the expert grid (experts). The caller counts
+ * invalid orders.
  */
 static int build_quietly(struct bb_step *step, const struct bb_proxy *proxy, const struct bb_proxy_config *config)
 {
@@ -134,7 +135,7 @@ static int compare_rows(const void *a, const void *b)
     return x->number - y->number;
 }
 
-/* Resolve the sizes of the grid's axes in the same way as the builder of transformer. */
+/* Resolve the sizes of the parallelism axes in the same way as the code that builds the proxy transformer. */
 static int resolve_grid(const struct bb_proxy_config *c, struct bb_grid *grid)
 {
     const struct bb_transformer_options *o = &c->transformer;
@@ -191,7 +192,7 @@ void bb_best_order_release(struct bb_best_order *best)
 
 /* ---- text and JSON ---- */
 
-#define MAX_COLUMNS 4 /* maximum number of groups in the text table; the JSON contains all groups */
+#define MAX_COLUMNS 4 /* maximum number of groups in the table; the JSON has all */
 #define MAX_LINES   12
 
 static double sum_of(const struct bb_best_order *best, int group)
@@ -204,8 +205,9 @@ static double sum_of(const struct bb_best_order *best, int group)
 }
 
 /*
- * Choose up to MAX_COLUMNS groups as columns of the table, those with the largest sum of bytes over all orders first.
- * Groups with less than 1e-6 of all bytes are omitted. Returns the number of columns.
+ * Choose up to MAX_COLUMNS groups (tp, dp, ...) as columns of the table. The groups are sorted by their inter-node
+ * bytes summed over all orders, in descending order. Groups with less than 1e-6 of all bytes are omitted. Returns the
+ * number of columns.
  */
 static int choose_columns(const struct bb_best_order *best, int columns[MAX_COLUMNS])
 {
@@ -245,8 +247,8 @@ static void print_row(const struct bb_order_row *row, int ties, const int *colum
 }
 
 /*
- * Print one line for each set of orders with equal bytes. The line names one order of the set: the requested order if
- * it is in the set, else the first.
+ * Print one line for each set of orders with equal bytes, up to MAX_LINES lines and the line of the requested order. A
+ * line names one order of the set: the requested order if the set contains it, else the first order of the set.
  */
 static void print_rows(const struct bb_best_order *best, const int *columns, int n, FILE *out)
 {

@@ -1,7 +1,7 @@
 /*
- * best_order.h - plan --best-order: compare the orders of the parallelism axes by their inter-node traffic. For every
- * permutation of the axes with more than one rank (at most 120 permutations) a step is built, and its inter-node bytes
- * are counted (plan/internode.h).
+ * best_order.h - plan --best-order: compare the orders of the parallelism axes (tp, cp, ep, dp, pp) by their inter-node
+ * traffic. For every permutation of the axes with more than one rank (at most 120 permutations), build a step and count
+ * its inter-node bytes (plan/internode.h).
  */
 #ifndef BB_PROXIES_REGISTRY_BEST_ORDER_H
 #define BB_PROXIES_REGISTRY_BEST_ORDER_H
@@ -17,20 +17,21 @@
 
 struct bb_order_row {
     char order[BB_GRID_ORDER_SIZE];
-    double bytes, busiest; /* inter-node bytes per step: bytes: sent by all nodes together; busiest: sent by the node
+    double bytes, busiest; /* inter-node bytes per step. bytes: sent by all nodes together; busiest: sent by the node
                               that sends most */
-    double group[BB_MAX_GROUPS]; /* inter-node bytes sent per step in each group of bb_best_order.groups */
-    bool requested;              /* true: the order that the plan itself has (--order or the default) */
-    int number;                  /* number of the permutation in lexicographic order; 0: the default order */
+    double group[BB_MAX_GROUPS]; /* inter-node bytes per step that the group bb_best_order.groups[g] (for example
+                                    "dp") sends */
+    bool requested;              /* true: this is the order of the plan itself (--order or the default) */
+    int number;                  /* index of the permutation in lexicographic order; 0: the default order */
 };
 
 struct bb_best_order {
     int gpus_per_node, nodes;
-    struct bb_order_row *rows; /* valid orders, sorted by bytes, then busiest, then number */
+    struct bb_order_row *rows; /* [n] valid orders, sorted by bytes, then by busiest, then by number */
     int n, invalid; /* n: number of valid orders; invalid: number of orders for which the ranks of a pipeline would
                        differ between the dense grid and the expert grid */
     char groups[BB_MAX_GROUPS][16];
-    int n_groups; /* number of groups that have inter-node traffic in at least one order */
+    int n_groups; /* number of groups (tp, dp, ...) that have inter-node traffic in at least one order */
 };
 
 /*

@@ -17,8 +17,8 @@ int bb_list_proxies(FILE *out)
 }
 
 /*
- * Return the number of parameters stated in a model file. "totals.parameters" is a number, or an object that maps
- * numbers of layers to numbers of parameters; then the entry for the file's default number of layers is returned.
+ * Return the number of parameters stated in a model file. If "totals.parameters" is an object that maps numbers of
+ * layers to numbers of parameters, return the entry for the file's default number of layers.
  */
 static double parameters_of(const json_t *root)
 {

@@ -1,4 +1,4 @@
-/* proxy_options.c - the options that describe a step, for `busbar proxy` and `busbar plan`. */
+/* proxy_options.c - the options of `busbar proxy` and `busbar plan` that describe a training step. */
 #include "proxies/author/args.h"
 #include "proxies/models/profile.h"
 #include "proxies/registry/registry.h"

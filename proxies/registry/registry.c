@@ -1,5 +1,5 @@
-/* registry.c - the table of proxies. To add a proxy, write a file with its builder and its struct bb_proxy, and add
- * its name to the table. */
+/* registry.c - the list of all proxies. To add a proxy, write a file with its build function and its struct
+ * bb_proxy, and add the name of the struct to the list. */
 #include "proxies/registry/registry.h"
 
 #include <string.h>
@@ -92,7 +92,7 @@ const char *bb_proxy_unsupported_option(const struct bb_proxy_config *c, unsigne
     return NULL;
 }
 
-/* Reject options, and values of --compute, that the proxy does not support, with an error line. */
+/* Print an error line and return -BB_EUSAGE if an option, or the value of --compute, is not supported by the proxy. */
 static int validate_features(const struct bb_proxy *p, const struct bb_proxy_config *c)
 {
     const char *unsupported = bb_proxy_unsupported_option(c, p->features);

@@ -1,16 +1,18 @@
-/* registry.h - the table of proxies, and the functions that turn a command line into the step of a proxy. */
+/* registry.h - the list of all proxies, and the functions that turn a command line into the training step of a
+ * proxy. */
 #ifndef BB_PROXIES_REGISTRY_REGISTRY_H
 #define BB_PROXIES_REGISTRY_REGISTRY_H
 
 #include "proxies/author/proxy.h"
 
-/* The options shared by all builders. The offset of each option is an offset in struct bb_proxy_config. */
+/* The options that are not specific to one kind of proxy. The offset of each option is an offset in struct
+ * bb_proxy_config. */
 extern const struct bb_opt bb_proxy_options[];
 
 /*
- * The option tables that describe a step. Parameter `at` is the offset of the struct bb_proxy_config in the options of
- * the command. A proxy accepts an option if it has all features (enum bb_proxy_feature) in the `needs` of the option
- * and in the `needs` of the option's table.
+ * The option tables that describe a training step. Macro parameter `at` is the offset of struct bb_proxy_config in the
+ * options struct of the command. A proxy accepts an option if it has all features (enum bb_proxy_feature) that the
+ * `needs` of the option and the `needs` of the option's table contain.
  */
 #define BB_STEP_TABLES(at)                                                                                             \
     {.title = "The step", .opts = bb_proxy_options, .base = (at)},                                                     \
@@ -28,15 +30,15 @@ extern const struct bb_proxy *const bb_proxies[];
 extern const int bb_n_proxies;
 
 bool bb_proxy_exists(const char *name); /* returns whether a proxy has this name; prints no error line */
-const char *bb_proxy_name_at(size_t i); /* returns NULL if i is out of range */
+const char *bb_proxy_name_at(size_t i); /* returns the name of the i-th proxy; NULL if i is out of range */
 const struct bb_proxy *bb_proxy_find(const char *name); /* returns NULL after printing an error line, with the
                                                            nearest name, if no proxy has this name */
 
 /*
  * bb_proxy_configure - select the proxy of a command line and complete its config.
  *   config       in: the parsed options; out: also the proxy, the positional arguments and the proxy's defaults
- *   positionals  the proxy's name, then its positional arguments
- *   proxy        out: the proxy
+ *   positionals  in: the proxy's name, then the proxy's positional arguments
+ *   proxy        out: the selected proxy
  *   Returns      0, or -BB_EUSAGE after printing an error line, for example if a value is given both as positional
  *                argument and as option
  */
@@ -45,7 +47,7 @@ int bb_proxy_configure(struct bb_proxy_config *config, const struct bb_positiona
 
 /*
  * bb_proxy_unsupported_option - return the name of the first option in `config` that is given on the command line and
- * requires a feature outside `features` (bits of enum bb_proxy_feature); NULL if there is no such option.
+ * requires a feature that is not in `features` (bits of enum bb_proxy_feature); NULL if there is no such option.
  */
 const char *bb_proxy_unsupported_option(const struct bb_proxy_config *config, unsigned features);
 
@@ -61,8 +63,8 @@ bool bb_proxy_supports_compute(const struct bb_proxy *proxy, const char *compute
 int bb_step_build(struct bb_step *step, const struct bb_proxy *proxy,
                   const struct bb_proxy_config *config) BB_MUST_CHECK;
 
-/* Print `busbar list proxies`, `busbar list models` and `busbar list clusters`, with one or two lines per entry.
- * Return 0 or a negative error. */
+/* Print the output of `busbar list proxies`, `busbar list models` or `busbar list clusters`: one or two lines per
+ * entry. Return 0 or a negative error. */
 int bb_list_proxies(FILE *out);
 int bb_list_models(FILE *out);
 int bb_list_clusters(FILE *out);

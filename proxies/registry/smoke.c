@@ -1,4 +1,4 @@
-/* smoke.c - find the smallest step of a proxy by trying its builder (see smoke.h). */
+/* smoke.c - find the smallest step of a proxy by trying its build function with different options (see smoke.h). */
 #include "proxies/registry/smoke.h"
 
 #include "proxies/registry/registry.h"
@@ -11,7 +11,7 @@ static int try_stages(const struct bb_proxy *p, int stages, struct bb_proxy_conf
 
     if (p->features & BB_FEATURE_STAGES)
         c->stages = stages;
-    /* the networks of proxies with tiles (spatial, gems) have a fixed number of layers */
+    /* proxies with image tiles (spatial, gems) have networks with a fixed number of layers */
     if ((p->features & BB_FEATURE_LAYERS) && !(p->features & BB_FEATURE_TILES))
         c->layers = stages;
     if (p->features & BB_FEATURE_MODEL)

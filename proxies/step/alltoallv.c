@@ -1,4 +1,4 @@
-/* alltoallv.c - number of elements, and list of sends and receives, of an alltoallv (see alltoallv.h). */
+/* alltoallv.c - counts the elements of an alltoallv and lists its sends and receives (see alltoallv.h). */
 #include "proxies/step/alltoallv.h"
 
 #include "bootstrap/base/grow.h"
@@ -78,7 +78,7 @@ struct expansion {
     const struct bb_program *from;
     struct bb_program *to;
     int *last; /* [from->n_ops] for each operation of `from`: index, in `to`, of the last operation that replaces it;
-                  BB_NONE: the operation is an alltoallv without messages */
+                  BB_NONE for an alltoallv without messages */
     int call;  /* number of the current NCCL group call in `to` */
     struct bb_op *messages; /* scratch memory: the sends and receives of one alltoallv */
     int *waits;             /* indices, in `to`, of the operations for which the operation that is being added waits */
@@ -126,8 +126,8 @@ static int add_as(struct expansion *e, const struct bb_op *op, int call)
     return bb_program_add(e->to, &copy, e->waits, e->n_waits);
 }
 
-/* Copy operation i of `from` to `to`. Operations of one NCCL group call stay adjacent; their new call number is the
- * index in `to` of the first of them. */
+/* Copy operation i of `from` to `to`. Operations of one NCCL group call stay adjacent. Their new call number is the
+ * index in `to` of the first operation of the group call. */
 static int keep_op(struct expansion *e, int i)
 {
     const struct bb_op *op = &e->from->ops[i];

@@ -3,13 +3,13 @@
  * a number of rows to every other rank. A row is a fixed number of consecutive elements (bb_op.count), for example the
  * activations of one token. Rows that a rank addresses to itself are not sent.
  *
- * A table, owned by the step, contains the row counts. All ranks, micro-batches, and forward and backward passes of a
- * layer share one table; the combine (return of tokens from the experts) uses the table of the dispatch in reverse.
- * With n ranks, a program thus needs 1 operation instead of 2 (n - 1) sends and receives. Send and receive buffers
- * store the rows in rank order, including the rank's own rows.
+ * A table, owned by the step (step.h), contains the number of rows for each pair of ranks. All ranks, micro-batches,
+ * and forward and backward passes of a layer share one table; the combine (return of tokens from the experts) uses the
+ * table of the dispatch in reverse. With n ranks, a program thus needs 1 operation instead of 2 (n - 1) sends and
+ * receives. Send and receive buffers store the rows in rank order, including the rank's own rows.
  *
- * bb_step_expand replaces the operation by its sends and receives, for code that executes, draws or exports individual
- * messages. Validation, prediction and traffic counts read the table directly.
+ * bb_step_expand replaces each alltoallv operation by its sends and receives, for code that executes, draws or exports
+ * individual messages. Validation, prediction and traffic counts read the table directly.
  */
 #ifndef BB_PROXIES_STEP_ALLTOALLV_H
 #define BB_PROXIES_STEP_ALLTOALLV_H
@@ -17,12 +17,13 @@
 #include "proxies/step/program.h"
 
 struct bb_alltoallv {
-    int n;     /* ranks */
-    int *rows; /* [n][n] number of rows, indexed by source and destination rank */
+    int n;     /* number of ranks of the communicator */
+    int *rows; /* [n][n] rows[source * n + destination]: number of rows that rank `source` sends to rank
+                  `destination` */
 };
 
-/* bb_alltoallv_elements - return the number of elements that rank `from` sends to rank `to`, or that it keeps if
- * from == to. op->peer has no influence on the result. */
+/* bb_alltoallv_elements - return the number of elements that rank `from` of the communicator sends to rank `to`; if
+ * from == to, the number of elements that the rank keeps. The result does not depend on op->peer. */
 static inline size_t bb_alltoallv_elements(const struct bb_op *op, int from, int to)
 {
     const size_t row = (size_t)(op->reversed ? to : from), column = (size_t)(op->reversed ? from : to);
@@ -30,8 +31,9 @@ static inline size_t bb_alltoallv_elements(const struct bb_op *op, int from, int
     return (size_t)op->table->rows[row * (size_t)op->table->n + column] * op->count;
 }
 
-/* Both functions: return the number of elements that rank op->peer sends to rank `to` (bb_alltoallv_sends) or
- * receives from rank `from` (bb_alltoallv_receives); 0 if `to` or `from` is op->peer itself. */
+/* bb_alltoallv_sends - return the number of elements that rank op->peer sends to rank `to`. bb_alltoallv_receives -
+ * return the number of elements that rank op->peer receives from rank `from`. Both return 0 if the argument is
+ * op->peer itself. */
 static inline size_t bb_alltoallv_sends(const struct bb_op *op, int to)
 {
     return to == op->peer ? 0 : bb_alltoallv_elements(op, op->peer, to);
@@ -42,8 +44,8 @@ static inline size_t bb_alltoallv_receives(const struct bb_op *op, int from)
     return from == op->peer ? 0 : bb_alltoallv_elements(op, from, op->peer);
 }
 
-/* Both functions: return the number of elements that rank op->peer sends to all other ranks, or receives from all
- * other ranks. */
+/* bb_alltoallv_sent, bb_alltoallv_received - return the number of elements that rank op->peer sends to, or receives
+ * from, all other ranks together. */
 size_t bb_alltoallv_sent(const struct bb_op *op);
 size_t bb_alltoallv_received(const struct bb_op *op);
 
@@ -60,8 +62,8 @@ int bb_alltoallv_peers(const struct bb_op *op);
 
 /*
  * bb_alltoallv_messages - list the sends and receives of rank op->peer in issue order.
- *   messages [2 n] out: the list; the caller sets the number of the NCCL group call (bb_op.call) of each operation
- *   Returns  the number of operations in the list
+ *   messages [2 n] out: the list for n ranks; the caller sets the NCCL group call number (bb_op.call) of each entry
+ *   Returns  the number of entries in the list
  */
 int bb_alltoallv_messages(const struct bb_op *op, struct bb_op *messages);
 

@@ -1,10 +1,11 @@
 /*
- * config.h - the options of `busbar proxy` and `busbar plan` that describe a step, as values.
+ * config.h - the options of `busbar proxy` and `busbar plan` that describe a training step, as C structs.
  *
- * The option tables are in the folders of the builders that use them (for example sync/sync_options.c); each table
+ * The option tables are in the folders of the code that uses them (for example sync/sync_options.c); each table
  * entry names a field of these structs by its offset. 0, false and NULL mean "not given: use the proxy's default". The
  * option tables contain no default values, so that an option which the proxy does not support can be detected and
- * rejected. Options with a fixed set of values store the value as a string; the builders convert the string to an enum.
+ * rejected. Options with a fixed set of values store the value as a string; the code that builds the step converts the
+ * string to an enum.
  */
 #ifndef BB_PROXIES_STEP_CONFIG_H
 #define BB_PROXIES_STEP_CONFIG_H
@@ -18,12 +19,13 @@ extern const struct bb_opt bb_transformer_options[], bb_sync_options[], bb_tiles
 
 /* Options of the proxy transformer. */
 struct bb_transformer_options {
-    int tp, pp, dp, cp, ep, etp; /* parallel sizes: number of ranks along each axis of the grid; etp: expert tensor
-                                    parallel size */
-    const char *order;           /* order of the axes, the axis that varies fastest first: "tp-cp-ep-dp-pp" */
-    int vpp;                     /* virtual pipeline size: model chunks (runs of layers) per pipeline stage */
-    int first_layers;            /* layers in the first pipeline stage */
-    int last_layers;             /* layers in the last pipeline stage; the other stages share the rest equally */
+    int tp, pp, dp, cp, ep, etp; /* sizes of tensor, pipeline, data, context, expert and expert tensor parallelism,
+                                    in ranks */
+    const char *order; /* order of the parallelism axes over the ranks, fastest-varying axis first: "tp-cp-ep-dp-pp" */
+    int vpp;           /* number of model chunks (virtual pipeline stages) per pipeline stage */
+    int first_layers;  /* layers in the first pipeline stage */
+    int last_layers;   /* layers in the last pipeline stage. All stages without a given number share the remaining
+                        layers equally */
     int group; /* only with the interleaved schedule: number of consecutive micro-batches that a stage processes with
                   one model chunk before it continues with the next chunk (--microbatch-group-size) */
     const char *schedule; /* a name of bb_schedule_names */
@@ -31,16 +33,17 @@ struct bb_transformer_options {
     int decoder_sequence; /* models with an encoder: tokens per sample in the decoder */
     bool sequence_parallel;
     const char *context;   /* context parallelism: "ring", "all_gather", "a2a" */
-    const char *dispatch;  /* token dispatcher of expert parallelism: "alltoall", "all_gather", "dedup" */
-    const char *recompute; /* activation recomputation: "none", "selective", "full" */
+    const char *dispatch;  /* token dispatch of expert parallelism: "alltoall", "all_gather", "dedup" (one copy of a
+                             token per node) */
+    const char *recompute; /* activation recomputation: "none", "selective" (attention scores), "full" (whole layers) */
     int recompute_layers;  /* recompute "full": number of recomputed layers in each model chunk; 0: all */
-    const char *attention; /* "fused", "unfused" */
+    const char *attention; /* attention kernels: "fused", "unfused" */
     bool float8;           /* true: GEMMs with weights use FP8 */
-    bool unfused_dropout;  /* set from the cluster profile, not by an option: true: attention with dropout is unfused,
-                             unless the option `attention` is given */
-    double capacity;       /* capacity factor of the experts */
-    double imbalance;      /* Zipf exponent Z: the k-th most popular expert gets tokens in proportion to 1/k^Z; 0: equal
-                         shares */
+    bool unfused_dropout;  /* Set from the cluster profile, not by an option. true: attention with dropout is unfused,
+                             unless the option `attention` is given. */
+    double capacity;       /* expert capacity as a multiple of an equal share of the tokens; 0: unlimited */
+    double imbalance;      /* exponent Z of the Zipf distribution of tokens: the k-th most popular expert gets tokens in
+                         proportion to 1/k^Z; 0: equal shares */
     bool float8_dispatch;  /* true: tokens are dispatched to their experts in FP8 */
     int node_limit;        /* only with dispatch "dedup": maximum number of nodes to which one token is sent */
     int seed;
@@ -50,12 +53,12 @@ struct bb_transformer_options {
 
 /* Options of the proxies data_parallel and transformer. */
 struct bb_sync_options {
-    const char *sync; /* data_parallel: a name of bb_sync_names (sync/sync.h); transformer uses
-                         bb_transformer_options.sync instead */
+    const char *sync; /* data_parallel: a name of bb_sync_names (sync/sync.h); ignored by transformer, which uses
+                         bb_transformer_options.sync */
     double bucket_mb, first_bucket_mb;
-    const char *bucket_rule; /* how gradients are grouped into buckets: ddp, megatron, deepspeed, single */
+    const char *bucket_rule; /* how gradients are grouped into buckets: "ddp", "megatron", "deepspeed", "single" */
     bool pad_buckets;
-    size_t fusion_threshold; /* bytes */
+    size_t fusion_threshold; /* Horovod: maximum size of fused tensors in bytes */
     double cycle_ms;
     const char *zero_reduce; /* collective that reduces the gradients with ZeRO-1 and ZeRO-2: "rs" (reduce-scatter)
                                 or "allreduce" */
@@ -70,13 +73,13 @@ struct bb_sync_options {
 /* Options of the proxies spatial and gems. */
 struct bb_tiles_options {
     int image_size, filters;
-    const char *slice;         /* "vertical", "horizontal", "square" */
+    const char *slice;         /* shape of image tiles: "vertical", "horizontal" (strips), "square" (grid) */
     const char *spatial_parts; /* number of image tiles in each spatial split (a pipeline split whose layers work on
-                                  tiles): "4" for all, or "8,4" */
+                                  image tiles): "4" for all spatial splits, or "8,4" */
     int splits, spatial_splits;
-    const char *balance; /* number of network modules in each pipeline split: "20,18" */
+    const char *balance; /* number of network modules in each pipeline split, comma-separated: "20,18" */
     bool halo_d2;
-    int fused_layers;     /* number of consecutive network modules that share one halo exchange, with halo_d2 */
+    int fused_layers;     /* with halo_d2: number of consecutive network modules that share one wide halo exchange */
     const char *halo_bwd; /* halo exchange in the backward pass: "none", "dx" (gradients of inputs), "dy" (gradients
                              of outputs) */
     bool halo_overlap;
@@ -86,7 +89,7 @@ struct bb_tiles_options {
     bool comm_opt, odd_step;
 };
 
-/* The step programs of a scaling study. */
+/* The step programs of a scaling study (proxy `scaling`). */
 enum bb_scaling_part {
     BB_SCALING_STEP,      /* a step with the full batch size */
     BB_SCALING_LAST,      /* the last step of an epoch, with the remaining images */
@@ -95,13 +98,14 @@ enum bb_scaling_part {
 
 /* Options of the proxy scaling. */
 struct bb_scaling_options {
-    const char *mode;   /* weak, strong */
-    const char *format; /* epochs, synthetic */
-    int batch;          /* samples per step; mode weak: on each rank, mode strong: on all ranks together */
+    const char *mode;   /* "weak" (fixed batch size per rank), "strong" (fixed batch size over all ranks) */
+    const char *format; /* "epochs" (epochs over a data set), "synthetic" (Horovod's synthetic benchmark) */
+    int batch;          /* samples per step: with mode "weak" on each rank, with mode "strong" on all ranks together */
     int epochs;
     int images;           /* images in the data set */
-    int epoch_steps;      /* number of full steps to run in each epoch; 0: all */
-    const char *baseline; /* result file of an earlier run, for the speedup and efficiency */
+    int epoch_steps;      /* number of full-size steps to run in each epoch; 0: all */
+    const char *baseline; /* path of the result file of an earlier run, relative to which speedup and efficiency are
+                             reported; NULL: none */
 
     enum bb_scaling_part part; /* set by the scaling study, not by an option: the step program to build */
 };
@@ -109,23 +113,23 @@ struct bb_scaling_options {
 /* All options that describe a step. The table bb_proxy_options fills this struct. */
 struct bb_proxy_config {
     const char *proxy;   /* name of the proxy, as on the command line */
-    const void *variant; /* copy of struct bb_proxy.variant: selects the step when several proxies share one builder */
+    const void *variant; /* copy of struct bb_proxy.variant: distinguishes proxies that share one build function */
     int ranks;
     int layers, stages, micro_batches;
-    int scale;            /* micro-batches per pipeline stage, an alternative to micro_batches */
-    bool per_tensor;      /* true: one all-reduce per tensor instead of per layer */
-    const char *dtype;    /* "float", "half", "bfloat16" */
-    const char *compute;  /* "none", "timed", "gemm" */
-    double scale_counts;  /* factor by which every element count is multiplied; 0: unchanged */
-    double forward_us;    /* duration of a timed forward kernel in microseconds, per layer and micro-batch; 0: computed
+    int scale;           /* micro-batches per pipeline stage (--scale), an alternative to the field micro_batches */
+    bool per_tensor;     /* true: one all-reduce per tensor instead of per layer */
+    const char *dtype;   /* element type: "float", "half", "bfloat16" */
+    const char *compute; /* compute of the layers: "none", "timed" (kernels of a given duration), "gemm" (real GEMMs) */
+    double scale_counts; /* factor by which every element count of the step is multiplied; 0: unchanged */
+    double forward_us;   /* duration of a timed forward kernel in microseconds, per layer and micro-batch; 0: computed
                           from the FLOPs and tflops */
-    double backward_us;   /* duration of a timed backward kernel in microseconds, per layer and micro-batch; 0: twice
+    double backward_us;  /* duration of a timed backward kernel in microseconds, per layer and micro-batch; 0: twice
                            the duration of the forward kernel */
-    double tflops;        /* compute rate in 1e12 FLOP/s that converts FLOPs to the duration of timed kernels */
-    const char *model;    /* a name in profiles/models, or a file */
+    double tflops;       /* compute rate in 1e12 FLOP/s that converts FLOPs to the duration of timed kernels */
+    const char *model;   /* name of a model in profiles/models, or path of a model file */
     int micro_batch_size; /* samples per micro-batch on each replica */
     int global_batch;     /* samples per step over all replicas; determines the number of micro-batches */
-    int gpus_per_node;    /* number of consecutive ranks that share a node; 0: a run uses the hosts of its processes */
+    int gpus_per_node;    /* number of consecutive ranks that share a node; 0: as the job was started */
     struct bb_transformer_options transformer;
     struct bb_sync_options sync;
     struct bb_tiles_options tiles;

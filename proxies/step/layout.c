@@ -1,5 +1,5 @@
-/* layout.c - grids, groups and their members (see layout.h). Members of grid groups are computed; those of irregular
- * groups are stored in tables. */
+/* layout.c - rank grids, groups of ranks and their members (see layout.h). Members of grid groups are computed;
+ * members of irregular groups are stored in tables. */
 #include "proxies/step/layout.h"
 
 #include "bootstrap/base/grow.h"
@@ -59,7 +59,8 @@ int bb_layout_add_group(struct bb_layout *l, const char *name, unsigned axes)
     return l->n_groups++;
 }
 
-/* Fill the lookup tables of g from its member list. Reject a rank that is out of range or occurs twice. */
+/* Fill the lookup tables (instance_of, index_of) of group g from its member list. Reject a rank that is out of range
+ * or occurs twice. */
 static int index_members(struct bb_group *g, int ranks)
 {
     for (int r = 0; r < ranks; r++)
@@ -117,7 +118,7 @@ int bb_group_instances(const struct bb_layout *l, int group)
 }
 
 /* Return a number that identifies the coordinates of `rank` along the axes of the bit mask `axes`: the mixed-radix
- * number with these coordinates as digits, in which the first axis varies fastest. */
+ * number with these coordinates as digits, in which the axis with the lowest index varies fastest. */
 static int linear_index(const struct bb_layout *l, unsigned axes, int rank)
 {
     int number = 0, stride = 1;

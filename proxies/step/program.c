@@ -1,5 +1,5 @@
-/* program.c - step programs: append-only lists of operations. The waits of an operation are determined when it is
- * appended. */
+/* program.c - step programs: lists to which operations are appended. The waits of an operation are determined when
+ * the operation is appended. */
 #include "proxies/step/program.h"
 
 #include "bootstrap/base/grow.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define MAX_OPS       (1 << 24) /* maximum number of operations of one rank; they need about 2 GiB of memory */
-#define MAX_LOOK_BACK 64        /* operations visited in the search for a redundant wait */
+#define MAX_LOOK_BACK 64        /* maximum number of operations that a search for a redundant wait visits */
 
 const char *const bb_phase_names[BB_PHASES] = {
     [BB_PHASE_FORWARD] = "forward",
@@ -94,13 +94,14 @@ static bool already_waits(const struct bb_program *p, const struct bb_op *op, in
     return false;
 }
 
-/* Append a wait to the operation that is being added. The waits of this operation are at the end of the wait list. */
+/* Append a wait for operation `wait` to operation op, which is being added to the program. The waits of op are at
+ * the end of the wait list. */
 static int add_wait(struct bb_program *p, struct bb_op *op, int wait)
 {
     if (wait == BB_NONE || p->ops[wait].stream == op->stream || already_waits(p, op, wait))
         return 0;
     if (op->call != BB_NONE && p->ops[wait].call == op->call)
-        return 0; /* operations of one group call progress together */
+        return 0; /* operations of one NCCL group call progress together */
     if (BB_GROW(p->wait_list, p->n_waits))
         return -BB_EFAIL;
     p->wait_list[p->n_waits++] = wait;
@@ -113,7 +114,7 @@ bool bb_program_is_full(const struct bb_program *p)
     return p->n_ops >= MAX_OPS;
 }
 
-/* Begin to append an operation: copy it and add the given waits at the end of the wait list. */
+/* Begin to append operation op to the program: store a copy in *copy, and append the given waits to the wait list. */
 static int open_op(struct bb_program *p, const struct bb_op *op, struct bb_op *copy, const int *waits, int n)
 {
     *copy = *op;
@@ -130,9 +131,9 @@ static int open_op(struct bb_program *p, const struct bb_op *op, struct bb_op *c
     return 0;
 }
 
-/* Return whether the completion of operation `op` implies that operation `wait` has completed, as far as a search
- * along the dependencies of `op` shows. steps: in and out, number of operations that the search may still visit;
- * when none are left, the search returns false. */
+/* Return whether the completion of operation `op` implies that operation `wait` has completed. The search along the
+ * dependencies of `op` is limited. steps: in and out, number of operations that the search may still visit; when
+ * none are left, the search returns false. */
 static bool comes_after(const struct bb_program *p, int op, int wait, int *steps)
 {
     const struct bb_op *o;
@@ -148,14 +149,14 @@ static bool comes_after(const struct bb_program *p, int op, int wait, int *steps
     return comes_after(p, p->previous_op[op], wait, steps);
 }
 
-/* Drop waits that other waits, or the previous operation on the stream, already imply, because each wait costs one
- * CUDA call on the host. */
+/* Drop those waits of operation op that its other waits, or the previous operation on its stream, already imply,
+ * because each wait costs one CUDA call on the host. */
 static void drop_redundant_waits(struct bb_program *p, struct bb_op *op)
 {
     int *list;
 
     if (op->waits == 0)
-        return; /* without any waits so far, p->wait_list may be NULL */
+        return; /* p->wait_list may be NULL as long as no operation has waits */
     list = p->wait_list + op->first_wait;
     for (int w = op->waits - 1; w >= 0; w--) {
         int steps = MAX_LOOK_BACK;
@@ -266,8 +267,9 @@ size_t bb_program_bytes(const struct bb_program *p, enum bb_buffer_use use)
 struct program_filter {
     const struct bb_program *full;
     bool comm;
-    int *front;                    /* [n_ops][n_streams], indices in the filtered program */
-    int last_seen[BB_MAX_STREAMS]; /* index, in the full program, of the latest operation so far on each stream */
+    int *front;                    /* [n_ops][n_streams] indices of operations in the filtered program */
+    int last_seen[BB_MAX_STREAMS]; /* for each stream, index in the full program of the stream's latest operation so
+                                      far */
 };
 
 static void join_front(const struct program_filter *h, int *front, int op)
@@ -319,8 +321,8 @@ out:
     return rc;
 }
 
-/* Returns the bytes of memory that the kernel lists of the program need. Many operations use the same kernel list,
- * so the function skips the lists that it counted most recently, to save time. */
+/* Returns the bytes of memory that the kernel lists of the program need. Many operations use the same kernel list.
+ * The function therefore skips the lists that it counted most recently, to save time. */
 size_t bb_program_work_bytes(const struct bb_program *p)
 {
     enum { RECENT = 8 };

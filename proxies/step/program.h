@@ -7,8 +7,9 @@
  * of CUDA, NCCL and MPI: pure functions of (model, layout, rank) build them. A program can be printed, checked,
  * simulated, exported and executed.
  *
- * All ranks of a role share one program. Peers and roots are therefore ranks in the communicator. The layout (layout.h)
- * contains what differs between the ranks of a role, such as the other members of each group.
+ * All ranks of a role (a set of ranks, see step.h) share one program. Peers and roots are therefore given as ranks in
+ * the communicator. The layout (layout.h) contains what differs between the ranks of a role, such as the other members
+ * of each group.
  */
 #ifndef BB_PROXIES_STEP_PROGRAM_H
 #define BB_PROXIES_STEP_PROGRAM_H
@@ -21,28 +22,29 @@
 #include <stdint.h>
 
 struct bb_kernel_list; /* cuda/work/kernel_list.h: GEMMs and memory-bound kernels */
-struct bb_alltoallv;   /* alltoallv.h: number of rows for each pair of sender and receiver */
+struct bb_alltoallv;   /* alltoallv.h: number of rows that each rank sends to each other rank */
 
-/* BB_OP_ALLTOALLV represents all sends and receives of one alltoallv (alltoallv.h). */
+/* BB_OP_ALLTOALLV represents all sends and receives of one all-to-all with variable counts (alltoallv.h). */
 enum bb_op_kind { BB_OP_COMPUTE, BB_OP_COLLECTIVE, BB_OP_SEND, BB_OP_RECV, BB_OP_ALLTOALLV };
 
 enum bb_phase { BB_PHASE_FORWARD, BB_PHASE_BACKWARD, BB_PHASE_GRADIENTS, BB_PHASE_OPTIMIZER, BB_PHASES };
 
 #define BB_NONE (-1)
 
-/* How `peer` is encoded, for rank i of a communicator of n ranks. ABSOLUTE: rank `peer`. OFFSET: rank (i + peer) mod
- * n, where peer may be negative; this lets all ranks of a pipeline or ring share one program. */
+/* How `peer` of an operation is encoded, for rank i of a communicator of n ranks. ABSOLUTE: rank `peer`. OFFSET:
+ * rank (i + peer) mod n, where peer may be negative. With OFFSET, all ranks of a pipeline or ring can share one
+ * program. */
 enum bb_peer_kind { BB_PEER_ABSOLUTE, BB_PEER_OFFSET };
 
 struct bb_op {
     enum bb_op_kind kind;
-    enum bb_coll_kind coll; /* BB_OP_COLLECTIVE only */
+    enum bb_coll_kind coll; /* kind of collective; only for BB_OP_COLLECTIVE */
     enum bb_dtype_id dtype;
-    enum bb_redop_id redop; /* reduction operation of a collective that reduces */
-    int stream;             /* index into bb_program.streams */
-    int comm;               /* index into bb_layout.comms; BB_NONE for compute */
-    int call; /* operations of one NCCL group call have the same number and are adjacent; BB_NONE: not in a group
-                 call */
+    enum bb_redop_id redop; /* reduction operation, for collectives that reduce */
+    int stream;             /* index into bb_program.streams of the stream that executes the operation */
+    int comm;               /* index into bb_layout.comms of the communicator; BB_NONE for compute */
+    int call; /* number of the NCCL group call that contains the operation; its operations are adjacent. BB_NONE: no
+                 group call */
     int peer; /* send, recv: the other rank; rooted collectives: the root; both encoded as peer_kind. alltoallv: this
                  rank's own index in the communicator */
     enum bb_peer_kind peer_kind;
@@ -53,21 +55,23 @@ struct bb_op {
     size_t count; /* elements, equal to the count argument of the NCCL call; alltoallv: elements per row */
     int src, dst; /* indices into bb_program.buffers of the source and the destination; BB_NONE when unused */
     size_t src_offset, dst_offset;    /* position in the buffers, in elements */
-    const struct bb_alltoallv *table; /* alltoallv: number of rows for each pair of sender and receiver; owned by the
-                                         step */
+    const struct bb_alltoallv *table; /* alltoallv: number of rows that each rank sends to each other rank; owned by
+                                         the step */
     double compute_us;                /* compute: duration of the timed kernel, in microseconds */
     /* compute: real kernels that replace the timed kernel; NULL: none; owned by the step */
     const struct bb_kernel_list *work;
     double flops;   /* compute: floating-point operations of the kernels; 0 when unknown */
-    int work_times; /* compute with `work`: number of consecutive executions of the kernel list */
+    int work_times; /* compute with a kernel list in `work`: number of consecutive executions of the list */
     enum bb_phase phase;
-    int micro_batch, layer; /* BB_NONE where not applicable */
+    int micro_batch, layer; /* index of the micro-batch and of the layer to which the operation belongs; BB_NONE
+                               where not applicable */
     const char *what;       /* label for reports: "activations", "gradients"; static, or owned by the builder */
     int first_wait, waits;  /* bb_program.wait_list[first_wait .. first_wait + waits) are the indices of the
                               operations to wait for */
 };
 
-extern const char *const bb_phase_names[BB_PHASES]; /* "forward", "backward", "gradients", "optimizer" */
+extern const char *const bb_phase_names[BB_PHASES]; /* names of the training phases: "forward", "backward",
+                                                       "gradients", "optimizer" */
 
 enum bb_buffer_use {
     BB_USE_PARAMETERS,
@@ -78,7 +82,7 @@ enum bb_buffer_use {
     BB_USES
 };
 
-extern const char *const bb_use_names[BB_USES]; /* "parameters", "gradients", ... */
+extern const char *const bb_use_names[BB_USES]; /* names of the uses: "parameters", "gradients", ... */
 
 struct bb_buffer {
     const char *name;
@@ -90,7 +94,7 @@ struct bb_buffer {
 /* Stream 0 is always the compute stream. Every other stream carries the communication of one communicator. */
 struct bb_stream_spec {
     const char *name; /* "compute", or the communicator's name */
-    int comm;         /* BB_NONE for the compute stream */
+    int comm;         /* index into bb_layout.comms; BB_NONE for the compute stream */
 };
 
 #define BB_MAX_STREAMS 33
@@ -119,26 +123,28 @@ struct bb_program {
 int bb_program_init(struct bb_program *p) BB_MUST_CHECK;
 void bb_program_release(struct bb_program *p);
 
-/* bb_program_init_like - make an empty program with the same streams and buffers as p. */
+/* bb_program_init_like - make a program without operations, with the same streams and buffers as p. */
 int bb_program_init_like(struct bb_program *out, const struct bb_program *p) BB_MUST_CHECK;
 
-int bb_program_add_stream(struct bb_program *p, const char *name, int comm); /* returns its index or -BB_EFAIL */
+int bb_program_add_stream(struct bb_program *p, const char *name, int comm); /* returns the stream's index or
+                                                                                -BB_EFAIL */
 int bb_program_add_buffer(struct bb_program *p, const char *name, enum bb_buffer_use use, size_t count,
                           enum bb_dtype_id dtype); /* returns the buffer's index, or -BB_EFAIL */
 
 /*
  * bb_program_add - append a copy of op that waits for the given operations.
- *   op       operation to copy; its wait fields are ignored
+ *   op       operation to copy; its fields first_wait and waits are ignored
  *   waits    [n] indices of earlier operations, or BB_NONE. Redundant waits are dropped: waits for operations of the
  *            same stream, and waits that this operation's other waits or recent operations of its stream already imply.
  *   Returns  the operation's index, -BB_EFAIL when out of memory, or -BB_EUSAGE after printing an error line when the
  *            program is full
  */
 int bb_program_add(struct bb_program *p, const struct bb_op *op, const int *waits, int n);
-bool bb_program_is_full(const struct bb_program *p); /* true: the program contains the maximum number of operations */
+bool bb_program_is_full(const struct bb_program *p); /* returns whether the program contains the maximum number of
+                                                        operations */
 
 /*
- * bb_program_add_dataflow - like bb_program_add, plus the waits for data dependencies through buffers.
+ * bb_program_add_dataflow - like bb_program_add, and add the waits that data dependencies through buffers require.
  *
  * The operation waits for the last operation that wrote src (read after write), and for all operations that read or
  * wrote dst (write after read, write after write). Dependencies are tracked per buffer, not per offset: operations that
@@ -146,24 +152,25 @@ bool bb_program_is_full(const struct bb_program *p); /* true: the program contai
  */
 int bb_program_add_dataflow(struct bb_program *p, const struct bb_op *op, const int *waits, int n);
 
-/* bb_program_last - return the index of the last operation so far on a stream, or BB_NONE. */
+/* bb_program_last - return the index of the last operation that was added to a stream so far, or BB_NONE. */
 int bb_program_last(const struct bb_program *p, int stream);
 
-/* bb_op_kind_name - return "compute", "send", "recv", "alltoallv", or for BB_OP_COLLECTIVE the collective's name. */
+/* bb_op_kind_name - return "compute", "send", "recv", "alltoallv", or for BB_OP_COLLECTIVE the name of the
+ * collective `coll`. */
 const char *bb_op_kind_name(enum bb_op_kind kind, enum bb_coll_kind coll);
 
 /* bb_op_peer - return the peer or root of an operation, as a rank in its communicator. `index` is the rank that
  * executes the operation, and n the number of ranks of the communicator. */
 int bb_op_peer(const struct bb_op *op, int index, int n);
 
-/* bb_op_is_comm - return whether the operation communicates. Only compute operations do not. */
+/* bb_op_is_comm - return whether the operation communicates; true for all kinds of operations except compute. */
 static inline bool bb_op_is_comm(const struct bb_op *op)
 {
     return op->kind != BB_OP_COMPUTE;
 }
 
 /*
- * bb_program_filter - copy only the compute operations of a program, or only the communication operations. A run times
+ * bb_program_filter - copy either the compute operations or the communication operations of a program. A run times
  * both copies separately to measure the slowdown caused by overlap.
  *   comm     true: copy communication; false: copy compute
  *   out      out: the copy, with all streams and buffers of p; the caller releases it
@@ -182,7 +189,7 @@ int bb_program_filter(const struct bb_program *p, bool comm, struct bb_program *
  */
 size_t bb_op_payload_bytes(const struct bb_op *op, int n);
 
-/* bb_program_bytes - return the total size of all buffers with the given use, in bytes. */
+/* bb_program_bytes - return the total size in bytes of all buffers of the program that have the given use. */
 size_t bb_program_bytes(const struct bb_program *p, enum bb_buffer_use use);
 
 /* bb_program_work_bytes - return the bytes of GPU memory that the program's real kernels (cuda/work/kernel_list.h)

@@ -1,5 +1,5 @@
-/* scale_counts.c - scale the counts of a finished step by a factor, so that builders need not support scaling (see
- * step.h). */
+/* scale_counts.c - multiply the element counts of a finished step by a factor (--scale-counts), so that the code
+ * that builds steps need not support scaling (see step.h). */
 #include "proxies/step/step.h"
 
 #include "bootstrap/base/grow.h"
@@ -29,10 +29,10 @@ static void grow_buffers(struct bb_program *p, const struct bb_op *op, int ranks
     grow_buffer(p, op->dst, op->dst_offset + (coll ? coll->recv_count(op->count, ranks) : op->count));
 }
 
-/* Return the number of operations in the group call of operation i that use the same buffer at smaller offsets.
- * source: true: compare the source buffers; false: the destination buffers. After scaling, each of these operations
- * has at least one element. Adding this number to the scaled offset of operation i therefore keeps the ranges of the
- * operations disjoint. */
+/* Return the number of operations in the NCCL group call of operation i that use the same buffer as operation i at
+ * smaller offsets. source: true: compare the source buffers; false: the destination buffers. After scaling, each of
+ * these operations has at least one element. Adding the returned number to the scaled offset of operation i
+ * therefore keeps the ranges of the operations disjoint. */
 static size_t fragments_before(const struct bb_program *p, size_t i, bool source)
 {
     const struct bb_op *op = &p->ops[i], *first = op, *end = p->ops + p->n_ops;
@@ -48,8 +48,8 @@ static size_t fragments_before(const struct bb_program *p, size_t i, bool source
     return n;
 }
 
-/* Return the scaled offsets of all operations: [2 i] is the source offset of operation i, [2 i + 1] its destination
- * offset. Return NULL after printing an error line when out of memory. */
+/* Return the scaled buffer offsets of all operations: [2 i] is the source offset of operation i, [2 i + 1] its
+ * destination offset. Return NULL after printing an error line when out of memory. */
 static size_t *shrunk_offsets(const struct bb_program *p, double factor)
 {
     size_t *offsets;

@@ -1,6 +1,6 @@
 /*
- * step.h - one training step on all ranks: a layout (ranks, groups, communicators), one program per role, and the role
- * of each rank.
+ * step.h - one training step on all ranks: a layout (ranks, groups, communicators), one program (program.h) per role,
+ * and the role of each rank.
  *
  * A role is a set of ranks that execute the same program, for example "first stage". Builders (proxies/seeds,
  * transformer, replicas, spatial) make a step; the plan, the simulator, the exports and the run read the step.
@@ -17,7 +17,7 @@
  * and its prediction 8 GiB more. */
 #define BB_MAX_OPERATIONS 40000000
 
-/* One role and the program that its ranks execute. */
+/* A role: a set of ranks that execute the same program. */
 struct bb_role {
     const char *name; /* "first stage", "middle stage", ...; owned by the step */
     struct bb_program program;
@@ -33,13 +33,13 @@ struct bb_step {
     struct bb_role *roles;
     int n_roles;
     int *role_of;      /* [layout.ranks] role of each rank, as an index into roles */
-    double parameters; /* number of parameters of the whole model; only reported */
+    double parameters; /* number of parameters of the whole model; used only in reports */
     double samples;    /* samples per step over all ranks; 0 when unknown */
     double tokens;     /* tokens per step over all ranks; 0 when samples do not consist of tokens */
     struct bb_strings {
         char **text;
         int n;
-    } strings;                            /* strings that programs point to; owned */
+    } strings;                            /* strings to which the step's programs point; owned */
     struct bb_kernel_list **kernel_lists; /* [n_kernel_lists] kernel lists that compute operations refer to; owned */
     int n_kernel_lists;
     struct bb_alltoallv **tables; /* [n_tables] row counts that alltoallv operations refer to; owned */
@@ -53,8 +53,8 @@ struct bb_step {
  */
 int bb_op_peer_rank(const struct bb_layout *l, const struct bb_op *op, int rank);
 
-/* bb_step_training_bytes - return the bytes of GPU memory that real training needs on a rank, for the role that
- * needs most; 0 when the proxy has no formula for them. */
+/* bb_step_training_bytes - return the bytes of GPU memory that real training needs on one rank: the maximum over the
+ * roles; 0 when the proxy has no formula for them. */
 double bb_step_training_bytes(const struct bb_step *step);
 
 /* bb_step_release - free a step. Accepts a zeroed or partially built step. */
@@ -76,15 +76,15 @@ const char *bb_step_text(struct bb_step *step, const char *fmt, ...) __attribute
 struct bb_kernel_list *bb_step_add_kernel_list(struct bb_step *step);
 
 /*
- * bb_step_copy_kernel_list - copy the kernel list `made` into the step, without spare capacity. This saves memory in
- * steps with thousands of lists. Nothing may be appended to the copy.
+ * bb_step_copy_kernel_list - copy the kernel list `made` into the step, without unused array capacity. This saves
+ * memory in steps with thousands of lists. Nothing may be appended to the copy.
  *   Returns  the copy, or NULL after printing an error line when out of memory
  */
 struct bb_kernel_list *bb_step_copy_kernel_list(struct bb_step *step, const struct bb_kernel_list *made);
 
 /*
- * bb_step_add_alltoallv_table - allocate the row counts of an alltoallv among n ranks. All are 0; the builder sets
- * them.
+ * bb_step_add_alltoallv_table - allocate a table with the number of rows that each of n ranks sends to each other rank
+ * in an alltoallv. All numbers are 0; the code that builds the step sets them.
  *   Returns  the table, or NULL after printing an error line when out of memory
  */
 struct bb_alltoallv *bb_step_add_alltoallv_table(struct bb_step *step, int n);

@@ -1,12 +1,13 @@
-/* step_start_barrier.c - launch queue entries and work FIFO bytes of a step (see step_start_barrier.h). */
+/* step_start_barrier.c - counts the launch queue entries and the NCCL work FIFO bytes of a step (see
+ * step_start_barrier.h). */
 #include "proxies/step/step_start_barrier.h"
 
 #include "collectives/ops/queue_capacity.h"
 
-/* Launch queue entries and streams of a run that its program does not contain. ENDS_OF_A_STREAM: entries per stream,
- * one wait at the start of the step and one event record at its end. EVERYONE_COMMS: number of communicators for the
- * common start, which all ranks join. STREAMS_OF_A_COMM: number of internal streams assumed for each NCCL
- * communicator. */
+/* Launch queue entries and streams that a run needs in addition to those of its program. ENDS_OF_A_STREAM: entries
+ * per stream, one wait at the start of the step and one event record at its end. EVERYONE_COMMS: number of
+ * communicators over all ranks, which are used to start the step on all ranks together. STREAMS_OF_A_COMM: number of
+ * internal streams assumed for each NCCL communicator. */
 enum { ENDS_OF_A_STREAM = 2, EVERYONE_COMMS = 1, STREAMS_OF_A_COMM = 2 };
 
 static bool opens_launch(const struct bb_program *p, size_t i)
@@ -31,16 +32,16 @@ static long launch_entries(const struct bb_program *p, size_t i)
 long bb_step_queue_entries(const struct bb_program *p, const struct bb_layout *l, int queues)
 {
     int streams = p->n_streams + 1 + STREAMS_OF_A_COMM * (l->n_comms + EVERYONE_COMMS);
-    long most = p->n_streams; /* entries of one stream; at least those of the stream that waits for all other streams
-                                 at the end of the step */
+    long most = p->n_streams; /* maximum entries of one stream. Initial value: the entries of the stream that waits
+                                 for all other streams at the end of the step */
 
     for (int s = 0; s < p->n_streams; s++) {
         long entries = ENDS_OF_A_STREAM;
 
         for (size_t i = 0; i < p->n_ops; i++)
             if (p->ops[i].stream == s)
-                entries += launch_entries(p, i) + p->ops[i].waits + 1; /* + 1: an operation may record an event for
-                                                                          operations of other streams */
+                /* + 1: one event record, because operations of other streams may wait for this operation */
+                entries += launch_entries(p, i) + p->ops[i].waits + 1;
         most = entries > most ? entries : most;
     }
     return most * ((streams + queues - 1) / queues);

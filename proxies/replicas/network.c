@@ -1,4 +1,5 @@
-/* network.c - reads models as lists of units with tensors and kernels (see network.h). */
+/* network.c - reads a model file into a list of units (a unit is one convolution or one transformer layer, see
+ * network.h), each with its parameter tensors and kernels. */
 #include "proxies/replicas/network.h"
 
 #include "bootstrap/base/grow.h"
@@ -12,10 +13,10 @@
 #define MAX_STAGES 8
 #define MAX_BLOCKS 1000
 
-/* ---- units and tensors ---- */
+/* ---- units (layers of the network) and their parameter tensors ---- */
 
-/* Appends an empty unit. The pointer is valid until the next call. Returns NULL after printing an error message if
- * memory is exhausted. */
+/* Appends an empty unit (one layer of the network) to net->units. Returns a pointer that is valid until the next
+ * call, or NULL after printing an error message if memory is exhausted. */
 static struct bb_network_unit *add_unit(struct bb_network *net, const char *name)
 {
     if (BB_GROW(net->units, net->n))
@@ -57,10 +58,11 @@ void bb_network_release(struct bb_network *net)
     *net = (struct bb_network){0};
 }
 
-/* ---- reading of residual networks ---- */
+/* ---- model files of residual networks ---- */
 
-/* State while a residual network is read. channels and edge: channels and height (= width) of the current tensor,
- * which is the input of the next convolution. */
+/* State while the model file of a residual network is read. channels, edge: number of channels and height (= width)
+ * of the tensor that the next convolution reads. outputs: elements of all convolution outputs so far, for one
+ * sample. */
 struct network_builder {
     struct bb_network *net;
     const char *where;
@@ -91,9 +93,9 @@ out:
     return rc;
 }
 
-/* Adds a block. A basic block has two 3x3 convolutions; a bottleneck block has 1x1, 3x3 and 1x1 convolutions, the
- * last with four times the channels. If input and output have different shapes, a 1x1 projection is added for the
- * shortcut. */
+/* Adds one residual block. A basic block has two 3x3 convolutions. A bottleneck block has 1x1, 3x3 and 1x1
+ * convolutions, and the second 1x1 convolution has 4 * width output channels. If the block's input and output have
+ * different shapes, a 1x1 projection for the shortcut is added. */
 static int add_block(struct network_builder *g, int stage, int block, int width, bool bottleneck)
 {
     const struct network_builder before = *g;
@@ -210,16 +212,17 @@ out:
     return rc;
 }
 
-/* ---- reading of transformers ---- */
+/* ---- model files of transformers ---- */
 
 static bool is_matrix(const struct bb_arch_tensor *t)
 {
     return strstr(t->name, "weight") && !strstr(t->name, "norm") && strncmp(t->name, "embedding", 9) != 0;
 }
 
-/* Returns the FLOPs of one forward pass of a layer (`layer`: index, or BB_ARCH_EMBEDDING or BB_ARCH_HEAD) for one
- * sample: 2 per token and element of each weight matrix, plus the attention scores and values. Each token uses top_k
- * of the experts. */
+/* Returns the FLOPs of the forward pass of one sample through one layer: 2 per token for each element of the layer's
+ * weight matrices, plus those of the attention scores and values. Of the expert weights only the fraction top_k /
+ * experts counts, because each token uses top_k experts. layer: index of the layer, BB_ARCH_EMBEDDING or
+ * BB_ARCH_HEAD; tensors: [n] parameter tensors of the layer. */
 static double arch_flops(const struct bb_arch *a, int layer, const struct bb_arch_tensor *tensors, int n)
 {
     double flops = 0, s = a->sequence;
@@ -253,7 +256,8 @@ static int add_arch_unit(struct bb_network *net, int layer, const char *name)
         unit->in = a->vocab;
         unit->out = a->hidden;
     } else if (layer == BB_ARCH_HEAD) {
-        unit->rows = a->post_norm ? 1 : a->sequence; /* post_norm: BERT, whose pooler reads only the first token */
+        unit->rows = a->post_norm ? 1 : a->sequence; /* post_norm is set for BERT, whose head (the pooler) reads only
+                                                        the first token */
         unit->in = a->hidden;
         unit->out = a->post_norm ? a->hidden : a->vocab;
     } else {
@@ -307,8 +311,8 @@ out:
 
 /* ---- memory of activations ---- */
 
-/* For residual networks, the outputs of each convolution and of its batch norm are stored; the activation function
- * is computed in place. */
+/* Returns the bytes of the stored activations. A residual network stores two outputs per convolution, that of the
+ * convolution and that of its batch norm. The activation function is computed in place. */
 double bb_network_activations(const struct bb_network *net, int samples, enum bb_dtype_id dtype)
 {
     static const struct bb_grid alone = {.tp = 1, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .etp = 1, .edp = 1};
@@ -325,7 +329,7 @@ double bb_network_activations(const struct bb_network *net, int samples, enum bb
     return bytes;
 }
 
-/* ---- kernels of a unit ---- */
+/* ---- kernels of one unit (layer of the network) ---- */
 
 bool bb_network_add_kernels(const struct bb_network *net, int unit, int64_t samples, enum bb_dtype_id dtype,
                             bool backward, struct bb_kernel_list *w)
@@ -338,7 +342,8 @@ bool bb_network_add_kernels(const struct bb_network *net, int unit, int64_t samp
     conv.dtype = dtype;
     layer.batch = samples;
     layer.dtype = dtype;
-    if (u->tokens) { /* the forward pass reads embedding rows; the backward pass writes as many gradient rows */
+    if (u->tokens) { /* the unit is the embedding: the forward pass reads embedding rows, the backward pass writes
+                        the same number of gradient rows */
         bb_kernel_list_embedding(w, u->tokens * (uint64_t)samples, (uint64_t)u->out, (uint64_t)u->in, dtype);
         return true;
     }

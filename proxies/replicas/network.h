@@ -1,9 +1,9 @@
 /*
- * network.h - a model for data parallelism: a list of *units* in forward order, each with its tensors and its compute
- * for one sample. There are two families:
- *   residual networks   the object "network" of a model file (profiles/models): stem, blocks, classes. A unit is a
- *                       convolution with its batch norm, or the dense head. Units are in the registration order of
- *                       torchvision's resnet.py: stem; for each block its convolutions, then its projection; head
+ * network.h - a model for data parallelism, read from a model file (profiles/models): a list of *units* (layers) in
+ * forward order, each with its parameter tensors and its compute for one sample. There are two families of models:
+ *   residual networks   described by the object "network" of the model file. A unit is a convolution with its batch
+ *                       norm, or the dense head. Units are in the registration order of torchvision's resnet.py: the
+ *                       stem; for each block its convolutions, then its projection; the head
  *   transformers        every model that transformer/arch/arch.h reads. A unit is the embedding, a layer or the head
  * For residual networks, bb_network_load compares the totals of the model file (parameters, tensors, convolution
  * outputs, multiply-accumulates per sample) with the sums over the units.
@@ -16,28 +16,30 @@
 #include "proxies/transformer/arch/arch.h"
 
 struct bb_network_unit {
-    char *name;                /* name of the unit; the network owns the string */
-    struct bb_tensor *tensors; /* [n] in registration order; the network owns the names */
+    char *name;                /* name of the unit; struct bb_network owns the string */
+    struct bb_tensor *tensors; /* [n] parameter tensors in the model's registration order; struct bb_network owns
+                                  their names */
     int n;
-    double sample_flops;   /* FLOPs of the forward pass of one sample; the backward pass has twice as many */
-    struct bb_conv conv;   /* convolution; its fields n (images) and dtype are 0, because they depend on the run. k ==
-                            0: the unit has no convolution */
-    int64_t rows, in, out; /* dense layer: rows per sample, input and output width; rows == 0: the unit is not a
-                              dense layer */
-    struct bb_transformer layer; /* transformer layer, with batch and dtype 0; heads == 0: the unit is not a
-                                    transformer layer */
-    uint64_t tokens; /* embedding: tokens per sample; in: vocabulary size, out: row length; tokens == 0: the unit is
-                        not an embedding */
+    double sample_flops;   /* FLOPs of the forward pass of one sample; the backward pass counts twice as many */
+    struct bb_conv conv;   /* shape of the unit's convolution. Its fields n (batch size) and dtype are 0, because they
+                            depend on the run. k == 0 (no output channels): the unit is not a convolution */
+    int64_t rows, in, out; /* shape of the unit's dense layer: rows per sample, input width and output width. rows ==
+                              0: the unit is not a dense layer */
+    struct bb_transformer layer; /* shape of the unit's transformer layer; its batch and dtype are 0, because they
+                                    depend on the run. heads == 0: the unit is not a transformer layer */
+    uint64_t tokens; /* embedding: number of tokens per sample; `in` is then the vocabulary size and `out` the row
+                        length. 0: the unit is not an embedding */
 };
 
 struct bb_network {
-    struct bb_network_unit *units; /* [n] in forward order; owned by the network */
+    struct bb_network_unit *units; /* [n] units (layers) in forward order; owned by this struct */
     int n;
-    double parameters, sample_flops; /* sums over all units; sample_flops: FLOPs of the forward pass of one sample */
+    double parameters, sample_flops; /* both are sums over all units; sample_flops: FLOPs of the forward pass of one
+                                        sample */
     int n_tensors;
     int batch;           /* default number of samples per rank and micro-batch */
-    double outputs;      /* elements of the outputs of all convolutions for one sample; 0 for transformers */
-    struct bb_arch arch; /* description of a transformer; unused for residual networks */
+    double outputs;      /* total elements of the outputs of all convolutions for one sample; 0 for transformers */
+    struct bb_arch arch; /* architecture of a transformer model; unused for residual networks */
     bool images;         /* true: residual network, trained with SGD by default; false: transformer */
     bool has_kernels;    /* true: bb_network_add_kernels supports every unit of this model */
 };
@@ -52,17 +54,18 @@ struct bb_network {
 int bb_network_load(const char *word, struct bb_network *network) BB_MUST_CHECK;
 void bb_network_release(struct bb_network *network);
 
-/* bb_network_activations - returns the bytes of the activations that are stored for the backward pass of `samples`
- * samples: the outputs of convolutions and batch norms, or for transformers the estimate of transformer/memory.h. */
+/* bb_network_activations - returns the bytes of the activations that the forward pass stores for the backward pass
+ * of `samples` samples. Residual networks: the outputs of convolutions and batch norms; transformers: the estimate
+ * of transformer/memory.h. */
 double bb_network_activations(const struct bb_network *network, int samples, enum bb_dtype_id dtype);
 
 /*
- * bb_network_add_kernels - appends the GEMMs and memory-bound kernels of a unit to a kernel list.
- *   unit      index in network->units
- *   samples   samples of the micro-batch
+ * bb_network_add_kernels - appends the GEMMs and memory-bound kernels of one unit (layer) to a kernel list.
+ *   unit      index of the unit in network->units
+ *   samples   number of samples of the micro-batch
  *   backward  false: forward pass, true: backward pass
  *   w         in and out: the kernel list
- *   Returns   false if a size overflows
+ *   Returns   false if the size of a kernel overflows
  */
 bool bb_network_add_kernels(const struct bb_network *network, int unit, int64_t samples, enum bb_dtype_id dtype,
                             bool backward, struct bb_kernel_list *w);

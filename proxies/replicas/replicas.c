@@ -1,10 +1,10 @@
 /*
  * replicas.c - the proxy data_parallel: each rank trains a full replica of the model, synchronized as --sync selects.
- * The model is a list of units (network.h); sync/sync.h and servers.h add the communication.
+ * The model is a list of units, which are its layers (network.h). sync/sync.h and servers.h add the communication.
  *
  * The step of a worker consists of, for each micro-batch, the forward of all units and then the backward of all units
  * in reverse order, with one compute operation per unit and direction. The functions of --sync are called before and
- * after these operations. The optimizer ends the step. Dedicated parameter servers have no compute of units.
+ * after these operations. The optimizer ends the step. A dedicated parameter server does not compute any unit.
  *
  * With --compute timed, a unit's forward takes its FLOPs divided by --tflops, and its backward twice as long. The
  * backward of the first convolution takes as long as its forward, because its input requires no gradient.
@@ -23,10 +23,11 @@
 #define DEFAULT_MODEL "resnet50"
 
 enum direction { FORWARD, BACKWARD };
-/* Indices of kernel lists: one list per direction, and one that accumulates gradients over micro-batches. */
+/* First index of training.kernels: FORWARD, BACKWARD or ACCUMULATE, the kernels that add the gradients of a
+ * micro-batch to those of earlier micro-batches. */
 enum { ACCUMULATE = BACKWARD + 1, KERNEL_KINDS };
 
-/* State while the step is built. */
+/* State while the training step of the proxy data_parallel is built. */
 struct training {
     const struct bb_proxy_config *config;
     struct bb_network network;
@@ -38,12 +39,13 @@ struct training {
     int batch; /* samples per worker in one micro-batch */
     int workers, micro_batches;
     struct bb_sync_unit *units;
-    const struct bb_kernel_list **kernels[KERNEL_KINDS]; /* [kind][unit] kernel lists of --compute gemm, owned by the
-                                                            step; NULL with other kinds of compute */
+    /* kernel lists of --compute gemm, indexed by [FORWARD, BACKWARD or ACCUMULATE][unit] and owned by the step; NULL
+     * with other kinds of compute */
+    const struct bb_kernel_list **kernels[KERNEL_KINDS];
 
-    struct bb_script script; /* program of the role that is being built */
-    struct bb_sync *sync;    /* state of --sync: `sync` without parameter servers, `server` with parameter servers; the
-                             other one is NULL */
+    struct bb_script script; /* program of the role (ranks with the same program) that is being built */
+    struct bb_sync *sync;    /* sync: state of the synchronization by collectives (sync.h); server: state of the
+                             parameter servers (servers.h). --sync selects one of them, the other pointer is NULL */
     struct bb_servers *server;
 };
 
@@ -59,7 +61,7 @@ static bool has_servers(const struct training *t)
     return t->policy.kind >= BB_SYNC_PS;
 }
 
-/* ---- compute ---- */
+/* ---- compute of one unit (layer of the network) ---- */
 
 static double unit_flops(const struct training *t, int unit, enum direction direction)
 {
@@ -74,7 +76,8 @@ static double unit_us(const struct training *t, int unit, enum direction directi
     return unit_flops(t, unit, direction) / t->config->tflops * 1e-6;
 }
 
-/* Returns whether two units have the same kernel list: consecutive transformer layers with equal shapes. */
+/* Returns whether the units a and b = a + 1 can share their kernel lists: both are transformer layers of equal
+ * shape. */
 static bool same_kernels(const struct training *t, int a, int b)
 {
     const struct bb_network_unit *u = t->network.units;
@@ -147,7 +150,7 @@ static void write_kernels(struct training *t, int unit, enum direction direction
     s->layer = BB_NONE;
 }
 
-/* ---- program of one role ---- */
+/* ---- program of one role (ranks with the same program) ---- */
 
 static void write_forward(struct training *t)
 {
@@ -223,8 +226,9 @@ static void add_memory(struct training *t, struct bb_role *role, bool is_worker)
         bb_sync_add_update_peak(bb_sync_update_peak_bytes(&t->policy, &t->comms, t->network.parameters), bytes);
 }
 
-/* Builds one role. index: with servers, the number of the server, or BB_NONE for workers; otherwise 1 for the last
- * rank of each node with --hierarchical, and 0 for the other ranks. */
+/* Builds the program of one role (ranks with the same program). index: if --sync selects parameter servers, the
+ * number of the server, or BB_NONE for the workers; otherwise 1 for the last rank of each node with --hierarchical,
+ * and 0 for all other ranks. */
 static int build_role(struct training *t, struct bb_role *role, const char *name, int index)
 {
     bool is_worker = !has_servers(t) || t->policy.kind == BB_SYNC_PS || index == BB_NONE;
@@ -251,7 +255,7 @@ out:
     return rc;
 }
 
-/* ---- roles and layout of the step ---- */
+/* ---- roles and communicators of the step ---- */
 
 static int build_replicas(struct training *t)
 {
@@ -348,8 +352,8 @@ out:
     return rc;
 }
 
-/* Computes the number of workers and of micro-batches. Requires build_layout, which computes the number of dedicated
- * servers. */
+/* Computes the number of workers and of micro-batches. Must be called after build_layout, which computes the number
+ * of dedicated parameter servers. */
 static int resolve_micro_batches(struct training *t)
 {
     char made_of[64];

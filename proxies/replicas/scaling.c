@@ -1,4 +1,5 @@
-/* scaling.c - resolves the options and computes the metrics of a scaling study (see scaling.h). */
+/* scaling.c - resolves the options and computes the metrics of a scaling study, which compares the throughput of
+ * runs on different numbers of ranks (see scaling.h). */
 #include "proxies/replicas/scaling.h"
 
 #include "proxies/author/args.h"
@@ -14,7 +15,8 @@ static int ceil_div(int a, int b)
     return a / b + (a % b != 0);
 }
 
-/* Writes the numbers of ranks nearest to `ranks` that divide the global batch, such as "2 or 4 ranks". Returns text. */
+/* Writes to `text` the numbers of ranks nearest to `ranks` by which the global batch size `batch` is divisible, for
+ * example "2 or 4 ranks". Returns text. */
 static const char *dividing_ranks(int batch, int ranks, char text[BB_MULTIPLES_TEXT])
 {
     int below = ranks, above = ranks;
@@ -110,7 +112,7 @@ out:
     return rc;
 }
 
-/* ---- metrics ---- */
+/* ---- throughput, efficiency and serial fraction ---- */
 
 double bb_scaling_rate(const struct bb_scaling *s, double seconds)
 {

@@ -30,56 +30,62 @@
 
 #include <jansson.h>
 
-/* Synthetic format: number of iterations, and batches per iteration. */
+/* Format of Horovod's synthetic benchmark: number of iterations, and number of batches (training steps) per
+ * iteration. */
 enum { BB_SCALING_ITERATIONS = 10, BB_SCALING_BATCHES = 10 };
 
-/* A scaling study on one number of ranks, computed from the options. */
+/* Size of a scaling study on one number of ranks, computed from the options. A round is an epoch or, with the
+ * synthetic format, an iteration of 10 training steps. */
 struct bb_scaling {
     bool strong, synthetic;
     int ranks;
-    int batch;       /* samples per rank and step; at most rank_images */
-    int full_steps;  /* full-batch steps in each round */
+    int batch;       /* samples per rank and training step; at most rank_images */
+    int full_steps;  /* number of training steps with the full batch in each round */
     int last_batch;  /* samples per rank in the shorter last step of an epoch; 0: all steps have the full batch */
-    int run_steps;   /* full-batch steps in each round that are really run; the time of all full_steps is extrapolated
-                      from them */
+    int run_steps;   /* number of full-batch steps in each round that are really run; the time of all full_steps is
+                      extrapolated from their time */
     int rounds;      /* number of epochs, or of iterations of the synthetic format */
     int images;      /* images of the data set; 0 for the synthetic format */
-    int rank_images; /* images per rank and round */
+    int rank_images; /* images that each rank processes in one round (epoch or iteration) */
 };
 
 /*
- * bb_scaling_resolve - computes the study from the options. The caller has set the defaults of the options.
- *   s        out
+ * bb_scaling_resolve - computes the size of the scaling study from the options. The caller has set the default options.
+ *   s        out: the size of the study
  *   Returns  0, or -BB_EUSAGE after printing an error message: a global batch that is not divisible by the number of
  *            ranks (with the nearest valid values), or contradictory options
  */
 int bb_scaling_resolve(const struct bb_proxy_config *config, struct bb_scaling *s) BB_MUST_CHECK;
 
-/* ---- metrics; these functions have no side effects ---- */
+/* ---- throughput, efficiency and serial fraction; these functions have no side effects ---- */
 
-/* bb_scaling_rate - returns the images per second of all ranks if a round takes `seconds` seconds. */
+/* bb_scaling_rate - returns the images per second of all ranks if one round (epoch or iteration) takes `seconds`
+ * seconds. */
 double bb_scaling_rate(const struct bb_scaling *s, double seconds);
 double bb_scaling_efficiency(double rate, int ranks, double base_rate, int base_ranks);
-double bb_karp_flatt(double speedup, int ranks); /* serial fraction; NaN for one rank */
+double bb_karp_flatt(double speedup, int ranks); /* returns the serial fraction after Karp and Flatt; NaN for one
+                                                    rank */
 
 /* Measurements of a run. The struct owns its arrays; bb_scaling_measured_release frees them. */
 struct bb_scaling_measured {
-    double *seconds;     /* [rounds] duration of each round in seconds */
-    double *last_us;     /* [rounds] duration of the shorter last step in us; included in seconds */
-    int rounds;          /* number of completed rounds */
+    double *seconds;     /* [rounds] duration of each round (epoch or iteration) in seconds */
+    double *last_us;     /* [rounds] duration in microseconds of the shorter last step of each epoch, which is included
+                        in seconds */
+    int rounds;          /* number of completed rounds (epochs or iterations) */
     double broadcast_us; /* duration of the broadcast of rank 0's state before the training; NaN: not run */
     double broadcast_bytes;
     int broadcasts; /* number of broadcast calls, one per tensor */
 };
 void bb_scaling_measured_release(struct bb_scaling_measured *m);
 
-/* bb_scaling_steady_rate - returns the images per second of all ranks in steady state. Epochs: the mean over all
- * epochs but the first, which includes warm-up; with a single epoch, the rate of this epoch. Synthetic format: the
- * number of ranks times the mean over the iterations. NaN if no round was completed. */
+/* bb_scaling_steady_rate - returns the images per second of all ranks in steady state. Epochs: computed from the
+ * mean duration of all epochs except the first, which includes warm-up; with a single epoch, from its duration.
+ * Synthetic format: the mean rate of the iterations of one rank, times the number of ranks. NaN if no epoch or
+ * iteration was completed. */
 double bb_scaling_steady_rate(const struct bb_scaling *s, const struct bb_scaling_measured *m);
 
-/* bb_scaling_iteration_stats - computes, over the iterations of the synthetic format, the mean of the images per
- * second of one GPU (*mean) and 1.96 standard deviations (*half_width). */
+/* bb_scaling_iteration_stats - computes the statistics of the images per second of one GPU over the iterations of
+ * the synthetic format: their mean (*mean) and 1.96 times their population standard deviation (*half_width). */
 void bb_scaling_iteration_stats(const struct bb_scaling *s, const struct bb_scaling_measured *m, double *mean,
                                 double *half_width);
 
@@ -93,8 +99,8 @@ struct bb_scaling_baseline {
 };
 
 /*
- * bb_scaling_baseline_load - reads the results of an earlier run (config->scaling.baseline).
- *   baseline  out; empty if the option is not set
+ * bb_scaling_baseline_load - reads the results of an earlier run from the file config->scaling.baseline.
+ *   baseline  out: the results; zeroed if the option is not set
  *   Returns   0, -BB_EFAIL, or -BB_EUSAGE after printing an error message: the file contains no completed scaling run,
  *             or a run of a different study (model, mode, format, batch, images, data type, compute, sync)
  */
@@ -108,16 +114,19 @@ struct bb_scaling_report {
     const struct bb_scaling *scaling;
     const struct bb_scaling_measured *measured;
     const struct bb_scaling_baseline *baseline;
-    double step_us;          /* median duration of the step with the full batch */
-    double compute_alone_us; /* the same step's compute without communication; NaN: not measured */
+    double step_us;          /* median duration in microseconds of the training step with the full batch */
+    double compute_alone_us; /* median duration in microseconds of the compute of the full-batch step, run without
+                                communication; NaN: not measured */
 };
 
-/* bb_scaling_print_round - prints the line of one round: "Epoch 1/3 | Time: 12.34s | Global Img/sec: 5678.90" or
- * "Iter #0: 123.4 img/sec per GPU". */
+/* bb_scaling_print_round - prints the line of one round, for an epoch "Epoch 1/3 | Time: 12.34s | Global Img/sec:
+ * 5678.90", for an iteration of the synthetic format "Iter #0: 123.4 img/sec per GPU". */
 void bb_scaling_print_round(const struct bb_scaling *s, int round, double seconds, FILE *out);
-/* bb_scaling_print_total - prints Horovod's summary of the iterations; prints nothing for epochs. */
+/* bb_scaling_print_total - prints the summary of Horovod's synthetic benchmark, which is the mean over its
+ * iterations; prints nothing if the study has epochs. */
 void bb_scaling_print_total(const struct bb_scaling *s, const struct bb_scaling_measured *m, FILE *out);
-void bb_scaling_print(const struct bb_scaling_report *r, FILE *out); /* prints the report after the last round */
+void bb_scaling_print(const struct bb_scaling_report *r, FILE *out); /* prints the report of the study after its last
+                                                                        epoch or iteration */
 json_t *bb_scaling_json(const struct bb_scaling_report *r); /* returns the object `scaling` of the JSON results file;
                                                                the caller releases it */
 

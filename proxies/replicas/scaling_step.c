@@ -15,14 +15,14 @@ int bb_scaling_defaults(struct bb_proxy_config *c)
     return bb_replicas_defaults(c);
 }
 
-/* ---- broadcast of rank 0's state ---- */
+/* ---- broadcast of rank 0's training state before the first step ---- */
 
 struct broadcast {
     struct bb_step *step;
     struct bb_script script;
     struct bb_script_lane lane;
-    int buffer, states; /* buffer: index of the buffer of all broadcasts, of the size of the largest tensor; states:
-                           optimizer states per parameter */
+    int buffer, states; /* buffer: index of the program's buffer that all broadcasts share, as large as the largest
+                           tensor; states: number of optimizer states per parameter (SGD: 1, Adam: 2) */
     bool images;
 };
 
@@ -43,8 +43,8 @@ static void broadcast_tensor(struct broadcast *b, const char *kind, const struct
     bb_script_rooted_collective(&b->script, b->lane, what, BB_BROADCAST, 0, t->count, b->buffer, b->buffer);
 }
 
-/* Returns whether the tensor belongs to a batch norm. A batch norm also has a running mean and a running variance,
- * which are broadcast too and have the size of this tensor. */
+/* Returns whether the tensor belongs to a batch norm. Rank 0 also broadcasts the running mean and the running
+ * variance of a batch norm, which have the size of this tensor. */
 static bool is_norm(const struct bb_tensor *t)
 {
     return strncmp(t->name, "norm", 4) == 0 || strstr(t->name, ".norm") || strstr(t->name, "norm.");

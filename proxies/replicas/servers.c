@@ -1,18 +1,21 @@
-/* servers.c - builds the programs of workers and parameter servers (see servers.h). */
+/* servers.c - builds the programs of workers and parameter servers: workers push gradients, servers update
+ * parameters, workers pull parameters (see servers.h). */
 #include "proxies/replicas/servers.h"
 
 #include "bootstrap/base/grow.h"
 
 #include <stdlib.h>
 
-#define RECEIVE_SETS 2 /* sets of receive buffers of a dedicated server, used alternately */
+#define RECEIVE_SETS 2 /* number of sets of receive buffers, between which a dedicated parameter server alternates */
 
 struct chunk {
     size_t count;
     int first_unit, server;
-    int gradients, parameters; /* indices of the chunk's buffers in this role; BB_NONE: the role has no such buffer */
-    /* indices of operations. pushed: on a worker the push, on a server the receive; ready: the operation after which
-     * the role has the updated parameters of the chunk (on a server the update, on a worker the pull) */
+    int gradients, parameters; /* indices of the chunk's gradient buffer and parameter buffer in this role's program;
+                                  BB_NONE: the role has no such buffer */
+    /* Indices of operations in the program of the role (worker or server). pushed: the operation that sends (worker)
+     * or receives (server) the chunk's gradients; ready: the operation after which the role has the chunk's updated
+     * parameters, that is, the pull (worker) or the update (server). */
     int pushed, ready;
     const char *push_what, *pull_what;
 };
@@ -25,10 +28,11 @@ struct bb_servers {
     struct bb_buckets buckets;
     struct bb_gradient_arrival *arrivals;
     struct chunk *chunks;
-    int n, next;    /* number of chunks; index of the next chunk to push */
-    int *receive;   /* [RECEIVE_SETS][workers] indices of the receive buffers of a dedicated server; NULL for other
-                     roles */
-    size_t largest; /* elements of the largest chunk */
+    int n, next;    /* n: number of chunks (buckets of gradients); next: index of the next chunk that this worker pushes
+                    to its server */
+    int *receive;   /* [RECEIVE_SETS][workers] indices of the receive buffers of a dedicated parameter server; NULL for
+                     workers */
+    size_t largest; /* number of elements of the largest chunk (bucket of gradients) */
 };
 
 static bool uses_root(const struct bb_servers *s)
@@ -51,7 +55,7 @@ static bool is_served_here(const struct bb_servers *s, const struct chunk *c)
     return s->spec.server != BB_NONE && c->server == s->spec.server;
 }
 
-/* ---- communicators ---- */
+/* ---- communicators for pushes and pulls ---- */
 
 static int add_lane(struct bb_step *step, int group, struct bb_servers_comms *comms, int lane)
 {
@@ -84,7 +88,7 @@ out:
     return rc;
 }
 
-/* ---- chunks and buffers of one role ---- */
+/* ---- chunks (buckets of gradients) and their buffers ---- */
 
 static int first_unit(const struct bb_servers *s, const struct bb_sync_bucket *buckets)
 {
@@ -197,7 +201,7 @@ static int lane_of(const struct bb_servers *s, const struct chunk *c)
     return c->server % s->spec.comms.lanes;
 }
 
-/* ---- pushes and pulls ---- */
+/* ---- pushes of gradients and pulls of parameters ---- */
 
 static void set_labels(struct bb_servers *s, enum bb_phase phase)
 {
@@ -236,8 +240,8 @@ static void update_chunk(struct bb_servers *s, struct chunk *c)
             .kind = s->policy.optimizer, .count = c->count, .times = 1, .src = BB_NONE, .dst = c->parameters});
 }
 
-/* Receives one chunk from all workers and sums it. buffers: [workers] indices of the receive buffers. Returns the
- * index of the last operation. */
+/* Adds the operations by which a server receives one chunk (bucket of gradients) from all workers and sums it.
+ * buffers: [workers] indices of the receive buffers. Returns the index of the last of these operations. */
 static int collect_chunk(struct bb_servers *s, struct chunk *c, const int *buffers)
 {
     set_labels(s, BB_PHASE_GRADIENTS);
@@ -281,7 +285,7 @@ static void write_server(struct bb_servers *s)
     }
 }
 
-/* ---- functions that the builder of the step calls ---- */
+/* ---- functions that the builder of the training step calls ---- */
 
 void bb_servers_after_backward(struct bb_servers *s, int unit)
 {
@@ -316,7 +320,7 @@ void bb_servers_finish_step(struct bb_servers *s)
     s->script->dtype = before.dtype;
 }
 
-/* ---- memory of one role ---- */
+/* ---- training memory of a worker or server ---- */
 
 void bb_servers_memory(const struct bb_servers *s, double bytes[BB_USES])
 {

@@ -20,21 +20,23 @@
 
 #include "proxies/sync/sync.h"
 
-#define BB_SERVER_LANES 12 /* maximum number of communicator pairs (lanes); server s uses lane s mod lanes */
+/* Maximum number of lanes (pairs of a push and a pull communicator). Server s uses lane s modulo the number of lanes. */
+#define BB_SERVER_LANES 12
 
 struct bb_servers_comms {
-    int push[BB_SERVER_LANES], pull[BB_SERVER_LANES]; /* one pair of communicators per lane, each over all ranks */
-    int lanes;                                        /* number of lanes in use; 0 with one rank */
-    int servers; /* number of dedicated servers (K); 0 for ps, where every rank is a worker */
+    int push[BB_SERVER_LANES], pull[BB_SERVER_LANES]; /* [lane] indices of the communicators for pushes and for pulls
+                                                         in the step's layout; each includes all ranks */
+    int lanes;   /* number of lanes (communicator pairs) in use; 0 in a job with one rank */
+    int servers; /* number of dedicated servers (K); 0 for --sync ps, where the server (rank 0) is also a worker */
     int ranks;
 };
 
 /*
- * bb_servers_layout - adds the push and pull communicators to the layout of the step.
- *   group    the group of all ranks of the step
- *   comms    out
- *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error message with the minimum number of ranks: all ranks
- *            are servers
+ * bb_servers_layout - adds the communicators for pushes and pulls to the layout of the step.
+ *   group    index of the group of all ranks of the step
+ *   comms    out: the communicators
+ *   Returns  0, -BB_EFAIL, or, if the job has no rank left for a worker, -BB_EUSAGE after printing an error message
+ *            with the minimum number of ranks
  */
 int bb_servers_layout(struct bb_step *step, const struct bb_dp_config *policy, int group,
                       struct bb_servers_comms *comms) BB_MUST_CHECK;
@@ -44,16 +46,18 @@ struct bb_servers_spec {
     struct bb_servers_comms comms;
     struct bb_step *step;
     struct bb_script *script;
-    const struct bb_sync_unit *units; /* [n_units] in forward order; must remain valid until bb_servers_release */
+    const struct bb_sync_unit *units; /* [n_units] units (layers of the model) in forward order; must remain valid
+                                         until bb_servers_release */
     int n_units;
-    int server; /* role whose program is built: number of the server (0 to K - 1; with ps, rank 0 is server 0), or
-                   BB_NONE for a worker without a server */
+    int server; /* number of the server whose program is built (0 to K - 1; with --sync ps, rank 0 is server 0), or
+                   BB_NONE to build the program of the workers */
 };
 
-struct bb_servers; /* state while the program of one role is built */
+struct bb_servers; /* opaque state while the program of the workers or of one server is built */
 
 /*
- * bb_servers_init - divides the gradients into chunks and adds the buffers of the chunks to the script of one role.
+ * bb_servers_init - divides the gradients into chunks (buckets) and adds the buffers of the chunks to the program of
+ * one role (the workers or one server).
  *   s        out; the caller releases it with bb_servers_release, also after an error
  *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error message if there are more servers than chunks
  */
@@ -61,18 +65,21 @@ int bb_servers_init(struct bb_servers **s, const struct bb_servers_spec *spec) B
 void bb_servers_release(struct bb_servers *s);
 
 /*
- * The builder of the step calls both functions:
- *   after_backward  for workers, after the backward of `unit` in the last micro-batch: adds the pushes of all chunks
- *                   whose gradients are ready
- *   finish_step     for every role, at the end of the step: adds the remaining pushes, the updates and the pulls
+ * The builder of the training step calls these functions:
+ *   bb_servers_after_backward  for workers, after the backward of `unit` (a layer) in the last micro-batch: adds the
+ *                              pushes of all chunks whose gradients are ready
+ *   bb_servers_finish_step     for workers and servers, at the end of the step: adds the remaining pushes, the updates
+ *                              and the pulls
  */
 void bb_servers_after_backward(struct bb_servers *s, int unit);
 void bb_servers_finish_step(struct bb_servers *s);
 
 /*
- * bb_servers_memory - adds the training memory of the role to bytes[], in bytes for each enum bb_buffer_use.
+ * bb_servers_memory - adds the training memory of one role (the workers or one server) to bytes[], in bytes for each
+ * enum bb_buffer_use.
  *   Worker  all parameters and gradients
  *   Server  the parameters and the optimizer state of its chunks, and its receive buffers
+ * With --sync ps, rank 0 is both: it has all parameters, gradients and optimizer states.
  */
 void bb_servers_memory(const struct bb_servers *s, double bytes[BB_USES]);
 

@@ -1,10 +1,12 @@
 /*
- * cosmoflow.c - the proxy cosmoflow: spatial model parallelism x data parallelism. A 2x2 grid of tiles divides the
- * volume of the convolutions in two of its three dimensions; the dense layers are divided into four shards.
+ * cosmoflow.c - the proxy cosmoflow: spatial model parallelism x data parallelism. Each replica of the model is divided
+ * into four shards. A 2x2 grid of tiles, one per shard, divides the volume of the convolutions in two of its three
+ * dimensions; each dense layer is divided into four parts by its outputs.
  *
- * rank = replica * 4 + m. Groups: mp, the four shards of one replica, which are consecutive ranks; dense_dp, shard m of
- * all replicas; world. The weights of a convolution are the same on all shards, so their gradients are reduced over the
- * world. Shard m exchanges halos with m xor 1 and m xor 2, and nothing with its diagonal neighbour m xor 3.
+ * rank = replica * 4 + m, where m is the number of the shard (0 to 3). Groups: mp, the four shards of one replica,
+ * which are consecutive ranks; dense_dp, shard m of all replicas; world, all ranks. The weights of a convolution are
+ * the same on all shards, so their gradients are reduced over the world. Shard m exchanges halos with m xor 1 and m xor
+ * 2, and nothing with its diagonal neighbour m xor 3.
  *
  *   forward    convolutions 0 to 4, each except 0 after a halo exchange; then dense layers 0 to 2, each after an
  *              all-gather
@@ -32,16 +34,18 @@
 
 struct model {
     int batch;
-    size_t conv[CONVS];      /* parameters of each convolution, weights and biases */
-    size_t face[CONVS];      /* elements of the halo that a shard sends to one neighbour, for the output of each
-                           convolution */
-    size_t dense;            /* parameters of one shard, all dense layers together */
-    size_t exchange[DENSES]; /* input elements of each dense layer on one shard */
+    size_t conv[CONVS];      /* number of parameters of each convolution, weights and biases together */
+    size_t face[CONVS];      /* for the output of each convolution: number of elements of the halo that a shard sends to
+                           one neighbour */
+    size_t dense;            /* number of parameters of all dense layers together, on one shard */
+    size_t exchange[DENSES]; /* number of elements of each dense layer's input that one shard stores */
     double forward_us[CONVS + DENSES], backward_us[CONVS + DENSES];
-    double forward_flops[CONVS + DENSES];   /* FLOPs of one shard; the backward pass has twice as many */
-    int edge[CONVS], in[CONVS], out[CONVS]; /* edge: edge length of the whole input volume; in, out: channels */
+    double forward_flops[CONVS + DENSES];   /* FLOPs of each layer's forward pass on one shard, for the whole batch;
+                                             the backward pass counts twice as many */
+    int edge[CONVS], in[CONVS], out[CONVS]; /* edge: edge length of each convolution's whole input volume; in, out:
+                                               its numbers of channels */
     int kernel, width_in[DENSES], width_out[DENSES];
-    int convolutions, shards; /* numbers in the model file; must equal CONVS and SHARDS */
+    int convolutions, shards; /* numbers given by the model file, which must equal CONVS and SHARDS */
     double parameters;
 };
 
@@ -129,7 +133,7 @@ static int read_model(struct model *m)
 
     TRY(bb_model_file_open(&file, "cosmoflow", "spatial_network"));
     TRY(bb_model_file_read(&file, file.root, model_fields, m));
-    /* The program supports only these numbers of convolutions and shards. */
+    /* This proxy supports only the numbers of convolutions and shards that CONVS and SHARDS define. */
     if (m->convolutions != CONVS || m->shards != SHARDS)
         TRY(bb_err(BB_EUSAGE, "%s: %d convolutions on %d shards, expected %d on %d", file.where, m->convolutions,
                    m->shards, CONVS, SHARDS));
@@ -144,9 +148,10 @@ out:
 
 /* ---- kernels of --compute gemm ---- */
 
-/* Kernel lists of all shards. Halo lists differ between shards, which have neighbours on different sides. */
+/* Kernel lists for all shards. The lists of halo kernels differ between shards, because shards have neighbours on
+ * different sides. */
 struct kernels {
-    const struct bb_kernel_list *layer[2][CONVS + DENSES]; /* [0: forward, 1: backward][layer] */
+    const struct bb_kernel_list *layer[2][CONVS + DENSES]; /* kernels of one layer: [0: forward, 1: backward][layer] */
     /* kernels that pack or unpack the halo of a convolution's output or of its gradient: [shard][0: forward, 1:
      * backward][0: pack the sent halo, 1: unpack the received halo][convolution] */
     const struct bb_kernel_list *halo[SHARDS][2][2][CONVS];
@@ -174,8 +179,9 @@ static bool add_layer_kernels(const struct model *m, int l, bool backward, enum 
     return bb_kernel_list_dense(w, m->batch, m->width_in[d], m->width_out[d] / SHARDS, BB_ACT_RELU, dtype, backward);
 }
 
-/* Appends the kernels that pack (received: false) or unpack (received: true) the two faces of a shard's tile at the
- * output of convolution l. Shards 0 and 1 are horizontal neighbours, and so are shards 2 and 3. */
+/* Appends the kernels that pack (received: false) or unpack (received: true) the halo of the output of convolution
+ * l: the two faces of the shard's tile, one per neighbour. Horizontal neighbours are shards 0 and 1, and shards 2
+ * and 3; vertical neighbours are shards 0 and 2, and shards 1 and 3. */
 static bool add_halo_kernels(const struct model *m, int shard, int l, bool backward, bool received,
                              enum bb_dtype_id dtype, struct bb_kernel_list *w)
 {
@@ -230,14 +236,15 @@ struct shard {
     int number;
     struct bb_script script;
     struct bb_script_lane mp, dense, world;
-    int partners[2]; /* offsets from this shard to its two halo neighbours in mp */
-    int last[2];     /* indices of the last gradient all-reduces: [0] in dense_dp, [1] in world */
+    int partners[2]; /* rank offsets from this shard to its two halo neighbours */
+    int last[2]; /* index of the latest gradient all-reduce in the program: [0] over the group dense_dp, [1] over the
+                    group world */
 };
 
 static const char *const conv_names[CONVS] = {"conv 0", "conv 1", "conv 2", "conv 3", "conv 4"};
 static const char *const dense_names[DENSES] = {"dense 0", "dense 1", "dense 2"};
 
-/* Adds the compute of one layer. Layers 0 to CONVS - 1 are convolutions; the dense layers follow. */
+/* Adds the compute of one layer to the program. Layers 0 to CONVS - 1 are convolutions; the dense layers follow. */
 static void write_layer(struct shard *h, int layer)
 {
     bool forward = h->script.phase == BB_PHASE_FORWARD;
@@ -258,8 +265,8 @@ static void copy_faces(struct shard *h, int l, bool received)
                         h->kernels->halo[h->number][backward][received][l], 1, BB_NONE, BB_NONE);
 }
 
-/* Packs and exchanges the halo of the output of convolution l, or in the backward pass that of the output's
- * gradient. */
+/* Adds the kernels that pack a halo and the messages that exchange it. In the forward pass it is the halo of the
+ * output of convolution l, in the backward pass the halo of this output's gradient. */
 static void exchange_halo(struct shard *h, int l)
 {
     const char *what = h->script.phase == BB_PHASE_FORWARD ? "halo" : "halo of gradients";
@@ -269,8 +276,9 @@ static void exchange_halo(struct shard *h, int l)
                    bb_script_exchange(&h->script, h->mp, what, h->partners, h->partners, 2, h->model->face[l]));
 }
 
-/* Exchanges the input of a dense layer. kind: BB_ALL_GATHER in the forward pass gathers the input from all shards;
- * BB_REDUCE_SCATTER in the backward pass sums and scatters its gradient. part: input elements on one shard. */
+/* Adds the exchange of a dense layer's input between the shards. kind: BB_ALL_GATHER (forward pass) gathers the
+ * input from all shards; BB_REDUCE_SCATTER (backward pass) sums and scatters the gradient of the input. part: number
+ * of input elements on one shard. */
 static void exchange_dense(struct shard *h, enum bb_coll_kind kind, size_t part)
 {
     struct bb_script *s = &h->script;
@@ -334,7 +342,7 @@ static void update_parameters(struct shard *h)
         bb_script_optimizer(s, h->step, BB_MEMORY_KERNEL_SGD, conv_names[s->layer], h->model->conv[s->layer]);
 }
 
-/* ---- layout and roles of the step ---- */
+/* ---- communicators and roles of the step ---- */
 
 static int build_role(const struct bb_proxy_config *c, const struct model *m, const struct kernels *kernels,
                       struct bb_step *step, int shard)
@@ -360,7 +368,8 @@ static int build_role(const struct bb_proxy_config *c, const struct model *m, co
     return bb_script_result(&h.script);
 }
 
-/* Adds three communicators with fixed indices: 0 mp, 1 dense_dp, 2 world. */
+/* Adds three communicators with fixed indices: 0 is mp (all shards of one replica), 1 is dense_dp (the same shard of
+ * all replicas), 2 is world (all ranks). */
 static int build_layout(struct bb_layout *l, int ranks)
 {
     const struct bb_axis axes[] = {{"mp", SHARDS}, {"dp", ranks / SHARDS}};

@@ -9,8 +9,8 @@
  *   resnet152        the forward pass; then, bucket by bucket, the bucket's backward pass and the start of its
  *                    all-reduce; at the end a wait for all of them, so the all-reduce of a bucket overlaps with the
  *                    backward of the later buckets
- *   resnet152_scal   like resnet152, with a global batch of 32768 on P = 256 to 2048 ranks and the compute times of
- *                    32768 / P samples per rank
+ *   resnet152_scal   like resnet152, with a global batch of 32768 on P = 256, 512, 1024 or 2048 ranks and the compute
+ *                    times of 32768 / P samples per rank
  *
  * --compute gemm runs the kernels of the network: the forward pass of convolutions and dense layer; with each bucket,
  * the backward pass of the layers whose weights are in the bucket; after the gradients are reduced, SGD with momentum,
@@ -27,31 +27,34 @@
 
 #include <string.h>
 
-/* What distinguishes the four proxies at the end of this file. */
+/* Properties in which the four proxies of this file differ. */
 struct network {
     const char *model;
-    bool ring;    /* buckets are sent to the next rank instead of all-reduced */
-    bool overlap; /* the step waits at its end for all transfers, instead of after each transfer */
-    bool strong;  /* the global batch is fixed and divided among the ranks */
+    bool ring;    /* true: each bucket of gradients is sent to the next rank instead of being all-reduced */
+    bool overlap; /* true: the step waits for its gradient transfers once, at its end; false: it waits after each
+                     transfer */
+    bool strong;  /* true: strong scaling, in which the global batch is fixed and divided among the ranks */
 };
 
-/* State while the step is built. */
+/* State while the step of one of the four proxies is built. */
 struct training {
     const struct bb_proxy_config *config;
     const struct network *network;
     struct bb_residual model;
-    const struct bb_local_batch *batch; /* compute times of the model file for this number of samples per rank; NULL:
-                                           the model has none */
-    double samples;                     /* samples per rank; 0: unknown */
+    const struct bb_local_batch *batch; /* compute times that the model file contains for this number of samples per
+                                           rank; NULL: it contains none */
+    double samples;                     /* number of samples per rank and step; 0: unknown */
     struct bb_step *step;
-    const struct bb_kernel_list *forward, *backward[BB_RESIDUAL_BUCKETS]; /* kernel lists of --compute gemm; NULL
-                                                                             with other kinds of compute */
+    /* kernel lists of --compute gemm: one for the forward pass, and one per gradient bucket for the backward pass;
+     * NULL with other kinds of compute */
+    const struct bb_kernel_list *forward, *backward[BB_RESIDUAL_BUCKETS];
     struct bb_script script;
     struct bb_script_lane lane;
-    int last; /* index of the last gradient operation */
+    int last; /* index of the latest all-reduce (or ring transfer) of gradients in the program */
 };
 
-/* Reports that there are no compute times for this number of ranks, with the nearest number that has compute times. */
+/* Prints an error message that the model file has no compute times for this number of ranks, with the nearest number
+ * of ranks for which it has times. Returns -BB_EUSAGE. */
 static int refuse_ranks(const struct training *t)
 {
     int p = t->config->ranks, nearest = 0;
@@ -92,7 +95,8 @@ static int choose_samples(struct training *t)
     return 0;
 }
 
-/* Creates the kernel lists of the forward pass, and of the backward pass of each bucket. */
+/* Creates the kernel lists of --compute gemm: one for the forward pass, and for each bucket one for the backward
+ * pass of the layers whose gradients are in the bucket. */
 static int list_kernels(struct training *t)
 {
     enum bb_dtype_id dtype = (enum bb_dtype_id)bb_dtype_find(t->config->dtype);
@@ -128,8 +132,8 @@ static int start_transfer(struct training *t, const char *what, size_t count)
                             : bb_script_all_reduce(&t->script, t->lane, what, count);
 }
 
-/* Starts the transfers of a bucket: one, or with --per-tensor one per tensor. Returns the index of the last
- * operation. */
+/* Adds the transfers of one bucket of gradients: one transfer, or with --per-tensor one per tensor. Returns the
+ * index of the last transfer. */
 static int start_bucket(struct training *t, const struct bb_bucket *bucket, const char *what)
 {
     int op = BB_NONE;
@@ -163,8 +167,8 @@ static void write_bucket(struct training *t, int b)
         bb_script_wait(s, t->last);
 }
 
-/* Updates the parameters with SGD after all gradients are reduced. Gradient operations run in issue order, so
- * waiting for the last one is sufficient. */
+/* Adds the update of the parameters with SGD after all gradients are reduced. The reductions run in issue order on
+ * one stream, so waiting for the last one is sufficient. */
 static void update_parameters(struct training *t)
 {
     const struct bb_residual *m = &t->model;

@@ -28,28 +28,29 @@ static const char *const layer_names[LAYERS] = {
 
 #define MAX_WIDTHS 32
 
-/* Layer widths of an MLP, beginning with the input. */
+/* Widths of an MLP: the width of its input, followed by the output width of each layer. */
 struct mlp {
     int64_t width[MAX_WIDTHS];
     int n;
 };
 
 struct model {
-    struct mlp layers[LAYERS];    /* BOTTOM and TOP only */
-    int rows, features;           /* rows and row length of one embedding table */
-    size_t bottom, top, exchange; /* bottom, top: parameters of the two MLPs; exchange: elements that a rank sends in
-                                     one all-to-all */
-    size_t table;                 /* parameters of one embedding table */
+    struct mlp layers[LAYERS];    /* widths of the MLPs; only the elements [BOTTOM] and [TOP] are used */
+    int rows, features;           /* number of rows of one embedding table, and number of elements per row */
+    size_t bottom, top, exchange; /* bottom, top: number of parameters of the bottom and of the top MLP; exchange:
+                                     number of elements that a rank sends in one all-to-all */
+    size_t table;                 /* number of parameters of one embedding table */
     int tables, batch;
-    double parameters; /* parameters of the whole model with `tables` embedding tables */
+    double parameters; /* number of parameters of the whole model with `tables` embedding tables */
     double forward_us[LAYERS], backward_us[LAYERS];
-    double forward_flops[LAYERS]; /* FLOPs of a rank for batch / tables samples; the backward pass has twice as many */
+    double forward_flops[LAYERS]; /* FLOPs of each layer's forward pass on one rank, for batch / tables samples; the
+                                     backward pass counts twice as many */
 };
 
 /* ---- reading of the model file ---- */
 
-/* Reads the widths of an MLP. *parameters, *flops: out: number of its parameters, and FLOPs of its forward pass on
- * one rank. */
+/* Reads the layer widths of an MLP from the list `key` of the model file. *parameters: out: number of parameters of
+ * the MLP; *flops: out: FLOPs of its forward pass on one rank. */
 static int read_mlp(struct bb_model_file *file, const char *key, struct mlp *p, size_t *parameters, double *flops)
 {
     const json_t *widths;
@@ -76,7 +77,8 @@ out:
     return rc;
 }
 
-/* Returns the parameters of the model with this number of tables. The MLPs are always those of the model file. */
+/* Returns the number of parameters of the model with `tables` embedding tables. The MLPs are always those of the
+ * model file. */
 static double parameters_of(const struct model *m, int tables)
 {
     return (double)m->bottom + (double)m->top + (double)m->table * tables;
@@ -128,15 +130,15 @@ struct recommender {
     const struct model *model;
     struct bb_step *step;
     enum bb_dtype_id dtype;
-    const struct bb_kernel_list *kernel_lists[2][LAYERS]; /* [0: forward, 1: backward][layer]; NULL without --compute
-                                                             gemm */
+    const struct bb_kernel_list *kernel_lists[2][LAYERS]; /* kernels of --compute gemm: [0: forward, 1:
+                                                             backward][layer]; NULL with other kinds of compute */
     struct bb_script script;
     struct bb_script_lane exchange, gradients;
     size_t per_peer;
     int ranks;
 };
 
-/* Returns the samples that the MLPs of one rank process in a step. */
+/* Returns the number of samples that the MLPs of one rank process in a step. */
 static int64_t samples_per_rank(const struct model *m)
 {
     return m->batch / m->tables;
@@ -152,7 +154,8 @@ static bool add_mlp_kernels(const struct recommender *r, enum layer layer, bool 
         int l = backward ? p->n - i : i;
         enum bb_activation act = l < p->n - 1 || layer == BOTTOM ? BB_ACT_RELU : BB_ACT_NONE;
 
-        if (backward && l == 1 && layer == BOTTOM) /* the input is data, which needs no gradient */
+        if (backward && l == 1 && layer == BOTTOM) /* the first layer of the bottom MLP reads input data, which needs
+                                                      no gradient */
             fits &= bb_kernel_list_dense_first_backward(w, rows, p->width[0], p->width[1], act, r->dtype);
         else
             fits &= bb_kernel_list_dense(w, rows, p->width[l - 1], p->width[l], act, r->dtype, backward);
@@ -160,8 +163,8 @@ static bool add_mlp_kernels(const struct recommender *r, enum layer layer, bool 
     return fits;
 }
 
-/* Appends the kernels of the embedding table. Forward: lookup of the table rows of a batch. Backward: permutation of
- * the gradients into row order, and their addition to the rows. */
+/* Appends the kernels of the embedding table. Forward: lookup of one table row per sample of the batch. Backward:
+ * permutation of the gradients into row order, and their addition to the rows. */
 static bool add_embedding_kernels(const struct recommender *r, bool backward, struct bb_kernel_list *w)
 {
     const struct model *m = r->model;
@@ -183,8 +186,8 @@ static bool add_layer_kernels(const struct recommender *r, enum layer layer, boo
     return add_mlp_kernels(r, layer, backward, w);
 }
 
-/* Returns the FLOPs of a layer in one direction according to the model file. The backward of the bottom MLP excludes
- * the gradient of its input. */
+/* Returns the FLOPs of a layer's forward or backward pass according to the model file. The backward pass of the
+ * bottom MLP excludes the gradient of the MLP's input. */
 static double flops_of(const struct recommender *r, enum layer layer, bool backward)
 {
     const int64_t *width = r->model->layers[BOTTOM].width;

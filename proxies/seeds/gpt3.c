@@ -3,7 +3,8 @@
  * each layer divided among tensor-parallel ranks or among experts. The model is profiles/models/gpt3; the four proxies
  * are defined at the end of this file.
  *
- * rank = (replica * W + w) * S + stage; W = 4 tensor-parallel ranks, or 16 experts. Groups:
+ * W is the number of ranks that share one layer: 4 tensor-parallel ranks, or 16 experts. S is the number of stages.
+ * rank = (replica * W + w) * S + stage, with w from 0 to W - 1. Groups:
  *   pp            the S stages of a pipeline, which are consecutive ranks
  *   tp or moe_ep  the W ranks of one stage and replica, S ranks apart
  *   dp            tensor parallel: the ranks with the same w and stage in all replicas; experts: all ranks of a stage
@@ -22,9 +23,9 @@
  *
  * --compute gemm runs the GEMMs and memory-bound kernels of the layer. With tensor parallelism these are attention and
  * MLP, both divided among the ranks. With experts they are attention, a permutation of the tokens by expert, one expert
- * (an MLP of inner width 4h / 16), and the reverse permutation. With several micro-batches, gradients are accumulated
- * in float after each backward. Adam runs after the gradients are reduced. A one_pipe_step has no gradients and
- * therefore no optimizer.
+ * (an MLP of inner width 4h / 16, for hidden size h), and the reverse permutation. With several micro-batches,
+ * gradients are accumulated in float after each backward. Adam runs after the gradients are reduced. A one_pipe_step
+ * reduces no gradients and therefore has no optimizer.
  */
 #include "proxies/author/args.h"
 #include "proxies/author/proxy.h"
@@ -36,18 +37,20 @@
 #define MAX_KERNELS   4
 #define MAX_GRADIENTS 2
 
-/* How the W ranks of a stage divide its layer: tensor parallelism or experts. */
+/* How the W ranks of one stage and replica divide the stage's layer: tensor parallelism (W = 4) or experts (W = 16). */
 struct division {
-    const char *key, *axis, *group; /* key: object of this division in the model file; axis, group: names of the W
-                                       ranks' axis and group in the layout */
-    enum bb_coll_kind kind;         /* kind of the two collectives of a layer */
-    const char *what[2];            /* labels of the two collectives */
-    const char *members;            /* what messages call the W ranks, for example "experts" */
-    /* [n_gradients] name of the group over which each gradient of a stage is reduced; the gradients have the order
-     * of the model file. NULL: unused */
+    const char *key, *axis, *group; /* key: name of the object of this division in the model file; axis, group: names
+                                       of the axis and of the group of the W ranks in the layout */
+    enum bb_coll_kind kind; /* kind of the layer's two collectives: all-reduce for tensor parallelism, all-to-all for
+                               experts */
+    const char *what[2];    /* labels of the layer's two collectives in the results */
+    const char *members;    /* name of the W ranks in messages to the user, for example "experts" */
+    /* [n_gradients] name of the group over which a gradient buffer of the stage is all-reduced, in the order of the
+     * gradients in the model file; NULL: there is no such gradient */
     const char *gradient_group[MAX_GRADIENTS];
     unsigned gradient_axes[MAX_GRADIENTS];
-    bool separate_batches; /* true: each of the W ranks has its own samples; false: they share each micro-batch */
+    bool separate_batches; /* true: each of the W ranks of a stage has its own samples; false: the W ranks share the
+                              samples of each micro-batch */
 };
 
 enum { PP = 1u << 0, WIDTH = 1u << 1, REPLICAS = 1u << 2 };
@@ -71,7 +74,7 @@ static const struct division expert = {.key = "expert",
                                        .gradient_axes = {REPLICAS, WIDTH | REPLICAS},
                                        .separate_batches = true};
 
-/* What distinguishes the four proxies at the end of this file. */
+/* Properties in which the four proxies of this file differ. */
 struct variant {
     const struct division *division;
     bool one_step;
@@ -80,7 +83,8 @@ struct variant {
 /* ---- reading of the model file ---- */
 
 struct kernel {
-    const char *what, *kind; /* kind: "layer", "attention" or "expert" */
+    const char *what, *kind; /* kind: the part of a transformer layer that the kernel computes, "layer" (all of it),
+                                "attention" or "expert" */
     double forward_us, backward_us, forward_flops;
 };
 
@@ -90,7 +94,7 @@ struct gradient {
 };
 
 struct model {
-    struct bb_model_file file; /* the open model file, which owns the strings of this struct */
+    struct bb_model_file file; /* the open model file, which owns the strings in this struct */
     int stages, scale, micro_batch, width, hidden, sequence, heads;
     size_t message, exchange, layer_parameters;
     struct kernel kernels[MAX_KERNELS];
@@ -120,7 +124,8 @@ static const struct bb_json_field model_fields[] = {
     BB_FIELD("totals.message", BB_JSON_COUNT_TOTAL, AT(message)),
     {0}};
 
-/* Reads the part of the model file that depends on the division of the layers. */
+/* Reads the part of the model file that depends on how the layers are divided: d->key names it, "tensor" or
+ * "expert". */
 static int read_division(const struct bb_model_file *file, const struct division *d, struct model *m)
 {
     const int n_gradients = d->gradient_group[1] ? 2 : 1;
@@ -178,7 +183,7 @@ out:
     return rc;
 }
 
-/* ---- options ---- */
+/* ---- command-line options ---- */
 
 static int read_numbers(struct bb_proxy_config *c, const char *const *words, int n)
 {
@@ -195,7 +200,7 @@ out:
 }
 
 /* Sets the number of micro-batches to --scale times the number of stages, unless --micro-batches is set.
- * usual_scale: default of --scale. */
+ * usual_scale: value used if --scale is not set. */
 static int resolve_micro_batches(struct bb_proxy_config *c, int usual_scale)
 {
     long long m = (long long)c->stages * (c->scale ? c->scale : usual_scale);
@@ -249,7 +254,7 @@ static int refuse_layout(const struct bb_proxy_config *c, const struct variant *
     return bb_args_check_ranks(c, (int)unit, why);
 }
 
-/* ---- program of one role ---- */
+/* ---- program of one role (stages with the same program) ---- */
 
 /* Position of a stage in the pipeline. In the one_pipe_step variants, even stages are FIRST and odd stages are LAST. */
 enum stage_kind { FIRST, MIDDLE, LAST };
@@ -263,17 +268,19 @@ struct pipeline {
     int comm_pp[2], comm_width, comm_gradients[MAX_GRADIENTS];
     struct bb_script script;
     struct bb_script_lane pp[2], width, gradients[MAX_GRADIENTS];
-    int collective_src[2], collective_dst[2]; /* indices of the buffers of the layer's two collectives */
-    const struct bb_kernel_list *kernel_lists[2][MAX_KERNELS]; /* [0: forward, 1: backward][kernel]; NULL without
-                                                                  --compute gemm */
-    const struct bb_kernel_list *accumulate; /* kernels that accumulate the gradients of a stage; NULL without
-                                                --compute gemm */
+    int collective_src[2], collective_dst[2]; /* indices of the send buffers and of the receive buffers of the
+                                                 layer's two collectives */
+    const struct bb_kernel_list *kernel_lists[2][MAX_KERNELS]; /* kernels of --compute gemm: [0: forward, 1:
+                                                                  backward][kernel]; NULL with other kinds of compute */
+    const struct bb_kernel_list *accumulate; /* kernels of --compute gemm that accumulate the stage's gradients over
+                                                micro-batches; NULL with other kinds of compute */
 };
 
 /* ---- kernels of --compute gemm ---- */
 
-/* Appends the kernels that permute the rank's tokens by expert, the MLP of one expert, and the reverse permutation.
- * Returns false if the MLP's inner width is not divisible by the number of experts, or if a size overflows. */
+/* Appends the kernels of one expert: a permutation of the rank's tokens by expert, the MLP of the expert, and the
+ * reverse permutation. Returns false if the MLP's inner width is not divisible by the number of experts, or if a
+ * size overflows. */
 static bool add_expert_kernels(const struct model *m, const struct bb_transformer *t, bool backward,
                                struct bb_kernel_list *w)
 {
@@ -306,8 +313,8 @@ static bool add_kernels(const struct pipeline *b, const struct kernel *k, bool b
     return strcmp(k->kind, "expert") == 0 && add_expert_kernels(m, &t, backward, w);
 }
 
-/* Creates the kernel lists of forward and backward. Their FLOPs must equal those of the model file, where the
- * backward has twice the FLOPs of the forward. */
+/* Creates the kernel lists of the forward and of the backward pass. Their FLOPs must equal those of the model file,
+ * where the backward pass has twice the FLOPs of the forward pass. */
 static int list_kernels(struct pipeline *b)
 {
     for (int i = 0; i < 2 * b->model->n_kernels; i++) {
@@ -325,7 +332,7 @@ static int list_kernels(struct pipeline *b)
     return 0;
 }
 
-/* Creates the kernel list that adds a stage's gradients to those of earlier micro-batches. */
+/* Creates the list of the kernels that add the gradients of a stage's micro-batch to those of earlier micro-batches. */
 static int list_accumulation(struct pipeline *b)
 {
     struct bb_kernel_list *w = bb_step_add_kernel_list(b->step);
@@ -336,7 +343,7 @@ static int list_accumulation(struct pipeline *b)
     return w ? 0 : -BB_EFAIL;
 }
 
-/* ---- operations of the program ---- */
+/* ---- operations of the program of one role ---- */
 
 static double time_scale(const struct pipeline *b, bool forward)
 {
@@ -364,7 +371,8 @@ static void write_kernels(struct pipeline *b, int src, int dst)
     }
 }
 
-/* Adds gradients to those of earlier micro-batches: after each backward, if there are several micro-batches. */
+/* Adds the kernels that accumulate gradients over micro-batches, after each backward pass. Adds nothing if the step
+ * has a single micro-batch. */
 static void accumulate_gradients(struct pipeline *b)
 {
     if (b->script.real && b->script.phase == BB_PHASE_BACKWARD && b->config->micro_batches > 1)
@@ -376,7 +384,8 @@ static int add_buffer(struct pipeline *b, bool wanted, const char *name, size_t 
     return wanted ? bb_script_buffer(&b->script, name, BB_USE_COMMUNICATION, count) : BB_NONE;
 }
 
-/* Adds a send and a receive buffer for each of the layer's two collectives. The operations added next use them. */
+/* Adds a send buffer and a receive buffer for each of the layer's two collectives. The collectives added by later
+ * calls of write_layer_collectives use these buffers. */
 static void add_collective_buffers(struct pipeline *b)
 {
     const struct division *d = b->variant->division;
@@ -389,7 +398,7 @@ static void add_collective_buffers(struct pipeline *b)
 }
 
 /* Adds the two collectives of a layer, with a wait for each: the all-reduces after attention and MLP, or the
- * dispatch and combine of experts. */
+ * dispatch and combine all-to-alls of experts. */
 static void write_layer_collectives(struct pipeline *b)
 {
     const struct division *d = b->variant->division;
@@ -399,8 +408,8 @@ static void write_layer_collectives(struct pipeline *b)
                                                         b->collective_src[i], b->collective_dst[i]));
 }
 
-/* Adds all micro-batches of one phase (forward or backward). to, from: offsets of the stages to which this stage
- * sends and from which it receives; 0: there is no such stage. */
+/* Adds all micro-batches of one phase (forward or backward). to, from: rank offsets of the stages to which this
+ * stage sends and from which it receives; 0: there is no such stage. */
 static void write_micro_batches(struct pipeline *b, enum bb_phase phase, int to, int from)
 {
     const char *what = phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
@@ -458,8 +467,8 @@ static void write_full_step(struct pipeline *b, enum stage_kind kind)
     update_parameters(b);
 }
 
-/* Adds one steady-state step of 1F1B: an even stage (kind FIRST) runs a forward, an odd stage (LAST) a backward.
- * Both start the receive of their next input before they compute. */
+/* Adds one step in the steady state of 1F1B: an even stage (kind FIRST) runs a forward, an odd stage (kind LAST) a
+ * backward. Each stage starts the receive of its next input before it computes. */
 static void write_steady_step(struct pipeline *b, enum stage_kind kind)
 {
     static const char *const what[] = {"activations", "activation gradients"};
@@ -498,7 +507,7 @@ static int build_role(struct pipeline *b, struct bb_role *role, enum stage_kind 
     return bb_script_result(s);
 }
 
-/* ---- layout, roles and summary of the step ---- */
+/* ---- communicators, roles and summary of the step ---- */
 
 static int build_layout(struct pipeline *b)
 {
@@ -547,7 +556,8 @@ static int count_chains(const struct pipeline *b)
     return b->replicas * (b->variant->division->separate_batches ? b->model->width : 1);
 }
 
-/* Sets the number of micro-batches from --global-batch-size, or rejects the option. */
+/* Sets the number of micro-batches from --global-batch-size. Rejects this option for the one_pipe_step proxies and
+ * in combination with --scale. */
 static int resolve_batch(const struct pipeline *b, struct bb_proxy_config *c)
 {
     int chains = count_chains(b);

@@ -21,10 +21,11 @@
  * next shift sends the kernel's result. The stage that begins (first stage in the forward pass, last stage in the
  * backward pass) computes before shift i, and shift i sends the result. Two pairs of buffers alternate, so the first
  * and the last stage overlap the compute of one micro-batch with the transfer of another. In a middle stage each shift
- * needs the result of the previous compute, so nothing overlaps. The published program has no compute times. By default
- * forward_us is the layer's FLOPs (24sh^2 + 4s^2h per sample, for sequence length s and hidden size h) divided by 119.8
- * TFLOP/s, the rate that the times of gpt3 imply (one layer of 7.628e12 FLOP in 63,660 us), and backward_us is twice
- * forward_us.
+ * needs the result of the previous compute, so nothing overlaps.
+ *
+ * The published program that this proxy reproduces has no compute times. By default forward_us is the layer's FLOPs
+ * (24sh^2 + 4s^2h per sample, for sequence length s and hidden size h) divided by 119.8 TFLOP/s, the rate that the
+ * times of gpt3 imply (one layer of 7.628e12 FLOP in 63,660 us), and backward_us is twice forward_us.
  *
  * --compute gemm runs the GEMMs and memory-bound kernels of forward and backward (cuda/work/kernel_list.h) for each
  * layer of the stage. With several micro-batches, gradients are accumulated in float after each backward. Adam updates
@@ -42,7 +43,8 @@ enum stage_kind { FIRST, MIDDLE, LAST };
 
 static const char *const role_names[] = {[FIRST] = "first stage", [MIDDLE] = "middle stage", [LAST] = "last stage"};
 
-/* State while the step is built: configuration, model, and the role that is being built. */
+/* State while the step is built: configuration, model, and the role (ranks with the same program) that is being
+ * built. */
 struct pipeline {
     const struct bb_proxy_config *config;
     const struct bb_model *model;
@@ -57,10 +59,10 @@ struct pipeline {
     enum stage_kind kind;
     struct bb_script_lane pp, dp;
     int send[2], recv[2], buffer_pairs;
-    int reduced; /* index of the last all-reduce of gradients; BB_NONE: none yet */
+    int reduced; /* index of the latest all-reduce of gradients in the program; BB_NONE: there is none yet */
 };
 
-/* ---- options ---- */
+/* ---- command-line options ---- */
 
 static int read_numbers(struct bb_proxy_config *c, const char *const *words, int n)
 {
@@ -113,10 +115,11 @@ static int refuse_layout(const struct bb_proxy_config *c)
     return bb_args_check_ranks(c, s, "stages");
 }
 
-/* ---- program of one role ---- */
+/* ---- program of one role (first, middle or last stage) ---- */
 
-/* Adds the compute of one micro-batch. src, dst: indices of the buffers that it reads and writes. Because of
- * bb_script_new_thread at the end, the next operations do not wait for this compute, unless they use its buffers. */
+/* Adds the compute of one micro-batch. src, dst: indices of the buffers that the compute reads and writes. Because
+ * of bb_script_new_thread at the end of this function, later operations wait for this compute only if they use one
+ * of the two buffers. */
 static void write_compute(struct pipeline *b, int src, int dst)
 {
     bool forward = b->s.phase == BB_PHASE_FORWARD;
@@ -128,8 +131,9 @@ static void write_compute(struct pipeline *b, int src, int dst)
     bb_script_new_thread(&b->s, BB_NONE);
 }
 
-/* Adds the messages of one shift. If there is a send and a receive, they share a group call, because a separate send
- * would block the receive. to, from: offsets of the peers, 0: none; src, dst: indices of the buffers. */
+/* Adds the messages of one shift (one message of each stage to the next). If the stage sends and receives, both
+ * messages share a group call, because a separate send would block the receive. to, from: rank offsets of the
+ * receiver and of the sender, 0: none; src, dst: indices of the send and of the receive buffer. */
 static void write_messages(struct pipeline *b, int to, int from, int src, int dst)
 {
     const char *what = b->s.phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
@@ -143,8 +147,8 @@ static void write_messages(struct pipeline *b, int to, int from, int src, int ds
     bb_script_group_end(&b->s);
 }
 
-/* Adds one shift, and the compute of its micro-batch. to, from: offsets of the stages to which this stage sends and
- * from which it receives; 0: there is no such stage. */
+/* Adds one shift (one message of each stage to the next) and the compute of its micro-batch. to, from: rank offsets
+ * of the stages to which this stage sends and from which it receives; 0: there is no such stage. */
 static void write_shift(struct pipeline *b, int to, int from)
 {
     int now = b->s.micro_batch % b->buffer_pairs, next = (b->s.micro_batch + 1) % b->buffer_pairs;
@@ -156,8 +160,9 @@ static void write_shift(struct pipeline *b, int to, int from)
         write_compute(b, b->recv[now], to ? b->send[next] : BB_NONE);
 }
 
-/* Adds the kernel lists of all layers of the stage, for accumulation or update: one operation per kind of layer
- * (inner, first, last), repeated for each layer of this kind. The operations run after the last gradient all-reduce. */
+/* Adds the kernels that accumulate the gradients, or update the parameters, of all layers of the stage: one
+ * operation per kind of layer (inner, first, last), repeated for each layer of this kind. The operations run after
+ * the last gradient all-reduce. */
 static void write_each_layer(struct pipeline *b, const struct bb_kernel_list *const kernel_lists[],
                              const char *const what[])
 {
@@ -195,11 +200,11 @@ static void write_shifts(struct pipeline *b, enum bb_phase phase)
 static void write_all_reduce(struct pipeline *b, const char *what, size_t count)
 {
     b->reduced = bb_script_all_reduce(&b->s, b->dp, bb_script_text(&b->s, what), count);
-    bb_script_new_thread(&b->s, BB_NONE); /* the next all-reduce runs after this one in the same stream, so it needs
-                                             no other wait */
+    bb_script_new_thread(&b->s, BB_NONE); /* the next all-reduce runs after this all-reduce in the same stream, so it
+                                             needs no other wait */
 }
 
-/* Adds the all-reduces of one layer: one for the whole layer, or with --per-tensor one per tensor. */
+/* Adds the gradient all-reduces of one layer: one for the whole layer, or with --per-tensor one per tensor. */
 static void write_layer_gradients(struct pipeline *b, const struct bb_model_layer *l)
 {
     if (!b->config->per_tensor)
@@ -262,7 +267,7 @@ static int build_role(struct pipeline *b, struct bb_role *role, enum stage_kind 
     return bb_script_result(&b->s);
 }
 
-/* ---- layout, roles and summary of the step ---- */
+/* ---- communicators, roles and summary of the step ---- */
 
 static int build_layout(struct pipeline *b)
 {
@@ -310,8 +315,8 @@ static int write_summary(struct pipeline *b)
     return b->step->summary && b->layers_text ? 0 : -BB_EFAIL;
 }
 
-/* Creates the kernel lists that accumulate gradients and update parameters, for each kind of layer including
- * embedding and head. */
+/* Creates the lists of the kernels that accumulate gradients and that update parameters, for each kind of layer. The
+ * first layer includes the embedding, the last layer includes the head. */
 static int list_optimizer_kernels(struct pipeline *b, enum bb_dtype_id dtype)
 {
     for (int kind = 0; kind < BB_LAYER_KINDS; kind++) {
@@ -327,7 +332,8 @@ static int list_optimizer_kernels(struct pipeline *b, enum bb_dtype_id dtype)
     return 0;
 }
 
-/* Creates the kernel lists of one layer and one micro-batch. Their FLOPs must equal those of the model file. */
+/* Creates the kernel lists of the forward and backward pass of one layer and one micro-batch. Their FLOPs must equal
+ * those of the model file. */
 static int list_kernels(struct pipeline *b)
 {
     const enum bb_dtype_id dtype = (enum bb_dtype_id)bb_dtype_find(b->config->dtype);
@@ -355,7 +361,7 @@ static int list_kernels(struct pipeline *b)
     return list_optimizer_kernels(b, dtype);
 }
 
-/* Sets the number of micro-batches from --global-batch-size. */
+/* Sets the number of micro-batches from --global-batch-size, if this option is set. */
 static int resolve_micro_batches(const struct pipeline *b, struct bb_proxy_config *c)
 {
     char made_of[64];

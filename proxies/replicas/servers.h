@@ -20,7 +20,8 @@
 
 #include "proxies/sync/sync.h"
 
-/* Maximum number of lanes (pairs of a push and a pull communicator). Server s uses lane s modulo the number of lanes. */
+/* Maximum number of lanes (pairs of a push and a pull communicator). Server s uses lane s modulo the number of
+ * lanes. */
 #define BB_SERVER_LANES 12
 
 struct bb_servers_comms {

@@ -8,19 +8,19 @@
  * The step of every rank consists of ETA passes (--replications), which alternate between both replicas (2 passes:
  * MAST; more: MASTER) and have different samples. A pass is, for each micro-batch, receive, forward, send, and then,
  * for each micro-batch, receive, backward, send. At the end, the ranks that have the same split sum its gradients:
- * ranks r and S - 1 - r of all copies of the S ranks. Each rank runs two all-reduces, first that of the lower split.
- * With tiles, the tiles of both replicas sum their gradients. With an odd number of ranks, the middle rank has the same
+ * ranks r and S - 1 - r of all pairs of replicas. Each rank runs two all-reduces, first that of the lower split. With
+ * tiles, the tiles of both replicas sum their gradients. With an odd number of ranks, the middle rank has the same
  * split of both replicas and adds their gradients locally.
  *
  * With --comm-opt there is no all-reduce between the replicas. The replica of pass 0 is the *leader*, the other one the
  * *follower*. The *partner* of a rank is the rank whose follower has the same split as the rank's leader. After the
  * leader's forward pass, each rank sends the leader's parameters to its partner. The rank of the leader's last split,
  * which continues directly with its backward pass, receives before its (last) forward and sends after its backward
- * pass. Its partner, the rank of the first split, posts the receive when the last gradients have arrived. This order
- * cannot deadlock and hides the transfers. After the follower's last forward pass, the leader's gradients are sent in
- * the same way and added to those of the follower, and only the follower is updated. The follower leads in the next
- * step, so even and odd steps alternate. A program is one even step; --odd-step selects the odd step, which is its
- * mirror image.
+ * pass. Its partner, the rank of the leader's first split, posts the receive when the activation gradients of the last
+ * micro-batch have arrived. This order cannot deadlock and hides the transfers. After the follower's last forward pass,
+ * the leader's gradients are sent in the same way and added to those of the follower, and only the follower is updated.
+ * The follower leads in the next step, so even and odd steps alternate. A program is one even step; --odd-step selects
+ * the odd step, which is its mirror image.
  */
 #include "cuda/work/kernel_list.h"
 #include "proxies/author/proxy.h"
@@ -29,13 +29,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* State of one role while its program is built. */
+/* State of one role (ranks with the same program) while its program is built. */
 struct gems_role {
     struct bb_tile_stage stage;
     struct bb_replica *leader, *follower;
-    bool is_middle, is_first, is_last; /* is_middle: the rank is its own partner; is_first, is_last: the rank has the
-                                          first or the last split of the leader */
-    int received; /* index of the operation that receives the leader's parameters; BB_NONE: no such operation yet */
+    /* is_middle: the rank has the same split of both replicas; is_first, is_last: the rank has the first or the last
+     * split of the leader (the replica of pass 0) */
+    bool is_middle, is_first, is_last;
+    int received; /* index of the operation that receives the parameters of the leader (the replica of pass 0);
+                     BB_NONE: not added yet */
     struct bb_script_lane pair;
 };
 
@@ -49,12 +51,13 @@ static size_t count_parameters(const struct bb_replica *replica)
     return replica->split->layers.parameters;
 }
 
-/* ---- --comm-opt: point-to-point exchange with the partner ---- */
+/* ---- --comm-opt: messages between rank r and its partner, rank mp - 1 - r (mp: ranks per pair of replicas) ---- */
 
-#define PARTNER 1 /* offset from a rank to its partner in the group `pair`, which has two members */
+#define PARTNER 1 /* offset from a rank to its partner in the group `pair`, which consists of these two ranks */
 
-/* Adds one message to or from the partner. send: true: send data of the leader's split; false: receive data of the
- * follower's split. use: purpose of the buffer. Returns the index of the operation. */
+/* Adds one message between rank r and its partner, rank mp - 1 - r. send: true: send data of the split of the leader
+ * (the replica of pass 0); false: receive data of the split of the follower (the other replica). use: purpose of the
+ * message's buffer. Returns the index of the operation. */
 static int start_message(struct gems_role *p, bool send, const char *what, enum bb_buffer_use use)
 {
     struct bb_script *s = &p->stage.script;
@@ -64,8 +67,8 @@ static int start_message(struct gems_role *p, bool send, const char *what, enum 
                                                     bb_script_buffer(s, what, use, count));
 }
 
-/* Adds a send to the partner and a receive from the partner in one group call, so that neither waits for the other.
- * sent, received: purposes of the two buffers. Returns the index of the receive. */
+/* Adds, for rank r and its partner, rank mp - 1 - r, a send and a receive in one group call, so neither message
+ * waits for the other. sent, received: purposes of the two buffers. Returns the index of the receive. */
 static int exchange_with_partner(struct gems_role *p, const char *what, enum bb_buffer_use sent,
                                  enum bb_buffer_use received)
 {
@@ -80,19 +83,19 @@ static int exchange_with_partner(struct gems_role *p, const char *what, enum bb_
 
 static const char parameters[] = "parameters";
 
-/* Adds the early receives of parameters, in the leader's first pass after the last micro-batch is received and
- * before it is computed: in the forward pass on the rank of the leader's last split, in the backward pass on the
- * rank of the first split. */
+/* Adds the receive of parameters from the partner on the ranks of the first and the last split of the leader (the
+ * replica of pass 0). The receive is placed in pass 0 between the receive of the last micro-batch and its compute:
+ * on the rank of the last split in the forward pass, on the rank of the first split in the backward pass. */
 static void receive_parameters_early(struct gems_role *p, enum bb_pass_direction direction)
 {
     if (direction == BB_FORWARD ? p->is_last : p->is_first)
         p->received = start_message(p, false, parameters, BB_USE_PARAMETERS);
 }
 
-/* Implements --comm-opt: adds the messages with the leader's parameters (see the top of the file) in pass 0, between
- * a rank and its partner. After the forwards, the rank of the leader's first split sends, and the ranks of the inner
- * splits send and receive; after the backwards, the rank of the last split sends. The other receives are in
- * receive_parameters_early. */
+/* Adds the other messages with the parameters of the leader (the replica of pass 0) for --comm-opt, after the
+ * forward or backward passes of pass 0. After the forward passes, the rank of the leader's first split sends to its
+ * partner, and the ranks of the inner splits send and receive. After the backward passes, the rank of the leader's
+ * last split sends. For the receives of the first and last split see receive_parameters_early. */
 static void exchange_parameters(struct gems_role *p, enum bb_pass_direction direction)
 {
     if (direction == BB_FORWARD ? p->is_first : p->is_last)
@@ -109,9 +112,9 @@ static void accumulate_gradients(struct gems_role *p, size_t count)
             &(struct bb_script_memory_kernel){BB_MEMORY_KERNEL_ACCUMULATE, count, 1, BB_NONE, BB_NONE});
 }
 
-/* Adds the update of the follower: waits for the leader's gradients (received: index of the receive from the
- * partner), adds them to those of the follower, reduces the sum over the follower's tiles and over all copies, and
- * updates the parameters. */
+/* Adds the update of the follower (the replica of pass 1): waits for the gradients of the leader (the replica of
+ * pass 0), adds them to those of the follower, reduces the sum over the follower's tiles and over all pairs of
+ * replicas, and updates the parameters. received: index of the receive of the leader's gradients. */
 static void update_follower(struct gems_role *p, int received)
 {
     const struct bb_layer_split *split = p->follower->split;
@@ -128,7 +131,7 @@ static void update_follower(struct gems_role *p, int received)
     bb_tile_stage_optimizer(&p->stage, count);
 }
 
-/* ---- all-reduces between the replicas, without --comm-opt ---- */
+/* ---- without --comm-opt: all-reduces between the two replicas ---- */
 
 static int start_all_reduce(struct gems_role *p, const struct bb_replica *replica)
 {
@@ -168,10 +171,11 @@ static void reduce_replicas(struct gems_role *p)
     bb_tile_stage_optimizer(&p->stage, count_parameters(b));
 }
 
-/* ---- the whole step ---- */
+/* ---- passes of the step ---- */
 
-/* Adds all micro-batches of one direction of pass number `pass`, with the exchanges between partners. Returns the
- * index of the operation that receives the leader's gradients, or BB_NONE. */
+/* Adds the forward or backward of all micro-batches of pass number `pass`, and with --comm-opt the messages between
+ * partners. Returns the index of the operation that receives the gradients of the leader (the replica of pass 0);
+ * BB_NONE if there is none. */
 static int micro_batches(struct gems_role *p, int pass, enum bb_pass_direction direction)
 {
     struct bb_replica *replica = pass % 2 == 0 ? p->leader : p->follower;

@@ -1,4 +1,5 @@
-/* resolve_tiles.c - resolves and validates the options of `spatial` and `gems` (see resolve_tiles.h and tiling.h). */
+/* resolve_tiles.c - resolves and validates the command-line options of the proxies `spatial` and `gems` (see
+ * resolve_tiles.h; tiling.h defines splits, tiles and replicas). */
 #include "proxies/spatial/resolve_tiles.h"
 
 #include "bootstrap/base/grow.h"
@@ -12,11 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_WIDTH 2048 /* maximum number of tiles of a split */
+#define MAX_WIDTH 2048 /* maximum number of tiles of a split (pipeline stage) */
 
-/* ---- lists of numbers ---- */
+/* ---- options whose value is a list of numbers ---- */
 
-/* State while bb_list_each parses a list. */
+/* Argument that bb_list_each passes to add_number for each element of an option's list. numbers: [max] the parsed
+ * numbers, n of them so far. */
 struct number_list {
     const char *proxy, *option, *text;
     int *numbers, n, max;
@@ -37,7 +39,7 @@ static int add_number(void *arg, const char *word)
     return 0;
 }
 
-/* Parses the list `text` of an option, such as "8,4", into numbers[max]. Returns the length of the list, or a
+/* Parses the list `text` of an option, for example "8,4", into numbers[max]. Returns the number of elements, or a
  * negative error. */
 static int read_list(const char *proxy, const char *option, const char *text, int *numbers, int max)
 {
@@ -47,7 +49,7 @@ static int read_list(const char *proxy, const char *option, const char *text, in
     return rc ? rc : l.n;
 }
 
-/* ---- contradictory options ---- */
+/* ---- rejection of contradictory options ---- */
 
 static int refuse_without(const char *proxy, bool given, const char *option, bool wanted, const char *other)
 {
@@ -117,9 +119,10 @@ out:
     return rc;
 }
 
-/* ---- numbers of tiles, splits, modules and passes ---- */
+/* ---- numbers of tiles, splits (pipeline stages), modules and passes ---- */
 
-/* Sets the number of tiles of each spatial split, from a list or from one number for all. */
+/* Sets the number of tiles of each spatial split (pipeline stage that works on tiles) from --spatial-parts, which is
+ * a list, or one number for all spatial splits. */
 static int resolve_parts(struct bb_resolved_tiles *s, const struct bb_proxy_config *c)
 {
     const struct bb_tiles_options *o = &c->tiles;
@@ -148,7 +151,8 @@ static int resolve_parts(struct bb_resolved_tiles *s, const struct bb_proxy_conf
     return 0;
 }
 
-/* Sets the number of splits and s->modules from --balance, or only the number from --splits. */
+/* Sets the number of splits (pipeline stages) and the number of modules (blocks or cells) of each split from
+ * --balance. Without --balance, sets only the number of splits, from --splits. */
 static int resolve_balance(struct bb_resolved_tiles *s, const struct bb_proxy_config *c, const struct bb_net *net)
 {
     const char *text = c->tiles.balance;
@@ -192,15 +196,16 @@ static long long ranks_per_replica(const struct bb_resolved_tiles *s, int splits
 static int min_splits(const struct bb_resolved_tiles *s)
 {
     int splits = s->n_spatial ? s->n_spatial + 1 : 2;
-    /* minimum for gems with tiles: the tiles of both replicas need separate ranks, so mp must be at least 2 x tiles */
+    /* gems with tiles: the tiles of both replicas need separate ranks, so a replica needs at least twice as many
+     * ranks as it has tiles */
     int disjoint = s->gems && s->n_spatial ? s->n_spatial + count_tiles(s) : 0;
 
     return splits > disjoint ? splits : disjoint;
 }
 
-/* Returns a number of splits, at most `max`, with which the ranks per replica divide the number of ranks: --splits
- * if set, 4 for gems without tiles if possible, otherwise the smallest; 0: there is none. Requires the numbers of
- * tiles. */
+/* Returns a number of splits (pipeline stages), at most `max`, with which the ranks per replica divide the number of
+ * ranks; 0 if there is no such number. It is --splits if this option is set, 4 for gems without tiles if that is
+ * possible, otherwise the smallest such number. The numbers of tiles must be set before the call. */
 static int fitting_splits(const struct bb_resolved_tiles *s, const struct bb_proxy_config *c, int max)
 {
     int min = min_splits(s);
@@ -221,7 +226,8 @@ static void set_parts(struct bb_resolved_tiles *s, int parts)
         s->parts[i] = parts;
 }
 
-/* Sets the numbers of tiles and splits that the user has not specified, so that they fit the ranks if possible. */
+/* Sets the numbers of tiles and of splits (pipeline stages) that the user has not specified, so that they fit the
+ * number of ranks if possible. */
 static void resolve_defaults(struct bb_resolved_tiles *s, const struct bb_proxy_config *c, int n_modules)
 {
     static const int default_part_counts[] = {4, 2};
@@ -237,7 +243,8 @@ static void resolve_defaults(struct bb_resolved_tiles *s, const struct bb_proxy_
     s->n_splits = splits ? splits : s->n_splits ? s->n_splits : min_splits(s);
 }
 
-/* Rejects numbers of tiles and spatial splits that require more splits than the network has modules. */
+/* Rejects numbers of tiles and of spatial splits (pipeline stages that work on tiles) that require more splits than
+ * the network has modules (blocks or cells). */
 static int refuse_tiles(const struct bb_resolved_tiles *s, const struct bb_proxy_config *c, const struct bb_net *net)
 {
     int min = min_splits(s), unit = is_value(c->tiles.slice, "square") ? 4 : 2, parts = unit, spatial = s->n_spatial;
@@ -300,9 +307,9 @@ static int refuse_join(const struct bb_proxy_config *c, int before, int parts, i
     return 0;
 }
 
-/* Sets the tile grid of each spatial split. Tiles of one split are merged into those of the next spatial split, so
- * each number of tiles must be a multiple of the next one. Square tiles cannot be merged, so all splits must have
- * the same number of square tiles. */
+/* Sets the grid of tiles of each spatial split (pipeline stage that works on tiles). Tiles of one split are merged
+ * into the tiles of the next split, so each number of tiles must be a multiple of the next one. Square tiles cannot
+ * be merged, so with square tiles all spatial splits must have the same number of tiles. */
 static int resolve_slices(struct bb_resolved_tiles *s, const struct bb_proxy_config *c)
 {
     bool even = s->n_spatial == 0 || s->parts[0] == s->parts[s->n_spatial - 1];
@@ -332,8 +339,8 @@ static int refuse_batch(const struct bb_resolved_tiles *s, struct bb_proxy_confi
                   c->micro_batch_size, s->local_dp, bb_multiples(c->micro_batch_size, s->local_dp, near));
 }
 
-/* Sets the number of passes (--replications). A pass is the forward and backward of all micro-batches in one
- * replica. The step supports at most BB_MAX_LAYERS micro-batches in all passes together. */
+/* Sets the number of passes from --replications. A pass is the forward and backward of all micro-batches in one
+ * replica. All passes of a step together have at most BB_MAX_LAYERS micro-batches. */
 static int resolve_replications(struct bb_proxy_config *c, bool gems)
 {
     int m = c->micro_batches ? c->micro_batches : 1;
@@ -353,7 +360,7 @@ static int resolve_replications(struct bb_proxy_config *c, bool gems)
     return 0;
 }
 
-/* Sets the defaults that do not depend on the number of ranks, splits and tiles. */
+/* Sets the default options that do not depend on the numbers of ranks, splits and tiles. */
 static void fill_defaults(struct bb_proxy_config *c)
 {
     c->tflops = c->tflops > 0 ? c->tflops : BB_DEFAULT_TFLOPS;
@@ -376,8 +383,8 @@ static int refuse_ranks(const struct bb_resolved_tiles *s, const struct bb_proxy
     return bb_args_check_ranks(c, (int)mp, why);
 }
 
-/* Sets the number of micro-batches, which depends on the number of replicas, and then checks the total of all passes
- * again. */
+/* Sets the number of micro-batches from --global-batch-size and the number of replicas, and then checks the total
+ * number of micro-batches of all passes again. */
 static int resolve_micro_batches(const struct bb_resolved_tiles *s, struct bb_proxy_config *c)
 {
     int replicas = c->ranks / (int)ranks_per_replica(s, s->n_splits), passes = c->tiles.replications;
@@ -392,8 +399,8 @@ out:
     return rc;
 }
 
-/* Sets the number of modules of each split: equal shares, with the remainder in the last split. Does nothing if
- * --balance has set the numbers. */
+/* Sets the number of modules (blocks or cells) of each split (pipeline stage): equal shares, with the remainder in
+ * the last split. Does nothing if --balance has set these numbers. */
 static void distribute_modules(struct bb_resolved_tiles *s, const struct bb_proxy_config *c, int n_modules)
 {
     int share = n_modules / s->n_splits;

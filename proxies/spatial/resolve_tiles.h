@@ -1,6 +1,6 @@
 /*
- * resolve_tiles.h - resolves the options of `spatial` and `gems` into numbers that are consistent with each other and
- * with the number of ranks. The functions have no side effects except error messages.
+ * resolve_tiles.h - resolves the command-line options of the proxies `spatial` and `gems` into numbers that are
+ * consistent with each other and with the number of ranks. The functions have no side effects except error messages.
  */
 #ifndef BB_PROXIES_SPATIAL_RESOLVE_TILES_H
 #define BB_PROXIES_SPATIAL_RESOLVE_TILES_H
@@ -14,15 +14,18 @@
 struct bb_resolved_tiles {
     bool gems;
     int n_splits, n_spatial, local_dp;
-    int parts[BB_MAX_SPATIAL_SPLITS]; /* [n_spatial] tiles of each spatial split */
+    int parts[BB_MAX_SPATIAL_SPLITS]; /* [n_spatial] number of tiles of each spatial split (pipeline stage that works
+                                         on tiles) */
     struct bb_slices slices[BB_MAX_SPATIAL_SPLITS];
-    bool default_parts; /* true: the user has not set --spatial-parts */
-    int *modules;       /* [n_splits] number of modules of each split; bb_resolved_tiles_release frees the array */
+    bool default_parts; /* true: the user has not set --spatial-parts, so the numbers of tiles are defaults */
+    int *modules;       /* [n_splits] number of modules (blocks or cells) of each split (pipeline stage);
+                     bb_resolved_tiles_release frees the array */
 };
 
 /*
- * bb_resolve_tiles - resolves the options. Without options, the numbers of splits and tiles are the smallest that fit
- * the ranks.
+ * bb_resolve_tiles - resolves the options. Defaults: 4 tiles per spatial split, or 2 if 4 do not fit the number of
+ * ranks (gems: no tiles), and the smallest number of splits (pipeline stages) that fits the ranks (gems without tiles:
+ * 4 if possible).
  *   s        out; the caller releases it with bb_resolved_tiles_release, also after an error
  *   config   in and out: options without a value are filled in
  *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error message with the nearest valid value

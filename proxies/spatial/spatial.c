@@ -1,6 +1,7 @@
 /*
- * spatial.c - the proxy spatial: spatial parallelism as in MPI4DL. The first splits of a network work on tiles of the
- * image and exchange halos; the other splits form a pipeline on whole maps; replicas are data parallel.
+ * spatial.c - the proxy spatial: spatial parallelism as in MPI4DL. A network is divided into splits (pipeline stages).
+ * The first splits work on tiles of the image and exchange halos; the other splits form a pipeline on whole maps;
+ * replicas are data parallel.
  *
  * The step of one rank, in GPipe's order: for each micro-batch receive (and join tiles), forward, send; then for each
  * micro-batch receive gradients, backward, send; then all-reduces of the weight gradients, first over the tiles of a
@@ -21,8 +22,9 @@ static void micro_batches(struct bb_tile_stage *w, enum bb_pass_direction direct
     s->micro_batch = BB_NONE;
 }
 
-/* Adds the all-reduces of the gradients of the rank's split, one after another if the rank is in several groups:
- * over the tiles, the local replicas or the replicas of the network. */
+/* Adds the all-reduces of the weight gradients of the rank's split (pipeline stage): first over the tiles of the
+ * split, or over its local replicas if it works on whole maps; then over the replicas of the network. A reduction
+ * over a single rank is omitted. */
 static void reduce_gradients(struct bb_tile_stage *w)
 {
     const struct bb_tiling *t = w->tiling;

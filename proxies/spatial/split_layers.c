@@ -1,4 +1,5 @@
-/* split_layers.c - builds the segments of a split (see split_layers.h). */
+/* split_layers.c - builds the segments of a split (a split is a pipeline stage, a segment a group of its layers with
+ * one halo exchange, see split_layers.h). */
 #include "proxies/spatial/split_layers.h"
 
 #include "bootstrap/base/grow.h"
@@ -7,16 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first map of the split whose tiles are too small. module: index of its module; side: side of the whole map;
- * lines: "rows" or "columns"; tile: number of these lines in a tile; needed: number of lines that the halo or the
- * stride requires. scale: factor by which the image must grow so that the tiles of all maps are large enough. */
+/* The first map (tensor between layers) of the split whose tiles are too small. module: index of its module; side:
+ * side of the whole map; lines: "rows" or "columns"; tile: number of these lines in a tile; needed: number of lines
+ * that the halo or the stride requires. scale: factor by which the image must grow so that the tiles of all maps of
+ * the split are large enough. */
 struct thin_tiles {
     int scale; /* 1: all tiles are large enough, and the other fields are unused */
     int module, side, tile, needed;
     const char *lines;
 };
 
-/* State while the modules of a split are divided into segments. */
+/* State while the modules of a split (pipeline stage) are divided into segments (groups of layers with one halo
+ * exchange). */
 struct segment_builder {
     const struct bb_split_input *input;
     struct bb_split_layers *layers;
@@ -30,9 +33,9 @@ static const struct bb_net_layer *layer_at(const struct segment_builder *c, int 
     return &c->input->net->layers[layer];
 }
 
-static const int none[2]; /* rows and columns of an absent margin or halo: 0 x 0 */
+static const int none[2]; /* width in rows and columns of a margin or halo that does not exist */
 
-/* ---- operations of a segment ---- */
+/* ---- operations of a segment (layers with one halo exchange) ---- */
 
 /* Rows and columns of a layer's output that this rank computes: those of its tile and, with fused halos, of the
  * margin around the tile, which neighbours compute too. */
@@ -68,8 +71,8 @@ static bool add_conv_kernels(struct bb_kernel_list *w, const struct segment_buil
     return bb_kernel_list_conv(w, &conv, backward, !l->first);
 }
 
-/* Adds a pooling layer as a copy kernel, because both read an input and write an output. The number of copied
- * elements is the mean of the layer's input and output elements. */
+/* Adds a pooling layer as a copy kernel, because both kernels read an input and write an output. The number of
+ * copied elements is the mean of the numbers of the layer's input and output elements. */
 static void add_pool_kernels(struct bb_kernel_list *w, const struct segment_builder *c, const struct bb_net_layer *l,
                              struct extent e)
 {
@@ -94,8 +97,8 @@ static bool add_layer_kernels(struct bb_kernel_list *w, const struct segment_bui
     return true;
 }
 
-/* Appends layer l to the operation p. e: rows and columns of the layer's output that this rank computes, including
- * the margin. */
+/* Appends layer l to the operation p of a segment. e: rows and columns of the layer's output that this rank
+ * computes, including the margin around its tile. */
 static int add_to_op(const struct segment_builder *c, struct bb_segment_op *p, const struct bb_net_layer *l,
                      struct extent e)
 {
@@ -104,7 +107,7 @@ static int add_to_op(const struct segment_builder *c, struct bb_segment_op *p, c
     double needed = fmin(flops, bb_net_layer_flops(l, tile.rows, tile.cols) * c->layers->samples);
 
     if (c->thin_tiles->scale > 1)
-        return 0; /* tiles are too small; check_thin_tiles reports the error later */
+        return 0; /* the tiles are too small, which check_thin_tiles reports later */
     p->what = p->what ? p->what : l->name;
     p->flops[BB_FORWARD] += flops;
     p->flops[BB_BACKWARD] += (l->first ? 1 : 2) * flops;
@@ -123,7 +126,7 @@ static int add_to_op(const struct segment_builder *c, struct bb_segment_op *p, c
     return 0;
 }
 
-/* ---- segments without fused halos ---- */
+/* ---- segments without fused halos: one halo exchange per layer ---- */
 
 static struct bb_segment *open_segment(const struct segment_builder *c, int module)
 {
@@ -140,9 +143,9 @@ static struct bb_segment *newest_segment(const struct segment_builder *c)
     return &c->layers->segments[c->layers->n_segments - 1];
 }
 
-/* Checks whether the tiles of a map have at least `stride` rows and columns, and at least the `width` rows and
- * columns that a tile sends to each neighbour. Records the first map that fails and the required growth of the image
- * in c->thin_tiles. */
+/* Checks whether the tiles of a map (tensor between layers) have at least `stride` rows and columns, and at least
+ * the width[0] rows and width[1] columns that a tile sends to each neighbour. In c->thin_tiles, records the first
+ * map whose tiles are too small, and the factor by which the image must grow. */
 static void find_thin_tiles(const struct segment_builder *c, const struct bb_map *map, const int width[2], int stride,
                             int module)
 {
@@ -186,8 +189,8 @@ static struct bb_map input_of(const struct bb_net_layer *l)
     return (struct bb_map){l->in, l->depth, l->side};
 }
 
-/* For --halo-overlap: divides the forward pass of l, the only layer of the segment's head, into the interior of the
- * tile and the border at edges with neighbours. Only the border waits for the halo. */
+/* For --halo-overlap: divides the forward pass of l, the only layer that reads the segment's halo, into two
+ * operations: the interior of the tile and its border at edges with neighbours. Only the border waits for the halo. */
 static int split_head(const struct segment_builder *c, struct bb_segment *s, const struct bb_net_layer *l)
 {
     struct extent all = get_extent(c, l, none);
@@ -207,7 +210,7 @@ out:
     return rc;
 }
 
-/* Adds the segment of layer l, which reads a halo. */
+/* Adds the segment of layer l, which reads a halo: the halo exchange and the layer's compute. */
 static int add_halo_segment(const struct segment_builder *c, int module, const struct bb_net_layer *l)
 {
     struct bb_halo halo = {"halo", input_of(l), {l->halo[0], l->halo[1]}};
@@ -249,10 +252,11 @@ out:
     return rc;
 }
 
-/* ---- segments with fused halos ---- */
+/* ---- segments with fused halos: one halo exchange for several layers ---- */
 
 /* Returns the width of the halo that module m needs at its input if its output must include a margin of width
- * `halo_after`. margins: out: margin around the output of each layer; NULL: not needed. */
+ * `halo_after` around the tile. margins: out: [m->n] width of the margin around the output of each layer; NULL: not
+ * needed. */
 static int accumulate_halo(const struct segment_builder *c, const struct bb_module *m, int halo_after, int *margins)
 {
     int h = halo_after;
@@ -268,10 +272,12 @@ static int accumulate_halo(const struct segment_builder *c, const struct bb_modu
     return h;
 }
 
-#define MAX_CHAIN_LAYERS 8 /* maximum number of layers of a BB_FUSE_CHAIN module */
+/* Maximum number of layers of a module in a chain of modules that share one halo (BB_FUSE_CHAIN). */
+#define MAX_CHAIN_LAYERS 8
 
 /* Adds the segment of a module in a chain of modules that share one halo. The rank computes its tile and a margin of
- * width `halo_after`, which the later modules of the chain need. is_first_in_chain: the module exchanges the halo. */
+ * width `halo_after`, which the later modules of the chain read. is_first_in_chain: true: this module exchanges the
+ * halo of the chain. */
 static int segment_chain_module(const struct segment_builder *c, int module, int halo_after, bool is_first_in_chain)
 {
     const struct bb_module *m = &c->input->net->modules[module];
@@ -333,8 +339,8 @@ out:
     return rc;
 }
 
-/* Returns the number of consecutive modules that share one halo, beginning with `module`; 0: the module has no fused
- * halo. */
+/* Returns the number of consecutive modules, beginning with `module`, that share one halo; 0: `module` cannot share
+ * its halo with other modules. */
 static int count_fused_modules(const struct segment_builder *c, int module)
 {
     const struct bb_net *net = c->input->net;
@@ -345,8 +351,8 @@ static int count_fused_modules(const struct segment_builder *c, int module)
     return n;
 }
 
-/* Builds the segments of `module` and of the modules that share a halo with it. n: out: number of these modules, at
- * least 1. */
+/* Builds the segments of `module` and of the following modules that share a halo with it. n: out: number of these
+ * modules including `module`. */
 static int segment_next_modules(const struct segment_builder *c, int module, int *n)
 {
     bool fuses = c->layers->tiled && c->input->config->tiles.halo_d2;
@@ -360,7 +366,7 @@ static int segment_next_modules(const struct segment_builder *c, int module, int
     return segment_module(c, module);
 }
 
-/* ---- totals and checks of the split ---- */
+/* ---- totals and checks of the split (pipeline stage) ---- */
 
 static void add_totals(const struct segment_builder *c)
 {
@@ -384,8 +390,9 @@ static void add_totals(const struct segment_builder *c)
         }
 }
 
-/* Computes the microseconds per FLOP: from --forward-us and --backward-us, which are times of the whole split, or
- * otherwise from --tflops. Without --backward-us, the backward pass takes twice --forward-us. */
+/* Computes the microseconds per FLOP for --compute timed: from --forward-us and --backward-us, which are times of
+ * the whole split (pipeline stage), or otherwise from --tflops. If only --forward-us is set, the backward pass takes
+ * twice this time. */
 static void resolve_times(const struct bb_proxy_config *config, struct bb_split_layers *layers)
 {
     const double given[BB_PASS_DIRECTIONS] = {config->forward_us, config->backward_us};

@@ -1,8 +1,8 @@
 /*
- * split_layers.h - compute and halo exchange of one rank for one micro-batch: the layers of the split's modules, on the
- * whole map or on the rank's tile, grouped into *segments*. In the forward pass, a segment exchanges its halos,
- * computes the layers that read the halos (head), and then the layers that read no halo (tail). The backward pass runs
- * in reverse.
+ * split_layers.h - compute and halo exchange of one rank for one micro-batch: the layers of the split's (pipeline
+ * stage's) modules, on the whole map or on the rank's tile, grouped into *segments*. In the forward pass, a segment
+ * exchanges its halos, computes the layers that read the halos (head), and then the layers that read no halo (tail).
+ * The backward pass runs in reverse.
  *
  * Without fused halos, each convolution with a kernel above 1 and each padded pool has its own halo, whose width is
  * half the kernel, whatever the stride. With fused halos (MPI4DL's D2), consecutive modules share one halo that is wide
@@ -19,53 +19,55 @@
 
 enum bb_pass_direction { BB_FORWARD, BB_BACKWARD, BB_PASS_DIRECTIONS };
 
-/* Consecutive layers that are one operation of a rank in each direction, for one micro-batch. An unused operation
- * has flops 0 and kernels NULL. */
+/* One operation of a segment: consecutive layers that a rank computes together, once in the forward and once in the
+ * backward pass of each micro-batch. An operation without layers has flops 0 and kernels NULL. */
 struct bb_segment_op {
     const char *what;
-    double flops[BB_PASS_DIRECTIONS];       /* FLOPs that the rank executes */
+    double flops[BB_PASS_DIRECTIONS]; /* FLOPs that the rank executes, including those of the margins around its tile */
     double model_flops[BB_PASS_DIRECTIONS]; /* FLOPs that the network requires: the executed FLOPs without those of
-                                               the margins */
+                                               the margins around the tile */
     struct bb_kernel_list *kernels[BB_PASS_DIRECTIONS]; /* kernel lists of --compute gemm, owned by the step; NULL
                                                            with other kinds of compute */
 };
 
 #define BB_SEGMENT_HALOS 2
 struct bb_segment {
-    int module; /* index in bb_net.modules */
+    int module; /* index of the segment's module in bb_net.modules */
     struct bb_halo halos[BB_SEGMENT_HALOS];
     int n_halos;
-    struct bb_halo outputs; /* for --halo-bwd dy: halo of the gradients of the head's output */
+    struct bb_halo outputs; /* for --halo-bwd dy: shape of the halo of the gradients of the head's output */
     struct bb_segment_op head, tail;
-    struct bb_segment_op inner, border; /* with --halo-overlap these two operations replace the head in the forward
-                                           pass: the interior of the tile, which needs no halo, and its border */
+    /* with --halo-overlap the forward pass computes these two operations instead of `head`: inner, the interior of
+     * the tile, which needs no halo, and border, which waits for the halo */
+    struct bb_segment_op inner, border;
 };
 
 struct bb_split_layers {
-    int first, n; /* first module of the split, as an index in bb_net.modules; number of modules */
+    int first, n; /* first: index of the split's first module in bb_net.modules; n: number of its modules */
     bool tiled;
-    struct bb_slices slices; /* grid of tiles; 1 x 1 if the split is not tiled */
-    int samples;             /* samples of each micro-batch that this rank computes */
+    struct bb_slices slices; /* grid of tiles; 1 x 1 if the split works on whole maps */
+    int samples;             /* number of samples of each micro-batch that this rank computes */
     struct bb_segment *segments;
     int n_segments;
     size_t parameters;
-    double activations;            /* output elements of convolutions and dense layers on this rank, per micro-batch */
-    const struct bb_map *in, *out; /* [n_in], [n_out] tensors before the first and after the last module, owned by
-                                      the net; in: NULL before the first module of the network */
+    double activations; /* number of output elements of the split's convolutions and dense layers on this rank, per
+                           micro-batch */
+    const struct bb_map *in, *out; /* [n_in], [n_out] shapes of the tensors that the split reads and that it writes,
+                                      owned by the net; in: NULL if the split begins with the image */
     int n_in, n_out;
-    double flops[BB_PASS_DIRECTIONS], us_per_flop[BB_PASS_DIRECTIONS]; /* flops: per micro-batch; us_per_flop:
-                                                                          microseconds per FLOP with --compute timed */
+    /* flops: FLOPs of one micro-batch; us_per_flop: microseconds per FLOP with --compute timed */
+    double flops[BB_PASS_DIRECTIONS], us_per_flop[BB_PASS_DIRECTIONS];
 };
 
 /* Inputs of bb_split_layers_init. */
 struct bb_split_input {
-    const struct bb_proxy_config *config; /* with all options resolved */
+    const struct bb_proxy_config *config; /* configuration of the proxy, with all options resolved */
     const struct bb_net *net;
-    struct bb_step *step; /* the step that owns the created texts and kernel lists */
+    struct bb_step *step; /* the step that owns the strings and kernel lists that are created */
 };
 
 /*
- * bb_split_layers_init - builds the segments of one split and computes its totals.
+ * bb_split_layers_init - builds the segments of one split (pipeline stage) and computes its totals.
  *   layers   in: first, n, tiled, slices, samples, other fields 0; out: all other fields. The caller releases it with
  *            bb_split_layers_release, also after an error
  *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error message: the tiles are too small (with the smallest

@@ -1,4 +1,5 @@
-/* tile_stage.c - builds the operations of one rank for a micro-batch (see tile_stage.h). */
+/* tile_stage.c - builds the operations of one rank for one micro-batch: messages between splits (pipeline stages),
+ * halo exchanges, compute (see tile_stage.h). */
 #include "proxies/spatial/tile_stage.h"
 
 #include "bootstrap/base/grow.h"
@@ -7,15 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- messages between splits ---- */
+/* ---- messages between adjacent splits (pipeline stages) ---- */
 
 static int samples_per_micro_batch(const struct bb_tiling *t)
 {
     return t->config.micro_batch_size;
 }
 
-/* Adds one message per tensor to the list h. peer: the other rank of these messages; maps: [n_maps] shapes of the
- * tensors; parts: number of equal parts into which each tensor is divided, of which a message carries one. */
+/* Adds one message per tensor to the link h (the messages to and from one adjacent split). peer: the other rank of
+ * these messages; maps: [n_maps] shapes of the tensors; parts: each message carries 1 / parts of its tensor. */
 static void add_messages(struct bb_stage_link *h, int peer, enum bb_peer_kind kind, const struct bb_map *maps,
                          int n_maps, size_t samples, int parts)
 {
@@ -24,9 +25,9 @@ static void add_messages(struct bb_stage_link *h, int peer, enum bb_peer_kind ki
             .peer = peer, .peer_kind = kind, .count = samples * bb_map_elements(&maps[m]) / (size_t)parts};
 }
 
-/* Returns the communicator for messages between the splits (pipeline stages) `link` and `link` + 1: one of the group
- * `join` if split `link` is spatial, otherwise one of the group `lp` (see tiling.h for the groups). Consecutive
- * links alternate between the communicators of the group (at most two). */
+/* Returns the communicator for messages between the splits (pipeline stages) `link` and `link` + 1: a communicator
+ * of the group `join` if split `link` works on tiles, otherwise of the group `lp` (see tiling.h for the groups). If
+ * a group has two communicators, consecutive links alternate between them. */
 static int link_comm(const struct bb_tiling *t, int link, bool inverse)
 {
     bool join = link < t->n_spatial;
@@ -35,8 +36,9 @@ static int link_comm(const struct bb_tiling *t, int link, bool inverse)
     return join ? t->comm_join[inverse][slot] : t->comm_lp[inverse][slot];
 }
 
-/* Returns the index of a model-parallel rank in the group `join`. Members are in ascending rank order, so in an
- * inverse replica the order of the model-parallel ranks is reversed. */
+/* Returns the position of a model-parallel rank in the group `join` (all tiles and the ranks of the next split). The
+ * members of a group are in ascending rank order, so in the inverse replica the model-parallel ranks are in reverse
+ * order. */
 static int join_index(const struct bb_tiling *t, const struct bb_replica *replica, int mp_rank)
 {
     return replica->inverse ? t->tiles + t->local_dp - 1 - mp_rank : mp_rank;
@@ -47,8 +49,9 @@ static int signed_offset(const struct bb_replica *replica, int step)
     return replica->inverse ? -step : step;
 }
 
-/* Adds the messages between this tile and the tiles of the adjacent spatial split. `ratio` tiles of the earlier
- * split are merged into one tile of the later split. previous: the adjacent split is the previous one. */
+/* Adds the messages between this tile and the tiles of the adjacent spatial split (pipeline stage that works on
+ * tiles). Each tile of the later split is merged from `ratio` tiles of the earlier split. previous: true: the
+ * adjacent split is the previous one; false: the next one. */
 static void add_tile_messages(const struct bb_tiling *t, const struct bb_replica *replica, bool previous,
                               struct bb_stage_link *h)
 {
@@ -63,8 +66,9 @@ static void add_tile_messages(const struct bb_tiling *t, const struct bb_replica
                      wide->width);
 }
 
-/* Adds the messages between this rank and all ranks of the adjacent split, where tiles are joined to whole maps: one
- * of the two splits is the last spatial split. previous: the adjacent split is the previous one. */
+/* Adds the messages between this rank and all ranks of the adjacent split, for the transition from the last spatial
+ * split to the first split on whole maps: each whole map is joined from tiles. previous: true: the adjacent split is
+ * the previous one; false: the next one. */
 static void add_join_messages(const struct bb_tiling *t, const struct bb_replica *replica, bool previous,
                               struct bb_stage_link *h)
 {
@@ -83,8 +87,8 @@ static int max_messages(const struct bb_replica *replica, bool previous)
     return 2 * (other->width > replica->split->width ? other->width : replica->split->width);
 }
 
-/* Lists the messages to and from the previous split (previous: true) or the next split. The first split has no
- * previous split and the last one no next split; their lists are empty. */
+/* Lists the messages to and from the previous split (previous: true) or the next split (pipeline stage). The list is
+ * empty for the previous split of the first split and the next split of the last split. */
 static int find_link_messages(struct bb_tile_stage *w, struct bb_replica *replica, bool previous)
 {
     const struct bb_tiling *t = w->tiling;
@@ -133,8 +137,8 @@ static const char *message_name(const struct bb_tile_stage *w)
     return w->script.phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
 }
 
-/* Adds all sends or all receives of a link, that is, all messages to or from one adjacent split. Several messages
- * share one group call. Returns the index of the last operation. */
+/* Adds all sends (send: true) or all receives of a link, that is, the messages to or from one adjacent split.
+ * Several messages share one group call. Returns the index of the last operation. */
 static int move_activations(struct bb_tile_stage *w, struct bb_stage_link *h, bool send)
 {
     struct bb_script *s = &w->script;
@@ -156,7 +160,7 @@ static int move_activations(struct bb_tile_stage *w, struct bb_stage_link *h, bo
     return last;
 }
 
-/* Waits for the last send from the send buffers that are overwritten next. */
+/* Adds a wait for the last send from the send buffers that the next compute overwrites. */
 static void wait_for_send_buffers(struct bb_tile_stage *w, struct bb_stage_link *h)
 {
     bb_script_wait(&w->script, h->sent[h->slot]);
@@ -171,9 +175,9 @@ static void send_activations(struct bb_tile_stage *w, struct bb_stage_link *h)
 
 /* ---- halo exchange ---- */
 
-/* Adds a send and a receive buffer for each halo of a segment (one halo per input) and each direction in which this
- * tile has a neighbour. All segments share the buffers, so each buffer has the size of the largest message in its
- * direction. */
+/* Adds a send and a receive buffer for each direction in which this tile has a neighbour, separately for each of the
+ * halos that a segment can have (one per input). All segments use the same buffers, so each buffer has the size of
+ * the largest message of all segments. */
 static void add_halo_buffers(struct bb_tile_stage *w, struct bb_replica *replica)
 {
     const struct bb_split_layers *layers = &replica->split->layers;
@@ -202,24 +206,22 @@ static void add_halo_buffers(struct bb_tile_stage *w, struct bb_replica *replica
 }
 
 /*
- * One halo exchange of a segment. A segment is a sequence of layers that share this exchange (split_layers.h).
+ * One halo exchange of a segment (a sequence of layers that share this exchange, see split_layers.h).
  *   halos    [n] halos that are exchanged together
  *   segment  index in bb_split_layers.segments
  */
 struct halo_exchange {
     const struct bb_halo *halos;
     int n;
-    enum {
-        HALOS,
-        GRADIENTS,
-        OUTPUTS
-    } kind; /* exchanged data. HALOS: inputs of the layers; GRADIENTS: gradients of received halos, which return to
-               their tile and are added there; OUTPUTS: gradients of the layers' outputs */
+    /* data that is exchanged. HALOS: inputs of the layers; GRADIENTS: gradients of the received halos, which are sent
+     * back and added to the gradients of the tile that owns the elements; OUTPUTS: gradients of the layers' outputs */
+    enum { HALOS, GRADIENTS, OUTPUTS } kind;
     int segment;
 };
 
-/* Computes the kernel that packs or unpacks the elements of direction d. received: true: the elements that are
- * received from direction d; false: those that are sent. Returns false if there is no message in this direction. */
+/* Computes in *memory_kernel the kernel that packs or unpacks one part of a halo. received: true: the elements that
+ * are received from direction d; false: the elements that are sent in direction d. Returns false if there is no
+ * message in this direction. */
 static bool find_halo_box(const struct bb_tile_stage *w, const struct bb_replica *replica, const struct bb_halo *halo,
                           int d, bool received, struct bb_memory_kernel *memory_kernel)
 {
@@ -241,9 +243,9 @@ static const char *pack_name(const struct bb_memory_kernel *memory_kernel)
                                                             : "halo add";
 }
 
-/* Creates the list of the packing kernels (packs: true) or unpacking kernels of an exchange. GRADIENTS are packed
- * from the margin around the tile, where the forward pass received the halo; the receiving tile adds them to its
- * interior. */
+/* Creates the list of the kernels that pack (packs: true) or unpack the messages of a halo exchange. For the kind
+ * GRADIENTS they pack the margin around the tile, where the forward pass received the halo, and the receiving rank
+ * adds the gradients to the interior of its tile. */
 static struct bb_kernel_list *make_pack_list(struct bb_tile_stage *w, const struct bb_replica *replica,
                                              const struct halo_exchange *x, bool packs)
 {
@@ -261,8 +263,8 @@ static struct bb_kernel_list *make_pack_list(struct bb_tile_stage *w, const stru
     return kernels;
 }
 
-/* Adds the packing or unpacking kernels of an exchange to the program. Their list is created at first use and shared
- * by all micro-batches. */
+/* Adds the kernels that pack (packs: true) or unpack the messages of a halo exchange to the program. Their list is
+ * created at first use and shared by all micro-batches. */
 static void write_pack(struct bb_tile_stage *w, const struct bb_replica *replica, const struct halo_exchange *x,
                        bool packs)
 {
@@ -275,8 +277,8 @@ static void write_pack(struct bb_tile_stage *w, const struct bb_replica *replica
         bb_script_work(&w->script, (*kernels)->items[0].name, *kernels, 1, BB_NONE, BB_NONE);
 }
 
-/* Adds all messages of an exchange in one group call: a send to and a receive from each neighbour. Returns the index
- * of the last operation. */
+/* Adds all messages of a halo exchange in one group call: a send to and a receive from each neighbour. Returns the
+ * index of the last operation. */
 static int issue_halo_exchange(struct bb_tile_stage *w, struct bb_replica *replica, const struct halo_exchange *x)
 {
     const struct bb_split_layers *layers = &replica->split->layers;
@@ -306,7 +308,7 @@ static void exchange_halos(struct bb_tile_stage *w, struct bb_replica *replica, 
     write_pack(w, replica, x, false);
 }
 
-/* ---- compute of segments ---- */
+/* ---- compute of segments (layers with one halo exchange) ---- */
 
 static void write_segment_op(struct bb_tile_stage *w, const struct bb_replica *replica, const struct bb_segment_op *p,
                              enum bb_pass_direction direction)
@@ -389,7 +391,7 @@ void bb_tile_stage_compute_and_send(struct bb_tile_stage *w, struct bb_replica *
     send_activations(w, to);
 }
 
-/* ---- gradients, optimizer and memory ---- */
+/* ---- reduction of gradients, optimizer and training memory ---- */
 
 struct bb_script_lane bb_tile_stage_lane(struct bb_tile_stage *w, int comm)
 {
@@ -435,13 +437,13 @@ void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES])
         activations = layers->activations > activations ? layers->activations : activations;
     }
     bytes[BB_USE_PARAMETERS] = bytes[BB_USE_GRADIENTS] = parameters * (double)e;
-    bytes[BB_USE_OPTIMIZER] = parameters * (e == 4 ? 4 : 8); /* momentum in float; with 16-bit parameters also a copy
-                                                                of the parameters in float */
+    bytes[BB_USE_OPTIMIZER] = parameters * (e == 4 ? 4 : 8); /* momentum in float; for 16-bit parameters also a float
+                                                                copy of the parameters */
     bytes[BB_USE_ACTIVATIONS] = activations * w->tiling->config.micro_batches * (double)e;
     bytes[BB_USE_COMMUNICATION] = (double)bb_program_bytes(w->script.program, BB_USE_COMMUNICATION);
 }
 
-/* ---- initialization of a rank ---- */
+/* ---- initialization of the state of a rank ---- */
 
 static int init_replica(struct bb_tile_stage *w, struct bb_replica *replica, int mp_rank, bool inverse)
 {

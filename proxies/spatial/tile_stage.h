@@ -1,7 +1,8 @@
 /*
- * tile_stage.h - adds the operations of one model-parallel rank (tiling.h) for a micro-batch to the program of its
- * role. In the forward pass the rank receives its inputs (joining tiles if necessary), computes with halo exchanges,
- * and sends its outputs. The backward pass is the reverse. With GEMS a rank belongs to two replicas of the network.
+ * tile_stage.h - adds the operations of one model-parallel rank (tiling.h) for a micro-batch to the program of its role
+ * (ranks with the same program). In the forward pass the rank receives its inputs (joining tiles if necessary),
+ * computes with halo exchanges, and sends its outputs. The backward pass is the reverse. With GEMS a rank belongs to
+ * two replicas of the network.
  */
 #ifndef BB_PROXIES_SPATIAL_TILE_STAGE_H
 #define BB_PROXIES_SPATIAL_TILE_STAGE_H
@@ -9,8 +10,8 @@
 #include "proxies/author/script.h"
 #include "proxies/spatial/tiling.h"
 
-/* One message to or from a rank of an adjacent split, and its buffers. Two send buffers alternate, so a send can
- * overlap with the next compute. */
+/* One message to a rank of an adjacent split (pipeline stage), the message from this rank in the opposite direction,
+ * and their buffers. Two send buffers alternate, so a send can overlap with the next compute. */
 struct bb_stage_message {
     int peer;
     enum bb_peer_kind peer_kind;
@@ -18,15 +19,16 @@ struct bb_stage_message {
     int send[2], recv;
 };
 
-/* All messages between a rank and the previous or the next split. slot: index of the send buffer that the next send
- * uses. */
+/* All messages between a rank and the previous or the next split (pipeline stage). slot: index (0 or 1) of the send
+ * buffer that the next send uses. */
 struct bb_stage_link {
     struct bb_stage_message *messages;
     int n, comm, slot;
-    int sent[2]; /* index of the last send from each of the two buffers; BB_NONE: no send is pending */
+    int sent[2]; /* index of the last send operation from each of the two send buffers; BB_NONE: no send is pending */
 };
 
-/* Number of kernel lists per segment: packing and unpacking, each for halos, halo gradients and output gradients. */
+/* Number of kernel lists per segment (layers with one halo exchange): one for packing and one for unpacking, each
+ * for halos, for gradients of halos and for gradients of outputs. */
 #define BB_PACK_LISTS 6
 
 /* State of one rank in one replica of the network while the program is built. */
@@ -38,30 +40,33 @@ struct bb_replica {
     struct bb_stage_link previous, next;
     int halo_send[BB_SEGMENT_HALOS][BB_DIRECTIONS], halo_recv[BB_SEGMENT_HALOS][BB_DIRECTIONS];
     struct bb_script_lane halo;
-    struct bb_kernel_list **pack_lists; /* [segments * BB_PACK_LISTS] each list is created at first use, NULL before;
-                                           the step owns the lists */
+    struct bb_kernel_list **pack_lists; /* [segments * BB_PACK_LISTS] lists of kernels that pack or unpack halos;
+                                           created at first use, NULL before; the step owns the lists */
 };
 
 struct bb_tile_stage {
     struct bb_tiling *tiling;
     struct bb_script script;
-    struct bb_script_lane lanes[BB_MAX_COMMS]; /* [index of communicator] the communicator and its stream, if
+    struct bb_script_lane lanes[BB_MAX_COMMS]; /* [index of communicator] the communicator and its stream; valid if
                                                   has_lane is true for this index */
     bool has_lane[BB_MAX_COMMS];
-    struct bb_replica replicas[BB_REPLICAS]; /* [BB_DIRECT], and with GEMS also [BB_INVERSE] */
+    struct bb_replica replicas[BB_REPLICAS]; /* state of this rank in the replica [BB_DIRECT], and with GEMS also in
+                                                the replica [BB_INVERSE] */
 };
 
 /*
  * bb_tile_stage_init - begins the program of a model-parallel rank.
- *   w        out; the caller releases it with bb_tile_stage_release, also after an error
+ *   w        out: state of the rank; the caller releases it with bb_tile_stage_release, also after an error
+ *   program  program to which the operations are added
+ *   mp_rank  number of the model-parallel rank in its replica (tiling.h)
  *   Returns  0 or -BB_EFAIL
  */
 int bb_tile_stage_init(struct bb_tile_stage *w, struct bb_tiling *t, struct bb_program *program,
                        int mp_rank) BB_MUST_CHECK;
 void bb_tile_stage_release(struct bb_tile_stage *w);
 
-/* Both functions add operations of one micro-batch in one direction (forward or backward). The caller first sets
- * script.micro_batch, then calls bb_tile_stage_receive, and then bb_tile_stage_compute_and_send. */
+/* bb_tile_stage_receive and bb_tile_stage_compute_and_send add the operations of one micro-batch in one direction
+ * (forward or backward). The caller first sets script.micro_batch, and then calls both functions in this order. */
 void bb_tile_stage_receive(struct bb_tile_stage *w, struct bb_replica *replica, enum bb_pass_direction direction);
 void bb_tile_stage_compute_and_send(struct bb_tile_stage *w, struct bb_replica *replica,
                                     enum bb_pass_direction direction);
@@ -70,9 +75,9 @@ struct bb_script_lane bb_tile_stage_lane(struct bb_tile_stage *w, int comm);
 
 /*
  * bb_tile_stage_reduce - adds an in-place all-reduce of a gradient buffer.
- *   comm      communicator; BB_NONE: no operation
+ *   comm      index of the communicator; BB_NONE: nothing is added
  *   of_tiles  true: reduction over the tiles of a split, as --spatial-gradients selects (sum or mean); false: sum
- *   count     elements
+ *   count     number of elements
  *   buffer    index of the buffer
  *   Returns   index of the operation, or BB_NONE
  */
@@ -83,8 +88,9 @@ int bb_tile_stage_reduce(struct bb_tile_stage *w, int comm, bool of_tiles, size_
 void bb_tile_stage_optimizer(struct bb_tile_stage *w, size_t parameters);
 
 /*
- * bb_tile_stage_memory - estimates the training memory of the rank: parameters, gradients and momentum (SGD) of all its
- * replicas, and the activations of the larger replica, because one replica's pass ends before the next begins.
+ * bb_tile_stage_memory - estimates the training memory of the rank in bytes: parameters, gradients and momentum (SGD)
+ * of all its replicas, and the activations of the larger replica, because one replica's pass ends before the next
+ * begins.
  */
 void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES]);
 

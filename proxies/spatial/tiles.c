@@ -17,7 +17,8 @@ static bool is_power(int n)
     return n > 0 && (n & (n - 1)) == 0;
 }
 
-/* Computes the powers of `base` next to n: *below is at most n, but at least `min`; *above is the next larger power. */
+/* Computes the two powers of `base` between which n is. below: out: the largest power that is at most n, but not
+ * smaller than `min` (itself a power); above: out: the next larger power. */
 static void powers_around(int n, int base, int min, int *below, int *above)
 {
     *below = min;

@@ -2,9 +2,10 @@
  * tiles.h - images divided into tiles, the neighbours of a tile, and the halos that neighbours exchange. The numbering
  * and the messages are those of MPI4DL's spatial parallelism. The functions have no side effects except error messages.
  *
- * P tiles: vertical strips are numbered along the width, horizontal strips along the height, square tiles (Q x Q) row
- * by row. A direction d is a cell of a 3 x 3 grid, row by row: 0 is up-left, 4 the tile itself, 8 down-right. A message
- * sent in direction d is received from direction 8 - d. Corners are sent directly to the diagonal neighbour.
+ * Numbers of the tiles: vertical strips are numbered along the width, horizontal strips along the height, square tiles
+ * (a Q x Q grid) row by row. A direction d is a cell of a 3 x 3 grid, numbered row by row: 0 is up-left, 4 the tile
+ * itself, 8 down-right. A message sent in direction d is received from direction 8 - d. Corners are sent directly to
+ * the diagonal neighbour.
  */
 #ifndef BB_PROXIES_SPATIAL_TILES_H
 #define BB_PROXIES_SPATIAL_TILES_H
@@ -25,7 +26,7 @@ struct bb_slices {
  *   Returns  0, or -BB_EUSAGE after printing an error message with the nearest valid number
  */
 int bb_slices_init(struct bb_slices *s, const char *proxy, const char *slice, int parts) BB_MUST_CHECK;
-const char *bb_slices_name(const struct bb_slices *s); /* "vertical", "horizontal" or "square" */
+const char *bb_slices_name(const struct bb_slices *s); /* returns "vertical", "horizontal" or "square" */
 
 static inline int bb_direction_row(int d)
 {
@@ -37,23 +38,24 @@ static inline int bb_direction_col(int d)
     return d % 3 - 1;
 }
 
-/* bb_tile_neighbour_mask - returns a mask; bit d is set if the tile has a neighbour in direction d. */
+/* bb_tile_neighbour_mask - returns a mask in which bit d is set if the tile has a neighbour in direction d (0 to 8). */
 unsigned bb_tile_neighbour_mask(const struct bb_slices *s, int tile);
 int bb_tile_offset(const struct bb_slices *s, int direction);
 
-/* Halo of a map: width[0] rows above and below each tile, width[1] columns to the left and right of each tile. */
+/* Halo of a map (tensor between layers), that is, the elements that a tile receives from its neighbours: width[0]
+ * rows above and below each tile, width[1] columns to the left and right of each tile. */
 struct bb_halo {
     const char *what;
-    struct bb_map map; /* size of the whole map, of which each tile has a part */
+    struct bb_map map; /* shape of the whole map, of which each tile has a part */
     int width[2];
 };
 
-/* bb_halo_count - returns the elements of the message that a tile sends in `direction`; 0 for BB_CENTER, or if the
- * halo has width 0 in this direction. */
+/* bb_halo_count - returns the number of elements of the message that a tile sends in `direction` (0 to 8); 0 for
+ * BB_CENTER, or if the halo has width 0 in this direction. */
 size_t bb_halo_count(const struct bb_halo *h, const struct bb_slices *s, int samples, int direction);
 
-/* bb_halo_is_exchanged - returns whether any tile receives a part of a halo of this width from a neighbour. Strips
- * have neighbours in one dimension only. */
+/* bb_halo_is_exchanged - returns whether tiles exchange any part of a halo that has width[0] rows and width[1]
+ * columns. Strips have neighbours in one dimension only. */
 bool bb_halo_is_exchanged(const int width[2], const struct bb_slices *s);
 
 #endif

@@ -1,4 +1,5 @@
-/* tiling.c - computes the splits, the model-parallel ranks, the groups and the roles (see tiling.h). */
+/* tiling.c - places a network on the ranks: computes the splits (pipeline stages), the model-parallel ranks, the
+ * groups and the roles (see tiling.h). */
 #include "proxies/spatial/tiling.h"
 
 #include "bootstrap/base/grow.h"
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- splits ---- */
+/* ---- splits (pipeline stages) ---- */
 
 static int make_split(struct bb_tiling *t, const struct bb_resolved_tiles *s, int i)
 {
@@ -32,8 +33,8 @@ static int make_splits(struct bb_tiling *t, const struct bb_resolved_tiles *s)
     t->n_spatial = s->n_spatial;
     t->local_dp = s->local_dp;
     TRY(BB_NEW(t->splits, s->n_splits));
-    t->n_splits = s->n_splits; /* splits[] is zeroed, so bb_split_layers_release also accepts splits that are not
-                                  initialized yet */
+    t->n_splits = s->n_splits; /* splits[] is zeroed, so after an error bb_split_layers_release also accepts the
+                                  splits that are not initialized yet */
     for (int i = 0; i < t->n_splits; i++)
         TRY(make_split(t, s, i));
     t->tiles = t->n_spatial ? t->splits[t->n_spatial - 1].base + t->splits[t->n_spatial - 1].width : 0;
@@ -69,7 +70,7 @@ struct bb_tile_position bb_tiling_position(const struct bb_tiling *t, int mp_ran
 
 /* ---- groups and communicators ---- */
 
-/* Ranks of a group that is being built: the members of all its communicators, one communicator after another. */
+/* Ranks of a group that is being built: the members of the group's communicators, one communicator after another. */
 struct listing {
     int *members;
     int n;
@@ -83,8 +84,8 @@ static void list_rank(struct listing *l, int rank)
         l->members[l->n++] = rank;
 }
 
-/* Appends n model-parallel ranks of one replica to the list: first, first + stride, ... direction: BB_DIRECT or
- * BB_INVERSE. The job's ranks are appended in ascending order. */
+/* Appends n model-parallel ranks of one replica to the list: first, first + stride, first + 2 * stride and so on.
+ * direction: BB_DIRECT or BB_INVERSE replica of GEMS. The corresponding ranks of the job are in ascending order. */
 static void list_mp_ranks(const struct bb_tiling *t, struct listing *l, int replica, int direction, int first, int n,
                           int stride)
 {
@@ -106,9 +107,9 @@ static int end_group(struct bb_tiling *t, struct listing *l, const char *name, i
     return group;
 }
 
-/* Adds `links` communicators of a group, between which consecutive links (connections of adjacent splits) alternate,
- * and stores their indices in comms[]. One communicator has the name of the group; two are named "lp 0" and "lp 1",
- * for example. */
+/* Adds `links` communicators of a group and stores their indices in comms[]. Consecutive links (connections of
+ * adjacent splits) alternate between these communicators. A single communicator has the name of the group; two have
+ * the suffixes 0 and 1, for example "lp 0" and "lp 1". */
 static int add_comms(struct bb_tiling *t, int group, const char *name, int links, int *comms)
 {
     for (int i = 0; group >= 0 && i < links; i++) {
@@ -128,12 +129,12 @@ static int count_directions(const struct bb_tiling *t)
 
 static bool sums_replicas(const struct bb_tiling *t)
 {
-    return t->gems && !t->config.tiles.comm_opt; /* true: the gradients of a split are summed over both replicas of
-                                                    GEMS, in all pairs of replicas */
+    return t->gems && !t->config.tiles.comm_opt; /* true: the gradients of a split (pipeline stage) are summed over
+                                                    both replicas of GEMS, and over all pairs of replicas */
 }
 
-/* Appends the ranks of the tiles of split i and of the following splits with the same number of tiles: for each
- * split, the tiles of each replica and direction. */
+/* Appends the ranks of the tiles of split i (a pipeline stage) and of the following splits with the same number of
+ * tiles. For each split, appends the tiles of each replica and direction. */
 static void list_all_tiles(const struct bb_tiling *t, struct listing *l, int i)
 {
     for (int s = i; s < t->n_spatial && t->splits[s].width == t->splits[i].width; s++)
@@ -142,7 +143,8 @@ static void list_all_tiles(const struct bb_tiling *t, struct listing *l, int i)
                 list_mp_ranks(t, l, r, direction, t->splits[s].base, t->splits[s].width, 1);
 }
 
-/* Adds the groups `halo` and `spatial` for split i and the following splits with the same number of tiles. */
+/* Adds the groups `halo` (tiles that exchange halos) and `spatial` (tiles whose weight gradients are summed) for
+ * split i and the following splits with the same number of tiles. */
 static int add_tile_groups(struct bb_tiling *t, int i)
 {
     int width = t->splits[i].width, whole = sums_replicas(t) ? BB_REPLICAS * width * t->replicas : width, halo_comm,
@@ -165,15 +167,16 @@ out:
     return rc;
 }
 
-/* Ranks of the communicators of a group in each replica. There are `instances` communicators per replica, each with
- * n ranks that are `stride` apart. The first communicator begins at model-parallel rank `first`, the next one `step`
- * ranks later, and so on. */
+/* How a group is divided into communicators in each replica. There are `instances` communicators per replica, each
+ * with n ranks that are `stride` apart. The first communicator begins at model-parallel rank `first`, the next one
+ * `step` ranks later, and so on. */
 struct subgroups {
     int instances, first, step, n, stride;
 };
 
-/* Adds the group `name` with the communicators that p describes in each replica. direction: BB_DIRECT or BB_INVERSE;
- * links, comms: see add_comms. */
+/* Adds the group `name` with the communicators that p describes, in each replica. direction: BB_DIRECT or BB_INVERSE
+ * replica of GEMS; links: number of communicators, between which consecutive links (connections of adjacent splits)
+ * alternate; comms: out: [links] their indices. */
 static int add_subgroups(struct bb_tiling *t, int direction, const char *name, struct subgroups p, int links,
                          int *comms)
 {
@@ -185,8 +188,9 @@ static int add_subgroups(struct bb_tiling *t, int direction, const char *name, s
     return add_comms(t, end_group(t, &l, name, p.n), name, links, comms);
 }
 
-/* Adds the groups `join` and `lp`. Without tiles, the pipelines of both replicas share the group `lp`, because they
- * have the same members and use the links in the same order. */
+/* Adds the groups `join` (tiles and the ranks that join them to whole maps) and `lp` (pipeline of splits on whole
+ * maps). Without tiles, both replicas of GEMS share the group `lp`, because their pipelines have the same members
+ * and use the links between splits in the same order. */
 static int add_pipelines(struct bb_tiling *t)
 {
     int links = t->n_splits - t->n_spatial - 1, d = t->local_dp, rc = 0;
@@ -214,8 +218,8 @@ out:
     return rc;
 }
 
-/* Adds the group `pair`, which joins ranks r and mp - 1 - r: with --comm-opt the two ranks of one pair of replicas,
- * otherwise those of all pairs of replicas together. */
+/* Adds the group `pair` of GEMS. With --comm-opt, a communicator has the ranks r and mp - 1 - r of one pair of
+ * replicas, otherwise these two ranks of all pairs of replicas. */
 static int add_pairs(struct bb_tiling *t)
 {
     bool per_replica = t->config.tiles.comm_opt;
@@ -231,8 +235,8 @@ static int add_pairs(struct bb_tiling *t)
     return add_comms(t, end_group(t, &l, "pair", 2 * (per_replica ? 1 : t->replicas)), "pair", 1, &t->comm_pair);
 }
 
-/* Adds the group `middle` for odd mp. Its members are the middle ranks of all pairs of replicas, which have the same
- * split in both replicas. */
+/* Adds the group `middle` of GEMS for an odd number of ranks mp per replica. Its members are the middle ranks of all
+ * pairs of replicas. A middle rank has the same split (pipeline stage) in both replicas. */
 static int add_middle(struct bb_tiling *t)
 {
     struct listing l = {0};
@@ -268,11 +272,11 @@ out:
     return rc;
 }
 
-/* ---- roles: ranks with the same program ---- */
+/* ---- roles (ranks with the same program) ---- */
 
-/* Returns whether model-parallel ranks a and b run the same program. Tiles of one split do if they have the same
- * neighbours and all spatial splits have the same number of tiles; otherwise their peers in the next split have
- * different offsets. */
+/* Returns whether model-parallel ranks a and b run the same program. Two tiles of one split do if they have the same
+ * neighbours and all spatial splits have the same number of tiles; with different numbers of tiles, the offsets to
+ * their peers in the next split differ. */
 static bool same_program(const struct bb_tiling *t, int a, int b)
 {
     struct bb_tile_position p = bb_tiling_position(t, a), q = bb_tiling_position(t, b);
@@ -281,13 +285,14 @@ static bool same_program(const struct bb_tiling *t, int a, int b)
     if (p.split != q.split)
         return false;
     if (p.split >= t->n_spatial)
-        return true; /* the split works on whole maps, so all its ranks are local replicas with the same program */
+        return true; /* the split works on whole maps, so all its ranks are local replicas, which run the same
+                        program */
     return t->splits[0].width == t->splits[t->n_spatial - 1].width &&
            bb_tile_neighbour_mask(&s->layers.slices, p.index) == bb_tile_neighbour_mask(&s->layers.slices, q.index);
 }
 
-/* Computes the roles. role_of: out: [mp] role of each model-parallel rank; first: out: [role] lowest model-parallel
- * rank of each role. Returns the number of roles. */
+/* Computes the roles (ranks with the same program). role_of: out: [mp] index of the role of each model-parallel
+ * rank; first: out: [role] lowest model-parallel rank of each role. Returns the number of roles. */
 static int find_roles(const struct bb_tiling *t, int *role_of, int *first)
 {
     int n = 0;

@@ -1,6 +1,6 @@
 /*
- * tiling.h - placement of a network on the ranks of a job, for `spatial` and `gems`. The functions have no side effects
- * except error messages.
+ * tiling.h - placement of a network on the ranks of a job, for the proxies `spatial` and `gems`. The functions have no
+ * side effects except error messages.
  *
  * A *split* is a range of consecutive modules of the network, that is, a pipeline stage. The first Q of S splits are
  * spatial: each has P model-parallel ranks, one per tile. Every other split works on whole maps and has D
@@ -20,54 +20,58 @@
  *   dp         the ranks with the same model-parallel rank in all replicas
  *   pair       GEMS: ranks r and mp - 1 - r (of all replicas), which have the same two splits
  *   middle     GEMS with odd mp: rank (mp - 1) / 2 of all replicas, which has the same split in both directions
- * Consecutive links of join and lp alternate between two communicators, so a receive does not queue after a send.
+ * A link is the connection of two adjacent splits. Consecutive links of join and lp alternate between two
+ * communicators, so a receive does not queue after a send.
  */
 #ifndef BB_PROXIES_SPATIAL_TILING_H
 #define BB_PROXIES_SPATIAL_TILING_H
 
 #include "proxies/spatial/split_layers.h"
 
-/* Features (enum bb_proxy_feature) that `spatial` and `gems` have in common. */
+/* Features (enum bb_proxy_feature) of the proxies `spatial` and `gems`. */
 #define BB_FEATURE_TILED                                                                                               \
     (BB_FEATURE_TILES | BB_FEATURE_MODEL | BB_FEATURE_LAYERS | BB_FEATURE_MICRO_BATCHES |                              \
      BB_FEATURE_MICRO_BATCH_SIZE | BB_FEATURE_GLOBAL_BATCH | BB_FEATURE_TIMED | BB_FEATURE_GEMM | BB_FEATURE_TFLOPS |  \
      BB_FEATURE_LAYER_US)
 
-enum { BB_DIRECT, BB_INVERSE, BB_REPLICAS }; /* the two replicas of GEMS; `spatial` has only the direct one */
+/* Indices of the two replicas of GEMS on the same ranks. The proxy `spatial` has only the direct replica. */
+enum { BB_DIRECT, BB_INVERSE, BB_REPLICAS };
 
 struct bb_layer_split {
     struct bb_split_layers layers;
-    int base, width; /* the split has model-parallel ranks base to base + width - 1 */
+    int base, width; /* the model-parallel ranks of the split are base to base + width - 1 */
     int comm_halo, comm_spatial;
 };
 
 struct bb_tiling {
-    struct bb_proxy_config config; /* with all options resolved */
+    struct bb_proxy_config config; /* configuration of the proxy, with all options resolved */
     struct bb_net net;
     struct bb_step *step;
     bool gems;
     struct bb_layer_split *splits;
     int n_splits, n_spatial, local_dp;
-    int tiles, mp, replicas; /* tiles: ranks of all spatial splits; mp: ranks per replica; replicas: number of
-                                replicas (GEMS: of pairs of replicas) */
-    /* comm_join, comm_lp: index of the communicator of a link, [replica of GEMS][number of the link modulo 2];
-     * n_join, n_lp: number of communicators that alternate, 0 to 2 */
+    int tiles, mp, replicas; /* tiles: number of ranks of all spatial splits (one per tile); mp: ranks per replica;
+                                replicas: number of replicas (GEMS: of pairs of replicas) */
+    /* comm_join, comm_lp: indices of the communicators for messages between adjacent splits (pipeline stages),
+     * [replica of GEMS][number of the earlier split in its group, modulo 2]; n_join, n_lp: number of these
+     * communicators per replica, 0 to 2. */
     int comm_join[BB_REPLICAS][2], comm_lp[BB_REPLICAS][2], n_join, n_lp;
-    int comm_local_dp, comm_dp, comm_pair, comm_middle; /* indices of the communicators of these groups; BB_NONE:
-                                                           unused */
+    /* indices of the communicators of the groups local_dp, dp, pair and middle (see the top of this file); BB_NONE:
+     * unused */
+    int comm_local_dp, comm_dp, comm_pair, comm_middle;
 };
 
-/* Position of a model-parallel rank. index: number of its tile in a spatial split; in other splits, its number among
- * the D local replicas. */
+/* Position of a model-parallel rank in its replica. split: index of its split (pipeline stage); index: number of its
+ * tile in a spatial split; in other splits, its number among the D local replicas. */
 struct bb_tile_position {
     int split, index;
 };
 struct bb_tile_position bb_tiling_position(const struct bb_tiling *t, int mp_rank);
 
 /*
- * bb_tiling_step - builds the step: splits, groups and roles. A role is a group of ranks with the same program.
+ * bb_tiling_step - builds the step: splits, groups and roles. A role is a set of ranks with the same program.
  *   gems     false: proxy spatial; true: proxy gems
- *   build    builds one role; mp_rank is the lowest model-parallel rank of the role
+ *   build    function that builds the program of one role; mp_rank is the lowest model-parallel rank of the role
  *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error message with the nearest valid layout
  */
 int bb_tiling_step(const struct bb_proxy_config *config, bool gems, struct bb_step *step,

@@ -1,4 +1,5 @@
-/* buckets.c - bucketing rules of DDP, Megatron-LM, DeepSpeed and Horovod (see buckets.h). */
+/* buckets.c - assigns gradient tensors to buckets by the rules of DDP, Megatron-LM, DeepSpeed and Horovod (see
+ * buckets.h). */
 #include "proxies/sync/buckets.h"
 
 #include "bootstrap/base/grow.h"
@@ -9,8 +10,8 @@
 
 #define FUSION_ALIGN_BYTES 16
 
-/* State of bb_buckets_make. b: the buckets made so far; n: number of tensors; n_members: number of entries of
- * b->members so far; assigned: [n] true for each tensor that already has a bucket. */
+/* State of bb_buckets_make. b: the buckets made so far; n: number of gradient tensors; n_members: number of entries
+ * of b->members so far; assigned: [n] true for each tensor that already has a bucket. */
 struct bucket_builder {
     struct bb_buckets *b;
     const struct bb_bucket_rule *rule;
@@ -36,7 +37,7 @@ static void append_tensor(struct bucket_builder *f, struct bb_sync_bucket *bucke
     bucket->count += f->arrivals[i].count;
 }
 
-/* ---- DDP, Megatron-LM, DeepSpeed: a bucket is closed when it reaches a size ---- */
+/* ---- DDP, Megatron-LM and DeepSpeed: the size of a bucket decides when it is closed ---- */
 
 double bb_bucket_limit(const struct bb_bucket_rule *r, size_t element_bytes, int replicas, int bucket)
 {
@@ -88,9 +89,10 @@ static size_t padded_count(const struct bucket_builder *f, int i)
 }
 
 /*
- * Adds one bucket, the tensors that Horovod fuses in one operation. oldest: index of the first tensor without a bucket,
- * which becomes the bucket's first tensor. Further tensors of the same cycle are added as long as the bucket's size is
- * within the fusion threshold.
+ * Adds one bucket: the tensors that Horovod fuses into one operation.
+ *   oldest  index of the first tensor that has no bucket yet; it becomes the bucket's first tensor
+ * Later tensors that become ready in the same Horovod cycle are added while the bucket's size is within the fusion
+ * threshold.
  */
 static void fuse_cycle(struct bucket_builder *f, int oldest)
 {

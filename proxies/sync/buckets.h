@@ -29,24 +29,26 @@ enum bb_bucket_kind { BB_BUCKETS_DDP, BB_BUCKETS_MEGATRON, BB_BUCKETS_DEEPSPEED,
 
 struct bb_bucket_rule {
     enum bb_bucket_kind kind;
-    double first_bytes, cap_bytes; /* DDP: limits of the first bucket and of the other buckets, in bytes */
-    double elements; /* limit in elements. DeepSpeed: always set; Megatron-LM: 0 selects max(40e6, 1e6 * replicas);
-                        other rules: unused */
-    double threshold_bytes; /* Horovod: maximum bytes of fused tensors */
+    double first_bytes, cap_bytes; /* DDP: size in bytes at which the first bucket (first_bytes) and every later
+                                      bucket (cap_bytes) is closed */
+    double elements;        /* limit in elements. DeepSpeed: maximum size of a bucket, always set; Megatron-LM: size at
+                        which a bucket is closed, 0 selects max(40e6, 1e6 * replicas); other rules: unused */
+    double threshold_bytes; /* Horovod: maximum total bytes of the tensors that are fused into one bucket */
     double cycle_us;        /* Horovod: length of a cycle in microseconds; <= 0: all gradients are in one cycle */
     size_t pad;             /* bucket sizes are rounded up to a multiple of this many elements; 0: no padding */
 };
 
-/* One gradient tensor. Arrays of this struct are sorted by the time at which the gradients become ready in backward. */
+/* One gradient tensor. Arrays of this struct are in the order in which the backward pass completes the gradients. */
 struct bb_gradient_arrival {
     size_t count;
-    double ready_us; /* Horovod: time in microseconds from the start of backward until the gradient is ready */
-    int unit, type; /* unit: index of the tensor's unit (sync.h); type: only tensors of equal type may share a bucket */
+    double ready_us; /* Horovod: time in microseconds from the start of the backward pass until the gradient is ready */
+    int unit, type;  /* unit: index of the unit (layer, see sync.h) that the tensor belongs to; type: only tensors of
+                       equal type may share a bucket */
 };
 
 struct bb_sync_bucket {
     int first, n; /* the bucket's tensors are members[first .. first + n) in struct bb_buckets */
-    size_t count; /* number of elements, including padding */
+    size_t count; /* number of gradient elements in the bucket, including padding */
 };
 
 struct bb_buckets {
@@ -58,9 +60,10 @@ struct bb_buckets {
 /*
  * bb_buckets_make - assign gradient tensors to buckets.
  *   b              out: the buckets; the caller releases them with bb_buckets_release, which accepts a zeroed struct
+ *   rule           bucketing rule and its limits
  *   arrivals       [n] tensors in the order in which their gradients become ready
- *   element_bytes  size of a gradient element
- *   replicas       number of replicas, for Megatron-LM's limit
+ *   element_bytes  bytes of one gradient element
+ *   replicas       number of data-parallel replicas, for Megatron-LM's limit
  *   Returns        0, or -BB_EFAIL when out of memory
  */
 int bb_buckets_make(struct bb_buckets *b, const struct bb_bucket_rule *rule, const struct bb_gradient_arrival *arrivals,
@@ -69,7 +72,7 @@ void bb_buckets_release(struct bb_buckets *b);
 
 /*
  * bb_bucket_limit - return the number of elements at which the rule closes a bucket; INFINITY if the rule has no limit.
- *   bucket  index of the bucket; only DDP's first bucket (0) has a different limit
+ *   bucket  index of the bucket; bucket 0 has a limit of its own only with DDP's rule
  */
 double bb_bucket_limit(const struct bb_bucket_rule *rule, size_t element_bytes, int replicas, int bucket);
 

@@ -1,6 +1,6 @@
 /*
- * dp_config.c - resolve the options of data-parallel synchronization to a policy, and compute the training memory of a
- * policy (see sync.h).
+ * dp_config.c - resolve the options of data-parallel synchronization to a policy (struct bb_dp_config in sync.h), and
+ * compute the training memory of a policy.
  */
 #include "proxies/sync/sync.h"
 
@@ -19,20 +19,20 @@ const char *const bb_dp_sync_names[BB_SYNC_PS + 1] = {
 
 #define MIB (1024.0 * 1024.0)
 
-/* Sources of the defaults, in this order: PyTorch DDP's bucket sizes, DeepSpeed's reduce_bucket_size, Horovod's
- * HOROVOD_FUSION_THRESHOLD and HOROVOD_CYCLE_TIME. */
+/* Defaults of the frameworks: bucket size and first bucket size in MiB (PyTorch DDP), reduce_bucket_size in elements
+ * (DeepSpeed), HOROVOD_FUSION_THRESHOLD in bytes and HOROVOD_CYCLE_TIME in milliseconds (Horovod). */
 static const double default_cap_mib = 25, default_first_mib = 1, deepspeed_elements = 5e8;
 static const double default_threshold_bytes = 128 * MIB, default_cycle_ms = 1;
 static const size_t pad_elements = 65536;
 
-/* ---- validation of the options ---- */
+/* ---- validation of the command-line options ---- */
 
 #define KIND(name) (1u << BB_SYNC_##name)
 #define SERVERS    (KIND(PS) | KIND(PS_P2P) | KIND(PS_SHARDED))
 #define BUCKETED   (KIND(ALL_REDUCE) | KIND(ZERO1) | KIND(ZERO2) | KIND(DISTRIBUTED) | SERVERS)
 
-/* Format the names of the kinds of synchronization in a bit set as "zero2, zero3 or hsdp", for error messages.
- * kinds: bit k is set for value k of enum bb_sync_kind. */
+/* Write to `text` the names of a set of synchronization kinds (values of --sync), for example "zero2, zero3 or
+ * hsdp", for error messages. kinds: bit k is set if enum bb_sync_kind value k is in the set. Returns text. */
 static const char *kinds_text(unsigned kinds, char text[160])
 {
     size_t n = 0;
@@ -88,7 +88,7 @@ static int validate_options(const struct bb_proxy_config *c, enum bb_sync_kind k
     return 0;
 }
 
-/* ---- from the options to a policy ---- */
+/* ---- conversion of the command-line options to a policy ---- */
 
 static int resolve_rule(const struct bb_proxy_config *c, enum bb_sync_kind kind, struct bb_bucket_rule *rule)
 {
@@ -146,7 +146,7 @@ out:
     return rc;
 }
 
-/* ---- properties and training memory of a policy ---- */
+/* ---- properties and training memory of a synchronization policy ---- */
 
 bool bb_sync_is_sharded(enum bb_sync_kind kind)
 {

@@ -15,10 +15,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Horovod's FUSION_BUFFER_ATOMIC_UNIT: the size of the fusion buffer is a multiple of FUSION_UNIT elements for each
- * rank of a node. */
+/* Horovod's constant FUSION_BUFFER_ATOMIC_UNIT. For hierarchical all-reduces the size of the fusion buffer is a
+ * multiple of FUSION_UNIT elements per rank of a node. */
 #define FUSION_UNIT 64
-/* Number of units whose gathered parameters are in memory at the same time: the current and the prefetched unit. */
+/* Number of units (layers) whose gathered parameters are in memory at the same time: the current unit and the
+ * prefetched unit. */
 #define SLOTS 2
 
 /*
@@ -29,17 +30,18 @@
 static const double memory_gbps = 2039;
 
 struct bucket {
-    size_t count;     /* number of elements, including padding */
-    int first_unit;   /* lowest index of a unit that has tensors in the bucket */
-    int units, ready; /* units: number of units with tensors in the bucket; ready: how many of them have finished
-                         backward since the previous reduction of the bucket */
-    bool fused; /* true: several tensors, which are copied into the fusion buffer before the reduction and back after
-                   it */
-    int full, shard; /* indices of the gradient buffers: full gradients; local shard (equal to `full` without
-                        sharding) */
+    size_t count;     /* number of gradient elements in the bucket, including padding */
+    int first_unit;   /* lowest index of a unit (layer of the model) that has tensors in the bucket */
+    int units, ready; /* units: number of units (layers) with tensors in the bucket; ready: number of these units
+                         whose backward has finished since the bucket was last reduced */
+    bool fused;       /* true: the bucket has several tensors, which Horovod copies into the fusion buffer before the
+                   reduction and back after it */
+    int full, shard;  /* indices of the bucket's gradient buffers: `full` for all its gradients, `shard` for this
+                        rank's shard of them (equal to `full` without sharding) */
     int param_shard, param_full;
-    /* Indices of operations; BB_NONE until they are added. last_read: the last operation that reads `full`; reduced:
-     * the last operation of the reduction; gathered: the all-gather of the bucket's parameters */
+    /* Indices of operations in the program; BB_NONE: not added yet. last_read: the last operation that reads the
+     * buffer `full`; reduced: the last operation of the bucket's reduction; gathered: the all-gather of the bucket's
+     * parameters. */
     int last_read, reduced, gathered;
     const char *what, *gather_what;
 };
@@ -58,21 +60,22 @@ struct bb_sync {
     struct bucket *buckets;
     int n;
     size_t n_elements; /* number of gradient elements, summed over all units */
-    /* gathers: zero3, hsdp: parameters are all-gathered before a unit uses them; every_micro_batch: every
-     * micro-batch reduces its gradients, not only the last */
+    /* gathers: the parameters of each unit (layer) are all-gathered before the unit uses them (zero3, hsdp);
+     * every_micro_batch: every micro-batch reduces its gradients, not only the last one. */
     bool gathers, every_micro_batch;
-    int next;              /* index of the next bucket to reduce when buckets are reduced in bucket order */
-    int n_shared;          /* number of shared buffers for full gradients; 0: each bucket has its own buffer */
-    int *shared_last_read; /* [n_shared] index of the last operation that reads the buffer; BB_NONE: the buffer is
-                              free */
-    /* slots: buffers for the gathered parameters of one unit each. The first SLOTS are reused for one unit after
-     * another; the last slot is reserved for the unit with tied embeddings */
+    int next; /* index of the next bucket to reduce, for policies that reduce the buckets in order of their indices */
+    int n_shared; /* number of buffers for full gradients that the buckets share in turn; 0: each bucket has its own
+                     buffer */
+    int *shared_last_read; /* [n_shared] index of the last operation that reads the shared gradient buffer; BB_NONE:
+                              the buffer is free */
+    /* Buffers for gathered parameters; a slot holds the parameters of one unit (layer) at a time. The first SLOTS
+     * slots are reused for one unit after another. The last slot is reserved for the unit with tied embeddings. */
     struct slot slots[SLOTS + 1];
-    int latest_slot, tied; /* latest_slot: index of the most recently used slot; tied: index of the unit with tied
-                              embeddings, or BB_NONE */
+    int latest_slot, tied; /* latest_slot: index of the slot that was used most recently; tied: index of the unit
+                              (layer) with tied embeddings, BB_NONE: there is none */
 };
 
-/* ---- lookup, labels, copies ---- */
+/* ---- buckets of units, labels of operations, memory-bound kernels ---- */
 
 static int bucket_of_unit(const struct bb_sync *s, int unit)
 {
@@ -82,7 +85,8 @@ static int bucket_of_unit(const struct bb_sync *s, int unit)
     return BB_NONE;
 }
 
-/* Return the index of the unit with tied embeddings if parameters are gathered for each unit; else BB_NONE. */
+/* Return the index of the unit (layer) with tied embeddings, for policies that gather the parameters of each unit;
+ * BB_NONE for other policies, or if there is no such unit. */
 static int find_tied_unit(const struct bb_sync *s)
 {
     for (int u = 0; u < s->spec.n_units && s->gathers; u++)
@@ -163,10 +167,10 @@ int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool per_uni
 }
 
 /*
- * Return the granularity of a bucket: its element count is padded to a multiple of the returned number. With sharding,
- * the granularity is a multiple of the bucketing rule's `pad` and of the number of ranks of the shard group, so that
- * the ranks have equal shares. With Horovod's hierarchical all-reduce, the fusion buffer has a multiple of 64 elements
- * (Horovod's atomic unit) for each rank of the node.
+ * Return the granularity of a bucket: the number of elements of the bucket is padded to a multiple of the returned
+ * number. With sharding, the granularity is the least common multiple of the bucketing rule's `pad` and the number of
+ * ranks of the shard group, so that the ranks have equal shares. With Horovod's hierarchical all-reduce, the
+ * granularity is 64 elements (Horovod's atomic unit) for each rank of the node.
  */
 static size_t bucket_multiple(const struct bb_sync *s)
 {
@@ -220,7 +224,7 @@ static void init_bucket(struct bb_sync *s, struct bucket *b, const struct bb_syn
 
 /*
  * Assign the gradients to buckets. For a hierarchical all-reduce, Horovod rounds its fusion threshold up so that every
- * rank of a node has a whole number of atomic units.
+ * rank of a node has a whole number of atomic units (64 elements of up to 8 bytes).
  */
 static int fill_buckets(struct bb_sync *s)
 {
@@ -244,7 +248,7 @@ out:
     return rc;
 }
 
-/* Return whether a bucket contains tensors of a unit. */
+/* Return whether a bucket contains gradient tensors of a unit (layer of the model). */
 static bool bucket_holds_unit(const struct bb_sync *s, int bucket, int unit)
 {
     const struct bb_sync_bucket *bucketing = &s->bucketing.list[bucket];
@@ -267,8 +271,9 @@ static size_t largest_bucket(const struct bb_sync *s)
 }
 
 /*
- * Return the number of shared gradient buffers: the number of buckets with tensors of the same unit, maximum over the
- * units, plus one, so that backward of the next unit can start while the buckets of the previous unit are reduced.
+ * Return the number of shared gradient buffers: the maximum, over all units (layers), of the number of buckets with
+ * tensors of the unit, plus one. With the additional buffer, the backward of the next unit can start while the buckets
+ * of the previous unit are reduced. The result is at most the number of buckets.
  */
 static int count_shared_buffers(const struct bb_sync *s)
 {
@@ -347,7 +352,7 @@ out:
     return rc;
 }
 
-/* ---- allocation and release ---- */
+/* ---- allocation and release of a struct bb_sync ---- */
 
 static struct bb_script_lane lane_of(struct bb_sync *s, int comm)
 {
@@ -408,8 +413,9 @@ void bb_sync_release(struct bb_sync *s)
 /* ---- gradient reductions ---- */
 
 /*
- * Hierarchical all-reduce: handle the remainder, the elements that are left when a bucket is divided equally among the
- * ranks of a node. In the full buffer, the remainder follows the equal shares. The last rank of the node is the root.
+ * Hierarchical all-reduce: add the operation that reduces or broadcasts the remainder, the elements that are left when
+ * a bucket is divided equally among the ranks of a node. In the full gradient buffer, the remainder follows the equal
+ * shares. The root is the last rank of the node.
  *   kind   BB_REDUCE: reduce the remainder to the root; BB_BROADCAST: broadcast it from the root
  *   share  elements of each rank's equal share
  *   rest   elements of the remainder
@@ -433,9 +439,9 @@ static int start_remainder(struct bb_sync *s, const struct bucket *b, enum bb_co
 }
 
 /*
- * Hierarchical all-reduce: reduce-scatter within the node, all-reduce across nodes, all-gather within the node. A
- * remainder that the node's ranks cannot share equally is reduced to the node's last rank. That rank all-reduces the
- * remainder together with its own share and then broadcasts the remainder within the node.
+ * Add the hierarchical all-reduce of a bucket: reduce-scatter within the node, all-reduce across nodes, all-gather
+ * within the node. A remainder that the node's ranks cannot share equally is reduced to the node's last rank. That rank
+ * all-reduces the remainder together with its own share and then broadcasts the remainder within the node.
  */
 static int reduce_hierarchically(struct bb_sync *s, const struct bucket *b)
 {
@@ -457,8 +463,8 @@ static int reduce_hierarchically(struct bb_sync *s, const struct bucket *b)
 }
 
 /*
- * Add the reduction of a bucket, except for hierarchical policies. Sets b->reduced, the last operation of the
- * reduction, and b->last_read, the last operation that reads the full gradients.
+ * Add the reduction of a bucket for policies without hierarchical all-reduce. Sets b->reduced, the last operation of
+ * the reduction, and b->last_read, the last operation that reads the full gradients.
  */
 static void start_reduction(struct bb_sync *s, struct bucket *b)
 {
@@ -494,7 +500,8 @@ static void reduce_bucket(struct bb_sync *s, int index)
     restore_labels(s->script, before);
 }
 
-/* Reduce the full buckets in bucket order, up to the first bucket that is not yet full. */
+/* Add the reductions of the buckets whose gradients are complete, in order of bucket index, up to the first
+ * incomplete bucket. */
 static void reduce_in_order(struct bb_sync *s)
 {
     for (; s->next < s->n && s->buckets[s->next].ready == s->buckets[s->next].units; s->next++)
@@ -511,7 +518,8 @@ static struct slot *slot_of(struct bb_sync *s, int unit)
     return NULL;
 }
 
-/* Return a slot for the gathered parameters of another unit: a free slot, or else the less recently used slot. */
+/* Return a slot (buffer) for the gathered parameters of the next unit (layer): a free slot, otherwise the slot that
+ * was used less recently. */
 static struct slot *take_slot(struct bb_sync *s)
 {
     struct slot *slot = slot_of(s, BB_NONE);
@@ -533,8 +541,8 @@ static int gather_bucket(struct bb_sync *s, int bucket, int full)
 }
 
 /*
- * Start the all-gather of a unit's parameters, unless a slot already holds or receives them. Returns the slot; NULL if
- * the unit has no parameters.
+ * Add the all-gather of a unit's (layer's) parameters, unless a slot (buffer for gathered parameters) already has them
+ * or waits for them. Returns the slot; NULL if the unit has no parameters.
  */
 static struct slot *ensure_gathered(struct bb_sync *s, int unit)
 {
@@ -550,8 +558,8 @@ static struct slot *ensure_gathered(struct bb_sync *s, int unit)
 }
 
 /*
- * Wait for the parameters of unit `unit`. Then prefetch the parameters of unit `next`, if this unit exists and is in
- * the same model chunk.
+ * Wait for the parameters of the unit (layer) `unit`. Then start the all-gather of the parameters of unit `next`, if
+ * that unit exists and belongs to the same model chunk.
  */
 static void use_unit(struct bb_sync *s, int unit, int next)
 {
@@ -561,8 +569,7 @@ static void use_unit(struct bb_sync *s, int unit, int next)
         bb_script_wait(s->script, slot->op);
     if (next >= 0 && next < s->spec.n_units && s->spec.units[next].chunk == s->spec.units[unit].chunk) {
         if (slot && slot < &s->slots[SLOTS])
-            s->latest_slot = (int)(slot - s->slots); /* so that take_slot() for `next` does not reuse the current
-                                                        unit's slot */
+            s->latest_slot = (int)(slot - s->slots); /* take_slot() for `next` must not reuse the current unit's slot */
         (void)ensure_gathered(s, next);
     }
 }
@@ -575,7 +582,7 @@ static void release_unit(struct bb_sync *s, int unit)
         slot->unit = BB_NONE;
 }
 
-/* All-gather the parameters of all buckets, in the order in which forward needs them. */
+/* Add the all-gathers of the parameters of all buckets, in the order in which the forward pass needs them. */
 static void gather_buckets(struct bb_sync *s)
 {
     if (s->gathers || !bb_sync_is_sharded(s->policy.kind) || s->spec.comms.n == 1)
@@ -584,7 +591,7 @@ static void gather_buckets(struct bb_sync *s)
         (void)gather_bucket(s, b, s->buckets[b].param_full);
 }
 
-/* ---- hooks that the builder of a step calls ---- */
+/* ---- functions that the builder of a step calls before and after each unit (layer) ---- */
 
 void bb_sync_begin_step(struct bb_sync *s)
 {
@@ -602,8 +609,8 @@ void bb_sync_before_forward(struct bb_sync *s, int unit)
     for (int b = 0; b < s->n && s->policy.overlap_gather; b++)
         if (s->buckets[b].gathered != BB_NONE && bucket_holds_unit(s, b, unit)) {
             bb_script_wait(s->script, s->buckets[b].gathered);
-            s->buckets[b].gathered = BB_NONE; /* the first unit waits for the all-gather of this bucket; later units
-                                                 with tensors in the bucket need no wait */
+            s->buckets[b].gathered = BB_NONE; /* only the first unit with tensors in the bucket waits for the
+                                                 bucket's all-gather */
         }
 }
 
@@ -617,7 +624,7 @@ void bb_sync_after_forward(struct bb_sync *s, int unit)
         release_unit(s, s->tied);
 }
 
-/* Wait until the shared gradient buffers to which the unit's backward writes are free. */
+/* Wait until the shared gradient buffers to which the backward of the unit (layer) writes are free. */
 static void wait_for_shared_buffers(struct bb_sync *s, int unit)
 {
     for (int b = 0; b < s->n; b++)

@@ -3,11 +3,11 @@
  * model, and the optimizer. Models PyTorch DDP, Horovod, ZeRO-1/2/3 (DeepSpeed, FSDP), HSDP and Megatron-LM's
  * distributed optimizer.
  *
- * A struct bb_sync belongs to the program of one role and to one group of replicas: the data-parallel group, or for
- * experts the expert-data-parallel group. The builder, the code that generates the program of a proxy, divides the
- * model into units, for example layers or blocks (compare FSDP units). Units are numbered in forward order. The builder
- * calls the hooks below before and after the compute of each unit. The hooks append the collectives, the waits for them
- * and the optimizer to the builder's script.
+ * A struct bb_sync belongs to the program of one role (ranks with the same program) and to one group of replicas: the
+ * data-parallel group, or for experts the expert-data-parallel group. The builder, the code that generates the program
+ * of a proxy, divides the model into units, for example layers or blocks (compare FSDP units). Units are numbered in
+ * forward order. The builder calls the hooks below before and after the compute of each unit. The hooks append the
+ * collectives, the waits for them and the optimizer to the builder's script.
  *
  * Order of calls for one step with units 0 .. n-1 and micro-batches 0 .. m-1, without pipelining:
  *
@@ -15,11 +15,16 @@
  *     bb_sync_begin_step
  *     for each micro-batch:
  *         for unit = 0 .. n-1:
- *             bb_sync_before_forward(unit)                 forward compute   bb_sync_after_forward(unit)
+ *             bb_sync_before_forward(unit)
+ *             forward compute of the unit
+ *             bb_sync_after_forward(unit)
  *         for unit = n-1 .. 0:
- *             bb_sync_before_backward(unit)                backward compute  bb_sync_after_backward(unit, last)
- *     bb_sync_wait_reductions                              only for work that needs all gradients, such as their norm
- *     bb_sync_finish_step bb_sync_release
+ *             bb_sync_before_backward(unit)
+ *             backward compute of the unit
+ *             bb_sync_after_backward(unit, last)
+ *     bb_sync_wait_reductions    (only before work that needs all gradients, such as their norm)
+ *     bb_sync_finish_step
+ *     bb_sync_release
  *
  * A builder with a pipeline schedule may interleave the calls of several micro-batches. The gradients of a unit are
  * ready when its backward kernels have been issued. The hooks reduce gradients in buckets (buckets.h).
@@ -60,8 +65,8 @@ enum bb_sync_kind {
     BB_SYNC_ZERO3,
     BB_SYNC_HSDP,
     BB_SYNC_DISTRIBUTED,
-    BB_SYNC_PS, /* This kind and the following ones are parameter servers, which only the proxy data_parallel
-                   supports (replicas/servers.h). bb_sync_init rejects them. */
+    BB_SYNC_PS, /* Parameter servers begin with this kind. Only the proxy data_parallel supports them
+                   (replicas/servers.h); bb_sync_init rejects them. */
     BB_SYNC_PS_P2P,
     BB_SYNC_PS_SHARDED,
     BB_SYNC_KINDS
@@ -71,31 +76,35 @@ extern const char *const bb_sync_names[BB_SYNC_KINDS + 1]; /* values of --sync, 
 extern const char *const bb_dp_sync_names[BB_SYNC_PS + 1]; /* values of --dp-sync: bb_sync_names without the
                                                               parameter servers */
 
-/* How replicas are synchronized (the policy), resolved from the options. It does not depend on the layout. */
+/* How replicas are synchronized (the policy), resolved from the command-line options. The policy does not depend on
+ * the layout of the ranks. */
 struct bb_dp_config {
     enum bb_sync_kind kind;
     struct bb_bucket_rule rule;
-    enum bb_dtype_id params, grads;       /* element types of gathered parameters and of reduced gradients */
-    enum bb_memory_kernel_kind optimizer; /* the optimizer, as its memory-bound kernel: SGD with momentum, or Adam */
+    enum bb_dtype_id params, grads; /* params: element type of the parameters that are all-gathered; grads: element
+                                       type of the gradients that are reduced */
+    enum bb_memory_kernel_kind optimizer; /* the optimizer's kernel, which is memory-bound: SGD with momentum, or
+                                             Adam */
     bool precision_aware; /* distributed: the precision-aware FusedAdam of Transformer Engine, without float copies
                              of bfloat16 parameters and gradients */
     bool hierarchical;    /* all_reduce, horovod: reduce-scatter within the node, all-reduce across nodes, all-gather
                           within the node */
-    bool reduce_whole;    /* zero1, zero2: true: the buckets are all-reduced instead of reduce-scattered, and each rank
+    bool reduce_whole;    /* zero1, zero2: true: each bucket is all-reduced instead of reduce-scattered, and each rank
                           uses only its shard of the result */
     bool overlap_gather;  /* distributed: the all-gather of parameters overlaps the forward of the next step */
-    bool own_gather_comm; /* zero3, hsdp: gathers and reductions use separate communicators */
-    bool no_overlap;      /* reductions start only after the whole backward */
+    bool own_gather_comm; /* zero3, hsdp: all-gathers of parameters and reductions of gradients use separate
+                             communicators */
+    bool no_overlap;      /* reductions of gradients start only after the whole backward pass */
     bool no_sync;         /* zero2, zero3, hsdp: only the last micro-batch reduces gradients */
-    int shard;            /* hsdp, distributed: ranks per shard group; 0: the ranks of a node (hsdp) or all replicas
-                  (distributed) */
+    int shard;            /* hsdp, distributed: number of ranks in a shard group; 0: the ranks on one node (hsdp) or all
+                  replicas (distributed) */
     int servers;          /* ps_sharded: number of parameter servers; 0: the default */
 };
 
 /*
  * bb_sync_resolve - validate the options in config->sync and convert them to a policy.
  *   kind           the kind of synchronization
- *   params, grads  default element types; --grad-dtype overrides grads
+ *   params, grads  default element types of parameters and gradients; --grad-dtype overrides grads
  *   policy         out: the policy
  *   Returns        0, or -BB_EUSAGE after printing an error line for an option that the kind does not support
  */
@@ -103,43 +112,47 @@ int bb_sync_resolve(const struct bb_proxy_config *config, enum bb_sync_kind kind
                     enum bb_dtype_id grads, struct bb_dp_config *policy) BB_MUST_CHECK;
 
 /*
- * Properties of a kind or policy:
- * bb_sync_is_sharded                 - return whether the optimizer and the reductions work on shards.
- * bb_sync_gathers_parameters         - return whether parameters are gathered for each unit.
- * bb_sync_reduces_every_micro_batch  - return whether every micro-batch reduces its gradients.
+ * Properties of a kind of synchronization or of a policy:
+ * bb_sync_is_sharded                 - return whether gradient reductions and the optimizer work on shards.
+ * bb_sync_gathers_parameters         - return whether the parameters of each unit (layer) are all-gathered before use.
+ * bb_sync_reduces_every_micro_batch  - return whether every micro-batch reduces its gradients, not only the last one.
  */
 bool bb_sync_is_sharded(enum bb_sync_kind kind);
 bool bb_sync_gathers_parameters(enum bb_sync_kind kind);
 bool bb_sync_reduces_every_micro_batch(const struct bb_dp_config *policy);
 
-/* Communicators of a policy, as indices into the layout's communicators (BB_NONE: unused), and their sizes in ranks. */
+/* Communicators of a policy and their sizes in ranks. A communicator is an index into the layout's communicators;
+ * BB_NONE: unused. */
 struct bb_sync_comms {
-    int gradients, parameters; /* gradients: for reductions; parameters: for all-gathers. Both are over the shard
-                                  group, or over all replicas without sharding, and may be the same communicator */
+    /* gradients: for reductions of gradients; parameters: for all-gathers of parameters. Both are over the shard
+     * group, or over all replicas without sharding, and may be the same communicator */
+    int gradients, parameters;
     int replicas;     /* hsdp, distributed with --shard-size: communicator over the replica group, which has one rank of
                      each shard group */
-    int local, cross; /* hierarchical: local is over the ranks of a node, cross over the ranks with the same index in
-                         each node */
+    int local, cross; /* hierarchical all-reduce: local is over the ranks of a node, cross over the ranks with the
+                         same index in each node */
     int n, n_replicas, n_local, n_cross;
 };
 
 /*
  * bb_sync_add_comms - add the groups and communicators that a policy needs to the step's layout.
- *   group    the group of replicas; BB_NONE or a group of size 1: nothing is added
+ *   group    index of the group of replicas; BB_NONE or a group of size 1: nothing is added
  *   comms    out: the communicators
  *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error line with the nearest valid value if the group cannot
  *            be divided into shards of the requested size
  *
- * The groups "<group> shard" and "<group> replica" split `group` into runs of policy->shard consecutive ranks; "<group>
- * local" and "<group> cross" split it by node.
+ * Policies with shard groups split `group` into runs of policy->shard consecutive ranks: the group "<group> shard" has
+ * the ranks of a run, "<group> replica" the ranks at the same position of all runs. Hierarchical policies split it by
+ * node: "<group> local" has the ranks of a node, "<group> cross" the ranks at the same position of all nodes.
  */
 int bb_sync_add_comms(struct bb_step *step, const struct bb_dp_config *policy, int group, int gpus_per_node,
                       struct bb_sync_comms *comms) BB_MUST_CHECK;
 
 /*
- * bb_sync_hierarchy_comms - split a group by node, for a hierarchical reduction: adds "<group> local" and "<group>
- * cross", and sets comms->local, cross, n_local and n_cross.
- *   option   the option that requests the hierarchy, for the error line
+ * bb_sync_hierarchy_comms - split a group by node, for a hierarchical reduction. Adds the groups "<group> local" (the
+ * ranks of a node) and "<group> cross" (the ranks at the same position of all nodes), and sets comms->local, cross,
+ * n_local and n_cross.
+ *   option   name of the option that requests the hierarchy, for the error line
  *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error line if the group is on one node only, or does not
  *            have the same number of ranks, at least 2, on every node
  */
@@ -147,66 +160,71 @@ int bb_sync_hierarchy_comms(struct bb_step *step, int group, int gpus_per_node, 
                             struct bb_sync_comms *comms) BB_MUST_CHECK;
 
 struct bb_sync_unit {
-    const char *name;                /* name of the unit in operation labels; must outlive the program */
-    const struct bb_tensor *tensors; /* the unit's tensors in registration order, with this rank's sizes before
-                                        sharding over the replicas; must outlive the bb_sync */
+    const char *name;                /* name of the unit (layer) in operation labels; must outlive the program */
+    const struct bb_tensor *tensors; /* [n] the unit's parameter tensors in registration order, with this rank's
+                                        sizes before sharding over the replicas; must outlive the struct bb_sync */
     int n;
-    /* true: tied embeddings, the last unit also uses the parameters of this unit. Only one unit may have this flag.
-     * With zero3 and hsdp, these parameters stay gathered from this unit's forward to the last unit's forward, and
-     * from the last unit's backward to this unit's backward. */
+    /* true: tied embeddings, that is, the last unit (layer) also uses the parameters of this unit. Only one unit may
+     * have this flag. With zero3 and hsdp, these parameters stay gathered from this unit's forward to the last
+     * unit's forward, and from the last unit's backward to this unit's backward. */
     bool tied;
-    int chunk;          /* index of the unit's model chunk (virtual pipeline stage). Only units of the same chunk are
-                  prefetched */
-    double backward_us; /* horovod: duration of the unit's backward per micro-batch in microseconds; 0 for all units:
+    int chunk; /* index of the model chunk (virtual pipeline stage) of the unit. The prefetch of parameters never
+                  crosses a chunk boundary */
+    double backward_us; /* horovod: duration of the unit's backward per micro-batch in microseconds. 0 for all units:
                            all gradients become ready at the same time */
 };
 
 struct bb_sync_spec {
     const struct bb_dp_config *policy;
     struct bb_sync_comms comms;
-    struct bb_step *step; /* stores the strings and kernel lists that the hooks add */
+    struct bb_step *step; /* the step that owns the strings and kernel lists that the hooks create */
     struct bb_script *script;
-    const struct bb_sync_unit *units; /* units in forward order; must outlive the bb_sync */
+    const struct bb_sync_unit *units; /* [n_units] units (layers) in forward order; must outlive the struct bb_sync */
     int n_units;
-    bool holds_remainder; /* hierarchical: true if this role is the last rank of its node. That rank also reduces the
-                             remainder when the node's ranks cannot divide a bucket evenly */
+    bool holds_remainder; /* hierarchical all-reduce: true if this role is the last rank of its node. That rank also
+                             reduces the remainder when the node's ranks cannot divide a bucket evenly */
 };
 
-struct bb_sync; /* opaque; exists while the program of one role is generated */
+struct bb_sync; /* opaque state of the synchronization; exists while the program of one role is generated */
 
 /*
  * bb_sync_init - assign gradients to buckets, and add streams and buffers to the program of spec->script.
- *   s        out: the caller releases it with bb_sync_release, also after an error; bb_sync_release accepts NULL
+ *   s        out: the synchronization's state; the caller releases it with bb_sync_release, also after an error;
+ *            bb_sync_release accepts NULL
  *   Returns  0 or a negative error
  */
 int bb_sync_init(struct bb_sync **s, const struct bb_sync_spec *spec) BB_MUST_CHECK;
 void bb_sync_release(struct bb_sync *s);
 
 /*
- * The hooks, in the order of calls (see the top of this file). They label their operations with their own phase and
- * then restore the script's labels. The script stores the first error, which bb_script_result returns.
- *   unit  index of the unit
+ * The hooks, which add operations to the script, in the order of calls (see the top of this file). They label their
+ * operations with their own phase and then restore the script's labels. The script stores the first error, which
+ * bb_script_result returns.
+ *   unit  index of the unit (layer)
  *   last  true in the rank's last micro-batch of the step, after which the gradients are complete
  */
 void bb_sync_begin_step(struct bb_sync *s); /* call before the first operation of the step; with overlap_gather,
                                                starts the all-gather of parameters */
-void bb_sync_before_forward(struct bb_sync *s, int unit);  /* waits for the unit's parameters and, with zero3 and
-                                                             hsdp, prefetches the next unit */
-void bb_sync_after_forward(struct bb_sync *s, int unit);   /* releases the unit's gathered parameters (zero3, hsdp) */
-void bb_sync_before_backward(struct bb_sync *s, int unit); /* like bb_sync_before_forward; with zero2, also waits
-                                                              until the shared gradient buffers of the unit are free */
-void bb_sync_after_backward(struct bb_sync *s, int unit, bool last); /* releases the unit's gathered parameters;
-                                                                        starts reductions */
-void bb_sync_wait_reductions(struct bb_sync *s);                     /* waits for all reductions */
-void bb_sync_finish_step(struct bb_sync *s); /* calls bb_sync_wait_reductions, then adds the optimizer and the
-                                                all-gather of parameters */
+void bb_sync_before_forward(struct bb_sync *s, int unit); /* waits for the parameters of the unit (layer) and, with
+                                                             zero3 and hsdp, prefetches those of the next unit */
+void bb_sync_after_forward(struct bb_sync *s, int unit);  /* releases the buffer of the unit's gathered parameters
+                                                            (zero3, hsdp) */
+/* like bb_sync_before_forward; if every micro-batch reduces gradients, also waits until the shared gradient buffers
+ * of the unit (layer) are free */
+void bb_sync_before_backward(struct bb_sync *s, int unit);
+/* releases the buffer of the unit's gathered parameters (zero3, hsdp) and starts the reductions of complete buckets */
+void bb_sync_after_backward(struct bb_sync *s, int unit, bool last);
+void bb_sync_wait_reductions(struct bb_sync *s); /* starts the reductions that have not started yet, and waits for
+                                                    all reductions */
+void bb_sync_finish_step(struct bb_sync *s);     /* calls bb_sync_wait_reductions, then adds the optimizer and, for
+                                                sharded policies without overlap_gather, the all-gather of parameters */
 
 /* ---- functions shared with replicas/servers.h ---- */
 
 /*
  * bb_sync_arrivals - list the gradient tensors in the order in which they become ready: from the last tensor of the
- * last unit to the first tensor of the first unit.
- *   per_unit  true: only tensors of one unit may share a bucket; false: only tensors of one chunk may share a bucket
+ * last unit (layer) to the first tensor of the first unit.
+ *   per_unit  true: only tensors of one unit may share a bucket; false: only tensors of one model chunk may share one
  *   arrivals  out: the list; the caller frees it
  *   Returns   the number of tensors, or -BB_EFAIL
  */
@@ -230,9 +248,9 @@ void bb_sync_memory_kernel(struct bb_script *s, struct bb_step *step, const char
 void bb_sync_memory(const struct bb_dp_config *policy, const struct bb_sync_comms *comms, double parameters,
                     double bytes[BB_USES]);
 
-/* bb_sync_update_peak_bytes - return the bytes that only the optimizer step needs, when the memory of the
- * activations is free. Megatron-LM then has a float copy of the rank's shard of 16-bit gradients, which it frees
- * after the update (distrib_optimizer.py, zero_grad). */
+/* bb_sync_update_peak_bytes - return the bytes that are needed only during the optimizer step, when the memory of
+ * the activations is free: Megatron-LM's distributed optimizer then has a float copy of the rank's shard of 16-bit
+ * gradients, which it frees after the update (distrib_optimizer.py, zero_grad). 0 for other policies. */
 double bb_sync_update_peak_bytes(const struct bb_dp_config *policy, const struct bb_sync_comms *comms,
                                  double parameters);
 

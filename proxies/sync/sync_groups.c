@@ -1,5 +1,5 @@
-/* sync_groups.c - split the group of replicas into the groups and communicators of a synchronization policy (see
- * sync.h). */
+/* sync_groups.c - splits the group of data-parallel replicas into the groups and communicators that a
+ * synchronization policy needs (see sync.h). */
 #include "proxies/sync/sync.h"
 
 #include "bootstrap/base/grow.h"
@@ -18,13 +18,14 @@ static const struct bb_sync_comms no_comms = {.gradients = BB_NONE,
                                               .n_cross = 1};
 
 /*
- * How a group of ranks is split. Each sequence of `run` consecutive members of the group forms an instance of the inner
- * group. The members with the same position in their sequences form an instance of the outer group.
+ * How a group of ranks is split into two new groups. Each run of `run` consecutive members is one communicator of the
+ * inner group. The members at the same position of all runs are one communicator of the outer group.
  */
 struct group_split {
     struct bb_step *step;
     int group, run;
-    const char *inner_name, *outer_name; /* suffixes of the names of the new groups, such as "shard" and "replica" */
+    const char *inner_name, *outer_name; /* second words of the names of the new groups, such as "shard" and
+                                            "replica" in "dp shard" and "dp replica" */
     int inner, outer;                    /* indices of the new groups in the layout */
 };
 
@@ -33,7 +34,8 @@ static const char *group_name(const struct group_split *k)
     return k->step->layout.groups[k->group].name;
 }
 
-/* Add the inner and the outer group (struct group_split) to the layout. */
+/* Add the inner group (runs of consecutive ranks) and the outer group (ranks at the same position of all runs) to
+ * the layout. */
 static int split_group(struct group_split *k)
 {
     struct bb_layout *l = &k->step->layout;
@@ -60,7 +62,7 @@ out:
     return rc;
 }
 
-/* Return the number of consecutive members of the group on each node; 0 if the number differs between nodes. */
+/* Return the number of consecutive members of the group on each node; 0 if this number differs between nodes. */
 static int ranks_per_node(const struct bb_layout *l, int group, int gpus_per_node)
 {
     int size = l->groups[group].size, run = 0, first = 0;
@@ -79,7 +81,8 @@ static int ranks_per_node(const struct bb_layout *l, int group, int gpus_per_nod
     return run;
 }
 
-/* Return the divisor of n from `least` to `most` that is nearest to `wanted`; 0 if there is none. */
+/* Return the divisor of n between `least` and `most` that is nearest to `wanted`; 0 if there is no divisor in this
+ * range. */
 static int nearest_divisor(int n, int wanted, int least, int most)
 {
     int best = 0;
@@ -101,8 +104,8 @@ static bool has_hierarchy(const struct bb_layout *l, int group, int gpus_per_nod
     return run > 1 && run < l->groups[group].size;
 }
 
-/* Return the number of GPUs per node nearest to gpus_per_node for which has_hierarchy() returns true; 0 if there is
- * none. */
+/* Return the number of GPUs per node, nearest to gpus_per_node, with which a hierarchical reduction over the group
+ * is possible; 0 if there is no such number. */
 static int nearest_node(const struct bb_layout *l, int group, int gpus_per_node)
 {
     for (int far = 1; far <= l->ranks; far++) {
@@ -115,9 +118,9 @@ static int nearest_node(const struct bb_layout *l, int group, int gpus_per_node)
 }
 
 /*
- * Print an error line: hsdp has no default for --shard-size, because the ranks on a node cannot form a shard group.
- * Returns -BB_EUSAGE.
- *   run  number of the group's ranks on a node; 0: the number differs between nodes
+ * Print an error line: with --sync hsdp and without --shard-size, the group's ranks on one node form a shard group,
+ * which is not possible here. Returns -BB_EUSAGE.
+ *   run  number of the group's ranks on each node; 0: the number differs between nodes
  */
 static int shard_error(const struct group_split *k, int gpus_per_node, int run)
 {
@@ -133,8 +136,8 @@ static int shard_error(const struct group_split *k, int gpus_per_node, int run)
                   size, group_name(k), why, words);
 }
 
-/* Set *run to the default number of consecutive ranks in a shard group: all ranks of the group of replicas
- * (distributed), or its ranks on one node (hsdp). */
+/* Set *run to the default size of a shard group in consecutive ranks. distributed: all ranks of the group of
+ * replicas; hsdp: its ranks on one node, or an error if they cannot form a shard group. */
 static int default_shard(const struct group_split *k, const struct bb_dp_config *p, int gpus_per_node, int *run)
 {
     int size = k->step->layout.groups[k->group].size;
@@ -167,8 +170,8 @@ static int add_comm(struct bb_step *step, int group, const char *purpose, int *c
     return *comm < 0 ? -BB_EFAIL : 0;
 }
 
-/* Add the communicators for reductions and for all-gathers over `group`: one for both (zero3 and hsdp without
- * --own-gather-comm), or two. */
+/* Add the communicators for reductions of gradients and for all-gathers of parameters over `group`. zero3 and hsdp
+ * use one communicator for both, unless --own-gather-comm is set. */
 static int add_sharded(struct bb_step *step, const struct bb_dp_config *p, int group, struct bb_sync_comms *comms)
 {
     bool shared = bb_sync_gathers_parameters(p->kind) && !p->own_gather_comm;

@@ -1,4 +1,5 @@
-/* net.c - construction, totals and release of a network, and the list of families (see net.h). */
+/* net.c - construction of a convolutional network from its model file, its totals and its release, and the list of
+ * families of networks (see net.h). */
 #include "proxies/spatial/net/net.h"
 
 #include "bootstrap/base/grow.h"
@@ -11,7 +12,7 @@
 
 #define MAX_SIDE 65536
 
-/* ---- layers ---- */
+/* ---- shapes, parameters and FLOPs of a layer ---- */
 
 static int shrink_size(int size, int stride)
 {
@@ -52,13 +53,14 @@ size_t bb_map_elements(const struct bb_map *m)
     return (size_t)m->channels * (size_t)m->depth * (size_t)m->side * (size_t)m->side;
 }
 
-/* ---- construction ---- */
+/* ---- construction of a network from modules and layers ---- */
 
-/* Grows the array by one element. Evaluates to false and sets net->failed if memory is exhausted or an earlier call
- * failed. */
+/* Grows the array `array` of n elements by one element. Evaluates to false and sets net->failed if memory is
+ * exhausted or an earlier call failed. */
 #define GROW_ARRAY(net, array, n) (!((net)->failed = (net)->failed || BB_GROW(array, n)))
 
-/* Adds an allocated string to those that the net owns, and returns it. text NULL: the caller's allocation failed. */
+/* Stores an allocated string in net->texts, so that the net owns it, and returns the string. text NULL: the
+ * allocation in the caller failed. */
 static const char *keep_text(struct bb_net *net, char *text)
 {
     if (text && GROW_ARRAY(net, net->texts, net->n_texts))
@@ -154,7 +156,7 @@ void bb_net_release(struct bb_net *net)
     *net = (struct bb_net){0};
 }
 
-/* ---- families of networks ---- */
+/* ---- families of networks (resnet, amoebanet, cosmoflow) ---- */
 
 struct family {
     const char *name;
@@ -201,8 +203,8 @@ static int check_image(const char *name, int image, int min)
 static const struct bb_json_field parameters_field =
     BB_FIELD("parameters", BB_JSON_TOTAL, offsetof(struct bb_net, parameters));
 
-/* Compares the number of parameters of the network with the total that the model file has for this image size, if it
- * has one. With --layers or --filters there is no comparison. */
+/* Compares the number of parameters of the network with the total that the model file contains for this image size,
+ * if the file contains one. With --layers or --filters nothing is compared. */
 static int check_total(const struct bb_model_file *file, struct bb_net *net, const struct bb_net_options *options)
 {
     char key[16];

@@ -1,7 +1,7 @@
 /*
- * net.h - a convolutional network as a chain of modules, each with its layers, and the shapes that follow from the
- * image size. Spatial parallelism and GEMS divide this chain into splits. The functions have no side effects except
- * error messages.
+ * net.h - a convolutional network as a chain of modules (blocks or cells), each with its layers, and the shapes that
+ * follow from the image size. Spatial parallelism and GEMS divide this chain into splits (pipeline stages). The
+ * functions have no side effects except error messages.
  *
  * Supported models of profiles/models are "resnet110_v2" (pre-activated bottleneck ResNet) and "amoebanet_d"
  * (AmoebaNet-D), both as in MPI4DL, and "cosmoflow" (the network of MLPerf HPC; three-dimensional, tiled in height and
@@ -17,36 +17,40 @@
 
 enum bb_net_kind { BB_NET_CONV, BB_NET_POOL, BB_NET_DENSE };
 
-/* One layer. Its input has `in` channels of depth x side x side elements. The stride divides height and width; it
- * also divides the depth if the depth is above 1. Padding keeps the size of the map with stride 1; pools with an
- * even window have no padding. */
+/* One layer. Its input has `in` channels of depth x side x side elements. The stride divides height and width, and
+ * also the depth if the depth is above 1. With stride 1 the padding keeps the size; pools with an even window have
+ * no padding. */
 struct bb_net_layer {
     const char *name;
     enum bb_net_kind kind;
-    int in, out;   /* channels of the input and of the output; dense layers: row width of the input and of the output */
-    int kernel[3]; /* depth, height and width */
-    int stride;    /* 1 for dense layers */
-    int depth, side;   /* depth and side of the input; 1 for dense layers */
-    int norm;          /* channels of the layer's batch norm, with 2 parameters each; 0: no norm */
-    bool bias;         /* the layer has one bias per output channel */
-    bool first;        /* first layer of the network, whose input needs no gradient */
-    bool is_shortcut;  /* the layer is on the module's shortcut (for example a projection), not in the main chain */
-    int halo[2];       /* rows and columns that the layer reads from neighbouring tiles */
-    int fused_halo[2]; /* with BB_FUSE_STATES: rows and columns of the margin around the rank's tile, in which the
-                          rank also computes this layer's output */
+    int in, out;     /* number of channels of the input and of the output; dense layers: row width of the input and of
+                    the output */
+    int kernel[3];   /* depth, height and width of the kernel */
+    int stride;      /* 1 for dense layers */
+    int depth, side; /* depth and side (height = width) of the input; 1 for dense layers */
+    int norm;   /* number of channels of the batch norm that belongs to the layer, with 2 parameters each; 0: no batch
+                 norm */
+    bool bias;  /* the layer has one bias per output channel */
+    bool first; /* first layer of the network, whose input needs no gradient */
+    bool is_shortcut;  /* the layer is on the module's shortcut (for example a projection), not in the chain of layers
+                         between input and output */
+    int halo[2];       /* number of rows and of columns that the layer reads from each neighbouring tile */
+    int fused_halo[2]; /* with BB_FUSE_STATES: number of rows and of columns of the margin around the rank's tile.
+                          The rank also computes this layer's output in the margin */
 };
 
-/* A tensor between two modules: channels x depth x side x side elements. */
+/* Shape of a tensor between two modules: channels x depth x side x side elements. */
 struct bb_map {
     int channels, depth, side;
 };
 
-/* How one wide halo replaces the separate halos of several layers (--halo-d2). */
+/* How one wide halo replaces the separate halos of several layers (--halo-d2). Halo: the rows and columns that a
+ * tile receives from its neighbours. */
 enum bb_halo_fusion {
     BB_FUSE_NONE,
-    BB_FUSE_CHAIN,  /* one halo at the input of a chain of layers, also across modules */
-    BB_FUSE_STATES, /* AmoebaNet's normal cell: one halo for each input, listed in bb_module.states; the margins are
-                       in bb_net_layer.fused_halo */
+    BB_FUSE_CHAIN,  /* one halo at the input of a chain of layers, which may continue in the following modules */
+    BB_FUSE_STATES, /* normal cell of AmoebaNet: one halo for each of the cell's two inputs, listed in
+                       bb_module.states; the margins that the rank also computes are in bb_net_layer.fused_halo */
 };
 
 #define BB_NET_STATES 2
@@ -57,35 +61,37 @@ struct bb_state_halo {
 };
 
 struct bb_module {
-    const char *name; /* the net owns the name */
+    const char *name; /* name of the module; the net owns the string */
     int first, n;     /* the module consists of net.layers[first .. first + n) */
-    bool tiled;       /* the module can work on tiles of a map; false for dense layers */
+    bool tiled; /* true: the module can work on tiles of its input; false: it needs the whole input (pooling over the
+                   whole map, dense layers) */
     enum bb_halo_fusion fusion;
     struct bb_state_halo states[BB_NET_STATES];
-    int states_at; /* with BB_FUSE_STATES: the halos are exchanged before this layer of the module (index from 0) */
-    struct bb_map out[2]; /* outputs of the module, which are the inputs of the next module */
+    int states_at; /* with BB_FUSE_STATES: number of the module's layer (from 0) before which the halos are exchanged */
+    struct bb_map out[2]; /* shapes of the module's outputs, which are the inputs of the next module */
     int n_out;
     size_t parameters;
 };
 
 struct bb_net {
-    const char *name; /* name in the model file; the net owns it */
-    int image, depth; /* the input has image x image elements per channel, times depth if the network is
-                         three-dimensional */
+    const char *name; /* name of the model in the model file; the net owns the string */
+    int image, depth; /* the input has image x image elements per channel; a three-dimensional network has `depth`
+                         times as many */
     struct bb_module *modules;
     struct bb_net_layer *layers;
     int n_modules, n_layers;
-    double parameters, forward_flops; /* of the whole network; forward_flops: FLOPs of the forward pass of one sample */
+    double parameters, forward_flops; /* both are totals of the network; forward_flops: FLOPs of the forward pass of
+                                         one sample */
     char **texts;
     int n_texts;
-    bool failed; /* true: memory was exhausted during construction */
+    bool failed; /* true: memory was exhausted during the construction of the network */
 };
 
-/* Options that change the model; 0: the value of the model file. */
+/* Options that change the model. The value 0 selects the value of the model file. */
 struct bb_net_options {
-    int image;   /* side of the square image, a power of two */
-    int layers;  /* resnet: depth 9 n + 2; amoebanet: number of normal cells, 3 n */
-    int filters; /* amoebanet: number of filters */
+    int image;   /* side of the square image in pixels, a power of two */
+    int layers;  /* resnet: number of layers, of the form 9 n + 2; amoebanet: number of normal cells, a multiple of 3 */
+    int filters; /* amoebanet: number of filters, a multiple of 8 */
 };
 
 /*
@@ -100,34 +106,33 @@ int bb_net_load(const char *word, const struct bb_net_options *options, struct b
 void bb_net_release(struct bb_net *net);
 
 size_t bb_net_layer_parameters(const struct bb_net_layer *l);
-/* bb_net_layer_flops - returns the FLOPs (each multiplication and each addition counts) of the forward pass of one
- * sample, for the part of the layer's output that has rows x cols elements per channel, over its whole depth; 0 for
- * pools. */
+/* bb_net_layer_flops - returns the FLOPs (multiplications plus additions) of the forward pass of one sample, for a
+ * part of the layer's output with rows x cols elements per channel and depth position; 0 for pools. */
 double bb_net_layer_flops(const struct bb_net_layer *l, int rows, int cols);
 int bb_net_layer_out_side(const struct bb_net_layer *l);
 int bb_net_layer_out_depth(const struct bb_net_layer *l);
 size_t bb_map_elements(const struct bb_map *map);
 
-/* ---- functions for the network builders (net_*.c); after a failure net->failed is set and later calls do nothing
- * ---- */
+/* ---- functions for the network builders (net_*.c); after a failure (net->failed) later calls do nothing ---- */
 
 struct bb_model_file;
 
-/* bb_net_open_module begins a module with the attributes tiled, fusion, states and states_at; the layers added
- * afterwards belong to this module. bb_net_close_module computes the totals of the module and sets its outputs:
- * `out`, and `skipped`, an earlier tensor that the module passes on (NULL: none). */
+/* bb_net_open_module begins a module. Of `attributes` the caller sets tiled, fusion, states and states_at. The
+ * layers added afterwards belong to this module. bb_net_close_module computes the totals of the module and sets the
+ * shapes of its outputs: `out`, and `skipped`, an earlier tensor that the module passes on unchanged (NULL: there is
+ * none). */
 void bb_net_open_module(struct bb_net *net, const struct bb_module *attributes, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void bb_net_add_layer(struct bb_net *net, const struct bb_net_layer *layer);
 
-/* Both functions return the fields of a two-dimensional layer; the caller can change them and then calls
- * bb_net_add_layer. bb_net_conv: kernel x kernel, with the matching halo, without bias and batch norm. bb_net_pool:
- * without halo. */
+/* bb_net_conv and bb_net_pool return a two-dimensional layer. The caller can change its fields and then passes it to
+ * bb_net_add_layer. bb_net_conv: kernel x kernel convolution with a halo of (kernel - 1) / 2, without bias and batch
+ * norm; bb_net_pool: pooling layer without halo. */
 struct bb_net_layer bb_net_conv(const char *name, int in, int out, int kernel, int stride, int side);
 struct bb_net_layer bb_net_pool(const char *name, int channels, int window, int stride, int side);
 
-void bb_net_add_dense(struct bb_net *net, int in, int out); /* adds a dense layer with biases; the layer works on
-                                                               whole samples */
+void bb_net_add_dense(struct bb_net *net, int in, int out); /* adds a dense layer with biases, which works on whole
+                                                               samples (not on tiles) */
 void bb_net_close_module(struct bb_net *net, const struct bb_map *out, const struct bb_map *skipped);
 
 typedef int bb_net_builder(struct bb_net *net, struct bb_model_file *file, const struct bb_net_options *options);

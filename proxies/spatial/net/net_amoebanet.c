@@ -1,7 +1,7 @@
 /*
  * net_amoebanet.c - AmoebaNet-D as in MPI4DL (models/amoebanet.py) and GPipe: a stem of one convolution and two
- * reduction cells; three groups of normal cells, which share the cells of --layers equally, with a reduction cell
- * between two groups; a classifier.
+ * reduction cells; three groups of normal cells with a reduction cell after the first and the second group; a
+ * classifier. Each group has a third of the --layers normal cells.
  *
  * A cell reads the outputs of the two previous cells and maps both to its c channels (states 0 and 1). Each of its
  * states 2 to 6 is the sum of two operations on earlier states. The output of the cell is the concatenation of some
@@ -14,10 +14,11 @@
 
 #define MAX_CELLS 9999
 
-/* A cell that is being built: channels and side of its states, and the outputs of the two previous cells. */
+/* A cell (module of AmoebaNet) that is being built: channels and side of its states, and the shapes of the outputs
+ * of the two previous cells. */
 struct cell {
     struct bb_net *net;
-    int c, side; /* channels of each state; side of states 0 and 1 */
+    int c, side; /* c: number of channels of each state of the cell; side: height (= width) of states 0 and 1 */
     bool reduces;
     struct bb_map previous, before;
 };
@@ -39,7 +40,8 @@ static void add_1x1(const struct cell *cell, const char *name, int in, int out, 
     bb_net_add_layer(cell->net, &l);
 }
 
-/* Adds a padded h x w convolution. */
+/* Adds an h x w convolution whose padding keeps the size of its input with stride 1. fused_h: rows of its output
+ * margin with fused halos. */
 static void add_padded_conv(const struct cell *cell, const char *name, int channels, int h, int w, int stride, int side,
                             int fused_h)
 {
@@ -62,8 +64,8 @@ static void add_pool(const struct cell *cell, const char *name, int window, int 
     bb_net_add_layer(cell->net, &l);
 }
 
-/* Adds 1x7 and 7x1 convolutions between two 1x1 convolutions, which reduce the channels to a quarter and restore
- * them. */
+/* Adds four convolutions: 1x1, which reduces the channels to a quarter, 1x7, 7x1, and 1x1, which restores the
+ * channels. */
 static void add_1x7_7x1(const struct cell *cell, int side)
 {
     int quarter = cell->c / 4;
@@ -83,14 +85,16 @@ static void add_3x3(const struct cell *cell, int stride, int side)
     add_1x1(cell, "conv 1x1 up", quarter, cell->c, 1, side / stride, 0, 0);
 }
 
-/* Adds the layers that map both inputs to c channels and equal sizes; count_input_layers returns their number. */
+/* Adds the layers that map both inputs of the cell to c channels and to the same side. count_input_layers returns
+ * the number of these layers. */
 static void add_inputs(const struct cell *cell)
 {
     const struct bb_map *b = &cell->before;
 
     add_1x1(cell, "conv of input 0", cell->previous.channels, cell->c, 1, cell->previous.side, 0, 0);
-    if (b->side != cell->previous.side) { /* the previous cell was a reduction cell: two convolutions with stride 2,
-                                             each for one half of the channels */
+    /* the previous cell was a reduction cell: input 1 is reduced by two convolutions with stride 2, each of which
+     * computes one half of the channels */
+    if (b->side != cell->previous.side) {
         struct bb_net_layer half = make_conv("reduce input 1", b->channels, cell->c / 2, 1, 2, b->side);
 
         bb_net_add_layer(cell->net, &half);
@@ -105,38 +109,38 @@ static int count_input_layers(const struct cell *cell)
     return cell->before.side != cell->previous.side ? 3 : cell->before.channels == cell->c ? 1 : 2;
 }
 
-/* Adds the operations of a normal cell. With fused halos, the halo of state 0 has 3 rows and that of state 1 has 2
- * rows. */
+/* Adds the layers of a normal cell after its input layers. With fused halos (one halo per input for the whole cell),
+ * the halo of state 0 is 3 rows and columns wide and that of state 1 is 2 wide. */
 static void add_normal(const struct cell *cell)
 {
     int c = cell->c, side = cell->side;
 
-    add_1x1(cell, "conv 1x1", c, c, 1, side, 1, 1); /* state 2 = conv 1x1 of state 1 + pool of state 1 */
+    add_1x1(cell, "conv 1x1", c, c, 1, side, 1, 1); /* cell state 2 = conv 1x1 of state 1 + pool 3x3 of state 1 */
     add_pool(cell, "pool 3x3", 3, 1, side, 1);
-    add_1x7_7x1(cell, side);                        /* state 3 = state 1 + (1x7, 7x1) of state 0 */
-    add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* state 4 = conv 1x1 of state 0 + (1x7, 7x1) of state 0 */
-    add_1x7_7x1(cell, side);                        /* state 4: second operand */
-    add_pool(cell, "pool 3x3", 3, 1, side, 0);      /* state 5 = pool of state 2 + state 2 */
-    add_pool(cell, "average 3x3", 3, 1, side, 0);   /* state 6 = average of state 1 + conv 1x1 of state 5 */
-    add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* state 6: second operand */
+    add_1x7_7x1(cell, side);                        /* cell state 3 = state 1 + (1x7, 7x1) of state 0 */
+    add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* cell state 4 = conv 1x1 of state 0 + (1x7, 7x1) of state 0 */
+    add_1x7_7x1(cell, side);                        /* second operand of cell state 4 */
+    add_pool(cell, "pool 3x3", 3, 1, side, 0);      /* cell state 5 = pool 3x3 of state 2 + state 2 */
+    add_pool(cell, "average 3x3", 3, 1, side, 0);   /* cell state 6 = average 3x3 of state 1 + conv 1x1 of state 5 */
+    add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* second operand of cell state 6 */
 }
 
-/* Adds the operations of a reduction cell. Operations on states 0 and 1 have stride 2. */
+/* Adds the layers of a reduction cell after its input layers. Operations on the cell's states 0 and 1 have stride 2. */
 static void add_reduction(const struct cell *cell)
 {
     int c = cell->c, side = cell->side, half = side / 2;
 
-    add_pool(cell, "max 2x2", 2, 2, side, 0); /* state 2 = max of state 0 + pool of state 0 */
+    add_pool(cell, "max 2x2", 2, 2, side, 0); /* cell state 2 = max 2x2 of state 0 + pool 3x3 of state 0 */
     add_pool(cell, "pool 3x3", 3, 2, side, 0);
-    add_3x3(cell, 2, side);  /* state 3 = state 2 + conv 3x3 of state 1 */
-    add_1x7_7x1(cell, half); /* state 4 = (1x7, 7x1) of state 2 + pool of state 2 */
+    add_3x3(cell, 2, side);  /* cell state 3 = state 2 + conv 3x3 of state 1 */
+    add_1x7_7x1(cell, half); /* cell state 4 = (1x7, 7x1) of state 2 + pool 3x3 of state 2 */
     add_pool(cell, "pool 3x3", 3, 1, half, 0);
-    add_pool(cell, "max 2x2", 2, 2, side, 0);       /* state 5 = state 3 + max of state 1 */
-    add_pool(cell, "average 3x3", 3, 1, half, 0);   /* state 6 = average of state 2 + conv 1x1 of state 3 */
-    add_1x1(cell, "conv 1x1", c, c, 1, half, 0, 0); /* state 6: second operand */
+    add_pool(cell, "max 2x2", 2, 2, side, 0);       /* cell state 5 = state 3 + max 2x2 of state 1 */
+    add_pool(cell, "average 3x3", 3, 1, half, 0);   /* cell state 6 = average 3x3 of state 2 + conv 1x1 of state 3 */
+    add_1x1(cell, "conv 1x1", c, c, 1, half, 0, 0); /* second operand of cell state 6 */
 }
 
-/* Adds a cell to the network. Its output and its first input become the inputs of the next cell. */
+/* Adds a cell to the network. The cell's output and its first input become the two inputs of the next cell. */
 static void add_cell(struct cell *cell, const char *what, int number)
 {
     const struct bb_map state = {cell->c, 1, cell->previous.side};

@@ -1,8 +1,9 @@
 /*
- * net_cosmoflow.c - the network of MLPerf HPC's CosmoFlow: 3x3x3 convolutions, each followed by a max pool of 2, then
- * dense layers. The shapes are those of profiles/models/cosmoflow.json. Tiles divide height and width. The halo of a
- * convolution is that of the pooled map that the convolution reads. The proxy `cosmoflow` sends four times as many
- * bytes, because it exchanges halos of the maps before pooling, like the published application.
+ * net_cosmoflow.c - the network of MLPerf HPC's CosmoFlow for the proxies spatial and gems: 3x3x3 convolutions, each
+ * followed by a max pool of 2, then dense layers. The shapes are those of profiles/models/cosmoflow.json. Tiles divide
+ * height and width. The halo of a convolution is that of the pooled map that the convolution reads. The proxy
+ * `cosmoflow` (seeds/cosmoflow.c) sends four times as many bytes, because it exchanges halos of the maps before
+ * pooling, like the published application.
  */
 #include "proxies/models/model_file.h"
 #include "proxies/spatial/net/net.h"

@@ -1,19 +1,20 @@
 /*
- * net_resnet.c - the pre-activated ResNet of MPI4DL (models/resnet.py, version 2): a convolution, 3 stages of n blocks
- * (depth = 9 n + 2), then average pooling of 8 x 8 and a dense layer, whose input grows with the image. A block has two
- * 3x3 convolutions and a 1x1 convolution. The first block of each stage also has a 1x1 projection on its shortcut. All
- * convolutions have biases. Each of a block's three convolutions follows a batch norm, except the first convolution of
- * the first block.
+ * net_resnet.c - the pre-activated ResNet of MPI4DL (models/resnet.py, version 2): an initial convolution, 3 stages of
+ * n blocks (depth = 9 n + 2), then average pooling of 8 x 8 and a dense layer, whose input grows with the image. A
+ * block has two 3x3 convolutions and a 1x1 convolution. The first block of each stage also has a 1x1 projection on its
+ * shortcut. All convolutions have biases. Each of a block's three convolutions follows a batch norm. The only exception
+ * is the first convolution of the first block, because a batch norm already follows the initial convolution.
  */
 #include "proxies/spatial/net/net.h"
 #include "proxies/models/model_file.h"
 
-#define POOLED    8     /* window of the average pooling */
-#define MAX_DEPTH 90002 /* maximum depth, of the form 9 n + 2 */
+#define POOLED    8     /* side of the window of the final average pooling */
+#define MAX_DEPTH 90002 /* maximum number of layers, of the form 9 n + 2 */
 
 struct stage {
-    int in, mid, out, stride, side; /* channels of a block: in, mid (between its convolutions), out; stride of its
-                                       first convolution; side of its input */
+    /* in, mid, out: channels of a block's input, between its convolutions, and of its output; stride: stride of its
+     * first convolution; side: height (= width) of its input */
+    int in, mid, out, stride, side;
 };
 
 static void add_conv(struct bb_net *net, struct bb_net_layer layer, int norm, bool is_shortcut)

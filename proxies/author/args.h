@@ -21,7 +21,8 @@ int bb_args_number(const struct bb_proxy_config *config, const char *word, const
  * layer in 63,660 us. */
 #define BB_DEFAULT_TFLOPS 119.8
 
-/* bb_args_index - return the index of `word` in `words`, which must contain it; return `usual` if `word` is NULL. */
+/* bb_args_index - return the index of the string `word` in the list `words`, which must contain it; return `usual`
+ * if `word` is NULL. */
 int bb_args_index(const char *word, const char *const *words, int usual);
 
 /* bb_multiples - write the two multiples of `step` nearest to `value`, one below and one above, into `text`, for
@@ -32,10 +33,10 @@ const char *bb_multiples(int value, int step, char text[BB_MULTIPLES_TEXT]);
 /*
  * bb_args_micro_batches - compute the number of micro-batches per replica.
  *   usual    the proxy's default number of micro-batches
- *   samples  samples of one micro-batch, summed over all replicas; must divide --global-batch-size
+ *   samples  total number of samples that all replicas process in one micro-batch; must divide --global-batch-size
  *   made_of  text for error lines that explains `samples`: "8 replicas x 2"
  *   m        out: --global-batch-size / samples, else --micro-batches, else usual
- *   Returns  0, or -BB_EUSAGE after printing an error line with the nearest valid batch sizes
+ *   Returns  0, or -BB_EUSAGE after printing an error line with the nearest valid global batch sizes
  */
 int bb_args_micro_batches(const struct bb_proxy_config *config, int usual, long long samples, const char *made_of,
                           int *m) BB_MUST_CHECK;
@@ -46,9 +47,9 @@ int bb_args_check_ranks(const struct bb_proxy_config *config, int step, const ch
 
 /*
  * bb_world_role - begin a step in which all ranks execute the same program: create a layout with the single group
- * "world" and one role (set of ranks with the same program) named `name`, and initialize `script` to append to the
- * role's program.
- * bb_world_lane - add a communicator over all ranks and a stream for its operations; return both as a lane.
+ * "world" (all ranks) and one role (set of ranks with the same program) named `name`, and initialize `script` to append
+ * to the role's program.
+ * bb_world_lane - add a communicator over all ranks and a stream for its operations; return their indices.
  */
 int bb_world_role(const struct bb_proxy_config *config, struct bb_step *step, const char *name,
                   struct bb_script *script) BB_MUST_CHECK;

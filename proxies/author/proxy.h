@@ -21,8 +21,8 @@ enum bb_proxy_feature {
     BB_FEATURE_MODEL = 512,
     BB_FEATURE_MICRO_BATCH_SIZE = 1024,
     BB_FEATURE_NODES = 2048,       /* --gpus-per-node */
-    BB_FEATURE_TRANSFORMER = 4096, /* this bit and the next three: all options of bb_transformer_options,
-                                      bb_sync_options, bb_tiles_options, bb_scaling_options */
+    BB_FEATURE_TRANSFORMER = 4096, /* this bit and the next three bits: all options in bb_transformer_options,
+                                      bb_sync_options, bb_tiles_options and bb_scaling_options */
     BB_FEATURE_SYNC = 8192,
     BB_FEATURE_TILES = 16384,
     BB_FEATURE_SCALING = 32768,
@@ -31,12 +31,11 @@ enum bb_proxy_feature {
 
 struct bb_proxy {
     const char *name, *help;
-    unsigned features;      /* bits of enum bb_proxy_feature */
-    const char *dtype;      /* default value of --dtype; NULL: "float", the type in the application that the proxy
-                          reproduces */
-    const char *compute;    /* default value of --compute, "none" or "timed", as in the application that the proxy
+    unsigned features;   /* bits of enum bb_proxy_feature */
+    const char *dtype;   /* default value of --dtype, as in the application that the proxy reproduces; NULL: "float" */
+    const char *compute; /* default value of --compute, "none" or "timed", as in the application that the proxy
                             reproduces */
-    const char *positional; /* text of the help for the positional arguments: "[L S [M]]"; NULL: none are accepted */
+    const char *positional; /* positional arguments as shown in the help: "[L S [M]]"; NULL: the proxy accepts none */
     /* parses n > 0 positional arguments into the config; returns 0 or -BB_EUSAGE */
     int (*parse_positionals)(struct bb_proxy_config *, const char *const *words, int n);
     int (*defaults)(struct bb_proxy_config *); /* sets defaults for options that are not given; may be NULL */

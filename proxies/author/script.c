@@ -1,4 +1,5 @@
-/* script.c - converts the calls of a logical thread (start, wait) to streams and event waits (see script.h). */
+/* script.c - converts the calls of a logical thread (start, wait) to stream operations and event waits (see
+ * script.h). */
 #include "proxies/author/script.h"
 
 #include "proxies/author/script_fork.h"

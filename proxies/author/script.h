@@ -23,34 +23,37 @@ struct bb_script_fork; /* state of a fork: two concurrent logical threads (scrip
 
 struct bb_script {
     struct bb_program *program;
-    struct bb_script_fork *fork; /* state of all forks (two concurrent logical threads); NULL until the first
-                                    bb_script_fork */
+    struct bb_script_fork *fork; /* operations stored between forks and joins (forks start two concurrent logical
+                                    threads); NULL until the first bb_script_fork */
     enum bb_dtype_id dtype;
-    bool timed; /* --compute timed: bb_script_compute adds timed kernels. false: bb_script_compute adds nothing */
+    bool timed; /* true: --compute timed, for which bb_script_compute adds timed kernels; false: it adds nothing */
     enum bb_redop_id redop;      /* reduction operation of collectives that are started from now on; initially BB_SUM */
     enum bb_peer_kind peer_kind; /* how sends and receives that are started from now on encode the peer rank;
                                     initially BB_PEER_OFFSET */
-    size_t offset; /* offset in the buffer, in elements, of sends and receives that are started from now on */
+    size_t offset; /* offset of the data in the buffer, in elements, for sends and receives that are started from now
+                      on */
     int call;      /* number of the open NCCL group call, which new operations join; BB_NONE: no group call is open */
-    enum bb_phase phase;    /* training phase label of operations that are started from now on */
-    int micro_batch, layer; /* labels of operations that are started from now on; BB_NONE: not applicable */
+    enum bb_phase phase;    /* training phase (forward, backward, gradients, optimizer) of operations that are started
+                            from now on */
+    int micro_batch, layer; /* indices of the micro-batch and of the layer, as labels of operations that are started
+                               from now on; BB_NONE: no label */
     /* Program indices of the operations that the logical thread has waited for, at most one per stream. An operation
-     * is omitted if another operation in this list depends on it. */
+     * is left out if a later one in this list depends on it. */
     int after[BB_MAX_STREAMS], n_after;
     int newest; /* index of the most recently started operation; BB_NONE if the logical thread has called
                    bb_script_wait since then */
     bool failed;
-    bool real; /* --compute gemm: bb_script_real_work adds kernels. false: bb_script_real_work adds nothing */
+    bool real; /* true: --compute gemm, for which bb_script_real_work adds real kernels; false: it adds nothing */
 };
 
-/* A lane: a communicator and the stream on which its operations run. */
+/* A lane: a communicator (index into bb_layout.comms) and the stream (index into bb_program.streams) on which its
+ * operations run. */
 struct bb_script_lane {
     int stream, comm;
 };
 
-/* Arguments of bb_script_alltoallv: `table` contains the number of rows for each pair of ranks, `width` is the
- * number of elements per row, `reversed` swaps senders and receivers, and `rank` is this rank's index in the lane's
- * communicator. */
+/* Arguments of bb_script_alltoallv. table: number of rows for each pair of ranks; rank: this rank's index in the
+ * communicator; width: elements per row; reversed: true: senders and receivers of the table are swapped. */
 struct bb_script_rows {
     const struct bb_alltoallv *table;
     int rank;
@@ -59,10 +62,9 @@ struct bb_script_rows {
 };
 
 /*
- * bb_script_init - attach a script to an empty program; the config determines the element type and the kind of compute.
+ * bb_script_init - attach a script to an empty program. config determines the element type and the kind of compute.
  * bb_script_result - return 0, or the error of the first failed call, whose error line is already printed.
- * bb_script_lane - add a stream for communicator `comm` of the layout; return the stream and the communicator as a
- * lane.
+ * bb_script_lane - add a stream for communicator `comm` of the layout; return the indices of both.
  * bb_script_buffer - add a buffer of `count` elements of type s->dtype; return its index in the program.
  */
 void bb_script_init(struct bb_script *s, struct bb_program *program, const struct bb_proxy_config *config);
@@ -96,15 +98,15 @@ int bb_script_collective(struct bb_script *s, struct bb_script_lane lane, const 
 int bb_script_send(struct bb_script *s, struct bb_script_lane lane, const char *what, int to, size_t count, int src);
 int bb_script_recv(struct bb_script *s, struct bb_script_lane lane, const char *what, int from, size_t count, int dst);
 
-/* bb_script_alltoallv - start an alltoallv among all ranks of the lane's communicator. The element type is the type
- * of buffer src. */
+/* bb_script_alltoallv - start an alltoallv among all ranks of the communicator lane.comm. The element type is the
+ * type of buffer src. */
 int bb_script_alltoallv(struct bb_script *s, struct bb_script_lane lane, const char *what,
                         const struct bb_script_rows *rows, int src, int dst);
 
 /*
- * For operations that the other calls of this header cannot start:
- * bb_script_op     - return an operation of the lane with the script's current phase, micro-batch and layer.
- * bb_script_start  - start the operation `op`, made with bb_script_op, after the caller has set its remaining fields.
+ * For operations that no other function of this header can start:
+ * bb_script_op     - return an operation on lane.comm and lane.stream with the script's phase, micro-batch and layer.
+ * bb_script_start  - start the operation `op` from bb_script_op, after the caller has set its remaining fields.
  */
 struct bb_op bb_script_op(const struct bb_script *s, struct bb_script_lane lane, const char *what);
 int bb_script_start(struct bb_script *s, const struct bb_op *op);
@@ -112,7 +114,7 @@ int bb_script_start(struct bb_script *s, const struct bb_op *op);
 /*
  * bb_script_group_start, bb_script_group_end - combine all communication that is started between these calls into one
  * NCCL group call, for messages that must progress together. Counts, peers and communicators may differ. Wait for
- * operations of the group only after bb_script_group_end. Groups do not nest.
+ * operations of a group call only after bb_script_group_end. Group calls do not nest.
  */
 void bb_script_group_start(struct bb_script *s);
 void bb_script_group_end(struct bb_script *s);
@@ -120,8 +122,8 @@ void bb_script_group_end(struct bb_script *s);
 /* bb_script_wait - make the following operations depend on operation `op`. With BB_NONE, do nothing. */
 void bb_script_wait(struct bb_script *s, int op);
 
-/* bb_script_new_thread - start a new logical thread: the waits of the previous thread no longer apply, and the
- * following operations depend only on operation `op`. */
+/* bb_script_new_thread - start a new logical thread. Its operations depend only on operation `op` (BB_NONE: on
+ * none), not on the operations that the previous thread waited for. */
 void bb_script_new_thread(struct bb_script *s, int op);
 
 /*
@@ -139,7 +141,7 @@ void bb_script_fork_second(struct bb_script *s);
 void bb_script_join(struct bb_script *s);
 void bb_script_release(struct bb_script *s);
 
-/* bb_script_newest_op - return the operation that was started last, so that the caller can change its fields; NULL
+/* bb_script_newest_op - return the most recently started operation, so that the caller can change its fields; NULL
  * if no operation was started or the script has failed. */
 struct bb_op *bb_script_newest_op(struct bb_script *s);
 
@@ -151,16 +153,16 @@ int bb_script_all_reduce(struct bb_script *s, struct bb_script_lane lane, const 
 /*
  * bb_script_exchange - send one message to each of n ranks and receive one message from each of n ranks, for halos and
  * rings. Adds the buffers for the messages. All messages are in one NCCL group call, because every rank sends before it
- * receives: as separate calls, the sends of all ranks could wait for each other forever.
- *   to, from [n] peers, encoded as s->peer_kind
+ * receives: as separate calls, the sends of all ranks could block each other forever.
+ *   to, from [n] ranks to send to and to receive from, encoded as s->peer_kind
  *   count    elements of each message
- *   Returns  the index of the operation added last
+ *   Returns  the program index of the operation added last
  */
 int bb_script_exchange(struct bb_script *s, struct bb_script_lane lane, const char *what, const int *to,
                        const int *from, int n, size_t count);
 
-/* bb_script_text - return `text`. Callers pass the result of bb_step_text: if `text` is NULL (out of memory), the
- * script is marked as failed. */
+/* bb_script_text - return `text`. Callers pass the result of bb_step_text: if it is NULL (out of memory), the script
+ * is marked as failed. */
 const char *bb_script_text(struct bb_script *s, const char *text);
 
 /* bb_script_rooted_collective - like bb_script_collective, for collectives with a root: rank `root` of the
@@ -169,8 +171,8 @@ int bb_script_rooted_collective(struct bb_script *s, struct bb_script_lane lane,
                                 enum bb_coll_kind kind, int root, size_t count, int src, int dst);
 
 /* Parameters of bb_script_memory_kernel, which adds an operation that executes a real (not timed) memory-bound
- * kernel `times` times. count: number of elements or, for an optimizer kernel, number of parameters; src, dst:
- * buffers. */
+ * kernel `times` times. count: number of elements or, for an optimizer kernel, number of parameters. src, dst:
+ * indices of the buffers that the kernel reads and writes. */
 struct bb_script_memory_kernel {
     enum bb_memory_kernel_kind kind;
     size_t count;

@@ -1,7 +1,8 @@
 /*
  * script_fork.c - two concurrent logical threads of a rank (see script.h). Their operations are deferred: they are
- * stored until the join, which issues them (appends them to the program). The threads take turns. A turn of a thread
- * ends when its next operation would have to wait for communication that the thread issued in the same turn.
+ * stored until the join, which appends the operations of both threads to the program alternately. Each thread appends
+ * operations until its next kernel would have to wait for communication that it has just appended; this is a turn. Then
+ * the turn passes to the other thread.
  */
 #include "proxies/author/script_fork.h"
 
@@ -15,31 +16,34 @@
 /* An operation stored between fork and join. */
 struct deferred {
     struct bb_op op;
-    int thread, issued; /* thread: 0 or 1; issued: index of the issued operation in the program; BB_NONE: not yet
-                           issued */
-    int turn;           /* number of the turn of its thread in which the operation was issued */
-    /* operations that the logical thread had waited for when it added this operation: program indices, or numbers of
-     * deferred operations (FIRST_DEFERRED and above) */
+    int thread, issued; /* thread: logical thread (0 or 1) that started the operation; issued: index of the operation
+                           in the program, BB_NONE: not appended to the program yet */
+    int turn;           /* number of earlier turns (see the top of this file) of the same thread when the operation was
+                 appended */
+    /* operations that the logical thread had waited for when it started this operation: program indices, or numbers
+     * of deferred operations (FIRST_DEFERRED and above) */
     int after[BB_MAX_STREAMS], n_after;
 };
 
 struct thread {
-    int first, end, next; /* the thread's operations are deferred[first .. end); next: index in `deferred` of the
-                             next operation to issue */
+    int first, end, next; /* the thread's operations are deferred[first .. end); next: index in `deferred` of its
+                             next operation to append to the program */
     int turns;
-    int after[BB_MAX_STREAMS], n_after; /* operations that the thread has waited for when it ends */
+    int after[BB_MAX_STREAMS], n_after; /* operations that the thread had waited for when it ended: program indices,
+                                           or numbers of deferred operations */
 };
 
 struct bb_script_fork {
-    struct deferred *deferred; /* operations of all forks of the program, including joined forks, because later calls
-                                  may refer to their numbers */
+    struct deferred *deferred; /* deferred operations of all forks of the program, including joined forks, because
+                                  later calls may refer to their numbers */
     int n;
     bool open;
-    int current; /* thread (0 or 1) to which new operations belong */
+    int current; /* logical thread (0 or 1) to which new operations belong */
     struct thread threads[2];
-    int after[BB_MAX_STREAMS], n_after; /* operations that the script had waited for before the fork */
-    int deferred_call, call; /* only during the join, for the most recently issued group call: its number among the
-                                deferred operations (deferred_call) and in the program (call) */
+    int after[BB_MAX_STREAMS], n_after; /* operations that the script had waited for before the fork, at most one per
+                                           stream */
+    int deferred_call, call; /* only during the join, for the NCCL group call appended most recently: its number
+                                among the deferred operations (deferred_call) and in the program (call) */
 };
 
 bool bb_script_is_forked(const struct bb_script *s)
@@ -132,8 +136,8 @@ void bb_script_fork_second(struct bb_script *s)
 
 /* ---- join: append the stored operations to the program ---- */
 
-/* Return whether the operation is a kernel that would wait for communication which its own thread issued in the
- * current turn. If so, the other thread takes its turn. */
+/* Return whether the operation is a kernel that would wait for communication which its own thread appended to the
+ * program in the current turn. The other thread then takes its turn. */
 static bool must_yield(const struct bb_script_fork *f, const struct deferred *k)
 {
     for (int w = 0; w < k->n_after && k->op.kind == BB_OP_COMPUTE; w++)
@@ -147,7 +151,7 @@ static bool must_yield(const struct bb_script_fork *f, const struct deferred *k)
 }
 
 /* Return the program's number for NCCL group call `call` of a deferred operation. The number is assigned when the
- * first operation of the group call is issued. */
+ * first operation of the group call is appended to the program. */
 static int program_call(struct bb_script *s, int call)
 {
     struct bb_script_fork *f = s->fork;
@@ -175,8 +179,8 @@ static void start_deferred(struct bb_script *s, struct deferred *k)
     k->turn = s->fork->threads[k->thread].turns;
 }
 
-/* Issue operations of a thread up to the first kernel that must wait for communication which the thread issued in
- * this turn. An NCCL group call contains no kernel, so a turn never ends within a group call. */
+/* Append operations of a thread to the program, up to the first kernel that must wait for communication which the
+ * thread appended in this turn. An NCCL group call contains no kernel, so a turn never ends within a group call. */
 static void take_turn(struct bb_script *s, int thread)
 {
     struct bb_script_fork *f = s->fork;

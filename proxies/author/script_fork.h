@@ -5,14 +5,15 @@
 
 #include "proxies/author/script.h"
 
-/* bb_script_is_forked - return whether a fork (two concurrent logical threads) is open. Between fork and join,
- * operations are deferred: they are stored, and the join appends them to the program. Deferred operations and their
- * NCCL group calls have numbers that are larger than every index of a program. */
+/* bb_script_is_forked - return whether the program is between a fork (start of two concurrent logical threads) and
+ * its join. In between, operations are deferred: they are stored, and the join appends them to the program. Deferred
+ * operations and their NCCL group calls have numbers that are larger than every program index. */
 bool bb_script_is_forked(const struct bb_script *s);
 int bb_script_fork_next_index(const struct bb_script *s); /* returns the number of the next deferred operation */
 int bb_script_fork_add(struct bb_script *s, const struct bb_op *op); /* stores an operation until the join; returns
                                                                         its number, or -BB_EFAIL */
-/* returns the program index of deferred operation `op` if it is already issued; otherwise returns `op` unchanged */
+/* returns the program index of the deferred operation with number `op` if the join has already appended it to the
+ * program; otherwise returns `op` */
 int bb_script_fork_resolve(const struct bb_script *s, int op);
 /* returns the deferred operation with number `op`, or the program's operation with index `op` */
 const struct bb_op *bb_script_op_at(const struct bb_script *s, int op);

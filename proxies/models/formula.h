@@ -16,7 +16,7 @@ struct bb_variable {
 /*
  * bb_formula - evaluates a formula.
  *   vars     [n_vars] variables that the formula may use
- *   where    name of the file, for the error message
+ *   where    name of the file that contains the formula, for the error message
  *   value    out: the result
  *   Returns  0, or -BB_EUSAGE after printing the position of a syntax error or of an unknown name
  */

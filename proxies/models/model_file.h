@@ -1,8 +1,8 @@
 /*
- * model_file.h - reads a JSON file of profiles/models. The keys of its object "shape" (for example layers, hidden) are
- * variables. Formulas in the file use these variables to compute numbers of elements. The file also contains totals,
- * which are compared with the results of the formulas, to detect mistakes in the formulas. Each family of models reads
- * its other keys in its own module (transformer_model.h, residual.h, cosmoflow.c, dlrm.c, gpt3.c).
+ * model_file.h - reads a JSON file of profiles/models. The keys of its object "shape" (for example layers, hidden)
+ * define variables, which the formulas in the file use to compute numbers of elements. The file also contains totals,
+ * which are compared with the results of the formulas, to detect mistakes in the formulas. Each family of models has
+ * keys of its own, which its module reads (transformer_model.h, residual.h, cosmoflow.c, dlrm.c, gpt3.c).
  *
  * All functions that return an int return 0, or -BB_EUSAGE after printing an error message with the name of the file.
  */
@@ -36,22 +36,22 @@ int bb_model_file_open(struct bb_model_file *file, const char *name_or_path, con
 void bb_model_file_close(struct bb_model_file *file);
 
 /*
- * bb_model_file_set - adds a variable (for example "in") to those from the file's object "shape", or changes the value
- * of an existing variable. `name` must stay valid until the file is closed.
- * bb_model_file_shape - reads the value of the key `name` of the object "shape".
+ * bb_model_file_set - adds a variable (for example "in") for the formulas of the file, or changes the value of an
+ * existing variable. `name` must stay valid until the file is closed.
+ * bb_model_file_shape - reads the value of the key `name` of the file's object "shape".
  */
 int bb_model_file_set(struct bb_model_file *file, const char *name, double value) BB_MUST_CHECK;
 int bb_model_file_shape(const struct bb_model_file *file, const char *name, int *value) BB_MUST_CHECK;
 
 /*
- * Each function evaluates one formula. The first column is the end of the function's name, the second column the
- * formula.
+ * Each function evaluates one formula of the file. The list names the end of the function's name and the formula:
  *   _count      the argument `formula`; the result must be a whole number from 1 to 2^53
- *   _number_at  object[key]; the result may be any number
- *   _count_at   object[key]; result as for _count
- *   _count_in   list[i]; result as for _count. key: name of the list, for messages
- *   _named_in   the second text of list[i], a pair ["name", "formula"]; result as for _count. key: name of the list,
- *               for messages. name: out: the first text, valid until the file is closed
+ *   _number_at  the formula object[key]; the result may be any number
+ *   _count_at   the formula object[key]; the result must be a whole number from 1 to 2^53
+ *   _count_in   the formula list[i]; the result must be a whole number from 1 to 2^53. key: name of the list, for
+ *               messages
+ *   _named_in   the formula in list[i], which is a pair ["name", "formula"]; the result must be a whole number from 1
+ *               to 2^53. key: name of the list, for messages. name: out: the name, valid until the file is closed
  */
 int bb_model_file_count(const struct bb_model_file *file, const char *formula, size_t *count) BB_MUST_CHECK;
 int bb_model_file_number_at(const struct bb_model_file *file, const json_t *object, const char *key,
@@ -65,7 +65,7 @@ int bb_model_file_named_in(const struct bb_model_file *file, const json_t *list,
 
 /* Kinds of fields that bb_model_file_read reads, in addition to the kinds in json_read.h. */
 enum bb_model_kind {
-    BB_MODEL_SHAPE = BB_JSON_KINDS, /* int: value of the key of the same name in the object "shape" */
+    BB_MODEL_SHAPE = BB_JSON_KINDS, /* int: value of the key with the field's name in the object "shape" */
     BB_MODEL_COUNT,   /* size_t: result of a formula that yields a whole number (bb_model_file_count_at) */
     BB_MODEL_FORMULA, /* double: result of a formula (bb_model_file_number_at) */
 };

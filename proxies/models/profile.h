@@ -16,8 +16,8 @@ extern const struct bb_profile_text bb_profile_texts[]; /* all shipped profiles;
  * out, terminated by NULL. Returns the number of names. */
 size_t bb_profile_names(const char *kind, const char **names, size_t capacity);
 
-/* Each function returns the name of the i-th shipped model or cluster profile, or NULL if i is past the last
- * profile. Used for shell completion. */
+/* Each function returns the name of the i-th model or cluster profile that is shipped with busbar, or NULL after the
+ * last profile. Used for shell completion. */
 const char *bb_model_name_at(size_t i);
 const char *bb_cluster_name_at(size_t i);
 

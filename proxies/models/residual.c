@@ -17,8 +17,8 @@
 struct builder {
     struct bb_model_file *file;
     struct bb_residual *model;
-    const json_t *tensors, *flops, *layers; /* objects "tensors", "sample_flops" and "layers" of the file; layers:
-                                               NULL if the file has none */
+    const json_t *tensors, *flops, *layers; /* objects "tensors", "sample_flops" and "layers" of the file; `layers`
+                                               is NULL if the file lacks this object */
     double layer_flops;
     bool projection_first;
 };
@@ -65,10 +65,10 @@ static int keep_layer(struct builder *b, const struct bb_residual_layer *l)
     return 0;
 }
 
-/* Reads one layer of a unit from `list`: ["tensor", in, out] is a dense layer, ["tensor", in, out, kernel, edge,
- * stride] a convolution. A unit is the stem, a projection, a block or the head. "tensor" must be a tensor of the
- * same unit. first: index of the unit's first tensor in model->tensors. prefix: text with which the names of the
- * unit's tensors begin. */
+/* Reads one layer of `unit` (the stem, a projection, a block or the head) from `list`: ["tensor", in, out] is a
+ * dense layer; ["tensor", in, out, kernel, edge, stride] is a convolution on images with an edge of `edge` pixels.
+ * "tensor" must be a tensor of the same unit. first: index of the unit's first tensor in model->tensors. prefix:
+ * text with which the names of the unit's tensors begin. */
 static int read_layer(struct builder *b, const json_t *list, const char *unit, const char *prefix, int first)
 {
     struct bb_residual_layer l = {0};
@@ -139,8 +139,8 @@ bool bb_residual_backward(const struct bb_residual *m, int first, int n, int64_t
 
 /* ---- tensors ---- */
 
-/* Creates the tensors and layers of a unit (stem, projection, block or head). unit: key of the unit in the file;
- * prefix: text with which the names of the unit's tensors begin. */
+/* Creates the tensors and layers of `unit` (the stem, a projection, a block or the head). unit: its key in the file;
+ * prefix: text with which the names of its tensors begin. */
 static int create_unit(struct builder *b, const char *unit, const char *prefix)
 {
     const json_t *list;
@@ -189,8 +189,8 @@ static int create_stages(struct builder *b)
     TRY(bb_json_numbers_at(b->file->root, "blocks", b->file->where, stages, blocks));
     TRY(bb_model_file_set(b->file, "in", width));
     for (int s = 0; s < stages; s++, width *= 2) {
-        double edge = image / 4 >> s; /* edge length of the images that the stage outputs, in pixels; every stage but
-                                         the first halves it */
+        double edge = image / 4 >> s; /* edge length in pixels of the stage's output images; halved by every stage
+                                         except the first */
 
         TRY(bb_model_file_set(b->file, "w", width));
         TRY(bb_model_file_set(b->file, "edge", edge));

@@ -18,20 +18,21 @@
 #define BB_RESIDUAL_BATCHES 8
 
 struct bb_bucket {
-    int first, n; /* the bucket consists of tensors[first .. first + n) */
+    int first, n; /* the bucket consists of the gradients of bb_residual.tensors[first .. first + n) */
     size_t count; /* total number of elements of the bucket's tensors */
 };
 
 /* Measured times of the network for one number of samples per rank. */
 struct bb_local_batch {
     double samples;
-    double forward_us;         /* duration of the forward pass of the whole network */
-    double bucket_backward_us; /* duration of the backward pass of one bucket; the same for all buckets */
+    double forward_us;         /* time in microseconds of the forward pass of the whole network */
+    double bucket_backward_us; /* time in microseconds of the backward pass of the layers in one bucket; equal for
+                                  all buckets */
 };
 
 /*
- * A layer with weights, with its sizes for one image: a convolution with its normalization and activation, or a dense
- * layer (kernel = 0). Layers without weights (pooling, sums of shortcuts) are omitted, because current libraries fuse
+ * A layer with weights and its sizes for one image: a convolution with its normalization and activation, or a dense
+ * layer (kernel = 0). Layers without weights (pooling, sums of shortcuts) have no entry, because current libraries fuse
  * them into the normalization kernel.
  */
 struct bb_residual_layer {
@@ -46,7 +47,8 @@ struct bb_residual {
     struct bb_residual_layer *layers; /* [n_layers] in order of the forward pass */
     int n_layers;                     /* 0: the file describes no layers */
     int batch; /* default samples per rank if the file has no measured times (n_batches 0); 0: no default */
-    double parameters, sample_flops; /* parameters of the whole network; FLOP of the forward pass of one image */
+    double parameters, sample_flops; /* number of parameters of the whole network; FLOPs of the forward pass for one
+                                        image */
     struct bb_bucket buckets[BB_RESIDUAL_BUCKETS];
     int n_buckets;
     struct bb_local_batch batches[BB_RESIDUAL_BATCHES]; /* [n_batches] times measured with different numbers of

@@ -34,7 +34,8 @@ struct bb_model {
                                           --micro-batches */
     int micro_batch, sequence;         /* samples per micro-batch; tokens per sample */
     int hidden, ffn, heads;            /* hidden size, hidden size of the MLP, attention heads */
-    size_t message; /* elements of a message between pipeline stages: activations or gradients of one micro-batch */
+    size_t message;       /* number of elements of one message between pipeline stages: activations or gradients of one
+                       micro-batch */
     double forward_flops; /* FLOP of the forward pass of one layer for one micro-batch */
     struct bb_model_layer layer[BB_LAYER_KINDS];
     json_t *root; /* parsed JSON of the file, which owns the strings above */

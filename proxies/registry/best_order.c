@@ -48,8 +48,9 @@ static void write_permutation(const enum bb_grid_axis *axes, int n, int number, 
 }
 
 /*
- * List the axes of the order string `order` that are also in axes[n], the axes with more than one rank. Axes with one
- * rank have no effect: "tp-cp-dp" and "tp-dp" are equal when cp is 1. Returns the number of axes listed.
+ * List the axes of the order string `order` (such as "tp-cp-dp") that are also in axes[n], the axes with more than one
+ * rank. Axes with one rank have no effect: "tp-cp-dp" and "tp-dp" are equal when cp is 1. Returns the number of axes
+ * listed.
  */
 static int read_axes_in_use(const char *order, const enum bb_grid_axis *axes, int n,
                             enum bb_grid_axis used[BB_GRID_AXES])
@@ -86,9 +87,9 @@ static int column_of(struct bb_best_order *best, const char *group)
 }
 
 /*
- * Build a step without printing error lines. Returns -BB_EUSAGE for an invalid order of the axes: the ranks of a
- * pipeline would differ between the dense grid (attention, MLPs) and the expert grid (experts). The caller counts
- * invalid orders.
+ * Build a step without printing error lines. Returns -BB_EUSAGE for an invalid order of the axes, in which the ranks of
+ * a pipeline differ between the dense grid (attention, MLPs) and the expert grid (experts). The caller counts invalid
+ * orders.
  */
 static int build_quietly(struct bb_step *step, const struct bb_proxy *proxy, const struct bb_proxy_config *config)
 {
@@ -190,10 +191,12 @@ void bb_best_order_release(struct bb_best_order *best)
     *best = (struct bb_best_order){0};
 }
 
-/* ---- text and JSON ---- */
+/* ---- output as text and as JSON ---- */
 
-#define MAX_COLUMNS 4 /* maximum number of groups in the table; the JSON has all */
-#define MAX_LINES   12
+#define MAX_COLUMNS                                                                                                    \
+    4 /* maximum number of groups (tp, dp, ...) that have a column in the printed table; the JSON
+                         output contains all groups */
+#define MAX_LINES 12
 
 static double sum_of(const struct bb_best_order *best, int group)
 {
@@ -247,8 +250,9 @@ static void print_row(const struct bb_order_row *row, int ties, const int *colum
 }
 
 /*
- * Print one line for each set of orders with equal bytes, up to MAX_LINES lines and the line of the requested order. A
- * line names one order of the set: the requested order if the set contains it, else the first order of the set.
+ * Print one table line for each set of orders with equal inter-node bytes: the first MAX_LINES sets, and the set of the
+ * requested order. The line shows one order of the set: the requested order if the set contains it, else the first
+ * order.
  */
 static void print_rows(const struct bb_best_order *best, const int *columns, int n, FILE *out)
 {

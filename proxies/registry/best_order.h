@@ -17,19 +17,20 @@
 
 struct bb_order_row {
     char order[BB_GRID_ORDER_SIZE];
-    double bytes, busiest; /* inter-node bytes per step. bytes: sent by all nodes together; busiest: sent by the node
-                              that sends most */
-    double group[BB_MAX_GROUPS]; /* inter-node bytes per step that the group bb_best_order.groups[g] (for example
-                                    "dp") sends */
+    double bytes, busiest; /* inter-node bytes per training step: sent by all nodes together (bytes), and by the node
+                              that sends most (busiest) */
+    double group[BB_MAX_GROUPS]; /* inter-node bytes per training step of the operations of each group, for example
+                                    "dp"; indexed like bb_best_order.groups */
     bool requested;              /* true: this is the order of the plan itself (--order or the default) */
-    int number;                  /* index of the permutation in lexicographic order; 0: the default order */
+    int number; /* index of the order among all permutations of the axes, sorted lexicographically; 0: the default
+                   order */
 };
 
 struct bb_best_order {
     int gpus_per_node, nodes;
     struct bb_order_row *rows; /* [n] valid orders, sorted by bytes, then by busiest, then by number */
-    int n, invalid; /* n: number of valid orders; invalid: number of orders for which the ranks of a pipeline would
-                       differ between the dense grid and the expert grid */
+    int n, invalid; /* n: number of valid orders; invalid: number of invalid orders, in which the ranks of a pipeline
+                       differ between the dense grid (attention, MLPs) and the expert grid (experts) */
     char groups[BB_MAX_GROUPS][16];
     int n_groups; /* number of groups (tp, dp, ...) that have inter-node traffic in at least one order */
 };
@@ -38,8 +39,9 @@ struct bb_best_order {
  * bb_best_order - build a step for every order of the axes and count its inter-node bytes.
  *   proxy          a proxy with BB_FEATURE_TRANSFORMER
  *   config         resolved options with a valid layout
- *   gpus_per_node  GPUs per node, above 0
- *   best           out: the orders; the caller releases it with bb_best_order_release, which accepts a zeroed struct
+ *   gpus_per_node  number of GPUs per node, above 0
+ *   best           out: the sorted orders; the caller releases them with bb_best_order_release, which accepts a zeroed
+ *                  struct
  *   Returns        0 or a negative error
  */
 int bb_best_order(const struct bb_proxy *proxy, const struct bb_proxy_config *config, int gpus_per_node,

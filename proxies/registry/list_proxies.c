@@ -18,7 +18,7 @@ int bb_list_proxies(FILE *out)
 
 /*
  * Return the number of parameters stated in a model file. If "totals.parameters" is an object that maps numbers of
- * layers to numbers of parameters, return the entry for the file's default number of layers.
+ * layers to numbers of parameters, return its value for the file's default number of layers.
  */
 static double parameters_of(const json_t *root)
 {
@@ -35,7 +35,8 @@ static double parameters_of(const json_t *root)
 
 static void print_model(const json_t *root, const char *name, const char *description, FILE *out)
 {
-    /* the object "transformer" is present if this model differs from the published mini-application of the same name */
+    /* the object "transformer" describes the model for the proxy `transformer`, if that model differs from the
+     * published mini-application of the same name */
     const json_t *second = json_object_get(root, "transformer");
 
     fprintf(out, "  %-12s %14.0f parameters; %s\n", name, parameters_of(root), description);

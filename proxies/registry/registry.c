@@ -92,7 +92,8 @@ const char *bb_proxy_unsupported_option(const struct bb_proxy_config *c, unsigne
     return NULL;
 }
 
-/* Print an error line and return -BB_EUSAGE if an option, or the value of --compute, is not supported by the proxy. */
+/* Reject options, and a value of --compute, that the proxy does not support: print an error line and return
+ * -BB_EUSAGE. */
 static int validate_features(const struct bb_proxy *p, const struct bb_proxy_config *c)
 {
     const char *unsupported = bb_proxy_unsupported_option(c, p->features);

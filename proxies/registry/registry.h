@@ -5,14 +5,13 @@
 
 #include "proxies/author/proxy.h"
 
-/* The options that are not specific to one kind of proxy. The offset of each option is an offset in struct
- * bb_proxy_config. */
+/* The options that every kind of proxy has. The offset of each option is an offset in struct bb_proxy_config. */
 extern const struct bb_opt bb_proxy_options[];
 
 /*
  * The option tables that describe a training step. Macro parameter `at` is the offset of struct bb_proxy_config in the
- * options struct of the command. A proxy accepts an option if it has all features (enum bb_proxy_feature) that the
- * `needs` of the option and the `needs` of the option's table contain.
+ * options struct of the command. Each option, and each table, requires a set of proxy features (`needs`, bits of enum
+ * bb_proxy_feature). A proxy accepts an option if it has all features that the option and its table require.
  */
 #define BB_STEP_TABLES(at)                                                                                             \
     {.title = "The step", .opts = bb_proxy_options, .base = (at)},                                                     \
@@ -30,7 +29,7 @@ extern const struct bb_proxy *const bb_proxies[];
 extern const int bb_n_proxies;
 
 bool bb_proxy_exists(const char *name); /* returns whether a proxy has this name; prints no error line */
-const char *bb_proxy_name_at(size_t i); /* returns the name of the i-th proxy; NULL if i is out of range */
+const char *bb_proxy_name_at(size_t i); /* returns the name of the i-th proxy; NULL after the last proxy */
 const struct bb_proxy *bb_proxy_find(const char *name); /* returns NULL after printing an error line, with the
                                                            nearest name, if no proxy has this name */
 
@@ -64,7 +63,7 @@ int bb_step_build(struct bb_step *step, const struct bb_proxy *proxy,
                   const struct bb_proxy_config *config) BB_MUST_CHECK;
 
 /* Print the output of `busbar list proxies`, `busbar list models` or `busbar list clusters`: one or two lines per
- * entry. Return 0 or a negative error. */
+ * proxy, model or cluster. Return 0 or a negative error. */
 int bb_list_proxies(FILE *out);
 int bb_list_models(FILE *out);
 int bb_list_clusters(FILE *out);

@@ -11,7 +11,7 @@
 
 /*
  * bb_smoke_fit - find the smallest valid configuration of a proxy for base->ranks ranks: the minimum number of stages,
- * one layer per stage and two micro-batches. A number whose option the proxy does not support keeps its default.
+ * one layer per stage and two micro-batches. If the proxy has no option for one of these numbers, its default is used.
  *   base     the user's options; --compute is ignored if the proxy does not support it
  *   config   out: the configuration
  *   step     out: the step, which the caller releases

@@ -1,10 +1,11 @@
-/* step_build.c - build a training step, and check properties of its programs on which other code relies. */
+/* step_build.c - build a training step, and check those properties of its programs without which other code would
+ * fail. */
 #include "proxies/registry/registry.h"
 
 /*
  * Return what is wrong with operation i of a program, as the end of the error line "operation I of 'ROLE' ..."; NULL if
  * the operation is valid. An invalid operation would cause out-of-bounds memory accesses in code that uses the program.
- *   last_call  largest number of an NCCL group call among the operations before i
+ *   last_call  highest NCCL group call number among the operations before i
  */
 static const char *find_error(const struct bb_layout *l, const struct bb_program *p, size_t i, int last_call)
 {
@@ -28,8 +29,8 @@ static const char *find_error(const struct bb_layout *l, const struct bb_program
 
 static int check_program(const struct bb_step *step, const struct bb_role *role)
 {
-    int last_call = BB_NONE; /* largest number of an NCCL group call in the operations checked so far; BB_NONE: no
-                                group call */
+    int last_call = BB_NONE; /* highest NCCL group call number (bb_op.call) among the operations checked so far;
+                                BB_NONE: no group call yet */
 
     for (size_t i = 0; i < role->program.n_ops; i++) {
         const char *error = find_error(&step->layout, &role->program, i, last_call);

@@ -1,11 +1,11 @@
-/* alltoallv.c - counts the elements of an alltoallv and lists its sends and receives (see alltoallv.h). */
+/* alltoallv.c - computes the element counts of an alltoallv, and lists its sends and receives (see alltoallv.h). */
 #include "proxies/step/alltoallv.h"
 
 #include "bootstrap/base/grow.h"
 
 #include <stdlib.h>
 
-/* ---- number of elements and peers ---- */
+/* ---- element counts and peers of one rank ---- */
 
 size_t bb_alltoallv_sent(const struct bb_op *op)
 {
@@ -77,10 +77,10 @@ int bb_alltoallv_messages(const struct bb_op *op, struct bb_op *messages)
 struct expansion {
     const struct bb_program *from;
     struct bb_program *to;
-    int *last; /* [from->n_ops] for each operation of `from`: index, in `to`, of the last operation that replaces it;
-                  BB_NONE for an alltoallv without messages */
+    int *last; /* [from->n_ops] for each operation of `from`: index in `to` of the last operation that replaces it;
+                  BB_NONE: an alltoallv without messages */
     int call;  /* number of the current NCCL group call in `to` */
-    struct bb_op *messages; /* scratch memory: the sends and receives of one alltoallv */
+    struct bb_op *messages; /* scratch memory for the sends and receives of one alltoallv */
     int *waits;             /* indices, in `to`, of the operations for which the operation that is being added waits */
     int n_waits;
 };

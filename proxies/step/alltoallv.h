@@ -17,7 +17,7 @@
 #include "proxies/step/program.h"
 
 struct bb_alltoallv {
-    int n;     /* number of ranks of the communicator */
+    int n;     /* number of ranks of the communicator; `rows` has one entry for each ordered pair of them */
     int *rows; /* [n][n] rows[source * n + destination]: number of rows that rank `source` sends to rank
                   `destination` */
 };
@@ -50,8 +50,8 @@ size_t bb_alltoallv_sent(const struct bb_op *op);
 size_t bb_alltoallv_received(const struct bb_op *op);
 
 /*
- * bb_alltoallv_exchanges_with  - return whether rank op->peer sends to or receives from the rank with index `place` in
- *                                the communicator.
+ * bb_alltoallv_exchanges_with  - return whether rank op->peer sends to or receives from rank `place` of the
+ *                              communicator.
  * bb_alltoallv_peers           - return the number of ranks with which rank op->peer exchanges messages.
  */
 static inline bool bb_alltoallv_exchanges_with(const struct bb_op *op, int place)
@@ -61,14 +61,15 @@ static inline bool bb_alltoallv_exchanges_with(const struct bb_op *op, int place
 int bb_alltoallv_peers(const struct bb_op *op);
 
 /*
- * bb_alltoallv_messages - list the sends and receives of rank op->peer in issue order.
- *   messages [2 n] out: the list for n ranks; the caller sets the NCCL group call number (bb_op.call) of each entry
- *   Returns  the number of entries in the list
+ * bb_alltoallv_messages - list the sends and receives of rank op->peer in the order in which the host issues them.
+ *   messages [2 n] out: the operations, for a communicator of n ranks. The caller sets their NCCL group call number
+ *            (bb_op.call)
+ *   Returns  the number of operations in the list
  */
 int bb_alltoallv_messages(const struct bb_op *op, struct bb_op *messages);
 
 /*
- * bb_program_expand - copy a program and replace each alltoallv by its sends and receives in one group call.
+ * bb_program_expand - copy a program and replace each alltoallv by its sends and receives in one NCCL group call.
  *   out      out: the copy; the caller releases it
  *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error line when the copy has more operations than a program
  *            can store

@@ -19,18 +19,17 @@ extern const struct bb_opt bb_transformer_options[], bb_sync_options[], bb_tiles
 
 /* Options of the proxy transformer. */
 struct bb_transformer_options {
-    int tp, pp, dp, cp, ep, etp; /* sizes of tensor, pipeline, data, context, expert and expert tensor parallelism,
-                                    in ranks */
+    int tp, pp, dp, cp, ep, etp; /* number of ranks in one tensor, pipeline, data, context, expert and expert-tensor
+                                    parallel group */
     const char *order; /* order of the parallelism axes over the ranks, fastest-varying axis first: "tp-cp-ep-dp-pp" */
     int vpp;           /* number of model chunks (virtual pipeline stages) per pipeline stage */
-    int first_layers;  /* layers in the first pipeline stage */
-    int last_layers;   /* layers in the last pipeline stage. All stages without a given number share the remaining
-                        layers equally */
+    int first_layers;  /* number of layers in the first pipeline stage; 0: the same number as the other stages */
+    int last_layers;   /* number of layers in the last pipeline stage; 0: the same number as the other stages */
     int group; /* only with the interleaved schedule: number of consecutive micro-batches that a stage processes with
                   one model chunk before it continues with the next chunk (--microbatch-group-size) */
-    const char *schedule; /* a name of bb_schedule_names */
+    const char *schedule; /* pipeline schedule, a name in bb_schedule_names (transformer/schedule.h) */
     int sequence;         /* tokens per sample */
-    int decoder_sequence; /* models with an encoder: tokens per sample in the decoder */
+    int decoder_sequence; /* only for models with an encoder: tokens per sample in the decoder */
     bool sequence_parallel;
     const char *context;   /* context parallelism: "ring", "all_gather", "a2a" */
     const char *dispatch;  /* token dispatch of expert parallelism: "alltoall", "all_gather", "dedup" (one copy of a
@@ -41,24 +40,26 @@ struct bb_transformer_options {
     bool float8;           /* true: GEMMs with weights use FP8 */
     bool unfused_dropout;  /* Set from the cluster profile, not by an option. true: attention with dropout is unfused,
                              unless the option `attention` is given. */
-    double capacity;       /* expert capacity as a multiple of an equal share of the tokens; 0: unlimited */
-    double imbalance;      /* exponent Z of the Zipf distribution of tokens: the k-th most popular expert gets tokens in
-                         proportion to 1/k^Z; 0: equal shares */
+    double capacity;       /* maximum number of tokens per expert, as a multiple of the number with equal load on all
+                        experts; 0: unlimited */
+    double imbalance;      /* exponent Z of the Zipf distribution of tokens over experts: the k-th most popular expert
+                         gets tokens in proportion to 1/k^Z; 0: equal load on all experts */
     bool float8_dispatch;  /* true: tokens are dispatched to their experts in FP8 */
     int node_limit;        /* only with dispatch "dedup": maximum number of nodes to which one token is sent */
     int seed;
-    const char *sync; /* synchronization of gradients and parameters over the data-parallel group: a name of
+    const char *sync; /* how gradients and parameters are synchronized over the data-parallel group: a name in
                          bb_dp_sync_names (sync/sync.h) */
 };
 
 /* Options of the proxies data_parallel and transformer. */
 struct bb_sync_options {
-    const char *sync; /* data_parallel: a name of bb_sync_names (sync/sync.h); ignored by transformer, which uses
-                         bb_transformer_options.sync */
+    const char *sync; /* data_parallel: a name in bb_sync_names (sync/sync.h). The proxy transformer ignores this
+                         field and uses bb_transformer_options.sync */
     double bucket_mb, first_bucket_mb;
     const char *bucket_rule; /* how gradients are grouped into buckets: "ddp", "megatron", "deepspeed", "single" */
     bool pad_buckets;
-    size_t fusion_threshold; /* Horovod: maximum size of fused tensors in bytes */
+    size_t fusion_threshold; /* Horovod: maximum total size of the tensors that are fused into one all-reduce, in
+                                bytes */
     double cycle_ms;
     const char *zero_reduce; /* collective that reduces the gradients with ZeRO-1 and ZeRO-2: "rs" (reduce-scatter)
                                 or "allreduce" */
@@ -73,11 +74,11 @@ struct bb_sync_options {
 /* Options of the proxies spatial and gems. */
 struct bb_tiles_options {
     int image_size, filters;
-    const char *slice;         /* shape of image tiles: "vertical", "horizontal" (strips), "square" (grid) */
-    const char *spatial_parts; /* number of image tiles in each spatial split (a pipeline split whose layers work on
+    const char *slice; /* how an image is divided into tiles: "vertical", "horizontal" (strips), "square" (grid) */
+    const char *spatial_parts; /* number of image tiles in each spatial split (a pipeline stage whose layers work on
                                   image tiles): "4" for all spatial splits, or "8,4" */
     int splits, spatial_splits;
-    const char *balance; /* number of network modules in each pipeline split, comma-separated: "20,18" */
+    const char *balance; /* number of network modules in each split (pipeline stage), comma-separated: "20,18" */
     bool halo_d2;
     int fused_layers;     /* with halo_d2: number of consecutive network modules that share one wide halo exchange */
     const char *halo_bwd; /* halo exchange in the backward pass: "none", "dx" (gradients of inputs), "dy" (gradients
@@ -89,25 +90,25 @@ struct bb_tiles_options {
     bool comm_opt, odd_step;
 };
 
-/* The step programs of a scaling study (proxy `scaling`). */
+/* The step programs that a scaling study (proxy `scaling`) runs. */
 enum bb_scaling_part {
-    BB_SCALING_STEP,      /* a step with the full batch size */
-    BB_SCALING_LAST,      /* the last step of an epoch, with the remaining images */
+    BB_SCALING_STEP,      /* a training step with the full batch */
+    BB_SCALING_LAST,      /* the last training step of an epoch, with the remaining images */
     BB_SCALING_BROADCAST, /* initial broadcast of rank 0's state, once before training */
 };
 
 /* Options of the proxy scaling. */
 struct bb_scaling_options {
     const char *mode;   /* "weak" (fixed batch size per rank), "strong" (fixed batch size over all ranks) */
-    const char *format; /* "epochs" (epochs over a data set), "synthetic" (Horovod's synthetic benchmark) */
-    int batch;          /* samples per step: with mode "weak" on each rank, with mode "strong" on all ranks together */
+    const char *format; /* "epochs" (train epochs over a data set), "synthetic" (Horovod's synthetic benchmark) */
+    int batch;          /* samples per training step: per rank with mode "weak", over all ranks with mode "strong" */
     int epochs;
     int images;           /* images in the data set */
-    int epoch_steps;      /* number of full-size steps to run in each epoch; 0: all */
+    int epoch_steps;      /* number of training steps with a full batch to run in each epoch; 0: all */
     const char *baseline; /* path of the result file of an earlier run, relative to which speedup and efficiency are
                              reported; NULL: none */
 
-    enum bb_scaling_part part; /* set by the scaling study, not by an option: the step program to build */
+    enum bb_scaling_part part; /* the step program to build; set by the scaling study, not by an option */
 };
 
 /* All options that describe a step. The table bb_proxy_options fills this struct. */
@@ -116,7 +117,8 @@ struct bb_proxy_config {
     const void *variant; /* copy of struct bb_proxy.variant: distinguishes proxies that share one build function */
     int ranks;
     int layers, stages, micro_batches;
-    int scale;           /* micro-batches per pipeline stage (--scale), an alternative to the field micro_batches */
+    int scale; /* number of micro-batches divided by the number of pipeline stages (--scale); an alternative to the
+                  field micro_batches */
     bool per_tensor;     /* true: one all-reduce per tensor instead of per layer */
     const char *dtype;   /* element type: "float", "half", "bfloat16" */
     const char *compute; /* compute of the layers: "none", "timed" (kernels of a given duration), "gemm" (real GEMMs) */
@@ -126,10 +128,10 @@ struct bb_proxy_config {
     double backward_us;  /* duration of a timed backward kernel in microseconds, per layer and micro-batch; 0: twice
                            the duration of the forward kernel */
     double tflops;       /* compute rate in 1e12 FLOP/s that converts FLOPs to the duration of timed kernels */
-    const char *model;   /* name of a model in profiles/models, or path of a model file */
+    const char *model;   /* name of a model in profiles/models, or path of a model file (JSON) */
     int micro_batch_size; /* samples per micro-batch on each replica */
-    int global_batch;     /* samples per step over all replicas; determines the number of micro-batches */
-    int gpus_per_node;    /* number of consecutive ranks that share a node; 0: as the job was started */
+    int global_batch;     /* samples per training step over all replicas; determines the number of micro-batches */
+    int gpus_per_node;    /* number of consecutive ranks per node; 0: the actual number of the job */
     struct bb_transformer_options transformer;
     struct bb_sync_options sync;
     struct bb_tiles_options tiles;

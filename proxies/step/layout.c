@@ -59,8 +59,8 @@ int bb_layout_add_group(struct bb_layout *l, const char *name, unsigned axes)
     return l->n_groups++;
 }
 
-/* Fill the lookup tables (instance_of, index_of) of group g from its member list. Reject a rank that is out of range
- * or occurs twice. */
+/* Fill instance_of and index_of of group g (see struct bb_group) from its member list. Reject a rank that is out of
+ * range or occurs twice. */
 static int index_members(struct bb_group *g, int ranks)
 {
     for (int r = 0; r < ranks; r++)
@@ -117,8 +117,8 @@ int bb_group_instances(const struct bb_layout *l, int group)
     return l->groups[group].instances;
 }
 
-/* Return a number that identifies the coordinates of `rank` along the axes of the bit mask `axes`: the mixed-radix
- * number with these coordinates as digits, in which the axis with the lowest index varies fastest. */
+/* Return the index of `rank` among all combinations of coordinates along the axes in the bit mask `axes`, where the
+ * axis with the lowest index varies fastest. */
 static int linear_index(const struct bb_layout *l, unsigned axes, int rank)
 {
     int number = 0, stride = 1;

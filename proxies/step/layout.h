@@ -29,19 +29,21 @@ struct bb_group {
     unsigned axes; /* grid groups: bit a is set if the members of an instance differ along axis a */
     int size;      /* number of ranks in each instance of the group */
     /* Irregular groups only, otherwise NULL; owned by the layout. An instance is one of the group's disjoint sets of
-     * ranks. instance_of[rank] and index_of[rank] are -1 for a rank that belongs to no instance; members[instance *
-     * size + index] is a world rank. */
+     * ranks. instance_of: [ranks] instance to which each world rank belongs. index_of: [ranks] index of each world
+     * rank in its instance. Both are -1 for a rank that belongs to no instance. members: [instances * size] world
+     * ranks of the first instance, then of the second instance, and so on. */
     int *instance_of, *index_of, *members;
     int instances;
 };
 
-/* A set of communicators for one purpose: one communicator per instance (disjoint set of ranks) of a group. A group
- * may have several such sets, for example one for each direction of a pipeline, so that their operations can run
- * concurrently. */
+/* One communicator for each instance (disjoint set of ranks) of a group. A group may have several sets of such
+ * communicators, for example one set for each direction of a pipeline, so that the operations of both directions can
+ * run concurrently. */
 struct bb_comm_spec {
-    const char *name; /* "pp", "pp forward", ... */
+    const char *name; /* name in reports, for example "pp" or "pp forward" */
     int group;
-    bool between_stages; /* true: time spent waiting for this communicator's messages counts as pipeline bubble */
+    bool between_stages; /* true: carries messages between pipeline stages, so that time spent waiting for them
+                            counts as pipeline bubble */
 };
 
 struct bb_layout {
@@ -67,15 +69,16 @@ void bb_layout_release(struct bb_layout *l);
  * (bit mask: bit a for axis a). Returns the group's index, or -BB_EFAIL. */
 int bb_layout_add_group(struct bb_layout *l, const char *name, unsigned axes);
 /*
- * bb_layout_add_irregular - add a group whose instances (disjoint sets of ranks) are listed.
- *   members  [instances*size] world ranks, one instance after another; copied; each rank occurs at most once
+ * bb_layout_add_irregular - add a group whose instances (disjoint sets of ranks) are listed explicitly.
+ *   members  [instances * size] world ranks of the first instance, then of the second instance, and so on; copied. Each
+ *            rank occurs at most once
  *   Returns  the group's index, -BB_EUSAGE or -BB_EFAIL
  */
 int bb_layout_add_irregular(struct bb_layout *l, const char *name, const int *members, int instances, int size);
 int bb_layout_add_comm(struct bb_layout *l, const char *name, int group); /* returns the communicator's index, or
                                                                              -BB_EFAIL */
-/* bb_layout_add_stage_comm - like bb_layout_add_comm, for messages between pipeline stages (sets
- * bb_comm_spec.between_stages). */
+/* bb_layout_add_stage_comm - add a communicator for messages between pipeline stages: bb_layout_add_comm with
+ * bb_comm_spec.between_stages set. Returns the communicator's index, or -BB_EFAIL. */
 int bb_layout_add_stage_comm(struct bb_layout *l, const char *name, int group);
 
 int bb_group_instances(const struct bb_layout *l, int group);

@@ -1,5 +1,4 @@
-/* program.c - step programs: lists to which operations are appended. The waits of an operation are determined when
- * the operation is appended. */
+/* program.c - appends operations to step programs, and determines for which earlier operations each one waits. */
 #include "proxies/step/program.h"
 
 #include "bootstrap/base/grow.h"
@@ -9,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_OPS       (1 << 24) /* maximum number of operations of one rank; they need about 2 GiB of memory */
-#define MAX_LOOK_BACK 64        /* maximum number of operations that a search for a redundant wait visits */
+#define MAX_OPS                                                                                                        \
+    (1 << 24)            /* maximum number of operations in the program of one rank; they need about 2 GiB of
+                                   memory */
+#define MAX_LOOK_BACK 64 /* maximum number of operations that one search for redundant waits visits */
 
 const char *const bb_phase_names[BB_PHASES] = {
     [BB_PHASE_FORWARD] = "forward",
@@ -101,7 +102,7 @@ static int add_wait(struct bb_program *p, struct bb_op *op, int wait)
     if (wait == BB_NONE || p->ops[wait].stream == op->stream || already_waits(p, op, wait))
         return 0;
     if (op->call != BB_NONE && p->ops[wait].call == op->call)
-        return 0; /* operations of one NCCL group call progress together */
+        return 0; /* no wait within an NCCL group call, because its operations progress together */
     if (BB_GROW(p->wait_list, p->n_waits))
         return -BB_EFAIL;
     p->wait_list[p->n_waits++] = wait;
@@ -114,7 +115,8 @@ bool bb_program_is_full(const struct bb_program *p)
     return p->n_ops >= MAX_OPS;
 }
 
-/* Begin to append operation op to the program: store a copy in *copy, and append the given waits to the wait list. */
+/* Begin to append operation op to the program: store a copy in *copy, and append waits for the operations waits[n]
+ * to the wait list. */
 static int open_op(struct bb_program *p, const struct bb_op *op, struct bb_op *copy, const int *waits, int n)
 {
     *copy = *op;
@@ -131,9 +133,9 @@ static int open_op(struct bb_program *p, const struct bb_op *op, struct bb_op *c
     return 0;
 }
 
-/* Return whether the completion of operation `op` implies that operation `wait` has completed. The search along the
- * dependencies of `op` is limited. steps: in and out, number of operations that the search may still visit; when
- * none are left, the search returns false. */
+/* Return whether the completion of operation `op` implies that operation `wait` has completed. The search follows
+ * the dependencies of `op`. steps: in and out: number of operations that the search may still visit; the result is
+ * false if they do not suffice. */
 static bool comes_after(const struct bb_program *p, int op, int wait, int *steps)
 {
     const struct bb_op *o;
@@ -149,7 +151,7 @@ static bool comes_after(const struct bb_program *p, int op, int wait, int *steps
     return comes_after(p, p->previous_op[op], wait, steps);
 }
 
-/* Drop those waits of operation op that its other waits, or the previous operation on its stream, already imply,
+/* Drop each wait of operation op that follows from its remaining waits or from the previous operation on its stream,
  * because each wait costs one CUDA call on the host. */
 static void drop_redundant_waits(struct bb_program *p, struct bb_op *op)
 {
@@ -258,18 +260,18 @@ size_t bb_program_bytes(const struct bb_program *p, enum bb_buffer_use use)
 }
 
 /*
- * State of bb_program_filter, which copies some operations of a program and removes the others. For operation i of the
+ * State of bb_program_filter, which copies some operations of a program and omits the others. For operation i of the
  * full program, front[i][s] is the latest copied operation on stream s that has completed when operation i completes.
- * The front of a copied operation contains only the operation itself. The front of a removed operation contains, for
- * each stream, the latest entry in the fronts of its dependencies: the previous operation on its stream and the
+ * The front of a copied operation contains only the operation itself. The front of an omitted operation contains, for
+ * each stream, the latest operation in the fronts of its dependencies: the previous operation on its stream and the
  * operations that it waits for.
  */
 struct program_filter {
     const struct bb_program *full;
     bool comm;
-    int *front;                    /* [n_ops][n_streams] indices of operations in the filtered program */
-    int last_seen[BB_MAX_STREAMS]; /* for each stream, index in the full program of the stream's latest operation so
-                                      far */
+    int *front;                    /* [n_ops][n_streams] indices of operations in the filtered program; BB_NONE: none */
+    int last_seen[BB_MAX_STREAMS]; /* for each stream, index in the full program of the latest operation visited so
+                                      far; BB_NONE: none */
 };
 
 static void join_front(const struct program_filter *h, int *front, int op)
@@ -321,8 +323,8 @@ out:
     return rc;
 }
 
-/* Returns the bytes of memory that the kernel lists of the program need. Many operations use the same kernel list.
- * The function therefore skips the lists that it counted most recently, to save time. */
+/* Returns the bytes of memory that the kernel lists of the program need. Many operations share a kernel list; to
+ * save time, the function skips the lists that it counted most recently. */
 size_t bb_program_work_bytes(const struct bb_program *p)
 {
     enum { RECENT = 8 };

@@ -43,31 +43,32 @@ struct bb_op {
     enum bb_redop_id redop; /* reduction operation, for collectives that reduce */
     int stream;             /* index into bb_program.streams of the stream that executes the operation */
     int comm;               /* index into bb_layout.comms of the communicator; BB_NONE for compute */
-    int call; /* number of the NCCL group call that contains the operation; its operations are adjacent. BB_NONE: no
-                 group call */
-    int peer; /* send, recv: the other rank; rooted collectives: the root; both encoded as peer_kind. alltoallv: this
-                 rank's own index in the communicator */
+    int call; /* number of the NCCL group call (ncclGroupStart to ncclGroupEnd) that contains the operation, BB_NONE:
+                 none. Operations of one group call are adjacent in the program */
+    int peer; /* send: rank of the receiver; recv: rank of the sender; collective with a root: rank of the root; all
+                 three encoded as peer_kind. alltoallv: this rank's own index in the communicator */
     enum bb_peer_kind peer_kind;
     bool reversed; /* alltoallv: return every row to the rank that sent it (the combine after a dispatch) */
     /* the operation was added between bb_script_fork and bb_script_join (author/script.h), where two independent
      * sequences of operations alternate, so compute and communication of this rank probably overlap at this point */
     bool concurrent;
     size_t count; /* elements, equal to the count argument of the NCCL call; alltoallv: elements per row */
-    int src, dst; /* indices into bb_program.buffers of the source and the destination; BB_NONE when unused */
-    size_t src_offset, dst_offset;    /* position in the buffers, in elements */
+    int src, dst; /* indices into bb_program.buffers of the buffer that is read and the buffer that is written;
+                     BB_NONE: no buffer */
+    size_t src_offset, dst_offset;    /* offsets of the data in the buffers src and dst, in elements */
     const struct bb_alltoallv *table; /* alltoallv: number of rows that each rank sends to each other rank; owned by
                                          the step */
     double compute_us;                /* compute: duration of the timed kernel, in microseconds */
-    /* compute: real kernels that replace the timed kernel; NULL: none; owned by the step */
+    /* compute: real kernels that run instead of the timed kernel; NULL: the timed kernel runs. Owned by the step */
     const struct bb_kernel_list *work;
     double flops;   /* compute: floating-point operations of the kernels; 0 when unknown */
     int work_times; /* compute with a kernel list in `work`: number of consecutive executions of the list */
     enum bb_phase phase;
     int micro_batch, layer; /* index of the micro-batch and of the layer to which the operation belongs; BB_NONE
                                where not applicable */
-    const char *what;       /* label for reports: "activations", "gradients"; static, or owned by the builder */
-    int first_wait, waits;  /* bb_program.wait_list[first_wait .. first_wait + waits) are the indices of the
-                              operations to wait for */
+    const char *what;       /* label for reports: "activations", "gradients"; must outlive the program */
+    int first_wait, waits;  /* the operation waits for the operations with the indices bb_program.wait_list[first_wait
+                              .. first_wait + waits) */
 };
 
 extern const char *const bb_phase_names[BB_PHASES]; /* names of the training phases: "forward", "backward",
@@ -87,35 +88,37 @@ extern const char *const bb_use_names[BB_USES]; /* names of the uses: "parameter
 struct bb_buffer {
     const char *name;
     enum bb_buffer_use use;
-    size_t count; /* elements */
+    size_t count; /* size of the buffer in elements of type dtype */
     enum bb_dtype_id dtype;
 };
 
 /* Stream 0 is always the compute stream. Every other stream carries the communication of one communicator. */
 struct bb_stream_spec {
     const char *name; /* "compute", or the communicator's name */
-    int comm;         /* index into bb_layout.comms; BB_NONE for the compute stream */
+    int comm;         /* index into bb_layout.comms of the communicator whose operations the stream executes; BB_NONE:
+                 compute stream */
 };
 
 #define BB_MAX_STREAMS 33
 struct bb_buffer_access {
-    int write;                /* index of the latest operation so far that writes the buffer; BB_NONE: none */
-    int last[BB_MAX_STREAMS]; /* index of the latest operation so far on each stream that reads or writes the buffer;
-                                 BB_NONE: none */
+    int write; /* index of the latest operation in the program that writes the buffer; BB_NONE: none yet */
+    int last[BB_MAX_STREAMS]; /* for each stream, index of its latest operation in the program that reads or writes
+                                 the buffer; BB_NONE: none yet */
 };
 
 struct bb_program {
     struct bb_op *ops;
     size_t n_ops;
     int *previous_op;         /* [n_ops] index of the previous operation on the same stream; BB_NONE: none */
-    int last[BB_MAX_STREAMS]; /* index of the latest operation so far on each stream; BB_NONE: none */
+    int last[BB_MAX_STREAMS]; /* for each stream, index of its latest operation in the program; BB_NONE: none yet */
     int *wait_list;
     size_t n_waits;
     struct bb_stream_spec *streams;
     int n_streams;
     struct bb_buffer *buffers;
     int n_buffers;
-    struct bb_buffer_access *accesses; /* [n_buffers] accesses so far, for bb_program_add_dataflow */
+    struct bb_buffer_access *accesses; /* [n_buffers] latest operations that use each buffer; kept up to date by
+                                          bb_program_add_dataflow */
 };
 
 /* bb_program_init - make an empty program with the compute stream. bb_program_release also accepts a partially built
@@ -144,7 +147,8 @@ bool bb_program_is_full(const struct bb_program *p); /* returns whether the prog
                                                         operations */
 
 /*
- * bb_program_add_dataflow - like bb_program_add, and add the waits that data dependencies through buffers require.
+ * bb_program_add_dataflow - append a copy of op like bb_program_add, with additional waits that follow from the buffers
+ * that op reads and writes.
  *
  * The operation waits for the last operation that wrote src (read after write), and for all operations that read or
  * wrote dst (write after read, write after write). Dependencies are tracked per buffer, not per offset: operations that
@@ -155,12 +159,12 @@ int bb_program_add_dataflow(struct bb_program *p, const struct bb_op *op, const 
 /* bb_program_last - return the index of the last operation that was added to a stream so far, or BB_NONE. */
 int bb_program_last(const struct bb_program *p, int stream);
 
-/* bb_op_kind_name - return "compute", "send", "recv", "alltoallv", or for BB_OP_COLLECTIVE the name of the
- * collective `coll`. */
+/* bb_op_kind_name - return the name of a kind of operation for reports: "compute", "send", "recv", "alltoallv", or
+ * for BB_OP_COLLECTIVE the name of the collective `coll`. */
 const char *bb_op_kind_name(enum bb_op_kind kind, enum bb_coll_kind coll);
 
-/* bb_op_peer - return the peer or root of an operation, as a rank in its communicator. `index` is the rank that
- * executes the operation, and n the number of ranks of the communicator. */
+/* bb_op_peer - return the peer or root of an operation, as a rank in its communicator. index: rank in the
+ * communicator of the rank that executes the operation. n: number of ranks of the communicator. */
 int bb_op_peer(const struct bb_op *op, int index, int n);
 
 /* bb_op_is_comm - return whether the operation communicates; true for all kinds of operations except compute. */
@@ -170,8 +174,8 @@ static inline bool bb_op_is_comm(const struct bb_op *op)
 }
 
 /*
- * bb_program_filter - copy either the compute operations or the communication operations of a program. A run times
- * both copies separately to measure the slowdown caused by overlap.
+ * bb_program_filter - copy either the compute operations or the communication operations of a program. A run times the
+ * two copies separately to measure how much compute and communication slow each other down when they overlap.
  *   comm     true: copy communication; false: copy compute
  *   out      out: the copy, with all streams and buffers of p; the caller releases it
  *

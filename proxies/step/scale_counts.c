@@ -1,4 +1,4 @@
-/* scale_counts.c - multiply the element counts of a finished step by a factor (--scale-counts), so that the code
+/* scale_counts.c - multiply the element counts of a complete step by a factor (--scale-counts), so that the code
  * that builds steps need not support scaling (see step.h). */
 #include "proxies/step/step.h"
 
@@ -19,8 +19,8 @@ static void grow_buffer(struct bb_program *p, int buffer, size_t count)
         p->buffers[buffer].count = count;
 }
 
-/* Enlarge the source and destination buffers of an operation if they are too small for its data. ranks: size of its
- * communicator. */
+/* Enlarge the source and destination buffers of an operation if they are too small for its data. ranks: number of
+ * ranks of the operation's communicator. */
 static void grow_buffers(struct bb_program *p, const struct bb_op *op, int ranks)
 {
     const struct bb_coll *coll = op->kind == BB_OP_COLLECTIVE ? &bb_colls[op->coll] : NULL;

@@ -101,7 +101,8 @@ static bool has_alltoallv(const struct bb_program *p)
     return false;
 }
 
-/* Reject a step that would have too many operations after bb_step_expand, before the operations are allocated. */
+/* Reject a step that would have more than BB_MAX_OPERATIONS after bb_step_expand, before memory for them is
+ * allocated. */
 static int check_message_count(const struct bb_step *step)
 {
     size_t n = 0;

@@ -1,9 +1,9 @@
 /*
- * step.h - one training step on all ranks: a layout (ranks, groups, communicators), one program (program.h) per role,
- * and the role of each rank.
+ * step.h - one training step on all ranks: a layout (ranks, groups, communicators), one program (list of operations,
+ * program.h) per role, and the role of each rank.
  *
- * A role is a set of ranks that execute the same program, for example "first stage". Builders (proxies/seeds,
- * transformer, replicas, spatial) make a step; the plan, the simulator, the exports and the run read the step.
+ * A role is a set of ranks that execute the same program, for example "first stage". The code in proxies/seeds,
+ * transformer, replicas and spatial builds a step; the plan, the simulator, the exports and the run read the step.
  */
 #ifndef BB_PROXIES_STEP_STEP_H
 #define BB_PROXIES_STEP_STEP_H
@@ -21,8 +21,8 @@
 struct bb_role {
     const char *name; /* "first stage", "middle stage", ...; owned by the step */
     struct bb_program program;
-    /* bytes that real training allocates on a rank of this role, indexed by enum bb_buffer_use; computed with
-     * formulas of the proxy; all 0 when the proxy has no formulas */
+    /* [BB_USES] bytes of GPU memory that real training allocates on each rank of this role, indexed by enum
+     * bb_buffer_use. Computed with formulas of the proxy; all 0 when the proxy has no formulas */
     double training_bytes[BB_USES];
 };
 
@@ -34,15 +34,17 @@ struct bb_step {
     int n_roles;
     int *role_of;      /* [layout.ranks] role of each rank, as an index into roles */
     double parameters; /* number of parameters of the whole model; used only in reports */
-    double samples;    /* samples per step over all ranks; 0 when unknown */
-    double tokens;     /* tokens per step over all ranks; 0 when samples do not consist of tokens */
+    double samples;    /* samples per training step over all ranks; 0: unknown */
+    double tokens;     /* tokens per training step over all ranks; 0: samples do not consist of tokens */
     struct bb_strings {
         char **text;
         int n;
-    } strings;                            /* strings to which the step's programs point; owned */
-    struct bb_kernel_list **kernel_lists; /* [n_kernel_lists] kernel lists that compute operations refer to; owned */
+    } strings;                            /* strings to which the step's programs point; owned by the step */
+    struct bb_kernel_list **kernel_lists; /* [n_kernel_lists] kernel lists to which compute operations point; owned
+                                             by the step */
     int n_kernel_lists;
-    struct bb_alltoallv **tables; /* [n_tables] row counts that alltoallv operations refer to; owned */
+    struct bb_alltoallv **tables; /* [n_tables] row counts per pair of ranks, to which alltoallv operations point;
+                                     owned by the step */
     int n_tables;
 };
 
@@ -53,8 +55,8 @@ struct bb_step {
  */
 int bb_op_peer_rank(const struct bb_layout *l, const struct bb_op *op, int rank);
 
-/* bb_step_training_bytes - return the bytes of GPU memory that real training needs on one rank: the maximum over the
- * roles; 0 when the proxy has no formula for them. */
+/* bb_step_training_bytes - return the bytes of GPU memory that real training needs on the rank that needs most; 0
+ * when the proxy has no formula for them. */
 double bb_step_training_bytes(const struct bb_step *step);
 
 /* bb_step_release - free a step. Accepts a zeroed or partially built step. */
@@ -76,9 +78,9 @@ const char *bb_step_text(struct bb_step *step, const char *fmt, ...) __attribute
 struct bb_kernel_list *bb_step_add_kernel_list(struct bb_step *step);
 
 /*
- * bb_step_copy_kernel_list - copy the kernel list `made` into the step, without unused array capacity. This saves
+ * bb_step_copy_kernel_list - copy the kernel list `made` into the step, with an array of exactly its length. This saves
  * memory in steps with thousands of lists. Nothing may be appended to the copy.
- *   Returns  the copy, or NULL after printing an error line when out of memory
+ *   Returns  the copy, owned by the step, or NULL after printing an error line when out of memory
  */
 struct bb_kernel_list *bb_step_copy_kernel_list(struct bb_step *step, const struct bb_kernel_list *made);
 

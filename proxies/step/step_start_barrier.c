@@ -5,9 +5,9 @@
 #include "collectives/ops/queue_capacity.h"
 
 /* Launch queue entries and streams that a run needs in addition to those of its program. ENDS_OF_A_STREAM: entries
- * per stream, one wait at the start of the step and one event record at its end. EVERYONE_COMMS: number of
- * communicators over all ranks, which are used to start the step on all ranks together. STREAMS_OF_A_COMM: number of
- * internal streams assumed for each NCCL communicator. */
+ * per stream, one event wait at the start of the step and one event record at its end. EVERYONE_COMMS: number of
+ * communicators over all ranks, with which all ranks start the step together. STREAMS_OF_A_COMM: number of internal
+ * streams assumed for each NCCL communicator. */
 enum { ENDS_OF_A_STREAM = 2, EVERYONE_COMMS = 1, STREAMS_OF_A_COMM = 2 };
 
 static bool opens_launch(const struct bb_program *p, size_t i)
@@ -32,15 +32,15 @@ static long launch_entries(const struct bb_program *p, size_t i)
 long bb_step_queue_entries(const struct bb_program *p, const struct bb_layout *l, int queues)
 {
     int streams = p->n_streams + 1 + STREAMS_OF_A_COMM * (l->n_comms + EVERYONE_COMMS);
-    long most = p->n_streams; /* maximum entries of one stream. Initial value: the entries of the stream that waits
-                                 for all other streams at the end of the step */
+    long most = p->n_streams; /* maximum number of launch queue entries of one stream. Initial value: the event waits
+                                 of the stream that waits for all other streams at the end of the step */
 
     for (int s = 0; s < p->n_streams; s++) {
         long entries = ENDS_OF_A_STREAM;
 
         for (size_t i = 0; i < p->n_ops; i++)
             if (p->ops[i].stream == s)
-                /* + 1: one event record, because operations of other streams may wait for this operation */
+                /* + 1: the event record after the operation, for operations of other streams that may wait for it */
                 entries += launch_entries(p, i) + p->ops[i].waits + 1;
         most = entries > most ? entries : most;
     }

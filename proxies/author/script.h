@@ -38,7 +38,7 @@ struct bb_script {
     int micro_batch, layer; /* indices of the micro-batch and of the layer, as labels of operations that are started
                                from now on; BB_NONE: no label */
     /* Program indices of the operations that the logical thread has waited for, at most one per stream. An operation
-     * is left out if a later one in this list depends on it. */
+     * is left out if another one in this list depends on it. */
     int after[BB_MAX_STREAMS], n_after;
     int newest; /* index of the most recently started operation; BB_NONE if the logical thread has called
                    bb_script_wait since then */

@@ -5,7 +5,8 @@
 
 #include "proxies/author/proxy.h"
 
-/* The options that every kind of proxy has. The offset of each option is an offset in struct bb_proxy_config. */
+/* The options that are not specific to one proxy or family of proxies. The offset of each option is an offset in
+ * struct bb_proxy_config. */
 extern const struct bb_opt bb_proxy_options[];
 
 /*

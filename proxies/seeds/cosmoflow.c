@@ -34,18 +34,20 @@
 
 struct model {
     int batch;
-    size_t conv[CONVS];      /* number of parameters of each convolution, weights and biases together */
-    size_t face[CONVS];      /* for the output of each convolution: number of elements of the halo that a shard sends to
-                           one neighbour */
-    size_t dense;            /* number of parameters of all dense layers together, on one shard */
-    size_t exchange[DENSES]; /* number of elements of each dense layer's input that one shard stores */
+    size_t conv[CONVS]; /* number of parameters of each convolution, weights and biases together */
+    size_t face[CONVS]; /* for each convolution, number of elements of its output that a shard sends to one neighbour
+                           as halo */
+    size_t dense;       /* number of parameters of all dense layers together that one shard stores */
+    size_t exchange[DENSES]; /* for each dense layer, number of elements of its input that one shard stores */
     double forward_us[CONVS + DENSES], backward_us[CONVS + DENSES];
-    double forward_flops[CONVS + DENSES];   /* FLOPs of each layer's forward pass on one shard, for the whole batch;
-                                             the backward pass counts twice as many */
-    int edge[CONVS], in[CONVS], out[CONVS]; /* edge: edge length of each convolution's whole input volume; in, out:
-                                               its numbers of channels */
+    double forward_flops[CONVS + DENSES]; /* FLOPs of each layer's forward pass on one shard, for all samples of the
+                                             step; the backward pass has twice as many */
+    /* edge: edge length of each convolution's whole input volume, in elements; in, out: number of its input channels
+     * and of its output channels */
+    int edge[CONVS], in[CONVS], out[CONVS];
     int kernel, width_in[DENSES], width_out[DENSES];
-    int convolutions, shards; /* numbers given by the model file, which must equal CONVS and SHARDS */
+    int convolutions, shards; /* numbers of convolutions and of shards in the model file, which must equal CONVS and
+                                 SHARDS */
     double parameters;
 };
 
@@ -135,8 +137,8 @@ static int read_model(struct model *m)
     TRY(bb_model_file_read(&file, file.root, model_fields, m));
     /* This proxy supports only the numbers of convolutions and shards that CONVS and SHARDS define. */
     if (m->convolutions != CONVS || m->shards != SHARDS)
-        TRY(bb_err(BB_EUSAGE, "%s: %d convolutions on %d shards, expected %d on %d", file.where, m->convolutions,
-                   m->shards, CONVS, SHARDS));
+        TRY(bb_err(BB_EUSAGE, "%s: the model has %d convolutions and %d shards per image, expected %d and %d",
+                   file.where, m->convolutions, m->shards, CONVS, SHARDS));
     TRY(read_convolutions(&file, m));
     TRY(read_dense(&file, m));
     m->parameters = parameters_of(m);
@@ -151,9 +153,10 @@ out:
 /* Kernel lists for all shards. The lists of halo kernels differ between shards, because shards have neighbours on
  * different sides. */
 struct kernels {
-    const struct bb_kernel_list *layer[2][CONVS + DENSES]; /* kernels of one layer: [0: forward, 1: backward][layer] */
-    /* kernels that pack or unpack the halo of a convolution's output or of its gradient: [shard][0: forward, 1:
-     * backward][0: pack the sent halo, 1: unpack the received halo][convolution] */
+    const struct bb_kernel_list *layer[2][CONVS + DENSES]; /* kernels of one layer in one pass, indexed by [0:
+                                                              forward, 1: backward][layer] */
+    /* kernels that pack or unpack the halo of a convolution's output (forward) or of its gradient (backward),
+     * indexed by [shard][0: forward, 1: backward][0: pack the sent halo, 1: unpack the received halo][convolution] */
     const struct bb_kernel_list *halo[SHARDS][2][2][CONVS];
 };
 
@@ -180,8 +183,8 @@ static bool add_layer_kernels(const struct model *m, int l, bool backward, enum 
 }
 
 /* Appends the kernels that pack (received: false) or unpack (received: true) the halo of the output of convolution
- * l: the two faces of the shard's tile, one per neighbour. Horizontal neighbours are shards 0 and 1, and shards 2
- * and 3; vertical neighbours are shards 0 and 2, and shards 1 and 3. */
+ * l: the two faces of the shard's tile that border on other tiles. Horizontal neighbours are shards 0 and 1, and
+ * shards 2 and 3; vertical neighbours are shards 0 and 2, and shards 1 and 3. */
 static bool add_halo_kernels(const struct model *m, int shard, int l, bool backward, bool received,
                              enum bb_dtype_id dtype, struct bb_kernel_list *w)
 {
@@ -237,8 +240,8 @@ struct shard {
     struct bb_script script;
     struct bb_script_lane mp, dense, world;
     int partners[2]; /* rank offsets from this shard to its two halo neighbours */
-    int last[2]; /* index of the latest gradient all-reduce in the program: [0] over the group dense_dp, [1] over the
-                    group world */
+    int last[2];     /* program index of the latest gradient all-reduce: [0] over the group dense_dp, [1] over the group
+                    world */
 };
 
 static const char *const conv_names[CONVS] = {"conv 0", "conv 1", "conv 2", "conv 3", "conv 4"};
@@ -265,8 +268,8 @@ static void copy_faces(struct shard *h, int l, bool received)
                         h->kernels->halo[h->number][backward][received][l], 1, BB_NONE, BB_NONE);
 }
 
-/* Adds the kernels that pack a halo and the messages that exchange it. In the forward pass it is the halo of the
- * output of convolution l, in the backward pass the halo of this output's gradient. */
+/* Adds the kernels that pack a halo, and the messages that exchange it with both neighbours. Forward: halo of the
+ * output of convolution l; backward: halo of the gradient of this output. */
 static void exchange_halo(struct shard *h, int l)
 {
     const char *what = h->script.phase == BB_PHASE_FORWARD ? "halo" : "halo of gradients";
@@ -276,9 +279,9 @@ static void exchange_halo(struct shard *h, int l)
                    bb_script_exchange(&h->script, h->mp, what, h->partners, h->partners, 2, h->model->face[l]));
 }
 
-/* Adds the exchange of a dense layer's input between the shards. kind: BB_ALL_GATHER (forward pass) gathers the
- * input from all shards; BB_REDUCE_SCATTER (backward pass) sums and scatters the gradient of the input. part: number
- * of input elements on one shard. */
+/* Adds the exchange of a dense layer's input among the shards of a replica. kind: BB_ALL_GATHER (forward pass)
+ * gathers the input from all shards; BB_REDUCE_SCATTER (backward pass) sums and scatters the gradient of the input.
+ * part: number of input elements that one shard stores. */
 static void exchange_dense(struct shard *h, enum bb_coll_kind kind, size_t part)
 {
     struct bb_script *s = &h->script;

@@ -31,26 +31,26 @@
 struct network {
     const char *model;
     bool ring;    /* true: each bucket of gradients is sent to the next rank instead of being all-reduced */
-    bool overlap; /* true: the step waits for its gradient transfers once, at its end; false: it waits after each
-                     transfer */
+    bool overlap; /* true: the step waits for all gradient transfers (all-reduces or ring messages) at its end;
+                     false: it waits after each transfer */
     bool strong;  /* true: strong scaling, in which the global batch is fixed and divided among the ranks */
 };
 
-/* State while the step of one of the four proxies is built. */
+/* State while the training step of one of the four proxies is built. */
 struct training {
     const struct bb_proxy_config *config;
     const struct network *network;
     struct bb_residual model;
-    const struct bb_local_batch *batch; /* compute times that the model file contains for this number of samples per
-                                           rank; NULL: it contains none */
-    double samples;                     /* number of samples per rank and step; 0: unknown */
+    const struct bb_local_batch *batch; /* compute times in the model file that were measured with this number of
+                                           samples per rank; NULL: the file has none */
+    double samples;                     /* number of samples per rank and training step; 0: unknown */
     struct bb_step *step;
     /* kernel lists of --compute gemm: one for the forward pass, and one per gradient bucket for the backward pass;
      * NULL with other kinds of compute */
     const struct bb_kernel_list *forward, *backward[BB_RESIDUAL_BUCKETS];
     struct bb_script script;
     struct bb_script_lane lane;
-    int last; /* index of the latest all-reduce (or ring transfer) of gradients in the program */
+    int last; /* program index of the latest all-reduce (or ring transfer) of gradients */
 };
 
 /* Prints an error message that the model file has no compute times for this number of ranks, with the nearest number
@@ -117,8 +117,8 @@ static int list_kernels(struct training *t)
                          t->network->model);
 }
 
-/* Returns the FLOPs of the forward pass of a rank's samples. The backward pass has twice as many, which are divided
- * equally among the buckets. */
+/* Returns the FLOPs of the forward pass for all samples of a rank. The backward pass has twice as many FLOPs, which
+ * are divided equally among the buckets. */
 static double batch_flops(const struct training *t)
 {
     return t->model.sample_flops * t->batch->samples;
@@ -132,8 +132,8 @@ static int start_transfer(struct training *t, const char *what, size_t count)
                             : bb_script_all_reduce(&t->script, t->lane, what, count);
 }
 
-/* Adds the transfers of one bucket of gradients: one transfer, or with --per-tensor one per tensor. Returns the
- * index of the last transfer. */
+/* Adds the transfers (all-reduces or ring messages) of one bucket of gradients: one transfer, or with --per-tensor
+ * one per tensor. Returns the program index of the last transfer. */
 static int start_bucket(struct training *t, const struct bb_bucket *bucket, const char *what)
 {
     int op = BB_NONE;
@@ -167,8 +167,8 @@ static void write_bucket(struct training *t, int b)
         bb_script_wait(s, t->last);
 }
 
-/* Adds the update of the parameters with SGD after all gradients are reduced. The reductions run in issue order on
- * one stream, so waiting for the last one is sufficient. */
+/* Adds the update of the parameters with SGD after all gradients are reduced. The reductions run in order on one
+ * stream, so the update waits only for the last reduction. */
 static void update_parameters(struct training *t)
 {
     const struct bb_residual *m = &t->model;

@@ -35,16 +35,17 @@ struct mlp {
 };
 
 struct model {
-    struct mlp layers[LAYERS];    /* widths of the MLPs; only the elements [BOTTOM] and [TOP] are used */
-    int rows, features;           /* number of rows of one embedding table, and number of elements per row */
-    size_t bottom, top, exchange; /* bottom, top: number of parameters of the bottom and of the top MLP; exchange:
-                                     number of elements that a rank sends in one all-to-all */
+    struct mlp layers[LAYERS]; /* widths of the bottom and the top MLP, indexed by enum layer; only [BOTTOM] and
+                                  [TOP] are used */
+    int rows, features;        /* rows: number of rows of one embedding table; features: number of elements per row */
+    size_t bottom, top, exchange; /* bottom, top: number of parameters of the bottom MLP and of the top MLP;
+                                     exchange: number of elements that a rank sends in one all-to-all */
     size_t table;                 /* number of parameters of one embedding table */
     int tables, batch;
     double parameters; /* number of parameters of the whole model with `tables` embedding tables */
     double forward_us[LAYERS], backward_us[LAYERS];
     double forward_flops[LAYERS]; /* FLOPs of each layer's forward pass on one rank, for batch / tables samples; the
-                                     backward pass counts twice as many */
+                                     backward pass has twice as many */
 };
 
 /* ---- reading of the model file ---- */
@@ -138,7 +139,7 @@ struct recommender {
     int ranks;
 };
 
-/* Returns the number of samples that the MLPs of one rank process in a step. */
+/* Returns the number of samples that the MLPs of one rank process in a training step. */
 static int64_t samples_per_rank(const struct model *m)
 {
     return m->batch / m->tables;

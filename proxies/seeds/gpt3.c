@@ -39,14 +39,15 @@
 
 /* How the W ranks of one stage and replica divide the stage's layer: tensor parallelism (W = 4) or experts (W = 16). */
 struct division {
-    const char *key, *axis, *group; /* key: name of the object of this division in the model file; axis, group: names
-                                       of the axis and of the group of the W ranks in the layout */
+    /* key: name of the JSON object in the model file with the values for this division, "tensor" or "expert"; axis,
+     * group: names in the layout of the axis and of the group of the W ranks */
+    const char *key, *axis, *group;
     enum bb_coll_kind kind; /* kind of the layer's two collectives: all-reduce for tensor parallelism, all-to-all for
                                experts */
-    const char *what[2];    /* labels of the layer's two collectives in the results */
+    const char *what[2];    /* labels in the results of the layer's first and second collective */
     const char *members;    /* name of the W ranks in messages to the user, for example "experts" */
-    /* [n_gradients] name of the group over which a gradient buffer of the stage is all-reduced, in the order of the
-     * gradients in the model file; NULL: there is no such gradient */
+    /* [MAX_GRADIENTS] name of the group over which each gradient buffer of the stage is all-reduced, in the order of
+     * the gradients in the model file; NULL: there is no such gradient buffer */
     const char *gradient_group[MAX_GRADIENTS];
     unsigned gradient_axes[MAX_GRADIENTS];
     bool separate_batches; /* true: each of the W ranks of a stage has its own samples; false: the W ranks share the
@@ -83,8 +84,8 @@ struct variant {
 /* ---- reading of the model file ---- */
 
 struct kernel {
-    const char *what, *kind; /* kind: the part of a transformer layer that the kernel computes, "layer" (all of it),
-                                "attention" or "expert" */
+    const char *what, *kind; /* kind: what the kernel computes: "layer" (a whole transformer layer), "attention" or
+                                "expert" */
     double forward_us, backward_us, forward_flops;
 };
 
@@ -124,8 +125,8 @@ static const struct bb_json_field model_fields[] = {
     BB_FIELD("totals.message", BB_JSON_COUNT_TOTAL, AT(message)),
     {0}};
 
-/* Reads the part of the model file that depends on how the layers are divided: d->key names it, "tensor" or
- * "expert". */
+/* Reads the object d->key ("tensor" or "expert") of the model file, with the values that depend on how a layer is
+ * divided among W ranks. */
 static int read_division(const struct bb_model_file *file, const struct division *d, struct model *m)
 {
     const int n_gradients = d->gradient_group[1] ? 2 : 1;
@@ -256,7 +257,7 @@ static int refuse_layout(const struct bb_proxy_config *c, const struct variant *
 
 /* ---- program of one role (stages with the same program) ---- */
 
-/* Position of a stage in the pipeline. In the one_pipe_step variants, even stages are FIRST and odd stages are LAST. */
+/* Position of a stage in the pipeline. The one_pipe_step variants use FIRST for even stages and LAST for odd stages. */
 enum stage_kind { FIRST, MIDDLE, LAST };
 
 struct pipeline {
@@ -268,10 +269,11 @@ struct pipeline {
     int comm_pp[2], comm_width, comm_gradients[MAX_GRADIENTS];
     struct bb_script script;
     struct bb_script_lane pp[2], width, gradients[MAX_GRADIENTS];
-    int collective_src[2], collective_dst[2]; /* indices of the send buffers and of the receive buffers of the
-                                                 layer's two collectives */
-    const struct bb_kernel_list *kernel_lists[2][MAX_KERNELS]; /* kernels of --compute gemm: [0: forward, 1:
-                                                                  backward][kernel]; NULL with other kinds of compute */
+    int collective_src[2], collective_dst[2]; /* buffer indices of the send buffers and of the receive buffers of the
+                                                 layer's two collectives: [0] first, [1] second collective */
+    /* kernels of --compute gemm, indexed by [0: forward, 1: backward][kernel of the model file]; NULL with other
+     * kinds of compute */
+    const struct bb_kernel_list *kernel_lists[2][MAX_KERNELS];
     const struct bb_kernel_list *accumulate; /* kernels of --compute gemm that accumulate the stage's gradients over
                                                 micro-batches; NULL with other kinds of compute */
 };
@@ -332,7 +334,7 @@ static int list_kernels(struct pipeline *b)
     return 0;
 }
 
-/* Creates the list of the kernels that add the gradients of a stage's micro-batch to those of earlier micro-batches. */
+/* Creates the list of the kernels that add the gradients of one micro-batch to those of earlier micro-batches. */
 static int list_accumulation(struct pipeline *b)
 {
     struct bb_kernel_list *w = bb_step_add_kernel_list(b->step);
@@ -384,8 +386,8 @@ static int add_buffer(struct pipeline *b, bool wanted, const char *name, size_t 
     return wanted ? bb_script_buffer(&b->script, name, BB_USE_COMMUNICATION, count) : BB_NONE;
 }
 
-/* Adds a send buffer and a receive buffer for each of the layer's two collectives. The collectives added by later
- * calls of write_layer_collectives use these buffers. */
+/* Adds a send buffer and a receive buffer for each of the layer's two collectives, for all later calls of
+ * write_layer_collectives. */
 static void add_collective_buffers(struct pipeline *b)
 {
     const struct division *d = b->variant->division;
@@ -397,7 +399,7 @@ static void add_collective_buffers(struct pipeline *b)
     }
 }
 
-/* Adds the two collectives of a layer, with a wait for each: the all-reduces after attention and MLP, or the
+/* Adds the two collectives of a layer, and a wait after each: the all-reduces after attention and MLP, or the
  * dispatch and combine all-to-alls of experts. */
 static void write_layer_collectives(struct pipeline *b)
 {
@@ -408,8 +410,8 @@ static void write_layer_collectives(struct pipeline *b)
                                                         b->collective_src[i], b->collective_dst[i]));
 }
 
-/* Adds all micro-batches of one phase (forward or backward). to, from: rank offsets of the stages to which this
- * stage sends and from which it receives; 0: there is no such stage. */
+/* Adds all forward or all backward micro-batches (phase). to, from: rank offsets of the stages to which this stage
+ * sends and from which it receives; 0: there is no such stage. */
 static void write_micro_batches(struct pipeline *b, enum bb_phase phase, int to, int from)
 {
     const char *what = phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
@@ -632,10 +634,11 @@ enum {
 const struct bb_proxy bb_gpt3_proxy =
     GPT3("gpt3", "GPT-3: data x tensor (4) x pipeline parallel, one layer per stage", .division = &tensor);
 const struct bb_proxy bb_gpt3_one_pipe_step_proxy =
-    GPT3("gpt3_one_pipe_step", "GPT-3: one steady 1F1B step of the pipeline, forward and backward concurrently",
+    GPT3("gpt3_one_pipe_step", "GPT-3: 1F1B in steady state: even stages run one forward, odd stages one backward",
          .division = &tensor, .one_step = true);
 const struct bb_proxy bb_gpt3_moe_proxy =
     GPT3("gpt3_moe", "GPT-3 with 16 experts: data x expert x pipeline parallel", .division = &expert);
 const struct bb_proxy bb_gpt3_moe_one_pipe_step_proxy =
-    GPT3("gpt3_moe_one_pipe_step", "GPT-3 with 16 experts: one steady 1F1B step of the pipeline", .division = &expert,
-         .one_step = true);
+    GPT3("gpt3_moe_one_pipe_step",
+         "GPT-3 with 16 experts: 1F1B in steady state: even stages run one forward, odd stages one backward",
+         .division = &expert, .one_step = true);

@@ -43,14 +43,13 @@ enum stage_kind { FIRST, MIDDLE, LAST };
 
 static const char *const role_names[] = {[FIRST] = "first stage", [MIDDLE] = "middle stage", [LAST] = "last stage"};
 
-/* State while the step is built: configuration, model, and the role (ranks with the same program) that is being
- * built. */
+/* State while the step is built: options, model, and the role (ranks with the same program) that is being built. */
 struct pipeline {
     const struct bb_proxy_config *config;
     const struct bb_model *model;
     struct bb_step *step;
     int stage_layers, replicas, comm_pp, comm_dp;
-    /* Kernels of one layer for --compute gemm: [0] forward, [1] backward; NULL with other kinds of compute. */
+    /* Kernels of --compute gemm for one layer: [0] forward, [1] backward; NULL with other kinds of compute. */
     const struct bb_kernel_list *layer_kernels[2];
     const struct bb_kernel_list *accumulate[BB_LAYER_KINDS], *update[BB_LAYER_KINDS];
     const char *layers_text;
@@ -59,7 +58,7 @@ struct pipeline {
     enum stage_kind kind;
     struct bb_script_lane pp, dp;
     int send[2], recv[2], buffer_pairs;
-    int reduced; /* index of the latest all-reduce of gradients in the program; BB_NONE: there is none yet */
+    int reduced; /* program index of the latest all-reduce of gradients; BB_NONE: there is none yet */
 };
 
 /* ---- command-line options ---- */
@@ -131,9 +130,10 @@ static void write_compute(struct pipeline *b, int src, int dst)
     bb_script_new_thread(&b->s, BB_NONE);
 }
 
-/* Adds the messages of one shift (one message of each stage to the next). If the stage sends and receives, both
- * messages share a group call, because a separate send would block the receive. to, from: rank offsets of the
- * receiver and of the sender, 0: none; src, dst: indices of the send and of the receive buffer. */
+/* Adds the messages of one shift (each stage sends one message to the next stage). If the stage sends and receives,
+ * both messages are in one NCCL group call, because a separate send would block the receive. to, from: rank offsets
+ * of the stage to which this stage sends and of the stage from which it receives, 0: none; src, dst: indices of the
+ * send and of the receive buffer. */
 static void write_messages(struct pipeline *b, int to, int from, int src, int dst)
 {
     const char *what = b->s.phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
@@ -147,8 +147,8 @@ static void write_messages(struct pipeline *b, int to, int from, int src, int ds
     bb_script_group_end(&b->s);
 }
 
-/* Adds one shift (one message of each stage to the next) and the compute of its micro-batch. to, from: rank offsets
- * of the stages to which this stage sends and from which it receives; 0: there is no such stage. */
+/* Adds one shift (each stage sends one message to the next stage) and the compute of its micro-batch. to, from: rank
+ * offsets of the stages to which this stage sends and from which it receives; 0: there is no such stage. */
 static void write_shift(struct pipeline *b, int to, int from)
 {
     int now = b->s.micro_batch % b->buffer_pairs, next = (b->s.micro_batch + 1) % b->buffer_pairs;
@@ -160,9 +160,9 @@ static void write_shift(struct pipeline *b, int to, int from)
         write_compute(b, b->recv[now], to ? b->send[next] : BB_NONE);
 }
 
-/* Adds the kernels that accumulate the gradients, or update the parameters, of all layers of the stage: one
- * operation per kind of layer (inner, first, last), repeated for each layer of this kind. The operations run after
- * the last gradient all-reduce. */
+/* Adds the kernels that accumulate the gradients, or update the parameters, of all layers of the stage. The first,
+ * the inner and the last layers of the model have different kernel lists; one operation executes each list, once for
+ * every such layer of the stage. The operations run after the last gradient all-reduce. */
 static void write_each_layer(struct pipeline *b, const struct bb_kernel_list *const kernel_lists[],
                              const char *const what[])
 {
@@ -315,8 +315,8 @@ static int write_summary(struct pipeline *b)
     return b->step->summary && b->layers_text ? 0 : -BB_EFAIL;
 }
 
-/* Creates the lists of the kernels that accumulate gradients and that update parameters, for each kind of layer. The
- * first layer includes the embedding, the last layer includes the head. */
+/* Creates the lists of the kernels that accumulate gradients and that update parameters, each for an inner layer,
+ * the first layer (with the embedding) and the last layer (with the output head). */
 static int list_optimizer_kernels(struct pipeline *b, enum bb_dtype_id dtype)
 {
     for (int kind = 0; kind < BB_LAYER_KINDS; kind++) {

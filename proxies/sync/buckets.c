@@ -10,8 +10,8 @@
 
 #define FUSION_ALIGN_BYTES 16
 
-/* State of bb_buckets_make. b: the buckets made so far; n: number of gradient tensors; n_members: number of entries
- * of b->members so far; assigned: [n] true for each tensor that already has a bucket. */
+/* State of bb_buckets_make. b: the buckets made so far; n: number of gradient tensors; n_members: number of elements
+ * of b->members so far; assigned: [n] true for each tensor that already belongs to a bucket. */
 struct bucket_builder {
     struct bb_buckets *b;
     const struct bb_bucket_rule *rule;
@@ -89,10 +89,9 @@ static size_t padded_count(const struct bucket_builder *f, int i)
 }
 
 /*
- * Adds one bucket: the tensors that Horovod fuses into one operation.
- *   oldest  index of the first tensor that has no bucket yet; it becomes the bucket's first tensor
- * Later tensors that become ready in the same Horovod cycle are added while the bucket's size is within the fusion
- * threshold.
+ * Adds one bucket: the tensors that Horovod fuses into one all-reduce. The first is `oldest`, the index of the first
+ * tensor that belongs to no bucket yet. Later tensors that become ready in the same Horovod cycle are added while the
+ * bucket's size is within the fusion threshold.
  */
 static void fuse_cycle(struct bucket_builder *f, int oldest)
 {

@@ -33,17 +33,19 @@ struct bb_bucket_rule {
                                       bucket (cap_bytes) is closed */
     double elements;        /* limit in elements. DeepSpeed: maximum size of a bucket, always set; Megatron-LM: size at
                         which a bucket is closed, 0 selects max(40e6, 1e6 * replicas); other rules: unused */
-    double threshold_bytes; /* Horovod: maximum total bytes of the tensors that are fused into one bucket */
-    double cycle_us;        /* Horovod: length of a cycle in microseconds; <= 0: all gradients are in one cycle */
-    size_t pad;             /* bucket sizes are rounded up to a multiple of this many elements; 0: no padding */
+    double threshold_bytes; /* Horovod: maximum total size in bytes of the tensors that are fused into one bucket */
+    double cycle_us; /* Horovod: cycle time in microseconds (HOROVOD_CYCLE_TIME); <= 0: all gradients become ready in
+                        one cycle */
+    size_t pad;      /* bucket sizes are rounded up to a multiple of this many elements; 0: no padding */
 };
 
-/* One gradient tensor. Arrays of this struct are in the order in which the backward pass completes the gradients. */
+/* One gradient tensor and when its gradients become ready. Arrays of this struct are in the order in which the
+ * backward pass completes the gradients. */
 struct bb_gradient_arrival {
     size_t count;
     double ready_us; /* Horovod: time in microseconds from the start of the backward pass until the gradient is ready */
-    int unit, type;  /* unit: index of the unit (layer, see sync.h) that the tensor belongs to; type: only tensors of
-                       equal type may share a bucket */
+    int unit, type;  /* unit: index of the unit (layer, see sync.h) that the tensor belongs to; type: only tensors
+                       with equal `type` may share a bucket */
 };
 
 struct bb_sync_bucket {
@@ -52,7 +54,7 @@ struct bb_sync_bucket {
 };
 
 struct bb_buckets {
-    int *members; /* indices into `arrivals` of bb_buckets_make; the tensors of one bucket are consecutive */
+    int *members; /* indices into `arrivals` of bb_buckets_make, sorted by bucket */
     struct bb_sync_bucket *list;
     int n;
 };
@@ -72,7 +74,7 @@ void bb_buckets_release(struct bb_buckets *b);
 
 /*
  * bb_bucket_limit - return the number of elements at which the rule closes a bucket; INFINITY if the rule has no limit.
- *   bucket  index of the bucket; bucket 0 has a limit of its own only with DDP's rule
+ *   bucket  index of the bucket; matters only with DDP's rule, where bucket 0 has a smaller limit (first_bytes)
  */
 double bb_bucket_limit(const struct bb_bucket_rule *rule, size_t element_bytes, int replicas, int bucket);
 

@@ -1,6 +1,6 @@
 /*
- * dp_config.c - resolve the options of data-parallel synchronization to a policy (struct bb_dp_config in sync.h), and
- * compute the training memory of a policy.
+ * dp_config.c - convert the command-line options of data-parallel synchronization to a struct bb_dp_config (sync.h),
+ * and compute the training memory that the synchronization needs.
  */
 #include "proxies/sync/sync.h"
 
@@ -88,7 +88,7 @@ static int validate_options(const struct bb_proxy_config *c, enum bb_sync_kind k
     return 0;
 }
 
-/* ---- conversion of the command-line options to a policy ---- */
+/* ---- conversion of the command-line options to struct bb_dp_config ---- */
 
 static int resolve_rule(const struct bb_proxy_config *c, enum bb_sync_kind kind, struct bb_bucket_rule *rule)
 {
@@ -146,7 +146,7 @@ out:
     return rc;
 }
 
-/* ---- properties and training memory of a synchronization policy ---- */
+/* ---- properties and training memory of the synchronization ---- */
 
 bool bb_sync_is_sharded(enum bb_sync_kind kind)
 {
@@ -164,7 +164,7 @@ bool bb_sync_reduces_every_micro_batch(const struct bb_dp_config *p)
 }
 
 /*
- * Return the optimizer's bytes per parameter: the float moments and, for 16-bit parameters, a float copy of the
+ * Return the optimizer state in bytes per parameter: the float moments and, for 16-bit parameters, a float copy of the
  * parameter. With the precision-aware optimizer and bfloat16, the copy has only the 16 low bits that bfloat16 lacks.
  */
 static double optimizer_bytes(const struct bb_dp_config *p)

@@ -1,6 +1,6 @@
 /*
  * sync.c - adds the communication between replicas, and the optimizer, before and after the compute of a step's units
- * (sync.h describes the policies and the order of calls).
+ * (layers). sync.h describes the kinds of synchronization and the order of calls.
  *
  * Gradients and parameters are communicated in buckets; with zero3 and hsdp each unit is one bucket. Buckets are
  * numbered in the order in which backward fills them. Each bucket has its own buffer for full gradients, unless every
@@ -15,11 +15,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Horovod's constant FUSION_BUFFER_ATOMIC_UNIT. For hierarchical all-reduces the size of the fusion buffer is a
- * multiple of FUSION_UNIT elements per rank of a node. */
+/* Horovod's constant FUSION_BUFFER_ATOMIC_UNIT. For hierarchical all-reduces, Horovod pads the fusion buffer to a
+ * multiple of FUSION_UNIT elements for each rank of a node. */
 #define FUSION_UNIT 64
-/* Number of units (layers) whose gathered parameters are in memory at the same time: the current unit and the
- * prefetched unit. */
+/* Number of buffers for gathered parameters that all units (layers) use in turn: one for the current unit and one
+ * for the prefetched unit. */
 #define SLOTS 2
 
 /*
@@ -32,11 +32,11 @@ static const double memory_gbps = 2039;
 struct bucket {
     size_t count;     /* number of gradient elements in the bucket, including padding */
     int first_unit;   /* lowest index of a unit (layer of the model) that has tensors in the bucket */
-    int units, ready; /* units: number of units (layers) with tensors in the bucket; ready: number of these units
-                         whose backward has finished since the bucket was last reduced */
+    int units, ready; /* units: number of units (layers) with tensors in the bucket; ready: how many of them have
+                         finished their backward since the bucket's last reduction */
     bool fused;       /* true: the bucket has several tensors, which Horovod copies into the fusion buffer before the
                    reduction and back after it */
-    int full, shard;  /* indices of the bucket's gradient buffers: `full` for all its gradients, `shard` for this
+    int full, shard;  /* indices of the bucket's gradient buffers: `full` for the full gradients, `shard` for this
                         rank's shard of them (equal to `full` without sharding) */
     int param_shard, param_full;
     /* Indices of operations in the program; BB_NONE: not added yet. last_read: the last operation that reads the
@@ -63,19 +63,19 @@ struct bb_sync {
     /* gathers: the parameters of each unit (layer) are all-gathered before the unit uses them (zero3, hsdp);
      * every_micro_batch: every micro-batch reduces its gradients, not only the last one. */
     bool gathers, every_micro_batch;
-    int next; /* index of the next bucket to reduce, for policies that reduce the buckets in order of their indices */
+    int next;     /* index of the next bucket to reduce, if the buckets are reduced in order of their indices */
     int n_shared; /* number of buffers for full gradients that the buckets share in turn; 0: each bucket has its own
                      buffer */
     int *shared_last_read; /* [n_shared] index of the last operation that reads the shared gradient buffer; BB_NONE:
                               the buffer is free */
-    /* Buffers for gathered parameters; a slot holds the parameters of one unit (layer) at a time. The first SLOTS
-     * slots are reused for one unit after another. The last slot is reserved for the unit with tied embeddings. */
+    /* Buffers for gathered parameters, each of which holds the parameters of one unit (layer) at a time. Units use
+     * the first SLOTS buffers in turn. The last buffer is reserved for the unit with tied embeddings. */
     struct slot slots[SLOTS + 1];
-    int latest_slot, tied; /* latest_slot: index of the slot that was used most recently; tied: index of the unit
-                              (layer) with tied embeddings, BB_NONE: there is none */
+    int latest_slot, tied; /* latest_slot: index in `slots` of the parameter buffer that was used most recently;
+                              tied: index of the unit (layer) with tied embeddings, BB_NONE: there is none */
 };
 
-/* ---- buckets of units, labels of operations, memory-bound kernels ---- */
+/* ---- lookup of buckets, labels of operations, memory-bound kernels ---- */
 
 static int bucket_of_unit(const struct bb_sync *s, int unit)
 {
@@ -85,8 +85,8 @@ static int bucket_of_unit(const struct bb_sync *s, int unit)
     return BB_NONE;
 }
 
-/* Return the index of the unit (layer) with tied embeddings, for policies that gather the parameters of each unit;
- * BB_NONE for other policies, or if there is no such unit. */
+/* Return the index of the unit (layer) with tied embeddings if parameters are gathered unit by unit (zero3, hsdp);
+ * BB_NONE for other kinds of synchronization, or if there is no such unit. */
 static int find_tied_unit(const struct bb_sync *s)
 {
     for (int u = 0; u < s->spec.n_units && s->gathers; u++)
@@ -167,10 +167,9 @@ int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool per_uni
 }
 
 /*
- * Return the granularity of a bucket: the number of elements of the bucket is padded to a multiple of the returned
- * number. With sharding, the granularity is the least common multiple of the bucketing rule's `pad` and the number of
- * ranks of the shard group, so that the ranks have equal shares. With Horovod's hierarchical all-reduce, the
- * granularity is 64 elements (Horovod's atomic unit) for each rank of the node.
+ * Return the number of elements to a multiple of which buckets are padded. With sharding, this is the least common
+ * multiple of the bucketing rule's `pad` and the number of ranks of the shard group, so that the ranks have equal
+ * shares. With Horovod's hierarchical all-reduce, it is 64 elements (Horovod's atomic unit) for each rank of the node.
  */
 static size_t bucket_multiple(const struct bb_sync *s)
 {
@@ -416,9 +415,9 @@ void bb_sync_release(struct bb_sync *s)
  * Hierarchical all-reduce: add the operation that reduces or broadcasts the remainder, the elements that are left when
  * a bucket is divided equally among the ranks of a node. In the full gradient buffer, the remainder follows the equal
  * shares. The root is the last rank of the node.
- *   kind   BB_REDUCE: reduce the remainder to the root; BB_BROADCAST: broadcast it from the root
- *   share  elements of each rank's equal share
- *   rest   elements of the remainder
+ *   kind   BB_REDUCE: reduce the remainder to the root; BB_BROADCAST: broadcast the remainder from the root
+ *   share  number of elements of each rank's equal share
+ *   rest   number of elements of the remainder
  */
 static int start_remainder(struct bb_sync *s, const struct bucket *b, enum bb_coll_kind kind, size_t share, size_t rest)
 {
@@ -463,8 +462,8 @@ static int reduce_hierarchically(struct bb_sync *s, const struct bucket *b)
 }
 
 /*
- * Add the reduction of a bucket for policies without hierarchical all-reduce. Sets b->reduced, the last operation of
- * the reduction, and b->last_read, the last operation that reads the full gradients.
+ * Add the reduction of a bucket without hierarchical all-reduce. Sets b->reduced, the last operation of the reduction,
+ * and b->last_read, the last operation that reads the full gradients.
  */
 static void start_reduction(struct bb_sync *s, struct bucket *b)
 {
@@ -518,8 +517,8 @@ static struct slot *slot_of(struct bb_sync *s, int unit)
     return NULL;
 }
 
-/* Return a slot (buffer) for the gathered parameters of the next unit (layer): a free slot, otherwise the slot that
- * was used less recently. */
+/* Return a buffer for the gathered parameters of the next unit (layer): a free buffer if there is one, else the less
+ * recently used of the SLOTS shared buffers. */
 static struct slot *take_slot(struct bb_sync *s)
 {
     struct slot *slot = slot_of(s, BB_NONE);
@@ -541,8 +540,8 @@ static int gather_bucket(struct bb_sync *s, int bucket, int full)
 }
 
 /*
- * Add the all-gather of a unit's (layer's) parameters, unless a slot (buffer for gathered parameters) already has them
- * or waits for them. Returns the slot; NULL if the unit has no parameters.
+ * Add the all-gather of the parameters of a unit (layer), unless a buffer already contains them or the all-gather has
+ * already been added. Returns the buffer; NULL if the unit has no parameters.
  */
 static struct slot *ensure_gathered(struct bb_sync *s, int unit)
 {
@@ -569,7 +568,8 @@ static void use_unit(struct bb_sync *s, int unit, int next)
         bb_script_wait(s->script, slot->op);
     if (next >= 0 && next < s->spec.n_units && s->spec.units[next].chunk == s->spec.units[unit].chunk) {
         if (slot && slot < &s->slots[SLOTS])
-            s->latest_slot = (int)(slot - s->slots); /* take_slot() for `next` must not reuse the current unit's slot */
+            s->latest_slot = (int)(slot - s->slots); /* take_slot() for `next` must not reuse the parameter buffer of
+                                                        the current unit */
         (void)ensure_gathered(s, next);
     }
 }
@@ -609,7 +609,7 @@ void bb_sync_before_forward(struct bb_sync *s, int unit)
     for (int b = 0; b < s->n && s->policy.overlap_gather; b++)
         if (s->buckets[b].gathered != BB_NONE && bucket_holds_unit(s, b, unit)) {
             bb_script_wait(s->script, s->buckets[b].gathered);
-            s->buckets[b].gathered = BB_NONE; /* only the first unit with tensors in the bucket waits for the
+            s->buckets[b].gathered = BB_NONE; /* of the units in the bucket, only the first one to run waits for the
                                                  bucket's all-gather */
         }
 }

@@ -76,15 +76,13 @@ extern const char *const bb_sync_names[BB_SYNC_KINDS + 1]; /* values of --sync, 
 extern const char *const bb_dp_sync_names[BB_SYNC_PS + 1]; /* values of --dp-sync: bb_sync_names without the
                                                               parameter servers */
 
-/* How replicas are synchronized (the policy), resolved from the command-line options. The policy does not depend on
- * the layout of the ranks. */
+/* How replicas are synchronized, resolved from the command-line options. Independent of the layout of the ranks. */
 struct bb_dp_config {
     enum bb_sync_kind kind;
     struct bb_bucket_rule rule;
     enum bb_dtype_id params, grads; /* params: element type of the parameters that are all-gathered; grads: element
                                        type of the gradients that are reduced */
-    enum bb_memory_kernel_kind optimizer; /* the optimizer's kernel, which is memory-bound: SGD with momentum, or
-                                             Adam */
+    enum bb_memory_kernel_kind optimizer; /* memory-bound kernel that the optimizer runs: SGD with momentum, or Adam */
     bool precision_aware; /* distributed: the precision-aware FusedAdam of Transformer Engine, without float copies
                              of bfloat16 parameters and gradients */
     bool hierarchical;    /* all_reduce, horovod: reduce-scatter within the node, all-reduce across nodes, all-gather
@@ -92,27 +90,27 @@ struct bb_dp_config {
     bool reduce_whole;    /* zero1, zero2: true: each bucket is all-reduced instead of reduce-scattered, and each rank
                           uses only its shard of the result */
     bool overlap_gather;  /* distributed: the all-gather of parameters overlaps the forward of the next step */
-    bool own_gather_comm; /* zero3, hsdp: all-gathers of parameters and reductions of gradients use separate
-                             communicators */
+    bool own_gather_comm; /* zero3, hsdp: true: all-gathers of parameters have a communicator of their own; false:
+                             they share the communicator of the gradient reductions */
     bool no_overlap;      /* reductions of gradients start only after the whole backward pass */
     bool no_sync;         /* zero2, zero3, hsdp: only the last micro-batch reduces gradients */
-    int shard;            /* hsdp, distributed: number of ranks in a shard group; 0: the ranks on one node (hsdp) or all
-                  replicas (distributed) */
-    int servers;          /* ps_sharded: number of parameter servers; 0: the default */
+    int shard;   /* hsdp, distributed: number of ranks that shard one copy of the gradients and the optimizer state; 0:
+                  the ranks on one node (hsdp) or all replicas (distributed) */
+    int servers; /* ps_sharded: number of parameter servers; 0: the default number (replicas/servers.h) */
 };
 
 /*
- * bb_sync_resolve - validate the options in config->sync and convert them to a policy.
+ * bb_sync_resolve - validate the options in config->sync and convert them to a struct bb_dp_config.
  *   kind           the kind of synchronization
  *   params, grads  default element types of parameters and gradients; --grad-dtype overrides grads
- *   policy         out: the policy
+ *   policy         out: the resolved options
  *   Returns        0, or -BB_EUSAGE after printing an error line for an option that the kind does not support
  */
 int bb_sync_resolve(const struct bb_proxy_config *config, enum bb_sync_kind kind, enum bb_dtype_id params,
                     enum bb_dtype_id grads, struct bb_dp_config *policy) BB_MUST_CHECK;
 
 /*
- * Properties of a kind of synchronization or of a policy:
+ * Properties of a kind of synchronization (enum bb_sync_kind) or of resolved options (struct bb_dp_config):
  * bb_sync_is_sharded                 - return whether gradient reductions and the optimizer work on shards.
  * bb_sync_gathers_parameters         - return whether the parameters of each unit (layer) are all-gathered before use.
  * bb_sync_reduces_every_micro_batch  - return whether every micro-batch reduces its gradients, not only the last one.
@@ -121,38 +119,41 @@ bool bb_sync_is_sharded(enum bb_sync_kind kind);
 bool bb_sync_gathers_parameters(enum bb_sync_kind kind);
 bool bb_sync_reduces_every_micro_batch(const struct bb_dp_config *policy);
 
-/* Communicators of a policy and their sizes in ranks. A communicator is an index into the layout's communicators;
- * BB_NONE: unused. */
+/* Communicators for the synchronization of one program, as indices into bb_layout.comms (BB_NONE: unused), and the
+ * number of ranks of each communicator. */
 struct bb_sync_comms {
-    /* gradients: for reductions of gradients; parameters: for all-gathers of parameters. Both are over the shard
-     * group, or over all replicas without sharding, and may be the same communicator */
+    /* gradients: communicator for reductions of gradients; parameters: communicator for all-gathers of parameters.
+     * Each contains the ranks of one shard group, or all replicas without sharding; the two may be the same
+     * communicator */
     int gradients, parameters;
-    int replicas;     /* hsdp, distributed with --shard-size: communicator over the replica group, which has one rank of
-                     each shard group */
-    int local, cross; /* hierarchical all-reduce: local is over the ranks of a node, cross over the ranks with the
-                         same index in each node */
+    int replicas;     /* hsdp, distributed with --shard-size: communicator of the ranks that store the same shard, one
+                     rank of each shard group */
+    int local, cross; /* hierarchical all-reduce: local: communicator of the ranks of a node; cross: communicator of
+                         the ranks with the same index in each node */
     int n, n_replicas, n_local, n_cross;
 };
 
 /*
- * bb_sync_add_comms - add the groups and communicators that a policy needs to the step's layout.
+ * bb_sync_add_comms - add the groups and communicators that the synchronization needs to the step's layout.
+ *   policy   the resolved synchronization options
  *   group    index of the group of replicas; BB_NONE or a group of size 1: nothing is added
  *   comms    out: the communicators
  *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error line with the nearest valid value if the group cannot
  *            be divided into shards of the requested size
  *
- * Policies with shard groups split `group` into runs of policy->shard consecutive ranks: the group "<group> shard" has
- * the ranks of a run, "<group> replica" the ranks at the same position of all runs. Hierarchical policies split it by
- * node: "<group> local" has the ranks of a node, "<group> cross" the ranks at the same position of all nodes.
+ * With shard groups (hsdp, distributed with --shard-size), `group` is divided into shard groups of consecutive ranks:
+ * "<group> shard" contains the ranks of one shard group, "<group> replica" the ranks with the same index in all shard
+ * groups. With a hierarchical all-reduce, `group` is divided by node: "<group> local" contains the ranks of one node,
+ * "<group> cross" the ranks with the same index in all nodes.
  */
 int bb_sync_add_comms(struct bb_step *step, const struct bb_dp_config *policy, int group, int gpus_per_node,
                       struct bb_sync_comms *comms) BB_MUST_CHECK;
 
 /*
- * bb_sync_hierarchy_comms - split a group by node, for a hierarchical reduction. Adds the groups "<group> local" (the
- * ranks of a node) and "<group> cross" (the ranks at the same position of all nodes), and sets comms->local, cross,
+ * bb_sync_hierarchy_comms - divide a group by node, for a hierarchical reduction. Adds the groups "<group> local" (the
+ * ranks of a node) and "<group> cross" (the ranks with the same index in all nodes), and sets comms->local, cross,
  * n_local and n_cross.
- *   option   name of the option that requests the hierarchy, for the error line
+ *   option   name of the option that requests the hierarchical reduction, for the error line
  *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error line if the group is on one node only, or does not
  *            have the same number of ranks, at least 2, on every node
  */
@@ -160,7 +161,7 @@ int bb_sync_hierarchy_comms(struct bb_step *step, int group, int gpus_per_node, 
                             struct bb_sync_comms *comms) BB_MUST_CHECK;
 
 struct bb_sync_unit {
-    const char *name;                /* name of the unit (layer) in operation labels; must outlive the program */
+    const char *name;                /* name of the unit (layer) in labels of operations; must outlive the program */
     const struct bb_tensor *tensors; /* [n] the unit's parameter tensors in registration order, with this rank's
                                         sizes before sharding over the replicas; must outlive the struct bb_sync */
     int n;
@@ -170,8 +171,8 @@ struct bb_sync_unit {
     bool tied;
     int chunk; /* index of the model chunk (virtual pipeline stage) of the unit. The prefetch of parameters never
                   crosses a chunk boundary */
-    double backward_us; /* horovod: duration of the unit's backward per micro-batch in microseconds. 0 for all units:
-                           all gradients become ready at the same time */
+    double backward_us; /* horovod: duration of the unit's backward for one micro-batch in microseconds; 0 for all
+                           units: all gradients become ready at the same time */
 };
 
 struct bb_sync_spec {
@@ -181,8 +182,9 @@ struct bb_sync_spec {
     struct bb_script *script;
     const struct bb_sync_unit *units; /* [n_units] units (layers) in forward order; must outlive the struct bb_sync */
     int n_units;
-    bool holds_remainder; /* hierarchical all-reduce: true if this role is the last rank of its node. That rank also
-                             reduces the remainder when the node's ranks cannot divide a bucket evenly */
+    /* hierarchical all-reduce: true: the ranks that run this program are the last ranks of their nodes, which also
+     * reduce the remainder when the ranks of a node cannot divide a bucket evenly */
+    bool holds_remainder;
 };
 
 struct bb_sync; /* opaque state of the synchronization; exists while the program of one role is generated */
@@ -197,27 +199,29 @@ int bb_sync_init(struct bb_sync **s, const struct bb_sync_spec *spec) BB_MUST_CH
 void bb_sync_release(struct bb_sync *s);
 
 /*
- * The hooks, which add operations to the script, in the order of calls (see the top of this file). They label their
- * operations with their own phase and then restore the script's labels. The script stores the first error, which
- * bb_script_result returns.
+ * Hooks that add operations to the script, in the order of calls (see the top of this file). Each hook labels its
+ * operations with a training phase of its own and then restores the script's labels. The script stores the first error,
+ * which bb_script_result returns.
  *   unit  index of the unit (layer)
  *   last  true in the rank's last micro-batch of the step, after which the gradients are complete
  */
 void bb_sync_begin_step(struct bb_sync *s); /* call before the first operation of the step; with overlap_gather,
                                                starts the all-gather of parameters */
-void bb_sync_before_forward(struct bb_sync *s, int unit); /* waits for the parameters of the unit (layer) and, with
-                                                             zero3 and hsdp, prefetches those of the next unit */
-void bb_sync_after_forward(struct bb_sync *s, int unit);  /* releases the buffer of the unit's gathered parameters
+/* waits for the parameters of the unit (layer); with zero3 and hsdp, also starts the all-gather of the next unit's
+ * parameters */
+void bb_sync_before_forward(struct bb_sync *s, int unit);
+void bb_sync_after_forward(struct bb_sync *s, int unit); /* releases the buffer of the unit's gathered parameters
                                                             (zero3, hsdp) */
-/* like bb_sync_before_forward; if every micro-batch reduces gradients, also waits until the shared gradient buffers
- * of the unit (layer) are free */
+/* waits for the parameters of the unit (layer) and starts the all-gather of the previous unit's parameters (zero3,
+ * hsdp); if every micro-batch reduces gradients, also waits until the shared gradient buffers of the unit are free */
 void bb_sync_before_backward(struct bb_sync *s, int unit);
 /* releases the buffer of the unit's gathered parameters (zero3, hsdp) and starts the reductions of complete buckets */
 void bb_sync_after_backward(struct bb_sync *s, int unit, bool last);
 void bb_sync_wait_reductions(struct bb_sync *s); /* starts the reductions that have not started yet, and waits for
                                                     all reductions */
-void bb_sync_finish_step(struct bb_sync *s);     /* calls bb_sync_wait_reductions, then adds the optimizer and, for
-                                                sharded policies without overlap_gather, the all-gather of parameters */
+/* calls bb_sync_wait_reductions, then adds the optimizer and, if the optimizer works on shards and overlap_gather is
+ * false, the all-gather of parameters */
+void bb_sync_finish_step(struct bb_sync *s);
 
 /* ---- functions shared with replicas/servers.h ---- */
 
@@ -232,31 +236,32 @@ int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool per_uni
                      struct bb_gradient_arrival **arrivals);
 
 /*
- * bb_sync_memory_kernel - add a memory-bound kernel to the compute stream. With --compute timed, the duration is the
- * kernel's memory traffic divided by a memory bandwidth of 2039 GB/s (A100).
+ * bb_sync_memory_kernel - add a memory-bound kernel to the compute stream. With --compute timed, its duration is its
+ * memory traffic in bytes divided by 2039 GB/s, the memory bandwidth of an A100.
  */
 void bb_sync_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what,
                            const struct bb_script_memory_kernel *how);
 
 /*
- * bb_sync_memory - add the training memory of parameters, gradients and optimizer state to bytes[BB_USE_PARAMETERS],
- * bytes[BB_USE_GRADIENTS] and bytes[BB_USE_OPTIMIZER]. Sources of the formulas: the ZeRO paper; Megatron-LM's
- * dist_optimizer, where the optimizer has a float copy of 16-bit parameters.
- *   parameters  number of parameters on this rank before sharding
- *   bytes       [BB_USES] in/out
+ * bb_sync_memory - add the memory that real training needs for parameters, gradients and optimizer state to
+ * bytes[BB_USE_PARAMETERS], bytes[BB_USE_GRADIENTS] and bytes[BB_USE_OPTIMIZER]. Sources of the formulas: the ZeRO
+ * paper; Megatron-LM's dist_optimizer, where the optimizer has a float copy of 16-bit parameters.
+ *   parameters  number of parameters on this rank before sharding over the replicas
+ *   bytes       [BB_USES] in/out: bytes on one rank
  */
 void bb_sync_memory(const struct bb_dp_config *policy, const struct bb_sync_comms *comms, double parameters,
                     double bytes[BB_USES]);
 
-/* bb_sync_update_peak_bytes - return the bytes that are needed only during the optimizer step, when the memory of
- * the activations is free: Megatron-LM's distributed optimizer then has a float copy of the rank's shard of 16-bit
- * gradients, which it frees after the update (distrib_optimizer.py, zero_grad). 0 for other policies. */
+/* bb_sync_update_peak_bytes - return the bytes per rank that are needed only during the optimizer step, when the
+ * memory of the activations is free: Megatron-LM's distributed optimizer then has a float copy of the rank's shard
+ * of 16-bit gradients, which it frees after the update (distrib_optimizer.py, zero_grad). 0 for other kinds of
+ * synchronization. */
 double bb_sync_update_peak_bytes(const struct bb_dp_config *policy, const struct bb_sync_comms *comms,
                                  double parameters);
 
 /*
- * bb_sync_add_update_peak - add to bytes[BB_USE_OPTIMIZER] the part of update_bytes (bb_sync_update_peak_bytes) that
- * does not fit in the memory of the activations, which is free during the optimizer step.
+ * bb_sync_add_update_peak - add to bytes[BB_USE_OPTIMIZER] those of the update_bytes (bb_sync_update_peak_bytes) that
+ * do not fit in the memory of the activations, which is free during the optimizer step.
  */
 void bb_sync_add_update_peak(double update_bytes, double bytes[BB_USES]);
 

@@ -1,5 +1,5 @@
-/* sync_groups.c - splits the group of data-parallel replicas into the groups and communicators that a
- * synchronization policy needs (see sync.h). */
+/* sync_groups.c - divides the group of data-parallel replicas into the groups and communicators that data-parallel
+ * synchronization needs (see sync.h). */
 #include "proxies/sync/sync.h"
 
 #include "bootstrap/base/grow.h"
@@ -18,8 +18,9 @@ static const struct bb_sync_comms no_comms = {.gradients = BB_NONE,
                                               .n_cross = 1};
 
 /*
- * How a group of ranks is split into two new groups. Each run of `run` consecutive members is one communicator of the
- * inner group. The members at the same position of all runs are one communicator of the outer group.
+ * How a group of ranks is divided into an inner and an outer group. Each `run` consecutive members share one
+ * communicator of the inner group. The members with the same index in these inner communicators share one communicator
+ * of the outer group.
  */
 struct group_split {
     struct bb_step *step;
@@ -34,8 +35,8 @@ static const char *group_name(const struct group_split *k)
     return k->step->layout.groups[k->group].name;
 }
 
-/* Add the inner group (runs of consecutive ranks) and the outer group (ranks at the same position of all runs) to
- * the layout. */
+/* Add the inner group (sets of `run` consecutive ranks) and the outer group (ranks with the same index in each of
+ * these sets) to the layout. */
 static int split_group(struct group_split *k)
 {
     struct bb_layout *l = &k->step->layout;
@@ -118,8 +119,8 @@ static int nearest_node(const struct bb_layout *l, int group, int gpus_per_node)
 }
 
 /*
- * Print an error line: with --sync hsdp and without --shard-size, the group's ranks on one node form a shard group,
- * which is not possible here. Returns -BB_EUSAGE.
+ * Print an error line: with --sync hsdp and without --shard-size, the group's ranks on one node would form a shard
+ * group, which is not possible here. Returns -BB_EUSAGE.
  *   run  number of the group's ranks on each node; 0: the number differs between nodes
  */
 static int shard_error(const struct group_split *k, int gpus_per_node, int run)
@@ -136,7 +137,7 @@ static int shard_error(const struct group_split *k, int gpus_per_node, int run)
                   size, group_name(k), why, words);
 }
 
-/* Set *run to the default size of a shard group in consecutive ranks. distributed: all ranks of the group of
+/* Set *run to the default number of consecutive ranks in a shard group. distributed: all ranks of the group of
  * replicas; hsdp: its ranks on one node, or an error if they cannot form a shard group. */
 static int default_shard(const struct group_split *k, const struct bb_dp_config *p, int gpus_per_node, int *run)
 {

@@ -14,8 +14,8 @@
 
 #include <string.h>
 
-/* Subcommands of bench that are not collectives, such as `busbar bench compute`. To add a subcommand, add a row here
- * and a folder with its code. */
+/* Subcommands of `busbar bench` that are not collectives, such as `busbar bench compute`. To add a subcommand, add
+ * an element to this table and a folder with its code. */
 struct subcommand {
     const char *name;
     const char *run; /* name of the function in the GPU library that runs the subcommand */
@@ -57,8 +57,8 @@ static int check_arguments(int argc, char **argv, double *timeout_s)
     return rc;
 }
 
-/* Shell completion of the first argument of `busbar bench`: prints the matching subcommands. The parser of the
- * options then prints the matching collectives. */
+/* Shell completion of the first argument of `busbar bench`: prints the subcommands that begin with `text`. The
+ * option parser then prints the collectives that begin with `text`. */
 static void complete_subcommands(const char *text)
 {
     for (size_t i = 0; text && text[0] != '-' && i < sizeof subcommands / sizeof *subcommands; i++)

@@ -25,8 +25,9 @@ bool bb_bench_is_subcommand(const char *word);
 int bb_bench_check(int argc, char **argv) BB_MUST_CHECK;
 
 /*
- * bb_bench_execute - run a sweep (the sequence of cases in sweep/cases.h), from initialization to teardown.
- *   o, sweep  resolved options and the sweep derived from them; this function releases the sweep
+ * bb_bench_execute - measure all cases of a sweep (a case is a collective with its size, type and other parameters; see
+ *                    sweep/cases.h), from initialization to teardown.
+ *   o, sweep  validated options, and the sweep derived from them; this function releases the sweep
  *   style     output format of the table on stdout and of the results file
  *   argv      command line to record in the results
  *   Returns   0, BB_OPTS_HELP after printing the help, or -BB_E...
@@ -37,8 +38,8 @@ struct bb_report_style;
 int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sweep,
                      const struct bb_report_style *style, int argc, char **argv) BB_MUST_CHECK;
 
-/* bb_list_collectives, bb_list_dtypes, bb_list_ops - print the table of collectives, data types or reduction
- * operations, one line with name and description per row. Return 0; the caller checks `out` for write errors. */
+/* bb_list_collectives, bb_list_dtypes, bb_list_ops - print all collectives, data types or reduction operations, one
+ * per line with name and description. Return 0; the caller checks `out` for write errors. */
 int bb_list_collectives(FILE *out);
 int bb_list_dtypes(FILE *out);
 int bb_list_ops(FILE *out);

@@ -20,7 +20,7 @@ static const struct bb_opt run_options[] = {
     OPT_INT('w', "warmup", FIELD(warmup), "3", "N", 0, 1e6, "untimed steps before the timed steps"),
     OPT_INT('n', "steps", FIELD(steps), "20", "N", 1, 1e6, "timed steps"),
     OPT_INT(0, "traced-steps", FIELD(traced_steps), "3", "N", 0, 1e4,
-            "steps with CUDA events around every operation, for the overlap metrics"),
+            "additional steps with CUDA events around every operation, from which the overlap metrics are computed"),
     OPT_STRING(0, "compute-sms", FIELD(compute_sms), "1", "N|free",
                "timed: number of SMs that a kernel occupies; if a kernel and NCCL together need more SMs than the GPU "
                "has, they delay each other. free: all SMs except those that NCCL may use (NCCL_MAX_CTAS, else 32)"),

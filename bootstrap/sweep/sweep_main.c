@@ -93,10 +93,9 @@ static const struct bb_opts set = {
     .after =
         "  {\"command\": \"bench all_reduce\", \"ranks\": 8, \"options\": {\"maxbytes\": \"1G\"},\n"
         "   \"environment\": {\"NCCL_ALGO\": [\"Ring\", \"Tree\"], \"NCCL_PROTO\": [\"LL\", \"LL128\", \"Simple\"]}}\n"
-        "Keys: name about command options environment ranks launch_arguments timeout_s choices cases leave_out "
-        "repeats\n"
-        "launch{with hosts program} slurm{lines setup at_once tasks_per_array gpus_per_node} columns;\n"
-        "see bootstrap/sweep/README.md.\n"
+        "Keys of FILE (see bootstrap/sweep/README.md): name, about, command, options, environment, ranks,\n"
+        "launch_arguments, timeout_s, choices, cases, leave_out, repeats, launch (with, hosts, program),\n"
+        "slurm (lines, setup, at_once, tasks_per_array, gpus_per_node), columns.\n"
         "Exit status: 0 all complete, 1 some failed or did not run, 2 usage error or invalid study.",
     .tables = tables,
 };

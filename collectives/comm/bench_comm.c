@@ -11,19 +11,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* State of one run of `busbar bench comm`. An all-zero struct is empty and may be released. */
+/* State of one run of `busbar bench comm`. An all-zero struct may be passed to the release function. */
 struct lives {
     struct bb_bench_comm_options options;
     struct bb_session session;
     struct bb_comm_life life;
     struct bb_telemetry_row seen;
-    double *us;     /* [repeats][BB_COMM_STEPS] time of each step in each life cycle, on this rank, in us */
-    double *all_us; /* [size][repeats][BB_COMM_STEPS] the same times of all ranks, in us */
-    double *column; /* [repeats] times of one step in all life cycles, in us: a copy to compute statistics from */
+    double *us;     /* [repeats][BB_COMM_STEPS] host time in us of each step (such as init) in each life cycle, on this
+                   rank */
+    double *all_us; /* [size][repeats][BB_COMM_STEPS] the times of `us`, gathered from all ranks of the job */
+    double *column; /* [repeats] times in us of one step on one rank, copied from all_us to compute their statistics */
 };
 
-/* Resolves --ranks: "doubling" becomes 2, 4, 8 .. up to the size of the job, and the size itself. Rejects numbers
- * above the size of the job. The result is equal on all ranks. */
+/* Resolves --ranks, the list of communicator sizes: "doubling" becomes 2, 4, 8, ... and the size of the job. Rejects
+ * sizes above the size of the job. The result is equal on all ranks. */
 static int choose_counts(struct lives *v)
 {
     const int size = v->session.world.size;
@@ -41,7 +42,7 @@ static int choose_counts(struct lives *v)
 
 /* ---- table rows and header ---- */
 
-/* One result row: a step of the life cycle (comm_steps.h), for communicators with a given number of ranks. */
+/* One row of the result table: a step of the life cycle (such as init or destroy), for communicators of one size. */
 struct row {
     const char *step, *clock; /* clock: "host"; on emulated GPUs "host of the emulator", whose times are not times of
                                  NCCL */
@@ -51,8 +52,9 @@ struct row {
     bool blocking;
     struct bb_stats time_us; /* statistics over the life cycles; the time of a life cycle is that of its slowest
                                 rank; empty if the step is absent */
-    int slowest_rank;        /* rank whose median over the life cycles is the largest; -1: the step is absent */
-    double fastest_rank_us;  /* the smallest of the ranks' medians over the life cycles; NaN: the step is absent */
+    int slowest_rank; /* rank with the largest median time for this step; the median is over the life cycles; -1: the
+                         step has no time */
+    double fastest_rank_us; /* smallest of the ranks' median times for this step, in us; NaN: the step has no time */
     double median_ms, min_ms, max_ms, fastest_ms;
 };
 
@@ -188,8 +190,8 @@ static int put_row(struct lives *v, int step, const struct row *row)
     return bb_result_put(&v->session, fields, row, &seen, v->seen.gpu_flags, what);
 }
 
-/* Prints and saves one row per step for communicators of the current size. Runs on rank 0, which is a member of
- * every communicator. */
+/* Prints and saves one row per step for the communicator size that was measured last. Runs on rank 0, which is a
+ * member of every communicator. */
 static int put_rows(struct lives *v)
 {
     struct row row;

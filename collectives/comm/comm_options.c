@@ -27,8 +27,8 @@ static const struct bb_opt_table tables[] = {
     {0},
 };
 
-/* Parses one number of the list in --ranks, the size of a communicator, and appends the number to o->counts. Numbers
- * above the size of the job are rejected later (choose_counts in bench_comm.c). */
+/* Parses one communicator size of the list in --ranks and appends it to o->counts. Sizes above the number of ranks
+ * of the job are rejected later (choose_counts in bench_comm.c). */
 static int add_count(void *arg, const char *word)
 {
     struct bb_bench_comm_options *o = arg;

@@ -12,8 +12,8 @@ struct bb_bench_comm_options {
     size_t bytes;
     int repeats, warmup, parts;
     bool nonblocking;
-    int counts[BB_COMM_COUNTS], n_counts; /* sizes of the communicators (number of ranks), parsed from `ranks`; empty
-                                             for "doubling" */
+    int counts[BB_COMM_COUNTS], n_counts; /* sizes (numbers of ranks) of the communicators to measure, parsed from
+                                             `ranks`; n_counts is 0 for "doubling" */
 };
 
 /* bb_bench_comm_set - the options of `busbar bench comm`, for bb_opts_read with argv[0] = "comm". */

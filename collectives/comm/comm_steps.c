@@ -12,8 +12,8 @@
 #include <math.h>
 #include <stddef.h>
 
-/* Return value of a step's `run` if only this rank skips the step. Smaller positive values are those of enum
- * bb_comm_absent: all ranks skip the step, and the step has no time. */
+/* Returned by a step's `run` function if only this rank skips the step. Positive values below NOT_HERE are those of
+ * enum bb_comm_absent: all ranks skip the step, and the step has no time. */
 enum { NOT_HERE = BB_COMM_ABSENCES };
 
 const char *const bb_comm_absences[BB_COMM_ABSENCES] = {
@@ -35,8 +35,8 @@ static int init_comm(struct bb_comm_life *life, struct bb_comm *comm)
     return bb_comm_init(comm, life->world, "life", NULL, member ? life->ranks : 0, &life->opts);
 }
 
-/* Exchanges the NCCL ids over MPI as bb_comm_init does, but creates no communicator. This measures the part of init
- * outside NCCL. */
+/* Exchanges the NCCL ids over MPI as bb_comm_init does, but creates no communicator. The time of this step is the
+ * share of bb_comm_init that is spent outside NCCL. */
 static int exchange_id(struct bb_comm_life *life, struct bb_comm *comm)
 {
     struct bb_comm empty;
@@ -159,7 +159,7 @@ static int close_window(struct bb_comm_life *life, struct bb_comm *comm)
 
 /* ---- split and shrink ---- */
 
-/* Calls ncclCommSplit. Creates life->parts communicators, each with consecutive ranks. */
+/* Calls ncclCommSplit, which divides the communicator into life->parts smaller communicators of consecutive ranks. */
 static int split_comm(struct bb_comm_life *life, struct bb_comm *comm)
 {
     int color = comm->rank * life->parts / life->ranks;

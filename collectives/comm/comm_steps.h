@@ -13,8 +13,8 @@
 
 struct bb_comm_life;
 
-/* A timed step of the life cycle. Every rank of the communicator calls `run`, which returns 0, a negative error
- * code, or, if the step cannot run, a positive enum bb_comm_absent. */
+/* One timed step of the life cycle, such as init or destroy. Every rank of the communicator calls `run`, which
+ * returns 0, a negative error code, or, if the step cannot run, a positive enum bb_comm_absent. */
 struct bb_comm_step {
     const char *name, *help;
     int (*run)(struct bb_comm_life *life, struct bb_comm *comm);
@@ -40,21 +40,22 @@ struct bb_comm_life {
     struct bb_world *world;
     struct bb_comm_opts opts;
     int ranks;    /* size of the communicator; its members are the first ranks of the world */
-    int parts;    /* number of communicators that ncclCommSplit creates */
+    int parts;    /* number of communicators that ncclCommSplit creates from the timed one */
     size_t bytes; /* message size of each operation; `memory` has twice this size */
     cudaStream_t stream;
-    struct bb_comm comm, part, rest; /* comm: the timed communicator; part: its part from ncclCommSplit; rest: the
-                                        communicator from ncclCommShrink, without the last rank */
-    void *memory;                    /* 2 * bytes from ncclMemAlloc */
+    /* comm: the timed communicator; part: the communicator of this rank that ncclCommSplit created from comm; rest:
+     * the communicator that ncclCommShrink created from comm, without the last rank */
+    struct bb_comm comm, part, rest;
+    void *memory; /* 2 * bytes from ncclMemAlloc */
     void *handle, *window;
     const struct bb_comm_step *current_step;
     void *call; /* address of the NCCL function named by current_step->function; NULL: this NCCL lacks the function,
                    or the step names none */
-    bool capture_choices; /* whether to record NCCL's choices through the profiler plugin; only in warm-up life
-                             cycles */
-    struct bb_choice choice[BB_COMM_STEPS]; /* algorithm, protocol and channels chosen by NCCL on this rank, from the
-                                               last life cycle with capture_choices */
-    double us[BB_COMM_STEPS];               /* times of this rank; NaN: no time */
+    bool capture_choices; /* record the algorithm, protocol and channels that NCCL chooses (profiler plugin); true
+                             only in warm-up life cycles */
+    struct bb_choice choice[BB_COMM_STEPS]; /* [step] algorithm, protocol and channels that NCCL chose on this rank,
+                                               from the last life cycle with capture_choices */
+    double us[BB_COMM_STEPS];               /* [step] host time in us on this rank; NaN: the step has no time */
     int absent[BB_COMM_STEPS]; /* [step] reason why the step has no time (enum bb_comm_absent); 0: the step has a
                                   time */
 };

@@ -56,8 +56,8 @@ static bool same_measurement(const struct bb_timing *a, const struct bb_timing *
            same_text(a->placement, b->placement) && same_text(a->mode, b->mode);
 }
 
-/* Matches rows as described in compare.h. The search for a match begins at the row of B after the previous match,
- * because the rows of both files usually have the same order. */
+/* Matches the rows of two result files as described in compare.h. The search for a match begins at the row of B
+ * after the previous match, because the rows of both files usually have the same order. */
 size_t bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *b, long *out, char *unmatched)
 {
     size_t next = 0, n_unmatched = 0;
@@ -81,12 +81,13 @@ size_t bb_match_rows(const struct bb_result_file *a, const struct bb_result_file
     return n_unmatched;
 }
 
-/* ---- table rows and header lines ---- */
+/* ---- comparison table: rows and header lines ---- */
 
 enum { CHOICE = 24, VERDICT = 64 };
 
-/* One row of the printed table: a matched pair of rows, or a row of one file only. For a row of one file only, the
- * time of the other file is NaN and the JSON object has only the fields that identify the row. */
+/* One row of the printed table: a matched pair of result rows, or a result row that only file A or only file B
+ * contains. In the second case the time of the file without the row is NaN and the JSON object has only the fields
+ * that identify the row. */
 struct row {
     struct bb_timing key;
     const char *place; /* buffer placement, as printed in the table: "in" or "out" */
@@ -139,8 +140,8 @@ static const char *choice_text(const struct bb_timing *t, bool channels, char te
     return text;
 }
 
-/* Returns what the verdict on a row is based on: "intervals" (confidence intervals) or "ratio" (of the times); NULL
- * for inconclusive rows and rows with wrong data. */
+/* Returns the basis of the verdict on a row: "intervals" (confidence intervals) or "ratio" (of the times); NULL for
+ * inconclusive rows and rows with wrong data. */
 static const char *judged_by(const struct bb_timing *a, const struct bb_timing *b, enum bb_verdict verdict)
 {
     if (verdict == BB_INCONCLUSIVE || verdict == BB_WRONG_DATA)
@@ -252,18 +253,19 @@ static json_t *side_json(const struct bb_timing *t)
                      "protocol", t->protocol, "channels", channels ? json_integer(t->channels) : json_null());
 }
 
-/* ---- counts over all rows ---- */
+/* ---- counts over all matched rows ---- */
 
 struct tally {
     size_t verdicts[BB_VERDICTS];
-    size_t inconclusive; /* inconclusive rows in which both times are nonzero (a predicted time for 0 bytes may be 0) */
+    size_t inconclusive; /* inconclusive rows in which the times of A and B are nonzero (a predicted time for 0 bytes
+                            may be 0) */
     size_t only_a, only_b, pairs;
     size_t over; /* rows in which B is slower than A by more than threshold_percent */
     const struct bb_timing *worst;
     double worst_ratio;
-    double log_sum; /* sum of log(B/A) over the rows with correct data */
+    double log_sum; /* sum of log(time of B / time of A) over the rows with correct data */
     size_t n_logs;
-    const struct bb_result_file *incomplete; /* file of an incomplete run; NULL: both runs are complete */
+    const struct bb_result_file *incomplete; /* the file of an incomplete run; NULL: the runs of A and B are complete */
     double threshold_percent;
     double judged_percent; /* threshold in percent for rows without a confidence interval: --threshold; without that
                               option BB_SHORTFALL_PERCENT if exactly one file is a prediction */
@@ -292,7 +294,7 @@ static void count_verdict(struct tally *tally, const struct bb_timing *a, const 
     }
 }
 
-/* Returns the geometric mean of B/A over the rows with correct data; NaN: no such row. */
+/* Returns the geometric mean of (time of B / time of A) over the rows with correct data; NaN: no such row. */
 static double mean_ratio(const struct tally *t)
 {
     return t->n_logs ? exp(t->log_sum / (double)t->n_logs) : NAN;
@@ -457,7 +459,7 @@ static int check_strict(const struct tally *t)
                   outcomes[outcome].name, t->pairs, t->inconclusive, t->verdicts[BB_WRONG_DATA], t->only_a);
 }
 
-/* Warns about incomplete runs and about files without a common row, independently of --strict. */
+/* Warns about files of incomplete runs and if no row of A matches a row of B, independently of --strict. */
 static void warn_of_gaps(const struct sides *s, const struct tally *t)
 {
     const struct bb_result_file *files[] = {s->a, s->b};

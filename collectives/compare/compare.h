@@ -48,7 +48,8 @@ size_t bb_match_rows(const struct bb_result_file *a, const struct bb_result_file
 
 /* The criteria for exit status 5 (BB_EBELOW). */
 struct bb_regression_threshold {
-    double threshold_percent; /* fail if a row is slower by more than this percentage; NaN: no limit */
+    double threshold_percent; /* fail if the time of B exceeds that of A by more than this percentage in any row;
+                                 NaN: no limit */
     bool strict;              /* fail also if the comparison is inconclusive or incomplete */
 };
 

@@ -12,10 +12,12 @@
 
 enum { WORDS = 48, NAME = 64, PLACES = 2, LEAST_GBPS = 10 };
 
-/* Position of each column's word in a table row, derived from the table heading; -1: the table has no such column. */
+/* Position of each column in the words of a table row, derived from the table heading; -1: the table has no such
+ * column. */
 struct columns {
-    int size, type, redop, root, algbw, busbw, n; /* word position of each column in a table row; algbw and busbw:
-                                                     the out-of-place columns; n: number of columns */
+    /* index of the word in a table row that contains this value; algbw and busbw: of the out-of-place results; n:
+     * number of columns */
+    int size, type, redop, root, algbw, busbw, n;
     struct {
         int time, wrong;
         bool by_cpu; /* true: the time is the host time of the calls (nccl-tests -C 1); false: the GPU time */
@@ -32,8 +34,8 @@ struct log {
     json_t *root, *config, *devices, *results, *seen;
     struct columns columns;
     bool in_table;
-    double bus_factor; /* busbw / algbw of a row with enough significant digits to identify the collective by this
-                          ratio; 0: no such row */
+    double bus_factor; /* busbw / algbw of one table row with enough significant digits to identify the collective by
+                          this ratio; 0: no such row */
 };
 
 static int reject_line(const struct log *l, const char *what)
@@ -336,7 +338,7 @@ out:
 /* ---- selecting the parser of each line ---- */
 
 static const struct {
-    const char *words[4]; /* leading words that identify the lines for which `read` is called */
+    const char *words[4]; /* leading words of the lines that `read` parses */
     int (*read)(struct log *l);
 } lines[] = {
     {{"#", "Collective", "test"}, read_program},

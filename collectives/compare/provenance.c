@@ -71,8 +71,8 @@ static bool is_listed(const char *name, const char *const *list)
     return false;
 }
 
-/* Adds all scalars of a JSON object to the list of conditions. mark: prefix of each name, "$" for environment
- * variables and "--" for options. except: names to leave out. */
+/* Adds all scalar members of `object` to the list of conditions. mark: prefix of each name, "$" for environment
+ * variables and "--" for options; except: names to leave out. */
 static void add_all(json_t *list, const char *mark, const json_t *object, const char *const *except)
 {
     char text[VALUE], what[NAME];
@@ -89,8 +89,8 @@ static void add_all(json_t *list, const char *mark, const json_t *object, const 
     }
 }
 
-/* Fields of a busbar result file to compare. what: name of the condition in the list; outer: key in the file; inner:
- * key inside that object, or NULL if the value of `outer` is a scalar. */
+/* Values of a busbar result file to compare. what: name of the condition in the list; outer: key at the top level of
+ * the file; inner: key in the object that `outer` refers to, or NULL if the value of `outer` is a scalar. */
 static const struct {
     const char *what, *outer, *inner;
 } fields[] = {
@@ -189,8 +189,8 @@ int bb_result_file_nccl_tests_ranks(const json_t *root)
 
     last = json_integer_value(json_object_get(json_array_get(devices, listed > 0 ? (size_t)listed - 1 : 0), "rank"));
     ranks = listed * at_least_1(config, "nthreads") * at_least_1(config, "ngpus");
-    if (listed > 1 && last == listed - 1) /* the last rank number equals the last index of the list, so the list has
-                                             one device per rank */
+    if (listed > 1 && last == listed - 1) /* the rank number of the last list element equals its index, so the list
+                                             has one device per rank */
         ranks = listed;
     return ranks < 1 << 24 ? (int)ranks : 0;
 }

@@ -89,14 +89,14 @@ static int take_text(const json_t *row, const char *name, bool needed, const cha
     return *text || (!needed && is_none(value)) ? 0 : reject_field(at, name, "a string");
 }
 
-/* Reads the statistics {p50, ci95: [low, high] | null}. */
+/* Reads the median and its 95 % confidence interval from a JSON object {p50, ci95: [low, high] | null}. */
 static int take_stats(const json_t *stats, const char *name, struct bb_timing *t, const struct place *at)
 {
     const json_t *ci = json_object_get(stats, "ci95");
     int rc;
 
     t->time_us = t->low_us = t->high_us = NAN;
-    if (json_is_null(stats)) /* null: the case was not measured */
+    if (json_is_null(stats)) /* null: no time was measured for this row */
         return 0;
     if (!json_is_object(stats) || !json_object_get(stats, "p50"))
         return reject_field(at, name, "an object with p50");
@@ -277,7 +277,7 @@ static const char *nccl_tests_mode(const json_t *config)
     return is_true(json_object_get(config, "blocking_collectives")) ? "sync" : "stream";
 }
 
-/* Computes median and interval from the times of all iterations. */
+/* Computes the median and its confidence interval from the times of all iterations in `list`. */
 static int take_samples(const json_t *list, struct bb_timing *t, const struct place *at)
 {
     size_t n = json_array_size(list);

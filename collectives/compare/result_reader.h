@@ -28,10 +28,11 @@ struct bb_timing {
     const char *what; /* name of the row: the collective, the proxy, or a name composed of several fields (see above) */
     const char *dtype, *op, *placement;
     const char *mode; /* how the operations were launched: "stream", "sync" or "graph"; "step" for a proxy */
-    const char *algorithm, *protocol; /* algorithm and protocol chosen by NCCL; not used to match rows */
+    const char *algorithm, *protocol; /* algorithm and protocol chosen by NCCL; ignored when rows of two files are
+                                         matched */
     long long channels;
     long long bytes, root, group, cycle;
-    long long wrong;        /* number of wrong elements; -1: not verified */
+    long long wrong;        /* number of received elements with a wrong value; -1: not verified */
     double time_us;         /* median time in us; NaN: the file has no time for this row */
     double low_us, high_us; /* 95 % confidence interval of the median, in us; NaN: none */
 };
@@ -63,8 +64,8 @@ int bb_result_tree_load(const char *word, const char **path, json_t **root) BB_M
  */
 int bb_result_file_load(struct bb_result_file *t, const char *word) BB_MUST_CHECK;
 
-/* bb_result_file_from_tree - as bb_result_file_load, from a JSON tree that is already in memory. The function takes
- * ownership of `root`. */
+/* bb_result_file_from_tree - convert the JSON tree `root` of a result file to rows, as bb_result_file_load does for
+ * a file. `path` is used in error messages. The function takes ownership of `root`. */
 int bb_result_file_from_tree(struct bb_result_file *t, const char *path, json_t *root) BB_MUST_CHECK;
 
 void bb_result_file_release(struct bb_result_file *t);

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- the parts of a step's time, and the process groups of its communication ---- */
+/* ---- times of a training step: compute, communication, exposed, idle, and per process group ---- */
 
 static void add_part(json_t *parts, const char *by, const char *name, const json_t *measured, const json_t *predicted)
 {

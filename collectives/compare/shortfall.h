@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Default threshold in percent: a row counts as slower if the measured time exceeds the predicted time by more than
- * this. A threshold is needed because predictions have no confidence interval. */
+/* Default threshold in percent: a row counts as slower than predicted if the measured time exceeds the predicted
+ * time by more than this. A threshold is needed because predictions have no confidence interval. */
 #define BB_SHORTFALL_PERCENT 10.0
 
 struct bb_shortfall {
@@ -24,14 +24,14 @@ struct bb_shortfall {
     const struct bb_timing *worst; /* measured row with the largest ratio of measured to predicted time; NULL: no row */
     double worst_ratio;            /* measured / predicted time of `worst` */
     double log_sum;                /* sum of log(measured / predicted) over all rows, for the geometric mean */
-    json_t *parts; /* measured and predicted times of a proxy's training step, by part (compute, communication, ..)
-                      and by process group (tensor parallel, data parallel, ..); JSON list, owned */
+    json_t *parts; /* measured and predicted times of a proxy's training step: compute, communication, exposed, idle,
+                      and the time of each process group (tensor parallel, data parallel, ..); JSON list, owned */
 };
 
 /*
- * bb_shortfall_init - start a comparison with a prediction. If both files are training steps of a proxy and contain the
- * parts of the slowest rank's time (compute, communication, ...) and the times of its process groups, the function
- * compares these times too.
+ * bb_shortfall_init - start comparing a measurement with a prediction. If both files are of a proxy's training step and
+ * contain the compute, communication, exposed and idle times of the slowest rank and the times of the process groups,
+ * the function compares these times too.
  *   threshold_percent  NaN: BB_SHORTFALL_PERCENT
  */
 void bb_shortfall_init(struct bb_shortfall *s, const struct bb_result_file *a, const struct bb_result_file *b,

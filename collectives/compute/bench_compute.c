@@ -1,6 +1,6 @@
 /*
- * bench_compute.c - runs the sections of `busbar bench compute` (GEMMs, memory-bound kernels, timed kernels, which run
- * for a requested time) and reports their result rows as text and JSON. The benchmark runs on one rank without mpirun.
+ * bench_compute.c - runs `busbar bench compute`, which measures GEMMs, memory-bound kernels, and timed kernels (which
+ * run for a requested time), and reports the times as text and JSON. The benchmark runs on one rank without mpirun.
  * With more ranks, all ranks measure at the same time and the slowest rank's times are reported.
  */
 #include "bootstrap/cli/report_header.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* State of one run of `busbar bench compute`. An all-zero struct is empty and may be released. */
+/* State of one run of `busbar bench compute`. An all-zero struct may be passed to the release function. */
 struct compute {
     struct bb_bench_compute_options options;
     struct bb_session session;
@@ -23,8 +23,8 @@ struct compute {
     double best_tflops[BB_COMPUTE_TYPES];
     double worst_error;  /* timed kernels of at least 100 us: largest deviation of the measured from the requested
                            duration, in percent */
-    double excess_error; /* as worst_error, but TIMED_SLACK_US (a tolerance in us) is subtracted from each deviation;
-                            compared with --max-error */
+    double excess_error; /* largest deviation in percent, after subtracting the tolerance TIMED_SLACK_US (in us) from
+                            each deviation; compared with --max-error */
 };
 
 static bool type_is_wanted(const struct compute *b, int type)
@@ -33,9 +33,9 @@ static bool type_is_wanted(const struct compute *b, int type)
            strcmp(b->options.dtype, bb_dtypes[bb_compute_types[type]].name) == 0;
 }
 
-/* ---- common part of the rows ---- */
+/* ---- JSON fields that all result rows have ---- */
 
-/* JSON fields that the result rows of all sections (GEMMs, memory-bound kernels, timed kernels) have. */
+/* JSON fields that the results of GEMMs, memory-bound kernels and timed kernels have in common. */
 struct section_row {
     const char *section;
     int iterations;
@@ -83,7 +83,7 @@ static double giga_per_s(double amount, const struct bb_computed *c)
     return c->time_us.p50 > 0 ? amount / c->time_us.p50 / 1e3 : 0;
 }
 
-/* ---- the section of GEMMs ---- */
+/* ---- GEMMs ---- */
 
 struct gemm_row {
     struct bb_gemm_case gemm;
@@ -115,8 +115,8 @@ static int put_gemm(struct compute *b, int type, const struct bb_gemm_case *g, c
     return put_row(b, BB_COMPUTE_GEMM, gemm_fields, &row, c);
 }
 
-/* Measures all GEMMs of one element type, then prints their rows. The column percent_of_best needs the fastest GEMM
- * of the type, so all measurements precede the first row. */
+/* Measures all GEMMs of one element type, then prints one row per GEMM. The column percent_of_best needs the fastest
+ * GEMM of the type, so the function measures all GEMMs before it prints. */
 static int run_gemms_of(struct compute *b, int type)
 {
     struct bb_gemm_case cases[BB_COMPUTE_GEMMS];
@@ -149,7 +149,7 @@ static int run_gemms(struct compute *b)
     return rc;
 }
 
-/* ---- the section of memory-bound kernels ---- */
+/* ---- memory-bound kernels ---- */
 
 struct memory_kernel_row {
     const char *name, *dtype;
@@ -227,7 +227,7 @@ out:
     return rc;
 }
 
-/* ---- the section of the timed kernel ---- */
+/* ---- timed kernels (run for a requested time) ---- */
 
 struct timed_row {
     int sms;
@@ -284,8 +284,9 @@ static int run_timed(struct compute *b)
     int rc = 0;
 
     put_title(
-        b, "timed: kernels that run for a given time in place of compute. GPU clock: start of the first block to end\n"
-           "# of the last block; in stream: per launch, back to back, including the gap between launches");
+        b, "timed: kernels that run for a target time, in place of compute kernels. GPU clock: from the start of the\n"
+           "# first block to the end of the last block; in stream: time per launch, with launches back to back;\n"
+           "# error: deviation of the time to its left from the target");
     bb_table_heading(b->session.out, timed_fields);
     for (int i = 0; bb_compute_timed(i, b->options.quick, &c); i++) {
         int sms = (int)(c.sms * b->session.device.sm_count);
@@ -300,7 +301,7 @@ out:
     return rc;
 }
 
-/* ---- running all sections ---- */
+/* ---- running all measurements ---- */
 
 static void print_limits(const struct compute *b)
 {

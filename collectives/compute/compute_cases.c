@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-/* ---- GEMM cases ---- */
+/* ---- GEMMs to measure ---- */
 
 struct layer {
     const char *name;
@@ -87,7 +87,7 @@ int bb_compute_gemms(enum bb_dtype_id dtype, bool quick, struct bb_gemm_case cas
     return l.n;
 }
 
-/* ---- cases of memory-bound kernels ---- */
+/* ---- memory-bound kernels to measure ---- */
 
 #define HIDDEN .cols = 4096
 /* The halo cases copy a face of 64 x 64 cells at the border of a 3-D tile. The tile has few cells perpendicular to
@@ -130,7 +130,7 @@ bool bb_compute_memory_kernel(int i, enum bb_dtype_id dtype, size_t bytes, struc
     return true;
 }
 
-/* ---- settings of the timed kernel ---- */
+/* ---- durations and loads of the timed kernel to measure ---- */
 
 static const struct bb_timed_case timed[] = {
     {10, 1, 0},     {20, 1, 0},      {50, 1, 0},     {100, 1, 0},   {200, 1, 0},       {500, 1, 0},

@@ -16,11 +16,11 @@ struct bb_gemm_case {
 };
 
 /*
- * bb_compute_gemms - list the GEMM cases: square GEMMs, the layers of GPT-2 and GPT-3, and convolutions of ResNet-50
- * and CosmoFlow.
+ * bb_compute_gemms - list the GEMMs to measure: square GEMMs, the layers of GPT-2 and GPT-3, and convolutions of
+ * ResNet-50 and CosmoFlow.
  *   quick    true: only a few small GEMMs
  *   cases    [BB_COMPUTE_GEMMS] out
- *   Returns  the number of cases
+ *   Returns  the number of GEMMs
  */
 int bb_compute_gemms(enum bb_dtype_id dtype, bool quick, struct bb_gemm_case cases[BB_COMPUTE_GEMMS]);
 

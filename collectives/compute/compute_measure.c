@@ -56,8 +56,8 @@ void bb_compute_context_release(struct bb_compute_context *ctx)
 
 /* ---- operand data (random, because GEMMs on zeros run faster than on real data) ---- */
 
-/* Size in bytes of the block of random data that the host generates. The rest of an array is filled with copies of
- * this block. */
+/* Size in bytes of the random data that the host generates. The rest of an array is filled with copies of these
+ * data. */
 enum { BLOCK_BYTES = 1 << 20 };
 
 static uint64_t next_random(uint64_t *seed)
@@ -80,8 +80,8 @@ static void make_block(void *block, size_t n, const struct bb_memory_kernel *p, 
     }
 }
 
-/* Fills array `a` (an operand of kernel `p`), at device address `to`: copies a block of random data from the host,
- * then copies on the device, each of which doubles the filled length. */
+/* Fills array `a` (an operand of kernel `p`), at device address `to`: copies random data from the host to the
+ * beginning of the array, then copies within the array, each time doubling the filled length. */
 static int fill_array(struct bb_compute_context *ctx, void *to, const struct bb_memory_kernel *p,
                       const struct bb_memory_kernel_array *a)
 {
@@ -269,8 +269,8 @@ static int launch_busy(void *arg, cudaStream_t stream)
     return bb_busy_run(arg, stream);
 }
 
-/* Measures one launch of the timed kernel by the start and end times that the kernel itself records on the GPU
- * clock. */
+/* Measures the duration of one launch of the timed kernel, as the difference of the start and end times that the
+ * kernel itself records on the GPU clock. */
 static int sample_clock(struct bb_compute_context *ctx, struct bb_busy *busy, double *us, double *gbps)
 {
     double ns;

@@ -25,8 +25,8 @@ struct bb_compute_context {
     size_t arena_bytes;
     struct bb_busy_report *report; /* pinned host memory, filled by the timed kernel */
     int iterations, repeats, warmup, candidates;
-    double *samples;             /* [repeats] times per operation in us */
-    struct bb_stats *rank_stats; /* [size] statistics of each rank */
+    double *samples;             /* [repeats] times of one operation, in us */
+    struct bb_stats *rank_stats; /* [size] statistics of the times of each rank */
 };
 
 /*
@@ -60,13 +60,15 @@ struct bb_computed {
 int bb_measure_gemm(struct bb_compute_context *ctx, const struct bb_gemm_shape *s, struct bb_computed *c) BB_MUST_CHECK;
 int bb_measure_memory_kernel(struct bb_compute_context *ctx, const struct bb_memory_kernel *p,
                              struct bb_computed *c) BB_MUST_CHECK;
-/* bb_measure_memcpy - as bb_measure_memory_kernel, for cudaMemcpyAsync of bytes/2 from device to device. */
+/* bb_measure_memcpy - measure cudaMemcpyAsync of bytes/2 from device to device, which reads and writes `bytes` in
+ * total. Collective over all ranks. Returns 0 or a negative error code after printing an error. */
 int bb_measure_memcpy(struct bb_compute_context *ctx, size_t bytes, struct bb_computed *c) BB_MUST_CHECK;
 
 struct bb_timed {
-    struct bb_computed stream; /* time per launch between CUDA events, with launches back to back on one stream */
-    struct bb_computed clock;  /* duration on the GPU clock, from the start of the first block to the end of the last
-                                 block */
+    struct bb_computed stream; /* time in us from one launch to the next between CUDA events, with launches back to
+                                  back on one stream */
+    struct bb_computed clock;  /* duration in us on the GPU clock, from the start of the first thread block to the end
+                                 of the last one */
     double gbps; /* memory traffic (read plus written) of the final launch on the slowest rank, 1e9 bytes/s */
 };
 

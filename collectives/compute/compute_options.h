@@ -22,7 +22,8 @@ struct bb_bench_compute_options {
     double max_error; /* tolerance in percent for the duration of a timed kernel, in addition to 5 us
                          (TIMED_SLACK_US); 0: no limit */
     bool quick;
-    bool wanted[BB_COMPUTE_SECTIONS]; /* sections to run; set by bb_opts_read from the positional arguments */
+    bool wanted[BB_COMPUTE_SECTIONS]; /* [enum bb_compute_section] whether to measure GEMMs, memory-bound kernels,
+                                         timed kernels; set by bb_opts_read from the positional arguments */
 };
 
 /* bb_bench_compute_set - the options of `busbar bench compute`, for bb_opts_read with argv[0] = "compute". */

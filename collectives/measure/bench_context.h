@@ -29,11 +29,11 @@ enum { BB_NVTX_WORLD = 1 }; /* NVTX category of the ranges of all measurements; 
 struct bb_mode;   /* defined in timing.h */
 struct bb_sample; /* defined in timing.h */
 
-/* The time series that a measurement records: one value per sample, aggregated over the ranks of this rank's --split
- * group, in microseconds per operation. */
+/* Quantities that a measurement records, in microseconds per operation. Each has one value per sample, combined over
+ * the ranks of this rank's --split group (bb_rank_aggregation). */
 enum bb_series {
-    BB_SERIES_TIME, /* the time that the measurement reports: a copy of one of the following three series, which -C
-                       and --clock select */
+    BB_SERIES_TIME, /* the time that the measurement reports: a copy of BB_SERIES_GPU, BB_SERIES_HOST or
+                       BB_SERIES_WALL, as -C and --clock select */
     BB_SERIES_GPU,  /* GPU time between the CUDA events before and after the operations */
     BB_SERIES_HOST, /* host time to enqueue the operation */
     BB_SERIES_WALL, /* host time from the call until the host's wait for completion returns; NaN if the mode does not
@@ -44,7 +44,7 @@ enum bb_series {
     BB_SERIES_COUNT
 };
 
-/* State with which a rank measures cases (a case is a collective with its parameters, case.h). */
+/* State with which a rank measures cases (a case is a collective with its size, type and other parameters, case.h). */
 struct bb_bench_context {
     struct bb_world *world;
     struct bb_comm *comm;
@@ -57,51 +57,52 @@ struct bb_bench_context {
     cudaStream_t stream;
     cudaEvent_t start, stop;
     struct bb_guarded arena;     /* memory of all buffers, divided into slots (case.h) */
-    struct bb_verdict *verdicts; /* [2] device memory: results of comparing the receive buffer [0] and the guard
-                                    zones [1] with the expected data */
+    struct bb_verdict *verdicts; /* [2] device memory: number of wrong bytes or elements in the receive buffer [0]
+                                    and in the guard zones around it [1] */
     int iterations, repeats, warmup, checks;
     int aggregate;             /* operations per iteration, in one NCCL group; 0 means 1 */
     enum bb_blocking blocking; /* whether the host waits after each iteration (-z) */
     int graph_launches;        /* graph mode: launches per sample */
-    bool host_time;   /* report the host time to enqueue the operations instead of the time to their completion (-C) */
-    bool host_clock;  /* report the time by the host clock, from the first call to the return of the wait for
-                        completion (--clock host) */
-    bool both_clocks; /* --clock both: after the samples measured by CUDA events, measure one more sample by the host
+    bool host_time;   /* report the host time to enqueue the operations (-C) instead of the time until the operations
+                       complete */
+    bool host_clock;  /* report the time on the host clock, from the first call until the wait for completion returns
+                        (--clock host) */
+    bool both_clocks; /* --clock both: after the samples timed by CUDA events, take one more sample timed by the host
                          clock */
     enum bb_rank_aggregation rank_aggregation; /* how the times of all ranks are combined into one sample */
     const int *groups; /* [size] index of the --split group of each world rank, borrowed; NULL: one group. `comm` is
                           the communicator of this rank's group */
     const struct bb_mulsums *mulsums;
-    struct bb_iteration_events *iteration_events; /* CUDA events between the iterations of the last sample of a
-                                                     measurement; NULL: none */
+    struct bb_iteration_events *iteration_events; /* CUDA events before and after each iteration in the last sample
+                                                     of a measurement; NULL: none */
     const struct bb_telemetry *observer;          /* records NCCL's choice and the GPU's state; NULL: not recorded */
     void *sync_byte; /* device memory, 1 byte, for the all_reduce that synchronizes the ranks */
-    uint64_t passes; /* number of calls of bb_verify_prepare; selects the test data, so that each call writes
+    uint64_t passes; /* number of calls of bb_verify_prepare so far; seeds the test data, so that each call writes
                         different data */
 
     const double *delays_us; /* [size] time in us by which each rank enters the operation late on purpose (--delay,
                                 sync mode), borrowed; NULL: none */
     bool auto_warmup;
     struct bb_stopping policy; /* stopping rule of the current timing mode */
-    size_t max_iterations;     /* upper limit for the timed iterations of a measurement if batches of samples repeat
-                              until the stopping rule is met; 0: one batch */
+    size_t max_iterations;     /* upper limit for the timed iterations of a measurement with a stopping rule, which adds
+                              batches of samples; 0: one batch */
     struct bb_start_barrier start_barrier;
     int64_t start_barrier_limit_ns;
     bool uses_start_barrier;    /* stream mode: a start barrier holds the operations until all ranks have enqueued them;
                                 equal on all ranks */
-    bool start_barrier_expired; /* the start barrier timed out once on this rank; this rank does not close the
-                                   barrier again */
-    bool connected; /* true: an operation of this measurement has completed, so NCCL's connections exist and a start
+    bool start_barrier_expired; /* the start barrier (see uses_start_barrier) once reached its time limit on this
+                                   rank, so this rank no longer closes it */
+    bool connected; /* an operation of this measurement has completed, so NCCL's connections exist and a start
                        barrier may be closed */
-    /* samples of one batch (samples between two evaluations of the stopping rule). batch: [batch] of this rank;
-     * all_batches: [size * batch] of all ranks */
+    /* Samples between two evaluations of the stopping rule. batch: [n] of this rank; all_batches: [size * n] of all
+     * ranks; n = bb_mode_batch. */
     struct bb_sample *batch, *all_batches;
-    double *series[BB_SERIES_COUNT]; /* [max_iterations + batch] all samples of a measurement, each aggregated over
-                                        the ranks of this rank's group */
+    double *series[BB_SERIES_COUNT]; /* [enum bb_series][sample] all samples of a measurement, each combined over the
+                                        ranks of this rank's --split group */
     size_t *times_last; /* [size] number of samples in which each rank arrived last at the operation (sync mode) */
 };
 
-/* The first wrong element of a measurement, for the error message. */
+/* The first wrong element that the verification of a measurement found, for the error message. */
 struct bb_wrong_element {
     int rank;
     uint64_t index, got, want; /* got, want: bit patterns of the received and of the expected element */
@@ -118,7 +119,8 @@ struct bb_wrong_element {
  */
 struct bb_skew {
     bool known;
-    struct bb_stats spread_us; /* time between the first and the last arrival */
+    struct bb_stats spread_us; /* time from the arrival of the first rank to the arrival of the last rank, over the
+                                  samples */
     double transfer_us;        /* median of BB_SERIES_TRANSFER; NaN if the collective does not make all ranks complete
                            simultaneously */
     int straggler; /* world rank that arrived last, at least 1 us after the first arrival, in more than half of the
@@ -127,8 +129,8 @@ struct bb_skew {
 };
 
 struct bb_metrics {
-    struct bb_stats time_us; /* time per operation; each sample combines the times of the group's ranks
-                                (bb_rank_aggregation) */
+    struct bb_stats time_us; /* time per operation; each sample combines the times of the ranks in this rank's
+                                --split group (bb_rank_aggregation) */
     size_t bytes;            /* size of an operation in bytes (bb_case_bytes) */
     double algbw_gbps;       /* algorithm bandwidth, 1e9 bytes per second: `bytes` / median time (hypercube: only a
                           fraction of `bytes` counts); NaN if the time is 0 */
@@ -136,9 +138,10 @@ struct bb_metrics {
     double factor;           /* busbw / algbw */
     struct bb_iteration_metrics iterations; /* set only if ctx->iteration_events is not NULL */
     struct bb_telemetry_row seen;
-    double model_us;               /* NCCL's own estimate for one operation; NaN: none */
+    double model_us;               /* NCCL's own estimate of the time of one operation in us; NaN: none */
     bool checked;                  /* false: no received data were compared with the expected data */
-    unsigned long long wrong;      /* number of wrong elements, over all ranks and verification passes */
+    unsigned long long wrong;      /* number of wrong elements, summed over all ranks and all verifications of this
+                                 measurement (option -c) */
     struct bb_wrong_element first; /* valid if wrong > 0 */
     double host_us;                /* median host time to enqueue one operation */
     double first_us; /* time of the first operation by the host clock, from call to completion; NaN with -w 0 */
@@ -149,7 +152,7 @@ struct bb_metrics {
     enum bb_stop stop;       /* reason why sampling stopped */
     unsigned warnings;       /* bits 1 << enum bb_warning */
     int warmed;              /* number of warm-up operations that were executed */
-    bool uses_start_barrier; /* a start barrier held the operations until all ranks had enqueued them */
+    bool uses_start_barrier; /* a start barrier held back the operations until all ranks had enqueued them */
 };
 
 /* bb_bench_context_aggregate - return the number of operations per iteration, at least 1. */
@@ -162,10 +165,11 @@ static inline size_t bb_bench_context_aggregate(const struct bb_bench_context *c
 
 /*
  * bb_issue - enqueue n iterations of bb_bench_context_aggregate operations each. Successive operations use successive
- * slots of the arena (buffers of one operation, case.h). After each iteration the host waits as ctx->blocking requests.
- *   first     index of the first of these iterations in the sample
- *   ends_row  true: the last of these iterations is the last one of the measurement. Its last operation uses the last
- *             slot, whose data are verified
+ * slots of the arena (a slot has the buffers of one operation, case.h). After each iteration the host waits as
+ * ctx->blocking requests.
+ *   first     index, within the sample, of the first iteration to enqueue
+ *   ends_row  true: the last iteration to enqueue is also the last one of the measurement. Its last operation uses the
+ *             last slot, whose data are verified
  */
 int bb_issue(struct bb_bench_context *ctx, const struct bb_case *c, size_t first, size_t n,
              bool ends_row) BB_MUST_CHECK;
@@ -181,14 +185,16 @@ size_t bb_case_slots(const struct bb_bench_context *ctx, const struct bb_case *c
  * communicator reports an asynchronous error. `what` names the wait in the error message. */
 int bb_bench_context_wait(struct bb_bench_context *ctx, const char *what) BB_MUST_CHECK;
 
-/* ---- verify.c: fill the last slot (buffers of one operation) with test data (pattern.h) and verify the result ---- */
+/* ---- verify.c: write test data (pattern.h) to the last slot (buffers of one operation) and verify the received
+ * data ---- */
 
-/* bb_verify_prepare - fill the last slot with canary bytes, then the slot's send buffer with this rank's test data.
- * Each call uses different test data. Asynchronous. */
+/* bb_verify_prepare - in the last slot (buffers of the last operation), write canary bytes, then this rank's test
+ * data to the send buffer. Each call uses different test data. Asynchronous. */
 int bb_verify_prepare(struct bb_bench_context *ctx, const struct bb_case *c) BB_MUST_CHECK;
 
-/* bb_verify - compare the last slot with the result expected for the latest bb_verify_prepare. Collective over all
- * ranks. Adds the number of wrong elements to f->wrong; sets f->checked to false if no data were compared. */
+/* bb_verify - compare the receive buffer and guard zones of the last slot with the result expected for the test data
+ * that the latest bb_verify_prepare wrote. Collective over all ranks. Adds the number of wrong elements to f->wrong;
+ * sets f->checked to false if no data were compared. */
 int bb_verify(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f) BB_MUST_CHECK;
 
 /* ---- nccl_estimate.c: NCCL's own estimate of the time (ncclGroupSimulateEnd, NCCL 2.22 or newer) ---- */
@@ -203,7 +209,8 @@ int bb_nccl_estimate(struct bb_bench_context *ctx, const struct bb_case *c, doub
 
 /* ---- measure.c: measure one case and verify the data of the timed operations ---- */
 
-/* bb_measure - measure one case. Collective over all ranks. All ranks of a group return the same metrics. */
+/* bb_measure - measure one case (a collective with its parameters). Collective over all ranks. All ranks of a
+ * --split group return the same metrics. */
 int bb_measure(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f) BB_MUST_CHECK;
 
 /*

@@ -89,8 +89,8 @@ int bb_case_expected_parts(const struct bb_case *c)
     return bb_colls[c->kind].flags & BB_COLL_VARIABLE_COUNTS ? c->ranks : 1;
 }
 
-/* Returns the part of the receive buffer of `rank` (a range of elements) that contains the data from rank i, for
- * collectives whose counts differ between ranks (alltoallv). */
+/* Returns the range of elements in the receive buffer of `rank` that receives the data of rank i, for collectives
+ * whose counts differ between ranks (alltoallv). */
 static struct bb_expected_part variable_count_part(const struct bb_case *c, int rank, int i)
 {
     size_t bytes = bb_dtypes[c->dtype].bytes,

@@ -28,7 +28,7 @@ struct bb_case {
     int ranks;
     size_t count; /* count argument of the NCCL call, in elements (coll.h) */
     bool in_place;
-    size_t unalign; /* number of elements by which both buffers are offset from their alignment */
+    size_t unalign; /* number of elements by which the send and receive buffers are offset from their alignment */
     const struct bb_alltoallv_counts *alltoallv_counts; /* counts of alltoallv, borrowed; used only by collectives
                                                            with BB_COLL_VARIABLE_COUNTS */
 };
@@ -38,8 +38,10 @@ struct bb_case {
 struct bb_buffer_layout {
     size_t send_offset, send_bytes;
     size_t recv_offset, recv_bytes;
-    size_t before_offset, before_bytes; /* guard zone before the receive buffer (in place: before the larger buffer) */
-    size_t after_offset, after_bytes;   /* guard zone after the receive buffer (in place: after the larger buffer) */
+    size_t before_offset, before_bytes; /* offset and size in bytes of the guard zone before the receive buffer (in
+                                           place: before the larger buffer) */
+    size_t after_offset, after_bytes;   /* offset and size in bytes of the guard zone after the receive buffer (in
+                                         place: after the larger buffer) */
     size_t slot_bytes;
 };
 
@@ -47,7 +49,7 @@ struct bb_buffer_layout {
  * ranks, return the maximum over the ranks. */
 size_t bb_case_bytes(const struct bb_case *c);
 
-/* bb_case_possible - return false if the case is in place and the collective does not support in-place operation. */
+/* bb_case_possible - return false if the case requests in-place operation and the collective does not support it. */
 bool bb_case_possible(const struct bb_case *c);
 
 /* bb_case_synchronizes_ranks - return whether each rank needs the data of every other rank, so that no rank
@@ -58,9 +60,9 @@ bool bb_case_synchronizes_ranks(const struct bb_case *c);
  * have the same layout. */
 struct bb_buffer_layout bb_buffer_layout_of(const struct bb_case *c, int rank);
 
-/* bb_slot_of - return the index of the slot (buffers of one operation) that operation number `iteration` of a
- * measurement uses. very_last: the operation is the last one of the measurement; if there are at least two slots,
- * only this operation uses the last slot. */
+/* bb_slot_of - return the index of the slot (buffers of one operation) for operation number `iteration` of a
+ * measurement. very_last: the operation is the last one of the measurement; with two or more slots, only this
+ * operation uses the last slot. */
 size_t bb_slot_of(size_t iteration, size_t slots, bool very_last);
 
 /* bb_case_contributes - return whether the operation reads the send buffer of `rank`. Broadcast and scatter read
@@ -68,9 +70,9 @@ size_t bb_slot_of(size_t iteration, size_t slots, bool very_last);
 bool bb_case_contributes(const struct bb_case *c, int rank);
 
 /*
- * Expected content of the receive buffer of a rank, as a list of parts. alltoallv has one part per sending rank,
- * because the slices differ in length. All other collectives have one part: the whole buffer, or no elements on a rank
- * that receives nothing.
+ * Expected content of the receive buffer of a rank, as a list of consecutive ranges of elements ("parts"). alltoallv
+ * has one part per sending rank, because the counts differ. All other collectives have one part: the whole buffer, or
+ * no elements on a rank that receives nothing.
  *
  * bb_case_expected_parts - return the number of parts.
  * bb_case_expected_part  - return part i: `count` elements, from element `offset` of the receive buffer.

@@ -13,12 +13,12 @@
 #include <stdbool.h>
 
 struct bb_iteration_events {
-    cudaEvent_t *event;                /* [n + 1] events: before the first iteration and after each iteration */
-    double *us;                        /* [n] times of this rank, microseconds */
-    double *all_us;                    /* [ranks * n] times of all ranks of the job, microseconds */
+    cudaEvent_t *event; /* [n + 1] CUDA events: event[0] before the first iteration, event[i] after iteration i */
+    double *us;         /* [n] times of the iterations on this rank, in microseconds */
+    double *all_us;     /* [rank * n + iteration] times of the iterations on all ranks of the job, in microseconds */
     double *row_us[2], *row_all_us[2]; /* row_us[p], row_all_us[p]: copies of us and all_us for buffer placement p
                                           (0: out of place, 1: in place) of the current result row */
-    int n, skip; /* n: number of iterations; skip: number of leading iterations that the metrics omit */
+    int n, skip; /* n: number of iterations; skip: number of iterations at the beginning that the metrics omit */
     int ranks;
     bool on; /* true: bb_iteration_events_record records events */
 };

@@ -16,11 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --warmup auto: number of operations per window (a series of consecutive warm-up operations), and maximum number of
- * windows. Warm-up ends when the times within a window show no trend */
+/* --warmup auto: warm-up operations run in windows of WINDOW consecutive operations, at most WINDOWS_MAX windows.
+ * Warm-up ends with the first window in which the times neither increase nor decrease steadily */
 enum { WINDOW = 10, WINDOWS_MAX = 20 };
-/* in us: if the first and the last arrival of the ranks are closer than this, no rank counts as the last to arrive,
- * because the resolution of CUDA events is about 1 us */
+/* in us: if less time passes between the arrivals of the first and the last rank, no rank counts as last, because
+ * the resolution of CUDA events is about 1 us */
 static const double LATE_US = 1;
 
 const char *bb_bench_context_mode(const struct bb_bench_context *ctx)
@@ -110,8 +110,9 @@ static double sample_of_rank(const struct bb_bench_context *ctx, size_t batch, s
     return ctx->all_batches[r * batch + i].us[field];
 }
 
-/* Combines sample i of all ranks in this rank's group into one value, such as the maximum. All ranks of the group
- * combine in the same order (by world rank), so their results are equal. batch: number of samples per rank. */
+/* Combines sample i of all ranks in this rank's --split group into one value, for example their maximum. All ranks
+ * of the group combine in the same order (by world rank), so their results are equal. batch: number of samples per
+ * rank. */
 static double aggregate_ranks(const struct bb_bench_context *ctx, size_t batch, size_t i, enum bb_sample_field field)
 {
     double value = 0;
@@ -125,8 +126,9 @@ static double aggregate_ranks(const struct bb_bench_context *ctx, size_t batch, 
     return ctx->rank_aggregation == BB_AGGREGATE_MEAN ? value / seen : value;
 }
 
-/* Determines for sample i of a batch of samples which rank arrived last, the time between the first and the last
- * arrival, and the transfer time. Stores these as sample n of the measurement. */
+/* Determines for sample i of a batch (samples between two evaluations of the stopping rule) which rank arrived last,
+ * the time between the first and the last arrival, and the transfer time. Stores them as sample n of the
+ * measurement. */
 static void record_arrivals(struct bb_bench_context *ctx, size_t batch, size_t i, size_t n)
 {
     double shortest = INFINITY, longest = 0;
@@ -147,8 +149,8 @@ static void record_arrivals(struct bb_bench_context *ctx, size_t batch, size_t i
         ctx->times_last[last]++;
 }
 
-/* Gathers the batch of samples of every rank and combines each sample over the ranks. Stores the results as samples
- * n, n + 1, ... of the measurement. */
+/* Gathers the newest `batch` samples of every rank and combines each sample over the ranks. Stores the results as
+ * samples n, n + 1, ... of the measurement. */
 static int combine_ranks(struct bb_bench_context *ctx, size_t batch, size_t n)
 {
     enum bb_sample_field shown = ctx->host_time ? BB_SAMPLE_HOST : ctx->host_clock ? BB_SAMPLE_WALL : BB_SAMPLE_GPU;
@@ -184,7 +186,7 @@ out:
     return rc;
 }
 
-/* Runs one more window of WINDOW warm-up operations. Rank 0 broadcasts whether their times show a trend. */
+/* Runs WINDOW more warm-up operations. Rank 0 broadcasts whether their times show a trend (bb_has_trend). */
 static int time_window(struct bb_bench_context *ctx, const struct bb_case *c, bool *has_trend)
 {
     int rc;
@@ -234,9 +236,9 @@ out:
     return rc;
 }
 
-/* Measures one batch (samples before the next evaluation of the stopping rule). The first of them becomes sample n
- * of the measurement. Verification reads the data of the last operation of the last batch. Any batch may be the last
- * one, so test data are written before each batch. */
+/* Takes the samples before the next evaluation of the stopping rule (one batch). The first of them becomes sample n
+ * of the measurement. Verification reads the data of the last operation of the measurement. The measurement may end
+ * after any batch, so test data are written before each batch. */
 static int take_batch(struct bb_bench_context *ctx, const struct bb_case *c, size_t n)
 {
     int rc;
@@ -292,7 +294,7 @@ out:
     return rc;
 }
 
-/* Results of a measurement on one rank, to be combined over the ranks. */
+/* Results of a measurement on one rank, before they are combined with those of the other ranks. */
 struct local_result {
     double first_us;
     bool start_barrier_expired;
@@ -347,9 +349,8 @@ static void set_bandwidths(const struct bb_case *c, struct bb_metrics *f)
     f->busbw_gbps = c->ranks > 1 ? f->algbw_gbps * f->factor : NAN;
 }
 
-/* Verifies the received data in ctx->checks passes, and stops after a pass that finds wrong data. The first pass
- * verifies the last timed operation, which is complete. Each further pass runs and verifies one more operation with
- * new test data. */
+/* Verifies received data ctx->checks times, and stops after wrong data. The first verification is of the last timed
+ * operation, which is complete. Each later one runs one more operation with new test data and verifies its result. */
 static int verify_passes(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     int rc = 0;
@@ -367,7 +368,8 @@ out:
     return rc;
 }
 
-/* Measures one sample by the host clock, as nccl-tests does. Runs last, so that this sample affects no other metric. */
+/* Takes one sample timed by the host clock, as nccl-tests does. Runs last, so that this sample affects no other
+ * metric. */
 static int take_host_clock_sample(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
 {
     struct bb_bench_context host = *ctx;

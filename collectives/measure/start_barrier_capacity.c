@@ -3,8 +3,8 @@
 
 #include "collectives/ops/queue_capacity.h"
 
-/* launch queue entries per operation: BB_NCCL_ENTRIES for the NCCL call, and one for the event that -I records after
- * the operation */
+/* entries of the stream's launch queue per operation: BB_NCCL_ENTRIES for the NCCL call, and one for the CUDA event
+ * that option -I records after the operation */
 enum { OPERATION_ENTRIES = BB_NCCL_ENTRIES + 1 };
 
 static size_t launches_of(enum bb_coll_kind kind, int ranks, size_t aggregate)

@@ -1,7 +1,7 @@
 /*
  * start_barrier_capacity.h - number of iterations that can be enqueued while a start barrier (a kernel that holds the
- * stream until all ranks have enqueued their operations) is closed. Further iterations would fill the launch queue or
- * NCCL's work FIFO and block the host, and the barrier would not open before its timeout.
+ * stream until all ranks have enqueued their operations) is closed. More iterations would fill the launch queue or
+ * NCCL's work FIFO and block the host, and the barrier would not open before its time limit.
  */
 #ifndef BB_COLLECTIVES_MEASURE_START_BARRIER_CAPACITY_H
 #define BB_COLLECTIVES_MEASURE_START_BARRIER_CAPACITY_H

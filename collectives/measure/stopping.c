@@ -5,7 +5,8 @@
 
 static const double NOISY = 0.05; /* threshold of BB_WARN_NOISY: half the width of the confidence interval / median */
 static const double TREND_SIGMAS = 3;        /* threshold of the Mann-Kendall statistic, in standard deviations */
-static const double MIN_TREND_CHANGE = 0.01; /* changes below this fraction of the mean are not reported as a trend */
+static const double MIN_TREND_CHANGE = 0.01; /* a change of the mean by less than this fraction is not reported as a
+                                                trend */
 enum { TREND_BLOCKS = 32, MIN_TREND_SAMPLES = 6, MIN_CI_SAMPLES = 6 };
 
 /* ---- stopping rule ---- */
@@ -51,8 +52,8 @@ static double mean_of(const double *x, size_t n)
     return sum / (double)n;
 }
 
-/* Computes the means of at most TREND_BLOCKS blocks of consecutive samples. Block b begins at sample b * n / blocks.
- * Returns the number of blocks. */
+/* Divides the samples into at most TREND_BLOCKS blocks of consecutive samples and computes the mean of each. Block b
+ * begins at sample b * n / blocks. Returns the number of blocks. */
 static size_t blocks_of(const double *samples, size_t n, double *means)
 {
     size_t blocks = n < TREND_BLOCKS ? n : TREND_BLOCKS;
@@ -124,7 +125,7 @@ unsigned bb_warnings_of(const struct bb_stats *s, const double *samples, enum bb
     return warnings;
 }
 
-/* ---- random order of sizes ---- */
+/* ---- random order of message sizes ---- */
 
 /* One step of a 64-bit linear congruential generator; the high bits are folded into the low bits. */
 static uint64_t next_random(uint64_t *state)

@@ -1,6 +1,6 @@
 /*
  * stopping.h - analysis of samples: when to stop sampling, whether the samples show a trend, and which warnings apply.
- * Also permutes the sizes of a sweep at random. The module does not depend on CUDA.
+ * Also shuffles the message sizes of a sweep. The module does not depend on CUDA.
  */
 #ifndef BB_COLLECTIVES_MEASURE_STOPPING_H
 #define BB_COLLECTIVES_MEASURE_STOPPING_H
@@ -17,7 +17,7 @@ struct bb_stopping {
     double confidence;  /* target: half the width of the median's 95 % confidence interval, divided by the median; 0:
                           no target, stop after one batch */
     size_t max_samples; /* maximum number of samples if the target is not reached */
-    double max_s;       /* maximum time for the samples in seconds, if the target is not reached */
+    double max_s;       /* maximum time for all samples of a measurement in seconds, if the target is not reached */
 };
 
 enum bb_stop {
@@ -35,8 +35,8 @@ extern const char *const bb_stop_names[BB_STOP_COUNT]; /* [enum bb_stop] texts o
  * true if there are six or more samples and all are equal. */
 bool bb_stopping_is_confident(const struct bb_stopping *p, const struct bb_stats *s);
 
-/* bb_stopping_decide - return the reason to stop after a batch, or BB_STOP_NOT_YET. confident: result of
- * bb_stopping_is_confident; samples, elapsed_s: number of samples and time of all batches so far. */
+/* bb_stopping_decide - return the reason to stop sampling, or BB_STOP_NOT_YET. confident: result of
+ * bb_stopping_is_confident; samples, elapsed_s: number of samples taken so far and the time in s that they took. */
 enum bb_stop bb_stopping_decide(const struct bb_stopping *p, bool confident, size_t samples, double elapsed_s);
 
 /* bb_half_width - return half the width of the confidence interval / median; NaN without an interval or if the
@@ -79,7 +79,7 @@ extern const struct bb_warning_row bb_warnings[BB_WARN_COUNT];
 /* bb_warnings_of - return the warnings that apply to the samples: bits 1 << enum bb_warning. */
 unsigned bb_warnings_of(const struct bb_stats *s, const double *samples, enum bb_stop stop);
 
-/* ---- random order of sizes ---- */
+/* ---- random order of message sizes ---- */
 
 /* bb_shuffle - permute list[n] at random. The permutation depends only on n and seed, so it is equal on all ranks
  * and machines. */

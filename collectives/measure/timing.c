@@ -120,8 +120,9 @@ static void enable_iteration_events(struct bb_bench_context *ctx, bool on)
         ctx->iteration_events->on = on;
 }
 
-/* Returns the number of iterations to enqueue while the start barrier (a kernel that holds the stream) is closed, in
- * addition to the operation that synchronizes the ranks; 0: no start barrier. The number is equal on all ranks. */
+/* Returns the number of iterations to enqueue while the start barrier (a kernel that holds the stream until all
+ * ranks have enqueued) is closed; 0: no start barrier. The operation that synchronizes the ranks is not included.
+ * The number is equal on all ranks. */
 static size_t held_iterations(const struct bb_bench_context *ctx, const struct bb_case *c)
 {
     size_t capacity = bb_start_barrier_capacity(c->kind, ctx->world->size, bb_bench_context_aggregate(ctx));
@@ -171,8 +172,8 @@ out:
     return rc;
 }
 
-/* Waits until all ranks have reached this function, then opens the start barrier, which has held the first `held`
- * iterations. Enqueues the remaining iterations of the sample while the GPU runs those. */
+/* Waits until all ranks have called this function, then opens the start barrier, which has held back the first
+ * `held` iterations. While the GPU runs these, enqueues the remaining iterations of the sample. */
 static int open_start_barrier(struct bb_bench_context *ctx, const struct bb_case *c, size_t held, bool ends_row,
                               struct span *span)
 {
@@ -191,8 +192,8 @@ out:
     return rc;
 }
 
-/* Measures a sample with the start barrier. A rank whose start barrier has timed out before does not close its
- * barrier again, but still waits until all ranks have enqueued their operations. */
+/* Takes a sample with the start barrier. A rank whose start barrier once reached its time limit no longer closes its
+ * barrier, but still waits until all ranks have enqueued their operations. */
 static int start_barrier_operations(struct bb_bench_context *ctx, const struct bb_case *c, size_t held, bool ends_row,
                                     struct span *span)
 {
@@ -336,7 +337,7 @@ const struct bb_mode bb_mode_sync = {.name = "sync",
 
 /* ---- blocked mode (-z) ---- */
 
-/* Measures a sample with -z 3. Each iteration is timed on its own, so the barriers between the iterations are not
+/* Takes a sample with -z 3: each iteration is timed separately, so the barriers between the iterations are not
  * timed. */
 static int take_blocked_sample(struct bb_bench_context *ctx, const struct bb_case *c, bool ends_row,
                                struct bb_sample *sample)
@@ -447,8 +448,9 @@ out:
     return rc;
 }
 
-/* Measures a batch of samples, each by timed launches of the graph. In-place launches overwrite their input, so the
- * test data are written after the timed launches, and one additional launch processes them. */
+/* Takes the samples up to the next evaluation of the stopping rule, each by timed launches of the graph. In-place
+ * launches overwrite their input, so the test data are written after the timed launches, and one additional launch
+ * processes them. */
 static int time_graph(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_sample *batch)
 {
     cudaGraphExec_t exec = NULL;

@@ -1,9 +1,9 @@
 /*
  * timing.h - the timing modes. Results of different modes are never mixed.
  *
- *   stream   operations back to back on one stream. A start barrier holds them until all are enqueued, so the time per
- *            operation has no host overhead
- *   sync     one operation at a time, after a barrier: the latency for a caller that waits. Each iteration is a sample
+ *   stream   operations back to back on one stream. A start barrier holds them back until all are enqueued, so the time
+ *            per operation has no host overhead
+ *   sync     one operation at a time, after a barrier: the latency for a caller that waits. Each operation is a sample
  *   graph    operations in a CUDA graph that has been launched once before: the time without launch overhead
  *   blocked  the host waits after each iteration: option -z of nccl-tests
  */
@@ -12,9 +12,9 @@
 
 #include "collectives/measure/bench_context.h"
 
-/* The times in one sample of one rank, in microseconds per operation. */
+/* The times that one rank measures in one sample, in microseconds per operation. */
 enum bb_sample_field {
-    BB_SAMPLE_GPU,     /* GPU time between the events */
+    BB_SAMPLE_GPU,     /* GPU time between the CUDA events before and after the operations */
     BB_SAMPLE_HOST,    /* host time to enqueue the operation */
     BB_SAMPLE_WALL,    /* host time from the call until the host's wait for completion returns, in sync mode or with
                        host_clock; otherwise NaN */
@@ -28,19 +28,20 @@ struct bb_sample {
 
 struct bb_mode {
     const char *name, *help;
-    /* Measures one batch of samples (bench_context.h). The data of the last operation of the batch can be verified. */
+    /* Takes samples until the next evaluation of the stopping rule. The data of the last operation can then be
+     * verified. */
     int (*time)(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_sample *batch);
     bool single;    /* each iteration is a sample, and the arrival skew of the ranks is measured (sync mode) */
-    bool own_check; /* verification uses true: an additional, untimed launch (graph mode); false: the last timed
-                       operation */
+    bool own_check; /* verification reads the result of true: an additional, untimed launch (graph mode); false: the
+                       last timed operation */
 };
 extern const struct bb_mode bb_mode_stream, bb_mode_sync, bb_mode_graph, bb_mode_blocked;
 
-/* bb_mode_at - return mode i of option --mode; NULL if there are not more than i modes. */
+/* bb_mode_at - return the i-th timing mode that option --mode selects; NULL if it selects at most i modes. */
 const struct bb_mode *bb_mode_at(size_t i);
 
 /*
- * bb_mode_batch      - return the number of samples per batch.
+ * bb_mode_batch      - return the number of samples between two evaluations of the stopping rule.
  * bb_mode_operations - return the number of timed iterations per sample.
  */
 size_t bb_mode_batch(const struct bb_bench_context *ctx, const struct bb_mode *mode);
@@ -50,7 +51,7 @@ size_t bb_mode_operations(const struct bb_bench_context *ctx, const struct bb_mo
  * start barrier is closed. Does nothing for operations that synchronize the ranks themselves. */
 int bb_connect_sync(struct bb_bench_context *ctx, const struct bb_case *c) BB_MUST_CHECK;
 
-/* bb_time_single - measure n samples of one iteration each, without a barrier between the ranks. For the warm-up. */
+/* bb_time_single - take n samples of one iteration each, without a barrier between the ranks. For the warm-up. */
 int bb_time_single(struct bb_bench_context *ctx, const struct bb_case *c, size_t n,
                    struct bb_sample *samples) BB_MUST_CHECK;
 

@@ -11,8 +11,8 @@ static const unsigned char CANARY = 0x5a;
 
 /* Result of the verification on one rank. Plain data without pointers, so that ranks can exchange the struct. */
 struct finding {
-    /* numbers of elements plus guard bytes. wrong: those with a wrong value; checked: those compared on the GPU;
-     * expected: those that a complete verification compares */
+    /* counts of elements and guard bytes. wrong: with a wrong value; checked: compared on the GPU; expected: to be
+     * compared in a complete verification */
     unsigned long long wrong, checked, expected;
     struct bb_wrong_element first;
 };
@@ -52,7 +52,8 @@ static int check_part(struct bb_bench_context *ctx, const struct bb_case *c, con
                     &ctx->verdicts[0], ctx->stream);
 }
 
-/* Enqueues the comparison of the receive buffer (verdict 0) and of its guard zones (verdict 1). */
+/* Enqueues the comparison of the receive buffer with the expected data (result in verdicts[0]) and of its guard
+ * zones with the canary value (verdicts[1]). */
 static int compare_areas(struct bb_bench_context *ctx, const struct bb_case *c, const struct bb_buffer_layout *l,
                          struct finding *mine)
 {
@@ -76,8 +77,9 @@ out:
     return rc;
 }
 
-/* Finds the first wrong element of the receive buffer: the part (struct bb_expected_part, the data from one rank)
- * and the index in this part. Verifies the parts one by one, because the indices in each part begin at 0. */
+/* Finds the first wrong element of the receive buffer: the sending rank's range of elements (struct
+ * bb_expected_part) and the index in this range. Compares one range at a time, because the indices in each range
+ * begin at 0. */
 static int find_part(struct bb_bench_context *ctx, const struct bb_case *c, const struct bb_buffer_layout *l,
                      struct bb_expected_part *part, uint64_t *index)
 {
@@ -133,8 +135,8 @@ out:
     return rc;
 }
 
-/* Adds the result of one rank to the metrics. An incomplete verification is an error, except on emulated GPUs with
- * EMU_DATA=off, where no data are compared. */
+/* Adds one rank's verification result to the metrics. An incomplete verification is an error, except on emulated
+ * GPUs with EMU_DATA=off, where no data are compared. */
 static int add_finding(const struct bb_bench_context *ctx, const struct finding *one, struct bb_metrics *f)
 {
     if (one->checked != one->expected) {

@@ -52,8 +52,8 @@ static void print_head(const struct bb_report *r, const struct bb_report_head *h
         fprintf(r->out, "# Writing JSON output to %s\n", bb_results_path(r->json));
 }
 
-/* Prints lines above a table row: for each placement (out of place, in place), the bytes that each rank sends and
- * receives, and each rank's bandwidths. */
+/* Prints the lines above a table row: for each placement (out of place, in place), the bytes that each rank sends
+ * and receives, and each rank's bandwidths. */
 static void print_summary(const struct bb_report *r, const struct bb_row *row)
 {
     const struct bb_case *c = &row->c;

@@ -7,7 +7,7 @@
 
 enum { FILE_VERSION = 3 };
 
-/* Returns a boolean as the string that nccl-tests writes. */
+/* Returns the string that nccl-tests writes for a boolean. */
 static json_t *bool_word(bool value)
 {
     return json_string(value ? "true" : "false");
@@ -109,7 +109,7 @@ json_t *bb_nccl_tests_json_root(const struct bb_report *r, const struct bb_repor
     return add_flags(r, root);
 }
 
-/* ---- results: one per row ---- */
+/* ---- results: one per table row ---- */
 
 static json_t *number_json(double value)
 {

@@ -1,6 +1,6 @@
 /*
- * nccl_tests_options.c - the options of nccl-tests. Most are options of `busbar bench` with the same letter but other
- * defaults; nccl-tests' remaining options are defined here. Also reads nccl-tests' environment variables.
+ * nccl_tests_options.c - the options of nccl-tests. Most exist in `busbar bench` with the same letter but another
+ * default; the others are defined here. Also reads nccl-tests' environment variables.
  */
 #include "collectives/nccl_tests/nccl_tests_options.h"
 
@@ -35,9 +35,9 @@ int bb_nccl_tests_kind(const char *path)
 #define FIELD(name) offsetof(struct bb_nccl_tests_options, name)
 static const struct bb_opt own_rows[] = {
     OPT_INT('t', "nthreads", FIELD(threads), "1", "N", 1, BB_SIBLINGS_MAX,
-            "threads per process; each thread becomes a rank in its own process, as with -g"),
+            "threads per process; the THREADS x GPUS ranks of a process run in separate processes (see -g)"),
     OPT_INT('g', "ngpus", FIELD(gpus), "1", "N", 1, BB_SIBLINGS_MAX,
-            "GPUs per thread; the process forks N x threads - 1 further ranks, with or without MPI"),
+            "GPUs per thread; each GPU is one rank in its own process, forked by busbar, with or without MPI"),
     OPT_INT('p', "parallel_init", FIELD(parallel_init), "0", "0|1", 0, 1,
             "no effect: ranks are processes and always initialize in parallel"),
     OPT_DOUBLE('T', "timeout", FIELD(timeout_s), "0", "SECONDS", 0, 1e6,
@@ -69,7 +69,7 @@ enum { N_DEFAULTS = sizeof defaults / sizeof *defaults };
 struct spelling {
     char *word[2 * WORDS_MAX];
     int n;
-    char texts[2 * WORDS_MAX][SPELLED_TEXT]; /* storage for converted arguments that differ from the user's text */
+    char texts[2 * WORDS_MAX][SPELLED_TEXT]; /* text of the converted arguments that differ from the user's arguments */
     int n_texts;
 };
 
@@ -79,10 +79,10 @@ static void add_word(struct spelling *s, const char *word)
 }
 
 /*
- * Returns the long name of the option that getopt_long, the parser of nccl-tests, would select for `word`: an exact
- * match, or the only option whose name begins with `word`. Only options with a letter are considered, because
- * nccl-tests lacks the others. Returns NULL if no option or more than one option matches, or if `word` is the name of
- * an option without a letter.
+ * Returns the long name of the option that getopt_long, the parser of nccl-tests, would select for `word`: the option
+ * with this name, or the only option whose name begins with `word`. Only options with a one-letter form are considered,
+ * because nccl-tests lacks the others. Returns NULL if no option or several options match, or if `word` is the full
+ * name of an option without a letter.
  */
 static const char *find_name(const char *word, size_t length)
 {

@@ -24,14 +24,14 @@ struct bb_nccl_tests_options {
 int bb_nccl_tests_kind(const char *path);
 
 /*
- * bb_nccl_tests_main - run the nccl-tests program argv[0]. If -g (GPUs per thread) times -t (threads per process) is
- * above 1, the process forks one rank per additional GPU, inside or outside of an MPI job. Returns 0, BB_OPTS_HELP
- * after printing the help, or -BB_E...
+ * bb_nccl_tests_main - run the nccl-tests program argv[0]. If -g (GPUs per thread) times -t (threads per process) is n
+ * > 1, the process forks n - 1 more ranks, with or without MPI. Returns 0, BB_OPTS_HELP after printing the help, or
+ * -BB_E...
  */
 int bb_nccl_tests_main(int argc, char **argv);
 
 /*
- * bb_nccl_tests_parse - parse the arguments and the environment; the caller derives the sweep (bb_bench_resolve).
+ * bb_nccl_tests_parse - parse the arguments and the environment; the caller then calls bb_bench_resolve for the sweep.
  *                         Returns  0, BB_OPTS_HELP, or -BB_EUSAGE after printing one error line
  * bb_nccl_tests_run   - run the benchmark. The GPU library exports this function.
  */

@@ -61,8 +61,8 @@ static int read_number(struct reader *r)
     return append_number(r, (size_t)(value * r->scale) / UNIT * UNIT);
 }
 
-/* Ends the current row of the matrix; an empty row is ignored. Also called at the end of the text, because the last
- * line may lack a newline. */
+/* Ends the current row of the matrix; a row without numbers is ignored. Called at each newline and at the end of the
+ * text, because the last line may lack a newline. */
 static int end_row(struct reader *r)
 {
     if (r->column == 0)
@@ -199,8 +199,8 @@ size_t bb_alltoallv_counts_received(const struct bb_alltoallv_counts *t, size_t 
     return sum;
 }
 
-/* Returns the maximum, over all ranks, of the number of elements that a rank sends or receives in total. Generated
- * counts have the same totals on every rank, so only the totals of rank 0 are computed for them. */
+/* Returns the number of elements that the rank with the most data sends or receives in total. Generated counts have
+ * the same totals on every rank, so only the totals of rank 0 are computed for them. */
 size_t bb_alltoallv_counts_most(const struct bb_alltoallv_counts *t, size_t base, size_t elem_bytes, int ranks)
 {
     size_t most = 0;

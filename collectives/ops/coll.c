@@ -17,7 +17,7 @@ static size_t n_times_count(size_t count, int n)
     return count * (size_t)n;
 }
 
-/* Reduce-scatter followed by all-gather: each of the two sends (n-1)/n of the buffer through every link. */
+/* Reduce-scatter followed by all-gather: each sends (n-1)/n of the buffer through every link, in total 2(n-1)/n. */
 static double factor_2n1_n(int n)
 {
     return 2.0 * (n - 1) / n;

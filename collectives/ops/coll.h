@@ -28,8 +28,8 @@ enum bb_coll_flag {
     BB_COLL_SLICED = 4,  /* the buffers consist of slices, one per rank; `count` is the length of a slice, a multiple
                            of 16 bytes */
     BB_COLL_VARIABLE_COUNTS = 8, /* each pair of ranks has its own count, see collectives/ops/alltoallv_counts.h */
-    BB_COLL_ROUNDS = 16,    /* consists of log2(n) rounds that depend on each other: n must be a power of two, and the
-                            rounds cannot be in one NCCL group */
+    BB_COLL_ROUNDS = 16,    /* consists of log2(n) exchanges, each of which sends data received in the previous one: n
+                            must be a power of two, and the exchanges cannot be in one NCCL group */
     BB_COLL_ESTIMATED = 32, /* one NCCL collective call, for which ncclGroupSimulateEnd returns an estimate */
     BB_COLL_PAIRS = 64,     /* every rank sends to and receives from its peers: the CTA limits of the communicator
                            (minCTAs, maxCTAs) do not apply */
@@ -42,9 +42,9 @@ enum bb_coll_from {
     BB_FROM_PREVIOUS, /* rank - 1; rank 0 receives from rank n - 1 */
 };
 
-/* Position of one buffer in the other if the operation is in place. A slice has `count` elements. */
+/* Where one buffer lies in the other if the operation is in place. A slice has `count` elements. */
 enum bb_coll_inplace {
-    BB_INPLACE_NONE, /* not possible in place, because received data would overwrite data that are still to be sent */
+    BB_INPLACE_NONE, /* cannot run in place, because received data would overwrite data that are still to be sent */
     BB_INPLACE_SAME, /* send == recv */
     BB_INPLACE_SEND_IN_RECV, /* send = recv + rank * count */
     BB_INPLACE_RECV_IN_SEND, /* recv = send + rank * count */
@@ -53,12 +53,13 @@ enum bb_coll_inplace {
 struct bb_coll {
     const char *name, *help;                   /* name: on the command line; help: one line that begins in lower case */
     const char *factor_text;                   /* formula of bus_factor, for the output */
-    size_t (*send_count)(size_t count, int n); /* elements of a rank's send buffer; for rooted collectives the
-                                                  maximum over the ranks */
-    size_t (*recv_count)(size_t count, int n); /* elements of a rank's receive buffer; for rooted collectives the
-                                                  maximum over the ranks */
-    double (*bus_factor)(int n);               /* busbw / algbw; 0 if a single rank sends nothing */
-    double (*alg_factor)(int n); /* fraction of the payload bytes that counts in algbw; NULL: all bytes count */
+    size_t (*send_count)(size_t count, int n); /* returns the number of elements in a rank's send buffer; for rooted
+                                                  collectives the maximum over the ranks */
+    size_t (*recv_count)(size_t count, int n); /* returns the number of elements in a rank's receive buffer; for
+                                                  rooted collectives the maximum over the ranks */
+    double (*bus_factor)(int n); /* returns busbw / algbw for n ranks; 0 for a single rank, which sends nothing */
+    double (*alg_factor)(int n); /* returns the fraction of the payload bytes that counts in algbw; NULL: all bytes
+                                    count */
     unsigned flags;              /* bits of enum bb_coll_flag */
     enum bb_coll_from from;
     enum bb_coll_inplace inplace;
@@ -78,8 +79,8 @@ size_t bb_coll_count(enum bb_coll_kind kind, size_t bytes, int n, size_t elem_by
 /* bb_coll_possible - return whether a communicator of n ranks can run this collective. */
 bool bb_coll_possible(enum bb_coll_kind kind, int n);
 
-/* bb_coll_payload_count - return the number of elements that count as the size of the operation: those of the larger
- * buffer. */
+/* bb_coll_payload_count - return the number of elements of the larger of the two buffers, which defines the size of
+ * the operation. */
 size_t bb_coll_payload_count(enum bb_coll_kind kind, size_t count, int n);
 
 struct bb_expect; /* defined in cuda/data/pattern.h */

@@ -118,8 +118,8 @@ static int recv_from(const struct bb_call *c, void *buf, int peer)
     return BB_NCCL(ncclRecv(buf, c->count, type_of(c), peer, c->comm->nccl, c->stream));
 }
 
-/* Runs the sends and receives that the function `exchange` issues as one NCCL group. If `exchange` fails, the group
- * is closed and the result of closing it is ignored. */
+/* Calls `exchange`, which enqueues sends and receives, inside one NCCL group. If `exchange` fails, the group is
+ * closed and the result of closing it is ignored. */
 static int launch_group(const struct bb_call *c, int (*exchange)(const struct bb_call *))
 {
     int rc;
@@ -200,8 +200,8 @@ static int launch_alltoallv(const struct bb_call *c)
     return launch_group(c, exchange_variable_counts);
 }
 
-/* Runs one round of the hypercube algorithm: this rank sends the `width` slices that it has gathered so far to its
- * partner, and receives the partner's `width` slices. */
+/* Runs one exchange of the hypercube all-gather: this rank sends the `width` slices that it has gathered so far to
+ * its partner, and receives the partner's `width` slices. */
 static int exchange_halves(const struct bb_call *c, int width)
 {
     int mine = c->comm->rank & ~(width - 1), partner = c->comm->rank ^ width, rc;

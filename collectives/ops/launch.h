@@ -26,8 +26,9 @@ struct bb_mulsums {
 };
 
 /*
- * bb_mulsums_make    - create the operations for the data types in dtypes[n].
- * bb_mulsums_release - destroy the operations. Accepts a partly created set. Call before the communicator is destroyed.
+ * bb_mulsums_make    - create the pre-multiplied sum operations for the data types in dtypes[n].
+ * bb_mulsums_release - destroy the operations. Accepts a partly initialized struct. Call before the communicator is
+ *                      destroyed.
  */
 int bb_mulsums_make(struct bb_mulsums *m, struct bb_comm *comm, const int *dtypes, int n) BB_MUST_CHECK;
 void bb_mulsums_release(struct bb_mulsums *m, struct bb_comm *comm);

@@ -1,9 +1,9 @@
 /*
- * bench_overlap.c - runs `busbar bench overlap`: measures a GEMM and a collective, alone and concurrently, with each
- * message size and each CTA limit (minCTAs and maxCTAs of the communicator), and reports the best limit.
+ * bench_overlap.c - runs `busbar bench overlap`: measures a GEMM and a collective, alone and concurrently, for each
+ * message size and each CTA limit (minCTAs and maxCTAs of the communicator), and reports the fastest limit.
  *
  * Top-level field of the results: best[{bytes, min_ctas, max_ctas, both_us, tied[]}] contains, for each message size,
- * the best CTA limit and the limits whose times are tied with the best (medians within 1 %, or overlapping intervals).
+ * the fastest CTA limit and the limits that are equally fast (medians within 1 %, or overlapping confidence intervals).
  */
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* State of one run of `busbar bench overlap`. An all-zero struct is empty and may be released. */
+/* State of one run of `busbar bench overlap`. An all-zero struct may be passed to the release function. */
 struct overlap {
     struct bb_bench_overlap_options options;
     struct bb_session session;
@@ -39,7 +39,7 @@ static struct bb_case case_of(const struct overlap *v, size_t bytes)
         .count = bb_coll_count(v->options.kind, bytes, ranks, bb_dtypes[v->options.gemm_shape.dtype].bytes)};
 }
 
-/* Rejects message sizes with less than one element per rank. Runs when the number of ranks is known. */
+/* Rejects message sizes with less than one element per rank. Called when the number of ranks is known. */
 static int check_sizes(struct overlap *v)
 {
     for (int i = 0; i < v->options.sizes.n; i++)
@@ -65,8 +65,8 @@ static size_t slot_bytes(const struct overlap *v)
 
 /* ---- table rows and header ---- */
 
-/* One result row: a message size with a CTA limit. A sample runs a number of GEMMs, a number of collectives, or both
- * at once; every time in the row is that of a whole sample. */
+/* One row of the result table: a message size with a CTA limit. A sample runs `gemms` GEMMs, `collectives`
+ * collectives, or both concurrently; every time in the row is that of all GEMMs or collectives of a sample. */
 struct row {
     const char *collective, *dtype, *op;
     size_t bytes, count;
@@ -236,7 +236,7 @@ static json_t *ctas_json(int ctas)
     return ctas > 0 ? json_integer(ctas) : json_null();
 }
 
-/* Prints all CTA limits whose times are tied with the best (bb_overlap_best), for example "default, 4, 8". */
+/* Prints all CTA limits that are as fast as the fastest (bb_overlap_best), for example "default, 4, 8". */
 static void print_ties(const struct overlap *v, const bool *tied)
 {
     const char *between = "";

@@ -181,8 +181,8 @@ out:
     return rc;
 }
 
-/* Records the event `begin`, from which all times are measured, after all ranks have arrived and the host has had
- * time to enqueue `calls` calls. */
+/* Records the CUDA event `begin`, from which all times count, after all ranks have arrived and the host has had time
+ * to enqueue `calls` calls. */
 static int enqueue_start(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int calls)
 {
     int rc;
@@ -200,9 +200,9 @@ out:
     return rc;
 }
 
-/* Takes one sample of `gemms` GEMMs and `collectives` collectives. The collectives are enqueued before the GEMMs,
+/* Takes one sample with `gemms` GEMMs and `collectives` collectives. The collectives are enqueued before the GEMMs,
  * because their kernels need a few free SMs to start. ends_row: this is the last sample of a result row, so its last
- * collective uses the buffers that are verified. */
+ * collective uses the second set of buffers, which is verified. */
 static int take_sample(struct bb_overlap_context *ctx, const struct bb_overlap_work *work, int gemms, int collectives,
                        bool ends_row, double *compute_us, double *comm_us)
 {
@@ -276,8 +276,8 @@ out:
     return rc;
 }
 
-/* Verification result of one rank for the last collective of a result row, which ran concurrently with GEMMs: number
- * of elements and guard bytes that are wrong, that were compared, and that must be compared (due). */
+/* Verification result of one rank for the last collective of a result row, which ran concurrently with GEMMs. Counts
+ * of elements and guard bytes: wrong; checked: compared; due: to be compared in a complete verification. */
 struct finding {
     unsigned long long wrong, checked, due;
 };

@@ -1,6 +1,6 @@
 /*
  * overlap_measure.h - measures GEMMs on one stream and collectives on a high-priority stream, alone and concurrently.
- * All work of a sample is enqueued before a common, delayed start.
+ * The host enqueues all GEMMs and collectives of a sample before the GPU starts them at a common, delayed time.
  */
 #ifndef BB_COLLECTIVES_OVERLAP_OVERLAP_MEASURE_H
 #define BB_COLLECTIVES_OVERLAP_OVERLAP_MEASURE_H
@@ -26,7 +26,7 @@ struct bb_overlap_context {
     cudaEvent_t ranks_ready, begin, compute_end, comm_end;
     struct bb_gemm_lib lib;
     struct bb_gemm gemm;
-    struct bb_guarded matrices; /* one allocation for A, B and C */
+    struct bb_guarded matrices; /* one device memory allocation for the GEMM's matrices A, B and C */
     struct bb_guarded slots;    /* two sets of send and receive buffers of the collective; only the last timed
                                 collective of a result row uses the second set, which is then verified */
     struct bb_verdict *verdict; /* result of comparing received with expected data; in device memory */

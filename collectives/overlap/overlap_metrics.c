@@ -101,7 +101,7 @@ static int ctas_of(const struct bb_cta_limit *limit)
     return limit->max > 0 ? limit->max : INT_MAX;
 }
 
-/* Returns whether the time `a` of a CTA limit is tied with the fastest time: medians within 1 %, or overlapping
+/* Returns whether a CTA limit with the times `a` is as fast as the fastest limit: medians within 1 %, or overlapping
  * confidence intervals. With few samples the intervals are NaN, and only the medians are compared. */
 static bool is_tie(const struct bb_stats *a, const struct bb_stats *fastest)
 {

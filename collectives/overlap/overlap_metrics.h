@@ -11,14 +11,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The five times of a result row, in us from the common start of all work of a sample. They all use the same number
- * of GEMMs and the same number of collectives. */
+/* The five times of a result row in us, each from the common start of a sample's GEMMs and collectives. All five are
+ * for the same number of GEMMs and the same number of collectives. */
 enum bb_overlap_time {
     BB_COMPUTE_ALONE,
     BB_COMM_ALONE,
     BB_COMPUTE_IN_BOTH, /* until the last GEMM ends, while collectives run concurrently */
     BB_COMM_IN_BOTH,    /* until the last collective ends, while GEMMs run concurrently */
-    BB_BOTH,            /* until all work ends: the longer of BB_COMPUTE_IN_BOTH and BB_COMM_IN_BOTH */
+    BB_BOTH,            /* until all GEMMs and collectives end: the longer of BB_COMPUTE_IN_BOTH and BB_COMM_IN_BOTH */
     BB_OVERLAP_TIMES
 };
 
@@ -29,7 +29,7 @@ struct bb_contention {
      * the two is hidden completely; 0: no overlap; below 0: slower than compute and communication one after the
      * other */
     double efficiency;
-    double lost_to_comm_us; /* time by which communication delays the compute: BB_BOTH - BB_COMPUTE_ALONE */
+    double lost_to_comm_us; /* time in us by which communication delays the end: BB_BOTH - BB_COMPUTE_ALONE */
 };
 
 /* bb_contention_of - compute the metrics from median times. A ratio is NaN if its denominator is 0. */
@@ -40,7 +40,7 @@ struct bb_contention bb_contention_of(const double us[BB_OVERLAP_TIMES]);
  * collectives overlap during the whole sample.
  *   gemm_us          time of one GEMM
  *   collective_us    time of one collective
- *   min_collectives  lower limit for the collectives; raised if one GEMM takes longer than this number of collectives
+ *   min_collectives  minimum number of collectives; if they take less time than one GEMM, more collectives are chosen
  *   gemms            out: number of GEMMs
  *   collectives      out: number of collectives
  *   Both numbers are at most BB_OVERLAP_CALLS, because all calls are enqueued before the delayed start and the launch
@@ -65,12 +65,12 @@ int bb_cta_limits_parse(const char *text, struct bb_cta_limit limits[BB_CTA_LIMI
 const char *bb_cta_limit_text(const struct bb_cta_limit *limit, char text[BB_CTA_TEXT]);
 
 /*
- * bb_overlap_best - choose the CTA limit with the shortest median of BB_BOTH. Among limits tied with the fastest,
- * choose the one with the fewest CTAs, which leaves the most SMs for compute; NCCL's default counts as the most CTAs.
+ * bb_overlap_best - choose the CTA limit with the shortest median of BB_BOTH. Among the limits that are as fast as the
+ * fastest (medians within 1 %, or overlapping 95 % confidence intervals), choose the one with the fewest CTAs, which
+ * leaves the most SMs for compute; NCCL's default counts as the most CTAs.
  *   both_us  [n] statistics of BB_BOTH per limit; n >= 1
- *   tied     [n] out: whether the limit is tied with the fastest (medians within 1 %, or overlapping 95 %
- *            confidence intervals)
- *   ties     out: number of tied limits, including the fastest
+ *   tied     [n] out: whether the limit is as fast as the fastest
+ *   ties     out: number of limits that are as fast as the fastest, including the fastest
  *   Returns  index of the chosen limit
  */
 int bb_overlap_best(const struct bb_cta_limit *limits, const struct bb_stats *both_us, int n, bool *tied, int *ties);

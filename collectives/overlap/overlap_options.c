@@ -3,7 +3,8 @@
 
 static const char *const type_choices[] = {"bfloat16", "half", "float", NULL};
 
-/* Returns the i-th collective that is one NCCL call with equal counts for all ranks, or NULL past the end. */
+/* Returns the name of the i-th collective that is one NCCL call with equal counts on all ranks; NULL if there are at
+ * most i of them. */
 static const char *collective_at(size_t i)
 {
     for (size_t kind = 0; kind < BB_COLL_KIND_COUNT; kind++)

@@ -13,8 +13,8 @@ struct bb_bench_overlap_options {
     struct bb_common common;
     const char *collective, *dtype, *size_list, *cta_list, *mnk;
     int collectives, gemms, repeats, warmup;
-    enum bb_coll_kind kind; /* kind and all following fields are parsed from the strings collective, dtype,
-                               size_list, cta_list and mnk */
+    enum bb_coll_kind kind; /* parsed from the string `collective`; the fields after `kind` are parsed from the
+                               strings dtype, size_list, cta_list and mnk */
     struct bb_sizes sizes;
     struct bb_cta_limit limits[BB_CTA_LIMITS];
     int n_limits;

@@ -41,7 +41,8 @@ static const struct bb_opt measure_rows[] = {
         0, "measure", FIELD(measure),
         "run the benches that a profile needs instead of reading files; arguments after -- are passed to the bench "
         "of collectives (-- -e 4G --sweep-algorithms)"),
-    OPT_INT(0, "ranks", FIELD(run.ranks), NULL, "N", 1, 1 << 24, "ranks of these benches, one per GPU"),
+    OPT_INT(0, "ranks", FIELD(run.ranks), NULL, "N", 1, 1 << 24,
+            "number of ranks of the calibration benchmarks, one per GPU"),
     OPT_CHOICE(0, "launcher", FIELD(run.launcher), NULL, "NAME", launchers,
                "launcher that starts the ranks (default: mpirun)"),
     OPT_STRING(0, "hosts", FIELD(run.hosts), NULL, "LIST", "hosts for the launcher"),

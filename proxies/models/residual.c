@@ -255,8 +255,11 @@ static int read_buckets(const struct bb_model_file *file, struct bb_residual *m)
 
         if (json_unpack(json_array_get(list, (size_t)b), "[ii]", &first, &last) || first != next || last < first ||
             last >= m->n_tensors)
-            return bb_err(BB_EUSAGE, "%s: bucket %d must be [%d, LAST] with tensors up to %d", file->where, b, next,
-                          m->n_tensors - 1);
+            return bb_err(
+                BB_EUSAGE,
+                "%s: bucket %d must be [FIRST, LAST], the indices of its first and last tensor, with FIRST %d "
+                "and LAST from %d to %d",
+                file->where, b, next, next, m->n_tensors - 1);
         *bucket = (struct bb_bucket){.first = first, .n = last - first + 1};
         for (; next <= last; next++)
             bucket->count += m->tensors[next].count;

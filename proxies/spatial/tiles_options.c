@@ -16,8 +16,8 @@ const struct bb_opt bb_tiles_options[] = {
         0, "slice", FIELD(slice), NULL, "HOW", slice_choices,
         "tile shape: vertical strips, horizontal strips or a square grid (default: square if P is a square number)"),
     OPT_STRING(0, "spatial-parts", FIELD(spatial_parts), NULL, "P[,P...]",
-               "tiles per image: one number, or one per spatial split (default: 4, or 2 if only 2 fit the ranks; gems: "
-               "no tiles)"),
+               "tiles per image: one number, or a list with one number per spatially split pipeline stage (default: 4, "
+               "or 2 if the number of ranks does not allow 4; gems: no tiles)"),
     OPT_INT(0, "splits", FIELD(splits), NULL, "S", 1, 1e6,
             "pipeline splits of the layers (default: the smallest number that fits the ranks)"),
     OPT_INT(0, "spatial-splits", FIELD(spatial_splits), NULL, "Q", 1, 1e6,

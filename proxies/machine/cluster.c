@@ -57,8 +57,8 @@ static const struct bb_json_field fields[] = {INTEGER("gpus_per_node", gpus_per_
                                               BB_FIELD("source", BB_JSON_ANY, 0),
                                               {0}};
 
-/* Reads an optional section of a profile, and stores in *is_there whether the profile has the section. If the
- * section is present, all its keys are required. */
+/* Reads an optional section (JSON object) of a profile; *is_there is set to whether the profile contains the
+ * section. If it does, all its keys are required. */
 static int read_section(const json_t *root, const char *name_or_path, const char *key,
                         const struct bb_json_field *of_it, struct bb_cluster *c, bool *is_there)
 {
@@ -74,7 +74,7 @@ out:
     return rc;
 }
 
-/* Section "achieved". Without this section every kernel reaches the data sheet's rates. */
+/* Section "achieved". Without this section every kernel reaches the peak rates of the GPU's data sheet. */
 static const struct bb_json_field achieved_fields[] = {NUMBER("tflops.float8", tflops_float8, 0),
                                                        PART("achieved.gemm", achieved.gemm),
                                                        PART("achieved.gemm_float8", achieved.gemm_float8),
@@ -136,8 +136,8 @@ static int reject_key(const char *name_or_path, const char *key, const struct bb
                   bb_nccl_algorithms[variant->algorithm], of);
 }
 
-/* Reads the optional keys chunk_us and channels of an NCCL variant. Without chunk_us, the bandwidth of NVLS does not
- * depend on the message size. */
+/* Reads the optional keys chunk_us and channels of an NCCL algorithm with protocol. Without chunk_us, the modeled
+ * bandwidth of NVLS does not depend on the message size. */
 static int read_chunks(const json_t *row, const char *name_or_path, struct bb_nccl_variant *variant)
 {
     static const struct bb_json_field chunk = VARIANT_NUMBER(chunk_us, 0, MAX_CHUNK_US),
@@ -278,8 +278,8 @@ double bb_cluster_nic_share_gbps(const struct bb_cluster *c, double members)
     return fmin(of_gpu, c->inter.gbps * c->nics_per_node / members);
 }
 
-static double larger(double a, double b) /* used instead of fmax, a library call, because this function runs for
-                                            every message */
+static double larger(double a, double b) /* not fmax, which is a library call, because this function runs for every
+                                            message */
 {
     return a > b ? a : b;
 }
@@ -370,7 +370,7 @@ void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks,
     }
 }
 
-/* ---- GPU resources that concurrent communication uses ---- */
+/* ---- SMs and memory bandwidth that concurrent communication uses ---- */
 
 double bb_cluster_memory_gbps(const struct bb_cluster *c)
 {

@@ -1,8 +1,8 @@
 /*
  * collective_time.c - cost of collectives (definition and sources: profiles/clusters/README.md). A profile without
- * "nccl" uses the alpha-beta model: one latency and one bandwidth. With "nccl", each variant (algorithm + protocol) has
- * the latencies and bandwidths of NCCL's tuning model (NCCL 2.27, src/graph/tuning.cc), and a collective costs as much
- * as its fastest variant.
+ * section "nccl" uses the alpha-beta model: one latency and one bandwidth. With "nccl", each variant (NCCL algorithm
+ * with protocol) has the latencies and bandwidths of NCCL's tuning model (NCCL 2.27, src/graph/tuning.cc), and the cost
+ * of a collective is that of its fastest variant.
  */
 #include "proxies/machine/fabric.h"
 
@@ -18,8 +18,8 @@ static int log2_up(int n)
     return steps;
 }
 
-/* Returns the number of phases: 2 for all_reduce, which reduces the data and then distributes the result, otherwise
- * 1. */
+/* Returns the number of times the data cross the network: 2 for all_reduce (reduce, then distribute the result),
+ * otherwise 1. */
 static int count_phases(const struct bb_coll *coll)
 {
     return (coll->flags & BB_COLL_REDUCES) && !(coll->flags & (BB_COLL_ROOTED | BB_COLL_SLICED)) ? 2 : 1;
@@ -42,15 +42,15 @@ static void alpha_beta_cost(const struct bb_cluster *c, const struct bb_collecti
 
 /* ---- rates of NICs ---- */
 
-/* Rate of all NICs of one GPU together, as if no other GPU used these NICs. For a profile without "sharing": the
- * GPU's share of the node's NICs. */
+/* Returns the total rate of the NICs that one GPU uses, in 1e9 bytes/s, as if no other GPU used them. For a profile
+ * without "sharing": the GPU's share of the node's NICs. */
 static double gpu_nics_gbps(const struct bb_cluster *c)
 {
     return c->has_sharing ? c->inter.gbps * fmax(1, (double)c->nics_per_node / c->gpus_per_node)
                           : bb_cluster_nic_gbps(c);
 }
 
-/* Inter-node rate of one member while all members communicate. The slowest NIC counts: the one that the most members
+/* Returns the inter-node rate of one member while all members communicate: the rate at the NIC that the most members
  * share. */
 static double member_nic_gbps(const struct bb_cluster *c, const struct bb_collective *call)
 {
@@ -64,16 +64,17 @@ static double longest_ns(const struct bb_cost *cost)
     return fmax(fmax(cost->link_ns, cost->nic_ns), fmax(cost->uplink_ns[BB_LEAF], cost->uplink_ns[BB_POD]));
 }
 
-/* Fraction of the inter-node bytes that PXN first moves within the node to another GPU, whose NIC is on the
- * receiver's rail. members: members per node. */
+/* Returns the fraction (0 to 1) of the inter-node bytes that NCCL first moves to another GPU of the sending node
+ * (PXN), because that GPU's NIC is on the receiver's rail. members: members per node. */
 static double pxn_fraction(const struct bb_cluster *c, double members)
 {
     return c->fabric.rails ? 1 - 1 / fmin(members, bb_fabric_rails(c)) : 0;
 }
 
-/* Cost of alltoall, gather and scatter, which NCCL implements as sends and receives. Links within the node and NICs
- * transfer their bytes concurrently. In an alltoall, the members of the smallest node send the most bytes to other
- * nodes. In a gather or scatter, the root's NIC transfers the bytes of all members on other nodes. */
+/* Computes the cost of alltoall, gather and scatter, which NCCL implements as sends and receives. Intra-node links
+ * and NICs transfer their bytes concurrently. In an alltoall, the members of the node with the fewest members send
+ * the most bytes to other nodes. In a gather or scatter, the root's NIC transfers the bytes of all members on other
+ * nodes. */
 static void send_recv_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
                            struct bb_cost *cost)
 {
@@ -89,8 +90,9 @@ static void send_recv_cost(const struct bb_cluster *c, const struct bb_collectiv
     cost->nic_ns = (rooted || !c->has_sharing ? away : call->placement.max_nic_pairs) / n * bytes / gpu_nics_gbps(c);
     cost->nic_bytes = cost->nic_ns * member_nic_gbps(c, call);
     if (rooted)
-        for (int tier = 0; tier < BB_TIERS; tier++) /* bytes of the members outside the root's leaf or pod; all nodes
-                                                       of this leaf or pod are assumed to be full */
+        /* bytes of the members outside the root's leaf (pod); all nodes of the root's leaf (pod) are assumed to have
+         * all their GPUs in the communicator */
+        for (int tier = 0; tier < BB_TIERS; tier++)
             cost->uplink_bytes[tier] =
                 fmax(0, n - with_root - (call->placement.tier[tier].max_nodes - 1.0) * call->placement.max_members) /
                 n * bytes;
@@ -100,9 +102,10 @@ static void send_recv_cost(const struct bb_cluster *c, const struct bb_collectiv
     cost->transfer_ns = longest_ns(cost);
 }
 
-/* ---- cost of a variant: algorithm + protocol ---- */
+/* ---- cost of a variant: NCCL algorithm with protocol ---- */
 
-/* Sequential steps within nodes and between nodes; each step takes the variant's intra_us or inter_us. */
+/* Number of sequential algorithm steps within nodes and between nodes; a step within a node takes the variant's
+ * intra_us, a step between nodes its inter_us. */
 struct steps {
     double intra, inter;
 };
@@ -112,14 +115,15 @@ static struct steps steps_of(enum bb_nccl_algorithm algorithm, int rounds, int n
     double levels = log2_up(nodes);
 
     switch (algorithm) {
-    case BB_NCCL_TREE: /* a chain within each node, and a binary tree over the nodes */
+    case BB_NCCL_TREE: /* a chain of GPUs within each node, and a binary tree over the nodes */
         return (struct steps){rounds * ((double)n / nodes - 1), rounds * levels};
     case BB_NCCL_NVLS:
     case BB_NCCL_NVLS_TREE:
         return (struct steps){1, rounds * levels};
     case BB_NCCL_PAT:
         return (struct steps){0, rounds * levels};
-    case BB_NCCL_COLLNET_DIRECT: /* every GPU exchanges data with the other GPUs of its node, then with the network */
+    case BB_NCCL_COLLNET_DIRECT: /* each GPU exchanges data first with the other GPUs of its node, then over the
+                                    network */
         return (struct steps){n > nodes ? rounds : 0, 1};
     case BB_NCCL_COLLNET_CHAIN:
         return (struct steps){rounds * ((double)n / nodes - 1), 1};
@@ -148,11 +152,11 @@ static bool supports(enum bb_nccl_algorithm algorithm, const struct bb_coll *col
                                             : whole;
 }
 
-/* Bytes per direction over all uplinks of one leaf or pod. A ring over consecutive nodes enters and leaves the
- * switch once. Each of NCCL's two trees sends half of the data over each of its edges, for all_reduce in both
- * directions. In PAT each node sends to nodes at distance 1, 2, 4, ...: the steps that leave the switch send as many
- * bytes as a ring, and each doubling of the nodes on the switch adds half of this number. With SHARP the switch
- * sends one sum up and receives one sum. */
+/* Returns the bytes per direction over all uplinks of one leaf (pod). A ring over consecutive nodes enters and
+ * leaves the switch once. Each of NCCL's two trees sends half of the data over each of its edges, for all_reduce in
+ * both directions. In PAT each node sends to the nodes at distance 1, 2, 4, ...: the steps that leave the switch
+ * send the bytes of a ring, plus half of this number for each doubling of the number of nodes on the switch. With
+ * SHARP the switch sends one sum up and receives one sum. */
 static double uplink_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, enum bb_tier tier,
                               double bytes, double ring_bytes)
 {
@@ -165,9 +169,9 @@ static double uplink_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_
     return count_phases(&bb_colls[call->kind]) * call->placement.tier[tier].max_tree_edges * bytes / 4;
 }
 
-/* Bytes per direction through the NICs of the node that sends the most. Each of the two trees transfers half of the
- * data. A node sends to a parent in both trees and to two children in one tree; with two nodes, to one child. With
- * CollNet a node sends its sum and receives the result. */
+/* Returns the bytes per direction through the NICs of the node that sends the most. Each of NCCL's two trees
+ * transfers half of the data. A node sends to a parent in both trees and, in one of the trees, to two children (with
+ * two nodes, to one child). With CollNet a node sends its sum and receives the result. */
 static double nic_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, double bytes,
                            double ring_bytes)
 {
@@ -180,12 +184,12 @@ static double nic_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_col
 
 /* ---- bytes over links within a node ---- */
 
-#define NVLS_GPUS 8 /* GPUs per node for which "gbps" of an NVLS variant is the bus bandwidth */
+#define NVLS_GPUS 8 /* number of GPUs per node for which the value "gbps" of an NVLS variant is the bus bandwidth */
 
-/* Bytes over the links of one GPU within the node, to be divided by the variant's gbps. In a tree, the GPUs of a
- * node form a chain, over which each GPU sends all bytes up and down again. With NVLS each GPU sends all bytes to
- * the NVSwitches, which add them up, and multicasts its part of the sums: 9/8 of the bytes with eight GPUs, 5/4 with
- * four. */
+/* Returns the bytes over the intra-node links of one GPU, to be divided by the variant's gbps. In a tree, the GPUs
+ * of a node form a chain; each GPU sends all bytes up and down the chain. With NVLS each GPU sends all bytes to the
+ * NVSwitches, which sum the data of the GPUs, and multicasts 1/n of the sums: 9/8 of the bytes with n = 8 GPUs, 5/4
+ * with four. */
 static double intra_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_collective *call, double bytes,
                              double ring_bytes)
 {
@@ -198,22 +202,33 @@ static double intra_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_c
     return ring_bytes;
 }
 
-/* ---- effects at medium sizes (NCCL 2.27: src/graph/tuning.cc, src/enqueue.cc and src/transport/nvls.cc) ---- */
+/* ---- effects at message sizes between latency- and bandwidth-bound (NCCL 2.27: src/graph/tuning.cc,
+ * src/enqueue.cc, src/transport/nvls.cc) ---- */
 
-#define KIB                         1024.0
-#define RING_SLICES                 2            /* slices per chunk of a ring */
-#define RING_SLICE                  (1024 * KIB) /* maximum bytes of a slice: 1/4 of NCCL's default 4 MiB buffer */
-#define RING_PLATEAU                1.4 /* tuning.cc: latency factor of all_reduce between nodes with a ring and Simple */
-#define PLATEAU_BYTES               64 /* tuning.cc: bytes per channel and rank from which RING_PLATEAU applies */
-#define NVLS_CHUNK                  (128 * KIB) /* enqueue.cc: maximum bytes of a chunk, per channel and head */
-#define NVLS_HEADS                  32 /* maximum number of heads, the GPUs of a node that each own a part of the sum */
-#define NVLS_CHANNELS               16 /* nvls.cc: number of channels on Hopper, for profiles without "channels" */
-#define NVLS_FILL                   2  /* rounds until all stages of NVLS (scatter, reduce, gather) are busy */
-#define NVLS_TREE_SMALL_CHUNK_NODES 4  /* enqueue.cc: number of nodes from which NVLSTree halves its chunks */
+#define KIB         1024.0
+#define RING_SLICES 2            /* slices per chunk of a ring */
+#define RING_SLICE  (1024 * KIB) /* maximum bytes of a slice: 1/4 of NCCL's default 4 MiB buffer */
+#define RING_PLATEAU                                                                                                   \
+    1.4 /* tuning.cc: factor on the latency of an inter-node all_reduce with ring and
+                                           Simple */
+#define PLATEAU_BYTES                                                                                                  \
+    64 /* tuning.cc: minimum bytes per NCCL channel and rank for which RING_PLATEAU
+                                          applies */
+#define NVLS_CHUNK                                                                                                     \
+    (128 * KIB) /* enqueue.cc: maximum bytes of a chunk, per NCCL channel and head
+                                                   (GPU of the node that reduces one part) */
+#define NVLS_HEADS                                                                                                     \
+    32                   /* maximum number of heads: GPUs of a node, each of which reduces and
+                                          multicasts one part of the array */
+#define NVLS_CHANNELS 16 /* nvls.cc: number of NCCL channels on Hopper, for profiles without "channels" */
+#define NVLS_FILL                                                                                                      \
+    2                                 /* number of pipeline steps until all stages of NVLS (scatter, reduce, gather)
+                                         are busy */
+#define NVLS_TREE_SMALL_CHUNK_NODES 4 /* enqueue.cc: minimum number of nodes for which NVLSTree halves its chunks */
 #define TREE_CORRECTIONS            23
 
-/* Returns the fraction of its bandwidth that a tree reaches for this number of bytes (tuning.cc,
- * treeCorrectionFactor). The tables have one entry per power of two, from 64 bytes to 256 MiB. */
+/* Returns the fraction (0 to 1) of its bandwidth that a tree reaches for an array of `bytes` (tuning.cc,
+ * treeCorrectionFactor). The tables have one value per power of two, from 64 bytes to 256 MiB. */
 static double tree_efficiency(const struct bb_nccl_variant *variant, double bytes)
 {
     static const struct {
@@ -231,8 +246,9 @@ static double tree_efficiency(const struct bb_nccl_variant *variant, double byte
     return 1;
 }
 
-/* Adds the latency of the last step of a ring, in which each rank copies the last slice of each channel's chunk and
- * no link sends. Also applies RING_PLATEAU. profiles/clusters/README.md compares this latency with a measurement. */
+/* Adds the latency of the last step of a ring, in which each rank copies the last slice of each NCCL channel's chunk
+ * while no link sends. Also applies RING_PLATEAU. profiles/clusters/README.md compares this latency with a
+ * measurement. */
 static void add_ring_tail(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes,
                           struct bb_cost *cost)
 {
@@ -245,8 +261,8 @@ static void add_ring_tail(const struct bb_nccl_variant *variant, const struct bb
         cost->latency_ns += fmin(bytes / call->ranks / RING_SLICES, variant->channels * RING_SLICE) / variant->gbps;
 }
 
-/* Returns the bytes of one round of NVLS: one chunk per channel and head (a GPU of the node that owns a part of the
- * sum). For arrays of only a few rounds NCCL halves the chunk (enqueue.cc). */
+/* Returns the bytes of one NVLS pipeline step: one chunk per NCCL channel and head (GPU of the node that reduces one
+ * part of the array). For arrays of only a few steps NCCL halves the chunk (enqueue.cc). */
 static double nvls_round_bytes(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes)
 {
     static const double min_rounds[] = {64, 8, 2}, tree_min_rounds[] = {4, 1};
@@ -260,8 +276,8 @@ static double nvls_round_bytes(const struct bb_nccl_variant *variant, const stru
     return fmin(bytes, round);
 }
 
-/* Adds the time of the rounds of NVLS, in each of which all GPUs synchronize. Rounds overlap, except the first
- * NVLS_FILL rounds, which fill the pipeline. */
+/* Adds the time of the NVLS pipeline steps, in each of which all GPUs synchronize. The steps overlap, except the
+ * first NVLS_FILL steps, which fill the pipeline. */
 static void add_nvls_rounds(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes,
                             struct bb_cost *cost)
 {
@@ -293,8 +309,8 @@ static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_n
         cost.uplink_bytes[tier] = uplink_bytes_of(variant->algorithm, call, (enum bb_tier)tier, bytes, cost.bytes);
     bb_fabric_add_collective_uplinks(c, call, variant->nic, &cost);
     cost.transfer_ns = longest_ns(&cost);
-    if (variant->algorithm == BB_NCCL_TREE) /* treeCorrectionFactor makes the operation longer without more traffic,
-                                               so the additional time is latency */
+    if (variant->algorithm == BB_NCCL_TREE) /* treeCorrectionFactor makes the operation longer without adding
+                                               traffic, so the additional time counts as latency */
         cost.latency_ns += cost.transfer_ns * (1 / tree_efficiency(variant, bytes) - 1);
     return cost;
 }
@@ -315,7 +331,7 @@ static void fastest_variant_cost(const struct bb_cluster *c, const struct bb_col
             *cost = one;
         }
     }
-    if (!cost->variant) /* no variant of the profile supports the collective */
+    if (!cost->variant) /* the profile contains no NCCL algorithm that supports the collective */
         cost->latency_ns = INFINITY;
 }
 
@@ -324,8 +340,8 @@ static double payload_bytes(const struct bb_collective *call)
     return (double)bb_coll_payload_count(call->kind, call->count, call->ranks) * bb_dtypes[call->dtype].bytes;
 }
 
-/* Computes the placement of members on the first nodes. All nodes but the last are full if this is possible with the
- * call's numbers of ranks and nodes; otherwise the members are distributed evenly. */
+/* Computes the placement of the members on nodes 0, 1, ... All nodes but the last are full if the call's numbers of
+ * ranks and nodes allow this; otherwise the members are distributed evenly. */
 static void place_on_first_nodes(const struct bb_cluster *c, const struct bb_collective *call,
                                  struct bb_node_placement *placement)
 {
@@ -339,8 +355,8 @@ static void place_on_first_nodes(const struct bb_cluster *c, const struct bb_col
         bb_cluster_placement_add_node(placement, call->ranks, sizes[i], sizes[i] < on_nic ? sizes[i] : on_nic);
 }
 
-/* Returns the call with its placement. If the caller left the placement unknown, the members are placed on the first
- * nodes. */
+/* Returns the call with its placement. If the caller left the placement unknown, the members are placed on nodes 0,
+ * 1, ... */
 static struct bb_collective with_placement(const struct bb_cluster *c, const struct bb_collective *call)
 {
     struct bb_collective placed = *call;

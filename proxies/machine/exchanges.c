@@ -1,5 +1,5 @@
-/* exchanges.c - models each rank's exchange as a flow over the resources that the rank shares with other ranks (see
- * exchanges.h). */
+/* exchanges.c - models the messages of each rank as one flow (transfer) over the NICs and uplinks that ranks share
+ * (see exchanges.h). */
 #include "proxies/machine/exchanges.h"
 
 #include "proxies/machine/flows.h"
@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* Each NIC, leaf or pod is two resources of flows.h: one per direction, out and in. */
+/* Each NIC, leaf or pod is two resources of flows.h: one for sent and one for received bytes. */
 enum { DIRECTIONS = 2, USES = BB_RESOURCE_KINDS * DIRECTIONS };
 
 struct sharing {
@@ -25,8 +25,8 @@ static double bytes_through(const struct bb_link_load *load, enum bb_resource_ki
     return in ? load->down[bb_resource_tier(what)] : load->up[bb_resource_tier(what)];
 }
 
-/* Returns whether this kind of resource is modeled with flows (flows.h). If each NIC belongs to only one GPU, NICs
- * are modeled only if some part of the machine is degraded (slow.h). */
+/* Returns whether NICs, leaf uplinks or pod uplinks (`what`) are modeled as shared resources (flows.h). If each NIC
+ * belongs to only one GPU, NICs are modeled only if a NIC or uplink is degraded (slow.h). */
 static bool is_modelled(const struct sharing *s, enum bb_resource_kind what)
 {
     return bb_resource_can_limit(s->c, what) || (what == BB_RESOURCE_NIC && s->c->has_sharing && s->slow->n > 0);

@@ -78,8 +78,8 @@ static int rail_of(const struct bb_cluster *c, int rank)
     return bb_cluster_gpus_share_nics(c) ? first : rank % c->gpus_per_node;
 }
 
-/* Number of leaf switches of an area (fabric.h): one per rail. For tier BB_POD: 1, because a pod counts as one
- * switch. */
+/* Returns the number of leaf switches of an area (the nodes attached to the same leaf switches): one per rail. For
+ * tier BB_POD, returns 1, because a pod counts as one switch. */
 static int count_switches(const struct bb_cluster *c, enum bb_tier tier)
 {
     return c->fabric.rails && tier == BB_LEAF ? bb_fabric_rails(c) : 1;
@@ -168,15 +168,16 @@ static void find_tree_neighbours(int n, int node, int neighbours[3])
     neighbours[2] = low == 0 ? -1 : node + low;
 }
 
-/* Maps a node to its position in NCCL's second tree or, if `back`, a position to its node. The second tree is the
- * first one mirrored or, for an odd number of nodes, shifted by one (ncclGetDtree). */
+/* Maps a node to its position in NCCL's second tree or, if `back`, a position to its node. The second tree mirrors
+ * the first tree or, for an odd number of nodes, is the first tree shifted by one node (ncclGetDtree). */
 static int map_second_tree(int n, int at, int back)
 {
     return n % 2 == 0 ? n - 1 - at : (at + (back ? 1 : n - 1)) % n;
 }
 
-/* Counts the edges of NCCL's two trees over nodes that connect nodes[node] to nodes of other areas (tier BB_LEAF;
- * area: consecutive nodes, fabric.h) or of other pods (BB_POD). nodes: [n] as in bb_fabric_placement_of_nodes. */
+/* Counts the connections of NCCL's two inter-node trees between nodes[node] and nodes of other areas (BB_LEAF; area:
+ * the nodes attached to the same leaf switches) or of other pods (BB_POD). nodes: [n] as in
+ * bb_fabric_placement_of_nodes. */
 static int count_edges(const struct bb_cluster *c, enum bb_tier tier, const int *nodes, int n, int node)
 {
     const int area = area_of(c, tier, nodes ? nodes[node] : node);

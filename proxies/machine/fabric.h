@@ -4,8 +4,8 @@
  *
  * Consecutive nodes form an *area*, and consecutive areas form a pod. Without rails, all NICs of an area are attached
  * to one leaf switch. With rails, an area has one leaf switch per NIC of a node: NIC i of each node is attached to leaf
- * i of the area. NCCL then moves data for another rail within the sending node first (PXN), so a change of rail uses no
- * uplink.
+ * i of the area. If the receiver's NIC is on another rail than the sender's, NCCL first moves the data to another GPU
+ * of the sending node (PXN), so a change of rail uses no uplink.
  */
 #ifndef BB_PROXIES_MACHINE_FABRIC_H
 #define BB_PROXIES_MACHINE_FABRIC_H
@@ -18,25 +18,25 @@
  * section, uplinks are not modeled. */
 int bb_fabric_read(const json_t *root, const char *name_or_path, struct bb_cluster *c) BB_MUST_CHECK;
 
-/* bb_fabric_is_oversubscribed - returns whether the uplinks of this tier can be a bottleneck: their rate is lower
- * than that of the attached NICs, or some leaf has degraded uplinks. bb_fabric_has_oversubscribed_tier - returns
- * whether this is true for at least one tier. */
+/* bb_fabric_is_oversubscribed - returns whether the uplinks of leaves (BB_LEAF) or pods (BB_POD) can be a
+ * bottleneck, because their rate is lower than that of the attached NICs or because some leaf has degraded uplinks.
+ * bb_fabric_has_oversubscribed_tier - returns whether this holds for leaves or for pods. */
 bool bb_fabric_is_oversubscribed(const struct bb_cluster *c, enum bb_tier tier);
 bool bb_fabric_has_oversubscribed_tier(const struct bb_cluster *c);
 /* bb_fabric_rails - returns the number of rails (rail i: the i-th NIC of each node): one per NIC of a node, or one
  * per GPU if a GPU has several NICs. */
 int bb_fabric_rails(const struct bb_cluster *c);
 /*
- * bb_fabric_switch - global index of the leaf or pod to which the NIC of a rank's GPU is attached. With rails, the
- * index of a leaf is (index of the area) x rails + rail.
- * bb_fabric_uplink_gbps - rate of all uplinks of one leaf or pod together, per direction.
- * bb_fabric_leaves - number of leaf switches to which the first `nodes` nodes are attached.
+ * bb_fabric_switch - returns the index, within the cluster, of the leaf or pod to which the NIC of a rank's GPU is
+ * attached. With rails, the index of a leaf is (index of the area) x rails + rail.
+ * bb_fabric_uplink_gbps - returns the total rate of the uplinks of one leaf or pod, per direction, in 1e9 bytes/s.
+ * bb_fabric_leaves - returns the number of leaf switches to which the first `nodes` nodes are attached.
  */
 int bb_fabric_switch(const struct bb_cluster *c, enum bb_tier tier, int rank);
 double bb_fabric_uplink_gbps(const struct bb_cluster *c, enum bb_tier tier);
 int bb_fabric_leaves(const struct bb_cluster *c, int nodes);
-/* bb_fabric_max_ranks - returns the number of ranks on the first leaf or pod, in a job of `ranks` ranks. This is the
- * maximum over all leaves or pods. */
+/* bb_fabric_max_ranks - returns the maximum over the leaves (pods) of the number of ranks attached to it, in a job
+ * of `ranks` ranks. The first leaf (pod) has this number. */
 int bb_fabric_max_ranks(const struct bb_cluster *c, enum bb_tier tier, int ranks);
 
 /*
@@ -48,10 +48,10 @@ bool bb_fabric_takes_uplinks(const struct bb_cluster *c, enum bb_tier tier, int 
 bool bb_fabric_changes_rail(const struct bb_cluster *c, int from, int to);
 
 /*
- * bb_fabric_add_message - adds one message to the load of a rank.
+ * bb_fabric_add_message - adds one message to the load (bytes sent and received) of a rank.
  *   sends  true: the rank sends the message to `peer`; false: the rank receives the message from `peer`
- * bb_fabric_add_uplink_bytes - adds only the bytes that the message sends over uplinks, and the bytes that PXN moves
- * within the node, to the GPU whose NIC is on the receiver's rail.
+ * bb_fabric_add_uplink_bytes - adds only the message's bytes over uplinks, and the bytes that PXN moves within the
+ * sending node to the GPU whose NIC is on the receiver's rail.
  */
 void bb_fabric_add_uplink_bytes(const struct bb_cluster *c, struct bb_link_load *load, int rank, int peer, double bytes,
                                 bool sends);
@@ -62,8 +62,8 @@ static inline void bb_fabric_add_message(const struct bb_cluster *c, struct bb_l
     if (c->fabric.nodes[BB_LEAF] > 0)
         bb_fabric_add_uplink_bytes(c, load, rank, peer, bytes, sends);
 }
-/* bb_fabric_uplink_ns - time that the uplinks need for this load; leaf and pod uplinks work concurrently, so this is
- * the maximum of the two. */
+/* bb_fabric_uplink_ns - returns the ns that the uplinks need for this load: the maximum of the times of leaf and pod
+ * uplinks, which transfer concurrently. */
 double bb_fabric_uplink_ns(const struct bb_cluster *c, const struct bb_link_load *load);
 /* bb_fabric_message_ns - returns the duration of a message between two ranks: bb_cluster_message_ns, plus the
  * latency of a link within the node if PXN first moves the message to another GPU of the sending node. */
@@ -88,7 +88,7 @@ void bb_fabric_placement_of_nodes(const struct bb_cluster *c, const int *nodes, 
  * bb_fabric_member_bytes - returns the bytes that one member of the communicator sends over the uplinks of its leaf or
  * pod.
  *   ranks     number of members of the communicator
- *   on_place  number of members on the same leaf or pod as this member, including this member
+ *   on_place  number of members on this member's leaf or pod, including this member
  */
 void bb_fabric_add_collective_uplinks(const struct bb_cluster *c, const struct bb_collective *call, double part,
                                       struct bb_cost *cost);

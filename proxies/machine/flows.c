@@ -1,4 +1,5 @@
-/* flows.c - implements progressive filling of connected components (see flows.h). */
+/* flows.c - computes max-min fair rates by progressive filling, separately for each connected component of flows
+ * (see flows.h). */
 #include "proxies/machine/flows.h"
 
 #include "bootstrap/base/grow.h"
@@ -7,8 +8,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define RELATIVE_TOLERANCE 1e-9 /* relative to a capacity or rate; absorbs rounding errors in sums of weights */
-#define MAX_COMPONENT      4096 /* maximum number of flows in a connected component; further flows keep their rates */
+#define RELATIVE_TOLERANCE                                                                                             \
+    1e-9 /* tolerance for rounding errors in sums of weights, as a fraction of the capacity or
+                                   rate that is compared */
+#define MAX_COMPONENT                                                                                                  \
+    4096 /* maximum number of flows in a connected component; flows beyond this number keep
+                                   their current rates */
 
 double bb_flows_used(const struct bb_flows *f, int resource)
 {
@@ -32,7 +37,7 @@ static bool is_scarce(const struct bb_resource *r)
     return r->demand > r->capacity * (1 + RELATIVE_TOLERANCE);
 }
 
-/* ---- list of uses of each resource ---- */
+/* ---- linked list of the flows that use each resource ---- */
 
 static void link_use(struct bb_flows *f, int flow, int u)
 {
@@ -135,8 +140,9 @@ static void visit_scarce(struct bb_flows *f, int first)
 
 /* ---- progressive filling ---- */
 
-/* Initializes a resource for a filling round. residual: the capacity that flows outside the component leave free.
- * slope: the capacity that the component's flows use per unit of level; level 1 gives each flow 1 byte/ns. */
+/* Initializes a resource for one run of progressive filling. residual: capacity not used by flows outside the
+ * component. slope: capacity that the component's flows use per unit of level, where the level is the rate in
+ * bytes/ns that each flow has so far. */
 static void begin_resource(const struct bb_flows *f, int resource)
 {
     struct bb_resource_residual *r = &f->residuals[resource];
@@ -193,8 +199,8 @@ static void set_rate(struct bb_flows *f, int flow, double rate, double now_ns, i
         change_rate(f, flow, rate, now_ns);
 }
 
-/* Freezes those flows of the component that use a resource which is full at this level (bytes per ns of each flow).
- * Returns the number of flows frozen. */
+/* Fixes the rates of those flows of the component that use the resource, which is full when each flow has `level`
+ * bytes per ns. Returns the number of these flows. */
 static int freeze_users(struct bb_flows *f, int resource, double level, double now_ns)
 {
     int frozen = 0;
@@ -211,8 +217,8 @@ static int freeze_users(struct bb_flows *f, int resource, double level, double n
     return frozen;
 }
 
-/* Returns the lowest level (bytes per ns of each unfrozen flow) at which a resource is full or a flow is at its full
- * rate. */
+/* Returns the lowest level (bytes per ns of each flow whose rate is not fixed yet) at which a resource is full or a
+ * flow reaches its full rate. */
 static double next_level(const struct bb_flows *f)
 {
     double level = INFINITY;
@@ -248,14 +254,14 @@ static void fill(struct bb_flows *f, double now_ns)
         for (int i = 0; i < f->n_scarce; i++)
             if (full_at(&f->residuals[f->scarce[i]]) <= level * (1 + RELATIVE_TOLERANCE))
                 unfrozen -= freeze_users(f, f->scarce[i], level, now_ns);
-        if (unfrozen == before) /* unreachable: the resource or flow that determines the level can always be frozen,
-                                   so each pass freezes a flow */
+        if (unfrozen == before) /* unreachable: the resource or flow that determines the level can always be fixed,
+                                   so each iteration fixes the rate of a flow */
             return;
     }
 }
 
-/* Adds to component[] all flows that share scarce resources with the flows in component[], directly or through
- * further flows, and computes the rates of this connected component. */
+/* Adds to component[] all flows that share scarce (overloaded) resources with the flows in component[], directly or
+ * through other flows, and computes the rates of this connected component. */
 static void fill_component(struct bb_flows *f, double now_ns)
 {
     visit_scarce(f, 0);
@@ -281,8 +287,8 @@ static bool touches_scarce(const struct bb_flows *f, const struct bb_flow *w)
     return false;
 }
 
-/* Sets the rate of a flow that was started since the last update. A flow without scarce resources, the usual case,
- * runs at full rate and affects no other flow. */
+/* Computes the rate of a flow that was started since the last update. If it uses no scarce (overloaded) resource,
+ * which is the usual case, it runs at full rate and affects no other flow. */
 static void resolve_fresh(struct bb_flows *f, int flow, double now_ns)
 {
     struct bb_flow *w = &f->flows[flow];
@@ -303,8 +309,8 @@ static void resolve_stale(struct bb_flows *f, int resource, double now_ns)
     fill_component(f, now_ns);
 }
 
-/* Resets the counters of rounds (computations of one component's rates) and updates before they overflow. One update
- * has at most n_fresh + n_stale rounds. */
+/* Resets the counters of rounds (a round computes the rates of one connected component) and of updates before they
+ * overflow. One update has at most n_fresh + n_stale rounds. */
 static void restart_counters(struct bb_flows *f)
 {
     if (f->round < INT_MAX - f->n_fresh - f->n_stale && f->update < INT_MAX)
@@ -326,8 +332,9 @@ void bb_flows_update_rates(struct bb_flows *f, double now_ns)
         resolve_fresh(f, f->fresh[i], now_ns);
     f->touches_scarce = false;
     for (int i = 0; i < f->n_stale; i++)
-        if (f->residuals[f->stale[i]].round <= f->complete_from) /* otherwise an earlier round of this update has
-                                                                    already recomputed the flows on this resource */
+        /* otherwise an earlier round of this update (a computation of one component's rates) has already recomputed
+         * the flows on this resource */
+        if (f->residuals[f->stale[i]].round <= f->complete_from)
             resolve_stale(f, f->stale[i], now_ns);
     for (int i = 0; i < f->n_stale; i++)
         f->resources[f->stale[i]].stale = false;

@@ -10,9 +10,9 @@
 
 #include <math.h>
 
-/* Tile sizes: rows and columns of the result, and the rate relative to the best tile. The sizes are those of
- * NVIDIA's "Matrix Multiplication Background" guide; the rates are guesses from the operand bytes that a tile reads
- * per result. */
+/* Tile sizes of a GEMM: rows and columns of the result tile, and the tile's rate as a fraction of that of the best
+ * tile. The sizes are those of NVIDIA's "Matrix Multiplication Background" guide; the rates are guesses from the
+ * operand bytes that a tile reads per result element. */
 static const struct tile {
     int rows, cols;
     double rate;
@@ -24,7 +24,7 @@ static double waves_of(int sms, double blocks)
     return ceil(blocks / sms);
 }
 
-/* Rate of large GEMMs on all SMs, in FLOP per ns. */
+/* Returns the rate of large GEMMs on all SMs, in FLOP per ns. */
 static double gemm_rate(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
 {
     if (item->float8 && c->tflops_float8 > 0)
@@ -48,7 +48,8 @@ static double tiled_ns(const struct bb_cluster *c, const struct bb_kernel_list_i
     return best;
 }
 
-/* Bytes that a GEMM reads and writes. FP8 operands have half the bytes of 16-bit operands; the result is in 16 bits. */
+/* Returns the bytes that a GEMM reads and writes. FP8 operands have half the bytes of 16-bit operands; the result is
+ * in 16 bits. */
 static double gemm_bytes(const struct bb_kernel_list_item *item)
 {
     double bytes = (double)bb_gemm_bytes(&item->gemm);
@@ -56,10 +57,10 @@ static double gemm_bytes(const struct bb_kernel_list_item *item)
     return item->float8 ? (bytes + (double)bb_gemm_c_bytes(&item->gemm)) / 2 : bytes;
 }
 
-/* Duration of fused attention as in FlashAttention: each block computes 128 queries (in the backward pass: 128 keys)
- * of one head and one sample. The attention is given as a batched GEMM: one of m, n and k is the head dimension, the
- * other two are numbers of positions. The backward pass has five GEMMs instead of the four given ones, because it
- * recomputes the scores, hence the factor 1.25. */
+/* Returns the duration of fused attention as in FlashAttention: each thread block computes 128 queries (in the
+ * backward pass: 128 keys) of one head and one sample. `item` describes the attention as a batched GEMM: one of m, n
+ * and k is the head dimension, the other two are sequence lengths. The backward pass is described by four GEMMs but
+ * executes five, because it recomputes the scores, hence the factor 1.25. */
 static double attention_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms)
 {
     const struct bb_gemm_shape *g = &item->gemm;
@@ -71,8 +72,8 @@ static double attention_ns(const struct bb_cluster *c, const struct bb_kernel_li
            waves_of(sms, blocks) * c->sm_count / blocks;
 }
 
-/* Two lower bounds of a kernel's duration, in ns. work: time of the arithmetic on the given number of SMs; memory:
- * time of the memory traffic. */
+/* Two lower bounds of a kernel's duration, in ns. work: time of the arithmetic on the SMs that are available;
+ * memory: time of the memory traffic. */
 struct bounds {
     double work, memory;
 };

@@ -1,6 +1,6 @@
 /*
- * slow.h - degraded parts of a machine: GPUs, NICs and leaf uplinks that are slower than in the cluster profile. They
- * are described by a text such as "rank=5:1.1,link=node3-nic2:0.5".
+ * slow.h - degraded hardware of a machine: GPUs, NICs and leaf uplinks that are slower than in the cluster profile. The
+ * user lists them in a text such as "rank=5:1.1,link=node3-nic2:0.5".
  *
  *   rank=R:TIMES            kernels of rank R take TIMES as long (0.001 to 1000)
  *   link=nodeN-nicM:PART    NIC M of node N has the fraction PART of its rate in both directions (0.001 to 1)
@@ -19,7 +19,7 @@
 
 struct bb_slow_item {
     enum bb_slow_kind { BB_SLOW_RANK, BB_SLOW_NIC, BB_SLOW_LEAF } kind;
-    int number, nic; /* number: rank, node or leaf; nic: index of the NIC on the node */
+    int number, nic; /* number: the rank, node or leaf; nic: index of the NIC on the node */
     double factor;
 };
 #define BB_SLOW_ITEMS 64
@@ -46,16 +46,16 @@ int bb_slow_validate(const struct bb_slow *slow, const char *what, const struct 
 void bb_slow_print(const struct bb_slow *slow, const char *prefix, FILE *out);
 json_t *bb_slow_json(const struct bb_slow *slow);
 
-double bb_slow_compute_factor(const struct bb_slow *slow, int rank); /* returns the factor by which kernels of the
-                                                                        rank take longer; 1: not slowed */
-/* bb_slow_nic_factor - returns the reduced rate of a GPU's NICs divided by their rate in the profile; the mean over
- * the NICs if the GPU has several. gpu: index of the GPU on its node. */
+/* returns the factor by which the durations of the rank's kernels are multiplied; 1: not slowed */
+double bb_slow_compute_factor(const struct bb_slow *slow, int rank);
+/* bb_slow_nic_factor - returns the degraded rate of a GPU's NICs as a fraction of their rate in the profile; the
+ * mean over the NICs if the GPU has several. gpu: index of the GPU on its node. */
 double bb_slow_nic_factor(const struct bb_slow *slow, const struct bb_cluster *c, int node, int gpu);
-/* bb_slow_nics_gbps - returns the total reduced rate of the NICs of a rank's GPU, in 1e9 bytes/s, not divided among
- * other GPUs that use these NICs. Rank r is on node r / gpus_per_node. */
+/* bb_slow_nics_gbps - returns the total rate of the NICs that a rank's GPU uses, after degradation, in 1e9 bytes/s.
+ * The rate is not divided among other GPUs that use these NICs. Rank r is on node r / gpus_per_node. */
 double bb_slow_nics_gbps(const struct bb_slow *slow, const struct bb_cluster *c, int rank);
-/* bb_slow_leaf_factor - returns the reduced rate of the uplinks of a rank's leaf switch, divided by their rate in
- * the profile. */
+/* bb_slow_leaf_factor - returns the degraded rate of the uplinks of a rank's leaf switch as a fraction of their rate
+ * in the profile. */
 double bb_slow_leaf_factor(const struct bb_slow *slow, const struct bb_cluster *c, int rank);
 /* bb_slow_enable_leaf_uplinks - sets fabric.slow_leaf if some leaf is degraded. The cost model then includes leaf
  * uplinks even if they are not oversubscribed. */

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* Plausible ranges of the profile's values: those of existing machines with GPUs, widened on both sides. */
+/* Plausible ranges of the profile's values: the ranges found on existing GPU machines, widened on both sides. */
 static const struct plausible_range {
     const char *key, *unit;
     size_t offset;
@@ -42,8 +42,8 @@ static const struct plausible_range variant_ranges[] = {
     {"chunk_us", "us", offsetof(struct bb_nccl_variant, chunk_us), 0.01, 1000},
 };
 
-/* Prints a warning if the value is outside its range. 0 is always valid: no cost, or not part of the profile. of:
- * prefix of the key, for the message. at: the struct that contains the value. */
+/* Prints a warning if the value is outside its plausible range. 0 is always valid: no cost, or not part of the
+ * profile. of: prefix of the JSON key, for the message. at: the struct that contains the value. */
 static void warn_if_unusual(const struct bb_cluster *c, const char *of, const struct plausible_range *f, const void *at)
 {
     const double value = *(const double *)(const void *)((const char *)at + f->offset);

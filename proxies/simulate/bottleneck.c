@@ -10,8 +10,8 @@
 const char *const bb_limit_names[BB_LIMITS] = {BB_EACH_LIMIT(TEXT)};
 const char *const bb_limit_keys[BB_LIMITS] = {BB_EACH_LIMIT(KEY)};
 
-/* The time intervals in which a rank's kernels run, in ascending order and without overlap. before_ns: total length
- * of the intervals before this interval. */
+/* Union of the time intervals in which one rank's compute kernels run: disjoint intervals in ascending order.
+ * before_ns: total length of all earlier intervals. */
 struct cover {
     struct covered {
         int64_t begin_ns, end_ns, before_ns;
@@ -34,7 +34,8 @@ static int add_kernel(struct cover *c, int64_t begin_ns, int64_t end_ns)
     return 0;
 }
 
-/* Returns the total kernel time before the time `moment`, found by binary search. */
+/* Returns the total time before the time `moment` (ns since the start of the step) in which a compute kernel of the
+ * rank runs. Binary search. */
 static int64_t covered_before(const struct cover *c, int64_t moment)
 {
     int low = 0, high = c->n;

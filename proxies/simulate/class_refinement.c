@@ -1,9 +1,9 @@
 /*
- * class_refinement.c - adds the properties of the machine to the search for classes of equivalent ranks
+ * class_refinement.c - adds properties of the machine to the search for classes of equivalent ranks
  * (graph/rank_classes.h): injected slow GPUs, NICs and links; which ranks share a NIC; and, in a fabric with
- * oversubscribed uplinks, which ranks share a leaf or a pod. All ranks of a class then have equivalent paths: their
- * messages cross the same tiers, their collectives have equally placed members, and the ranks that share their NIC,
- * leaf or pod are of the same classes.
+ * oversubscribed uplinks, which ranks are attached to the same leaf switch or pod. Ranks of one class then have
+ * equivalent network paths: their messages cross the same switch levels, the members of their collectives are
+ * distributed alike over leaves and pods, and the ranks that share their NIC, leaf or pod belong to the same classes.
  */
 #include "proxies/simulate/match.h"
 
@@ -18,7 +18,7 @@ static uint64_t mix_words(uint64_t mark, const void *words, size_t bytes)
     const unsigned char *at = words;
 
     mark ^= 0xcbf29ce484222325u;
-    for (size_t i = 0; i < bytes; i++) /* FNV-1a hash of the bytes */
+    for (size_t i = 0; i < bytes; i++) /* FNV-1a hash */
         mark = (mark ^ at[i]) * 0x100000001b3u;
     return mark;
 }
@@ -58,8 +58,8 @@ static int mark_members(const struct bb_sim *m, int comm, int instance, struct b
         uint64_t *of = &mark[bb_group_member(l, group, instance, i)];
 
         *of = mix_words(*of, &comm, sizeof(comm));
-        if (variable_counts) /* an alltoallv sends each member a different amount, so its uplink traffic depends on
-                                which members are on a leaf, not only on their number */
+        if (variable_counts) /* an alltoallv sends a different number of bytes to each member, so its uplink traffic
+                                depends on which members are on a leaf, not only on how many */
             *of = mix_words(*of, tier_members, (size_t)l->groups[group].size * sizeof(*tier_members));
         *of = mix_words(mix_words(*of, &placement, sizeof(placement)), &tier_members[i], sizeof(tier_members[i]));
     }
@@ -109,8 +109,8 @@ out:
     return rc;
 }
 
-/* Maximum number of operations to simulate: one rank's operations per class, summed over the classes. Limits the
- * memory used. If the placement has no symmetry, nearly each rank gets a separate class. */
+/* Maximum number of operations to simulate: the operations of one rank per class of equivalent ranks, summed over
+ * the classes. Bounds the memory. Without symmetry between ranks, nearly every rank is a separate class. */
 #define MAX_OPS 10e6
 
 static int validate_classes(const struct bb_sim *m)

@@ -7,18 +7,18 @@
 
 #include <stdint.h>
 
-/* All fields zero: no perturbation. */
+/* a zeroed struct means: no perturbation */
 struct bb_conditions {
     struct bb_slow slow;
-    double jitter; /* relative standard deviation of each compute operation's time; 0: none */
+    double jitter; /* standard deviation of the random factor (mean 1) on each compute operation's duration; 0: no
+                      jitter */
     uint64_t seed; /* seed of the jitter's random numbers */
-    int sample;    /* index of the sample, which is one simulated execution of the step; each sample has different
-                      random numbers */
+    int sample;    /* index of the simulated execution of the step; each execution uses different random numbers */
 };
 
-/* bb_jitter_factor - returns the factor on the time of task `at` (index in bb_sim_run.tasks) in sample c->sample: a
- * normally distributed random number with mean 1 and standard deviation `jitter`, truncated at 3 standard deviations
- * and at 0. The factor depends only on the seed, the sample and the task. */
+/* bb_jitter_factor - returns the random factor by which the duration of task `at` (index in bb_sim_run.tasks) is
+ * multiplied in simulated execution number c->sample. The factor is normally distributed with mean 1 and standard
+ * deviation c->jitter, truncated at 3 standard deviations and at 0. It depends only on c->seed, c->sample and `at`. */
 double bb_jitter_factor(const struct bb_conditions *c, int at);
 
 #endif

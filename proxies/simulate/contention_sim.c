@@ -1,6 +1,7 @@
 /*
  * contention_sim.c - the event loop of the contention simulator (contention_sim.h). The loop pops an event and starts
- * or ends operations. When no event is left at the current time, the loop recomputes the rates of flows and kernels.
+ * or ends operations. When no event is left at the current time, the loop recomputes the rates of all transfers and
+ * kernels.
  */
 #include "proxies/simulate/contention_sim.h"
 
@@ -14,7 +15,8 @@ enum event_kind { ARRIVES, FLOW_ENDS, COLLECTIVE_ENDS, EXCHANGE_ENDS, KERNEL_END
 
 #define EPOCH_MASK ((1u << 28) - 1)
 
-/* Tolerance for rounding errors when the progress of a flow (bb_flow_served_ns) is compared with a target. */
+/* Tolerance for rounding errors when the progress of a transfer (bb_flow_served_ns) is compared with the progress at
+ * which a message is complete. */
 #define SERVED_TOLERANCE_NS 0.01
 
 static void schedule_event(struct bb_contention_sim *s, double when_ns, enum event_kind kind, int id, unsigned epoch)
@@ -47,7 +49,7 @@ static void end_now(struct bb_contention_sim *s, int at)
     bb_execution_end(s->r, at);
 }
 
-/* ---- arrays with a free list: unused entries are linked by `next` ---- */
+/* ---- arrays with a free list: unused elements are linked by their field `next` ---- */
 
 static int pop_free_slot(int *unused, int next)
 {
@@ -57,8 +59,8 @@ static int pop_free_slot(int *unused, int next)
     return at;
 }
 
-/* Evaluates to the index of a free entry of `array` (`unused`: head of the free list) or of a new, zeroed entry;
- * BB_NONE: out of memory. */
+/* Evaluates to the index of a free element of `array`, or of a new, zeroed element at the end; BB_NONE: out of
+ * memory. unused: index of the first free element. */
 #define ALLOC_SLOT(array, n, unused)                                                                                   \
     ((unused) != BB_NONE      ? pop_free_slot(&(unused), (array)[unused].next)                                         \
      : BB_GROW(array, n) != 0 ? BB_NONE                                                                                \
@@ -145,7 +147,8 @@ static void update_kernel_rates(struct bb_contention_sim *s)
     s->n_dirty = 0;
 }
 
-/* Adds `sms` to the number of SMs that NCCL kernels occupy on the GPU of a class. A negative `sms` releases SMs. */
+/* Adds `sms` to the number of SMs that NCCL kernels occupy on the GPUs of the rank class class_id. A negative `sms`
+ * releases SMs. */
 static void hold_sms(struct bb_contention_sim *s, int class_id, int sms)
 {
     s->gpus[class_id].held_sms += sms;
@@ -153,7 +156,7 @@ static void hold_sms(struct bb_contention_sim *s, int class_id, int sms)
         invalidate_kernels(s, class_id);
 }
 
-/* ---- transfers as flows (proxies/machine/flows.h) ---- */
+/* ---- start and stop of transfers, modeled as flows (proxies/machine/flows.h: transfers that share links) ---- */
 
 static void invalidate_flow_users(struct bb_contention_sim *s, int flow)
 {
@@ -242,7 +245,8 @@ static void end_collective(struct bb_contention_sim *s, int instance)
     }
 }
 
-/* ---- exchanges (messages of one group call): one flow serves the messages in the order of their start ---- */
+/* ---- exchanges (all messages of one group call of a rank): one transfer (flow) completes them in the order of
+ * their start ---- */
 
 static struct bb_contention_exchange *exchange_of(const struct bb_contention_sim *s, int at, int *flow)
 {
@@ -292,8 +296,8 @@ static void finish_side(struct bb_contention_sim *s, int cell, int64_t end_ns)
         schedule_event(s, (double)task->end_ns, EXCHANGE_ENDS, at, 0);
 }
 
-/* Counts one side of a message (the transfer at its sending or its receiving GPU) as complete. When both sides are
- * complete, the end of the message is now plus its latency. cell: index of the side (see contention_sim_state.h). */
+/* Marks the transfer of a message as complete at one of its two GPUs (sender or receiver). When it is complete at
+ * both GPUs, the message ends after its latency. cell: 2 * index of the message + side (0 or 1). */
 static void serve_side(struct bb_contention_sim *s, int cell)
 {
     struct bb_contention_message *m = &s->messages[cell / 2];
@@ -306,8 +310,9 @@ static void serve_side(struct bb_contention_sim *s, int cell)
     FREE_SLOT(s->messages, s->free_message, cell / 2);
 }
 
-/* Adds one side of a message (cell: its index, contention_sim_state.h) to the queue of the exchange on this GPU. If
- * the latency of the message exceeds the transfer time of the exchange, the bottleneck of the exchange is latency. */
+/* Adds a message to the queue of its exchange (the messages of one group call) on one of its two GPUs. cell: 2 *
+ * index of the message + side (0 or 1). If the latency of the message exceeds the transfer time of the exchange, the
+ * bottleneck of the exchange is latency. */
 static void queue_side(struct bb_contention_sim *s, int cell, int64_t latency_ns)
 {
     struct bb_contention_message_side *side = cell_at(s, cell);
@@ -333,8 +338,9 @@ static void queue_side(struct bb_contention_sim *s, int cell, int64_t latency_ns
         bb_flows_start(&s->flows, flow, s->events.now_ns, x->load_ns);
 }
 
-/* Marks one side (cell) of a message of a rank to itself as transferred. Such a message is a copy in GPU memory. If
- * the copy takes longer than the transfers of the exchange to other ranks, the bottleneck of the exchange is memory. */
+/* Completes one side of a message of a rank to itself, which is a copy in GPU memory. cell: 2 * index of the message
+ * + side (0 or 1). If the copy takes longer than the exchange's transfers to other ranks, the bottleneck of the
+ * exchange is memory. */
 static void copy_to_itself(struct bb_contention_sim *s, int cell, int64_t latency_ns)
 {
     int flow;
@@ -367,8 +373,9 @@ void bb_contention_sim_start_message(struct bb_contention_sim *s, int mine, int 
             queue_side(s, 2 * message + i, latency_ns);
 }
 
-/* Marks the first side in the exchange's queue as transferred, and also all further sides whose target_ns the flow
- * has reached. The flow (flows.h) then continues with the next side; if the queue is empty, the flow stops. */
+/* Completes the first message in the queue of an exchange (the messages of one group call on one GPU), and all
+ * following messages whose target_ns has been reached. The transfer (flow) then continues with the next message in
+ * the queue, or stops if the queue is empty. */
 static void serve_exchange(struct bb_contention_sim *s, int flow)
 {
     struct bb_contention_exchange *x = &s->exchanges[flow - s->r->m->n_instances];
@@ -473,13 +480,13 @@ out:
     return rc;
 }
 
-/* bb_contention_sim_reset - resets the time, the free list of messages and the traffic counters of the resources. No
- * operation is in progress, so nothing else has to be reset. */
+/* bb_contention_sim_reset - resets the time, the free list of messages and the traffic counters of links, NICs and
+ * memory. Requires that all operations have ended, so no other state has to be reset. */
 void bb_contention_sim_reset(struct bb_contention_sim *s)
 {
     s->events.now_ns = 0;
     s->free_message = BB_NONE;
-    for (int i = s->n_messages - 1; i >= 0; i--) /* in descending order, so that the next allocation returns entry 0 */
+    for (int i = s->n_messages - 1; i >= 0; i--) /* descending order, so that the next allocation returns index 0 */
         FREE_SLOT(s->messages, s->free_message, i);
     for (int i = 0; i < s->flows.n_resources; i++)
         s->flows.resources[i].moved = 0;

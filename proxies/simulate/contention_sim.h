@@ -1,13 +1,14 @@
 /*
- * contention_sim.h - discrete-event simulation of a step on a machine with contention: concurrent operations share
- * links, NICs, memory bandwidth and SMs (cost model: profiles/clusters/README.md). simulate.c uses this module for
- * cluster profiles with a 'sharing' section, and closed-form times for the other profiles.
+ * contention_sim.h - discrete-event simulation of a training step on a machine with contention: concurrent operations
+ * share links, NICs, memory bandwidth and SMs (cost model: profiles/clusters/README.md). simulate.c uses this module
+ * for cluster profiles with a 'sharing' section, and closed-form times for all other profiles.
  *
- * One rank represents all ranks of its class (rank_classes.h), and its links represent the links of each of these
- * ranks. A NIC shared by several GPUs is one resource for all classes of these GPUs: the traffic of a class on this NIC
- * is multiplied by the number of its ranks there. The uplinks of a leaf and of a pod are modeled in the same way.
- * class_refinement.c puts ranks in different classes if the other ranks on their leaf or pod differ, or if their
- * collectives are placed differently. The result is therefore the same as with one class per rank.
+ * One rank represents all ranks of its class of equivalent ranks (rank_classes.h). The links of this rank represent the
+ * links of each rank of the class. A NIC shared by several GPUs is one resource; the traffic of a class on this NIC is
+ * multiplied by the number of its ranks that use the NIC. The uplinks of leaf switches and pods are modeled in the same
+ * way. class_refinement.c puts two ranks in different classes if their leaves or pods contain ranks of different
+ * classes, or if the members of their collectives are distributed differently. The result is therefore the same as with
+ * a separate simulation of every rank.
  *
  * In all functions, `at` is the index of a task in bb_sim_run.tasks.
  */
@@ -31,12 +32,12 @@ void bb_contention_sim_arrive(struct bb_contention_sim *s, int at);
 /*
  * Called by bb_execution_start when a task starts:
  *   start_kernel       alone_ns: duration without contention
- *   join_collective    a member reached its collective: its NCCL kernel occupies SMs from now on
- *   start_collective   the last member reached the collective. instance: index in bb_sim.instances; order: number of
- *                      the collective in this instance; call: index of the call's cost (bb_op_times_call); equal
- *                      indices mean equal calls
- *   start_exchange     load: bytes of all messages of the exchange; messages: number of messages that leave or enter
- *                      the GPU
+ *   join_collective    a member has called the collective: its NCCL kernel occupies SMs from now on
+ *   start_collective   the last member has called the collective. instance: the communicator, index in
+ *                      bb_sim.instances; order: sequence number of the collective on this communicator; call: index of
+ *                      its cost (bb_op_times_call), equal for collectives with equal cost
+ *   start_exchange     starts the sends and receives of one group call. load: bytes of all these messages; messages:
+ *                      number of messages to and from other ranks
  */
 void bb_contention_sim_start_kernel(struct bb_contention_sim *s, int at, const struct bb_op *op, int64_t alone_ns);
 void bb_contention_sim_join_collective(struct bb_contention_sim *s, int class_id);
@@ -46,9 +47,9 @@ void bb_contention_sim_start_exchange(struct bb_contention_sim *s, int at, int c
                                       int messages);
 
 /*
- * bb_contention_sim_start_message - starts a message when the tasks of both sides have started; called once per
- * message.
- *   mine, theirs  the tasks of the two sides
+ * bb_contention_sim_start_message - starts a message. The caller calls this function once per message, when both ranks
+ * have started their tasks.
+ *   mine, theirs  tasks of the two ranks, indices in bb_sim_run.tasks
  *   latency_ns    latency of the path between the two ranks; for a message of a rank to itself, the time of the copy
  *   itself        true: a message of a rank to itself, which uses no link
  */

@@ -1,5 +1,5 @@
-/* contention_sim_resources.c - determines which resources of the machine an operation uses, and at which rates (cost
- * model: profiles/clusters/README.md). */
+/* contention_sim_resources.c - determines which links, NICs and memory of the machine an operation uses, and at
+ * which rates (cost model: profiles/clusters/README.md). */
 #include "bootstrap/base/grow.h"
 #include "proxies/simulate/contention_sim_state.h"
 
@@ -12,7 +12,7 @@ static const struct bb_sim *sim_of(const struct bb_contention_sim *s)
     return s->r->m;
 }
 
-/* ---- resources ---- */
+/* ---- indices of the shared resources (links, NICs, uplinks, GPU memory) ---- */
 
 static int gpu_resource_index(int class_id, int which)
 {
@@ -31,10 +31,10 @@ int bb_contention_sim_memory_class(const struct bb_contention_sim *s, int resour
     return of_gpu && resource % BB_GPU_RESOURCES == BB_GPU_MEMORY ? resource / BB_GPU_RESOURCES : BB_NONE;
 }
 
-/* Sets, for each rank class, the number of its resource of kind `what` (NIC, leaf or pod). The number of a resource
- * is the lowest class of the ranks that use it. If ranks of one class use two different NICs, the ranks that share
- * these NICs with them are of the same classes too (class_refinement.c), so both NICs carry the same load and are
- * modeled as one resource. */
+/* Sets, for each class of equivalent ranks, the number of the NIC, leaf or pod that its ranks use (`what` selects
+ * the kind). This number is the lowest class index among the ranks that share the resource. If ranks of one class
+ * use different NICs, class_refinement.c has ensured that these NICs are shared by ranks of the same classes; the
+ * NICs then carry the same load and are modeled as one. */
 static int number_shared_resources(struct bb_contention_sim *s, enum bb_resource_kind what)
 {
     const struct bb_sim *m = sim_of(s);
@@ -60,15 +60,15 @@ static int number_shared_resources(struct bb_contention_sim *s, enum bb_resource
     return rc;
 }
 
-/* Gives each rank class a separate NIC; for machines on which GPUs do not share NICs. */
+/* Gives each class of equivalent ranks its own NIC, for machines on which GPUs do not share NICs. */
 static void assign_private_nics(struct bb_contention_sim *s)
 {
     for (int c = 0; c < sim_of(s)->classes.n; c++)
         s->gpus[c].at[BB_RESOURCE_NIC] = (struct bb_contention_attachment){c, 1};
 }
 
-/* Assigns indices in flows.resources to all resources (contention_sim_state.h). Returns the number of resources, or
- * -BB_EFAIL. */
+/* Assigns indices in flows.resources to all links, NICs, uplinks and GPU memories (order: contention_sim_state.h).
+ * Returns their number, or -BB_EFAIL. */
 static int allocate_resources(struct bb_contention_sim *s)
 {
     const int classes = sim_of(s)->classes.n;
@@ -110,7 +110,7 @@ int bb_contention_sim_exchange_flow(const struct bb_contention_sim *s, int class
     return sim_of(s)->n_instances + class_id * sim_of(s)->step->layout.n_comms + comm;
 }
 
-/* Returns the maximum number of resources that a flow (flows.h) uses on one GPU. */
+/* Returns the maximum number of resources (links, memory, NIC, uplinks) that one transfer uses on one GPU. */
 static int count_uses(const struct bb_contention_sim *s)
 {
     int uses = BB_GPU_RESOURCES;
@@ -164,10 +164,10 @@ void bb_contention_sim_resources_release(struct bb_contention_sim *s)
     free(s->gpus);
 }
 
-/* ---- resources used by a flow (flows.h) ---- */
+/* ---- resources (links, NICs, memory) that a transfer uses ---- */
 
-/* The rates, in bytes per nanosecond, at which an operation at full speed uses the resources of one GPU. out, in:
- * the GPU's links; memory: GPU memory; shared: the GPU's NIC, leaf uplinks and pod uplinks, in each direction. */
+/* Rates, in bytes per ns, at which a transfer without contention uses the resources of one GPU. out, in: the GPU's
+ * intra-node links; memory: GPU memory; shared: the GPU's NIC, leaf uplinks and pod uplinks, in each direction. */
 struct rates {
     double out, in, memory, shared[BB_RESOURCE_KINDS][BB_DIRECTIONS];
 };
@@ -178,8 +178,8 @@ static void add_use(struct bb_contention_sim *s, struct bb_flow *flow, int resou
         s->flows.uses[flow->first_use + flow->n_uses++] = (struct bb_flow_use){.resource = resource, .weight = weight};
 }
 
-/* Adds the use of an uplink to a flow. If the flow already uses this uplink, because other members of the collective
- * are on the same leaf or pod, the two uses are merged. */
+/* Adds `weight` bytes per ns on an uplink to the resources that a transfer uses. If another member of the same
+ * collective already uses this uplink, the weights are summed. */
 static void add_uplink_use(struct bb_contention_sim *s, struct bb_flow *flow, int resource, double weight)
 {
     const int latest = s->use_at[resource];
@@ -244,8 +244,8 @@ void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int inst
 
 enum bb_limit bb_contention_sim_slowest_resource(double link_ns, double nic_ns, double leaf_ns, double pod_ns)
 {
-    const double uplinks_ns = larger(leaf_ns, pod_ns) * (1 - 1e-9); /* the factor makes the NIC the limit if the
-                                                                       times are equal */
+    const double uplinks_ns = larger(leaf_ns, pod_ns) * (1 - 1e-9); /* the factor selects the NIC as the bottleneck
+                                                                       if NIC and uplinks take the same time */
 
     if (uplinks_ns > larger(link_ns, nic_ns))
         return leaf_ns > pod_ns ? BB_LIMIT_LEAF : BB_LIMIT_POD;
@@ -310,8 +310,8 @@ enum bb_limit bb_contention_sim_flow_limit(const struct bb_contention_sim *s, in
 
 /* ---- compute kernels ---- */
 
-/* Returns the sums of the kernel times of a kernel list on a GPU on which NCCL occupies `held` SMs. The sums are
- * cached. Returns NULL if memory is exhausted. */
+/* Returns the total times of a kernel list on a GPU on which NCCL occupies `held` SMs; the result is cached. Returns
+ * NULL if memory is exhausted. */
 static const struct bb_kernel_sums *sum_kernels(struct bb_contention_sim *s, const struct bb_kernel_list *work,
                                                 int held)
 {
@@ -322,7 +322,7 @@ static const struct bb_kernel_sums *sum_kernels(struct bb_contention_sim *s, con
     struct bb_kernel_sums sums = {0};
     int known = s->sums_index.n, index;
 
-    if (s->rc) /* after an out-of-memory error, the key index may contain a key without an entry in s->sums */
+    if (s->rc) /* after an out-of-memory error, sums_index may contain a key without an element in s->sums */
         return NULL;
     index = bb_key_index_add(&s->sums_index, &key);
     if (index < 0 || (index == known && BB_GROW(s->sums, known))) {
@@ -357,8 +357,8 @@ enum bb_limit bb_contention_sim_kernel_limit(struct bb_contention_sim *s, const 
 }
 
 /*
- * Returns the number of SMs that are unavailable to a kernel: the SMs that NCCL occupies now, or the SMs that are
- * reserved for communication, if these are more. A training framework that runs two micro-batches concurrently, to hide
+ * Returns the number of SMs that a compute kernel cannot use: the SMs that NCCL occupies now, or the SMs reserved for
+ * communication, whichever number is larger. A training framework that runs two micro-batches concurrently, to hide
  * their communication, can reserve SMs for communication during all GEMMs, even while no communication is in progress:
  * DeepSeek-V3 reserves 20 of 132 SMs, so GEMMs run on 112 (technical report, section 3.2.2).
  */
@@ -370,8 +370,9 @@ static int count_unavailable_sms(const struct bb_contention_sim *s, const struct
     return held > left ? held : left;
 }
 
-/* Returns the rate of a kernel: its time alone divided by its time with contention. Contention adds the time lost to
- * unavailable SMs and to the memory bandwidth that NCCL uses. */
+/* Returns the rate of a compute kernel as a fraction of its rate without contention: the time without contention
+ * divided by the time with contention. Contention adds the time lost to occupied SMs and to memory bandwidth that
+ * NCCL uses. */
 double bb_contention_sim_kernel_rate(struct bb_contention_sim *s, const struct bb_running_kernel *running)
 {
     const int held = count_unavailable_sms(s, running);
@@ -392,7 +393,7 @@ double bb_contention_sim_kernel_rate(struct bb_contention_sim *s, const struct b
     return running->alone_ns / (running->alone_ns + larger(0, more_ns));
 }
 
-/* ---- results ---- */
+/* ---- time for which links, NICs and uplinks are busy ---- */
 
 static double busy_ns(const struct bb_contention_sim *s, int out, int in)
 {

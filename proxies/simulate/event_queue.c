@@ -13,8 +13,8 @@ static uint64_t bits_of(double when_ns)
     return bits;
 }
 
-/* Doubles the capacity of a bucket. BB_GROW cannot be used here: it derives the capacity from the number of entries,
- * and a bucket shrinks and grows again without being reallocated. */
+/* Doubles the capacity of a bucket. BB_GROW cannot be used here: it assumes that an array only grows, but the number
+ * of events in a bucket also decreases. */
 static int grow_bucket(struct bb_event_bucket *bucket)
 {
     size_t capacity = bucket->capacity ? 2 * bucket->capacity : 64;
@@ -50,7 +50,7 @@ bool bb_event_queue_pop(struct bb_event_queue *a, struct bb_event *entry)
     return true;
 }
 
-/* Returns the earliest time in the bucket. single_time: out, true if all entries of the bucket have this time. */
+/* Returns the earliest time in the bucket. single_time: out, true if all events of the bucket have this time. */
 static double earliest_in(const struct bb_event_bucket *bucket, bool *single_time)
 {
     double earliest_ns = bucket->entries[0].when_ns, latest_ns = earliest_ns;
@@ -65,7 +65,7 @@ static double earliest_in(const struct bb_event_bucket *bucket, bool *single_tim
     return earliest_ns;
 }
 
-/* Swaps the bucket with bucket 0, which is empty. All events of the bucket are due now. */
+/* Makes the bucket, whose events are all due now, bucket 0 by swapping it with the empty bucket 0. */
 static void swap_in(struct bb_event_queue *a, struct bb_event_bucket *bucket)
 {
     const struct bb_event_bucket empty = a->buckets[0];
@@ -92,8 +92,8 @@ int bb_event_queue_advance(struct bb_event_queue *a)
     }
     n = bucket->n;
     bucket->n = 0;
-    for (size_t i = 0; i < n; i++) /* each entry moves to a lower bucket, so this loop does not change the bucket
-                                      that it reads */
+    for (size_t i = 0; i < n; i++) /* each event moves to a lower bucket, so the loop does not modify the bucket that
+                                      it reads */
         TRY(bb_event_queue_push(a, bucket->entries[i]));
     return 1;
 out:

@@ -18,8 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The caller defines the values of kind and id. The epoch marks stale events: the caller ignores an event whose
- * epoch differs from the current epoch of its object. */
+/* kind and id are defined by the caller. epoch: version number of the object at the time of the push; the caller
+ * ignores an event whose epoch is not the object's current one. */
 struct bb_event {
     double when_ns;
     int id;
@@ -32,19 +32,20 @@ struct bb_event_queue {
     struct bb_event_bucket {
         struct bb_event *entries;
         size_t n, capacity;
-    } buckets[64];         /* bucket 0: events that are due now; other buckets: see the file comment */
-    size_t n_popped;       /* number of events in bucket 0 that have been popped */
-    uint64_t used_buckets; /* bit b is set if bucket b contains events; only for b > 0 */
+    } buckets[64];   /* bucket 0: events that are due now; bucket b > 0: events for which bit b - 1 is the highest bit
+                      in which the event's time differs from the current time */
+    size_t n_popped; /* number of events in bucket 0 that have been popped */
+    uint64_t used_buckets; /* bit b (b > 0) is set if bucket b contains events */
 };
 
-/* bb_event_queue_push - adds an event. An event with a time in the past is due immediately. Returns 0 or -BB_EFAIL
- * (out of memory). */
+/* bb_event_queue_push - adds an event. If its time is before the current time, the event is due immediately. Returns
+ * 0 or -BB_EFAIL (out of memory). */
 int bb_event_queue_push(struct bb_event_queue *a, struct bb_event entry) BB_MUST_CHECK;
-/* bb_event_queue_pop - removes the next event that is due now. Returns false if no event is due. */
+/* bb_event_queue_pop - removes the next event that is due at the current time. Returns false if there is none. */
 bool bb_event_queue_pop(struct bb_event_queue *a, struct bb_event *entry);
 /*
- * bb_event_queue_advance - advances the time to the next event. Call only when no event is due now.
- *   Returns  1; 0 if the queue is empty; -BB_EFAIL if out of memory
+ * bb_event_queue_advance - advances the current time to that of the next event. Requires that no event is due now.
+ *   Returns  1, 0 if the queue is empty, or -BB_EFAIL if memory is exhausted
  */
 int bb_event_queue_advance(struct bb_event_queue *a) BB_MUST_CHECK;
 void bb_event_queue_release(struct bb_event_queue *a);

@@ -14,12 +14,12 @@ struct bb_contention_sim;
 struct bb_execution {
     const struct bb_sim *m;
     struct bb_sim_run *c;
-    struct bb_contention_sim *contention; /* contention simulator; NULL: no contention, so tasks may start in any
-                                             order that respects their dependencies */
-    int *ready, n_ready; /* indices of the n_ready tasks that can start, because all their dependencies have ended */
-    int *class_of;       /* [tasks] class of the task's rank (rank_classes.h: ranks that behave identically) */
-    double *slowdowns;   /* [classes] factor by which kernels take longer on the ranks of the class; NULL: 1 for all
-                            classes */
+    struct bb_contention_sim *contention; /* contention simulator; NULL: contention is not simulated, so tasks may
+                                             start in any order that respects their dependencies */
+    int *ready, n_ready; /* indices of the tasks that can start because all their dependencies have ended */
+    int *class_of;       /* [tasks] class of equivalent ranks (rank_classes.h) to which the task's rank belongs */
+    double *slowdowns;   /* [classes of ranks] factor by which injected slowness multiplies kernel durations; NULL: 1
+                          for all classes */
     struct bb_op_times op_times;
     int rc; /* 0, or the return code of the first error */
 };

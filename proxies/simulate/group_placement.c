@@ -1,5 +1,5 @@
-/* group_placement.c - placement of a group's members (see group_placement.h). Members are in rank order, so members
- * on the same leaf or in the same pod are consecutive. */
+/* group_placement.c - finds the nodes, leaves and pods of a communicator's members (see group_placement.h). Members
+ * are in rank order, so members on the same leaf or in the same pod are consecutive. */
 #include "proxies/simulate/group_placement.h"
 
 #include "bootstrap/base/grow.h"
@@ -18,8 +18,8 @@ static void count_tier_members(const struct bb_cluster *c, enum bb_tier tier, co
     }
 }
 
-/* Replaces a list of ranks by the list of nodes on which these ranks are. ranks: in: [n] in ascending order; out:
- * each node once, in ascending order. Returns the number of nodes. */
+/* Replaces a list of ranks by the list of their nodes. ranks: in: [n] ranks in ascending order; out: nodes in
+ * ascending order, each once. Returns the number of nodes. */
 static int find_nodes(const struct bb_cluster *c, int *ranks, int n)
 {
     int nodes = 0;

@@ -1,4 +1,4 @@
-/* jitter.c - predicts steps with random kernel times (see conditions.h and predict.h). */
+/* jitter.c - predicts the step time with random variation of kernel times (see conditions.h and predict.h). */
 #include "bootstrap/base/grow.h"
 #include "proxies/simulate/match.h"
 #include "proxies/simulate/predict.h"
@@ -31,10 +31,10 @@ double bb_jitter_factor(const struct bb_conditions *c, int at)
     return fmax(0, 1 + c->jitter * fmax(-3, fmin(3, normal)));
 }
 
-/* ---- samples: executions of the step with different random numbers ---- */
+/* ---- repeated simulated executions of the step with different random numbers ---- */
 
-/* Maximum numbers of operations, summed over all ranks: MAX_EXECUTED_OPS in all samples (limits the run time to one
- * or two minutes), MAX_OPS in one sample (limits the memory). */
+/* Maximum number of operations, summed over all ranks. MAX_EXECUTED_OPS: in all simulated executions of the step
+ * together (limits the run time to one or two minutes); MAX_OPS: in one execution (limits the memory). */
 #define MAX_EXECUTED_OPS 300e6
 #define MAX_OPS          10e6
 

@@ -2,7 +2,8 @@
 #ifndef BB_PROXIES_SIMULATE_LIMITS_H
 #define BB_PROXIES_SIMULATE_LIMITS_H
 
-/* One line per limit: X(name, text, key) with the enumerator BB_LIMIT_name, its text in reports and its key in JSON. */
+/* One line per limiting cause: X(name, text, key) defines the enumerator BB_LIMIT_name, its text in reports and its
+ * JSON key. */
 #define BB_EACH_LIMIT(X)                                                                                               \
     X(NONE, "nothing", "none")                                                                                         \
     X(ARITHMETIC, "compute", "compute") /* kernels: throughput of the SMs */                                           \

@@ -12,8 +12,8 @@
 
 /* ---- sends and receives ---- */
 
-/* All sends from one rank to one peer, or all receives of the rank from this peer, in issue order. The program may
- * address the peer by an absolute index or relative to the rank. */
+/* All sends from one rank to one peer, or all receives of the rank from this peer, in issue order. They may be
+ * listed under two peer addresses: the absolute one and the one relative to the rank. */
 struct messages {
     int *op;
     int n;
@@ -52,8 +52,8 @@ static const struct bb_op *op_at(const struct bb_sim *m, int rank, int op)
     return &m->graphs[m->step->role_of[rank]].program->ops[op];
 }
 
-/* The messages from one rank to another on a communicator. The k-th send must match the k-th receive, with the same
- * count and type. */
+/* All messages from one rank to another on one communicator: the k-th send must match the k-th receive, with the
+ * same count and data type. */
 struct channel {
     int comm, from, to;
     const struct messages *sends, *recvs;
@@ -97,8 +97,9 @@ static void match_messages(struct bb_sim *m, int class_id, const struct messages
             (struct bb_sim_side){peer, m->task_base[their] + bb_sim_task_graph(m, their)->task_of[theirs->op[k]]};
 }
 
-/* Matches all messages between the lowest rank of a class and a peer, in both directions. Each mismatch is reported
- * once: when the sending rank is visited or, if the peer sends nothing to this rank, when this rank is visited. */
+/* Matches all messages between the lowest rank of a class of equivalent ranks and a peer, in both directions. Each
+ * mismatch is reported once: when the sending rank is visited or, if the peer sends nothing to this rank, when this
+ * rank is visited. */
 static int match_with_class(struct bb_sim *m, int class_id, int comm, int peer, struct bb_faults *faults)
 {
     int rank = m->classes.rank[class_id], rc;
@@ -122,7 +123,7 @@ out:
     return rc;
 }
 
-/* Returns whether `channel` is the lowest-numbered channel (peer address, task_graph.h) by which `rank` addresses
+/* Returns whether `channel` is the first of the peer addresses (bb_task_graph.channels) by which `rank` addresses
  * this peer. */
 static bool is_first(const struct bb_sim *m, const struct bb_task_graph *s, int channel, int rank, int peer)
 {
@@ -152,9 +153,9 @@ out:
 
 /* ---- collectives ---- */
 
-/* Describes in *inst the communicator instance (layout.h) that contains `rank`, and adds one member of each rank
- * class to m->members. seen: in, out: [classes] 1 + index of the latest instance for which a member of the class was
- * added; 0: none. */
+/* Describes in *inst the communicator that contains `rank`, and appends one member per class of equivalent ranks to
+ * m->members. seen: in, out: [classes] 1 + index of the latest communicator for which a member of the class was
+ * appended; 0: none. */
 static int collect_members(struct bb_sim *m, int comm, int rank, int *seen, struct bb_sim_instance *inst)
 {
     const struct bb_layout *l = &m->step->layout;
@@ -294,9 +295,9 @@ static const struct bb_op *alltoallv_at(const struct bb_sim *m, int rank, int co
     return &s->program->ops[*op];
 }
 
-/* Reports each difference between the alltoallvs of `rank` and those of `first`, the first member of the same
- * communicator instance: number of calls, table, row size and type. Also reports a call whose table row is not that
- * of `rank`. */
+/* Compares the alltoallvs of `rank` with those of `first`, the first member of the same communicator, and reports
+ * each difference in number of calls, table, row size or type. Also reports a call that uses another rank's row of
+ * the table of send counts. */
 static void compare_alltoallvs(const struct bb_sim *m, int comm, int first, int rank, struct bb_faults *faults)
 {
     const int n_a = m->graphs[m->step->role_of[first]].n_alltoallvs[comm];

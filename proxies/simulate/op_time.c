@@ -27,9 +27,9 @@ static int64_t later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Returns the time of one execution of the kernel list. Each kernel waits for the previous kernel on the GPU and for
- * its launch on the host. A list item that consists of several kernels ends no earlier than the launch of its last
- * kernel plus the time of this kernel. */
+/* Returns the time of one execution of the kernel list. Each kernel starts after the previous kernel on the GPU and
+ * after its launch by the host. A list item may stand for several kernels; it ends no earlier than the launch of its
+ * last kernel plus the duration of this kernel. */
 static struct bb_work_time time_list(const struct bb_cluster *c, const struct bb_kernel_list *list)
 {
     struct bb_work_time once = {0};
@@ -103,7 +103,8 @@ int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_wo
     *work = bb_op_work_time(t->cluster, op);
     if (!op->work)
         return 0;
-    /* An earlier call that ran out of memory may have added a key to the index without adding an entry to of_work. */
+    /* an earlier call may have run out of memory after adding the key to the index and before adding an element to
+     * of_work */
     if (at != t->n_kernel_lists || BB_GROW(t->of_work, at))
         return -BB_EFAIL;
     t->of_work[t->n_kernel_lists++] = *work;

@@ -1,4 +1,4 @@
-/* op_time.h - times of the operations of a step program (proxies/step/program.h) on a machine. */
+/* op_time.h - durations of the operations of a step program (proxies/step/program.h) on a cluster. */
 #ifndef BB_PROXIES_SIMULATE_OP_TIME_H
 #define BB_PROXIES_SIMULATE_OP_TIME_H
 
@@ -11,19 +11,19 @@
 int64_t bb_op_kernels_ns(const struct bb_cluster *c, const struct bb_op *op);
 
 /*
- * The time of a compute operation. In a program with real kernels, each GEMM and each memory-bound kernel is launched
- * separately, and no kernel starts before its launch.
+ * The time of a compute operation, in ns. In a program with real kernels, the host launches each GEMM and each
+ * memory-bound kernel separately, and no kernel starts before its launch.
  *   gpu_ns    duration on the GPU if no kernel waits for its launch
- *   host_ns   shortest time from the begin of the first launch on the host to the end of the operation
- *   issue_ns  host time to issue the whole operation
- *   first_ns  host time to issue its first kernel
+ *   host_ns   shortest time from the begin of the first launch on the host to the end of the operation on the GPU
+ *   issue_ns  host time to launch all kernels of the operation
+ *   first_ns  host time to launch the first kernel
  */
 struct bb_work_time {
     int64_t gpu_ns, host_ns, issue_ns, first_ns;
 };
 struct bb_work_time bb_op_work_time(const struct bb_cluster *c, const struct bb_op *op);
-/* bb_work_end_ns - returns the end of an operation that can start on the GPU at start_ns and whose first launch
- * begins on the host at host_ns. */
+/* bb_work_end_ns - returns the time at which an operation ends. start_ns: time at which the GPU can start it;
+ * host_ns: host time at which its first launch begins. */
 static inline int64_t bb_work_end_ns(const struct bb_work_time *work, int64_t start_ns, int64_t host_ns)
 {
     const int64_t gpu = start_ns + work->gpu_ns, host = host_ns + work->host_ns;
@@ -32,10 +32,10 @@ static inline int64_t bb_work_end_ns(const struct bb_work_time *work, int64_t st
 }
 
 int64_t bb_op_slowed_ns(int64_t ns, double times); /* returns ns x times, rounded; times: slowdown factor of the
-                                                      kernels of a GPU */
+                                                      GPU's kernels, 1: not slowed */
 
-/* bb_op_collective - describes a collective operation of a step program as input of the cost model (cluster.h), for
- * a communicator with this number of ranks and nodes and this placement. Leaves members_on_root_node 0. */
+/* bb_op_collective - returns a collective operation of a step program as input of the cost model (cluster.h). ranks,
+ * nodes, placement: of the communicator. The field members_on_root_node is 0 in the result. */
 struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nodes,
                                       const struct bb_node_placement *placement);
 
@@ -50,18 +50,18 @@ struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nod
 struct bb_op_times {
     const struct bb_cluster *cluster;
     struct bb_key_index kernel_lists, calls;
-    struct bb_work_time *of_work; /* [n_kernel_lists] time of each pair of a kernel list and its number of executions
-                                     (bb_op.work_times) */
+    struct bb_work_time *of_work; /* [n_kernel_lists] duration of each pair of a kernel list and its number of
+                                     executions (bb_op.work_times) */
     struct bb_cost *of_call;      /* [n_calls] cost of each collective call */
-    int n_kernel_lists, n_calls;  /* number of entries in of_work and of_call; equal to the number of keys in
-                                     kernel_lists and calls, except after an out-of-memory error */
+    int n_kernel_lists, n_calls;  /* number of elements of of_work and of of_call; equal to the number of keys in the
+                                    indices kernel_lists and calls, except after an out-of-memory error */
 };
 /*
- * bb_op_times_work - returns the time of a compute operation in *work.
+ * bb_op_times_work - stores the time of a compute operation in *work.
  *   Returns  0 or -BB_EFAIL
- * bb_op_times_call - returns the cost of a collective call in *cost.
+ * bb_op_times_call - stores the cost of a collective call in *cost.
  *   comm_key  number of the communicator; calls with the same comm_key have the same ranks, nodes and placement
- *   Returns   an index that is unique for comm_key and call, or -BB_EFAIL
+ *   Returns   index in t->of_call, equal for equal calls with equal comm_key, or -BB_EFAIL
  */
 int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_work_time *work) BB_MUST_CHECK;
 int bb_op_times_call(struct bb_op_times *t, int comm_key, const struct bb_collective *call,

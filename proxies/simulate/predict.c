@@ -47,8 +47,9 @@ out:
     return rc;
 }
 
-/* Determines the NCCL variant (algorithm and protocol) of `op`, the largest collective of group g (layout.h). found:
- * out, index in cluster.variants; BB_NONE: the cost model has no variants for this collective. */
+/* Determines which NCCL algorithm and protocol the cost model selects for `op`, the largest collective of group g
+ * (for example of the tensor-parallel groups). found: out, index in cluster.variants; BB_NONE: the cost model has no
+ * NCCL algorithms for this collective. */
 static int find_variant(const struct bb_sim *m, const struct bb_op *op, int g, int rank, int *found)
 {
     const struct bb_layout *l = &m->step->layout;
@@ -90,8 +91,8 @@ out:
     return rc;
 }
 
-/* Computes the payload and the bus bytes of each group (layout.h) for rank r. Bus bytes: the payload of collectives
- * multiplied by the bus factor; for messages the larger of sent and received bytes. */
+/* Computes the payload bytes and the bus bytes of rank r in each group (layout.h). Bus bytes: for collectives the
+ * payload times the bus factor of nccl-tests; for sends and receives the larger of sent and received bytes. */
 static void count_bytes(const struct bb_step *step, struct bb_predicted_rank *r)
 {
     const struct bb_layout *l = &step->layout;
@@ -189,9 +190,10 @@ static int read_sharing(const struct bb_sim *m, const struct bb_sim_run *run, st
     return bb_bottleneck_find(m, run, out->slowest, &out->bottleneck);
 }
 
-/* ---- times of each operation ---- */
+/* ---- begin and end of each operation ---- */
 
-/* Converts the task times of a rank class to times of operations. ops: out, [operations of the class's rank]. */
+/* Converts the times of the tasks of one class of equivalent ranks to times of operations. ops: out, [operations of
+ * a rank of the class]. */
 static void read_ops(const struct bb_sim *m, const struct bb_sim_run *run, int class_id, struct bb_timed_op *ops)
 {
     const struct bb_task_graph *graph = bb_sim_task_graph(m, class_id);
@@ -249,8 +251,8 @@ out:
     return rc;
 }
 
-/* Sets t->step_ns[i], the step time of the i-th rank of the timeline. The step of a rank lasts until all its
- * operations have ended and the host has issued the program. */
+/* Sets t->step_ns[i], the step time of the i-th rank of the timeline. The step of a rank ends when all its
+ * operations have ended and the host has issued the whole program. */
 static void end_rank(struct bb_timeline *t, int i, int64_t issued_ns)
 {
     const size_t n_ops = bb_step_program(t->step, t->ranks[i])->n_ops;
@@ -302,9 +304,9 @@ static bool has_ops(const struct bb_step *step, bool comm)
     return false;
 }
 
-/* Computes the step time of a program's compute operations. Without communication there is no contention, and all
- * kernels of a rank are on one stream, so they run one after another. known: cache of operation times; times:
- * slowdown factor of the kernels. */
+/* Computes the step time of a program without its communication. Contention is then absent, and all kernels of a
+ * rank are on one stream, so they run one after another. known: cache of operation times; times: factor by which the
+ * rank's kernels are slowed. */
 static int time_kernels(const struct bb_program *p, struct bb_op_times *known, double times, int64_t *step_ns)
 {
     int64_t host_ns = 0, end_ns = 0;
@@ -326,8 +328,8 @@ static int time_kernels(const struct bb_program *p, struct bb_op_times *known, d
     return rc;
 }
 
-/* Computes the largest slowdown factor of kernels among the ranks of each role (ranks that share a program). times:
- * out, [n_roles]. */
+/* Computes, for each role (ranks that share a program), the largest factor by which the kernels of one of its ranks
+ * are slowed. times: out, [n_roles]. */
 static int list_role_times(const struct bb_step *step, const struct bb_slow *slow, double **times)
 {
     int rc;
@@ -364,7 +366,7 @@ out:
 
 static int predict_comm_alone(const struct bb_step *step, struct bb_prediction *p)
 {
-    struct bb_step comm_only = *step; /* shares all arrays with *step except `roles` */
+    struct bb_step comm_only = *step; /* shares all arrays with *step except `roles`, the programs */
     int rc;
 
     comm_only.n_roles = 0;

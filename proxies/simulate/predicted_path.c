@@ -1,13 +1,13 @@
-/* predicted_path.c - computes the critical path of a prediction (see predicted_path.h). The operations of one rank
- * per class provide the times of all ranks of the class. */
+/* predicted_path.c - computes the critical path of a prediction (see predicted_path.h). The operation times of one
+ * rank per class of equivalent ranks are used for all ranks of the class. */
 #include "proxies/simulate/predicted_path.h"
 
 #include "bootstrap/base/grow.h"
 
 #include <stdlib.h>
 
-/* Computes shown_as[r], for each rank r: the index in the timeline of the rank that represents the class of r
- * (rank_classes.h). shown_as: out, [ranks]. */
+/* Computes, for each rank r, shown_as[r]: the index in the timeline of the rank that represents r's class of
+ * equivalent ranks (rank_classes.h). shown_as: out, [ranks]. */
 static int index_classes(const struct bb_timeline *t, const struct bb_prediction *p, int ranks, int *shown_as)
 {
     int *index, rc;

@@ -1,7 +1,7 @@
 /*
  * simulate.c - abstract execution of all ranks with a work list of tasks whose dependencies have ended. Each task
  * starts once and each message is matched once, so the run time is proportional to the number of operations of one rank
- * per class.
+ * per class of equivalent ranks.
  */
 #include "proxies/simulate/execution.h"
 
@@ -43,7 +43,8 @@ void bb_execution_end(struct bb_execution *r, int at)
 
 /* ---- execution of each kind of task ---- */
 
-/* Returns the kernel time `ns` multiplied by the slowdown factor of the GPU and by the jitter factor of task `at`. */
+/* Returns the kernel time `ns` multiplied by the slowdown factor of the GPU and by the random jitter factor of task
+ * `at`. */
 static int64_t perturbed_ns(const struct bb_execution *r, int at, int64_t ns)
 {
     double slowdowns = r->slowdowns ? r->slowdowns[r->class_of[at]] : 1;
@@ -87,8 +88,8 @@ static void end_members(struct bb_execution *r, const struct bb_sim_instance *in
     }
 }
 
-/* Computes the cost of a collective call on the communicator instance bb_sim.instances[index]. Returns the index of
- * the call in the cache of operation times (bb_op_times_call), or -BB_EFAIL. */
+/* Computes the cost of a collective call on the communicator bb_sim.instances[index]. Returns the index of the cost
+ * in the cache of operation times (bb_op_times_call), or -BB_EFAIL. */
 static int cost_of_call(struct bb_execution *r, int index, const struct bb_op *op, struct bb_cost *cost)
 {
     const struct bb_sim_instance *inst = &r->m->instances[index];
@@ -130,8 +131,8 @@ static double message_bytes(const struct bb_op *op)
     return (double)(op->count * bb_dtypes[op->dtype].bytes);
 }
 
-/* Sums the bytes of all messages of an exchange (the sends and receives of one group call) by kind of link and
- * direction. load: out. Returns the number of messages to and from other ranks. */
+/* Sums the bytes of all messages of an exchange (one rank's sends and receives of one group call), separately for
+ * each kind of link and direction. load: out. Returns the number of messages to and from other ranks. */
 static int sum_load(const struct bb_sim *m, int class_id, const struct bb_task *u, struct bb_link_load *load)
 {
     const struct bb_task_graph *s = bb_sim_task_graph(m, class_id);
@@ -151,10 +152,10 @@ static int sum_load(const struct bb_sim *m, int class_id, const struct bb_task *
     return others;
 }
 
-/* The two ranks of a message; `from` is not necessarily the sender. */
+/* The two ranks of a message; `from` may be the sender or the receiver. */
 struct link {
     int from, to;
-    double bytes; /* size of the message; used only if a rank sends the message to itself */
+    double bytes; /* bytes of the message; used only for a message of a rank to itself */
 };
 
 static int64_t link_ns(const struct bb_sim *m, const struct link *link, double load_ns)
@@ -174,8 +175,8 @@ static void end_message(struct bb_execution *r, int at, int there, int64_t end)
         bb_execution_end(r, there);
 }
 
-/* Computes the end of a message for both of its tasks, `at` and `there` (the peer's task), if the task `there` has
- * started. Otherwise the call for the peer's task, when it starts, computes the end. */
+/* Computes the end of a message for its two tasks: `at`, which starts now, and `there`, the peer's task. If the
+ * peer's task has not started yet, does nothing; the call at the start of the peer's task then computes the end. */
 static void match_sides(struct bb_execution *r, int at, int there, const struct link *link)
 {
     struct bb_sim_task *mine = &r->c->tasks[at], *theirs = &r->c->tasks[there];
@@ -201,13 +202,14 @@ static void match_message(struct bb_execution *r, int at, int op)
     const struct bb_op *o = &bb_sim_task_graph(m, class_id)->program->ops[op];
 
     if (side.task == BB_NONE || (r->contention && side.rank == rank && o->kind == BB_OP_RECV))
-        return; /* no operation matches; or the receive of a message of a rank to itself: with contention, the send
-                   alone starts both sides */
+        return; /* no operation matches; or a rank receives from itself, and with contention the matching send starts
+                   the copy for both tasks */
     match_sides(r, at, side.task, &(struct link){rank, side.rank, message_bytes(o)});
 }
 
-/* Records the load of an exchange on the rank's links. Without contention, stores the time that the links need; with
- * contention, starts a flow in the contention simulator. others: number of messages to and from other ranks. */
+/* Adds the bytes of an exchange to the traffic of the rank's links. Without contention, stores the time that the
+ * links need; with contention, starts a transfer in the contention simulator. others: number of messages to and from
+ * other ranks. */
 static void load_links(struct bb_execution *r, int at, int comm, const struct bb_link_load *load, int others)
 {
     if (r->contention)
@@ -239,8 +241,8 @@ static const struct bb_alltoallv_peer *first_peer_of(const struct bb_sim *m, int
     return &m->peers[m->first_peer_of[class_id * m->step->layout.n_comms + comm]];
 }
 
-/* Sums the bytes of the rank's alltoallv from its table, by kind of link and direction. load: out. Returns the
- * number of messages that the rank sends and receives. */
+/* Sums the bytes that the rank sends and receives in its alltoallv, separately for each kind of link and direction.
+ * load: out. Returns the number of messages to and from other ranks. */
 static int sum_rows(const struct bb_sim *m, int rank, const struct bb_op *op, const struct bb_alltoallv_peer *peers,
                     struct bb_link_load *load)
 {
@@ -313,8 +315,8 @@ static bool transfers_data(const struct bb_task *u, const struct bb_op *op)
     return u->kind != BB_TASK_ALLTOALLV || bb_alltoallv_peers(op) > 0;
 }
 
-/* Sets the host time before (begin_ns) and after (arrival_ns) the launch of each task. No task starts on the GPU
- * before arrival_ns. */
+/* Sets, for each task of the class of equivalent ranks, the host time before (begin_ns) and after (arrival_ns) its
+ * kernel launch or NCCL call. No task starts on the GPU before arrival_ns. */
 static void issue_class(struct bb_execution *r, int class_id)
 {
     const struct bb_task_graph *s = bb_sim_task_graph(r->m, class_id);
@@ -343,8 +345,7 @@ static void issue_class(struct bb_execution *r, int class_id)
     r->c->issued_ns[class_id] = host;
 }
 
-/* Returns the number of messages of an exchange, or of peers of an alltoallv, that must be matched; 0 for other
- * tasks. */
+/* Returns how many messages (exchange) or peers (alltoallv) of the task must be matched; 0 for other kinds of task. */
 static int count_messages(const struct bb_task_graph *s, const struct bb_task *u)
 {
     if (u->kind == BB_TASK_ALLTOALLV)

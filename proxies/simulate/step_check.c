@@ -1,4 +1,5 @@
-/* step_check.c - performs the checks of a step (step_check.h); reports a deadlock as a cycle of waiting ranks. */
+/* step_check.c - checks that the operations of all ranks match and that the step does not deadlock (step_check.h). A
+ * deadlock is reported as a cycle of waiting ranks. */
 #include "proxies/simulate/step_check.h"
 
 #include "bootstrap/base/grow.h"
@@ -7,9 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MAX_HOPS 12 /* maximum number of waiting ranks reported per deadlock */
+#define MAX_HOPS 12 /* maximum number of waiting ranks in the report of a deadlock */
 
-/* A rank that is blocked in a task (task_graph.h); task: index in the rank's task graph. */
+/* A rank that is blocked in a task (a set of operations that end together, task_graph.h); task: index in the rank's
+ * task graph. */
 struct stuck {
     int rank, task;
 };
@@ -40,8 +42,8 @@ static bool is_blocked_in(const struct search *s, int rank, int task)
     return s->run->tasks[task_index(s, rank, task)].arrived && !s->run->tasks[task_index(s, rank, task)].ended;
 }
 
-/* Returns the first task on which `task` depends, directly or indirectly, and in which the rank is blocked; BB_NONE
- * if there is no such task. */
+/* Returns the first task in which the rank is blocked and on which `task` depends directly or indirectly; BB_NONE if
+ * there is none. */
 static int find_blocker(const struct search *s, int rank, int task)
 {
     const struct bb_task_graph *graph = graph_of(s, rank);
@@ -88,9 +90,9 @@ static void report_wait(const struct search *s, const struct stuck *here, int op
              op_text(&graph->program->ops[op], &s->m->step->layout, peer, text), peer, rest);
 }
 
-/* Finds a message of the exchange for which the peer has not started the matching operation, and reports that the
- * rank waits for this peer. Returns true with *next set to the peer's task. Returns false if there is no such
- * message, or if the peer's program has no matching operation. */
+/* Finds a message of the exchange (sends and receives of one group call) whose peer has not started the matching
+ * operation, and reports that the rank waits for this peer. Returns true and sets *next to the peer's task; returns
+ * false if no message is found or if the peer's program has no matching operation. */
 static bool follow_message(const struct search *s, const struct stuck *here, struct stuck *next)
 {
     const struct bb_task_graph *graph = graph_of(s, here->rank);
@@ -162,8 +164,8 @@ static bool follow_alltoallv(const struct search *s, const struct stuck *here, s
     return false;
 }
 
-/* Reports for which rank a blocked task waits. Returns true with *next set to that rank's task, or false if the
- * chain of waits ends. */
+/* Reports for which rank a blocked task waits. Returns true and sets *next to the task that this rank has not
+ * started; returns false if there is none, for example because that rank's program has no matching operation. */
 static bool follow_task(const struct search *s, const struct stuck *here, struct stuck *next)
 {
     switch (graph_of(s, here->rank)->tasks[here->task].kind) {

@@ -2,7 +2,7 @@
  * step_check.h - checks of a step over all its ranks, performed before the step runs:
  *   1. Collectives: the members of each communicator call the same collectives in the same order, with the same
  *      kind, count, type, reduction and root.
- *   2. Messages: the k-th send from one rank to another on a communicator matches the k-th receive of this peer,
+ *   2. Messages: the k-th send from one rank to another on a communicator matches the k-th receive of the other rank,
  *      with the same count and type. The members of a communicator call the same alltoallvs in the same order.
  *   3. Deadlock: the step ends if each operation waits for its peers, the operations on one stream and on one
  *      communicator run one after another, and the operations of a group call progress together. A stricter check
@@ -19,10 +19,10 @@ struct bb_checks {
     bool matched;         /* collectives and messages match (checks 1 and 2 of the list above) */
     bool deadlock_free;   /* the step ends (check 3) */
     bool safe_serialised; /* the step ends even if the streams of each rank are serialized (stricter check 3) */
-    /* One text per fault, with the rank, the operation index and the values on both ranks; for a deadlock, the cycle
-     * of waiting ranks. */
+    /* One text per error. Mismatch: the ranks, the operation indices and the values on both ranks; deadlock: the
+     * cycle of waiting ranks. */
     struct bb_faults mismatches, deadlock, serialised;
-    int classes; /* number of classes of equivalent ranks; the checks execute one rank per class */
+    int classes; /* number of classes of equivalent ranks, of which the checks execute one rank each */
 };
 
 /* bb_step_check - performs all checks. Returns 0, also if the step fails a check, or -BB_EFAIL if out of memory. The
@@ -31,7 +31,7 @@ int bb_step_check(const struct bb_step *step, struct bb_checks *checks) BB_MUST_
 void bb_checks_release(struct bb_checks *checks);
 
 /*
- * bb_checks_report - prints a line on stderr for each fault. Returns -BB_EFAIL if operations do not match or the step
+ * bb_checks_report - prints each error on one line of stderr. Returns -BB_EFAIL if operations do not match or the step
  * can deadlock. If the step can deadlock only with serialized streams, prints a warning and returns 0.
  */
 int bb_checks_report(const struct bb_checks *checks) BB_MUST_CHECK;

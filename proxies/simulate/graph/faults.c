@@ -1,4 +1,4 @@
-/* faults.c - stores the text of the first BB_FAULTS_KEPT faults and counts all faults. */
+/* faults.c - stores the error texts of the first BB_FAULTS_KEPT mismatches or deadlocks, and counts all of them. */
 #include "proxies/simulate/graph/faults.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* faults.h - list of the faults that a check has found in a step, each as a text. Only the first BB_FAULTS_KEPT
- * texts are stored; all faults are counted. */
+/* faults.h - list of the errors (mismatched operations, invalid peers, deadlocks) that a check finds in a step, one
+ * text per error. Only the first BB_FAULTS_KEPT texts are stored, but all errors are counted. */
 #ifndef BB_PROXIES_SIMULATE_GRAPH_FAULTS_H
 #define BB_PROXIES_SIMULATE_GRAPH_FAULTS_H
 
@@ -9,7 +9,7 @@
 
 struct bb_faults {
     char *text[BB_FAULTS_KEPT];
-    int n; /* number of faults found; may exceed BB_FAULTS_KEPT, the maximum number of stored texts */
+    int n; /* number of errors found; may exceed BB_FAULTS_KEPT, the maximum number of stored texts */
 };
 
 void bb_fault(struct bb_faults *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -1,4 +1,5 @@
-/* rank_classes.c - partition refinement of the ranks of a step by colors (see rank_classes.h). */
+/* rank_classes.c - finds classes of equivalent ranks by color refinement: each iteration hashes a rank's value
+ * ("color") with those of its peers (see rank_classes.h). */
 #include "proxies/simulate/graph/rank_classes.h"
 
 #include "bootstrap/base/grow.h"
@@ -7,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum of (number of ranks) x (rounds of color refinement, rank_classes.h). If refinement needs more, each rank
- * gets a separate class. */
+/* Maximum of (number of ranks) x (iterations of color refinement, rank_classes.h). If more iterations are needed,
+ * each rank gets a separate class. */
 #define MAX_RANK_ROUNDS 60000000L
-/* After this many rounds of color refinement (rank_classes.h), each rank's index in its communicators is hashed into
- * the rank's color. */
+/* After this number of iterations of color refinement (rank_classes.h), each rank's index in its communicators is
+ * hashed into the rank's color, so that refinement ends sooner. */
 #define ROUNDS_WITHOUT_INDEX 8
 
 /* ---- ranks and their peers ---- */
@@ -44,8 +45,8 @@ struct bb_channels_to bb_channels_to(const struct bb_layout *l, const struct bb_
     int n = bb_comm_size(l, comm), index = bb_comm_index(l, comm, to);
     long long away = (long long)index - bb_comm_index(l, comm, from), min = graph->min_offset[comm];
 
-    /* offset: the smallest peer offset that addresses rank `to` and is at least `min`, the smallest peer offset in
-     * the role's program */
+    /* offset: the smallest relative peer number that addresses rank `to` and is not below `min`, the smallest
+     * relative peer number in the role's program */
     return (struct bb_channels_to){graph, comm, index, min + ((away - min) % n + n) % n, n};
 }
 
@@ -89,21 +90,21 @@ struct refinement {
     const struct bb_task_graph *graphs;
     int gpus_per_node;
     const struct bb_rank_marks *marks;
-    uint64_t *resource_sums[BB_RANK_RESOURCES]; /* [resources of this kind] sum of the colors of the ranks that use
-                                                   the resource */
-    bool collective[BB_MAX_COMMS];              /* true: at least one role runs collectives on this communicator */
-    size_t *first_edge; /* [ranks + 1] a rank has one edge per channel of its role (task_graph.h); rank r has the
-                           edges first_edge[r] to first_edge[r + 1] - 1 */
-    int *peer;          /* [edges] world rank of the peer that the channel addresses */
-    uint64_t *edge;     /* [edges] hash of the properties that are the same in all rounds: the channels from the rank to
-                           the peer and back, and the kind of link */
-    uint64_t *color, *next;       /* [ranks] color of each rank in this round, and in the next round */
-    uint64_t *sums[BB_MAX_COMMS]; /* [instances] for communicators with collectives: sum of the colors of the members
-                                     of each instance (layout.h) */
-    int *instance[BB_MAX_GROUPS]; /* [ranks] for each group: the instance to which the rank belongs; computed once
-                                     and used in every round */
-    struct bb_key_index classes;  /* maps a color to the index of its class; classes are numbered in the order of
-                                     their lowest ranks */
+    uint64_t *resource_sums[BB_RANK_RESOURCES]; /* [NICs, leaves or pods] sum of the colors (hashes) of the ranks
+                                                   that share the resource */
+    bool collective[BB_MAX_COMMS]; /* true: the program of at least one role runs collectives on this communicator */
+    size_t *first_edge; /* [ranks + 1] first element of peer[] and edge[] for each rank; a rank has one element per
+                           distinct peer address in its program (struct bb_channel) */
+    int *peer;          /* [first_edge[ranks]] world rank that the peer address leads to */
+    uint64_t *edge;     /* [first_edge[ranks]] hash of the properties that no iteration changes: the peer addresses from
+                       the rank to the peer and back, and the kind of link */
+    uint64_t *color, *next;       /* [ranks] color (hash) of each rank in this iteration, and in the next iteration */
+    uint64_t *sums[BB_MAX_COMMS]; /* [communicators of the group] sum of the colors of the members, for each
+                                     communicator that runs collectives */
+    int *instance[BB_MAX_GROUPS]; /* [ranks] index of the group's communicator (for example which tensor-parallel
+                                     group) to which the rank belongs; computed once, used in every iteration */
+    struct bb_key_index classes;  /* maps a color to the index of its class; classes are numbered in ascending order
+                                    of their lowest ranks */
 };
 
 static uint64_t mix_hash(uint64_t a, uint64_t b)
@@ -120,8 +121,8 @@ static const struct bb_task_graph *graph_of(const struct refinement *p, int rank
     return &p->graphs[p->step->role_of[rank]];
 }
 
-/* Returns a hash of all channels by which rank `from` addresses rank `to` on this communicator (task_graph.h); the
- * order of the channels does not matter. */
+/* Returns a hash of all peer addresses (struct bb_channel) by which rank `from` addresses rank `to` on this
+ * communicator. Their order does not affect the hash. */
 static uint64_t hash_channels_to(const struct refinement *p, int from, int comm, int to)
 {
     struct bb_channels_to m = bb_channels_to(&p->step->layout, graph_of(p, from), comm, from, to);
@@ -158,8 +159,8 @@ static int instance_of(const struct refinement *p, int comm, int rank)
     return p->instance[p->step->layout.comms[comm].group][rank];
 }
 
-/* Computes sums[comm] of a communicator with collectives: for each instance, a sum over the colors of its members,
- * which does not depend on their order. */
+/* Computes p->sums[comm]: for each communicator of this name (for example each tensor-parallel group), the sum of
+ * the hashed colors of its members, which does not depend on their order. */
 static void sum_instances(struct refinement *p, int comm)
 {
     const struct bb_layout *l = &p->step->layout;
@@ -231,9 +232,9 @@ int bb_group_nodes(const struct bb_layout *l, int group, int instance, int gpus_
     return nodes;
 }
 
-/* Sets the initial colors: a hash of the role, the rank's mark (bb_rank_marks), and the number of nodes of each
- * communicator with collectives. If the program of the role gives the root of a collective relative to the calling
- * rank, the hash includes the rank's index in the communicator. */
+/* Sets the initial colors: a hash of the rank's role (its program), its mark (bb_rank_marks), and the number of
+ * nodes of each of its communicators that runs collectives. If the role's program gives the root of a collective
+ * relative to the calling rank, the rank's index in the communicator is hashed, too. */
 static void set_first_colors(struct refinement *p)
 {
     const struct bb_layout *l = &p->step->layout;
@@ -255,8 +256,8 @@ static void set_first_colors(struct refinement *p)
     }
 }
 
-/* Adds the rank's index in each of its communicators to the rank's color. Without this shortcut, refinement splits a
- * long chain of ranks by only one rank per round. */
+/* Hashes the rank's index in each of its communicators into the rank's color. Without this shortcut, each iteration
+ * separates only one more rank of a long chain of ranks from the others. */
 static void distinguish_by_index(struct refinement *p)
 {
     const struct bb_layout *l = &p->step->layout;
@@ -298,7 +299,7 @@ static int refine_classes(struct refinement *p)
     return make_singletons(p);
 }
 
-/* ---- result: classes of ranks ---- */
+/* ---- result: classes of equivalent ranks ---- */
 
 static int list_instances(struct refinement *p, int group)
 {

@@ -1,4 +1,5 @@
-/* task_graph.c - divides a program into tasks and groups its sends and receives by peer (see task_graph.h). */
+/* task_graph.c - divides the program of a role into tasks and groups its sends and receives by peer (see
+ * task_graph.h). */
 #include "proxies/simulate/graph/task_graph.h"
 
 #include "bootstrap/base/grow.h"
@@ -32,8 +33,8 @@ static void add_alltoallv(struct bb_task_graph *s, int op, int issue)
     s->alltoallvs[comm][s->n_alltoallvs[comm]++] = task;
 }
 
-/* Combines the sends and receives on one communicator in ops[first .. end) into one task. issue: index of the host
- * launch; n_exchanged: in, out: number of entries in s->exchanged. */
+/* Combines the sends and receives on communicator `comm` in ops[first .. end) into one task. issue: index of the
+ * kernel launch or NCCL call on the host; n_exchanged: in, out: number of elements in s->exchanged. */
 static void add_exchange(struct bb_task_graph *s, int comm, int first, int end, int issue, int *n_exchanged)
 {
     const struct bb_op *ops = s->program->ops;
@@ -53,8 +54,8 @@ static void add_exchange(struct bb_task_graph *s, int comm, int first, int end, 
     }
 }
 
-/* Creates the tasks of one host launch, ops[first .. end), which is a single operation or a group call. On each
- * communicator of a group call, the collectives run first, then the sends and receives. */
+/* Creates the tasks of one host call, ops[first .. end): a kernel launch, an NCCL call or an NCCL group call. On
+ * each communicator of a group call, the collectives run before the sends and receives. */
 static void cut_launch(struct bb_task_graph *s, int first, int end, int issue, int *n_exchanged)
 {
     const struct bb_op *ops = s->program->ops;
@@ -91,7 +92,7 @@ static void cut_program(struct bb_task_graph *s)
 
 /* ---- dependencies between tasks ---- */
 
-/* Callback for two tasks: task `after` depends on task `before`. All pairs are visited twice: first to count them,
+/* Callback for two tasks, of which `after` depends on `before`. All pairs are enumerated twice: first to count them,
  * then to fill s->next. */
 typedef void pair_fn(struct bb_task_graph *s, int before, int after);
 
@@ -125,8 +126,8 @@ static void waits_of_op(struct bb_task_graph *s, int op, int *last_on_stream, pa
     }
 }
 
-/* Calls `pair` for each pair of dependent tasks. Tasks and their operations are visited in issue order, so the
- * operations of each stream are visited in the order in which the GPU executes them. */
+/* Calls `pair` for each pair of dependent tasks. Tasks are visited in the order in which the host issues them, so
+ * the operations of each stream are visited in the order in which the GPU executes them. */
 static void each_pair(struct bb_task_graph *s, pair_fn *pair)
 {
     int last_on_stream[BB_MAX_STREAMS], last_on_comm[BB_MAX_COMMS];
@@ -165,7 +166,7 @@ static int connect_tasks(struct bb_task_graph *s)
     return 0;
 }
 
-/* ---- channels: the sends and receives for each peer address (task_graph.h) ---- */
+/* ---- sends and receives by peer address (struct bb_channel) ---- */
 
 int bb_task_graph_channel(const struct bb_task_graph *s, int comm, enum bb_peer_kind kind, int peer)
 {
@@ -208,9 +209,9 @@ static int add_message(struct bb_task_graph *s, int op)
     return 0;
 }
 
-/* Adds a channel for each peer of an alltoallv. All alltoallvs of a rank with the same table and communicator have
- * the same peers, for any row size and also if the table is transposed, so each pair of table and communicator is
- * visited once. */
+/* Adds a peer address (struct bb_channel) for each peer of an alltoallv. The peers depend only on the table of
+ * counts and on the communicator, not on the row size or on transposition, so each pair of table and communicator is
+ * visited only once. */
 static int add_table_peers(struct bb_task_graph *s, const struct bb_op *op, struct bb_key_index *tables)
 {
     struct {

@@ -1,11 +1,12 @@
 /*
- * task_graph.h - the program of a role as a graph of tasks, for abstract execution by the checks and the prediction.
+ * task_graph.h - the program of a role (ranks that run the same program) as a graph of tasks, for abstract execution by
+ * the checks and the prediction.
  *
  * A task is a set of operations that start and end together: a compute operation, a collective, an alltoallv, or an
- * exchange (all sends and receives of one group call on one communicator). Tasks are in issue order. A task starts when
- * all of the following have ended: the previous tasks on its streams, the tasks for which its operations wait (events),
- * and the previous task on its communicator. The last condition follows NCCL, which runs the operations of a
- * communicator one after another in issue order, on any streams.
+ * exchange (all sends and receives of one group call on one communicator). Tasks are in the order in which the host
+ * issues them. A task starts when the following tasks have ended: the previous tasks on its streams, the tasks for
+ * whose CUDA events it waits, and the previous task on its communicator. The last condition follows NCCL, which runs
+ * the operations of a communicator one after another in issue order, on any streams.
  */
 #ifndef BB_PROXIES_SIMULATE_GRAPH_TASK_GRAPH_H
 #define BB_PROXIES_SIMULATE_GRAPH_TASK_GRAPH_H
@@ -19,17 +20,18 @@ enum bb_task_kind { BB_TASK_COMPUTE, BB_TASK_COLLECTIVE, BB_TASK_EXCHANGE, BB_TA
 struct bb_task {
     enum bb_task_kind kind;
     int comm;
-    int first, n; /* exchange: the task's operations are graph.exchanged[first .. first + n); other kinds: first is
-                     the task's only operation, n is 1 */
-    int order;    /* collective, alltoallv: sequence number among the tasks of this kind on the communicator, from 0 */
-    int issue;    /* index of the host launch (kernel launch, NCCL call or group call) that issues the task */
+    int first, n;     /* exchange: the task's sends and receives are graph.exchanged[first .. first + n); other kinds of
+                     task: first is the index of the task's only operation, and n is 1 */
+    int order;        /* collective, alltoallv: sequence number among the program's collectives (or alltoallvs) on this
+                  communicator, from 0 */
+    int issue;        /* index of the host call (kernel launch, NCCL call or NCCL group call) that issues the task */
     int next, n_next; /* graph.next[next .. next + n_next): tasks that depend on this task */
     int n_before;     /* number of tasks on which this task depends */
 };
 
-/* A channel: one peer address in the program of a role, that is, a communicator, a peer kind (absolute index, or
- * offset relative to the calling rank's index) and a peer number. sends, recvs: indices of the operations with this
- * peer address, in issue order. */
+/* One peer address in the program of a role: a communicator, a kind of address (absolute rank in the communicator,
+ * or offset relative to the calling rank) and a number. sends, recvs: indices of the operations with this peer
+ * address, in issue order. */
 struct bb_channel {
     int comm, peer;
     enum bb_peer_kind peer_kind;
@@ -42,21 +44,24 @@ struct bb_task_graph {
     struct bb_task *tasks;
     int n_tasks, n_issues;
     int *task_of;   /* [n_ops] task of each operation */
-    int *exchanged; /* indices of the sends and receives of all exchanges; those of one exchange are consecutive */
+    int *exchanged; /* indices (program->ops) of the sends and receives of all exchanges; those of one exchange are
+                       consecutive */
     int *next;
-    bool *issue_computes; /* [n_issues] true: the launch is a compute kernel; false: an NCCL call */
-    int *collectives[BB_MAX_COMMS], n_collectives[BB_MAX_COMMS]; /* [n_collectives] tasks of the collectives on each
-                                                                    communicator, in issue order */
-    int *alltoallvs[BB_MAX_COMMS], n_alltoallvs[BB_MAX_COMMS];   /* [n_alltoallvs] tasks of the alltoallvs on each
-                                                                    communicator, in issue order */
-    /* one channel per peer address; for each peer of an alltoallv a channel is added without entries in sends and
-     * recvs, because the messages of an alltoallv are not separate operations */
+    bool *issue_computes; /* [n_issues] true: the host call launches a compute kernel; false: it calls NCCL */
+    int *collectives[BB_MAX_COMMS], n_collectives[BB_MAX_COMMS]; /* [n_collectives] indices of the tasks that are
+                                                                    collectives on each communicator, in issue order */
+    int *alltoallvs[BB_MAX_COMMS], n_alltoallvs[BB_MAX_COMMS];   /* [n_alltoallvs] indices of the tasks that are
+                                                                  alltoallvs on each communicator, in issue order */
+    /* [n_channels] one per distinct peer address. A peer of an alltoallv has an element with empty sends and recvs,
+     * because the messages of an alltoallv are not separate operations. */
     struct bb_channel *channels;
     int n_channels;
-    struct bb_key_index channel_index; /* finds a channel by communicator, peer_kind and peer number */
-    int min_offset[BB_MAX_COMMS], max_offset[BB_MAX_COMMS]; /* range of the peer numbers that are relative to the
-                                                               rank (BB_PEER_OFFSET); 1 and 0: no relative peers */
-    int *channel_of; /* [n_ops] channel of each send and receive; BB_NONE for other operations */
+    struct bb_key_index channel_index; /* finds the index in `channels` by communicator, peer_kind and peer number */
+    /* smallest and largest relative peer number (BB_PEER_OFFSET) on each communicator; 1 and 0: the program has no
+     * relative peers */
+    int min_offset[BB_MAX_COMMS], max_offset[BB_MAX_COMMS];
+    int *channel_of; /* [n_ops] index in `channels` of the peer of each send and receive; BB_NONE for other
+                        operations */
     bool uses[BB_MAX_COMMS], rooted_by_offset;
 };
 
@@ -65,7 +70,8 @@ struct bb_task_graph {
 int bb_task_graph_init(struct bb_task_graph *s, const struct bb_program *p) BB_MUST_CHECK;
 void bb_task_graph_release(struct bb_task_graph *s);
 
-/* bb_task_graph_channel - returns the channel with this communicator, peer kind and peer number, or BB_NONE. */
+/* bb_task_graph_channel - returns the index in s->channels of the peer address with this communicator, kind and
+ * number, or BB_NONE. */
 int bb_task_graph_channel(const struct bb_task_graph *s, int comm, enum bb_peer_kind kind, int peer);
 
 #endif

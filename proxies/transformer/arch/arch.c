@@ -13,13 +13,14 @@
 enum {
     WHOLE = 0,
     SPLIT = 1,  /* sharded over tp */
-    EXPERT = 2, /* sharded over ep */
+    EXPERT = 2, /* the matrix is sharded over tp by rows, one row per vocabulary token */
     ROWS = 4,   /* sharded over tp by rows, where a row is one vocabulary entry */
 };
 
 struct tensor_list {
     struct bb_arch_tensor *out;
-    int capacity, n; /* n: tensors added so far; may exceed the capacity, then further tensors are only counted */
+    int capacity, n; /* capacity: length of out; n: number of tensors so far. Tensors beyond the capacity are counted
+                        but not stored */
 };
 
 static void put_tensor(struct tensor_list *l, const char *name, size_t rows, size_t columns, unsigned sharding)
@@ -42,7 +43,7 @@ static void put_norm(struct tensor_list *l, const struct bb_arch *a, const char 
         put_tensor(l, bias, (size_t)a->hidden, 1, WHOLE);
 }
 
-/* Adds the norm with the digit `nth`, '1' to '4', in the order string of the model (bb_arch.order). */
+/* Adds norm number nth ('1' to '4', as in bb_arch.order, the order string of the model). */
 static void put_layer_norm(struct tensor_list *l, const struct bb_arch *a, char nth)
 {
     static const char *const names[][2] = {{"norm1.weight", "norm1.bias"},
@@ -133,14 +134,14 @@ static void put_latent_attention(struct tensor_list *l, const struct bb_arch *a)
     put_indexer(l, a);
 }
 
-/* Adds the tensors of a scan layer (Mamba 2 or Gated DeltaNet, see struct bb_arch_scan). For each head, `decay`
- * determines how fast the state decays, and `step_bias` how much of each token is added to the state. */
+/* Adds the tensors of a scan layer (state-space or linear attention: Mamba 2, Gated DeltaNet). For each head,
+ * `decay` determines how fast the state decays, and `step_bias` how much of each token is added to the state. */
 static void put_scan(struct tensor_list *l, const struct bb_arch *a)
 {
     const struct bb_arch_scan *s = &a->scan;
     size_t h = (size_t)a->hidden, heads = (size_t)s->heads, values = heads * (size_t)s->value_dim;
-    size_t mixed = 2 * (size_t)s->groups * (size_t)s->key_dim + values; /* queries, keys and values of one token,
-                                                                           which enter the convolution */
+    /* elements of the queries, keys and values of one token, which are the input of the convolution */
+    size_t mixed = 2 * (size_t)s->groups * (size_t)s->key_dim + values;
 
     put_tensor(l, "scan.step_bias", heads, 1, SPLIT);
     put_tensor(l, "scan.decay", heads, 1, SPLIT);
@@ -303,8 +304,8 @@ bool bb_arch_has_mlp(const struct bb_arch *a)
 }
 
 /*
- * Forward FLOPs of a scan (see struct bb_arch_scan) for one sample. GEMMs of one head for one chunk of c tokens, with
- * keys of width n and values of width p:
+ * Forward FLOPs of a scan layer (state-space or linear attention) for one sample. GEMMs of one head for one chunk of c
+ * tokens, with keys of width n and values of width p:
  *   2 c c n        scores of queries and keys (Mamba 2: once per group of heads)
  *   2 c c p        product of scores and values
  *   2 c n p        update of the state
@@ -366,7 +367,7 @@ struct bb_arch_rank_parameters bb_arch_layer_share(const struct bb_arch *arch, i
     return held;
 }
 
-/* Parameters of a layer, counting only `counted_experts` experts. */
+/* Number of parameters of a layer. counted_experts: number of experts to count in a layer with experts. */
 static double count_layer_parameters(const struct bb_arch *arch, int layer, int counted_experts)
 {
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
@@ -384,9 +385,9 @@ double bb_arch_layer_parameters(const struct bb_arch *arch, int layer)
     return count_layer_parameters(arch, layer, arch->experts);
 }
 
-/* Parameters of the model, counting only `counted_experts` experts per layer. All layers with the same sublayers
- * (scan or attention, experts or MLP) have equal counts, except in encoder-decoder models, where the first layers of
- * encoder and decoder and the last layer of the encoder have extra tensors. */
+/* Number of parameters of the model. counted_experts: number of experts to count in each layer with experts. All
+ * layers with the same sublayers (scan or attention, experts or MLP) have equal counts, except in encoder-decoder
+ * models, where the first layers of encoder and decoder and the last layer of the encoder have extra tensors. */
 static double count_parameters(const struct bb_arch *arch, int counted_experts)
 {
     double sum = count_layer_parameters(arch, BB_ARCH_EMBEDDING, counted_experts) +

@@ -3,7 +3,7 @@
  * fields.
  *
  * The source is a Hugging Face config.json, the folder that contains one, or a name in profiles/models. The key
- * model_type or architectures selects the architecture, one entry of the table in arch_types.c. Missing fields get the
+ * model_type or architectures selects one of the supported architectures (arch_types.c). Missing fields get the
  * defaults of the published configuration class. For multimodal models text_config is read. No CUDA or MPI calls.
  */
 #ifndef BB_PROXIES_TRANSFORMER_ARCH_ARCH_H
@@ -17,14 +17,14 @@
 
 #define BB_ARCH_NAME 64
 
-/* Layers that carry a state from token to token in place of attention ("scan" layers): linear attention (Gated
- * DeltaNet) and state space duality (Mamba 2). The state of each head has key_dim x value_dim elements. */
+/* Scan layers: layers that carry a state from token to token instead of attention, by linear attention (Gated
+ * DeltaNet) or state space duality (Mamba 2). The state of each head has key_dim x value_dim elements. */
 struct bb_arch_scan {
     int heads;  /* number of value heads; 0: the model has no scan layers */
     int groups; /* number of key and query heads; each serves heads / groups value heads */
     int key_dim, value_dim;
     int conv;   /* kernel width, in tokens, of the convolution before the scan */
-    int chunk;  /* tokens per chunk; the GEMMs process one chunk at a time */
+    int chunk;  /* number of tokens per chunk; the GEMMs of a scan process one chunk at a time */
     bool delta; /* true: a new value replaces the stored value of the same key (Gated DeltaNet); false: new values
                    are added to the state (Mamba 2) */
     bool conv_bias;
@@ -35,8 +35,8 @@ struct bb_arch {
     char type[BB_ARCH_NAME]; /* model_type, for example "llama" */
 
     int layers, hidden, heads;
-    int encoder_layers; /* encoder-decoder models: the first encoder_layers of `layers` are the encoder, the others
-                           the decoder; 0: no encoder */
+    int encoder_layers; /* encoder-decoder models: number of encoder layers, which are the first of the `layers`
+                           layers; the remaining layers are the decoder. 0: no encoder */
     /* number of decoder layers in config.json; 0: equal to encoder_layers */
     int decoder_layers;
     int kv_heads;    /* key-value heads; equal to `heads` for multi-head attention */
@@ -45,19 +45,20 @@ struct bb_arch {
     int ffn;         /* inner width of a dense MLP */
     int vocab;       /* vocabulary size */
     int sequence;    /* maximum sequence length in tokens, as given in config.json */
-    int token_types; /* rows of the token type embedding (BERT: 2, one per sentence of a pair); 0: the model has no
-                        such embedding */
+    int token_types; /* rows of the token type embedding, one per token type (BERT: 2, one per sentence of a pair);
+                        0: the model has no such embedding */
 
     /* Order in which a layer registers its tensors, one character per sublayer or norm: a = attention, c = cross
      * attention, m = MLP or experts, 1 to 4 = norms. NULL: "am12". */
     const char *order;
-    int norms;       /* number of norms per layer; `order` may list more norms, which are then left out (Falcon); 0: all
-                  norms in `order` exist */
-    bool fused_qkv;  /* one tensor projects queries, keys and values */
-    bool gated;      /* gated MLP (SwiGLU): gate, up and down projection instead of up and down */
-    bool layer_norm; /* LayerNorm with weight and bias; else RMSNorm with weight */
+    int norms;      /* number of norms per layer; `order` may list further norms, which the layers do not have (Falcon);
+                  0: all norms in `order` */
+    bool fused_qkv; /* one tensor projects queries, keys and values */
+    bool gated;     /* gated MLP (SwiGLU): gate, up and down projection instead of up and down */
+    bool layer_norm; /* true: LayerNorm with weight and bias; false: RMSNorm with weight */
     bool dropout;    /* the model is trained with dropout */
-    bool post_norm;  /* norms follow attention and MLP (BERT); the model has a pooler in place of a final norm */
+    bool post_norm;  /* true: norms follow attention and MLP, and the model has a pooler instead of a final norm
+                       (BERT) */
     bool embedding_norm;
     int position_buckets; /* number of buckets of the relative position bias, which each head learns in the first
                              layer of the encoder and of the decoder (T5); 0: none */
@@ -65,7 +66,7 @@ struct bb_arch {
     bool qk_norm;           /* separate RMSNorm for each query head and each key head (Qwen 3) */
     bool qk_norm_wide;      /* RMSNorm over all query heads together and over all key heads together (OLMo 2) */
     bool sinks;             /* attention sinks: one learned score per head (gpt-oss) */
-    bool learned_positions; /* learned position embedding of sequence + extra_positions rows */
+    bool learned_positions; /* learned position embedding with sequence + extra_positions rows, one per position */
     int extra_positions;
     bool tied; /* tied embeddings: the head uses the embedding table */
 
@@ -83,18 +84,18 @@ struct bb_arch {
     /* Falcon's flags multi_query, new_decoder_architecture (here grouped_heads) and parallel_attn. They determine
      * the number of key-value heads and of norms. */
     bool multi_query, grouped_heads, parallel_attention;
-    int embedding_width; /* width of the embedding table (OPT); 0: hidden */
+    int embedding_width; /* width of the embedding table (OPT); 0: equal to `hidden` */
 
     /* Mixture of experts: routed experts per layer (0: all layers are dense), experts per token, inner width of an
      * expert. */
     int experts, top_k, expert_ffn;
-    int shared_experts; /* number of shared experts, each of width expert_ffn; 0: no shared experts, or config.json
-                           gives their total width (shared_ffn) instead */
+    int shared_experts; /* number of shared experts, each with inner width expert_ffn; 0: no shared experts, or
+                           config.json gives their total width (shared_ffn) instead */
     int shared_ffn;     /* inner width of all shared experts together; 0: none */
     bool expert_bias;   /* each expert has biases of up, gate and down (gpt-oss) */
     bool shared_gate;   /* a learned gate multiplies the output of the shared experts (Qwen 2 MoE) */
     bool router_bias;   /* the router has a bias per expert (DeepSeek-V3) */
-    int dense_layers;   /* number of layers at the beginning of the model that are dense */
+    int dense_layers;   /* number of layers at the beginning of the model that have an MLP instead of experts */
     int moe_every;      /* of the layers after the first dense_layers, those with (layer + moe_offset) % moe_every == 0
                       have experts */
     int moe_offset;
@@ -104,18 +105,18 @@ struct bb_arch {
     int q_lora; /* width of the query latent; 0: queries are projected directly from the hidden state */
     int kv_lora, nope_dim, rope_dim, v_dim;
 
-    /* The indexer that selects keys for sparse attention (DeepSeek-V3.2): heads and elements per head; index_heads
-     * == 0: no indexer. */
+    /* Indexer that selects keys for sparse attention (DeepSeek-V3.2): its number of heads and elements per head;
+     * index_heads 0: no indexer. */
     int index_heads, index_dim;
 };
 
 /*
  * bb_arch_load - read the architecture of a model from a file.
- * bb_arch_read - read the architecture of a model from a parsed file.
+ * bb_arch_read - read the architecture of a model from parsed JSON.
  *   word      a name in profiles/models, or the path of a file or folder
  *   root      the parsed file: a config.json, or a profile (a file of profiles/models, which contains a config)
  *   where     name of the file, used in error messages
- *   arch      out
+ *   arch      out: the architecture
  *   Returns   0, or -BB_EUSAGE after printing one error line: unreadable file; unknown architecture, with the fields
  *             that are missing; value out of range; parameter totals in a profile that differ from the sums over the
  *             tensors
@@ -133,8 +134,7 @@ bool bb_arch_is_decoder(const struct bb_arch *arch, int layer);
 int bb_arch_attended_keys(const struct bb_arch *arch, int layer, int sequence);
 
 /*
- * bb_arch_is_scan - returns whether the layer has a scan (linear attention or state space, struct bb_arch_scan) in
- * place of attention.
+ * bb_arch_is_scan - returns whether the layer is a scan layer (linear attention or state space) instead of attention.
  * bb_arch_has_mlp - returns whether the layers have an MLP or experts (Mamba 2: neither).
  */
 bool bb_arch_is_scan(const struct bb_arch *arch, int layer);
@@ -159,8 +159,10 @@ bool bb_arch_has_experts(const struct bb_arch *arch, int layer);
 struct bb_arch_tensor {
     const char *name;  /* static string, for example "attention.query.weight" */
     size_t count;      /* elements of the full tensor */
-    bool tensor_split; /* sharded over tp (expert tensors: over etp); else every tp rank holds the full tensor */
-    bool expert;       /* sharded over ep; its gradients are reduced over edp instead of dp x cp */
+    bool tensor_split; /* true: sharded over tp (expert tensors: over etp); false: every tp rank holds the full
+                          tensor */
+    bool expert; /* true: sharded over ep, and gradients are reduced over edp (expert data parallelism) instead of dp
+                    x cp */
     /* > 0: number of rows of an embedding or output matrix (vocabulary entries). These tensors are sharded by rows;
      * the shard of the last rank is padded if tp does not divide the rows. 0: other tensors */
     size_t rows;
@@ -176,8 +178,9 @@ struct bb_arch_tensor {
 
 /*
  * bb_arch_tensors - list the tensors of a layer in the order in which the published model registers them.
- *   out       [capacity] out
- *   Returns   the number of tensors, or -BB_EFAIL after printing one error line if there are more than capacity
+ *   layer     0 to layers - 1, BB_ARCH_EMBEDDING or BB_ARCH_HEAD
+ *   out       [capacity] out: the tensors
+ *   Returns   the number of tensors, or -BB_EFAIL after printing one error line if there are more than `capacity`
  */
 int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor *out, int capacity);
 
@@ -200,7 +203,7 @@ struct bb_arch_rank_parameters bb_arch_layer_share(const struct bb_arch *arch, i
 double bb_arch_layer_parameters(const struct bb_arch *arch, int layer); /* `layer` may be BB_ARCH_EMBEDDING or
                                                                            BB_ARCH_HEAD */
 double bb_arch_parameters(const struct bb_arch *arch);
-double bb_arch_active(const struct bb_arch *arch); /* parameters that one token uses: all dense parameters and top_k
-                                                      experts per layer */
+double bb_arch_active(const struct bb_arch *arch); /* number of parameters that one token uses: all dense parameters,
+                                                      and top_k experts per layer with experts */
 
 #endif

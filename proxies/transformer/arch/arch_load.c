@@ -1,6 +1,6 @@
 /*
- * arch_load.c - reads a config.json into struct bb_arch (see arch.h), guided by the table row of its architecture
- * (arch_types.h).
+ * arch_load.c - reads a config.json into struct bb_arch (see arch.h), as the description of its architecture (struct
+ * bb_arch_type in arch_types.h) specifies.
  */
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/opts.h"
@@ -57,7 +57,8 @@ static const struct bb_arch_type *find_class(const char *class_name)
     return NULL;
 }
 
-/* Fields listed as missing in the error message for an unknown architecture, each with its alternative names. */
+/* Fields listed as missing in the error message for an unknown architecture: the names under which config.json may
+ * contain each field. */
 static const char *const required_fields[][3] = {{"num_hidden_layers", "n_layer"},
                                                  {"hidden_size", "n_embd", "d_model"},
                                                  {"num_attention_heads", "n_head"},
@@ -118,8 +119,8 @@ static int reject_type(const json_t *config, const char *where, const char *mode
                   missing[0] ? missing + 2 : "");
 }
 
-/* Finds the row of bb_arch_types for a config. It is an error if its keys model_type and architectures name
- * different rows. */
+/* Finds the description of a config's architecture in bb_arch_types. It is an error if the config's keys model_type
+ * and architectures name different architectures. */
 static int find_type(const json_t *config, const char *where, const struct bb_arch_type **type)
 {
     const char *model_type = text_at(config, "model_type"), *class_name = text_at(config, "architectures");
@@ -253,7 +254,7 @@ static int read_dropout(const json_t *config, const char *where, struct bb_arch 
     return 0;
 }
 
-/* Reads feed_forward_proj, the kind of T5's MLP: "relu", or gated, for example "gated-gelu". */
+/* Reads feed_forward_proj, the type of T5's MLP: "relu", or a gated MLP such as "gated-gelu". */
 static int read_feed_forward(const json_t *config, const char *where, struct bb_arch *arch)
 {
     static const char *const known[] = {"relu", "gelu", "silu", "gated-relu", "gated-gelu", "gated-silu"};
@@ -297,8 +298,9 @@ static bool is_full(const json_t *word)
     return strcmp(json_string_value(word), "full_attention") == 0;
 }
 
-/* Returns whether an entry of layer_types names a supported kind of layer other than full attention:
- * "linear_attention" in models with scan layers, "sliding_attention" or "chunked_attention" in other models. */
+/* Returns whether an element of layer_types names a supported layer type other than full attention:
+ * "linear_attention" in models with scan layers (linear attention), "sliding_attention" or "chunked_attention" in
+ * other models. */
 static bool is_known_kind(const char *text, const struct bb_arch *arch)
 {
     if (arch->scan.heads > 0)
@@ -329,7 +331,7 @@ static int check_layer_types(const json_t *list, const char *where, const struct
     return 0;
 }
 
-/* Reads layer_types, the list with the kind of each layer (full attention, window or scan). Layers with full
+/* Reads layer_types, the list with the type of each layer (full, windowed or linear attention). Layers with full
  * attention must repeat at a fixed interval. */
 static int read_layer_types(const json_t *config, const char *where, struct bb_arch *arch)
 {
@@ -371,8 +373,8 @@ static void resolve_falcon(struct bb_arch *a)
         a->norms = 1;
 }
 
-/* Validates the fields of scan layers (struct bb_arch_scan). A model with only scan layers has no attention heads in
- * its config: its fields heads, kv_heads and head_dim are set from those of the scan. */
+/* Validates the fields of scan layers (state-space or linear attention). If all layers are scan layers, the config
+ * has no attention heads: heads, kv_heads and head_dim are set from the fields of the scan. */
 static int resolve_scan(const char *where, struct bb_arch *a)
 {
     const struct bb_arch_scan *s = &a->scan;
@@ -462,8 +464,8 @@ out:
     return rc;
 }
 
-/* Returns the part of a multimodal configuration that describes the text model. If this part has no model_type, the
- * type of the whole file applies. */
+/* Returns the JSON object of a multimodal configuration that describes the text model. If this object has no
+ * model_type, the model_type of the whole file applies. */
 static const json_t *text_part(const json_t *config)
 {
     const json_t *part = value_of(config, "text_config");
@@ -471,7 +473,7 @@ static const json_t *text_part(const json_t *config)
     return json_is_object(part) ? part : config;
 }
 
-/* Reads tie_word_embeddings from the top level of a multimodal file if the text part has no such key. */
+/* Reads tie_word_embeddings from the top level of a multimodal file if the text model's object has no such key. */
 static int read_outer_tie(const json_t *config, const json_t *text, const char *where, struct bb_arch *arch)
 {
     const struct bb_arch_flag tie = {"tie_word_embeddings", offsetof(struct bb_arch, tied), arch->tied};
@@ -536,7 +538,7 @@ static void set_name(const char *word, char name[BB_ARCH_NAME])
 
 /* Checks the parameter totals of a profile (a file of profiles/models): they must equal the sums over the tensors.
  * `part` is the JSON object with the config and the totals: the whole profile, or its object "transformer" in
- * profiles of published mini-applications, which list their own tensors and shard layers differently. */
+ * profiles of published mini-applications, which have their own tensors and sharding. */
 static int check_totals(const json_t *part, const char *where, const struct bb_arch *arch)
 {
     double made[] = {bb_arch_parameters(arch), bb_arch_layer_parameters(arch, arch->layers - 1), bb_arch_active(arch)};

@@ -1,15 +1,15 @@
 /*
- * arch_types.c - the supported architectures of config.json, one row each (see arch_types.h). Keys and defaults are
- * those of the published configuration classes (Hugging Face transformers, configuration_*.py); tensor shapes are those
- * of the published weights.
+ * arch_types.c - the supported architectures of config.json, one struct bb_arch_type each (see arch_types.h). Keys and
+ * defaults are those of the published configuration classes (Hugging Face transformers, configuration_*.py); tensor
+ * shapes are those of the published weights.
  */
 #include "proxies/transformer/arch/arch_types.h"
 
-#define MAX_WIDTH    (1 << 20) /* limit of hidden size, head width and similar widths */
+#define MAX_WIDTH    (1 << 20) /* maximum hidden size, head width and similar widths */
 #define MAX_FFN      (1 << 24)
 #define MAX_VOCAB    (1 << 28)
 #define MAX_SEQUENCE (1 << 30)
-#define MAX_COUNT    (1 << 16) /* limit of the numbers of heads and of experts */
+#define MAX_COUNT    (1 << 16) /* maximum number of heads and maximum number of experts */
 #define MAX_LAYERS   BB_ARCH_MAX_LAYERS
 
 /* clang-format off */

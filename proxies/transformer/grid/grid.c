@@ -8,7 +8,7 @@
 
 /* ---- coordinates ---- */
 
-/* The axes of the dense or of the expert grid, in the order of the order string. */
+/* The axes of the dense or of the expert grid with their sizes, in the order of the order string. */
 struct grid_axes {
     enum bb_grid_axis axis[BB_GRID_AXES];
     int size[BB_GRID_AXES];
@@ -68,7 +68,8 @@ enum {
 
 static const struct group_spec {
     const char *name;
-    unsigned axes; /* bits 1 << enum bb_grid_axis */
+    unsigned axes; /* bit mask of the axes along which the members differ; bit a stands for value a of enum
+                      bb_grid_axis */
     bool expert;   /* true: group of the expert grid; false: group of the dense grid */
 } group_specs[BB_GRID_GROUPS] = {
     [BB_GRID_TP] = {"tp", TP, false},
@@ -86,14 +87,15 @@ static const struct group_spec {
     [BB_GRID_TP_EP] = {"tp_ep", TP | EP, true},
 };
 
-/* The ranks of a process group, described by sizes and strides. Two groups with equal shapes have the same ranks. */
+/* The ranks of a process group, as sizes and strides. Process groups with equal sizes and strides have the same
+ * ranks. */
 struct shape {
     int size[BB_GRID_AXES], stride[BB_GRID_AXES];
     int n, members;
 };
 
-/* Returns the shape of the groups along the given axes. Axes without a gap between them are merged: (size 2, stride
- * 1) and (size 4, stride 2) become (size 8, stride 1). */
+/* Returns sizes and strides of the process groups along the axes in the bit mask `axes`. Adjacent axes are merged:
+ * (size 2, stride 1) and (size 4, stride 2) become (size 8, stride 1). */
 static struct shape shape_of(const struct grid_axes *s, unsigned axes)
 {
     struct shape shape = {.members = 1};
@@ -123,8 +125,9 @@ static bool has_same_shape(const struct shape *a, const struct shape *b)
     return true;
 }
 
-/* Converts bits 1 << enum bb_grid_axis to the axis mask of bb_layout_add_group, whose bit i is the i-th axis of the
- * layout. The layout has the axes of the dense grid, in the order of the order string. */
+/* Converts a bit mask of axes (bit a for value a of enum bb_grid_axis) to the axis mask of bb_layout_add_group,
+ * whose bit i stands for the i-th axis of the layout. The layout has the axes of the dense grid, in the order of the
+ * order string. */
 static unsigned layout_mask(const struct grid_axes *dense, unsigned axes)
 {
     unsigned mask = 0;
@@ -185,7 +188,7 @@ static int add_embedding(struct bb_layout *l, const struct grid_axes *dense, int
 struct layout_builder {
     struct bb_layout *layout;
     struct grid_axes dense, expert;
-    struct shape shapes[BB_GRID_GROUPS]; /* ranks of each group added so far, as sizes and strides */
+    struct shape shapes[BB_GRID_GROUPS]; /* for each process group added so far, its ranks as sizes and strides */
     struct bb_grid_groups *groups;
     int pp;
 };

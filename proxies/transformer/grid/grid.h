@@ -21,15 +21,15 @@
 #define BB_GRID_ORDER_SIZE 16
 
 struct bb_grid {
-    int tp, cp, dp, pp;             /* sizes of the dense grid; 0: not given (only before bb_grid_resolve) */
-    int ep, etp, edp;               /* sizes of the expert grid: ranks per expert-parallel, expert-tensor-parallel and
-                         expert-data-parallel group; edp is always derived */
-    bool experts;                   /* set by the caller: the model has experts; false: only the dense grid is used */
+    int tp, cp, dp, pp; /* sizes of the dense grid; 0: not given (only before bb_grid_resolve) */
+    int ep, etp, edp;   /* sizes of the expert grid in ranks: expert-parallel (ep), expert-tensor-parallel (etp) and
+                         expert-data-parallel (edp) group; edp is always derived */
+    bool experts;       /* set by the caller: true: the model has experts; false: only the dense grid is used */
     char order[BB_GRID_ORDER_SIZE]; /* a permutation of "tp-cp-ep-dp-pp"; axes of size 1 may be omitted */
     int ranks;
     int first_layers, last_layers; /* number of layers of the first and of the last pipeline stage; 0: the same
                                       number as the other stages (pipe_split.h) */
-    int requested[4]; /* sizes of tp, cp, dp, pp as given by the user; 0: size to be derived; set by bb_grid_resolve */
+    int requested[4]; /* sizes of tp, cp, dp, pp as given by the user; 0: size not given; set by bb_grid_resolve */
 };
 
 /* The model, sequence lengths and model chunks against which a grid is checked (bb_grid_validate_model). */
@@ -71,8 +71,8 @@ int bb_grid_validate_model(const struct bb_grid *grid, const struct bb_grid_mode
                            const char *who) BB_MUST_CHECK;
 
 /*
- * bb_grid_suggest - find options that turn the requested layout into the closest valid one, such as "--tp 4 --dp 2".
- *   model    NULL, or a model that the suggested layout must split evenly (bb_pipe_split_is_valid)
+ * bb_grid_suggest - find options that turn the requested layout into the closest valid layout, such as "--tp 4 --dp 2".
+ *   model    NULL, or a model whose layers the suggested layout must be able to split (bb_pipe_split_is_valid)
  *   text     out: the options. If no layout is valid for the model, options whose sizes only match the number of ranks;
  *            empty if the requested sizes match already
  *   Returns  text
@@ -81,18 +81,19 @@ int bb_grid_validate_model(const struct bb_grid *grid, const struct bb_grid_mode
 const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_model *model,
                             char text[BB_GRID_SUGGESTION]);
 
-/* bb_grid_layers_divide - returns whether `parts` divides `layers` or `layers` + 2 (embedding and head counted as
- * one layer each), with at least one layer per part. */
+/* bb_grid_layers_divide - returns whether `layers` layers can be divided equally among `parts` virtual pipeline
+ * stages: `parts` divides `layers`, or `layers` + 2 with embedding and head counted as one layer each, and each
+ * virtual stage has a layer. */
 bool bb_grid_layers_divide(int layers, int parts);
 
 /*
- * bb_grid_layers - returns the number of layers of one virtual stage when the layers are split evenly.
+ * bb_grid_layers - returns the number of layers of one virtual pipeline stage when the layers are divided evenly.
  *   parts    number of virtual stages: pp, or pp x chunks
  *   part     index of the virtual stage, from 0
  *   first    out: index of the first layer of the virtual stage
  *
  * If the layers are not divisible by `parts`, embedding and head count as one layer each (126 layers in 16 stages: 7,
- * 8, ..., 8, 7). If this sum is not divisible either, the remaining layers go to the virtual stages from 1 on, one
+ * 8, ..., 8, 7). If `layers` + 2 is not divisible either, the virtual stages from 1 on get one of the remaining layers
  * each.
  */
 int bb_grid_layers(int layers, int parts, int part, int *first);
@@ -123,10 +124,10 @@ enum bb_grid_group {
 };
 
 /*
- * Index of each process group in the layout, by enum bb_grid_group. BB_NONE (-1): the group has one member, was not
- * requested, or is an expert group of a model without experts. Combined groups (BB_GRID_DP_CP and later enumerators)
- * that consist of the same ranks as an earlier requested group get the index of that group: with cp 1, dp_cp gets the
- * index of dp if dp was requested as well.
+ * Index in the layout of each process group, by enum bb_grid_group. BB_NONE (-1): the group has one member, was not
+ * requested, or is an expert group of a model without experts. A combined group (BB_GRID_DP_CP and later enumerators)
+ * with the same ranks as an earlier requested group has the index of that group: with cp 1, dp_cp has the index of dp
+ * if dp was requested.
  */
 struct bb_grid_groups {
     int of[BB_GRID_GROUPS];
@@ -160,8 +161,8 @@ int bb_grid_size(const struct bb_grid *grid, enum bb_grid_axis axis, bool expert
 /* bb_grid_parse_order - split an order string that bb_grid_resolve accepted into axes. Returns the number of axes. */
 int bb_grid_parse_order(const char *order, enum bb_grid_axis axes[BB_GRID_AXES]);
 
-/* Both functions return the coordinate of a rank on an axis: the first in the dense grid (ep: always 0), the second
- * in the expert grid (cp: always 0; BB_AXIS_TP means etp, BB_AXIS_DP means edp). */
+/* Both functions return the coordinate of a rank on an axis. bb_grid_coord: in the dense grid (ep: always 0).
+ * bb_grid_expert_coord: in the expert grid (cp: always 0; BB_AXIS_TP means etp, BB_AXIS_DP means edp). */
 int bb_grid_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis);
 int bb_grid_expert_coord(const struct bb_grid *grid, int rank, enum bb_grid_axis axis);
 

@@ -12,7 +12,7 @@
 
 #define MAX_RANKS (1 << 24)
 
-/* ---- order strings ---- */
+/* ---- parsing of order strings ("tp-cp-ep-dp-pp") ---- */
 
 const char *const bb_grid_axis_names[BB_GRID_AXES] = {"tp", "cp", "ep", "dp", "pp"};
 
@@ -78,7 +78,7 @@ static int nearest_divisor(int n, int want)
     return best;
 }
 
-/* The axes of the dense grid: option name, and offset of the size in struct bb_grid. */
+/* The axes of the dense grid: name of the option, and offset of the axis size in struct bb_grid. */
 static const struct axis_option {
     const char *name;
     size_t offset;
@@ -186,7 +186,7 @@ static int resolve_expert(struct bb_grid *g, const char *who)
     return 0;
 }
 
-/* ---- the order string ---- */
+/* ---- validation of the order string ---- */
 
 static bool order_contains(const char *order, const char *axis)
 {
@@ -285,8 +285,8 @@ int bb_grid_layers(int layers, int parts, int part, int *first)
                                                                                layer each; 0: they do not count */
     int all = layers + 2 * ends, each = all / parts, more = all % parts, before, count;
 
-    /* The remaining `more` layers go to the virtual stages 1 to `more`, one layer each. These virtual stages exist,
-     * because `more` is less than `parts`. */
+    /* The remaining `more` layers go to the virtual pipeline stages 1 to `more`, one layer each. These virtual
+     * stages exist, because `more` is less than `parts`. */
     before = part * each + (part > 1 ? (part - 1 < more ? part - 1 : more) : 0) - (part > 0 ? ends : 0);
     count = each + (part > 0 && part <= more) - (part == 0 ? ends : 0) - (part == parts - 1 ? ends : 0);
     *first = before;

@@ -13,8 +13,8 @@ static const char *const options[SIZES] = {"tp", "cp", "dp", "pp"};
 
 /* ---- divisibility constraints ---- */
 
-/* A property of the model, for example its number of heads (value), that must be divisible by the size of a grid
- * axis (by), for example tp. */
+/* A number of the model (value), for example its number of heads, that must be divisible by the size of a grid axis
+ * (by), for example tp. */
 struct constraint {
     enum { HEADS, WIDTH, SEQUENCE, DECODER_SEQUENCE, UNSUPPORTED } kind;
     const char *what;
@@ -58,7 +58,8 @@ static int list_constraints(const struct bb_grid_model *m, const int sizes[SIZES
         list[n++] = (struct constraint){WIDTH, "FFN width", a->ffn, "tp", sizes[TP]};
     if (a->shared_ffn > 0)
         list[n++] = (struct constraint){WIDTH, "FFN width of the shared experts", a->shared_ffn, "tp", sizes[TP]};
-    if (sizes[CP] > 1) /* each rank gets two slices of the sequence, which balances a causal mask */
+    if (sizes[CP] > 1) /* each cp rank gets two slices of the sequence, so that a causal mask leaves equal work to
+                          all cp ranks */
         list[n++] = (struct constraint){SEQUENCE, "sequence length", m->sequence, "2 x cp =", 2 * sizes[CP]};
     if (m->sequence_parallel)
         list[n++] = (struct constraint){SEQUENCE, sizes[CP] > 1 ? "sequence length per CP rank" : "sequence length",
@@ -203,7 +204,7 @@ static int nearest_multiple(int n, int of)
     return nearest ? nearest : of;
 }
 
-/* Returns the sequence length closest to the requested one that is divisible by the cp and tp ranks. */
+/* Returns the sequence length closest to the requested one that cp and tp can divide. */
 static int nearest_sequence(const struct bb_grid *g, const struct bb_grid_model *m)
 {
     int step = (g->cp > 1 ? 2 * g->cp : 1) * (m->sequence_parallel ? g->tp : 1);
@@ -259,7 +260,8 @@ static int round_up(int n, int of)
 
 /* Formats options with the smallest number of layers that this grid accepts; the caller suggests them if no layout
  * is valid for the layers of the model. The numbers of layers requested for the first and last stage are rounded up
- * to multiples of the number of model chunks. Without such numbers and with one chunk, the suggestion is "--pp 1". */
+ * to multiples of the number of model chunks. If neither is requested and there is one chunk, the suggestion is
+ * "--pp 1". */
 static const char *min_layers_text(const struct bb_grid *g, const struct bb_grid_model *m,
                                    char text[BB_GRID_SUGGESTION])
 {

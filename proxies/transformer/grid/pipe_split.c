@@ -1,4 +1,4 @@
-/* pipe_split.c - divides the layers of a model among pipeline stages, and suggests a valid division for an invalid
+/* pipe_split.c - divides the layers of a model among pipeline stages, and for an invalid division suggests a valid
  * one (see pipe_split.h). */
 #include "proxies/transformer/grid/pipe_split.h"
 
@@ -17,7 +17,7 @@ static bool has_end_counts(const struct bb_pipe_split *s)
     return s->first > 0 || s->last > 0;
 }
 
-/* Number of stages whose number of layers the user did not give. */
+/* Number of pipeline stages for which the user gave no number of layers. */
 static int remaining_stages(const struct bb_pipe_split *s)
 {
     return s->stages - (s->first > 0) - (s->last > 0);
@@ -48,16 +48,16 @@ int bb_pipe_split_layers(const struct bb_pipe_split *s, int part, int *first)
     return stage == s->stages - 1 && s->last ? s->last / s->chunks : each;
 }
 
-/* ---- closest valid splits ---- */
+/* ---- closest valid division of the layers ---- */
 
 static int clamp_between(int low, int n, int high)
 {
     return n < low ? low : n > high ? high : n;
 }
 
-/* Returns a split in which each virtual stage (model chunk of a stage) of the middle stages has `each` layers. The
- * first and the last stage share the remaining layers: as close as possible to the numbers that the user requested
- * for these two stages, or in equal parts if the user requested none. */
+/* Returns a division in which each virtual stage (model chunk of a stage) of the middle stages has `each` layers.
+ * The first and the last stage share the remaining layers: as close as possible to the numbers that the user
+ * requested for these two stages, or equally if the user requested none. */
 static struct bb_pipe_split with_both_ends(const struct bb_pipe_split *s, int each)
 {
     int v = s->chunks, ends = s->layers / v - (s->stages - 2) * each;
@@ -68,8 +68,9 @@ static struct bb_pipe_split with_both_ends(const struct bb_pipe_split *s, int ea
     return n;
 }
 
-/* For a user who requested the number of layers of one end stage (first or last): returns the split in which all
- * virtual stages of the other stages have `each` layers, and the requested end stage has the remaining layers. */
+/* For a user who requested the number of layers of one end stage (first or last): returns the division in which all
+ * virtual stages (model chunks) of the other stages have `each` layers, and the requested end stage has the
+ * remaining layers. */
 static struct bb_pipe_split with_one_end(const struct bb_pipe_split *s, int each)
 {
     struct bb_pipe_split n = *s;
@@ -78,9 +79,10 @@ static struct bb_pipe_split with_one_end(const struct bb_pipe_split *s, int each
     return n;
 }
 
-/* Cost of suggesting the split n to a user who requested the split s. If the user requested numbers of layers for
- * the first or last stage, the cost is the sum of the differences from these numbers; else it is the number of
- * layers of the longest stage. each: layers per virtual stage in the middle stages of n. */
+/* Cost of suggesting the division n to a user who requested the division s. If the user requested numbers of layers
+ * for the first or last stage, the cost is the sum of the absolute differences from these numbers; else it is the
+ * number of layers of the stage with most layers. each: layers per virtual stage (model chunk) in the middle stages
+ * of n. */
 static int cost_of(const struct bb_pipe_split *s, const struct bb_pipe_split *n, int each)
 {
     int longest = n->first > n->last ? n->first : n->last;
@@ -90,7 +92,7 @@ static int cost_of(const struct bb_pipe_split *s, const struct bb_pipe_split *n,
     return longest > each * s->chunks ? longest : each * s->chunks;
 }
 
-/* Finds the closest valid split in which the first and the last stage have their own numbers of layers. Returns
+/* Finds the closest valid division in which the first and the last stage have their own numbers of layers. Returns
  * false if there is none, because the chunks do not divide the layers or there are too few layers. */
 static bool nearest_ends(const struct bb_pipe_split *s, struct bb_pipe_split *suggestion)
 {
@@ -113,8 +115,8 @@ static bool nearest_ends(const struct bb_pipe_split *s, struct bb_pipe_split *su
     return found;
 }
 
-/* Returns the number of model chunks per stage that makes the split valid: at least 2, and as close as possible to
- * the requested number; 0 if no number is valid. */
+/* Returns the number of model chunks per stage, at least 2, that makes the division valid and is closest to the
+ * requested number; 0 if no number is valid. */
 static int nearest_chunks(const struct bb_pipe_split *s)
 {
     int requested = s->chunks, max = s->layers / s->stages;
@@ -144,8 +146,8 @@ static const char *ends_text(const struct bb_pipe_split *s, char text[TEXT])
 }
 
 /* Keeps the number of layers of the one requested end stage (first or last), and finds a number of layers for the
- * other end stage that makes the split valid. Prefers the number closest to that of a middle stage. Returns false if
- * there is none. */
+ * opposite end stage that makes the division valid. Prefers the number closest to that of a middle stage. Returns
+ * false if there is none. */
 static bool with_other_end(const struct bb_pipe_split *s, struct bb_pipe_split *suggestion)
 {
     int *other = s->first ? &suggestion->last : &suggestion->first, given = s->first + s->last, best = INT_MAX;

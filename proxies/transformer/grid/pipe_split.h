@@ -16,7 +16,8 @@
 #include <stdbool.h>
 
 struct bb_pipe_split {
-    int layers, stages, chunks; /* chunks: model chunks per stage */
+    int layers, stages, chunks; /* numbers of layers of the model, of pipeline stages, and of model chunks (virtual
+                                   stages) per pipeline stage */
     int first, last; /* number of layers of the first and of the last stage; 0: the same number as the other stages */
 };
 
@@ -24,13 +25,13 @@ struct bb_pipe_split {
  * number of layers, at least one. */
 bool bb_pipe_split_is_valid(const struct bb_pipe_split *s);
 
-/* bb_pipe_split_layers - returns the number of layers of virtual stage `part` (0 to stages x chunks - 1), and in
- * *first the index of its first layer. */
+/* bb_pipe_split_layers - returns the number of layers of the virtual stage with index `part` (0 to stages x chunks -
+ * 1). *first: index of its first layer. */
 int bb_pipe_split_layers(const struct bb_pipe_split *s, int part, int *first);
 
 /*
- * bb_pipe_split_validate - print an error if the split is invalid. Requires at least two stages.
- *   layout   options that the message suggests first (bb_grid_suggest); "" if there are none
+ * bb_pipe_split_validate - print an error if the division of the layers is invalid. Requires at least two stages.
+ *   layout   options for a valid layout, which the message suggests first (bb_grid_suggest); "": none
  *   who      proxy name, printed before the message
  *   Returns  0, or -BB_EUSAGE after printing one error line with the numbers and valid values
  */

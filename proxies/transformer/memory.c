@@ -1,4 +1,4 @@
-/* memory.c - the formulas for the memory that training needs (see memory.h). */
+/* memory.c - formulas for the GPU memory that real training needs (see memory.h). */
 #include "proxies/transformer/memory.h"
 
 #include <math.h>
@@ -41,8 +41,8 @@ static double sequence_shards(const struct bb_memory *m)
 
 /* ---- activations: bytes per token ---- */
 
-/* Bytes that a layer stores per token for its backward pass. whole: bytes that every tp rank stores, sharded only by
- * sequence parallelism; split: bytes that are always sharded over tp. */
+/* Bytes that a layer stores per token for its backward pass. whole: total bytes of tensors that every tp rank stores
+ * in full, unless sequence parallelism shards them; split: total bytes of tensors that are always sharded over tp. */
 struct token_bytes {
     double whole, split;
 };
@@ -62,8 +62,9 @@ static struct token_bytes attention_bytes(const struct bb_memory *m, int layer)
             bytes.whole += e * (a->index_heads * (a->index_dim + 1.0) + a->index_dim) +
                            4.0 * bb_arch_attended_keys(a, layer, m->layers_config->sequence);
     } else {
-        bytes.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads); /* queries, keys, values, attention context */
-        /* with FP8 GEMMs, the attention context is stored in 8 bits as well as unquantized */
+        /* queries, keys, values, and the attention context (the weighted sum of the values) */
+        bytes.split = e * 2.0 * a->head_dim * (a->heads + a->kv_heads);
+        /* with FP8 GEMMs, the attention context is stored twice, in 8 bits and unquantized */
         bytes.split += m->layers_config->float8 ? (double)a->head_dim * a->heads : 0;
         bytes.split += a->out_gate ? e * 2.0 * a->head_dim * a->heads : 0;
     }
@@ -72,7 +73,7 @@ static struct token_bytes attention_bytes(const struct bb_memory *m, int layer)
     return bytes;
 }
 
-/* Stored bytes per token of a scan layer (linear attention or state space model): the input of the layer, the
+/* Stored bytes per token of a scan layer (state-space or linear attention): the input of the layer, the
  * convolution's input and output, the scan's output, the gate's input and output. Gated DeltaNet divides the tokens
  * into chunks of s->chunk tokens and also stores the inverse of one matrix per chunk and head: s->chunk elements per
  * token and head. */
@@ -117,9 +118,9 @@ static struct token_bytes expert_bytes(const struct bb_memory *m)
     return bytes;
 }
 
-/* Stored bytes of the cross attention of a decoder layer: inputs of the norm and of the projection, queries and
- * context, keys and values of all encoder tokens. The encoder's output is stored once, and counted in the first
- * decoder layer. */
+/* Stored bytes of the cross attention of a decoder layer for one micro-batch: inputs of the norm and of the
+ * projection, queries and context, keys and values of all encoder tokens. The encoder's output is stored once, and
+ * counted in the first decoder layer. */
 static double cross_bytes(const struct bb_memory *m, int layer)
 {
     const struct bb_arch *a = m->arch;
@@ -163,8 +164,8 @@ double bb_memory_head(const struct bb_memory *m)
     return decoder_tokens(m) * (2 * element_bytes(m) * m->arch->hidden / sequence_shards(m) + 4 * vocab);
 }
 
-/* Returns whether a pipeline stage holds model part `part` in any of its chunks. A part is the layers of one virtual
- * pipeline stage; part 0 contains the first layers of the model. */
+/* Returns whether a pipeline stage holds virtual stage `part` (a range of layers, numbered from the first layer of
+ * the model) in any of its model chunks. */
 static bool holds_part(const struct bb_schedule *s, int stage, int part)
 {
     for (int c = 0; c < s->chunks; c++)
@@ -183,7 +184,7 @@ static bool holds_last_part(const struct bb_schedule *s, int stage)
     return holds_part(s, stage, bb_schedule_parts(s) - 1);
 }
 
-/* Returns the activation bytes that a layer would store per micro-batch if its recomputation mode were `recompute`. */
+/* Returns the activation bytes that a layer would store per micro-batch with recomputation mode `recompute`. */
 static double layer_bytes_with(const struct bb_memory *m, int layer, enum bb_recompute recompute)
 {
     struct bb_layers_config layers_config = *m->layers_config;
@@ -194,8 +195,8 @@ static double layer_bytes_with(const struct bb_memory *m, int layer, enum bb_rec
     return bb_memory_layer(&with, layer);
 }
 
-/* Activation bytes that a layer stores between its forward and its backward. chunk_first: index of the first layer
- * of the model chunk (virtual pipeline stage) that contains the layer. */
+/* Activation bytes that a layer stores between its forward and its backward for one micro-batch. chunk_first: index
+ * of the first layer of the model chunk (virtual pipeline stage) that contains the layer. */
 static double kept_bytes(const struct bb_memory *m, int chunk_first, int layer)
 {
     enum bb_recompute other_layers =
@@ -220,10 +221,10 @@ static double chunk_bytes(const struct bb_memory *m, int first, int n, double *p
     return sum;
 }
 
-/* Peak activation bytes of a stage: the average over its model chunks times the maximum number of chunk activations
- * that the stage stores at the same time (bb_schedule_live), plus the temporary activations of one backward. The
- * head's activations are counted for one micro-batch, because its backward follows its forward immediately; if the
- * schedule runs all forwards first, they are counted for all micro-batches. */
+/* Peak activation bytes of a stage: the average over its model chunks (virtual stages) times the maximum number of
+ * (chunk, micro-batch) pairs whose activations are stored at the same time (bb_schedule_live), plus the temporary
+ * activations of one backward. The head's activations are counted for one micro-batch, because its backward follows
+ * its forward immediately; if the schedule runs all forwards first, they are counted for all micro-batches. */
 static double activation_bytes(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
@@ -261,8 +262,8 @@ static void add_parameters(struct bb_arch_rank_parameters *sum, struct bb_arch_r
     sum->replicated += added.replicated;
 }
 
-/* Parameters of the last stage's copy of a tied embedding table. The last stage has such a copy if the embedding is
- * on another stage. */
+/* Parameters of the last stage's copy of a tied embedding table. The last stage has such a copy if a different stage
+ * holds the embedding. */
 static struct bb_arch_rank_parameters tied_copy(const struct bb_memory *m)
 {
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
@@ -312,7 +313,7 @@ static double largest_layer(const struct bb_memory *m, int stage)
     return max;
 }
 
-/* Bytes of temporary buffers of full-size gradients or parameters, in addition to the shards. ZeRO-2: two gradient
+/* Bytes of temporary buffers for full gradients or parameters, in addition to the shards. ZeRO-2: two gradient
  * buckets, one being filled and one being reduced. ZeRO-3 and HSDP: the parameters of two layers and the gradients
  * of one layer. */
 static double transient_bytes(const struct bb_memory *m, int stage)
@@ -333,7 +334,7 @@ static double communication_bytes(const struct bb_memory *m, int stage)
     const struct bb_arch *a = m->arch;
     double e = element_bytes(m), whole = tokens_per_rank(m) * a->hidden * e, sum = transient_bytes(m, stage);
 
-    if (m->grid->pp > 1) /* one pipeline message per direction */
+    if (m->grid->pp > 1) /* one message between pipeline stages for each of the two directions */
         sum += 2 * whole / sequence_shards(m);
     if (m->grid->tp > 1 && m->layers_config->sequence_parallel) /* the input of attention or MLP, gathered over tp */
         sum += whole;

@@ -45,17 +45,19 @@ struct bb_memory {
     const struct bb_arch *arch;
     const struct bb_grid *grid;
     const struct bb_schedule *schedule;
-    const struct bb_dp_config *policy;  /* data types of parameters and gradients, and the optimizer */
-    const struct bb_sync_comms *dense;  /* sharding of the dense (non-expert) parameters; the functions read only the
-                                          fields n and n_replicas */
-    const struct bb_sync_comms *expert; /* sharding of the expert parameters; NULL without experts */
+    const struct bb_dp_config *policy;  /* only the data types of parameters and gradients, and the optimizer, are
+                                          used */
+    const struct bb_sync_comms *dense;  /* sharding of the dense (non-expert) parameters over ranks; only the fields n
+                                          and n_replicas are used */
+    const struct bb_sync_comms *expert; /* sharding of the expert parameters over ranks; NULL: the model has no
+                                           experts */
     const struct bb_layers_config *layers_config; /* sequence, micro-batch size, sharding, recomputation, element
                                                      types */
 };
 
 /*
  * bb_memory_rank_bytes - compute the memory that a rank of pipeline stage `stage` needs at its peak.
- *   bytes  out: bytes of each enum bb_buffer_use (parameters, gradients, ...)
+ *   bytes  [BB_USES] out: bytes on one rank, indexed by enum bb_buffer_use (parameters, gradients, ...)
  */
 void bb_memory_rank_bytes(const struct bb_memory *m, int stage, double bytes[BB_USES]);
 

@@ -23,12 +23,12 @@ int bb_pipe_comms(struct bb_layout *l, int group, bool bidirectional, int comms[
     return 0;
 }
 
-/* ---- adjacent stages ---- */
+/* ---- which messages a slot (forward or backward of a model chunk) exchanges ---- */
 
 /* Returns whether a slot (forward or backward of one model chunk) exchanges a message with an adjacent stage. first
- * = true: whether the slot receives its input; a forward of the model's first part and a backward of its last part
- * receive nothing. first = false: whether the slot sends its output; a forward of the last part and a backward of
- * the first part send nothing. WEIGHTS slots exchange no messages. */
+ * = true: whether the slot receives its input: false for the forward of the first layers and the backward of the
+ * last layers of the model. first = false: whether the slot sends its output: false for the forward of the last
+ * layers and the backward of the first layers. WEIGHTS slots (weight gradients) exchange no messages. */
 static bool has_neighbour(const struct bb_pipe *p, const struct bb_slot *t, bool first)
 {
     int part = bb_schedule_part(p->schedule, p->stage, t->chunk), last = bb_schedule_parts(p->schedule) - 1;
@@ -58,9 +58,10 @@ static struct bb_pipe_flow *flow_of(struct bb_pipe *p, const struct bb_slot *t)
     return &p->flows[flow_index(p, t)];
 }
 
-/* Returns the pipeline offset from the sender to the receiver of flow d (struct bb_pipe_flow): 1 (next stage) or -1
- * (previous stage). Activations go to the next stage and gradients to the previous one; in the second direction of
- * dualpipe, activations go to the previous stage and gradients to the next one. */
+/* Returns 1 if the messages of flow d go to the next pipeline stage, -1 if they go to the previous stage. A flow is
+ * all activations, or all gradients, in one direction of the pipeline. Activations go to the next stage and
+ * gradients to the previous stage; in the second direction of dualpipe, activations go to the previous stage and
+ * gradients to the next stage. */
 static int flow_offset(int d)
 {
     return (d % 2 == 0) == (d < 2) ? 1 : -1;
@@ -68,9 +69,9 @@ static int flow_offset(int d)
 
 /* ---- open and close ---- */
 
-/* Number of receive buffers of flow d (struct bb_pipe_flow). With several chunks per stage, messages between the
- * first and the last stage arrive g - p slots before they are used (p: stages; g: micro-batches per group, see
- * schedule.h). */
+/* Number of receive buffers of flow d (all activations, or all gradients, in one direction of the pipeline). With
+ * several model chunks per stage, messages between the first and the last stage arrive g - p slots (forwards or
+ * backwards) before they are used (p: stages; g: micro-batches per group, see schedule.h). */
 static int receive_buffers(const struct bb_pipe *p, int d)
 {
     int wraps = d == 0 ? 0 : p->schedule->stages - 1;
@@ -136,7 +137,8 @@ static void set_labels(struct bb_pipe *p, int d, int micro_batch)
     p->script->micro_batch = micro_batch;
 }
 
-/* Posts the next receive of flow d (struct bb_pipe_flow) into the flow's next buffer. */
+/* Posts the next receive of flow d (all activations, or all gradients, in one direction) into the flow's next
+ * buffer. */
 static void post_receive(struct bb_pipe *p, int d)
 {
     struct bb_pipe_flow *flow = &p->flows[d];
@@ -157,9 +159,9 @@ static void send_message(struct bb_pipe *p, const struct bb_slot *t)
     bb_script_send(p->script, flow->lane, message_names[d % 2], flow_offset(d), p->count, flow->send[flow->sent++ % 2]);
 }
 
-/* If `sending`, issues the send of slot t. Issues one receive for each flow d (struct bb_pipe_flow) with
- * receives[d]. Two or more operations form one NCCL group call. All stages issue the operations in the order of the
- * flow indices. */
+/* If `sending`, adds the send of slot t (forward or backward of one model chunk). Adds one receive for each flow d
+ * (all activations, or all gradients, in one direction) with receives[d]. Two or more operations form one NCCL group
+ * call. All stages add the operations in the order of the flow indices, to avoid deadlock. */
 static void exchange_messages(struct bb_pipe *p, const struct bb_slot *t, bool sending,
                               const bool receives[BB_PIPE_FLOWS])
 {
@@ -179,10 +181,11 @@ static void exchange_messages(struct bb_pipe *p, const struct bb_slot *t, bool s
         bb_script_group_end(p->script);
 }
 
-/* ---- sends and receives after a slot ---- */
+/* ---- sends and receives after a slot (forward or backward of one model chunk) ---- */
 
-/* Issues the send of slot t. If slot t is a forward and the next slot a backward, or the reverse, the NCCL group
- * call also contains the receive of the next slot. WEIGHTS slots do not count as next slot. */
+/* Adds the send of slot t (forward or backward of one model chunk). If slot t is a forward and the next slot a
+ * backward, or the reverse, the NCCL group call also contains the receive of the next slot. WEIGHTS slots (weight
+ * gradients) do not count as next slot. */
 static void exchange_paired(struct bb_pipe *p, int t)
 {
     const struct bb_slot *slot = &p->slots[t], *next = NULL;
@@ -195,10 +198,10 @@ static void exchange_paired(struct bb_pipe *p, int t)
     exchange_messages(p, slot, slot_sends(p, slot), receives);
 }
 
-/* Flow d is all messages of one kind (activations or gradients) in one direction. Returns whether this stage posts a
- * receive of flow d after its k-th slot of that flow (k from 0). The matching send follows slot k + 1 of the sender
- * in flow d. For messages between the last and the first stage of the pipeline, the matching send follows slot k -
- * (p - 1) of the sender, where p is the number of stages. */
+/* Flow d is all activations, or all gradients, in one direction of the pipeline. Returns whether this stage posts a
+ * receive of flow d after its k-th slot (forward or backward) of that flow, k from 0. The sender adds the matching
+ * send after its slot k + 1 of flow d. For messages between the last and the first stage, it adds the send after its
+ * slot k - (p - 1), where p is the number of stages. */
 static bool round_receives(const struct bb_pipe *p, int d, int k)
 {
     const struct bb_schedule *s = p->schedule;
@@ -211,8 +214,8 @@ static bool round_receives(const struct bb_pipe *p, int d, int k)
         return !wraps && k + 1 < s->micro_batches / 2;
     if (!wraps || peer_slot < 0 || s->chunks == 1)
         return !wraps && peer_slot < all;
-    /* first: index of the first micro-batch of the group of micro-batches to which the sender's slot belongs. Each
-     * group passes the sender's chunks one after another. The sender does not send the outputs of the last of these
+    /* first: index of the first micro-batch in the sender's group of micro-batches (schedule.h). The sender
+     * processes a group with one model chunk after another. It does not send the outputs of the last of these
      * chunks, because the model ends (activations) or begins (gradients) there */
     first = peer_slot / group * s->group;
     size = s->micro_batches - first < s->group ? s->micro_batches - first : s->group;

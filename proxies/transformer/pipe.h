@@ -30,25 +30,26 @@
 
 #define BB_PIPE_FLOWS 4
 
-/* A flow: all messages of one kind (activations or gradients) in one direction of the pipeline. Flow 0: activations,
- * flow 1: gradients; dualpipe: flows 2 and 3 are activations and gradients of the second direction. */
+/* A flow: all activations, or all gradients of activations, in one direction of the pipeline. Index 0: activations,
+ * 1: gradients; dualpipe: indices 2 and 3 are activations and gradients of the second direction. */
 struct bb_pipe_flow {
     struct bb_script_lane lane;
-    int *recv, *recv_op, n_recv; /* recv: [n_recv] receive buffers, used in turn; recv_op: [n_recv] for each buffer,
-                                    the operation of the latest receive */
+    int *recv, *recv_op, n_recv; /* recv: [n_recv] receive buffers, used in turn; recv_op: [n_recv] program index of
+                                    the latest receive into each buffer */
     int send[2];
-    int sent, posted, consumed; /* numbers of messages so far: sent by this stage; with a posted receive; used as the
-                                   input of a slot */
-    int slots_done; /* number of slots generated so far in this direction of the pipeline: forwards for a flow of
+    int sent, posted, consumed; /* number of messages so far that this stage has sent (sent), has posted a receive
+                                   for (posted), and has used as input of a forward or backward (consumed) */
+    int slots_done;            /* number of slots added so far in this direction of the pipeline: forwards for a flow of
                        activations, backwards for a flow of gradients */
-    int *arrivals, n_arrivals; /* [n_arrivals] micro-batch index of each message that this stage receives, in order */
+    int *arrivals, n_arrivals; /* [n_arrivals] micro-batch of each message that this stage receives, in the order of
+                                  the receives */
 };
 
 struct bb_pipe {
     const struct bb_schedule *schedule; /* not owned; must outlive the pipe */
     struct bb_script *script;
     int stage;
-    size_t count; /* elements per message */
+    size_t count; /* number of elements per message */
     struct bb_slot *slots;
     int n_slots;
     struct bb_pipe_flow flows[BB_PIPE_FLOWS];
@@ -56,7 +57,7 @@ struct bb_pipe {
 
 /*
  * bb_pipe_comms - add the communicators "pp forward" and "pp backward" of the pipelines to the layout.
- *   group          index of the group "pp", whose instances are the pipelines
+ *   group          index of the group "pp", each instance of which is one pipeline
  *   bidirectional  true: also add the two communicators of the second direction; false: set their indices to BB_NONE
  *   comms          out: index of the communicator of each flow (struct bb_pipe_flow)
  *   Returns        0 or -BB_EFAIL
@@ -64,9 +65,10 @@ struct bb_pipe {
 int bb_pipe_comms(struct bb_layout *layout, int group, bool bidirectional, int comms[BB_PIPE_FLOWS]) BB_MUST_CHECK;
 
 /*
- * bb_pipe_open - generate the slots of a stage, and create the streams and buffers for its messages.
+ * bb_pipe_open - list the slots of a stage (forwards and backwards, schedule.h), and create the streams and buffers for
+ * its messages.
  *   comms    [BB_PIPE_FLOWS] from bb_pipe_comms; ignored with one stage
- *   count    elements per message
+ *   count    number of elements per message
  *   Returns  0 or -BB_EFAIL
  *   Owner    the caller releases the pipe with bb_pipe_close, which accepts a zeroed struct
  */
@@ -75,12 +77,13 @@ int bb_pipe_open(struct bb_pipe *pipe, const struct bb_schedule *schedule, struc
 void bb_pipe_close(struct bb_pipe *pipe);
 
 /*
- * Call these functions for each t from 0 to pipe->n_slots - 1, in this order. t is an index into pipe->slots.
- *   bb_pipe_input      emits the wait for the input of the slot; returns the input buffer, or BB_NONE if the slot
+ * Call these functions for each slot t (forward or backward of one model chunk) from 0 to pipe->n_slots - 1, in this
+ * order. t is an index into pipe->slots.
+ *   bb_pipe_input      adds the wait for the input of the slot; returns the input buffer, or BB_NONE if the slot
  *                      receives nothing because the model begins (forward) or ends (backward) in this slot
  *   bb_pipe_output     returns the buffer for the output of the slot, or BB_NONE if the slot sends nothing
- *   bb_pipe_slot_done  issues the send of the output and the next receives
- * WEIGHTS slots exchange no messages: call neither bb_pipe_input nor bb_pipe_output for them.
+ *   bb_pipe_slot_done  adds the send of the output and the next receives
+ * WEIGHTS slots (weight gradients) exchange no messages: call neither bb_pipe_input nor bb_pipe_output for them.
  */
 int bb_pipe_input(struct bb_pipe *pipe, int t);
 int bb_pipe_output(struct bb_pipe *pipe, int t);

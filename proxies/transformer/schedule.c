@@ -1,4 +1,5 @@
-/* schedule.c - the pipeline schedules and their slots (see schedule.h). */
+/* schedule.c - the pipeline schedules: in which order each stage runs its slots, the forwards and backwards of its
+ * model chunks (see schedule.h). */
 #include "proxies/transformer/schedule.h"
 
 #include <stddef.h>
@@ -165,10 +166,11 @@ int bb_schedule_validate(const struct bb_schedule *s, const char *prefix)
     return 0;
 }
 
-/* ---- slots ---- */
+/* ---- order of the slots (forwards and backwards) of a stage ---- */
 
-/* Returns the k-th forward slot of a stage (k from 0). The micro-batches form groups of g, the last group possibly
- * smaller; each group passes one model chunk of the stage before it passes the next chunk. */
+/* Returns the k-th forward of a stage (k from 0) as a slot of its schedule. The micro-batches form groups of g, of
+ * which the last may be smaller; the stage processes a group with one model chunk before it continues with the next
+ * chunk. */
 static struct bb_slot forward_entry(const struct bb_schedule *s, int k)
 {
     int g = bb_schedule_row(s)->chunked ? s->group : s->micro_batches;
@@ -178,8 +180,8 @@ static struct bb_slot forward_entry(const struct bb_schedule *s, int k)
     return (struct bb_slot){.kind = BB_SLOT_FORWARD, .micro_batch = first + within % size, .chunk = within / size};
 }
 
-/* Returns the k-th backward slot of a stage. The order of micro-batches is that of the forward slots; the order of
- * chunks is reversed. */
+/* Returns the k-th backward of a stage as a slot of its schedule. Micro-batches have the order of the forwards,
+ * model chunks the reverse order. */
 static struct bb_slot backward_entry(const struct bb_schedule *s, int k)
 {
     struct bb_slot t = forward_entry(s, k);
@@ -207,10 +209,10 @@ static struct bb_slot weights_entry(int micro_batch)
     return (struct bb_slot){.kind = BB_SLOT_WEIGHTS, .micro_batch = micro_batch};
 }
 
-/* Fills in the slots of 1F1B and its variants: warm-up forwards, then alternately one forward and one backward, then
- * the remaining backwards. If the backward is split into B slots (gradients of activations) and W slots (gradients
- * of weights), a W slot follows each B slot whose index is deferred_weights or higher; the remaining W slots are at
- * the end. */
+/* Fills in the slots (forwards and backwards) of 1F1B and its variants: warm-up forwards, then alternately one
+ * forward and one backward, then the remaining backwards. If the backward is split into B slots (gradients of
+ * activations) and W slots (gradients of weights), a W slot follows each B slot whose index is deferred_weights or
+ * higher; the remaining W slots are at the end. Returns the number of slots. */
 static int make_1f1b(const struct bb_schedule *s, int stage, struct bb_slot *slots)
 {
     const struct bb_schedule_row *row = bb_schedule_row(s);

@@ -1,10 +1,11 @@
 /*
- * schedule_dualpipe.c - the slots of DualPipe (deepseek-ai/DualPipe, dualpipe.py).
+ * schedule_dualpipe.c - the slots (forwards and backwards of model chunks) of DualPipe (deepseek-ai/DualPipe,
+ * dualpipe.py).
  *
  * Let p be the number of stages, r the index of this stage, m the number of micro-batches, q = min(r, p - 1 - r) and
- * H = p / 2. "near" (chunk 0) is the direction whose micro-batches reach this stage first, "far" (chunk 1) is the other
- * direction. F: forward; B: backward; W: the deferred weight gradients of a split B; &: concurrently. The algorithm has
- * 8 steps. Each line below contains a step, the slots of this step, and how often the step is repeated:
+ * H = p / 2. "near" (chunk 0) is the direction whose micro-batches reach this stage first, "far" (chunk 1) is the
+ * opposite direction. F: forward; B: backward; W: the deferred weight gradients of a split B; &: concurrently. The
+ * algorithm has 8 steps. Each line below contains a step, the slots of this step, and how often the step is repeated:
  *
  *   1  F near                          2 (H - q - 1)
  *   2  F near, F far                   q + 1
@@ -21,8 +22,8 @@ enum { NEAR, FAR };
 
 struct slot_writer {
     struct bb_slot *slots;
-    int n, next_deferred; /* n: number of slots so far; next_deferred: all split BACKWARD slots before this index in
-                             `slots` already have their WEIGHTS slot */
+    int n, next_deferred; /* n: number of slots so far; next_deferred: all split backwards before this index in
+                             `slots` already have their WEIGHTS slot (weight gradients) */
     int first[2];         /* index of the first micro-batch that enters in direction NEAR and in direction FAR */
     int forwards[2], backwards[2];
 };
@@ -49,7 +50,7 @@ static void add_pair(struct slot_writer *m, int forward, int backward)
     add_backward(m, backward, false);
 }
 
-/* Adds the WEIGHTS slot for the oldest split BACKWARD slot that has no WEIGHTS slot yet. */
+/* Adds the weight gradients (WEIGHTS slot) of the oldest split backward that has no WEIGHTS slot yet. */
 static void add_weights(struct slot_writer *m)
 {
     const struct bb_slot *backward;
@@ -61,8 +62,8 @@ static void add_weights(struct slot_writer *m)
         (struct bb_slot){.kind = BB_SLOT_WEIGHTS, .micro_batch = backward->micro_batch, .chunk = backward->chunk};
 }
 
-/* Adds the slots of steps 1 to 3 of the table at the top of this file. half: half of the number of stages; q: number
- * of stages between this stage and the closer end of the pipeline. */
+/* Adds the forwards and backwards of steps 1 to 3 of the table at the top of this file. half: number of stages / 2;
+ * q: number of stages between this stage and the closer end of the pipeline. */
 static void make_beginning(struct slot_writer *m, int half, int q)
 {
     for (int i = 0; i < 2 * (half - q - 1); i++)
@@ -78,8 +79,8 @@ static void make_beginning(struct slot_writer *m, int half, int q)
     }
 }
 
-/* Adds the slots of step 4 of the table at the top of this file, `times` times. The two middle stages begin with a
- * separate forward and backward instead of a concurrent pair, which reduces idle time. */
+/* Adds the forwards and backwards of step 4 of the table at the top of this file, `times` times. The two middle
+ * stages begin with a separate forward and backward instead of a concurrent pair, which reduces idle time. */
 static void make_steady(struct slot_writer *m, int times, bool middle)
 {
     for (int i = 0; i < times; i++) {

@@ -16,8 +16,8 @@ struct writer {
     const struct bb_modules *modules;
     struct bb_script script;
     struct bb_pipe pipe;
-    /* generators of the operations of layers. Bidirectional schedules use [0] for forward slots and [1] for backward
-     * slots, because both run concurrently; other schedules use only [0] */
+    /* generators of the operations of layers. Bidirectional schedules use [0] for forwards and [1] for backwards,
+     * because a forward and a backward run concurrently; other schedules use only [0] */
     struct bb_block blocks[2];
     struct bb_sync *sync[BB_PARAMETER_KINDS];
 };
@@ -49,7 +49,7 @@ static void for_each_sync(struct writer *w, void (*call)(struct bb_sync *))
             call(w->sync[s]);
 }
 
-/* ---- slots ---- */
+/* ---- forwards and backwards of model chunks (slots of the schedule) ---- */
 
 static struct bb_block *block_of(struct writer *w, const struct bb_slot *slot)
 {
@@ -78,8 +78,8 @@ static void write_forward(struct writer *w, const struct bb_slot *slot, int in, 
     }
 }
 
-/* Generates a BACKWARD or WEIGHTS slot: the gradients of the activations, of the weights, or both, for all modules
- * of the slot's model chunk. */
+/* Generates a backward (BACKWARD or WEIGHTS slot of the schedule) of a model chunk: the gradients of the
+ * activations, of the weights, or both, for all modules (layers, embedding, head) of the chunk. */
 static void write_backward(struct writer *w, const struct bb_slot *slot, int in, int out)
 {
     int first = w->modules->first[slot->chunk], end = w->modules->first[slot->chunk + 1];
@@ -125,8 +125,8 @@ static void write_slot(struct writer *w, int t)
         write_backward(w, slot, in, out);
 }
 
-/* Generates pipeline slot t (forward or backward of one model chunk). If slot t is a forward that runs concurrently
- * with the next slot, a backward, also generates the next slot. Returns the number of slots generated. */
+/* Generates slot t of the schedule (forward or backward of one model chunk). If slot t is a forward that runs
+ * concurrently with the next slot, a backward, also generates the next slot. Returns the number of slots generated. */
 static int write_slots(struct writer *w, int t)
 {
     if (!w->pipe.slots[t].with_next) {

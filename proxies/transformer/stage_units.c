@@ -63,8 +63,8 @@ static int tensors_of(const struct bb_training *t, const struct bb_transformer_m
     return m < 0 ? m : n;
 }
 
-/* Returns the backward time of a layer in microseconds. The simulation of Horovod's tensor fusion uses this time,
- * because Horovod fuses the gradients that become ready within one cycle time. */
+/* Returns the backward time of a layer for one micro-batch in microseconds. Horovod's tensor fusion depends on this
+ * time, because Horovod fuses the gradients that become ready within one cycle time. */
 static double backward_us(const struct bb_training *t, int layer)
 {
     const struct bb_layers_config *layers_config = &t->layers_config;

@@ -27,24 +27,25 @@ struct bb_training {
     struct bb_schedule schedule;
     struct bb_layers_config layers_config;
     struct bb_layers *layers;
-    bool has_parameters[BB_PARAMETER_KINDS]; /* whether the model has dense parameters, and whether it has expert
-                                                parameters */
+    bool has_parameters[BB_PARAMETER_KINDS]; /* true for each kind of parameters (dense, expert) that the model has */
     struct bb_dp_config policy;
     struct bb_sync_comms sync[BB_PARAMETER_KINDS];
     /* Indices of communicators in step->layout; BB_NONE: no communicator, for example because the group has one
-     * rank. pipe: see struct bb_pipe_flow. norms: [n_norms] communicators over which the gradient norm is summed. */
+     * rank. pipe: one per kind of message (activations, gradients) and direction of the pipeline. ep_local,
+     * ep_cross: dedup dispatch inside and between nodes. norms: [n_norms] communicators over which the gradient norm
+     * is summed. */
     int pipe[BB_PIPE_FLOWS], tp, cp, ep, etp, etp_ep, ep_local, ep_cross, embedding, norms[BB_NORMS], n_norms;
 };
 
 /* ---- stage_units.c: the modules of a stage ---- */
 
-/* A module of a stage: a layer, the embedding or the output head. layer: index of the layer in the model,
- * BB_ARCH_EMBEDDING or BB_ARCH_HEAD. chunk: index of the model chunk (virtual pipeline stage) in the stage. */
+/* A module of a pipeline stage: a layer, the embedding or the output head. layer: index of the layer in the model,
+ * BB_ARCH_EMBEDDING or BB_ARCH_HEAD. chunk: index of the module's model chunk (virtual pipeline stage) in the stage. */
 struct bb_transformer_module {
     int layer, chunk;
     bool recomputed;              /* true: the backward pass recomputes the whole layer (bb_layers_is_recomputed) */
-    int unit[BB_PARAMETER_KINDS]; /* for each kind of parameters: the module's parameters of this kind are
-                                     bb_modules.units[kind][unit[kind]]; BB_NONE: the module has none */
+    int unit[BB_PARAMETER_KINDS]; /* for each kind of parameters (dense, expert): index into bb_modules.units[kind]
+                                     of the module's parameters of this kind; BB_NONE: the module has none */
 };
 
 /* The modules of a pipeline stage in forward order, sorted by model chunk (virtual pipeline stage). Chunk c consists
@@ -54,7 +55,7 @@ struct bb_modules {
     int n, *first;
     struct bb_sync_unit *units[BB_PARAMETER_KINDS];
     int n_units[BB_PARAMETER_KINDS];
-    struct bb_tensor *tensors; /* storage for the tensors to which all `units` point */
+    struct bb_tensor *tensors; /* storage of the parameter tensors to which all `units` point */
     size_t replicated; /* number of parameters that the tp ranks replicate and whose gradients are summed over tp:
                           the sum of bb_layers_replicated_elements over the modules */
 };
@@ -73,7 +74,8 @@ void bb_modules_release(struct bb_modules *modules);
 bool bb_stage_holds_tied_embedding(const struct bb_training *t, int stage);
 
 /*
- * Selects a program of a pipeline stage. Ranks of one stage run different programs only in the cases below.
+ * Selects one of the programs of a pipeline stage. Ranks of one stage run different programs only in two cases:
+ * dropless experts receive different numbers of rows, or a hierarchical reduction has a remainder.
  *   stage      index of the pipeline stage
  *   ep_rank    the rank's index in its expert-parallel (ep) group if the ep ranks process different numbers of rows
  *              (see layer.h); else 0

@@ -15,7 +15,7 @@
 int bb_training_load_arch(const struct bb_proxy_config *config, struct bb_arch *arch) BB_MUST_CHECK;
 
 /*
- * bb_training_bytes - compute the bytes of GPU memory that training needs on the rank with the largest need. The result
+ * bb_training_bytes - compute the bytes of GPU memory that training needs on the rank that needs most. The result
  * equals the maximum of bb_role.training_bytes over the roles (sets of ranks with the same program) of the generated
  * step.
  *   config     options with defaults applied (bb_proxy_configure)

@@ -227,7 +227,8 @@ static void resolve_layers_config(struct bb_training *t)
     };
 }
 
-/* Resolves all options except those that bb_layers_new validates. The caller has already loaded t->arch. */
+/* Resolves and validates all options except those that bb_layers_new validates. The caller has already loaded
+ * t->arch. */
 static int resolve_shape(struct bb_training *t)
 {
     const struct bb_proxy_config *c = t->config;
@@ -260,8 +261,8 @@ int bb_training_load_arch(const struct bb_proxy_config *c, struct bb_arch *arch)
 
 /* ---- groups and communicators ---- */
 
-/* Adds a communicator for a group of the rank grid, for example tp. *comm: index of the communicator in the layout;
- * BB_NONE if the group has one rank. name: name of the communicator; NULL: the name of the group. */
+/* Adds a communicator for a process group of the rank grid, for example tp. *comm: index of the communicator in the
+ * layout; BB_NONE if the group has one rank. name: name of the communicator; NULL: the name of the group. */
 static int add_comm(struct bb_training *t, enum bb_grid_group group, const char *name, int *comm)
 {
     int of = t->groups.of[group];
@@ -353,11 +354,11 @@ out:
     return rc;
 }
 
-/* A bidirectional pipeline holds each part of the model twice: stages r and p - 1 - r of p hold the same parts. Adds
- * the groups of ranks that replicate parameters. Each new group consists of the ranks of one group of kind `of` (dp,
- * dp_cp or edp) on one of these two stages, and of the ranks of the same pipelines on the other stage. If a group of
- * kind `of` has one rank, the new group has two ranks, one of each stage. *joined: index of the new groups in the
- * layout. */
+/* A bidirectional pipeline holds each virtual stage of the model twice: stages r and p - 1 - r of p hold the same
+ * parameters. Adds the groups of ranks that replicate parameters. Each new group consists of the ranks of one group
+ * of kind `of` (dp, dp_cp or edp) on stage r, and of the ranks of the same pipelines on stage p - 1 - r. If the
+ * groups of kind `of` have one rank, each new group has two ranks, one of each stage. *joined: index of the new
+ * groups in the layout. */
 static int add_bidirectional_replicas(struct bb_training *t, enum bb_grid_group of, const char *name, int *joined)
 {
     struct bb_layout *l = &t->step->layout;
@@ -407,8 +408,8 @@ static int resolve_layout(struct bb_training *t)
 
     TRY(bb_grid_layout(&t->grid, wanted_groups(t), l, &t->groups));
     TRY(add_comm(t, BB_GRID_TP, NULL, &t->tp));
-    /* With dp = 1, the group over which gradients are reduced is the cp group. This group then has two
-     * communicators, which need different names. */
+    /* With dp = 1, gradients are reduced over the cp group. This group then has two communicators, one for attention
+     * and one for gradients, which need different names. */
     TRY(add_comm(t, BB_GRID_CP, t->grid.dp == 1 ? "cp tokens" : NULL, &t->cp));
     TRY(add_comm(t, BB_GRID_EMBEDDING, NULL, &t->embedding));
     TRY(add_expert_comms(t));
@@ -487,9 +488,9 @@ static void set_training_bytes(const struct bb_training *t, int stage, struct bb
     bb_memory_rank_bytes(&m, stage, role->training_bytes);
 }
 
-/* Returns, without creating communicators, the number of shards that bb_sync_add_comms would use for parameters:
- * field n of the result. replicas: number of ranks with the same parameters. ranks_per_replica: number of ranks of a
- * stage that together hold one copy of the parameters. */
+/* Returns the number of shards of the parameters in field n of the result, as bb_sync_add_comms would compute it,
+ * but without creating communicators. replicas: number of ranks with the same parameters. ranks_per_replica: number
+ * of ranks of a stage that together hold one copy of the parameters. */
 static struct bb_sync_comms sync_groups_of(const struct bb_training *t, int replicas, int ranks_per_replica)
 {
     int node = t->config->gpus_per_node > 0 ? t->config->gpus_per_node : t->grid.ranks;

@@ -21,8 +21,8 @@ static long rows_received(const struct bb_block *b)
     return max;
 }
 
-/* Number of rows (one token for one expert) that the tokens of one rank need: tokens x top_k, or with a capacity
- * factor the capacity of all experts. */
+/* Number of rows that the tokens of one rank need, one row per pair of a token and an expert: tokens x top_k, or
+ * with a capacity factor the capacity of all experts. */
 static long rows_routed(const struct bb_block *b)
 {
     const struct bb_routing *r = &b->layers->routing;
@@ -30,8 +30,8 @@ static long rows_routed(const struct bb_block *b)
     return r->uniform_rows >= 0 ? (long)r->uniform_rows * r->config.ranks : (long)r->config.tokens * r->config.top_k;
 }
 
-/* Number of rows that a rank sends to other ranks: with dedup dispatch one per token and node, else all rows of
- * rows_routed. */
+/* Number of token copies that a rank sends to other ranks: with dedup dispatch one per token and destination node,
+ * else one per pair of a token and an expert (rows_routed). */
 static long rows_sent(const struct bb_block *b)
 {
     const struct bb_layers_config *c = &b->layers->config;
@@ -39,13 +39,13 @@ static long rows_sent(const struct bb_block *b)
     return c->dispatch == BB_DISPATCH_DEDUP ? (long)b->layers->sizes.local_tokens * c->node_limit : rows_routed(b);
 }
 
-/* Number of ranks in an all-gather over the etp x ep ranks. */
+/* Number of ranks in an all-gather over the etp x ep ranks (expert tensor parallelism x expert parallelism). */
 static size_t gathered_ranks(const struct bb_block *b)
 {
     return (size_t)b->layers->config.ep * (size_t)b->layers->config.etp;
 }
 
-/* Size classes of the buffers; bb_block_buffer_elements converts a size class to a number of elements. */
+/* How the number of elements of a buffer is computed (see bb_block_buffer_elements). */
 enum buffer_size {
     BOUNDARY,
     FULL_SIZE,
@@ -79,8 +79,8 @@ static const struct buffer_spec {
     int dtype; /* BB_NONE: data type of the activations */
 } buffer_specs[BB_BLOCK_BUFFER_IDS] = {BB_BLOCK_BUFFERS(ROW)};
 
-/* Returns the row width in elements. An FP8 row is an array of bytes: one per element, and a float scale per 128
- * elements. */
+/* Returns the number of elements per row (one copy of one token). The elements of an FP8 row are bytes: one per
+ * value, and a float scale per 128 values. */
 size_t bb_block_row_width(const struct bb_block *b, enum bb_block_buffer id)
 {
     size_t hidden = (size_t)b->layers->sizes.hidden;
@@ -186,14 +186,14 @@ static bool same_groups(const struct bb_kernel_groups *a, const struct bb_kernel
     return a->n == b->n && a->rows == b->rows && memcmp(a->list, b->list, sizeof(a->list[0]) * (size_t)a->n) == 0;
 }
 
-/* Returns the sizes of the layer whose operations are currently being emitted. */
+/* Returns the sizes of the layer for which operations are currently added to the program. */
 static const struct bb_layer_sizes *current_sizes(const struct bb_block *b)
 {
     return b->in_decoder ? &b->layers->decoder_sizes : bb_layers_sizes(b->layers, b->script->layer);
 }
 
 /* Number of activation elements that a rank stores between layers (sharded over tp with sequence parallelism), for
- * the layer being emitted. While reads_encoder is set, the result is the number for the encoder output. */
+ * the layer whose operations are currently added; while reads_encoder is set, for the encoder output. */
 static size_t current_boundary(const struct bb_block *b)
 {
     const struct bb_layer_sizes *s = b->reads_encoder ? &b->layers->sizes : current_sizes(b);
@@ -221,8 +221,8 @@ static const struct bb_kernel_list *build_kernel_list(struct bb_layers *l, const
     return work;
 }
 
-/* Returns the kernel list for the kernel groups c and the current layer's sizes, and builds the list if it does not
- * exist yet. Operations with equal groups and sizes share one list. Returns NULL if out of memory. */
+/* Returns the kernel list for the kernel groups c and the current layer's sizes; builds the list if it does not
+ * exist yet. Operations with equal kernel groups and sizes share one list. Returns NULL if out of memory. */
 static const struct bb_kernel_list *get_kernel_list(struct bb_block *b, const struct bb_kernel_groups *c)
 {
     const struct bb_layer_sizes *sizes = current_sizes(b);
@@ -240,8 +240,8 @@ static const struct bb_kernel_list *get_kernel_list(struct bb_block *b, const st
     return build_kernel_list(b->layers, sizes, c);
 }
 
-/* Returns the duration of an operation in microseconds: FLOPs divided by the rate config->tflops, or, if the user
- * gave the time per layer, a share of that time in proportion to the FLOPs. */
+/* Returns the duration of a compute operation in microseconds: its FLOPs divided by the rate config->tflops or, if
+ * the user gave the time of a layer, the operation's fraction of the layer's FLOPs times that time. */
 static double time_us(const struct bb_block *b, const struct bb_kernel_groups *c, double flops)
 {
     const struct bb_layers_config *config = &b->layers->config;
@@ -253,8 +253,8 @@ static double time_us(const struct bb_block *b, const struct bb_kernel_groups *c
     return flops * given / bb_layers_flops(b->layers, b->script->layer);
 }
 
-/* Returns the model FLOPs of an operation: 0 for recomputation; with a capacity factor, without the rows beyond the
- * balanced share of the experts. */
+/* Returns the model FLOPs of an operation, which exclude recomputation and, with a capacity factor, the rows beyond
+ * the balanced load of the experts. */
 static double needed_flops(const struct bb_block *b, const struct bb_kernel_groups *c)
 {
     struct bb_kernel_groups needed = *c;
@@ -347,7 +347,8 @@ void bb_block_row(struct bb_block *b, const char *what, const char *sum, const s
     bb_script_wait(b->script, bb_block_sum(b, sum, out));
 }
 
-/* Backward pass without tensor parallelism: data gradient, weight gradient and norm in one operation. */
+/* Backward pass of a column-parallel GEMM without tensor parallelism: data gradient, weight gradient and gradient of
+ * the norm in one operation. */
 static void unsharded_backward(struct bb_block *b, const struct bb_column_parallel *column, struct bb_kernel_groups *c,
                                int src, int out, bool with_weights, bool normed)
 {

@@ -1,6 +1,6 @@
 /*
- * block.h - internals shared by the sublayers of a layer: resolved sizes, buffers, compute operations, and the
- * collectives around a tensor-parallel GEMM. Include only in proxies/transformer/layer.
+ * block.h - internals shared by the sublayers (attention, MLP, experts) of a layer: resolved sizes, buffers, compute
+ * operations, and the collectives around a tensor-parallel GEMM. Include only in proxies/transformer/layer.
  */
 #ifndef BB_PROXIES_TRANSFORMER_LAYER_BLOCK_H
 #define BB_PROXIES_TRANSFORMER_LAYER_BLOCK_H
@@ -10,8 +10,8 @@
 #include "proxies/transformer/layer/layer_kernels.h"
 #include "proxies/transformer/layer/routing.h"
 
-struct bb_cached_kernel_list { /* a kernel list, with the kernel groups (layer_kernels.h) and layer sizes from which
-                                  the list was built */
+struct bb_cached_kernel_list { /* a kernel list, and the kernel groups (layer_kernels.h) and layer sizes from which
+                                  it was built */
     struct bb_kernel_groups groups;
     const struct bb_layer_sizes *sizes;
     const struct bb_kernel_list *work;
@@ -22,18 +22,18 @@ struct bb_layers {
     struct bb_step *step;
     struct bb_layer_sizes sizes;
     struct bb_layer_sizes window_sizes;  /* sizes of layers with sliding-window or sparse attention */
-    struct bb_layer_sizes scan_sizes;    /* sizes of layers with a scan (state-space or linear attention) instead of
-                                         attention */
+    struct bb_layer_sizes scan_sizes;    /* sizes of scan layers, which have a scan (state-space or linear attention,
+                                         such as Mamba) instead of attention */
     struct bb_layer_sizes decoder_sizes; /* sizes of the decoder (layers, embedding, head) in an encoder-decoder
                                             model */
     bool sequence_sharded;               /* sequence parallelism with tp > 1 */
-    /* boundary_elements: activation elements that a rank stores between layers; full_elements: the same without
-     * sequence parallelism (X in layer.h) */
+    /* boundary_elements: number of activation elements that a rank stores between layers; full_elements: that number
+     * without sequence parallelism (X in layer.h) */
     size_t boundary_elements, full_elements;
-    size_t kv_block;                        /* elements of the keys and values of the tokens of one rank */
-    struct bb_routing routing;              /* all zero if the model has no experts */
-    const struct bb_alltoallv **row_counts; /* [layers] number of rows sent between each pair of ep ranks; owned by
-                                               the step; NULL: all pairs have equal numbers */
+    size_t kv_block; /* number of elements of the keys and values of one rank's tokens (context parallelism) */
+    struct bb_routing routing; /* row counts between the ep ranks (routing.h); all zero if the model has no experts */
+    const struct bb_alltoallv **row_counts; /* [layers] number of rows (token copies) sent between each pair of ep
+                                               ranks; owned by the step; NULL: all pairs have equal numbers */
     struct bb_cached_kernel_list *kernel_lists;
     int n_kernel_lists;
 };
@@ -53,8 +53,8 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
 
 /* ---- buffers (bb_block_buffer creates each on first use) ---- */
 
-/* X(enumerator, buffer name, size class (enum buffer_size in block.c), data type). BB_NONE: the data type of the
- * activations. */
+/* X(enumerator, buffer name, how the number of elements is computed (enum buffer_size in block.c), data type).
+ * BB_NONE: the data type of the activations. */
 #define BB_BLOCK_BUFFERS(X)                                                                                            \
     /* STATE: activations between layers; NORMED: norm output, input of sequence parallelism's all-gather */           \
     X(STATE, "activations", BOUNDARY, BB_NONE)                                                                         \
@@ -123,42 +123,45 @@ enum bb_block_buffer { BB_BLOCK_BUFFERS(BB_BLOCK_BUFFER_ID) BB_BLOCK_BUFFER_IDS 
 int bb_block_buffer(struct bb_block *b, enum bb_block_buffer id);
 
 /*
- * bb_block_row_width - returns the number of elements in one row (token) of a buffer.
+ * bb_block_row_width - returns the number of elements in one row (one copy of one token) of a buffer.
  * bb_block_buffer_elements - returns the number of elements in the whole buffer.
  */
 size_t bb_block_row_width(const struct bb_block *b, enum bb_block_buffer id);
 size_t bb_block_buffer_elements(const struct bb_block *b, enum bb_block_buffer id);
 
-/* bb_block_collective - start a collective of `count` elements from src to dst in the data type of src. Returns the
- * operation, or BB_NONE if the lane has one rank. */
+/* bb_block_collective - start a collective of `count` elements from buffer src to buffer dst in the data type of
+ * src. lane: communicator and stream. Returns the operation's program index, or BB_NONE if the communicator has one
+ * rank. */
 int bb_block_collective(struct bb_block *b, struct bb_script_lane lane, const char *what, enum bb_coll_kind kind,
                         size_t count, enum bb_block_buffer src, enum bb_block_buffer dst);
 
 /* ---- compute operations and tensor parallelism ---- */
 
-/* Both functions emit one compute operation, which runs the kernel groups of c (or the single group of a kind and a
- * pass), and the wait for that operation. They emit nothing if the kernels have no work. */
+/* Both functions add one compute operation and the wait for it to the program. The operation runs the kernel groups
+ * of c, or the single kernel group of a kind and a pass (forward, data gradient, weight gradient). They add nothing
+ * if the kernels have no work. */
 void bb_block_compute(struct bb_block *b, const char *what, const struct bb_kernel_groups *c, int src, int dst);
 void bb_block_kernels(struct bb_block *b, const char *what, enum bb_kernels_kind kind, enum bb_kernels_pass pass,
                       int src, int dst);
 
-/* A column-parallel GEMM (its output width is sharded over tp) that follows a norm, and the names of its operations. */
+/* A column-parallel GEMM (its output width is sharded over tp) that follows a norm, and the labels of its
+ * operations. */
 struct bb_column_parallel {
     enum bb_kernels_kind gemm;
-    const char *gather, *sum;   /* names of the all-gather of the input (forward) and of the sum of the input gradients
-                                 (backward) */
-    const char *data, *weights; /* names of the compute operations of the backward pass: data gradient, weight
+    const char *gather, *sum;   /* labels of the all-gather of the input (forward) and of the sum of the input
+                                 gradients over tp (backward) */
+    const char *data, *weights; /* labels of the compute operations of the backward pass: data gradient, weight
                                    gradient */
-    enum bb_block_buffer input; /* buffer with the GEMM's input, which is gathered again for the weight gradient; 0
-                                   means STATE */
+    enum bb_block_buffer input; /* buffer with the GEMM's input, which is all-gathered a second time for the weight
+                                   gradient; 0 means STATE */
 };
 
 /* bb_block_gather - all-gather the activations or gradients in buffer src over tp into dst, and wait. Returns the
- * index of dst in the program. Requires sequence parallelism. */
+ * program's index of buffer dst. Requires sequence parallelism. */
 int bb_block_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst);
 
 /* bb_block_sum - start the sum of the buffer PARTIAL over tp: all_reduce, or reduce_scatter with sequence
- * parallelism. Returns the operation. */
+ * parallelism. Returns the operation's program index. */
 int bb_block_sum(struct bb_block *b, const char *what, int dst);
 
 /* bb_block_column_input - prepare the input of a column-parallel GEMM. With sequence parallelism, emits the norm and
@@ -167,22 +170,22 @@ int bb_block_sum(struct bb_block *b, const char *what, int dst);
 int bb_block_column_input(struct bb_block *b, const struct bb_column_parallel *column, struct bb_kernel_groups *c,
                           int in);
 
-/* bb_block_row - emit a compute operation (kernel groups c) that ends with a row-parallel GEMM, and the sum of the
- * GEMM's output over tp. */
+/* bb_block_row - add a compute operation (kernel groups c) that ends with a row-parallel GEMM (its input width is
+ * sharded over tp), and the sum of the GEMM's output over tp. */
 void bb_block_row(struct bb_block *b, const char *what, const char *sum, const struct bb_kernel_groups *c, int src,
                   int out);
 
 /*
- * bb_block_column_backward - backward pass of a column-parallel GEMM. The sum of the data gradient over tp overlaps the
- * weight gradient.
+ * bb_block_column_backward - backward pass of a column-parallel GEMM (output width sharded over tp). The sum of the
+ * data gradient over tp overlaps the weight gradient.
  *   before  kernels that precede the GEMM in the same operation
  *   normed  true: a norm precedes the GEMM in the forward pass; also compute the gradient of the norm
  */
 void bb_block_column_backward(struct bb_block *b, const struct bb_column_parallel *column,
                               const struct bb_kernel_groups *before, int src, int out, bool with_weights, bool normed);
 
-/* bb_block_column_weights - emit only the weight gradient, after the kernels of `before`. The gather of the input
- * overlaps these kernels. */
+/* bb_block_column_weights - add only the weight gradient of a column-parallel GEMM, after the kernels of `before`.
+ * The all-gather of the GEMM's input overlaps these kernels. */
 void bb_block_column_weights(struct bb_block *b, const struct bb_column_parallel *column,
                              const struct bb_kernel_groups *before);
 
@@ -201,8 +204,8 @@ void bb_cross_weights(struct bb_block *b);
 
 /* ---- context_parallel.c: attention over the ranks of cp ---- */
 
-/* bb_context_forward - emit the kernels of `before`, which read src and end with the QKV projections, and then
- * attention. The next operation reads the attention output. */
+/* bb_context_forward - add the kernels of `before`, which read buffer src and end with the QKV projections, and then
+ * attention over all cp ranks. The next operation reads the attention output. */
 void bb_context_forward(struct bb_block *b, const struct bb_kernel_groups *before, int src);
 /* bb_context_backward - emit the kernels of `before`, which end with the gradient of the attention output, then the
  * backward pass of attention. */
@@ -213,16 +216,18 @@ void bb_context_backward(struct bb_block *b, const struct bb_kernel_groups *befo
 bool bb_uses_node_dispatch(const struct bb_block *b); /* returns whether dispatch is BB_DISPATCH_DEDUP with more than
                                                          one ep rank */
 
-/* Dispatch of tokens to the experts, with one copy per node. The two _start functions send chunks of rows, and the
- * probabilities, to other nodes. _finish waits for each chunk, sends its rows to the ranks of their experts inside
- * the node, and waits for these sends. In the forward pass _finish handles the probabilities in the same way. */
+/* Dispatch of tokens to the experts, with one copy of a token per node. The two _start functions send the rows
+ * (token copies) in chunks, and the probabilities, to other nodes. _finish waits for each chunk, sends its rows to
+ * the ranks of their experts inside the node, and waits for these sends. In the forward pass, _finish waits for the
+ * probabilities and sends them inside the node, too. */
 void bb_node_dispatch_start(struct bb_block *b, const char *what, enum bb_block_buffer src);
 void bb_node_dispatch_start_probabilities(struct bb_block *b, const char *what);
 void bb_node_dispatch_finish(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer dst);
 
 /* Return of the expert outputs to the ranks of their tokens. bb_node_return_start sums the outputs inside the node,
- * then sends each chunk of rows to the other nodes; the other function returns the gradients of the probabilities in
- * the same way. Both return the last operation that they start. */
+ * then sends each chunk of rows (one per token and node) to the other nodes. The second function returns the
+ * gradients of the probabilities in these two stages. Both return the program index of the last operation that they
+ * start. */
 int bb_node_return_start(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer src,
                          enum bb_block_buffer dst);
 int bb_node_return_start_probabilities(struct bb_block *b, const char *what);

@@ -2,20 +2,20 @@
  * context_parallel.c - attention with the sequence sharded over the ranks of cp: the queries of each rank attend to the
  * keys and values of all ranks.
  *
- * Ring attention has one round per cp rank. In each round a rank computes attention with one block of keys and values
- * (the tokens of one rank) and, except in the last round, sends the same block to the next rank. In the backward pass
- * the blocks go around the ring again. The gradients of a block start at the rank after the block's owner; each rank
- * adds its contribution and sends the sum on, until the last transfer returns the sum to the owner. If keys and values
- * and their gradients are sent in the same round, one NCCL group call contains both transfers.
+ * Ring attention has as many steps ("rounds") as cp has ranks. In each round a rank computes attention with one block
+ * of keys and values (those of one rank's tokens) and, except in the last round, sends this block to the next rank. In
+ * the backward pass the blocks go around the ring a second time. The gradients of a block start at the rank after the
+ * block's owner; each rank adds its contribution and sends the sum on, until the last transfer returns the sum to the
+ * owner. If keys and values and their gradients are sent in one round, one NCCL group call contains both transfers.
  */
 #include "proxies/transformer/layer/block.h"
 
-/* Data of one ring transfer: the current block of keys and values and, in the backward pass, the gradients
+/* Data that one ring round sends: the current block of keys and values and, in the backward pass, the gradients
  * accumulated in the previous round. */
 struct hop {
     bool keys, gradients;
-    int round; /* index of the ring round, from 0; even rounds send the buffer KEYS and receive into NEXT_KEYS, odd
-                  rounds vice versa */
+    int round; /* index of the ring round (0 to cp - 1); even rounds send the buffer KEYS and receive into NEXT_KEYS,
+                  odd rounds vice versa */
 };
 
 static int start_hop(struct bb_block *b, const struct hop *hop)
@@ -59,8 +59,8 @@ static void ring_forward(struct bb_block *b, const struct bb_kernel_groups *befo
     }
 }
 
-/* Backward pass of ring attention. In round 0 a rank uses its own block of keys and values, whose gradients stay on
- * the rank. The gradients that round i accumulates are sent in round i + 1. */
+/* Backward pass of ring attention. In ring round 0 a rank uses its own block of keys and values, whose gradients
+ * stay on the rank. The gradients that round i accumulates are sent in round i + 1. */
 static void ring_backward(struct bb_block *b, const struct bb_kernel_groups *before, int src)
 {
     int ranks = b->layers->config.cp;

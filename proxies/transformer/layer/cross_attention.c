@@ -1,8 +1,8 @@
 /*
- * cross_attention.c - cross attention of decoder layers to the encoder output. Each layer has its own key and value
- * projections of the encoder output, sharded over tp like the query projection. With sequence parallelism each layer
- * gathers the encoder output in the forward pass and again in the backward pass. Each layer sums its gradients of the
- * encoder output over tp.
+ * cross_attention.c - cross attention of decoder layers to the encoder output. Each decoder layer has its own key and
+ * value projections of the encoder output, sharded over tp like the query projection. With sequence parallelism each
+ * layer all-gathers the encoder output in the forward pass and a second time in the backward pass. Each layer sums its
+ * gradients of the encoder output over tp.
  */
 #include "proxies/transformer/layer/block.h"
 

@@ -4,10 +4,10 @@
  *
  *   alltoall    forward: router; all-gather of the token counts per expert (dropless only: the receivers need the
  *               counts); tokens and probabilities to their experts; experts (sharded by etp: all_gather before,
- *               reduce_scatter after); outputs back to the ranks of the tokens. Backward: output gradients are
- *               exchanged like the tokens; token and probability gradients are exchanged in the reverse direction.
+ *               reduce_scatter after); outputs back to the ranks of the tokens. Backward: the output gradients are sent
+ *               like the tokens of the forward pass; token and probability gradients are sent in the reverse direction.
  *   all_gather  every rank gets all tokens and computes its own experts for them.
- *   dedup       see node_dispatch.c.
+ *   dedup       one copy of a token per node; see node_dispatch.c.
  *
  * Shared experts are sharded by tp like a dense MLP.
  */
@@ -24,10 +24,10 @@ static bool has_shared(const struct bb_block *b)
     return b->layers->sizes.shared_ffn > 0;
 }
 
-/* ---- row exchanges ---- */
+/* ---- exchange of token copies between the ep ranks ---- */
 
 /* One exchange of rows over the ep ranks: to the ranks of their experts, or (reversed) back to the ranks of their
- * tokens. A row holds the activations, or the gradients, of one token for one expert. */
+ * tokens. A row is the activations, or their gradients, of one token for one expert. */
 struct row_exchange {
     const char *what;
     enum bb_block_buffer src, dst;
@@ -35,7 +35,8 @@ struct row_exchange {
     bool reversed;
 };
 
-/* Emits an alltoallv with one row count per pair of ranks. Rows for experts on the same rank are not sent. */
+/* Adds an alltoallv with one row count per pair of ep ranks. Rows (token copies) for experts on the sending rank are
+ * not sent. */
 static int variable_exchange(struct bb_block *b, int layer, const struct row_exchange *w)
 {
     const struct bb_script_rows rows = {
@@ -53,8 +54,8 @@ static int start_exchange(struct bb_block *b, int layer, const struct row_exchan
         return variable_exchange(b, layer, w);
     return bb_block_collective(b, b->lanes.ep, w->what, BB_ALLTOALL,
                                uniform_rows < 0 ? 0 : (size_t)uniform_rows * w->width, w->src,
-                               w->dst); /* uniform_rows is negative here only if ep is 1; the ep lane is then unused,
-                                           and no rows are exchanged */
+                               w->dst); /* uniform_rows is negative here only if ep is 1; then no rows are exchanged,
+                                           and bb_block_collective adds nothing */
 }
 
 static int start_row_exchange(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
@@ -63,8 +64,8 @@ static int start_row_exchange(struct bb_block *b, int layer, const char *what, e
     return start_exchange(b, layer, &(struct row_exchange){what, src, dst, bb_block_row_width(b, src), reversed});
 }
 
-/* Starts sending rows to their experts. Dedup dispatch only starts the sends to other nodes; finish_dispatch waits
- * for these sends and distributes the rows inside the node. */
+/* Starts to send rows (one token for one expert) to their experts. With dedup dispatch, starts only the sends to
+ * other nodes; finish_dispatch waits for these sends and distributes the rows inside the node. */
 static int start_dispatch(struct bb_block *b, int layer, const char *what, enum bb_block_buffer src,
                           enum bb_block_buffer dst)
 {
@@ -102,8 +103,8 @@ static void finish_dispatch(struct bb_block *b, const char *what, enum bb_kernel
         bb_node_dispatch_finish(b, what, pass, dst);
 }
 
-/* Emits an all-gather of the tokens per expert, so that each rank knows how many rows it receives (dropless experts
- * only). */
+/* Adds an all-gather of the number of tokens per expert, from which each rank computes how many rows it receives
+ * (dropless experts only). */
 static void gather_counts(struct bb_block *b)
 {
     const struct bb_layers *l = b->layers;
@@ -138,8 +139,8 @@ static void run_etp_collective(struct bb_block *b, int layer, enum bb_coll_kind 
                        bb_block_collective(b, b->lanes.etp, "expert-tensor-parallel tokens", kind, count, src, dst));
 }
 
-/* Emits the experts' computation on the rows of `src`, with output in `dst`. With etp > 1, all-gathers the rows over
- * etp before, and reduce-scatters the output after. */
+/* Adds the computation of the experts on the rows (token copies) in `src`, with output in `dst`. With etp > 1,
+ * all-gathers the rows over etp before the computation and reduce-scatters the output after it. */
 static void run_experts(struct bb_block *b, int layer, const struct bb_kernel_groups *c, enum bb_block_buffer src,
                         enum bb_block_buffer dst)
 {
@@ -167,8 +168,8 @@ static void shared_up_forward(struct bb_block *b)
         bb_block_kernels(b, "shared expert", BB_KERNELS_SHARED_UP, BB_KERNELS_FORWARD, BB_NONE, BB_NONE);
 }
 
-/* Emits the down GEMM of the shared experts and starts the sum of its output over tp. Returns the operation of the
- * sum. */
+/* Adds the down GEMM of the shared experts and starts the sum of its output over tp. Returns the program index of
+ * the sum. */
 static int shared_down_forward(struct bb_block *b)
 {
     bool tp_sharded = bb_lane_is_used(b->lanes.tp);
@@ -219,9 +220,8 @@ static enum bb_block_buffer ep_buffer(const struct bb_block *b, enum bb_block_bu
     return bb_lane_is_used(b->lanes.ep) ? far : near;
 }
 
-/* Both functions return the buffer to use in place of `unquantized` for rows sent to the experts: send_buffer on the
- * sending rank, receive_buffer on the receiving rank. With FP8 dispatch this is an FP8 buffer, else `unquantized`
- * itself. */
+/* Both functions return the buffer for rows (token copies) that are sent to the experts: send_buffer on the sending
+ * rank, receive_buffer on the receiving rank. This is an FP8 buffer with FP8 dispatch, else `unquantized`. */
 static enum bb_block_buffer send_buffer(const struct bb_block *b, enum bb_block_buffer unquantized)
 {
     return b->layers->config.float8_dispatch ? BB_BLOCK_BUFFER_ROWS_8 : unquantized;
@@ -288,7 +288,8 @@ static void gather_forward(struct bb_block *b, int layer, int in, int out)
     bb_script_wait(b->script, shared);
 }
 
-/* Returns whether the experts use all_gather dispatch. With etp x ep = 1 a rank has all experts and gathers nothing. */
+/* Returns whether the experts use all_gather dispatch with more than one rank. With etp x ep = 1 a rank has all
+ * experts and gathers nothing. */
 static bool gathers_tokens(const struct bb_block *b)
 {
     return b->layers->config.dispatch == BB_DISPATCH_ALL_GATHER && bb_lane_is_used(b->lanes.etp_ep);

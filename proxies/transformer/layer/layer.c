@@ -13,13 +13,13 @@ void bb_block_init(struct bb_block *b, struct bb_layers *layers, struct bb_scrip
 
 /* ---- sublayers: attention and MLP ---- */
 
-/* A sublayer consists of norm, column-parallel GEMM, (attention only) scores and context, and row-parallel GEMM. */
+/* Attention or MLP: norm, column-parallel GEMM, (attention only) scores and context, and row-parallel GEMM. */
 struct sublayer {
     struct bb_column_parallel column;
     enum bb_kernels_kind row;
     bool attention;
-    const char *what, *sum, *gradient; /* names of the forward compute operation, of the forward sum over tp, and of
-                                          the backward gather of the output gradient */
+    const char *what, *sum, *gradient; /* labels of the forward compute operation, of the forward sum over tp, and of
+                                          the backward all-gather of the output gradient */
 };
 
 static const struct sublayer attention = {.column = {.gemm = BB_KERNELS_QKV,
@@ -155,7 +155,8 @@ void bb_block_forward(struct bb_block *b, int layer, int in, int out)
     b->script->layer = BB_NONE;
 }
 
-/* Emits the addition of the gradients of a layer (or BB_ARCH_HEAD) to those of earlier micro-batches. */
+/* Adds the kernels that add the gradients of a layer (or of the head, BB_ARCH_HEAD) to those of earlier
+ * micro-batches. */
 static void accumulate_gradients(struct bb_block *b, int layer)
 {
     const struct bb_layers_config *c = &b->layers->config;

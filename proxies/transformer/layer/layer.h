@@ -54,7 +54,7 @@ enum bb_recompute { BB_RECOMPUTE_NONE, BB_RECOMPUTE_SELECTIVE, BB_RECOMPUTE_FULL
  * distributes to its ranks (dedup). */
 enum bb_dispatch_mode { BB_DISPATCH_ALL_TO_ALL, BB_DISPATCH_ALL_GATHER, BB_DISPATCH_DEDUP };
 
-/* Configuration of all layers of a step. The size of an unused axis is 1. */
+/* Configuration of all layers of a training step. The size of an unused parallelism axis is 1. */
 struct bb_layers_config {
     const struct bb_arch *arch; /* must stay valid until the step is built */
     int tp, cp, ep, etp;
@@ -70,20 +70,22 @@ struct bb_layers_config {
                              return unquantized */
     int nodes, node_limit; /* only for dedup dispatch. nodes: number of nodes that an ep group spans, at least 2;
                               node_limit: maximum number of nodes to which a token is sent */
-    /* > 0: each expert gets a fixed number of rows (a row is one token for one expert), this factor times the
-     * balanced share; 0: dropless, each expert gets all tokens that chose it */
+    /* > 0: each expert gets a fixed number of rows (a row is one token for one expert): this factor times the number
+     * with equal load on all experts; 0: dropless, each expert gets all tokens that chose it */
     double capacity_factor;
-    double imbalance; /* only for dropless experts. 0: equal shares; z > 0: the k-th most popular expert is chosen in
-                         proportion to 1 / k^z (Zipf's law) */
+    double imbalance; /* only for dropless experts. 0: equal load on all experts; z > 0: the k-th most popular expert
+                         is chosen in proportion to 1 / k^z (Zipf's law) */
     unsigned seed;    /* random seed that determines which experts are popular */
-    enum bb_dtype_id dtype, grad_dtype; /* data type of the activations; data type in which gradients are reduced */
+    enum bb_dtype_id dtype, grad_dtype; /* dtype: data type of the activations; grad_dtype: data type in which
+                                           gradients are reduced */
     double tflops; /* rate in TFLOP/s that converts FLOPs to time, for timed kernels and Horovod's tensor fusion */
-    double forward_us, backward_us; /* time per layer in microseconds, used in place of tflops; 0: computed from the
-                                       FLOPs */
+    double forward_us, backward_us; /* time per layer and micro-batch in microseconds, used instead of tflops; 0:
+                                       computed from the FLOPs */
     bool accumulates;               /* gradients of several micro-batches are accumulated */
     bool gemm; /* compute operations run GEMMs and memory-bound kernels; false: one kernel that runs for a given time */
-    bool unfused; /* unfused attention: separate kernels for scores, softmax and context, with the scores in memory */
-    bool fused;   /* the user requested fused attention: no scores in memory even with dropout */
+    bool unfused; /* true: unfused attention: separate kernels for scores, softmax and context, with the scores in
+                     memory */
+    bool fused;   /* true: the user requested fused attention: no scores in memory even with dropout */
     bool float8;  /* GEMMs with weights run in FP8, with kernels that cast the operands */
 };
 
@@ -94,7 +96,8 @@ struct bb_layers_config {
  * chunk_first; in the decoder of an encoder-decoder model, from the first decoder layer of the chunk. */
 bool bb_layers_is_recomputed(const struct bb_layers_config *config, int chunk_first, int layer);
 
-struct bb_layers; /* opaque: resolved sizes, kernel lists, row counts of the experts */
+struct bb_layers; /* opaque: resolved sizes, kernel lists, number of rows (token copies) that the experts of each
+                     rank receive */
 
 /*
  * bb_layers_new - create the layers of a model that bb_grid_validate_model accepted.
@@ -102,14 +105,14 @@ struct bb_layers; /* opaque: resolved sizes, kernel lists, row counts of the exp
  *   step     the step being built, which receives the kernel lists and row counts; must outlive the layers
  *   Returns  0, -BB_EFAIL if out of memory, or -BB_EUSAGE after printing one error line: micro-batches with too many
  *            tokens, experts with tp but without sequence parallelism, ring context parallelism with sliding-window
- *            attention, dedup dispatch that cannot split the rows evenly
+ *            attention, dedup dispatch that cannot divide the rows (token copies) evenly
  *   Owner    the caller releases *layers with bb_layers_free
  */
 int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *config, struct bb_step *step) BB_MUST_CHECK;
 void bb_layers_free(struct bb_layers *layers); /* NULL is allowed */
 
 /* bb_layers_programs_per_stage - returns the number of different programs among the ranks of a pipeline stage: ep if
- * the row counts of the experts differ between ep ranks, else 1. */
+ * the experts of different ep ranks receive different numbers of rows (token copies), else 1. */
 int bb_layers_programs_per_stage(const struct bb_layers *layers);
 
 /* bb_layers_boundary_elements - returns the number of activation elements that one rank of a pipeline stage sends to
@@ -117,18 +120,19 @@ int bb_layers_programs_per_stage(const struct bb_layers *layers);
 size_t bb_layers_boundary_elements(const struct bb_layers *layers);
 
 /*
- * bb_layers_flops - returns the forward FLOPs of one rank for one micro-batch of a layer; backward needs twice as many.
+ * bb_layers_flops - returns the forward FLOPs of one rank for one micro-batch of a layer; backward has twice as many.
  *   layer    index in the whole model, from 0
  *
- * With experts the result assumes that all experts get equal numbers of rows. The operations of a program report model
- * FLOPs, which exclude recomputation and, with a capacity factor, the rows beyond the balanced share.
+ * With experts the result assumes that all experts get equal numbers of rows (token copies). The operations of a
+ * program report model FLOPs, which exclude recomputation and, with a capacity factor, the rows beyond that equal
+ * number.
  */
 double bb_layers_flops(const struct bb_layers *layers, int layer);
 
 /* ---- generating the program of one rank ---- */
 
-/* bb_no_lane - returns the lane (communicator and stream) that stands for a group with one rank. Collectives on this
- * lane are omitted from the program. */
+/* bb_no_lane - returns the lane (communicator and stream) of a process group with one rank. Collectives on this lane
+ * are omitted from the program. */
 static inline struct bb_script_lane bb_no_lane(void)
 {
     return (struct bb_script_lane){0, BB_NONE};
@@ -143,8 +147,8 @@ struct bb_block_lanes {
     struct bb_script_lane etp_ep;    /* etp x ep ranks, for the token counts per expert and for all_gather dispatch; the
                                      same lane as ep if etp is 1 */
     struct bb_script_lane embedding; /* first and last stage of a pipeline, for tied embeddings */
-    struct bb_script_lane norm[4];   /* communicators over which the gradient norm (one scalar) is summed, one after
-                                      another */
+    struct bb_script_lane norm[4];   /* communicators and streams over which the gradient norm (one scalar) is summed,
+                                      one after another */
 };
 
 /* dedup dispatch: maximum number of chunks into which a rank's rows are divided (a power of 2). The inter-node
@@ -157,15 +161,16 @@ struct bb_block {
     struct bb_script *script;
     struct bb_block_lanes lanes;
     int ep_rank;         /* index of the rank in its ep group; 0 if bb_layers_programs_per_stage is 1 */
-    bool in_decoder;     /* internal: emitting the embedding or the head of the decoder */
-    bool reads_encoder;  /* internal: a decoder layer gathers the encoder output or sums its gradients */
-    bool recomputing;    /* internal: the emitted operations recompute activations and report no model FLOPs */
+    bool in_decoder;     /* internal: the operations being added belong to the embedding or the head of the decoder */
+    bool reads_encoder;  /* internal: the operations being added belong to a decoder layer that gathers the encoder
+                           output or sums its gradients */
+    bool recomputing;    /* internal: the operations being added recompute activations and report no model FLOPs */
     bool skip_recompute; /* set by the caller: the layer of the next bb_block_backward is not recomputed, although
                             --recompute is full */
-    int buffers[48];     /* internal: index in the program of each buffer (enum bb_block_buffer); BB_NONE: not created
+    int buffers[48]; /* internal: program index of each buffer, indexed by enum bb_block_buffer; BB_NONE: not created
                         yet */
-    /* internal, dedup dispatch: operations that send the chunks of rows to other nodes; operation that sends the
-     * probabilities to other nodes */
+    /* internal, dedup dispatch: program indices of the operations that send the chunks of rows (token copies), and
+     * the probabilities, to other nodes */
     int inter_node_ops[BB_NODE_DISPATCH_CHUNKS], inter_node_probabilities;
 };
 
@@ -175,30 +180,31 @@ void bb_block_init(struct bb_block *b, struct bb_layers *layers, struct bb_scrip
                    const struct bb_block_lanes *lanes, int ep_rank);
 
 /*
- * bb_block_forward, bb_block_backward - emit the forward or backward pass of one layer for one micro-batch.
- * bb_block_weights - emit only the weight gradients of the layer, as zero-bubble schedules require.
+ * bb_block_forward, bb_block_backward - add the forward or backward pass of one layer for one micro-batch to the
+ * program.
+ * bb_block_weights - add only the weight gradients of the layer, as zero-bubble schedules require.
  *   in, out       buffers of bb_layers_boundary_elements elements, read by the first and written by the last operation;
  *                 BB_NONE: the buffers of the block, for consecutive layers of a stage
  *     forward     in: activations of the previous layer  out: activations of this layer
  *     backward    in: gradient of this layer's output    out: gradient of this layer's input
- *   with_weights  false: without the weight gradients, which bb_block_weights emits later
+ *   with_weights  false: without the weight gradients, which bb_block_weights adds later
  *
  * The caller sets micro_batch of the script. The functions set phase and layer of the script, and reset layer to
- * BB_NONE at the end. The emitted program waits for all operations of the layer.
+ * BB_NONE at the end. The added operations include waits for all operations of the layer.
  */
 void bb_block_forward(struct bb_block *b, int layer, int in, int out);
 void bb_block_backward(struct bb_block *b, int layer, int in, int out, bool with_weights);
 void bb_block_weights(struct bb_block *b, int layer);
 
-/* Both functions emit the embedding on the first stage. Forward: looks up the tokens in the embedding table and sums
- * the result over tp. Backward: gathers the gradients of all tokens over tp with sequence parallelism; the gradient
- * of the table itself is not computed. */
+/* Both functions add the operations of the embedding on the first stage. Forward: looks up the tokens in the
+ * embedding table and sums the result over tp. Backward: with sequence parallelism, gathers the gradients of all
+ * tokens over tp; the gradient of the table itself is not computed. */
 void bb_block_embedding_forward(struct bb_block *b, int out);
 void bb_block_embedding_backward(struct bb_block *b, int in);
 
-/* All three functions emit the head of the last stage. Forward: final norm, logits, and cross entropy with three
- * all_reduce over tp of one float per token (MAX of the logits, SUM of the target logits, SUM of the exponentials).
- * Backward: gradient of the last layer's output. Weights: only the weight gradients. */
+/* All three functions add the operations of the head of the last stage. Forward: final norm, logits, and cross
+ * entropy with three all_reduce over tp of one float per token (MAX of the logits, SUM of the target logits, SUM of
+ * the exponentials). Backward: gradient of the last layer's output. Weights: only the weight gradients. */
 void bb_block_head_forward(struct bb_block *b, int in);
 void bb_block_head_backward(struct bb_block *b, int out, bool with_weights);
 void bb_block_head_weights(struct bb_block *b);
@@ -217,18 +223,18 @@ void bb_block_head_weights(struct bb_block *b);
  */
 size_t bb_layers_replicated_elements(const struct bb_layers *layers, int layer);
 
-/* bb_block_reduce_replicated - emit an all_reduce over tp of the gradients of parameters that tp does not shard.
- * replicated: number of gradients, the sum of bb_layers_replicated_elements over the layers of the rank, divided by
- * the number of ranks that shard the gradients (ZeRO); 0: no operation. */
+/* bb_block_reduce_replicated - add an all_reduce over tp of the gradients of parameters that tp does not shard.
+ * replicated: number of gradient elements, the sum of bb_layers_replicated_elements over the layers of the rank,
+ * divided by the number of ranks that shard the gradients (ZeRO); 0: no operation. */
 void bb_block_reduce_replicated(struct bb_block *b, size_t replicated);
 
-/* bb_block_reduce_tied - emit an all_reduce of the tied embedding table's gradient over the lane `embedding` (first
- * and last stage). shards: number of data-parallel ranks that shard the gradients (ZeRO), 1: not sharded; each rank
- * reduces 1 / shards of the table. */
+/* bb_block_reduce_tied - add an all_reduce of the tied embedding table's gradient over the first and the last stage.
+ * shards: number of data-parallel ranks that shard the gradients (ZeRO), 1: not sharded; each rank reduces 1 /
+ * shards of the table. */
 void bb_block_reduce_tied(struct bb_block *b, int shards);
 
-/* bb_block_gradient_norm - emit an all_reduce of the gradient norm (one scalar) over each lane in `norm` of struct
- * bb_block_lanes. */
+/* bb_block_gradient_norm - add an all_reduce of the gradient norm (one scalar) over each communicator in `norm` of
+ * struct bb_block_lanes. */
 void bb_block_gradient_norm(struct bb_block *b);
 
 #endif

@@ -1,12 +1,12 @@
 /* layer_kernels.c - GEMMs and memory-bound kernels of the sublayers of a layer (see layer_kernels.h). */
 #include "proxies/transformer/layer/layer_kernels.h"
 
-#define MAX_GEMMS 8 /* maximum number of GEMMs per kind */
+#define MAX_GEMMS 8 /* maximum number of GEMMs in the forward pass of one kind of computation (enum bb_kernels_kind) */
 
 struct gemm {
     const char *name;
     struct bb_gemm_shape shape;
-    bool activations_only; /* both operands are activations, so there is no weight gradient */
+    bool activations_only; /* true: both operands are activations, so there is no weight gradient */
 };
 
 void bb_kernel_groups_add(struct bb_kernel_groups *c, enum bb_kernels_kind kind, enum bb_kernels_pass pass)
@@ -24,8 +24,8 @@ void bb_kernel_groups_add_backward(struct bb_kernel_groups *c, enum bb_kernels_k
 
 /* ---- GEMMs ---- */
 
-/* Returns the GEMM of a linear layer: (rows x in) to (rows x out). With several experts, a batched GEMM with `rows`
- * rows per expert. */
+/* Returns the GEMM of a linear layer: (rows x in) to (rows x out). With several experts, returns a batched GEMM with
+ * `rows` rows per expert. */
 static struct gemm linear_gemm(const struct bb_layer_sizes *s, const char *name, int64_t rows, int64_t in, int64_t out,
                                int64_t experts)
 {
@@ -64,7 +64,8 @@ static int qkv_gemms(const struct bb_layer_sizes *s, struct gemm *p)
     return n;
 }
 
-/* Lists the GEMMs of a scan in chunks (see bb_arch_core_flops). As in attention, all operands are activations. */
+/* Lists the GEMMs of a scan layer (state-space or linear attention), one chunk of tokens at a time (see
+ * bb_arch_core_flops). As in attention, all operands are activations. */
 static int scan_gemms(const struct bb_layer_sizes *s, struct gemm *p)
 {
     int64_t c = s->queries < s->chunk ? s->queries : s->chunk, chunks = s->batch * ((s->queries + c - 1) / c);
@@ -100,9 +101,9 @@ static int core_gemms(const struct bb_layer_sizes *s, int64_t keys, struct gemm 
     return 3;
 }
 
-/* Sets the up and the down GEMM of an MLP, or of all experts of a rank. If the experts divide the rows, each GEMM is
- * a batch with one GEMM per expert; else it is one GEMM with the rows of all experts. Returns the number of up
- * GEMMs: 1, or 0 if there are no rows. */
+/* Sets the up and the down GEMM of an MLP, or of all experts of a rank. If the number of rows (tokens) is divisible
+ * by the number of experts, each GEMM is batched with one GEMM per expert; else it is one GEMM with the rows of all
+ * experts. Returns the number of up GEMMs: 1, or 0 if there are no rows. */
 static int mlp_gemms(const struct bb_layer_sizes *s, int64_t rows, int64_t ffn, int64_t experts, struct gemm *up,
                      struct gemm *down)
 {
@@ -156,8 +157,9 @@ static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind ki
     }
 }
 
-/* Lists the GEMMs of a pass (forward, data gradient, weight gradient) for one GEMM of the forward pass. The
- * data-gradient pass of attention contains the gradients of both operands. Returns the number of GEMMs: 0, 1 or 2. */
+/* Lists the GEMMs of a pass (forward, data gradient, weight gradient) that follow from one GEMM of the forward pass.
+ * The data-gradient pass of attention contains the gradients of both operands. Returns the number of GEMMs: 0, 1 or
+ * 2. */
 static int list_pass_shapes(const struct gemm *forward, enum bb_kernels_pass pass, struct bb_gemm_shape out[2])
 {
     struct bb_gemm_shape dgrad, wgrad;
@@ -234,8 +236,8 @@ static void add_activation(const struct bb_layer_sizes *s, struct bb_kernel_list
 
 /* Kernels of experts with biases (gpt-oss), as in Megatron-LM: clamping of gate and up
  * (fusions/fused_bias_geglu.py), and the bias of the down projection, scaled by the router's float probability
- * (_apply_bias in transformer/moe/experts.py). Each row of the table is a separate kernel. wide: the kernel operates
- * on gate and up; else on the output of the expert, in float. */
+ * (_apply_bias in transformer/moe/experts.py). Each array element is one kernel. wide: true: the kernel operates on
+ * gate and up; false: on the output of the expert, in float. */
 static const struct bias_kernel {
     const char *name;
     bool backward, wide;
@@ -268,9 +270,9 @@ static void add_expert_biases(const struct bb_layer_sizes *s, struct bb_kernel_l
     }
 }
 
-/* Adds the kernels of the residual sum and of the norm. In the forward pass the residual kernel also creates the
- * dropout mask. In the backward pass the residual kernel adds the gradients of the residual and of the sublayer, and
- * dropout has a separate kernel. */
+/* Adds the kernels of the residual sum and of the norm. In the forward pass the residual kernel includes the dropout
+ * mask. In the backward pass the residual kernel adds the gradients of the residual and of the sublayer (attention
+ * or MLP), and dropout has a separate kernel. */
 static void add_norm(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
 {
     add_memory_kernel(s, w, "residual", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, s->local_tokens, s->hidden);
@@ -302,7 +304,8 @@ static void add_rotation(const struct bb_layer_sizes *s, struct bb_kernel_list *
         add_memory_kernel(s, w, "positions", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
 }
 
-/* Adds the kernels of the gate on the output of attention or scan; the gate kernel of a scan includes its norm. */
+/* Adds the kernels of the gate on the output of attention or of a scan (state-space or linear attention); the gate
+ * kernel of a scan includes its norm. */
 static void add_out_gate(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
 {
     const int64_t width = s->heads * s->value_dim;
@@ -314,7 +317,7 @@ static void add_out_gate(const struct bb_layer_sizes *s, struct bb_kernel_list *
         add_memory_kernel(s, w, "gate", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
 }
 
-/* Adds the short causal convolution over queries, keys and values of a scan layer. */
+/* Adds the short causal convolution over queries, keys and values of a scan layer (state-space or linear attention). */
 static void add_convolution(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
 {
     add_memory_kernel(s, w, "convolution", backward ? BB_MEMORY_KERNEL_BIAS_ACT_GRAD : BB_MEMORY_KERNEL_BIAS_ACT,
@@ -340,8 +343,8 @@ static bool is_permutation(enum bb_kernels_kind kind)
            kind == BB_KERNELS_NODE_UNPERMUTE;
 }
 
-/* Adds the memory-bound kernels that follow the forward GEMMs of a kind (enum bb_kernels_kind, for example the MLP's
- * up projection). */
+/* Adds the memory-bound kernels that follow the forward GEMMs of a kind of computation (enum bb_kernels_kind), for
+ * example of the MLP's up projection. */
 static void forward_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows,
                                    struct bb_kernel_list *w)
 {
@@ -378,8 +381,8 @@ static void forward_memory_kernels(const struct bb_layer_sizes *s, enum bb_kerne
         add_memory_kernel(s, w, "softmax", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, s->vocab);
 }
 
-/* Adds the memory-bound kernels that follow the data-gradient GEMMs of a kind (enum bb_kernels_kind). The gradient
- * of the MLP's activation function belongs to the kind of the down GEMM, whose data gradient it reads. */
+/* Adds the memory-bound kernels that follow the data-gradient GEMMs of a kind of computation (enum bb_kernels_kind).
+ * The gradient of the MLP's activation function belongs to the down GEMM, whose data gradient it reads. */
 static void data_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows,
                                 struct bb_kernel_list *w)
 {
@@ -404,14 +407,15 @@ static void data_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_
     else if (kind == BB_KERNELS_EXPERTS) {
         add_activation(s, w, true, rows, s->expert_ffn);
         add_expert_biases(s, w, true, rows);
-    } else if (is_permutation(kind)) /* the gradient of a token is the sum of the gradients of its copies */
+    } else if (is_permutation(kind)) /* the gradient of a token is the sum of the gradients of its copies for
+                                        different experts */
         add_permutation(s, kind, true, w);
     else if (kind == BB_KERNELS_LOSS)
         add_memory_kernel(s, w, "softmax", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, s->tokens, s->vocab);
 }
 
-/* Unmasked share of the score matrix. A causal mask leaves half of the full matrix. With a sliding window of `keys`
- * keys, only the first `keys` queries have masked keys, half of them on average. */
+/* Fraction of the attention score matrix that is unmasked. A causal mask leaves half of the full matrix. With a
+ * sliding window of `keys` keys, only the first `keys` queries have masked keys, half of them on average. */
 static double unmasked_fraction(const struct bb_layer_sizes *s, int64_t keys)
 {
     return !s->causal ? 1 : keys < s->sequence ? 1 - 0.5 * (double)keys / (double)s->sequence : 0.5;
@@ -434,13 +438,14 @@ static void add_gemm(const struct bb_layer_sizes *s, const struct bb_kernels *gr
     item->float8 =
         s->float8 && !p->activations_only && group->kind != BB_KERNELS_HEAD && group->kind != BB_KERNELS_ROUTER;
     if (!core || s->unfused || s->chunk) /* only fused attention keeps intermediate results on chip; the kernels of a
-                                            scan store them in memory */
+                                            scan (s->chunk > 0) store them in memory */
         return;
     item->fusion = group->pass == BB_KERNELS_FORWARD ? BB_KERNEL_IN_ATTENTION : BB_KERNEL_IN_ATTENTION_BACKWARD;
     item->share = cross ? 1 : unmasked_fraction(s, group->kind == BB_KERNELS_CORE ? s->keys : s->sequence);
 }
 
-/* Adds the kernels of one kind and pass. In the backward pass the GEMMs run in reverse order. */
+/* Adds the kernels of one kind of computation and one pass (forward, data gradient, weight gradient). In the
+ * backward pass the GEMMs run in reverse order. */
 static void add_kernels(const struct bb_layer_sizes *s, const struct bb_kernels *group, int64_t rows,
                         struct bb_kernel_list *w)
 {

@@ -59,8 +59,8 @@ static int64_t max_of(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Sets the sizes of decoder layers, which have their own sequence length, and removes the causal mask of encoder
- * layers, whose queries attend to the whole sample. */
+/* Sets the sizes of decoder layers, which have their own sequence length, and the sizes of encoder layers without a
+ * causal mask: their queries attend to the whole sample. */
 static void resolve_decoder(struct bb_layers *l)
 {
     const struct bb_layers_config *c = &l->config;
@@ -152,7 +152,7 @@ static int validate_experts(const struct bb_layers_config *c, const char *proxy)
 }
 
 /* Validates dedup dispatch: the number of nodes per token must exceed neither top_k nor the number of nodes, and
- * each node and each rank must get the same number of rows. */
+ * each node and each rank must get the same number of rows (token copies). */
 static int validate_dedup(const struct bb_layers *l, const char *proxy)
 {
     const struct bb_layers_config *c = &l->config;
@@ -216,7 +216,7 @@ static int resolve_routing(struct bb_layers *l)
     return c->arch->experts ? bb_routing_init(&l->routing, &routing) : 0;
 }
 
-/* Copies the row counts of each layer into tables that the step owns. */
+/* Copies the row counts (token copies between ep ranks) of each layer into tables that the step owns. */
 static int store_row_counts(struct bb_layers *l)
 {
     const size_t each = (size_t)l->config.ep * (size_t)l->config.ep;
@@ -269,10 +269,11 @@ void bb_layers_free(struct bb_layers *layers)
     free(layers);
 }
 
-/* ---- program count, element counts, FLOPs ---- */
+/* ---- number of programs, element counts, FLOPs ---- */
 
-/* If the row counts of the experts differ between ranks, each ep rank needs its own program. This is also true for
- * all_gather dispatch: all ranks exchange equal messages, but their experts compute for different times. */
+/* If the experts of different ep ranks receive different numbers of rows (token copies), each ep rank needs its own
+ * program. This is also true for all_gather dispatch: all ranks exchange equal messages, but their experts compute
+ * for different times. */
 int bb_layers_programs_per_stage(const struct bb_layers *l)
 {
     return l->routing.rows ? l->config.ep : 1;

@@ -24,22 +24,23 @@ bool bb_uses_node_dispatch(const struct bb_block *b)
     return b->layers->config.dispatch == BB_DISPATCH_DEDUP && bb_lane_is_used(b->lanes.ep);
 }
 
-/* Number of elements that a rank sends to each node. all: number of elements in the sender's buffer of rows or of
- * probabilities. */
+/* Number of elements that a rank sends to each node. all: number of elements in the sender's buffer of rows (token
+ * copies) or of probabilities. */
 static size_t elements_per_node(const struct bb_block *b, size_t all)
 {
     return all / (size_t)b->layers->config.nodes;
 }
 
-/* Number of elements that a rank sends to each rank inside its node: the rows from all nodes for the experts of the
- * destination rank. width: elements per row. */
+/* Number of elements that a rank sends to each rank inside its node: the rows (token copies) from all nodes for the
+ * experts of the destination rank. width: elements per row. */
 static size_t elements_per_local_rank(const struct bb_block *b, size_t width)
 {
     return (size_t)b->layers->routing.uniform_rows * (size_t)b->layers->config.nodes * width;
 }
 
-/* Both functions start the exchange of one chunk, the first between nodes, the second inside the node, and return
- * the operation. chunks: number of chunks into which the rows are divided. */
+/* Both functions start the exchange of one chunk of rows and return the operation's program index:
+ * exchange_between_nodes between nodes, exchange_inside_node inside the node. chunks: number of chunks into which
+ * the rows are divided. */
 static int exchange_between_nodes(struct bb_block *b, const char *what, int chunks, enum bb_block_buffer src,
                                   enum bb_block_buffer dst)
 {
@@ -54,8 +55,8 @@ static int exchange_inside_node(struct bb_block *b, const char *what, int chunks
                                elements_per_local_rank(b, width) / (size_t)chunks, src, dst);
 }
 
-/* Returns the largest number of chunks, a power of 2 up to BB_NODE_DISPATCH_CHUNKS, that divides both the rows sent
- * between nodes and the rows sent inside the node. */
+/* Returns the maximum number of chunks, a power of 2 up to BB_NODE_DISPATCH_CHUNKS, that divides both the rows
+ * (token copies) sent between nodes and the rows sent inside the node. */
 static int count_chunks(const struct bb_block *b)
 {
     const struct bb_layers *l = b->layers;
@@ -67,7 +68,8 @@ static int count_chunks(const struct bb_block *b)
     return chunks;
 }
 
-/* Returns the buffer of rows that are sent to the experts, either in FP8 or unquantized. */
+/* Returns the buffer of rows (token copies) that are sent to the experts: `quantized` with FP8 dispatch, else
+ * `unquantized`. */
 static enum bb_block_buffer select_precision(const struct bb_block *b, enum bb_block_buffer unquantized,
                                              enum bb_block_buffer quantized)
 {

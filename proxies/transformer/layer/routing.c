@@ -1,5 +1,5 @@
-/* routing.c - a simulated router: determines the popularity of experts by Zipf's law, and converts it to numbers of
- * rows (see routing.h). */
+/* routing.c - a simulated router: determines the popularity of experts by Zipf's law, and converts it to the number
+ * of rows (one token for one expert) between each pair of ranks (see routing.h). */
 #include "proxies/transformer/layer/routing.h"
 
 #include "bootstrap/base/grow.h"
@@ -22,8 +22,8 @@ static double random_fraction(unsigned seed, int layer, int rank, int expert)
     return (double)((x ^ (x >> 31)) >> 11) / 9007199254740992.0;
 }
 
-/* Sets the rank of each expert of a layer by popularity, 1 for the most popular expert. A seeded Fisher-Yates
- * shuffle determines the order, which is the same for all ranks of the job. */
+/* Sets popularity_rank[expert] for each expert of a layer, 1 for the most popular expert. A seeded Fisher-Yates
+ * shuffle determines the order, which is equal on all ranks of the job. */
 static void rank_experts(const struct bb_routing_config *c, int layer, double *popularity_rank)
 {
     for (int e = 0; e < c->experts; e++)
@@ -38,8 +38,8 @@ static void rank_experts(const struct bb_routing_config *c, int layer, double *p
 }
 
 /* Converts weights (below 1) to the fraction of tokens that choose each expert. The fractions sum to top_k, and none
- * exceeds 1. Fractions above 1 are capped, and the excess is distributed over the other experts, whose fractions may
- * then exceed 1, so the loop repeats until no further expert is capped. */
+ * exceeds 1. Fractions above 1 are set to 1, and the excess is distributed over the remaining experts, whose
+ * fractions may then exceed 1, so the loop repeats until no fraction exceeds 1. */
 static void weights_to_shares(double *weight, int experts, int top_k)
 {
     int full = 0, before;
@@ -73,8 +73,8 @@ static void weigh_experts(const struct bb_routing_config *c, int layer, int from
         weight[e] /= 2 * max;
 }
 
-/* Converts the shares of the experts to numbers of rows for each destination rank. The numbers are differences of
- * rounded prefix sums, so that they add up exactly to tokens x top_k. */
+/* Converts the fractions of tokens that choose each expert to numbers of rows (one token for one expert) for each
+ * destination rank. The numbers are differences of rounded prefix sums, so that they sum exactly to tokens x top_k. */
 static void round_rows(const struct bb_routing_config *c, const double *weight, int *rows)
 {
     int each = c->experts / c->ranks;

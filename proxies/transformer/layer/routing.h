@@ -12,19 +12,22 @@
 
 struct bb_routing_config {
     int tokens, top_k;  /* tokens: number of tokens per rank; top_k: number of experts that each token chooses */
-    int experts, ranks; /* experts of a layer; ranks of the ep group, each of which holds experts / ranks experts */
+    int experts, ranks; /* experts: number of experts of a layer; ranks: number of ranks of the ep group, each of
+                           which holds experts / ranks experts */
     int layers;
     double capacity_factor; /* > 0: every rank sends ceil(factor * tokens * top_k / experts) rows to each expert; 0:
-                               dropless */
-    double imbalance;       /* 0: balanced; z: the k-th most popular expert of a layer has weight 1 / k^z, perturbed for
-                         each rank; no expert gets more rows than there are tokens */
+                               dropless, every expert gets all tokens that chose it */
+    double imbalance; /* 0: equal load on all experts; z > 0: the k-th most popular expert of a layer has weight 1 /
+                         k^z, perturbed for each rank; no expert gets more rows than there are tokens */
     unsigned seed;
 };
 
 struct bb_routing {
     struct bb_routing_config config;
-    int uniform_rows; /* number of rows from each rank to each rank, if it is the same for all pairs; else -1 */
-    int *rows;        /* [layers][sending rank][receiving rank] row counts; NULL if all counts are equal */
+    int uniform_rows; /* number of rows that each rank sends to each rank, if all pairs of ranks have equal numbers;
+                         else -1 */
+    int *rows;        /* [layers][sending rank][receiving rank] number of rows that are sent; NULL if all pairs of ranks
+                  have equal numbers */
 };
 
 /* bb_routing_init - compute the row counts of all layers and ranks. Returns 0, or -BB_EFAIL if out of memory. The
@@ -35,8 +38,8 @@ void bb_routing_release(struct bb_routing *r);
 /*
  * bb_routing_rows - returns the number of rows that rank `from` sends to the experts of rank `to`.
  * bb_routing_received - returns the number of rows that rank `to` receives from all ranks.
- *   layer     index in the whole model
- *   from, to  indices in the expert-parallel group
+ *   layer     index of the layer in the whole model
+ *   from, to  indices of the ranks in the expert-parallel group
  */
 int bb_routing_rows(const struct bb_routing *r, int layer, int from, int to);
 long bb_routing_received(const struct bb_routing *r, int layer, int to);

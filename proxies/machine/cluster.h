@@ -154,8 +154,8 @@ double bb_cluster_tflops(const struct bb_cluster *c, enum bb_dtype_id dtype);
 struct bb_node_placement {
     int min_members, max_members; /* number of members on one node; min_members 0: unknown */
     int max_members_per_nic;      /* maximum over the NICs: number of members whose GPUs share the NIC */
-    double min_nics;      /* minimum over the nodes: number of NICs that serve the node's members; a fraction if the
-                        members' GPUs use only part of a shared NIC */
+    double min_nics;      /* minimum over the nodes: (members on the node) / (maximum number of members that share a NIC
+                        of the node), that is, the effective number of NICs of the members */
     double max_nic_pairs; /* maximum over the NICs: (members that use the NIC) x (members on other nodes) */
     struct {
         int switches, max_nodes; /* switches: number of leaves (pods) that have members, 0: unknown; max_nodes:

@@ -18,8 +18,8 @@ static int log2_up(int n)
     return steps;
 }
 
-/* Returns the number of times the data cross the network: 2 for all_reduce (reduce, then distribute the result),
- * otherwise 1. */
+/* Returns the number of phases of the collective: 2 for all_reduce, which first reduces the data and then
+ * distributes the result; otherwise 1. */
 static int count_phases(const struct bb_coll *coll)
 {
     return (coll->flags & BB_COLL_REDUCES) && !(coll->flags & (BB_COLL_ROOTED | BB_COLL_SLICED)) ? 2 : 1;

@@ -26,7 +26,7 @@ static double bytes_through(const struct bb_link_load *load, enum bb_resource_ki
 }
 
 /* Returns whether NICs, leaf uplinks or pod uplinks (`what`) are modeled as shared resources (flows.h). If each NIC
- * belongs to only one GPU, NICs are modeled only if a NIC or uplink is degraded (slow.h). */
+ * belongs to only one GPU, NICs are modeled only if the list of degraded hardware (slow.h) is not empty. */
 static bool is_modelled(const struct sharing *s, enum bb_resource_kind what)
 {
     return bb_resource_can_limit(s->c, what) || (what == BB_RESOURCE_NIC && s->c->has_sharing && s->slow->n > 0);

@@ -1,4 +1,5 @@
-/* contention.c - report contention, bottlenecks and jitter of a prediction; see contention.h. */
+/* contention.c - report the contention for shared hardware, the bottlenecks and the jitter of a prediction; see
+ * contention.h. */
 #include "proxies/plan/contention.h"
 
 #include "bootstrap/base/units.h"

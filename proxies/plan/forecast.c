@@ -1,4 +1,5 @@
-/* forecast.c - report the compute rates, assumptions and error of a forecast, as text and JSON; see forecast.h. */
+/* forecast.c - report the compute rates, assumptions and error of the prediction of real training, as text and JSON;
+ * see forecast.h. */
 #include "proxies/plan/forecast.h"
 
 #include "bootstrap/base/units.h"
@@ -11,9 +12,9 @@
  * checks that both constants hold. */
 #define MODEL_ERROR_MEAN 0.06
 #define MODEL_ERROR_MAX  0.15
-/* Published steps of models with many small experts per GPU deviate more from the prediction. EXPERTS_EAGER_FACTOR:
- * maximum of published step time / predicted step time with eager launches. EXPERTS_GRAPH_ERROR: maximum relative
- * error of the prediction with CUDA graphs. */
+/* Errors for models with many small experts per GPU, whose published step times differ from the prediction by more
+ * than MODEL_ERROR_MEAN. EXPERTS_EAGER_FACTOR: maximum of published step time / predicted step time with eager
+ * launches. EXPERTS_GRAPH_ERROR: maximum relative error of the prediction with CUDA graphs. */
 #define EXPERTS_EAGER_FACTOR 2.1
 #define EXPERTS_GRAPH_ERROR  0.09
 
@@ -33,7 +34,8 @@ bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f)
 
 #define GUESS_TEXT 64
 
-/* Return the memory savings that the forecast assumes, as command line options; NULL if it assumes none. */
+/* Return the memory savings (recomputation, precision-aware optimizer) that the prediction assumes, as command line
+ * options; NULL if it assumes none. */
 static const char *memory_guess(const struct bb_forecast *f, char text[GUESS_TEXT])
 {
     if (f->precision_aware)

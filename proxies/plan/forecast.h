@@ -1,7 +1,6 @@
 /*
- * forecast.h - what a forecast (a prediction of real training) is based on, as the plan reports it: the source of the
- * compute rates, the assumptions, the error of the cost model on published steps, and whether training fits in GPU
- * memory.
+ * forecast.h - the basis of a prediction of real training, as the plan reports it: the source of the compute rates, the
+ * assumptions, the error of the cost model on published step times, and whether training fits in GPU memory.
  */
 #ifndef BB_PROXIES_PLAN_FORECAST_H
 #define BB_PROXIES_PLAN_FORECAST_H
@@ -10,35 +9,37 @@
 
 /* Source of the compute rates, which convert FLOPs and bytes of memory traffic to time. */
 enum bb_rates {
-    BB_RATES_MACHINE, /* rates of the cluster profile, which depend on the shape of each GEMM */
-    BB_RATES_GIVEN, /* the rates or durations are given on the command line: --tflops, --forward-us or --backward-us */
-    BB_RATES_PROXY, /* durations or a FLOP rate that the proxy defines for its compute, independent of the cluster */
+    BB_RATES_MACHINE, /* the cluster profile; the rate of each GEMM depends on its shape */
+    BB_RATES_GIVEN,   /* the command line: --tflops, --forward-us or --backward-us */
+    BB_RATES_PROXY, /* the proxy, which defines durations or a FLOP rate for its compute, independent of the cluster */
     BB_RATES        /* number of values */
 };
 
 struct bb_forecast {
     enum bb_rates rates;
-    double tflops;         /* compute rate in 1e12 FLOP/s, if it is given or defined by the proxy; 0: durations are used
-                      instead, or there is no compute */
+    double tflops; /* compute rate in 1e12 FLOP/s from the command line or the proxy; 0: durations are used instead,
+                      or the step has no compute */
     const char *attention; /* attention implementation: "fused" or "unfused"; NULL: no layer has attention */
     bool attention_guessed;
     bool float8;
     const char *host;      /* how the host launches kernels: "eager" (one by one) or "graph" (CUDA graphs); NULL: the
                          prediction contains no host time of a training framework */
-    bool many_experts;     /* true: launches are eager, and a GPU has eight or more experts or experts with biases.
-                          Published steps of such models took longer than predicted */
-    const char *recompute; /* recomputation, as in --recompute, that the forecast assumes because training would not
-                              fit in GPU memory without it; NULL: none */
-    int recompute_layers;  /* with `recompute`: number of layers to recompute in each model chunk; 0: all layers */
-    bool precision_aware;  /* true: the forecast assumes --use-precision-aware-optimizer, which stores less optimizer
-                             state, because training would not fit in GPU memory without it */
-    double without_bytes;  /* training memory in bytes without the assumed `recompute` and `precision_aware` */
+    bool many_experts;     /* true: launches are eager, and a GPU has eight or more experts, or experts with biases;
+                          published steps of such models took longer than predicted */
+    const char *recompute; /* activation recomputation (value of --recompute) that the prediction assumes because
+                              training would otherwise not fit in GPU memory; NULL: none */
+    int recompute_layers;  /* if `recompute` is set: number of layers per model chunk whose activations are
+                             recomputed; 0: all layers */
+    bool precision_aware;  /* true: the prediction assumes --use-precision-aware-optimizer, which stores less
+                             optimizer state, because training would otherwise not fit in GPU memory */
+    double without_bytes;  /* bytes of GPU memory that training needs without the assumed `recompute` and
+                             `precision_aware` */
     double gpu_bytes;      /* memory of one GPU in bytes; 0: unknown */
 };
 
 /*
- * bb_forecast_fits - return whether training fits in GPU memory. For a step whose training memory is unknown, the
- * proxy's buffers are compared instead. Returns true when the size of the GPU memory is unknown.
+ * bb_forecast_fits - return whether training fits in GPU memory. If the memory that training needs is unknown, the size
+ * of the proxy's buffers is used instead. Returns true if the size of the GPU memory is unknown.
  */
 bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f);
 

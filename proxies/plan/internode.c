@@ -1,8 +1,8 @@
 /*
- * internode.c - count inter-node traffic; see internode.h. The operations of each role (ranks with the same program)
- * are first summed per group (for collectives) and per peer (for sends). The collectives of a group are then counted
- * once for each instance of the group (the ranks of one communicator, layout.h), with the sums of the instance's first
- * member.
+ * internode.c - count inter-node traffic; see internode.h. The bytes that each role (ranks with the same program) sends
+ * in one step are first summed per group (collectives) and per peer (sends). The bytes of a group's collectives are
+ * then added once for each communicator of the group (for example each tensor-parallel group), using the sums of the
+ * communicator's first rank.
  */
 #include "proxies/plan/internode.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Inter-node traffic of a group's collectives in one step, from the program of one rank of the group. */
+/* Inter-node traffic of a group's collectives in one step, from the program of one of the group's ranks. */
 struct volume {
     double ring;  /* bytes sent over each link between two nodes by collectives that use a ring */
     double chain; /* bytes sent over each link between two nodes by collectives that use a chain */
@@ -27,19 +27,20 @@ struct message {
 
 struct role {
     struct volume volumes[BB_MAX_GROUPS];
-    struct message *messages; /* one entry per communicator and peer: total bytes that the role sends to this peer */
+    struct message *messages; /* one element per communicator and peer: total bytes that the role sends to this peer
+                                 in one step */
     int n_messages;
-    int next; /* index in messages[] at which the next search for a peer begins: the entry after the previous match,
-                 because programs send to their peers in the same order again and again */
+    int next; /* index in messages[] at which the next search for a peer begins: the element after the previous
+                 match, because programs send to their peers in the same order repeatedly */
 };
 
 struct counting {
     const struct bb_step *step;
     struct bb_internode *internode;
-    struct role *roles; /* [step->n_roles] traffic of each role */
+    struct role *roles; /* [step->n_roles] traffic of each role (ranks with the same program) */
     double *out;        /* [nodes] bytes that each node sends to other nodes */
-    /* members: number of ranks of the current instance (ranks of one communicator) on each node, valid only where
-     * seen[node] == mark; seen: argument `mark` of the latest call of count_nodes() that found members on the node */
+    /* members: [nodes] number of ranks of the current communicator on each node, valid only where seen[node] ==
+     * mark. seen: [nodes] argument `mark` of the latest call of count_nodes() that found members on the node */
     int *members, *seen;
     int gpus_per_node;
 };
@@ -144,7 +145,8 @@ static void count_messages(struct counting *c, int rank)
 }
 
 /*
- * Count the members of an instance of `group` on each node (c->members). Returns the number of nodes that have members.
+ * Count the members of one communicator (instance `instance` of `group`) on each node, in c->members. Returns the
+ * number of nodes that have members.
  *   mark  a number that differs between all calls; stored in c->seen for each node with members
  */
 static int count_nodes(struct counting *c, int group, int instance, int mark)
@@ -178,7 +180,7 @@ static void count_instance(struct counting *c, int group, int instance, int mark
         int node = bb_group_member(l, group, instance, m) / c->gpus_per_node, here = c->members[node];
 
         if (here == 0)
-            continue; /* another member on this node has already added the node's traffic */
+            continue; /* an earlier member on this node has already added the node's traffic */
         add_outgoing(c, node, group, volume->ring + (double)here * (n - here) * volume->pair);
         if (m > 0)
             add_outgoing(c, node, group, volume->chain); /* a chain over k nodes has k - 1 links between nodes, so no

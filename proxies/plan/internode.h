@@ -1,8 +1,8 @@
 /*
  * internode.h - inter-node traffic of one step: the bytes that ranks send to ranks on other nodes, where node = rank /
- * gpus_per_node. The minimum that each operation must send is counted. Ring and chain collectives are assumed to
- * visit all ranks of a node before the next node, as NCCL does when it knows the topology. For a group of n ranks on
- * k > 1 nodes and a payload of S bytes:
+ * gpus_per_node. For each operation the minimum number of bytes is counted. Ring and chain collectives are assumed to
+ * visit all ranks of a node before the next node, as NCCL does if it knows the topology. For a communicator of n ranks
+ * on k > 1 nodes and a payload of S bytes:
  *
  *   send                              S if the peer is on another node
  *   all_reduce                        2 (n-1)/n S on each of the k links between nodes
@@ -18,8 +18,8 @@
 struct bb_internode {
     int nodes;
     double bytes;                /* bytes sent by all nodes together */
-    double busiest;              /* bytes sent by the node that sends most */
-    double group[BB_MAX_GROUPS]; /* bytes sent in each group of the step's layout */
+    double busiest;              /* bytes sent to other nodes by the node that sends most */
+    double group[BB_MAX_GROUPS]; /* bytes sent between nodes in each group of the step's layout (for example "tp") */
 };
 
 /* bb_internode_count - count the inter-node traffic of a step. Returns 0, or -BB_EFAIL when out of memory. */

@@ -43,9 +43,9 @@ size_t bb_plan_memory(const struct bb_plan *plan)
 }
 
 /*
- * Returns the first operation with a kernel list (GEMMs and memory-bound kernels); the data type of this operation
- * determines the peak rate for MFU. Returns NULL if no operation has one: timed kernels have no data type, so the MFU
- * is unknown.
+ * Returns the first operation with a kernel list (GEMMs and memory-bound kernels), whose data type determines the peak
+ * rate for the model FLOPs utilization (MFU). Returns NULL if no operation has a kernel list: kernels that only have a
+ * duration have no data type, so the MFU is unknown.
  */
 static const struct bb_op *first_op_with_kernels(const struct bb_program *p)
 {

@@ -16,7 +16,8 @@ struct bb_forecast; /* proxies/plan/forecast.h */
 
 struct bb_plan {
     const struct bb_step *step;
-    const struct bb_forecast *forecast; /* basis of the prediction, printed with the plan; NULL: not printed */
+    const struct bb_forecast *forecast; /* source and assumptions of the prediction, printed with the plan; NULL: not
+                                           printed */
     struct bb_traffic traffic;
     struct bb_checks checks;
 };
@@ -30,9 +31,10 @@ struct bb_plan {
  */
 int bb_plan_init(struct bb_plan *plan, const struct bb_step *step) BB_MUST_CHECK;
 /*
- * bb_plan_count - like bb_plan_init, but also return 0, without an error line, if operations are unmatched or a
- * deadlock is possible; plan->checks contains the result.
+ * bb_plan_count - count the traffic of a step and check its correctness. In contrast to bb_plan_init, returns 0 and
+ * prints no error if operations are unmatched or a deadlock is possible; plan->checks contains the result.
  *   split_programs  see bb_traffic_init
+ *   Returns         0, or -BB_EFAIL when out of memory
  */
 int bb_plan_count(struct bb_plan *plan, const struct bb_step *step, bool split_programs) BB_MUST_CHECK;
 void bb_plan_release(struct bb_plan *plan);
@@ -46,26 +48,26 @@ double bb_plan_flops(const struct bb_plan *plan); /* returns the FLOPs of one st
  * predicted time); NaN for a step without kernel lists (GEMMs and memory-bound kernels). */
 double bb_plan_utilisation(const struct bb_plan *plan, const struct bb_prediction *p);
 
-/* bb_plan_memory - return the bytes of the proxy's buffers on the rank whose buffers are largest. */
+/* bb_plan_memory - return the bytes of the proxy's buffers on the rank with the largest total. */
 size_t bb_plan_memory(const struct bb_plan *plan);
 
 /*
  * bb_plan_body - set the JSON members proxy, ranks, groups, roles and checks of `object`.
- *   ops      true: also include the operations of each role
+ *   ops      true: include the operations of each role (ranks with the same program)
  *   Returns  0, or -BB_EFAIL when out of memory
  */
 int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops) BB_MUST_CHECK;
 
 /*
  * bb_plan_print - print the plan as text with lines of at most 100 columns.
- *   prediction  NULL: there is none
- *   ops         true: also print the operations of each role
+ *   prediction  NULL: the plan has no prediction
+ *   ops         true: print the operations of each role (ranks with the same program)
  */
 void bb_plan_print(const struct bb_plan *plan, const struct bb_prediction *prediction, bool ops, FILE *out);
 
 /*
- * bb_ranks_text - format ranks[n], in ascending order, as "0-3", "0, 4, 8" or "1-2, 5-6, ..., 97-98". Returns text.
- *   size  bytes of text, including the terminating null byte; a longer list is abbreviated
+ * bb_ranks_text - format the n ascending ranks in ranks[] as "0-3", "0, 4, 8" or "1-2, 5-6, ..., 97-98". Returns text.
+ *   size  size of `text` in bytes, including the terminating null byte; a list that does not fit is abbreviated
  */
 const char *bb_ranks_text(const int *ranks, int n, char *text, size_t size);
 

@@ -1,4 +1,4 @@
-/* plan_export.c - the table of file formats; see plan_export.h. */
+/* plan_export.c - the list of output file formats of `busbar plan`; see plan_export.h. */
 #include "proxies/plan/plan_export.h"
 
 #include "bootstrap/base/outfile.h"

@@ -1,29 +1,29 @@
 /*
- * plan_export.h - the files that `busbar plan` writes. Each file format is an entry of one of the two lists below. The
- * format NAME has an option --NAME FILE, which requests the file, and a writer bb_plan_write_NAME (plan_json.c,
- * plan_trace.c).
+ * plan_export.h - the files that `busbar plan` writes. The two lists below contain one line per file format. The format
+ * NAME has an option --NAME FILE, which requests the file, and a function bb_plan_write_NAME that writes it
+ * (plan_json.c, plan_trace.c).
  */
 #ifndef BB_PROXIES_PLAN_PLAN_EXPORT_H
 #define BB_PROXIES_PLAN_PLAN_EXPORT_H
 
 #include "proxies/plan/training_time.h"
 
-/* A plan, and the results of the options that were given. The caller owns all objects. */
+/* A plan, with the results of the command line options that were given. The caller owns all objects. */
 struct bb_plan_report {
     const struct bb_plan *plan;
     const struct bb_prediction *prediction;  /* predicted step; NULL: without --cluster, or if the step fails its
                                                checks */
     json_t *options;                         /* options given on the command line */
-    json_t *best_order;                      /* result of --best-order; NULL: not requested */
-    const struct bb_training_time *training; /* result of --tokens; NULL: not requested */
-    const struct bb_jittered *jittered;      /* result of --jitter; NULL: not requested */
-    bool ops;                                /* true: include the operations of each role (--ops) */
+    json_t *best_order;                      /* result of --best-order; NULL: the option was not given */
+    const struct bb_training_time *training; /* result of --tokens; NULL: the option was not given */
+    const struct bb_jittered *jittered;      /* result of --jitter; NULL: the option was not given */
+    bool ops; /* --ops: include the operations of each role (ranks with the same program) */
 };
 
 /*
  * X(option, description of the file for messages, whether '-' means stdout, help of the option). The formats in the
- * first list contain the prediction: their options require --cluster, and no file is written if the step fails its
- * checks.
+ * first list contain the prediction: their options require --cluster, and no file is written if the checks of the step
+ * fail.
  */
 #define BB_PREDICTION_EXPORTS(X)                                                                                       \
     X(trace, "the trace", false,                                                                                       \
@@ -42,7 +42,7 @@ BB_PREDICTION_EXPORTS(BB_PLAN_EXPORT_WRITER)
 BB_PLAN_EXPORTS(BB_PLAN_EXPORT_WRITER)
 
 /*
- * Functions for files[BB_N_PLAN_EXPORTS], the file name given for each format; NULL: not requested.
+ * files: [BB_N_PLAN_EXPORTS] the file name given for each format; NULL: the file is not requested.
  *
  *   bb_plan_exports_validate        returns -BB_EUSAGE after printing an error line if a requested format requires a
  *                                   cluster and `cluster` is NULL, else 0

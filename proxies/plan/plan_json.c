@@ -1,5 +1,5 @@
 /*
- * plan_json.c - writes a plan in the JSON format busbar.plan/1. json_pack returns NULL only when out of memory, so the
+ * plan_json.c - writes a plan in the JSON format busbar.plan/1. A NULL result of json_pack means out of memory, so the
  * callers report NULL as out of memory.
  */
 #include "bootstrap/results/flat_table.h"
@@ -93,7 +93,8 @@ static json_t *memory_of(const struct bb_traffic_role *role)
     return memory;
 }
 
-/* Returns the training memory of a role as a JSON object; NULL when the proxy has no formula for it. */
+/* Returns as a JSON object the memory that real training needs on a rank of the role; NULL when the proxy has no
+ * formula for it. */
 static json_t *training_memory_of(const struct bb_traffic_role *role)
 {
     json_t *memory = json_object();
@@ -118,8 +119,8 @@ static json_t *index_or_null(int value)
 }
 
 /*
- * Returns a JSON array for an alltoallv: for each rank of the communicator, the number of elements sent to, or received
- * from, this rank; 0 for the executing rank itself. Returns JSON null for other operations.
+ * Returns a JSON array for an alltoallv: for each rank of the communicator, the number of elements that the executing
+ * rank sends to it or receives from it; 0 for the executing rank itself. Returns JSON null for other operations.
  *   of  bb_alltoallv_sends or bb_alltoallv_receives
  */
 static json_t *counts_of(const struct bb_op *op, size_t (*of)(const struct bb_op *, int))
@@ -305,7 +306,8 @@ static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_ra
     return list;
 }
 
-/* Returns the predicted TFLOP/s per GPU for a step time in microseconds; NaN when the FLOPs of the step are unknown. */
+/* Returns the predicted TFLOP/s per GPU. step_us: step time in microseconds. NaN when the FLOPs of the step are
+ * unknown. */
 static double flops_rate(const struct bb_plan *plan, double step_us)
 {
     const double flops = bb_plan_flops(plan);
@@ -359,7 +361,7 @@ int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
     return bad ? report_no_memory() : 0;
 }
 
-/* ---- the whole document ---- */
+/* ---- the whole JSON document ---- */
 
 static int add_prediction(json_t *root, const struct bb_plan_report *r, const struct bb_critical_path *path)
 {

@@ -10,8 +10,8 @@
 
 /* ---- formatting of ranks and numbers ---- */
 
-/* Formats the run of consecutive ranks that starts at ranks[i], as "4-7" or "4". Returns the index in ranks[] after
- * the last rank of the run. */
+/* Formats the range of consecutive ranks that starts at ranks[i], as "4-7" or "4". Returns the index in ranks[]
+ * after the last rank of the range. */
 static int run_text(const int *ranks, int n, int i, char text[32])
 {
     int end = i + 1;
@@ -25,8 +25,8 @@ static int run_text(const int *ranks, int n, int i, char text[32])
     return end;
 }
 
-/* Formats the last run of consecutive ranks in ranks[n], for example "97-98". An abbreviated list of ranks ends with
- * this run. */
+/* Formats the last range of consecutive ranks in ranks[n], for example "97-98", with which an abbreviated list of
+ * ranks ends. */
 static void last_run(const int *ranks, int n, char text[32])
 {
     int first = n - 1;
@@ -48,8 +48,8 @@ const char *bb_ranks_text(const int *ranks, int n, char *text, size_t size)
     last_run(ranks, n, last);
     for (int i = 0; i < n; i = next) {
         next = run_text(ranks, n, i, run);
-        /* The text needs space for this run of ranks and, unless this run is the last one, for ", ..., " and the
-         * last run. */
+        /* `text` needs space for this range of ranks and, unless it is the last range, for ", ..., " and the last
+         * range */
         if (length + 2 + strlen(run) + (next < n ? 7 + strlen(last) : 0) >= size) {
             snprintf(text + length, size - length, ", ..., %s", last);
             return text;
@@ -85,7 +85,7 @@ static bool is_run(const struct bb_layout *l, int group, int instance)
     return l->groups[group].size > 2;
 }
 
-/* Formats the ranks of an instance of a group (ranks of one communicator) as " [0-95]" or " [0, 4, 8, ...]". Returns
+/* Formats the ranks of one communicator (instance `instance` of `group`) as " [0-95]" or " [0, 4, 8, ...]". Returns
  * the length of the text. */
 static size_t instance_text(const struct bb_layout *l, int group, int instance, char text[64])
 {
@@ -137,7 +137,7 @@ static void print_row(const struct bb_layout *l, const struct bb_traffic_row *r,
 /*
  * Prints the bytes of each use of memory (parameters, gradients, ...) and their total.
  *   what  title of the line
- *   work  bytes of the additional operands of real kernels (--compute gemm)
+ *   work  bytes of the operands of the GEMMs that --compute gemm executes
  */
 static void print_uses(const char *what, const size_t bytes[BB_USES], size_t work, FILE *out)
 {
@@ -162,7 +162,7 @@ static void print_uses(const char *what, const size_t bytes[BB_USES], size_t wor
     fputc('\n', out);
 }
 
-/* Prints the memory of the proxy's buffers and the memory that real training needs. */
+/* Prints the memory of the proxy's buffers, and the memory that real training needs, on one rank of the role. */
 static void print_memory(const struct bb_traffic_role *role, FILE *out)
 {
     size_t training[BB_USES], total = 0;
@@ -193,7 +193,7 @@ static void print_role(const struct bb_plan *plan, const struct bb_traffic_role 
 
 /* ---- operations (--ops) ---- */
 
-/* Formats the FLOPs and bytes of an operation as "26.9 GFLOP 180 MiB"; without FLOPs as "320 MiB moved". */
+/* Formats the FLOPs and bytes of a compute operation as "26.9 GFLOP 180 MiB"; without FLOPs as "320 MiB moved". */
 static void work_text(const struct bb_op *op, char text[64])
 {
     char bytes[BB_BYTES_TEXT];
@@ -205,7 +205,8 @@ static void work_text(const struct bb_op *op, char text[64])
         snprintf(text, 64, "%s moved", bytes);
 }
 
-/* Prints the minimum and maximum bytes that an alltoallv sends to one other rank: ", 12 KiB to 1.5 MiB to each". */
+/* Prints the minimum and maximum bytes that an alltoallv sends to one other rank, for example ", 12 KiB to 1.5 MiB
+ * to each". */
 static void print_count_range(const struct bb_op *op, FILE *out)
 {
     const size_t element = bb_dtypes[op->dtype].bytes;
@@ -297,13 +298,13 @@ static double us_of(int64_t ns)
     return (double)ns / 1e3;
 }
 
-/* Returns the width of a column title without its unit: the title and the unit after it have 10 characters together. */
+/* Returns the width of a column title without its unit; title and unit together have 10 characters. */
 static int column_width(const struct bb_time_unit *unit)
 {
     return 10 - (int)strlen(unit->name);
 }
 
-/* Prints a time as one cell of a table. */
+/* Prints a time in a table column. */
 static void print_time(int64_t ns, const struct bb_time_unit *unit, FILE *out)
 {
     fprintf(out, " %11.*f", unit->decimals, us_of(ns) / unit->us);
@@ -363,7 +364,7 @@ static void print_alone(const struct bb_prediction *p, const struct bb_predicted
             bb_overlap_efficiency_text(bb_predicted_efficiency(p), efficiency));
 }
 
-/* Prints a warning if the host needs more than 90 % of the step time to launch the kernels. */
+/* Prints a warning if the host needs more than 90 % of the step time to launch all kernels and NCCL calls. */
 static void print_host(const struct bb_predicted_rank *slowest, const struct bb_cluster *c, FILE *out)
 {
     char text[BB_TIME_TEXT];

@@ -1,4 +1,4 @@
-/* traffic.c - counts the traffic of each rank, and merges ranks with equal traffic into roles; see traffic.h. */
+/* traffic.c - counts the traffic of each rank, and combines ranks with equal traffic into roles; see traffic.h. */
 #include "proxies/plan/traffic.h"
 
 #include "bootstrap/base/grow.h"
@@ -19,22 +19,23 @@ size_t bb_traffic_memory(const struct bb_traffic_role *role)
 /* ---- traffic of one rank ---- */
 
 /*
- * State while the traffic of one rank is counted. A row (struct bb_traffic_row) sums all operations of the same kind,
- * group, data type and element count. `rows` and `peers` are hash indices because lists would be slow to search: an
- * alltoallv may add thousands of rows, and a parameter server has thousands of peers.
+ * State while the traffic of one rank is counted. A row of the traffic table (struct bb_traffic_row) sums all
+ * operations of the same kind, group, data type and element count. `rows` and `peers` are hash indices because linear
+ * searches would be slow: an alltoallv may add thousands of rows, and a parameter server has thousands of peers.
  */
 struct counting {
     const struct bb_layout *layout;
     int rank;
     struct bb_traffic_role *role;
-    struct bb_key_index rows;      /* maps struct row_key to the index of the row */
-    struct bb_key_index peers;     /* maps a row and a peer (struct peer_key) to an index in calls[] */
-    size_t *calls;                 /* [peers.n] number of calls with each peer in each row */
-    struct bb_key_index alltoallv; /* the distinct alltoallv operations of the program; maps struct alltoallv_key to
-                                      an index in repeats[] */
-    size_t *repeats;        /* [alltoallv.n] number of occurrences of each distinct alltoallv; 0 after its messages are
+    struct bb_key_index rows;  /* maps kind, group, data type and element count (struct row_key) to the index of the
+                                 row in the traffic table */
+    struct bb_key_index peers; /* maps a row of the traffic table and a peer (struct peer_key) to an index in calls[] */
+    size_t *calls;             /* [peers.n] number of calls for each pair of row and peer */
+    struct bb_key_index alltoallv; /* distinct alltoallv operations of the program; maps struct alltoallv_key to an
+                                      index in repeats[] */
+    size_t *repeats;        /* [alltoallv.n] number of executions of each distinct alltoallv; 0 after its messages are
                         counted */
-    struct bb_op *messages; /* scratch: the sends and receives of one alltoallv */
+    struct bb_op *messages; /* temporary list of the sends and receives of one alltoallv */
     int n_messages;
 };
 
@@ -90,8 +91,8 @@ static int count_peer(struct counting *c, int row, int offset, size_t times)
     return 0;
 }
 
-/* Adds `times` executions of a collective, send or receive to the traffic row of the operation, and to the row's
- * peers. */
+/* Adds `times` executions of a collective, send or receive to its row of the traffic table, and to the call counts
+ * of the row's peers. */
 static int count_calls(struct counting *c, const struct bb_op *op, size_t times)
 {
     struct bb_traffic_row *row;
@@ -108,7 +109,7 @@ static int count_calls(struct counting *c, const struct bb_op *op, size_t times)
     return count_peer(c, number, op->peer - index, times);
 }
 
-/* ---- alltoallv: many micro-batches repeat the same alltoallv, so its messages are listed only once ---- */
+/* ---- alltoallv: many micro-batches execute the same alltoallv, so its messages are listed only once ---- */
 
 static int find_alltoallv(struct counting *c, const struct bb_op *op)
 {
@@ -168,7 +169,7 @@ static int count_op(struct counting *c, const struct bb_op *op)
     return 0;
 }
 
-/* Appends each peer to the peer list of its traffic row, in the order of first occurrence. */
+/* Appends each peer to the peer list of its row in the traffic table, in the order of first occurrence. */
 static int list_peers(struct counting *c)
 {
     const struct peer_key *keys = (const void *)c->peers.keys;
@@ -224,7 +225,7 @@ out:
     return rc;
 }
 
-/* ---- merging of ranks with equal traffic into roles ---- */
+/* ---- combining ranks with equal traffic into roles ---- */
 
 static bool same_row(const struct bb_traffic_row *a, const struct bb_traffic_row *b)
 {
@@ -250,8 +251,8 @@ static bool same_traffic(const struct bb_traffic_role *a, const struct bb_traffi
 }
 
 /*
- * Returns a hash of a role's traffic. Roles with different hashes have different traffic, so most of the expensive
- * comparisons between thousands of roles are avoided.
+ * Returns a hash of a role's traffic. Roles with different hashes have different traffic, so only roles with equal
+ * hashes need the expensive comparison.
  */
 static uint64_t digest_of(const struct bb_traffic_role *role)
 {
@@ -268,21 +269,22 @@ static uint64_t digest_of(const struct bb_traffic_role *role)
 }
 
 /*
- * Ranks are first put into classes. The ranks of a class have the same step role (assigned by the builder of the step)
- * and, for each communicator with operations that have absolute peers, the same index in the communicator, so their
- * traffic is equal. Only the first rank of each class is counted. Classes with equal traffic then form one role of the
- * plan.
+ * State while ranks are combined into the roles of the plan. Ranks are first put into classes: the ranks of a class
+ * have the same step role (the program that the builder of the step assigned) and, for each communicator with
+ * operations that address peers by absolute rank, the same rank in this communicator. Their traffic is therefore equal,
+ * and only the first rank of each class is counted. Classes with equal traffic then form one role of the plan.
  */
 struct grouping {
     const struct bb_step *step;
     struct bb_traffic *traffic;
-    uint32_t *absolute; /* [n_roles] bit c is set when the step role's program has operations with absolute peers on
-                           communicator c */
-    struct bb_key_index classes; /* the classes; keys int[1 + n_comms]: the step role, then the rank's index in each
-                                    communicator with absolute peers (0 for other communicators) */
-    int *class_role;             /* [classes.n] index of the plan's role to which each class belongs */
-    uint64_t *digests;           /* [traffic.n] hash of each role of the plan */
-    bool split_programs;         /* true: ranks with different programs get different roles */
+    uint32_t *absolute; /* [n_roles] bit c is set when the step role's program addresses peers on communicator c by
+                           absolute rank */
+    /* finds the classes of ranks with equal traffic. Keys: int[1 + n_comms]: the step role, then the rank in each
+     * communicator whose peers are addressed by absolute rank (0 for other communicators) */
+    struct bb_key_index classes;
+    int *class_role;     /* [classes.n] index of the plan's role that contains the class */
+    uint64_t *digests;   /* [traffic.n] hash of the traffic of each role of the plan */
+    bool split_programs; /* true: ranks with different programs get different roles */
 };
 
 static void find_absolute_peers(struct grouping *g)
@@ -309,8 +311,8 @@ static int find_class(struct grouping *g, int rank)
 }
 
 /*
- * Finds the role of the plan whose traffic equals that of `rank`, or adds a role to the plan.
- *   rank   first rank of a class
+ * Finds the role of the plan whose traffic equals that of `rank`, or adds a new role to the plan.
+ *   rank   first rank of a class of ranks with equal traffic
  *   which  out: index of the role
  */
 static int add_role(struct grouping *g, int rank, int *which)

@@ -5,7 +5,8 @@
 #include "proxies/plan/plan.h"
 
 struct bb_training_time {
-    double tokens, steps; /* tokens: number of tokens, as given; steps: number of whole steps needed to process them */
+    double tokens, steps; /* tokens: number of tokens of the training run; steps: number of whole steps that process
+                             them */
     double days, gpu_hours;
 };
 

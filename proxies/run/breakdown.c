@@ -1,4 +1,5 @@
-/* breakdown.c - computes the times of breakdown.h from the events of traced steps. */
+/* breakdown.c - computes the busy, exposed, transfer and waiting times of breakdown.h from the CUDA events of traced
+ * steps. */
 #include "proxies/run/breakdown.h"
 
 #include "cuda/device/stream.h"
@@ -42,7 +43,7 @@ void bb_count_group_traffic(const struct bb_layout *l, const struct bb_program *
         work[g].bus_bytes += fmax(sent[g], received[g]);
 }
 
-/* ---- event times of a traced step ---- */
+/* ---- CUDA event times of a traced step ---- */
 
 int bb_traced_step_init(struct bb_traced_step *t, const struct bb_runner *r)
 {
@@ -65,8 +66,8 @@ static int since_begin(const struct bb_runner *r, cudaEvent_t event, int64_t *ns
     return rc;
 }
 
-/* Returns whether a step launches any operation of `lane` (the operations of a launch batch on one stream). what:
- * enum bb_issue flags of the step: launch compute, communication, or both. */
+/* Returns whether a step launches any operation of `lane` (operations that one host call launches on one stream).
+ * what: enum bb_issue flags of the step: launch compute, communication, or both. */
 static bool lane_ran(const struct bb_runner *r, const struct bb_lane *lane, unsigned what)
 {
     const struct bb_op *op = &r->program->ops[r->batches[lane->batch].first];
@@ -92,10 +93,11 @@ out:
     return rc;
 }
 
-/* ---- time intervals by group and by cause ---- */
+/* ---- time intervals of communication groups, of transfers and of pipeline messages ---- */
 
-/* Stores in `out` the time intervals of all lanes (runner.h) whose communicator belongs to `group`; if `group` is
- * BB_NONE, the intervals of all compute lanes. */
+/* Stores in `out` the time intervals of all communication of `group` (for example "tp"); if `group` is BB_NONE,
+ * those of all compute operations. Each interval is that of a lane: the operations that one host call launches on
+ * one stream. */
 static int spans_of(const struct bb_runner *r, const struct bb_traced_step *t, int group, struct bb_spans *out)
 {
     int rc = 0;
@@ -111,9 +113,8 @@ out:
     return rc;
 }
 
-/* Adds to `transfers` the transfer interval of each communication lane (runner.h), which begins after the wait for
- * peers. Adds to `stages` the whole interval, including the wait, of each lane with messages between pipeline
- * stages. */
+/* Adds to `transfers` the transfer intervals of all communication, which begin after the wait for peers. Adds to
+ * `stages` the intervals, including the wait, of all messages between pipeline stages. */
 static int spans_by_cause(const struct bb_runner *r, const struct bb_traced_step *t, struct bb_spans *transfers,
                           struct bb_spans *stages)
 {

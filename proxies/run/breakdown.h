@@ -3,13 +3,14 @@
  * each group, the busy time, the exposed time (no compute kernel runs) and the time spent waiting for peers. All values
  * are means over the traced steps, in microseconds.
  *
- * A lane is the part of a launch batch that runs on one stream (runner.h). The interval of a lane begins when its
- * stream reaches the launch batch and the batch's dependencies have ended. The interval ends with the operations of the
- * lane, so it includes waiting for peers. Clocks of different GPUs are never compared: waiting and transfer are
- * separated by durations only. The members of a collective end together, so the member with the shortest duration was
- * the last to enter the collective. This shortest duration is the transfer time, and the excess of the other members is
- * waiting. Messages are treated in the same way: all calls connected by messages, directly or through other calls (for
- * example in a shift along a pipeline or a halo exchange), share the shortest duration as transfer time.
+ * Times are measured per lane: the operations that one host call (kernel launch, NCCL call or NCCL group call) launches
+ * on one stream. The interval of a lane begins when its stream reaches these operations and the streams that they
+ * depend on have reached the required point; it ends with the operations, so it includes waiting for peers. Clocks of
+ * different GPUs are never compared: waiting and transfer are separated by durations only. The members of a collective
+ * end together, so the member with the shortest duration was the last to enter the collective. This shortest duration
+ * is the transfer time, and the excess of each other member is its waiting time. Messages are treated in the same way:
+ * all NCCL calls connected by messages, directly or through other calls (for example in a shift along a pipeline or a
+ * halo exchange), share the shortest duration as transfer time.
  */
 #ifndef BB_PROXIES_RUN_BREAKDOWN_H
 #define BB_PROXIES_RUN_BREAKDOWN_H
@@ -19,57 +20,62 @@
 
 struct bb_group_breakdown {
     double busy_us; /* time in which communication of the group is in progress (length of the union of its intervals) */
-    double exposed_us;  /* part of busy_us during which no compute kernel runs */
+    double exposed_us;  /* the time, included in busy_us, during which no compute kernel runs */
     double transfer_us; /* sum of the transfer times (durations without waiting) of the group's operations; NaN:
                            unknown */
     double waiting_us;  /* sum of the times that the group's operations wait for their slowest peer; NaN: unknown */
 };
 
-/* Plain data without pointers: ranks exchange it as bytes. */
+/* Plain data without pointers, because ranks send it to each other as bytes. All times are means over the traced
+ * steps. */
 struct bb_rank_breakdown {
     int steps;
-    double step_us, compute_us, comm_us, exposed_us, idle_us;  /* defined in overlap.h */
-    double exposed_transfer_us, bubble_us, exposed_waiting_us; /* the parts of exposed_us: data transfer, pipeline
-                                                                  bubble, waiting for other peers; NaN: unknown */
+    /* times of one rank, as defined in overlap.h: step, compute, communication, communication without compute,
+     * neither of the two */
+    double step_us, compute_us, comm_us, exposed_us, idle_us;
+    /* exposed_us (communication without compute) by cause: data transfer, pipeline bubble, waiting for other peers;
+     * NaN: unknown */
+    double exposed_transfer_us, bubble_us, exposed_waiting_us;
     struct bb_group_breakdown groups[BB_MAX_GROUPS];
 };
 
-/* The times of the lanes (runner.h) in one traced step, in nanoseconds from the common start of all ranks. */
+/* The times of one traced step on this rank, in ns from the common start of all ranks. */
 struct bb_traced_step {
-    struct bb_timed_op *lanes; /* [runner.n_lanes] begin and end of each lane; begin == end: the lane launched
-                                  nothing */
+    struct bb_timed_op *lanes; /* [runner.n_lanes] begin and end of each lane (operations that one host call launches
+                                  on one stream); begin == end: nothing was launched */
     int64_t step_ns;
 };
 
 int bb_traced_step_init(struct bb_traced_step *t, const struct bb_runner *r) BB_MUST_CHECK;
 void bb_traced_step_release(struct bb_traced_step *t);
 
-/* bb_traced_step_read - reads the lane events of a traced step, after the step has ended. what: the enum bb_issue
- * flags with which the step ran. */
+/* bb_traced_step_read - reads the CUDA events of a traced step into t, after the step has ended. what: the enum
+ * bb_issue flags with which the step ran. */
 int bb_traced_step_read(struct bb_traced_step *t, const struct bb_runner *r, unsigned what) BB_MUST_CHECK;
 
-/* bb_rank_breakdown_add - adds the times of a traced step to the means. Call after bb_rank_breakdown_split, which
- * sets the waiting time (wait_ns) of each lane. Returns 0 or -BB_EFAIL. */
+/* bb_rank_breakdown_add - adds the times of a traced step to the means. Requires that bb_rank_breakdown_split has
+ * set the waiting times (wait_ns) in t->lanes. Returns 0 or -BB_EFAIL. */
 int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r,
                           const struct bb_traced_step *t) BB_MUST_CHECK;
 
 /*
- * bb_rank_breakdown_split - separates waiting from transfer in one traced step: sets the waiting time (wait_ns) of each
- * lane and adds the transfer and waiting times to the means. All ranks call this together. If the exchange of the
- * durations of all ranks would need more than 64 MiB, the means of transfer, waiting and pipeline bubble become NaN.
+ * bb_rank_breakdown_split - separates waiting from transfer in one traced step: sets the waiting times (wait_ns) in
+ * t->lanes and adds the transfer and waiting times to the means. All ranks call this together. If sending the durations
+ * of all ranks to each other would need more than 64 MiB, the means of transfer, waiting and pipeline bubble become
+ * NaN.
  */
 int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner *r,
                             struct bb_traced_step *t) BB_MUST_CHECK;
 
-/* bb_update_mean - updates *mean, the mean of n samples in microseconds, with a further sample of ns nanoseconds. */
+/* bb_update_mean - adds the value ns (in nanoseconds) to *mean, the mean of n earlier values in microseconds. */
 void bb_update_mean(double *mean, int n, int64_t ns);
 
-/* The traffic of a group in one step on this rank, computed from the program. */
+/* The traffic of one rank in one group (for example "tp") and one step, computed from the program. */
 struct bb_group_traffic {
     size_t calls;     /* number of communication operations */
-    double bytes;     /* payload of all operations, as in the traffic table of `busbar plan` */
-    double bus_bytes; /* collectives: payload x bus factor (of nccl-tests); messages: the larger of sent and received
-                         bytes */
+    double bytes;     /* payload bytes of all operations, as in the traffic table of `busbar plan` */
+    double bus_bytes; /* for collectives: payload bytes x bus factor of nccl-tests; for sends and receives: the
+                         larger of sent and received bytes */
     bool pairs;       /* true: the traffic contains sends or receives */
 };
 void bb_count_group_traffic(const struct bb_layout *l, const struct bb_program *p,

@@ -22,9 +22,9 @@ static size_t source_count(const struct bb_op *op, int n)
     return op->kind == BB_OP_COLLECTIVE ? bb_colls[op->coll].send_count(op->count, n) : 0;
 }
 
-/* Stores in *e the data that the destination must contain after the operation (pattern.h). rank: this rank in the
- * communicator; n: number of ranks of the communicator. Returns the number of expected elements; 0 if the operation
- * receives nothing. */
+/* Stores in *e the data that the destination must contain after the operation (struct bb_expect, pattern.h). rank:
+ * this rank in the communicator; n: number of ranks of the communicator. Returns the number of elements that the
+ * operation receives, or 0. */
 static size_t expect_op(const struct bb_op *op, int rank, int n, struct bb_expect *e)
 {
     int other = op->kind == BB_OP_COMPUTE ? BB_NONE : bb_op_peer(op, rank, n);
@@ -35,10 +35,10 @@ static size_t expect_op(const struct bb_op *op, int rank, int n, struct bb_expec
     return op->kind == BB_OP_RECV ? op->count : 0;
 }
 
-/* Returns the test data pattern (pattern.h) of an operation, which is the same on all ranks of its communicator. All
- * messages of a communicator have the same pattern, because sender and receiver have no common message number. Each
- * collective has a different pattern. n: number of ranks of the communicator; number: index of the collective on its
- * communicator. */
+/* Returns the test data pattern (pattern.h) of an operation; it is the same on all ranks of the communicator. All
+ * messages of a communicator have one pattern, because sender and receiver have no common message number. Each
+ * collective has a different pattern. n: number of ranks of the communicator; number: sequence number of the
+ * collective on its communicator. */
 static struct bb_pattern pattern_of(const struct bb_op *op, int n, uint64_t number)
 {
     bool reduces = op->kind == BB_OP_COLLECTIVE && (bb_colls[op->coll].flags & BB_COLL_REDUCES);
@@ -47,19 +47,19 @@ static struct bb_pattern pattern_of(const struct bb_op *op, int n, uint64_t numb
     return bb_pattern_of(&bb_dtypes[op->dtype], reduces ? (int)op->redop : BB_COPY, n, seed);
 }
 
-/* ---- check of one launch batch ---- */
+/* ---- check of the operations that are launched together ---- */
 
 struct check {
     struct bb_runner *r;
-    /* [n] results of the comparisons, on the device and copied to the host: one per operation of a launch batch;
-     * concurrent check: one per operation of the program */
+    /* [n] results of the comparisons, in device memory and in host memory: one per operation that is launched
+     * together (single operation or group call); in the concurrent check one per operation of the program */
     struct bb_verdict *device, *host;
     int n;
     bool concurrent;
-    cudaEvent_t *ends; /* concurrent check: [n_lanes] event recorded after the data of all operations of a lane
-                          (runner.h) are compared */
-    int *last_user;    /* concurrent check: [n_buffers] index of the lane that used the buffer most recently; BB_NONE:
-                       no lane yet */
+    cudaEvent_t *ends; /* concurrent check: [n_lanes] CUDA event recorded after the data of a lane (the operations
+                          that one host call launches on one stream) are compared */
+    int *last_user;    /* concurrent check: [n_buffers] index of the lane (operations that one host call launches on one
+                       stream) that used the buffer most recently; BB_NONE: none yet */
     uint64_t collectives[BB_MAX_COMMS]; /* number of collectives checked so far on each communicator */
     unsigned long long wrong;
     int lines;
@@ -102,15 +102,15 @@ out:
     return rc;
 }
 
-/* Poisons the destinations and then fills the sources of all operations of a launch batch (operations launched
- * together). */
+/* Poisons the destinations, and then fills the sources, of all operations that are launched together (single
+ * operation or group call). */
 static int write_test_data(struct check *c, const struct bb_batch *batch)
 {
     const struct bb_op *ops = &c->r->program->ops[batch->first];
     int rc = 0;
 
-    for (int i = 0; i < batch->n; i++) /* all destinations first, because the source of an in-place operation is part
-                                          of its destination */
+    for (int i = 0; i < batch->n; i++) /* all destinations first, because the source of an in-place operation is
+                                          inside its destination */
         TRY(poison_destination(c, &ops[i], &c->r->comms[ops[i].comm]));
     for (int i = 0; i < batch->n; i++)
         TRY(fill_source(c, &ops[i], &c->r->comms[ops[i].comm]));
@@ -118,9 +118,9 @@ out:
     return rc;
 }
 
-/* Adds the wrong elements of n operations to c->wrong, and prints an error for each operation with wrong data (up to
- * MAX_LINES per rank). The operations are first .. first + n - 1 of the program; verdicts[i]: result of operation
- * first + i. */
+/* Adds the number of wrong elements of operations first .. first + n - 1 of the program to c->wrong, and prints an
+ * error for each operation with wrong data (up to MAX_LINES per rank). verdicts[i]: result of the comparison for
+ * operation first + i. */
 static void report_wrong(struct check *c, int first, int n, const struct bb_verdict *verdicts)
 {
     char name[BB_OP_NAME];
@@ -181,8 +181,9 @@ out:
 
 /* ---- concurrent check ---- */
 
-/* Makes the stream of `op` wait for the previous lane (operations of one launch batch on one stream, runner.h) that
- * used the buffer. Then stores `lane`, the lane of `op`, as the latest user of the buffer. */
+/* Makes the stream of `op` wait until the operations that used the buffer before have been compared. Then stores
+ * `lane`, the lane of `op` (operations that one host call launches on one stream, runner.h), as the latest user of
+ * the buffer. */
 static int wait_for_user(struct check *c, const struct bb_op *op, int buffer, int lane)
 {
     int before = buffer == BB_NONE ? BB_NONE : c->last_user[buffer];
@@ -234,7 +235,7 @@ out:
 }
 
 /* Runs each kernel of the check once. CUDA loads a kernel at its first launch, which may synchronize with the GPU.
- * During the check, this synchronization could wait for a receive whose peer waits for this rank. */
+ * If this happened during the check, the host could block on a receive whose peer waits for this rank. */
 static int load_kernels(struct check *c)
 {
     int rc = 0;
@@ -246,8 +247,8 @@ static int load_kernels(struct check *c)
             continue;
         TRY(write_test_data(c, batch));
         TRY(compare_batch(c, batch, &c->device[batch->first]));
-        TRY(wait_for_all(c)); /* operations may share buffers, so each launch batch is checked before the next one
-                                 writes its data */
+        TRY(wait_for_all(c)); /* operations may share buffers, so the data of one launch are compared before the next
+                                 launch's data are written */
     }
     for (int i = 0; i < BB_MAX_COMMS; i++)
         c->collectives[i] = 0;
@@ -306,16 +307,16 @@ static int check_init(struct check *c, struct bb_runner *r, bool concurrent)
     return BB_CUDA(cudaMalloc((void **)&c->device, (size_t)c->n * sizeof(*c->device)));
 }
 
-/* Clears the verdicts (results of the comparisons) and creates the events of a concurrent check. The verdicts of
- * operations without communication stay 0. */
+/* Zeroes the results of the comparisons and creates the CUDA events of a concurrent check. For compute operations
+ * the results stay zero (no wrong elements). */
 static int prepare_concurrent(struct check *c)
 {
     int rc;
 
     TRY(BB_CUDA(cudaMemsetAsync(c->device, 0, (size_t)c->n * sizeof(*c->device), c->r->join)));
     TRY(bb_runner_wait(c->r, c->r->join,
-                       "the preparation of the data check")); /* the host waits until the verdicts are zero, because
-                                                                 other streams write them later */
+                       "the preparation of the data check")); /* the host waits until the results are zeroed, because
+                                                                 streams write them later */
     for (int i = 0; i < c->r->n_lanes; i++)
         TRY(BB_CUDA(cudaEventCreateWithFlags(&c->ends[i], cudaEventDisableTiming)));
 out:

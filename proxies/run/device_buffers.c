@@ -5,7 +5,8 @@
 
 struct bb_device_buffers {
     const struct bb_allocator *from;
-    unsigned char *memory; /* one allocation for all areas; NULL: all areas are empty */
+    unsigned char *memory; /* device memory of all buffers with their guard zones, one allocation; NULL: all buffers
+                              are empty */
     int n;
     struct bb_guarded areas[];
 };

@@ -1,6 +1,6 @@
 /*
- * proxy_run.c - runs `busbar proxy` from start to end: ranks, GPUs, the step and its checks, the measurement, the
- * reports, and the release.
+ * proxy_run.c - runs `busbar proxy`: initializes ranks and GPUs, builds and checks the step, measures it, writes the
+ * reports and releases all resources.
  */
 #include "bootstrap/base/outfile.h"
 #include "collectives/session/session.h"
@@ -23,22 +23,22 @@ struct run {
     char **argv;
     const struct bb_proxy *proxy; /* the proxy to run; NULL: all proxies */
     struct bb_session session;
-    bool serialisable; /* the step has no deadlock if its operations run one after another, so the data check may run
-                          them this way */
+    bool serialisable; /* true: the step has no deadlock even if its operations run one after another, so the data
+                          check may run them one after another */
     struct bb_step step;
     struct bb_plan plan;
     struct bb_runner runner;
     struct bb_measure_plan measure_plan;
     struct bb_measured measured;
     struct bb_cluster cluster;        /* cluster profile of --cluster; rank 0 only */
-    struct bb_run_forecast forecast;  /* zeroed without --cluster */
+    struct bb_run_forecast forecast;  /* prediction and its comparison with the run; zeroed without --cluster */
     struct bb_critical_path critical; /* set on rank 0 with --trace, else zeroed */
-    struct bb_scaling_run study;      /* the scaling study (scaling_run.h) of the proxy `scaling`; zeroed for all other
-                                    proxies */
-    json_t *planned;                  /* rank 0: the plan of the step as JSON (busbar.plan/1) */
-    unsigned long long wrong;         /* number of wrong elements found by the data check, summed over all ranks */
-    int unsaved; /* error code of writing the trace file, equal on all ranks; 0: no error; returned at the end of the
-                    run */
+    struct bb_scaling_run study; /* the scaling study (scaling_run.h: the step on different numbers of ranks) of the
+                                    proxy `scaling`; zeroed for all other proxies */
+    json_t *planned;             /* rank 0: the plan of the step as JSON (busbar.plan/1) */
+    unsigned long long wrong;    /* number of wrong elements found by the data check, summed over all ranks */
+    int unsaved; /* error code of writing the trace file, equal on all ranks, returned at the end of the run; 0: no
+                    error */
 };
 
 /* ---- construction and checks of the step ---- */
@@ -54,8 +54,9 @@ out:
     return rc;
 }
 
-/* Builds the same step on all ranks. Rank 0 builds first, and only rank 0 prints errors about the whole job. If the
- * step cannot be built on some ranks, for example because a model file is missing on a node, all ranks end the run. */
+/* Builds the same step on all ranks. Rank 0 builds first, and only rank 0 prints errors that concern the whole job.
+ * If some rank cannot build the step, for example because a model file is missing on its node, all ranks end the
+ * run. */
 static int build_step(struct run *x)
 {
     int rc = 0;
@@ -76,8 +77,8 @@ out:
     return rc;
 }
 
-/* Initializes the scaling study of the proxy `scaling`. For all other proxies the study stays zeroed, and the
- * functions of scaling_run.h then do nothing. */
+/* Initializes the scaling study (measurements on different numbers of ranks) of the proxy `scaling`. For all other
+ * proxies the study stays zeroed, and the functions of scaling_run.h then do nothing. */
 static int prepare_study(struct run *x)
 {
     if (!(x->proxy->features & BB_FEATURE_SCALING))
@@ -102,8 +103,8 @@ out:
     return rc;
 }
 
-/* Loads the cluster profile for the prediction. If the job runs on several nodes, the job's number of GPUs per node
- * replaces that of the profile. */
+/* Loads the cluster profile for the prediction. If the job runs on several nodes, its number of GPUs per node
+ * replaces the number in the profile. */
 static int load_cluster(struct run *x)
 {
     const struct bb_world *w = &x->session.world;
@@ -176,7 +177,8 @@ static struct bb_run_report report_of(const struct run *x)
                                   .wrong = x->wrong};
 }
 
-/* Returns the number of all steps that a run executes: warm-up, timed, traced and optional steps. */
+/* Returns the total number of steps that a run executes: warm-up, timed, traced and optional steps (graph, start
+ * barrier, compute or communication alone). */
 static double steps_of(const struct bb_measure_plan *p)
 {
     int graph = p->graph ? (p->warmup > 0 ? p->warmup : 1) + p->steps : 0;
@@ -186,7 +188,7 @@ static double steps_of(const struct bb_measure_plan *p)
     return p->warmup + p->steps + p->traced_steps + graph + start_barrier_steps + alone;
 }
 
-/* Prints the part of the report that is known before the steps run. For `busbar proxy all` (x->proxy is NULL) this
+/* Prints the lines of the report that are known before the steps run. For `busbar proxy all` (x->proxy is NULL) this
  * function does nothing. */
 static void begin_report(struct run *x)
 {
@@ -242,7 +244,7 @@ static int open_results(struct run *x, const char *schema, bool has_rows, const 
     return bb_session_open_results(&x->session, &head, set, &x->options);
 }
 
-/* Writes the plan to the results before anything runs, so that the results of a failed run contain the plan. */
+/* Writes the plan to the results file before the first step, so that the results of a failed run contain the plan. */
 static int write_plan(struct run *x)
 {
     const char *key;
@@ -331,8 +333,8 @@ static int run_all(struct run *x)
 
     x->options.no_alone = true;
     x->options.step.ranks = x->session.world.size;
-    TRY(bb_step_set_environment(true)); /* true (for deadlock-prone steps), because NCCL reads its environment once,
-                                           and some proxies require NCCL_RUNTIME_CONNECT=0 */
+    TRY(bb_step_set_environment(true)); /* true, although only deadlock-prone steps require it: NCCL reads its
+                                           environment once, and some of the proxies require NCCL_RUNTIME_CONNECT=0 */
     TRY(bb_session_setup_gpus(&x->session, 0));
     TRY(open_results(x, "busbar.proxies/1", true, NULL));
     x->measure_plan.steps = x->options.steps;

@@ -20,7 +20,8 @@ static int find_rank(const struct bb_timeline *t, int rank)
     return i;
 }
 
-/* On rank 0: computes the time shares of the measured and of the predicted step. */
+/* On rank 0: computes how much of the measured and of the predicted step time belongs to each category
+ * (time_shares.h: exposed, backward, ...). */
 static int compare_shares(struct bb_run_forecast *f, const struct bb_step *step, const struct bb_cluster *cluster,
                           const struct bb_timeline *measured)
 {
@@ -79,7 +80,7 @@ void bb_run_forecast_release(struct bb_run_forecast *f)
 
 /* ---- output ---- */
 
-/* Returns predicted / measured - 1; NaN if nothing was measured. */
+/* Returns the relative error predicted / measured - 1; NaN if nothing was measured. */
 static double error_of(double measured, double predicted)
 {
     return measured > 0 ? predicted / measured - 1 : NAN;

@@ -9,16 +9,16 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* Result of the comparison. All fields zero: no comparison was requested. */
+/* Comparison of a run with its prediction. A zeroed struct means that no comparison was requested. */
 struct bb_run_forecast {
     bool known;
     char cluster[64];
-    double step_us;    /* predicted step time of the slowest rank */
-    int rank;          /* rank for which measured and predicted time shares are compared: the slowest rank of the traced
+    double step_us;    /* predicted step time of the slowest rank, in us */
+    int rank;          /* rank whose measured and predicted times are compared in detail: the slowest rank of the traced
                  steps; BB_NONE: no traced steps */
     double rank_us[2]; /* step time of `rank`: [0] measured in the final traced step, [1] predicted */
-    struct bb_time_share *measured, *predicted; /* [n] time shares of `rank`; both arrays have the same names in the
-                                                   same order */
+    struct bb_time_share *measured, *predicted; /* [n] times of `rank` by category (time_shares.h: exposed, backward,
+                                                   ...); both arrays have the same categories in the same order */
     int n;
 };
 
@@ -30,9 +30,9 @@ int bb_run_forecast_make(struct bb_run_forecast *f, struct bb_runner *r, const s
 void bb_run_forecast_release(struct bb_run_forecast *f);
 
 /*
- * Both functions: f is the comparison, step_us the measured step time.
+ * f: the comparison; step_us: measured step time in us.
  * bb_run_forecast_print  - prints the comparison as a table.
- * bb_run_forecast_json   - returns the object `forecast` of the results file; null if no comparison was requested.
+ * bb_run_forecast_json   - returns the object `forecast` of the results file; JSON null if no comparison was requested.
  */
 void bb_run_forecast_print(const struct bb_run_forecast *f, double step_us, FILE *out);
 json_t *bb_run_forecast_json(const struct bb_run_forecast *f, double step_us);

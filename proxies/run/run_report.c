@@ -9,7 +9,8 @@
 
 /* ---- values computed from the measurements ---- */
 
-/* Returns the fraction of the communication time during which compute kernels run; NaN without communication. */
+/* Returns the fraction (0 to 1) of the communication time during which compute kernels run; NaN without
+ * communication. */
 static double hidden_fraction(const struct bb_rank_breakdown *f)
 {
     return f->comm_us > 0 ? (f->comm_us - f->exposed_us) / f->comm_us : NAN;
@@ -36,7 +37,8 @@ static bool has_timed_kernels(const struct bb_step *s)
     return false;
 }
 
-/* Returns `amount` (samples or tokens of a step) divided by the median step time, in 1/s; NaN if `amount` is 0. */
+/* Returns `amount` (number of samples or tokens of a step) divided by the median step time, in 1/s; NaN if `amount`
+ * is 0. */
 static double per_second(double amount, const struct bb_measured *m)
 {
     return amount > 0 ? amount / (m->step.p50 / 1e6) : NAN;
@@ -47,12 +49,12 @@ static double ratio_of(double a, double b)
     return b > 0 ? a / b : NAN;
 }
 
-/* The time that one rank loses to communication, in microseconds: the difference between its steps with
- * communication and its steps with compute alone. total = exposed + slowdown + idle. NaN: unknown. */
+/* The time that one rank loses to communication, in us per step: its step time minus its step time with compute
+ * alone. total = exposed + slowdown + idle. NaN: unknown. */
 struct cost {
     double total_us, exposed_us;
-    double slowdown_us;      /* increase of the kernel time caused by contention */
-    double idle_us;          /* increase of the time with neither compute nor communication */
+    double slowdown_us; /* kernel time minus kernel time with compute alone: the effect of contention, in us */
+    double idle_us;     /* time with neither compute nor communication, minus the same time with compute alone, in us */
     double compute_slowdown; /* kernel time with communication / kernel time with compute alone */
     double comm_slowdown;    /* transfer time with compute / transfer time with communication alone */
 };
@@ -108,7 +110,8 @@ static double utilisation_of(const struct bb_run_report *r, double step_us)
     return r->peak_tflops > 0 && flops > 0 ? flops / (r->peak_tflops * 1e6 * step_us * r->session->world.size) : NAN;
 }
 
-/* Returns the bus bandwidth of a group on a rank in GB/s; NaN for a group of one rank or without communication. */
+/* Returns the bus bandwidth (as in nccl-tests) of a group on a rank in GB/s; NaN for a group of one rank or without
+ * communication. */
 static double busbw_of(const struct bb_run_report *r, int rank, int group, const struct bb_group_traffic *work)
 {
     double busy_us = r->measured->traced[rank].groups[group].busy_us;
@@ -244,8 +247,9 @@ static int ranks_of_role(const struct bb_step *s, int ranks, int role)
     return n;
 }
 
-/* Ends a line of a table heading. any: true if the step has timed kernels; the line then ends with the number of SMs
- * that timed kernels occupy, because fewer occupied SMs leave more SMs to NCCL. */
+/* Ends a line of a table heading. any: true if the step has timed kernels (kernels that only occupy SMs for a given
+ * time); the line then ends with the number of SMs that they occupy, because the remaining SMs are available to
+ * NCCL. */
 static void print_busy_sms(const struct bb_run_report *r, bool any, FILE *out)
 {
     if (any)
@@ -286,8 +290,8 @@ static void print_breakdown(const struct bb_run_report *r, FILE *out)
     }
 }
 
-/* Prints the table row of one group. rank: the slowest of the ranks with the same role (step program); work: traffic
- * of each group on this rank. */
+/* Prints the table row of one group. rank: the slowest of the ranks with the same role (step program); work:
+ * [groups] traffic of this rank. */
 static void print_group(const struct bb_run_report *r, const struct bb_time_unit *unit, int rank, int group,
                         const struct bb_group_traffic *work, FILE *out)
 {
@@ -325,7 +329,8 @@ static void print_groups(const struct bb_run_report *r, FILE *out)
     }
 }
 
-/* Prints the cost of communication as a sum: exposed communication, slowdown and idle time, all with the same unit. */
+/* Prints the cost of communication as a sum: exposed communication, slowdown of kernels and idle time, all in the
+ * same unit. */
 static void print_lost(const struct bb_rank_breakdown *f, int rank, const struct cost *c, FILE *out)
 {
     const struct bb_time_unit unit = bb_time_unit(c->total_us);
@@ -423,7 +428,7 @@ void bb_run_report_text(const struct bb_run_report *r, FILE *out)
         fprintf(out, "# data not checked (try: --check)\n");
 }
 
-/* ---- JSON: the fields of busbar.proxy/1 that a run adds to those of the plan ---- */
+/* ---- JSON: the fields of the results (format busbar.proxy/1) that a run adds to those of the plan ---- */
 
 static json_t *breakdown_json(const struct bb_run_report *r, int rank)
 {
@@ -438,8 +443,8 @@ static json_t *breakdown_json(const struct bb_run_report *r, int rank)
                      "compute_sms", has_timed_kernels(r->step) ? json_integer(r->compute_sms) : json_null());
 }
 
-/* Returns the results of a group on a rank; NULL if the rank has no traffic in this group. work: traffic of each
- * group on the rank. */
+/* Returns the results of a group on a rank; NULL if the rank has no traffic in this group. work: [groups] traffic of
+ * the rank. */
 static json_t *group_json(const struct bb_run_report *r, int rank, int group, const struct bb_group_traffic *work)
 {
     const struct bb_group_breakdown *g = &r->measured->traced[rank].groups[group];
@@ -481,8 +486,8 @@ static json_t *roles_json(const struct bb_run_report *r)
     return list;
 }
 
-/* Adds the results of `rank`, the slowest rank of its role (ranks with the same program), to the entries of `groups`
- * with the same group name. Groups without traffic on `rank` get null. */
+/* Adds the results of `rank`, the slowest rank of its role (ranks with the same program), to the elements of the
+ * JSON array `groups` with the same group name. Groups without traffic on `rank` get null. */
 static void merge_groups(const struct bb_run_report *r, int rank, json_t *groups)
 {
     static const char *const keys[] = {"calls",       "bytes",      "busy_us",   "exposed_us",

@@ -11,7 +11,7 @@
 #include "proxies/step/step.h"
 #include "proxies/timeline/critical_path.h"
 
-/* The data of a report. The caller owns all pointers. */
+/* Input of the reports. The caller owns all pointers. */
 struct bb_run_report {
     const struct bb_step *step;
     const struct bb_session *session;
@@ -20,13 +20,13 @@ struct bb_run_report {
     const struct bb_measure_plan *plan;
     const struct bb_measured *measured;
     const struct bb_run_forecast *forecast;
-    int compute_sms;    /* number of SMs that timed kernels occupy */
+    int compute_sms;    /* number of SMs that timed kernels (kernels that only take a given time) occupy */
     double peak_tflops; /* peak TFLOP/s of one GPU; 0: unknown */
     bool checked;       /* true: the data check ran, and `wrong` is valid */
     int nearest_ranks;  /* for a proxy that cannot run on this number of ranks: the nearest number of ranks on which
                           it can run; 0: unknown */
-    const struct bb_critical_path *critical; /* critical path of the traced step; NULL: no trace */
-    unsigned long long wrong;                /* number of wrong elements of all ranks */
+    const struct bb_critical_path *critical; /* critical path of the traced step; NULL: no trace was requested */
+    unsigned long long wrong; /* number of wrong elements found by the data check, summed over all ranks */
 };
 
 /*
@@ -37,9 +37,9 @@ void bb_run_report_begin(const struct bb_run_report *r, FILE *out);
 void bb_run_report_text(const struct bb_run_report *r, FILE *out);
 
 /*
- * The report of `busbar proxy all` is one table. r->measured contains the results of one proxy; r->step is NULL if the
- * proxy cannot run on this number of ranks.
- * bb_run_report_head  - prints the head of the table.
+ * `busbar proxy all` reports all proxies in one table. r->measured contains the results of one proxy; r->step is NULL
+ * if the proxy cannot run on this number of ranks.
+ * bb_run_report_head  - prints the heading of the table.
  * bb_run_report_line  - prints the table row of one proxy.
  * bb_run_report_row   - returns the table row of one proxy as JSON.
  */
@@ -47,19 +47,19 @@ void bb_run_report_head(const struct bb_run_report *r, FILE *out);
 void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *out);
 json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy);
 
-/* bb_run_report_json - sets the fields of busbar.proxy/1 that a run adds to those of the plan. groups: the plan's
- * array of groups; the function takes ownership and adds the results of the slowest rank to its objects. Returns 0
- * or an error code. */
+/* bb_run_report_json - sets the fields of the results (format busbar.proxy/1) that a run adds to those of the plan.
+ * groups: the plan's array of groups; the function takes ownership and adds the results of the slowest rank to its
+ * objects. Returns 0 or an error code. */
 int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, json_t *groups) BB_MUST_CHECK;
 
-/* bb_run_timeline_gather (run_trace.c) - gathers the times of the final traced step in m for the ranks that t
- * contains. All ranks call this together. The caller releases t, also after an error. */
+/* bb_run_timeline_gather (run_trace.c) - collects in t the operation times of the final traced step (in m) of the
+ * ranks that t selects. All ranks call this together. The caller releases t, also after an error. */
 int bb_run_timeline_gather(struct bb_runner *r, const struct bb_step *step, const struct bb_measured *m,
                            struct bb_timeline *t) BB_MUST_CHECK;
 
 /*
- * bb_run_trace_save (run_trace.c) - gathers the final traced step in m on rank 0, in chunks of at most 16 MiB per
- * rank, and writes its timeline (timeline.h) to path. All ranks call this together.
+ * bb_run_trace_save (run_trace.c) - collects on rank 0 the operation times of the final traced step (in m), in messages
+ * of at most 16 MiB per rank, and writes them to the trace file `path` (timeline.h). All ranks call this together.
  *   devices   [world.size] GPU of each rank
  *   critical  out, rank 0: the critical path of the step; released by the caller
  *   unsaved   out: -BB_EFAIL if the file cannot be written, else 0; the caller can still print the report

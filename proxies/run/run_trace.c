@@ -1,4 +1,4 @@
-/* run_trace.c - gathers the times of a traced step from all ranks for its timeline (see run_report.h). */
+/* run_trace.c - collects the operation times of a traced step from all ranks for the trace file (see run_report.h). */
 #include "proxies/run/run_report.h"
 
 #include "bootstrap/base/outfile.h"
@@ -11,7 +11,7 @@
 
 /* ---- operation times on this rank ---- */
 
-/* Copies the times of each lane (operations of a launch batch on one stream) to each of its operations. */
+/* Copies the times of each lane (operations that one host call launches on one stream) to each of its operations. */
 static void copy_lane_times(const struct bb_runner *r, const struct bb_traced_step *trace, struct bb_timed_op *ops)
 {
     for (int i = 0; i < r->n_lanes; i++) {

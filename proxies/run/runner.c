@@ -1,6 +1,6 @@
 /*
- * runner.c - creates and releases the objects that a step program needs: communicators, streams, events, buffers,
- * launch batches with their lanes, and NVTX names. step_issue.c runs the steps.
+ * runner.c - creates and releases the objects that a step program needs: communicators, streams, events, buffers, the
+ * lists of operations that are launched together, and NVTX names. step_issue.c runs the steps.
  */
 #include "proxies/run/runner.h"
 
@@ -41,10 +41,10 @@ void *bb_runner_dst(const struct bb_runner *r, const struct bb_op *op)
     return operand_address(r, op, op->dst, op->dst_offset);
 }
 
-/* ---- waits with the timeout of the run ---- */
+/* ---- waits that end with an error after the run's timeout ---- */
 
-/* Returns the error of the first failed communicator, or 0. A wait polls this function, so it ends at once if a
- * communicator fails, for example because a peer died. */
+/* Returns the error of the first failed communicator, or 0. Every wait calls this function repeatedly, so the wait
+ * ends at once if a communicator fails, for example because a peer died. */
 static int check_comms(void *arg)
 {
     struct bb_runner *r = arg;
@@ -56,8 +56,8 @@ static int check_comms(void *arg)
     return rc;
 }
 
-/* The host polls the event until the event completes, so the following cudaEventSynchronize returns at once. CUDA
- * documents cudaEventSynchronize as the step before the time of an event is read. */
+/* The host polls the CUDA event until it completes. cudaEventSynchronize then returns at once; it is called because
+ * CUDA documents it as required before the time of an event is read. */
 int bb_runner_wait_event(struct bb_runner *r, cudaEvent_t event, const char *what)
 {
     char text[160];
@@ -73,10 +73,11 @@ int bb_runner_wait(struct bb_runner *r, cudaStream_t stream, const char *what)
     return bb_stream_wait(r->world, stream, what, check_comms, r);
 }
 
-/* ---- division of the program into launch batches and lanes ---- */
+/* ---- division of the program into launch batches (operations launched together) and lanes (those on one stream)
+ * ---- */
 
-/* Adds a lane (operations of a launch batch on one stream) for the stream of `op` to `batch`, unless `batch` already
- * has a lane for this stream. `batch` must be the most recently created launch batch. */
+/* Adds a lane (the operations of a launch batch on one stream) for the stream of `op` to `batch`, unless `batch`
+ * already has one. Only the most recently created launch batch can be extended. */
 static void add_to_lane(struct bb_runner *r, struct bb_batch *batch, const struct bb_op *op)
 {
     for (int i = batch->lane; i < batch->lane + batch->lanes; i++)
@@ -218,8 +219,8 @@ static bool has_pipeline(const struct bb_layout *l)
 }
 
 /* Prints an error that suggests a value for --scale-counts: (available memory / needed memory) to the power of 3/2,
- * rounded down. Memory is assumed to shrink more slowly than this factor, as the surface of a cube (halo buffers)
- * shrinks more slowly than its volume. */
+ * rounded down. The memory is assumed to shrink more slowly than this factor, as halo buffers (the surface of a
+ * cube) shrink more slowly than the counts (its volume). */
 static int report_memory(const struct bb_runner *r, const struct fit *f)
 {
     double factor = pow((double)f->available / (double)f->need, 1.5);
@@ -235,8 +236,8 @@ static int report_memory(const struct bb_runner *r, const struct fit *f)
     return bb_memory_refuse(f->need, f->available, help);
 }
 
-/* Compares the memory need with the free GPU memory on all ranks, before any allocation. The first rank with too
- * little memory prints an error, and all ranks return this error. */
+/* Compares, on all ranks and before any allocation, the bytes that the program needs with the free GPU memory. The
+ * lowest rank with too little memory prints an error, and all ranks return this error. */
 static int check_memory(struct bb_runner *r, size_t need)
 {
     struct fit mine = {.need = need}, *all = NULL;
@@ -256,7 +257,7 @@ out:
     return rc;
 }
 
-/* number of cuBLASLt algorithms that are timed per GEMM; the fastest algorithm is used */
+/* number of cuBLASLt algorithms that are timed per GEMM shape; the fastest one is used */
 #define CANDIDATES 8
 
 static int make_memory(struct bb_runner *r)
@@ -284,8 +285,8 @@ out:
 
 /* ---- communicators ---- */
 
-/* Stores in `members` the world ranks of the instance of `group` (set of ranks with one communicator, layout.h) to
- * which `rank` belongs. Returns the number of members; 0 if `rank` belongs to no instance. */
+/* Stores in `members` the world ranks of the communicator of `group` (for example which tensor-parallel group) to
+ * which `rank` belongs. Returns the number of members; 0 if `rank` belongs to none. */
 static int own_members(const struct bb_layout *l, int group, int rank, int *members)
 {
     int instance = bb_group_instance(l, group, rank), n = l->groups[group].size;
@@ -297,8 +298,8 @@ static int own_members(const struct bb_layout *l, int group, int rank, int *memb
     return n;
 }
 
-/* Determines the communicators that at least one rank uses, since all members must create a communicator together.
- * used: out, bit c is set if communicator c is used. */
+/* Determines the communicators that at least one rank uses; all members must take part in creating a communicator,
+ * even those that do not use it. used: out, bit c is set if communicator c is used. */
 static int used_comms(struct bb_runner *r, unsigned *used)
 {
     *used = 0;
@@ -308,9 +309,9 @@ static int used_comms(struct bb_runner *r, unsigned *used)
     return bb_world_any(r->world, used);
 }
 
-/* Creates the communicators of the step as blocking communicators. On a non-blocking communicator, each NCCL call is
- * passed to another thread, which adds tens of microseconds of host time, and the step time is often limited by the
- * host. The guards in step_issue.c, time limits of NCCL calls, detect hangs. */
+/* Creates the communicators of the step as blocking communicators. With non-blocking communicators NCCL passes each
+ * call to another thread, which adds tens of microseconds of host time per call, and the step time is often limited
+ * by the host. Hangs in NCCL calls are detected by time limits (guards, see step_issue.c). */
 static int make_comms(struct bb_runner *r)
 {
     static const struct bb_comm_opts polled = {0}, blocking = {.blocking = true};
@@ -339,7 +340,7 @@ out:
 
 /* ---- NVTX names for profilers ---- */
 
-/* Returns the NVTX category of an operation, which is its communicator's group; 0 (no category) for compute. */
+/* Returns the NVTX category of an operation: its communicator's group; 0 (no category) for compute. */
 static uint32_t comm_category(const struct bb_runner *r, const struct bb_op *op)
 {
     return op->comm == BB_NONE ? 0 : (uint32_t)r->layout->comms[op->comm].group + 1;
@@ -462,8 +463,7 @@ int bb_runner_set_busy(struct bb_runner *r, int sms, double gbps)
 {
     enum {
         SCRATCH_BYTES = 256 << 20
-    }; /* several times the L2 cache of any GPU, so that the traffic reaches GPU
-                                           memory */
+    }; /* several times the L2 cache of any GPU, so that the kernels' traffic reaches GPU memory */
 
     r->busy.sms = sms;
     r->busy.gbps = gbps;
@@ -490,7 +490,8 @@ int bb_runner_release(struct bb_runner *r, int rc)
             rc = end_comm(&r->comms[c], rc);
     if (r->all_ranks.nccl)
         rc = end_comm(&r->all_ranks, rc);
-    /* After an error the GPU may be stuck, and cudaFree would wait for it. The end of the process frees everything. */
+    /* After an error the GPU may hang, and cudaFree would wait for it, so memory is released by the end of the
+     * process. */
     if (r->world && rc == 0)
         release_cuda(r);
     bb_nvtx_release(&r->nvtx);

@@ -1,5 +1,5 @@
-/* step_environment.h - environment variables required by steps on many streams. CUDA and NCCL read these variables
- * once. */
+/* step_environment.h - environment variables required by steps that use many streams. CUDA and NCCL read these
+ * variables once per process. */
 #ifndef BB_PROXIES_RUN_STEP_ENVIRONMENT_H
 #define BB_PROXIES_RUN_STEP_ENVIRONMENT_H
 
@@ -20,7 +20,8 @@
  */
 int bb_step_set_environment(bool concurrent_streams) BB_MUST_CHECK;
 
-/* bb_hardware_queues - returns the number of hardware queues of the device, as set by CUDA_DEVICE_MAX_CONNECTIONS. */
+/* bb_hardware_queues - returns the number of hardware queues of the device, the value of
+ * CUDA_DEVICE_MAX_CONNECTIONS. */
 int bb_hardware_queues(void);
 
 #endif

@@ -88,8 +88,8 @@ static int launch_op(struct bb_runner *r, int i)
     return rc;
 }
 
-/* Launches a group call. NCCL launches the operations in ncclGroupEnd, inside the NVTX range of the launch batch.
- * ncclGroupEnd is also called after an error. */
+/* Launches an NCCL group call. NCCL launches the operations in ncclGroupEnd, inside the NVTX range of the group
+ * call. ncclGroupEnd is also called after an error. */
 static int launch_group(struct bb_runner *r, const struct bb_batch *batch)
 {
     int rc, end_rc;
@@ -107,9 +107,9 @@ out:
     return rc;
 }
 
-/* Launches the operations of a launch batch. The first NCCL call that uses a connection may block the host until the
- * peers make their calls. The guard, a time limit that another thread checks, ends the run if the call exceeds the
- * timeout; the guard stays active until the next guard or bb_world_unguard. */
+/* Launches the operations of `batch`: a single operation or a group call. The first NCCL call that uses a connection
+ * may block the host until the peers make their calls. A guard (time limit checked by another thread) ends the run
+ * if the call exceeds the timeout; it stays active until the next guard or bb_world_unguard. */
 static int launch_batch(struct bb_runner *r, const struct bb_batch *batch)
 {
     const struct bb_op *op = &r->program->ops[batch->first];
@@ -129,8 +129,8 @@ int bb_runner_batch(struct bb_runner *r, const struct bb_batch *batch)
 
 /* ---- point-to-point connections ---- */
 
-/* Sets to[p] for each rank p of the communicator to which the program sends, and from[p] for each rank from which
- * the program receives. */
+/* Sets to[p] to true for each rank p of the communicator to which the program sends, and from[p] for each rank from
+ * which it receives. */
 static void mark_peers(const struct bb_runner *r, int comm, bool *to, bool *from)
 {
     for (size_t i = 0; i < r->program->n_ops; i++) {
@@ -143,8 +143,8 @@ static void mark_peers(const struct bb_runner *r, int comm, bool *to, bool *from
     }
 }
 
-/* Sends one element to each marked rank and receives one from each. All messages use the same element, which is 0 on
- * all ranks, so the order of concurrent writes does not matter. */
+/* Sends one element to each rank p with to[p], and receives one element from each rank p with from[p]. All messages
+ * use the same buffer element, which is 0 on all ranks, so the order of concurrent writes does not matter. */
 static int connect_peers(struct bb_runner *r, const struct bb_comm *c, const bool *to, const bool *from)
 {
     int rc, end_rc;
@@ -163,7 +163,7 @@ out:
 }
 
 /* Appends the environment variables that a step with concurrent streams requires, with their current values, to the
- * descriptions in timeout messages, because a step can hang with other values that the user has set. */
+ * texts of timeout messages, because a step can hang if the user has set different values. */
 static void append_requirements(struct bb_runner *r)
 {
     const char *queues = getenv("CUDA_DEVICE_MAX_CONNECTIONS"), *at_first_use = getenv("NCCL_RUNTIME_CONNECT");
@@ -199,8 +199,9 @@ int bb_runner_connect(struct bb_runner *r)
 
 /* ---- one step ---- */
 
-/* Makes the streams of a launch batch wait for the dependencies of its operations on other streams. This is done
- * even if the launch batch launches nothing, because later operations are ordered by these waits. */
+/* Makes the streams of the operations in `batch` (single operation or group call) wait for the operations on other
+ * streams on which they depend. This is done even if nothing in `batch` is launched, because these waits also order
+ * later operations. */
 static int wait_for_dependencies(struct bb_runner *r, const struct bb_batch *batch)
 {
     const struct bb_program *p = r->program;
@@ -277,7 +278,7 @@ out:
     return rc;
 }
 
-/* Lets `join` wait for all streams: the step ends when all its streams end. */
+/* Makes the stream `join` wait for all streams of the step, because the step ends when all its streams end. */
 static int join_streams(struct bb_runner *r)
 {
     int rc = 0;
@@ -303,8 +304,8 @@ out:
     return rc;
 }
 
-/* Uses relaxed capture mode because NCCL may allocate memory on another thread during the capture. The capture is
- * ended also after an error. */
+/* Uses relaxed capture mode because NCCL may allocate memory on another thread during the capture. Ends the capture
+ * even after an error. */
 int bb_runner_capture(struct bb_runner *r)
 {
     cudaGraph_t graph = NULL;
@@ -386,8 +387,8 @@ static int issue_step(struct bb_runner *r, unsigned what, bool trace)
     return issue_all(r, what & BB_ISSUE_START_BARRIER ? BB_ISSUE_ALL : what, trace);
 }
 
-/* Opens the start barrier, if any, once all ranks have issued their step, and waits for the end of the step.
- * join_streams() is not called for a CUDA graph, because the capture already contains these waits. */
+/* Opens the start barrier, if the step has one, after all ranks have issued the step, and waits for the end of the
+ * step. join_streams() is not called for a CUDA graph, because the graph already contains these waits. */
 static int finish_step(struct bb_runner *r, unsigned what, const char *name)
 {
     int rc;

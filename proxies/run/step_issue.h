@@ -7,21 +7,23 @@
 
 #include "proxies/run/runner.h"
 
-/* Flags: which operations a step launches. Operations that are not launched keep their stream waits and events. */
+/* Flags that select which operations a step launches. For operations that are not launched, the stream waits and
+ * event records are still issued. */
 enum bb_issue {
     BB_ISSUE_COMPUTE = 1,
     BB_ISSUE_COMM = 2,
     BB_ISSUE_ALL = 3,
     BB_ISSUE_GRAPH = 4,         /* launch all operations by replaying the CUDA graph made with bb_runner_capture */
-    BB_ISSUE_START_BARRIER = 8, /* all operations, blocked on the GPU by a start barrier until every rank has issued
-                                   its step */
+    BB_ISSUE_START_BARRIER = 8, /* launch all operations, blocked on the GPU by a start barrier until every rank has
+                                   issued its step */
 };
 
 /*
- * bb_runner_connect - connects all pairs of ranks that exchange messages, with one group call per communicator that
- * sends one element per pair. All ranks call this together. Without bb_runner_connect, the first message of a pair
- * blocks the host inside the NCCL call until the peer makes its call. In a step whose operations cannot run one after
- * another, the peer may be blocked in a different call, so both hosts would hang.
+ * bb_runner_connect - connects all pairs of ranks that send messages to each other, with one group call per
+ * communicator that sends one element per pair. All ranks call this together. Without bb_runner_connect, the first
+ * message of a pair blocks the host inside the NCCL call until the peer makes its call. In a step whose operations
+ * cannot run one after another, the host of the peer may be blocked in a call that waits for this host, so both hosts
+ * would hang.
  */
 int bb_runner_connect(struct bb_runner *r) BB_MUST_CHECK;
 
@@ -35,21 +37,22 @@ int bb_runner_capture(struct bb_runner *r) BB_MUST_CHECK;
 
 struct bb_step_time {
     double step_us;       /* GPU time from the common start to the end of this rank's last operation */
-    double reaction_us;   /* part of step_us: GPU time from the common start until the event that the host records as
-                           soon as it has observed the common start; 0 with a start barrier */
-    double issue_us;      /* host time to issue the step */
+    double reaction_us;   /* GPU time from the common start until the event that the host records as soon as it has
+                           observed the common start, contained in step_us; 0 with a start barrier */
+    double issue_us;      /* host time to issue all operations of the step */
     double wall_us;       /* host time from the common start to the end of the step */
-    double start_sync_us; /* duration of the final all_reduce of the common start, an upper bound of the difference
-                             between the ranks' start times; 0 for steps that are not traced and with one rank */
+    double start_sync_us; /* duration of the last all_reduce of the common start, an upper bound of the difference
+                             between the ranks' start times; 0 for steps that are not traced and for one rank */
 };
 
-/* bb_runner_step - runs one step and waits for its end, with the timeout of the run. name: name of the step in
- * messages and NVTX ranges; what: enum bb_issue flags; trace: true: record the lane events; t: out, times of the
- * step. */
+/* bb_runner_step - runs one step and waits for its end, at most for the timeout of the run. name: name of the step
+ * in messages and NVTX ranges; what: enum bb_issue flags; trace: true: record CUDA events before and after the
+ * operations; t: out, times of the step. */
 int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool trace,
                    struct bb_step_time *t) BB_MUST_CHECK;
 
-/* bb_runner_batch - issues a single launch batch for the data check, without the stream waits and events of a step. */
+/* bb_runner_batch - launches a single operation or group call for the data check, without the stream waits and event
+ * records of a step. */
 int bb_runner_batch(struct bb_runner *r, const struct bb_batch *batch) BB_MUST_CHECK;
 
 #endif

@@ -23,8 +23,8 @@ struct timed_stats {
     struct bb_stats step, issue, reaction;
 };
 
-/* Computes the statistics of n steps. us: [3 n] first the n step times, then the n issue times, then the n reaction
- * times. */
+/* Computes the statistics of n steps. us: [3 n] the n step times, then the n issue times (host time to enqueue a
+ * step), then the n reaction times (until the host observes the common start). */
 static int stats_of_all(const double *us, size_t n, struct timed_stats *stats)
 {
     int rc;
@@ -36,8 +36,8 @@ out:
     return rc;
 }
 
-/* Runs the steps of a series (n steps with the same flags). step_us ([n]) and stats: out, values of the slowest rank
- * in each step; each may be NULL. */
+/* Runs s->n steps with the flags s->what. step_us: out, [n] step time of the slowest rank in each step; stats: out,
+ * statistics of these and of the issue and reaction times. Both may be NULL. */
 static int run_timed(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *step_us,
                      struct timed_stats *stats)
 {
@@ -86,8 +86,8 @@ out:
     return rc;
 }
 
-/* Times steps that replay the CUDA graph of the step. Requires that a normal step has run before, because NCCL
- * connects peers at their first use. The first launch of the graph uploads the graph to the GPU and is not timed. */
+/* Times steps that replay the CUDA graph of the step. Requires that a step was run without the graph before, because
+ * NCCL connects peers at their first use. The first launch of the graph uploads it to the GPU and is not timed. */
 static int time_graph(struct bb_runner *r, const struct bb_measure_plan *plan, struct bb_progress *progress,
                       struct bb_measured *m)
 {
@@ -151,7 +151,7 @@ out:
     return rc;
 }
 
-/* Times the steps of a series (n steps with the same flags). median_us: out, median step time. */
+/* Runs s->n steps with the flags s->what (for example compute alone). median_us: out, median of the step times. */
 static int time_part(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *median_us)
 {
     struct timed_stats stats;
@@ -167,14 +167,15 @@ out:
 
 struct traced {
     struct bb_rank_breakdown **all; /* out: [ranks] means of the traced steps of each rank; NULL without traced steps */
-    struct bb_traced_step *last;    /* out: this rank's times of the final traced step; released by the caller */
+    struct bb_traced_step *last;    /* out: times of the final traced step on this rank; released by the caller */
     double start_sync_us;
-    /* out: statistics of the step times and issue times, each of the slowest rank in each step; NULL: not computed */
+    /* out: statistics of the step times and of the host times to enqueue a step, each of the slowest rank in each
+     * step; NULL: not computed */
     struct bb_stats *step, *issue;
 };
 
-/* Computes the statistics of n traced steps. us: [2 n] in and out, first the n step times, then the n issue times;
- * on entry the times of this rank, on return those of the slowest rank in each step. */
+/* Computes the statistics of n traced steps. us: in: [2 n] the n step times of this rank, then its n issue times
+ * (host time to enqueue a step); out: the same times of the slowest rank in each step. */
 static int traced_stats(struct bb_world *w, double *us, int n, struct bb_stats *step, struct bb_stats *issue)
 {
     int rc;
@@ -219,8 +220,8 @@ out:
     return rc;
 }
 
-/* Runs the traced steps of a series (n steps with the same flags). all: out, [ranks] means of the traced steps of
- * each rank. */
+/* Runs s->n traced steps with the flags s->what (for example compute alone). all: out, [ranks] means of the traced
+ * steps of each rank. */
 static int trace_part(struct bb_runner *r, const struct series *s, struct bb_progress *progress,
                       struct bb_rank_breakdown **all)
 {

@@ -4,11 +4,13 @@
  *
  *   timed steps    run only the program. The time of a step is that of its slowest rank. cudaProfilerStart and
  *                  cudaProfilerStop enclose only these steps, for profilers that record this range
- *   traced steps   are separate steps with events around every operation, because recording takes time (breakdown.h)
+ *   traced steps   record CUDA events around every operation (breakdown.h). They are separate from the timed steps
+ *   because
+ *                  recording takes time
  *   graph          optional: steps replayed as one CUDA graph, after at least one untimed replay
- *   start barrier  optional: steps that start when all operations have been issued on all ranks
- *   alone          for programs with compute and communication: steps with compute alone and with communication alone,
- *                  timed and traced. Their step times give the overlap efficiency (overlap.h) and the cost of
+ *   start barrier  optional: steps that start on the GPU when all ranks have issued all operations
+ *   alone          for programs with compute and communication: timed and traced steps with compute alone, and with
+ *                  communication alone. Their step times give the overlap efficiency (overlap.h) and the cost of
  *                  communication
  */
 #ifndef BB_PROXIES_RUN_STEP_MEASURE_H
@@ -32,23 +34,27 @@ struct bb_measured {
     int ranks, steps, traced_steps;
     double *step_us;          /* [steps] time of the slowest rank in each step */
     struct bb_stats step;     /* statistics of step_us */
-    struct bb_stats issue;    /* host time to issue a step, slowest rank of each step */
+    struct bb_stats issue;    /* host time to issue all operations of a step, slowest rank of each step */
     struct bb_stats reaction; /* time until the host reacts to the common start, slowest rank of each step */
     bool has_graph;           /* true: graph_step, graph_issue and capture_ms are set */
-    struct bb_stats graph_step, graph_issue; /* same as step and issue, for the CUDA graph */
-    double capture_ms;                       /* host time to capture and instantiate the graph, slowest rank */
-    bool start_barrier; /* true: the start_barrier_step and start_barrier_issue statistics are set */
-    struct bb_stats start_barrier_step, start_barrier_issue; /* same as step and issue, with a start barrier */
-    struct bb_rank_breakdown *traced;          /* [ranks] means of the traced steps; NULL without traced steps */
-    struct bb_stats traced_step, traced_issue; /* same as step and issue, for the traced steps */
-    struct bb_traced_step last; /* only this rank: times of the final traced step of the whole program; zeroed
-                                   without traced steps */
-    double start_sync_us;       /* only this rank: bb_step_time.start_sync_us of the final traced step */
-    bool alone; /* true: steps with compute or communication alone were run, and the fields below are set */
-    double compute_alone_us, comm_alone_us; /* median step times with only compute and with only communication,
-                                               slowest rank of each step */
-    struct bb_rank_breakdown *compute_alone, *comm_alone; /* [ranks] means of the traced steps with only compute and
-                                                             only communication; NULL without traced steps */
+    struct bb_stats graph_step, graph_issue; /* step time and host time to issue a step, for steps replayed as a CUDA
+                                                graph */
+    double capture_ms;  /* host time in ms to capture and instantiate the CUDA graph, slowest rank */
+    bool start_barrier; /* true: start_barrier_step and start_barrier_issue are set */
+    struct bb_stats start_barrier_step, start_barrier_issue; /* step time and host time to issue a step, for steps
+                                                                with a start barrier */
+    struct bb_rank_breakdown *traced; /* [ranks] breakdown of each rank's step time, means over the traced steps;
+                                         NULL without traced steps */
+    struct bb_stats traced_step, traced_issue; /* step time and host time to issue a step, for the traced steps */
+    struct bb_traced_step last; /* times of the final traced step of the whole program on this rank (differs between
+                                   ranks); zeroed without traced steps */
+    double start_sync_us; /* this rank's bb_step_time.start_sync_us in the final traced step (differs between ranks) */
+    bool alone;           /* true: steps with compute or communication alone were run, and the fields below are set */
+    double compute_alone_us, comm_alone_us; /* median step times with only compute and with only communication
+                                               launched, each of the slowest rank in each step */
+    /* [ranks] breakdown of each rank's traced steps with only compute and with only communication launched; NULL
+     * without traced steps */
+    struct bb_rank_breakdown *compute_alone, *comm_alone;
 };
 
 /* bb_step_measure - runs all steps of the plan and stores their times in m. All ranks call this together. The caller
@@ -57,7 +63,7 @@ int bb_step_measure(struct bb_runner *r, const struct bb_measure_plan *plan, str
                     struct bb_measured *m) BB_MUST_CHECK;
 void bb_measured_release(struct bb_measured *m);
 
-/* bb_measure_steps - runs n additional steps of the whole program. All ranks call this together. step_us: out, [n]
+/* bb_measure_steps - runs n more timed steps of the whole program. All ranks call this together. step_us: out, [n]
  * time of the slowest rank in each step. */
 int bb_measure_steps(struct bb_runner *r, const char *name, int n, struct bb_progress *progress,
                      double *step_us) BB_MUST_CHECK;

@@ -1,9 +1,9 @@
 /*
- * wait_time.c - separates waiting from transfer in the communication of a traced step (see breakdown.h). A call is a
- * lane: one NCCL call on one stream. Every rank lists the parts of its calls: a call consists of one collective, or of
- * the sends and receives of a group call. Calls that take part in the same collective, or exchange a message, are
+ * wait_time.c - separates waiting from transfer in the communication of a traced step (see breakdown.h). A call is one
+ * NCCL call or group call on one stream. Every rank lists the collectives and message sides (sends or receives) of its
+ * calls, called parts. Calls on different ranks that take part in the same collective, or exchange a message, are
  * connected. All calls that are connected directly or through other calls form a set (disjoint-set forest, union-find).
- * The shortest duration in a set is its transfer time, because the last call to start did not wait.
+ * The shortest duration in a set is its transfer time, because the call that started last did not wait.
  */
 #include "proxies/run/breakdown.h"
 
@@ -12,14 +12,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A part of a call: a collective, or one side of a message. The fields comm, instance, from, to and number together
- * identify the collective or message, and are equal on all ranks that take part. ns: duration of the call. */
+/* A part of an NCCL call: a collective, or one side (send or receive) of a message. The fields comm, instance, from,
+ * to and number together identify the collective or message, and are equal on all ranks that take part. ns: duration
+ * of the call. */
 struct part {
-    int32_t comm, instance; /* comm: index into layout.comms, BB_NONE for an unused entry; instance: index of the
-                               communicator within its group */
+    int32_t comm, instance; /* comm: index in layout.comms, BB_NONE: unused element; instance: which communicator of
+                               this name, for example which tensor-parallel group */
     int32_t from, to; /* sender and receiver of a message, as ranks in the communicator; BB_NONE for collectives */
     int32_t number;
-    int32_t lane;  /* lane of the call on its rank */
+    int32_t lane;  /* index in runner.lanes of the call's operations on one stream */
     int32_t index; /* index in the concatenated lists of all ranks, before sorting */
     int32_t pad;
     int64_t ns;
@@ -44,7 +45,7 @@ static int by_identity(const void *a, const void *b)
 
 /* ---- the calls of this rank ---- */
 
-/* A sender and receiver in a communicator, and the number of messages between them that were listed so far. */
+/* A message queue (sender, receiver, communicator), with the number of its messages that were listed so far. */
 struct channel {
     int comm, from, to, messages;
 };
@@ -92,17 +93,17 @@ static int add_op(struct listing *s, int lane, const struct bb_op *op)
         channel = channel_of(s, op->comm, m.from, m.to);
         if (!channel)
             return -BB_EFAIL;
-        /* The two sides of a message from a rank to itself get different numbers here and are therefore not matched.
-         * The result is correct nevertheless, because both sides have the same duration. */
+        /* the two sides of a rank's message to itself get different numbers here and are therefore not matched,
+         * which does not change the result, because both sides have the same duration */
         m.number = channel->messages++;
     }
     s->list[s->n++] = m;
     return 0;
 }
 
-/* Adds the parts of one call to the list. lane: index of the call's lane; the call is a single collective, or the
- * messages of a group call on one stream. A collective inside a group call is not added, because it has no separate
- * duration; it only increments the sequence number of its communicator's collectives. */
+/* Adds the collective or the message sides of one NCCL call to the list. lane: index in runner.lanes of the call's
+ * operations on one stream. A collective inside a group call is not added, because it has no duration of its own; it
+ * only increments the sequence number of its communicator's collectives. */
 static int add_lane(struct listing *s, int lane)
 {
     const struct bb_batch *batch = &s->r->batches[s->r->lanes[lane].batch];
@@ -133,14 +134,14 @@ out:
     return rc;
 }
 
-/* ---- sets of calls ---- */
+/* ---- sets of connected NCCL calls ---- */
 
-/* The parts (collectives and message sides) of all ranks. parent[i]: parent of part i in the disjoint-set forest;
+/* The collectives and message sides (parts) of all ranks. parent[i]: parent of part i in the disjoint-set forest;
  * the root of a tree represents the set of parts in this tree. */
 struct call_sets {
     struct part *parts;
     int *parent, n;
-    int64_t *min_ns; /* [n] valid at the index of a root: shortest duration in its set */
+    int64_t *min_ns; /* [n] shortest duration in a set, stored at the index of its root; other elements are unused */
 };
 
 static int find_root(struct call_sets *m, int i)
@@ -155,9 +156,9 @@ static void unite(struct call_sets *m, int i, int j)
     m->parent[find_root(m, i)] = find_root(m, j);
 }
 
-/* Unites the parts of each call, which are adjacent in the list of their rank, and the parts of the same collective
- * or message, which are adjacent after sorting. Then computes the shortest duration of each set. of_a_rank: number
- * of entries, including unused ones, in the list of each rank. */
+/* Unites the parts of each NCCL call, which are adjacent in the list of their rank, and the parts of the same
+ * collective or message, which are adjacent after sorting. Then computes the shortest duration of each set.
+ * of_a_rank: number of elements, including unused ones, in the list of each rank. */
 static void join_parts(struct call_sets *m, int of_a_rank)
 {
     struct part *p = m->parts;
@@ -196,10 +197,11 @@ static void release_call_sets(struct call_sets *m)
     free(m->min_ns);
 }
 
-/* ---- results ---- */
+/* ---- waiting and transfer times ---- */
 
-/* Sets the waiting times of this rank's lanes and adds the transfer and waiting times of each group to the means in
- * f. mine: [n] parts of this rank, which begin at index `first` of the concatenated lists of all ranks. */
+/* Sets the waiting times of this rank in t->lanes and adds the transfer and waiting times of each group to the means
+ * in f. mine: [n] collectives and message sides of this rank, which begin at index `first` of the concatenated lists
+ * of all ranks. */
 static void split_waiting(struct bb_rank_breakdown *f, const struct bb_runner *r, struct bb_traced_step *t,
                           struct call_sets *m, const struct part *mine, int n, int first)
 {
@@ -228,8 +230,8 @@ static void mark_unknown(struct bb_rank_breakdown *f)
     f->exposed_transfer_us = f->bubble_us = f->exposed_waiting_us = NAN;
 }
 
-/* Determines max_parts, the maximum number of parts (collectives and message sides) of any rank, because all ranks
- * must exchange the same number of bytes. mine: number of parts of this rank. */
+/* Determines max_parts, the maximum over all ranks of the number of collectives and message sides, because all ranks
+ * must exchange the same number of bytes. mine: this number on this rank. */
 static int find_max_parts(const struct bb_runner *r, int mine, int *max_parts)
 {
     double of_all = mine;

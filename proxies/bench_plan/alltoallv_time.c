@@ -27,8 +27,8 @@ static void sum_loads(const struct bb_cluster *cl, const struct bb_case *c, stru
         }
 }
 
-/* Returns the end of the last message. A message ends one latency after the links of both of its ranks have
- * transferred all their bytes. */
+/* Returns the time in ns at which the last message ends. A message ends when the links of both of its ranks have
+ * transferred all their bytes and one latency has passed. */
 static int64_t last_end_ns(const struct bb_cluster *cl, const struct bb_case *c, const struct bb_exchange *exchanges)
 {
     int64_t last_ns = 0;

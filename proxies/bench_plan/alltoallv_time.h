@@ -1,4 +1,5 @@
-/* alltoallv_time.h - predicts the time of an alltoallv that runs alone. All messages of a rank form one exchange. */
+/* alltoallv_time.h - predicts the time of an alltoallv without concurrent operations. All messages of a rank form
+ * one exchange (exchanges.h). */
 #ifndef BB_PROXIES_BENCH_PLAN_ALLTOALLV_TIME_H
 #define BB_PROXIES_BENCH_PLAN_ALLTOALLV_TIME_H
 
@@ -7,7 +8,7 @@
 
 /*
  * bb_alltoallv_time_ns - computes the time from the simultaneous call on all ranks to the end of the last message. Rank
- * r is on node r / gpus_per_node. Ranks share NICs and uplinks max-min fairly (exchanges.h).
+ * r is on node r / gpus_per_node. Ranks get max-min fair shares of NICs and uplinks (exchanges.h).
  *   ns       out: the time
  *   Returns  0, or -BB_EFAIL if memory is exhausted
  */

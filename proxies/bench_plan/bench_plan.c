@@ -1,5 +1,5 @@
-/* bench_plan.c - see bench_plan.h. Each bb_field array below defines some columns of the table: their headings, text
- * and JSON, as in bench_report.c. */
+/* bench_plan.c - predicts the table of bench; see bench_plan.h. Each bb_field array below defines some columns of
+ * the table: their headings, text and JSON, as in bench_report.c. */
 #include "proxies/bench_plan/bench_plan.h"
 
 #include "bootstrap/base/grow.h"
@@ -21,7 +21,9 @@ struct shown {
     double algbw_gbps, busbw_gbps, factor;
 };
 
-#define MAX_SAMPLES_PER_ROW 30e6 /* maximum ranks x samples per row; such a row takes one to two seconds */
+#define MAX_SAMPLES_PER_ROW                                                                                            \
+    30e6 /* maximum of (ranks) x (jitter samples) for one message size; more than one to two
+                                    seconds of simulation per size are rejected */
 
 enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT };
 static const int widths[] = {9, 7};
@@ -50,13 +52,14 @@ static const struct bb_field choice_fields[] = {
     {0},
 };
 
-/* ---- one row of the table ---- */
+/* ---- prediction of one table row (one message size) ---- */
 
 struct table {
     const struct bb_bench_plan *plan;
     FILE *out;
     json_t *rows;
-    double *samples_us; /* [count_samples(plan)] predicted times of the current row, one per jitter sample */
+    double *samples_us; /* [count_samples(plan)] predicted times of the current table row in us, one per simulated
+                           execution with jitter */
     double busbw_sum;
     int busbw_n;
 };
@@ -79,8 +82,8 @@ static int count_samples(const struct bb_bench_plan *p)
     return p->conditions->jitter > 0 ? p->samples : 1;
 }
 
-/* Predicts the time of one table row. NCCL's choice of algorithm and protocol does not depend on degraded GPUs, NICs
- * or links, so the choice is predicted for the machine without degradation. */
+/* Predicts the time of one table row (one message size). NCCL's choice of algorithm and protocol does not depend on
+ * degraded GPUs, NICs or links, so it is predicted for the machine without degradation. */
 static int predict_row(const struct table *t, const struct bb_case *c, struct shown *s)
 {
     double (*part)(int) = bb_colls[c->kind].alg_factor;
@@ -127,8 +130,8 @@ static bool has_nccl_variants(const struct bb_bench_plan *p)
     return p->cluster->n_variants > 0;
 }
 
-/* Writes one line of the table, with the time out of place and the time in place. A time is N/A if the user has not
- * requested it or if the operation does not support it. */
+/* Writes one table row with the out-of-place time and the in-place time. A time is N/A if the user has not requested
+ * this buffer placement or if the operation does not support it. */
 static int write_row(void *arg, const struct bb_case *both)
 {
     const struct bb_sweep *sweep = ((struct table *)arg)->plan->sweep;
@@ -240,7 +243,7 @@ static void print_head(const struct bb_bench_plan *p, FILE *out)
                 100 * p->conditions->jitter, p->samples, (int)p->conditions->seed);
 }
 
-/* Rejects numbers of ranks and samples with which predictions for --slow or --jitter take too long. */
+/* Rejects numbers of ranks and of jitter samples for which predictions with --slow or --jitter take too long. */
 static int validate_perturbations(const struct bb_bench_plan *p)
 {
     for (int i = 0; i < p->sweep->n_colls && !is_undisturbed(p); i++) {

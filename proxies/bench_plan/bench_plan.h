@@ -1,7 +1,8 @@
 /*
  * bench_plan.h - `busbar plan COLLECTIVE`: predicts the table that `bench` prints, from a cluster profile. The columns
- * are those of bench without the values that only a run can measure. The JSON is busbar.plan/1; the elements of its
- * results[] have the fields of bench. With jitter, the time of a table row is a distribution over samples.
+ * are those of bench without the values that only a run can measure. The JSON format is busbar.plan/1; the elements of
+ * its results[] have the fields of bench. With jitter (random variation of times), each message size is simulated many
+ * times, and the table contains the distribution of the predicted times.
  */
 #ifndef BB_PROXIES_BENCH_PLAN_BENCH_PLAN_H
 #define BB_PROXIES_BENCH_PLAN_BENCH_PLAN_H
@@ -17,7 +18,7 @@ struct bb_bench_plan {
     const struct bb_cluster *cluster;
     const struct bb_sweep *sweep;
     const struct bb_conditions *conditions; /* degraded GPUs, NICs and links (--slow), and jitter */
-    int samples;                            /* number of jitter samples per table row; ignored without jitter */
+    int samples; /* number of simulated executions with jitter per table row; ignored without jitter */
     int ranks;
     int argc; /* argc, argv: the command line, for the report */
     char **argv;

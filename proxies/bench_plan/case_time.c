@@ -26,7 +26,7 @@ static void name_choice(const char *name, char text[BB_CHOICE_TEXT])
         *c = (char)toupper((unsigned char)*c);
 }
 
-/* Returns the number of the job's ranks on one node; consecutive ranks fill the nodes. */
+/* Returns how many ranks of the job are on this node; consecutive ranks fill the nodes. */
 static int count_on_node(const struct bb_cluster *cl, const struct bb_case *c, int node)
 {
     const int others = c->ranks - node * cl->gpus_per_node;
@@ -55,7 +55,8 @@ static void time_collective(const struct bb_cluster *cl, const struct bb_case *c
 
 /* ---- sendrecv and hypercube: sends and receives ---- */
 
-/* Load of a rank that sends `bytes` to one rank and receives the same number of bytes from one rank. */
+/* Returns the bytes over the links of a rank (struct bb_link_load) that sends `bytes` to rank `to` and receives
+ * `bytes` from rank `from`. */
 static struct bb_link_load pair_load(const struct bb_cluster *cl, int rank, int to, int from, double bytes)
 {
     struct bb_link_load load = {0};
@@ -66,8 +67,8 @@ static struct bb_link_load pair_load(const struct bb_cluster *cl, int rank, int 
 }
 
 /* Computes the time of sendrecv, in which every rank sends to the next rank. Only the ranks of the first two and the
- * last two nodes are computed, because all nodes between them are equivalent to these. Only the last rank of a node,
- * leaf or pod sends to another node, leaf or pod, so ranks do not share NICs and uplinks. */
+ * last two nodes are computed, because all nodes in the middle behave like the second node. Only the last rank of a
+ * node, leaf or pod sends to another node, leaf or pod, so no NIC or uplink is shared. */
 static void time_ring(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
     int n = c->ranks, ends = 2 * cl->gpus_per_node;
@@ -95,10 +96,10 @@ static bool is_power_of_two(int n)
     return (n & (n - 1)) == 0;
 }
 
-/* Computes done_ns of all exchanges of one hypercube round, which run concurrently. If the numbers of GPUs and NICs
- * per node and of nodes per leaf and pod are powers of two, then of the ranks that share a NIC, leaf or pod either
- * all send to ranks elsewhere or none does, so each has an equal share. Otherwise bb_exchanges_run computes the
- * shares. */
+/* Computes done_ns of the exchanges of one hypercube step, which run concurrently on all ranks. If the numbers of
+ * GPUs and NICs per node and of nodes per leaf and pod are powers of two, then of the ranks that share a NIC, leaf
+ * or pod either all send to ranks elsewhere or none does, so each gets an equal share. Otherwise bb_exchanges_run
+ * computes the shares. */
 static int share_round(const struct bb_cluster *cl, struct bb_exchange *exchanges, int n)
 {
     const int *nodes = cl->fabric.nodes;
@@ -119,8 +120,8 @@ static int share_round(const struct bb_cluster *cl, struct bb_exchange *exchange
     return 0;
 }
 
-/* Advances the clock of each rank r by one round of a hypercube, in which r exchanges `bytes` with rank r ^ width.
- * at: [ranks] in: end of the previous round; out: end of this round. */
+/* Advances the time of each rank r by one step of the hypercube algorithm, in which r and rank r ^ width send each
+ * other `bytes`. at: [ranks] in: end of the previous step; out: end of this step. */
 static int time_round(const struct bb_cluster *cl, const struct bb_case *c, int width, double bytes,
                       struct bb_exchange *exchanges, int64_t *at)
 {
@@ -140,8 +141,8 @@ out:
     return rc;
 }
 
-/* Computes the time of a hypercube. A rank and its partner begin a round when both have finished the previous round.
- * Out of place, each rank first copies its own slice of the data to its receive buffer. */
+/* Computes the time of a hypercube. A rank and its partner begin a step of the algorithm when both have finished the
+ * previous one. Out of place, each rank first copies its own slice of the data to its receive buffer. */
 static int time_hypercube(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
     double slice = (double)c->count * (double)bb_dtypes[c->dtype].bytes;

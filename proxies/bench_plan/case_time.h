@@ -1,5 +1,5 @@
-/* case_time.h - predicts the time of one row of bench's table on a cluster, without degraded GPUs, NICs or links and
- * without jitter. */
+/* case_time.h - predicts the time of one operation and message size of bench on a cluster, without degraded GPUs,
+ * NICs or links and without jitter. */
 #ifndef BB_PROXIES_BENCH_PLAN_CASE_TIME_H
 #define BB_PROXIES_BENCH_PLAN_CASE_TIME_H
 
@@ -8,18 +8,18 @@
 
 #define BB_CHOICE_TEXT 24
 
-/* Prediction of one table row. algorithm, protocol: the NCCL algorithm and protocol that NCCL is expected to choose,
- * spelled as in bench ("TREE", "LL"); "" if unknown. */
+/* Prediction for one operation and message size. algorithm, protocol: the algorithm and protocol that NCCL is
+ * expected to choose, spelled as in bench ("TREE", "LL"); "" if unknown. */
 struct bb_case_time {
     int64_t ns;
     char algorithm[BB_CHOICE_TEXT], protocol[BB_CHOICE_TEXT];
 };
 
 /*
- * bb_case_time - computes the time from the common arrival of all ranks to the end on the last rank. This is what
+ * bb_case_time - computes the time from the simultaneous call on all ranks to the end on the last rank. This is what
  * `bench` measures with operations that are enqueued before they begin (--mode stream). Rank r is on node r /
  * gpus_per_node. NCCL's collectives use the cost model of profiles/clusters/README.md; alltoallv, sendrecv and
- * hypercube are sends and receives, as in bench.
+ * hypercube are computed as sends and receives, as in bench.
  *   time     out
  *   Returns  0, or -BB_EFAIL if memory is exhausted
  */

@@ -1,5 +1,6 @@
-/* perturbed_case.c - runs the operation as a simulated step (see perturbed_case.h). The step has no launch overhead,
- * because bench measures operations that all ranks begin at the same time. */
+/* perturbed_case.c - simulates one operation of bench as a training step that contains nothing else (see
+ * perturbed_case.h). The step has no launch overhead, because bench measures operations that all ranks begin at the
+ * same time. */
 #include "proxies/bench_plan/perturbed_case.h"
 
 #include "bootstrap/base/grow.h"
@@ -89,7 +90,7 @@ out:
     return rc;
 }
 
-/* Adds a kernel that copies the rank's own slice of the data to its receive buffer. */
+/* Adds a kernel that copies this rank's slice of the data from its send buffer to its receive buffer. */
 static int add_copy(struct bb_program *p, const struct bb_cluster *cluster, double bytes)
 {
     const struct bb_op copy = {.kind = BB_OP_COMPUTE,
@@ -104,8 +105,8 @@ static int add_copy(struct bb_program *p, const struct bb_cluster *cluster, doub
     return add_op(p, &copy);
 }
 
-/* Adds the operations of one rank in a hypercube: the copy of the rank's own slice, then the rounds, in each of
- * which the rank exchanges data with one partner. */
+/* Adds the operations of one rank in a hypercube: the copy of the rank's own slice, then the steps of the algorithm,
+ * in each of which the rank exchanges data with one partner. */
 static int add_hypercube(struct bb_program *p, const struct bb_cluster *cluster, const struct bb_case *c, int rank)
 {
     int rc = 0, round = 0, copy = 0;
@@ -164,7 +165,7 @@ out:
     return rc;
 }
 
-/* ---- times of the jitter samples ---- */
+/* ---- predicted times, one per simulated execution with jitter ---- */
 
 static double step_ns(const struct bb_prediction *p)
 {

@@ -16,8 +16,8 @@ static int report_mismatch(const char *path, const char *what, const json_t *the
     return rc;
 }
 
-/* Checks that the parameters of the study are equal in this run and in the baseline run. own: the object `scaling`
- * of this run's results; root: the complete results of the baseline run. */
+/* Checks that this run and the baseline run have equal parameters (model, batch size, ...) of the study. own: the
+ * JSON object `scaling` of this run; root: the complete results of the baseline run. */
 static int check_same(const char *path, const json_t *own, const json_t *root)
 {
     static const char *const keys[] = {"model", "mode",    "format", "batch",  "images",

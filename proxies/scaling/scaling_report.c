@@ -25,15 +25,15 @@ void bb_scaling_print_total(const struct bb_scaling *s, const struct bb_scaling_
     fprintf(out, "Total img/sec on %d GPU(s): %.1f +-%.1f\n", s->ranks, s->ranks * mean, s->ranks * spread);
 }
 
-/* Returns the share of communication in the time of a full step: 1 - (step time with compute alone) / (step time). 0
- * for one rank, which does not communicate; NaN if the time with compute alone is unknown. */
+/* Returns the fraction of a full-batch step's time that communication adds: 1 - (step time with compute alone) /
+ * (step time). 0 for one rank, which does not communicate; NaN if the time with compute alone is unknown. */
 static double comm_share(const struct bb_scaling_report *r)
 {
     return r->scaling->ranks == 1 ? 0 : 1 - r->compute_alone_us / r->step_us;
 }
 
-/* Returns the scaling efficiency relative to the baseline, computed from full steps only, without the short last
- * steps of the epochs. */
+/* Returns the scaling efficiency relative to the baseline run, computed only from steps with the full batch, without
+ * the last step of each epoch, which may have fewer samples. */
 static double step_efficiency(const struct bb_scaling_report *r)
 {
     const struct bb_scaling_baseline *b = r->baseline;

@@ -8,10 +8,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { STEPS_PER_EXCHANGE = 1024 }; /* maximum number of steps after which the ranks exchange their times */
+enum {
+    STEPS_PER_EXCHANGE = 1024
+}; /* maximum number of steps after which the ranks reduce their step times to those
+                                       of the slowest rank */
 
-/* Runs n steps. name: name of the steps in messages; sum_us: out, sum of the step times, each the time of the
- * slowest rank. */
+/* Runs n steps. name: name of the steps in messages; sum_us: out, sum over the steps of the slowest rank's time in
+ * us. */
 static int run_steps(const struct bb_scaling_run *run, struct bb_runner *r, const char *name, int n, double *sum_us)
 {
     double *us = calloc((size_t)(n < STEPS_PER_EXCHANGE ? n : STEPS_PER_EXCHANGE) + 1, sizeof(*us));
@@ -28,7 +31,7 @@ static int run_steps(const struct bb_scaling_run *run, struct bb_runner *r, cons
     return rc;
 }
 
-/* ---- before the run ---- */
+/* ---- options and baseline, before the steps run ---- */
 
 int bb_scaling_run_init(struct bb_scaling_run *run, int *warmup)
 {
@@ -58,7 +61,8 @@ int bb_scaling_check_gpus(struct bb_scaling_run *run)
     return bb_world_agree(&run->session->world, rc, "the baseline");
 }
 
-/* ---- first broadcast and short last steps: the step programs of both differ from that of a full step ---- */
+/* ---- first broadcast and last step of an epoch with fewer samples: two step programs in addition to that of the
+ * full-batch step ---- */
 
 static int build_part(const struct bb_scaling_run *run, enum bb_scaling_part part, struct bb_step *step)
 {
@@ -74,7 +78,7 @@ static int build_part(const struct bb_scaling_run *run, enum bb_scaling_part par
     return bb_world_agree(&run->session->world, rc, "the parts of the study");
 }
 
-/* Runs the step once to set up its connections, then n times. us: out, [n] time of each step. */
+/* Runs the step once untimed to set up its connections, then n times. us: out, [n] time of each step. */
 static int run_part(const struct bb_scaling_run *run, const struct bb_step *step, const char *name, int n, double *us)
 {
     struct bb_runner r = {0};

@@ -6,29 +6,30 @@
 
 #include <stdlib.h>
 
-/* The communication operations of one rank, grouped by communicator, kind and peer; each of these groups has a
- * partner (struct partner) as key. The k-th send to a peer matches the k-th receive of this peer from the rank; the
- * k-th collective on a communicator matches the k-th collective of every other member. */
+/* The communication operations of one rank, sorted by communicator, kind and peer; operations with equal
+ * communicator, kind and peer have the same partner (struct partner). The k-th send to a peer matches the k-th
+ * receive of this peer from the rank; the k-th collective on a communicator matches the k-th collective of every
+ * other member. */
 struct partners {
-    struct bb_key_index index; /* maps a struct partner to the partner's number */
-    int *first;                /* [index.n + 1] index in `list` of the first operation with each partner */
-    int *list;                 /* operation indices, sorted by partner and then by issue order */
-    int *position;             /* [operations] index of the operation in `list`; BB_NONE: not in the list */
+    struct bb_key_index index; /* maps a struct partner (communicator, kind, peer) to the partner's number */
+    int *first;                /* [index.n + 1] index in `list` of the first operation with each partner number */
+    int *list;     /* indices of operations in the rank's program, sorted by partner number, then in program order */
+    int *position; /* [operations of the rank] index of the operation in `list`; BB_NONE: not in the list */
 };
 
 struct partner {
-    int comm, kind, peer; /* comm, kind: of the operation; peer: world rank of the peer of a send or receive;
-                             BB_NONE: collective or alltoallv */
+    int comm, kind, peer; /* peer: world rank of the peer of a send or receive, BB_NONE for a collective or
+                             alltoallv; comm, kind: communicator and kind of the operation */
 };
 
 struct walk {
     const struct bb_timeline *t;
     struct bb_critical_path *path;
     struct partners *messages;    /* [ranks] the sends and receives of each rank, computed when the search first needs
-                                  them */
+                                  those of the rank */
     struct partners *collectives; /* [roles] the collectives and alltoallvs of each role (ranks with the same
-                                     program), computed when the search first needs them */
-    int rank, op; /* the operation at which the backward search is now: operation index `op` of rank `rank` */
+                                     program), computed when the search first needs those of the role */
+    int rank, op; /* current operation of the backward search: operation index `op` in the program of rank `rank` */
     int64_t now_ns;
 };
 
@@ -59,8 +60,8 @@ static struct partner partner_of(const struct walk *w, const struct bb_op *op, i
     return (struct partner){op->comm, (int)op->kind, peer};
 }
 
-/* Numbers the partners (struct partner) and stores the partner number of each operation in position[]. messages:
- * true for sends and receives, false for collectives and alltoallvs. */
+/* Numbers the distinct partners (communicator, kind, peer) of the rank's operations and stores each operation's
+ * partner number in p->position[]. messages: true: only sends and receives; false: only collectives and alltoallvs. */
 static int number_partners(const struct walk *w, int rank, bool messages, struct partners *p)
 {
     const struct bb_program *program = program_of(w, rank);
@@ -92,8 +93,8 @@ static int list_partners(const struct walk *w, int rank, bool messages, struct p
             p->first[p->position[i] + 2]++;
     for (int i = 2; i <= p->index.n; i++)
         p->first[i] += p->first[i - 1];
-    for (size_t i = 0; i < n_ops; i++) /* counting sort: first[1 + p] is the next free index in `list` for partner p,
-                                          and finally the first index of partner p + 1 */
+    for (size_t i = 0; i < n_ops; i++) /* counting sort: during the loop first[1 + p] is the next free index in
+                                          `list` for partner p; afterwards it is the first index of partner p + 1 */
         if (p->position[i] != BB_NONE) {
             p->position[i] = p->first[p->position[i] + 1]++;
             p->list[p->position[i]] = (int)i;
@@ -148,7 +149,7 @@ static void release_partners(struct partners *p)
 struct last_arrival {
     int rank, op;
     int64_t begin_ns;
-    bool unknown; /* true: the times of at least one participant are unknown */
+    bool unknown; /* true: the times of at least one rank that takes part in the operation are unknown */
 };
 
 static int consider_participant(struct walk *w, int op, int other, struct last_arrival *last)
@@ -168,7 +169,8 @@ out:
     return rc;
 }
 
-/* Updates *last, the latest arrival found so far, with the arrivals of the ranks that take part in operation `op`. */
+/* Updates *last, the latest arrival found so far at communication operation `op`, with the arrivals of all ranks
+ * that take part in it. */
 static int consider_participants(struct walk *w, int op, struct last_arrival *last)
 {
     const struct bb_layout *l = &w->t->step->layout;
@@ -184,8 +186,8 @@ static int consider_participants(struct walk *w, int op, struct last_arrival *la
     return rc;
 }
 
-/* Finds the operations [*first, *end) of the group call that contains `op`. The operations of a group call on one
- * communicator begin and end together; the range may include operations on other communicators. */
+/* Finds the operations [*first, *end) of the NCCL group call that contains `op`. The operations of a group call on
+ * one communicator begin and end together; the range may include operations on other communicators. */
 static void find_call(const struct bb_program *p, int op, int *first, int *end)
 {
     const int call = p->ops[op].call;
@@ -217,8 +219,8 @@ static void keep_later(const struct bb_timed_op *times, int candidate, int *best
         *best = candidate;
 }
 
-/* Returns the index of the last operation before index `first` that uses the stream of `op` (of_stream true) or its
- * communicator (of_stream false); BB_NONE: none. */
+/* Returns the index of the last operation before index `first` that uses the same stream as `op` (of_stream true) or
+ * the same communicator (of_stream false); BB_NONE if there is none. */
 static int last_before(const struct bb_program *p, int first, const struct bb_op *op, bool of_stream)
 {
     for (int i = first; i-- > 0;)
@@ -227,8 +229,8 @@ static int last_before(const struct bb_program *p, int first, const struct bb_op
     return BB_NONE;
 }
 
-/* Returns the latest-ending predecessor of the call (single operation or group call) that contains w->op; BB_NONE if
- * the call has no predecessor. */
+/* Returns the predecessor, of the single operation or group call that contains w->op, with the latest end; BB_NONE
+ * if there is no predecessor. */
 static int find_predecessor(const struct walk *w)
 {
     const struct bb_program *p = program_of(w, w->rank);
@@ -255,8 +257,9 @@ static int find_predecessor(const struct walk *w)
 
 /* ---- backward search ---- */
 
-/* Attributes the time from `ns` to w->now_ns to `part` (compute, transfer, waiting or host) and sets w->now_ns to
- * `ns`. Measured times may be slightly out of order, so an `ns` after w->now_ns is ignored. */
+/* Adds the time from `ns` to w->now_ns to the category `part` (compute, transfer, waiting or host) of the critical
+ * path and sets w->now_ns to `ns`. Does nothing if `ns` is after w->now_ns, because measured times may be slightly
+ * out of order. */
 static void attribute_back_to(struct walk *w, enum bb_critical_part part, int64_t ns)
 {
     const int64_t to = ns < 0 ? 0 : ns;
@@ -278,9 +281,9 @@ out:
     return rc;
 }
 
-/* Attributes the time of the current operation (rank w->rank, operation w->op) to parts. The search continues at the
- * begin of this operation or, if the operation waited for another rank, at the begin of the matching operation of
- * the rank that arrived last. */
+/* Adds the time of the current operation (w->op of rank w->rank) to the categories of the critical path. The search
+ * continues at the begin of this operation or, if it waited for another rank, at the begin of the matching operation
+ * of the rank that arrived last. */
 static int attribute_op(struct walk *w)
 {
     const struct bb_timed_op at = times_of(w, w->rank)[w->op];

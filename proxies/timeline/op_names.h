@@ -12,8 +12,8 @@
 #define BB_OP_NAME 96
 const char *bb_op_name(const struct bb_layout *l, const struct bb_op *op, char text[BB_OP_NAME]);
 
-/* bb_call_name - writes the name of a group call with the operations ops[0..n) to text, for example "group pp 6.2
- * MiB". For n = 1 the name is that of the operation. Returns text. */
+/* bb_call_name - writes the name of an NCCL group call with the operations ops[0..n) to text, for example "group pp
+ * 6.2 MiB"; n = 1: the name of the operation. Returns text. */
 const char *bb_call_name(const struct bb_layout *l, const struct bb_op *ops, int n, char text[BB_OP_NAME]);
 
 /* bb_op_word - returns the kind of a communication operation ("all_reduce", "send", "recv") or the purpose of a
@@ -23,8 +23,8 @@ const char *bb_op_word(const struct bb_op *op);
 /* bb_op_group_size - returns the number of ranks of the operation's communicator; 1 for compute. */
 int bb_op_group_size(const struct bb_layout *l, const struct bb_op *op);
 
-/* bb_op_launches - returns whether the operation launches a kernel or an NCCL call. A compute operation of 0 us
- * without kernels launches nothing. */
+/* bb_op_launches - returns whether the host launches a kernel or calls NCCL for the operation. It does not for a
+ * compute operation of 0 us without kernels. */
 static inline bool bb_op_launches(const struct bb_op *op)
 {
     return bb_op_is_comm(op) || op->compute_us > 0 || op->work;

@@ -36,8 +36,7 @@ static int compare_begins(const void *left, const void *right)
     return (a->begin_ns > b->begin_ns) - (a->begin_ns < b->begin_ns);
 }
 
-/* Returns whether the intervals are already sorted, as the intervals of one stream and the result of bb_spans_join
- * are. */
+/* Returns whether the intervals are already sorted. Those of one stream and the result of bb_spans_join are. */
 static bool are_in_order(const struct bb_spans *s)
 {
     for (size_t i = 1; i < s->n; i++)
@@ -114,8 +113,8 @@ out:
     return rc;
 }
 
-/* Starts with the union of the `compute` intervals and adds `transfers`, `stages` and `comm`, in this order. The
- * length that transfers, stages or comm adds to the union is the part transfer_ns, bubble_ns or waiting_ns. */
+/* Computes the union of the `compute` intervals and adds `transfers`, `stages` and `comm` to it, in this order. The
+ * increases of its total length are transfer_ns, bubble_ns and waiting_ns. */
 int bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_spans *transfers, struct bb_spans *stages,
                    struct bb_exposure *out)
 {

@@ -47,18 +47,18 @@ struct bb_overlap {
     int64_t compute_ns;      /* time with compute: |C| */
     int64_t comm_ns;         /* time with communication: |M| */
     int64_t exposed_ns;      /* time with communication but without compute: |M \ C| */
-    int64_t idle_ns;         /* time with neither: T - |C u M| */
+    int64_t idle_ns;         /* time with neither compute nor communication: T - |C u M| */
     double overlap_fraction; /* hidden fraction of the communication: |M n C| / |M|; NaN without communication */
 };
 
-/* bb_overlap_of - computes the overlap of one step. To get the values of a single group, pass the group's intervals
- * as comm: exposed_ns is then the group's exposed communication, and idle_ns is the time with neither compute nor
- * communication of this group. */
+/* bb_overlap_of - computes the overlap of communication with compute in one step. For the values of a single group,
+ * pass only that group's intervals as comm: exposed_ns is then the group's communication without compute, and
+ * idle_ns is the time with neither compute nor communication of this group. */
 void bb_overlap_of(int64_t step_ns, struct bb_spans *compute, struct bb_spans *comm, struct bb_overlap *out);
 
 /*
- * The parts of the exposed communication, by cause; the three parts add up to exposed_ns. A communication operation
- * first waits for the last rank to arrive, then transfers its data.
+ * The exposed communication (during which no compute kernel runs) by cause; the three times add up to exposed_ns. A
+ * communication operation first waits for the last rank to arrive, then transfers its data.
  *   transfer  data was transferred while no compute kernel ran
  *   bubble    a message between pipeline stages was waiting while neither a compute kernel nor a transfer ran
  *   waiting   all other waiting for peers
@@ -68,7 +68,7 @@ struct bb_exposure {
 };
 
 /*
- * bb_exposure_of - computes the parts of the exposed communication, by cause.
+ * bb_exposure_of - divides the exposed communication (during which no compute kernel runs) by cause.
  *   comm       intervals of all communication
  *   transfers  intervals in which communication transferred data
  *   stages     intervals of messages between pipeline stages

@@ -1,4 +1,5 @@
-/* time_shares.c - computes the shares of a rank's step time by part, phase, group and kind (see time_shares.h). */
+/* time_shares.c - computes a rank's step time by category: part (compute, exposed, idle, ...), training phase, group
+ * and kind of operation (see time_shares.h). */
 #include "proxies/timeline/time_shares.h"
 
 #include "bootstrap/base/grow.h"
@@ -6,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A share of the step time (time_shares.h) whose intervals are being collected. */
+/* A category of the step time (for example the phase "backward") and the intervals of its operations collected so
+ * far. */
 struct row {
     const char *by;
     char name[64];
@@ -48,8 +50,8 @@ static const char *group_of(const struct bb_layout *l, const struct bb_op *op)
     return l->groups[l->comms[op->comm].group].name;
 }
 
-/* Adds the interval of an operation to one share (time_shares.h). by: 0: the share of the operation's phase; 1: of
- * its communication group, nothing is added for compute; 2: of its kind. */
+/* Adds the interval of an operation to one category. by: 0: its training phase; 1: its communication group (nothing
+ * is added for compute); 2: its kind. */
 static int add_op(struct rows *rows, int by, const struct bb_layout *l, const struct bb_op *op,
                   const struct bb_timed_op *at)
 {

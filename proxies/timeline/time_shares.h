@@ -1,7 +1,7 @@
 /*
- * time_shares.h - computes how much of one rank's step time belongs to each part (compute, communication, exposed,
- * idle), phase, group and kind of operation. Measured and predicted steps use the same function, so that they can be
- * compared.
+ * time_shares.h - computes how much of one rank's step time belongs to each part (compute, communication, exposed
+ * communication, idle), to each training phase, to each group and to each kind of operation. Measured and predicted
+ * steps use the same function, so that they can be compared.
  *
  * Each value is the length of a union of intervals. The interval of an operation begins when its stream arrives at the
  * operation, so it includes waiting for peers. Phases, groups and kinds overlap in time, so their values do not add up
@@ -13,15 +13,16 @@
 #include "proxies/timeline/timeline.h"
 
 struct bb_time_share {
-    const char *by; /* "part", "phase", "group" or "kind": the category of `name` */
-    char name[64];  /* the part, phase, group or kind, for example "exposed", "backward", "dp", "all_reduce dp" */
+    const char *by; /* category of `name`: "part" (compute, exposed, idle, ...), "phase", "group" or "kind" */
+    char name[64];  /* what the time belongs to, for example "exposed" (part), "backward" (phase), "dp" (group),
+                      "all_reduce dp" (kind) */
     double us;
 };
 
 /*
- * bb_time_shares - computes the shares of one rank's step.
+ * bb_time_shares - computes one rank's step time by category.
  *   ops      [operations of the rank's program] their begin and end times
- *   list, n  out: the shares; every call for the same program returns the same shares in the same order
+ *   list, n  out: the values; all calls for the same program return the same categories in the same order
  *   Returns  0 or -BB_EFAIL
  *   Owner    the caller frees *list
  */

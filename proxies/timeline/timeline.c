@@ -1,5 +1,5 @@
-/* timeline.c - selects the ranks to show in a trace and allocates their times (see timeline.h). trace_write.c writes
- * the events. */
+/* timeline.c - selects the ranks to show in a trace and allocates the arrays of their times (see timeline.h).
+ * trace_write.c writes the trace. */
 #include "proxies/timeline/timeline.h"
 
 #include "bootstrap/base/grow.h"
@@ -17,8 +17,8 @@ struct choice {
     size_t ops;
 };
 
-/* Selects a rank unless the selection would then exceed BB_TRACE_RANKS or BB_TRACE_OPS. The rank of the first call
- * is always selected, even if it has more than BB_TRACE_OPS operations. */
+/* Selects a rank unless the selected ranks or their operations would then exceed BB_TRACE_RANKS or BB_TRACE_OPS. The
+ * rank of the first call is always selected. */
 static void show_rank(struct choice *c, int rank)
 {
     size_t ops = bb_step_program(c->step, rank)->n_ops;

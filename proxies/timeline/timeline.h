@@ -29,8 +29,8 @@
 
 struct bb_critical_path;
 
-/* Times in nanoseconds from the start of the step. A communication operation waits for its last peer during the
- * first wait_ns of its interval. */
+/* Begin and end of one operation in ns from the start of the step. A communication operation waits for its last peer
+ * during the first wait_ns of this interval. */
 struct bb_timed_op {
     int64_t begin_ns, end_ns, wait_ns;
 };
@@ -41,7 +41,7 @@ struct bb_timeline {
     int n, *ranks;
     struct bb_timed_op **ops; /* [n][operations of the rank's program] times of each operation */
     int64_t *step_ns;         /* [n] step time of the rank */
-    char (*location)[64];     /* [n] host and GPU, for example "node0 gpu 3"; "": unknown */
+    char (*location)[64];     /* [n] host name and GPU of the rank, for example "node0 gpu 3"; "": unknown */
     const char *source;    /* origin of the times: "measured", "emulated", or for example "predicted for h100-sxm-ib";
                            owned by the caller */
     double clock_error_us; /* upper bound of the difference between the start times of two ranks */
@@ -62,20 +62,20 @@ struct bb_timeline {
 int bb_timeline_init(struct bb_timeline *t, const struct bb_step *step, const int *wanted, int n_wanted) BB_MUST_CHECK;
 void bb_timeline_release(struct bb_timeline *t);
 
-/* bb_timeline_init_ranks - initializes t like bb_timeline_init, with exactly the ranks for which shown[rank] is
- * true. */
+/* bb_timeline_init_ranks - selects exactly the ranks for which shown[rank] is true and sets all their times to 0.
+ * Returns 0 or -BB_EFAIL; the caller releases t with bb_timeline_release. */
 int bb_timeline_init_ranks(struct bb_timeline *t, const struct bb_step *step, const bool *shown) BB_MUST_CHECK;
 
-/* ---- for modules that write a timeline to a file ---- */
+/* ---- for modules that write a timeline to a file: iteration over its NCCL calls and kernel launches ---- */
 
-/* bb_timeline_each_call - calls visit(arg, i, first, end) for each call (single operation or group call) of the rank
- * with index i in the timeline, once for each stream that the call uses. The visited part of the call consists of
- * those operations in [first, end) that run on the stream of `first`. Calls that launch nothing are skipped. */
+/* bb_timeline_each_call - calls visit(arg, i, first, end) for each call (single operation or NCCL group call) of the
+ * i-th rank in the timeline, once for each stream that the call uses. The visit concerns those operations in [first,
+ * end) that run on the same stream as `first`. Calls that launch nothing are skipped. */
 typedef void bb_timeline_visit(void *arg, int i, int first, int end);
 void bb_timeline_each_call(const struct bb_timeline *t, int i, bb_timeline_visit *visit, void *arg);
 
-/* bb_timeline_span - stores begin, end and waiting time of a call on the stream of `first` in *span (i, first, end:
- * as for bb_timeline_each_call). Returns the number of the call's operations on this stream. */
+/* bb_timeline_span - stores in *span the begin, end and waiting time of those operations in [first, end) that run on
+ * the same stream as `first`; i: index of the rank in the timeline. Returns the number of these operations. */
 int bb_timeline_span(const struct bb_timeline *t, int i, int first, int end, struct bb_timed_op *span);
 
 /* bb_timeline_rank_name - writes the name of a rank to text, for example "rank 3 (node0 gpu 3, first stage)".

@@ -12,10 +12,10 @@
 struct writer {
     const struct bb_timeline *t;
     FILE *out;
-    bool some; /* true: at least one event has been written */
+    bool some; /* true: at least one event has been written, so a comma precedes the next one */
 };
 
-#define STEP_THREAD 0 /* thread with the slice of the whole step; stream s is thread s + 1 */
+#define STEP_THREAD 0 /* thread number (tid) of the slice of the whole step; stream s has the thread number s + 1 */
 
 /* ---- JSON output ---- */
 
@@ -32,20 +32,20 @@ static void put_text(FILE *out, const char *text)
     fputc('"', out);
 }
 
-/* Writes a comma and a field with a text. */
+/* Writes a comma and a JSON field with a text value. */
 static void put_field(FILE *out, const char *key, const char *text)
 {
     fprintf(out, ", \"%s\": ", key);
     put_text(out, text);
 }
 
-/* Writes a comma and a field with a time in microseconds; the three decimals show the nanoseconds exactly. */
+/* Writes a comma and a JSON field with a time in microseconds; three decimals represent the nanoseconds exactly. */
 static void put_us(FILE *out, const char *key, int64_t ns)
 {
     fprintf(out, ", \"%s\": %lld.%03d", key, (long long)(ns / 1000), (int)(ns % 1000));
 }
 
-/* Writes the begin of an event. The caller writes the remaining fields and the closing brace. */
+/* Writes the first fields of a trace event. The caller writes the remaining fields and the closing brace. */
 static void begin_event(struct writer *w, const char *phase, const char *name, int rank, int thread)
 {
     fputs(w->some ? ",\n" : "\n", w->out);
@@ -57,8 +57,8 @@ static void begin_event(struct writer *w, const char *phase, const char *name, i
 
 /* ---- process and thread names ---- */
 
-/* Names a rank (process) or one of its streams (thread). place: position in the viewer's list, written as its sort
- * index. */
+/* Writes the name of a rank (process in the trace) or of one of its streams (thread). place: position in the
+ * viewer's list, written as the sort index. */
 static void name_track(struct writer *w, const char *track, int rank, int thread, const char *name, int place)
 {
     char event[32];
@@ -106,7 +106,8 @@ static void put_comm(FILE *out, const struct bb_layout *l, const struct bb_op *o
         fprintf(out, ", \"%s\": %d", op->kind == BB_OP_COLLECTIVE ? "root" : "peer", peer);
 }
 
-/* Writes the waiting time of a call (single operation or group call) and the bus bandwidth of its transfer. */
+/* Writes the JSON fields for the waiting time of a call (single operation or NCCL group call) and for the bus
+ * bandwidth of its transfer. */
 static void put_rate(FILE *out, double bus_bytes, const struct bb_timed_op *at)
 {
     int64_t moving_ns = at->end_ns - at->begin_ns - at->wait_ns;
@@ -134,8 +135,8 @@ static void put_op(FILE *out, const struct bb_layout *l, const struct bb_op *op,
         put_field(out, "for", op->what);
 }
 
-/* Returns the bus bytes (as in nccl-tests: payload x bus factor) of those operations in ops[first..end) that run on
- * the stream of `first`. For sends and receives, returns the larger of sent and received bytes. */
+/* Returns the bus bytes (payload x bus factor of nccl-tests) of those operations in ops[first..end) that run on the
+ * same stream as `first`. For sends and receives, returns the larger of sent and received bytes. */
 static double bus_bytes_of(const struct bb_layout *l, const struct bb_op *ops, int first, int end)
 {
     double collective = 0, sent = 0, received = 0;
@@ -153,7 +154,8 @@ static double bus_bytes_of(const struct bb_layout *l, const struct bb_op *ops, i
     return collective + (sent > received ? sent : received);
 }
 
-/* If a communication waited, writes two slices inside its slice: "waiting" (or "bubble") and "transfer". */
+/* If a communication operation waited for peers, writes two slices inside its slice: "waiting" (or "bubble") and
+ * "transfer". */
 static void put_parts(struct writer *w, int i, const struct bb_op *op, const struct bb_timed_op *at)
 {
     const bool bubble = op->comm != BB_NONE && w->t->step->layout.comms[op->comm].between_stages;
@@ -171,7 +173,8 @@ static void put_parts(struct writer *w, int i, const struct bb_op *op, const str
     fputs(", \"cat\": \"transfer\"}", w->out);
 }
 
-/* Writes one slice for the operations of a call on one stream, which begin and end together. */
+/* Writes one slice for the operations of a call (single operation or NCCL group call) on one stream, which begin and
+ * end together. */
 static void put_call(void *arg, int i, int first, int end)
 {
     struct writer *w = arg;
@@ -256,8 +259,9 @@ static int list_messages(const struct bb_timeline *t, struct message **list, siz
     return 0;
 }
 
-/* Writes one end of an arrow (target: true: the head, false: the tail) inside the slice of operation k of the rank
- * with index `shown` in the timeline. late: true: just before the end of the slice, false: at its begin. */
+/* Writes one end of an arrow (target true: the end with the arrowhead; false: the start) inside the slice of
+ * operation k of the rank with index `shown` in the timeline. late: true: just before the end of the slice; false:
+ * at its begin. */
 static void put_arrow_end(struct writer *w, const char *name, int64_t id, bool target, int shown, int k, bool late)
 {
     const struct bb_op *op = &bb_step_program(w->t->step, w->t->ranks[shown])->ops[k];
@@ -268,8 +272,8 @@ static void put_arrow_end(struct writer *w, const char *name, int64_t id, bool t
     fprintf(w->out, ", \"cat\": \"%s\", \"id\": %lld%s}", name, (long long)id, target ? ", \"bp\": \"e\"" : "");
 }
 
-/* Writes one end of a message's arrow, which starts at the begin of the send and ends just before the end of the
- * receive. */
+/* Writes one end of the arrow of a message. The arrow starts at the begin of the send and ends just before the end
+ * of the receive. */
 static void put_arrow(struct writer *w, const struct message *m, int64_t id)
 {
     put_arrow_end(w, "message", id, m->received, m->shown, m->op, m->received);
@@ -337,7 +341,7 @@ out:
 
 struct edge {
     int64_t ns;
-    double bytes; /* change, at time `ns`, of the payload bytes of the operations in progress */
+    double bytes; /* change at time `ns` of the total payload bytes of the operations in progress */
 };
 
 static int by_time(const void *a, const void *b)

@@ -4,8 +4,8 @@
 #include <string.h>
 
 /*
- * Variables whose values are recorded: settings of NCCL, nccl-tests, CUDA, the emulated GPUs and busbar, and job sizes
- * set by launchers. Each of these variables can change a result, and none contains private data.
+ * Environment variables whose values result files record: settings of NCCL, nccl-tests, CUDA, the emulated GPUs and
+ * busbar, and job sizes set by launchers. Each of these variables can change a result, and none contains private data.
  */
 static const char *const known[] = {
     /* clang-format off */

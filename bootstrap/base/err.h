@@ -19,7 +19,7 @@ enum bb_error {
     BB_EUSAGE = 2,   /* invalid usage or invalid input */
     BB_EDATA = 3,    /* verification of the results found wrong data */
     BB_ETIMEOUT = 4, /* a wait timed out, or a peer rank was lost */
-    BB_EBELOW = 5,   /* a result is below a requested threshold */
+    BB_EBELOW = 5,   /* a result is worse than a threshold that the user requested */
 };
 
 #define BB_MUST_CHECK __attribute__((warn_unused_result))
@@ -48,9 +48,9 @@ int bb_err(enum bb_error code, const char *fmt, ...) __attribute__((format(print
 #endif
 
 /*
- * bb_err_job - like bb_err(), but the line does not begin with the printing rank. Use this function for messages about
- * the whole job: errors that all ranks detect and only rank 0 prints (BB_WORLD_ERR in world.h), and errors that one
- * rank reports about other ranks.
+ * bb_err_job - like bb_err(), but the line does not begin with the name of the printing rank. Use this function for
+ * messages about the whole job: errors that all ranks detect and only rank 0 prints (BB_WORLD_ERR in world.h), and
+ * errors that one rank reports about other ranks.
  */
 int bb_err_job(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -228,8 +228,8 @@ int bb_json_read(const json_t *object, const char *where, const struct bb_json_f
 
 /* ---- rejection of unknown keys ---- */
 
-/* Returns the first entry of the table `fields` whose key is `path` or begins with `path` and a dot. If there is no
- * such entry, returns the entry with key NULL that ends the table. */
+/* Returns the first row of the table `fields` whose key is `path` or begins with `path` and a dot. If there is no
+ * such row, returns the row with key NULL that ends the table. */
 static const struct bb_json_field *find_row(const struct bb_json_field *fields, const char *path)
 {
     size_t n = strlen(path);

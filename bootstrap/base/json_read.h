@@ -25,11 +25,11 @@ enum bb_json_kind {
     BB_JSON_NUMBER,  /* double: at least min, and at most max if max > 0 */
     BB_JSON_TEXT,    /* const char *: owned by the JSON object */
     BB_JSON_NUMBERS, /* double[n]: a list of exactly bb_json_field.n numbers >= 0 */
-    BB_JSON_TOTAL,   /* double: a total that the caller has computed and stored in the field; the read only checks that
-                      the file's number is equal */
-    BB_JSON_COUNT_TOTAL,  /* size_t: a total that the caller has computed; only compared with the file, like
+    BB_JSON_TOTAL,   /* double: a total that the caller has already computed and stored in the struct's field; reading
+                      only checks that the file has the same number */
+    BB_JSON_COUNT_TOTAL,  /* size_t: a total that the caller has already computed; only compared with the file, like
                             BB_JSON_TOTAL */
-    BB_JSON_COUNT_TOTALS, /* size_t[n]: a list of n totals that the caller has computed; only compared with the file,
+    BB_JSON_COUNT_TOTALS, /* size_t[n]: n totals that the caller has already computed; only compared with the file,
                              like BB_JSON_TOTAL */
     BB_JSON_ANY,          /* the key is allowed, and its value is not read */
     BB_JSON_KINDS         /* proxies/models/model_file.h defines more kinds, numbered from this value */
@@ -103,10 +103,10 @@ int bb_json_list_at(const json_t *object, const char *key, const char *where, in
 int bb_json_numbers_at(const json_t *object, const char *key, const char *where, int n, double *numbers) BB_MUST_CHECK;
 
 /*
- * bb_json_check_total - check that a total in a file equals the sum of its parts.
+ * bb_json_check_total - check that a total in a file equals the sum computed from the file's other values.
  *   what      names the total in the message
  *   given     the total in the file
- *   computed  sum of the parts
+ *   computed  the computed sum
  */
 int bb_json_check_total(const char *where, const char *what, double given, double computed) BB_MUST_CHECK;
 

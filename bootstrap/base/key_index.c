@@ -1,4 +1,4 @@
-/* key_index.c - hash table with open addressing and linear probing. At least half of the cells stay empty. */
+/* key_index.c - hash table with open addressing and linear probing. At least half of the table's cells stay empty. */
 #include "bootstrap/base/key_index.h"
 
 #include <stdint.h>

@@ -17,16 +17,16 @@ enum { BB_PROGRESS_TEXT = 160 };
 struct bb_progress {
     bool on, is_shown;
     double begin_s, last_s;
-    /* A phase is the work that one call of bb_progress_expect announces. phase_start_s: time at which the phase
-     * started (bb_now_s); total: amount of work of the phase in any unit, 0 if unknown; done: completed work in the
-     * same unit */
+    /* A phase is the work announced by one call of bb_progress_expect. phase_start_s: bb_now_s() at the start of the
+     * phase; total: amount of work of the phase, in a unit of the caller's choice, 0 if unknown; done: completed
+     * work in the same unit */
     double phase_start_s, total, done;
     char text[BB_PROGRESS_TEXT]; /* current activity; "" for none */
-    bool has_thread, stopping;   /* has_thread: a thread prints the lines, because stderr is not a terminal; stopping:
-                                  the thread must exit */
+    bool has_thread, stopping;   /* has_thread: a thread prints the progress lines, because stderr is not a terminal;
+                                  stopping: the thread must exit */
     double period_s;             /* seconds between two lines of the thread */
     pthread_t thread;
-    pthread_mutex_t lock; /* protects the fields above while the thread runs */
+    pthread_mutex_t lock; /* protects all fields of the struct above `lock` while the thread runs */
     pthread_cond_t wake;
 };
 
@@ -45,9 +45,9 @@ void bb_progress_show(struct bb_progress *p, const char *fmt, ...) __attribute__
 void bb_progress_clear(struct bb_progress *p);
 
 /*
- * bb_progress_expect - start a phase with `total` amount of work, in any unit.
+ * bb_progress_expect - start a phase with a total amount of work of `total`, in a unit of the caller's choice.
  * bb_progress_advance - add completed work in the same unit. The remaining time is extrapolated from the completed
- * share of the work and the time since the start of the phase.
+ * fraction of the work and the time since the start of the phase.
  */
 void bb_progress_expect(struct bb_progress *p, double total);
 void bb_progress_advance(struct bb_progress *p, double amount);

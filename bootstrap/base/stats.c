@@ -56,8 +56,8 @@ size_t bb_stats_ci_rank(size_t n)
     for (;; i++) {
         tail += binomial_probability(n, i);
         if (tail > 0.025)
-            return i; /* this i is the smallest for which P(X <= i) > 0.025, and thus the largest k for which P(X <
-                         k) <= 0.025 */
+            return i; /* i is the smallest number with P(X <= i) > 0.025, and thus the largest k with P(X < k) <=
+                         0.025 */
     }
 }
 

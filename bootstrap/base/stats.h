@@ -12,7 +12,8 @@ struct bb_stats {
     double p50;     /* median: mean of the two middle samples when n is even */
     double p90;     /* nearest rank: the ceil(0.90 n)-th smallest sample */
     double p99;     /* nearest rank: the ceil(0.99 n)-th smallest sample; NaN if n < 100 */
-    double ci95[2]; /* distribution-free 95 % confidence interval of the median; NaN if n < 6 */
+    double ci95[2]; /* [0] lower, [1] upper bound of the distribution-free 95 % confidence interval of the median;
+                       NaN if n < 6 */
 };
 
 /*

@@ -158,7 +158,7 @@ static int edit_distance(const char *a, const char *b)
     return rows[na % 3][nb];
 }
 
-/* Returns the distance of `word` from the valid word `known`: 0 if they are equal, 1 if `word` is a prefix of
+/* Returns the distance between `word` and the valid word `known`: 0 if they are equal, 1 if `word` is a prefix of
  * `known`, else the edit distance. */
 static int distance_to_known(const char *word, const char *known)
 {

@@ -24,11 +24,11 @@ int bb_parse_bytes(const char *text, size_t *bytes) BB_MUST_CHECK;
  */
 int bb_parse_count(const char *text, double *count) BB_MUST_CHECK;
 
-/* bb_parse_int - a decimal integer from min to max; any other text is invalid. Returns 0 or -BB_EUSAGE. */
+/* bb_parse_int - parse a decimal integer from min to max; any other text is invalid. Returns 0 or -BB_EUSAGE. */
 int bb_parse_int(const char *text, int min, int max, int *value) BB_MUST_CHECK;
 
-/* bb_parse_double - a finite decimal number; any other text is invalid, also hexadecimal numbers, inf and nan.
- * Returns 0 or -BB_EUSAGE. */
+/* bb_parse_double - parse a finite decimal number; any other text is invalid, including hexadecimal numbers, inf and
+ * nan. Returns 0 or -BB_EUSAGE. */
 int bb_parse_double(const char *text, double *value) BB_MUST_CHECK;
 
 /* bb_format_bytes - "512 B", "4 KiB", "75.1 MiB": at most one decimal, none if that decimal is 0. Returns buf. */
@@ -37,8 +37,9 @@ const char *bb_format_bytes(size_t bytes, char buf[BB_BYTES_TEXT]);
 
 /*
  * Reports print times in us below 10 ms, in ms below 10 s, and otherwise in s.
- * bb_time_unit - the unit for all times of a table column, chosen by the largest time of the column.
- * bb_format_time - a single time in its unit: "2.241 us", "9999.9 us", "12.346 ms", "60.120 s". Returns buf.
+ * bb_time_unit - return the unit for all times of a table column, chosen by the largest time of the column.
+ * bb_format_time - format a single time in the unit chosen by this time: "2.241 us", "9999.9 us", "12.346 ms",
+ * "60.120 s". Returns buf.
  */
 struct bb_time_unit {
     const char *name;

@@ -108,7 +108,7 @@ static bool in_range(const struct bb_opt *opt, double value)
     return (opt->min == 0 && opt->max == 0) || (value >= opt->min && value <= opt->max);
 }
 
-/* Formats min or max of the option's range: "4 KiB" for sizes, else the number. */
+/* Formats the lower or upper limit `value` of an option: "4 KiB" for sizes, else the number. */
 static const char *format_bound(const struct bb_opt *opt, double value, char text[BB_BYTES_TEXT])
 {
     if (opt->kind == BB_OPT_SIZE)
@@ -244,13 +244,13 @@ static int reject_missing_value(const struct bb_opt *opt, const char *typed)
 }
 
 /*
- * State of a scan of the command line. The command line is scanned twice, so that an unknown option or a request for
- * help takes precedence over an invalid value: the first scan, with `positionals` NULL, checks names and missing
- * values; the second scan sets the fields.
+ * State of the parser. The command line is parsed twice, so that an unknown option or a request for help takes
+ * precedence over an invalid value: the first time, with `positionals` NULL, checks option names and missing values;
+ * the second time stores the values in the fields.
  */
 struct parser {
     const struct option_list *option_list;
-    char **next, **end; /* range of the arguments that are not scanned yet */
+    char **next, **end; /* next: first argument that is not parsed yet; end: end of the arguments */
     struct bb_positionals *positionals;
 };
 
@@ -316,7 +316,7 @@ static int add_positional(struct bb_positionals *positionals, const char *word)
     return 0;
 }
 
-/* Scans all arguments. Returns 0, -BB_EUSAGE or BB_OPTS_HELP. */
+/* Parses all arguments. Returns 0, -BB_EUSAGE or BB_OPTS_HELP. */
 static int scan_arguments(const struct option_list *option_list, int argc, char **argv,
                           struct bb_positionals *positionals)
 {

@@ -42,11 +42,12 @@ struct bb_opt {
     int letter;       /* letter of the short form, for example 'b' for -b; 0: no short form */
     const char *name; /* long form without dashes; NULL ends a table */
     enum bb_opt_kind kind;
-    size_t offset;              /* offset of the field from the struct of the option table (bb_opt_table.base) */
-    const char *def;            /* default, parsed like a value on the command line; NULL: 0, false or NULL */
-    const char *arg;            /* name of the value in the help: "BYTES" */
-    double min, max;            /* INT, SIZE, DOUBLE: inclusive range; both 0: no range */
-    const char *const *choices; /* CHOICE: valid values, ends with NULL; NULL: choice_at is used */
+    size_t offset; /* byte offset of the field that receives the value, in the struct that bb_opt_table.base locates */
+    const char *def; /* default, parsed like a value on the command line; NULL: 0, false or NULL, depending on the
+                        type */
+    const char *arg; /* name of the value in the help: "BYTES" */
+    double min, max; /* INT, SIZE, DOUBLE: smallest and largest valid value; both 0: no limits */
+    const char *const *choices;         /* CHOICE: valid values, ends with NULL; NULL: choice_at is used */
     const char *(*choice_at)(size_t i); /* CHOICE: returns the i-th valid value, NULL past the end. STRING: returns
                                            suggestions for shell completion */
     const char *help;                   /* one line in lower case; the default is appended when the help is printed */
@@ -58,7 +59,8 @@ struct bb_opt {
  * Macros that define one row of an option table:
  *   OPT_FLAG(letter, name, offset, help)
  *   OPT_INT, OPT_SIZE, OPT_DOUBLE(letter, name, offset, default, arg, min, max, help)
- *   OPT_CHOICE(letter, name, offset, default, arg, choices, help), OPT_CHOICE_AT(.. choice_at ..)
+ *   OPT_CHOICE(letter, name, offset, default, arg, choices, help)
+ *   OPT_CHOICE_AT: the same parameters as OPT_CHOICE, but with choice_at instead of choices
  *   OPT_STRING(letter, name, offset, default, arg, help)
  * Designated initializers may follow the help: OPT_FLAG(0, "ops", FIELD(ops), "also every operation", .needs = ...).
  */
@@ -99,8 +101,8 @@ struct bb_opt_table {
     const struct bb_opt *opts; /* ends with a row without a name; NULL ends the list of tables */
     size_t base;    /* offset in bytes, from the beginning of cfg, of the struct that contains the fields of this
                     table's options */
-    unsigned needs; /* bit mask of the features that all options of the table require, in addition to the `needs` of
-                       each option */
+    unsigned needs; /* bit mask of the features that a command must have to accept any option of the table, in
+                       addition to the `needs` of each option */
 };
 
 /* The positional arguments in order: all arguments except options and their values. word[] points into argv. */

@@ -8,7 +8,9 @@
 
 enum { BB_SIZES_MAX = 256 };
 
-#define BB_SIZE_LARGEST ((size_t)1 << 50) /* 1 PiB, so that sums of buffer sizes cannot overflow */
+#define BB_SIZE_LARGEST                                                                                                \
+    ((size_t)1 << 50) /* 1 PiB, the largest size of a list element, so that sums of buffer sizes
+                                             cannot overflow */
 
 struct bb_sizes {
     size_t bytes[BB_SIZES_MAX]; /* the sizes in bytes, in the order of the list */

@@ -36,7 +36,7 @@ static const struct bb_opts set = {
     .tables = tables,
 };
 
-/* Paths of the script relative to the program's folder: in a build folder, and in an installation. */
+/* Paths of the script relative to the folder of the busbar executable: in a build folder, and in an installation. */
 static const char *const scripts[] = {"/report/report.py", "/../share/busbar/profiles/report/report.py"};
 
 static int find_script(const char *folder, char path[PATH_MAX])

@@ -20,9 +20,9 @@ struct bb_argv {
 
 /*
  * bb_argv_add - append one formatted word.
- * bb_argv_add_all - append copies of all words of other.
- * bb_argv_add_split - append the blank-separated words of text.
- * All three functions record an allocation failure in `failed`; callers check once, with bb_argv_result.
+ * bb_argv_add_all - append copies of all words of `other`.
+ * bb_argv_add_split - append the blank-separated words of `text`.
+ * If an allocation fails, each of these functions sets `failed`; callers check once, with bb_argv_result.
  */
 void bb_argv_add(struct bb_argv *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void bb_argv_add_all(struct bb_argv *a, const struct bb_argv *other);

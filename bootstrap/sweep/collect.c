@@ -1,5 +1,5 @@
-/* collect.c - reads the results of a study and builds the rows of its table. A table row shows one element of
- * results[] of a run. */
+/* collect.c - reads the results of a study (a set of benchmark runs) and builds the rows of its table. Each table
+ * row shows one element of the JSON array results[] of one run. */
 #include "bootstrap/sweep/collect.h"
 
 #include "bootstrap/base/grow.h"
@@ -28,9 +28,9 @@ static const struct {
      "predicted.breakdown.exposed_us"},
 };
 
-/* Keys that identify a measurement within results[] of a run. A column with relative_to (a column of ratios) divides
- * the value of a table row by the value of its reference row. The reference row is in the reference combination (the
- * run to which relative_to refers) and has the same values of all these keys. */
+/* Keys that identify a measurement within results[] of a run. A column with relative_to contains ratios: the value
+ * of a table row divided by the value of its reference row. The reference row is in the results of the run that
+ * relative_to selects, and has the same values of all these keys. */
 static const char *const identity[] = {"collective", "metric", "step",  "direction", "from",  "to",   "parts",
                                        "bytes",      "root",   "group", "placement", "cycle", "mode", "max_ctas"};
 
@@ -78,13 +78,13 @@ static const json_t *rows_in(const json_t *result)
 struct column {
     const char *name, *path;
     /* NULL: the column contains the value at `path`. Otherwise the column contains a ratio: the value at `path`
-     * divided by the value of the reference combination (run). relative_to is a JSON object axis -> value that
-     * selects the reference combination. */
+     * divided by the value of the reference run. relative_to is a JSON object (axis, such as "ranks" -> value) that
+     * selects the reference run. */
     const json_t *relative_to;
 };
 
-/* The columns of the table that contain values of results. The columns of the axes and of the combination's state
- * are not in this struct. Names from the study file are borrowed. */
+/* The columns of the table that contain values of results. The columns of the axes (varied options, variables and
+ * ranks) and of each run's state are not in this struct. Names from the study file are borrowed. */
 struct table {
     struct column *column;
     size_t n;
@@ -306,9 +306,9 @@ static bool same_measurement(const json_t *a, const json_t *b)
     return true;
 }
 
-/* Returns the result of the run with which the run of combination `i` is compared: the combination with the same
- * settings, except that the axes in relative_to have the values given in relative_to. NULL if the combination or its
- * result does not exist. */
+/* Returns the result of the run with which the run of combination `i` is compared: its settings are equal, except
+ * that the axes in relative_to have the values given in relative_to. NULL if there is no such run or no result of
+ * it. */
 static const json_t *reference_of(const struct bb_gathered *g, size_t i, const json_t *relative_to)
 {
     json_t *wanted = json_deep_copy(g->combinations->one[i].settings);

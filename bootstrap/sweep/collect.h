@@ -1,13 +1,14 @@
 /*
- * collect.h - combines the results of a study into one table (text and CSV) and one JSON file.
+ * collect.h - combines the results of a study (a set of benchmark runs) into one table (text and CSV) and one JSON
+ * file.
  *
- * A combination (one run of the study, expand.h) yields one row per element of its results[] (bench), or a single row
- * if its result has none. The columns are the axes of the study, then values of the result, then the state of the
- * combination. A value is named by its path in the JSON ("step_us.p50"), which is looked up first in the element of
- * results[], then in the whole result. A column with relative_to contains a ratio: the row's value divided by the value
- * of its reference row. The reference row is in the combination that has the same settings except for those in
- * relative_to. The reference row has the same collective, size and other identifying keys (the table `identity` in
- * collect.c).
+ * A combination (the settings of one run, expand.h) yields one row per element of the array results[] in its result, or
+ * a single row if its result has no such array. The columns are the axes of the study (varied options, variables and
+ * ranks), then values of the result, then the state of the run. A value is named by its path in the JSON
+ * ("step_us.p50"), which is looked up first in the element of results[], then in the whole result. A column with
+ * relative_to contains a ratio: the row's value divided by the value of its reference row. The reference row belongs to
+ * the combination with the same settings except for those in relative_to, and has the same collective, size and other
+ * identifying keys (the table `identity` in collect.c).
  *
  * busbar.sweep/1: schema, busbar, name, about, study (the file as read), axes{axis: [values]}, combinations[{id,
  * settings{}, command[], environment{}, ranks, state ("complete"|"failed"|"to do"), exit_status, seconds, stderr[]
@@ -23,12 +24,12 @@ struct bb_gathered {
     const struct bb_study *study;
     const struct bb_sweep_runs *combinations;
     struct bb_sweep_found *found; /* [combinations->n] state and result of each combination; owned */
-    json_t **errors;           /* [combinations->n] last lines of stderr of each failed combination; NULL for all other
+    json_t **errors; /* [combinations->n] last lines of stderr of each failed combination; NULL for all other
                         combinations */
-    json_t *columns;           /* JSON list of the column names */
-    json_t *rows;              /* JSON list of rows; each row is a list of one value per column */
-    size_t *row_of;            /* [number of rows] index of the row's combination */
-    size_t count[3];           /* number of combinations in each state; the index is enum bb_sweep_state */
+    json_t *columns; /* JSON list of the column names */
+    json_t *rows;    /* JSON list of rows; each row is a list of one value per column */
+    size_t *row_of;  /* [number of rows] index of the row's combination */
+    size_t count[3]; /* [enum bb_sweep_state] number of combinations in each state (complete, failed, to do) */
     bool emulated, shared_gpu; /* true if any result is from emulated GPUs, or from ranks that share a GPU */
     size_t not_shown;          /* number of rows removed by a view (view.h) */
 };

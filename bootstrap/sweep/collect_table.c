@@ -27,9 +27,9 @@ static const json_t *cell_at(const struct bb_gathered *g, size_t row, size_t col
 /* ---- units of the text table ---- */
 
 /*
- * Units of the text table, tried in this order. The unit of a column is the first one whose `suffix` is in the column's
- * name and whose `from` is at most the largest value of the column. Values are divided by `per`; without a unit, they
- * are printed as in the JSON. Times are thus printed in us below 10 ms, in ms below 10 s, and otherwise in s.
+ * Units of the text table. The unit of a column is the first one in this list whose `suffix` is in the column's name
+ * and whose `from` is at most the largest value of the column. Values are divided by `per`; without a unit, they are
+ * printed as in the JSON. Times are thus printed in us below 10 ms, in ms below 10 s, and otherwise in s.
  */
 static const struct unit {
     const char *suffix, *name;
@@ -298,7 +298,8 @@ static void mask_values(json_t *environment)
     }
 }
 
-/* Masks the values of every key "environment" in the study: at its top level, in its choices and in its cases. */
+/* Masks the values of every key "environment" in the study: at its top level, in the alternatives of "choices" and
+ * in the elements of "cases". */
 static void mask_environments(json_t *study)
 {
     const char *key;

@@ -1,6 +1,7 @@
 /*
- * expand.c - expands a study into its combinations (Cartesian product). The nested loops are, from the outermost to the
- * innermost: the cases, the values of each choice, and the values of each axis. study.h defines these terms.
+ * expand.c - expands a study into its combinations, one per run (Cartesian product). The nested loops are, from the
+ * outermost to the innermost: the elements of "cases", the alternatives of each choice, and the values of each axis.
+ * study.h defines these terms.
  */
 #include "bootstrap/sweep/expand.h"
 
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_VISITS = 1000000 }; /* maximum number of combinations before the rules in leave_out exclude some of them */
+enum { MAX_VISITS = 1000000 }; /* maximum number of combinations before the rules in "leave_out" exclude some */
 
 struct expansion {
     struct bb_sweep_runs *out;
@@ -88,7 +89,7 @@ static bool is_among(const json_t *value, const json_t *wanted)
 }
 
 /* Returns whether the combination with these `settings` (JSON object: axis -> value) is selected by `wanted`, a JSON
- * object that maps axes to a value or a list of values. Every axis in `wanted` must have that value, or one of the
+ * object that maps axes to a value or a list of values: every axis in `wanted` must have that value, or one of the
  * listed values, in `settings`. */
 static bool settings_match(const json_t *settings, const json_t *wanted)
 {
@@ -218,7 +219,7 @@ static int reject_command(const struct expansion *x, const char *word)
     return bb_reject_unknown("command", word, names, x->plan->n_commands);
 }
 
-/* Finds the command of a combination among the known commands, sets the combination's number of ranks and lets the
+/* Looks up the command of a combination in plan->commands, sets the combination's number of ranks and lets the
  * command validate its arguments. */
 static int check_command(const struct expansion *x, struct bb_sweep_run *c, json_int_t ranks)
 {
@@ -293,8 +294,8 @@ static int out_of_memory(void)
     return bb_err(BB_EFAIL, "out of memory for the combinations");
 }
 
-/* Sets *more to a copy of `labels` with one more axis and its value. labels: JSON object that maps each axis to its
- * value in the combination, as far as the axes are already expanded. */
+/* Sets *more to a copy of `labels` with one more axis and its value. labels: JSON object axis -> value of the axes
+ * that are already expanded. */
 static int with_label(const json_t *labels, const char *axis, json_t *value, json_t **more)
 {
     *more = json_copy((json_t *)labels);
@@ -393,8 +394,8 @@ static int emit_repeats(struct expansion *x, const json_t *setting, const json_t
 }
 
 /*
- * Finds the first list of values in a setting (study.h), in its command words, options, variables and ranks. The list
- * is the next axis to expand.
+ * Finds the first list of values in a setting (command, options, environment and ranks of runs, study.h). The list is
+ * the next axis to expand.
  *   part     out: key of the setting that contains the list: "command", "options" or "environment"; NULL for ranks
  *   word     out: index of the list in "command"
  *   Returns  the name of the axis, or NULL if there is no list
@@ -650,7 +651,7 @@ out:
     return rc;
 }
 
-/* ---- setting at the top level of the study ---- */
+/* ---- command, options, environment and ranks at the top level of the study ---- */
 
 /* Returns the numbers of "2,4,8" as a list; NULL if the text is invalid. */
 static json_t *ranks_list(const char *text)

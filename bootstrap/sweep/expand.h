@@ -1,6 +1,6 @@
 /*
- * expand.h - expands a study into its combinations, that is, the Cartesian product of cases, choices and axes
- * (study.h), as validated command lines.
+ * expand.h - expands a study (parameter sweep) into its combinations, one per run: the Cartesian product of cases,
+ * choices and axes (study.h), as validated command lines.
  */
 #ifndef BB_BOOTSTRAP_SWEEP_EXPAND_H
 #define BB_BOOTSTRAP_SWEEP_EXPAND_H
@@ -44,11 +44,11 @@ struct bb_expand_plan {
     const char *ranks;       /* value of --ranks, for example "2,4,8", which replaces the top-level "ranks" of the study
                           file; NULL: not given */
     double timeout_s;        /* time limit in seconds for runs without "timeout_s" in the study file; 0: no limit */
-    size_t max_combinations; /* limit on the number of combinations */
+    size_t max_combinations; /* maximum number of combinations; more are an error */
 };
 
 /*
- * bb_expand - generate all combinations in the order of the file; the last axis varies fastest.
+ * bb_expand - generate all combinations in the order of the study file; the last axis varies fastest.
  *   c        out: the combinations
  *   study    validated study file
  *   plan     known commands, limits and overrides

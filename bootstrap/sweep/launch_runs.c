@@ -249,8 +249,8 @@ int bb_launch_runs_run(const struct bb_sweep_run *c, const struct bb_argv *words
             exec_child(c, words, out_fd, err_fd, &before, parent);
         if (w.pid > 0)
             setpgid(w.pid,
-                    w.pid); /* setpgid() is called in parent and child, so that the group exists whichever of the two
-                               processes runs first */
+                    w.pid); /* parent and child both call setpgid(), so that the process group exists before either
+                               of them needs it */
         if (w.pid < 0)
             rc = bb_err(BB_EFAIL, "cannot start a process: %s", strerror(errno));
         else

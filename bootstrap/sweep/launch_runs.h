@@ -7,13 +7,13 @@
 
 #include "bootstrap/sweep/expand.h"
 
-/* How combinations are started. with, custom and hosts are borrowed. */
+/* How the runs of a study are started. The pointers with, custom and hosts are borrowed. */
 struct bb_launch_runs {
     const char *with;         /* "mpirun", "srun" or "none"; NULL: the launcher in `custom` */
     const json_t *custom;     /* custom launcher, for example ["mpiexec", "-n", "{ranks}"] */
     const char *hosts;        /* hosts for mpirun --host or srun --nodelist; NULL: the launcher's default */
-    struct bb_argv arguments; /* launcher arguments of all combinations; a combination's own launcher arguments
-                                 follow them */
+    struct bb_argv arguments; /* launcher arguments of all combinations, followed by those of the combination that is
+                                 started */
     char *program;            /* path of the busbar executable; owned */
 };
 
@@ -67,7 +67,8 @@ struct bb_started {
 int bb_launch_runs_run(const struct bb_sweep_run *c, const struct bb_argv *words, const char *out, const char *err,
                        void (*tick)(void *arg, double seconds), void *arg, struct bb_started *ended) BB_MUST_CHECK;
 
-/* A study as Slurm array jobs: POSIX shell scripts with one task per combination, selected by SLURM_ARRAY_TASK_ID. */
+/* A study as Slurm array jobs: POSIX shell scripts with one array task per combination, selected by
+ * SLURM_ARRAY_TASK_ID. */
 struct bb_slurm_plan {
     const struct bb_study *study;
     const struct bb_launch_runs *launch;

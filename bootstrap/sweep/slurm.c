@@ -12,7 +12,7 @@
 
 enum { TASKS_PER_ARRAY = 1000 };
 
-/* One array job: its combinations, each of which is one task. All tasks of an array job have the same sbatch
+/* One Slurm array job and its combinations, one per array task. All tasks of an array job have the same sbatch
  * options. */
 struct array {
     const struct bb_sweep_run **task;

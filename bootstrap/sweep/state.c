@@ -28,7 +28,8 @@ char *bb_sweep_file(const char *dir, const struct bb_sweep_run *c, const char *e
     return NULL;
 }
 
-/* Loads a file of a combination; *root is NULL if the file does not exist or is not valid JSON. */
+/* Loads the file of a combination whose name ends in `ending`; *root is NULL if the file does not exist or is not
+ * valid JSON. */
 static int load_file(const char *dir, const struct bb_sweep_run *c, const char *ending, json_t **root)
 {
     char *path = bb_sweep_file(dir, c, ending);
@@ -145,7 +146,7 @@ json_t *bb_sweep_last_lines(const char *dir, const struct bb_sweep_run *c)
 
 /* ---- writing and removing files ---- */
 
-/* Removes the temporary files of a run that was killed before renaming them (outfile.h). */
+/* Removes the temporary files of a run that was killed before it renamed them (outfile.h). */
 static void remove_temporaries(const char *dir, const struct bb_sweep_run *c)
 {
     char *pattern = bb_sweep_file(dir, c, ".*.tmp");

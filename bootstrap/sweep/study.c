@@ -51,7 +51,7 @@ static int reject_value(const struct location *at, const json_t *value, const ch
 /* ---- validation rules ---- */
 
 enum shape {
-    ONE,   /* a value accepted by `check` */
+    ONE,   /* one value, which the rule's function `check` validates */
     LIST,  /* a non-empty list; the rule's `inner` or `check` validates each element */
     AXIS,  /* one value, or a list of distinct values; the rule's `inner` or `check` validates each value */
     NAMED, /* an object with user-defined names, which check_name validates; the rule's `inner` or `check` validates
@@ -61,7 +61,7 @@ enum shape {
 
 typedef int check_fn(const json_t *value, const struct location *at);
 
-/* Rule that validates a JSON value. `shape` is the required shape of the value. LIST, AXIS and NAMED: the rule
+/* Rule that validates a JSON value. `shape` is the required structure of the value. LIST, AXIS and NAMED: the rule
  * `inner` or, if inner is NULL, the function `check` validates each element of the value. */
 struct rule {
     const char *key; /* key to which the rule applies; only in a table of rules for the keys of an object, which ends
@@ -69,8 +69,8 @@ struct rule {
     enum shape shape;
     check_fn *check;
     const struct rule *inner, *more; /* KEYS: two tables of rules for the keys of the object; `more` may be NULL.
-                                        Other shapes: `inner` is the rule for each element */
-    const char *expected;            /* text of the error message for a value of another shape: what is expected */
+                                        LIST, AXIS, NAMED: `inner` is the rule for each element */
+    const char *expected;            /* what the error message says is expected, if the value has another shape */
     const char *needed;              /* KEYS: required key; NULL: none */
     bool may_be_empty;               /* NAMED: {} is accepted */
     /* NAMED: validates a user-defined name; object: location of the object, at: location of the name's value; NULL:
@@ -374,7 +374,7 @@ static int check_variable_name(const char *name, const struct location *object, 
     return 0;
 }
 
-/* ---- rules for the keys of a study ---- */
+/* ---- rules for the keys of a study file ---- */
 
 static const struct rule options = {AXIS_OF(check_option)};
 static const struct rule variables = {AXIS_OF(check_variable)};

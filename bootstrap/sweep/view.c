@@ -1,4 +1,4 @@
-/* view.c - filters and sorts the rows of a table. */
+/* view.c - filters and sorts the table rows of a sweep's results. */
 #include "bootstrap/sweep/view.h"
 
 #include "bootstrap/base/units.h"
@@ -12,8 +12,8 @@
 
 enum { WORD = 64, CONDITIONS = 16, NAMES = 256 };
 
-/* Operators of --where. below, equal, above: whether a table row satisfies the condition if its value is less than,
- * equal to or greater than the value in the condition. The operators are tried in this order, so "<=" precedes "<". */
+/* Operators of --where. below, equal, above: whether the operator is true if the row's value is less than, equal to
+ * or greater than the value in the condition. The operators are tried in this order, so "<=" precedes "<". */
 static const struct relation {
     const char *text;
     bool below, equal, above;
@@ -193,14 +193,14 @@ static int keep_rows(struct bb_gathered *g, const struct condition *c)
     return 0;
 }
 
-/* Value of a table row in the column of --sort. */
+/* A table row and its value in the column of --sort. */
 struct key {
     json_t *row;
     enum { NUMBER, TEXT, NONE } kind;
     double number;
     const char *text;
     bool descending;
-    size_t index; /* position before sorting; makes the sort stable */
+    size_t index; /* position of the row before sorting; makes the sort stable */
 };
 
 static struct key key_of(json_t *row, size_t column, bool descending, size_t place)

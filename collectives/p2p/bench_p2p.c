@@ -18,7 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The results for one metric, one kind of traffic (one direction or both) and one message size. */
+/* The values of one metric (latency or bandwidth) for all pairs of ranks, with messages in one direction or in both,
+ * and with one message size. */
 struct matrix {
     struct bb_p2p_run run;
     double *value; /* [size][size] value for messages from the rank of the matrix row to the rank of the matrix
@@ -26,7 +27,7 @@ struct matrix {
 };
 enum { MATRICES = 2 * 2 * BB_SIZES_MAX };
 
-/* State of one run of `busbar bench p2p`. An all-zero struct is empty and may be released. */
+/* State of one run of `busbar bench p2p`. An all-zero struct may be passed to the release function. */
 struct p2p {
     struct bb_bench_p2p_options options;
     struct bb_session session;
@@ -43,7 +44,7 @@ struct p2p {
                              --max-slow; too_many is set on rank 0 only */
 };
 
-/* ---- choosing the matrices ---- */
+/* ---- choosing the metrics and message sizes to measure ---- */
 
 static bool is_requested(const char *asked, const char *what)
 {
@@ -99,7 +100,7 @@ struct link {
     size_t bytes;
     int from, to, round, iterations;
     bool same_node;
-    struct bb_stats time_us; /* time per message in us */
+    struct bb_stats time_us; /* time per message */
     double latency_us, gbps; /* one of latency_us and gbps, the metric of the row; the other one is NaN. With
                                 messages in both directions at once, gbps is the sum of the directions */
     long long wrong;         /* number of wrong elements; -1: not verified */
@@ -205,8 +206,8 @@ out:
     return rc;
 }
 
-/* Returns the number of measurements in a round (set of pairs measured at the same time). Each matrix needs two if
- * the directions from a to b and from b to a are measured separately, otherwise one. */
+/* Returns the number of measurements per round (set of pairs measured at the same time): for each matrix 2 if the
+ * directions from a to b and from b to a are measured separately, otherwise 1. */
 static int runs_of_round(const struct p2p *p)
 {
     int n = 0;
@@ -373,7 +374,7 @@ static int report_slow(void *arg, const struct bb_slow_link *l)
                                                                      : 0;
 }
 
-/* ---- reporting bimodal classes of links (link_outliers.h) and the slowest links, checking --max-slow ---- */
+/* ---- reporting bimodal link classes (intra-node, inter-node) and the slowest links, checking --max-slow ---- */
 
 static int report_modes(struct p2p *p, const struct matrix *m, bool same_node)
 {

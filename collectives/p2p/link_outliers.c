@@ -7,8 +7,8 @@
 const char *const bb_link_level_names[BB_LINK_LEVELS] = {
     [BB_LINK_PAIR] = "pair", [BB_LINK_RANK] = "rank", [BB_LINK_NODE] = "node"};
 
-/* A selection of links of one class: inside a node if same_node, otherwise between nodes. rank, node: select only
- * the links of this rank or of this node; -1: no restriction. */
+/* Selects links: only intra-node links if same_node, otherwise only inter-node links. rank, node: only the links of
+ * this rank or of this node; -1: no restriction. */
 struct choice {
     bool same_node;
     int rank, node;
@@ -63,8 +63,8 @@ static bool is_slow(const struct bb_link_outliers *l, double value, double media
     return l->higher_is_better ? value < l->factor * median : value > median / l->factor;
 }
 
-/* What the reporting functions need: the links, the class of links (inside a node if same_node, otherwise between
- * nodes), the median of the class, and the callback. */
+/* Arguments of the functions that report slow links: the matrix of links, the links to report (intra-node if
+ * same_node, otherwise inter-node), their median, and the callback. */
 struct class_report {
     const struct bb_link_outliers *links;
     bool same_node;
@@ -149,8 +149,8 @@ static int compare_values(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Divides the ascending values of a class of links at the widest gap. Returns the number of values below the gap, or
- * 0 if the class is not bimodal (link_outliers.h). factor: as in struct bb_link_outliers. */
+/* Divides the ascending values of all intra-node or all inter-node links at the widest gap. Returns the number of
+ * values below the gap, or 0 if the links are not bimodal (link_outliers.h). factor: as in struct bb_link_outliers. */
 static size_t split_at(const double *values, size_t n, double factor)
 {
     size_t least = (n + 3) / 4, at = 0;
@@ -168,8 +168,7 @@ int bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, str
 {
     size_t n, low;
     double *values = values_of(l, &(struct choice){same_node, -1, -1}, &n);
-    int slow = l->higher_is_better ? 0 : 1, rc = values ? 0 : -BB_EFAIL; /* slow: index in half[] of the group of
-                                                                            slower links */
+    int slow = l->higher_is_better ? 0 : 1, rc = values ? 0 : -BB_EFAIL; /* slow: index in half[] of the slower links */
     struct bb_stats half[2];
 
     *modes = (struct bb_link_modes){{0}, {NAN, NAN}, NAN};
@@ -192,7 +191,8 @@ out:
 
 /* ---- ranking the slowest links ---- */
 
-/* Returns the speed of a link divided by the median speed of its class: 1 at the median, below 1 for a slower link. */
+/* Returns the speed of a link relative to the median of all intra-node or all inter-node links: 1 at the median,
+ * below 1 for a slower link. */
 static double rate(const struct bb_link_outliers *l, double value, double median)
 {
     return l->higher_is_better ? value / median : median / value;
@@ -204,8 +204,8 @@ struct ranking {
     int most, n;
 };
 
-/* Inserts a link in the list of the slowest links, in ascending order of speed (relative to the median of the link's
- * class), after links of equal speed. The list keeps at most k->most links. */
+/* Inserts a link in the list of the slowest links. The list is in ascending order of rate(), and a new link follows
+ * links of equal rate. The list keeps at most k->most links. */
 static void insert_link(struct ranking *k, const struct bb_slow_link *link)
 {
     int at = k->n;

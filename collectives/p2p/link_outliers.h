@@ -2,8 +2,8 @@
  * link_outliers.h - finds the slow links in a matrix of link measurements. A link is an ordered or unordered pair of
  * ranks. Pure functions.
  *
- * Each link is compared with the median of its class: the links inside a node, or the links between nodes. A rank (or a
- * node) is slow if the median over its own links of a class is slow. With few links, a slow link shifts the class
+ * There are two classes of links: intra-node and inter-node. Each link is compared with the median of its class. A rank
+ * (or a node) is slow if the median over its own links of a class is slow. With few links, a slow link shifts the class
  * median itself; then only pairs are reported, never a rank or a node.
  *
  * A class is bimodal if its sorted values have a gap wider than the factor (with 0.8: two adjacent values more than
@@ -34,10 +34,11 @@ extern const char *const bb_link_level_names[BB_LINK_LEVELS]; /* "pair", "rank",
 
 struct bb_slow_link {
     enum bb_link_level level;
-    int from, to;         /* pair: the two ranks; otherwise from is the rank or node index and to is -1 */
-    bool same_node;       /* class of the link. true: inside a node; false: between nodes */
-    double value, median; /* value: of the link, or the median over the links of the rank or node; median: over all
-                             links of the class */
+    int from, to;   /* pair: the two ranks; otherwise from is the rank or node index and to is -1 */
+    bool same_node; /* true: the link is inside a node; false: between nodes */
+    /* latency in us or bandwidth in 1e9 bytes/s. value: of the link, or the median over the links of the rank or
+     * node; median: over all links inside nodes if same_node, otherwise over all links between nodes */
+    double value, median;
 };
 
 /*
@@ -48,21 +49,22 @@ struct bb_slow_link {
 typedef int bb_slow_fn(void *arg, const struct bb_slow_link *link);
 int bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, void *arg) BB_MUST_CHECK;
 
-/* bb_link_outliers_summary - compute statistics over the links of a class. Returns 0, or -BB_EFAIL if out of memory. */
+/* bb_link_outliers_summary - compute statistics over all links inside nodes (same_node true) or all links between
+ * nodes. Returns 0, or -BB_EFAIL if out of memory. */
 int bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node, struct bb_stats *stats) BB_MUST_CHECK;
 
-/* The two groups of links of a bimodal class. links[0] is 0 if the class is not bimodal. */
+/* The slower and the faster links if the intra-node (or inter-node) links are bimodal; otherwise links[0] is 0. */
 struct bb_link_modes {
-    int links[2]; /* number of links: [0] in the slower group, [1] in the faster group */
+    int links[2]; /* number of links: [0] slower links, [1] faster links */
     double median[2];
-    double border; /* value of the slower group that is closest to the faster group */
+    double border; /* value of the slower link that is closest to the faster links: the limit between the two groups */
 };
 
 int bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, struct bb_link_modes *modes) BB_MUST_CHECK;
 
 /*
- * bb_link_outliers_worst - list the links that are slowest relative to the median of their class, slowest first. A
- * class whose values differ by at most 1 % contributes no link.
+ * bb_link_outliers_worst - list the links that are slowest relative to the median of their class (intra-node or
+ * inter-node), slowest first. A class whose values differ by at most 1 % contributes no link.
  *   worst    [most] out: pairs
  *   n        out: number of pairs stored
  *   Returns  0, or -BB_EFAIL if out of memory
@@ -72,8 +74,8 @@ int bb_link_outliers_worst(const struct bb_link_outliers *l, struct bb_slow_link
 
 /*
  * bb_link_outliers_count - count the slow links.
- *   slow     out: links that are slow or belong to the slower group of a bimodal class
- *   all      out: measured links
+ *   slow     out: number of links that are slow or, if their class is bimodal, belong to its slower group
+ *   all      out: number of measured links
  *   Returns  0, or -BB_EFAIL if out of memory
  */
 int bb_link_outliers_count(const struct bb_link_outliers *l, int *slow, int *all) BB_MUST_CHECK;

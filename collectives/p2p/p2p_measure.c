@@ -1,10 +1,10 @@
 /*
  * p2p_measure.c - measures one pair of ranks.
  *
- * A sample is `iterations` operations (a ping-pong, a one-way message, or one message in each direction) back to back
- * on one stream between two CUDA events. An untimed operation before the first event synchronizes the two ranks. The
- * sample is the larger time of the two ranks. The last timed message is received into a separate buffer, so that data
- * of an earlier message cannot pass the verification.
+ * A sample is the time of `iterations` operations (a ping-pong, a one-way message, or one message in each direction)
+ * back to back on one stream between two CUDA events; the larger time of the two ranks counts. An untimed operation
+ * before the first event synchronizes the two ranks. The last timed message is received into a separate buffer, so that
+ * data of an earlier message cannot pass the verification.
  */
 #include "collectives/p2p/p2p_measure.h"
 

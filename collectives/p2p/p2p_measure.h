@@ -1,7 +1,7 @@
 /*
  * p2p_measure.h - measures point-to-point latency and bandwidth of pairs of ranks: ping-pong, one-way messages, and
- * messages in both directions at once, timed with CUDA events on both ranks. Pairs without a common rank are measured
- * concurrently.
+ * messages in both directions at once, timed with CUDA events on both ranks. Several pairs are measured concurrently if
+ * no rank belongs to two of them.
  */
 #ifndef BB_COLLECTIVES_P2P_P2P_MEASURE_H
 #define BB_COLLECTIVES_P2P_P2P_MEASURE_H
@@ -28,14 +28,15 @@ struct bb_p2p_metric {
     const char *title, *unit;
     bool is_bandwidth;
     bool is_directed; /* the directions from a to b and from b to a are measured separately */
-    int messages; /* number of messages in one operation that are sent one after another, each after the previous one
-                     has arrived (2 for ping-pong); time per message = time of the operation / messages */
+    int messages;     /* number of messages per operation that are sent one after another: 2 for ping-pong, otherwise 1.
+                     Time per message = time of the operation / messages */
     int bytes_factor; /* messages per operation that count for the bandwidth; 2 if both directions are measured at
                          once */
 };
 extern const struct bb_p2p_metric bb_p2p_metrics[BB_P2P_KINDS];
 
-/* One measurement of a pair. The lower rank sends first; if `reversed`, the higher rank sends first. */
+/* One measurement of a pair of ranks. The lower rank sends the first message; if `reversed`, the higher rank sends
+ * it. */
 struct bb_p2p_run {
     enum bb_p2p_kind kind;
     size_t bytes;
@@ -57,11 +58,11 @@ struct bb_p2p_context {
     struct bb_verdict *verdict;         /* result of comparing received with expected data; in device memory */
     int iterations, repeats, warmup;
     bool check;
-    uint64_t runs;    /* number of measurements so far; also the seed of the test data, so that each measurement uses
-                      different data */
+    uint64_t runs;    /* number of measurements so far; seeds the test data, so that each measurement uses different
+                      data */
     double *samples;  /* [repeats] times of this rank, us per message */
     double *gathered; /* [size][repeats] times of all ranks, us per message, gathered after each measurement */
-    struct bb_p2p_finding *findings; /* [size] verification results of all ranks */
+    struct bb_p2p_finding *findings; /* [size] verification result and telemetry of each rank */
 };
 
 /* Verification result and telemetry of one rank for one measurement. */

@@ -11,8 +11,8 @@ struct bb_bench_p2p_options {
     int iterations, repeats, warmup, check;
     int max_slow; /* exit with status 5 if a matrix has more slow links than this; -1: no limit */
     double slow;
-    struct bb_sizes small, large; /* message sizes for latency and for bandwidth, parsed from small_list and
-                                     large_list */
+    struct bb_sizes small, large; /* message sizes for latency (small) and bandwidth (large), parsed from small_list
+                                     and large_list */
 };
 
 /* bb_bench_p2p_set - the options of `busbar bench p2p`, for bb_opts_read with argv[0] = "p2p". */

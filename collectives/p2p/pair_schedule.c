@@ -1,8 +1,8 @@
 /* pair_schedule.c - see pair_schedule.h. */
 #include "collectives/p2p/pair_schedule.h"
 
-/* Returns the number of players in the round-robin tournament that the schedule is built as: the ranks and, if their
- * number is odd, a dummy player. The rank paired with the dummy player is idle. */
+/* Returns the number of players of a round-robin tournament, from which the schedule is built: the ranks and, if
+ * their number is odd, a dummy player. The rank paired with the dummy player is idle. */
 static int count_players(const struct bb_pair_schedule *p)
 {
     return p->ranks + p->ranks % 2;
@@ -15,7 +15,8 @@ int bb_pair_schedule_rounds(const struct bb_pair_schedule *p)
     return p->one ? p->ranks * (p->ranks - 1) / 2 : count_players(p) - 1;
 }
 
-/* Returns the partner of a rank if each round is a single pair. The rounds are (0,1) (0,2) .. (0,n-1) (1,2) .. */
+/* Returns the partner of a rank if each round measures a single pair; -1: idle. The rounds measure (0,1) (0,2) ..
+ * (0,n-1) (1,2) .. */
 static int partner_alone(const struct bb_pair_schedule *p, int round, int rank)
 {
     int low = 0, row = p->ranks - 1;

@@ -3,9 +3,9 @@
  *
  * NCCL calls the plugin from several threads: the caller's thread, helper threads of non-blocking communicators,
  * callbacks of CUDA graphs. The plugin therefore uses neither locks nor allocations. To record an event, a thread
- * increments the event counter to obtain a sequence number, writes the event to the slot for this number, and then
- * stores the number in the slot. The state is global, because NCCL finds a plugin by its symbol name and all
- * communicators share one event mask.
+ * increments the event counter to obtain a sequence number, writes the event to array element number % SLOTS, and then
+ * stores the sequence number in the element. The state is global, because NCCL finds a plugin by its symbol name and
+ * all communicators share one event mask.
  */
 #include "collectives/session/profiler.h"
 
@@ -17,8 +17,8 @@
 
 enum {
     WANTED = BB_EVENT_COLL | BB_EVENT_P2P,
-    SLOTS = 256 /* maximum number of recorded events between bb_profiler_begin and bb_profiler_end; further events
-                   are dropped */
+    SLOTS = 256 /* maximum number of events recorded between bb_profiler_begin and bb_profiler_end; later events are
+                   dropped */
 };
 
 /* Size of a struct bb_choice in 64-bit words, each of which is read and written atomically. */

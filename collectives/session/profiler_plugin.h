@@ -19,8 +19,8 @@ enum {
     BB_EVENT_COLL_API = 512,
 };
 
-/* Event descriptors of NCCL: only the leading fields, which versions 4, 5 and 6 have in common. From version 5 on,
- * NCCL's structs have further fields. NCCL owns the descriptors. */
+/* NCCL's descriptions of a collective and of a send or receive: only the leading fields, which versions 4, 5 and 6
+ * have in common. From version 5 on, NCCL's structs have more fields. NCCL owns them. */
 struct bb_event_coll {
     uint64_t sequence;
     const char *function;

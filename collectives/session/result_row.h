@@ -9,8 +9,8 @@
 #include "collectives/session/session.h"
 
 struct bb_result_common {
-    const struct bb_telemetry_row *seen; /* telemetry to write: NCCL's algorithm and protocol, and the GPU state;
-                                            NULL: no telemetry, or the command writes its fields itself */
+    const struct bb_telemetry_row *seen; /* NCCL's algorithm and protocol, and the GPU state; NULL: none, or the
+                                            command writes these fields itself */
     json_t *flags; /* array of flag names; bb_result_save takes ownership; NULL: the command has no flags */
 };
 
@@ -23,7 +23,8 @@ int bb_result_save(struct bb_results *results, json_t *result, const struct bb_r
 json_t *bb_result_flags(bool emulated, bool shared_gpu);
 
 /*
- * bb_result_warn_gpu_flags - print a warning with advice for each GPU flag that this run has not reported before.
+ * bb_result_warn_gpu_flags - print a warning with advice for each GPU flag (such as throttling) that this run has not
+ * reported before.
  *   reported   in and out: bits of enum bb_nvml_flag that have been reported
  *   gpu_flags  bits of enum bb_nvml_flag of the current result
  *   what       name of the current result, for the message
@@ -31,10 +32,10 @@ json_t *bb_result_flags(bool emulated, bool shared_gpu);
 void bb_result_warn_gpu_flags(unsigned *reported, unsigned gpu_flags, const char *what);
 
 /*
- * bb_result_put - build a JSON result from the fields of a command and the common fields, append it to the results
- * file, and print warnings about new GPU flags. Call on rank 0.
- *   fields     fields of the command
- *   row        the struct that `fields` describe
+ * bb_result_put - build a JSON result from a command's own fields and the common fields, append it to the results file,
+ * and print warnings about new GPU flags (such as throttling). Call on rank 0.
+ *   fields     descriptions of the command's own fields
+ *   row        the struct whose members `fields` describe
  *   seen       telemetry: NCCL's choice and GPU state; NULL: `fields` contain the telemetry
  *   gpu_flags  bits of enum bb_nvml_flag
  *   what       name of the result, for warnings

@@ -258,8 +258,8 @@ bool bb_session_ends_on_all_ranks(const struct bb_session *s, int rc)
     return rc >= 0 || s->world.agreed || rc == -BB_EUSAGE || rc == -BB_EDATA || rc == -BB_EBELOW;
 }
 
-/* Waits until all ranks have released the resources that they release together. Returns 0, or the error with which
- * all ranks end. */
+/* Waits until all ranks have released what must be released collectively, such as communicators. Returns 0, or the
+ * error with which all ranks end. */
 static int finalize_ranks(struct bb_session *s, int rc, int end_rc)
 {
     if (!bb_session_ends_on_all_ranks(s, rc))
@@ -290,7 +290,8 @@ int bb_session_release(struct bb_session *s, int rc, int end_rc)
     if (rc < 0 && s->world.watchdog)
         bb_watchdog_told(s->world.watchdog);
     end_rc = finalize_ranks(s, rc, end_rc);
-    if (rc < 0 || end_rc < 0) { /* save the results first, because the end of this rank may end the other ranks */
+    if (rc < 0 || end_rc < 0) { /* save the results first, because mpirun may kill all other ranks when this rank
+                                   exits with an error */
         why = bb_world_ending(&s->world);
         (void)bb_results_close(s->json, why ? why : rc < 0 ? rc : end_rc);
         s->json = NULL;

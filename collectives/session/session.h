@@ -47,8 +47,9 @@ struct bb_session {
     const struct bb_allocator *memory; /* allocator of the buffers that NCCL operations use (--buffers) */
     bool falls_back;                   /* ncclMemAlloc uses cudaMalloc on at least one rank */
     struct bb_telemetry observer;      /* telemetry of the run (telemetry.h); only with BB_SESSION_OBSERVED */
-    unsigned gpu_flags;                /* bits of enum bb_nvml_flag whose warnings have been printed */
-    int argc;                          /* argc, argv: command line, set by bb_session_open_results */
+    unsigned gpu_flags; /* bits of enum bb_nvml_flag (such as throttling) for which this run has already printed a
+                           warning */
+    int argc;           /* argc, argv: command line, set by bb_session_open_results */
     char **argv;
     struct bb_results *json;
     struct bb_progress progress;
@@ -75,17 +76,18 @@ int bb_session_setup_gpus(struct bb_session *s, int first) BB_MUST_CHECK;
  * bb_session_open_results - open the results file. Collective over all ranks.
  *   head     the caller sets schema, argc, argv, root, fresh and no_rows; this function sets the other fields
  *   set      options to write to the results. The function then also writes the allocator of the buffers (with NCCL)
- *            and the use of MIG and MPS (with telemetry). NULL: write none of these
- *   cfg      the struct whose fields `set` describes
+ *            and the use of MIG and MPS (with telemetry). NULL: write neither the options nor these values
+ *   cfg      the struct that contains the values of the options in `set`
  */
 int bb_session_open_results(struct bb_session *s, const struct bb_results_head *head, const struct bb_opts *set,
                             const void *cfg) BB_MUST_CHECK;
 
 /*
- * bb_session_free_bytes   - determine the free memory of the GPU with the least free memory. Collective over all ranks.
- *                             bytes  out: free bytes
+ * bb_session_free_bytes   - determine the free memory in bytes of the GPU with the least free memory. Collective over
+ *                         all
+ *                           ranks.
  * bb_session_check_memory - return -BB_EUSAGE if any GPU has less free memory than `bytes`. Rank 0 prints the error,
- * followed by the advice in the parameter what_would_help. Collective over all ranks.
+ *                           followed by the advice in the parameter what_would_help. Collective over all ranks.
  */
 int bb_session_free_bytes(struct bb_session *s, size_t *bytes) BB_MUST_CHECK;
 int bb_session_check_memory(struct bb_session *s, size_t bytes, const char *what_would_help) BB_MUST_CHECK;

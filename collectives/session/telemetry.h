@@ -26,7 +26,7 @@ struct bb_telemetry {
 
 /* Telemetry of one result on one rank. Plain data without pointers, so that ranks can exchange the struct. */
 struct bb_telemetry_row {
-    struct bb_choice choice;             /* algorithm and protocol that NCCL chose on this rank */
+    struct bb_choice choice;             /* algorithm, protocol and channels that NCCL chose on this rank */
     struct bb_tuner_costs costs;         /* NCCL's cost table; valid only if the tuner plugin is enabled */
     struct bb_nvml_sample before, after; /* state of this rank's GPU immediately before and after the timed
                                             operations */
@@ -60,8 +60,8 @@ void bb_telemetry_begin_timing(const struct bb_telemetry *o, struct bb_telemetry
  * then contains only the flags of this rank. */
 void bb_telemetry_end_timing_local(const struct bb_telemetry *o, struct bb_telemetry_row *seen);
 
-/* bb_telemetry_end_timing - as bb_telemetry_end_timing_local, and combine seen->gpu_flags over all ranks. Collective
- * over all ranks. */
+/* bb_telemetry_end_timing - call bb_telemetry_end_timing_local, then combine seen->gpu_flags (bitwise OR) over all
+ * ranks. Collective over all ranks. */
 int bb_telemetry_end_timing(const struct bb_telemetry *o, struct bb_world *world,
                             struct bb_telemetry_row *seen) BB_MUST_CHECK;
 

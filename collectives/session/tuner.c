@@ -111,7 +111,7 @@ const struct bb_tuner_v4 ncclTunerPlugin_v4 = {
     .name = "busbar", .init = init_v4, .choose = choose_algorithm, .finalize = finalize_plugin};
 const struct bb_tuner_v6 ncclTunerPlugin_v6 = {
     .v5 = {.name = "busbar", .init = init_v5, .choose = choose_algorithm, .finalize = finalize_plugin}};
-/* The struct of version 6 begins with the struct of version 5, so one object serves both. */
+/* NCCL's version 6 struct begins with the fields of its version 5 struct, so one object serves both. */
 extern const struct bb_tuner_v5 ncclTunerPlugin_v5 __attribute__((alias("ncclTunerPlugin_v6")));
 
 /* ---- functions that busbar calls ---- */

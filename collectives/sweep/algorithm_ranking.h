@@ -1,7 +1,7 @@
 /*
  * algorithm_ranking.h - compares NCCL's own choice of algorithm and protocol with the other algorithm/protocol pairs
- * that were forced and measured. One pair is significantly faster than another if the 95 % confidence interval of its
- * median lies entirely below the interval of the other pair. Pure functions without I/O.
+ * that were forced and measured. A pair is significantly faster than another if the 95 % confidence intervals of their
+ * medians do not overlap and its median is lower. Pure functions without I/O.
  */
 #ifndef BB_COLLECTIVES_SWEEP_ALGORITHM_RANKING_H
 #define BB_COLLECTIVES_SWEEP_ALGORITHM_RANKING_H
@@ -28,12 +28,12 @@ struct bb_candidate {
     double model_us; /* NCCL's own estimate of the time in microseconds; NaN: none */
 };
 
-/* The candidates for one case, buffer placement (in or out of place) and timing mode: NCCL's own choice, and all
- * other algorithm/protocol pairs. */
+/* The algorithm/protocol pairs for one collective and size, buffer placement (in or out of place) and timing mode:
+ * NCCL's own choice, and all other pairs with their measurements. */
 struct bb_ranking {
     struct bb_candidate chosen;
-    struct bb_stats again_us; /* second measurement of NCCL's choice, after all other algorithm/protocol pairs; n ==
-                                 0: not measured twice */
+    struct bb_stats again_us; /* second measurement of NCCL's choice, taken after all other algorithm/protocol pairs;
+                                 n == 0: no second measurement */
     struct bb_candidate others[BB_ALGORITHM_PROTOCOLS];
     int n_others;
 };
@@ -55,8 +55,8 @@ struct bb_outcome {
     double lost_factor;              /* time of NCCL's choice / time of `best`; NaN with BB_VERDICT_UNKNOWN */
 };
 
-/* bb_significantly_faster - return whether the confidence interval of `a` lies entirely below the interval of `b`.
- * False if one of the intervals is missing. */
+/* bb_significantly_faster - return whether the 95 % confidence interval of the median `a` lies entirely below that
+ * of `b`. False if a or b has no interval. */
 bool bb_significantly_faster(const struct bb_stats *a, const struct bb_stats *b);
 
 /* bb_ranking_choice_time - return the faster of the two measurements of NCCL's choice. The first measurement

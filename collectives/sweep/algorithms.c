@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NCCL's own choice and NCCL's cost table, as one rank observed them for one buffer placement (in or out of place). */
+/* NCCL's own choice and NCCL's cost table (estimated time of each algorithm/protocol pair), as one rank observed
+ * them for one buffer placement (in or out of place). */
 struct view {
     struct bb_choice choice;
     struct bb_tuner_costs costs;
@@ -21,9 +22,9 @@ static const char *const placement_names[BB_PLACEMENTS] = {"out_of_place", "in_p
 
 /* ---- candidates: NCCL's choice and the algorithm/protocol pairs to force ---- */
 
-/* Combines the views of all ranks into one, which it stores in *view on every rank: the choice of rank 0, and for
- * each algorithm/protocol pair the minimum cost over the ranks. A pair that any rank reports as unavailable
- * (negative cost) is therefore unavailable. */
+/* Combines the choices and cost tables of all ranks and stores the result in *view on every rank: the choice of rank
+ * 0, and for each algorithm/protocol pair the minimum cost over the ranks. A pair that any rank reports as
+ * unavailable (negative cost) is therefore unavailable. */
 static int agree_on_view(struct bb_world *world, struct view *view)
 {
     int rc;
@@ -84,8 +85,7 @@ static int init_rankings(struct bb_algorithms *a, const struct bb_row *chosen)
 
 /* ---- measurement of the forced algorithm/protocol pairs ---- */
 
-/* Returns the candidate (an algorithm/protocol pair to force, with its result); NULL if NCCL does not offer the
- * pair. */
+/* Returns the element of *c for an algorithm/protocol pair to force; NULL if NCCL does not offer the pair. */
 static struct bb_candidate *find_candidate(struct bb_ranking *c, struct bb_algorithm_protocol what)
 {
     for (int i = 0; i < c->n_others; i++)
@@ -94,8 +94,8 @@ static struct bb_candidate *find_candidate(struct bb_ranking *c, struct bb_algor
     return NULL;
 }
 
-/* Stores the measurement of a forced algorithm/protocol pair in its candidate. If NCCL ran another pair on any rank,
- * marks the row's buffer placement as not measured. */
+/* Stores the measurement of a forced algorithm/protocol pair in *e. If NCCL ran another pair on any rank, marks the
+ * row's buffer placement as not measured. */
 static int resolve_candidate(struct bb_algorithms *a, struct bb_row *row, int placement, struct bb_candidate *e)
 {
     const struct bb_metrics *f = &row->metrics[placement];
@@ -176,7 +176,7 @@ static void add_line(char **text, const char *line)
     *text = longer;
 }
 
-/* Adds a line to the footer of the table: NCCL's choice, the fastest algorithm/protocol pair, and the ratio of their
+/* Adds a line to the table's footer: NCCL's choice, the fastest algorithm/protocol pair, and the ratio of their
  * times. */
 static void add_best_line(struct bb_algorithms *a, const struct bb_row *chosen, int placement,
                           const struct bb_outcome *o)
@@ -253,8 +253,8 @@ static void count_statuses(struct bb_algorithms *a, const struct bb_ranking *c)
     }
 }
 
-/* Ends the ranking of one buffer placement (in or out of place) of a row: updates the counts, the footer of the
- * table and the JSON array. */
+/* Ends the ranking of one buffer placement (in or out of place) of a row: updates the table's counts of verdicts,
+ * the table's footer and the JSON array. */
 static void finish_ranking(struct bb_algorithms *a, const struct bb_row *chosen, int placement)
 {
     const struct bb_ranking *c = &a->rankings[placement];

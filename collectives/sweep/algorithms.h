@@ -16,8 +16,8 @@ struct bb_algorithms {
     bool shared_gpu; /* ranks share a GPU, so times are meaningless and all verdicts are BB_VERDICT_UNKNOWN */
     int cycle;
     json_t *all;                               /* JSON array with one object per ranking of the run; only on rank 0 */
-    struct bb_ranking rankings[BB_PLACEMENTS]; /* [placement] ranking of the current row for each buffer placement
-                                                  (in place, out of place) */
+    struct bb_ranking rankings[BB_PLACEMENTS]; /* [placement] ranking of the current row for in-place and
+                                                  out-of-place buffers */
     /* counts of the current table. judged: rankings with a verdict; not_best: rankings in which another pair was
      * significantly faster than NCCL's choice; unjudged: rankings without other pairs, because NCCL reports no cost
      * table (for example for sends and receives) */
@@ -28,8 +28,8 @@ struct bb_algorithms {
     unsigned statuses[BB_ALGORITHM_PROTOCOLS][BB_CANDIDATE_COUNT];
 };
 
-/* Functions of the caller. measure: measures a row in the buffer placements (in place, out of place) that
- * row->wanted requests, collective over all ranks; report: prints the row and writes its results. */
+/* Functions of the caller. measure: measures a row for the buffer placements (in place, out of place) in
+ * row->wanted, collective over all ranks; report: prints the row and writes its results. */
 struct bb_row_callbacks {
     int (*measure)(void *arg, struct bb_row *row);
     int (*report)(void *arg, struct bb_row *row);

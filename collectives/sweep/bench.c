@@ -1,6 +1,6 @@
 /*
- * bench.c - runs `busbar bench COLLECTIVE`: initialization of ranks, GPUs, communicator and buffers, then the sweep
- * with its report, then the teardown.
+ * bench.c - runs `busbar bench COLLECTIVE`: initialization of ranks, GPUs, communicator and buffers, then all cases of
+ * the sweep (collective, type, size, ...) with their output, then the teardown.
  */
 #include "collectives/bench_main.h"
 #include "collectives/measure/bench_context.h"
@@ -17,8 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* State of one run of `busbar bench COLLECTIVE`. A zero-initialized struct is empty; the teardown accepts the struct
- * in any state. */
+/* State of one run of `busbar bench COLLECTIVE`. An all-zero or partly initialized struct may be passed to the
+ * teardown. */
 struct bench {
     struct bb_bench_options options;
     struct bb_sweep sweep;
@@ -28,8 +28,8 @@ struct bench {
     struct bb_mulsums mulsums;
     struct bb_iteration_events iteration_events;
     struct bb_registration registration;
-    /* groups: [ranks] index of the --split group (set of ranks with its own communicator) of each rank; smallest,
-     * largest: number of ranks in the smallest and the largest group */
+    /* groups: [ranks] index of each rank's --split group (set of ranks with its own communicator); smallest,
+     * largest: number of ranks in the smallest and in the largest group */
     int *groups, smallest, largest;
     struct bb_report_memory memory;
     struct bb_algorithms algorithms; /* only used with --sweep-algorithms */
@@ -222,7 +222,7 @@ out:
     return rc;
 }
 
-/* ---- buffers, streams and samples ---- */
+/* ---- buffers, streams and start barrier ---- */
 
 static size_t arena_bytes(const struct bench *b)
 {
@@ -556,8 +556,8 @@ static bool is_wrong(const struct bb_row *row)
     return row->metrics[BB_OUT_OF_PLACE].wrong > 0 || row->metrics[BB_IN_PLACE].wrong > 0;
 }
 
-/* Gathers the rows of all groups (--split). Rank 0 reports one row per group, in the order of the groups' first
- * ranks. All ranks record whether any group received wrong data. */
+/* Gathers the rows of all --split groups (sets of ranks with their own communicator). Rank 0 reports one row per
+ * group, in the order of the groups' first ranks. All ranks record whether any group received wrong data. */
 static int report_groups(struct bench *b, const struct bb_row *row)
 {
     int rc;
@@ -598,8 +598,8 @@ static int report_row(void *arg, struct bb_row *row)
     return b->sweep.is_split ? report_groups(b, row) : bb_report_row(&b->report, row);
 }
 
-/* Returns the estimated duration of a row for the progress line, in units of the time to transfer one byte at 100
- * GB/s: 2e6 units (20 us) plus one unit per byte of the row's size. */
+/* Returns the estimated duration of a row for the progress line, in time units of one byte at 100 GB/s (10 ps): 2e6
+ * units (20 us) plus one unit per byte of the message size. */
 static double row_effort(const struct bb_case *c)
 {
     return 2e6 + (double)bb_case_bytes(c);
@@ -632,7 +632,7 @@ static bool is_possible_in_all_groups(const struct bench *b, int coll)
     return true;
 }
 
-/* Measures and reports one collective in one timing mode: the rows of one table. */
+/* Measures and reports all cases of one collective in one timing mode, which form one table. */
 static int measure_table(struct bench *b, int coll)
 {
     bool below;
@@ -675,7 +675,7 @@ static int add_effort(void *arg, const struct bb_case *c)
     return 0;
 }
 
-/* Sets the total duration that the progress line expects, in the unit of row_effort. With -N 0 (unlimited
+/* Sets the total duration of the run for the progress line, in the unit of row_effort. With -N 0 (unlimited
  * repetitions of the sweep) the total is 0, that is, unknown. */
 static int start_progress(struct bench *b)
 {

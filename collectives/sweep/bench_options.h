@@ -18,16 +18,17 @@ struct bb_bench_options {
     int iterations; /* timed operations per sample */
     int repeats;    /* number of samples in each result */
     int warmup;     /* warm-up operations before the first sample */
-    int checks;     /* verification passes per result; the first pass verifies the last timed operation */
+    int checks;     /* number of verifications of received data per result; the first one verifies the last timed
+                   operation */
     int root;       /* root rank, parsed from `roots`; -1: every rank in turn */
     const char *dtype, *redop, *placement;      /* dtype, redop: name of a data type or reduction operation, or "all";
                                               placement: "both", "out_of_place" or "in_place" */
-    const char *roots, *sizes, *split, *matrix; /* text of the option; NULL: not given */
+    const char *roots, *sizes, *split, *matrix; /* value of the option as typed; NULL: not given */
     double matrix_scale, imbalance;
     int aggregate, blocking, null_stream, graph_launches, host_time, rank_aggregation, registration;
     int cta_policy, min_ctas, max_ctas, unalign, memory, timestamps, cycles, per_iteration, skipped;
     int nvlink_centric_sched, max_p2p_peers;
-    const char *min_busbw;                       /* text of the option; NULL: not given */
+    const char *min_busbw;                       /* value of --min-busbw as typed; NULL: not given */
     struct bb_busbw_thresholds busbw_thresholds; /* parsed from min_busbw */
     int first_device; /* set by nccl-tests' environment only, not by an option: ordinal of the GPU of the first rank
                          on each host */
@@ -49,7 +50,7 @@ extern const struct bb_opts bb_bench_set;
  */
 int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep,
                      const struct bb_positionals *collectives) BB_MUST_CHECK;
-/* bb_bench_resolve_cases - as bb_bench_resolve, but only for the options in bb_bench_case_rows. */
+/* bb_bench_resolve_cases - like bb_bench_resolve, but validates only the options in bb_bench_case_rows. */
 int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep,
                            const struct bb_positionals *collectives) BB_MUST_CHECK;
 void bb_bench_release_sweep(struct bb_sweep *sweep);

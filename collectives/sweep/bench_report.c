@@ -19,8 +19,8 @@
 
 /* ---- fields of a result ---- */
 
-/* The values of one result (one buffer placement, out of place or in place, of a row), in the form in which the
- * fields print them. */
+/* The values of one result (a row has one result per buffer placement: out of place, in place), formatted for
+ * output. */
 struct shown {
     struct bb_shown_case of;
     const char *stopped;
@@ -118,8 +118,8 @@ static json_t *skew_json(const void *shown)
                      skew->straggler >= 0 ? json_real(skew->straggler_share) : json_null());
 }
 
-/* Placeholders in the lists of fields below. AS_TIME, AS_RATE: instead of a column width, the report style's width
- * for times or for rates. FITTING: instead of a number of digits, as many digits as fit in the column. */
+/* Special values in the lists of fields below. AS_TIME, AS_RATE: use the report style's column width for times or
+ * for rates; FITTING: print as many digits as fit in the column. */
 enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT };
 
 #define SHOWS(name) BB_SHOWS(struct shown, name)
@@ -148,8 +148,8 @@ static const struct bb_field iteration_fields[] = {
     {0},
 };
 
-/* JSON fields of each result, in the order in which they are written. An entry with only a key reserves the position
- * of a key whose value result_row.c sets later. */
+/* JSON fields of each result, in the order in which they are written. An element with only a key reserves the
+ * position of a key whose value result_row.c sets later. */
 static const struct bb_field result_fields[] = {
     {.key = "algorithm"},
     {.key = "protocol"},
@@ -205,11 +205,11 @@ static const struct bb_field stamp_fields[] = {
     {0},
 };
 
-/* A list of fields, the outputs that contain the fields (text, JSON), and the buffer placement whose values the text
- * shows. */
+/* A list of fields, the outputs (text, JSON) in which the fields appear, and the buffer placement (out of place, in
+ * place) whose values the text shows. */
 struct list {
     const struct bb_field *fields;
-    int placement; /* BB_OUT_OF_PLACE or BB_IN_PLACE; ONCE: the first measured placement */
+    int placement; /* BB_OUT_OF_PLACE or BB_IN_PLACE; ONCE: the placement that was measured first */
     bool in_text, in_json;
 };
 enum { LISTS = 17 };
@@ -219,8 +219,8 @@ static bool shows_skew(const struct bb_report *r)
     return r->ctx->mode->single && !r->style->program;
 }
 
-/* Returns whether the table has the column `wall`: only if --clock both adds a sample measured by the host clock.
- * The column shows the first measured buffer placement (ONCE); the JSON contains both placements. */
+/* Returns whether the table has the column `wall`: only if --clock both adds a sample timed by the host clock. The
+ * column shows the buffer placement that was measured first (ONCE); the JSON contains both placements. */
 static bool shows_wall(const struct bb_report *r, const struct bb_mode *mode)
 {
     return r->ctx->both_clocks && !r->ctx->host_time && !mode->single && !r->style->program;
@@ -740,8 +740,8 @@ static void warn_gpu_flags(struct bb_report *r, const struct bb_row *row, const 
         bb_result_warn_gpu_flags(&r->gpu_flags, f->seen.gpu_flags, what);
 }
 
-/* Adds a result to the counts of the table. Results with a forced algorithm do not count in the bus bandwidths (mean
- * and thresholds), because NCCL would not choose this algorithm. */
+/* Adds a result to the table's counts of results, wrong elements and warnings. Results with a forced algorithm do
+ * not count in the bus bandwidths (mean and thresholds), because NCCL would not choose this algorithm. */
 static void accumulate(struct bb_report *r, const struct bb_row *row, const struct bb_metrics *f)
 {
     r->wrong += f->wrong;

@@ -1,7 +1,7 @@
 /*
- * bench_report.h - writes the rows of a sweep (the sequence of cases, cases.h) as a table in nccl-tests' format and as
- * JSON (schema busbar.bench/1). A row has up to two results: out of place and in place. Only rank 0 has output streams;
- * on other ranks the functions write nothing.
+ * bench_report.h - writes the rows of a sweep (a sequence of collectives, types and sizes, cases.h) as a table in
+ * nccl-tests' format and as JSON (schema busbar.bench/1). A row has up to two results: out of place and in place. Only
+ * rank 0 has output streams; on other ranks the functions write nothing.
  */
 #ifndef BB_COLLECTIVES_SWEEP_BENCH_REPORT_H
 #define BB_COLLECTIVES_SWEEP_BENCH_REPORT_H
@@ -15,11 +15,12 @@
 enum { BB_OUT_OF_PLACE, BB_IN_PLACE, BB_PLACEMENTS };
 
 struct bb_row {
-    struct bb_case c;             /* the measured case; in_place is always false, see `measured` */
-    bool measured[BB_PLACEMENTS]; /* [placement] requested and supported by the collective, so metrics[placement] is
-                                     valid */
+    struct bb_case c; /* the measured collective with its parameters; in_place is always false, see `measured` */
+    bool measured[BB_PLACEMENTS]; /* [placement] whether the placement (out of place, in place) was measured, so
+                                     metrics[placement] is valid */
     struct bb_metrics metrics[BB_PLACEMENTS];
-    bool wanted[BB_PLACEMENTS];  /* [placement] requested; measured only if the collective supports the placement */
+    bool wanted[BB_PLACEMENTS];  /* [placement] whether the placement is requested; measured only if the collective
+                                   supports it */
     const struct bb_row *chosen; /* only for a row with a forced algorithm: the row with NCCL's own choice; otherwise
                                     NULL */
     int group;  /* index of this row's group (set of ranks with its own communicator, --split); 0 without --split */
@@ -47,7 +48,7 @@ struct bb_report_style {
 };
 extern const struct bb_report_style bb_report_bench;
 
-/* Free device memory on rank 0 at four points in time, in bytes. */
+/* Free device memory on rank 0, in bytes, at four points of the run. */
 struct bb_report_memory {
     size_t free_at_start, free_after_init, free_after_buffers, free_at_end;
 };
@@ -67,7 +68,7 @@ struct bb_report {
     unsigned gpu_flags;                        /* bits of enum bb_nvml_flag whose warnings have been printed */
     double busbw_sum;
     size_t busbw_n;
-    /* [threshold of --min-busbw]: bus bandwidths of the current table to which the threshold applies */
+    /* [threshold of --min-busbw] sum, minimum and maximum of the current table's bus bandwidths for this threshold */
     struct bb_busbw_tally busbw_thresholds[BB_BUSBW_THRESHOLDS_MAX];
     unsigned long long n_results, warned[BB_WARN_COUNT]; /* counts of the current table. n_results: results; warned:
                                                             results with each warning (enum bb_warning) */
@@ -79,7 +80,7 @@ struct bb_report {
                                       straggler */
 };
 
-/* Data for the lines above the first table. */
+/* Data for the lines above the first table, such as the device of each rank. */
 struct bb_report_head {
     const struct bb_bench_options *options;
     const struct bb_session *session;

@@ -30,8 +30,8 @@ static int parse_scope(const char *scope_text, struct bb_busbw_threshold *thresh
     return bb_parse_bytes(scope_text, &threshold->bytes);
 }
 
-/* Parses one threshold of the list. bb_list_each limits a threshold to 63 characters, so the text before the colon
- * fits into scope_text. */
+/* Parses one threshold of the list, such as "peak:300". bb_list_each limits a threshold to 63 characters, so the
+ * text before the colon fits into scope_text. */
 static int add_threshold(void *arg, const char *word)
 {
     struct bb_busbw_thresholds *f = arg;

@@ -31,10 +31,10 @@ struct bb_busbw_thresholds {
  * Returns 0, or -BB_EUSAGE after printing one error line. */
 int bb_busbw_thresholds_parse(struct bb_busbw_thresholds *f, const char *text) BB_MUST_CHECK;
 
-/* Bus bandwidths of the results to which one threshold applies. A zero-initialized struct is empty. */
+/* Sum, minimum and maximum of the bus bandwidths to which one threshold applies. A zero-initialized struct is empty. */
 struct bb_busbw_tally {
     size_t n;
-    double sum, min, max; /* GB/s */
+    double sum, min, max; /* sum, minimum and maximum in GB/s */
 };
 
 /* bb_busbw_tally_add - add the bus bandwidth of a result. NaN is ignored. */

@@ -8,8 +8,8 @@
 #include "bootstrap/results/table.h"
 #include "collectives/measure/case.h"
 
-/* The values of a case as they are printed. bb_case_fields requires this struct to be the first member of the struct
- * that describes a row. */
+/* The collective and its parameters (size, count, type, ...), formatted for output. bb_case_fields requires this
+ * struct to be the first member of the struct that describes a row. */
 struct bb_shown_case {
     const char *collective, *dtype, *op, *redop, *placement, *mode;
     size_t bytes, count;
@@ -18,7 +18,8 @@ struct bb_shown_case {
 
 extern const struct bb_field bb_case_fields[];
 
-/* bb_show_case - return the printable form of a case. mode: the value of the key "mode" in the results. */
+/* bb_show_case - return collective and parameters of the case, formatted for output. mode: the value of the key
+ * "mode" in the results. */
 struct bb_shown_case bb_show_case(const struct bb_case *c, bool in_place, const char *mode);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* Returns the size that follows `bytes` in the range of sizes, always a larger one; 0 after the largest size. */
+/* Returns the size that follows `bytes` in the range from -b to -e, always a larger one; 0 after the largest size. */
 static size_t next_size(const struct bb_sweep *s, size_t bytes)
 {
     double scaled = (double)bytes * s->factor;
@@ -33,8 +33,8 @@ static int run_size(struct bb_case *c, size_t bytes, bb_sweep_fn *fn, void *arg)
     return fn(arg, c);
 }
 
-/* Allocates *list and fills it with the *n sizes in ascending order, or in the order of --sizes. The caller frees
- * *list. */
+/* Allocates *list and fills it with the sweep's *n message sizes in ascending order, or in the order of --sizes. The
+ * caller frees *list. */
 static int list_sizes(const struct bb_sweep *s, size_t **list, size_t *n)
 {
     *n = (size_t)s->sizes.n;

@@ -34,23 +34,23 @@ struct bb_sweep {
     int redops[BB_REDOP_COUNT], n_redops;   /* enum bb_redop_id */
     int root;                               /* root rank; -1: every rank in turn */
     size_t min_bytes, max_bytes;
-    size_t step_bytes; /* increment between sizes in bytes; used if factor is 0 */
-    double factor;     /* ratio between sizes, above 1; 0: use step_bytes */
+    size_t step_bytes; /* increment from one message size to the next in bytes; used if factor is 0 */
+    double factor;     /* ratio of each message size to the previous one, above 1; 0: use step_bytes */
     bool out_of_place, in_place;
-    bool overlapping;      /* also run collectives in place if received data then overwrite data that are still to be
-                         sent, as nccl-tests does; these cases are timed but never verified */
-    struct bb_sizes sizes; /* explicit sizes, which replace the range; empty: use the range */
+    bool overlapping;      /* also run a collective in place if received data then overwrite data that are still to be
+                         sent, as nccl-tests does; such runs are timed but never verified */
+    struct bb_sizes sizes; /* message sizes of --sizes, which replace the range from -b to -e; empty: use the range */
     bool is_split;         /* true: --split divides the ranks into groups by the rule `split` */
     struct bb_split split;
-    bool shuffled; /* sizes are in a random order that depends only on `seed` */
+    bool shuffled; /* message sizes are in a random order that depends only on `seed` */
     uint64_t seed;
-    size_t unalign; /* number of elements by which the buffers are offset from their alignment */
+    size_t unalign; /* number of elements by which the send and receive buffers are offset from their alignment */
     /* byte counts of alltoallv per pair of ranks; NULL: the sweep does not contain alltoallv. Owned by the creator
      * of the sweep */
     struct bb_alltoallv_counts *alltoallv_counts;
 };
 
-/* bb_sweep_largest - return the largest size of the sweep in bytes. */
+/* bb_sweep_largest - return the largest message size of the sweep in bytes. */
 size_t bb_sweep_largest(const struct bb_sweep *s);
 
 /*

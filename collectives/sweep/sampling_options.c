@@ -87,7 +87,7 @@ struct delay_reader {
     int ranks, *highest;
 };
 
-/* Parses one entry RANK:US of the list. */
+/* Parses one element RANK:US of the list in --delay. */
 static int add_delay(void *arg, const char *word)
 {
     const struct delay_reader *d = arg;

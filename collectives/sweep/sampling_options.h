@@ -1,6 +1,6 @@
 /*
- * sampling_options.h - options that select how a case is sampled: timing mode, number of samples, warm-up, order of
- * sizes, artificial delays. Requires neither MPI nor a GPU.
+ * sampling_options.h - options that select how the time of a collective is sampled: timing mode, number of samples,
+ * warm-up, order of message sizes, artificial delays. Requires neither MPI nor a GPU.
  */
 #ifndef BB_COLLECTIVES_SWEEP_SAMPLING_OPTIONS_H
 #define BB_COLLECTIVES_SWEEP_SAMPLING_OPTIONS_H
@@ -19,7 +19,8 @@ enum bb_blocking {
     BB_BLOCK_COUNT
 };
 
-/* How the times of the ranks are combined into one time. The values are those of nccl-tests' option -a. */
+/* How the times of the ranks are combined into one time, such as their maximum. The values are those of nccl-tests'
+ * option -a. */
 enum bb_rank_aggregation {
     BB_AGGREGATE_FIRST,
     BB_AGGREGATE_MEAN,
@@ -34,15 +35,16 @@ struct bb_sampling_options {
     const char *clock;  /* clock that measures the times: "gpu" (CUDA events), "host", or "both" */
     const char *warmup; /* "fixed": run the given number of warm-up operations; "auto": then run more until their
                            times show no trend */
-    const char *confidence, *shuffle, *delay; /* text of the option; NULL: not given */
+    const char *confidence, *shuffle, *delay; /* value of the option as typed; NULL: not given */
     int start_barrier, max_iterations;
     bool show_choice, sweep_algorithms;
-    double start_barrier_limit_ms; /* time limit of the start barrier */
+    double start_barrier_limit_ms; /* time after which a closed start barrier opens by itself, in ms */
     double max_s;
-    double confidence_fraction; /* target of --confidence as a fraction, 0.01 for 1%; 0: not given.
-                                   bb_sampling_resolve sets confidence_fraction, seed and delayed_rank */
-    uint64_t seed;              /* seed of --shuffle */
-    int delayed_rank;           /* highest rank named in --delay; -1: none */
+    /* target width of the confidence interval (--confidence) as a fraction, 0.01 for 1%; 0: not given.
+     * bb_sampling_resolve sets confidence_fraction, seed and delayed_rank */
+    double confidence_fraction;
+    uint64_t seed;    /* seed of --shuffle */
+    int delayed_rank; /* highest rank named in --delay; -1: none */
 };
 
 extern const struct bb_opt bb_sampling_option_rows[];
@@ -53,8 +55,8 @@ int bb_sampling_resolve(struct bb_sampling_options *o) BB_MUST_CHECK;
 
 /*
  * bb_sampling_parse_delays - parse a list of delays: "1:100,3:50" sets us[1] = 100 and us[3] = 50.
- *   ranks    number of elements of `us`; entries for higher ranks are ignored
- *   us       in and out: [ranks] microseconds; elements of unlisted ranks are unchanged
+ *   ranks    number of elements of `us`; delays of ranks at or above this number are ignored
+ *   us       in and out: [ranks] delay in microseconds; elements of unlisted ranks are unchanged
  *   highest  out: highest rank in the list; -1 if text is NULL
  *   Returns  0, or -BB_EUSAGE after printing one error line
  */

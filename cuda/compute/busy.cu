@@ -1,7 +1,7 @@
 /*
- * busy.cu - launches the timed kernel, a substitute for compute. Each block requests the maximum of shared memory, so
- * each SM runs one block. Each block polls the GPU clock, and reads and writes memory whenever its traffic so far is
- * below the requested rate.
+ * busy.cu - launches the timed kernel, a substitute for compute. Each thread block requests the maximum of shared
+ * memory, so each SM runs one block. Each block polls the GPU clock, and reads and writes memory whenever its traffic
+ * since its start is below the requested rate.
  */
 #include "cuda/compute/busy_kernels.cuh"
 #include "cuda/device/check.h"

@@ -16,19 +16,20 @@
 extern "C" {
 #endif
 
-/* Result of a launch, in device or pinned host memory. The kernel updates it with GPU atomics, so clear it with
- * bb_busy_report_clear before the launch. */
+/* Result of a launch of the timed kernel, in device or pinned host memory. The kernel updates it with GPU atomics,
+ * so clear it with bb_busy_report_clear before the launch. */
 struct bb_busy_report {
-    unsigned long long start_ns, end_ns; /* GPU clock: start of the first block, end of the last block */
-    unsigned long long bytes;            /* memory traffic: bytes read plus bytes written */
-    unsigned long long blocks;           /* number of blocks that ran, one per SM */
+    unsigned long long start_ns, end_ns; /* in ns of the GPU clock: start of the first thread block, end of the last
+                                            thread block */
+    unsigned long long bytes;            /* memory traffic of the launch: bytes read plus bytes written */
+    unsigned long long blocks;           /* number of thread blocks that ran, one per SM */
 };
 
 struct bb_busy {
     int sms;       /* SMs to occupy; below 1: one SM; above the GPU's number of SMs: all SMs */
-    int64_t ns;    /* duration of each block, from the block's own start */
-    double gbps;   /* rate of memory traffic (read plus written), 1e9 bytes per second; 0: no traffic. If the blocks
-                    cannot reach the rate, the traffic is lower and the duration stays exact. */
+    int64_t ns;    /* duration of each thread block in ns, from the block's own start */
+    double gbps;   /* rate of memory traffic (read plus written) of the whole kernel, 1e9 bytes per second; 0: no
+                    traffic. If the blocks cannot reach the rate, the traffic is lower and the duration stays exact. */
     void *scratch; /* device memory that the traffic reads and writes back unchanged; larger than the L2 cache; NULL
                       if gbps is 0 */
     size_t scratch_bytes;

@@ -7,7 +7,7 @@
 
 struct bb_busy_args {
     int64_t ns;
-    double bytes_per_ns; /* rate of memory traffic of one block, read plus written */
+    double bytes_per_ns; /* rate of memory traffic of one thread block, bytes read plus written per ns */
     void *scratch;       /* [words] 16-byte words, aligned to 16 bytes */
     uint64_t words;
     struct bb_busy_report *report;

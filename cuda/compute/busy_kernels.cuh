@@ -10,13 +10,13 @@
 
 enum {
     BB_BUSY_THREADS = 512,
-    BB_BUSY_WORDS = 4 /* 16-byte words that a thread moves per portion; a block moves portions of 512 threads x 4
-                         words = 32 KiB */
+    BB_BUSY_WORDS = 4 /* number of 16-byte words that a thread moves at a time; a block of 512 threads then moves one
+                         portion, 512 x 4 words = 32 KiB */
 };
 
 /*
- * Reads one portion of the scratch memory and writes it back unchanged. The cache hint .cs (streaming: used once) makes
- * this traffic go to memory and not stay in the L2 cache. The blocks take interleaved portions.
+ * Reads one portion (32 KiB) of the scratch memory and writes it back unchanged. The cache hint .cs (streaming: used
+ * once) makes this traffic go to memory and not stay in the L2 cache. The blocks take interleaved portions.
  */
 static __device__ void move_portion(const struct bb_busy_args &a, uint64_t portion)
 {
@@ -39,8 +39,8 @@ static __device__ void write_report(struct bb_busy_report *r, uint64_t start_ns,
     atomicAdd(&r->blocks, 1ull);
 }
 
-/* Element 0 contains the elapsed time in ns; the other elements are unused. The launch requests the maximum of
- * dynamic shared memory for this array, so that an SM runs only one block. */
+/* Element 0 contains the elapsed time of the thread block in ns; the other elements are unused. The launch requests
+ * the maximum of dynamic shared memory for this array, so that an SM runs only one block. */
 extern __shared__ int64_t bb_busy_now[];
 
 /* Returns the time since start_ns in ns. Thread 0 reads the clock for the whole block, so all threads take the same

@@ -113,7 +113,8 @@ out:
 }
 
 /*
- * Gets algorithms for a GEMM from the cuBLASLt heuristic, best first.
+ * Gets algorithms for a GEMM from the cuBLASLt heuristic, in the heuristic's order: the one that it expects to be
+ * fastest is first.
  *   asked    maximum number of algorithms
  *   results  [asked] out
  *   n        out: number of algorithms stored

@@ -16,8 +16,8 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
-/* A cuBLASLt handle and one workspace, shared by all GEMMs planned with it. GEMMs that may run concurrently, on
- * different streams, need separate handles. */
+/* A cuBLASLt handle and one workspace, shared by all GEMMs that bb_gemm_init plans with it. GEMMs that may run
+ * concurrently, on different streams, need separate handles. */
 struct bb_gemm_lib {
     cublasLtHandle_t handle;
     void *workspace;
@@ -39,10 +39,10 @@ struct bb_gemm {
 };
 
 /*
- * bb_gemm_init - plan a GEMM with the algorithm that the cuBLASLt heuristic ranks first.
+ * bb_gemm_init - plan a GEMM (create its cuBLASLt descriptors and choose the algorithm that the heuristic ranks first).
  *   Returns  0; -BB_EUSAGE after printing an error, for an unsupported type or an invalid shape; -BB_EFAIL if cuBLASLt
  *            fails or has no algorithm for this GEMM
- * bb_gemm_release accepts a partly initialized plan.
+ * bb_gemm_release accepts a partly initialized struct.
  */
 int bb_gemm_init(struct bb_gemm *g, const struct bb_gemm_lib *lib, const struct bb_gemm_shape *shape) BB_MUST_CHECK;
 void bb_gemm_release(struct bb_gemm *g);

@@ -31,7 +31,7 @@ size_t bb_kernel_runner_bytes(const struct bb_kernel_list *const lists[], int n)
 /* ---- generating the operand data ---- */
 
 /* Bytes of operand data that the host generates. The rest of an operand area (device memory that kernels read, write
- * or use as indices) is filled with copies of these bytes. */
+ * or use as indices) is filled with copies of these data. */
 enum { BLOCK_BYTES = 1 << 20 };
 
 /* Fills area[done, bytes) with copies of area[0, done). Each copy doubles the filled length. */
@@ -61,8 +61,8 @@ out:
     return rc;
 }
 
-/* Generates 16-bit patterns from 0x3000 to 0x3bff. As half they are values from 0.125 to 1; as bfloat16 or float
- * they are small, positive and normal. */
+/* Fills `block` with 16-bit patterns from 0x3000 to 0x3bff. As half they are values from 0.125 to 1; as bfloat16 or
+ * float they are small, positive and normal. */
 static void make_numbers(uint16_t *block)
 {
     uint32_t seed = 1;
@@ -73,8 +73,9 @@ static void make_numbers(uint16_t *block)
     }
 }
 
-/* Generates row indices from 0 to rows - 1. Consecutive entries refer to rows that are not adjacent. rows: the
- * smallest number of rows that any kernel reads from, so the indices are valid for all kernels. */
+/* Fills `block` with row indices from 0 to rows - 1 for gather kernels. Consecutive indices refer to rows that are
+ * not adjacent. rows: the smallest number of rows that any kernel reads from, so the indices are valid for all
+ * kernels. */
 static void make_indices(int32_t *block, uint64_t rows)
 {
     for (uint64_t i = 0; i < BLOCK_BYTES / sizeof *block; i++)

@@ -1,7 +1,7 @@
 /*
- * kernel_runner.h - runs kernel lists on the GPU. Each distinct GEMM is planned once. All lists use the same operand
- * memory, because only the time matters and not the results. Inputs are never overwritten, so the values stay small and
- * finite.
+ * kernel_runner.h - runs kernel lists (the GEMMs and memory-bound kernels of a layer, kernel_list.h) on the GPU. Each
+ * distinct GEMM is planned once. All lists use the same operand memory, because only the time matters and not the
+ * results. Inputs are never overwritten, so the values stay small and finite.
  *
  *   struct bb_kernel_runner worker;
  *   TRY(bb_kernel_runner_init(&worker, lists, n, 8, stream));      // not during stream capture
@@ -22,7 +22,7 @@ struct bb_kernel_runner {
     char *read, *write;
     int32_t *index;
     struct bb_kernel_list_memory memory;
-    struct bb_gemm *gemms; /* [n_gemms] one plan per distinct shape; owned */
+    struct bb_gemm *gemms; /* [n_gemms] one planned GEMM per distinct shape; owned */
     int n_gemms;
 };
 
@@ -40,7 +40,7 @@ int bb_kernel_runner_init(struct bb_kernel_runner *worker, const struct bb_kerne
                           int candidates, cudaStream_t stream) BB_MUST_CHECK;
 void bb_kernel_runner_release(struct bb_kernel_runner *worker);
 
-/* bb_kernel_runner_run - enqueue every item of lists[i] and return at once. */
+/* bb_kernel_runner_run - enqueue all kernels of lists[i] and return at once. */
 int bb_kernel_runner_run(const struct bb_kernel_runner *worker, int i, cudaStream_t stream) BB_MUST_CHECK;
 
 #endif

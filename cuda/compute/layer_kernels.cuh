@@ -2,9 +2,9 @@
  * layer_kernels.cuh - the CUDA kernels of memory_kernel.h. Only layer_memory_kernels.cu launches them. The GPU emulator
  * compiles this same source for the CPU (tests/emulator/kernels).
  *
- * All kernels are memory-bound. Adjacent threads access adjacent words, which are 16 bytes wide if the alignment allows
- * it (bb_memory_kernel_prepare sets the width). Grid-stride loops make any grid size correct. The argument of each
- * kernel is struct bb_memory_kernel. Arithmetic is in float.
+ * All kernels are memory-bound. Adjacent threads load or store adjacent groups of elements, of 16 bytes each if the
+ * alignment allows it (bb_memory_kernel_prepare sets the width). Grid-stride loops make any grid size correct. The
+ * argument of each kernel is struct bb_memory_kernel. Arithmetic is in float.
  */
 #ifndef BB_CUDA_LAYER_KERNELS_CUH
 #define BB_CUDA_LAYER_KERNELS_CUH
@@ -94,7 +94,7 @@ template <typename U> static __device__ void copy_words(const struct bb_memory_k
         static_cast<U *>(p.out)[i] = static_cast<const U *>(p.in)[i];
 }
 
-/* Each output row is copied by the blockDim.x threads with the same threadIdx.y. */
+/* Copies rows: the blockDim.x threads with the same threadIdx.y copy one output row. */
 template <typename U> static __device__ void gather_words(const struct bb_memory_kernel &p, uint64_t row_bytes)
 {
     const uint64_t words = row_bytes / sizeof(U), rows_at_once = (uint64_t)gridDim.x * blockDim.y;
@@ -107,9 +107,9 @@ template <typename U> static __device__ void gather_words(const struct bb_memory
     }
 }
 
-/* Index conversion for halo messages. i is the index of a word in the packed message, which contains the box (struct
- * bb_box) of each row, one after another. Returns the index of the same word in the array of whole tiles. per_word:
- * number of cells per word. */
+/* Index conversion for halo messages. i is the index of a word (the cells of one memory access) in the packed
+ * message, which contains the box (struct bb_box) of each row, one after another. Returns the index of the same word
+ * in the array of whole tiles. per_word: number of cells per word. */
 static __device__ inline uint64_t tile_word(const struct bb_box &b, uint32_t per_word, uint64_t i)
 {
     const uint32_t width = b.extent[2] / per_word;
@@ -144,8 +144,8 @@ template <typename T> static __device__ void box_add(const struct bb_memory_kern
 
 /* ---- bias, scale and activation, forward and backward ---- */
 
-/* The tanh approximation of GELU: 0.5 x (1 + tanh u) = x * sigmoid(2u), with u as computed below. The second form
- * needs only one exponential and one division. */
+/* The tanh approximation of GELU: 0.5 x (1 + tanh u) = x * sigmoid(2u), with u as computed below. The code uses x *
+ * sigmoid(2u), which needs only one exponential and one division. */
 static __device__ inline float gelu(float x)
 {
     const float u = 0.7978845608f * (x + 0.044715f * x * x * x);
@@ -213,7 +213,7 @@ template <typename T, int N> static __device__ void act_grad_words(const struct 
 /* ---- layer norm, forward and backward: one block per row ---- */
 
 /* Shared memory of the layer norm kernels. Elements 0 to 31: one partial sum per warp. From element 32 on: a copy of
- * the row, if p.cached. */
+ * the row that the block normalizes, if p.cached. */
 extern __shared__ __align__(16) float bb_layer_shared[];
 
 /* Returns the sum of x over all threads of the block; every thread gets the sum. The order of additions is fixed, so
@@ -234,7 +234,7 @@ static __device__ inline float block_sum(float x)
 }
 
 template <typename T, int N> struct norm_row {
-    const void *from; /* the row in global memory, or its copy in shared memory */
+    const void *from; /* the row to normalize, in global memory, or its copy in shared memory */
     uint64_t words;
 
     __device__ float sum(void *copy) const
@@ -278,8 +278,8 @@ template <typename T, int N> struct norm_row {
     }
 };
 
-/* Layer norm of each row. Each thread reads back only the elements that it stored in the shared-memory copy itself,
- * so the copy needs no barrier. */
+/* Layer norm of each row. Each thread reads from the shared-memory copy only the elements that the thread itself
+ * stored, so the copy needs no barrier. */
 template <typename T, int N> static __device__ void layer_norm_rows(const struct bb_memory_kernel &p)
 {
     void *copy = p.cached ? bb_layer_shared + 32 : NULL;
@@ -294,15 +294,15 @@ template <typename T, int N> static __device__ void layer_norm_rows(const struct
     }
 }
 
-/* One row of the layer norm gradient, with its mean and factor = 1 / sqrt(variance + 1e-5). The kernel reads `in`
- * and `saved` several times; only the first read goes to memory, the later ones hit the cache. */
+/* State for one row of the layer norm gradient: its mean and factor = 1 / sqrt(variance + 1e-5). The kernel reads
+ * `in` and `saved` several times; only the first read goes to memory, the later ones hit the cache. */
 template <typename T, int N> struct norm_grad_row {
     const void *in, *saved;
     uint64_t words;
     float mean, factor;
 
-    /* Loads word i of the row: g = in * scale, and x = (saved - mean) * factor, the normalized input of the forward
-     * kernel. */
+    /* Loads the N elements of word i (one memory access) of the row: g = in * scale, and x = (saved - mean) *
+     * factor, the normalized input of the forward kernel. */
     __device__ void load_word(const struct bb_memory_kernel &p, uint64_t i, float g[N], float x[N]) const
     {
         float scale[N];
@@ -387,7 +387,8 @@ template <typename T, int N> static __device__ void unpermute_rows(const struct 
             expert_word<T, N>(p, r, words, c);
 }
 
-/* ---- gradient accumulation and optimizers: words of N elements, then the remaining elements one by one ---- */
+/* ---- gradient accumulation and optimizers: N elements per memory access, then the remaining elements one by one
+ * ---- */
 
 template <typename T, int N> static __device__ void accumulate_word(const struct bb_memory_kernel &p, uint64_t i)
 {
@@ -473,7 +474,7 @@ template <typename T> static __device__ void update(const struct bb_memory_kerne
 
 #define BB_KERNEL extern "C" __global__ void __launch_bounds__(BB_LAYER_THREADS)
 
-/* Calls `function` with the word type that is p.unit bytes wide (16, 8, 4 or 2). */
+/* Calls `function` with the integer type that is p.unit bytes (16, 8, 4 or 2) wide. */
 #define BB_WORDS(p, function, ...)                                                                                     \
     ((p).unit == 16  ? function<uint4>(__VA_ARGS__)                                                                    \
      : (p).unit == 8 ? function<uint2>(__VA_ARGS__)                                                                    \
@@ -506,7 +507,7 @@ BB_KERNEL bb_box_kernel(struct bb_memory_kernel p)
     BB_WORDS(p, box_words, p, per_word);
 }
 
-/* Defines one kernel per element type. An access is N elements (16 bytes), or one element if p.unit is 1. */
+/* Defines one kernel per element type. A memory access has N elements (16 bytes), or one element if p.unit is 1. */
 #define BB_TYPED_KERNELS(name, body)                                                                                   \
     BB_KERNEL bb_##name##_float_kernel(struct bb_memory_kernel p)                                                      \
     {                                                                                                                  \

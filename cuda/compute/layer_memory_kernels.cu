@@ -26,15 +26,15 @@ static struct shape blocks_for(uint64_t items, uint64_t items_per_block, dim3 bl
     return {dim3((unsigned)(blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS)), block, 0};
 }
 
-/* Returns the launch configuration for an array without row structure: one thread per access. items: number of
- * accesses. */
+/* Returns the launch configuration for an array without row structure: one thread per memory access. items: number
+ * of memory accesses. */
 static struct shape flat(uint64_t items)
 {
     return blocks_for(items, BB_LAYER_THREADS, dim3(BB_LAYER_THREADS));
 }
 
-/* Returns the launch configuration for rows of `words` accesses each: blockDim.x threads (whole warps) process one
- * row; blockDim.y is the number of rows per block. */
+/* Returns the launch configuration for rows of `words` memory accesses each: blockDim.x threads (whole warps)
+ * process one row; blockDim.y is the number of rows per block. */
 static struct shape by_rows(uint64_t rows, uint64_t words)
 {
     unsigned along = words >= BB_LAYER_THREADS ? BB_LAYER_THREADS : (unsigned)((words + 31) / 32 * 32);

@@ -25,7 +25,8 @@ struct bb_allocator {
 extern const struct bb_allocator bb_cuda_allocator; /* "cuda": cudaMalloc */
 
 struct bb_guarded {
-    unsigned char *area; /* device address of the buffer, aligned to 256 bytes; NULL: no buffer */
+    unsigned char *area; /* device address of the buffer, aligned to 256 bytes and without guard zones; NULL: no
+                            buffer */
     size_t bytes;        /* size of the buffer, without the guard zones */
     void *base;          /* the allocation including the guard zones, owned; NULL if the caller owns the memory */
     const struct bb_allocator *from;
@@ -47,8 +48,8 @@ size_t bb_guarded_device_bytes(size_t bytes, const struct bb_allocator *from);
 BB_MUST_CHECK int bb_guarded_init(struct bb_guarded *b, size_t bytes, const struct bb_allocator *from,
                                   cudaStream_t stream);
 
-/* bb_guarded_place - as bb_guarded_init, but in memory that the caller owns: bb_guarded_bytes(bytes) bytes, aligned
- * to 256. */
+/* bb_guarded_place - create a buffer and write its guard zones like bb_guarded_init, but in memory that the caller
+ * owns: bb_guarded_bytes(bytes) bytes, aligned to 256. */
 BB_MUST_CHECK int bb_guarded_place(struct bb_guarded *b, void *memory, size_t bytes, cudaStream_t stream);
 void bb_guarded_release(struct bb_guarded *b);
 

@@ -17,8 +17,9 @@ extern "C" {
 #endif
 
 /*
- * Result of checks, in device memory. Call bb_verdict_clear before the first check; each check adds to the verdict. If
- * `checked` is less than the number of elements to compare, a check is incomplete or did not run.
+ * Result of comparing a buffer with expected values, in device memory. Call bb_verdict_clear before the first
+ * comparison; each comparison adds to the verdict. If `checked` is less than the number of elements to compare, a
+ * comparison is incomplete or did not run.
  */
 struct bb_verdict {
     unsigned long long wrong;   /* number of elements that differ */

@@ -49,7 +49,7 @@
 struct bb_pattern {
     uint64_t seed;
     int ranks;        /* number of ranks of the communicator, at least 1 */
-    int redop;        /* enum bb_redop_id, or BB_COPY */
+    int redop;        /* enum bb_redop_id, or BB_COPY: no reduction */
     int bytes;        /* size of one element */
     int number_class; /* enum bb_dtype_class */
     int exponent_bits, fraction_bits;
@@ -62,7 +62,7 @@ struct bb_pattern {
 struct bb_expect {
     int reduced;    /* 1: element reduced over all ranks; 0: element copied from one rank */
     int source;     /* source rank of the first block; for copies only */
-    uint64_t block; /* elements per block, at least 1 */
+    uint64_t block; /* number of elements per block, at least 1 */
     uint64_t first; /* pattern index of the first element of each block */
 };
 
@@ -108,7 +108,7 @@ BB_HD uint64_t bb_mask(int bytes)
     return bytes == 8 ? ~0ull : (1ull << 8 * bytes) - 1;
 }
 
-BB_HD double bb_power_of_two(int e) /* -1022 <= e <= 1023 */
+BB_HD double bb_power_of_two(int e) /* 2^e as a double; -1022 <= e <= 1023 */
 {
     uint64_t bits = (uint64_t)(e + 1023) << 52;
     double d;
@@ -165,7 +165,7 @@ BB_HD int bb_shared_exponent(const struct bb_pattern *p, uint64_t index)
 
     low = low < -16 ? -16 : low;
     high = high > 16 ? 16 : high;
-    low += p->redop == BB_MULSUM; /* mulsum inputs can be half of the value, which must still be a normal number */
+    low += p->redop == BB_MULSUM; /* mulsum inputs can be half of the sum's inputs and must still be normal numbers */
     return (int)bb_between(bb_random(p, index, BB_RANDOM_EXPONENT), low, high);
 }
 
@@ -206,7 +206,7 @@ BB_HD int bb_sign_share(const struct bb_pattern *p, uint64_t index, int q)
     return bb_sign_term(p, index, q) ^ (q + 1 < p->ranks ? bb_sign_term(p, index, q + 1) : 0);
 }
 
-/* ---- the contribution of one position, for each reduction operation ---- */
+/* ---- the contribution of one position (rotated rank, see the top of the file), for each reduction operation ---- */
 
 BB_HD uint64_t bb_sum_input(const struct bb_pattern *p, uint64_t index, int q)
 {
@@ -276,8 +276,8 @@ BB_HD uint64_t bb_prod_input(const struct bb_pattern *p, uint64_t index, int q)
     return bb_inverse(bb_random(p, index, q - 1) | 1);
 }
 
-/* bb_key_value maps a key, which is an integer with |key| <= bb_key_limit, to a value of the element type. The
- * mapping preserves the order, so the extreme key gives the extreme value (max and min). */
+/* bb_key_value maps an integer `key` with |key| <= bb_key_limit to a value of the element type. The mapping
+ * preserves the order, so the largest (smallest) key gives the largest (smallest) value, as max and min require. */
 BB_HD int64_t bb_key_limit(const struct bb_pattern *p)
 {
     if (p->number_class == BB_FLOATING)
@@ -400,7 +400,7 @@ BB_HD uint64_t bb_pattern_reduced(const struct bb_pattern *p, uint64_t index)
     case BB_AVG:
         bits = bb_avg_reduced(p, index);
         break;
-    default: /* min and max */
+    default: /* BB_MIN and BB_MAX */
         bits = bb_extreme_input(p, index, 0);
     }
     return bits & bb_mask(p->bytes);

@@ -17,10 +17,10 @@ struct matching {
     const struct bb_visible *ranks;
     int first, *ordinal;
     struct visible_gpu *visible_gpus; /* every pair of a rank and a GPU visible to it, sorted by UUID */
-    int *gpu;   /* [rank * BB_VISIBLE_MAX + device number] index of the GPU with this device number on this rank; GPUs
-                 are numbered in UUID order */
-    int *owner; /* [n_gpus] rank that the GPU is assigned to; -1: free */
-    bool *visited; /* [n_gpus] whether the current search has visited the GPU */
+    int *gpu;   /* [rank * BB_VISIBLE_MAX + device number] index of the GPU with this device number on this rank, among
+                 all GPUs of the job in UUID order */
+    int *owner; /* [n_gpus] rank to which each GPU is assigned; -1: free */
+    bool *visited; /* [n_gpus] whether the current search for an augmenting path has visited the GPU */
     int n_gpus;
 };
 

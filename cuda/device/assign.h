@@ -26,10 +26,10 @@ struct bb_assigned {
 };
 
 /*
- * bb_devices_assign - assign every rank a GPU that no other rank has, if such an assignment exists. Ranks that see the
- * same GPUs get them in rank order.
+ * bb_devices_assign - assign every rank a GPU that no other rank has, if such an assignment exists. Ranks with the same
+ * visible GPUs get them in rank order.
  *   ranks     [n] visible GPUs of each rank
- *   first     only device numbers from `first` on are used
+ *   first     lowest device number to assign
  *   ordinal   [n] out: device number of each rank
  *   assigned  out: whether every rank has a GPU, and the conflict if not
  *   Returns   0, or -BB_EFAIL if out of memory

@@ -112,7 +112,8 @@ static int list_visible(struct bb_visible *visible)
 
     memset(visible, 0, sizeof(*visible));
     if (no_gpu_reason(&count))
-        return 0; /* choose_ordinal reports the missing GPU after all ranks have exchanged their lists */
+        return 0; /* choose_ordinal reports the missing GPU after all ranks have exchanged their lists of visible
+                     GPUs */
     visible->n = count < BB_VISIBLE_MAX ? count : BB_VISIBLE_MAX;
     for (int i = 0; i < visible->n; i++) {
         TRY(BB_CUDA(cudaGetDeviceProperties(&prop, i)));
@@ -122,8 +123,8 @@ out:
     return rc;
 }
 
-/* Returns whether the GPU with device number `slot` on rank r has already been counted: an earlier rank of the same
- * node sees the same GPU, or rank r itself sees it under a lower device number. */
+/* Returns whether the GPU with device number `slot` on rank r has already been counted: a lower rank of the same
+ * node sees the same GPU, or rank r itself sees the GPU under a lower device number. */
 static bool is_counted_before(const struct bb_world *w, const struct bb_visible *all, int r, int slot)
 {
     for (int i = 0; i <= r; i++)

@@ -35,7 +35,7 @@ int bb_device_count_in_child(void);
 
 /*
  * bb_device_choose - collective: select a GPU for every rank (see assign.h) and make this rank's GPU current.
- *   first      only device numbers from `first` on are used
+ *   first      lowest device number to use
  *   share_gpu  true: if there are too few GPUs, use device (first + local rank) modulo the number of GPUs
  *   info       out: the GPU of this rank
  *   Returns    0, or an error code on all ranks: -BB_EUSAGE if two ranks would share a GPU, -BB_EFAIL if a rank has no

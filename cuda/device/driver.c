@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* CUDA version, as 1000 x major + 10 x minor, whose driver function signatures this file uses */
+/* CUDA version (1000 x major + 10 x minor) that defines the driver function signatures used in this file */
 enum { MIN_DRIVER_VERSION = 12000 };
 
 /*

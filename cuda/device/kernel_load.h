@@ -13,7 +13,7 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
-/* bb_kernel_table_load - load functions[count] on the current GPU. The entries are the host addresses of kernels. */
+/* bb_kernel_table_load - load functions[count] on the current GPU. The elements are the host addresses of kernels. */
 static inline int bb_kernel_table_load(const void *const *functions, size_t count)
 {
     struct cudaFuncAttributes attributes;

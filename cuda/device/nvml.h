@@ -39,7 +39,7 @@ struct bb_nvml_sample {
 void bb_nvml_open(struct bb_nvml *n, const struct bb_device_info *device, bool warns);
 void bb_nvml_release(struct bb_nvml *n);
 
-/* bb_nvml_open_from - as bb_nvml_open, with another library file and a given PCI address; for tests. */
+/* bb_nvml_open_from - like bb_nvml_open, but with a given library file and PCI address; for tests. */
 void bb_nvml_open_from(struct bb_nvml *n, const char *library, const char *pci, bool warns);
 
 void bb_nvml_sample(const struct bb_nvml *n, struct bb_nvml_sample *sample);
@@ -51,7 +51,8 @@ enum bb_nvml_flag {
     BB_NVML_SW_THERMAL,   /* the driver lowered the clocks because of temperature */
     BB_NVML_HW_THERMAL,   /* the hardware lowered the clocks because of temperature */
     BB_NVML_POWER_BRAKE,  /* the external power brake signal (from the power supply) lowered the clocks */
-    BB_NVML_CLOCKS_MOVED, /* the SM clock or the memory clock changed by more than 2 % between the samples */
+    BB_NVML_CLOCKS_MOVED, /* the SM clock or the memory clock changed by more than 2 % between the samples before and
+                             after the measurement */
     BB_NVML_FLAGS
 };
 

@@ -21,9 +21,9 @@ struct bb_nvtx {
 
 /* The description of a range. A zero-initialized range has no name. */
 struct bb_range {
-    struct nvtxStringRegistration_st *name; /* owned by the domain */
-    uint32_t category;                      /* number of the category; 0: none */
-    uint64_t bytes;                         /* payload in bytes; 0: none */
+    struct nvtxStringRegistration_st *name; /* the registered text of the range; owned by the NVTX domain */
+    uint32_t category;                      /* number of the NVTX category; 0: none */
+    uint64_t bytes;                         /* NVTX payload: bytes of the operation; 0: none */
 };
 
 void bb_nvtx_init(struct bb_nvtx *n);

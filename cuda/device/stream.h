@@ -33,7 +33,8 @@ BB_MUST_CHECK int bb_comm_wait(struct bb_comm *c, cudaStream_t stream, const cha
  */
 BB_MUST_CHECK int bb_event_us(cudaEvent_t start, cudaEvent_t stop, double *us);
 
-/* bb_event_difference_us - as bb_event_us for events in any order: *us is negative if `to` precedes `from`. */
+/* bb_event_difference_us - get the GPU time in microseconds from event `from` to event `to`; negative if `to` was
+ * recorded before `from`. Returns 0, or -BB_EFAIL after printing an error. */
 BB_MUST_CHECK int bb_event_difference_us(cudaEvent_t from, cudaEvent_t to, double *us);
 
 /* Destroy an event or a stream; NULL is allowed. */

@@ -35,7 +35,7 @@ enum bb_dtype_class { BB_UNSIGNED, BB_SIGNED, BB_FLOATING };
 
 struct bb_dtype {
     const char *name, *help;     /* name on the command line; help text in lower case */
-    unsigned char bytes;         /* size of one element: 1, 2, 4 or 8 */
+    unsigned char bytes;         /* size of one element in bytes: 1, 2, 4 or 8 */
     unsigned char number_class;  /* enum bb_dtype_class */
     unsigned char exponent_bits; /* BB_FLOATING only: width of the exponent field */
     unsigned char fraction_bits; /* BB_FLOATING only: width of the stored fraction field */
@@ -49,11 +49,12 @@ struct bb_redop {
 };
 extern const struct bb_redop bb_redops[BB_REDOP_COUNT];
 
-/* bb_dtype_find and bb_redop_find return the id of the table entry with this name, or -1. */
+/* bb_dtype_find and bb_redop_find return the index in the table of the type or reduction operation with this name,
+ * or -1. */
 int bb_dtype_find(const char *name);
 int bb_redop_find(const char *name);
 
-/* bb_dtype_name_at and bb_redop_name_at return the name of table entry i, or NULL past the end. Options
+/* bb_dtype_name_at and bb_redop_name_at return the name of element i of the table, or NULL past the end. Options
  * (bootstrap/cli/opts.h) list their choices with these functions. */
 const char *bb_dtype_name_at(size_t i);
 const char *bb_redop_name_at(size_t i);

@@ -275,7 +275,7 @@ void bb_kernel_list_optimizer(struct bb_kernel_list *w, enum bb_memory_kernel_ki
     bb_kernel_list_add_memory_kernel(w, bb_memory_kernels[kind].name, &p);
 }
 
-/* ---- FLOPs, bytes and memory of a list ---- */
+/* ---- FLOPs, bytes and memory of a kernel list ---- */
 
 double bb_kernel_list_flops(const struct bb_kernel_list *w)
 {
@@ -342,7 +342,7 @@ size_t bb_kernel_list_memory_bytes(const struct bb_kernel_list_memory *m)
     return m->read_bytes + m->write_bytes + m->index_count * sizeof(int32_t) + BB_GEMM_WORKSPACE;
 }
 
-/* ---- scaling a list to a fraction of its work ---- */
+/* ---- shrinking the kernels of a list to a fraction of their FLOPs and bytes ---- */
 
 static int64_t shrink_extent(int64_t n, double factor)
 {

@@ -1,7 +1,7 @@
 /*
- * kernel_list.h - the computation of a layer as a list of GEMMs and memory-bound kernels. A compute operation of a step
- * refers to one kernel list. No CUDA: plans derive FLOPs, bytes and memory from the list without a GPU; kernel_runner.h
- * runs the list on the GPU.
+ * kernel_list.h - the computation of a layer as a list of GEMMs and memory-bound kernels. A compute operation of a
+ * training step refers to one kernel list. No CUDA: plans derive FLOPs, bytes and memory from the list without a GPU;
+ * kernel_runner.h runs the list on the GPU.
  */
 #ifndef BB_CUDA_WORK_KERNEL_LIST_H
 #define BB_CUDA_WORK_KERNEL_LIST_H
@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* How training frameworks fuse an item (a GEMM or a memory-bound kernel of the list) with other items. Busbar runs
- * every item as a separate kernel; a forecast (proxies/machine/cluster.h) predicts the fused kernels of training. */
+/* How training frameworks fuse a kernel of the list (a GEMM or a memory-bound kernel) with other kernels. Busbar
+ * runs each as a separate kernel; a forecast (proxies/machine/cluster.h) predicts the fused kernels of training. */
 enum bb_kernel_fusion {
     BB_KERNEL_SEPARATE,
     BB_KERNEL_IN_ATTENTION,          /* GEMM inside the fused attention kernel, forward */
@@ -23,33 +23,34 @@ enum bb_kernel_fusion {
 };
 
 struct bb_kernel_list_item {
-    const char *name;      /* static string */
+    const char *name;      /* name of the kernel, such as "qkv"; static string */
     bool is_memory_kernel; /* true: a memory-bound kernel; false: a GEMM */
     bool float8;           /* true: training runs this GEMM with FP8 operands */
     enum bb_kernel_fusion fusion;
-    double share; /* GEMM of fused attention: fraction of the attention scores that the mask keeps, 0 to 1 */
+    double share; /* GEMM of fused attention: fraction of the attention scores that the mask keeps, 0 to 1 (causal:
+                     about 0.5) */
     int experts;  /* number of MoE experts; training launches this GEMM once per expert, one after another. 0:
                     training launches it once */
     struct bb_gemm_shape gemm;
-    struct bb_memory_kernel memory_kernel; /* all pointers are NULL */
+    struct bb_memory_kernel memory_kernel; /* shape of a memory-bound kernel; all device pointers are NULL */
 };
 
 #define BB_KERNEL_LIST_ITEMS 512 /* the largest list, the forward pass of ResNet-152, has 312 items */
 struct bb_kernel_list {
     int n;
-    bool overflowed; /* true: an item was dropped because the list is full, which is a programming error;
+    bool overflowed; /* true: a kernel was dropped because the list is full, which is a programming error;
                         bb_kernel_runner_init rejects the list */
     struct bb_kernel_list_item items[BB_KERNEL_LIST_ITEMS];
 };
 
-/* bb_kernel_list_add_gemm and bb_kernel_list_add_memory_kernel append an item to the list. A zero-initialized list
+/* bb_kernel_list_add_gemm and bb_kernel_list_add_memory_kernel append a kernel to the list. A zero-initialized list
  * is empty. */
 void bb_kernel_list_add_gemm(struct bb_kernel_list *w, const char *name, const struct bb_gemm_shape *gemm);
 void bb_kernel_list_add_memory_kernel(struct bb_kernel_list *w, const char *name,
                                       const struct bb_memory_kernel *memory_kernel);
 
-/* bb_kernel_list_last - return the item added last, so that the caller can set the item's other fields. After an
- * overflow, returns the last item that fitted. */
+/* bb_kernel_list_last - return the kernel added last, so that the caller can set its other fields. If the list is
+ * full, returns the last kernel that fitted. */
 struct bb_kernel_list_item *bb_kernel_list_last(struct bb_kernel_list *w);
 
 /* ---- layers: append the forward kernels, or the backward kernels (gradients of data and weights); return false for
@@ -62,8 +63,8 @@ struct bb_kernel_list_item *bb_kernel_list_last(struct bb_kernel_list *w);
  * it on chip.
  */
 bool bb_kernel_list_transformer(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward);
-/* Both functions append one of the two blocks of the transformer layer. attention: from the first norm to the output
- * projection `out`; mlp: from the second norm to `down`. */
+/* bb_kernel_list_attention and bb_kernel_list_mlp append one half of a transformer layer. attention: from the first
+ * norm to the output projection `out`; mlp: from the second norm to `down`. */
 bool bb_kernel_list_attention(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward);
 bool bb_kernel_list_mlp(struct bb_kernel_list *w, const struct bb_transformer *t, bool backward);
 
@@ -123,13 +124,14 @@ void bb_kernel_list_accumulate(struct bb_kernel_list *w, uint64_t count, enum bb
 void bb_kernel_list_optimizer(struct bb_kernel_list *w, enum bb_memory_kernel_kind kind, uint64_t count,
                               enum bb_dtype_id dtype);
 
-/* ---- FLOPs, bytes and memory of a list ---- */
+/* ---- FLOPs, bytes and memory of a kernel list ---- */
 
 double bb_kernel_list_flops(const struct bb_kernel_list *w); /* FLOPs of all GEMMs of the list */
-double bb_kernel_list_bytes(const struct bb_kernel_list *w); /* minimum bytes that all items of the list move */
+double bb_kernel_list_bytes(const struct bb_kernel_list *w); /* minimum bytes that all kernels of the list read and
+                                                                write */
 
-/* Device memory that a kernel runner (kernel_runner.h) needs for its lists, which share three areas: operands that
- * kernels read, operands that kernels write, and indices. */
+/* Device memory in bytes that a kernel runner (kernel_runner.h) needs for its lists, which share three areas:
+ * operands that kernels read, operands that kernels write, and indices. */
 struct bb_kernel_list_memory {
     size_t read_bytes, write_bytes, index_count;
 };
@@ -139,11 +141,11 @@ void bb_kernel_list_memory(const struct bb_kernel_list *w,
 size_t bb_kernel_list_memory_bytes(const struct bb_kernel_list_memory *m); /* sum of the areas and the GEMM workspace */
 
 /*
- * bb_kernel_list_scale - shrink every item to about `factor` (0 to 1) of its work, for machines that cannot run the
- * full size. m, n and k of a GEMM are multiplied by the cube root of `factor`, which multiplies the FLOPs by `factor`;
- * an extent that is a multiple of 8 stays a positive multiple of 8, as tensor cores require. A memory-bound kernel
- * keeps `factor` of its rows (at least one), and fewer columns if one row is more than `factor` of the work. Halo boxes
- * keep their size.
+ * bb_kernel_list_scale - shrink every kernel to about `factor` (0 to 1) of its FLOPs or bytes, for machines that cannot
+ * run the full size. m, n and k of a GEMM are multiplied by the cube root of `factor`, which multiplies the FLOPs by
+ * `factor`; a dimension that is a multiple of 8 stays a positive multiple of 8, as tensor cores require. A memory-bound
+ * kernel keeps `factor` of its rows (at least one), and fewer columns if one row is more than `factor` of its elements.
+ * Halo boxes keep their size.
  */
 void bb_kernel_list_scale(struct bb_kernel_list *w, double factor);
 

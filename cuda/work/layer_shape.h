@@ -16,26 +16,29 @@
 extern "C" {
 #endif
 
-/* A batch of GEMMs of one shape, with contiguous matrices. trans_a: A is stored as k x m; trans_b: B is stored as n
- * x k. */
+/* A batched GEMM: `batch` GEMMs of one shape, with contiguous matrices. trans_a: A is stored as k x m; trans_b: B is
+ * stored as n x k. */
 struct bb_gemm_shape {
     int64_t m, n, k, batch; /* batch: number of GEMMs; all four are at least 1 */
     bool trans_a, trans_b;
     enum bb_dtype_id dtype; /* type of A, B and C; the accumulator is float */
 };
 
-/* bb_gemm_flops - FLOPs of the batch: 2 m n k per GEMM, because each term is a multiplication and an addition. */
+/* bb_gemm_flops - FLOPs of all `batch` GEMMs: 2 m n k per GEMM, because each term is a multiplication and an
+ * addition. */
 double bb_gemm_flops(const struct bb_gemm_shape *s);
 
-/* The functions return the bytes of A, B or C, summed over the batch. bb_gemm_bytes returns the sum of all three,
- * which is the minimum traffic: each matrix is read or written once. */
+/* bb_gemm_a_bytes, bb_gemm_b_bytes and bb_gemm_c_bytes return the bytes of A, B and C for all `batch` GEMMs.
+ * bb_gemm_bytes returns the sum of all three, which is the minimum traffic: each matrix is read or written once. */
 size_t bb_gemm_a_bytes(const struct bb_gemm_shape *s);
 size_t bb_gemm_b_bytes(const struct bb_gemm_shape *s);
 size_t bb_gemm_c_bytes(const struct bb_gemm_shape *s);
 size_t bb_gemm_bytes(const struct bb_gemm_shape *s);
 
-#define BB_GEMM_WORKSPACE  ((size_t)32 << 20) /* bytes per cuBLASLt handle; the default workspace of cuBLAS on Hopper */
-#define BB_GEMM_CANDIDATES 64                 /* maximum number of algorithms that bb_gemm_tune tries */
+#define BB_GEMM_WORKSPACE                                                                                              \
+    ((size_t)32 << 20)        /* workspace in bytes per cuBLASLt handle; equal to the default
+                                                 workspace of cuBLAS on Hopper */
+#define BB_GEMM_CANDIDATES 64 /* maximum number of algorithms that bb_gemm_tune tries */
 
 /*
  * bb_gemm_backward - the two GEMMs of the backward pass of C = op(A) op(B), where B holds the weights:
@@ -117,10 +120,10 @@ struct bb_box {
 uint64_t bb_box_cells(const struct bb_box *b);
 
 /*
- * bb_halo_box - set *box to the part of a tile that is exchanged with the neighbor in `direction`.
+ * bb_halo_box - set *box to the cells of a tile that are exchanged with the neighbor in `direction`.
  *   interior   cells of the tile without halo, per dimension
- *   halo       width of the halo, per dimension; 0: the dimension is not split
- *   direction  -1, 0 or 1 per dimension: a face has one non-zero entry, an edge two, a corner three
+ *   halo       width of the halo in cells, per dimension; 0: the image is not divided in this dimension
+ *   direction  -1, 0 or 1 per dimension: a face has one non-zero element, an edge two, a corner three
  *   received   false: the cells to send, inside the interior; true: the cells to receive, inside the halo
  *   box        out
  *   Returns    false if no data is exchanged in this direction, or the interior is thinner than the halo

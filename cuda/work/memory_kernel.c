@@ -73,7 +73,7 @@ static size_t bytes_accumulate(const struct bb_memory_kernel *p)
     return count_of(p) * (e_of(p) + 2 * sizeof(float));
 }
 
-/* Returns the bytes moved by an optimizer step. For each parameter the kernel reads the gradient, and reads and
+/* Returns the bytes moved by an optimizer kernel. For each parameter the kernel reads the gradient, and reads and
  * writes the float parameter and `states` floats (momentum or moments). For a 16-bit type it also writes the 16-bit
  * parameter. */
 static size_t bytes_optimizer(const struct bb_memory_kernel *p, size_t states)
@@ -231,16 +231,16 @@ void bb_memory_kernel_set(struct bb_memory_kernel *p, const struct bb_memory_ker
     memcpy((char *)p + array->field, &memory, sizeof memory);
 }
 
-/* ---- choosing the width of an access ---- */
+/* ---- choosing the width of a memory access ---- */
 
 static int is_aligned(const void *pointer, size_t bytes)
 {
     return (uintptr_t)pointer % bytes == 0;
 }
 
-/* Returns the bytes per access: the largest power of two, at most 16, that divides the addresses `in` and `out` and
- * `offsets`. offsets: bitwise OR of the row length and all offsets, in bytes, so a divisor of `offsets` that is a
- * power of two divides all of them. */
+/* Returns the bytes per memory access: the largest power of two, at most 16, that divides the addresses `in` and
+ * `out` and `offsets`. offsets: bitwise OR of the row length and all offsets in bytes; a power of two that divides
+ * `offsets` divides each of them. */
 static int bytes_per_move(const struct bb_memory_kernel *p, size_t offsets)
 {
     int unit = 16;
@@ -251,8 +251,8 @@ static int bytes_per_move(const struct bb_memory_kernel *p, size_t offsets)
     return unit;
 }
 
-/* Returns the number of elements per access of arithmetic kernels: as many as 16 bytes contain if the row length and
- * all pointers are aligned, otherwise 1. NULL counts as aligned. */
+/* Returns the number of elements per memory access of arithmetic kernels: 16 bytes' worth if the row length and all
+ * pointers are aligned to 16 bytes, otherwise 1. NULL counts as aligned. */
 static int elements_per_access(const struct bb_memory_kernel *p)
 {
     int wide = (int)(16 / e_of(p));
@@ -262,8 +262,8 @@ static int elements_per_access(const struct bb_memory_kernel *p)
     return aligned && p->cols % (uint64_t)wide == 0 ? wide : 1;
 }
 
-/* Returns the number of elements per access of optimizers: 4 if all pointers are aligned, otherwise 1. The row
- * length does not matter, because the kernel processes the remaining elements one by one. */
+/* Returns the number of elements per memory access of optimizer kernels: 4 if all pointers are aligned, otherwise 1.
+ * The row length does not matter, because the kernel processes the remaining elements one by one. */
 static int elements_per_update(const struct bb_memory_kernel *p)
 {
     size_t narrow = 4 * e_of(p);

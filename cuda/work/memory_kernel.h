@@ -23,8 +23,8 @@ enum bb_memory_kernel_kind {
     BB_MEMORY_KERNEL_COPY,      /* out[i] = in[i] for all rows * cols elements: measures the memory bandwidth of the
                               device */
     BB_MEMORY_KERNEL_EMBED,     /* out[r][:] = in[index[r]][:]: embedding lookup, one table row per token */
-    BB_MEMORY_KERNEL_PERMUTE,   /* same formula as EMBED: copies tokens to MoE expert slots; index < 0: empty slot,
-                                 filled with 0 */
+    BB_MEMORY_KERNEL_PERMUTE,   /* out[r][:] = in[index[r]][:], like EMBED: copies tokens to the input rows of MoE
+                                 experts; index < 0: unused row, filled with 0 */
     BB_MEMORY_KERNEL_UNPERMUTE, /* out[r][:] = sum over j < top_k of gate[r][j] * in[index[r][j]][:]; terms with
                                    index < 0 are skipped */
     BB_MEMORY_KERNEL_PACK,   /* out[r] = the cells of in[r] inside `box`: packs a face of the tile into a message; rows
@@ -54,7 +54,7 @@ enum bb_activation { BB_ACT_NONE, BB_ACT_RELU, BB_ACT_GELU /* tanh approximation
 
 struct bb_optimizer {
     float rate, beta1, beta2, epsilon, decay; /* SGD: beta1 is the momentum; beta2 and epsilon are unused */
-    int step;                                 /* Adam: number of the current step, from 1 */
+    int step;                                 /* Adam: number of the current training step, from 1 */
 };
 
 /*
@@ -84,7 +84,8 @@ struct bb_memory_kernel {
     float *master, *first, *second;
     struct bb_optimizer optimizer;
     /* The fields below are set by bb_memory_kernel_prepare. */
-    int unit;   /* width of one access: bytes for COPY, EMBED, PERMUTE, PACK and UNPACK; elements for the other kinds */
+    int unit;   /* width of one memory access: bytes for COPY, EMBED, PERMUTE, PACK and UNPACK; elements for the other
+                 kinds */
     int cached; /* LAYER_NORM: 1 if the kernel caches the row in shared memory */
     float correct1, correct2; /* Adam: 1 / (1 - beta^step) for beta1 and beta2 */
 };
@@ -100,12 +101,12 @@ extern const struct bb_memory_kernel_row bb_memory_kernels[BB_MEMORY_KERNEL_KIND
  * written once. */
 size_t bb_memory_kernel_bytes(const struct bb_memory_kernel *p);
 
-/* Type of the values in an array. */
+/* What the values of an array are. */
 enum bb_memory_kernel_content {
     BB_HOLDS_ELEMENTS, /* elements of type dtype */
     BB_HOLDS_FLOATS,
     BB_HOLDS_SQUARES, /* non-negative floats, for Adam's second moment */
-    BB_HOLDS_INDICES, /* int32, below in_rows; negative (skipped or empty) only for PERMUTE and UNPERMUTE */
+    BB_HOLDS_INDICES, /* int32, below in_rows; negative (term skipped, or row unused) only for PERMUTE and UNPERMUTE */
 };
 
 /* One array that a kernel needs. */
@@ -119,8 +120,8 @@ struct bb_memory_kernel_array {
 
 /*
  * bb_memory_kernel_arrays - list the arrays that a kernel needs, according to its kind, type and shape.
- *   arrays   out: up to BB_MEMORY_KERNEL_ARRAYS entries
- *   Returns  the number of entries
+ *   arrays   out: up to BB_MEMORY_KERNEL_ARRAYS elements
+ *   Returns  the number of arrays
  */
 #define BB_MEMORY_KERNEL_ARRAYS 10
 int bb_memory_kernel_arrays(const struct bb_memory_kernel *p,

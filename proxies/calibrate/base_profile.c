@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Shipped profiles. An entry matches if the device name of the GPUs contains both of its texts, `word` and `second`
- * (an empty text always matches). The first matching entry selects the profile. */
+/* Shipped profiles. A profile matches if the device name of the GPUs contains the texts `word` and `second` (an
+ * empty text always matches). The first matching profile of the table is used. */
 static const struct {
     const char *word, *second, *profile;
 } shipped[] = {

@@ -6,10 +6,10 @@
 #include "bootstrap/base/err.h"
 
 /*
- * bb_base_profile - selects the starting profile.
+ * bb_base_profile - selects the starting profile of a calibration.
  *   from     name or path from the command line, or NULL
  *   device   name of the measured GPUs; used if `from` is NULL
- *   name     out: a static text, or `from`
+ *   name     out: name or path of the profile: a static text, or `from`
  *   Returns  0, or -BB_EUSAGE after printing an error message if no shipped profile is for these GPUs
  */
 int bb_base_profile(const char *from, const char *device, const char **name) BB_MUST_CHECK;

@@ -1,5 +1,5 @@
-/* calibrate_main.c - `busbar calibrate`: reads result files, fits parameters to their measurements, and writes the
- * profile. */
+/* calibrate_main.c - `busbar calibrate`: reads result files of benchmarks, fits the parameters of a cluster profile
+ * to the measured times, and writes the profile. */
 #include "proxies/calibrate/calibrate_main.h"
 
 #include "bootstrap/base/grow.h"
@@ -152,7 +152,7 @@ static int check_options(const struct options *o, const struct bb_positionals *p
 }
 
 /* Stores the paths of the result files in `words`: the paths on the command line or, with --measure, the result
- * files of the benches, which this function runs. */
+ * files of the benchmarks, which this function runs. */
 static int find_files(struct options *o, struct bb_positionals *words, int (*sweep)(int argc, char **argv),
                       struct bb_measured_files *measured)
 {

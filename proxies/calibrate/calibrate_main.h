@@ -4,8 +4,8 @@
 #define BB_PROXIES_CALIBRATE_CALIBRATE_MAIN_H
 
 /*
- * bb_calibrate_main - runs the command; argv[0] is "calibrate".
- *   sweep    main function of `busbar sweep`, which runs the benches of --measure
+ * bb_calibrate_main - runs `busbar calibrate`; argv[0] is "calibrate".
+ *   sweep    main function of `busbar sweep`, which runs the benchmarks of --measure
  *   Returns  0 or an exit status above 0, or a negative error
  */
 int bb_calibrate_main(int argc, char **argv, int (*sweep)(int argc, char **argv));

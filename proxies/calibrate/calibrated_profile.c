@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST = 48 }; /* maximum length of the profile's name in characters */
+enum { LONGEST = 48 }; /* maximum length of the calibrated profile's name in characters */
 
-/* Prints for each fit the parameters that it determined and the result files from which its measurements come:
- * "launch_us, kernel_us: compute.json (... rows, ...)". */
+/* Prints for each fit the fitted parameters and the result files that contain its measurements: "launch_us,
+ * kernel_us: compute.json (... rows, ...)". */
 static void add_sources(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_calibration *c = r->calibration;

@@ -13,13 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum ratio of a fitted rate to the rate in the starting profile; a rate at this limit is treated as infinite. */
+/* Maximum ratio of a fitted rate to its value in the starting profile; a rate at this limit is treated as infinite. */
 #define UNBOUNDED    1e3
 #define MIN_SCALE_US 0.5 /* us; minimum value of bb_fit_parameter.scale (robust_fit.h) for a latency */
 
 /* ---- one fit ---- */
 
-/* Input of one fit: its measurements, and the parameters of the profile that are fitted to them. */
+/* Input of one fit: its measurements, and the profile parameters that are fitted to them. */
 struct model {
     struct bb_calibration *c;
     const struct bb_measurements *measurements;
@@ -27,8 +27,8 @@ struct model {
     double *measured;
     size_t n;
     int parameters[BB_FIT_PARAMETERS], n_parameters;
-    int variant; /* index of the NCCL variant that predicts all times; -1: the cost model selects a variant for each
-                    measurement */
+    int variant; /* index of the NCCL variant (algorithm + protocol) that predicts all times; -1: the cost model
+                    selects a variant for each measurement */
 };
 
 static double predict_row(void *arg, const double *values, size_t i)
@@ -169,8 +169,8 @@ static bool is_remote_message(const struct bb_measurement *r)
 }
 
 /* is_local_exchange and is_remote_exchange return whether a measurement belongs to the fit of messages within a node
- * (local) or between nodes (remote). Collectives that NCCL implements as sends and receives belong to these fits
- * too, because the cost model treats such collectives as messages. */
+ * (local) or between nodes (remote). Both fits include collectives that NCCL implements as sends and receives,
+ * because the cost model treats them as messages. */
 static bool is_local_exchange(const struct bb_measurement *r)
 {
     return (is_message(r) || is_send_recv_collective(r)) && is_local(r);
@@ -253,7 +253,7 @@ out:
     return rc;
 }
 
-/* ---- fits of NCCL variants ---- */
+/* ---- fits of NCCL variants (algorithm + protocol) ---- */
 
 static int fit_variant(struct bb_calibration *c, const struct bb_measurements *e, const struct bb_cluster *base,
                        int variant)
@@ -284,7 +284,7 @@ out:
 }
 
 /* Computes the errors of the calibrated model for all collectives whose variant (algorithm + protocol) NCCL chose,
- * not the user. For these predictions the cost model chooses the variant too, so the errors include wrong choices. */
+ * not the user. In these predictions the cost model also chooses the variant, so the errors include wrong choices. */
 static int evaluate_choice(struct bb_calibration *c, const struct bb_measurements *e)
 {
     struct model m = {.c = c, .measurements = e, .variant = -1};
@@ -302,10 +302,10 @@ out:
 
 /* ---- order of all fits ---- */
 
-/* With "achieved" in the profile, the GEMM rate of a data type is the data sheet's rate of this type times
- * achieved.gemm, which is common to all types. Measurements determine only this product. Therefore the type with the
- * most measurements keeps its data sheet rate, and achieved.gemm is fitted to its measurements. The rates of the
- * other types are fitted with this value of achieved.gemm. */
+/* If the profile has "achieved", the GEMM rate of a data type is the data sheet's rate of this type times the
+ * fraction achieved.gemm, which is common to all types. Measurements determine only this product. Therefore the type
+ * with the most measurements keeps its data sheet rate, and achieved.gemm is fitted to its measurements. The rates
+ * of the other types are fitted with this value of achieved.gemm. */
 static void fix_nominal_rates(struct bb_calibration *c, const struct bb_measurements *e)
 {
     static const struct {
@@ -344,8 +344,8 @@ static int fit_model(struct bb_calibration *c, const struct bb_measurements *e, 
     return rc;
 }
 
-/* Fits the parameters "sharing" of the profile: how much NCCL slows down GEMMs that run at the same time. Requires
- * that the times of kernels and of NCCL operations that run alone are already fitted. */
+/* Fits the profile's parameters "sharing": how much NCCL slows down GEMMs that run at the same time. Requires that
+ * the times of kernels and of NCCL operations that run alone are already fitted. */
 static int calibrate_sharing(struct bb_calibration *c, const struct bb_measurements *e)
 {
     int rc = 0;

@@ -14,7 +14,7 @@
 #define BB_CALIBRATION_FITS       (10 + BB_NCCL_VARIANTS)
 #define BB_CALIBRATION_PARAMETERS (32 + 6 * BB_NCCL_VARIANTS)
 
-/* One fit: some parameters are fitted to some of the measurements. */
+/* One fit: a subset of the profile's parameters is fitted to a subset of the measurements. */
 struct bb_calibration_fit {
     char name[64]; /* the kind of measurements, for example "kernels" or "ring LL" */
     size_t n_rows, n_outliers;
@@ -24,20 +24,20 @@ struct bb_calibration_fit {
     size_t files; /* bit mask: bit (i modulo 64) is set if at least one measurement of this fit is from result file i */
 };
 
-/* A number of the profile that calibration may change. */
+/* A number in the cluster profile that calibration may change. */
 struct bb_calibration_parameter {
-    char key[64];     /* "intra.gbps", "nccl.ring.LL.base_us" */
-    int variant;      /* index of the NCCL variant; -1: not a parameter of a variant */
+    char key[64];     /* path in the profile's JSON, for example "intra.gbps" or "nccl.ring.LL.base_us" */
+    int variant;      /* index of the NCCL variant (algorithm + protocol); -1: not a parameter of a variant */
     size_t offset;    /* byte offset of the value in struct bb_cluster */
     bool is_rate;     /* true: the value is a rate, so predicted times are proportional to 1 / value */
     bool is_integer;  /* true: the value is an int; false: a double */
     bool is_fittable; /* true: a fit may change the value */
     double nominal, value;
-    int fit; /* index of the fit that determined the value; -1: none, the value is that of the starting profile */
+    int fit; /* index in `fits` of the fit that determined the value; -1: the value is that of the starting profile */
     bool correlated; /* true: the measurements determine only a sum of this parameter and others, not its own value */
 };
 
-/* A measurement of a fit, and the time that the fitted model predicts for it. */
+/* A measurement that a fit used, and the time that the fitted model predicts for it. */
 struct bb_calibration_row {
     size_t row; /* index in bb_measurements.rows */
     int fit;
@@ -45,7 +45,7 @@ struct bb_calibration_row {
     bool outlier; /* true: the fit ignored this measurement */
 };
 
-/* Result of a calibration. All zero is valid and empty. */
+/* Result of a calibration. A zero-initialized struct is valid and empty. */
 struct bb_calibration {
     struct bb_cluster cluster; /* the cluster profile with the fitted values */
     struct bb_calibration_fit fits[BB_CALIBRATION_FITS];
@@ -53,15 +53,15 @@ struct bb_calibration {
     struct bb_calibration_row *rows; /* [n_rows] the measurements of fits[0], then those of fits[1], ... */
     size_t n_rows;
     int n_fits, n_parameters;
-    bool penalized_variants[BB_NCCL_VARIANTS]; /* [index of the variant] true: the variant was made slower; see
-                                                  penalized_variants.h */
+    bool penalized_variants[BB_NCCL_VARIANTS]; /* [index of the NCCL variant] true: the variant was made slower in
+                                                  the profile; see penalized_variants.h */
 };
 
 /*
  * bb_calibrate - fits the parameters of a cluster profile to measurements.
  *   c        out: result; call bb_calibration_release also after an error
  *   base     starting profile
- *   e        measurements
+ *   e        measured times of kernels, messages and collectives
  *   Returns  0, or -BB_EFAIL if memory is exhausted
  */
 int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base,

@@ -74,9 +74,9 @@ static struct parameter_row parameter_row_of(const struct bb_calibration *c, int
     return row;
 }
 
-/* ---- text ---- */
+/* ---- text output ---- */
 
-/* State of a list that is printed as words separated by commas, in lines that begin with "#   ". */
+/* State while printing a list of words separated by commas, in lines that begin with "#   ". */
 struct list {
     FILE *out;
     int column;
@@ -166,7 +166,8 @@ static void print_remarks(const struct bb_calibration_report *r, FILE *out)
     end_list(&list);
 }
 
-/* Returns the part of a parameter's key that names the NCCL variant: "nccl.pat.Simple" for "nccl.pat.Simple.gbps". */
+/* Returns the name of the NCCL variant (algorithm + protocol) in a parameter's key: "nccl.pat.Simple" for
+ * "nccl.pat.Simple.gbps". */
 static const char *variant_of(const struct bb_calibration_parameter *parameter, char *text, size_t size)
 {
     snprintf(text, size, "%.*s", (int)(strrchr(parameter->key, '.') - parameter->key), parameter->key);
@@ -181,7 +182,7 @@ static bool is_any_fitted(const struct bb_calibration *c, int variant)
     return false;
 }
 
-/* If runs on several nodes had fewer ranks per node than gpus_per_node, prints a hint. The cost model divides a
+/* Prints a hint if runs on several nodes had fewer ranks per node than gpus_per_node. The cost model divides a
  * node's NICs among its GPUs, so a wrong gpus_per_node changes the inter-node rates. */
 static void print_small_nodes(const struct bb_calibration_report *r, FILE *out)
 {
@@ -248,7 +249,7 @@ void bb_calibration_print(const struct bb_calibration_report *r, FILE *out)
     fprintf(out, "# profile: %s\n", r->profile);
 }
 
-/* ---- JSON ---- */
+/* ---- JSON output ---- */
 
 /* Type of a function that returns the JSON of the i-th element of a list, or NULL if memory is exhausted. */
 typedef json_t *element(const struct bb_calibration_report *r, int i);
@@ -315,7 +316,7 @@ static json_t *word_json(const struct bb_calibration_report *r, int i)
     return json_string(r->argv[i]);
 }
 
-/* Returns the JSON of the i-th penalized NCCL variant (see penalized_variants.h): its name. */
+/* Returns as JSON the name of the i-th NCCL variant that was made slower in the profile (see penalized_variants.h). */
 static json_t *penalized_variant_json(const struct bb_calibration_report *r, int i)
 {
     int variant = 0;

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* Inputs of a report. The caller owns everything that the pointers refer to. */
+/* Input of the report functions. The caller owns everything that the pointers refer to. */
 struct bb_calibration_report {
     const struct bb_calibration *calibration;
     const struct bb_measurements *measurements;

@@ -9,14 +9,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Two candidates for the number of SMs are equally good if their mean relative errors differ by less than this
- * value (noise). */
+/* Two candidates for the number of SMs per NCCL message are equally good if their mean relative errors differ by
+ * less than this value. */
 #define MIN_DIFFERENCE 1e-4
-/* Minimum difference of the mean relative errors of the worst and the best candidate; with a smaller difference
- * the measurements do not determine the value. */
+/* Minimum difference between the mean relative errors of the worst and the best candidate; with a smaller difference
+ * the measurements do not determine the number of SMs. */
 #define MIN_GAIN 5e-3
-/* Minimum size in bytes of the collectives whose channels are counted; NCCL may use fewer channels for smaller
- * ones. */
+/* Minimum size in bytes of the collectives whose NCCL channels are counted; NCCL may use fewer channels for smaller
+ * collectives. */
 #define FULL_CHANNELS_BYTES (1 << 20)
 
 /* ---- node size, SMs of the GPU, SMs per collective ---- */
@@ -134,9 +134,9 @@ static bool is_sensitive_to_sms(const struct bb_cluster *c, const struct bb_meas
     return !by_memory;
 }
 
-/* Computes the relative errors of the predicted times under the assumption that each message occupies `sms` SMs.
- * Only measurements for which is_sensitive_to_sms is true count; fit->n_rows: out: their number. errors: out:
- * [fit->n_rows]. Returns the mean error. */
+/* Computes the relative errors of the predicted times if each NCCL message occupies `sms` SMs. Only measurements for
+ * which is_sensitive_to_sms is true count. fit->n_rows: out, number of these measurements; errors: out,
+ * [fit->n_rows]. Returns the mean of the absolute errors. */
 static double errors_with(const struct bb_calibration *c, const struct bb_measurements *e, int sms,
                           struct bb_calibration_fit *fit, double *errors)
 {
@@ -154,8 +154,8 @@ static double errors_with(const struct bb_calibration *c, const struct bb_measur
     return fit->n_rows > 0 ? sum / (double)fit->n_rows : 0;
 }
 
-/* Returns the number of SMs per message with the lowest mean error; 0 if the errors of all numbers are too similar
- * to determine it. */
+/* Returns the number of SMs per NCCL message with the lowest mean error; 0 if the mean errors of all numbers are too
+ * similar to determine it. */
 static int best_message_sms(const struct bb_calibration *c, const struct bb_measurements *e,
                             struct bb_calibration_fit *fit, double *errors)
 {

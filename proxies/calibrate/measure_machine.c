@@ -9,7 +9,7 @@
 #include <string.h>
 
 /*
- * The benches in the order in which they run:
+ * The calibration benchmarks in the order in which they run:
  *   collectives     collectives of small and large sizes
  *   p2p             messages of small and large sizes
  *   compute         GEMMs and memory-bound kernels that fill the GPU
@@ -29,7 +29,7 @@ static const struct {
     {"overlap-memory", "bench overlap --collective sendrecv --gemm 32768x32768x64 --sizes 256M --ctas default", true},
 };
 
-/* Returns the command line of a bench as a JSON list of words; NULL if memory is exhausted. takes_options: true:
+/* Returns the command line of a benchmark as a JSON list of words; NULL if memory is exhausted. takes_options: true:
  * append o->bench_options. */
 static json_t *command_json(const char *command, const struct bb_measure_options *o, bool takes_options)
 {
@@ -52,8 +52,8 @@ static json_t *command_json(const char *command, const struct bb_measure_options
     return NULL;
 }
 
-/* Returns the JSON of a study (the input file of `busbar sweep`) that runs all benches; NULL if memory is exhausted,
- * or if an argument is not valid UTF-8. */
+/* Returns the JSON of a study (the input file of `busbar sweep`) that runs all calibration benchmarks; NULL if
+ * memory is exhausted, or if an argument is not valid UTF-8. */
 static json_t *study_json(const struct bb_measure_options *o)
 {
     json_t *cases = json_array(), *words;
@@ -114,7 +114,7 @@ static int add_file(struct bb_measured_files *files, const char *folder, const c
     return 0;
 }
 
-/* Lists the result files of the completed benches, which `busbar sweep` recorded in the file sweep.json of the
+/* Lists the result files of the completed benchmarks, which `busbar sweep` recorded in the file sweep.json of the
  * folder. */
 static int list_files(const char *folder, struct bb_measured_files *files)
 {

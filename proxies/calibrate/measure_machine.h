@@ -1,5 +1,5 @@
 /*
- * measure_machine.h - `calibrate --measure`: runs the benches that a profile requires, as a study of `busbar sweep`
+ * measure_machine.h - `calibrate --measure`: runs the benchmarks that a profile requires, as a study of `busbar sweep`
  * (bootstrap/sweep), which starts them with a launcher, records the results, and continues after an interruption.
  */
 #ifndef BB_PROXIES_CALIBRATE_MEASURE_MACHINE_H
@@ -16,21 +16,21 @@
 struct bb_measure_options {
     int ranks;
     const char *launcher, *hosts, *launch_arguments, *program; /* options of `busbar sweep` with these names */
-    double timeout_s;                                          /* timeout of each bench; 0: the default of bench */
+    double timeout_s; /* timeout of each benchmark in seconds; 0: the default of `busbar bench` */
     bool restart, quiet;
-    const char *const *bench_options; /* [n_bench_options] additional options for the bench of collectives */
+    const char *const *bench_options; /* [n_bench_options] additional options for the benchmark of collectives */
     int n_bench_options;
 };
 
-/* Paths of the benches' result files. All zero is valid and empty. */
+/* Paths of the benchmarks' result files. A zero-initialized struct is valid and empty. */
 struct bb_measured_files {
     char *paths[BB_MEASURED_FILES];
     size_t n;
 };
 
 /*
- * bb_measure_machine - runs the benches for the profile STEM.json. Creates STEM.study.json, and the folder STEM.sweep
- * with one result file per bench.
+ * bb_measure_machine - runs the benchmarks for the profile STEM.json. Creates STEM.study.json, and the folder
+ * STEM.sweep with one result file per benchmark.
  *   profile  path of the profile, which ends in .json
  *   sweep    main function of `busbar sweep`; its argv[0] is "sweep"
  *   files    out: the result files; release with bb_measured_files_release

@@ -1,5 +1,5 @@
-/* measurement_rows.c - converts the rows of result files to measurements, with one function per kind of row. Each
- * field is validated before use. */
+/* measurement_rows.c - converts the rows of result files to measurements, with one function per kind of row
+ * (collective, message, kernel, ...). Each field is validated before use. */
 #include "proxies/calibrate/measurement_rows.h"
 
 #include "bootstrap/base/grow.h"
@@ -17,8 +17,8 @@ static struct bb_measurement_file *file_of(struct bb_measurements *e)
     return &e->files[e->n_files - 1];
 }
 
-/* Appends a measurement that was read from the last file of e->files. If the time is not a positive number, the
- * measurement is not appended, and its row is counted as unused. */
+/* Appends a measurement that was read from the last file of e->files. If its time is not a positive number, counts
+ * its result row as unused instead. */
 static int add_measurement(struct bb_measurements *e, const struct bb_measurement *row)
 {
     int rc;
@@ -37,7 +37,7 @@ out:
 
 /* ---- fields of a result row ---- */
 
-/* Reads the median ("p50") of the statistic `key` in a result row; NaN if the row has no such statistic. */
+/* Reads the median ("p50") of the statistics object `key` in a result row; NaN if the row has no such object. */
 static int read_median(const json_t *row, const char *key, const char *where, double *us)
 {
     const json_t *stats = json_object_get(row, key);
@@ -98,10 +98,10 @@ static void read_choice(const json_t *row, struct bb_measurement *found)
     copy_word(found->protocol, sizeof(found->protocol), row, "protocol");
 }
 
-/* ---- kinds of result rows ---- */
+/* ---- kinds of result rows (collectives, messages, kernels, overlap) ---- */
 
 /* Returns whether the cost model supports the collective on this number of ranks (at least two). Not supported are
- * collectives with different counts per pair of ranks, collectives of several rounds, and sendrecv. */
+ * collectives with different counts per pair of ranks, collectives of several dependent exchanges, and sendrecv. */
 static bool has_cost_model(int kind, int ranks)
 {
     return kind >= 0 && ranks > 1 && !(bb_colls[kind].flags & (BB_COLL_VARIABLE_COUNTS | BB_COLL_ROUNDS)) &&
@@ -168,7 +168,8 @@ static int bench_row(struct bb_measurements *e, const json_t *row, const char *w
     int rc;
 
     if (!mode || strcmp(mode, "stream") != 0 || !json_is_true(json_object_get(row, "start_barrier"))) {
-        file_of(e)->n_unused++; /* the time also contains host overhead, or the operations ran in a CUDA graph */
+        file_of(e)->n_unused++; /* not used: the time also contains host overhead, or the operations ran in a CUDA
+                                   graph */
         return 0;
     }
     TRY(collective_row(e, row, where));
@@ -282,7 +283,7 @@ out:
     return rc;
 }
 
-/* Adds two measurements of a result row of `bench overlap`: the GEMMs alone, and the GEMMs during a collective. */
+/* Adds two measurements from a result row of `bench overlap`: the GEMMs alone, and the GEMMs during a collective. */
 static int overlap_rows(struct bb_measurements *e, const json_t *row, const char *where)
 {
     struct bb_measurement alone = {.kind = BB_MEASURED_KERNEL}, overlap = {.kind = BB_MEASURED_OVERLAP};
@@ -304,7 +305,7 @@ out:
     return rc;
 }
 
-/* Functions that read each kind of result row. The first entry whose `key` is present in the row applies. read:
+/* Function that reads each kind of result row. The first element whose `key` is present in the row applies. read:
  * NULL: rows of this kind are not used. */
 static const struct {
     const char *key;
@@ -341,8 +342,8 @@ int bb_measurements_add_results(struct bb_measurements *e, const json_t *root)
 
 /* ---- rows of nccl-tests ---- */
 
-/* Adds a row of nccl-tests. found.bytes is the size from which nccl-tests computes the algorithm bandwidth (algbw);
- * busbar computes it from the same size. */
+/* Adds a measurement from a row of nccl-tests. found.bytes is the size from which nccl-tests computes the algorithm
+ * bandwidth (algbw); busbar computes algbw from the same size. */
 static int nccl_tests_row(struct bb_measurements *e, const struct bb_timing *t, int iterations)
 {
     const struct bb_measurement_file *file = file_of(e);

@@ -4,8 +4,8 @@
 
 #include "proxies/calibrate/measurements.h"
 
-/* Append the measurements of a result file: of busbar bench (_add_results), or of nccl-tests. The last element of
- * e->files must already describe this file. */
+/* bb_measurements_add_results and bb_measurements_add_nccl_tests - append the measurements of a result file of
+ * busbar bench or of nccl-tests. The last element of e->files must already describe this file. */
 int bb_measurements_add_results(struct bb_measurements *e, const json_t *root) BB_MUST_CHECK;
 int bb_measurements_add_nccl_tests(struct bb_measurements *e, json_t *root) BB_MUST_CHECK;
 

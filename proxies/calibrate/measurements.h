@@ -11,13 +11,13 @@
 
 enum bb_measurement_kind {
     /* GPU time of a collective between two CUDA events, without host time because the host enqueues the collective
-     * before the first event completes; if by_host is set, time on the host's clock */
+     * before the first event completes; with by_host, time on the host's clock */
     BB_MEASURED_COLLECTIVE,
-    BB_MEASURED_MESSAGE,      /* time of one message: one way, or half a round trip; if enqueuing takes the host longer,
-                            the time of enqueuing */
-    BB_MEASURED_KERNEL,       /* mean time of one of many GEMMs or memory-bound kernels in a stream, measured from the
-                           first launch to the end of the last kernel */
-    BB_MEASURED_TIMED_KERNEL, /* like BB_MEASURED_KERNEL, for a kernel of known duration */
+    BB_MEASURED_MESSAGE, /* time of one message: one way, or half a round trip; if the host needs longer to enqueue
+                            the message, this host time */
+    BB_MEASURED_KERNEL,  /* mean time of one GEMM or memory-bound kernel in a stream of many, from the first launch to
+                           the end of the last kernel, divided by their number */
+    BB_MEASURED_TIMED_KERNEL, /* like BB_MEASURED_KERNEL, for the timed kernel, which runs for a requested duration */
     BB_MEASURED_NCCL_LAUNCH,  /* host time of one NCCL call */
     BB_MEASURED_OVERLAP       /* time from the common start of several GEMMs and NCCL operations to the end of the last
                            GEMM */
@@ -27,27 +27,27 @@ struct bb_measurement {
     enum bb_measurement_kind kind;
     size_t file;
     double time_us;
-    int iterations; /* number of operations that are enqueued together; 0: the time contains no launches */
-    bool by_host;   /* collectives: true: the host clock measured the time from before the first call to the final
+    int iterations; /* number of operations that the host enqueues together; 0: the time contains no launches */
+    bool by_host;   /* collectives: the time is on the host's clock, from before the first call to the final
                      synchronization */
 
     struct bb_collective call;
-    char algorithm[24], protocol[24]; /* variant that NCCL chose; "": unknown */
+    char algorithm[24], protocol[24]; /* NCCL variant (algorithm + protocol) of the measurement; "": unknown */
     bool forced;                      /* the user forced this variant */
-    int channels;                     /* NCCL channels, each of which occupies one SM; 0: unknown */
+    int channels;                     /* number of NCCL channels, each of which occupies one SM; 0: unknown */
 
     bool same_node; /* messages: both ranks are on the same node */
     double bytes;
 
     struct bb_kernel_list_item kernel;
-    double known_us; /* timed kernels: their duration; overlap measurements: duration of the GEMMs when they run
+    double known_us; /* timed kernels: requested duration; overlap measurements: duration of the GEMMs when they run
                         alone */
     double comm_us;  /* overlap measurements: duration of all `iterations` NCCL calls, during which the GEMMs ran */
 };
 
 struct bb_measurement_file {
     const char *path; /* owned by the caller */
-    char what[48];    /* for example "bench p2p" or "nccl-tests" */
+    char what[48];    /* source of the file, for example "bench p2p" or "nccl-tests" */
     char started[40], nccl[24], device[96], emulated_cluster[256];
     int ranks, nodes, max_ranks_per_host, sm_count; /* sm_count 0: unknown */
     bool emulated, is_nccl_tests;

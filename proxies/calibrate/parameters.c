@@ -8,8 +8,8 @@
 #include <string.h>
 
 enum need { ALWAYS, ACHIEVED, VARIANTS, SHARING };
-/* Kinds of parameters. LATENCY and RATE are fitted: LATENCY adds a time proportional to the value, RATE a time
- * proportional to 1 / value. FIXED (a double) and INTEGER (an int) are never fitted. */
+/* Kinds of parameters. LATENCY and RATE are fitted: a LATENCY contributes a time proportional to its value, a RATE a
+ * time proportional to 1 / value. FIXED (a double) and INTEGER (an int) are never fitted. */
 enum how { LATENCY, RATE, FIXED, INTEGER };
 
 #define AT(member) offsetof(struct bb_cluster, member)

@@ -6,8 +6,8 @@
 
 #include <math.h>
 
-/* An NCCL variant is clearly faster than the variant that NCCL chose if its predicted time is less than this fraction
- * of the predicted time of the chosen variant. */
+/* An NCCL variant (algorithm + protocol) is clearly faster than the variant that NCCL chose if its predicted time is
+ * less than this fraction of the predicted time of the chosen variant. */
 #define CLEARLY_FASTER 0.98
 #define UNBOUNDED_GBPS 1e15
 
@@ -16,9 +16,9 @@ bool bb_is_nccl_choice(const struct bb_measurement *row)
     return row->kind == BB_MEASURED_COLLECTIVE && !row->forced && bb_colls[row->call.kind].flags & BB_COLL_ESTIMATED;
 }
 
-/* Times that the cost model predicts for a measured collective. taken_us: with the variant (algorithm + protocol)
- * that NCCL chose. latency_us + bytes_us: with another variant, where bytes_us is the part that is inversely
- * proportional to the rates of this variant, and latency_us is the rest. */
+/* Times in us that the cost model predicts for a measured collective. taken_us: with the variant (algorithm +
+ * protocol) that NCCL chose. latency_us + bytes_us: with another variant; bytes_us is inversely proportional to the
+ * rates of that variant, latency_us is independent of them. */
 struct comparison {
     double taken_us, latency_us, bytes_us;
 };
@@ -48,9 +48,9 @@ static bool was_selected(const struct bb_cluster *base, const struct bb_measurem
     return false;
 }
 
-/* Returns by how much base_us (the fixed latency of the variant in the profile) must increase so that the variant is
- * at least as slow as the variant that NCCL chose. Considers only measurements in which the variant is clearly
- * faster and its bytes_us is less than half of the time of NCCL's choice. */
+/* Returns by how many us base_us (the fixed latency of the variant in the profile) must increase so that the variant
+ * is at least as slow as the variant that NCCL chose. Considers only measurements in which the variant is clearly
+ * faster (CLEARLY_FASTER) and its bytes_us is less than half of the time of NCCL's choice. */
 static double missing_latency_us(const struct bb_cluster *c, const struct bb_cluster *base,
                                  const struct bb_measurements *e, int variant)
 {
@@ -64,9 +64,9 @@ static double missing_latency_us(const struct bb_cluster *c, const struct bb_clu
     return missing;
 }
 
-/* Computes by which factors the variant's rates must be divided so that the variant is at least as slow as NCCL's
- * choice in every measurement in which it is clearly faster. missing: out: factor for measurements [0] within a
- * node, [1] between nodes. */
+/* Computes the factors by which the variant's rates must be divided so that the variant is at least as slow as
+ * NCCL's choice in every measurement in which it is clearly faster (CLEARLY_FASTER). missing: out: factor for
+ * measurements [0] within a node, [1] between nodes. */
 static void excess_rate(const struct bb_cluster *c, const struct bb_cluster *base, const struct bb_measurements *e,
                         int variant, double missing[2])
 {

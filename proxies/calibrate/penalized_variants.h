@@ -1,5 +1,5 @@
-/* penalized_variants.h - makes NCCL variants slower in the profile if the cost model predicts that they are the
- * fastest, but NCCL does not choose them. */
+/* penalized_variants.h - makes NCCL variants (algorithm + protocol) slower in the profile if the cost model predicts
+ * that they are the fastest, but NCCL does not choose them. */
 #ifndef BB_PROXIES_CALIBRATE_PENALIZED_VARIANTS_H
 #define BB_PROXIES_CALIBRATE_PENALIZED_VARIANTS_H
 

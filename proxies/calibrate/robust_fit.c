@@ -9,29 +9,31 @@
 
 enum { P = BB_FIT_PARAMETERS, STEPS = 60, LAD_STEPS = 20, ROWS_PER_PARAMETER = 3 };
 
-/* The fit determines a parameter only if the parameter contributes at least this fraction of the time of some row. */
+/* A parameter is fitted only if it contributes at least this fraction of the predicted time of at least one
+ * measurement. */
 #define MIN_SENSITIVITY 0.05
-/* Step width of the numerical derivatives (central differences), in units of the parameter's scale. The step is
- * large because predicted times are whole ns. */
+/* Step width of the numerical derivatives (central differences) as a multiple of the parameter's `scale`. The step
+ * is large because predicted times are rounded to whole ns. */
 #define STEP 0.1
-/* DAMPING x sum of the weights is added to the diagonal of the normal equations, so that parameters that the rows do
- * not determine keep their values. */
+/* DAMPING x (sum of the measurements' weights) is added to the diagonal of the normal equations, so that parameters
+ * that the measurements do not determine keep their values. */
 #define DAMPING 1e-5
-/* Errors are relative to at least this fraction of the row's measured time, even if the predicted time is smaller. */
+/* Errors are relative to the predicted time, but at least to this fraction of the measured time. */
 #define MIN_REFERENCE 0.01
 #define TUKEY         4.685
 /* Minimum scale (typical size) of the relative errors in Tukey's biweight; no model is more accurate. */
 #define MIN_SCALE 5e-3
 
-/* State of a fit. A row is one measured time. slope: change of a row's relative error when a parameter changes by
- * its `scale`. */
+/* State of a fit. A row is one measured time. slope: derivative of a row's relative error with respect to a
+ * parameter, per `scale` of the parameter. */
 struct work {
     struct bb_fit *fit;
     double values[P];
-    double (*slope)[P]; /* [n_rows][parameter] */
-    double *weight;     /* [n_rows] */
-    double *reference;  /* [n_rows] times to which the errors are relative: the measured times; from step LAD_STEPS +
-                          1 on, the predicted times */
+    double (*slope)[P]; /* [n_rows][parameter] change of the row's relative error if the parameter grows by its
+                           `scale` */
+    double *weight;     /* [n_rows] weight of the row's squared error in the least-squares sum */
+    double *reference;  /* [n_rows] time to which the row's error is relative: the measured time; from iteration
+                          LAD_STEPS + 1 on, the predicted time */
     double *sorted;     /* [n_rows] scratch memory of sort_errors */
     bool frozen[P];
 };
@@ -65,7 +67,7 @@ static void solve(double a[P][P], const double b[P], const bool *is_free, int n,
         x[at[i]] = m[i][k] / m[i][i];
 }
 
-/* ---- one Gauss-Newton step ---- */
+/* ---- one Gauss-Newton iteration ---- */
 
 static void find_errors(const struct work *w)
 {
@@ -113,9 +115,9 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Stores the absolute errors in w->sorted in ascending order: of all rows if `all` is true, otherwise of the rows
- * that are not outliers. median: out: median of the stored errors; 0 if there are none. Returns the number of errors
- * stored. */
+/* Stores the absolute values of the relative errors in w->sorted in ascending order: of all rows if `all` is true,
+ * otherwise of the rows that are not outliers. median: out: median of the stored errors; 0 if there are none.
+ * Returns the number of errors stored. */
 static size_t sort_errors(const struct work *w, bool all, double *median)
 {
     const struct bb_fit *fit = w->fit;
@@ -179,8 +181,8 @@ static double sum_weights(const struct work *w)
     return sum;
 }
 
-/* Moves the parameters by one step (active set method). A parameter that would fall below its lower bound is set to
- * the bound, and the step is computed again for the other parameters. */
+/* Changes the parameters by the solution of the normal equations (active set method). A parameter that would fall
+ * below its lower bound is set to the bound, and the equations are solved again for the other parameters. */
 static void move_within_bounds(struct work *w, double a[P][P], const double b[P])
 {
     const int n = w->fit->n_parameters;
@@ -236,7 +238,8 @@ static void take_steps(struct work *w)
 
 /* ---- parameters that the rows do not determine ---- */
 
-/* Returns which fraction of a row's time parameter p contributes: the maximum over all rows with a weight above 0. */
+/* Returns the largest fraction of a row's predicted time that parameter p contributes, over all rows with a weight
+ * above 0. */
 static double sensitivity_of(const struct work *w, int p)
 {
     const struct bb_fit_parameter *one = &w->fit->parameters[p];

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <strings.h>
 
-/* If a message's measured time is more than this multiple of its launch time on the host, the launch is ignored. */
+/* If a message's measured time is more than this multiple of the host time to launch it, the launch is ignored. */
 #define ISSUE_NOISE 1.05
 
 static double message_us(const struct bb_cluster *c, const struct bb_measurement *row)
@@ -15,8 +15,8 @@ static double message_us(const struct bb_cluster *c, const struct bb_measurement
     return (double)bb_cluster_message_ns(c, row->same_node, bb_cluster_link_load_ns(c, &load, c->gpus_per_node)) / 1e3;
 }
 
-/* Returns the mean time of kernels that run back to back in one stream, from the first launch. Each kernel begins
- * when the previous kernel has ended and its own launch is complete. */
+/* Returns the mean time in us of `iterations` kernels that run back to back in one stream, measured from the first
+ * launch. Each kernel begins when the previous kernel has ended and its own launch is complete. */
 static double in_stream_us(const struct bb_cluster *c, double kernel_us, int iterations)
 {
     if (iterations == 0)
@@ -67,8 +67,8 @@ static double call_latency_us(const struct bb_cluster *c, const struct bb_measur
     return cost.latency_ns / 1e3;
 }
 
-/* Returns the time of the GEMMs of an overlap measurement (GEMMs during NCCL calls). While NCCL runs, the GEMMs are
- * slower because of the occupied SMs and, during transfers, the used memory bandwidth. */
+/* Returns the time in us of the GEMMs of an overlap measurement (GEMMs during NCCL calls). While NCCL runs, the
+ * GEMMs are slower because NCCL occupies SMs and, during transfers, memory bandwidth. */
 static double overlap_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     const double latency_us = fmin(row->comm_us, row->iterations * call_latency_us(c, row));
@@ -85,10 +85,10 @@ static double overlap_us(const struct bb_cluster *c, const struct bb_measurement
 
 /* ---- all kinds of measurements ---- */
 
-/* Predicts the time of a message: the longer of the cost model's time and the launch time. The launch is ignored if
- * the measured time is clearly longer than the launch. Otherwise the launch could hide the message at the start
- * values of a fit: the predicted time would not depend on the fitted parameters, and the measurement would become an
- * outlier. */
+/* Predicts the time of a message in us: the longer of the cost model's time and the host's launch time. The launch
+ * is ignored if the measured time is clearly longer than the launch (ISSUE_NOISE). Otherwise, at the start values of
+ * a fit, a launch longer than the predicted message would make the predicted time independent of the fitted
+ * parameters, and the measurement would become an outlier. */
 static double message_or_issue_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     const double message = message_us(c, row);
@@ -96,8 +96,8 @@ static double message_or_issue_us(const struct bb_cluster *c, const struct bb_me
     return row->time_us > ISSUE_NOISE * c->nccl_launch_us ? message : fmax(message, c->nccl_launch_us);
 }
 
-/* Returns the host time that a measured time contains. If the host clock measured `iterations` calls together, this
- * is the launch of the first call, divided among all calls; otherwise 0. */
+/* Returns the host time per operation, in us, that a measured time contains. If the host clock measured `iterations`
+ * calls together, this is the launch time of the first call divided by `iterations`; otherwise 0. */
 static double host_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     return row->by_host ? c->nccl_launch_us / row->iterations : 0;

@@ -1,5 +1,5 @@
-/* row_time.h - predicts the time of a measurement: the time of the cost model, plus the overhead that the method of
- * measurement adds (for example launches). */
+/* row_time.h - predicts the time of a measurement: the time of the cost model, plus the overhead that the
+ * measurement method adds, such as kernel launches. */
 #ifndef BB_PROXIES_CALIBRATE_ROW_TIME_H
 #define BB_PROXIES_CALIBRATE_ROW_TIME_H
 
@@ -14,8 +14,8 @@ double bb_row_time_us(const struct bb_cluster *c, const struct bb_measurement *r
  * have the recorded variant. */
 int bb_row_variant(const struct bb_cluster *c, const struct bb_measurement *row);
 
-/* bb_row_time_by_us - predicts the time of a collective in us if NCCL uses this variant; INFINITY if the variant
- * does not support the collective. */
+/* bb_row_time_by_us - predicts the time of a collective in us if NCCL uses variant (algorithm + protocol) number
+ * `variant`; INFINITY if the variant does not support the collective. */
 double bb_row_time_by_us(const struct bb_cluster *c, int variant, const struct bb_measurement *row);
 
 #endif

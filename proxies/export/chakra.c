@@ -1,7 +1,8 @@
 /*
  * chakra.c - writes Chakra execution traces (MLCommons, schema 0.0.4 of et_def.proto). PREFIX.RANK.et is a stream of
- * messages: GlobalMetadata, then one Node per operation. PREFIX.groups.json assigns a number to each communicator and
- * lists its ranks, in the format of ASTRA-sim's --comm-group-configuration. Nodes contain this number as pg_name.
+ * messages: GlobalMetadata, then one Node per operation and, with a cluster profile, one Node per kernel launch.
+ * PREFIX.groups.json assigns a number to each communicator and lists its ranks, in the format of ASTRA-sim's
+ * --comm-group-configuration. Nodes contain this number as pg_name.
  */
 #include "bootstrap/base/grow.h"
 #include "bootstrap/base/outfile.h"
@@ -43,20 +44,21 @@ static int find_comm_type(enum bb_coll_kind kind)
     return -1;
 }
 
-/* ---- the parts of one Chakra node ---- */
+/* ---- fields of one Chakra node ---- */
 
 struct writer {
     const struct bb_export *e;
     const struct bb_export_role *role;
     int rank;
-    const int *first_group;      /* [comms] number in PREFIX.groups.json of the communicator's first instance (set of
-                               ranks, see layout.h); its other instances have the next numbers */
+    /* [comms] number in PREFIX.groups.json of the first set of ranks that forms this communicator (such as the first
+     * tensor-parallel group); the other sets of ranks of the communicator have the next numbers */
+    const int *first_group;
     uint64_t *first_node, *deps; /* first_node: [tasks] id of the Chakra node of each task's first operation; deps:
-                                    scratch memory for the ids of the nodes on which one node depends */
+                                    scratch memory, ids of the nodes on which the current node depends */
     uint64_t next_node;
-    uint64_t host, launch;        /* ids of Chakra nodes. host: the most recent kernel launch on the host; launch: the
-                              launch for which the current task, or all tasks of the current NCCL group call, wait */
-    int64_t host_ns;              /* total time of all launches on the host so far, in nanoseconds */
+    uint64_t host, launch; /* ids of Chakra nodes. host: the latest kernel launch on the host; launch: the launch for
+                              which the current task, or all tasks of the current NCCL group call, wait */
+    int64_t host_ns;       /* total duration of all kernel launches written so far for this rank, in nanoseconds */
     struct bb_message node, attr; /* scratch messages, reused for every Chakra node */
 };
 
@@ -132,7 +134,7 @@ static int type_of(const struct bb_op *op)
 }
 
 /*
- * Starts a node with the fields that all nodes have, in the order of the schema. The node depends on the nodes
+ * Starts a Chakra node with the fields that all nodes have, in the order of the schema. The node depends on the nodes
  * w->deps[0 .. n_deps).
  *   on_host  true: the node is a launch on the host, not a GPU operation
  */

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A file format. It is either one file, written by `write`, or several files with a common prefix, written by
+/* A file format. A step is written either to one file, by `write`, or to several files with a common prefix, by
  * `write_ranks`. */
 static const struct format {
     const char *name, *what;
@@ -19,8 +19,8 @@ static const struct format {
     int (*write_ranks)(const struct bb_export *e, const char *prefix);
     bool predicted;  /* true: the file contains predicted times of communication, and --export-ranks and
                        --export-micro-batches apply */
-    bool every_rank; /* true: the file contains separate compute times for each rank; false: one compute time for all
-                        ranks */
+    bool every_rank; /* true: the file contains the compute times of each rank; false: it contains one compute time
+                        for all ranks */
 } formats[] = {
     {.name = "goal", .what = "the GOAL text", .write = bb_export_goal, .every_rank = true},
     {.name = "goal-bin", .what = "the GOAL schedule", .write = bb_export_goal_bin, .every_rank = true},

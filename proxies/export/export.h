@@ -1,6 +1,6 @@
 /*
- * export.h - writes a step in the formats of other tools: `busbar plan --export FORMAT FILE`. Each format is an entry
- * of the table in export.c and has a writer.
+ * export.h - writes a training step in the formats of other tools: `busbar plan --export FORMAT FILE`. Each format is
+ * an element of the table in export.c and has a writer.
  *
  * A file contains the step program of the ranks: every task (an operation or a group call, see task_graph.h), its
  * dependencies, the time of its GPU kernels and the bytes that it sends. With a cluster profile, the file also contains
@@ -17,9 +17,9 @@
 #include <stdio.h>
 
 /*
- * Times in ns that the host needs to launch one task. first_ns: launch of the task's first kernel, for which the task
- * waits; more_ns: launches of the task's other kernels. Both are 0 for a task that shares the launch of the previous
- * task, for example in one NCCL group call.
+ * Times in ns that the host needs to launch one task (an operation or an NCCL group call). first_ns: launch of the
+ * task's first kernel, for which the task waits; more_ns: launches of the task's other kernels. Both are 0 for a task
+ * that shares the launch of the previous task, for example in one NCCL group call.
  */
 struct bb_export_launch {
     int64_t first_ns, more_ns;
@@ -28,7 +28,8 @@ struct bb_export_launch {
 /* The tasks of one role (a set of ranks that run the same program), with their dependencies and launches. */
 struct bb_export_role {
     struct bb_task_graph graph;
-    int *first_before, *before;        /* task t waits for the tasks before[first_before[t] .. first_before[t + 1]) */
+    int *first_before, *before; /* before[first_before[t]] to before[first_before[t + 1] - 1] are the indices of the
+                                   tasks for which task t waits */
     struct bb_export_launch *launches; /* [tasks] in the order in which the host launches the tasks; NULL without a
                                           cluster profile: host launches are not modeled */
 };
@@ -43,7 +44,7 @@ struct bb_export {
     const struct bb_prediction *prediction; /* prediction whose cluster profile and slow ranks determine the compute
                                                times; NULL: --cluster is not given */
     struct bb_export_role *roles; /* [step->n_roles] tasks of each role (set of ranks that run the same program) */
-    int host_stream; /* stream number of the host's kernel launches in the file: one above the highest stream index
+    int host_stream; /* stream number for the host's kernel launches in the file: one above the highest stream number
                         of all ranks */
     struct bb_export_selection only;
     int argc;
@@ -51,8 +52,8 @@ struct bb_export {
 };
 
 /*
- * bb_export_step - write a step to `path` (Chakra: one file path.RANK.et per rank). Removes partial files after an
- * error.
+ * bb_export_step - write a training step to `path` (Chakra: one file path.RANK.et per rank). Removes partial files
+ * after an error.
  *   format      name of the format
  *   prediction  prediction of the step, whose cluster profile and slow ranks determine compute times. NULL: compute
  *               times are the durations in the program, and real kernels (--compute gemm) are rejected
@@ -65,23 +66,23 @@ int bb_export_step(const char *format, const char *path, const struct bb_step *s
                    char **argv) BB_MUST_CHECK;
 
 /*
- * bb_export_validate - validate the export options before the step is built.
+ * bb_export_validate - validate the export options before the training step is built.
  *   format   name of the format; NULL: --export is not given
  *   only     values of --export-ranks and --export-micro-batches
  *   cluster  value of --cluster, or NULL
  *   Returns  0; -BB_EUSAGE after printing an error line when the format does not support --export-ranks or
- *            --export-micro-batches, requires --cluster, or cannot represent the slowdowns
+ *            --export-micro-batches, requires --cluster, or cannot represent the slowdowns of --slow
  */
 int bb_export_validate(const char *format, struct bb_export_selection only, const char *cluster,
                        const struct bb_slow *slow) BB_MUST_CHECK;
 
 /*
- * bb_export_check_writable - check that the file (Chakra: the file of rank 0) can be written; called before the step is
- * built. Returns 0, or -BB_EUSAGE after printing an error line.
+ * bb_export_check_writable - check that the file (Chakra: the file of rank 0) can be written; called before the
+ * training step is built. Returns 0, or -BB_EUSAGE after printing an error line.
  */
 int bb_export_check_writable(const char *format, const char *path) BB_MUST_CHECK;
 
-/* Returns the name of format number i in the table; NULL if i is past the end. */
+/* Returns the name of the i-th export format; NULL if i is past the end of the table. */
 const char *bb_export_name_at(size_t i);
 
 /* ---- functions for the writers of the formats ---- */
@@ -92,14 +93,14 @@ int bb_export_chakra(const struct bb_export *e, const char *prefix);
 
 const struct bb_export_role *bb_export_role_of(const struct bb_export *e, int rank);
 /*
- * bb_export_compute_ns - return the time in ns of an operation's kernels on a rank, without launches.
- * bb_export_host_ns - return the time in ns of all launches of an operation; 0 without a cluster profile.
+ * bb_export_compute_ns - return the time in ns of an operation's kernels on a rank, without kernel launches.
+ * bb_export_host_ns - return the host time in ns of all kernel launches of an operation; 0 without a cluster profile.
  */
 int64_t bb_export_compute_ns(const struct bb_export *e, int rank, const struct bb_op *op);
 int64_t bb_export_host_ns(const struct bb_export *e, const struct bb_op *op);
-/* Returns operation number i of a task, from 0 to task->n - 1. */
+/* Returns the i-th operation of a task, 0 <= i < task->n. */
 const struct bb_op *bb_export_op(const struct bb_export_role *role, const struct bb_task *task, int i);
-/* Returns the number of micro-batches in the step; 1 for a step without micro-batches. */
+/* Returns the number of micro-batches in the training step; 1 for a step without micro-batches. */
 int bb_export_micro_batches(const struct bb_step *step);
 /* Formats the version and the command line as "busbar 0.1.0: busbar plan gpt2_large --ranks 8", truncated to size -
  * 1 characters. */

@@ -17,7 +17,7 @@ static const uint64_t MAGIC = 4223;       /* first word of the binary file */
 static const double MAX_OPERATIONS = 2e9; /* maximum number of GOAL operations over all ranks; 2e9 operations need 90
                                              GB in the binary format */
 
-/* ---- the list of GOAL operations and dependencies ---- */
+/* ---- the list of GOAL operations (send, recv, calc) and dependencies ---- */
 
 static void set_error(struct bb_goal *g, int rc)
 {
@@ -71,8 +71,8 @@ struct rank_goal {
     int rank;
     struct bb_goal goal;
     uint32_t *end; /* [tasks] index of the GOAL operation whose end is the end of the task */
-    /* Indices of GOAL operations that represent kernel launches on the host. host: the most recent launch; launch:
-     * the launch for which the tasks of the current NCCL group call wait. */
+    /* Indices of GOAL operations that represent kernel launches on the host. host: the latest launch; launch: the
+     * launch for which the tasks of the current NCCL group call wait. */
     uint32_t host, launch;
 };
 
@@ -234,8 +234,8 @@ out:
     return rc;
 }
 
-/* Rejects a step with more than MAX_OPERATIONS GOAL operations. The total is estimated from one rank of each role
- * (set of ranks that run the same program). */
+/* Rejects a training step with more than MAX_OPERATIONS GOAL operations. The total is the number of operations of
+ * one rank per role (set of ranks that run the same program) times the number of ranks of the role. */
 static int reject_huge(const struct bb_export *e)
 {
     double total = 0;
@@ -278,9 +278,9 @@ static void print_op(const struct bb_goal_op *op, size_t i, FILE *out)
 }
 
 /*
- * Prints all operations and then all dependencies. A dependency may refer only to operations in earlier lines, and a
- * join (a calculation of zero duration that waits for a set of operations) precedes some of the operations for which it
- * waits.
+ * Prints all operations and then all dependencies. The text format requires each dependency to follow the lines of both
+ * operations, and a join (a calculation of zero duration that waits for a set of operations) precedes some of the
+ * operations for which it waits.
  */
 static void print_rank(const struct bb_goal *g, int rank, FILE *out)
 {

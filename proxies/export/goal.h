@@ -15,13 +15,14 @@ enum bb_goal_type { BB_GOAL_SEND = 1, BB_GOAL_RECV, BB_GOAL_CALC };
 
 struct bb_goal_op {
     enum bb_goal_type type;
-    int cpu;       /* index of the operation's stream; operations on one cpu run one after another */
-    uint32_t peer; /* rank of the peer; 0 for a calculation */
+    int cpu;       /* number of the operation's stream; operations with the same number run one after another */
+    uint32_t peer; /* sends, receives: rank of the peer; calculations: 0 */
     uint32_t tag;
     uint64_t size; /* sends, receives: bytes; calculations: nanoseconds */
 };
 
-/* A dependency: `after` starts only when `before` has ended or, if `started` is set, when `before` has started. */
+/* A dependency: operation `after` starts only when operation `before` has ended or, if `started` is set, when
+ * `before` has started. */
 struct bb_goal_edge {
     uint32_t after, before;
     bool started;
@@ -47,13 +48,13 @@ uint32_t bb_goal_add_after(struct bb_goal *g, struct bb_goal_op op, uint32_t bef
 void bb_goal_wait(struct bb_goal *g, uint32_t after, uint32_t before);
 void bb_goal_wait_start(struct bb_goal *g, uint32_t after, uint32_t before);
 
-/* One rank's part of a collective. bb_goal_collective converts it to messages with the other ranks of the
+/* A collective as seen by one rank. bb_goal_collective converts it to messages with the other ranks of the
  * communicator. */
 struct bb_goal_collective {
     const struct bb_layout *layout;
     const struct bb_op *op;
-    /* group, instance: the communicator (group: index in layout->groups; instance: which set of ranks of this
-     * group); index: this rank's index in the communicator; n: number of ranks of the communicator */
+    /* group, instance: the communicator (group: index in layout->groups; instance: index among the sets of ranks of
+     * this group); index: this rank's index in the communicator; n: number of ranks of the communicator */
     int group, instance, index, n;
     int cpu;
     uint32_t tag;
@@ -62,10 +63,10 @@ struct bb_goal_collective {
 
 /*
  * bb_goal_collective - append the messages of a collective on one rank, and return the index of an operation that ends
- * when all of these messages have ended. The algorithms are flat, independent of nodes: ring for all_reduce, all_gather
- * and reduce_scatter (the array is split into n fragments whose sizes differ by at most one byte), pairwise exchange
- * for alltoall, binomial tree for broadcast and reduce, direct messages between the root and all other ranks for gather
- * and scatter. Other collectives are rejected: g->failed becomes -BB_EUSAGE after printing an error line.
+ * when all of these messages have ended. The algorithms ignore which ranks share a node: ring for all_reduce,
+ * all_gather and reduce_scatter (the array is split into n fragments whose sizes differ by at most one byte), pairwise
+ * exchange for alltoall, binomial tree for broadcast and reduce, direct messages between the root and all other ranks
+ * for gather and scatter. Other collectives are rejected: g->failed becomes -BB_EUSAGE after printing an error line.
  */
 uint32_t bb_goal_collective(struct bb_goal *g, const struct bb_goal_collective *c);
 

@@ -19,7 +19,7 @@ static uint32_t receive_from(struct bb_goal *g, const struct bb_goal_collective 
 }
 
 /* Adds a join: a calculation of zero duration that starts after the operation `before`. The caller may make the join
- * wait for further operations; it ends when all of them have ended. */
+ * wait for more operations; the join ends when all of them have ended. */
 static uint32_t add_join(struct bb_goal *g, const struct bb_goal_collective *c, uint32_t before)
 {
     return bb_goal_add_after(g, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = c->cpu}, before);
@@ -37,8 +37,8 @@ static uint64_t part_bytes(uint64_t bytes, int n, int i)
 }
 
 /*
- * Adds n - 1 steps of a ring algorithm, where n is the number of ranks. In each step a rank sends to the next rank the
- * fragment that it received from the previous rank in the step before.
+ * Adds the n - 1 steps of a ring algorithm (n: number of ranks) on one rank. In each step the rank sends to the next
+ * rank the fragment that it received from the previous rank in the step before.
  *   bytes     size of the whole array
  *   first     index of the fragment that this rank sends in the first step
  *   received  index of the GOAL operation for which the first send and the first receive wait

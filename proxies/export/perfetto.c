@@ -2,10 +2,11 @@
  * perfetto.c - writes the predicted timeline in Perfetto's native format, which needs a tenth of the space of the
  * Chrome trace events that --trace writes.
  *
- * Each stream of a rank has a track and a packet sequence. Data that all packets of a sequence share is written once:
- * the track, interned names, and a clock with incremental timestamps. A slice consists of a begin event and an end
- * event. If a communication operation waits, its slice contains an inner slice "bubble" or "waiting". Field numbers are
- * those of Perfetto's trace_packet.proto, track_event.proto, track_descriptor.proto and interned_data.proto.
+ * Each stream of a rank has a Perfetto track and a packet sequence. Data that all packets of a sequence share is
+ * written once: the track, interned names, and a clock with incremental timestamps. A slice (an operation in the
+ * timeline) consists of a begin event and an end event. If a communication operation waits, its slice contains an inner
+ * slice "bubble" or "waiting". Field numbers are those of Perfetto's trace_packet.proto, track_event.proto,
+ * track_descriptor.proto and interned_data.proto.
  */
 #include "bootstrap/base/grow.h"
 #include "proxies/export/export.h"
@@ -46,7 +47,7 @@ struct writer {
     const bool *micro_batches; /* [micro-batches] true for each micro-batch to write; NULL: write all */
     FILE *out;
     int rc, stream, sequence;
-    int64_t last_ns; /* timestamp of the previous event in the sequence */
+    int64_t last_ns; /* timestamp of the previous event in the packet sequence, in ns */
     struct names names;
     struct bb_message packet, part, inner, name; /* scratch messages, reused for every packet */
 };
@@ -170,7 +171,7 @@ static void put_bare_event(struct writer *w, int64_t ns, const char *name)
     put_event(w);
 }
 
-/* Returns the sum of the payloads, in bytes, of the operations ops[first .. end) that run on the same stream as
+/* Returns the sum of the payload bytes of those operations in ops[first .. end) that run on the same stream as
  * ops[first]. */
 static uint64_t bytes_of(const struct bb_layout *l, const struct bb_op *ops, int first, int end)
 {

@@ -12,14 +12,14 @@
 struct bb_message {
     unsigned char *bytes;
     size_t n;
-    int failed; /* error of the first append that failed: -BB_EFAIL after printing an error line when out of memory;
-                   0: none */
+    int failed; /* return code of the first append that failed: -BB_EFAIL after printing an error line when out of
+                   memory; 0: none failed */
 };
 
 void bb_message_clear(struct bb_message *m); /* makes the message empty; its memory is reused */
 void bb_message_release(struct bb_message *m);
 
-/* Append a field. `field` is the field number in the schema of the message. */
+/* Append a field to the message. `field` is the field number in the .proto schema. */
 void bb_message_number(struct bb_message *m, int field, uint64_t value);
 void bb_message_text(struct bb_message *m, int field, const char *text);
 void bb_message_message(struct bb_message *m, int field, const struct bb_message *part);

@@ -1,10 +1,10 @@
 /*
- * simai.c - writes a step as SimAI's workload text, a format of ASTRA-sim 1.0 that the workload generator AICB also
- * writes. It lists the step of one rank as rows, and all ranks execute all rows. Each row has compute and communication
- * in three columns: forward pass, gradients of the inputs, and gradients of the weights. SimAI first executes the
- * forward column from the first row to the last, then the two gradient columns from the last row to the first.
- * Communication in the forward and input gradient columns is blocking; communication in the weight gradient column is
- * asynchronous.
+ * simai.c - writes a training step as SimAI's workload text, a format of ASTRA-sim 1.0 that the workload generator AICB
+ * also writes. It lists the step of one rank as rows, and all ranks execute all rows. Each row has compute and
+ * communication in three columns: forward pass, gradients of the inputs, and gradients of the weights. SimAI first
+ * executes the forward column from the first row to the last, then the two gradient columns from the last row to the
+ * first. Communication in the forward and input gradient columns is blocking; communication in the weight gradient
+ * column is asynchronous.
  *
  * The file therefore contains the forward pass in order, and then the rest of the step in reverse order. Keywords and
  * their order are those of SimAI's Workload.cc. The rows are those of rank 0, because AICB writes the rows of the first
@@ -22,8 +22,9 @@ enum column { FORWARD, INPUT, WEIGHT, COLUMNS };
 enum side { TP, EP, DP, DP_EP, PP, SIDES };
 
 /*
- * The SimAI group that corresponds to each communicator group of a step. In the file, a suffix of the collective's name
- * selects the SimAI group. A name without suffix means TP or, in the column of weight gradients, DP.
+ * SimAI's parallel group (TP, DP, EP, ...) that corresponds to each communicator group of a step. In the file, a suffix
+ * of the collective's name selects SimAI's group. A name without suffix means TP or, in the column of weight gradients,
+ * DP.
  */
 static const struct {
     const char *group;
@@ -40,37 +41,38 @@ static const struct {
                         {BB_REDUCE_SCATTER, "REDUCESCATTER"},
                         {BB_ALLTOALL, "ALLTOALL"}};
 
-static const size_t SMALL_BYTES = 64; /* a collective of fewer bytes, such as the sum of a norm or a flag, is omitted
-                                         if its communicator has no SimAI group */
+static const size_t SMALL_BYTES = 64; /* A collective of fewer bytes, such as the sum of a norm or a flag, is omitted
+                                         if no SimAI group corresponds to its communicator. */
 enum {
     UPDATE_NS = 1
-}; /* optimizer time in ns that is written in each row: the smallest possible, because the optimizer's kernels have
-      their own rows */
+}; /* optimizer time in ns that is written in each row: the smallest possible value, because separate rows contain
+      the optimizer's kernels */
 
 struct row {
-    const struct bb_op *op; /* first operation of the row; names the row */
+    const struct bb_op *op; /* first operation of the row, whose name is the row's name */
     int64_t compute_ns[COLUMNS];
-    /* For each of the row's columns: word: name of the collective (NULL: no communication); suffix: suffix of the
-     * name that selects SimAI's group. */
+    /* For each column (forward, input gradients, weight gradients): word: name of the collective (NULL: no
+     * communication); suffix: suffix of the name that selects SimAI's group. */
     const char *word[COLUMNS], *suffix[COLUMNS];
     size_t bytes[COLUMNS];
-    int filled; /* Number of the first slot that is still free. A row has six slots, which are executed in order:
-                   slot 2 x column is the compute of a column, slot 2 x column + 1 its communication. */
+    /* index of the first field of the row that is still free. A row has six fields, which SimAI executes in order:
+     * field 2 x column is the compute of a column, field 2 x column + 1 its communication. */
+    int filled;
 };
 
 struct workload {
     const struct bb_export *e;
     int size[SIDES]; /* [SIDES] number of ranks in each of SimAI's groups */
     int micro_batches, virtual_stages;
-    size_t message_bytes; /* bytes of each message between pipeline stages; 0: no message yet */
+    size_t message_bytes; /* size in bytes of each message between pipeline stages; 0: no message yet */
     struct row *rows[2];  /* rows[0]: forward pass; rows[1]: rest of the step */
     size_t n[2];
 };
 
 /* ---- SimAI's groups ---- */
 
-/* Returns the number of ranks in the communicator group of the step that corresponds to SimAI's group `side`; 1 if
- * the step has no such group. */
+/* Returns the number of ranks in the step's communicator group that corresponds to SimAI's group `side`; 1 if the
+ * step has no such communicator group. */
 static int size_of(const struct bb_layout *l, enum side side)
 {
     for (size_t i = 0; i < sizeof(sides) / sizeof(sides[0]); i++)
@@ -92,8 +94,8 @@ static void set_sizes(struct workload *w)
 }
 
 /*
- * Returns SimAI's group for the operation; SIDES if there is none. SimAI computes the sizes of its groups from the
- * header of the file, so a group with a different number of ranks has no counterpart in SimAI.
+ * Returns SimAI's group for the communicator of an operation; SIDES if there is none. SimAI computes the sizes of its
+ * groups from the header of the file, so a communicator with a different number of ranks has no counterpart in SimAI.
  */
 static enum side side_of(const struct workload *w, const struct bb_op *op)
 {
@@ -128,9 +130,9 @@ static int reject_op(const struct workload *w, const struct bb_op *op)
 
 /* ---- rows of the file ---- */
 
-/* Returns the row of the file to which an operation at `slot` (see struct row) is added. This is the last row of the
- * forward pass or of the rest of the step, depending on the operation, if `slot` and all later slots of that row are
- * free; otherwise a new row. */
+/* Returns the row of the file to which an operation is added in field `slot` (see struct row, filled). This is the
+ * last row of the forward pass or of the rest of the step, depending on the operation, if this field and all later
+ * fields of that row are free; otherwise a new row. */
 static struct row *row_with(struct workload *w, const struct bb_op *op, int slot)
 {
     const int part = op->phase != BB_PHASE_FORWARD;
@@ -228,8 +230,9 @@ static int add_ops(struct workload *w, const struct bb_program *p)
 }
 
 /*
- * Computes the number of virtual pipeline stages from the largest number of sends of a role: with m micro-batches and v
- * virtual stages, a stage in the middle of the pipeline sends v * m messages in forward and v * m in backward.
+ * Computes the number of virtual pipeline stages from the largest number of sends that a rank executes: with m
+ * micro-batches and v virtual stages, a stage in the middle of the pipeline sends v * m messages in forward and v * m
+ * in backward.
  */
 static void count_messages(struct workload *w)
 {

@@ -28,7 +28,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* Reasons to reject a layout: X(reason, JSON key, text). */
+/* Reasons to reject a layout: X(constant of the enum, JSON key, text for the user). */
 #define BB_REJECTION_LIST(X)                                                                                           \
     X(SHAPE, "shape", "the parallel sizes do not divide the model or the number of ranks")                             \
     X(BATCH, "batch", "the global batch is not divisible by dp x micro-batch size, or too small for the schedule")     \
@@ -45,34 +45,36 @@ struct bb_layout_choice {
     int tp, cp, ep, pp, dp, vpp, batch, micro_batches;
     enum bb_schedule_kind schedule;
     enum bb_recompute recompute;
-    int recompute_layers; /* full recomputation: number of recomputed layers of each model chunk; 0: all */
+    int recompute_layers; /* full recomputation: number of layers of each model chunk that are recomputed in the
+                             backward pass; 0: all */
     enum bb_sync_kind sync;
 };
 
 struct bb_layout_row {
     struct bb_layout_choice choice;
-    double bytes;   /* bytes of GPU memory that training needs, on the rank with the largest need */
-    double step_ns; /* step time; the first two search stages store an estimate, the third stage the time of a full
-                       simulation */
-    double p50_ns, p95_ns; /* median and 95th percentile of the step time over several simulations with random
-                              jitter; 0: not simulated with jitter */
-    double baseline_ns; /* simulated step time without the injected slow GPUs, NICs and links; 0: none were injected */
-    int number;         /* index in the list of all valid layouts; layouts with equal times are sorted by this index */
-    /* The third stage of the search sets the remaining fields. compute_ns, transfer_ns, bubble_ns and waiting_ns are
-     * times of the slowest rank; together with the idle time of this rank they add up to the step time. */
-    double operations; /* number of operations (kernels, NCCL calls, ...) in one step, summed over all ranks */
+    double bytes;          /* bytes of GPU memory that training needs, on the rank with the largest need */
+    double step_ns;        /* time of one training step in ns; the first two search stages store an estimate, the third
+                       stage the time of a full simulation */
+    double p50_ns, p95_ns; /* median and 95th percentile of the training step's time in ns over several simulations
+                              with random jitter; 0: not simulated with jitter */
+    double baseline_ns;    /* time in ns of the training step simulated without the injected slow GPUs, NICs and links;
+                           0: none were injected */
+    int number; /* index in the list of all valid layouts; layouts with equal times are sorted by this index */
+    /* Set by the third stage of the search. compute_ns, transfer_ns, bubble_ns and waiting_ns are times of the
+     * slowest rank; together with the idle time of this rank they add up to the step time. */
+    double operations; /* number of operations (kernels, NCCL calls, ...) in one training step, summed over all ranks */
     double compute_ns, transfer_ns, bubble_ns, waiting_ns, flops, tokens, samples;
 };
 
 struct bb_layout_search {
     const struct bb_proxy *proxy;
-    const struct bb_proxy_config *given;  /* options set by the user; 0 or NULL: not set, so the search varies the
-                                            option */
+    const struct bb_proxy_config *given;  /* options set by the user; 0 or NULL: not set, so the search tries all
+                                            values */
     const struct bb_proxy_config *config; /* `given` completed with defaults, global batch size and gpus_per_node */
     const struct bb_cluster *cluster;
     const struct bb_conditions *conditions; /* injected slow GPUs, NICs and links */
-    double gpu_bytes;                       /* memory of one GPU in bytes */
-    int samples;      /* number of simulations with random jitter that bb_layouts_sample runs for each layout */
+    double gpu_bytes;                       /* memory capacity of one GPU in bytes */
+    int samples;      /* number of simulations with random jitter per layout in bb_layouts_sample */
     int top, threads; /* top: number of layouts to report; threads: number of threads, 0 for one per processor */
     bool quiet;
 };
@@ -82,7 +84,7 @@ struct bb_layouts {
     int n;
     long long evaluated, fitting; /* evaluated: number of layouts, including the rejected ones; fitting: number of
                                      layouts that fit into memory */
-    int refined;                  /* number of layouts that reached the second stage of the search */
+    int refined;                  /* number of layouts that the second search stage simulated */
     long long rejected[BB_REJECTION_REASONS];
     int gpus;
     double gpu_bytes;
@@ -94,9 +96,9 @@ struct bb_layouts {
  *   Returns  0; -BB_EUSAGE, after printing an error, if an option is invalid or no layout fits; -BB_EFAIL
  */
 int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *found) BB_MUST_CHECK;
-/* bb_layouts_sample - simulates each of the first `top` layouts search->samples times with random jitter on every
- * rank, and sorts these layouts by their median step time. Returns 0; -BB_EUSAGE, after printing an error, if the
- * simulations have too many operations; -BB_EFAIL. */
+/* bb_layouts_sample - simulates the training step of each of the first `top` layouts search->samples times with
+ * random jitter on every rank, and sorts these layouts by their median step time. Returns 0; -BB_EUSAGE, after
+ * printing an error, if the simulations have too many operations; -BB_EFAIL. */
 int bb_layouts_sample(const struct bb_layout_search *search, const struct bb_conditions *conditions,
                       struct bb_layouts *found) BB_MUST_CHECK;
 void bb_layouts_release(struct bb_layouts *found);

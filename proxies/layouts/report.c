@@ -36,7 +36,8 @@ static double idle_ns(const struct bb_layout_row *r)
     return r->step_ns - r->compute_ns - r->transfer_ns - r->bubble_ns - r->waiting_ns;
 }
 
-/* The components of the step time by which layouts are compared. name: in the printed text; key: in the JSON output. */
+/* The components into which the time of a training step is divided, such as pipeline bubble. name: in the printed
+ * text; key: in the JSON output. */
 static const struct part {
     const char *name, *key;
 } parts[] = {{"compute", "compute_us"},
@@ -74,9 +75,9 @@ static void print_row(const struct bb_layouts *found, const struct bb_layout_row
     fputc('\n', out);
 }
 
-/* Prints for each component of the step time how much a layout differs from the best one, for example "layout 2
- * takes 1 ms more (+1.2%): pipeline bubble +0.8 ms, ...". The component with the largest difference is printed
- * first. */
+/* Prints by how much each component of a layout's step time differs from that of the best layout, for example
+ * "layout 2 takes 1 ms more (+1.2%): pipeline bubble +0.8 ms, ...". The component with the largest difference is
+ * printed first. */
 static void print_difference(const struct bb_layout_row *best, const struct bb_layout_row *other, int index, FILE *out)
 {
     bool printed[PARTS] = {false};

@@ -2,8 +2,8 @@
  * search.c - the search for the best layouts (see layouts.h): branch and bound over the layouts listed by space.c.
  *
  * Layouts that differ only in schedule, model chunks per stage and recomputation per chunk share a base layout: the
- * layout with the 1f1b schedule and one chunk per stage. Each base layout is simulated, and the step times of its
- * layouts are estimated from this simulation. Base layouts and layouts are pruned by two lower bounds on the step time:
+ * layout with the 1f1b schedule and one chunk per stage. Each base layout is simulated, and the step times of the
+ * layouts that share it are estimated from this simulation. Layouts are pruned by two lower bounds on the step time:
  *   max_rank_bound_ns   The kernel time of all micro-batches on the rank with most compute. The kernels of a rank run
  *                       one after another on one stream, so no step is shorter. Valid for layouts with one chunk per
  *                       stage.
@@ -11,8 +11,9 @@
  *                       layers with different costs can be distributed more evenly than in the base layout, so the rank
  *                       with most compute may have less. The total compute is the same, so at least one rank has the
  *                       average or more.
- * Base layouts are pruned by the mean, which is a lower bound for all their layouts. If an injected slowdown factor of
- * a GPU is below 1, the GPU is faster than the profile; both bounds are then multiplied by the smallest such factor.
+ * A base layout is pruned by mean_rank_bound_ns, which is valid for all layouts that share it. If the injected slowdown
+ * factor of a GPU is below 1, the GPU is faster than the profile; both bounds are then multiplied by the smallest
+ * factor.
  */
 #include "bootstrap/base/grow.h"
 #include "bootstrap/base/units.h"
@@ -29,39 +30,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The second search stage simulates this number of layouts for each layout that is reported. */
+/* number of layouts that the second search stage simulates, per layout to report (option --top) */
 #define REFINED_PER_ROW 8
 #define MIN_REFINED     64 /* minimum number of layouts that the second search stage simulates */
 #define FULL_BEYOND_TOP 4  /* number of layouts simulated in full in addition to the reported ones */
-#define BASE_BATCH      64 /* number of base layouts that are simulated between two pruning steps */
-#define ROW_BATCH       16 /* number of layouts that the second search stage simulates between two pruning steps */
-#define TOO_SLOW        1  /* return value: the layout cannot be among the best (not an error) */
+#define BASE_BATCH                                                                                                     \
+    64               /* number of base layouts (1f1b, one chunk per stage) that are simulated between two
+                              pruning steps */
+#define ROW_BATCH 16 /* number of layouts that the second search stage simulates between two pruning steps */
+#define TOO_SLOW  1  /* returned if the layout cannot be among the fastest (not an error) */
 
-/* State of the search, shared by all threads. A row is one layout and its results (struct bb_layout_row). A job of
- * the thread pool handles one row or one base layout (see the top of the file) and writes only to this object. */
+/* State of the search, shared by all threads. rows: all layouts with their results. A job of the thread pool handles
+ * one layout or one base layout (see the top of the file) and writes only to that layout. */
 struct work {
     const struct bb_layout_search *search;
     const struct bb_arch *arch;
     const struct bb_layout_space *space;
     struct bb_layout_row *rows;
-    int *rc; /* [rows] return code of the job that last handled the row */
+    int *rc; /* [rows] return code of the latest thread-pool job for this layout */
     int *recompute_index;
     struct base *bases;
     int n_bases;
     int *work_list;             /* indices in `bases` of the base layouts to simulate, in the order of simulation */
     int first;                  /* index in `rows` of the layout that job 0 of the thread pool simulates */
-    double limit_ns;            /* layouts with a longer step time are pruned */
+    double limit_ns;            /* layouts whose step time is longer are pruned */
     double fastest_rank_factor; /* smallest injected slowdown factor of a GPU's kernels; 1 if all are at least 1 */
 };
 
 /* A base layout: 1f1b schedule, one model chunk per stage (see the top of the file). */
 struct base {
     struct bb_layout_choice choice;
-    double step_ns, per_micro_batch_ns; /* step_ns: time of the step with all its micro-batches; per_micro_batch_ns:
-                                           increase of the step time with each further micro-batch */
-    double max_rank_bound_ns;           /* lower bound on the step time of layouts with one chunk per stage */
-    double mean_rank_bound_ns;          /* lower bound on the step time of layouts with several chunks per stage */
-    bool known; /* true: the base layout was simulated, and step_ns, per_micro_batch_ns and rc are set */
+    double step_ns, per_micro_batch_ns; /* step_ns: time of a training step with all its micro-batches;
+                                           per_micro_batch_ns: increase of the step time for each additional
+                                           micro-batch */
+    double max_rank_bound_ns;  /* lower bound in ns on the step time of layouts with one chunk per stage (see the top
+                                 of the file) */
+    double mean_rank_bound_ns; /* lower bound in ns on the step time of layouts with several chunks per stage (see
+                                  the top of the file) */
+    bool known;                /* true: the base layout was simulated, and step_ns, per_micro_batch_ns and rc are set */
     int rc;
 };
 
@@ -87,8 +93,8 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
     return as;
 }
 
-/* Calls do_one(w, i) for 0 <= i < n on the thread pool. Usage errors are not printed meanwhile, because the search
- * skips layouts that turn out to be invalid. */
+/* Calls do_one(w, i) for 0 <= i < n on the thread pool. Suppresses the error messages for invalid layouts, because
+ * the search skips these layouts. */
 static void run_speculatively(struct work *w, int n, void (*do_one)(void *, int), struct bb_progress *progress)
 {
     bb_err_speculative(true);
@@ -178,7 +184,7 @@ out:
     return rc;
 }
 
-/* Estimates the step time *ns from simulated steps with `few` and with `more` micro-batches: each further
+/* Estimates the step time *ns from simulated steps with `few` and with `more` micro-batches: each additional
  * micro-batch of a full pipeline takes the same time, which is at least micro_batch_bound_ns. Returns TOO_SLOW
  * without the second simulation if this lower bound shows that the step is longer than w->limit_ns. */
 static int extrapolate(const struct work *w, const struct bb_layout_choice *c, int few, int more,
@@ -265,7 +271,8 @@ static void estimate_base(void *arg, int i)
     base->known = true;
 }
 
-/* Returns the total time of the kernels of the first micro-batch in a program, without launch overhead and waiting. */
+/* Returns the total kernel time in ns of the first micro-batch in a rank's program, without launch overhead and
+ * waiting. */
 static double kernels_ns(const struct bb_program *p, const struct bb_cluster *cluster)
 {
     double ns = 0;
@@ -275,8 +282,8 @@ static double kernels_ns(const struct bb_program *p, const struct bb_cluster *cl
     return ns;
 }
 
-/* Computes the kernel time of one micro-batch. most_ns: out, time of the rank with the longest kernel time; mean_ns:
- * out, mean over all ranks. */
+/* Computes the kernel time of the first micro-batch on each rank, in ns. most_ns: out, maximum over the ranks;
+ * mean_ns: out, mean over the ranks. */
 static int sum_kernel_times(const struct bb_step *step, const struct bb_cluster *cluster, double *most_ns,
                             double *mean_ns)
 {
@@ -337,10 +344,10 @@ static double lower_bound_ns(const struct base *base, const struct bb_layout_cho
     return c->vpp > 1 ? base->mean_rank_bound_ns : base->max_rank_bound_ns;
 }
 
-/* Estimates the step time of a layout: the time of its base layout (1f1b, one chunk per stage), minus the part of
- * the pipeline bubble that the schedule of the layout removes. With several chunks per stage, the estimate also
- * subtracts the compute by which the busiest rank exceeds the mean, because several chunks can distribute the layers
- * more evenly. */
+/* Estimates the step time of a layout: the time of its base layout (1f1b, one chunk per stage), minus the share of
+ * the pipeline bubble that the layout's schedule removes. With several chunks per stage, the estimate also subtracts
+ * the compute by which the busiest rank exceeds the mean, because several chunks can distribute the layers more
+ * evenly. */
 static double estimate_ns(const struct base *base, const struct bb_layout_choice *c)
 {
     const double bound_ns = lower_bound_ns(base, c);
@@ -386,8 +393,8 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the step time of the wanted-th fastest layout among the first n layouts whose base layout is already
- * simulated; infinity if there are fewer than `wanted` such layouts. ns: [n] temporary storage. */
+/* Returns the wanted-th shortest step time among the first n layouts whose base layout is already simulated;
+ * infinity if there are fewer than `wanted` of them. ns: [n] temporary storage. */
 static double find_cutoff(const struct work *w, int n, int wanted, double *ns)
 {
     int known = 0;
@@ -440,8 +447,8 @@ static int sort_by_bound(struct work *w)
 }
 
 /* Simulates base layouts in ascending order of their lower bounds, BASE_BATCH at a time, until the bound of the next
- * base layout exceeds the wanted-th smallest estimate. BASE_BATCH does not depend on the number of threads, so the
- * result does not depend on it either. */
+ * base layout exceeds the wanted-th shortest estimated step time. BASE_BATCH, and therefore the result, does not
+ * depend on the number of threads. */
 static int estimate_bases(struct work *w, int n, int wanted, struct bb_progress *progress)
 {
     int *work_list = NULL, done = 0, n_classes, rc;
@@ -576,7 +583,7 @@ static int drop_rows(struct work *w, int *n, struct bb_layouts *found)
     return 0;
 }
 
-/* Simulates the layouts of the second search stage, ROW_BATCH at a time. The simulation of a layout ends early if
+/* Simulates the layouts of the second search stage, ROW_BATCH at a time. Stops the simulation of a layout as soon as
  * the layout cannot be among the `wanted` fastest. */
 static int refine_rows(struct work *w, int *n, int wanted, struct bb_layouts *found, struct bb_progress *progress)
 {

@@ -50,8 +50,8 @@ struct pipeline_schedules {
     int n;
 };
 
-/* Returns the pipeline schedules that are possible with pp stages and the options set by the user, each with its
- * number of model chunks per stage. */
+/* Returns the pipeline schedules that are possible with pp stages and the options set by the user. Each schedule
+ * contains the number of model chunks per stage. */
 static struct pipeline_schedules list_schedules(const struct bb_transformer_options *o, int pp)
 {
     int given = bb_args_index(o->schedule, bb_schedule_names, BB_SCHEDULES);
@@ -87,8 +87,8 @@ static void reject(struct listing *l, enum bb_rejection reason, long long choice
     l->space->rejected[reason] += choices * l->space->n_recomputes;
 }
 
-/* Returns whether the global batch is divisible by dp x micro-batch size and has enough micro-batches for the
- * schedule. Sets c->micro_batches. */
+/* Returns whether the global batch size is divisible by dp x micro-batch size and yields enough micro-batches for
+ * the schedule. Sets c->micro_batches. */
 static bool batch_divides(const struct listing *l, struct bb_layout_choice *c)
 {
     long long at_once = (long long)c->dp * c->batch, n = l->search->config->global_batch;
@@ -132,7 +132,7 @@ static int list_syncs(struct listing *l, struct bb_layout_choice c)
     return rc;
 }
 
-/* Returns whether the layers can be divided among the pipeline stages, by the same rule as in
+/* Returns whether the transformer layers can be divided among the pipeline stages, by the rule of
  * proxies/transformer/transformer.c. */
 static bool stages_divide(const struct listing *l, const struct bb_layout_choice *c)
 {

@@ -6,12 +6,12 @@
 #include "proxies/layouts/layouts.h"
 
 /* The valid layouts. Layouts that differ only in the kind of recomputation are stored once. In each layout, tp x cp
- * x pp x dp is the number of ranks, and the global batch is divisible by dp x micro-batch size. */
+ * x pp x dp is the number of ranks, and the global batch size is divisible by dp x micro-batch size. */
 struct bb_layout_space {
     struct bb_layout_choice *list;
     int n;
-    /* evaluated: number of layouts; rejected: number of invalid layouts per reason. Layouts that differ only in the
-     * kind of recomputation are counted separately. */
+    /* evaluated: number of combinations of option values; rejected: number of invalid combinations per reason.
+     * Combinations that differ only in the kind of recomputation are counted separately. */
     long long evaluated, rejected[BB_REJECTION_REASONS];
     int recomputes[BB_RECOMPUTES], n_recomputes; /* kinds of recomputation to search, in ascending order of
                                                     recomputed work */

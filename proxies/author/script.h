@@ -165,8 +165,8 @@ int bb_script_exchange(struct bb_script *s, struct bb_script_lane lane, const ch
  * is marked as failed. */
 const char *bb_script_text(struct bb_script *s, const char *text);
 
-/* bb_script_rooted_collective - like bb_script_collective, for collectives with a root: rank `root` of the
- * communicator. */
+/* bb_script_rooted_collective - start a collective with a root, for example a broadcast. root: rank of the root in
+ * the communicator lane.comm. All else as in bb_script_collective. */
 int bb_script_rooted_collective(struct bb_script *s, struct bb_script_lane lane, const char *what,
                                 enum bb_coll_kind kind, int root, size_t count, int src, int dst);
 

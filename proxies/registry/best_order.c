@@ -193,10 +193,8 @@ void bb_best_order_release(struct bb_best_order *best)
 
 /* ---- output as text and as JSON ---- */
 
-#define MAX_COLUMNS                                                                                                    \
-    4 /* maximum number of groups (tp, dp, ...) that have a column in the printed table; the JSON
-                         output contains all groups */
-#define MAX_LINES 12
+#define MAX_COLUMNS 4 /* maximum number of group columns in the printed table; the JSON output contains all groups */
+#define MAX_LINES   12
 
 static double sum_of(const struct bb_best_order *best, int group)
 {

@@ -17,7 +17,7 @@
 #include "proxies/step/program.h"
 
 struct bb_alltoallv {
-    int n;     /* number of ranks of the communicator; `rows` has one entry for each ordered pair of them */
+    int n;     /* number of ranks of the communicator */
     int *rows; /* [n][n] rows[source * n + destination]: number of rows that rank `source` sends to rank
                   `destination` */
 };

@@ -8,10 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_OPS                                                                                                        \
-    (1 << 24)            /* maximum number of operations in the program of one rank; they need about 2 GiB of
-                                   memory */
-#define MAX_LOOK_BACK 64 /* maximum number of operations that one search for redundant waits visits */
+#define MAX_OPS       (1 << 24) /* maximum number of operations in the program of one rank (about 2 GiB of memory) */
+#define MAX_LOOK_BACK 64        /* maximum number of operations that one search for redundant waits visits */
 
 const char *const bb_phase_names[BB_PHASES] = {
     [BB_PHASE_FORWARD] = "forward",

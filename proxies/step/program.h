@@ -138,7 +138,7 @@ int bb_program_add_buffer(struct bb_program *p, const char *name, enum bb_buffer
  * bb_program_add - append a copy of op that waits for the given operations.
  *   op       operation to copy; its fields first_wait and waits are ignored
  *   waits    [n] indices of earlier operations, or BB_NONE. Redundant waits are dropped: waits for operations of the
- *            same stream, and waits that this operation's other waits or recent operations of its stream already imply.
+ *            same stream, and waits that follow from the remaining waits or from recent operations of op's stream.
  *   Returns  the operation's index, -BB_EFAIL when out of memory, or -BB_EUSAGE after printing an error line when the
  *            program is full
  */

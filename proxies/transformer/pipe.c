@@ -23,7 +23,7 @@ int bb_pipe_comms(struct bb_layout *l, int group, bool bidirectional, int comms[
     return 0;
 }
 
-/* ---- which messages a slot (forward or backward of a model chunk) exchanges ---- */
+/* ---- messages of a slot (forward or backward of a model chunk) ---- */
 
 /* Returns whether a slot (forward or backward of one model chunk) exchanges a message with an adjacent stage. first
  * = true: whether the slot receives its input: false for the forward of the first layers and the backward of the

@@ -61,8 +61,8 @@ struct bb_modules {
 };
 
 /*
- * bb_modules_make - list the modules and parameters of a pipeline stage. The lists are the same for all ranks of the
- * stage.
+ * bb_modules_make - list the modules (layers, embedding, head) and parameters of a pipeline stage, which are equal on
+ * all ranks of the stage.
  *   Returns  0, or -BB_EFAIL when out of memory
  *   Owner    the caller releases modules with bb_modules_release, which accepts a zeroed struct
  */

@@ -425,7 +425,7 @@ out:
     return rc;
 }
 
-/* ---- roles (groups of ranks that execute the same program) ---- */
+/* ---- roles (sets of ranks that execute the same program) ---- */
 
 /* Number of roles per pipeline stage: one per program (bb_layers_programs_per_stage). Hierarchical all-reduces
  * double the number, because the last rank of each node also reduces the remainder (elements that are left when a

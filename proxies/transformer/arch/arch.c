@@ -13,8 +13,8 @@
 enum {
     WHOLE = 0,
     SPLIT = 1,  /* sharded over tp */
-    EXPERT = 2, /* the matrix is sharded over tp by rows, one row per vocabulary token */
-    ROWS = 4,   /* sharded over tp by rows, where a row is one vocabulary entry */
+    EXPERT = 2, /* sharded over ep */
+    ROWS = 4,   /* sharded over tp by rows, one row per vocabulary token */
 };
 
 struct tensor_list {

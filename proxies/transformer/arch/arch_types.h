@@ -30,7 +30,7 @@ struct bb_arch_flag {
 struct bb_arch_fixed { /* a flag of which only one value is supported */
     const char *key;
     bool value;
-    const char *why; /* why the other value is not supported, printed in the error message */
+    const char *why; /* why the opposite value is not supported, printed in the error message */
 };
 
 struct bb_arch_type {

@@ -116,9 +116,9 @@ enum bb_grid_group {
     BB_GRID_TP_PP, /* "tp_pp": all ranks that together hold one model replica; the gradient norm is summed over them */
     BB_GRID_TP_CP, /* "tp_cp": the tp x cp ranks of one model replica and pipeline stage */
     BB_GRID_TP_DP_CP, /* "tp_dp_cp": all ranks of one pipeline stage */
-    BB_GRID_ETP,   /* "etp": expert-tensor-parallel ranks, which shard each expert; the same group as tp if it has the
-                    same ranks */
-    BB_GRID_TP_EP, /* "tp_ep": etp x ep ranks of the expert grid; all_gather dispatch gathers the tokens of these
+    BB_GRID_ETP,      /* "etp": expert-tensor-parallel ranks, which shard each expert; equal to the group tp if both
+                    groups have the same ranks */
+    BB_GRID_TP_EP,    /* "tp_ep": etp x ep ranks of the expert grid; all_gather dispatch gathers the tokens of these
                       ranks */
     BB_GRID_GROUPS
 };

@@ -65,17 +65,17 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
     /* encoder output; gradients of the encoder output, summed over the decoder layers */                              \
     X(ENCODER_OUTPUT, "encoder output", BOUNDARY, BB_NONE)                                                             \
     X(ENCODER_GRADIENT, "encoder output gradients", BOUNDARY, BB_NONE)                                                 \
-    /* gradients of the activations in STATE; these gradients gathered from all tp ranks */                            \
+    /* gradients of the activations in STATE; the gradients gathered from all tp ranks */                              \
     X(GRADIENT, "activation gradients", BOUNDARY, BB_NONE)                                                             \
     X(GRADIENT_FULL, "gathered gradients", FULL_SIZE, BB_NONE)                                                         \
-    /* context parallelism; ring: block in use, and block being received (NEXT_); all_gather: all blocks */            \
+    /* context parallelism, keys and values: ring: block in use, block being received (NEXT_); all_gather: all */      \
     X(KEYS, "keys and values", KV_BLOCK, BB_NONE)                                                                      \
     X(NEXT_KEYS, "next keys and values", KV_BLOCK, BB_NONE)                                                            \
     X(KEY_GRADIENTS, "key and value gradients", KV_BLOCK, BB_NONE)                                                     \
     X(NEXT_KEY_GRADIENTS, "next key and value gradients", KV_BLOCK, BB_NONE)                                           \
     X(ALL_KEYS, "all keys and values", ALL_KV_BLOCKS, BB_NONE)                                                         \
     X(ALL_KEY_GRADIENTS, "all key and value gradients", ALL_KV_BLOCKS, BB_NONE)                                        \
-    /* all_to_all context parallelism: each tensor sharded by tokens, and sharded by heads */                          \
+    /* all_to_all context parallelism: each tensor sharded by tokens, and (_HEADS) sharded by heads */                 \
     X(QUERY, "queries", QUERIES, BB_NONE)                                                                              \
     X(QUERY_HEADS, "queries sharded by head", QUERIES, BB_NONE)                                                        \
     X(KEY, "keys", KEYS, BB_NONE)                                                                                      \
@@ -84,15 +84,15 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
     X(VALUE_HEADS, "values sharded by head", VALUES, BB_NONE)                                                          \
     X(OUT, "attention", CONTEXT, BB_NONE)                                                                              \
     X(OUT_HEADS, "attention sharded by head", CONTEXT, BB_NONE)                                                        \
-    /* number of this rank's tokens for each expert; these numbers of all ranks */                                     \
+    /* number of this rank's tokens for each expert; the same numbers of all ranks (ALL_) */                           \
     X(COUNTS, "tokens per expert", EXPERTS, BB_INT32)                                                                  \
     X(ALL_COUNTS, "all tokens per expert", ALL_EXPERTS, BB_INT32)                                                      \
-    /* tokens of this rank, one copy per row to send, in expert order */                                               \
+    /* copies of this rank's tokens, one per chosen expert (dedup: per node), in expert order */                       \
     X(ROWS, "dispatched tokens", ROWS_SENT, BB_NONE)                                                                   \
     /* dedup dispatch: tokens received from other nodes, and their copies for the experts of this node */              \
     X(NODE_ROWS, "node tokens", ROWS_SENT, BB_NONE)                                                                    \
     X(NODE_COPIES, "node token copies", ROWS_ROUTED, BB_NONE)                                                          \
-    /* FP8 dispatch: rows of FP8 elements and their scales, as bytes */                                                \
+    /* FP8 dispatch: token copies as FP8 values and their scales, in bytes */                                          \
     X(ROWS_8, "dispatched tokens in FP8", ROWS_SENT_8, BB_INT8)                                                        \
     X(NODE_ROWS_8, "node tokens in FP8", ROWS_SENT_8, BB_INT8)                                                         \
     X(NODE_COPIES_8, "node token copies in FP8", ROWS_ROUTED_8, BB_INT8)                                               \
@@ -104,7 +104,7 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
     X(COMBINED_ROWS, "combined tokens", ROWS_SENT, BB_NONE)                                                            \
     X(PROBABILITIES, "probabilities", PAIRS_SENT, BB_FLOAT)                                                            \
     X(EXPERT_PROBABILITIES, "received probabilities", PAIRS_RECEIVED, BB_FLOAT)                                        \
-    /* expert tensor parallelism: rows of all etp ranks; expert output for these rows */                               \
+    /* expert tensor parallelism: token copies of all etp ranks; expert output for these copies */                     \
     X(ETP_ROWS, "expert-tensor-parallel tokens", ROWS_OF_ETP, BB_NONE)                                                 \
     X(ETP_OUTPUT, "expert-tensor-parallel output", ROWS_OF_ETP, BB_NONE)                                               \
     /* all_gather dispatch: tokens of all ranks; output of this rank's experts for all tokens */                       \

@@ -141,11 +141,11 @@ static inline struct bb_script_lane bb_no_lane(void)
 /* The lane (communicator and stream) of each process group; bb_no_lane() for a group with one rank. */
 struct bb_block_lanes {
     struct bb_script_lane tp, cp, ep;
-    struct bb_script_lane ep_local, ep_cross; /* dedup dispatch: the ep ranks of one node; the ep ranks with the same
-                                                 index in their nodes */
+    struct bb_script_lane ep_local, ep_cross; /* dedup dispatch: ep_local: the ep ranks of one node; ep_cross: the ep
+                                                 ranks with the same index in their nodes */
     struct bb_script_lane etp;                /* expert tensor parallelism: the ranks that shard one expert */
-    struct bb_script_lane etp_ep;    /* etp x ep ranks, for the token counts per expert and for all_gather dispatch; the
-                                     same lane as ep if etp is 1 */
+    struct bb_script_lane etp_ep;    /* etp x ep ranks, for the token counts per expert and for all_gather dispatch;
+                                     equal to `ep` if etp is 1 */
     struct bb_script_lane embedding; /* first and last stage of a pipeline, for tied embeddings */
     struct bb_script_lane norm[4];   /* communicators and streams over which the gradient norm (one scalar) is summed,
                                       one after another */

@@ -325,7 +325,8 @@ static void add_convolution(const struct bb_layer_sizes *s, struct bb_kernel_lis
 }
 
 /* Adds the kernel that permutes tokens into the order of their experts, or the kernel that returns the expert
- * outputs to token order and sums them per token. The backward pass of each is the other kernel. */
+ * outputs to token order and sums them per token. The backward pass of the first kernel is the second kernel, and
+ * vice versa. */
 static void add_permutation(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, bool backward,
                             struct bb_kernel_list *w)
 {

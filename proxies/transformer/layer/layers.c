@@ -272,8 +272,8 @@ void bb_layers_free(struct bb_layers *layers)
 /* ---- number of programs, element counts, FLOPs ---- */
 
 /* If the experts of different ep ranks receive different numbers of rows (token copies), each ep rank needs its own
- * program. This is also true for all_gather dispatch: all ranks exchange equal messages, but their experts compute
- * for different times. */
+ * program. With all_gather dispatch all ranks exchange equal messages, but their experts compute for different
+ * times, so each ep rank needs its own program, too. */
 int bb_layers_programs_per_stage(const struct bb_layers *l)
 {
     return l->routing.rows ? l->config.ep : 1;

@@ -8,9 +8,8 @@
 
 enum { BB_SIZES_MAX = 256 };
 
-#define BB_SIZE_LARGEST                                                                                                \
-    ((size_t)1 << 50) /* 1 PiB, the largest size of a list element, so that sums of buffer sizes
-                                             cannot overflow */
+/* Largest size in a list, in bytes: 1 PiB, so that sums of buffer sizes cannot overflow. */
+#define BB_SIZE_LARGEST ((size_t)1 << 50)
 
 struct bb_sizes {
     size_t bytes[BB_SIZES_MAX]; /* the sizes in bytes, in the order of the list */

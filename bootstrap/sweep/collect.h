@@ -35,7 +35,7 @@ struct bb_gathered {
 };
 
 /*
- * bb_gather - read all results in dir and build the table. Combinations without a result are allowed.
+ * bb_gather - read all results in the folder `dir` and build the table. Runs without a result are allowed.
  *   Returns  0 or -BB_EFAIL; in both cases the caller releases g with bb_gathered_release
  */
 int bb_gather(struct bb_gathered *g, const struct bb_study *study, const struct bb_sweep_runs *combinations,

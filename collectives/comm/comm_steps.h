@@ -21,7 +21,7 @@ struct bb_comm_step {
     size_t comm;          /* offset in struct bb_comm_life of the communicator that is passed to `run` */
     const char *function; /* name of the NCCL function of the step, if some supported NCCL versions lack it;
                              otherwise NULL */
-    int (*after)(struct bb_comm_life *life, struct bb_comm *comm); /* untimed work after the step; NULL: none */
+    int (*after)(struct bb_comm_life *life, struct bb_comm *comm); /* called after the step, untimed; NULL: none */
 };
 
 enum { BB_COMM_STEPS = 20 };

@@ -78,8 +78,8 @@ const char *bb_result_file_predicted(const struct bb_result_file *t);
 int bb_result_file_is_nccl_tests(const struct bb_result_file *t);
 
 /* bb_result_file_nccl_tests_ranks - return the number of ranks of an nccl-tests file; 0: unknown. nccl-tests lists
- * only the first device of each process, so the number of entries is multiplied by the threads and GPUs per process,
- * unless the entries are numbered like ranks. */
+ * only the first device of each process, so the number of listed devices is multiplied by the threads per process
+ * and GPUs per thread, unless the devices are numbered like ranks. */
 int bb_result_file_nccl_tests_ranks(const json_t *root);
 /* bb_result_file_nccl_tests_devices - return the list of devices of an nccl-tests file, or NULL. Files of older
  * nccl-tests versions have this list at the top level of the JSON tree. */
@@ -94,9 +94,9 @@ const json_t *bb_result_file_nccl_tests_devices(const json_t *root);
 json_t *bb_provenance_of(const struct bb_result_file *t);
 
 /*
- * bb_provenance_differences - compare two objects from bb_provenance_of. Returns a new array of {what, a, b}, one entry
- * per difference. A variable or option that only one object contains is a difference, with null as the missing value;
- * any other condition that only one object contains is ignored.
+ * bb_provenance_differences - compare two objects from bb_provenance_of. Returns a new array with one object {what, a,
+ * b} per difference. A variable or option that only one of the objects a and b contains is a difference, with null as
+ * the missing value; any other condition that only one of them contains is ignored.
  */
 json_t *bb_provenance_differences(const json_t *a, const json_t *b);
 

@@ -31,8 +31,8 @@ struct bb_compute_context {
 
 /*
  * bb_compute_context_init - create stream, events and cuBLASLt handle, and allocate the arena.
- *   iterations  operations per sample
- *   repeats     samples per case
+ *   iterations  operations (GEMMs or kernels) per sample
+ *   repeats     samples per GEMM or kernel
  *   warmup      untimed operations before the first sample
  *   Returns     0, or a negative error code after printing an error
  *   Owner       the caller calls bb_compute_context_release, also after an error
@@ -52,8 +52,8 @@ struct bb_computed {
 };
 
 /*
- * bb_measure_gemm, bb_measure_memory_kernel - measure one case. Collective over all ranks. bb_measure_gemm uses the
- * fastest of the first ctx->candidates algorithms of cuBLASLt.
+ * bb_measure_gemm, bb_measure_memory_kernel - time a GEMM or a memory-bound kernel. Collective over all ranks.
+ * bb_measure_gemm uses the fastest of the first ctx->candidates algorithms of cuBLASLt.
  *   c        out: times of the slowest rank, equal on all ranks
  *   Returns  0, or a negative error code after printing an error
  */

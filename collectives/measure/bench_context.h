@@ -56,7 +56,8 @@ struct bb_bench_context {
     struct bb_nvtx nvtx;
     cudaStream_t stream;
     cudaEvent_t start, stop;
-    struct bb_guarded arena;     /* memory of all buffers, divided into slots (case.h) */
+    struct bb_guarded arena;     /* memory arena of all buffers, divided into slots (a slot has the buffers of one
+                                operation, case.h) */
     struct bb_verdict *verdicts; /* [2] device memory: number of wrong bytes or elements in the receive buffer [0]
                                     and in the guard zones around it [1] */
     int iterations, repeats, warmup, checks;
@@ -84,8 +85,8 @@ struct bb_bench_context {
                                 sync mode), borrowed; NULL: none */
     bool auto_warmup;
     struct bb_stopping policy; /* stopping rule of the current timing mode */
-    size_t max_iterations;     /* upper limit for the timed iterations of a measurement with a stopping rule, which adds
-                              batches of samples; 0: one batch */
+    size_t max_iterations;     /* maximum number of timed iterations of a measurement if the stopping rule may request
+                              more samples; 0: no more samples after the first batch */
     struct bb_start_barrier start_barrier;
     int64_t start_barrier_limit_ns;
     bool uses_start_barrier;    /* stream mode: a start barrier holds the operations until all ranks have enqueued them;

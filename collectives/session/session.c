@@ -290,8 +290,7 @@ int bb_session_release(struct bb_session *s, int rc, int end_rc)
     if (rc < 0 && s->world.watchdog)
         bb_watchdog_told(s->world.watchdog);
     end_rc = finalize_ranks(s, rc, end_rc);
-    if (rc < 0 || end_rc < 0) { /* save the results first, because mpirun may kill all other ranks when this rank
-                                   exits with an error */
+    if (rc < 0 || end_rc < 0) { /* save the results first, because bb_world_release may end all ranks */
         why = bb_world_ending(&s->world);
         (void)bb_results_close(s->json, why ? why : rc < 0 ? rc : end_rc);
         s->json = NULL;

@@ -40,8 +40,8 @@ struct bb_algorithm_protocol bb_algorithm_protocol_of(const char *algorithm, con
 
 /* ---- functions that NCCL calls ---- */
 
-/* Stores NCCL's cost table. Ignores algorithms and protocols of newer NCCL versions that the lists bb_algorithms and
- * bb_protocols lack; busbar does not force such algorithms and protocols either. */
+/* Stores NCCL's cost table. Ignores algorithms and protocols of newer NCCL versions that are not in the lists
+ * bb_algorithms and bb_protocols; busbar cannot force them. */
 static void record_costs(const float *costs, int algorithms, int protocols)
 {
     plugin.costs.known = true;

@@ -74,8 +74,8 @@ struct bb_report {
                                                             results with each warning (enum bb_warning) */
     double worst_spread_us; /* sync mode: largest median arrival spread (time from first to last arrival) of the
                                current table's results */
-    int straggler; /* rank that arrived last (struct bb_skew) in the first result of the current table with such a
-                      rank; -1: none */
+    int straggler; /* rank that arrived last (struct bb_skew) in the first result of the current table that names
+                      one; -1: none */
     unsigned long long stragglers; /* number of results of the current table in which rank `straggler` is the
                                       straggler */
 };

@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 /* Flags in pinned host memory. Every call of bb_start_barrier_close creates a barrier with the next number, from 1.
- * The flags contain such numbers, so they need no reset between barriers. */
+ * The flags contain barrier numbers instead of booleans, so they need no reset between barriers. */
 struct bb_start_barrier_flags {
     uint32_t opened;  /* written by the host: barriers with this number or a lower one are open */
     uint32_t expired; /* written by the GPU: number of the most recent barrier that reached its time limit; 0: none */

@@ -35,7 +35,7 @@ struct bb_kernel_list_item {
     struct bb_memory_kernel memory_kernel; /* shape of a memory-bound kernel; all device pointers are NULL */
 };
 
-#define BB_KERNEL_LIST_ITEMS 512 /* the largest list, the forward pass of ResNet-152, has 312 items */
+#define BB_KERNEL_LIST_ITEMS 512 /* maximum length; the longest list, the forward pass of ResNet-152, has 312 kernels */
 struct bb_kernel_list {
     int n;
     bool overflowed; /* true: a kernel was dropped because the list is full, which is a programming error;
@@ -53,8 +53,8 @@ void bb_kernel_list_add_memory_kernel(struct bb_kernel_list *w, const char *name
  * full, returns the last kernel that fitted. */
 struct bb_kernel_list_item *bb_kernel_list_last(struct bb_kernel_list *w);
 
-/* ---- layers: append the forward kernels, or the backward kernels (gradients of data and weights); return false for
- * an invalid shape ---- */
+/* ---- layers: append the forward kernels or, if `backward`, the kernels that compute the gradients of data and
+ * weights; return false for an invalid shape ---- */
 
 /*
  * bb_kernel_list_transformer - append a transformer layer: norm, qkv, scores, context, out, norm, up, activation and

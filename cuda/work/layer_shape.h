@@ -35,10 +35,8 @@ size_t bb_gemm_b_bytes(const struct bb_gemm_shape *s);
 size_t bb_gemm_c_bytes(const struct bb_gemm_shape *s);
 size_t bb_gemm_bytes(const struct bb_gemm_shape *s);
 
-#define BB_GEMM_WORKSPACE                                                                                              \
-    ((size_t)32 << 20)        /* workspace in bytes per cuBLASLt handle; equal to the default
-                                                 workspace of cuBLAS on Hopper */
-#define BB_GEMM_CANDIDATES 64 /* maximum number of algorithms that bb_gemm_tune tries */
+#define BB_GEMM_WORKSPACE  ((size_t)32 << 20) /* bytes per cuBLASLt handle, as in cuBLAS on Hopper */
+#define BB_GEMM_CANDIDATES 64                 /* maximum number of algorithms that bb_gemm_tune tries */
 
 /*
  * bb_gemm_backward - the two GEMMs of the backward pass of C = op(A) op(B), where B holds the weights:

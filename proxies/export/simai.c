@@ -43,10 +43,9 @@ static const struct {
 
 static const size_t SMALL_BYTES = 64; /* A collective of fewer bytes, such as the sum of a norm or a flag, is omitted
                                          if no SimAI group corresponds to its communicator. */
-enum {
-    UPDATE_NS = 1
-}; /* optimizer time in ns that is written in each row: the smallest possible value, because separate rows contain
-      the optimizer's kernels */
+/* Optimizer time in ns that is written in each row: the smallest possible value, because separate rows contain the
+ * optimizer's kernels. */
+enum { UPDATE_NS = 1 };
 
 struct row {
     const struct bb_op *op; /* first operation of the row, whose name is the row's name */

@@ -34,11 +34,9 @@
 #define REFINED_PER_ROW 8
 #define MIN_REFINED     64 /* minimum number of layouts that the second search stage simulates */
 #define FULL_BEYOND_TOP 4  /* number of layouts simulated in full in addition to the reported ones */
-#define BASE_BATCH                                                                                                     \
-    64               /* number of base layouts (1f1b, one chunk per stage) that are simulated between two
-                              pruning steps */
-#define ROW_BATCH 16 /* number of layouts that the second search stage simulates between two pruning steps */
-#define TOO_SLOW  1  /* returned if the layout cannot be among the fastest (not an error) */
+#define BASE_BATCH      64 /* number of base layouts that are simulated between two pruning steps */
+#define ROW_BATCH       16 /* number of layouts that the second search stage simulates between two pruning steps */
+#define TOO_SLOW        1  /* returned if the layout cannot be among the fastest (not an error) */
 
 /* State of the search, shared by all threads. rows: all layouts with their results. A job of the thread pool handles
  * one layout or one base layout (see the top of the file) and writes only to that layout. */

@@ -13,8 +13,8 @@ struct bb_layout_space {
     /* evaluated: number of combinations of option values; rejected: number of invalid combinations per reason.
      * Combinations that differ only in the kind of recomputation are counted separately. */
     long long evaluated, rejected[BB_REJECTION_REASONS];
-    int recomputes[BB_RECOMPUTES], n_recomputes; /* kinds of recomputation to search, in ascending order of
-                                                    recomputed work */
+    int recomputes[BB_RECOMPUTES], n_recomputes; /* kinds of recomputation to search, from the least to the most
+                                                    recomputed FLOPs */
 };
 
 int bb_layout_space_init(struct bb_layout_space *space, const struct bb_layout_search *search,

@@ -137,7 +137,7 @@ static int read_model(struct model *m)
     TRY(bb_model_file_read(&file, file.root, model_fields, m));
     /* This proxy supports only the numbers of convolutions and shards that CONVS and SHARDS define. */
     if (m->convolutions != CONVS || m->shards != SHARDS)
-        TRY(bb_err(BB_EUSAGE, "%s: the model has %d convolutions and %d shards per image, expected %d and %d",
+        TRY(bb_err(BB_EUSAGE, "%s: the model has %d convolutions and %d shards, expected %d convolutions and %d shards",
                    file.where, m->convolutions, m->shards, CONVS, SHARDS));
     TRY(read_convolutions(&file, m));
     TRY(read_dense(&file, m));

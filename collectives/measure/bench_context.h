@@ -96,7 +96,7 @@ struct bb_bench_context {
     bool connected; /* an operation of this measurement has completed, so NCCL's connections exist and a start
                        barrier may be closed */
     /* Samples between two evaluations of the stopping rule. batch: [n] of this rank; all_batches: [size * n] of all
-     * ranks; n = bb_mode_batch. */
+     * ranks; n: maximum of bb_mode_batch over the timing modes of the run. */
     struct bb_sample *batch, *all_batches;
     double *series[BB_SERIES_COUNT]; /* [enum bb_series][sample] all samples of a measurement, each combined over the
                                         ranks of this rank's --split group */

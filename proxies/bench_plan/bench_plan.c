@@ -22,8 +22,8 @@ struct shown {
 };
 
 #define MAX_SAMPLES_PER_ROW                                                                                            \
-    30e6 /* maximum of (ranks) x (jitter samples) for one message size; more than one to two
-                                    seconds of simulation per size are rejected */
+    30e6 /* maximum of (ranks) x (jitter samples) per table row, that is, per message size; at this limit a row takes
+            one to two seconds of run time */
 
 enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT };
 static const int widths[] = {9, 7};

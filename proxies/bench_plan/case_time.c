@@ -67,7 +67,7 @@ static struct bb_link_load pair_load(const struct bb_cluster *cl, int rank, int 
 }
 
 /* Computes the time of sendrecv, in which every rank sends to the next rank. Only the ranks of the first two and the
- * last two nodes are computed, because all nodes in the middle behave like the second node. Only the last rank of a
+ * last two nodes are computed, because the nodes in the middle behave like one of these. Only the last rank of a
  * node, leaf or pod sends to another node, leaf or pod, so no NIC or uplink is shared. */
 static void time_ring(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {

@@ -1,5 +1,5 @@
-/* network.c - reads a model file into a list of units (a unit is one convolution or one transformer layer, see
- * network.h), each with its parameter tensors and kernels. */
+/* network.c - reads a model file into a list of units (a unit is one layer: a convolution or a transformer layer,
+ * see network.h), each with its parameter tensors and kernels. */
 #include "proxies/replicas/network.h"
 
 #include "bootstrap/base/grow.h"
@@ -61,8 +61,8 @@ void bb_network_release(struct bb_network *net)
 /* ---- model files of residual networks ---- */
 
 /* State while the model file of a residual network is read. channels, edge: number of channels and height (= width)
- * of the tensor that the next convolution reads. outputs: elements of all convolution outputs so far, for one
- * sample. */
+ * of the tensor that the next convolution reads. outputs: number of output elements of all convolutions read so far,
+ * for one sample. */
 struct network_builder {
     struct bb_network *net;
     const char *where;
@@ -169,7 +169,7 @@ static int check_totals(const struct network_builder *g, const json_t *part)
     return bb_json_read(part, g->where, fields, (void *)&buckets);
 }
 
-/* Fields of a residual network in the model file. */
+/* The members of the JSON object that describes a residual network in the model file. */
 struct residual {
     int image, width, classes, batch, kernel, stride, pool;
     const char *block;
@@ -220,9 +220,9 @@ static bool is_matrix(const struct bb_arch_tensor *t)
 }
 
 /* Returns the FLOPs of the forward pass of one sample through one layer: 2 per token for each element of the layer's
- * weight matrices, plus those of the attention scores and values. Of the expert weights only the fraction top_k /
- * experts counts, because each token uses top_k experts. layer: index of the layer, BB_ARCH_EMBEDDING or
- * BB_ARCH_HEAD; tensors: [n] parameter tensors of the layer. */
+ * weight matrices, plus those of the attention scores and values. Expert weights count with the factor top_k /
+ * experts, because each token uses top_k experts. layer: index of the layer, BB_ARCH_EMBEDDING or BB_ARCH_HEAD;
+ * tensors: [n] parameter tensors of the layer. */
 static double arch_flops(const struct bb_arch *a, int layer, const struct bb_arch_tensor *tensors, int n)
 {
     double flops = 0, s = a->sequence;
@@ -256,8 +256,8 @@ static int add_arch_unit(struct bb_network *net, int layer, const char *name)
         unit->in = a->vocab;
         unit->out = a->hidden;
     } else if (layer == BB_ARCH_HEAD) {
-        unit->rows = a->post_norm ? 1 : a->sequence; /* post_norm is set for BERT, whose head (the pooler) reads only
-                                                        the first token */
+        unit->rows = a->post_norm ? 1 : a->sequence; /* post_norm is set for BERT, whose last layer (the pooler)
+                                                        reads only the first token */
         unit->in = a->hidden;
         unit->out = a->post_norm ? a->hidden : a->vocab;
     } else {
@@ -311,8 +311,9 @@ out:
 
 /* ---- memory of activations ---- */
 
-/* Returns the bytes of the stored activations. A residual network stores two outputs per convolution, that of the
- * convolution and that of its batch norm. The activation function is computed in place. */
+/* Returns the bytes of the activations that the forward pass stores for `samples` samples. A residual network stores
+ * two tensors per convolution: its output and the output of its batch norm. The activation function is computed in
+ * place. */
 double bb_network_activations(const struct bb_network *net, int samples, enum bb_dtype_id dtype)
 {
     static const struct bb_grid alone = {.tp = 1, .cp = 1, .dp = 1, .pp = 1, .ep = 1, .etp = 1, .edp = 1};
@@ -342,8 +343,8 @@ bool bb_network_add_kernels(const struct bb_network *net, int unit, int64_t samp
     conv.dtype = dtype;
     layer.batch = samples;
     layer.dtype = dtype;
-    if (u->tokens) { /* the unit is the embedding: the forward pass reads embedding rows, the backward pass writes
-                        the same number of gradient rows */
+    if (u->tokens) { /* if the unit is the embedding: the forward pass reads rows of the embedding table, the
+                        backward pass writes the same number of gradient rows */
         bb_kernel_list_embedding(w, u->tokens * (uint64_t)samples, (uint64_t)u->out, (uint64_t)u->in, dtype);
         return true;
     }

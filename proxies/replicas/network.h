@@ -2,10 +2,11 @@
  * network.h - a model for data parallelism, read from a model file (profiles/models): a list of *units* (layers) in
  * forward order, each with its parameter tensors and its compute for one sample. There are two families of models:
  *   residual networks   described by the object "network" of the model file. A unit is a convolution with its batch
- *                       norm, or the dense head. Units are in the registration order of torchvision's resnet.py: the
- *                       stem; for each block its convolutions, then its projection; the head
- *   transformers        every model that transformer/arch/arch.h reads. A unit is the embedding, a layer or the head
- * For residual networks, bb_network_load compares the totals of the model file (parameters, tensors, convolution
+ *                       norm, or the final dense layer. Units are in the registration order of torchvision's resnet.py:
+ *                       the stem; for each block its convolutions, then its projection; the final dense layer
+ *   transformers        every model that transformer/arch/arch.h reads. A unit is the embedding, a layer or the output
+ *                       layer
+ * For residual networks, bb_network_load compares the totals in the model file (parameters, tensors, convolution
  * outputs, multiply-accumulates per sample) with the sums over the units.
  */
 #ifndef BB_PROXIES_REPLICAS_NETWORK_H
@@ -16,32 +17,31 @@
 #include "proxies/transformer/arch/arch.h"
 
 struct bb_network_unit {
-    char *name;                /* name of the unit; struct bb_network owns the string */
+    char *name;                /* name of the layer; struct bb_network owns the string */
     struct bb_tensor *tensors; /* [n] parameter tensors in the model's registration order; struct bb_network owns
                                   their names */
     int n;
-    double sample_flops;   /* FLOPs of the forward pass of one sample; the backward pass counts twice as many */
-    struct bb_conv conv;   /* shape of the unit's convolution. Its fields n (batch size) and dtype are 0, because they
-                            depend on the run. k == 0 (no output channels): the unit is not a convolution */
-    int64_t rows, in, out; /* shape of the unit's dense layer: rows per sample, input width and output width. rows ==
-                              0: the unit is not a dense layer */
-    struct bb_transformer layer; /* shape of the unit's transformer layer; its batch and dtype are 0, because they
-                                    depend on the run. heads == 0: the unit is not a transformer layer */
-    uint64_t tokens; /* embedding: number of tokens per sample; `in` is then the vocabulary size and `out` the row
-                        length. 0: the unit is not an embedding */
+    double sample_flops;   /* FLOPs of the forward pass of one sample; the backward pass has twice as many FLOPs */
+    struct bb_conv conv;   /* shape of the layer's convolution. Its fields n (batch size) and dtype are 0, because they
+                            depend on the run. k == 0 (no output channels): the layer is not a convolution */
+    int64_t rows, in, out; /* shape of a dense layer: input rows per sample, input width and output width. rows == 0:
+                              not a dense layer */
+    struct bb_transformer layer; /* shape of a transformer layer; its fields batch and dtype are 0, because they
+                                    depend on the run. heads == 0: not a transformer layer */
+    uint64_t tokens; /* embedding: number of tokens per sample; `in` is then the vocabulary size and `out` the width
+                        of a table row. 0: not an embedding */
 };
 
 struct bb_network {
-    struct bb_network_unit *units; /* [n] units (layers) in forward order; owned by this struct */
+    struct bb_network_unit *units; /* [n] units (layers of the network) in forward order; owned by this struct */
     int n;
-    double parameters, sample_flops; /* both are sums over all units; sample_flops: FLOPs of the forward pass of one
-                                        sample */
+    double parameters, sample_flops; /* sums over all units; sample_flops: FLOPs of the forward pass of one sample */
     int n_tensors;
     int batch;           /* default number of samples per rank and micro-batch */
-    double outputs;      /* total elements of the outputs of all convolutions for one sample; 0 for transformers */
+    double outputs;      /* number of output elements of all convolutions for one sample; 0 for transformers */
     struct bb_arch arch; /* architecture of a transformer model; unused for residual networks */
     bool images;         /* true: residual network, trained with SGD by default; false: transformer */
-    bool has_kernels;    /* true: bb_network_add_kernels supports every unit of this model */
+    bool has_kernels;    /* true: bb_network_add_kernels supports every unit (layer) of this model */
 };
 
 /*

@@ -2,13 +2,14 @@
  * replicas.c - the proxy data_parallel: each rank trains a full replica of the model, synchronized as --sync selects.
  * The model is a list of units, which are its layers (network.h). sync/sync.h and servers.h add the communication.
  *
- * The step of a worker consists of, for each micro-batch, the forward of all units and then the backward of all units
- * in reverse order, with one compute operation per unit and direction. The functions of --sync are called before and
- * after these operations. The optimizer ends the step. A dedicated parameter server does not compute any unit.
+ * The step of a worker (a rank that trains, in contrast to a parameter server) consists, for each micro-batch, of the
+ * forward of all layers and then the backward of all layers in reverse order, with one compute operation per layer and
+ * direction. The functions of the selected synchronization are called before and after these operations. The optimizer
+ * ends the step. A dedicated parameter server does not compute any layer.
  *
- * With --compute timed, a unit's forward takes its FLOPs divided by --tflops, and its backward twice as long. The
+ * With --compute timed, a layer's forward takes its FLOPs divided by --tflops, and its backward twice as long. The
  * backward of the first convolution takes as long as its forward, because its input requires no gradient.
- * With --compute gemm, a unit runs its GEMMs and memory-bound kernels.
+ * With --compute gemm, a layer runs its GEMMs and memory-bound kernels.
  */
 #include "proxies/replicas/replicas.h"
 
@@ -23,7 +24,7 @@
 #define DEFAULT_MODEL "resnet50"
 
 enum direction { FORWARD, BACKWARD };
-/* First index of training.kernels: FORWARD, BACKWARD or ACCUMULATE, the kernels that add the gradients of a
+/* First index of training.kernels: FORWARD, BACKWARD, or ACCUMULATE for the kernels that add the gradients of a
  * micro-batch to those of earlier micro-batches. */
 enum { ACCUMULATE = BACKWARD + 1, KERNEL_KINDS };
 
@@ -36,16 +37,16 @@ struct training {
     struct bb_servers_comms servers;
     struct bb_step *step;
     enum bb_dtype_id dtype;
-    int batch; /* samples per worker in one micro-batch */
+    int batch; /* number of samples that each worker (training rank) processes in one micro-batch */
     int workers, micro_batches;
     struct bb_sync_unit *units;
-    /* kernel lists of --compute gemm, indexed by [FORWARD, BACKWARD or ACCUMULATE][unit] and owned by the step; NULL
-     * with other kinds of compute */
+    /* kernel lists of --compute gemm, indexed by [FORWARD, BACKWARD or ACCUMULATE][unit (layer)] and owned by the
+     * step; NULL with other kinds of compute */
     const struct bb_kernel_list **kernels[KERNEL_KINDS];
 
     struct bb_script script; /* program of the role (ranks with the same program) that is being built */
-    struct bb_sync *sync;    /* sync: state of the synchronization by collectives (sync.h); server: state of the
-                             parameter servers (servers.h). --sync selects one of them, the other pointer is NULL */
+    struct bb_sync *sync;    /* state of the synchronization that --sync selects; one of the two is NULL. sync: by
+                             collectives (sync.h); server: by parameter servers (servers.h) */
     struct bb_servers *server;
 };
 
@@ -76,7 +77,7 @@ static double unit_us(const struct training *t, int unit, enum direction directi
     return unit_flops(t, unit, direction) / t->config->tflops * 1e-6;
 }
 
-/* Returns whether the units a and b = a + 1 can share their kernel lists: both are transformer layers of equal
+/* Returns whether the layers a and b = a + 1 can share their kernel lists: both are transformer layers of equal
  * shape. */
 static bool same_kernels(const struct training *t, int a, int b)
 {
@@ -226,9 +227,9 @@ static void add_memory(struct training *t, struct bb_role *role, bool is_worker)
         bb_sync_add_update_peak(bb_sync_update_peak_bytes(&t->policy, &t->comms, t->network.parameters), bytes);
 }
 
-/* Builds the program of one role (ranks with the same program). index: if --sync selects parameter servers, the
- * number of the server, or BB_NONE for the workers; otherwise 1 for the last rank of each node with --hierarchical,
- * and 0 for all other ranks. */
+/* Builds the program of one role (ranks with the same program). index: with parameter servers the number of the
+ * server, or BB_NONE for the workers (training ranks); without parameter servers 1 for the last rank of each node if
+ * --hierarchical is given, and 0 for all other ranks. */
 static int build_role(struct training *t, struct bb_role *role, const char *name, int index)
 {
     bool is_worker = !has_servers(t) || t->policy.kind == BB_SYNC_PS || index == BB_NONE;
@@ -352,8 +353,8 @@ out:
     return rc;
 }
 
-/* Computes the number of workers and of micro-batches. Must be called after build_layout, which computes the number
- * of dedicated parameter servers. */
+/* Computes the number of workers (training ranks) and of micro-batches. Must be called after build_layout, which
+ * computes the number of dedicated parameter servers. */
 static int resolve_micro_batches(struct training *t)
 {
     char made_of[64];

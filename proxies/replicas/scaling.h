@@ -34,23 +34,24 @@
  * iteration. */
 enum { BB_SCALING_ITERATIONS = 10, BB_SCALING_BATCHES = 10 };
 
-/* Size of a scaling study on one number of ranks, computed from the options. A round is an epoch or, with the
- * synthetic format, an iteration of 10 training steps. */
+/* Size of a scaling study on one number of ranks, computed from the options. A round is an epoch (format `epochs`)
+ * or an iteration of 10 training steps (format `synthetic`). */
 struct bb_scaling {
     bool strong, synthetic;
     int ranks;
     int batch;       /* samples per rank and training step; at most rank_images */
-    int full_steps;  /* number of training steps with the full batch in each round */
-    int last_batch;  /* samples per rank in the shorter last step of an epoch; 0: all steps have the full batch */
-    int run_steps;   /* number of full-batch steps in each round that are really run; the time of all full_steps is
-                      extrapolated from their time */
+    int full_steps;  /* number of training steps with the full batch in each epoch or iteration */
+    int last_batch;  /* number of samples per rank in the last step of an epoch if it has fewer than the full batch;
+                       0: all steps have the full batch */
+    int run_steps;   /* number of full-batch steps in each epoch or iteration that are really run; the time of all
+                      full_steps is extrapolated from them */
     int rounds;      /* number of epochs, or of iterations of the synthetic format */
     int images;      /* images of the data set; 0 for the synthetic format */
-    int rank_images; /* images that each rank processes in one round (epoch or iteration) */
+    int rank_images; /* number of images that each rank processes in one epoch or iteration */
 };
 
 /*
- * bb_scaling_resolve - computes the size of the scaling study from the options. The caller has set the default options.
+ * bb_scaling_resolve - computes the size of the scaling study from the options, whose defaults must be set before.
  *   s        out: the size of the study
  *   Returns  0, or -BB_EUSAGE after printing an error message: a global batch that is not divisible by the number of
  *            ranks (with the nearest valid values), or contradictory options
@@ -59,8 +60,7 @@ int bb_scaling_resolve(const struct bb_proxy_config *config, struct bb_scaling *
 
 /* ---- throughput, efficiency and serial fraction; these functions have no side effects ---- */
 
-/* bb_scaling_rate - returns the images per second of all ranks if one round (epoch or iteration) takes `seconds`
- * seconds. */
+/* bb_scaling_rate - returns the images per second of all ranks together if one epoch or iteration takes `seconds`. */
 double bb_scaling_rate(const struct bb_scaling *s, double seconds);
 double bb_scaling_efficiency(double rate, int ranks, double base_rate, int base_ranks);
 double bb_karp_flatt(double speedup, int ranks); /* returns the serial fraction after Karp and Flatt; NaN for one
@@ -68,20 +68,21 @@ double bb_karp_flatt(double speedup, int ranks); /* returns the serial fraction 
 
 /* Measurements of a run. The struct owns its arrays; bb_scaling_measured_release frees them. */
 struct bb_scaling_measured {
-    double *seconds;     /* [rounds] duration of each round (epoch or iteration) in seconds */
-    double *last_us;     /* [rounds] duration in microseconds of the shorter last step of each epoch, which is included
-                        in seconds */
-    int rounds;          /* number of completed rounds (epochs or iterations) */
-    double broadcast_us; /* duration of the broadcast of rank 0's state before the training; NaN: not run */
+    double *seconds;     /* [rounds] duration of each epoch or iteration in seconds */
+    double *last_us;     /* [rounds] duration in microseconds of the last step of each epoch, which has fewer samples;
+                        included in `seconds` */
+    int rounds;          /* number of completed epochs or iterations */
+    double broadcast_us; /* duration in us of the broadcast of rank 0's training state before the first step; NaN:
+                            not run */
     double broadcast_bytes;
     int broadcasts; /* number of broadcast calls, one per tensor */
 };
 void bb_scaling_measured_release(struct bb_scaling_measured *m);
 
-/* bb_scaling_steady_rate - returns the images per second of all ranks in steady state. Epochs: computed from the
- * mean duration of all epochs except the first, which includes warm-up; with a single epoch, from its duration.
- * Synthetic format: the mean rate of the iterations of one rank, times the number of ranks. NaN if no epoch or
- * iteration was completed. */
+/* bb_scaling_steady_rate - returns the images per second of all ranks together, without warm-up. Epochs: computed
+ * from the mean duration of all epochs except the first, which includes warm-up; with a single epoch, from its
+ * duration. Synthetic format: the mean rate of the iterations of one rank, times the number of ranks. NaN if no
+ * epoch or iteration was completed. */
 double bb_scaling_steady_rate(const struct bb_scaling *s, const struct bb_scaling_measured *m);
 
 /* bb_scaling_iteration_stats - computes the statistics of the images per second of one GPU over the iterations of
@@ -115,12 +116,12 @@ struct bb_scaling_report {
     const struct bb_scaling_measured *measured;
     const struct bb_scaling_baseline *baseline;
     double step_us;          /* median duration in microseconds of the training step with the full batch */
-    double compute_alone_us; /* median duration in microseconds of the compute of the full-batch step, run without
-                                communication; NaN: not measured */
+    double compute_alone_us; /* median duration in microseconds of the full-batch step with its communication left
+                                out; NaN: not measured */
 };
 
-/* bb_scaling_print_round - prints the line of one round, for an epoch "Epoch 1/3 | Time: 12.34s | Global Img/sec:
- * 5678.90", for an iteration of the synthetic format "Iter #0: 123.4 img/sec per GPU". */
+/* bb_scaling_print_round - prints the line of one epoch, "Epoch 1/3 | Time: 12.34s | Global Img/sec: 5678.90", or of
+ * one iteration of the synthetic format, "Iter #0: 123.4 img/sec per GPU". round: index of the epoch or iteration. */
 void bb_scaling_print_round(const struct bb_scaling *s, int round, double seconds, FILE *out);
 /* bb_scaling_print_total - prints the summary of Horovod's synthetic benchmark, which is the mean over its
  * iterations; prints nothing if the study has epochs. */

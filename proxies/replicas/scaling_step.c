@@ -1,5 +1,6 @@
-/* scaling_step.c - builds the steps of a scaling study: the step of data_parallel, the same step with the smaller
- * batch that remains at the end of an epoch, and the broadcast of rank 0's state before the training. */
+/* scaling_step.c - builds the steps of a scaling study: the step of the proxy data_parallel, that step with the
+ * smaller batch that remains at the end of an epoch, and the broadcast of rank 0's training state before the first
+ * step. */
 #include "proxies/author/args.h"
 #include "proxies/replicas/network.h"
 #include "proxies/replicas/replicas.h"
@@ -21,8 +22,8 @@ struct broadcast {
     struct bb_step *step;
     struct bb_script script;
     struct bb_script_lane lane;
-    int buffer, states; /* buffer: index of the program's buffer that all broadcasts share, as large as the largest
-                           tensor; states: number of optimizer states per parameter (SGD: 1, Adam: 2) */
+    int buffer, states; /* buffer: index of the program's buffer that all broadcasts use; it has the size of the
+                           largest tensor. states: number of optimizer states per parameter (SGD: 1, Adam: 2) */
     bool images;
 };
 
@@ -44,7 +45,7 @@ static void broadcast_tensor(struct broadcast *b, const char *kind, const struct
 }
 
 /* Returns whether the tensor belongs to a batch norm. Rank 0 also broadcasts the running mean and the running
- * variance of a batch norm, which have the size of this tensor. */
+ * variance of each batch norm, which have the size of this tensor. */
 static bool is_norm(const struct bb_tensor *t)
 {
     return strncmp(t->name, "norm", 4) == 0 || strstr(t->name, ".norm") || strstr(t->name, "norm.");

@@ -6,16 +6,19 @@
 
 #include <stdlib.h>
 
-#define RECEIVE_SETS 2 /* number of sets of receive buffers, between which a dedicated parameter server alternates */
+#define RECEIVE_SETS                                                                                                   \
+    2 /* number of sets of receive buffers (one buffer per worker) between which a dedicated
+                          parameter server alternates */
 
 struct chunk {
     size_t count;
     int first_unit, server;
-    int gradients, parameters; /* indices of the chunk's gradient buffer and parameter buffer in this role's program;
-                                  BB_NONE: the role has no such buffer */
-    /* Indices of operations in the program of the role (worker or server). pushed: the operation that sends (worker)
-     * or receives (server) the chunk's gradients; ready: the operation after which the role has the chunk's updated
-     * parameters, that is, the pull (worker) or the update (server). */
+    /* indices, in the role's program, of the buffers for the gradients and for the parameters of the chunk (bucket);
+     * BB_NONE: the role (workers, or one server) has no such buffer */
+    int gradients, parameters;
+    /* Indices of operations in the program of the role (workers, or one server). pushed: the send (worker) or
+     * receive (server) of the chunk's gradients; ready: the operation after which the role has the chunk's updated
+     * parameters: the pull (worker) or the update (server). */
     int pushed, ready;
     const char *push_what, *pull_what;
 };
@@ -28,11 +31,11 @@ struct bb_servers {
     struct bb_buckets buckets;
     struct bb_gradient_arrival *arrivals;
     struct chunk *chunks;
-    int n, next;    /* n: number of chunks (buckets of gradients); next: index of the next chunk that this worker pushes
-                    to its server */
+    int n, next;    /* n: number of chunks (gradient buckets); next: index of the next chunk that the worker pushes to
+                    its server */
     int *receive;   /* [RECEIVE_SETS][workers] indices of the receive buffers of a dedicated parameter server; NULL for
                      workers */
-    size_t largest; /* number of elements of the largest chunk (bucket of gradients) */
+    size_t largest; /* number of elements of the largest chunk (gradient bucket) */
 };
 
 static bool uses_root(const struct bb_servers *s)
@@ -88,7 +91,7 @@ out:
     return rc;
 }
 
-/* ---- chunks (buckets of gradients) and their buffers ---- */
+/* ---- chunks (gradient buckets) and their buffers ---- */
 
 static int first_unit(const struct bb_servers *s, const struct bb_sync_bucket *buckets)
 {
@@ -240,8 +243,8 @@ static void update_chunk(struct bb_servers *s, struct chunk *c)
             .kind = s->policy.optimizer, .count = c->count, .times = 1, .src = BB_NONE, .dst = c->parameters});
 }
 
-/* Adds the operations by which a server receives one chunk (bucket of gradients) from all workers and sums it.
- * buffers: [workers] indices of the receive buffers. Returns the index of the last of these operations. */
+/* Adds the operations by which a server receives one chunk (gradient bucket) from all workers and sums their
+ * gradients. buffers: [workers] indices of the receive buffers. Returns the index of the last operation added. */
 static int collect_chunk(struct bb_servers *s, struct chunk *c, const int *buffers)
 {
     set_labels(s, BB_PHASE_GRADIENTS);

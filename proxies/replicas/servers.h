@@ -1,9 +1,9 @@
 /*
- * servers.h - data parallelism with parameter servers: workers push gradients, servers run the optimizer, workers pull
- * the updated parameters. Gradients are sent in *chunks*, which are the buckets of sync/buckets.h, in the order in
- * which the gradients become ready. A worker pushes a chunk as soon as the chunk's gradients are ready, and pulls the
- * chunks in the same order after the backward pass. Pushes and pulls use separate communicators, so chunk k can be
- * pulled while chunk k+1 is being pushed.
+ * servers.h - data parallelism with parameter servers: workers (training ranks) push gradients, servers run the
+ * optimizer, workers pull the updated parameters. Gradients are sent in *chunks*, which are the gradient buckets of
+ * sync/buckets.h, in the order in which the gradients become ready. A worker pushes a chunk as soon as the chunk's
+ * gradients are ready, and pulls the chunks in the same order after the backward pass. Pushes and pulls use separate
+ * communicators, so chunk k can be pulled while chunk k+1 is being pushed.
  *
  *   ps          rank 0 is a worker and the server: gradients are reduced to rank 0, which updates the parameters and
  *               broadcasts them
@@ -20,20 +20,21 @@
 
 #include "proxies/sync/sync.h"
 
-/* Maximum number of lanes (pairs of a push and a pull communicator). Server s uses lane s modulo the number of
- * lanes. */
+/* Maximum number of lanes; a lane is a pair of communicators, one for pushes and one for pulls. Server s uses lane s
+ * modulo the number of lanes. */
 #define BB_SERVER_LANES 12
 
 struct bb_servers_comms {
-    int push[BB_SERVER_LANES], pull[BB_SERVER_LANES]; /* [lane] indices of the communicators for pushes and for pulls
-                                                         in the step's layout; each includes all ranks */
-    int lanes;   /* number of lanes (communicator pairs) in use; 0 in a job with one rank */
+    int push[BB_SERVER_LANES], pull[BB_SERVER_LANES]; /* [lanes] indices in the step's layout of the communicators
+                                                         for pushes and for pulls; each contains all ranks */
+    int lanes;   /* number of communicator pairs (for pushes and pulls) in use; 0 in a job with one rank */
     int servers; /* number of dedicated servers (K); 0 for --sync ps, where the server (rank 0) is also a worker */
     int ranks;
 };
 
 /*
  * bb_servers_layout - adds the communicators for pushes and pulls to the layout of the step.
+ *   policy   selected synchronization (--sync)
  *   group    index of the group of all ranks of the step
  *   comms    out: the communicators
  *   Returns  0, -BB_EFAIL, or, if the job has no rank left for a worker, -BB_EUSAGE after printing an error message
@@ -47,8 +48,8 @@ struct bb_servers_spec {
     struct bb_servers_comms comms;
     struct bb_step *step;
     struct bb_script *script;
-    const struct bb_sync_unit *units; /* [n_units] units (layers of the model) in forward order; must remain valid
-                                         until bb_servers_release */
+    const struct bb_sync_unit *units; /* [n_units] layers of the model in forward order; must remain valid until
+                                         bb_servers_release */
     int n_units;
     int server; /* number of the server whose program is built (0 to K - 1; with --sync ps, rank 0 is server 0), or
                    BB_NONE to build the program of the workers */
@@ -58,7 +59,7 @@ struct bb_servers; /* opaque state while the program of the workers or of one se
 
 /*
  * bb_servers_init - divides the gradients into chunks (buckets) and adds the buffers of the chunks to the program of
- * one role (the workers or one server).
+ * one role (the workers, or one server).
  *   s        out; the caller releases it with bb_servers_release, also after an error
  *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error message if there are more servers than chunks
  */
@@ -67,8 +68,8 @@ void bb_servers_release(struct bb_servers *s);
 
 /*
  * The builder of the training step calls these functions:
- *   bb_servers_after_backward  for workers, after the backward of `unit` (a layer) in the last micro-batch: adds the
- *                              pushes of all chunks whose gradients are ready
+ *   bb_servers_after_backward  for workers, after the backward of layer `unit` in the last micro-batch: adds the pushes
+ *                              of all chunks (gradient buckets) whose gradients are then ready
  *   bb_servers_finish_step     for workers and servers, at the end of the step: adds the remaining pushes, the updates
  *                              and the pulls
  */

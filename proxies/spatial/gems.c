@@ -5,12 +5,13 @@
  * first from rank to rank, in time that would otherwise be idle. A rank stores the activations of at most one replica
  * at a time.
  *
- * The step of every rank consists of ETA passes (--replications), which alternate between both replicas (2 passes:
- * MAST; more: MASTER) and have different samples. A pass is, for each micro-batch, receive, forward, send, and then,
- * for each micro-batch, receive, backward, send. At the end, the ranks that have the same split sum its gradients:
- * ranks r and S - 1 - r of all pairs of replicas. Each rank runs two all-reduces, first that of the lower split. With
- * tiles, the tiles of both replicas sum their gradients. With an odd number of ranks, the middle rank has the same
- * split of both replicas and adds their gradients locally.
+ * The step of every rank consists of ETA passes (--replications) over different samples. A pass is the forward and
+ * backward of all micro-batches in one replica; passes alternate between both replicas (2 passes: MAST; more: MASTER).
+ * In a pass a rank executes, for each micro-batch, receive, forward, send, and then, for each micro-batch, receive,
+ * backward, send. At the end, the ranks that have the same split sum its gradients: ranks r and S - 1 - r of all pairs
+ * of replicas. Each rank runs two all-reduces, first that of the split with the lower index. With tiles, the tiles of
+ * both replicas sum their gradients. With an odd number of ranks, the middle rank has the same split of both replicas
+ * and adds their gradients locally.
  *
  * With --comm-opt there is no all-reduce between the replicas. The replica of pass 0 is the *leader*, the other one the
  * *follower*. The *partner* of a rank is the rank whose follower has the same split as the rank's leader. After the
@@ -19,8 +20,8 @@
  * pass. Its partner, the rank of the leader's first split, posts the receive when the activation gradients of the last
  * micro-batch have arrived. This order cannot deadlock and hides the transfers. After the follower's last forward pass,
  * the leader's gradients are sent in the same way and added to those of the follower, and only the follower is updated.
- * The follower leads in the next step, so even and odd steps alternate. A program is one even step; --odd-step selects
- * the odd step, which is its mirror image.
+ * In the next step the two replicas swap these roles, so even and odd steps alternate. A program is one even step;
+ * --odd-step selects the odd step, which is its mirror image.
  */
 #include "cuda/work/kernel_list.h"
 #include "proxies/author/proxy.h"
@@ -33,11 +34,11 @@
 struct gems_role {
     struct bb_tile_stage stage;
     struct bb_replica *leader, *follower;
-    /* is_middle: the rank has the same split of both replicas; is_first, is_last: the rank has the first or the last
-     * split of the leader (the replica of pass 0) */
+    /* is_middle: the rank has the same split (pipeline stage) of both replicas; is_first, is_last: the rank has the
+     * first or the last split of the leader (the replica whose forward pass runs first) */
     bool is_middle, is_first, is_last;
-    int received; /* index of the operation that receives the parameters of the leader (the replica of pass 0);
-                     BB_NONE: not added yet */
+    int received; /* index of the operation that receives the leader's parameters (leader: the replica whose forward
+                     pass runs first); BB_NONE: not added yet */
     struct bb_script_lane pair;
 };
 
@@ -55,9 +56,10 @@ static size_t count_parameters(const struct bb_replica *replica)
 
 #define PARTNER 1 /* offset from a rank to its partner in the group `pair`, which consists of these two ranks */
 
-/* Adds one message between rank r and its partner, rank mp - 1 - r. send: true: send data of the split of the leader
- * (the replica of pass 0); false: receive data of the split of the follower (the other replica). use: purpose of the
- * message's buffer. Returns the index of the operation. */
+/* Adds one message between rank r and its partner, rank mp - 1 - r (mp: ranks per pair of replicas). send true:
+ * sends data of this rank's split (pipeline stage) of the leader, the replica that runs first; false: receives data
+ * of its split of the follower, the second replica. use: purpose of the message's buffer. Returns the index of the
+ * operation. */
 static int start_message(struct gems_role *p, bool send, const char *what, enum bb_buffer_use use)
 {
     struct bb_script *s = &p->stage.script;
@@ -67,8 +69,8 @@ static int start_message(struct gems_role *p, bool send, const char *what, enum 
                                                     bb_script_buffer(s, what, use, count));
 }
 
-/* Adds, for rank r and its partner, rank mp - 1 - r, a send and a receive in one group call, so neither message
- * waits for the other. sent, received: purposes of the two buffers. Returns the index of the receive. */
+/* Adds a send to and a receive from the partner, rank mp - 1 - r, in one group call, so neither message waits for
+ * the other. sent, received: purposes of the two buffers. Returns the index of the receive. */
 static int exchange_with_partner(struct gems_role *p, const char *what, enum bb_buffer_use sent,
                                  enum bb_buffer_use received)
 {
@@ -83,19 +85,21 @@ static int exchange_with_partner(struct gems_role *p, const char *what, enum bb_
 
 static const char parameters[] = "parameters";
 
-/* Adds the receive of parameters from the partner on the ranks of the first and the last split of the leader (the
- * replica of pass 0). The receive is placed in pass 0 between the receive of the last micro-batch and its compute:
- * on the rank of the last split in the forward pass, on the rank of the first split in the backward pass. */
+/* For the ranks of the first and the last split (pipeline stage) of the leader, the replica that runs first: adds
+ * the receive of parameters from the partner. The receive is placed in pass 0 between the receive of the last
+ * micro-batch and its compute: on the rank of the last split in the forward pass, on the rank of the first split in
+ * the backward pass. */
 static void receive_parameters_early(struct gems_role *p, enum bb_pass_direction direction)
 {
     if (direction == BB_FORWARD ? p->is_last : p->is_first)
         p->received = start_message(p, false, parameters, BB_USE_PARAMETERS);
 }
 
-/* Adds the other messages with the parameters of the leader (the replica of pass 0) for --comm-opt, after the
- * forward or backward passes of pass 0. After the forward passes, the rank of the leader's first split sends to its
- * partner, and the ranks of the inner splits send and receive. After the backward passes, the rank of the leader's
- * last split sends. For the receives of the first and last split see receive_parameters_early. */
+/* Adds the remaining messages with the parameters of the leader (the replica that runs first) for --comm-opt, after
+ * the forward or backward of all micro-batches in pass 0. After the forward, the rank of the leader's first split
+ * (pipeline stage) sends to its partner, and the ranks of the inner splits send and receive. After the backward, the
+ * rank of the leader's last split sends. receive_parameters_early adds the receives of the ranks of the first and
+ * last split. */
 static void exchange_parameters(struct gems_role *p, enum bb_pass_direction direction)
 {
     if (direction == BB_FORWARD ? p->is_first : p->is_last)
@@ -112,8 +116,8 @@ static void accumulate_gradients(struct gems_role *p, size_t count)
             &(struct bb_script_memory_kernel){BB_MEMORY_KERNEL_ACCUMULATE, count, 1, BB_NONE, BB_NONE});
 }
 
-/* Adds the update of the follower (the replica of pass 1): waits for the gradients of the leader (the replica of
- * pass 0), adds them to those of the follower, reduces the sum over the follower's tiles and over all pairs of
+/* Adds the update of the follower, the replica that runs second: waits for the gradients of the leader (the first
+ * replica), adds them to those of the follower, reduces the sum over the follower's tiles and over all pairs of
  * replicas, and updates the parameters. received: index of the receive of the leader's gradients. */
 static void update_follower(struct gems_role *p, int received)
 {
@@ -171,11 +175,11 @@ static void reduce_replicas(struct gems_role *p)
     bb_tile_stage_optimizer(&p->stage, count_parameters(b));
 }
 
-/* ---- passes of the step ---- */
+/* ---- passes of the step (a pass: forward and backward of all micro-batches in one replica) ---- */
 
-/* Adds the forward or backward of all micro-batches of pass number `pass`, and with --comm-opt the messages between
- * partners. Returns the index of the operation that receives the gradients of the leader (the replica of pass 0);
- * BB_NONE if there is none. */
+/* Adds the forward or backward of all micro-batches of one replica in pass number `pass`, and with --comm-opt the
+ * messages between partners. Returns the index of the operation that receives the gradients of the leader (the
+ * replica that runs first); BB_NONE if there is none. */
 static int micro_batches(struct gems_role *p, int pass, enum bb_pass_direction direction)
 {
     struct bb_replica *replica = pass % 2 == 0 ? p->leader : p->follower;

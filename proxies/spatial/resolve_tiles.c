@@ -15,10 +15,10 @@
 
 #define MAX_WIDTH 2048 /* maximum number of tiles of a split (pipeline stage) */
 
-/* ---- options whose value is a list of numbers ---- */
+/* ---- options whose value is a list of numbers, for example "8,4" ---- */
 
-/* Argument that bb_list_each passes to add_number for each element of an option's list. numbers: [max] the parsed
- * numbers, n of them so far. */
+/* Argument of add_number, which bb_list_each calls for each element of an option's list. numbers: [max] the n
+ * numbers parsed so far. */
 struct number_list {
     const char *proxy, *option, *text;
     int *numbers, n, max;
@@ -119,7 +119,8 @@ out:
     return rc;
 }
 
-/* ---- numbers of tiles, splits (pipeline stages), modules and passes ---- */
+/* ---- numbers of tiles, splits (pipeline stages), modules (blocks or cells) and passes (forward and backward in a
+ * replica) ---- */
 
 /* Sets the number of tiles of each spatial split (pipeline stage that works on tiles) from --spatial-parts, which is
  * a list, or one number for all spatial splits. */
@@ -197,15 +198,15 @@ static int min_splits(const struct bb_resolved_tiles *s)
 {
     int splits = s->n_spatial ? s->n_spatial + 1 : 2;
     /* gems with tiles: the tiles of both replicas need separate ranks, so a replica needs at least twice as many
-     * ranks as it has tiles */
+     * ranks as tiles */
     int disjoint = s->gems && s->n_spatial ? s->n_spatial + count_tiles(s) : 0;
 
     return splits > disjoint ? splits : disjoint;
 }
 
-/* Returns a number of splits (pipeline stages), at most `max`, with which the ranks per replica divide the number of
- * ranks; 0 if there is no such number. It is --splits if this option is set, 4 for gems without tiles if that is
- * possible, otherwise the smallest such number. The numbers of tiles must be set before the call. */
+/* Returns a number of splits (pipeline stages), at most `max`, for which the number of ranks is a multiple of the
+ * ranks per replica; 0 if there is none. The result is --splits if this option is set; 4 for gems without tiles if 4
+ * is possible; otherwise the smallest possible number. The numbers of tiles must be set before the call. */
 static int fitting_splits(const struct bb_resolved_tiles *s, const struct bb_proxy_config *c, int max)
 {
     int min = min_splits(s);
@@ -308,8 +309,8 @@ static int refuse_join(const struct bb_proxy_config *c, int before, int parts, i
 }
 
 /* Sets the grid of tiles of each spatial split (pipeline stage that works on tiles). Tiles of one split are merged
- * into the tiles of the next split, so each number of tiles must be a multiple of the next one. Square tiles cannot
- * be merged, so with square tiles all spatial splits must have the same number of tiles. */
+ * into the tiles of the next split, so its number of tiles must be a multiple of that of the next split. Square
+ * tiles cannot be merged, so with square tiles all spatial splits must have the same number of tiles. */
 static int resolve_slices(struct bb_resolved_tiles *s, const struct bb_proxy_config *c)
 {
     bool even = s->n_spatial == 0 || s->parts[0] == s->parts[s->n_spatial - 1];
@@ -399,8 +400,8 @@ out:
     return rc;
 }
 
-/* Sets the number of modules (blocks or cells) of each split (pipeline stage): equal shares, with the remainder in
- * the last split. Does nothing if --balance has set these numbers. */
+/* Sets the number of modules (blocks or cells) of each split (pipeline stage): equal numbers, and the last split
+ * also gets the remainder. Does nothing if --balance has set these numbers. */
 static void distribute_modules(struct bb_resolved_tiles *s, const struct bb_proxy_config *c, int n_modules)
 {
     int share = n_modules / s->n_splits;

@@ -1,12 +1,12 @@
 /*
  * spatial.c - the proxy spatial: spatial parallelism as in MPI4DL. A network is divided into splits (pipeline stages).
- * The first splits work on tiles of the image and exchange halos; the other splits form a pipeline on whole maps;
- * replicas are data parallel.
+ * The first splits work on tiles of the image and exchange halos; the remaining splits form a pipeline on whole maps
+ * (tensors that are not tiled); replicas of the network are data parallel.
  *
  * The step of one rank, in GPipe's order: for each micro-batch receive (and join tiles), forward, send; then for each
  * micro-batch receive gradients, backward, send; then all-reduces of the weight gradients, first over the tiles of a
- * spatial split or over the local replicas of another split, then over the replicas of the whole network. All tiles
- * read the same image and select their part, so the image is not scattered.
+ * split or, in a split on whole maps, over its D data-parallel ranks, then over the replicas of the whole network. All
+ * tiles read the same image and select their tile, so the image is not scattered.
  */
 #include "proxies/author/proxy.h"
 #include "proxies/spatial/tile_stage.h"
@@ -23,8 +23,8 @@ static void micro_batches(struct bb_tile_stage *w, enum bb_pass_direction direct
 }
 
 /* Adds the all-reduces of the weight gradients of the rank's split (pipeline stage): first over the tiles of the
- * split, or over its local replicas if it works on whole maps; then over the replicas of the network. A reduction
- * over a single rank is omitted. */
+ * split or, if it works on whole maps, over its data-parallel ranks inside the replica; then over the replicas of
+ * the network. A reduction over a single rank is omitted. */
 static void reduce_gradients(struct bb_tile_stage *w)
 {
     const struct bb_tiling *t = w->tiling;

@@ -1,5 +1,5 @@
-/* split_layers.c - builds the segments of a split (a split is a pipeline stage, a segment a group of its layers with
- * one halo exchange, see split_layers.h). */
+/* split_layers.c - groups the layers of a split (pipeline stage) into segments, each with one halo exchange (see
+ * split_layers.h). */
 #include "proxies/spatial/split_layers.h"
 
 #include "bootstrap/base/grow.h"
@@ -8,18 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first map (tensor between layers) of the split whose tiles are too small. module: index of its module; side:
- * side of the whole map; lines: "rows" or "columns"; tile: number of these lines in a tile; needed: number of lines
- * that the halo or the stride requires. scale: factor by which the image must grow so that the tiles of all maps of
- * the split are large enough. */
+/* The first map (tensor between layers) of the split for which the image is too small to be tiled. module: index of
+ * its module; side: height (= width) of the whole map; lines: "rows" or "columns"; tile: number of these rows or
+ * columns in a tile; needed: number that the halo or the stride requires. scale: factor by which the image must be
+ * enlarged so that the tiles of all maps of the split are large enough. */
 struct thin_tiles {
     int scale; /* 1: all tiles are large enough, and the other fields are unused */
     int module, side, tile, needed;
     const char *lines;
 };
 
-/* State while the modules of a split (pipeline stage) are divided into segments (groups of layers with one halo
- * exchange). */
+/* State while the modules (blocks or cells) of a split (pipeline stage) are divided into segments, which are layers
+ * with one halo exchange. */
 struct segment_builder {
     const struct bb_split_input *input;
     struct bb_split_layers *layers;
@@ -33,12 +33,12 @@ static const struct bb_net_layer *layer_at(const struct segment_builder *c, int 
     return &c->input->net->layers[layer];
 }
 
-static const int none[2]; /* width in rows and columns of a margin or halo that does not exist */
+static const int none[2]; /* rows and columns (0, 0) of a halo or margin that does not exist */
 
 /* ---- operations of a segment (layers with one halo exchange) ---- */
 
-/* Rows and columns of a layer's output that this rank computes: those of its tile and, with fused halos, of the
- * margin around the tile, which neighbours compute too. */
+/* Number of rows and columns of a layer's output that this rank computes: those of its tile and, with fused halos,
+ * of the margin around the tile, which neighbours compute, too. */
 struct extent {
     int rows, cols;
 };
@@ -72,7 +72,7 @@ static bool add_conv_kernels(struct bb_kernel_list *w, const struct segment_buil
 }
 
 /* Adds a pooling layer as a copy kernel, because both kernels read an input and write an output. The number of
- * copied elements is the mean of the numbers of the layer's input and output elements. */
+ * copied elements is the mean of the layer's input and output elements. */
 static void add_pool_kernels(struct bb_kernel_list *w, const struct segment_builder *c, const struct bb_net_layer *l,
                              struct extent e)
 {
@@ -97,8 +97,8 @@ static bool add_layer_kernels(struct bb_kernel_list *w, const struct segment_bui
     return true;
 }
 
-/* Appends layer l to the operation p of a segment. e: rows and columns of the layer's output that this rank
- * computes, including the margin around its tile. */
+/* Appends layer l to the compute operation p of a segment (layers with one halo exchange). e: rows and columns of
+ * the layer's output that this rank computes, including the margin around its tile. */
 static int add_to_op(const struct segment_builder *c, struct bb_segment_op *p, const struct bb_net_layer *l,
                      struct extent e)
 {
@@ -144,8 +144,8 @@ static struct bb_segment *newest_segment(const struct segment_builder *c)
 }
 
 /* Checks whether the tiles of a map (tensor between layers) have at least `stride` rows and columns, and at least
- * the width[0] rows and width[1] columns that a tile sends to each neighbour. In c->thin_tiles, records the first
- * map whose tiles are too small, and the factor by which the image must grow. */
+ * the width[0] rows and width[1] columns that a tile sends to each neighbour. If not, stores in c->thin_tiles the
+ * first such map and the factor by which the image must be enlarged. */
 static void find_thin_tiles(const struct segment_builder *c, const struct bb_map *map, const int width[2], int stride,
                             int module)
 {
@@ -190,7 +190,8 @@ static struct bb_map input_of(const struct bb_net_layer *l)
 }
 
 /* For --halo-overlap: divides the forward pass of l, the only layer that reads the segment's halo, into two
- * operations: the interior of the tile and its border at edges with neighbours. Only the border waits for the halo. */
+ * operations: the inner area of the tile, and the border at edges with neighbours. Only the border waits for the
+ * halo. */
 static int split_head(const struct segment_builder *c, struct bb_segment *s, const struct bb_net_layer *l)
 {
     struct extent all = get_extent(c, l, none);
@@ -210,7 +211,7 @@ out:
     return rc;
 }
 
-/* Adds the segment of layer l, which reads a halo: the halo exchange and the layer's compute. */
+/* Adds the segment (layers with one halo exchange) of layer l: the halo exchange and the layer's compute. */
 static int add_halo_segment(const struct segment_builder *c, int module, const struct bb_net_layer *l)
 {
     struct bb_halo halo = {"halo", input_of(l), {l->halo[0], l->halo[1]}};
@@ -255,8 +256,8 @@ out:
 /* ---- segments with fused halos: one halo exchange for several layers ---- */
 
 /* Returns the width of the halo that module m needs at its input if its output must include a margin of width
- * `halo_after` around the tile. margins: out: [m->n] width of the margin around the output of each layer; NULL: not
- * needed. */
+ * `halo_after` around the tile (elements that neighbours compute, too). margins: out: [m->n] width of the margin
+ * around the output of each layer; NULL: not needed. */
 static int accumulate_halo(const struct segment_builder *c, const struct bb_module *m, int halo_after, int *margins)
 {
     int h = halo_after;
@@ -275,9 +276,9 @@ static int accumulate_halo(const struct segment_builder *c, const struct bb_modu
 /* Maximum number of layers of a module in a chain of modules that share one halo (BB_FUSE_CHAIN). */
 #define MAX_CHAIN_LAYERS 8
 
-/* Adds the segment of a module in a chain of modules that share one halo. The rank computes its tile and a margin of
- * width `halo_after`, which the later modules of the chain read. is_first_in_chain: true: this module exchanges the
- * halo of the chain. */
+/* Adds the segment of one module in a chain of modules that share one halo exchange. The rank computes its tile and
+ * a margin of width `halo_after` around it, which the later modules of the chain read. is_first_in_chain: true: the
+ * halo of the chain is exchanged before this module. */
 static int segment_chain_module(const struct segment_builder *c, int module, int halo_after, bool is_first_in_chain)
 {
     const struct bb_module *m = &c->input->net->modules[module];
@@ -339,8 +340,8 @@ out:
     return rc;
 }
 
-/* Returns the number of consecutive modules, beginning with `module`, that share one halo; 0: `module` cannot share
- * its halo with other modules. */
+/* Returns the number of consecutive modules, beginning with `module`, that share one halo exchange; 0 if `module`
+ * cannot share its halo with other modules. */
 static int count_fused_modules(const struct segment_builder *c, int module)
 {
     const struct bb_net *net = c->input->net;
@@ -351,8 +352,8 @@ static int count_fused_modules(const struct segment_builder *c, int module)
     return n;
 }
 
-/* Builds the segments of `module` and of the following modules that share a halo with it. n: out: number of these
- * modules including `module`. */
+/* Builds the segments of `module` and of the following modules that share a halo exchange with it. n: out: number of
+ * these modules including `module`. */
 static int segment_next_modules(const struct segment_builder *c, int module, int *n)
 {
     bool fuses = c->layers->tiled && c->input->config->tiles.halo_d2;
@@ -366,7 +367,7 @@ static int segment_next_modules(const struct segment_builder *c, int module, int
     return segment_module(c, module);
 }
 
-/* ---- totals and checks of the split (pipeline stage) ---- */
+/* ---- totals and checks of the whole split (pipeline stage) ---- */
 
 static void add_totals(const struct segment_builder *c)
 {

@@ -1,11 +1,11 @@
 /*
- * split_layers.h - compute and halo exchange of one rank for one micro-batch: the layers of the split's (pipeline
- * stage's) modules, on the whole map or on the rank's tile, grouped into *segments*. In the forward pass, a segment
- * exchanges its halos, computes the layers that read the halos (head), and then the layers that read no halo (tail).
- * The backward pass runs in reverse.
+ * split_layers.h - compute and halo exchange of one rank for one micro-batch: the layers of a split (pipeline stage),
+ * on the whole map (tensor between layers) or on the rank's tile, grouped into *segments*. In the forward pass, a
+ * segment exchanges its halos, computes the layers that read the halos (head), and then the layers that read no halo
+ * (tail). The backward pass runs in reverse.
  *
  * Without fused halos, each convolution with a kernel above 1 and each padded pool has its own halo, whose width is
- * half the kernel, whatever the stride. With fused halos (MPI4DL's D2), consecutive modules share one halo that is wide
+ * half the kernel, for any stride. With fused halos (MPI4DL's D2), consecutive modules share one halo that is wide
  * enough for all of them, and each rank also computes a margin around its tile. The width is computed from the last
  * layer to the first, starting with 0: halo before a layer = stride * halo after the layer + half the kernel. A normal
  * cell of AmoebaNet has one halo for each of its two inputs.
@@ -19,26 +19,28 @@
 
 enum bb_pass_direction { BB_FORWARD, BB_BACKWARD, BB_PASS_DIRECTIONS };
 
-/* One operation of a segment: consecutive layers that a rank computes together, once in the forward and once in the
- * backward pass of each micro-batch. An operation without layers has flops 0 and kernels NULL. */
+/* One compute operation of a segment: consecutive layers that a rank computes together, once in the forward and once
+ * in the backward of each micro-batch. For an empty operation (no layers) flops are 0 and kernels are NULL. */
 struct bb_segment_op {
     const char *what;
-    double flops[BB_PASS_DIRECTIONS]; /* FLOPs that the rank executes, including those of the margins around its tile */
-    double model_flops[BB_PASS_DIRECTIONS]; /* FLOPs that the network requires: the executed FLOPs without those of
-                                               the margins around the tile */
-    struct bb_kernel_list *kernels[BB_PASS_DIRECTIONS]; /* kernel lists of --compute gemm, owned by the step; NULL
-                                                           with other kinds of compute */
+    double flops[BB_PASS_DIRECTIONS]; /* [forward, backward] FLOPs that the rank executes per micro-batch, including
+                                         those of the margins around its tile */
+    double model_flops[BB_PASS_DIRECTIONS]; /* [forward, backward] FLOPs that the network requires: those of `flops`
+                                               without the margins around the tile */
+    struct bb_kernel_list *kernels[BB_PASS_DIRECTIONS]; /* [forward, backward] kernel lists of --compute gemm, owned
+                                                           by the step; NULL with other kinds of compute */
 };
 
 #define BB_SEGMENT_HALOS 2
 struct bb_segment {
-    int module; /* index of the segment's module in bb_net.modules */
+    int module; /* index in bb_net.modules of the module (block or cell) to which the segment belongs */
     struct bb_halo halos[BB_SEGMENT_HALOS];
     int n_halos;
-    struct bb_halo outputs; /* for --halo-bwd dy: shape of the halo of the gradients of the head's output */
+    struct bb_halo outputs; /* for --halo-bwd dy: shape of the halo of the output gradients of `head`, the layers
+                               that read the halo */
     struct bb_segment_op head, tail;
-    /* with --halo-overlap the forward pass computes these two operations instead of `head`: inner, the interior of
-     * the tile, which needs no halo, and border, which waits for the halo */
+    /* with --halo-overlap the forward computes these two operations instead of `head`: inner, the area of the tile
+     * that needs no halo, and border, which waits for the halo */
     struct bb_segment_op inner, border;
 };
 
@@ -50,12 +52,12 @@ struct bb_split_layers {
     struct bb_segment *segments;
     int n_segments;
     size_t parameters;
-    double activations; /* number of output elements of the split's convolutions and dense layers on this rank, per
-                           micro-batch */
-    const struct bb_map *in, *out; /* [n_in], [n_out] shapes of the tensors that the split reads and that it writes,
-                                      owned by the net; in: NULL if the split begins with the image */
+    double activations; /* number of output elements of the split's convolutions and dense layers on this rank for
+                           one micro-batch */
+    const struct bb_map *in, *out; /* [n_in], [n_out] shapes of the tensors that the split (pipeline stage) reads and
+                                      writes, owned by the net; in: NULL if the split begins with the image */
     int n_in, n_out;
-    /* flops: FLOPs of one micro-batch; us_per_flop: microseconds per FLOP with --compute timed */
+    /* flops: [forward, backward] FLOPs of one micro-batch; us_per_flop: microseconds per FLOP with --compute timed */
     double flops[BB_PASS_DIRECTIONS], us_per_flop[BB_PASS_DIRECTIONS];
 };
 

@@ -15,8 +15,9 @@ static int samples_per_micro_batch(const struct bb_tiling *t)
     return t->config.micro_batch_size;
 }
 
-/* Adds one message per tensor to the link h (the messages to and from one adjacent split). peer: the other rank of
- * these messages; maps: [n_maps] shapes of the tensors; parts: each message carries 1 / parts of its tensor. */
+/* Adds one message per tensor to h, the list of messages to and from one adjacent split (pipeline stage). peer: rank
+ * to which and from which they are sent; maps: [n_maps] shapes of the tensors; parts: each message carries 1 / parts
+ * of its tensor. */
 static void add_messages(struct bb_stage_link *h, int peer, enum bb_peer_kind kind, const struct bb_map *maps,
                          int n_maps, size_t samples, int parts)
 {
@@ -25,9 +26,9 @@ static void add_messages(struct bb_stage_link *h, int peer, enum bb_peer_kind ki
             .peer = peer, .peer_kind = kind, .count = samples * bb_map_elements(&maps[m]) / (size_t)parts};
 }
 
-/* Returns the communicator for messages between the splits (pipeline stages) `link` and `link` + 1: a communicator
- * of the group `join` if split `link` works on tiles, otherwise of the group `lp` (see tiling.h for the groups). If
- * a group has two communicators, consecutive links alternate between them. */
+/* Returns the communicator for messages between the splits (pipeline stages) `link` and `link` + 1: one of the group
+ * `join` if split `link` works on tiles, otherwise one of the group `lp` (groups: see tiling.h). If a group has two
+ * communicators, consecutive pairs of splits alternate between them. */
 static int link_comm(const struct bb_tiling *t, int link, bool inverse)
 {
     bool join = link < t->n_spatial;
@@ -36,9 +37,9 @@ static int link_comm(const struct bb_tiling *t, int link, bool inverse)
     return join ? t->comm_join[inverse][slot] : t->comm_lp[inverse][slot];
 }
 
-/* Returns the position of a model-parallel rank in the group `join` (all tiles and the ranks of the next split). The
- * members of a group are in ascending rank order, so in the inverse replica the model-parallel ranks are in reverse
- * order. */
+/* Returns the rank, in the communicator `join` (all tiles and the ranks of the next split), of the model-parallel
+ * rank mp_rank. Members are in ascending rank order, so in the inverse replica of GEMS the model-parallel ranks are
+ * in reverse order. */
 static int join_index(const struct bb_tiling *t, const struct bb_replica *replica, int mp_rank)
 {
     return replica->inverse ? t->tiles + t->local_dp - 1 - mp_rank : mp_rank;
@@ -50,8 +51,8 @@ static int signed_offset(const struct bb_replica *replica, int step)
 }
 
 /* Adds the messages between this tile and the tiles of the adjacent spatial split (pipeline stage that works on
- * tiles). Each tile of the later split is merged from `ratio` tiles of the earlier split. previous: true: the
- * adjacent split is the previous one; false: the next one. */
+ * tiles). Each tile of the later split is merged from `ratio` tiles of the earlier split. previous: true: messages
+ * with the previous split; false: with the next split. */
 static void add_tile_messages(const struct bb_tiling *t, const struct bb_replica *replica, bool previous,
                               struct bb_stage_link *h)
 {
@@ -66,9 +67,9 @@ static void add_tile_messages(const struct bb_tiling *t, const struct bb_replica
                      wide->width);
 }
 
-/* Adds the messages between this rank and all ranks of the adjacent split, for the transition from the last spatial
- * split to the first split on whole maps: each whole map is joined from tiles. previous: true: the adjacent split is
- * the previous one; false: the next one. */
+/* Adds the messages between this rank and all ranks of the adjacent split, at the transition from the last split
+ * (pipeline stage) on tiles to the first split on whole maps, where each whole map is joined from tiles. previous:
+ * true: messages with the previous split; false: with the next split. */
 static void add_join_messages(const struct bb_tiling *t, const struct bb_replica *replica, bool previous,
                               struct bb_stage_link *h)
 {
@@ -87,8 +88,8 @@ static int max_messages(const struct bb_replica *replica, bool previous)
     return 2 * (other->width > replica->split->width ? other->width : replica->split->width);
 }
 
-/* Lists the messages to and from the previous split (previous: true) or the next split (pipeline stage). The list is
- * empty for the previous split of the first split and the next split of the last split. */
+/* Lists the messages to and from the previous split (pipeline stage; previous: true) or the next split. The list is
+ * empty if there is no such split. */
 static int find_link_messages(struct bb_tile_stage *w, struct bb_replica *replica, bool previous)
 {
     const struct bb_tiling *t = w->tiling;
@@ -137,7 +138,7 @@ static const char *message_name(const struct bb_tile_stage *w)
     return w->script.phase == BB_PHASE_FORWARD ? "activations" : "activation gradients";
 }
 
-/* Adds all sends (send: true) or all receives of a link, that is, the messages to or from one adjacent split.
+/* Adds all sends (send: true) or all receives to and from one adjacent split (pipeline stage) to the program.
  * Several messages share one group call. Returns the index of the last operation. */
 static int move_activations(struct bb_tile_stage *w, struct bb_stage_link *h, bool send)
 {
@@ -160,7 +161,7 @@ static int move_activations(struct bb_tile_stage *w, struct bb_stage_link *h, bo
     return last;
 }
 
-/* Adds a wait for the last send from the send buffers that the next compute overwrites. */
+/* Adds a wait for the last send from those send buffers that the next compute operation overwrites. */
 static void wait_for_send_buffers(struct bb_tile_stage *w, struct bb_stage_link *h)
 {
     bb_script_wait(&w->script, h->sent[h->slot]);
@@ -175,9 +176,9 @@ static void send_activations(struct bb_tile_stage *w, struct bb_stage_link *h)
 
 /* ---- halo exchange ---- */
 
-/* Adds a send and a receive buffer for each direction in which this tile has a neighbour, separately for each of the
- * halos that a segment can have (one per input). All segments use the same buffers, so each buffer has the size of
- * the largest message of all segments. */
+/* Adds a send and a receive buffer for each direction in which this tile has a neighbour, separately for each input
+ * of a segment (layers with one halo exchange) that has a halo. All segments use these buffers, so each buffer has
+ * the size of the largest message of all segments. */
 static void add_halo_buffers(struct bb_tile_stage *w, struct bb_replica *replica)
 {
     const struct bb_split_layers *layers = &replica->split->layers;
@@ -219,9 +220,9 @@ struct halo_exchange {
     int segment;
 };
 
-/* Computes in *memory_kernel the kernel that packs or unpacks one part of a halo. received: true: the elements that
- * are received from direction d; false: the elements that are sent in direction d. Returns false if there is no
- * message in this direction. */
+/* Computes in *memory_kernel the kernel that packs or unpacks the message of a halo in direction d. received: true:
+ * the elements that are received from direction d; false: the elements that are sent in direction d. Returns false
+ * if there is no message in this direction. */
 static bool find_halo_box(const struct bb_tile_stage *w, const struct bb_replica *replica, const struct bb_halo *halo,
                           int d, bool received, struct bb_memory_kernel *memory_kernel)
 {
@@ -244,8 +245,8 @@ static const char *pack_name(const struct bb_memory_kernel *memory_kernel)
 }
 
 /* Creates the list of the kernels that pack (packs: true) or unpack the messages of a halo exchange. For the kind
- * GRADIENTS they pack the margin around the tile, where the forward pass received the halo, and the receiving rank
- * adds the gradients to the interior of its tile. */
+ * GRADIENTS they pack the halo area around the tile, and the receiving rank adds these gradients to the inner area
+ * of its tile. */
 static struct bb_kernel_list *make_pack_list(struct bb_tile_stage *w, const struct bb_replica *replica,
                                              const struct halo_exchange *x, bool packs)
 {
@@ -354,7 +355,7 @@ static void forward_segment(struct bb_tile_stage *w, struct bb_replica *replica,
 static void backward_segment(struct bb_tile_stage *w, struct bb_replica *replica, const struct bb_segment *g)
 {
     const char *how = w->tiling->config.tiles.halo_bwd;
-    bool image = g->module == 0 && replica->at.split == 0; /* true: the segment reads the image, which needs no
+    bool image = g->module == 0 && replica->at.split == 0; /* true: the layers read the image, which needs no
                                                               gradient */
 
     w->script.layer = g->module;
@@ -437,8 +438,8 @@ void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES])
         activations = layers->activations > activations ? layers->activations : activations;
     }
     bytes[BB_USE_PARAMETERS] = bytes[BB_USE_GRADIENTS] = parameters * (double)e;
-    bytes[BB_USE_OPTIMIZER] = parameters * (e == 4 ? 4 : 8); /* momentum in float; for 16-bit parameters also a float
-                                                                copy of the parameters */
+    bytes[BB_USE_OPTIMIZER] = parameters * (e == 4 ? 4 : 8); /* SGD momentum in float; for 16-bit parameters also a
+                                                                float copy of the parameters */
     bytes[BB_USE_ACTIVATIONS] = activations * w->tiling->config.micro_batches * (double)e;
     bytes[BB_USE_COMMUNICATION] = (double)bb_program_bytes(w->script.program, BB_USE_COMMUNICATION);
 }

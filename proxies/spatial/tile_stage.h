@@ -1,8 +1,8 @@
 /*
- * tile_stage.h - adds the operations of one model-parallel rank (tiling.h) for a micro-batch to the program of its role
- * (ranks with the same program). In the forward pass the rank receives its inputs (joining tiles if necessary),
- * computes with halo exchanges, and sends its outputs. The backward pass is the reverse. With GEMS a rank belongs to
- * two replicas of the network.
+ * tile_stage.h - adds the operations of one model-parallel rank (a rank's number in its replica, tiling.h) for a
+ * micro-batch to the program of its role (ranks with the same program). In the forward pass the rank receives its
+ * inputs (joining tiles if necessary), computes with halo exchanges, and sends its outputs. The backward pass is the
+ * reverse. With GEMS a rank belongs to two replicas of the network.
  */
 #ifndef BB_PROXIES_SPATIAL_TILE_STAGE_H
 #define BB_PROXIES_SPATIAL_TILE_STAGE_H
@@ -10,8 +10,8 @@
 #include "proxies/author/script.h"
 #include "proxies/spatial/tiling.h"
 
-/* One message to a rank of an adjacent split (pipeline stage), the message from this rank in the opposite direction,
- * and their buffers. Two send buffers alternate, so a send can overlap with the next compute. */
+/* A message to one rank of an adjacent split (pipeline stage), the message from this rank in the opposite direction,
+ * and their buffers. Two send buffers alternate, so that a send overlaps with the next compute operation. */
 struct bb_stage_message {
     int peer;
     enum bb_peer_kind peer_kind;
@@ -24,11 +24,11 @@ struct bb_stage_message {
 struct bb_stage_link {
     struct bb_stage_message *messages;
     int n, comm, slot;
-    int sent[2]; /* index of the last send operation from each of the two send buffers; BB_NONE: no send is pending */
+    int sent[2]; /* [send buffer] index of the last send operation from this buffer; BB_NONE: no send to wait for */
 };
 
-/* Number of kernel lists per segment (layers with one halo exchange): one for packing and one for unpacking, each
- * for halos, for gradients of halos and for gradients of outputs. */
+/* Number of kernel lists per segment (layers with one halo exchange): packing and unpacking, each for halos, for
+ * gradients of halos and for gradients of outputs. */
 #define BB_PACK_LISTS 6
 
 /* State of one rank in one replica of the network while the program is built. */
@@ -40,18 +40,19 @@ struct bb_replica {
     struct bb_stage_link previous, next;
     int halo_send[BB_SEGMENT_HALOS][BB_DIRECTIONS], halo_recv[BB_SEGMENT_HALOS][BB_DIRECTIONS];
     struct bb_script_lane halo;
-    struct bb_kernel_list **pack_lists; /* [segments * BB_PACK_LISTS] lists of kernels that pack or unpack halos;
-                                           created at first use, NULL before; the step owns the lists */
+    /* [segments * BB_PACK_LISTS] lists of the kernels that pack or unpack halos, created at first use (NULL before)
+     * and owned by the step; a segment is a group of layers with one halo exchange */
+    struct bb_kernel_list **pack_lists;
 };
 
 struct bb_tile_stage {
     struct bb_tiling *tiling;
     struct bb_script script;
-    struct bb_script_lane lanes[BB_MAX_COMMS]; /* [index of communicator] the communicator and its stream; valid if
-                                                  has_lane is true for this index */
+    struct bb_script_lane lanes[BB_MAX_COMMS]; /* [index of communicator] the communicator and the stream of its
+                                                  operations; valid if has_lane is true for this index */
     bool has_lane[BB_MAX_COMMS];
-    struct bb_replica replicas[BB_REPLICAS]; /* state of this rank in the replica [BB_DIRECT], and with GEMS also in
-                                                the replica [BB_INVERSE] */
+    struct bb_replica replicas[BB_REPLICAS]; /* state of this rank in the direct replica [BB_DIRECT] and, with GEMS,
+                                                in the inverse replica [BB_INVERSE] */
 };
 
 /*
@@ -89,8 +90,8 @@ void bb_tile_stage_optimizer(struct bb_tile_stage *w, size_t parameters);
 
 /*
  * bb_tile_stage_memory - estimates the training memory of the rank in bytes: parameters, gradients and momentum (SGD)
- * of all its replicas, and the activations of the larger replica, because one replica's pass ends before the next
- * begins.
+ * of all its replicas, and the activations of the replica with more activations, because the backward of one replica
+ * ends before the forward of the other begins.
  */
 void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES]);
 

@@ -17,8 +17,8 @@ static bool is_power(int n)
     return n > 0 && (n & (n - 1)) == 0;
 }
 
-/* Computes the two powers of `base` between which n is. below: out: the largest power that is at most n, but not
- * smaller than `min` (itself a power); above: out: the next larger power. */
+/* Computes the two powers of `base` nearest to n. below: out: the largest power that is at most n and at least
+ * `min`, which is a power of `base`, too; above: out: the next larger power. */
 static void powers_around(int n, int base, int min, int *below, int *above)
 {
     *below = min;

@@ -2,10 +2,10 @@
  * tiles.h - images divided into tiles, the neighbours of a tile, and the halos that neighbours exchange. The numbering
  * and the messages are those of MPI4DL's spatial parallelism. The functions have no side effects except error messages.
  *
- * Numbers of the tiles: vertical strips are numbered along the width, horizontal strips along the height, square tiles
- * (a Q x Q grid) row by row. A direction d is a cell of a 3 x 3 grid, numbered row by row: 0 is up-left, 4 the tile
- * itself, 8 down-right. A message sent in direction d is received from direction 8 - d. Corners are sent directly to
- * the diagonal neighbour.
+ * Vertical strips are numbered along the width, horizontal strips along the height, square tiles (a Q x Q grid) row by
+ * row. A direction d is a number from 0 to 8, the position in a 3 x 3 grid numbered row by row: 0 is up-left, 4 the
+ * tile itself, 8 down-right. A message sent in direction d is received from direction 8 - d. Corners are sent directly
+ * to the diagonal neighbour.
  */
 #ifndef BB_PROXIES_SPATIAL_TILES_H
 #define BB_PROXIES_SPATIAL_TILES_H
@@ -46,15 +46,15 @@ int bb_tile_offset(const struct bb_slices *s, int direction);
  * rows above and below each tile, width[1] columns to the left and right of each tile. */
 struct bb_halo {
     const char *what;
-    struct bb_map map; /* shape of the whole map, of which each tile has a part */
+    struct bb_map map; /* shape of the whole map (tensor), which is divided into tiles */
     int width[2];
 };
 
-/* bb_halo_count - returns the number of elements of the message that a tile sends in `direction` (0 to 8); 0 for
- * BB_CENTER, or if the halo has width 0 in this direction. */
+/* bb_halo_count - returns the number of elements of the message that a tile sends in `direction` (0 to 8) for
+ * `samples` samples; 0 for BB_CENTER, or if the halo has width 0 in this direction. */
 size_t bb_halo_count(const struct bb_halo *h, const struct bb_slices *s, int samples, int direction);
 
-/* bb_halo_is_exchanged - returns whether tiles exchange any part of a halo that has width[0] rows and width[1]
+/* bb_halo_is_exchanged - returns whether tiles send each other messages for a halo of width[0] rows and width[1]
  * columns. Strips have neighbours in one dimension only. */
 bool bb_halo_is_exchanged(const int width[2], const struct bb_slices *s);
 

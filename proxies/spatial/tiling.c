@@ -70,7 +70,7 @@ struct bb_tile_position bb_tiling_position(const struct bb_tiling *t, int mp_ran
 
 /* ---- groups and communicators ---- */
 
-/* Ranks of a group that is being built: the members of the group's communicators, one communicator after another. */
+/* The ranks of a group that is being built, listed one communicator after another. */
 struct listing {
     int *members;
     int n;
@@ -84,8 +84,9 @@ static void list_rank(struct listing *l, int rank)
         l->members[l->n++] = rank;
 }
 
-/* Appends n model-parallel ranks of one replica to the list: first, first + stride, first + 2 * stride and so on.
- * direction: BB_DIRECT or BB_INVERSE replica of GEMS. The corresponding ranks of the job are in ascending order. */
+/* Appends n model-parallel ranks (numbers of ranks in a replica) to the list: first, first + stride, first + 2 *
+ * stride and so on. direction: BB_DIRECT or BB_INVERSE replica of GEMS. The world ranks are appended in ascending
+ * order. */
 static void list_mp_ranks(const struct bb_tiling *t, struct listing *l, int replica, int direction, int first, int n,
                           int stride)
 {
@@ -107,9 +108,9 @@ static int end_group(struct bb_tiling *t, struct listing *l, const char *name, i
     return group;
 }
 
-/* Adds `links` communicators of a group and stores their indices in comms[]. Consecutive links (connections of
- * adjacent splits) alternate between these communicators. A single communicator has the name of the group; two have
- * the suffixes 0 and 1, for example "lp 0" and "lp 1". */
+/* Adds communicators of a group for messages between adjacent splits (pipeline stages) and stores their indices in
+ * comms[]. links: number of communicators; consecutive pairs of splits alternate between them. A single communicator
+ * has the name of the group; two have the suffixes 0 and 1, for example "lp 0" and "lp 1". */
 static int add_comms(struct bb_tiling *t, int group, const char *name, int links, int *comms)
 {
     for (int i = 0; group >= 0 && i < links; i++) {
@@ -134,7 +135,7 @@ static bool sums_replicas(const struct bb_tiling *t)
 }
 
 /* Appends the ranks of the tiles of split i (a pipeline stage) and of the following splits with the same number of
- * tiles. For each split, appends the tiles of each replica and direction. */
+ * tiles: for each split, the tiles of each replica in each direction of GEMS. */
 static void list_all_tiles(const struct bb_tiling *t, struct listing *l, int i)
 {
     for (int s = i; s < t->n_spatial && t->splits[s].width == t->splits[i].width; s++)
@@ -167,16 +168,16 @@ out:
     return rc;
 }
 
-/* How a group is divided into communicators in each replica. There are `instances` communicators per replica, each
- * with n ranks that are `stride` apart. The first communicator begins at model-parallel rank `first`, the next one
- * `step` ranks later, and so on. */
+/* How the ranks of a group are divided into communicators in each replica: there are `instances` communicators per
+ * replica, each with n ranks that are `stride` apart. The first communicator begins at model-parallel rank `first`,
+ * the next one `step` ranks later, and so on. */
 struct subgroups {
     int instances, first, step, n, stride;
 };
 
 /* Adds the group `name` with the communicators that p describes, in each replica. direction: BB_DIRECT or BB_INVERSE
- * replica of GEMS; links: number of communicators, between which consecutive links (connections of adjacent splits)
- * alternate; comms: out: [links] their indices. */
+ * replica of GEMS; links: number of communicators of each member set, between which consecutive pairs of adjacent
+ * splits alternate; comms: out: [links] their indices. */
 static int add_subgroups(struct bb_tiling *t, int direction, const char *name, struct subgroups p, int links,
                          int *comms)
 {
@@ -190,7 +191,7 @@ static int add_subgroups(struct bb_tiling *t, int direction, const char *name, s
 
 /* Adds the groups `join` (tiles and the ranks that join them to whole maps) and `lp` (pipeline of splits on whole
  * maps). Without tiles, both replicas of GEMS share the group `lp`, because their pipelines have the same members
- * and use the links between splits in the same order. */
+ * and use the connections between adjacent splits in the same order. */
 static int add_pipelines(struct bb_tiling *t)
 {
     int links = t->n_splits - t->n_spatial - 1, d = t->local_dp, rc = 0;
@@ -274,9 +275,9 @@ out:
 
 /* ---- roles (ranks with the same program) ---- */
 
-/* Returns whether model-parallel ranks a and b run the same program. Two tiles of one split do if they have the same
- * neighbours and all spatial splits have the same number of tiles; with different numbers of tiles, the offsets to
- * their peers in the next split differ. */
+/* Returns whether model-parallel ranks a and b run the same program. Two tiles of one split (pipeline stage) do if
+ * they have neighbours in the same directions and all spatial splits have the same number of tiles; with different
+ * numbers of tiles, the offsets to their peers in the next split differ. */
 static bool same_program(const struct bb_tiling *t, int a, int b)
 {
     struct bb_tile_position p = bb_tiling_position(t, a), q = bb_tiling_position(t, b);
@@ -285,8 +286,7 @@ static bool same_program(const struct bb_tiling *t, int a, int b)
     if (p.split != q.split)
         return false;
     if (p.split >= t->n_spatial)
-        return true; /* the split works on whole maps, so all its ranks are local replicas, which run the same
-                        program */
+        return true; /* the split works on whole maps, so all its ranks are data parallel and run the same program */
     return t->splits[0].width == t->splits[t->n_spatial - 1].width &&
            bb_tile_neighbour_mask(&s->layers.slices, p.index) == bb_tile_neighbour_mask(&s->layers.slices, q.index);
 }

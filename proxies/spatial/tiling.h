@@ -3,11 +3,12 @@
  * side effects except error messages.
  *
  * A *split* is a range of consecutive modules of the network, that is, a pipeline stage. The first Q of S splits are
- * spatial: each has P model-parallel ranks, one per tile. Every other split works on whole maps and has D
- * model-parallel ranks, called local replicas. Model-parallel ranks are numbered as in MPI4DL: those of split 0, then
- * those of split 1, and so on. A replica has mp ranks: P for each spatial split and (S - Q) D for the other splits.
- * rank = replica * mp + mp_rank. GEMS runs a second, inverse replica on the same ranks: its model-parallel rank p is on
- * rank mp - 1 - p.
+ * spatial: each has P model-parallel ranks, one per tile. Every other split works on whole maps (tensors that are not
+ * tiled) and has D model-parallel ranks, called local replicas, which are data parallel. Model-parallel ranks are
+ * numbered as in MPI4DL: those of split 0, then those of split 1, and so on. A replica has mp ranks: P for each spatial
+ * split and
+ * (S - Q) D for the other splits. rank = replica * mp + mp_rank. GEMS runs a second, inverse replica on the same ranks:
+ * its model-parallel rank p is on rank mp - 1 - p.
  *
  * Groups of ranks. Members are always in ascending rank order; in an inverse replica, tiles and splits are therefore
  * numbered backwards:
@@ -53,11 +54,11 @@ struct bb_tiling {
     int tiles, mp, replicas; /* tiles: number of ranks of all spatial splits (one per tile); mp: ranks per replica;
                                 replicas: number of replicas (GEMS: of pairs of replicas) */
     /* comm_join, comm_lp: indices of the communicators for messages between adjacent splits (pipeline stages),
-     * [replica of GEMS][number of the earlier split in its group, modulo 2]; n_join, n_lp: number of these
-     * communicators per replica, 0 to 2. */
+     * [direct or inverse replica of GEMS][number of the earlier split in its group, modulo 2]; n_join, n_lp: number
+     * of communicators per replica, 0 to 2. */
     int comm_join[BB_REPLICAS][2], comm_lp[BB_REPLICAS][2], n_join, n_lp;
-    /* indices of the communicators of the groups local_dp, dp, pair and middle (see the top of this file); BB_NONE:
-     * unused */
+    /* indices of the communicators of the groups local_dp, dp, pair and middle (defined at the top of tiling.h);
+     * BB_NONE: unused */
     int comm_local_dp, comm_dp, comm_pair, comm_middle;
 };
 

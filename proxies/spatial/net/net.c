@@ -1,5 +1,5 @@
-/* net.c - construction of a convolutional network from its model file, its totals and its release, and the list of
- * families of networks (see net.h). */
+/* net.c - builds a convolutional network from its model file, computes its totals and releases it; list of the
+ * network families (see net.h). */
 #include "proxies/spatial/net/net.h"
 
 #include "bootstrap/base/grow.h"
@@ -55,8 +55,8 @@ size_t bb_map_elements(const struct bb_map *m)
 
 /* ---- construction of a network from modules and layers ---- */
 
-/* Grows the array `array` of n elements by one element. Evaluates to false and sets net->failed if memory is
- * exhausted or an earlier call failed. */
+/* Makes space for element n in `array`. Evaluates to false and sets net->failed if memory is exhausted or an earlier
+ * call failed. */
 #define GROW_ARRAY(net, array, n) (!((net)->failed = (net)->failed || BB_GROW(array, n)))
 
 /* Stores an allocated string in net->texts, so that the net owns it, and returns the string. text NULL: the
@@ -203,8 +203,8 @@ static int check_image(const char *name, int image, int min)
 static const struct bb_json_field parameters_field =
     BB_FIELD("parameters", BB_JSON_TOTAL, offsetof(struct bb_net, parameters));
 
-/* Compares the number of parameters of the network with the total that the model file contains for this image size,
- * if the file contains one. With --layers or --filters nothing is compared. */
+/* Compares the number of parameters of the network with the total in the model file, if the file contains a total
+ * for this image size. With --layers or --filters nothing is compared. */
 static int check_total(const struct bb_model_file *file, struct bb_net *net, const struct bb_net_options *options)
 {
     char key[16];

@@ -1,7 +1,7 @@
 /*
- * net.h - a convolutional network as a chain of modules (blocks or cells), each with its layers, and the shapes that
- * follow from the image size. Spatial parallelism and GEMS divide this chain into splits (pipeline stages). The
- * functions have no side effects except error messages.
+ * net.h - a convolutional network as a chain of modules (blocks of a ResNet, cells of an AmoebaNet), each with its
+ * layers, and the tensor shapes that follow from the image size. Spatial parallelism and GEMS divide this chain into
+ * splits (pipeline stages). The functions have no side effects except error messages.
  *
  * Supported models of profiles/models are "resnet110_v2" (pre-activated bottleneck ResNet) and "amoebanet_d"
  * (AmoebaNet-D), both as in MPI4DL, and "cosmoflow" (the network of MLPerf HPC; three-dimensional, tiled in height and
@@ -23,20 +23,19 @@ enum bb_net_kind { BB_NET_CONV, BB_NET_POOL, BB_NET_DENSE };
 struct bb_net_layer {
     const char *name;
     enum bb_net_kind kind;
-    int in, out;     /* number of channels of the input and of the output; dense layers: row width of the input and of
-                    the output */
-    int kernel[3];   /* depth, height and width of the kernel */
-    int stride;      /* 1 for dense layers */
-    int depth, side; /* depth and side (height = width) of the input; 1 for dense layers */
-    int norm;   /* number of channels of the batch norm that belongs to the layer, with 2 parameters each; 0: no batch
-                 norm */
+    int in, out;   /* number of channels of the input and of the output; for dense layers the input and output width */
+    int kernel[3]; /* depth, height and width of the kernel */
+    int stride;    /* stride of the kernel; 1 for dense layers */
+    int depth, side; /* depth, and height (= width), of the input; 1 for dense layers */
+    int norm;   /* number of channels (2 parameters each) of the batch norm that belongs to the layer; 0: the layer has
+                 no batch norm */
     bool bias;  /* the layer has one bias per output channel */
     bool first; /* first layer of the network, whose input needs no gradient */
     bool is_shortcut;  /* the layer is on the module's shortcut (for example a projection), not in the chain of layers
                          between input and output */
-    int halo[2];       /* number of rows and of columns that the layer reads from each neighbouring tile */
-    int fused_halo[2]; /* with BB_FUSE_STATES: number of rows and of columns of the margin around the rank's tile.
-                          The rank also computes this layer's output in the margin */
+    int halo[2];       /* number of rows [0] and of columns [1] that the layer reads from each neighbouring tile */
+    int fused_halo[2]; /* with BB_FUSE_STATES: number of rows [0] and of columns [1] around the rank's tile (margin)
+                          in which the rank also computes this layer's output */
 };
 
 /* Shape of a tensor between two modules: channels x depth x side x side elements. */
@@ -48,9 +47,10 @@ struct bb_map {
  * tile receives from its neighbours. */
 enum bb_halo_fusion {
     BB_FUSE_NONE,
-    BB_FUSE_CHAIN,  /* one halo at the input of a chain of layers, which may continue in the following modules */
-    BB_FUSE_STATES, /* normal cell of AmoebaNet: one halo for each of the cell's two inputs, listed in
-                       bb_module.states; the margins that the rank also computes are in bb_net_layer.fused_halo */
+    BB_FUSE_CHAIN, /* one halo at the input of a chain of layers, which may continue in the following modules */
+    /* normal cell of AmoebaNet: one halo for each of the cell's two inputs, listed in bb_module.states;
+     * bb_net_layer.fused_halo is the width of the margin around the tile that the rank also computes */
+    BB_FUSE_STATES,
 };
 
 #define BB_NET_STATES 2
@@ -63,25 +63,25 @@ struct bb_state_halo {
 struct bb_module {
     const char *name; /* name of the module; the net owns the string */
     int first, n;     /* the module consists of net.layers[first .. first + n) */
-    bool tiled; /* true: the module can work on tiles of its input; false: it needs the whole input (pooling over the
-                   whole map, dense layers) */
+    bool tiled; /* true: the module can work on tiles of its input; false: it needs the whole input (global pooling,
+                   dense layers) */
     enum bb_halo_fusion fusion;
     struct bb_state_halo states[BB_NET_STATES];
-    int states_at; /* with BB_FUSE_STATES: number of the module's layer (from 0) before which the halos are exchanged */
-    struct bb_map out[2]; /* shapes of the module's outputs, which are the inputs of the next module */
+    int states_at; /* with BB_FUSE_STATES: index in the module of the layer before which the halos are exchanged */
+    struct bb_map out[2]; /* shapes of the module's output tensors, which are the inputs of the next module */
     int n_out;
     size_t parameters;
 };
 
 struct bb_net {
     const char *name; /* name of the model in the model file; the net owns the string */
-    int image, depth; /* the input has image x image elements per channel; a three-dimensional network has `depth`
-                         times as many */
+    int image, depth; /* image: height = width of the input in elements; depth: depth of the input of a
+                         three-dimensional network */
     struct bb_module *modules;
     struct bb_net_layer *layers;
     int n_modules, n_layers;
-    double parameters, forward_flops; /* both are totals of the network; forward_flops: FLOPs of the forward pass of
-                                         one sample */
+    double parameters, forward_flops; /* totals of the network; forward_flops: FLOPs of the forward pass of one
+                                         sample */
     char **texts;
     int n_texts;
     bool failed; /* true: memory was exhausted during the construction of the network */
@@ -106,8 +106,8 @@ int bb_net_load(const char *word, const struct bb_net_options *options, struct b
 void bb_net_release(struct bb_net *net);
 
 size_t bb_net_layer_parameters(const struct bb_net_layer *l);
-/* bb_net_layer_flops - returns the FLOPs (multiplications plus additions) of the forward pass of one sample, for a
- * part of the layer's output with rows x cols elements per channel and depth position; 0 for pools. */
+/* bb_net_layer_flops - returns the FLOPs (multiplications plus additions) of the forward pass of one sample for rows
+ * x cols output elements per channel and depth position; 0 for pooling layers. */
 double bb_net_layer_flops(const struct bb_net_layer *l, int rows, int cols);
 int bb_net_layer_out_side(const struct bb_net_layer *l);
 int bb_net_layer_out_depth(const struct bb_net_layer *l);
@@ -117,9 +117,9 @@ size_t bb_map_elements(const struct bb_map *map);
 
 struct bb_model_file;
 
-/* bb_net_open_module begins a module. Of `attributes` the caller sets tiled, fusion, states and states_at. The
- * layers added afterwards belong to this module. bb_net_close_module computes the totals of the module and sets the
- * shapes of its outputs: `out`, and `skipped`, an earlier tensor that the module passes on unchanged (NULL: there is
+/* bb_net_open_module begins a module (block or cell); the layers added afterwards belong to it. In `attributes` the
+ * caller sets tiled, fusion, states and states_at. bb_net_close_module computes the totals of the module and sets
+ * the shapes of its outputs: `out`, and `skipped`, an earlier tensor that the module passes on unchanged (NULL:
  * none). */
 void bb_net_open_module(struct bb_net *net, const struct bb_module *attributes, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

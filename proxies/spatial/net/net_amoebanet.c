@@ -14,11 +14,12 @@
 
 #define MAX_CELLS 9999
 
-/* A cell (module of AmoebaNet) that is being built: channels and side of its states, and the shapes of the outputs
- * of the two previous cells. */
+/* An AmoebaNet cell that is being built: channels and side (height = width) of its states (intermediate tensors),
+ * and the shapes of the outputs of the two previous cells. */
 struct cell {
     struct bb_net *net;
-    int c, side; /* c: number of channels of each state of the cell; side: height (= width) of states 0 and 1 */
+    int c, side; /* c: number of channels of each state (intermediate tensor) of the cell; side: height (= width) of
+                    states 0 and 1 */
     bool reduces;
     struct bb_map previous, before;
 };
@@ -40,8 +41,8 @@ static void add_1x1(const struct cell *cell, const char *name, int in, int out, 
     bb_net_add_layer(cell->net, &l);
 }
 
-/* Adds an h x w convolution whose padding keeps the size of its input with stride 1. fused_h: rows of its output
- * margin with fused halos. */
+/* Adds an h x w convolution whose padding keeps the size of its input with stride 1. fused_h: number of rows around
+ * the tile in which the rank also computes this layer's output if halos are fused. */
 static void add_padded_conv(const struct cell *cell, const char *name, int channels, int h, int w, int stride, int side,
                             int fused_h)
 {
@@ -92,8 +93,8 @@ static void add_inputs(const struct cell *cell)
     const struct bb_map *b = &cell->before;
 
     add_1x1(cell, "conv of input 0", cell->previous.channels, cell->c, 1, cell->previous.side, 0, 0);
-    /* the previous cell was a reduction cell: input 1 is reduced by two convolutions with stride 2, each of which
-     * computes one half of the channels */
+    /* if the previous cell was a reduction cell: input 1 is reduced by two convolutions with stride 2, each of which
+     * computes half of the channels */
     if (b->side != cell->previous.side) {
         struct bb_net_layer half = make_conv("reduce input 1", b->channels, cell->c / 2, 1, 2, b->side);
 
@@ -109,38 +110,41 @@ static int count_input_layers(const struct cell *cell)
     return cell->before.side != cell->previous.side ? 3 : cell->before.channels == cell->c ? 1 : 2;
 }
 
-/* Adds the layers of a normal cell after its input layers. With fused halos (one halo per input for the whole cell),
- * the halo of state 0 is 3 rows and columns wide and that of state 1 is 2 wide. */
+/* Adds the layers of a normal cell after its input layers. With fused halos (one wide halo per cell input), the halo
+ * of state 0 (first input) is 3 rows and columns wide and that of state 1 (second input) is 2 wide. */
 static void add_normal(const struct cell *cell)
 {
     int c = cell->c, side = cell->side;
 
-    add_1x1(cell, "conv 1x1", c, c, 1, side, 1, 1); /* cell state 2 = conv 1x1 of state 1 + pool 3x3 of state 1 */
+    add_1x1(cell, "conv 1x1", c, c, 1, side, 1, 1); /* cell state (intermediate tensor) 2 = conv 1x1 of state 1 +
+                                                       pool 3x3 of state 1 */
     add_pool(cell, "pool 3x3", 3, 1, side, 1);
     add_1x7_7x1(cell, side);                        /* cell state 3 = state 1 + (1x7, 7x1) of state 0 */
     add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* cell state 4 = conv 1x1 of state 0 + (1x7, 7x1) of state 0 */
-    add_1x7_7x1(cell, side);                        /* second operand of cell state 4 */
+    add_1x7_7x1(cell, side);                        /* second operand of the sum that forms cell state 4 */
     add_pool(cell, "pool 3x3", 3, 1, side, 0);      /* cell state 5 = pool 3x3 of state 2 + state 2 */
     add_pool(cell, "average 3x3", 3, 1, side, 0);   /* cell state 6 = average 3x3 of state 1 + conv 1x1 of state 5 */
-    add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* second operand of cell state 6 */
+    add_1x1(cell, "conv 1x1", c, c, 1, side, 0, 0); /* second operand of the sum that forms cell state 6 */
 }
 
-/* Adds the layers of a reduction cell after its input layers. Operations on the cell's states 0 and 1 have stride 2. */
+/* Adds the layers of a reduction cell after its input layers. Operations on states 0 and 1 (the cell's inputs) have
+ * stride 2. */
 static void add_reduction(const struct cell *cell)
 {
     int c = cell->c, side = cell->side, half = side / 2;
 
-    add_pool(cell, "max 2x2", 2, 2, side, 0); /* cell state 2 = max 2x2 of state 0 + pool 3x3 of state 0 */
+    add_pool(cell, "max 2x2", 2, 2, side, 0); /* cell state (intermediate tensor) 2 = max 2x2 of state 0 + pool 3x3
+                                                 of state 0 */
     add_pool(cell, "pool 3x3", 3, 2, side, 0);
     add_3x3(cell, 2, side);  /* cell state 3 = state 2 + conv 3x3 of state 1 */
     add_1x7_7x1(cell, half); /* cell state 4 = (1x7, 7x1) of state 2 + pool 3x3 of state 2 */
     add_pool(cell, "pool 3x3", 3, 1, half, 0);
     add_pool(cell, "max 2x2", 2, 2, side, 0);       /* cell state 5 = state 3 + max 2x2 of state 1 */
     add_pool(cell, "average 3x3", 3, 1, half, 0);   /* cell state 6 = average 3x3 of state 2 + conv 1x1 of state 3 */
-    add_1x1(cell, "conv 1x1", c, c, 1, half, 0, 0); /* second operand of cell state 6 */
+    add_1x1(cell, "conv 1x1", c, c, 1, half, 0, 0); /* second operand of the sum that forms cell state 6 */
 }
 
-/* Adds a cell to the network. The cell's output and its first input become the two inputs of the next cell. */
+/* Adds a cell to the network. Its output and its first input become the two inputs of the next cell. */
 static void add_cell(struct cell *cell, const char *what, int number)
 {
     const struct bb_map state = {cell->c, 1, cell->previous.side};

@@ -8,12 +8,12 @@
 #include "proxies/spatial/net/net.h"
 #include "proxies/models/model_file.h"
 
-#define POOLED    8     /* side of the window of the final average pooling */
+#define POOLED    8     /* height (= width) of the input area of the final average pooling */
 #define MAX_DEPTH 90002 /* maximum number of layers, of the form 9 n + 2 */
 
 struct stage {
-    /* in, mid, out: channels of a block's input, between its convolutions, and of its output; stride: stride of its
-     * first convolution; side: height (= width) of its input */
+    /* channels of a block's input, of the tensors inside the block, and of its output; stride of its first
+     * convolution; side: height (= width) of its input */
     int in, mid, out, stride, side;
 };
 

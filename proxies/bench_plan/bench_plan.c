@@ -21,9 +21,7 @@ struct shown {
     double algbw_gbps, busbw_gbps, factor;
 };
 
-#define MAX_SAMPLES_PER_ROW                                                                                            \
-    30e6 /* maximum of (ranks) x (jitter samples) per table row, that is, per message size; at this limit a row takes
-            one to two seconds of run time */
+#define MAX_SAMPLES_PER_ROW 30e6 /* maximum ranks x jitter samples per message size; this takes one to two seconds */
 
 enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT };
 static const int widths[] = {9, 7};

@@ -60,7 +60,7 @@ struct bb_nccl_variant {
     double chunk_us; /* NVLS, NVLS_TREE: synchronization time in us per pipeline step, in which each NCCL channel
                         processes one chunk per GPU of the node; 0: not modeled */
     int channels;    /* number of NCCL channels of a ring or of NVLS. 0: unknown; the model then uses 16 for NVLS, and
-                     for a ring no latency of the last step (add_ring_tail) */
+                        for a ring no latency of the last step (add_ring_tail) */
 };
 #define BB_NCCL_VARIANTS 24
 
@@ -155,13 +155,13 @@ struct bb_node_placement {
     int min_members, max_members; /* number of members on one node; min_members 0: unknown */
     int max_members_per_nic;      /* maximum over the NICs: number of members whose GPUs share the NIC */
     double min_nics;      /* minimum over the nodes: (members on the node) / (maximum number of members that share a NIC
-                        of the node), that is, the effective number of NICs of the members */
+                             of the node), that is, the effective number of NICs of the members */
     double max_nic_pairs; /* maximum over the NICs: (members that use the NIC) x (members on other nodes) */
     struct {
         int switches, max_nodes; /* switches: number of leaves (pods) that have members, 0: unknown; max_nodes:
                                     maximum over the leaves (pods) of the number of nodes with members */
         int max_tree_edges;      /* maximum over the leaves (pods): number of connections of NCCL's two inter-node trees
-                               that leave the leaf (pod) */
+                                    that leave the leaf (pod) */
     } tier[BB_TIERS];
 };
 

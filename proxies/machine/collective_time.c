@@ -205,25 +205,15 @@ static double intra_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_c
 /* ---- effects at message sizes between latency- and bandwidth-bound (NCCL 2.27: src/graph/tuning.cc,
  * src/enqueue.cc, src/transport/nvls.cc) ---- */
 
-#define KIB         1024.0
-#define RING_SLICES 2            /* slices per chunk of a ring */
-#define RING_SLICE  (1024 * KIB) /* maximum bytes of a slice: 1/4 of NCCL's default 4 MiB buffer */
-#define RING_PLATEAU                                                                                                   \
-    1.4 /* tuning.cc: factor on the latency of an inter-node all_reduce with ring and
-                                           Simple */
-#define PLATEAU_BYTES                                                                                                  \
-    64 /* tuning.cc: minimum bytes per NCCL channel and rank for which RING_PLATEAU
-                                          applies */
-#define NVLS_CHUNK                                                                                                     \
-    (128 * KIB) /* enqueue.cc: maximum bytes of a chunk, per NCCL channel and head
-                                                   (GPU of the node that reduces one part) */
-#define NVLS_HEADS                                                                                                     \
-    32                   /* maximum number of heads: GPUs of a node, each of which reduces and
-                                          multicasts one part of the array */
-#define NVLS_CHANNELS 16 /* nvls.cc: number of NCCL channels on Hopper, for profiles without "channels" */
-#define NVLS_FILL                                                                                                      \
-    2                                 /* number of pipeline steps until all stages of NVLS (scatter, reduce, gather)
-                                         are busy */
+#define KIB                         1024.0
+#define RING_SLICES                 2            /* slices per chunk of a ring */
+#define RING_SLICE                  (1024 * KIB) /* maximum bytes of a slice: 1/4 of NCCL's default 4 MiB buffer */
+#define RING_PLATEAU                1.4 /* tuning.cc: factor on the latency of inter-node all_reduce, ring, Simple */
+#define PLATEAU_BYTES               64  /* tuning.cc: minimum bytes per NCCL channel and rank for RING_PLATEAU */
+#define NVLS_CHUNK                  (128 * KIB) /* enqueue.cc: maximum bytes of a chunk per NCCL channel and head */
+#define NVLS_HEADS                  32 /* maximum number of heads: GPUs of a node, each reduces 1/heads of the array */
+#define NVLS_CHANNELS               16 /* nvls.cc: number of NCCL channels on Hopper, for profiles without "channels" */
+#define NVLS_FILL                   2 /* number of pipeline steps until all NVLS stages (scatter, reduce, gather) work */
 #define NVLS_TREE_SMALL_CHUNK_NODES 4 /* enqueue.cc: minimum number of nodes for which NVLSTree halves its chunks */
 #define TREE_CORRECTIONS            23
 

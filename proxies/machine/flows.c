@@ -8,12 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define RELATIVE_TOLERANCE                                                                                             \
-    1e-9 /* tolerance for rounding errors in sums of weights, as a fraction of the capacity or
-                                   rate that is compared */
-#define MAX_COMPONENT                                                                                                  \
-    4096 /* maximum number of flows in a connected component; flows beyond this number keep
-                                   their current rates */
+#define RELATIVE_TOLERANCE 1e-9 /* for rounding errors in sums of weights; fraction of the compared capacity or rate */
+#define MAX_COMPONENT      4096 /* maximum number of flows in a connected component; all others keep their current rates */
 
 double bb_flows_used(const struct bb_flows *f, int resource)
 {

@@ -30,13 +30,13 @@ struct bb_flow_use {
 
 struct bb_flow {
     int first_use, n_uses;       /* resources that the flow uses: bb_flows.uses[first_use .. first_use + n_uses); set by
-                              the caller while the flow is stopped */
+                                    the caller while the flow is stopped */
     double bytes_per_ns;         /* bytes per ns at full rate; progressive filling raises the bytes per ns of all flows
                                     equally */
     double served_ns, target_ns; /* served_ns: work completed at time since_ns, in ns at full rate; target_ns: amount
                                     of work for which bb_flow_end_ns predicts the completion time */
     double rate, since_ns;       /* rate: current rate as a fraction (0 to 1) of the rate without contention; since_ns:
-                              time since which the flow has had this rate */
+                                    time since which the flow has had this rate */
     int limit; /* index of the resource that last limited the flow's rate; -1: none since the flow started */
     /* round: number of the latest computation of one component's rates that included this flow; changed_in_update:
      * number of the latest bb_flows_update_rates that changed its rate */
@@ -49,7 +49,7 @@ struct bb_resource {
     double capacity, demand; /* capacity: in units chosen by the caller, for example bytes per ns; demand: sum of the
                                 weights of the flows that use the resource */
     double moved;            /* traffic counter, in capacity x ns: sum of weight x work over the flows, as added by
-                     bb_flows_count_moved */
+                                bb_flows_count_moved */
     int first;  /* first element of the resource's list of uses, index in bb_flows.uses; -1: the list is empty */
     bool stale; /* true: a flow that used this resource has stopped since the last update, and the resource was
                    scarce (overloaded) then */
@@ -76,7 +76,7 @@ struct bb_flows {
     int *changed, n_changed;     /* out: indices of the flows whose rate the last update changed, each once */
     int round, update;
     int complete_from;   /* number of a round (computation of one component's rates); all rounds of this update with a
-                          higher number covered whole components, not truncated by MAX_COMPONENT */
+                            higher number covered whole components, not truncated by MAX_COMPONENT */
     bool touches_scarce; /* true: a flow that was started since the last update uses a scarce (overloaded) resource */
 };
 

@@ -23,17 +23,17 @@ struct bb_forecast {
     bool attention_guessed;
     bool float8;
     const char *host;      /* how the host launches kernels: "eager" (one by one) or "graph" (CUDA graphs); NULL: the
-                         prediction contains no host time of a training framework */
+                              prediction contains no host time of a training framework */
     bool many_experts;     /* true: launches are eager, and a GPU has eight or more experts, or experts with biases;
-                          published steps of such models took longer than predicted */
+                              published steps of such models took longer than predicted */
     const char *recompute; /* activation recomputation (value of --recompute) that the prediction assumes because
                               training would otherwise not fit in GPU memory; NULL: none */
     int recompute_layers;  /* if `recompute` is set: number of layers per model chunk whose activations are
-                             recomputed; 0: all layers */
+                              recomputed; 0: all layers */
     bool precision_aware;  /* true: the prediction assumes --use-precision-aware-optimizer, which stores less
-                             optimizer state, because training would otherwise not fit in GPU memory */
+                              optimizer state, because training would otherwise not fit in GPU memory */
     double without_bytes;  /* bytes of GPU memory that training needs without the assumed `recompute` and
-                             `precision_aware` */
+                              `precision_aware` */
     double gpu_bytes;      /* memory of one GPU in bytes; 0: unknown */
 };
 

@@ -28,13 +28,13 @@ struct counting {
     int rank;
     struct bb_traffic_role *role;
     struct bb_key_index rows;  /* maps kind, group, data type and element count (struct row_key) to the index of the
-                                 row in the traffic table */
+                                  row in the traffic table */
     struct bb_key_index peers; /* maps a row of the traffic table and a peer (struct peer_key) to an index in calls[] */
     size_t *calls;             /* [peers.n] number of calls for each pair of row and peer */
     struct bb_key_index alltoallv; /* distinct alltoallv operations of the program; maps struct alltoallv_key to an
                                       index in repeats[] */
     size_t *repeats;        /* [alltoallv.n] number of executions of each distinct alltoallv; 0 after its messages are
-                        counted */
+                               counted */
     struct bb_op *messages; /* temporary list of the sends and receives of one alltoallv */
     int n_messages;
 };

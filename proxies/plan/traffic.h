@@ -39,9 +39,9 @@ struct bb_traffic_role {
                                  have a duration; flops: FLOPs of all kernels */
     size_t memory_bytes[BB_USES]; /* bytes of the program's buffers on one rank, by use (parameters, gradients, ...) */
     size_t work_bytes;            /* bytes of the operands of the GEMMs that --compute gemm executes, not included in
-                          memory_bytes */
+                                     memory_bytes */
     double training_bytes[BB_USES];   /* bytes that real training needs on one rank, by use (parameters, gradients,
-                                       ...); all 0: unknown */
+                                         ...); all 0: unknown */
     const struct bb_program *program; /* program of the role's first rank */
 };
 

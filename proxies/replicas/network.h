@@ -23,7 +23,7 @@ struct bb_network_unit {
     int n;
     double sample_flops;   /* FLOPs of the forward pass of one sample; the backward pass has twice as many FLOPs */
     struct bb_conv conv;   /* shape of the layer's convolution. Its fields n (batch size) and dtype are 0, because they
-                            depend on the run. k == 0 (no output channels): the layer is not a convolution */
+                              depend on the run. k == 0 (no output channels): the layer is not a convolution */
     int64_t rows, in, out; /* shape of a dense layer: input rows per sample, input width and output width. rows == 0:
                               not a dense layer */
     struct bb_transformer layer; /* shape of a transformer layer; its fields batch and dtype are 0, because they

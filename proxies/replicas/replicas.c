@@ -46,7 +46,7 @@ struct training {
 
     struct bb_script script; /* program of the role (ranks with the same program) that is being built */
     struct bb_sync *sync;    /* state of the synchronization that --sync selects; one of the two is NULL. sync: by
-                             collectives (sync.h); server: by parameter servers (servers.h) */
+                                collectives (sync.h); server: by parameter servers (servers.h) */
     struct bb_servers *server;
 };
 

@@ -42,9 +42,9 @@ struct bb_scaling {
     int batch;       /* samples per rank and training step; at most rank_images */
     int full_steps;  /* number of training steps with the full batch in each epoch or iteration */
     int last_batch;  /* number of samples per rank in the last step of an epoch if it has fewer than the full batch;
-                       0: all steps have the full batch */
+                        0: all steps have the full batch */
     int run_steps;   /* number of full-batch steps in each epoch or iteration that are really run; the time of all
-                      full_steps is extrapolated from them */
+                        full_steps is extrapolated from them */
     int rounds;      /* number of epochs, or of iterations of the synthetic format */
     int images;      /* images of the data set; 0 for the synthetic format */
     int rank_images; /* number of images that each rank processes in one epoch or iteration */
@@ -70,7 +70,7 @@ double bb_karp_flatt(double speedup, int ranks); /* returns the serial fraction 
 struct bb_scaling_measured {
     double *seconds;     /* [rounds] duration of each epoch or iteration in seconds */
     double *last_us;     /* [rounds] duration in microseconds of the last step of each epoch, which has fewer samples;
-                        included in `seconds` */
+                            included in `seconds` */
     int rounds;          /* number of completed epochs or iterations */
     double broadcast_us; /* duration in us of the broadcast of rank 0's training state before the first step; NaN:
                             not run */

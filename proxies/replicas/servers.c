@@ -6,9 +6,7 @@
 
 #include <stdlib.h>
 
-#define RECEIVE_SETS                                                                                                   \
-    2 /* number of sets of receive buffers (one buffer per worker) between which a dedicated
-                          parameter server alternates */
+#define RECEIVE_SETS 2 /* a dedicated server alternates between this number of sets of one receive buffer per worker */
 
 struct chunk {
     size_t count;
@@ -32,9 +30,9 @@ struct bb_servers {
     struct bb_gradient_arrival *arrivals;
     struct chunk *chunks;
     int n, next;    /* n: number of chunks (gradient buckets); next: index of the next chunk that the worker pushes to
-                    its server */
+                       its server */
     int *receive;   /* [RECEIVE_SETS][workers] indices of the receive buffers of a dedicated parameter server; NULL for
-                     workers */
+                       workers */
     size_t largest; /* number of elements of the largest chunk (gradient bucket) */
 };
 

@@ -59,7 +59,7 @@ struct check {
     cudaEvent_t *ends; /* concurrent check: [n_lanes] CUDA event recorded after the data of a lane (the operations
                           that one host call launches on one stream) are compared */
     int *last_user;    /* concurrent check: [n_buffers] index of the lane (operations that one host call launches on one
-                       stream) that used the buffer most recently; BB_NONE: none yet */
+                          stream) that used the buffer most recently; BB_NONE: none yet */
     uint64_t collectives[BB_MAX_COMMS]; /* number of collectives checked so far on each communicator */
     unsigned long long wrong;
     int lines;

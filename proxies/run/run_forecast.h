@@ -15,7 +15,7 @@ struct bb_run_forecast {
     char cluster[64];
     double step_us;    /* predicted step time of the slowest rank, in us */
     int rank;          /* rank whose measured and predicted times are compared in detail: the slowest rank of the traced
-                 steps; BB_NONE: no traced steps */
+                          steps; BB_NONE: no traced steps */
     double rank_us[2]; /* step time of `rank`: [0] measured in the final traced step, [1] predicted */
     struct bb_time_share *measured, *predicted; /* [n] times of `rank` by category (time_shares.h: exposed, backward,
                                                    ...); both arrays have the same categories in the same order */

@@ -24,7 +24,7 @@ struct bb_run_report {
     double peak_tflops; /* peak TFLOP/s of one GPU; 0: unknown */
     bool checked;       /* true: the data check ran, and `wrong` is valid */
     int nearest_ranks;  /* for a proxy that cannot run on this number of ranks: the nearest number of ranks on which
-                          it can run; 0: unknown */
+                           it can run; 0: unknown */
     const struct bb_critical_path *critical; /* critical path of the traced step; NULL: no trace was requested */
     unsigned long long wrong; /* number of wrong elements found by the data check, summed over all ranks */
 };

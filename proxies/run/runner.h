@@ -28,7 +28,7 @@ struct bb_batch {
     int first, n;          /* the operations launched together: program.ops[first .. first + n) */
     int lane, lanes;       /* its lanes (the operations on each stream): runner.lanes[lane .. lane + lanes) */
     int section;           /* index of the section of the program: consecutive launches of the same training phase and
-                    micro-batch */
+                              micro-batch */
     struct bb_range range; /* NVTX range of the group call, if n > 1 */
 };
 
@@ -48,7 +48,7 @@ struct bb_runner {
     char guards[BB_MAX_COMMS][96]; /* [layout.n_comms] text that names the communicator, for the error message if one
                                       of its NCCL calls exceeds the timeout */
     char requirements[80];         /* text: environment variables that the step requires; appended to the step's name in
-                              timeout messages */
+                                      timeout messages */
     struct bb_comm all_ranks; /* communicator of all ranks for the common start of steps; not initialized if there is
                                  only one rank */
     const struct bb_allocator *memory; /* allocator of the device buffers */
@@ -63,7 +63,7 @@ struct bb_runner {
                           operation */
     cudaEvent_t *last; /* [program.n_streams] event recorded after the final operation of each stream in a step */
     cudaEvent_t fork;  /* event on `join` at the begin of a captured step or of a step with a start barrier; all
-                         streams of the program wait for it */
+                          streams of the program wait for it */
     /* events on `join`. ready: before the second all_reduce of the common start, only in traced steps; begin: end of
      * the common start, time zero of the step; end: end of the step */
     cudaEvent_t ready, begin, end;

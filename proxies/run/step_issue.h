@@ -38,7 +38,7 @@ int bb_runner_capture(struct bb_runner *r) BB_MUST_CHECK;
 struct bb_step_time {
     double step_us;       /* GPU time from the common start to the end of this rank's last operation */
     double reaction_us;   /* GPU time from the common start until the event that the host records as soon as it has
-                           observed the common start, contained in step_us; 0 with a start barrier */
+                             observed the common start, contained in step_us; 0 with a start barrier */
     double issue_us;      /* host time to issue all operations of the step */
     double wall_us;       /* host time from the common start to the end of the step */
     double start_sync_us; /* duration of the last all_reduce of the common start, an upper bound of the difference

@@ -11,7 +11,7 @@
 enum {
     STEPS_PER_EXCHANGE = 1024
 }; /* maximum number of steps after which the ranks reduce their step times to those
-                                       of the slowest rank */
+      of the slowest rank */
 
 /* Runs n steps. name: name of the steps in messages; sum_us: out, sum over the steps of the slowest rank's time in
  * us. */

@@ -33,7 +33,7 @@ struct bb_event_queue {
         struct bb_event *entries;
         size_t n, capacity;
     } buckets[64];   /* bucket 0: events that are due now; bucket b > 0: events for which bit b - 1 is the highest bit
-                      in which the event's time differs from the current time */
+                        in which the event's time differs from the current time */
     size_t n_popped; /* number of events in bucket 0 that have been popped */
     uint64_t used_buckets; /* bit b (b > 0) is set if bucket b contains events */
 };

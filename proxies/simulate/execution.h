@@ -19,7 +19,7 @@ struct bb_execution {
     int *ready, n_ready; /* indices of the tasks that can start because all their dependencies have ended */
     int *class_of;       /* [tasks] class of equivalent ranks (rank_classes.h) to which the task's rank belongs */
     double *slowdowns;   /* [classes of ranks] factor by which injected slowness multiplies kernel durations; NULL: 1
-                          for all classes */
+                            for all classes */
     struct bb_op_times op_times;
     int rc; /* 0, or the return code of the first error */
 };

@@ -62,7 +62,7 @@ struct bb_sim {
     struct bb_rank_classes classes;
     const struct bb_task_graph **graph_of; /* [classes of ranks] task graph of the program that the class runs */
     int *op_base, *task_base;  /* [classes of ranks + 1] number of the first operation (op_base) or task (task_base)
-                                 of each class; all classes are numbered consecutively */
+                                  of each class; all classes are numbered consecutively */
     struct bb_sim_side *sides; /* [op_base[class] + operation] peer of each send and receive; unused for other
                                   operations */
     int *instance_of; /* [classes of ranks][n_comms] index in `instances` of the communicator to which the class's
@@ -83,7 +83,7 @@ struct bb_sim_run {
                             each event reads several of them */
         int before;      /* number of dependencies (tasks that must end before this task starts) that have not ended */
         int open;        /* exchange: number of messages whose end time is not known yet; alltoallv: number of peers for
-                     whose messages the end time is not known yet */
+                            whose messages the end time is not known yet */
         int64_t begin_ns; /* time that a CUDA event recorded immediately before the task on its stream would show */
         int64_t arrival_ns, end_ns;
         /* communication: time until which the task waits for other ranks. Collective: latest begin_ns of all
@@ -95,7 +95,7 @@ struct bb_sim_run {
         union {
             int64_t host_ns; /* until the task starts: host time at which its kernel launch or NCCL call begins */
             double load_ns;  /* exchange and alltoallv, after the start: ns that the rank's links need, without
-                               contention, for all messages of the task */
+                                contention, for all messages of the task */
         };
         int flow; /* exchange and alltoallv: index of the task's transfer (struct bb_flow) in the contention
                      simulator */

@@ -54,7 +54,7 @@ struct bb_op_times {
                                      executions (bb_op.work_times) */
     struct bb_cost *of_call;      /* [n_calls] cost of each collective call */
     int n_kernel_lists, n_calls;  /* number of elements of of_work and of of_call; equal to the number of keys in the
-                                    indices kernel_lists and calls, except after an out-of-memory error */
+                                     indices kernel_lists and calls, except after an out-of-memory error */
 };
 /*
  * bb_op_times_work - stores the time of a compute operation in *work.

@@ -27,9 +27,9 @@
 struct bb_predicted_group {
     int64_t busy_ns, exposed_ns;
     double bytes;     /* payload bytes of this rank's collectives and messages in the group (layout.h), for example in
-                     group "tp" */
+                         group "tp" */
     int variant;      /* NCCL algorithm and protocol of the group's largest collective: index in cluster.variants;
-                    BB_NONE: the cost model has none */
+                         BB_NONE: the cost model has none */
     double bus_bytes; /* bus bandwidth x busy_ns. For collectives: payload x bus factor of nccl-tests; for sends and
                          receives: the larger of sent and received bytes */
 };
@@ -57,7 +57,7 @@ struct bb_prediction {
     struct bb_bottleneck bottleneck; /* breakdown of the slowest rank's step by bottleneck; zeroed if the cluster
                                         profile has no 'sharing' section */
     double link_busy, nic_busy;   /* utilization of the NVLink and of the NIC that are busy longest among all ranks, as
-                                   a fraction of the step time (0 to 1) */
+                                     a fraction of the step time (0 to 1) */
     double uplink_busy[BB_TIERS]; /* utilization of the busiest leaf uplinks and of the busiest pod uplinks, as a
                                      fraction of the step time; 0 if they are not oversubscribed */
     /* Step time without communication, and step time without compute. Both are -1 unless the step contains both

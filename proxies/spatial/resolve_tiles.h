@@ -19,7 +19,7 @@ struct bb_resolved_tiles {
     struct bb_slices slices[BB_MAX_SPATIAL_SPLITS];
     bool default_parts; /* true: the user has not set --spatial-parts, so the numbers of tiles are defaults */
     int *modules;       /* [n_splits] number of modules (blocks or cells) of each split (pipeline stage);
-                     bb_resolved_tiles_release frees the array */
+                           bb_resolved_tiles_release frees the array */
 };
 
 /*

@@ -26,7 +26,7 @@ struct walk {
     const struct bb_timeline *t;
     struct bb_critical_path *path;
     struct partners *messages;    /* [ranks] the sends and receives of each rank, computed when the search first needs
-                                  those of the rank */
+                                     those of the rank */
     struct partners *collectives; /* [roles] the collectives and alltoallvs of each role (ranks with the same
                                      program), computed when the search first needs those of the role */
     int rank, op; /* current operation of the backward search: operation index `op` in the program of rank `rank` */

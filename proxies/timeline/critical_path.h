@@ -22,7 +22,7 @@ enum bb_critical_part {
     BB_CRITICAL_WAITING, /* waiting for ranks whose times are unknown; if they are known, the path continues on the
                             rank that arrived last */
     BB_CRITICAL_HOST,    /* host time: all predecessors on the GPU have ended, but the host has not enqueued the
-                         operation yet */
+                            operation yet */
     BB_CRITICAL_PARTS
 };
 

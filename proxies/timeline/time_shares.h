@@ -15,7 +15,7 @@
 struct bb_time_share {
     const char *by; /* category of `name`: "part" (compute, exposed, idle, ...), "phase", "group" or "kind" */
     char name[64];  /* what the time belongs to, for example "exposed" (part), "backward" (phase), "dp" (group),
-                      "all_reduce dp" (kind) */
+                       "all_reduce dp" (kind) */
     double us;
 };
 

@@ -43,7 +43,7 @@ struct bb_timeline {
     int64_t *step_ns;         /* [n] step time of the rank */
     char (*location)[64];     /* [n] host name and GPU of the rank, for example "node0 gpu 3"; "": unknown */
     const char *source;    /* origin of the times: "measured", "emulated", or for example "predicted for h100-sxm-ib";
-                           owned by the caller */
+                              owned by the caller */
     double clock_error_us; /* upper bound of the difference between the start times of two ranks */
     const struct bb_critical_path *critical; /* the critical path to mark in the trace (critical_path.h); NULL:
                                                 unknown; owned by the caller */

@@ -97,14 +97,14 @@ struct refinement {
                            distinct peer address in its program (struct bb_channel) */
     int *peer;          /* [first_edge[ranks]] world rank that the peer address leads to */
     uint64_t *edge;     /* [first_edge[ranks]] hash of the properties that no iteration changes: the peer addresses from
-                       the rank to the peer and back, and the kind of link */
+                           the rank to the peer and back, and the kind of link */
     uint64_t *color, *next;       /* [ranks] color (hash) of each rank in this iteration, and in the next iteration */
     uint64_t *sums[BB_MAX_COMMS]; /* [communicators of the group] sum of the colors of the members, for each
                                      communicator that runs collectives */
     int *instance[BB_MAX_GROUPS]; /* [ranks] index of the group's communicator (for example which tensor-parallel
                                      group) to which the rank belongs; computed once, used in every iteration */
     struct bb_key_index classes;  /* maps a color to the index of its class; classes are numbered in ascending order
-                                    of their lowest ranks */
+                                     of their lowest ranks */
 };
 
 static uint64_t mix_hash(uint64_t a, uint64_t b)

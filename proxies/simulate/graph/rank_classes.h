@@ -80,7 +80,7 @@ struct bb_channels_to {
     int comm, absolute; /* absolute: rank of `to` in the communicator, which is its absolute peer address; BB_NONE
                            after this address has been looked up */
     long long offset;   /* next relative peer address to look up: (rank of `to`) - (rank of `from`) + a multiple of
-                         `size`, the number of ranks of the communicator */
+                           `size`, the number of ranks of the communicator */
     int size;
 };
 

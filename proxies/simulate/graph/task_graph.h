@@ -21,9 +21,9 @@ struct bb_task {
     enum bb_task_kind kind;
     int comm;
     int first, n;     /* exchange: the task's sends and receives are graph.exchanged[first .. first + n); other kinds of
-                     task: first is the index of the task's only operation, and n is 1 */
+                         task: first is the index of the task's only operation, and n is 1 */
     int order;        /* collective, alltoallv: sequence number among the program's collectives (or alltoallvs) on this
-                  communicator, from 0 */
+                         communicator, from 0 */
     int issue;        /* index of the host call (kernel launch, NCCL call or NCCL group call) that issues the task */
     int next, n_next; /* graph.next[next .. next + n_next): tasks that depend on this task */
     int n_before;     /* number of tasks on which this task depends */
@@ -51,7 +51,7 @@ struct bb_task_graph {
     int *collectives[BB_MAX_COMMS], n_collectives[BB_MAX_COMMS]; /* [n_collectives] indices of the tasks that are
                                                                     collectives on each communicator, in issue order */
     int *alltoallvs[BB_MAX_COMMS], n_alltoallvs[BB_MAX_COMMS];   /* [n_alltoallvs] indices of the tasks that are
-                                                                  alltoallvs on each communicator, in issue order */
+                                                                    alltoallvs on each communicator, in issue order */
     /* [n_channels] one per distinct peer address. A peer of an alltoallv has an element with empty sends and recvs,
      * because the messages of an alltoallv are not separate operations. */
     struct bb_channel *channels;

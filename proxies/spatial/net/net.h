@@ -28,11 +28,11 @@ struct bb_net_layer {
     int stride;    /* stride of the kernel; 1 for dense layers */
     int depth, side; /* depth, and height (= width), of the input; 1 for dense layers */
     int norm;   /* number of channels (2 parameters each) of the batch norm that belongs to the layer; 0: the layer has
-                 no batch norm */
+                   no batch norm */
     bool bias;  /* the layer has one bias per output channel */
     bool first; /* first layer of the network, whose input needs no gradient */
     bool is_shortcut;  /* the layer is on the module's shortcut (for example a projection), not in the chain of layers
-                         between input and output */
+                          between input and output */
     int halo[2];       /* number of rows [0] and of columns [1] that the layer reads from each neighbouring tile */
     int fused_halo[2]; /* with BB_FUSE_STATES: number of rows [0] and of columns [1] around the rank's tile (margin)
                           in which the rank also computes this layer's output */

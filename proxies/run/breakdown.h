@@ -39,7 +39,8 @@ struct bb_rank_breakdown {
     struct bb_group_breakdown groups[BB_MAX_GROUPS];
 };
 
-/* The times of one traced step on this rank, in ns from the common start of all ranks. */
+/* The times of one traced step on this rank, in ns from the end of the all_reduce that synchronizes all ranks before
+ * the step. */
 struct bb_traced_step {
     struct bb_timed_op *lanes; /* [runner.n_lanes] begin and end of each lane (operations that one host call launches
                                   on one stream); begin == end: nothing was launched */

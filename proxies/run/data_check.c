@@ -10,7 +10,7 @@
 static const unsigned char POISON = 0xa5;
 static const int MAX_LINES = 5; /* maximum number of wrong operations printed per rank */
 
-/* ---- data of an operation ---- */
+/* ---- test data and expected data of an operation ---- */
 
 /* Returns the number of elements in the source of an operation; 0: the operation has no source (compute, receive).
  * For a rooted collective, the number is the same on all ranks, also on ranks that send nothing. n: number of ranks

@@ -124,7 +124,7 @@ static int check_trace(struct run *x)
     return bb_world_agree(&x->session.world, rc, "the file of the trace");
 }
 
-/* ---- measurement ---- */
+/* ---- measurement of the step ---- */
 
 static int check_data(struct run *x)
 {
@@ -347,7 +347,7 @@ out:
     return rc;
 }
 
-/* ---- start and end of a run ---- */
+/* ---- start and end of `busbar proxy` ---- */
 
 static int run_named(struct run *x)
 {

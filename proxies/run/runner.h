@@ -49,23 +49,23 @@ struct bb_runner {
                                       of its NCCL calls exceeds the timeout */
     char requirements[80];         /* text: environment variables that the step requires; appended to the step's name in
                                       timeout messages */
-    struct bb_comm all_ranks; /* communicator of all ranks for the common start of steps; not initialized if there is
-                                 only one rank */
+    struct bb_comm all_ranks;      /* communicator of all ranks for the all_reduce that synchronizes them before a step;
+                                      not initialized if there is only one rank */
     const struct bb_allocator *memory; /* allocator of the device buffers */
     struct bb_device_buffers *areas;
     const struct bb_kernel_list **kernel_lists; /* distinct kernel lists of the program; a kernel list is the GEMMs
                                                    and memory-bound kernels of a compute operation */
     int n_kernel_lists;
     struct bb_kernel_runner worker; /* executes the kernel lists; not initialized if the program has none */
-    float *start_element; /* device memory: the element that the all_reduce of the common start sums over the ranks */
+    float *start_element; /* device memory: the element of the all_reduce that synchronizes all ranks before a step */
     cudaStream_t *streams, join; /* streams: [program.n_streams]; join: stream on which the step begins and ends */
     cudaEvent_t *done; /* [program.n_ops] event recorded after each operation; NULL: no other stream waits for the
                           operation */
     cudaEvent_t *last; /* [program.n_streams] event recorded after the final operation of each stream in a step */
     cudaEvent_t fork;  /* event on `join` at the begin of a captured step or of a step with a start barrier; all
                           streams of the program wait for it */
-    /* events on `join`. ready: before the second all_reduce of the common start, only in traced steps; begin: end of
-     * the common start, time zero of the step; end: end of the step */
+    /* events on `join`. ready: before the second of the two all_reduces that synchronize all ranks before a traced
+     * step; begin: after the last of these all_reduces, time zero of the step; end: end of the step */
     cudaEvent_t ready, begin, end;
     cudaEvent_t first; /* event that the host records as soon as it has observed the event `begin`; the time between
                           `begin` and `first` is the host's reaction time */

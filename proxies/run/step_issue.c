@@ -197,7 +197,7 @@ int bb_runner_connect(struct bb_runner *r)
     return rc;
 }
 
-/* ---- one step ---- */
+/* ---- enqueueing one step ---- */
 
 /* Makes the streams of the operations in `batch` (single operation or group call) wait for the operations on other
  * streams on which they depend. This is done even if nothing in `batch` is launched, because these waits also order
@@ -363,8 +363,8 @@ out:
     return rc;
 }
 
-/* Closes the start barrier on the stream `join` and then issues the common start. All streams of the step wait for
- * the opening of the barrier and for the common start. */
+/* Closes the start barrier (a kernel that blocks the GPU) on the stream `join` and then enqueues the all_reduce that
+ * synchronizes all ranks (the common start). All streams of the step wait for both. */
 static int begin_with_start_barrier(struct bb_runner *r)
 {
     int rc;
@@ -413,8 +413,8 @@ int bb_runner_step(struct bb_runner *r, const char *name, unsigned what, bool tr
     int rc;
 
     bb_range_init(&r->nvtx, &range, 0, 0, "%s", name);
-    /* The step includes the time until the host reacts to the common start, so the host polls without sleeping to
-     * keep this time short. */
+    /* The step time includes the time until the host observes the common start (the all_reduce that synchronizes all
+     * ranks), so the host polls without sleeping to keep this time short. */
     bb_world_prompt(r->world, true);
     TRY(what & BB_ISSUE_START_BARRIER ? begin_with_start_barrier(r) : begin_on_all_ranks(r, trace));
     bb_world_reached(r->world, "%s", name);

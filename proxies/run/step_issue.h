@@ -36,13 +36,17 @@ int bb_runner_connect(struct bb_runner *r) BB_MUST_CHECK;
 int bb_runner_capture(struct bb_runner *r) BB_MUST_CHECK;
 
 struct bb_step_time {
-    double step_us;       /* GPU time from the common start to the end of this rank's last operation */
-    double reaction_us;   /* GPU time from the common start until the event that the host records as soon as it has
-                             observed the common start, contained in step_us; 0 with a start barrier */
-    double issue_us;      /* host time to issue all operations of the step */
-    double wall_us;       /* host time from the common start to the end of the step */
-    double start_sync_us; /* duration of the last all_reduce of the common start, an upper bound of the difference
-                             between the ranks' start times; 0 for steps that are not traced and for one rank */
+    double step_us; /* GPU time from the common start (the all_reduce that synchronizes all ranks) to the end of this
+                       rank's last operation */
+    /* GPU time, contained in step_us, from the end of the all_reduce that synchronizes all ranks until the host has
+     * observed it (an event that the host records at once); 0 with a start barrier */
+    double reaction_us;
+    double issue_us; /* host time to enqueue all operations of the step */
+    double wall_us;  /* host time from the common start (the all_reduce that synchronizes all ranks) to the end of the
+                        step */
+    /* duration of the last all_reduce that synchronizes all ranks before a step, an upper bound of the difference
+     * between the ranks' start times; 0 for steps that are not traced and for one rank */
+    double start_sync_us;
 };
 
 /* bb_runner_step - runs one step and waits for its end, at most for the timeout of the run. name: name of the step

@@ -17,7 +17,7 @@ struct series {
     int n;
 };
 
-/* ---- timed steps ---- */
+/* ---- steps without tracing, whose step times are reported ---- */
 
 struct timed_stats {
     struct bb_stats step, issue, reaction;

@@ -34,18 +34,19 @@ struct bb_measured {
     int ranks, steps, traced_steps;
     double *step_us;          /* [steps] time of the slowest rank in each step */
     struct bb_stats step;     /* statistics of step_us */
-    struct bb_stats issue;    /* host time to issue all operations of a step, slowest rank of each step */
-    struct bb_stats reaction; /* time until the host reacts to the common start, slowest rank of each step */
+    struct bb_stats issue;    /* host time to enqueue all operations of a step, slowest rank of each step */
+    struct bb_stats reaction; /* GPU time from the end of the all_reduce that starts a step on all ranks until the
+                                 host has observed it; slowest rank of each step */
     bool has_graph;           /* true: graph_step, graph_issue and capture_ms are set */
-    struct bb_stats graph_step, graph_issue; /* step time and host time to issue a step, for steps replayed as a CUDA
+    struct bb_stats graph_step, graph_issue; /* step time and host time to enqueue a step, for steps replayed as a CUDA
                                                 graph */
     double capture_ms;  /* host time in ms to capture and instantiate the CUDA graph, slowest rank */
     bool start_barrier; /* true: start_barrier_step and start_barrier_issue are set */
-    struct bb_stats start_barrier_step, start_barrier_issue; /* step time and host time to issue a step, for steps
+    struct bb_stats start_barrier_step, start_barrier_issue; /* step time and host time to enqueue a step, for steps
                                                                 with a start barrier */
     struct bb_rank_breakdown *traced; /* [ranks] breakdown of each rank's step time, means over the traced steps;
                                          NULL without traced steps */
-    struct bb_stats traced_step, traced_issue; /* step time and host time to issue a step, for the traced steps */
+    struct bb_stats traced_step, traced_issue; /* step time and host time to enqueue a step, for the traced steps */
     struct bb_traced_step last; /* times of the final traced step of the whole program on this rank (differs between
                                    ranks); zeroed without traced steps */
     double start_sync_us; /* this rank's bb_step_time.start_sync_us in the final traced step (differs between ranks) */

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-/* a zeroed struct means: no perturbation */
+/* Perturbations of one simulated execution of a step. A zeroed struct means: none. */
 struct bb_conditions {
     struct bb_slow slow;
     double jitter; /* standard deviation of the random factor (mean 1) on each compute operation's duration; 0: no

@@ -40,7 +40,7 @@ struct bb_predicted_rank {
     struct bb_overlap all;
     struct bb_exposure exposed; /* all.exposed_ns (communication time during which no compute kernel runs), divided
                                    by cause */
-    int64_t issue_ns;           /* host time to issue all operations of the step */
+    int64_t issue_ns;           /* host time to enqueue all operations of the step */
     struct bb_predicted_group groups[BB_MAX_GROUPS];
 };
 
@@ -79,7 +79,7 @@ int bb_predict_step_ns(const struct bb_step *step, const struct bb_cluster *clus
                        const struct bb_conditions *conditions, int64_t *step_ns) BB_MUST_CHECK;
 /*
  * bb_predict_under - predicts the step, including the times of each operation, with injected slow GPUs, NICs and links.
- *   conditions  NULL: none
+ *   conditions  perturbations; NULL: none
  *   Returns     0; -BB_EFAIL after printing an error, for example if operations do not match; -BB_EUSAGE after printing
  *               an error if a GPU, NIC or link in `conditions` does not exist on the cluster
  * bb_predict_validate_slow - only checks that each GPU, NIC and link in `slow` exists for a job of `ranks` ranks;

@@ -337,7 +337,7 @@ out:
     return rc;
 }
 
-/* ---- counters ---- */
+/* ---- counters: payload bytes in progress, per rank and group ---- */
 
 struct edge {
     int64_t ns;

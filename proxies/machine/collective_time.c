@@ -213,7 +213,7 @@ static double intra_bytes_of(enum bb_nccl_algorithm algorithm, const struct bb_c
 #define NVLS_CHUNK                  (128 * KIB) /* enqueue.cc: maximum bytes of a chunk per NCCL channel and head */
 #define NVLS_HEADS                  32 /* maximum number of heads: GPUs of a node, each reduces 1/heads of the array */
 #define NVLS_CHANNELS               16 /* nvls.cc: number of NCCL channels on Hopper, for profiles without "channels" */
-#define NVLS_FILL                   2 /* number of pipeline steps until all NVLS stages (scatter, reduce, gather) work */
+#define NVLS_FILL                   2 /* number of pipeline steps until all NVLS stages (scatter, reduce, gather) run */
 #define NVLS_TREE_SMALL_CHUNK_NODES 4 /* enqueue.cc: minimum number of nodes for which NVLSTree halves its chunks */
 #define TREE_CORRECTIONS            23
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #define RELATIVE_TOLERANCE 1e-9 /* for rounding errors in sums of weights; fraction of the compared capacity or rate */
-#define MAX_COMPONENT      4096 /* maximum number of flows in a connected component; all others keep their current rates */
+#define MAX_COMPONENT      4096 /* maximum number of flows in a connected component; all others keep their rates */
 
 double bb_flows_used(const struct bb_flows *f, int resource)
 {

@@ -84,7 +84,8 @@ struct bb_sim_run {
         int before;      /* number of dependencies (tasks that must end before this task starts) that have not ended */
         int open;        /* exchange: number of messages whose end time is not known yet; alltoallv: number of peers for
                             whose messages the end time is not known yet */
-        int64_t begin_ns; /* time that a CUDA event recorded immediately before the task on its stream would show */
+        int64_t begin_ns; /* time at which the stream reaches the task: the time of a CUDA event recorded immediately
+                             before it */
         int64_t arrival_ns, end_ns;
         /* communication: time until which the task waits for other ranks. Collective: latest begin_ns of all
          * members' tasks. Exchange, alltoallv: latest begin_ns of the peers' tasks, which may be earlier than this

@@ -16,9 +16,9 @@
 #include "proxies/step/step.h"
 
 struct bb_checks {
-    bool matched;         /* collectives and messages match (checks 1 and 2 of the list above) */
-    bool deadlock_free;   /* the step ends (check 3) */
-    bool safe_serialised; /* the step ends even if the streams of each rank are serialized (stricter check 3) */
+    bool matched;         /* collectives match (check 1 of the list above), and sends and receives match (check 2) */
+    bool deadlock_free;   /* the step ends: no operation waits forever for its peers (check 3) */
+    bool safe_serialised; /* the step ends even if the streams of each rank are serialized (stricter form of check 3) */
     /* One text per error. Mismatch: the ranks, the operation indices and the values on both ranks; deadlock: the
      * cycle of waiting ranks. */
     struct bb_faults mismatches, deadlock, serialised;

@@ -211,7 +211,7 @@ static int find_last_arrival(struct walk *w, struct last_arrival *last)
     return rc;
 }
 
-/* ---- preceding operations ---- */
+/* ---- predecessors of an operation on its stream and communicator ---- */
 
 static void keep_later(const struct bb_timed_op *times, int candidate, int *best)
 {

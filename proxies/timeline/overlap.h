@@ -44,9 +44,9 @@ int64_t bb_spans_common(struct bb_spans *a, struct bb_spans *b); /* returns the 
 
 struct bb_overlap {
     int64_t step_ns;         /* step time T */
-    int64_t compute_ns;      /* time with compute: |C| */
-    int64_t comm_ns;         /* time with communication: |M| */
-    int64_t exposed_ns;      /* time with communication but without compute: |M \ C| */
+    int64_t compute_ns;      /* total time during which a compute kernel runs: |C| */
+    int64_t comm_ns;         /* total time during which communication is in progress: |M| */
+    int64_t exposed_ns;      /* total time with communication but without a compute kernel: |M \ C| */
     int64_t idle_ns;         /* time with neither compute nor communication: T - |C u M| */
     double overlap_fraction; /* hidden fraction of the communication: |M n C| / |M|; NaN without communication */
 };

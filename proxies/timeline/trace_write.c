@@ -395,7 +395,7 @@ static int put_counters(struct writer *w, int i)
     return 0;
 }
 
-/* ---- whole trace ---- */
+/* ---- the whole trace file ---- */
 
 static void put_head(const struct bb_timeline *t, FILE *out)
 {

@@ -70,7 +70,7 @@ struct rule {
     check_fn *check;
     const struct rule *inner, *more; /* KEYS: two tables of rules for the keys of the object; `more` may be NULL.
                                         LIST, AXIS, NAMED: `inner` is the rule for each element */
-    const char *expected;            /* what the error message says is expected, if the value has another shape */
+    const char *expected;            /* expected shape in the error message, if the value has another shape */
     const char *needed;              /* KEYS: required key; NULL: none */
     bool may_be_empty;               /* NAMED: {} is accepted */
     /* NAMED: validates a user-defined name; object: location of the object, at: location of the name's value; NULL:

@@ -233,7 +233,7 @@ static void add_difference(json_t *list, const char *what, const char *a, const 
 }
 
 /* Returns whether a variable or option `what` counts as a difference although the list `other` lacks it. It does not
- * count if the file format behind `other` never records variables or options. */
+ * count if the file format of `other` never records variables or options. */
 static bool differs_if_missing(const char *what, const json_t *other)
 {
     const char *name;

@@ -153,7 +153,7 @@ struct bb_metrics {
     enum bb_stop stop;       /* reason why sampling stopped */
     unsigned warnings;       /* bits 1 << enum bb_warning */
     int warmed;              /* number of warm-up operations that were executed */
-    bool uses_start_barrier; /* a start barrier held back the operations until all ranks had enqueued them */
+    bool uses_start_barrier; /* a start barrier delayed the operations until all ranks had enqueued them */
 };
 
 /* bb_bench_context_aggregate - return the number of operations per iteration, at least 1. */

@@ -172,7 +172,7 @@ out:
     return rc;
 }
 
-/* Waits until all ranks have called this function, then opens the start barrier, which has held back the first
+/* Waits until all ranks have called this function, then opens the start barrier, which has delayed the first
  * `held` iterations. While the GPU runs these, enqueues the remaining iterations of the sample. */
 static int open_start_barrier(struct bb_bench_context *ctx, const struct bb_case *c, size_t held, bool ends_row,
                               struct span *span)

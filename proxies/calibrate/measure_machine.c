@@ -14,7 +14,7 @@
  *   p2p             messages of small and large sizes
  *   compute         GEMMs and memory-bound kernels that fill the GPU
  *   launches        kernels that are shorter than their launch
- *   overlap-gemms   GEMMs during sendrecv, with so many tiles that each SM that NCCL occupies lengthens the GEMMs
+ *   overlap-gemms   GEMMs during sendrecv, with enough tiles that each SM that NCCL occupies lengthens the GEMMs
  *   overlap-memory  memory-bound GEMMs during sendrecv
  */
 static const struct {

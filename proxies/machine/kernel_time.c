@@ -60,7 +60,7 @@ static double gemm_bytes(const struct bb_kernel_list_item *item)
 /* Returns the duration of fused attention as in FlashAttention: each thread block computes 128 queries (in the
  * backward pass: 128 keys) of one head and one sample. `item` describes the attention as a batched GEMM: one of m, n
  * and k is the head dimension, the other two are sequence lengths. The backward pass is described by four GEMMs but
- * executes five, because it recomputes the scores, hence the factor 1.25. */
+ * executes five, because it recomputes the scores; this is the factor 1.25. */
 static double attention_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int sms)
 {
     const struct bb_gemm_shape *g = &item->gemm;

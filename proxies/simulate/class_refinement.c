@@ -3,7 +3,7 @@
  * (graph/rank_classes.h): injected slow GPUs, NICs and links; which ranks share a NIC; and, in a fabric with
  * oversubscribed uplinks, which ranks are attached to the same leaf switch or pod. Ranks of one class then have
  * equivalent network paths: their messages cross the same switch levels, the members of their collectives are
- * distributed alike over leaves and pods, and the ranks that share their NIC, leaf or pod belong to the same classes.
+ * distributed equally over leaves and pods, and the ranks that share their NIC, leaf or pod belong to the same classes.
  */
 #include "proxies/simulate/match.h"
 

@@ -7,7 +7,6 @@
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/report/report_main.h"
-#include "bootstrap/start/exit_guard.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/sweep/collect.h"
 #include "bootstrap/sweep/sweep_main.h"
@@ -241,13 +240,6 @@ static void open_standard_streams(void)
         close(fd);
 }
 
-/* Overrides the C library's _exit(), so that a call of _exit() by any library of the process is detected
- * (exit_guard.h). */
-__attribute__((visibility("default"))) void _exit(int status) /* NOLINT(bugprone-reserved-identifier) */
-{
-    bb_exit_called(status);
-}
-
 int main(int argc, char **argv)
 {
     int rc = 0, error;
@@ -255,7 +247,7 @@ int main(int argc, char **argv)
     open_standard_streams();
     (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails with EFBIG and is reported; by
                                        default, SIGXFSZ kills the process */
-    bb_json_memory_guard();
+    bb_json_memory_guard(NULL);
     bb_err_mute(bb_launcher_rank() > 0); /* until MPI is initialized, only rank 0 prints errors */
     if (is_printed_by_first_rank(argc, argv)) {
         rc = 0;

@@ -61,7 +61,7 @@ configure() {
 build() {
     targets=all
     if [ $goal = demo ]; then
-        targets="busbar busbar_gpu"
+        targets="busbar busbar_rank"
         [ "$(count_gpus)" != 0 ] || targets="$targets emulator"
     fi
     begin_step "building $1/"

@@ -1,11 +1,10 @@
 /*
  * bench_main.c - the part of `busbar bench` that requires neither MPI nor a GPU: selects the subcommand, prints help
- * and validates the arguments. The GPU library (bootstrap/start/gpu_library.h) parses the same arguments again and runs
- * the benchmark.
+ * and validates the arguments. The rank (busbar_rank.c) parses the same arguments again and runs the benchmark.
  */
 #include "collectives/bench_main.h"
 
-#include "bootstrap/start/gpu_library.h"
+#include "bootstrap/supervise/supervise.h"
 #include "collectives/comm/comm_options.h"
 #include "collectives/compute/compute_options.h"
 #include "collectives/overlap/overlap_options.h"
@@ -18,7 +17,7 @@
  * an element to this table and a folder with its code. */
 struct subcommand {
     const char *name;
-    const char *run; /* name of the function in the GPU library that runs the subcommand */
+    const char *run; /* name of the function that runs the subcommand (busbar_rank.c) */
     const struct bb_opts *options;
 };
 
@@ -29,8 +28,7 @@ static const struct subcommand subcommands[] = {
     {"overlap", "bb_bench_overlap_run", &bb_bench_overlap_set},
 };
 
-/* Time limit in seconds for loading the GPU library. Used for subcommands, whose arguments (including the timeout
- * -T) are parsed only by the loaded library. */
+/* Time limit for loading the libraries of busbar-rank in subcommands whose arguments, including -T, are not parsed yet. */
 enum { LOADING_S = 600 };
 
 static const struct subcommand *find_subcommand(const char *name)
@@ -76,7 +74,7 @@ int bb_bench_main(int argc, char **argv)
     rc = subcommand ? bb_opts_read(subcommand->options, NULL, argc - 1, argv + 1)
                     : check_arguments(argc, argv, &timeout_s);
 
-    return rc ? rc : bb_gpu_library_run("bench", subcommand ? subcommand->run : "bb_bench_run", timeout_s, argc, argv);
+    return rc ? rc : bb_supervise("bench", subcommand ? subcommand->run : "bb_bench_run", timeout_s, 1, argc, argv);
 }
 
 int bb_bench_check(int argc, char **argv)

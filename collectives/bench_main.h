@@ -12,7 +12,7 @@
 /*
  * bb_bench_main - run `busbar bench`; argv[0] is "bench". Every rank calls this function, which finalizes MPI.
  *                   Returns  0, BB_OPTS_HELP after printing the help, or -BB_E...
- * bb_bench_run  - run `busbar bench COLLECTIVE` with validated arguments. The GPU library exports this function.
+ * bb_bench_run  - run `busbar bench COLLECTIVE` with validated arguments. Only busbar-rank contains this function.
  */
 int bb_bench_main(int argc, char **argv);
 int bb_bench_run(int argc, char **argv);

@@ -1,11 +1,11 @@
 /*
- * proxy_main.c - the part of `busbar proxy` that needs neither MPI nor a GPU: options, help and validation. The GPU
- * library (bootstrap/start/gpu_library.h) parses the same command line again and runs the step.
+ * proxy_main.c - the part of `busbar proxy` that needs neither MPI nor a GPU: options, help and validation. The
+ * rank (busbar_rank.c) parses the same command line again and runs the step.
  */
 #include "proxies/proxy_main.h"
 
 #include "bootstrap/base/units.h"
-#include "bootstrap/start/gpu_library.h"
+#include "bootstrap/supervise/supervise.h"
 #include "proxies/machine/cluster.h"
 #include "proxies/models/profile.h"
 #include "proxies/registry/registry.h"
@@ -202,7 +202,7 @@ int bb_proxy_main(int argc, char **argv)
 
     if (rc == 0 && o.cluster)
         rc = bb_cluster_load(o.cluster, &cluster);
-    return rc ? rc : bb_gpu_library_run("proxy", "bb_proxy_run", o.common.timeout_s, argc, argv);
+    return rc ? rc : bb_supervise("proxy", "bb_proxy_run", o.common.timeout_s, 1, argc, argv);
 }
 
 int bb_proxy_check(int argc, char **argv)

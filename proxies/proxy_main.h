@@ -39,7 +39,7 @@ int bb_proxy_check(int argc, char **argv);
  *   o        out: the options
  *   proxy    out: the proxy; NULL for `proxy all`
  *   Returns  0, BB_OPTS_HELP, or -BB_EUSAGE after printing an error line
- * bb_proxy_run - run the proxy; the implementation is in the GPU library.
+ * bb_proxy_run - run the proxy; the implementation is in busbar-rank.
  */
 int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy, int argc, char **argv) BB_MUST_CHECK;
 int bb_proxy_run(int argc, char **argv);

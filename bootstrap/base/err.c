@@ -15,6 +15,8 @@
  * bb_err_mute, bb_err_job_scope and bb_err_speculative in err.h. */
 static char identity[128], context[1024];
 static int mute, job_scope;
+static char *kept; /* [kept_bytes] see bb_err_keep_muted */
+static size_t kept_bytes;
 static atomic_int speculation;
 
 enum { NOT_SPECULATIVE, SPECULATIVE, SPECULATION_FAILED };
@@ -38,6 +40,12 @@ void bb_err_context(const char *text)
 void bb_err_mute(int on)
 {
     mute = on;
+}
+
+void bb_err_keep_muted(char *text, size_t bytes)
+{
+    kept = text;
+    kept_bytes = bytes;
 }
 
 int bb_err_is_mute(void)
@@ -77,6 +85,8 @@ __attribute__((format(printf, 5, 0))) static void write_line(int timeout_ms, int
     int capacity = (int)sizeof(line) - used - 1;
     int text = vsnprintf(line + used, (size_t)capacity, fmt, args);
 
+    if (mute && code != 0 && kept && !kept[0])
+        snprintf(kept, kept_bytes, "%s", line + strlen("busbar: "));
     if (!must_print(code))
         return;
     used += text < capacity ? text : capacity - 1;
@@ -112,15 +122,6 @@ int bb_err_job(enum bb_error code, const char *fmt, ...)
     write_line(NO_TIMEOUT, code, "", "", fmt, args);
     va_end(args);
     return -(int)code;
-}
-
-void bb_err_nonblocking(enum bb_error code, const char *fmt, ...)
-{
-    va_list args;
-
-    va_start(args, fmt);
-    write_line(NONBLOCKING_MS, (int)code, identity, "", fmt, args);
-    va_end(args);
 }
 
 void bb_err_job_nonblocking(enum bb_error code, const char *fmt, ...)

@@ -6,8 +6,8 @@
 #ifndef BB_BOOTSTRAP_BASE_JSON_MEMORY_H
 #define BB_BOOTSTRAP_BASE_JSON_MEMORY_H
 
-/* bb_json_memory_guard - replace jansson's allocation functions for this process. Call before any other jansson
- * function. */
-void bb_json_memory_guard(void);
+/* bb_json_memory_guard - install the policy for this process. Call before any other jansson function. end: ends the
+ * process with this exit status; NULL: _exit(). */
+void bb_json_memory_guard(void (*end)(int code));
 
 #endif

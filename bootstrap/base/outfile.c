@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -21,6 +22,20 @@ static void free_paths(struct bb_outfile *f)
 static bool begins_with(const char *text, const char *prefix)
 {
     return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+void bb_outfile_remove_temporaries(const char *path, pid_t pid)
+{
+    char *pattern = NULL;
+    glob_t found = {.gl_pathc = 0};
+
+    if (asprintf(&pattern, "%s.%08x????????.tmp", path, (unsigned)pid) < 0)
+        return;
+    if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            (void)unlink(found.gl_pathv[i]);
+    globfree(&found);
+    free(pattern);
 }
 
 bool bb_outfile_is_stream(const char *path)
@@ -65,16 +80,17 @@ static int open_unnamed(const char *path, mode_t mode)
     return -1;
 }
 
-/* Sets *name to a random temporary path next to `path`. Returns false with errno set. */
+/* Sets *name to a temporary path next to `path`: path.PPPPPPPPRRRRRRRR.tmp, with the process id and a random number in
+ * hexadecimal digits. Returns false with errno set. */
 static bool choose_name(const char *path, char **name)
 {
-    unsigned long long number;
+    unsigned number;
 
     free(*name);
     *name = NULL;
     if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
         return false;
-    if (asprintf(name, "%s.%016llx.tmp", path, number) >= 0)
+    if (asprintf(name, "%s.%08x%08x.tmp", path, (unsigned)getpid(), number) >= 0)
         return true;
     *name = NULL;
     return false;
@@ -112,6 +128,17 @@ static bool is_folder(const char *path)
     return lstat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
+/* Opens a device or a pipe. O_NONBLOCK makes open() of a FIFO without a reader fail with ENXIO instead of waiting for a
+ * reader; the descriptor itself is blocking. Returns the descriptor, or -1 with errno set. */
+static int open_stream(const char *path)
+{
+    const int fd = open(path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+
+    if (fd >= 0)
+        (void)fcntl(fd, F_SETFL, O_APPEND);
+    return fd;
+}
+
 /* Opens the temporary file for `path`, or the device or pipe itself. Returns 0 or errno. */
 static int open_target(struct bb_outfile *f, const char *path, mode_t mode)
 {
@@ -125,7 +152,7 @@ static int open_target(struct bb_outfile *f, const char *path, mode_t mode)
         return ENOENT;
     if (is_folder(path))
         return EISDIR;
-    fd = is_stream ? open(path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC) : open_temporary(f, path, mode);
+    fd = is_stream ? open_stream(path) : open_temporary(f, path, mode);
     if (fd < 0)
         return errno;
     f->out = fdopen(fd, is_stream ? "w" : "w+");
@@ -145,13 +172,27 @@ int bb_outfile_create(struct bb_outfile *f, const char *path, mode_t mode)
     return error;
 }
 
+static bool is_fifo(const char *path)
+{
+    struct stat s;
+
+    return stat(path, &s) == 0 && S_ISFIFO(s.st_mode);
+}
+
+static int report_open(const char *path, const char *what, enum bb_error code, int error)
+{
+    if (error == ENXIO && is_fifo(path))
+        return bb_err(BB_EUSAGE, "no process reads FIFO %s; try: start the reader first", path);
+    if (error == ENOMEM) /* out of memory is not a usage error */
+        code = BB_EFAIL;
+    return bb_err(code, "cannot write %s: %s: %s", what, path, strerror(error));
+}
+
 static int open_or_report(struct bb_outfile *f, const char *path, const char *what, mode_t mode, enum bb_error code)
 {
     int error = bb_outfile_create(f, path, mode);
 
-    if (error == ENOMEM) /* out of memory is not a usage error */
-        code = BB_EFAIL;
-    return error ? bb_err(code, "cannot write %s: %s: %s", what, path, strerror(error)) : 0;
+    return error ? report_open(path, what, code, error) : 0;
 }
 
 int bb_outfile_open(struct bb_outfile *f, const char *path, const char *what)
@@ -259,16 +300,26 @@ int bb_outfile_close(struct bb_outfile *f, const char *what, int rc)
     return rc;
 }
 
+/* Returns 0, or the errno with which the temporary file cannot get its name, for example ENAMETOOLONG. */
+static int check_temporary_name(const struct bb_outfile *f)
+{
+    struct stat s;
+
+    return !f->temporary || lstat(f->temporary, &s) == 0 || errno == ENOENT ? 0 : errno;
+}
+
 int bb_outfile_check(const char *path, const char *what)
 {
     struct bb_outfile file;
-    int rc;
+    int rc, error;
 
     if (bb_outfile_is_stream(path) && access(path, W_OK) == 0)
         return 0; /* the check does not open a device or pipe, because closing a pipe would end the input of the
                      process that reads it */
     rc = open_or_report(&file, path, what, 0666, BB_EUSAGE);
-    if (rc == 0)
-        (void)bb_outfile_close(&file, what, -BB_EUSAGE);
-    return rc;
+    if (rc)
+        return rc;
+    error = check_temporary_name(&file);
+    (void)bb_outfile_close(&file, what, -BB_EUSAGE);
+    return error ? report_open(path, what, BB_EUSAGE, error) : 0;
 }

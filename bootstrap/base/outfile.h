@@ -69,6 +69,9 @@ int bb_outfile_close(struct bb_outfile *f, const char *what, int rc);
  */
 int bb_outfile_check(const char *path, const char *what) BB_MUST_CHECK;
 
+/* bb_outfile_remove_temporaries - remove the temporary files for the target `path` that a killed process left. */
+void bb_outfile_remove_temporaries(const char *path, pid_t pid);
+
 /* bb_outfile_is_stream - true for paths that are written directly: devices, pipes, and links in /dev and /proc. */
 bool bb_outfile_is_stream(const char *path);
 

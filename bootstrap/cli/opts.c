@@ -18,6 +18,7 @@ const struct bb_opt bb_common_options[] = {
     OPT_DOUBLE('T', "timeout", FIELD(timeout_s), "600", "SECONDS", 0.1, 1e6,
                "limit of each wait; a longer wait ends the run with exit status 4"),
     OPT_SHARE_GPU(FIELD(share_gpu)),
+    OPT_FLAG(0, "no-supervisor", FIELD(no_supervisor), "run the rank in this process, for debuggers (gdb --args)"),
     OPT_QUIET(FIELD(quiet)),
     {0},
 };

@@ -1,4 +1,4 @@
-/* document.c - incremental writer of the JSON results file. document.h defines head, rows and tail of the file. */
+/* document.c - the JSON results document. document.h defines head, rows and tail. */
 #include "bootstrap/results/document.h"
 
 #include "bootstrap/base/clock.h"
@@ -9,148 +9,54 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const double SHARE = 20; /* bb_document_due() delays changes that need not be written at once, so that writing
-                                   them takes at most 1/SHARE of the time */
+static const double SHARE = 20; /* save() delays changes that need not be written at once, so that writing them takes
+                                   at most 1/SHARE of the time */
+static const size_t FORMAT = JSON_INDENT(1) | JSON_REAL_PRECISION(12);
 
 /* ---- JSON text ---- */
 
-struct indented {
-    FILE *out;
-    int depth;
-};
-
-/* Callback of json_dump_callback(): writes text and indents each continuation line. JSON strings contain no raw line
- * breaks, so each line break in the text starts a new line of the document. */
-static int put_indented(const char *text, size_t bytes, void *arg)
+/* Generates `fields`, the text of root. Returns 0 or ENOMEM. */
+static int render_fields(struct bb_document *d)
 {
-    const struct indented *to = arg;
+    static const char list[] = "\n \"results\": ["; /* strings contain no raw line breaks, so this occurs only once */
+    json_t *status = json_incref(json_object_get(d->root, "status"));
+    char *text, *at;
+    size_t head_bytes;
 
-    for (size_t i = 0; i < bytes; i++) {
-        if (fputc(text[i], to->out) == EOF)
-            return -1;
-        if (text[i] == '\n' && fprintf(to->out, "%*s", to->depth, "") < 0)
-            return -1;
-    }
+    if (status && (json_object_del(d->root, "status") || json_object_set_new(d->root, "status", status)))
+        return ENOMEM; /* otherwise, the status has been moved to the end */
+    text = json_dumps(d->root, FORMAT);
+    if (!text)
+        return ENOMEM;
+    at = strstr(text, list);
+    head_bytes = at ? (size_t)(at - text) + strlen(list) : strlen(text);
+    d->stale_head |= !d->fields || head_bytes != d->head_bytes || memcmp(text, d->fields, head_bytes) != 0;
+    free(d->fields);
+    d->fields = text;
+    d->head_bytes = head_bytes;
+    d->stale = false;
     return 0;
 }
 
-static int put_value(const json_t *value, int depth, FILE *out)
+/* Returns the first `head` bytes of the head, the text of the rows in the given byte range, the tail, and blanks up to
+ * a length of `least`; the caller frees the text. bytes: out, length without the blanks. NULL: out of memory. */
+static char *text_of(const struct bb_document *d, size_t head, off_t from, off_t to, size_t least, size_t *bytes)
 {
-    struct indented to = {out, depth};
+    const char *end = to > 0 ? "\n " : "", *tail = d->fields + d->head_bytes;
+    char *text;
 
-    return json_dump_callback(value, put_indented, &to, JSON_INDENT(1) | JSON_REAL_PRECISION(12) | JSON_ENCODE_ANY);
+    *bytes = head + (size_t)(to - from) + strlen(end) + strlen(tail) + 1;
+    return asprintf(&text, "%.*s%.*s%s%s\n%*s", (int)head, d->fields, (int)(to - from), d->rows ? d->rows + from : "",
+                    end, tail, *bytes < least ? (int)(least - *bytes) : 0, "") < 0
+               ? NULL
+               : text;
 }
 
-/* Writes a key of the top-level object. These keys are defined by busbar and need no escaping. */
-static int put_key(const char *key, bool first, FILE *out)
+static char *whole_text(struct bb_document *d, size_t *bytes)
 {
-    return fprintf(out, "%s\n \"%s\": ", first ? "" : ",", key) < 0 ? -1 : 0;
-}
-
-static int put_row(const json_t *row, bool first, FILE *out)
-{
-    return fputs(first ? "\n  " : ",\n  ", out) == EOF || put_value(row, 2, out) ? -1 : 0;
-}
-
-static int put_head(json_t *root, const json_t *rows, size_t n_head, FILE *out)
-{
-    const char *key;
-    json_t *value;
-    size_t i = 0;
-    int bad = fputc('{', out) == EOF;
-
-    json_object_foreach(root, key, value)
-    {
-        if (i == n_head || bad)
-            break;
-        bad |= put_key(key, i++ == 0, out) || (value == rows ? fputc('[', out) == EOF : put_value(value, 1, out));
-    }
-    return bad;
-}
-
-static int put_tail(json_t *root, const json_t *rows, size_t n_head, bool any, const char *status, FILE *out)
-{
-    const char *key;
-    json_t *value;
-    size_t i = 0;
-    int bad = rows ? fputs(any ? "\n ]" : "]", out) == EOF : 0;
-
-    json_object_foreach(root, key, value)
-    {
-        if (i++ < n_head || bad)
-            continue;
-        bad |= put_key(key, i == 1, out) || put_value(value, 1, out);
-    }
-    if (status)
-        bad |= put_key("status", false, out) || fprintf(out, "\"%s\"", status) < 0;
-    return bad || fputs("\n}\n", out) == EOF ? -1 : 0;
-}
-
-/* Returns the number of keys of `root`, the top-level object, in the head of the file, that is, up to and including
- * "results". Without "results", all keys are in the head. */
-static size_t count_head(json_t *root, const json_t *rows)
-{
-    const char *key;
-    json_t *value;
-    size_t n = 0;
-
-    json_object_foreach(root, key, value)
-    {
-        n++;
-        if (value == rows)
-            break;
-    }
-    return n;
-}
-
-int bb_document_print(json_t *root, const char *status, FILE *out)
-{
-    const json_t *rows = json_object_get(root, "results");
-    size_t n_head = count_head(root, rows), n_rows = json_array_size(rows);
-    int bad;
-
-    errno = 0;
-    bad = put_head(root, rows, n_head, out);
-    for (size_t i = 0; i < n_rows && !bad; i++)
-        bad = put_row(json_array_get(rows, i), i == 0, out);
-    return bad || put_tail(root, rows, n_head, n_rows > 0, status, out) || fflush(out) != 0;
-}
-
-/* ---- take-over of a blocked writer ---- */
-
-enum { WRITER_IDLE, WRITER_IN_IO, WRITER_TAKEN_OVER };
-
-/* Marks the start of I/O that may block forever. The writing thread must not touch the document until end_io(),
- * because another thread may take the document over during the I/O. temporary: path of the temporary file that
- * remains if the I/O never ends; NULL: none. */
-static struct bb_document_writer *begin_io(const struct bb_document *d, const char *temporary)
-{
-    if (!d->writer)
+    if (d->stale && render_fields(d))
         return NULL;
-    d->writer->temporary = temporary ? strdup(temporary) : NULL; /* if strdup fails, bb_document_rescue cannot remove
-                                                                    the temporary file */
-    d->writer->state = WRITER_IN_IO;
-    return d->writer;
-}
-
-/* Marks the end of the I/O. If another thread has taken over the document meanwhile, this function never returns but
- * waits for the end of the process. The loop is needed because pause() returns after every signal handler. */
-static void end_io(struct bb_document_writer *writer)
-{
-    if (!writer)
-        return;
-    for (int away = WRITER_IN_IO; !atomic_compare_exchange_strong(&writer->state, &away, WRITER_IDLE);
-         away = WRITER_IN_IO)
-        pause();
-    free(writer->temporary);
-    writer->temporary = NULL;
-}
-
-bool bb_document_take_over(struct bb_document_writer *writer)
-{
-    int away = WRITER_IN_IO;
-
-    return atomic_compare_exchange_strong(&writer->state, &away, WRITER_TAKEN_OVER);
+    return text_of(d, d->head_bytes, 0, (off_t)d->rows_bytes, 0, bytes);
 }
 
 /* ---- writing the file ---- */
@@ -171,185 +77,162 @@ static int write_at(int fd, const char *text, size_t bytes, off_t at)
     return 0;
 }
 
-static int copy_rows(const struct bb_document *d, int from, FILE *out)
+/* Writes the whole document to a new file, which replaces the previous one. Returns 0 or errno; on failure the previous
+ * file remains in use. */
+static int make_file(struct bb_document *d, const char *path)
 {
-    char piece[1 << 16];
-    off_t at = d->rows_from;
-
-    while (at < d->rows_to) {
-        size_t left = (size_t)(d->rows_to - at);
-        ssize_t n = pread(from, piece, left < sizeof(piece) ? left : sizeof(piece), at);
-
-        if (n <= 0)
-            return n < 0 ? errno : EIO;
-        if (fwrite(piece, 1, (size_t)n, out) != (size_t)n)
-            return errno ? errno : EIO;
-        at += n;
-    }
-    return 0;
-}
-
-/* Writes the whole document to the new file, except for the unsaved rows. The saved rows are copied from `old`, the
- * previous file; old->out is NULL if there is no previous file. Returns 0 or errno. */
-static int put_all(struct bb_document *d, const struct bb_outfile *old, const char *status)
-{
-    const off_t bytes = d->rows_to - d->rows_from;
-    FILE *out = d->file.out;
-    int error = 0;
-
-    errno = 0;
-    if (put_head(d->root, d->rows, d->n_head, out))
-        return errno ? errno : EIO;
-    if (old->out)
-        error = copy_rows(d, fileno(old->out), out);
-    d->rows_from = ftello(out) - bytes;
-    d->rows_to = d->rows_from + bytes;
-    if (!error && put_tail(d->root, d->rows, d->n_head, bytes > 0, status, out))
-        error = errno ? errno : EIO;
-    d->text_end = d->end = ftello(out);
-    return error;
-}
-
-/* Renames the temporary file to its final name. Returns 0 or errno; on failure the file has no final name. */
-static int name_file(struct bb_document *d)
-{
-    struct bb_document_writer *writer = begin_io(d, d->file.temporary);
-    int error = bb_outfile_publish_unsynced(&d->file);
-
-    end_io(writer);
-    return error;
-}
-
-static void sync_folder(const struct bb_document *d)
-{
-    struct bb_document_writer *writer = begin_io(d, NULL);
-
-    bb_outfile_sync_folder(d->file.path);
-    end_io(writer);
-}
-
-/* Replaces the file by a newly written one. Returns 0 or errno; on failure the old file remains in use. */
-static int make_file(struct bb_document *d, const char *path, const char *status)
-{
-    struct bb_document made = *d;
-    int error = bb_outfile_create(&made.file, path, 0600);
+    struct bb_outfile file;
+    size_t bytes;
+    char *text = whole_text(d, &bytes);
+    int error = text ? bb_outfile_create(&file, path, 0600) : ENOMEM;
 
     if (error)
-        return error;
-    error = put_all(&made, &d->file, status);
-    error = error ? error : name_file(&made);
+        goto out;
+    (void)fwrite(text, 1, bytes, file.out); /* bb_outfile_publish_unsynced returns the error */
+    error = bb_outfile_publish_unsynced(&file);
     if (error) {
-        (void)bb_outfile_close(&made.file, "results", -BB_EFAIL);
-        return error;
+        (void)bb_outfile_close(&file, "results", -BB_EFAIL);
+        goto out;
     }
     if (d->file.out)
         (void)bb_outfile_close(&d->file, "results", -BB_EFAIL);
-    *d = made;
+    d->file = file;
+    d->rows_at = (off_t)d->head_bytes;
+    d->text_end = d->end = (off_t)bytes;
+    d->saved = (off_t)d->rows_bytes;
     d->stale_head = false;
-    sync_folder(d);
-    return 0;
-}
-
-static bool was_removed(const struct bb_document *d)
-{
-    struct stat open_one, named;
-
-    return fstat(fileno(d->file.out), &open_one) == 0 && open_one.st_nlink == 0 && lstat(d->file.path, &named) != 0;
-}
-
-/* Returns the text of the new rows, rows[bytes], followed by the tail; the caller frees the text. NULL: out of
- * memory. */
-static char *tail_text(const struct bb_document *d, const char *rows, size_t bytes, const char *status, size_t *size)
-{
-    char *text = NULL;
-    FILE *out = open_memstream(&text, size);
-    int bad;
-
-    if (!out)
-        return NULL;
-    bad = bytes && fwrite(rows, 1, bytes, out) != bytes;
-    bad |= put_tail(d->root, d->rows, d->n_head, bytes > 0 || d->rows_to > d->rows_from, status, out) != 0;
-    bad |= fclose(out) != 0;
-    if (!bad)
-        return text;
+    bb_outfile_sync_folder(file.path);
+out:
     free(text);
-    return NULL;
+    return error;
 }
 
-/* Overwrites the old tail with the text of the new rows, rows[bytes], and a new tail. If the new text is shorter
- * than the old tail, line breaks fill the rest of the file, so that the document stays valid without truncation.
- * Returns 0 or errno. */
-static int write_tail(struct bb_document *d, const char *rows, size_t bytes, const char *status)
+/* Overwrites the old tail with the unsaved rows up to byte `to` and a new tail. If the new text is shorter than the old
+ * tail, blanks fill the rest of the file, so that the document stays valid without truncation. Returns 0 or errno. */
+static int write_rest(struct bb_document *d, off_t to)
 {
-    size_t n = 0, least = (size_t)(d->end - d->rows_to);
-    char *text = tail_text(d, rows, bytes, status, &n), *longer = text;
-    struct bb_document_writer *writer;
-    int error = ENOMEM;
+    const off_t at = d->rows_at + d->saved;
+    const size_t least = (size_t)(d->end - at);
+    size_t n;
+    char *text = text_of(d, 0, d->saved, to, least, &n);
+    const int error = text ? write_at(fileno(d->file.out), text, n < least ? least : n, at) : ENOMEM;
 
-    if (text && n < least && (longer = realloc(text, least)) != NULL)
-        memset(longer + n, '\n', least - n);
-    writer = begin_io(d, NULL);
-    if (longer)
-        error = write_at(fileno(d->file.out), longer, n < least ? least : n, d->rows_to);
-    end_io(writer);
-    free(longer ? longer : text);
+    free(text);
     if (error)
         return error;
-    d->text_end = d->rows_to + (off_t)n;
+    d->text_end = at + (off_t)n;
     d->end = n < least ? d->end : d->text_end;
-    d->rows_to += (off_t)bytes;
+    d->saved = to;
     return 0;
 }
 
-/* Truncates the file to `end` bytes. Returns 0 or errno. */
-static int truncate_file(const struct bb_document *d, off_t end)
+/* Writes the file again after another process damaged it. Returns 0 or errno. */
+static int heal_file(struct bb_document *d, const char *damage)
 {
-    return ftruncate(fileno(d->file.out), end) == 0 ? 0 : errno;
+    const int error = make_file(d, d->file.path);
+
+    if (!error && !d->healed)
+        bb_warn("results: %s was %s by another process; written again", d->file.path, damage);
+    d->healed |= !error;
+    return error;
 }
 
-/* Writes the old tail again after a row could not be written (disk full). This needs no additional disk space,
- * because the file already contains blocks for the old tail. */
-static void restore_tail(struct bb_document *d, const char *status)
+/* Writes unsaved rows and the tail, or the whole file where required. If a row cannot be written (disk full), the old
+ * tail is written again, which needs no additional disk space because the file already contains blocks for it. Returns
+ * 0 or errno. */
+static int save_changes(struct bb_document *d)
 {
-    if (write_tail(d, NULL, 0, status) == 0)
-        (void)truncate_file(d, d->end); /* errors are ignored: the caller reports the write error of the row */
-}
+    const int fd = fileno(d->file.out);
+    struct stat file, named;
+    int error = d->stale ? render_fields(d) : 0;
 
-/* Writes unsaved rows and the tail; rewrites the whole file if its head changed or the file was removed. Returns 0
- * or errno. */
-static int save_rows(struct bb_document *d, const char *status)
-{
-    int error = d->stale_head || was_removed(d) ? make_file(d, d->file.path, status) : 0;
-
-    error = error ? error : write_tail(d, d->unsaved, d->unsaved_bytes, status);
-    if (error) {
-        restore_tail(d, status);
+    if (error)
         return error;
-    }
-    free(d->unsaved);
-    d->unsaved = NULL;
-    d->unsaved_bytes = 0;
-    d->dirty = false;
-    return 0;
+    if (fstat(fd, &file) != 0 || (file.st_nlink == 0 && lstat(d->file.path, &named) != 0) || d->stale_head)
+        return make_file(d, d->file.path); /* the file was removed (on NFS, fstat() fails), or its head has changed */
+    if (file.st_size < d->end)
+        return heal_file(d, "shortened");
+    error = write_rest(d, (off_t)d->rows_bytes);
+    if (error && write_rest(d, d->saved) == 0)
+        (void)!ftruncate(fd, d->end); /* errors are ignored: the write error of the row is returned */
+    return error;
+}
+
+/* Returns whether the file contains the document; also true if there is no memory for the comparison. */
+static bool is_intact(struct bb_document *d)
+{
+    size_t n = 0, have = 0;
+    char *text = whole_text(d, &n), *found = text ? malloc(n) : NULL;
+    ssize_t more;
+    bool same;
+
+    while (found && have < n && (more = pread(fileno(d->file.out), found + have, n - have, (off_t)have)) > 0)
+        have += (size_t)more;
+    same = !found || (have == n && memcmp(found, text, n) == 0);
+    free(found);
+    free(text);
+    return same;
+}
+
+/* Saves, repairs and flushes the file. A file that cannot be written is replaced, because another file may be writable.
+ * Returns 0 or errno. */
+static int sync_file(struct bb_document *d)
+{
+    int error = save_changes(d);
+
+    if (error || !bb_outfile_is_current(&d->file))
+        error = make_file(d, d->file.path);
+    else if (!is_intact(d))
+        error = heal_file(d, "changed");
+    return error ? error : bb_outfile_sync(fileno(d->file.out));
+}
+
+/* Writes a change to the file: a row at once, unless the last write failed; any other change only if at least SHARE
+ * times the duration of the last write has passed since that write. A failed write is retried with a later change. */
+static void save(struct bb_document *d, bool row)
+{
+    const double start_s = bb_now_s();
+    int error;
+
+    if (!d->file.out || ((!row || d->failing) && start_s < d->saved_s + SHARE * d->cost_s))
+        return;
+    error = save_changes(d);
+    d->saved_s = bb_now_s();
+    d->cost_s = d->saved_s - start_s;
+    d->failing = error != 0;
+    if (error && !d->warned)
+        bb_warn("results: %s: %s; retrying", d->file.path, strerror(error));
+    d->warned |= d->failing;
 }
 
 static int report_once(struct bb_document *d, int error)
 {
-    if (error && !d->error_reported)
+    if (error && !d->reported)
         bb_err(BB_EFAIL, "cannot write the results: %s: %s", d->file.path, strerror(error));
-    d->error_reported |= error != 0;
+    d->reported |= error != 0;
     return error ? -BB_EFAIL : 0;
 }
 
 /* ---- public functions ---- */
 
-int bb_document_open(struct bb_document *d, const char *path, json_t *root, const char *status)
+/* Makes sure that `rows` has space for this number of bytes. Returns false if memory is exhausted. */
+static bool reserve_rows(struct bb_document *d, size_t bytes)
 {
-    json_t *rows = json_object_get(root, "results");
+    char *more = bytes > d->capacity ? realloc(d->rows, 2 * bytes) : d->rows;
+
+    if (!more)
+        return false;
+    d->capacity = bytes > d->capacity ? 2 * bytes : d->capacity;
+    d->rows = more;
+    return true;
+}
+
+int bb_document_open(struct bb_document *d, json_t *root, const char *path)
+{
     int error;
 
-    *d = (struct bb_document){.writer = d->writer, .root = root, .rows = rows, .n_head = count_head(root, rows)};
-    error = make_file(d, path, status);
+    *d = (struct bb_document){.root = root, .stale = true};
+    error = path ? make_file(d, path) : 0;
     return error ? bb_err(error == ENOMEM ? BB_EFAIL : BB_EUSAGE, "cannot write the results: %s: %s", path,
                           strerror(error))
                  : 0;
@@ -357,121 +240,92 @@ int bb_document_open(struct bb_document *d, const char *path, json_t *root, cons
 
 int bb_document_add(struct bb_document *d, json_t *row)
 {
-    bool first = d->rows_to == d->rows_from && d->unsaved_bytes == 0;
-    size_t n = 0;
-    char *text = NULL, *longer = NULL;
-    FILE *out = row ? open_memstream(&text, &n) : NULL;
-    int bad = out ? put_row(row, first, out) : -1;
+    static const char begin[] = "{\n \"\": [", end[] = "\n ]\n}"; /* text before and after the row in `list` */
+    json_t *list = json_object_get(d->root, "results") ? json_pack("{s:[O]}", "", row) : NULL;
+    char *text = list ? json_dumps(list, FORMAT) : NULL;
+    const int n = text ? (int)(strlen(text) - strlen(begin) - strlen(end)) : 0;
+    const bool good = text && reserve_rows(d, d->rows_bytes + (size_t)n + sizeof(","));
 
-    bad |= out && fclose(out) != 0;
-    longer = bad ? NULL : realloc(d->unsaved, d->unsaved_bytes + n);
-    if (longer) {
-        memcpy(longer + d->unsaved_bytes, text, n);
-        d->unsaved = longer;
-        d->unsaved_bytes += n;
-    }
+    if (good)
+        d->rows_bytes +=
+            (size_t)sprintf(d->rows + d->rows_bytes, "%s%.*s", d->rows_bytes > 0 ? "," : "", n, text + strlen(begin));
     free(text);
+    json_decref(list);
     json_decref(row);
-    return longer ? 0 : bb_err(BB_EFAIL, "cannot add a row to the results (out of memory or invalid value)");
+    if (!good)
+        return bb_err(BB_EFAIL, "cannot add a row to the results (out of memory or invalid value)");
+    save(d, true);
+    return 0;
 }
 
-/* Writes the queued rows and the final status after this thread has taken the document over from a writer that is
- * blocked in I/O. The blocked writer may still be writing the same rows. The function therefore writes them at the
- * same offset, and cuts off any bytes that the blocked writer wrote beyond the end of the document. */
-void bb_document_rescue(struct bb_document *d, const char *status)
+/* Unchanged values are skipped, because changing a field of the head rewrites the whole file. */
+int bb_document_set(struct bb_document *d, const char *key, json_t *value)
 {
-    struct bb_document_writer *writer = d->writer;
-
-    d->writer = NULL;
-    if (d->file.out && write_tail(d, d->unsaved, d->unsaved_bytes, status) == 0)
-        (void)truncate_file(d, d->text_end); /* if this fails, text of the blocked writer remains at the end of the
-                                                file */
-    if (writer->temporary)
-        unlink(writer->temporary);
-}
-
-void bb_document_changed(struct bb_document *d, const char *key)
-{
-    const char *name;
-    json_t *value;
-    size_t i = 0;
-
-    json_object_foreach(d->root, name, value)
-    {
-        if (i++ == d->n_head)
-            break;
-        d->stale_head |= strcmp(name, key) == 0;
+    if (json_equal(json_object_get(d->root, key), value)) {
+        json_decref(value);
+        return 0;
     }
-    d->dirty = true;
+    d->stale = true;
+    if (json_object_set_new(d->root, key, value))
+        return bb_err(BB_EFAIL, "results: cannot set '%s' (out of memory or invalid value)", key);
+    save(d, false);
+    return 0;
 }
 
-bool bb_document_due(const struct bb_document *d)
+void bb_document_set_status(struct bb_document *d, const char *status)
 {
-    return bb_now_s() >= d->saved_s + SHARE * d->cost_s;
+    d->stale = true;
+    (void)json_object_del(d->root, "status");
+    (void)!json_object_set_new(d->root, "status", json_string(status));
 }
 
-int bb_document_save(struct bb_document *d, const char *status)
+int bb_document_sync(struct bb_document *d)
 {
-    double start_s = bb_now_s();
-    int rc;
-
-    if (d->error_reported &&
-        !bb_document_due(d)) /* bb_document_due() also limits the rate of retries after a write error, because each
-                                retry writes all unsaved rows */
-        return -BB_EFAIL;
-    rc = report_once(d, save_rows(d, status));
-    d->saved_s = bb_now_s();
-    d->cost_s = d->saved_s - start_s;
-    return rc;
+    return d->file.out ? report_once(d, sync_file(d)) : 0;
 }
 
-/* Flushes the file to disk. Returns 0 or errno. */
-static int sync_file(const struct bb_document *d)
+int bb_document_finish(struct bb_document *d)
 {
-    struct bb_document_writer *writer = begin_io(d, NULL);
-    int error = bb_outfile_sync(fileno(d->file.out));
-
-    end_io(writer);
-    return error;
-}
-
-/* Returns whether the status is "ok"; false if the schema has no status (NULL), because a failure cannot be recorded
- * in such a file. */
-static bool is_ok(const char *status)
-{
-    return status && strcmp(status, "ok") == 0;
-}
-
-/* Writes the final status only after the file was flushed to disk, so that the file of a run whose disk hangs never
- * contains "ok". If the path no longer names the file, the file is written again. Finally truncates the file to the
- * length of the document. Returns 0 or errno. */
-static int finish_file(struct bb_document *d, const char *status)
-{
-    const bool ok = is_ok(status);
-    const char *before = ok ? "running" : status;
-    int error = save_rows(d, before);
-
-    if (!error && !bb_outfile_is_current(&d->file))
-        error = make_file(d, d->file.path, before);
-    error = error ? error : sync_file(d);
-    if (!error && ok)
-        error = save_rows(d, status);
-    if (!error && d->writer && d->writer->at_end)
-        d->writer->at_end(d->writer->rc);
-    return error ? error : truncate_file(d, d->text_end);
-}
-
-int bb_document_close(struct bb_document *d, const char *status)
-{
-    int rc;
+    const char *status = json_string_value(json_object_get(d->root, "status"));
+    const bool ok = status && strcmp(status, "ok") == 0;
+    int error;
 
     if (!d->file.out)
         return 0;
-    rc = report_once(d, finish_file(d, status));
-    if (rc && is_ok(status))
-        (void)save_rows(d, "failed"); /* makes the status match the exit status, if the file can still be written */
-    (void)bb_outfile_close(&d->file, "results", -BB_EFAIL);
-    free(d->unsaved);
+    if (ok)
+        bb_document_set_status(d, "running");
+    error = sync_file(d);
+    if (ok && !error) {
+        bb_document_set_status(d, "ok");
+        error = save_changes(d);
+    }
+    if (!error && ftruncate(fileno(d->file.out), d->text_end) != 0)
+        error = errno;
+    if (ok && error) { /* makes the status match the exit status, if the file can still be written */
+        bb_document_set_status(d, "failed");
+        (void)save_changes(d);
+    }
+    return report_once(d, error);
+}
+
+int bb_document_print(struct bb_document *d, FILE *out)
+{
+    size_t bytes;
+    char *text = whole_text(d, &bytes);
+
+    if (!text)
+        return bb_err(BB_EFAIL, "out of memory for the results");
+    (void)fwrite(text, 1, bytes, out);
+    free(text);
+    return 0;
+}
+
+void bb_document_release(struct bb_document *d)
+{
+    if (d->file.out)
+        (void)bb_outfile_close(&d->file, "results", -BB_EFAIL);
+    free(d->rows);
+    free(d->fields);
+    json_decref(d->root);
     *d = (struct bb_document){0};
-    return rc;
 }

@@ -50,15 +50,11 @@ static bool is_interval(const char *path)
  * columns do not depend on the values. */
 static void put_interval(struct bb_flat_table *t, json_t *flat, const char *path, const json_t *pair)
 {
-    static const char *const ends[] = {"low", "high"};
-    char name[PATH_TEXT + 8];
+    json_t *ends = json_pack("{s:O?, s:O?}", "low", json_array_get(pair, 0), "high", json_array_get(pair, 1));
 
-    for (size_t i = 0; i < 2; i++) {
-        json_t *end = json_array_get(pair, i);
-
-        snprintf(name, sizeof(name), "%s.%s", path, ends[i]);
-        put_cell(t, flat, name, end ? end : json_null());
-    }
+    t->failed |= !ends;
+    put_object(t, flat, path, ends);
+    json_decref(ends);
 }
 
 static bool is_list_of_texts(const json_t *list)
@@ -76,25 +72,19 @@ static bool is_list_of_texts(const json_t *list)
 
 static void put_texts(struct bb_flat_table *t, json_t *flat, const char *path, const json_t *list)
 {
-    char *text = NULL;
-    size_t bytes = 0, i;
-    FILE *out = open_memstream(&text, &bytes);
+    json_t *joined = json_string(""), *longer;
     const json_t *one;
-    json_t *joined;
+    size_t i;
 
-    if (!out) {
-        t->failed = true;
-        return;
-    }
     json_array_foreach(list, i, one)
     {
-        fprintf(out, "%s%s", i ? " " : "", json_string_value(one));
+        longer = json_sprintf("%s%s%s", json_string_value(joined), i ? " " : "", json_string_value(one));
+        json_decref(joined);
+        joined = longer;
+        t->failed |= !longer;
     }
-    fclose(out);
-    joined = json_string(text);
     put_cell(t, flat, path, joined);
     json_decref(joined);
-    free(text);
 }
 
 static void put_field(struct bb_flat_table *t, json_t *flat, const char *path, json_t *value)

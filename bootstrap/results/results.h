@@ -2,14 +2,18 @@
  * results.h - JSON and CSV results of a run (schemas busbar.bench/1, busbar.proxy/1, busbar.plan/1). Values are typed,
  * keys end in their unit, and null means "not applicable".
  *
+ * The results of a supervised rank are written by another process (serve.h), which also writes the final status when
+ * the supervisor reports how the job ended. Without a supervisor, for example in an offline command, this process
+ * writes them.
+ *
  * The JSON file is complete after every row (document.h): a row is in the file when bb_results_row returns, before the
  * next measurement, and survives the death of the process. Other fields are written with the next row or at the end if
- * writing them at once would take more than 5 % of the time. If the run is killed, the file contains its rows and the
- * status "running"; a run that can still write when it ends early records its final status. Stdout ("-"), a pipe or a
- * device is written once, at the end.
+ * writing them at once would take more than 5 % of the time. If the run is killed together with the process that writes
+ * the results, the file contains its rows and the status "running". Stdout ("-"), a pipe or a device is written once,
+ * at the end.
  *
- * A write error during the run (full disk, removed folder) does not end the run. The error is reported once, the write
- * is retried with the next change, and bb_results_close fails if the error persists.
+ * A write error during the run (full disk, removed folder) does not end the run. One warning is printed, the write is
+ * retried with the next change, and bb_results_close fails if the error persists.
  *
  * Only rank 0 writes results. On other ranks, and without a file, every call succeeds and only releases its arguments,
  * so callers need no branches. Every json_t argument is consumed, also on failure.
@@ -53,14 +57,14 @@ struct bb_results_head {
     bool no_rows; /* the schema has no results[] (proxy, plan) */
 };
 
-struct bb_results; /* opaque; contains a mutex */
+struct bb_results; /* opaque */
 
 /*
  * bb_results_open - start the results of this run and write the head. Fails if a path cannot be written, so that such a
  * run ends before its measurements.
  *   res      out: the results; NULL on other ranks than 0, and if neither JSON nor CSV is requested
  *   head     settings of the results and contents of their head; strings are copied
- *   world    ranks of the run; NULL: one rank (plan)
+ *   world    ranks of the run; must exist until bb_results_close. NULL: one rank, not supervised (plan)
  *   Returns  0; -BB_EUSAGE if a path cannot be written, or -BB_EFAIL; both after an error message
  *   Owner    the caller releases res with bb_results_close
  */
@@ -84,25 +88,23 @@ int bb_results_row(struct bb_results *res, json_t *row) BB_MUST_CHECK;
  * were first set. */
 int bb_results_set(struct bb_results *res, const char *key, json_t *value) BB_MUST_CHECK;
 
-/* bb_results_at_end - set a callback fn(rc), which bb_results_close calls when the final status is in the file.
- * After fn returns, the file is only truncated to its final length. res may be NULL. */
-void bb_results_at_end(struct bb_results *res, void (*fn)(int rc));
-
 /*
- * bb_results_close - set "status" from rc, write the results a last time and free them.
+ * bb_results_close - write and free the results. If this process writes the results, "status" is set from rc; otherwise
+ * the rows are flushed to disk, and the status is set at the end of the job.
  *   res      may be NULL
  *   rc       status of the run: 0 or a negative error code
- *   Returns  rc if rc < 0; else 0, or -BB_EFAIL if the file or stdout could not be written (the run then has failed)
+ *   Returns  rc if rc < 0; else 0, or a negative error if a file or stdout could not be written (the run then has
+ *            failed)
  *
- * A successful run calls this function last, after its ranks have ended (bb_session_release); world may already be
- * released. "status" is one of:
- *   ok               rc is 0
+ * "status" is one of:
+ *   ok               the run succeeded
  *   failed           BB_EFAIL or BB_EUSAGE
- *   interrupted      ended by a signal or by a library's exit(); adds the keys ended_by and phase
+ *   interrupted      ended by a signal, the loss of a process or a library's exit(); adds the keys ended_by and phase
  *   wrong data       BB_EDATA
  *   timeout          BB_ETIMEOUT
  *   below threshold  BB_EBELOW
- *   running          the run has not ended, or was killed before it could write another status
+ *   running          the run has not ended, or was killed before another status could be written
+ * If the run ended early, the key "reason" contains the error line.
  */
 int bb_results_close(struct bb_results *res, int rc);
 

@@ -104,43 +104,6 @@ bool bb_launched_alone(void)
     return !bb_unknown_launcher() && (sized || !any_set(ranks, sizeof(ranks) / sizeof(*ranks)));
 }
 
-bool bb_launcher_waits_for_all(void)
-{
-    static const char *const others[] = {"OMPI_COMM_WORLD_SIZE",
-                                         "MPI_LOCALNRANKS"}; /* set by Open MPI and by Hydra, which may run inside a
-                                                                Slurm job */
-
-    return getenv("SLURM_PROCID") && !any_set(others, sizeof(others) / sizeof(*others));
-}
-
-/* Parses Slurm's list of the ranks on this node, for example "0,4,8". ranks: out, [capacity]. Returns the number of
- * ranks, or 0 if it exceeds capacity. */
-static int slurm_tasks_here(const char *list, int *ranks, int capacity)
-{
-    int n = 0;
-
-    for (int rank; (rank = read_count(&list)) >= 0; list += *list == ',') {
-        if (n == capacity)
-            return 0;
-        ranks[n++] = rank;
-    }
-    return n;
-}
-
-int bb_launcher_local_ranks(int *ranks, int capacity)
-{
-    const char *list = getenv("SLURM_GTIDS");
-    const int here = bb_launcher_local_size();
-
-    if (list && bb_launcher_waits_for_all())
-        return slurm_tasks_here(list, ranks, capacity);
-    if (here > capacity || here != first_set(total_sizes, sizeof(total_sizes) / sizeof(*total_sizes)))
-        return 0;
-    for (int r = 0; r < here; r++)
-        ranks[r] = r;
-    return here;
-}
-
 /* ---- redirecting stderr to the launcher's stderr ---- */
 
 enum { PATH_TEXT = 64, LAUNCHER_FILES_MAX = 256 };

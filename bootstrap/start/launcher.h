@@ -13,23 +13,12 @@ int bb_launcher_rank(void);
 int bb_launcher_local_size(void);
 
 /*
- * bb_launcher_local_ranks - list the ranks that the launcher started on this host.
- *   ranks    out: [capacity] ranks in increasing order
- *   Returns  the number of ranks; 0 if the ranks are unknown or more than `capacity`
- */
-int bb_launcher_local_ranks(int *ranks, int capacity);
-
-/*
  * bb_launched_alone - returns whether this process is certainly the only rank of its job, because there is no launcher
  * or because the launcher's variables give the size 1. The shell of an interactive Slurm job (salloc, srun --pty) is a
  * job step with one task, so the size is 1 there. Returns false if the size is unknown, or if a variable seems to be
  * the rank variable of an unknown launcher (X_RANK=0); MPI then determines the size.
  */
 bool bb_launched_alone(void);
-
-/* bb_launcher_waits_for_all - returns whether the launcher is srun, which waits until the last rank has exited, even
- * if a rank is suspended or stuck. */
-bool bb_launcher_waits_for_all(void);
 
 /*
  * bb_launcher_take_stderr - redirect stderr to the launcher's own stderr, if the launcher no longer reads the output of

@@ -4,53 +4,34 @@
 #include <signal.h>
 #include <stddef.h>
 
-/* A signal or cause that ends a run. The table lists first the signals from users, terminals and schedulers (which
- * send SIGTERM, SIGUSR1, SIGUSR2 or SIGXCPU at a time limit), then the other causes, then the crash signals. */
-struct known_signal {
+/* The signals of users, terminals and schedulers (which send SIGTERM, SIGUSR1, SIGUSR2 or SIGXCPU at a time limit), and
+ * the other causes. */
+static const struct {
     int number;
     const char *name;
-    bool crash;
-};
-
-static const struct known_signal signals[] = {{SIGTERM, "SIGTERM", false},
-                                              {SIGINT, "SIGINT", false},
-                                              {SIGHUP, "SIGHUP", false},
-                                              {SIGUSR1, "SIGUSR1", false},
-                                              {SIGUSR2, "SIGUSR2", false},
-                                              {SIGQUIT, "SIGQUIT", false},
-                                              {SIGXCPU, "SIGXCPU", false},
-                                              {SIGALRM, "SIGALRM", false},
-                                              {BB_LAUNCHER_LOST, "the loss of its launcher", false},
-                                              {BB_EXIT_CALLED, "a library that called exit()", false},
-                                              {SIGSEGV, "SIGSEGV", true},
-                                              {SIGBUS, "SIGBUS", true},
-                                              {SIGFPE, "SIGFPE", true},
-                                              {SIGILL, "SIGILL", true},
-                                              {SIGABRT, "SIGABRT", true},
-                                              {SIGSYS, "SIGSYS", true}};
-
-static struct known_signal find_signal(int number)
-{
-    for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
-        if (signals[i].number == number)
-            return signals[i];
-    return (struct known_signal){number, "", false};
-}
+} signals[] = {{SIGTERM, "SIGTERM"},
+               {SIGINT, "SIGINT"},
+               {SIGHUP, "SIGHUP"},
+               {SIGUSR1, "SIGUSR1"},
+               {SIGUSR2, "SIGUSR2"},
+               {SIGQUIT, "SIGQUIT"},
+               {SIGXCPU, "SIGXCPU"},
+               {SIGALRM, "SIGALRM"},
+               {BB_LAUNCHER_LOST, "the loss of its launcher"},
+               {BB_EXIT_CALLED, "a library that called exit()"}};
 
 const char *bb_signal_name(int signal)
 {
-    return find_signal(signal).name;
-}
-
-bool bb_signal_is_crash(int signal)
-{
-    return find_signal(signal).crash;
+    for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+        if (signals[i].number == signal)
+            return signals[i].name;
+    return "";
 }
 
 bool bb_signal_is_taken(int signal)
 {
     struct sigaction now;
 
-    return signal < BB_SIGNALS_END && bb_signal_name(signal)[0] && !bb_signal_is_crash(signal) &&
+    return signal < BB_SIGNALS_END && bb_signal_name(signal)[0] &&
            (sigaction(signal, NULL, &now) || now.sa_handler != SIG_IGN);
 }

@@ -1,12 +1,11 @@
 /*
  * comms.c - NCCL communicators of the ranks. Calls on non-blocking communicators are polled with the run's timeout.
- * Calls on blocking communicators cannot be polled, so the watchdog's thread checks their timeout; it can only end the
+ * Calls on blocking communicators cannot be polled, so the supervisor checks their timeout; it can only end the
  * process.
  */
 #include "bootstrap/world/comms.h"
 
 #include "bootstrap/base/clock.h"
-#include "bootstrap/world/late_environment.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -16,8 +15,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-enum { ASKED_MS = 200 };
 
 /* ---- NCCL errors and versions ---- */
 
@@ -70,7 +67,7 @@ static int set_variables(const struct variable *v)
     int rc = 0;
 
     for (; v->name; v++)
-        TRY(bb_late_environment_set(v->name, v->value));
+        TRY(setenv(v->name, v->value, 0) ? bb_err(BB_EFAIL, "setenv: %s", strerror(errno)) : 0);
 out:
     return rc;
 }
@@ -123,47 +120,31 @@ out:
     return rc;
 }
 
+int bb_comms_max_p2p_peers_env(int peers)
+{
+#ifndef BB_NCCL_HAS_MAX_P2P_PEERS
+    char text[16];
+
+    snprintf(text, sizeof(text), "%d", peers);
+    if (peers > 0)
+        return set_variables((const struct variable[]){{"NCCL_P2P_MAX_PEERS", text}, {NULL, NULL}});
+#endif
+    (void)peers;
+    return 0;
+}
+
 /* ---- polling the communicator's state ---- */
-
-/* Removes the NCCL handle from the communicator and returns it. If the main thread and the abort hook both call this
- * function, one of them gets the handle and must destroy it; the other one gets NULL. */
-static ncclComm_t take_handle(struct bb_comm *c)
-{
-    return atomic_exchange(&c->nccl, NULL);
-}
-
-/* Returns the address at which NCCL stores the new handle. NCCL stores it early in the call, so the abort hook can
- * abort an init that hangs. */
-static ncclComm_t *place_of_handle(struct bb_comm *c)
-{
-    return (ncclComm_t *)&c->nccl;
-}
-
-/* Queries the state of a communicator while the abort hook may take its handle. `asked` is set before the handle is
- * loaded, and the hook checks `asked` after it has taken the handle, so the hook notices every query of that handle. */
-static ncclResult_t ask_handle(struct bb_comm *c, ncclComm_t *nccl, ncclResult_t *state)
-{
-    ncclResult_t result = ncclSuccess;
-
-    __atomic_store_n(&c->asked, true, __ATOMIC_SEQ_CST);
-    *nccl = atomic_load(&c->nccl);
-    if (*nccl)
-        result = ncclCommGetAsyncError(*nccl, state);
-    __atomic_store_n(&c->asked, false, __ATOMIC_SEQ_CST);
-    return result;
-}
 
 /* Returns 1 if the communicator has no operation in progress, 0 if an operation is in progress, < 0 after an error. */
 static int is_settled(void *comm)
 {
-    struct bb_comm *c = comm;
+    const struct bb_comm *c = comm;
     ncclResult_t state = ncclSuccess;
-    ncclComm_t nccl;
     int rc;
 
-    TRY(bb_nccl_at(ask_handle(c, &nccl, &state), "ncclCommGetAsyncError", __FILE__, __LINE__));
-    if (!nccl)
+    if (!c->nccl)
         return 1;
+    TRY(BB_NCCL(ncclCommGetAsyncError(c->nccl, &state)));
     if (state != ncclSuccess && state != ncclInProgress)
         return bb_err(BB_EFAIL, "communicator %s: %s: %s", c->name, ncclGetErrorString(state), ncclGetLastError(NULL));
     return state == ncclSuccess;
@@ -193,8 +174,7 @@ int bb_comm_check(struct bb_comm *c)
     return rc < 0 ? rc : 0;
 }
 
-/* Makes an NCCL call that may block. For a blocking communicator, the watchdog's thread checks the timeout of the
- * call. */
+/* Makes an NCCL call that may block. For a blocking communicator, the supervisor checks the timeout of the call. */
 #define GUARDED(c, what, call) ((c)->blocking ? BB_GUARDED((c)->world, what, call) : (call))
 
 /* ---- init and split ---- */
@@ -300,21 +280,6 @@ out:
     return rc;
 }
 
-/* Sets the maximum number of point-to-point peers by an environment variable if the ncclConfig_t of the header
- * (before 2.30) has no field maxP2pPeers. A newer library does not read its new fields from an older struct. */
-static int set_max_p2p_peers(const struct bb_comm_opts *opts)
-{
-#ifndef BB_NCCL_HAS_MAX_P2P_PEERS
-    char text[16];
-
-    snprintf(text, sizeof(text), "%d", opts->max_p2p_peers);
-    if (opts->max_p2p_peers > 0)
-        return bb_late_environment_set("NCCL_P2P_MAX_PEERS", text);
-#endif
-    (void)opts;
-    return 0;
-}
-
 static ncclConfig_t config_of(const struct bb_comm *c, const struct bb_comm_opts *opts)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -346,39 +311,13 @@ static ncclConfig_t config_of(const struct bb_comm *c, const struct bb_comm_opts
     return config;
 }
 
-/* Aborts the communicator. If the main thread is querying it, first waits up to ASKED_MS until the query has
- * returned; if the query does not return, the communicator is not aborted. */
-static void abort_nccl(struct bb_comm *c)
-{
-    const struct timespec moment = {.tv_nsec = 1000000};
-    ncclComm_t nccl = take_handle(c);
-
-    for (int i = 0; nccl && i < ASKED_MS && __atomic_load_n(&c->asked, __ATOMIC_SEQ_CST); i++)
-        nanosleep(&moment, NULL);
-    if (nccl && !__atomic_load_n(&c->asked, __ATOMIC_SEQ_CST))
-        ncclCommAbort(nccl);
-}
-
-/* Aborts the communicator `arg`. Called by the watchdog when the main thread is stuck, possibly because it waits for
- * a kernel of this communicator. */
-static void abort_hook(void *arg, int rc)
-{
-    (void)rc;
-    abort_nccl(arg);
-}
-
-/* Registers the abort hook and waits until the new communicator is ready. A blocking communicator is already ready
- * and gets no hook, because it cannot be aborted while the main thread is in an NCCL call. */
+/* Waits until the new communicator is ready; a blocking communicator is ready already. */
 static int settle_new(struct bb_comm *c, const char *what, double start_s)
 {
-    int rc = 0;
+    const int rc = bb_comm_poll(c, what);
 
-    if (!c->blocking) {
-        TRY(bb_world_at_end(c->world, abort_hook, c));
-        TRY(bb_comm_poll(c, what));
-    }
-    c->init_ms = 1e3 * (bb_now_s() - start_s);
-out:
+    if (rc == 0)
+        c->init_ms = 1e3 * (bb_now_s() - start_s);
     return rc;
 }
 
@@ -394,13 +333,11 @@ int bb_comm_init(struct bb_comm *c, struct bb_world *w, const char *name, const 
     snprintf(c->name, sizeof(c->name), "%s", name);
     config = config_of(c, opts);
     bb_world_reached(w, "the unique id of communicator %s", name);
-    TRY(set_max_p2p_peers(opts));
     TRY(exchange_claims(c, members, &id));
     bb_world_reached(w, "creating communicator %s", name);
     if (size == 0)
         return 0;
-    TRY(GUARDED(c, "init of a communicator",
-                BB_NCCL(ncclCommInitRankConfig(place_of_handle(c), size, id, c->rank, &config))));
+    TRY(GUARDED(c, "init of a communicator", BB_NCCL(ncclCommInitRankConfig(&c->nccl, size, id, c->rank, &config))));
     TRY(settle_new(c, "init", start_s));
     return 0;
 out:
@@ -433,8 +370,7 @@ int bb_comm_split(struct bb_comm *c, struct bb_comm *parent, const char *name, i
     snprintf(c->name, sizeof(c->name), "%s", name);
     config = config_of(c, opts);
     TRY(GUARDED(parent, "split of a communicator",
-                BB_NCCL(ncclCommSplit(parent->nccl, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, place_of_handle(c),
-                                      &config))));
+                BB_NCCL(ncclCommSplit(parent->nccl, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &c->nccl, &config))));
     TRY(bb_comm_poll(parent, "split"));
     TRY(settle_new(c, "init after split", start_s));
     TRY(place_after_split(c));
@@ -467,13 +403,13 @@ out:
 
 static int finalize_and_destroy(struct bb_comm *c)
 {
-    ncclComm_t nccl;
+    ncclComm_t nccl = c->nccl;
     int rc;
 
-    TRY(BB_NCCL(ncclCommFinalize(c->nccl)));
+    TRY(BB_NCCL(ncclCommFinalize(nccl)));
     TRY(bb_comm_poll(c, "finalize"));
-    if ((nccl = take_handle(c)) != NULL)
-        rc = BB_NCCL(ncclCommDestroy(nccl));
+    c->nccl = NULL;
+    rc = BB_NCCL(ncclCommDestroy(nccl));
 out:
     return rc;
 }
@@ -491,8 +427,10 @@ int bb_comm_finalize(struct bb_comm *c)
 
 void bb_comm_abort(struct bb_comm *c)
 {
-    if (c->world && !c->blocking)
-        bb_world_forget(c->world, abort_hook, c);
-    abort_nccl(c);
+    const ncclComm_t nccl = c->nccl;
+
+    c->nccl = NULL;
     c->size = 0;
+    if (nccl)
+        ncclCommAbort(nccl);
 }

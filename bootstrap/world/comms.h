@@ -9,7 +9,6 @@
 #include "bootstrap/world/world.h"
 
 #include <nccl.h>
-#include <stdatomic.h>
 
 #define BB_COMM_NAME 32
 
@@ -27,14 +26,11 @@ struct bb_comm_opts {
 };
 
 struct bb_comm {
-    /* NULL: this rank is in no group (set of ranks that share a communicator) of this name, or the communicator was
-     * released. The abort hook may set the handle to NULL from another thread. */
-    _Atomic(ncclComm_t) nccl;
+    ncclComm_t nccl; /* NULL: this rank is in no group (set of ranks that share a communicator) of this name, or the
+                        communicator was released */
     struct bb_world *world;
     int rank, size; /* rank in the group and size of the group; size is 0 if this rank is in no group */
     bool blocking;
-    bool asked; /* the main thread is using the handle in an NCCL call; the abort hook waits until the call has
-                   returned */
     char name[BB_COMM_NAME]; /* name of the group in messages, NVTX ranges and results, for example "dp" */
     double init_ms;          /* duration in ms of creating the communicator on this rank, by the host's clock */
 };
@@ -121,5 +117,12 @@ void *bb_nccl_symbol(const char *name);
  * the user has set are not changed. Call before the first NCCL call other than ncclGetVersion.
  */
 int bb_comms_share_gpu_env(int rank, bool instances) BB_MUST_CHECK;
+
+/*
+ * bb_comms_max_p2p_peers_env - set the maximum number of point-to-point peers by NCCL's environment variable, if the
+ * ncclConfig_t of the header (before 2.30) has no field maxP2pPeers: a newer library does not read its new fields from an
+ * older struct. 0: NCCL's choice. Call while the process has one thread. Returns 0 or -BB_EFAIL.
+ */
+int bb_comms_max_p2p_peers_env(int peers) BB_MUST_CHECK;
 
 #endif

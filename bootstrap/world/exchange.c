@@ -1,23 +1,16 @@
 /*
- * exchange.c - exchanges between ranks. If processes have several ranks, every exchange is an allgather in three steps:
- * the first rank of a process collects the data of its forked ranks, exchanges them with the other processes through
- * MPI, and sends the result to its forked ranks. All steps are non-blocking and polled with the timeout of world.h.
+ * exchange.c - exchanges between ranks. If a supervisor has several ranks, every exchange is an allgather in shared memory:
+ * each rank stores its data, the first rank exchanges them with the first ranks of other supervisors through MPI, and all
+ * ranks read the result. All steps are non-blocking and polled with the timeout of world.h.
  */
 #include "bootstrap/world/exchange.h"
 
-#include "bootstrap/base/clock.h"
-#include "bootstrap/start/siblings.h"
+#include "bootstrap/world/siblings.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <mpi.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-
-static const double LOST_S = 2; /* seconds from a closed socket to the error line about it; meanwhile the watchdog
-                                   can report the lost rank with more details */
 
 /* ---- between processes, through MPI ---- */
 
@@ -60,150 +53,101 @@ out:
     return rc;
 }
 
-/* ---- between the ranks of one process, through sockets ---- */
+/* ---- between the ranks of one supervisor, through shared memory ---- */
 
-enum stage { COLLECT, BEGIN_PROCESSES, AWAIT_PROCESSES, HAND_OUT };
+/* Counters of the shared memory (siblings.h) after n exchanges: entered and left are n times the number of ranks of the
+ * supervisor, gathered is n. */
+enum stage { ENTER, GATHER, AWAIT_PROCESSES, LEAVE };
 
 struct exchange {
     const struct bb_world *w;
     const char *send;
     char *recv;
-    size_t bytes, *moved; /* bytes: data per rank; moved: [number of ranks in this process] bytes transferred so far
-                             in this stage, per socket */
+    size_t bytes; /* data per rank */
     enum stage stage;
-    double lost_s; /* time at which a socket was found closed; 0: none */
     MPI_Request request;
 };
 
-/* Sends (out true) or receives (out false) as many bytes as possible without blocking, and adds their number to
- * *moved. Returns 1 when all bytes are transferred, 0 if not yet, -1 if the other end is closed. */
-static int move_bytes(int fd, char *memory, size_t bytes, size_t *moved, bool out)
+/* Enters the exchange, once all ranks have left the previous one: stores the data of this rank. */
+static int enter(struct exchange *x)
 {
-    ssize_t n = 0;
+    struct bb_siblings *s = x->w->siblings;
 
-    while (*moved < bytes) {
-        n = out ? send(fd, memory + *moved, bytes - *moved, MSG_NOSIGNAL | MSG_DONTWAIT)
-                : recv(fd, memory + *moved, bytes - *moved, MSG_DONTWAIT);
-        if (n <= 0)
-            break;
-        *moved += (size_t)n;
-    }
-    if (*moved == bytes)
-        return 1;
-    return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
+    if (atomic_load(&s->shared->left) < s->done * (unsigned)s->count)
+        return 0;
+    memcpy(s->shared->data + (size_t)x->w->rank * x->bytes, x->send, x->bytes);
+    atomic_fetch_add(&s->shared->entered, 1);
+    x->stage = s->place == 0 ? GATHER : LEAVE;
+    return 1;
 }
 
-static int take_loss(struct exchange *x)
+/* First rank: once all ranks have entered, gathers the data of the other supervisors' ranks. */
+static int gather_processes(struct exchange *x)
 {
-    if (x->lost_s == 0)
-        x->lost_s = bb_now_s();
-    return bb_now_s() - x->lost_s < LOST_S ? 0 : bb_err(BB_ETIMEOUT, "a rank of the same process is lost");
-}
-
-/* Receives (out false) or sends (out true) the data of the current stage on all sockets to the forked ranks. bytes:
- * data per socket. step: distance in bytes between the data of two consecutive sockets in `memory`; 0: all sockets
- * send the same data. Returns 1 when all transfers are complete, 0 before, or a negative error. */
-static int move_all(struct exchange *x, char *memory, size_t bytes, size_t step, bool out)
-{
-    const struct bb_siblings *s = x->w->siblings;
-    bool all = true;
-
-    for (int i = 0; i < s->count; i++) {
-        int done = s->fds[i] < 0 ? 1 : move_bytes(s->fds[i], memory + (size_t)i * step, bytes, &x->moved[i], out);
-
-        if (done < 0)
-            return take_loss(x);
-        all = all && done;
-    }
-    if (all)
-        memset(x->moved, 0, (size_t)s->count * sizeof(*x->moved));
-    return all;
-}
-
-static int first_ready(void *arg)
-{
-    struct exchange *x = arg;
-    const size_t count = (size_t)x->w->siblings->count, size = (size_t)x->w->size;
-    char *own = x->recv + (size_t)x->w->rank * x->bytes;
+    struct bb_siblings *s = x->w->siblings;
     int rc = 1;
 
-    if (x->stage == COLLECT && (rc = move_all(x, own, x->bytes, x->bytes, false)) > 0) {
-        memcpy(own, x->send, x->bytes);
-        x->stage = size > count ? BEGIN_PROCESSES : HAND_OUT;
-    }
-    if (x->stage == BEGIN_PROCESSES) {
-        rc = begin_gather(NULL, x->recv, count * x->bytes, &x->request);
+    if (x->stage == GATHER && atomic_load(&s->shared->entered) < (s->done + 1) * (unsigned)s->count)
+        return 0;
+    if (x->stage == GATHER && x->w->size > s->count)
+        rc = begin_gather(NULL, s->shared->data, (size_t)s->count * x->bytes, &x->request);
+    if (rc >= 0 && x->w->size > s->count) {
         x->stage = AWAIT_PROCESSES;
+        rc = request_ready(&x->request);
     }
-    if (x->stage == AWAIT_PROCESSES && rc >= 0 && (rc = request_ready(&x->request)) > 0)
-        x->stage = HAND_OUT;
-    if (x->stage == HAND_OUT)
-        rc = move_all(x, x->recv, size * x->bytes, 0, true);
+    if (rc > 0) {
+        atomic_fetch_add(&s->shared->gathered, 1);
+        x->stage = LEAVE;
+    }
     return rc;
 }
 
-static int other_ready(void *arg)
+static int siblings_ready(void *arg)
 {
     struct exchange *x = arg;
-    const int fd = x->w->siblings->fds[0];
-    int done = 1;
+    struct bb_siblings *s = x->w->siblings;
+    int rc = 1;
 
-    if (x->stage == COLLECT) {
-        done = move_bytes(fd, (char *)(uintptr_t)x->send, x->bytes, &x->moved[0], true);
-        if (done > 0) {
-            x->stage = HAND_OUT;
-            x->moved[0] = 0;
-        }
-    }
-    if (x->stage == HAND_OUT)
-        done = move_bytes(fd, x->recv, (size_t)x->w->size * x->bytes, &x->moved[0], false);
-    return done < 0 ? take_loss(x) : done;
+    if (x->stage == ENTER)
+        rc = enter(x);
+    if (rc > 0 && (x->stage == GATHER || x->stage == AWAIT_PROCESSES))
+        rc = gather_processes(x);
+    if (rc <= 0 || x->stage != LEAVE || atomic_load(&s->shared->gathered) <= s->done)
+        return rc < 0 ? rc : 0;
+    memcpy(x->recv, s->shared->data, (size_t)x->w->size * x->bytes);
+    atomic_fetch_add(&s->shared->left, 1);
+    s->done++;
+    return 1;
 }
 
 static int exchange_with_siblings(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
 {
     struct exchange x = {.w = w, .send = send, .recv = recv, .bytes = bytes};
-    int rc;
 
-    x.moved = calloc((size_t)w->siblings->count, sizeof(*x.moved));
-    if (!x.moved)
-        return bb_err(BB_EFAIL, "out of memory for %d ranks of a process", w->siblings->count);
-    rc = bb_world_wait(w, what, w->siblings->place == 0 ? first_ready : other_ready, &x);
-    free(x.moved);
-    return rc;
+    if ((size_t)w->size * bytes > BB_SIBLINGS_BYTES)
+        return bb_err(BB_EFAIL, "cannot exchange %zu bytes of each of %d ranks with -g, the limit is %d MiB in total",
+                      bytes, w->size, BB_SIBLINGS_BYTES >> 20);
+    return bb_world_wait(w, what, siblings_ready, &x);
 }
 
-struct place_reader {
-    int fd, numbers[2];
-    size_t moved;
-};
-
-static int place_ready(void *arg)
+static int places_ready(void *shared)
 {
-    struct place_reader *p = arg;
-    int done = move_bytes(p->fd, (char *)p->numbers, sizeof(p->numbers), &p->moved, false);
-
-    return done < 0 ? -BB_EFAIL : done; /* no error line, because the first rank of the process has printed it */
+    return atomic_load(&((struct bb_siblings_memory *)shared)->size) > 0;
 }
 
 int bb_exchange_places(struct bb_world *w)
 {
-    const struct bb_siblings *s = w->siblings;
-    struct place_reader reader = {.fd = s->fds[0]};
+    struct bb_siblings *s = w->siblings;
     int rc = 0;
 
-    for (int i = 1; s->place == 0 && i < s->count; i++) {
-        const int numbers[] = {w->rank + i, w->size};
-
-        if (send(s->fds[i], numbers, sizeof(numbers), MSG_NOSIGNAL) != sizeof(numbers))
-            return bb_err(BB_EFAIL, "lost connection to rank %d, which this rank forked: %s", numbers[0],
-                          strerror(errno));
-    }
-    if (s->place == 0)
+    if (s->place == 0) {
+        s->shared->first_rank = w->rank;
+        atomic_store(&s->shared->size, w->size);
         return 0;
-    TRY(bb_world_wait(w, "the exchange of rank numbers", place_ready, &reader));
-    w->rank = reader.numbers[0];
-    w->size = reader.numbers[1];
+    }
+    TRY(bb_world_wait(w, "the exchange of rank numbers", places_ready, s->shared));
+    w->rank = s->shared->first_rank + s->place;
+    w->size = atomic_load(&s->shared->size);
 out:
     return rc;
 }

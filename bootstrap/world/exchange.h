@@ -1,7 +1,7 @@
 /*
- * exchange.h - transport of the small exchanges in world.h. Processes exchange data through MPI. A forked rank
- * (bootstrap/start/siblings.h) exchanges data with the first rank of its process through a socket. For files of
- * bootstrap/world and their tests only.
+ * exchange.h - transport of the small exchanges in world.h. Processes exchange data through MPI. A rank
+ * that is not the first of its supervisor (siblings.h) exchanges data with the first one through shared memory. Only for this
+ * module.
  */
 #ifndef BB_BOOTSTRAP_WORLD_EXCHANGE_H
 #define BB_BOOTSTRAP_WORLD_EXCHANGE_H

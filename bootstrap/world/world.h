@@ -2,44 +2,27 @@
  * world.h - the ranks of a run (the "world"): their numbers and hosts, small exchanges of data, and the handling of
  * lost and hanging ranks. busbar uses MPI only for these purposes; measured communication uses NCCL.
  *
- * Every wait has a timeout, whichever library it is in. Between bb_world_init and the end of bb_world_release, each
- * call of this header restarts the run's timeout (before and after that, bootstrap/start/deadline.h limits the time).
- * When the timeout expires, rank 0 prints one error line with the wait, the ranks that did not arrive and the last step
- * of each of them, and every rank exits with status 4. The same happens at once if a rank is lost because it was
- * killed, it crashed or its host failed. A rank that fails ends all others with its own exit code. The watchdog
- * (watchdog.h) implements this with one thread per rank and TCP connections to rank 0, so it works while the main
- * thread is stuck in a call. If rank 0 is lost or does not answer, the lowest remaining rank prints the line.
+ * Every wait has a timeout, whichever library it is in: each call of this header is a sign of life and restarts the
+ * run's timeout. If a rank gives no sign of life for that long, the supervisors (bootstrap/supervise) print one error
+ * line with the wait, the ranks that did not arrive and the last step of each of them, and every process exits with
+ * status 4. The same happens at once if a rank is lost because it was killed, it crashed or its host failed. A rank that
+ * fails ends all others with its own exit code. If a signal (bootstrap/start/signals.h) ends the run, or the launcher
+ * itself ends, the line names the interrupted step, the results are saved as "interrupted", and the status is 1.
  *
  * Order of calls: bb_world_init ... bb_world_release(w, rc) ... return bb_exit_code(rc). All calls are made by the
  * thread that called bb_world_init, except bb_world_ending.
- *
- * Behavior of the launchers:
- * - mpirun of Open MPI 4: when a rank dies, mpirun sends SIGTERM to the other ranks and SIGKILL about a second later.
- *   Its exit status is that of the rank that died first (137 for SIGKILL). The ranks use that second to report the lost
- *   rank and exit with status 4.
- * - mpirun of Open MPI 5 (prterun): sends SIGKILL a quarter of a second after SIGTERM, or as soon as one rank has
- *   exited, and no longer reads the output of the ranks. The ranks therefore start their timers at the SIGCONT that
- *   prterun sends before SIGTERM, and print to the stderr of prterun itself (bb_launcher_take_stderr).
- * - Hydra (MPICH, MVAPICH, Intel MPI): kills all ranks as soon as it notices the death of a rank; hydra.h delays this.
- *   Rank 0 then ends the job with MPI_Abort, whose code is the exit status of mpiexec (3, 4, ...). If a signal killed a
- *   rank, the exit status is the number of the signal (9). Hydra prints the status on stdout, after the results.
- * - srun: does not end the other ranks when a rank dies; the watchdog ends them.
- * If a rank receives another signal (bootstrap/start/signals.h) or the launcher itself ends, one error line with the
- * interrupted step is printed, the results are saved as "interrupted", and the ranks exit with status 1.
  */
 #ifndef BB_BOOTSTRAP_WORLD_WORLD_H
 #define BB_BOOTSTRAP_WORLD_WORLD_H
 
 #include "bootstrap/base/err.h"
+#include "bootstrap/rank/rank.h"
 
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-#define BB_HOST_TEXT (HOST_NAME_MAX + 1)
-
 struct bb_siblings;
-struct bb_watchdog;
 
 struct bb_world {
     int rank, size;
@@ -50,10 +33,10 @@ struct bb_world {
     char (*hosts)[BB_HOST_TEXT]; /* [size] host name of each rank; owned by the world */
     int *node_of;                /* [size] node index of each rank; owned by the world */
     double timeout_s;
-    struct bb_watchdog *watchdog; /* NULL in a world created by bb_world_alone */
-    bool prompt;                  /* waits poll without sleeping for their first second (bb_world_prompt) */
-    struct bb_siblings *siblings; /* the ranks of this process if it has several ranks, else NULL */
-    bool mpi;                     /* MPI is initialized and bb_world_release must finalize it */
+    struct bb_supervised supervised; /* connection to the supervisor of this rank; page NULL: none */
+    bool prompt;                     /* waits spin before they sleep, see bb_world_prompt */
+    struct bb_siblings *siblings;    /* the ranks of this process if it has several ranks, else NULL */
+    bool mpi;                        /* MPI is initialized and bb_world_release must finalize it */
     int crowd;       /* ranks on this host / (16 x processors), rounded down; waits sleep up to (1 + crowd) ms between
                   polls */
     int out_of_step; /* 0, or the error of a failed exchange, after which this rank takes part in no further exchange */
@@ -61,18 +44,17 @@ struct bb_world {
 };
 
 /*
- * bb_world_init - start MPI and the watchdog.
+ * bb_world_init - start MPI and connect the supervisors of all ranks.
  *   w          out; must be released with bb_world_release, also after a failure
  *   timeout_s  time limit of every wait in seconds, > 0
  *   Returns    0 or a negative error
- * Forked ranks (bootstrap/start/siblings.h) call bb_world_init like all other ranks. Without a launcher the run has one
+ * The ranks of one supervisor (siblings.h) call bb_world_init like all other ranks. Without a launcher the run has one
  * rank. If the launcher started several processes but MPI has only one, the function returns -BB_EUSAGE; the launcher
- * then belongs to another MPI, or is an srun without the matching plugin. From here on the watchdog's thread handles
- * SIGTERM, SIGINT and the other signals listed in bootstrap/start/signals.h.
+ * then belongs to another MPI, or is an srun without the matching plugin.
  */
 int bb_world_init(struct bb_world *w, double timeout_s) BB_MUST_CHECK;
 
-/* bb_world_alone - create a world of one rank without MPI, watchdog thread and sockets, for plan and for tests. */
+/* bb_world_alone - create a world of one rank without MPI, supervisor and sockets, for plan and for tests. */
 int bb_world_alone(struct bb_world *w, double timeout_s) BB_MUST_CHECK;
 
 /*
@@ -116,9 +98,8 @@ int bb_world_any(struct bb_world *w, unsigned *bits) BB_MUST_CHECK;
 /*
  * bb_world_reached - record that this rank starts a step, for example "bench all_reduce 4 MiB". Messages about hanging
  * and lost ranks print the step as "last seen". Call it at the same points on every rank, because steps are matched by
- * their number: a rank that has recorded fewer steps than the others "did not arrive". Each call formats the text. It
- * also wakes the watchdog's thread, but after the first 32 steps at most ten times per second; the thread sends the
- * step to rank 0 within 100 ms. Do not call it in timed inner loops.
+ * their number: a rank that has recorded fewer steps than the others "did not arrive". Each call formats the text. Do not call it in
+ * timed inner loops.
  */
 void bb_world_reached(struct bb_world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -144,8 +125,8 @@ void bb_world_prompt(struct bb_world *w, bool on);
 
 /*
  * bb_world_guard / bb_world_unguard - begin and end a blocking call that cannot be polled (cudaDeviceSynchronize, a
- * blocking NCCL call). what: name of the call in messages; copied. If the call exceeds the timeout, the watchdog's
- * thread prints the message and ends the job. The timeout also applies to calls without a guard, but their message does
+ * blocking NCCL call). what: name of the call in messages; copied. If the call exceeds the timeout, the supervisor
+ * prints the message and ends the job. The timeout also applies to calls without a guard, but their message does
  * not name the call. Guards do not nest.
  */
 void bb_world_guard(struct bb_world *w, const char *what);
@@ -159,17 +140,5 @@ int bb_world_guarded(struct bb_world *w, int rc) BB_MUST_CHECK; /* calls bb_worl
 /* bb_world_ending - returns 0, or the negative code with which the job is already ending. Inexpensive; may be called
  * from any thread. */
 int bb_world_ending(const struct bb_world *w);
-
-/*
- * bb_world_at_end - register a function that is called as fn(arg, rc), rc < 0, when the job ends early and the main
- * thread is stuck, for example to abort communicators.
- *   Returns  0, or -BB_EFAIL if 64 functions are already registered
- *   Threads  fn runs on a thread of the watchdog, while the main thread may still run
- * The functions are called about 0.3 s after the results are saved, unless the main thread has reached bb_world_release
- * or makes progress. The function registered last is called first. bb_world_forget removes a registered function.
- */
-typedef void bb_at_end(void *arg, int rc);
-int bb_world_at_end(struct bb_world *w, bb_at_end *fn, void *arg) BB_MUST_CHECK;
-void bb_world_forget(struct bb_world *w, bb_at_end *fn, void *arg);
 
 #endif

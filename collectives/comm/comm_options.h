@@ -19,7 +19,7 @@ struct bb_bench_comm_options {
 /* bb_bench_comm_set - the options of `busbar bench comm`, for bb_opts_read with argv[0] = "comm". */
 extern const struct bb_opts bb_bench_comm_set;
 
-/* bb_bench_comm_run - run the benchmark; defined in the GPU library. Returns 0, a positive value if help was
+/* bb_bench_comm_run - run the benchmark; defined in busbar-rank. Returns 0, a positive value if help was
  * printed, or a negative error code. */
 int bb_bench_comm_run(int argc, char **argv);
 

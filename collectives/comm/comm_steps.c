@@ -22,7 +22,7 @@ const char *const bb_comm_absences[BB_COMM_ABSENCES] = {
     [BB_COMM_ALONE] = "needs at least 2 ranks",
 };
 
-/* Makes an NCCL call that may block. The watchdog monitors the call and ends the run if the call exceeds the
+/* Makes an NCCL call that may block. The supervisor monitors the call and ends the run if the call exceeds the
  * timeout. */
 #define WATCHED(life, call) BB_GUARDED((life)->world, (life)->current_step->name, BB_NCCL(call))
 
@@ -200,12 +200,11 @@ out:
     return rc;
 }
 
-/* Clears comm->nccl first, so that a concurrent abort of the run cannot use the communicator while it is being
- * destroyed. */
 static int destroy_comm(struct bb_comm_life *life, struct bb_comm *comm)
 {
-    ncclComm_t nccl = atomic_exchange(&comm->nccl, NULL);
+    ncclComm_t nccl = comm->nccl;
 
+    comm->nccl = NULL;
     return WATCHED(life, ncclCommDestroy(nccl));
 }
 

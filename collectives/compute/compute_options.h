@@ -29,7 +29,7 @@ struct bb_bench_compute_options {
 /* bb_bench_compute_set - the options of `busbar bench compute`, for bb_opts_read with argv[0] = "compute". */
 extern const struct bb_opts bb_bench_compute_set;
 
-/* bb_bench_compute_run - run the benchmark; defined in the GPU library. Returns 0, a positive value if help
+/* bb_bench_compute_run - run the benchmark; defined in busbar-rank. Returns 0, a positive value if help
  * was printed, or a negative error code. */
 int bb_bench_compute_run(int argc, char **argv);
 

@@ -5,8 +5,8 @@
 #include "collectives/nccl_tests/nccl_tests_options.h"
 
 #include "bootstrap/base/units.h"
-#include "bootstrap/start/gpu_library.h"
-#include "bootstrap/start/siblings.h"
+#include "bootstrap/supervise/child.h"
+#include "bootstrap/supervise/supervise.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -34,10 +34,10 @@ int bb_nccl_tests_kind(const char *path)
 
 #define FIELD(name) offsetof(struct bb_nccl_tests_options, name)
 static const struct bb_opt own_rows[] = {
-    OPT_INT('t', "nthreads", FIELD(threads), "1", "N", 1, BB_SIBLINGS_MAX,
-            "threads per process; the THREADS x GPUS ranks of a process run in separate processes (see -g)"),
-    OPT_INT('g', "ngpus", FIELD(gpus), "1", "N", 1, BB_SIBLINGS_MAX,
-            "GPUs per thread; each GPU is one rank in its own process, forked by busbar, with or without MPI"),
+    OPT_INT('t', "nthreads", FIELD(threads), "1", "N", 1, BB_CHILDREN_MAX,
+            "threads per process; each thread becomes a rank in its own process, as with -g"),
+    OPT_INT('g', "ngpus", FIELD(gpus), "1", "N", 1, BB_CHILDREN_MAX,
+            "GPUs per thread; the process forks N x threads - 1 further ranks, with or without MPI"),
     OPT_INT('p', "parallel_init", FIELD(parallel_init), "0", "0|1", 0, 1,
             "no effect: ranks are processes and always initialize in parallel"),
     OPT_DOUBLE('T', "timeout", FIELD(timeout_s), "0", "SECONDS", 0, 1e6,
@@ -276,9 +276,9 @@ int bb_nccl_tests_parse(struct bb_nccl_tests_options *o, int argc, char **argv)
     o->bench.nvlink_centric_sched = 1;
     o->bench.max_p2p_peers = kind == BB_SENDRECV ? 2 : 0;
     o->bench.common.timeout_s = o->timeout_s > 0 ? o->timeout_s : UNLIMITED_S;
-    if (o->threads * o->gpus > BB_SIBLINGS_MAX)
+    if (o->threads * o->gpus > BB_CHILDREN_MAX)
         return bb_err(BB_EUSAGE, "%d threads (-t) with %d GPUs each (-g) exceed the limit of %d ranks", o->threads,
-                      o->gpus, BB_SIBLINGS_MAX);
+                      o->gpus, BB_CHILDREN_MAX);
     TRY(read_environment(o, kind));
 out:
     return rc;
@@ -293,9 +293,7 @@ int bb_nccl_tests_main(int argc, char **argv)
 
     TRY(bb_nccl_tests_parse(&o, argc, argv));
     TRY(bb_bench_resolve(&o.bench, &sweep, &collective));
-    if (o.threads * o.gpus > 1)
-        TRY(bb_siblings_start(o.threads * o.gpus));
-    rc = bb_gpu_library_run(argv[0], "bb_nccl_tests_run", o.bench.common.timeout_s, argc, argv);
+    rc = bb_supervise(argv[0], "bb_nccl_tests_run", o.bench.common.timeout_s, o.threads * o.gpus, argc, argv);
 out:
     bb_bench_release_sweep(&sweep);
     return rc;

@@ -33,7 +33,7 @@ int bb_nccl_tests_main(int argc, char **argv);
 /*
  * bb_nccl_tests_parse - parse the arguments and the environment; the caller then calls bb_bench_resolve for the sweep.
  *                         Returns  0, BB_OPTS_HELP, or -BB_EUSAGE after printing one error line
- * bb_nccl_tests_run   - run the benchmark. The GPU library exports this function.
+ * bb_nccl_tests_run   - run the benchmark. Only busbar-rank contains this function.
  */
 int bb_nccl_tests_parse(struct bb_nccl_tests_options *o, int argc, char **argv) BB_MUST_CHECK;
 int bb_nccl_tests_run(int argc, char **argv);

@@ -292,8 +292,8 @@ static int report_best(struct overlap *v, const struct bb_overlap_work *work, co
     json_array_append_new(v->best, json_pack("{s:I, s:o, s:o, s:f, s:o}", "bytes", (json_int_t)bytes, "min_ctas",
                                              ctas_json(limit->min), "max_ctas", ctas_json(limit->max), "both_us",
                                              both_us[best].p50, "tied", ties_json(v, tied, ties)));
-    return bb_results_set(v->session.json, "best", json_deep_copy(v->best)); /* a copy, because the watchdog may
-                                                                                write the results at any time */
+    return bb_results_set(v->session.json, "best", json_deep_copy(v->best)); /* a copy, because the array
+                                                                                grows with the next size */
 }
 
 static int measure_size(struct overlap *v, size_t bytes)

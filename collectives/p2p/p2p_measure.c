@@ -147,7 +147,7 @@ static int (*const operations[BB_P2P_KINDS])(const struct side *, void *) = {
     [BB_P2P_BANDWIDTH_BOTH] = exchange_messages,
 };
 
-/* Enqueues n operations, while the watchdog monitors NCCL calls that block. ends_run: the last operation receives
+/* Enqueues n operations, while the supervisor monitors NCCL calls that block. ends_run: the last operation receives
  * into the separate buffer ctx->last, which is verified. */
 static int issue_messages(const struct side *s, int n, bool ends_run)
 {

@@ -18,7 +18,7 @@ struct bb_bench_p2p_options {
 /* bb_bench_p2p_set - the options of `busbar bench p2p`, for bb_opts_read with argv[0] = "p2p". */
 extern const struct bb_opts bb_bench_p2p_set;
 
-/* bb_bench_p2p_run - run the benchmark; defined in the GPU library. Returns 0, a positive value if help was printed,
+/* bb_bench_p2p_run - run the benchmark; defined in busbar-rank. Returns 0, a positive value if help was printed,
  * or a negative error code. */
 int bb_bench_p2p_run(int argc, char **argv);
 

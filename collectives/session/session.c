@@ -2,10 +2,8 @@
 #include "collectives/session/session.h"
 
 #include "bootstrap/cli/report_header.h"
-#include "bootstrap/start/deadline.h"
 #include "bootstrap/start/launcher.h"
-#include "bootstrap/watchdog/watchdog.h"
-#include "bootstrap/world/late_environment.h"
+#include "bootstrap/world/siblings.h"
 #include "cuda/data/buffers.h"
 #include "cuda/load/kernels_load.h"
 
@@ -20,27 +18,37 @@
  * does not report the number of ranks per host, returns true unless this is a single process. */
 static bool ranks_will_share_gpu(void)
 {
-    const int ranks = bb_launcher_local_size();
+    const int processes = bb_launched_alone() ? 1 : bb_launcher_local_size(), ranks = processes * bb_siblings_count();
     int gpus;
 
     if (ranks < 2)
-        return ranks == 0 && !bb_launched_alone();
+        return ranks == 0;
     gpus = bb_device_count_in_child();
-    return gpus >= 0 && ranks > gpus;
+    return gpus < 0 || ranks > gpus;
+}
+
+/* Returns whether this rank of several uses a MIG instance. NCCL does not connect the instances of one GPU, so they are
+ * treated like ranks that share a GPU. */
+static bool uses_mig_instance(void)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+
+    return visible && strncmp(visible, "MIG-", 4) == 0 && !bb_launched_alone();
 }
 
 /*
- * Sets NCCL's environment variables for ranks that share a GPU. Must run while the process has one thread: CUDA, MPI
- * and the watchdog start threads, and setenv() concurrent with getenv() is undefined. The assignment of GPUs to ranks
- * is not known yet, but the numbers of ranks and GPUs show whether some ranks must share a GPU.
+ * Sets NCCL's environment variables for ranks that share a GPU. Must run while the process has one thread: CUDA and MPI
+ * start threads, and setenv() concurrent with getenv() is undefined. The assignment of GPUs to ranks is not known yet,
+ * but the numbers of ranks and GPUs show whether some ranks must share a GPU.
  */
 static int set_share_env_early(struct bb_session *s)
 {
+    const bool instance = s->use >= BB_SESSION_NCCL && uses_mig_instance();
     int rc;
 
-    if (!s->common->share_gpu || !ranks_will_share_gpu())
+    if (!instance && !(s->common->share_gpu && ranks_will_share_gpu()))
         return 0;
-    TRY(bb_comms_share_gpu_env(bb_launcher_rank(), false));
+    TRY(bb_comms_share_gpu_env(bb_launcher_rank(), instance));
     s->share_env_set = true;
 out:
     return rc;
@@ -56,7 +64,6 @@ int bb_session_begin(struct bb_session *s, const struct bb_common *common, enum 
     s->profiler_refused = use == BB_SESSION_OBSERVED && !bb_profiler_enable();
     TRY(bb_results_validate(common->json, common->csv));
     TRY(set_share_env_early(s));
-    TRY(bb_late_environment_reserve());
     TRY(bb_world_init(&s->world, common->timeout_s));
     s->out = s->world.rank == 0 && !common->quiet && !to_stdout ? stdout : NULL;
     bb_progress_init(&s->progress, s->world.rank, common->quiet);
@@ -89,11 +96,10 @@ static int resolve_sharing(struct bb_session *s)
     TRY(bb_world_any(w, &env_set));
     s->shared_gpu = bb_device_shared(s->devices, w->node_of, w->size);
     if (env_set && !s->shared_gpu && w->rank == 0)
-        bb_warn("each rank has its own GPU, but --share-gpu makes NCCL use sockets between them: omit --share-gpu");
+        bb_warn("each rank has its own GPU, but %s",
+                s->common->share_gpu ? "--share-gpu makes NCCL use sockets between them: omit --share-gpu"
+                                     : "NCCL uses sockets between them, because they use MIG instances");
     s->shared_gpu = s->shared_gpu || env_set;
-    if (s->use >= BB_SESSION_NCCL && s->shared_gpu && !s->share_env_set)
-        TRY(bb_comms_share_gpu_env(w->rank, true)); /* ranks that share a GPU without --share-gpu use MIG instances
-                                                       of the GPU */
 out:
     return rc;
 }
@@ -269,37 +275,18 @@ static int finalize_ranks(struct bb_session *s, int rc, int end_rc)
     return end_rc;
 }
 
-/* Writes and closes the results under a time limit, because a pipe may have no reader and a file system may hang. */
-static int write_results(struct bb_session *s, double timeout_s, int rc)
-{
-    if (!s->json || timeout_s <= 0)
-        return bb_results_close(s->json, rc);
-    bb_deadline_begin_write(timeout_s);
-    bb_results_at_end(s->json, bb_deadline_written);
-    rc = bb_results_close(s->json, rc);
-    bb_deadline_begin_exit(timeout_s, rc);
-    return rc;
-}
-
 int bb_session_release(struct bb_session *s, int rc, int end_rc)
 {
-    const double timeout_s = s->world.watchdog ? s->world.timeout_s : 0;
-    int why;
-
     bb_progress_end(&s->progress);
-    if (rc < 0 && s->world.watchdog)
-        bb_watchdog_told(s->world.watchdog);
     end_rc = finalize_ranks(s, rc, end_rc);
-    if (rc < 0 || end_rc < 0) { /* save the results first, because bb_world_release may end all ranks */
-        why = bb_world_ending(&s->world);
-        (void)bb_results_close(s->json, why ? why : rc < 0 ? rc : end_rc);
-        s->json = NULL;
-    }
-    end_rc = bb_world_release(&s->world, end_rc);
-    rc = write_results(s, timeout_s, rc ? rc : end_rc);
+    if ((rc < 0 || end_rc < 0) && bb_world_ending(&s->world))
+        rc = bb_world_ending(&s->world);
+    rc = bb_results_close(s->json, rc ? rc : end_rc); /* before the ranks end, because the end of this rank may end the
+                                                         other ranks */
     s->json = NULL;
+    end_rc = bb_world_release(&s->world, end_rc);
     bb_telemetry_release(&s->observer);
     free(s->devices);
     s->devices = NULL;
-    return rc;
+    return rc ? rc : end_rc;
 }

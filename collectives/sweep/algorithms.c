@@ -363,8 +363,7 @@ static void print_table(const struct bb_algorithms *a, FILE *out)
         print_not_measured(a, out, (enum bb_candidate_status)status);
 }
 
-/* Writes a copy of the JSON array a->all to the results, because the watchdog may write the results while the array
- * grows. */
+/* Writes a copy of the JSON array a->all to the results, because the caller continues to add to the array. */
 int bb_algorithms_table(struct bb_algorithms *a, FILE *out, struct bb_results *results)
 {
     if (out)

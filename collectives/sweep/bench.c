@@ -209,6 +209,7 @@ static int setup_ranks(struct bench *b)
                                                                       thread */
     int rc;
 
+    TRY(bb_comms_max_p2p_peers_env(b->options.max_p2p_peers));
     TRY(bb_session_begin(&b->session, &b->options.common, BB_SESSION_OBSERVED));
     TRY(make_groups(b));
     TRY(check_ranks(b));

@@ -1,6 +1,6 @@
-/* watchdog_net.c - sockets of the watchdog: listening, sending and receiving messages, authentication tags. */
+/* star_net.c - sockets of the supervisors: listening, sending and receiving messages, authentication tags. */
 #include "bootstrap/base/clock.h"
-#include "bootstrap/watchdog/watchdog_internal.h"
+#include "bootstrap/supervise/star.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const uint32_t WATCHDOG_MAGIC = 0xbb0ca112;
+static const uint32_t STAR_MAGIC = 0xbb0ca112;
 
 static socklen_t address_length(int family)
 {
@@ -21,7 +21,7 @@ static socklen_t address_length(int family)
 
 /* Enables TCP keep-alive, because a host that fails does not close its connections. The kernel sends probes after
  * 10 s without data and closes the connection after 30 s without a response. */
-void bb_watchdog_watch_link(int fd)
+void bb_star_keep_alive(int fd)
 {
     int on = 1, idle_s = 10, every_s = 5, times = 4, unacked_ms = 30000;
 
@@ -48,58 +48,57 @@ static int listen_at(struct sockaddr_storage *at)
     return fd;
 }
 
-static void list_loopback(struct bb_watchdog_endpoint *ticket)
+static void list_loopback(struct bb_star_endpoint *to)
 {
-    struct sockaddr_in *at = (struct sockaddr_in *)&ticket->at[0];
+    struct sockaddr_in *at = (struct sockaddr_in *)&to->at[0];
 
     at->sin_family = AF_INET;
     at->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ticket->n = 1;
+    to->n = 1;
 }
 
-/* Opens one listening socket per address of this host. ticket: out, the addresses whose socket could be opened. No
- * socket uses the wildcard address, so the setting net.ipv6.bindv6only has no effect. */
-int bb_watchdog_listen(bool loopback, struct bb_watchdog_endpoint *ticket, int fds[BB_WATCHDOG_ADDRESSES], int *n)
+/* Opens one listening socket per address of this host. No socket uses the wildcard address, so the setting net.ipv6.bindv6only has no effect. */
+int bb_star_listen(bool loopback, struct bb_star_endpoint *at, int fds[BB_STAR_ADDRESSES], int *n)
 {
-    struct bb_watchdog_endpoint wanted = {.n = 0};
+    struct bb_star_endpoint wanted = {.n = 0};
 
     *n = 0;
     if (loopback)
         list_loopback(&wanted);
     else
-        bb_watchdog_list_addresses(&wanted);
-    memset(ticket->at, 0, sizeof(ticket->at));
+        bb_star_list_addresses(&wanted);
+    memset(at->at, 0, sizeof(at->at));
     for (int i = 0; i < wanted.n; i++)
         if ((fds[*n] = listen_at(&wanted.at[i])) >= 0)
-            ticket->at[(*n)++] = wanted.at[i];
-    ticket->n = *n;
+            at->at[(*n)++] = wanted.at[i];
+    at->n = *n;
     if (wanted.n > 0 && *n == 0)
-        return bb_err(BB_EFAIL, "watchdog: cannot listen: %s", strerror(errno));
+        return bb_err(BB_EFAIL, "supervisor: cannot listen: %s", strerror(errno));
     return 0;
 }
 
-int bb_watchdog_accept(int listen_fd, struct bb_watchdog_link *link)
+int bb_star_accept(int listen_fd, struct bb_star_link *link)
 {
-    struct bb_watchdog_msg challenge = bb_watchdog_msg(WATCHDOG_CHALLENGE, 0, 0);
+    struct bb_star_msg challenge = bb_star_msg(BB_STAR_CHALLENGE, 0, 0);
 
-    *link = (struct bb_watchdog_link){.called = true, .since_s = bb_now_s()};
+    *link = (struct bb_star_link){.called = true, .since_s = bb_now_s()};
     link->fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (link->fd < 0)
         return 0;
-    bb_watchdog_watch_link(link->fd);
+    bb_star_keep_alive(link->fd);
     if (getrandom(&link->nonce, sizeof(link->nonce), GRND_NONBLOCK) != sizeof(link->nonce)) {
-        bb_watchdog_close(link);
+        bb_star_close(link);
         return 0;
     }
     challenge.nonce = link->nonce;
-    if (bb_watchdog_send(link, &challenge, 0))
-        bb_watchdog_close(link);
+    if (bb_star_send(link, &challenge, 0))
+        bb_star_close(link);
     return link->fd >= 0;
 }
 
 /* ---- authentication tags ---- */
 
-void bb_watchdog_take_key(struct bb_watchdog_link *link, const struct bb_siphash_key *token, uint64_t nonce)
+void bb_star_take_key(struct bb_star_link *link, const struct bb_siphash_key *token, uint64_t nonce)
 {
     for (uint64_t half = 0; half < 2; half++)
         link->key.k[half] = bb_siphash(token, (const uint64_t[]){half, link->nonce, nonce}, 3 * sizeof(nonce));
@@ -109,12 +108,12 @@ void bb_watchdog_take_key(struct bb_watchdog_link *link, const struct bb_siphash
 
 /* Returns the authentication tag of a message. from_called: true if the sender is the side that accepted the
  * connection. number: sequence number of the message on this connection and in this direction. */
-static uint64_t tag_of(const struct bb_watchdog_link *link, const struct bb_watchdog_msg *msg, bool from_called,
+static uint64_t tag_of(const struct bb_star_link *link, const struct bb_star_msg *msg, bool from_called,
                        uint64_t number)
 {
     struct {
         uint64_t from_called, number;
-        struct bb_watchdog_msg msg;
+        struct bb_star_msg msg;
     } all;
 
     memset(&all, 0, sizeof(all));
@@ -125,7 +124,7 @@ static uint64_t tag_of(const struct bb_watchdog_link *link, const struct bb_watc
     return bb_siphash(&link->key, &all, sizeof(all));
 }
 
-bool bb_watchdog_verify(struct bb_watchdog_link *link, const struct bb_watchdog_msg *msg)
+bool bb_star_verify(struct bb_star_link *link, const struct bb_star_msg *msg)
 {
     return link->keyed && msg->tag == tag_of(link, msg, !link->called, link->received++);
 }
@@ -144,7 +143,7 @@ static int ready_for(int fd, short events, double patience_s)
     return n > 0;
 }
 
-int bb_watchdog_send(struct bb_watchdog_link *link, struct bb_watchdog_msg *msg, double patience_s)
+int bb_star_send(struct bb_star_link *link, struct bb_star_msg *msg, double patience_s)
 {
     size_t done = 0;
     double end_s = bb_now_s() + patience_s;
@@ -169,7 +168,7 @@ int bb_watchdog_send(struct bb_watchdog_link *link, struct bb_watchdog_msg *msg,
     return done == sizeof(*msg) ? 0 : -1;
 }
 
-int bb_watchdog_receive(struct bb_watchdog_link *link, struct bb_watchdog_msg *msg)
+int bb_star_receive(struct bb_star_link *link, struct bb_star_msg *msg)
 {
     char *at = (char *)&link->in;
     ssize_t n = recv(link->fd, at + link->have, sizeof(link->in) - link->have, MSG_DONTWAIT);
@@ -179,17 +178,17 @@ int bb_watchdog_receive(struct bb_watchdog_link *link, struct bb_watchdog_msg *m
     link->have += n > 0 ? (size_t)n : 0;
     if (link->have < sizeof(link->in))
         return 0;
-    if (link->in.magic != WATCHDOG_MAGIC)
+    if (link->in.magic != STAR_MAGIC)
         return -1;
     link->have = 0;
-    if (link->keyed && !bb_watchdog_verify(link, &link->in))
+    if (link->keyed && !bb_star_verify(link, &link->in))
         return -1;
     *msg = link->in;
-    msg->seen.text[BB_WATCHDOG_TEXT - 1] = msg->seen.wait[BB_WATCHDOG_TEXT - 1] = '\0';
+    msg->seen.text[BB_SEEN_TEXT - 1] = msg->seen.wait[BB_SEEN_TEXT - 1] = '\0';
     return 1;
 }
 
-void bb_watchdog_close(struct bb_watchdog_link *link)
+void bb_star_close(struct bb_star_link *link)
 {
     if (link->fd >= 0)
         close(link->fd);
@@ -197,14 +196,14 @@ void bb_watchdog_close(struct bb_watchdog_link *link)
     link->have = 0;
 }
 
-struct bb_watchdog_msg bb_watchdog_msg(enum bb_watchdog_kind kind, uint32_t rank, int code)
+struct bb_star_msg bb_star_msg(enum bb_star_kind kind, int rank, int code)
 {
-    struct bb_watchdog_msg msg;
+    struct bb_star_msg msg;
 
     memset(&msg, 0, sizeof(msg)); /* also clear the padding, because it is sent too */
-    msg.magic = WATCHDOG_MAGIC;
+    msg.magic = STAR_MAGIC;
     msg.kind = (uint16_t)kind;
     msg.code = (int16_t)code;
-    msg.rank = rank;
+    msg.rank = (uint32_t)rank;
     return msg;
 }

@@ -1,9 +1,9 @@
 /*
- * watchdog_interfaces.c - lists the addresses at which other hosts can reach this host. First come the interfaces
+ * star_addresses.c - lists the addresses at which other hosts can reach this host. First come the interfaces
  * selected by NCCL_SOCKET_IFNAME, then the interface of the default route, then the others. NCCL's own connections use
  * the same order.
  */
-#include "bootstrap/watchdog/watchdog_internal.h"
+#include "bootstrap/supervise/star.h"
 
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -34,7 +34,7 @@ static bool is_listed(const char *list, const char *name, bool exact)
     return false;
 }
 
-int bb_watchdog_preference(const char *name, const char *socket_ifname, const char *default_route)
+int bb_star_preference(const char *name, const char *socket_ifname, const char *default_route)
 {
     const char *list = socket_ifname ? socket_ifname : "";
     const bool excludes = *list == '^';
@@ -104,14 +104,14 @@ static bool is_reachable(const struct ifaddrs *i)
 static struct candidate candidate_of(const struct ifaddrs *i, int n, const char *route)
 {
     const bool is_v4 = i->ifa_addr->sa_family == AF_INET;
-    struct candidate c = {.preference = bb_watchdog_preference(i->ifa_name, getenv("NCCL_SOCKET_IFNAME"), route),
+    struct candidate c = {.preference = bb_star_preference(i->ifa_name, getenv("NCCL_SOCKET_IFNAME"), route),
                           .order = is_v4 ? n : CANDIDATES_MAX + n};
 
     memcpy(&c.at, i->ifa_addr, is_v4 ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
     return c;
 }
 
-void bb_watchdog_list_addresses(struct bb_watchdog_endpoint *ticket)
+void bb_star_list_addresses(struct bb_star_endpoint *at)
 {
     struct candidate all[CANDIDATES_MAX];
     struct ifaddrs *interfaces;
@@ -128,6 +128,6 @@ void bb_watchdog_list_addresses(struct bb_watchdog_endpoint *ticket)
         }
     freeifaddrs(interfaces);
     qsort(all, (size_t)n, sizeof(*all), compare_candidates);
-    for (int i = 0; i < n && ticket->n < BB_WATCHDOG_ADDRESSES; i++)
-        ticket->at[ticket->n++] = all[i].at;
+    for (int i = 0; i < n && at->n < BB_STAR_ADDRESSES; i++)
+        at->at[at->n++] = all[i].at;
 }

@@ -1,0 +1,202 @@
+/* rank.c - the rank's side of the connection to its supervisor. */
+#include "bootstrap/rank/rank.h"
+
+#include "bootstrap/base/clock.h"
+#include "bootstrap/start/launcher.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static const char VARIABLE[] = "BUSBAR_RANK"; /* set by the supervisor (child.c) */
+static const double DECISION_S = 10;          /* longest wait for the decision after a timeout */
+enum { POLL_MS = 5 };
+
+struct descriptors {
+    int supervisor, page, socket, results, stderr_fd; /* supervisor: its process id */
+};
+
+/* Reads the descriptors from the environment. Returns false if this process has no supervisor: a process that the rank
+ * starts inherits the variable, but is no child of the supervisor. */
+static bool read_descriptors(struct descriptors *d)
+{
+    const char *text = getenv(VARIABLE);
+
+    return text &&
+           sscanf(text, "%d %d %d %d %d", &d->supervisor, &d->page, &d->socket, &d->results, &d->stderr_fd) == 5 &&
+           d->supervisor == getppid();
+}
+
+static void close_on_exec(int fd)
+{
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+static struct bb_rank_page *map_page(int fd)
+{
+    void *page = mmap(NULL, sizeof(struct bb_rank_page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    return page == MAP_FAILED ? NULL : page;
+}
+
+/* Handler of the signal that the supervisor has died. */
+static void linger_and_exit(int signal)
+{
+    const struct timespec pause = {.tv_nsec = 1000000L * BB_RANK_ORPHAN_MS};
+
+    (void)signal;
+    nanosleep(&pause, NULL);
+    _exit(BB_EFAIL);
+}
+
+void bb_supervised_begin(void)
+{
+    struct bb_rank_page *page;
+    struct descriptors d;
+
+    if (!read_descriptors(&d))
+        return;
+    if (bb_rank_orphan_signal() != SIGKILL)
+        (void)signal(bb_rank_orphan_signal(), linger_and_exit);
+    dup2(d.stderr_fd, STDERR_FILENO);
+    close(d.stderr_fd);
+    close_on_exec(d.page);
+    close_on_exec(d.socket);
+    close_on_exec(d.results);
+    page = map_page(d.page);
+    bb_err_mute(bb_launcher_rank() > 0); /* until MPI is initialized, only rank 0 prints errors */
+    bb_err_keep_muted(page ? page->muted : NULL, sizeof(page->muted));
+    (void)bb_rank_send(d.socket, BB_RANK_ALIVE, 0, BUSBAR_VERSION, sizeof(BUSBAR_VERSION));
+}
+
+void bb_supervised_end(int code)
+{
+    struct descriptors d;
+
+    if (read_descriptors(&d))
+        (void)bb_rank_send(d.socket, BB_RANK_DONE, code, NULL, 0);
+}
+
+void bb_supervised_exit(int code)
+{
+    struct descriptors d;
+
+    if (read_descriptors(&d))
+        (void)bb_rank_send(d.socket, BB_RANK_FAIL, code, NULL, 0);
+    _exit(code);
+}
+
+bool bb_supervised_open(struct bb_supervised *r, double timeout_s)
+{
+    struct descriptors d;
+
+    *r = (struct bb_supervised){.socket.fd = -1, .results_fd = -1};
+    if (!read_descriptors(&d))
+        return false;
+    r->page = map_page(d.page);
+    r->socket.fd = d.socket;
+    r->results_fd = d.results;
+    (void)bb_rank_send(d.socket, BB_RANK_TIMEOUT, 0, &timeout_s, sizeof(timeout_s));
+    return r->page != NULL;
+}
+
+void bb_supervised_close(struct bb_supervised *r)
+{
+    if (r->page)
+        munmap(r->page, sizeof(*r->page));
+    r->page = NULL;
+    bb_rank_receiver_release(&r->socket);
+}
+
+void bb_supervised_moved(struct bb_supervised *r)
+{
+    atomic_store_explicit(&r->page->signs, atomic_load_explicit(&r->page->signs, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+void bb_supervised_reached(struct bb_supervised *r, const char *step)
+{
+    bb_rank_page_write(r->page, step, "");
+    bb_supervised_moved(r);
+}
+
+void bb_supervised_waiting(struct bb_supervised *r, const char *what)
+{
+    bb_rank_page_write(r->page, NULL, what ? what : "");
+    bb_supervised_moved(r);
+}
+
+int bb_supervised_ending(const struct bb_supervised *r)
+{
+    return atomic_load_explicit(&r->page->ending, memory_order_relaxed);
+}
+
+int bb_supervised_expired(struct bb_supervised *r, const char *what)
+{
+    const double end_s = bb_now_s() + DECISION_S;
+
+    bb_rank_page_write(r->page, NULL, what);
+    (void)bb_rank_send(r->socket.fd, BB_RANK_HANG, 0, NULL, 0);
+    while (bb_supervised_ending(r) == 0 && bb_now_s() < end_s)
+        (void)poll(NULL, 0, POLL_MS);
+    return bb_supervised_ending(r) ? bb_supervised_ending(r) : -BB_ETIMEOUT;
+}
+
+void bb_supervised_fail(struct bb_supervised *r, int code)
+{
+    fflush(stdout);
+    if (bb_supervised_ending(r) == 0)
+        (void)bb_rank_send(r->socket.fd, BB_RANK_FAIL, code, NULL, 0);
+    _exit(code);
+}
+
+int bb_supervised_world(struct bb_supervised *r, int rank, int size, int nodes, const int *node_of, const void *hosts,
+                        size_t hosts_bytes)
+{
+    const struct bb_rank_world world = {rank, size, nodes};
+    const size_t nodes_bytes = (size_t)size * sizeof(*node_of), bytes = sizeof(world) + nodes_bytes + hosts_bytes;
+    char *data = malloc(bytes);
+    int error;
+
+    if (!data)
+        return bb_err(BB_EFAIL, "out of memory for the hosts of %d ranks", size);
+    memcpy(data, &world, sizeof(world));
+    memcpy(data + sizeof(world), node_of, nodes_bytes);
+    memcpy(data + sizeof(world) + nodes_bytes, hosts, hosts_bytes);
+    error = bb_rank_send(r->socket.fd, BB_RANK_WORLD, 0, data, bytes);
+    free(data);
+    return error ? bb_err(BB_EFAIL, "cannot reach the supervisor of this rank: %s", strerror(error)) : 0;
+}
+
+int bb_supervised_join(struct bb_supervised *r, const struct bb_star_endpoint *endpoints)
+{
+    const int error = bb_rank_send(r->socket.fd, BB_RANK_JOIN, 0, endpoints, BB_STAR_SERVERS * sizeof(*endpoints));
+
+    return error ? bb_err(BB_EFAIL, "cannot reach the supervisor of this rank: %s", strerror(error)) : 0;
+}
+
+int bb_supervised_answer(struct bb_supervised *r, struct bb_star_endpoint *endpoint)
+{
+    struct bb_rank_header header;
+    const void *data;
+    int got = bb_rank_receive(&r->socket, &header, &data);
+
+    if (got <= 0)
+        return got ? -BB_EFAIL : 0;
+    if (endpoint && header.bytes == sizeof(*endpoint))
+        memcpy(endpoint, data, sizeof(*endpoint));
+    return header.code < 0 ? header.code : 1;
+}
+
+int bb_star_backup(int size, const int *node_of, int first)
+{
+    for (int r = 1; r < size; r++)
+        if (node_of[r] != node_of[0])
+            return r;
+    return first < size ? first : -1;
+}

@@ -1,0 +1,130 @@
+/* rank_page.c - shared page and socket between a rank and its supervisor. */
+#include "bootstrap/rank/rank_page.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { READ_TRIES = 1000, MESSAGE_MAX = 1 << 28, FIRST_CAPACITY = 1 << 12 };
+
+int bb_rank_orphan_signal(void)
+{
+    return getenv("PMI_FD") ? SIGRTMIN + 8 : SIGKILL;
+}
+
+/* ---- page ---- */
+
+void bb_rank_page_write(struct bb_rank_page *page, const char *step, const char *wait)
+{
+    const unsigned version = atomic_load_explicit(&page->version, memory_order_relaxed);
+
+    atomic_store_explicit(&page->version, version + 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    if (step) {
+        page->seen.step++;
+        snprintf(page->seen.text, BB_SEEN_TEXT, "%s", step);
+    }
+    snprintf(page->seen.wait, BB_SEEN_TEXT, "%s", wait);
+    atomic_store_explicit(&page->version, version + 2, memory_order_release);
+}
+
+void bb_rank_page_read(const struct bb_rank_page *page, struct bb_seen *seen)
+{
+    for (int i = 0; i < READ_TRIES; i++) {
+        const unsigned before = atomic_load_explicit(&page->version, memory_order_acquire);
+
+        memcpy(seen, &page->seen, sizeof(*seen));
+        atomic_thread_fence(memory_order_acquire);
+        if (before % 2 == 0 && before == atomic_load_explicit(&page->version, memory_order_relaxed))
+            break;
+    }
+    seen->text[BB_SEEN_TEXT - 1] = seen->wait[BB_SEEN_TEXT - 1] = '\0';
+}
+
+/* ---- socket ---- */
+
+static int send_all(int fd, const char *data, size_t bytes)
+{
+    while (bytes > 0) {
+        struct pollfd p = {.fd = fd, .events = POLLOUT};
+        ssize_t n = send(fd, data, bytes, MSG_NOSIGNAL);
+
+        if (n < 0 && errno == EAGAIN)
+            (void)poll(&p, 1, -1);
+        else if (n < 0 && errno != EINTR)
+            return errno;
+        data += n > 0 ? n : 0;
+        bytes -= n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+int bb_rank_send(int fd, enum bb_rank_request request, int code, const void *data, size_t bytes)
+{
+    const struct bb_rank_header header = {.request = request, .code = code, .bytes = (uint32_t)bytes};
+    const int error = send_all(fd, (const char *)&header, sizeof(header));
+
+    return error ? error : send_all(fd, data, bytes);
+}
+
+/* Returns the bytes that the message needs, as far as its received bytes contain this; 0 if the message is invalid. */
+static size_t needed_bytes(const struct bb_rank_receiver *r)
+{
+    struct bb_rank_header header;
+
+    if (r->have < sizeof(header))
+        return sizeof(header);
+    memcpy(&header, r->data, sizeof(header));
+    return header.bytes <= MESSAGE_MAX ? sizeof(header) + header.bytes : 0;
+}
+
+static bool reserve(struct bb_rank_receiver *r, size_t bytes)
+{
+    char *more;
+
+    if (bytes < FIRST_CAPACITY)
+        bytes = FIRST_CAPACITY;
+    if (bytes <= r->capacity)
+        return true;
+    more = realloc(r->data, bytes);
+    if (!more)
+        return false;
+    r->data = more;
+    r->capacity = bytes;
+    return true;
+}
+
+int bb_rank_receive(struct bb_rank_receiver *r, struct bb_rank_header *header, const void **payload)
+{
+    size_t needed;
+
+    while ((needed = reserve(r, sizeof(*header)) ? needed_bytes(r) : 0) > r->have) {
+        ssize_t n;
+
+        if (!reserve(r, needed))
+            return -2;
+        n = recv(r->fd, r->data + r->have, needed - r->have, MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return 0;
+        if (n <= 0)
+            return -1;
+        r->have += (size_t)n;
+    }
+    if (needed == 0)
+        return -2;
+    memcpy(header, r->data, sizeof(*header));
+    *payload = r->data + sizeof(*header);
+    r->have = 0;
+    return 1;
+}
+
+void bb_rank_receiver_release(struct bb_rank_receiver *r)
+{
+    free(r->data);
+    *r = (struct bb_rank_receiver){.fd = -1};
+}

@@ -1,0 +1,132 @@
+/* serve.c - see serve.h. */
+#include "bootstrap/results/serve.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+struct server {
+    struct bb_rank_receiver rank, control; /* rank: fd -1 after the rank has closed the connection */
+    struct bb_results_writer writer;       /* open if it has a document */
+};
+
+/* A peer that has ended does not need an answer, so errors are ignored. */
+static void answer(int fd, int code, const char *text)
+{
+    (void)!bb_rank_send(fd, (enum bb_rank_request)BB_RESULTS_ANSWER, code, text, strlen(text));
+}
+
+/* ---- requests of the rank ---- */
+
+/* Executes and answers all requests that have arrived. */
+static void serve_rank(struct server *s)
+{
+    struct bb_rank_header header;
+    const void *payload;
+    int n;
+
+    while ((n = bb_rank_receive(&s->rank, &header, &payload)) > 0) {
+        json_t *value = json_loadb(payload, header.bytes, JSON_DECODE_ANY, NULL);
+        const char *path = header.request == BB_RESULTS_OPEN ? bb_results_writer_path(value) : NULL;
+
+        if (path) /* before the file is created, so that the supervisor can complete it if this process hangs */
+            (void)!bb_rank_send(s->control.fd, (enum bb_rank_request)BB_RESULTS_OPEN, 0, path, strlen(path));
+        answer(s->rank.fd, bb_results_writer_execute(&s->writer, (enum bb_results_request)header.request, value),
+               path ? path : "");
+        json_decref(value);
+    }
+    if (n == 0)
+        return;
+    if (n < -1)
+        answer(s->control.fd, bb_err(BB_EFAIL, "results: out of memory or invalid message of the rank"), "");
+    (void)shutdown(s->rank.fd, SHUT_RDWR);
+    s->rank.fd = -1;
+}
+
+/* ---- end ---- */
+
+/* Executes requests of the rank until FINISH arrives. Returns whether it has arrived: false if the supervisor has
+ * ended. */
+static bool serve_until_finish(struct server *s, struct bb_rank_header *header, const void **payload)
+{
+    struct pollfd polls[] = {{.fd = s->control.fd, .events = POLLIN}, {.events = POLLIN}};
+    int n;
+
+    do {
+        polls[1].fd = s->rank.fd;
+        (void)poll(polls, 2, -1);
+        n = bb_rank_receive(&s->control, header, payload);
+        if (s->rank.fd >= 0)
+            serve_rank(s);
+        if (n > 0 && header->request != BB_RESULTS_FINISH)
+            answer(s->control.fd, -BB_EFAIL, "");
+    } while (n == 0 || (n > 0 && header->request != BB_RESULTS_FINISH));
+    return n > 0;
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
+int bb_results_serve(int rank_fd, int control_fd)
+{
+    struct server s = {.rank = {.fd = rank_fd}, .control = {.fd = control_fd}, .writer = {.out = stdout}};
+    struct bb_results_end end = {.ended_by = "the loss of its supervisor"};
+    struct bb_rank_header header;
+    const void *payload;
+    json_t *value = NULL;
+    int code = -BB_EFAIL, rc = 0;
+
+    bb_err_job_scope(1);
+    if (serve_until_finish(&s, &header, &payload)) {
+        value = json_loadb(payload, header.bytes, 0, NULL);
+        end = (struct bb_results_end){text_of(value, "ended_by"), text_of(value, "phase"), text_of(value, "reason")};
+        code = header.code;
+    }
+    if (s.writer.document.root)
+        rc = bb_results_writer_finish(&s.writer, code, &end);
+    rc = rc == code ? 0 : rc;
+    answer(control_fd, rc, "");
+    json_decref(value);
+    bb_results_writer_release(&s.writer);
+    bb_rank_receiver_release(&s.rank);
+    bb_rank_receiver_release(&s.control);
+    return rc;
+}
+
+/* ---- functions of the supervisor ---- */
+
+int bb_results_finish_send(int control_fd, int rc, const struct bb_results_end *end)
+{
+    const char *const texts[][2] = {{"ended_by", end->ended_by}, {"phase", end->phase}, {"reason", end->reason}};
+    json_t *value = json_object();
+    char *text;
+    int error;
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
+        if (texts[i][1])
+            (void)!json_object_set_new(value, texts[i][0], json_string(texts[i][1])); /* invalid UTF-8 is omitted */
+    text = json_dumps(value, JSON_COMPACT);
+    json_decref(value);
+    error = text ? bb_rank_send(control_fd, (enum bb_rank_request)BB_RESULTS_FINISH, rc, text, strlen(text)) : ENOMEM;
+    free(text);
+    return error;
+}
+
+int bb_results_finish_poll(struct bb_rank_receiver *control, char **path, int *code)
+{
+    struct bb_rank_header header;
+    const void *payload;
+    int n;
+
+    while ((n = bb_rank_receive(control, &header, &payload)) > 0 && header.request == BB_RESULTS_OPEN) {
+        free(*path);
+        *path = strndup(payload, header.bytes);
+    }
+    if (n > 0)
+        *code = header.code;
+    return n;
+}

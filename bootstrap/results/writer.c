@@ -1,0 +1,235 @@
+/* writer.c - see writer.h. */
+#include "bootstrap/results/writer.h"
+
+#include "bootstrap/results/results.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- stdout, devices, pipes and CSV files, which are written at the end ---- */
+
+static const char json_name[] = "the results", csv_name[] = "the table"; /* in messages */
+
+static bool is_stdout(const char *path)
+{
+    return strcmp(path, "-") == 0;
+}
+
+static int put_json(struct bb_results_writer *w, FILE *out)
+{
+    return bb_document_print(&w->document, out);
+}
+
+/* Writes the CSV. A schema without rows yields one CSV row, which contains the scalar fields of the document. */
+static int put_csv(struct bb_results_writer *w, FILE *out)
+{
+    if (!json_object_get(w->document.root, "results"))
+        bb_flat_table_add(&w->table, w->document.root, NULL);
+    return bb_flat_table_write(&w->table, out);
+}
+
+/* Writes a target with the function `put`. Returns 0, or a negative error after an error message. */
+static int write_output(struct bb_results_writer *w, const char *path, const char *what,
+                        int put(struct bb_results_writer *w, FILE *out))
+{
+    struct bb_outfile file;
+    int rc, error;
+
+    if (is_stdout(path)) {
+        rc = put(w, w->out);
+        error = rc ? 0 : bb_outfile_error(w->out);
+        return error ? bb_err(BB_EFAIL, "cannot write %s to stdout: %s", what, strerror(error)) : rc;
+    }
+    rc = bb_outfile_open_private(&file, path, what);
+    return rc ? rc : bb_outfile_close(&file, what, put(w, file.out));
+}
+
+/* ---- open and release ---- */
+
+/* Replaces FILE by the first of FILE, FILE.0, FILE.1, ... that does not exist. */
+static void choose_fresh_path(json_t *value, const char *path)
+{
+    char *unused = strdup(path);
+
+    for (int i = 0; unused && access(unused, F_OK) == 0; i++) {
+        free(unused);
+        if (asprintf(&unused, "%s.%d", path, i) < 0)
+            unused = NULL;
+    }
+    (void)!json_object_set_new(value, "path", json_string(unused));
+    free(unused);
+}
+
+const char *bb_results_writer_path(json_t *value)
+{
+    const char *path = json_string_value(json_object_get(value, "path"));
+
+    if (path && !is_stdout(path) && !bb_outfile_is_stream(path) && json_is_true(json_object_get(value, "fresh")))
+        choose_fresh_path(value, path);
+    (void)!json_object_set_new(value, "fresh", json_false());
+    return json_string_value(json_object_get(value, "path"));
+}
+
+/* Creates the JSON if it is a file. */
+static int open_json(struct bb_results_writer *w, const char *path, json_t *root)
+{
+    const bool stream = path && (is_stdout(path) || bb_outfile_is_stream(path));
+    struct stat old;
+
+    if (path && lstat(path, &old) == 0 && S_ISDIR(old.st_mode))
+        return bb_err(BB_EUSAGE, "cannot write the results: %s is a directory, not a file", path);
+    if (path && !(w->path = strdup(path)))
+        return bb_err(BB_EFAIL, "results: out of memory");
+    return bb_document_open(&w->document, json_incref(root), stream ? NULL : w->path);
+}
+
+static int open_results(struct bb_results_writer *w, const json_t *value)
+{
+    const char *path = json_string_value(json_object_get(value, "path"));
+    const char *csv = json_string_value(json_object_get(value, "csv"));
+    json_t *root = json_object_get(value, "root");
+    int rc;
+
+    w->foreign = json_is_true(json_object_get(value, "foreign"));
+    if (!w->foreign)
+        (void)!json_object_set_new(root, "status", json_string("running"));
+    if (csv && !(w->csv = strdup(csv)))
+        return bb_err(BB_EFAIL, "results: out of memory");
+    rc = csv && !is_stdout(csv) ? bb_outfile_check(csv, csv_name) : 0;
+    return rc ? rc : open_json(w, path, root);
+}
+
+void bb_results_writer_release(struct bb_results_writer *w)
+{
+    bb_document_release(&w->document);
+    bb_flat_table_release(&w->table);
+    free(w->path);
+    free(w->csv);
+    *w = (struct bb_results_writer){.out = w->out};
+}
+
+/* ---- rows and fields ---- */
+
+/* Adds a row to the CSV table. Every row ends with "emulated" and "shared_gpu", which show whether the row's times come
+ * from real GPUs with one rank each. */
+static void add_table_row(struct bb_results_writer *w, const json_t *row)
+{
+    const json_t *root = w->document.root;
+    json_t *reliability = json_pack("{s:O, s:O}", "emulated", json_object_get(root, "emulated"), "shared_gpu",
+                                    json_object_get(root, "shared_gpu"));
+
+    bb_flat_table_add(&w->table, row, reliability);
+    json_decref(reliability);
+}
+
+static int add_row(struct bb_results_writer *w, json_t *row)
+{
+    if (w->csv)
+        add_table_row(w, row);
+    return bb_document_add(&w->document, json_incref(row));
+}
+
+static int set_fields(struct bb_results_writer *w, json_t *fields)
+{
+    const char *key;
+    json_t *value;
+    int rc = 0;
+
+    json_object_foreach(fields, key, value)
+    {
+        rc = rc ? rc : bb_document_set(&w->document, key, json_incref(value));
+    }
+    return rc;
+}
+
+int bb_results_writer_execute(struct bb_results_writer *w, enum bb_results_request request, json_t *value)
+{
+    const bool open = w->document.root != NULL;
+    int rc;
+
+    if (request == BB_RESULTS_OPEN && !open && json_is_object(json_object_get(value, "root"))) {
+        (void)bb_results_writer_path(value);
+        rc = open_results(w, value);
+        if (rc)
+            bb_results_writer_release(w);
+        return rc;
+    }
+    if (request == BB_RESULTS_ROW && open && value)
+        return add_row(w, value);
+    if (request == BB_RESULTS_SET && open && json_is_object(value))
+        return set_fields(w, value);
+    if (request == BB_RESULTS_CLOSE && open)
+        return bb_document_sync(&w->document);
+    return bb_err(BB_EFAIL, "results: out of memory or invalid request");
+}
+
+/* ---- end ---- */
+
+static const char *status_of(int rc)
+{
+    static const char *const status[] = {
+        [0] = "ok", [BB_EDATA] = "wrong data", [BB_ETIMEOUT] = "timeout", [BB_EBELOW] = "below threshold"};
+    const size_t code = (size_t)bb_exit_code(rc);
+
+    return code < sizeof(status) / sizeof(*status) && status[code] ? status[code] : "failed";
+}
+
+static const char *final_status(int rc, const struct bb_results_end *end)
+{
+    return end->ended_by && *end->ended_by ? "interrupted" : status_of(rc);
+}
+
+/* Returns the keys that describe an early end. */
+static json_t *describe_end(const struct bb_results_end *end)
+{
+    const char *const texts[][2] = {{"ended_by", end->ended_by}, {"phase", end->phase}, {"reason", end->reason}};
+    json_t *fields = json_object();
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
+        if (texts[i][1] && *texts[i][1])
+            (void)!json_object_set_new(fields, texts[i][0], json_string(texts[i][1]));
+    return fields;
+}
+
+/* Sets the final status and the reasons of an early end. The schema of nccl-tests has none of these keys. */
+static void set_end(struct bb_results_writer *w, int rc, const struct bb_results_end *end)
+{
+    json_t *fields = w->foreign ? NULL : describe_end(end);
+
+    if (w->foreign)
+        return;
+    (void)!set_fields(w, fields);
+    json_decref(fields);
+    bb_document_set_status(&w->document, final_status(rc, end));
+}
+
+void bb_results_rescue(const char *path, pid_t writer, int rc, const struct bb_results_end *end)
+{
+    json_t *root = json_load_file(path, 0, NULL), *fields = describe_end(end);
+
+    bb_outfile_remove_temporaries(path, writer);
+    if (json_object_del(root, "status") == 0) {
+        (void)!json_object_update(root, fields);
+        (void)!json_object_set_new(root, "status", json_string(final_status(rc, end)));
+        (void)!bb_json_save(path, "the results", json_incref(root), 12);
+    }
+    json_decref(root);
+    json_decref(fields);
+}
+
+int bb_results_writer_finish(struct bb_results_writer *w, int rc, const struct bb_results_end *end)
+{
+    int failed;
+
+    set_end(w, rc, end);
+    failed = w->csv ? write_output(w, w->csv, csv_name, put_csv) : 0;
+    if (failed && rc >= 0)
+        set_end(w, rc = failed, end);
+    if (w->path && !w->document.file.out)
+        failed = write_output(w, w->path, json_name, put_json);
+    else
+        failed = bb_document_finish(&w->document);
+    return rc < 0 ? rc : failed;
+}

@@ -1,0 +1,70 @@
+/*
+ * writer.h - writes the results of a run: the JSON document (document.h), the CSV table (flat_table.h) and the final
+ * status. Used by the process that owns the files: an offline command (results.h), or the process that writes the
+ * results of the ranks (serve.h). One thread uses a writer.
+ */
+#ifndef BB_BOOTSTRAP_RESULTS_WRITER_H
+#define BB_BOOTSTRAP_RESULTS_WRITER_H
+
+#include "bootstrap/results/document.h"
+#include "bootstrap/results/flat_table.h"
+
+/* Requests, and what their JSON value is. */
+enum bb_results_request {
+    BB_RESULTS_OPEN = 64, /* create the files: an object with
+                             path, csv: JSON file and CSV file; "-": stream `out` of the writer; null: none
+                             fresh:     an existing JSON file is not replaced; the first unused name of FILE.0, FILE.1,
+                                        ... is used
+                             foreign:   the document has the schema of nccl-tests, which has no key "status"
+                             root:      fields of the document, with an empty list "results" if the schema has rows */
+    BB_RESULTS_ROW,       /* add a row to "results" and save the row: the row */
+    BB_RESULTS_SET,       /* set top-level fields: an object with the fields */
+    BB_RESULTS_CLOSE,     /* no further rows follow: flush the JSON file to disk; the status stays "running" */
+    BB_RESULTS_FINISH,    /* only between processes (serve.h) */
+    BB_RESULTS_ANSWER
+};
+
+/* Why a run ended early. NULL or "": unknown. */
+struct bb_results_end {
+    const char *ended_by; /* signal or other cause that interrupted the run */
+    const char *phase;    /* what rank 0 did last, and what it waited for */
+    const char *reason;   /* the error line */
+};
+
+/* The caller sets `out` before OPEN; all other members are then zero. The writer is open if the document has a root. */
+struct bb_results_writer {
+    FILE *out;
+    char *path, *csv; /* as in OPEN; path: the chosen name */
+    bool foreign;
+    struct bb_document document; /* writes the JSON if `path` is a file */
+    struct bb_flat_table table;
+};
+
+/*
+ * bb_results_writer_execute - execute a request.
+ *   w        open after a successful OPEN; the caller then releases the writer with bb_results_writer_release
+ *   value    borrowed; may be NULL
+ *   Returns  0; -BB_EUSAGE if OPEN cannot write a target; -BB_EFAIL; both after an error message
+ */
+int bb_results_writer_execute(struct bb_results_writer *w, enum bb_results_request request,
+                              json_t *value) BB_MUST_CHECK;
+
+/* bb_results_writer_path - choose the path of the JSON for OPEN ("fresh"), and store it in its value. Returns the path;
+ * NULL: no JSON. */
+const char *bb_results_writer_path(json_t *value);
+
+/*
+ * bb_results_writer_finish - set the final status and write all targets for the last time.
+ *   rc       status of the run: 0 or a negative error code
+ *   end      why the run ended early; ended_by sets the status "interrupted"
+ *   Returns  rc if rc < 0; else 0, or a negative error after an error message if a target could not be written
+ */
+int bb_results_writer_finish(struct bb_results_writer *w, int rc, const struct bb_results_end *end);
+
+/* bb_results_rescue - complete the JSON file of a writer process that was killed: remove its temporary files, and set the
+ * final status. Does nothing if there is no such file or its schema has no status. */
+void bb_results_rescue(const char *path, pid_t writer, int rc, const struct bb_results_end *end);
+
+void bb_results_writer_release(struct bb_results_writer *w);
+
+#endif

@@ -1,0 +1,555 @@
+/* supervisor.c - the loop of a supervisor, and the actions of its state machine (state_machine.h). */
+#include "bootstrap/supervise/supervisor.h"
+
+#include "bootstrap/base/clock.h"
+#include "bootstrap/results/serve.h"
+#include "bootstrap/start/launcher.h"
+#include "bootstrap/start/pmi.h"
+#include "bootstrap/start/signals.h"
+#include "bootstrap/supervise/local_job.h"
+#include "bootstrap/supervise/supervise.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Durations in seconds. */
+static const double GATHER_HANG_S =
+    0.3; /* server: from the first hang to the decision, for the states of other ranks */
+static const double GATHER_MORE_S = 0.7;    /* added to it if some ranks have not answered */
+static const double GATHER_LOST_S = 0.05;   /* from a lost rank to the decision, to detect further lost ranks */
+static const double GATHER_SIGNAL_S = 0.05; /* from a signal to the decision, because a lost rank explains more */
+static const double CLAIM_S = 0.1;          /* supervisor alone: time for the claims of others on this host */
+static const double CLAIM_EARLY_S = 0.5;    /* the same while the ranks start, which they do not do at the same time */
+static const double CLAIM_HANG_S = 1.5;     /* the same for a hang, because the ranks did not start at the same time */
+static const double DEFER_S = 2;            /* longest wait for the line of the supervisor with the better claim */
+static const double SERVER_S = 0.5;         /* longest wait of a member for the server's decision */
+static const double RECORD_S = 0.2;         /* longest wait for the results before the line is printed */
+static const double RESCUE_S = 0.5;         /* longest wait for the completion of a file whose writer was killed */
+static const double UNWIND_S = 0.4;         /* time for the ranks to end on their own before they are killed */
+static const double LINGER_S = 1.0;         /* from the start of the end to the exit of the last supervisor */
+static const double SUSPENDED_S = 1.5; /* a longer pause between two iterations shows that the process was suspended */
+static const double SOON_S = 0.01, TICK_S = 0.1; /* longest sleep while the job ends, and else */
+static const double OUTPUT_S = 0.2;              /* time for Hydra to read the output; it reads none after the abort */
+
+/* ---- actions ---- */
+
+static bool is_stronger(const struct bb_supervisor *s, enum bb_cause cause)
+{
+    return cause > s->trouble.cause;
+}
+
+static enum bb_cause cause_of(enum bb_event event)
+{
+    if (event == BB_EVENT_LOST || event == BB_EVENT_SERVER_LOST)
+        return BB_CAUSE_LOST;
+    return event == BB_EVENT_SIGNAL ? BB_CAUSE_SIGNAL : BB_CAUSE_HANG;
+}
+
+static void set_timer(struct bb_supervisor *s, double seconds)
+{
+    const double due_s = bb_now_s() + seconds;
+
+    if (s->due_s == 0 || due_s < s->due_s)
+        s->due_s = due_s;
+}
+
+/* Returns the time until the decision after a report with this cause. */
+static double delay_of(struct bb_supervisor *s, enum bb_cause cause)
+{
+    if (s->role == BB_ROLE_SERVER && s->job.size > s->n_children)
+        return cause == BB_CAUSE_HANG ? GATHER_HANG_S : cause == BB_CAUSE_LOST ? GATHER_LOST_S : GATHER_SIGNAL_S;
+    if (s->role == BB_ROLE_SERVER || !s->launched)
+        return cause == BB_CAUSE_HANG || s->n_children == 1 ? 0 : GATHER_LOST_S;
+    if (s->role == BB_ROLE_MEMBER)
+        return cause == BB_CAUSE_HANG ? 2 + s->job.size / 512.0 : SERVER_S;
+    if (s->children[0].page->muted[0] || !s->children[0].alive)
+        return CLAIM_EARLY_S;
+    return cause == BB_CAUSE_HANG && s->job.rank > 0 ? CLAIM_HANG_S : CLAIM_S;
+}
+
+/* Returns whether supervisors of this host are not connected to this one, so that they must be informed by signals. */
+static bool has_strangers(const struct bb_supervisor *s)
+{
+    return s->launched && (s->role == BB_ROLE_ALONE || (s->role == BB_ROLE_SERVER && !bb_peers_joined(s)));
+}
+
+static void note_trouble(struct bb_supervisor *s, const struct bb_report *report)
+{
+    const enum bb_cause cause = cause_of(report->event);
+
+    if (s->state == BB_STATE_JUDGING && report->event == BB_EVENT_TIMER && s->ending_s == 0 &&
+        s->role == BB_ROLE_MEMBER)
+        s->role = BB_ROLE_ALONE; /* no server answers */
+    if (is_stronger(s, cause) && report->event != BB_EVENT_TIMER)
+        s->trouble = (struct bb_trouble){.cause = cause,
+                                         .rank = report->event == BB_EVENT_SERVER_LOST ? 0 : report->rank,
+                                         .signal = report->signal,
+                                         .code = cause == BB_CAUSE_SIGNAL ? report->code : BB_ETIMEOUT};
+    if (s->role == BB_ROLE_SERVER && report->event == BB_EVENT_HANG && s->due_s == 0)
+        bb_peers_ask_states(s);
+    if (has_strangers(s))
+        bb_local_tell(s->launcher, BB_LOCAL_CLAIM, s->job.rank);
+    set_timer(s, delay_of(s, s->trouble.cause));
+    if (s->claimed_s > bb_now_s())
+        bb_supervisor_event(s, BB_EVENT_CLAIM);
+}
+
+static void warn_unreachable(struct bb_supervisor *s, const struct bb_report *report)
+{
+    (void)report;
+    bb_warn("rank 0 (%s) is unreachable from rank %d: the cause of a hang of rank %d will not be reported",
+            s->job.hosts[0], s->job.rank, s->job.rank);
+    bb_ranks_answer(s);
+}
+
+bool bb_supervisor_poll_writer(struct bb_supervisor *s)
+{
+    struct bb_writer *w = &s->writer;
+    const int got = w->finished || w->control.fd < 0 ? 1 : bb_results_finish_poll(&w->control, &w->path, &w->code);
+
+    if (got < 0) {
+        w->lost = true;
+        w->code = -BB_EFAIL;
+    }
+    w->finished = w->finished || got != 0;
+    return w->finished;
+}
+
+/* How the job ends, for the results. phase: out, buffer. */
+static struct bb_results_end describe_end(const struct bb_supervisor *s, char phase[BB_VERDICT_LINE])
+{
+    struct bb_results_end end = {.reason = s->line};
+
+    phase[0] = '\0';
+    if (s->trouble.cause != BB_CAUSE_NONE)
+        bb_verdict_phase(s, phase);
+    end.phase = phase;
+    if (s->trouble.cause == BB_CAUSE_SIGNAL)
+        end.ended_by = bb_signal_name(s->trouble.signal);
+    return end;
+}
+
+/* Sends the writer how the job ends. */
+static void record_end(struct bb_supervisor *s)
+{
+    char phase[BB_VERDICT_LINE];
+    const struct bb_results_end end = describe_end(s, phase);
+
+    if (s->writer.control.fd >= 0 && !bb_supervisor_poll_writer(s) &&
+        bb_results_finish_send(s->writer.control.fd, -s->code, &end)) {
+        s->writer.finished = s->writer.lost = true;
+        s->writer.code = -BB_EFAIL;
+    }
+}
+
+/* Waits until the writer has written the final results, but not for long: its disk may hang. Then completes the file in
+ * its place. */
+static void await_record(struct bb_supervisor *s)
+{
+    const double end_s = bb_now_s() + RECORD_S;
+    struct pollfd p = {.fd = s->writer.control.fd, .events = POLLIN};
+    char phase[BB_VERDICT_LINE];
+    struct bb_results_end end;
+
+    while (!bb_supervisor_poll_writer(s) && bb_now_s() < end_s)
+        (void)poll(&p, 1, (int)(1e3 * SOON_S));
+    if (s->writer.path && (!s->writer.finished || s->writer.code < 0)) {
+        end = describe_end(s, phase);
+        bb_writer_rescue(s->writer.pid, s->writer.ended, s->writer.path, -s->code, &end, RESCUE_S);
+        s->writer.finished = true;
+    }
+}
+
+/* Starts the early end of the job: the record first, stderr last. line: whether this supervisor prints the line. */
+static void start_ending(struct bb_supervisor *s, bool line)
+{
+    s->ending_s = bb_now_s();
+    s->due_s = 0;
+    if (line)
+        bb_verdict_compose(s);
+    bb_ranks_end(s);
+    record_end(s);
+    bb_peers_end(s);
+    await_record(s);
+    if (line)
+        bb_verdict_print(s);
+    if (has_strangers(s))
+        bb_local_tell(s->launcher, BB_LOCAL_ENDED, s->code);
+    set_timer(s, UNWIND_S);
+    if (bb_ranks_gone(s))
+        bb_supervisor_event(s, BB_EVENT_GONE);
+}
+
+static void judge(struct bb_supervisor *s, const struct bb_report *report)
+{
+    (void)report;
+    s->code = s->trouble.code;
+    start_ending(s, true);
+}
+
+static void judge_writer(struct bb_supervisor *s, const struct bb_report *report)
+{
+    s->trouble = (struct bb_trouble){
+        .cause = BB_CAUSE_LOST, .rank = report->rank, .signal = report->signal, .code = BB_ETIMEOUT};
+    judge(s, report);
+}
+
+static void end_printed(struct bb_supervisor *s, const struct bb_report *report)
+{
+    s->code = report->code ? report->code : BB_EFAIL;
+    if (report->event == BB_EVENT_FAILED)
+        s->trouble = (struct bb_trouble){.cause = BB_CAUSE_PRINTED, .rank = report->rank, .code = s->code};
+    start_ending(s, false);
+}
+
+static void leave(struct bb_supervisor *s, const struct bb_report *report)
+{
+    (void)report;
+    bb_peers_bye(s);
+}
+
+static void fall_back(struct bb_supervisor *s, const struct bb_report *report)
+{
+    if (s->trouble.cause == BB_CAUSE_NONE || report->event == BB_EVENT_SERVER_LOST)
+        s->trouble = (struct bb_trouble){.cause = BB_CAUSE_LOST, .rank = 0, .code = BB_ETIMEOUT};
+    if (report->event == BB_EVENT_TIMER)
+        bb_peers_fall_back(s);
+    set_timer(s, SERVER_S);
+}
+
+/* Kills the ranks that have not ended on their own. A process in an uninterruptible call does not even end then; the
+ * supervisor does not wait for it for long. */
+static void kill_ranks(struct bb_supervisor *s, const struct bb_report *report)
+{
+    (void)report;
+    bb_ranks_kill(s);
+    set_timer(s, UNWIND_S);
+    if (bb_now_s() > s->ending_s + LINGER_S)
+        bb_supervisor_event(s, BB_EVENT_GONE);
+}
+
+static void part(struct bb_supervisor *s, const struct bb_report *report)
+{
+    (void)report;
+    set_timer(s, s->ending_s + LINGER_S - bb_now_s());
+    bb_peers_bye(s);
+}
+
+static void close_results(struct bb_supervisor *s, const struct bb_report *report)
+{
+    (void)report;
+    if (s->writer.control.fd < 0) {
+        bb_supervisor_event(s, BB_EVENT_WRITTEN);
+        return;
+    }
+    record_end(s);
+    set_timer(s, s->timeout_s);
+    if (s->writer.finished && !s->writer.lost)
+        bb_supervisor_event(s, BB_EVENT_WRITTEN);
+}
+
+static void report_write(struct bb_supervisor *s, const struct bb_report *report)
+{
+    const bool late = report->event == BB_EVENT_TIMER;
+
+    s->code = late ? BB_ETIMEOUT : BB_EFAIL;
+    s->trouble = (struct bb_trouble){.cause = late ? BB_CAUSE_HANG : BB_CAUSE_SIGNAL, .signal = report->signal};
+    if (late)
+        snprintf(s->line, sizeof(s->line), "timeout: writing the final results did not end within %g s", s->timeout_s);
+    else
+        snprintf(s->line, sizeof(s->line), "ended by %s; last seen: writing the final results",
+                 bb_signal_name(report->signal));
+    await_record(s);
+    bb_err_job_nonblocking((enum bb_error)s->code, "%s", s->line);
+    bb_peers_dismiss(s);
+}
+
+static void dismiss(struct bb_supervisor *s, const struct bb_report *report)
+{
+    if (report->event == BB_EVENT_WRITTEN && s->writer.code < 0 && s->code == 0)
+        s->code = -s->writer.code;
+    bb_peers_dismiss(s);
+}
+
+static void do_nothing(struct bb_supervisor *s, const struct bb_report *report)
+{
+    if (report->event == BB_EVENT_JOINED)
+        bb_ranks_answer(s);
+    if (report->event == BB_EVENT_CLAIM)
+        set_timer(s, s->claimed_s - bb_now_s());
+}
+
+void bb_supervisor_raise(struct bb_supervisor *s, const struct bb_report *report)
+{
+    typedef void act_fn(struct bb_supervisor *, const struct bb_report *);
+    static act_fn *const actions[BB_ACTIONS] = {
+        [BB_DO_NOTHING] = do_nothing,  [BB_DO_NOTE] = note_trouble,         [BB_DO_WARN] = warn_unreachable,
+        [BB_DO_JUDGE] = judge,         [BB_DO_END] = end_printed,           [BB_DO_LEAVE] = leave,
+        [BB_DO_FALL_BACK] = fall_back, [BB_DO_KILL] = kill_ranks,           [BB_DO_PART] = part,
+        [BB_DO_CLOSE] = close_results, [BB_DO_REPORT_WRITE] = report_write, [BB_DO_WRITER_LOST] = judge_writer,
+        [BB_DO_DISMISS] = dismiss};
+    const struct bb_machine_row *row = bb_machine_row_of(s->state, report->event, s->role);
+
+    if (!row)
+        return;
+    if (row->next != s->state)
+        s->due_s = 0;
+    s->state = row->next;
+    actions[row->action](s, report);
+}
+
+/* ---- observations ---- */
+
+static void take_local_signal(struct bb_supervisor *s, const struct signalfd_siginfo *info)
+{
+    enum bb_local_kind kind;
+    int value;
+
+    if (!has_strangers(s) || !bb_local_read(s->launcher, info, &kind, &value))
+        return;
+    if (s->ending_s > 0 && kind == BB_LOCAL_CLAIM)
+        bb_local_tell(s->launcher, BB_LOCAL_ENDED, s->code); /* the claim of a supervisor that started late */
+    if (kind == BB_LOCAL_ENDED) {
+        bb_supervisor_raise(s, &(struct bb_report){.event = BB_EVENT_END, .code = value});
+    } else if (value < s->job.rank) {
+        s->claimed_s = bb_now_s() + DEFER_S;
+        bb_supervisor_event(s, BB_EVENT_CLAIM);
+    }
+}
+
+static void end_by(struct bb_supervisor *s, int signal)
+{
+    if (s->state == BB_STATE_CLOSING)
+        bb_supervisor_raise(s, &(struct bb_report){.event = BB_EVENT_SIGNAL, .signal = signal});
+    else if (s->ending_s == 0)
+        bb_peers_report(s, s->job.rank, BB_CAUSE_SIGNAL, signal, BB_EFAIL);
+}
+
+static void read_signals(struct bb_supervisor *s)
+{
+    struct signalfd_siginfo info;
+
+    while (read(s->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+        if (info.ssi_signo == SIGTERM)
+            s->signal_sender = (pid_t)info.ssi_pid;
+        if (info.ssi_signo == SIGCHLD || info.ssi_signo == SIGCONT)
+            continue;
+        if ((int)info.ssi_signo == bb_local_signal())
+            take_local_signal(s, &info);
+        else
+            end_by(s, (int)info.ssi_signo);
+    }
+}
+
+/* Detects the end of the launcher: mpirun that was killed, or that received a second Ctrl-C, informs no rank. */
+static void check_launcher(struct bb_supervisor *s)
+{
+    struct pollfd p = {.fd = s->launcher_fd, .events = POLLIN};
+
+    if (!s->launched || (poll(&p, 1, 0) <= 0 && getppid() == s->launcher))
+        return;
+    end_by(s, BB_LAUNCHER_LOST);
+}
+
+/* The writer process starts when the rank sends the first message about its results. */
+static void check_writer(struct bb_supervisor *s)
+{
+    struct bb_child *child = &s->children[0];
+    char first;
+
+    if (child->results_fd >= 0 && recv(child->results_fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) > 0) {
+        s->writer.pid = bb_writer_start(child->results_fd, &s->mask, &s->writer.control.fd);
+        close(child->results_fd);
+        child->results_fd = -1;
+    }
+    if (s->writer.control.fd < 0 || !bb_supervisor_poll_writer(s) || s->writer.lost)
+        return;
+    if (s->state == BB_STATE_CLOSING)
+        bb_supervisor_event(s, BB_EVENT_WRITTEN);
+    else /* it has not been asked for the final results, so it has printed an error */
+        bb_peers_report(s, s->job.rank, BB_CAUSE_PRINTED, 0, BB_EFAIL);
+}
+
+/* Adds the time of a suspension to all time limits. */
+static void check_suspension(struct bb_supervisor *s, double now_s)
+{
+    const double pause_s = now_s - s->round_s;
+
+    for (int i = 0; pause_s > SUSPENDED_S && i < s->n_children; i++)
+        s->children[i].due_s += pause_s;
+    if (pause_s > SUSPENDED_S && s->due_s > 0)
+        s->due_s += pause_s;
+    s->round_s = now_s;
+}
+
+static void check_timer(struct bb_supervisor *s, double now_s)
+{
+    if (s->due_s == 0 || now_s < s->due_s)
+        return;
+    if (s->state == BB_STATE_JUDGING && s->role == BB_ROLE_SERVER && s->trouble.cause == BB_CAUSE_HANG &&
+        !bb_peers_answered(s) && now_s < s->due_s + GATHER_MORE_S)
+        return;
+    s->due_s = 0;
+    bb_supervisor_event(s, BB_EVENT_TIMER);
+}
+
+static void sleep_until_news(struct bb_supervisor *s)
+{
+    const int n_fixed = 3 + 3 * s->n_children;
+    struct pollfd polls[n_fixed + s->star.n_listen + BB_STAR_SERVERS + s->star.n_peers + s->star.n_visitors];
+    const bool soon = s->state >= BB_STATE_JUDGING || s->star.dialing >= 0;
+    int n = 0;
+
+    polls[n++] = (struct pollfd){.fd = s->signal_fd, .events = POLLIN};
+    polls[n++] = (struct pollfd){.fd = s->launched ? s->launcher_fd : -1, .events = POLLIN};
+    polls[n++] = (struct pollfd){.fd = s->writer.control.fd, .events = POLLIN};
+    for (int i = 0; i < s->n_children; i++) {
+        polls[n++] = (struct pollfd){.fd = s->children[i].socket.fd, .events = POLLIN};
+        polls[n++] = (struct pollfd){.fd = s->children[i].stderr_fd, .events = POLLIN};
+        polls[n++] = (struct pollfd){.fd = i == 0 ? s->children[i].results_fd : -1, .events = POLLIN};
+    }
+    n += bb_peers_polls(s, &polls[n]);
+    (void)poll(polls, (nfds_t)n, (int)(1e3 * (soon ? SOON_S : TICK_S)));
+}
+
+static void run_loop(struct bb_supervisor *s)
+{
+    while (s->state != BB_STATE_OVER) {
+        double now_s;
+
+        sleep_until_news(s);
+        now_s = bb_now_s();
+        check_suspension(s, now_s);
+        read_signals(s);
+        bb_ranks_read(s);
+        bb_ranks_reap(s);
+        check_writer(s);
+        bb_peers_read(s, now_s);
+        check_launcher(s);
+        bb_ranks_check(s);
+        bb_peers_send_states(s, now_s);
+        bb_peers_check(s, now_s);
+        check_timer(s, bb_now_s());
+    }
+}
+
+/* ---- start and end ---- */
+
+static void block_signals(sigset_t *ours, sigset_t *before)
+{
+    sigemptyset(ours);
+    for (int signal = 1; signal < BB_SIGNALS_END; signal++)
+        if (bb_signal_is_taken(signal))
+            sigaddset(ours, signal);
+    sigaddset(ours, SIGCHLD);
+    sigaddset(ours, SIGCONT); /* wakes the loop after a suspension; SIGCONT resumes the process even if blocked */
+    sigaddset(ours, bb_local_signal());
+    sigprocmask(SIG_BLOCK, ours, before);
+    (void)signal(SIGPIPE, SIG_IGN);
+}
+
+static int start(struct bb_supervisor *s, int n)
+{
+    sigset_t ours;
+    int rc = 0;
+
+    block_signals(&ours, &s->mask);
+    s->round_s = bb_now_s();
+    s->launched = !bb_launched_alone();
+    s->launcher = getppid();
+    s->launcher_fd = (int)syscall(SYS_pidfd_open, s->launcher, 0);
+    s->job.rank = bb_launcher_rank() * n;
+    s->job.size = 1;
+    s->role = BB_ROLE_ALONE;
+    s->writer.control.fd = -1;
+    s->star.dialing = -1;
+    for (int i = 0; i < BB_STAR_SERVERS; i++)
+        s->star.servers[i].fd = -1;
+    (void)gethostname(s->job.host, sizeof(s->job.host) - 1);
+    s->signal_fd = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
+    s->children = calloc((size_t)n, sizeof(*s->children));
+    s->n_children = n;
+    if (s->signal_fd < 0 || !s->children)
+        return bb_err(BB_EFAIL, "cannot supervise %d ranks: %s", n, strerror(errno));
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    TRY(bb_children_start(s->children, n, s->job.rank, &s->program, &s->mask));
+out:
+    return rc;
+}
+
+/* Ends the processes that are left, and then the job for the launcher: Hydra and Slurm's PMI-2 do not end the other
+ * ranks of a job, or not with its exit code, unless they receive this command. */
+static void finish(struct bb_supervisor *s)
+{
+    const struct timespec output_is_read = {.tv_nsec = (long)(1e9 * OUTPUT_S)};
+    const bool mpi_used = s->children[0].page && atomic_load(&s->children[0].page->mpi_used);
+
+    bb_ranks_kill(s);
+    bb_children_kill_strays();
+    if (s->ending_s > 0 && s->launched && bb_pmi_connected()) {
+        nanosleep(&output_is_read, NULL);
+        bb_pmi_abort(s->code, mpi_used);
+    }
+}
+
+static void release(struct bb_supervisor *s)
+{
+    bb_peers_release(s);
+    for (int i = 0; s->children && i < s->n_children; i++)
+        bb_child_release(&s->children[i]);
+    bb_rank_receiver_release(&s->writer.control);
+    free(s->writer.path);
+    free(s->children);
+    free(s->job.hosts);
+    free(s->job.node_of);
+}
+
+/* Becomes the rank, without supervision. Returns only after an error. */
+static int become_rank(const struct bb_rank_program *program)
+{
+    char **argv = calloc((size_t)program->argc + 3, sizeof(*argv));
+
+    if (!argv)
+        return bb_err(BB_EFAIL, "out of memory");
+    argv[0] = (char *)(uintptr_t)program->path;
+    argv[1] = (char *)(uintptr_t)program->entry;
+    for (int i = 0; i < program->argc; i++)
+        argv[2 + i] = program->argv[i];
+    fflush(stdout);
+    execv(program->path, argv);
+    free(argv);
+    return bb_err(BB_EFAIL, "cannot execute %s: %s", program->path, strerror(errno));
+}
+
+int bb_supervise_program(const struct bb_rank_program *program, double timeout_s, int ranks)
+{
+    struct bb_supervisor s = {.timeout_s = timeout_s, .program = *program};
+    int rc;
+
+    for (int i = 1; i < program->argc && ranks == 1; i++)
+        if (strcmp(program->argv[i], "--no-supervisor") == 0)
+            return become_rank(program);
+    TRY(start(&s, ranks));
+    bb_err_mute(0);
+    run_loop(&s);
+    finish(&s);
+    rc = -s.code;
+out:
+    release(&s);
+    return rc;
+}
+
+int bb_supervise(const char *command, const char *entry, double timeout_s, int ranks, int argc, char **argv)
+{
+    struct bb_rank_program program = {.command = command, .entry = entry, .argc = argc, .argv = argv};
+    const int rc = bb_rank_program_find(command, program.path);
+
+    return rc ? rc : bb_supervise_program(&program, timeout_s, ranks);
+}

@@ -1,0 +1,33 @@
+/*
+ * siblings.h - several ranks per launched process, like the options -g and -t of nccl-tests: the supervisor starts
+ * `count` ranks (bootstrap/supervise/child.h). Only the first one uses MPI; they exchange data through shared memory
+ * (exchange.h).
+ *
+ * This works with one launched process per node under the mpirun of any MPI, under srun, and without a launcher. The
+ * launcher needs neither slots nor options for the other ranks. The alternatives are MPI_Comm_spawn, which srun and
+ * many job queues reject, and nested mpirun calls.
+ */
+#ifndef BB_BOOTSTRAP_WORLD_SIBLINGS_H
+#define BB_BOOTSTRAP_WORLD_SIBLINGS_H
+
+#include "bootstrap/rank/rank_page.h"
+
+/* The ranks of one supervisor. */
+struct bb_siblings {
+    int place, count; /* index of this rank among them, and their number */
+    unsigned done;    /* number of exchanges that this rank has completed */
+    struct bb_siblings_memory *shared;
+};
+
+/* bb_siblings_count - return the number of ranks of the supervisor of this rank. */
+int bb_siblings_count(void);
+
+/* bb_siblings_take - map the shared memory whose descriptor the supervisor stored in an environment variable. *siblings:
+ * out, owned by the caller, NULL if the supervisor has one rank. Returns 0, or -BB_EFAIL after printing one error
+ * line. */
+int bb_siblings_take(struct bb_siblings **siblings) BB_MUST_CHECK;
+
+/* bb_siblings_release - unmap the memory and free the structure. NULL is allowed. */
+void bb_siblings_release(struct bb_siblings *siblings);
+
+#endif

@@ -35,13 +35,13 @@ judge() {
 }
 
 sources() {
-    git ls-files 'bootstrap/*.c' 'collectives/*.c' 'cuda/*.c' 'proxies/*.c' busbar.c
+    git ls-files 'bootstrap/*.c' 'collectives/*.c' 'cuda/*.c' 'proxies/*.c' busbar.c busbar_rank.c
 }
 
 # commands EXTRA - prints the compile command of each source of busbar with the EXTRA options and without output, one per line.
 commands() {
     sed -n 's/^ *"command": "\(.*\)",*$/\1/p' build/compile_commands.json | sed 's/\\"/"/g; s/\\\\/\\/g' |
-        grep -E ' -c (\S*/)?(bootstrap|collectives|cuda|proxies)/\S*\.c$| -c \S*busbar\.c$' | grep -v '/tests/' | sort -u |
+        grep -E ' -c (\S*/)?(bootstrap|collectives|cuda|proxies)/\S*\.c$| -c \S*busbar(_rank)?\.c$' | grep -v '/tests/' | sort -u |
         sed "s, -o [^ ]*, -o /dev/null $1,; s, -Werror,,; s,^[^ ]*ccache ,,"
 }
 
@@ -102,16 +102,16 @@ tsan_reports() {
 }
 
 run_tsan() {
-    tests="test_watchdog test_neighbours test_wait test_results test_progress"
+    tests="test_rank_page test_serve test_supervise test_wait test_results test_progress"
     # shellcheck disable=SC2086
-    build_preset tsan busbar busbar_gpu emulator $tests || { tail -n 20 $logs/build.log; echo open >$logs/tsan.verdict; return; }
+    build_preset tsan busbar busbar_rank emulator $tests || { tail -n 20 $logs/build.log; echo open >$logs/tsan.verdict; return; }
     rm -f $logs/tsan.[0-9]*
     export TSAN_OPTIONS="exitcode=0 ignore_noninstrumented_modules=1 log_path=$root/$logs/tsan"
     # shellcheck disable=SC2086
     emulated build-tsan mpirun -n 2 build-tsan/busbar $BENCH --json $logs/tsan.json
     # shellcheck disable=SC2086
     emulated build-tsan mpirun -n 2 build-tsan/busbar $PROXY --trace $logs/tsan.trace --json $logs/tsan.json
-    # The watchdog ends a run with a stalled rank and a run with a lost rank.
+    # The supervisors end a run with a stalled rank and a run with a lost rank.
     for fault in stall:rank=1,call=9,name=ncclAllReduce die:rank=1,call=9,name=ncclAllReduce; do
         # shellcheck disable=SC2086
         EMU_FAULT=$fault emulated build-tsan mpirun -n 2 build-tsan/busbar $BENCH -T 3 --json $logs/tsan.json
@@ -147,7 +147,7 @@ valgrind_reports() {
         /^(Possible data race|Thread #.*lock|Conditional|Use of|Invalid|Syscall|Mismatched|Source and)/ { kind = $0; printed = 0 }
         /^[0-9,]+ .*bytes in .* lost/ { kind = "leak"; printed = 0 }
         /^(Address|This conflicts|Required order|HEAP|LEAK|ERROR)/ { kind = "" }
-        kind && !printed && /\(in [^)]*\/(busbar|libbusbar-gpu\.so)\)/ {
+        kind && !printed && /\(in [^)]*\/(busbar|busbar-rank)\)/ {
             sub(/ at 0x.*/, "", kind); print $3 ":0: [" kind "]"; printed = 1 }'
 }
 

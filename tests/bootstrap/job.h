@@ -1,7 +1,7 @@
 /*
  * job.h - starts a job of four ranks under mpirun and collects its output, the exit status of each rank and its results
- * file. A shell around each rank records that rank's exit status, because mpirun reports only the first one. Hydra
- * (HYDRA) always kills the other ranks after a failure; a killed rank has no recorded status.
+ * file. A shell around each supervisor records its exit status, because mpirun reports only the first one. Hydra
+ * (HYDRA) kills the other ranks after a failure; a killed shell records no status.
  */
 #ifndef BB_TESTS_BOOTSTRAP_JOB_H
 #define BB_TESTS_BOOTSTRAP_JOB_H
@@ -18,7 +18,7 @@ enum { RANKS = 4, AGAIN_MAX = 3 };
 struct job {
     char dir[64];
     char err[16384];   /* stderr of all ranks and of mpirun */
-    int status[RANKS]; /* exit status of each rank; -1 when none was recorded */
+    int status[RANKS]; /* exit status of each supervisor; -1 when none was recorded */
     int mpirun;        /* exit status of mpirun */
     json_t *results;   /* NULL: there is no results file */
     double took_s;
@@ -99,31 +99,10 @@ static inline void start_as(struct job *job, const char *launcher, const char *m
     }
 }
 
-/* mpirun does not kill the other ranks after a failure, like srun; the ranks have to end by themselves. */
+/* mpirun does not kill the other ranks after a failure, like srun; the supervisors have to end the job. */
 static inline void start(struct job *job, const char *mode, int rank, double timeout_s)
 {
     start_as(job, MPIEXEC_LEAVE, mode, rank, timeout_s);
-}
-
-static inline void expect_text(const struct job *job, const char *text)
-{
-    if (!strstr(job->err, text))
-        fail_msg("missing from the output: %s\n--- output:\n%s", text, job->err);
-}
-
-/* All ranks except `except` end with `status`. */
-static inline void expect_status(const struct job *job, int status, int except)
-{
-    for (int r = 0; r < RANKS; r++)
-        if (r != except && job->status[r] != status && !(HYDRA && status && job->status[r] == -1))
-            fail_msg("rank %d ends with %d, not %d\n--- output:\n%s", r, job->status[r], status, job->err);
-}
-
-static inline void expect_results(const struct job *job, const char *status)
-{
-    assert_non_null(job->results);
-    assert_int_equal(json_array_size(json_object_get(job->results, "results")), 1);
-    assert_string_equal(json_string_value(json_object_get(job->results, "status")), status);
 }
 
 /* Returns how often `text` occurs in the output. */
@@ -134,6 +113,34 @@ static inline int count_text(const struct job *job, const char *text)
     for (const char *at = job->err; (at = strstr(at, text)); at++)
         n++;
     return n;
+}
+
+static inline void expect_text(const struct job *job, const char *text)
+{
+    if (!strstr(job->err, text))
+        fail_msg("missing from the output: %s\n--- output:\n%s", text, job->err);
+}
+
+/* All supervisors except that of rank `except` end with `status`. */
+static inline void expect_status(const struct job *job, int status, int except)
+{
+    for (int r = 0; r < RANKS; r++)
+        if (r != except && job->status[r] != status && !(HYDRA && status && job->status[r] == -1))
+            fail_msg("rank %d ends with %d, not %d\n--- output:\n%s", r, job->status[r], status, job->err);
+}
+
+/* The job prints exactly one error line. */
+static inline void expect_one_line(const struct job *job)
+{
+    if (count_text(job, "busbar: ") != 1)
+        fail_msg("not one error line:\n%s", job->err);
+}
+
+static inline void expect_results(const struct job *job, const char *status)
+{
+    assert_non_null(job->results);
+    assert_int_equal(json_array_size(json_object_get(job->results, "results")), 1);
+    assert_string_equal(json_string_value(json_object_get(job->results, "status")), status);
 }
 
 #endif

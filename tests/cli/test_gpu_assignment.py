@@ -77,8 +77,8 @@ def test_share_gpu_sets_environment_before_threads_start(busbar, hidden):
 
 
 def test_mig_instances_of_one_gpu_need_no_setenv(busbar, tmp_path):
-    """Whether two MIG instances belong to one GPU is only known after MPI and the watchdog have started threads. busbar then does not call
-    setenv, but NCCL still gets the variables."""
+    """Whether two MIG instances belong to one GPU is only known after MPI has started threads, so busbar sets NCCL's variables for every
+    MIG instance, before."""
     path, (uuid, *_) = tmp_path / "r.json", uuids_of(busbar, 2)
     program = " ".join(map(str, [busbar.build / "busbar-emulated", "bench", "all_reduce", *SIZE, "--json", path]))
     visible = f"CUDA_VISIBLE_DEVICES=MIG-{uuid}/$(({LOCAL} + 1))/0 LD_PRELOAD={busbar.build}/tests/setenv_watch.so"

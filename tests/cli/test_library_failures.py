@@ -1,6 +1,6 @@
-"""Failing library calls: in each run of bench one call of MPI, CUDA, NCCL, cuBLASLt or the C library fails on one rank. The run prints
-one line and ends with an error; if the call does not matter, the run ends with the results of a run without the fault.
-BUSBAR_EVERY_CALL=1 injects a fault into every call of each function instead of the first."""
+"""Failing library calls: in each run of bench one call of MPI, CUDA, NCCL, cuBLASLt or the C library fails, in the rank or in its
+supervisor. The run prints one line and ends with an error; if the call does not matter, the run ends with the results of a run without the
+fault. BUSBAR_EVERY_CALL=1 injects a fault into every call of each function instead of the first."""
 import json
 import os
 import re
@@ -14,9 +14,12 @@ BENCH = ["bench", "all_reduce", "-b", "8", "-e", "16", *SHORT]
 GEMMS = ["bench", "compute", "--quick", "-d", "float", *SHORT]
 SHIM = open(os.path.dirname(__file__) + "/../fault_injection/shim.c").read()
 FUNCTIONS = re.findall(r"^MARK\((\w+), ", SHIM, re.M)
-# Library -> (pattern of its functions, run that calls them). Functions that the run does not call are skipped.
-LIBRARIES = {"MPI": (r"MPI_", BENCH), "CUDA": (r"cuda", BENCH), "NCCL": (r"nccl", BENCH), "cuBLASLt": (r"cublasLt", GEMMS),
-         "C": (r"(?!MPI_|cu|nccl)[a-z_]+$", BENCH)}
+C_FUNCTIONS = r"(?!MPI_|cu|nccl)[a-z_0-9]+$"
+# Name -> (pattern of the functions, run that calls them, processes in which a call fails). Functions that the run does not call are
+# skipped. busbar is the supervisor and the process that writes the results.
+LIBRARIES = {"MPI": (r"MPI_", BENCH, "busbar-rank"), "CUDA": (r"cuda", BENCH, "busbar-rank"), "NCCL": (r"nccl", BENCH, "busbar-rank"),
+             "cuBLASLt": (r"cublasLt", GEMMS, "busbar-rank"), "C in the rank": (C_FUNCTIONS, BENCH, "busbar-rank"),
+             "C in the supervisor": (C_FUNCTIONS, BENCH, "busbar")}
 # A single process does not start MPI. MP_CHILD marks a launcher that does not report the number of ranks; sh makes it a child process.
 LAUNCHED = ["env", "MP_CHILD=0", "sh", "-c", '"$@"; exit $?', "sh"]
 MAX_CALLS = 200 if os.environ.get("BUSBAR_EVERY_CALL") else 1
@@ -25,10 +28,10 @@ MAX_CALLS = 200 if os.environ.get("BUSBAR_EVERY_CALL") else 1
 def run(busbar, library, folder, function="none", number=1):
     """Returns the completed process, its results, and whether the fault was injected."""
     shim = busbar.build / "tests/fault_injection/libfault_shim.so"
-    args = LIBRARIES[library][1]
+    _, args, program = LIBRARIES[library]
     folder.mkdir()
     environment = {**os.environ, "LD_PRELOAD": str(shim), "FAULT": f"fail:{function}:{number}:all", "FAULT_FROM_PROGRAM": "1",
-                   "LC_ALL": "C",
+                   "FAULT_PROGRAM": program, "LC_ALL": "C",
                    "FAULT_LOG": str(folder / "injected"), "EMU_DEVICES": "1", "EMU_QUIET": "1",
                    "EMU_DATA": "off" if args is GEMMS else "on"}
     done = subprocess.run([*(LAUNCHED if library == "MPI" else []), str(busbar.build / "busbar-emulated"), *args], cwd=folder,
@@ -95,12 +98,12 @@ def test_failing_call_is_reported_or_harmless(busbar, tmp_path, library):
 
 
 def test_shim_covers_every_imported_function(busbar):
-    """The shim marks every function that the GPU library imports from MPI, CUDA and NCCL and that returns an error."""
+    """The shim marks every function that busbar-rank imports from MPI, CUDA and NCCL and that returns an error."""
     without_error = {"MPI_Error_string", "MPI_Abort", "__cudaGetKernel", "__cudaLaunchKernel", "__cudaPopCallConfiguration",
             "__cudaPushCallConfiguration", "__cudaRegisterFatBinary", "__cudaRegisterFatBinaryEnd", "__cudaRegisterFunction",
             "__cudaUnregisterFatBinary", "cublasLtGetStatusName", "cublasLtGetStatusString", "cudaGetErrorName", "cudaGetErrorString",
             "cudaLaunchKernel", "cudaProfilerStart", "cudaProfilerStop", "ncclGetErrorString", "ncclGetLastError"}
-    symbols = subprocess.run(["nm", "-D", "--undefined-only", str(busbar.build / "libbusbar-gpu.so")], capture_output=True, text=True,
+    symbols = subprocess.run(["nm", "-D", "--undefined-only", str(busbar.build / "busbar-rank")], capture_output=True, text=True,
                              check=True).stdout
     imported = set(re.findall(r" U ((?:MPI_|_*cuda|nccl|cublas)\w+)", symbols))
     assert imported - without_error - set(FUNCTIONS) == set()
@@ -108,9 +111,9 @@ def test_shim_covers_every_imported_function(busbar):
 
 @pytest.mark.parametrize("action, status, cause",
                          [("leave", 1, "a library that called exit()"), ("leave-now", 1, "a library that called exit()"),
-                                                 ("crash", -signal.SIGSEGV, "SIGSEGV")])
+                         ])
 def test_exit_or_crash_in_a_library_is_reported(busbar, shim, tmp_path, action, status, cause):
-    """ncclAllReduce calls exit(0) or _exit(0), or crashes, in a job of one process without peers that could report it."""
+    """ncclAllReduce calls exit(0) or _exit(0) in a job of one rank."""
     environment = {**os.environ, "LD_PRELOAD": shim, "FAULT": f"{action}:ncclAllReduce:3:all"}
     done = subprocess.run([str(busbar.build / "busbar-emulated"), *BENCH], cwd=tmp_path, env=environment, timeout=60, capture_output=True,
                           text=True)
@@ -119,7 +122,18 @@ def test_exit_or_crash_in_a_library_is_reported(busbar, shim, tmp_path, action, 
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("busbar: ")]
     assert f"ended by {cause}; last seen: bench all_reduce 8 B" in line
     assert (results["status"], results["ended_by"]) == ("interrupted", cause)
-    assert "all_reduce 8 B" in results["phase"]
+    assert "all_reduce 8 B" in results["phase"] and results["reason"] in line
+
+
+def test_crash_in_a_library_is_reported(busbar, shim, tmp_path):
+    """ncclAllReduce crashes in a job of one rank."""
+    environment = {**os.environ, "LD_PRELOAD": shim, "FAULT": "crash:ncclAllReduce:3:all"}
+    done = subprocess.run([str(busbar.build / "busbar-emulated"), *BENCH], cwd=tmp_path, env=environment, timeout=60, capture_output=True,
+                          text=True)
+    results = json.loads((tmp_path / "r.json").read_text())
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("busbar: ")]
+    assert done.returncode == 4 and "is lost; last seen: bench all_reduce 8 B" in line and line.endswith("; killed by SIGSEGV")
+    assert results["status"] == "timeout" and results["reason"] in line and "all_reduce 8 B" in results["phase"]
 
 
 @pytest.mark.parametrize("action, call, code, status, rows", [
@@ -127,8 +141,8 @@ def test_exit_or_crash_in_a_library_is_reported(busbar, shim, tmp_path, action, 
     ("leave", "pwrite:3", 1, "interrupted", (1, 2)), ("stall", "pwrite:3", 4, "timeout", (1, 2)),
     ("stall", "fsync:2", 4, "timeout", (0,)),  # sync of the folder, after the rename
     ("stall", "rename:1", 4, None, ()), ("leave", "rename:1", 1, None, ()),  # the temporary file is deleted
-    ("leave", "fsync:3", 1, "running", (2,)),  # the last write
-    ("stall", "ftruncate:2", 0, "ok", (2,))])  # all data is written; only the truncation is missing
+    ("leave", "fsync:3", 1, "interrupted", (2,)),  # the last write
+    ("stall", "ftruncate:2", 4, "timeout", (2,))])  # all data is written; only the truncation is missing
 def test_hanging_or_exiting_write_keeps_results_consistent(busbar, shim, tmp_path, action, call, code, status, rows):
     """A library calls exit() during a write, or the file system hangs. Exit status and results agree, and no other file is left."""
     environment = {**os.environ, "LD_PRELOAD": shim, "FAULT": f"{action}:{call}:all", "EMU_QUIET": "1"}
@@ -143,7 +157,7 @@ def test_hanging_or_exiting_write_keeps_results_consistent(busbar, shim, tmp_pat
 
 
 @pytest.mark.parametrize("function, status, phase, files", [("fflush", 4, "the head of the table", []),
-                                                          ("destructor", 0, "the exit of the process", ["--json", "r.json"])])
+                                                          ("destructor", 0, "the exit of rank 0 (", ["--json", "r.json"])])
 def test_hang_outside_of_measurements_is_reported(busbar, shim, tmp_path, function, status, phase, files):
     """The run hangs in its first output, or in the destructor of a library after the end. In the second case the exit status is that of
     the results."""
@@ -153,7 +167,7 @@ def test_hang_outside_of_measurements_is_reported(busbar, shim, tmp_path, functi
     done = subprocess.run([str(busbar.build / "busbar-emulated"), *args], cwd=tmp_path, env=environment, timeout=60, capture_output=True,
                           text=True)
     (line,) = done.stderr.splitlines()
-    assert done.returncode == status and f"timeout: {phase} did not end within 0.5 s" in line
+    assert done.returncode == status and f"timeout: {phase}" in line and "did not end within 0.5 s" in line
     assert [json.loads(path.read_text())["status"] for path in tmp_path.glob("*")] == ["ok"] * (len(files) // 2)
 
 

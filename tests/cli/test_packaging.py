@@ -108,7 +108,8 @@ def test_files_named_in_the_readme_are_installed(installed):
     expected = {str(p.relative_to(installed)) for p in installed.rglob("*") if p.is_file()}
     assert expected >= {"share/doc/busbar/README.md", "share/doc/busbar/LICENSE", "share/doc/busbar/CHANGES.md", "share/busbar/mpi.sh",
                         "share/doc/busbar/bootstrap/results/README.md", "share/busbar/profiles/studies/scaling.json",
-                        "share/busbar/profiles/nsys/slurm.sh", "share/busbar/profiles/clusters/h100-sxm-ib.json"}
+                        "share/busbar/profiles/nsys/slurm.sh", "share/busbar/profiles/clusters/h100-sxm-ib.json", "bin/busbar",
+                        "lib/busbar/busbar-rank"}
     links = re.findall(r"\]\(([^)#:]+)\)", (installed / "share/doc/busbar/README.md").read_text())
     for link in links:
         if link.endswith("README.md"):
@@ -145,6 +146,7 @@ def test_packaged_program_runs(busbar, tmp_path):
     for root in roots:
         done = run(root / "bin" / "busbar", "plan", "gpt2_large", "--ranks", "4", cwd=tmp_path)
         assert done.returncode == 0 and "busbar plan gpt2_large" in done.stdout, done.stderr
+        assert os.access(root / "lib/busbar/busbar-rank", os.X_OK)
 
 
 def test_containerfile_names_existing_scripts():

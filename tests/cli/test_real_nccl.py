@@ -114,8 +114,8 @@ def used_by(sources):
 
 
 def linked_symbols():
-    """Undefined NCCL symbols of libbusbar-gpu.so."""
-    listed = subprocess.run(["nm", "-D", "--undefined-only", BUILD / "libbusbar-gpu.so"], capture_output=True, text=True, check=True).stdout
+    """Undefined NCCL symbols of busbar-rank."""
+    listed = subprocess.run(["nm", "-D", "--undefined-only", BUILD / "busbar-rank"], capture_output=True, text=True, check=True).stdout
     return set(re.findall(r"\bnccl[A-Z]\w*", listed))
 
 
@@ -221,7 +221,7 @@ def test_environment_variables_are_read_by_the_library(nccl):
 
 def test_library_loads_the_exported_plugin_symbols(nccl):
     exported = "".join(subprocess.run(["nm", "-D", "--defined-only", BUILD / file], capture_output=True, text=True, check=True).stdout
-                       for file in ("busbar", "libbusbar-gpu.so"))
+                       for file in ("busbar", "busbar-rank"))
     ours = set(re.findall(r"\bnccl(?:Profiler|TunerPlugin)_v\d", exported))
     requested = {name for name in ours if name in nccl.strings}
     if nccl.facts["NCCL_VERSION_CODE"] < 22700:

@@ -162,7 +162,8 @@ def test_removed_folder_keeps_the_table(busbar, tmp_path):
     done = busbar.run_program("sh", "-c", f'{{ {remove}; }} & "$@"', folder, *args)
     if (folder / "x.json").exists():
         pytest.skip("the run was over before the folder was gone")
-    assert done.returncode == 1 and len(busbar_lines(done.stderr)) == 1 and "x.json: No such file" in done.stderr
+    errors = [line for line in busbar_lines(done.stderr) if "warning:" not in line]
+    assert done.returncode == 1 and len(errors) == 1 and "x.json: No such file" in errors[0]
     assert len(table_rows(done.stdout)) == 22
 
 
@@ -213,8 +214,8 @@ def test_failed_sync_leaves_no_file(busbar, tmp_path):
 
 
 def test_status_ok_is_written_after_the_rows_are_synced(busbar, tmp_path):
-    """SIGKILL is sent in the first fsync, then in the second, and so on until the run has no further fsync. No killed run leaves "ok" in
-    the file. If the last fsync fails, the run fails. A signal during the last fsync ends the process without a message."""
+    """SIGKILL ends the process that writes the results in its first fsync, then in the second, and so on until the run has no further
+    fsync. No such run leaves "ok" or "running" in the file. If the last fsync fails, or SIGQUIT arrives during it, the run fails."""
     shim = busbar.build / "tests/fault_injection/libfault_shim.so"
     if not shim.exists() or b"__asan_init" in (busbar.build / "busbar").read_bytes():
         pytest.skip("the fault injection library is not available in this build")
@@ -229,12 +230,12 @@ def test_status_ok_is_written_after_the_rows_are_synced(busbar, tmp_path):
     while len(statuses) < 9 and "ok" not in statuses:
         done, status = run_with_fault("kill", len(statuses) + 1)
         statuses.append(status)
-    assert statuses[-1] == "ok" and done.returncode == 0 and statuses[-2] == "running"
+    assert statuses[-1] == "ok" and done.returncode == 0 and set(statuses[:-1]) <= {"", "timeout"} and statuses[-2] == "timeout"
     last = len(statuses) - 1
     done, status = run_with_fault("fail", last)
     assert done.returncode == 1 and status == "failed" and len(busbar_lines(done.stderr)) == 1 and "Input/output error" in done.stderr
     done, status = run_with_fault("quit", last)
-    assert abs(done.returncode) % 128 == signal.SIGQUIT and status == "running" and busbar_lines(done.stderr) == []
+    assert done.returncode == 1 and status == "interrupted" and "ended by SIGQUIT" in done.stderr
 
 
 def test_result_file_does_not_reuse_closed_standard_streams(busbar, tmp_path):
@@ -270,10 +271,10 @@ def test_closed_stdout_ends_the_run(busbar):
         assert run.wait(20) == 1 and len(busbar_lines(stderr)) == 1 and "cannot write to stdout" in stderr
 
 
-def test_unread_pipe_times_out(busbar, tmp_path):
+def test_pipe_without_a_reader_is_reported(busbar, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     done = busbar.run("bench", "all_reduce", "-b", "8", "-e", "8", "-n", "2", "-w", "1", "-T", "1", "--json", tmp_path / "pipe", timeout=20)
-    assert done.returncode == 4 and "writing the final results did not end within 1 s" in done.stderr
+    assert done.returncode == 2 and f"no process reads FIFO {tmp_path / 'pipe'}" in done.stderr
 
 
 def test_one_process_runs_with_16_file_descriptors(busbar):

@@ -9,9 +9,9 @@ Each case is one job of ranks on emulated GPUs. Cases are independent, and sever
   clean    leaves no process, no shared memory and no temporary file.
 
 The launcher is the MPI launcher of the build (Open MPI's mpirun or MPICH's mpiexec). FAULT_LAUNCHER=srun, with a build of MPICH,
-selects fake_srun.py instead. Some launchers crash themselves, or keep running after their last rank has ended. Such a case has no end
-and no exit status to check: the table shows `launcher`, the log describes the failure, and these cases are counted separately.
-All other checks apply as usual.
+selects fake_srun.py instead, and FAULT_LAUNCHER="srun --overcommit --mpi=pmix" a real Slurm. Some launchers crash themselves, or keep
+running after their last rank has ended. Such a case has no end and no exit status to check: the table shows `launcher`, the log
+describes the failure, and these cases are counted separately. All other checks apply as usual.
 """
 import concurrent.futures
 import fcntl
@@ -42,7 +42,7 @@ COMMANDS = {
 PHASES = {
     "a-mpi-init": {"bench": ("MPI_Init_thread", 1), "proxy": ("MPI_Init_thread", 1)},
     "b-roll-call": {"bench": ("MPI_Iallgather", 1), "proxy": ("MPI_Iallgather", 1)},
-    "b-watchdog": {"bench": ("MPI_Ibcast", 1), "proxy": ("MPI_Ibcast", 1)},
+    "b-supervisors": {"bench": ("MPI_Ibcast", 1), "proxy": ("MPI_Ibcast", 1)},
     "b-device": {"bench": ("cudaSetDevice", 1), "proxy": ("cudaSetDevice", 1)},
     "b-unique-id": {"bench": ("ncclGetUniqueId", 1), "proxy": ("ncclGetUniqueId", 1)},
     "c-comm-init": {"bench": ("ncclCommInitRankConfig", 1), "proxy": ("ncclCommInitRankConfig", 1)},
@@ -52,7 +52,7 @@ PHASES = {
     "d-warm-up": {"bench": ("ncclAllReduce", 1), "proxy": ("ncclSend", 1)},
     "e-timed": {"bench": ("ncclAllReduce", 12), "proxy": ("ncclSend", 12)},
     "f-verify": {"bench": ("cudaMemcpy", 1), "proxy": ("cudaMemcpyAsync", 1)},
-    "g-write": {"bench": ("pwrite", 2), "proxy": ("pwrite", 2)},
+    "g-write": {"bench": ("pwrite", 2), "proxy": ("pwrite", 1)},
     "g-rename": {"bench": ("rename", 1), "proxy": ("rename", 1)},
     "h-finalize": {"bench": ("ncclCommFinalize", 1), "proxy": ("ncclCommFinalize", 1)},
     "h-mpi-finalize": {"bench": ("MPI_Finalize", 1), "proxy": ("MPI_Finalize", 1)},
@@ -100,7 +100,6 @@ FORBIDDEN_MESSAGES = r"timeout|did not end|truncate|is lost|ended by SIG"
 QUICK_SWEEP = ("bench/cudaMalloc#1", "bench/cudaEventRecord#4", "bench/ncclAllReduce#2", "proxy/ncclSend#2", "proxy/cudaMemcpyAsync#1",
               "proxy/MPI_Iallgather#4")
 INTERRUPTS = ("term", "int", "hup", "usr1", "usr2", "quit", "xcpu", "orphan", "leave")
-LEAVES_TEMPORARY_FILE = [("g-rename", fault) for fault in ("kill0", "stop0", "orphan")]  # rename() never runs
 LOSSES = ("kill1", "segv1", "exit1", "kill0")
 # Signals (by fault) that the launcher does not handle: it dies without a message, and its proxy processes kill all ranks by SIGKILL.
 FATAL_SIGNALS = {"hydra": ("hup", "usr2", "orphan")}
@@ -118,6 +117,8 @@ def find_launcher():
     """Returns the launcher's name and its command."""
     if os.environ.get("FAULT_LAUNCHER") == "srun":
         return "srun", [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "fake_srun.py")]
+    if os.environ.get("FAULT_LAUNCHER", "").startswith("srun "):
+        return "Slurm", os.environ["FAULT_LAUNCHER"].split()
     with open(BUILD + "/CMakeCache.txt", encoding="utf-8") as file:
         found = re.search(r"^MPIEXEC_EXECUTABLE:\w+=(.+)$", file.read(), re.M)
     program = found.group(1) if found else "mpirun"
@@ -200,6 +201,12 @@ def judge_rows(folder, phase, fault, status):
     if reported == "running" and fault in ("kill0", "stop0"):
         return True
     return reported not in ("running", "ok") or (reported == "ok" and status == 0)
+
+
+def names_of(pids):
+    """Returns the command lines of processes, for messages."""
+    return [open(f"/proc/{pid}/cmdline", "rb").read().replace(b"\0", b" ").decode(errors="replace")[:80] for pid in pids
+            if os.path.exists(f"/proc/{pid}/cmdline")]
 
 
 def ranks_of(folder):
@@ -288,9 +295,10 @@ def run_case(launcher, case):
         time.sleep(0.2)
         left = processes(folder)
     leftover_files = glob.glob(folder + "/out/*.tmp") + glob.glob(folder + "/out/.*")
-    leftover_allowed = (phase, fault) in LEAVES_TEMPORARY_FILE or (launcher_dies and phase == "g-rename")
-    if left or abandoned_regions(since_s) or (leftover_files and not leftover_allowed):
-        bad.append("clean")
+    leftover_allowed = launcher_dies and phase == "g-rename"
+    regions = abandoned_regions(since_s)
+    if left or regions or (leftover_files and not leftover_allowed):
+        bad.append(f"clean (processes {names_of(left)}, files {regions + leftover_files})")
     for pid in left:
         try:
             os.kill(pid, signal.SIGKILL)

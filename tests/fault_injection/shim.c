@@ -2,9 +2,11 @@
  * shim.c - injects a fault at one call of a library function. inject.py preloads it into the unmodified program.
  *
  *    FAULT=ACTION:FUNCTION:CALL:RANK   ACTION happens at call number CALL of FUNCTION, on this rank of the launcher or on `all`
- *    FAULT_FROM_PROGRAM                count only calls from busbar and its GPU library, not calls among libraries
+ *    FAULT_FROM_PROGRAM                count only calls from busbar and busbar-rank, not calls among libraries
+ *    FAULT_PROGRAM                     count only calls in processes with this name: busbar (the supervisor and the
+ *                                      process that writes the results) or busbar-rank; default: all processes
  *    FAULT_LOG                         file to which the time of the fault is appended
- *    FAULT_LAUNCHER_PID                process id of the launcher; default: the parent process
+ *    FAULT_LAUNCHER_PID                process id of the launcher; default: the parent process of the supervisor
  *
  * Actions:
  *    kill stop quit xcpu       the process sends itself SIGKILL, SIGSTOP, SIGQUIT or SIGXCPU
@@ -54,6 +56,34 @@ static void log_time(void)
     close(fd);
 }
 
+static int is_busbar(const char *name)
+{
+    return strcmp(name, "busbar") == 0 || strcmp(name, "busbar-rank") == 0;
+}
+
+/* Returns the first ancestor of this process that is not busbar. */
+static pid_t find_launcher(void)
+{
+    pid_t pid = getppid();
+    char path[32], name[32];
+    int parent;
+
+    for (;;) {
+        FILE *file;
+        int n = 0;
+
+        snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+        file = fopen(path, "re");
+        if (file) {
+            n = fscanf(file, "%*d (%31[^)]) %*c %d", name, &parent);
+            fclose(file);
+        }
+        if (n != 2 || !is_busbar(name))
+            return pid;
+        pid = parent;
+    }
+}
+
 static void signal_launcher(int signal)
 {
     const struct timespec delivery_time = {.tv_sec = 2};
@@ -61,7 +91,7 @@ static void signal_launcher(int signal)
     const char *launcher = getenv("FAULT_LAUNCHER_PID");
 
     nanosleep(&start_time, NULL); /* the launcher ends a rank that has not started without a message */
-    kill(launcher ? atoi(launcher) : getppid(), signal);
+    kill(launcher ? atoi(launcher) : find_launcher(), signal);
     nanosleep(&delivery_time, NULL);
 }
 
@@ -123,10 +153,12 @@ static int inject_fault(const char *action)
 
 static int is_due(const char *function, atomic_int *calls)
 {
-    const char *fault = getenv("FAULT");
+    const char *fault = getenv("FAULT"), *program = getenv("FAULT_PROGRAM");
     char action[16], marked[64], rank[16];
     int call;
 
+    if (program && strcmp(program, program_invocation_short_name) != 0)
+        return 0;
     if (!fault || sscanf(fault, "%15[^:]:%63[^:]:%d:%15s", action, marked, &call, rank) != 4)
         return 0;
     if (strcmp(marked, function) != 0 || !is_this_rank(rank) || ++*calls != call)
@@ -134,16 +166,17 @@ static int is_due(const char *function, atomic_int *calls)
     return inject_fault(action);
 }
 
-/* The marked function `destructor`: the end of a library. The shell that starts the program preloads the shim too. */
+/* The marked function `destructor`: the end of a library of the rank. The shell that starts busbar, and busbar itself,
+ * preload the shim too. */
 __attribute__((destructor)) static void end_library(void)
 {
     static atomic_int calls;
 
-    if (strcmp(program_invocation_short_name, "busbar") == 0)
+    if (strcmp(program_invocation_short_name, "busbar-rank") == 0)
         (void)is_due("destructor", &calls);
 }
 
-/* Returns whether the caller is busbar or its GPU library. */
+/* Returns whether the caller is code of busbar or busbar-rank. */
 static int is_from_program(void *caller)
 {
     Dl_info at;
@@ -154,7 +187,7 @@ static int is_from_program(void *caller)
     if (!dladdr(caller, &at) || !at.dli_fname)
         return 0;
     name = strrchr(at.dli_fname, '/') ? strrchr(at.dli_fname, '/') + 1 : at.dli_fname;
-    return strcmp(name, "busbar") == 0 || strcmp(name, "libbusbar-gpu.so") == 0;
+    return is_busbar(name);
 }
 
 /* Returns the error of the call, or stores an invalid time through the first argument and returns 0. */
@@ -302,3 +335,9 @@ MARK(signalfd, -1)
 MARK(socket, -1)
 MARK(pthread_create, 11)
 MARK(setenv, -1)
+MARK(fork, -1)
+MARK(execv, -1)
+MARK(memfd_create, -1)
+MARK(mmap, -1)
+MARK(pipe2, -1)
+MARK(socketpair, -1)

@@ -2,8 +2,8 @@
  * names below. */
 #include "bootstrap/base/environment.h"
 #include "bootstrap/start/launcher.h"
-#include "bootstrap/start/siblings.h"
 #include "bootstrap/start/unknown_launcher.h"
+#include "bootstrap/world/siblings.h"
 #include "tests/fuzz/fuzz.h"
 
 static const char *const variables[] = {"OMPI_COMM_WORLD_RANK",
@@ -20,22 +20,9 @@ static const char *const variables[] = {"OMPI_COMM_WORLD_RANK",
                                         "BUSBAR_SIBLINGS",
                                         "SLURM_STEP_TASKS_PER_NODE",
                                         "SLURM_NODEID",
-                                        "SLURM_GTIDS",
                                         "SLURM_NTASKS_PER_NODE",
                                         "PMI_LOCAL_SIZE"};
 enum { N_VARIABLES = sizeof variables / sizeof *variables };
-
-enum { MAX_RANKS = 16 };
-
-/* The number of local ranks is within the array, and no rank is negative. */
-static void check_local_ranks(void)
-{
-    int ranks[MAX_RANKS], n = bb_launcher_local_ranks(ranks, MAX_RANKS);
-
-    HOLDS(n >= 0 && n <= MAX_RANKS);
-    for (int i = 0; i < n; i++)
-        HOLDS(ranks[i] >= 0);
-}
 
 static void set_variable(char *line)
 {
@@ -51,16 +38,6 @@ static void set_variable(char *line)
             setenv(line, value, 1);
 }
 
-/* Releases the struct without closing its file descriptors, which are arbitrary numbers from the input. */
-static void forget_siblings(struct bb_siblings *siblings)
-{
-    if (!siblings)
-        return;
-    for (int i = 0; siblings->fds && i < (siblings->place == 0 ? siblings->count : 1); i++)
-        siblings->fds[i] = -1;
-    bb_siblings_release(siblings);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *text = fuzz_text(data, size), *line[FUZZ_ARGUMENTS + 1];
@@ -74,10 +51,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)bb_launcher_rank();
     (void)bb_launcher_local_size();
     (void)bb_launched_alone();
-    check_local_ranks();
     (void)bb_launcher_claim();
     (void)!bb_siblings_take(&siblings);
-    forget_siblings(siblings);
+    bb_siblings_release(siblings);
     free(text);
     return 0;
 }

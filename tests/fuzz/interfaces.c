@@ -1,6 +1,6 @@
 /* interfaces.c - choice of the address that other hosts connect to. Three parts: interfaces, NCCL_SOCKET_IFNAME,
  * default route. */
-#include "bootstrap/watchdog/watchdog_internal.h"
+#include "bootstrap/supervise/star.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -8,7 +8,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *text = fuzz_text(data, size), *part[FUZZ_PARTS];
 
     fuzz_parts(text, part);
-    HOLDS(bb_watchdog_preference(part[0], part[1], part[2]) >= 0);
+    HOLDS(bb_star_preference(part[0], part[1], part[2]) >= 0);
     free(text);
     return 0;
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# run.sh - runs the fuzz targets, which cover all parsers and the watchdog's messages, under libFuzzer, AddressSanitizer and
-# UndefinedBehaviorSanitizer.
+# run.sh - runs the fuzz targets, which cover all parsers and the messages between ranks, supervisors and the results writer, under
+# libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer.
 #
 #   sh tests/fuzz/run.sh [MINUTES [TARGET...]]     the targets in parallel, MINUTES in total (default: 1; default: all targets)
 #   sh tests/fuzz/run.sh --quick                   the seeds and two seconds of each target, as in tests/run.sh
@@ -30,11 +30,13 @@ step_words|proxies/plan_main.c proxies/machine/slow.c proxies/registry/proxy_opt
 nccl_tests_words|collectives/nccl_tests/nccl_tests_options.c|
 nccl_tests_text|collectives/compare/nccl_tests_text.c proxies/calibrate/measurement_rows.c|
 baseline|proxies/scaling/baseline.c|
-environment|bootstrap/start/launcher.c bootstrap/start/unknown_launcher.c bootstrap/start/siblings.c|
+environment|bootstrap/start/launcher.c bootstrap/start/unknown_launcher.c bootstrap/world/siblings.c|
 interfaces||
-watchdog_visitor||
-watchdog_peer||
-watchdog_caller||
+star_visitor||
+star_peer||
+star_dial||
+rank_messages||
+results_requests|bootstrap/results/serve.c bootstrap/results/writer.c|
 plugins|collectives/session/tuner.c|
 TABLE
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # pack.sh [-b BUILD] [KIT.tar.gz | FOLDER] - packs a test kit for a machine that has only GPUs, the CUDA libraries and NCCL: an
 # archive (default gpu-kit.tar.gz) or folder of less than 60 MiB with
-#   busbar and its GPU library, the unit tests and the probe for GPUs, Open MPI, jansson, cmocka, tests/gpu/run.sh,
+#   busbar and busbar-rank, the unit tests and the probe for GPUs, Open MPI, jansson, cmocka, tests/gpu/run.sh,
 #   and the nccl-tests programs if NCCL_TESTS_BUILD is set to a build folder.
 # On the other machine: tar xf gpu-kit.tar.gz && gpu-kit/run.sh OUT. Packing requires no GPU. Without -b, build/ is brought up to
 # date first; with -b, BUILD is packed as it is.
@@ -21,20 +21,20 @@ if [ -z "$build" ]; then
     build=build
 fi
 use_build_folder
-ldd "$build/libbusbar-gpu.so" | grep -q 'libmpi\.so\.40' || stop "the kit contains Open MPI, but $build was built with another MPI"
+ldd "$build/busbar-rank" | grep -q 'libmpi\.so\.40' || stop "the kit contains Open MPI, but $build was built with another MPI"
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 kit=$work/gpu-kit
 mkdir -p "$kit/bin" "$kit/lib"
 
 # --- programs ---
-cp "$build/busbar" "$build/libbusbar-gpu.so" "$build/tests/gpu/gpu_probe" "$build/tests/emulator/emu_conformance" "$build"/tests/cuda/test_gpu_* "$kit/bin/" || exit 1
+cp "$build/busbar" "$build/busbar-rank" "$build/tests/gpu/gpu_probe" "$build/tests/emulator/emu_conformance" "$build"/tests/cuda/test_gpu_* "$kit/bin/" || exit 1
 for link in "$build"/*_perf; do ln -s busbar "$kit/bin/${link##*/}"; done
 cp tests/gpu/run.sh tests/gpu/compare_with_nccl_tests.py bootstrap/mpi.sh tests/emulator/conformance.txt "$kit/" || exit 1
 
 # --- libraries that a GPU machine may lack. CUDA and NCCL are not packed: they are large, and the tests use the versions there ---
 for name in libjansson libcmocka libcudart; do
-    path=$(ldd "$build/busbar" "$build/libbusbar-gpu.so" "$build/tests/cuda/test_gpu_kernels" | awk -v n="$name.so" 'index($1, n) == 1 { print $3; exit }')
+    path=$(ldd "$build/busbar" "$build/busbar-rank" "$build/tests/cuda/test_gpu_kernels" | awk -v n="$name.so" 'index($1, n) == 1 { print $3; exit }')
     [ -n "$path" ] || stop "$name not found"
     cp -L "$path" "$kit/lib/" || exit 1
 done

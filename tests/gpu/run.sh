@@ -49,7 +49,7 @@ program() {
     echo "$bin/$1"
 }
 
-list_absent_libraries() { ldd "$bin/busbar" "$bin/libbusbar-gpu.so" "$(program test_gpu_kernels)" 2>/dev/null | awk '/not found/ { print $1 }' | sort -u; }
+list_absent_libraries() { ldd "$bin/busbar" "$bin/busbar-rank" "$(program test_gpu_kernels)" 2>/dev/null | awk '/not found/ { print $1 }' | sort -u; }
 
 # Extends LD_LIBRARY_PATH for CUDA and NCCL libraries that the loader does not find: CUDA toolkits, Python wheels, the kit.
 find_libraries() {
@@ -185,10 +185,10 @@ describe_machine() {
     printf 'gpu\t%s\n' "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | head -n 1)"
     printf 'gpus\t%s\n' "$gpus"
     printf 'busbar\t%s\n' "$("$bin/busbar" --version 2>&1 | head -n 1)"
-    printf 'libraries\t%s\n' "$(ldd "$bin/libbusbar-gpu.so" | awk '/cudart|nccl|cublasLt|libmpi/ { printf "%s%s", d, $3; d = " " }')"
+    printf 'libraries\t%s\n' "$(ldd "$bin/busbar-rank" | awk '/cudart|nccl|cublasLt|libmpi/ { printf "%s%s", d, $3; d = " " }')"
     printf 'mpirun\t%s\n' "$(mpirun --version 2>/dev/null | head -n 1)"
     printf 'system\t%s\n' "$(uname -srm)"
-    printf 'emulated\t%s\n' "$(ldd "$bin/libbusbar-gpu.so" | awk '/cudart/ { print $3 }' | xargs grep -q EMU_DEVICES && echo yes || echo no)"
+    printf 'emulated\t%s\n' "$(ldd "$bin/busbar-rank" | awk '/cudart/ { print $3 }' | xargs grep -q EMU_DEVICES && echo yes || echo no)"
     printf 'mps\t%s\n' $mps
 }
 describe_machine >"$work/machine"

@@ -41,18 +41,18 @@ COPIES = 2
 SOME_BLACK_BOX, MANY_BLACK_BOX, ALL_BLACK_BOX = (12, 40), (1000, 240), (10000, 3600)  # (tests, time limit in s)
 PYTEST = (os.environ.get("PYTHON", "python3"), "-m", "pytest", "-q", "-p", "no:cacheprovider")
 SLOW_UNITS = ("test_world", "test_hangs", "test_comms", "test_siblings")  # start a dozen jobs each; only for mutants of their own folder
-PRODUCT = ("busbar", "busbar_gpu", "emulator")
+PRODUCT = ("busbar", "busbar_rank", "emulator")
 
 # Folder -> test files tests/cli/test_*.py that cover it. The innermost folder with an entry applies.
 BLACK_BOX_FILES = {
-    ".": "command_line gpu_library packaging sweep",
+    ".": "command_line rank_program packaging sweep",
     "bootstrap/base": "command_line result_files progress bench",
     "bootstrap/cli": "command_line packaging nccl_tests_features bench",
     "bootstrap/report": "report allocation_failures",
     "bootstrap/results": "result_files json_reference bench csv",
-    "bootstrap/start": "gpu_assignment gpu_library command_line nccl_tests library_failures",
+    "bootstrap/start": "gpu_assignment rank_program command_line nccl_tests library_failures",
     "bootstrap/sweep": "sweep",
-    "bootstrap/watchdog": "bench proxy mpi",
+    "bootstrap/supervise": "bench library_failures mpi proxy rank_program",
     "bootstrap/world": "gpu_assignment mpi bench",
     "collectives": "command_line packaging sweep bench nccl_tests_features bench_measurement nccl_tests compute p2p comm overlap",
     "collectives/comm": "comm",

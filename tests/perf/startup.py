@@ -4,7 +4,7 @@
     tests/perf/startup.py [--build build] [--rounds 30]
 
 Prints median wall time and peak memory, and their ratios to those of `true`, which does nothing. Wall times are not asserted; the target
-is 10 ms for --version. tests/cli/test_gpu_library.py checks that --version needs at most 16 MiB and the plan at most 40 MiB.
+is 10 ms for --version. tests/cli/test_rank_program.py checks that --version needs at most 16 MiB and the plan at most 40 MiB.
 """
 import argparse
 import os

@@ -1,12 +1,14 @@
 /*
- * failing_malloc.c - a preloaded library (LD_PRELOAD) that fails one memory allocation of a process: allocation number
- * FAIL_MALLOC returns NULL, all others succeed. The library then writes one byte to the file descriptor FAIL_MALLOC_FD,
- * so that a test knows when its number exceeds the number of allocations. With FAIL_MALLOC_OURS only allocations by
- * busbar and libbusbar-gpu.so count; allocations inside MPI and CUDA do not. With FAIL_MALLOC_PROGRAM only processes
- * with this name count; a shell or Python process that execs busbar does not.
+ * failing_malloc.c - a preloaded library (LD_PRELOAD) that fails one memory allocation of each process: allocation
+ * number FAIL_MALLOC returns NULL, all others succeed. The library then creates the file FAIL_MALLOC_FILE, so that a
+ * test knows when its number exceeds the number of allocations. With FAIL_MALLOC_OURS only allocations by busbar and
+ * busbar-rank count; allocations inside MPI and CUDA do not. With FAIL_MALLOC_PROGRAM only processes with this name
+ * count: busbar (the supervisor and the process that writes the results) or busbar-rank; a shell or Python process that
+ * execs busbar does not.
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,7 +26,7 @@ static int is_from_program(void *caller)
         return 0;
     slash = strrchr(at.dli_fname, '/');
     return strcmp(slash ? slash + 1 : at.dli_fname, "busbar") == 0 ||
-           strcmp(slash ? slash + 1 : at.dli_fname, "libbusbar-gpu.so") == 0;
+           strcmp(slash ? slash + 1 : at.dli_fname, "busbar-rank") == 0;
 }
 
 static int is_chosen_program(void)
@@ -32,6 +34,15 @@ static int is_chosen_program(void)
     const char *name = getenv("FAIL_MALLOC_PROGRAM");
 
     return !name || strcmp(name, program_invocation_short_name) == 0;
+}
+
+static void report_failure(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+    if (fd < 0)
+        abort();
+    close(fd);
 }
 
 static int fails_now(void *caller)
@@ -49,8 +60,8 @@ static int fails_now(void *caller)
         return 0;
     if (__atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) != chosen)
         return 0;
-    if (getenv("FAIL_MALLOC_FD") && write(atoi(getenv("FAIL_MALLOC_FD")), "x", 1) < 0)
-        abort();
+    if (getenv("FAIL_MALLOC_FILE"))
+        report_failure(getenv("FAIL_MALLOC_FILE"));
     errno = ENOMEM;
     return 1;
 }

@@ -87,7 +87,7 @@ static void speculative_mode_prints_only_the_first_failure(void **state)
                                        "busbar: another trial\n");
 }
 
-/* bb_err_nonblocking prints its line when the pipe has space, and returns at once when the pipe is full. */
+/* bb_err_job_nonblocking prints its line when the pipe has space, and returns at once when the pipe is full. */
 static void nonblocking_error_does_not_wait_for_a_reader(void **state)
 {
     static const char full[1 << 16];
@@ -97,7 +97,7 @@ static void nonblocking_error_does_not_wait_for_a_reader(void **state)
     (void)state;
     assert_int_equal(pipe(ends), 0);
     dup2(ends[1], STDERR_FILENO);
-    bb_err_nonblocking(BB_EFAIL, "ended by %s", "SIGTERM");
+    bb_err_job_nonblocking(BB_EFAIL, "ended by %s", "SIGTERM");
     assert_int_equal(read(ends[0], text, sizeof(text) - 1), 25);
     assert_string_equal(text, "busbar: ended by SIGTERM\n");
     fcntl(ends[1], F_SETFL, O_NONBLOCK);
@@ -105,7 +105,7 @@ static void nonblocking_error_does_not_wait_for_a_reader(void **state)
         ;
     fcntl(ends[1], F_SETFL, 0);
     alarm(5); /* SIGALRM ends the test if the call blocks */
-    bb_err_nonblocking(BB_EFAIL, "ended by SIGTERM");
+    bb_err_job_nonblocking(BB_EFAIL, "ended by SIGTERM");
     alarm(0);
     dup2(saved, STDERR_FILENO);
     for (int i = 0; i < 3; i++)

@@ -3,8 +3,10 @@
 #include "tests/bootstrap/capture.h"
 #include "tests/check.h"
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -194,7 +196,9 @@ static void file_equals_a_dump_of_the_whole_document(void **state)
         if (i % 3 == 2)
             assert_int_equal(bb_results_set(res, "ranks", json_integer(i)), 0);
         assert_int_equal(bb_results_row(res, json_pack("{s:i, s:[f, n], s:{}}", "row", i, "x", 0.1, "none")), 0);
-        json_decref(load(path));
+        root = load(path);
+        assert_int_equal(json_integer_value(json_object_get(root, "ranks")), i < 2 ? 1 : (i + 1) / 3 * 3 - 1);
+        json_decref(root);
     }
     assert_int_equal(bb_results_set(res, "note", json_string("end")), 0);
     assert_int_equal(bb_results_close(res, 0), 0);
@@ -223,7 +227,7 @@ static long long written_bytes(void)
     return bytes;
 }
 
-/* Row 100,000 costs what row 100 cost: the same number of bytes written, and no additional memory. */
+/* Row 100,000 costs what row 100 cost: the same number of bytes written. Only the text of the rows stays in memory. */
 static void cost_per_row_is_constant(void **state)
 {
     enum { ROWS = 100000, SOME = 100 };
@@ -239,19 +243,21 @@ static void cost_per_row_is_constant(void **state)
         assert_int_equal(bb_results_row(res, json_pack("{s:i}", "row", 100000 + i)), 0);
         if (i == SOME - 1) {
             first = written_bytes() - start;
-            memory = mallinfo2().uordblks;
+            memory = mallinfo2().uordblks + mallinfo2().hblkhd;
         }
         if (i == ROWS - SOME - 1)
             start = written_bytes();
     }
     last = written_bytes() - start;
     assert_true(first > 0 && last <= first + SOME && last >= first - SOME);
-    assert_true(mallinfo2().uordblks < memory + 100000);
+    assert_true(mallinfo2().uordblks + mallinfo2().hblkhd <
+                memory + 2 * ROWS * strlen(",\n  {\n   \"row\": 100000\n  }"));
     assert_int_equal(bb_results_close(res, 0), 0);
     expect_status(head.path, ROWS, "ok");
 }
 
-/* The disk is full for a while: one warning, the file stays valid, and the missing rows follow when space is free. */
+/* The disk is full for a while: one warning, the file stays valid, and the missing rows follow when space is free. The
+ * run succeeds. */
 static void survives_a_temporarily_full_disk(void **state)
 {
     const char *path = new_path();
@@ -275,7 +281,8 @@ static void survives_a_temporarily_full_disk(void **state)
     }
     setrlimit(RLIMIT_FSIZE, &original);
     text = capture_end(&captured);
-    assert_non_null(strstr(text, "File too large"));
+    assert_non_null(strstr(text, "busbar: warning: results: "));
+    assert_non_null(strstr(text, "File too large; retrying\n"));
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
     assert_int_equal(bb_results_close(res, 0), 0);
     expect_status(path, 5, "ok");
@@ -304,34 +311,11 @@ static void survives_a_removed_folder(void **state)
             assert_int_equal(mkdir(inner, 0777), 0);
         assert_int_equal(bb_results_close(res, 0), back ? 0 : -BB_EFAIL);
         text = capture_end(&captured);
-        assert_non_null(strstr(text, "No such file or directory"));
-        assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+        assert_non_null(strstr(text, "No such file or directory; retrying\n"));
+        assert_ptr_equal(strstr(text, "busbar: cannot write the results: "), back ? NULL : strchr(text, '\n') + 1);
+        assert_int_equal(text[strlen(text) - 1], '\n');
     }
     expect_status(path, 4, "ok");
-}
-
-static int end_status;
-
-static void record_end(int rc)
-{
-    end_status = rc;
-}
-
-/* The end callback receives the status in the file, so that a later termination uses the same exit status. */
-static void end_callback_receives_the_status(void **state)
-{
-    struct bb_results *res;
-
-    (void)state;
-    for (int code = 0; code <= 5; code++) {
-        struct bb_results_head head = head_for(new_path());
-
-        assert_int_equal(bb_results_open(&res, &head, NULL), 0);
-        end_status = 99;
-        bb_results_at_end(res, record_end);
-        assert_int_equal(bb_results_close(res, -code), -code);
-        assert_int_equal(end_status, -code);
-    }
 }
 
 /* Each run writes its own complete file; the last run to close owns the name. */
@@ -352,11 +336,8 @@ static void concurrent_runs_write_separate_files(void **state)
     }
     assert_int_equal(bb_results_close(two, 0), 0);
     expect_status(path, 5, "ok");
-    end_status = 99;
-    bb_results_at_end(one, record_end);
     assert_int_equal(bb_results_close(one, 0), 0);
     expect_status(path, 6, "ok");
-    assert_int_equal(end_status, 0);
 }
 
 static void replaces_links_with_a_private_file(void **state)
@@ -456,12 +437,109 @@ static void csv_failure_sets_the_status_failed(void **state)
     head.csv = "/dev/full";
     assert_int_equal(bb_results_open(&res, &head, NULL), 0);
     assert_int_equal(bb_results_row(res, json_pack("{s:i}", "row", 1)), 0);
-    bb_results_at_end(res, record_end);
     capture_begin(&captured);
     assert_int_equal(bb_results_close(res, 0), -BB_EFAIL);
     assert_non_null(strstr(capture_end(&captured), "No space left"));
     expect_status(path, 1, "failed");
-    assert_int_equal(end_status, -BB_EFAIL);
+}
+
+/* The temporary name is 21 characters longer than the name: a name that leaves no space for it is rejected at once. */
+static void rejects_names_that_are_too_long(void **state)
+{
+    char path[320];
+    struct bb_results *res;
+    struct capture captured;
+    const int longest = 255 - (int)strlen(".0123456789abcdef.tmp");
+
+    (void)state;
+    for (int json = 0; json <= 1; json++)
+        for (int excess = 0; excess <= 1; excess++) {
+            struct bb_results_head head = head_for(json ? path : NULL);
+
+            head.csv = json ? NULL : path;
+            snprintf(path, sizeof(path), "%s/%0*d", folder, longest + excess, json);
+            capture_begin(&captured);
+            assert_int_equal(bb_results_open(&res, &head, NULL), excess ? -BB_EUSAGE : 0);
+            assert_int_equal(strstr(capture_end(&captured), "File name too long") != NULL, excess);
+            if (!excess)
+                assert_int_equal(bb_results_close(res, 0), 0);
+            assert_int_equal(access(path, F_OK) == 0, !excess);
+        }
+}
+
+/* A FIFO without a reader is an error, not a wait. */
+static void fifo_without_reader_is_an_error(void **state)
+{
+    const char *path = new_path();
+    char expected[160];
+    struct bb_results *res;
+    struct capture captured;
+
+    (void)state;
+    assert_int_equal(mkfifo(path, 0600), 0);
+    snprintf(expected, sizeof(expected), "busbar: no process reads FIFO %s; try: start the reader first\n", path);
+    for (int json = 0; json <= 1; json++) {
+        struct bb_results_head head = head_for(json ? path : NULL);
+
+        head.csv = json ? NULL : path;
+        assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+        assert_int_equal(bb_results_row(res, json_pack("{s:i}", "row", 1)), 0);
+        capture_begin(&captured);
+        assert_int_equal(bb_results_close(res, 0), -BB_EUSAGE);
+        assert_string_equal(capture_end(&captured), expected);
+    }
+}
+
+/* Copies the FIFO to a file after a pause in which the FIFO becomes full. ready: a byte is written when the FIFO is
+ * open. */
+static void copy_fifo(const char *fifo, const char *copy, int ready)
+{
+    static char part[4096];
+    int from = open(fifo, O_RDONLY | O_NONBLOCK), to = open(copy, O_WRONLY | O_CREAT, 0600);
+    struct pollfd p = {.fd = from, .events = POLLIN};
+    ssize_t n;
+
+    if (write(ready, "", 1) != 1 || poll(&p, 1, 10000) != 1)
+        _exit(1);
+    usleep(100000);
+    fcntl(from, F_SETFL, 0);
+    while ((n = read(from, part, sizeof(part))) > 0)
+        if (write(to, part, (size_t)n) != n)
+            _exit(1);
+    _exit(0);
+}
+
+/* The reader of a FIFO receives the whole document, even if it starts during the run and reads slowly. */
+static void fifo_with_reader_receives_the_document(void **state)
+{
+    enum { LONG = 200000 }; /* a FIFO holds 65536 bytes */
+    char copy[96];
+    const char *path = new_path();
+    struct bb_results_head head = head_for(path);
+    struct bb_results *res;
+    json_t *root;
+    int ready[2], status;
+    char byte;
+    pid_t child;
+
+    (void)state;
+    snprintf(copy, sizeof(copy), "%s/copy", folder);
+    assert_int_equal(mkfifo(path, 0600) | pipe(ready), 0);
+    assert_int_equal(bb_results_open(&res, &head, NULL), 0);
+    assert_int_equal(bb_results_row(res, json_sprintf("%*s", LONG, "x")), 0);
+    child = fork();
+    if (child == 0)
+        copy_fifo(path, copy, ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    assert_int_equal(bb_results_close(res, -BB_EDATA), -BB_EDATA);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    root = load(copy);
+    assert_string_equal(json_string_value(json_object_get(root, "status")), "wrong data");
+    assert_int_equal(json_string_length(json_array_get(json_object_get(root, "results"), 0)), LONG);
+    json_decref(root);
+    close(ready[0]);
+    close(ready[1]);
 }
 
 static void writes_nothing_without_a_path_or_on_other_ranks(void **state)
@@ -508,7 +586,9 @@ static void options_become_json(void **state)
     char *text = json_dumps(json, JSON_COMPACT);
 
     (void)state;
-    assert_string_equal(text, "{\"json\":null,\"csv\":null,\"timeout\":2.5,\"share_gpu\":true,\"quiet\":false}");
+    assert_string_equal(
+        text,
+        "{\"json\":null,\"csv\":null,\"timeout\":2.5,\"share_gpu\":true,\"no_supervisor\":false,\"quiet\":false}");
     free(text);
     json_decref(json);
 }
@@ -590,7 +670,9 @@ int main(void)
         cmocka_unit_test(reports_a_full_disk),
         cmocka_unit_test(reports_a_full_csv_stream),
         cmocka_unit_test(csv_failure_sets_the_status_failed),
-        cmocka_unit_test(end_callback_receives_the_status),
+        cmocka_unit_test(rejects_names_that_are_too_long),
+        cmocka_unit_test(fifo_without_reader_is_an_error),
+        cmocka_unit_test(fifo_with_reader_receives_the_document),
         cmocka_unit_test(writes_nothing_without_a_path_or_on_other_ranks),
         cmocka_unit_test(adds_rows_to_a_foreign_schema),
         cmocka_unit_test(reports_an_unwritable_foreign_file),

@@ -83,39 +83,6 @@ static const struct {
     {{{"FOO_RANK", "0"}, {"FOO_SIZE", "8G"}}, NULL},
 };
 
-static const struct {
-    const char *set[4][2];
-    int n, ranks[3];
-} hosts[] = {
-    {{{0}}, 0, {0}},
-    {{{"OMPI_COMM_WORLD_SIZE", "3"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}}, 3, {0, 1, 2}},
-    /* ambiguous: the fourth rank's host is unknown */
-    {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}}, 0, {0}},
-    {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}, 0, {0}}, /* more ranks than array elements */
-    {{{"SLURM_PROCID", "5"}, {"SLURM_GTIDS", "1,5,9"}, {"SLURM_STEP_NUM_TASKS", "12"}}, 3, {1, 5, 9}},
-    {{{"SLURM_PROCID", "8"}, {"SLURM_GTIDS", "8,-9,10"}, {"SLURM_STEP_NUM_TASKS", "12"}}, 1, {8}},
-    {{{"SLURM_PROCID", "5"}, {"SLURM_GTIDS", "1,3,5,7"}, {"SLURM_STEP_NUM_TASKS", "8"}}, 0, {0}},
-    /* Hydra within a Slurm step */
-    {{{"SLURM_PROCID", "0"}, {"SLURM_GTIDS", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"}}, 2, {0, 1}},
-};
-
-static void finds_ranks_of_this_host(void **state)
-{
-    int ranks[3];
-
-    (void)state;
-    for (size_t i = 0; i < ROWS(hosts); i++) {
-        for (size_t v = 0; v < ROWS(variables); v++)
-            unsetenv(variables[v]);
-        for (int v = 0; v < 4 && hosts[i].set[v][0]; v++)
-            setenv(hosts[i].set[v][0], hosts[i].set[v][1], 1);
-        print_message("  row %zu\n", i);
-        assert_int_equal(bb_launcher_local_ranks(ranks, 3), hosts[i].n);
-        for (int r = 0; r < hosts[i].n; r++)
-            assert_int_equal(ranks[r], hosts[i].ranks[r]);
-    }
-}
-
 static void detects_single_process_and_local_size(void **state)
 {
     (void)state;
@@ -218,7 +185,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(detects_single_process_and_local_size),
                                        cmocka_unit_test(finds_size_variable_of_unknown_launcher),
-                                       cmocka_unit_test(finds_ranks_of_this_host),
                                        cmocka_unit_test(writes_past_a_launcher_that_stopped_reading)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
  * communicators on emulated GPUs and runs collectives on them.
  */
 #include "bootstrap/world/comms.h"
+#include "tests/bootstrap/probe_main.h"
 
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -138,7 +139,7 @@ static int run(struct bb_world *w, const char *mode)
         TRY(bb_comms_share_gpu_env(w->rank, false));
     TRY(cuda(cudaSetDevice(strcmp(mode, "share") == 0 ? 0 : w->local_rank), "cudaSetDevice"));
     bb_world_reached(w, "probe of communicators");
-    usleep(250000); /* until the watchdog has sent this phase to the other ranks */
+    usleep(250000); /* until the supervisor has sent this step to the server */
     if (strcmp(mode, "mismatch") == 0)
         return check_mismatch(w);
     if (strcmp(mode, "blocking") == 0)
@@ -150,11 +151,16 @@ out:
     return rc;
 }
 
-int main(int argc, char **argv)
+static int run_rank(int argc, char **argv)
 {
     struct bb_world w;
     int rc = bb_world_init(&w, argc > 3 ? atof(argv[3]) : 60);
 
     rc = rc ? rc : run(&w, argc > 1 ? argv[1] : "all");
     return bb_exit_code(bb_world_release(&w, rc));
+}
+
+int main(int argc, char **argv)
+{
+    return probe_main(argc, argv, 1, run_rank);
 }

@@ -53,6 +53,7 @@ static void unset_options_stay_undefined(void **state)
 static void options_are_passed_to_nccl(void **state)
 {
     (void)state;
+    assert_int_equal(bb_comms_max_p2p_peers_env(2), 0);
     create_comm(
         &(struct bb_comm_opts){.blocking = true, .max_ctas = 4, .nvlink_centric_sched = true, .max_p2p_peers = 2});
     assert_int_equal(config_seen.maxCTAs, 4);

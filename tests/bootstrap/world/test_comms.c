@@ -60,7 +60,7 @@ static void reports_a_rank_that_stalls_in_init(void **state)
     clear(&job);
 }
 
-/* The other ranks are in a blocking call, so the watchdog's thread ends them. */
+/* The other ranks are in a blocking call, so their supervisors kill them. */
 static void reports_a_stall_in_blocking_init(void **state)
 {
     struct job job;
@@ -79,8 +79,10 @@ static void reports_a_rank_that_dies_in_init(void **state)
     (void)state;
     start_with_fault(&job, "die:rank=2,call=1,name=ncclCommInitRankConfig", "init", 30);
     expect_text(&job, "rank 2 (");
-    expect_text(&job, "is lost; last seen: ");
-    expect_status(&job, 4, 2);
+    expect_text(&job, ") is lost; last seen: ");
+    expect_text(&job, "; killed by SIG");
+    expect_one_line(&job);
+    expect_status(&job, 4, -1);
     clear(&job);
 }
 

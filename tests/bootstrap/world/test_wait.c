@@ -103,21 +103,15 @@ static void suspended_time_does_not_count(void **state)
     }
 }
 
-static void at_end(void *arg, int rc)
-{
-    (void)arg, (void)rc;
-}
-
-/* Before bb_world_init and after bb_world_release there is no watchdog; the functions have no effect and do not
- * fail. */
-static void functions_work_without_a_watchdog(void **state)
+/* Without a supervisor (plan, tests) reports of progress have no effect. */
+static void reports_need_no_supervisor(void **state)
 {
     struct bb_world w = {0};
 
     (void)state;
-    assert_int_equal(bb_world_at_end(&w, at_end, NULL), 0);
-    bb_world_forget(&w, at_end, NULL);
     bb_world_reached(&w, "step %d", 1);
+    bb_world_guard(&w, "a call");
+    assert_int_equal(bb_world_guarded(&w, -BB_EDATA), -BB_EDATA);
     assert_int_equal(bb_world_ending(&w), 0);
 }
 
@@ -125,7 +119,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(wait_sleeps_except_during_host_timing),
                                        cmocka_unit_test(suspended_time_does_not_count),
-                                       cmocka_unit_test(functions_work_without_a_watchdog)};
+                                       cmocka_unit_test(reports_need_no_supervisor)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

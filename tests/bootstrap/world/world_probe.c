@@ -1,12 +1,13 @@
 /*
  * world_probe.c - the program that test_world.c, test_hangs.c and test_siblings.c start: world_probe MODE RANK TIMEOUT.
- * RANK fails as MODE describes while the other ranks wait for it. PROBE_SIBLINGS: number of ranks per process.
+ * RANK fails as MODE describes while the other ranks wait for it. PROBE_SIBLINGS: number of ranks per supervisor.
  */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/results/results.h"
-#include "bootstrap/start/siblings.h"
 #include "bootstrap/world/world.h"
+#include "tests/bootstrap/probe_main.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,11 +19,23 @@ struct probe {
     struct bb_results *results;
     const char *mode;
     int rank;
+    double signal_s; /* time at which rank `rank` sends SIGTERM to its supervisor */
 };
 
 static int never(void *arg)
 {
     (void)arg;
+    return 0;
+}
+
+static int never_but_signal(void *arg)
+{
+    struct probe *p = arg;
+
+    if (p->rank == p->world.rank && bb_now_s() > p->signal_s) {
+        p->signal_s += 1000;
+        kill(getppid(), SIGTERM);
+    }
     return 0;
 }
 
@@ -80,6 +93,15 @@ out:
     return rc;
 }
 
+static int print_cpus(void)
+{
+    cpu_set_t cpus;
+
+    if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
+        printf("%d CPUs\n", CPU_COUNT(&cpus));
+    return 0;
+}
+
 static void die(void)
 {
     raise(SIGKILL);
@@ -88,17 +110,22 @@ static void die(void)
 /* Fails as the mode describes. Returns if the mode concerns the main thread's later operations. */
 static int inject_fault(struct probe *p)
 {
-    usleep(250000); /* until the watchdog has sent this phase to the other ranks */
+    usleep(250000); /* until the supervisor has sent this step to the server */
     if (strcmp(p->mode, "exit") == 0)
         _exit(0);
+    (void)signal(SIGSEGV, SIG_DFL); /* AddressSanitizer handles it */
+    if (strcmp(p->mode, "crash") == 0)
+        raise(SIGSEGV);
     if (strcmp(p->mode, "kill") == 0)
         raise(SIGKILL);
     if (strcmp(p->mode, "stall") == 0)
         pause();
-    if (strcmp(p->mode, "stop") == 0)
+    if (strcmp(p->mode, "stop") == 0) /* rank and supervisor, as a scheduler does */
+        kill(getppid(), SIGSTOP);
+    if (strncmp(p->mode, "stop", 4) == 0)
         raise(SIGSTOP);
-    if (strcmp(p->mode, "term") == 0)
-        kill(getpid(), SIGTERM);
+    if (strcmp(p->mode, "killparent") == 0)
+        kill(getppid(), SIGKILL);
     if (strcmp(p->mode, "late") == 0 && atexit(die))
         return bb_err(BB_EFAIL, "atexit");
     if (strcmp(p->mode, "fail") == 0)
@@ -126,30 +153,37 @@ static int run(struct probe *p)
         TRY(inject_fault(p));
     if (strcmp(p->mode, "operation") == 0)
         return bb_world_wait(w, "an operation without end", never, NULL);
+    p->signal_s = bb_now_s() + 0.3;
     if (strcmp(p->mode, "term") == 0)
-        return bb_world_wait(w, "a signal", never, NULL);
+        return bb_world_wait(w, "a signal", never_but_signal, p);
     TRY(bb_world_barrier(w, "the second barrier"));
     bb_world_reached(w, "probe all_reduce 8 MiB");
 out:
     return rc;
 }
 
-int main(int argc, char **argv)
+static int run_rank(int argc, char **argv)
 {
     struct probe p = {.mode = argc > 1 ? argv[1] : "ok", .rank = argc > 2 ? atoi(argv[2]) : -1};
     struct bb_results_head head = {
         .schema = "busbar.bench/1", .path = getenv("PROBE_JSON"), .out = stdout, .argc = argc, .argv = argv};
-    const char *siblings = getenv("PROBE_SIBLINGS");
     int rc;
 
-    if (siblings)
-        TRY(bb_siblings_start(atoi(siblings)));
     if (strcmp(p.mode, "early") == 0) /* on all ranks */
         return bb_exit_code(bb_err(BB_EFAIL, "injected before the ranks are connected"));
+    if (strcmp(p.mode, "cpus") == 0)
+        return print_cpus();
     TRY(bb_world_init(&p.world, argc > 3 ? atof(argv[3]) : 60));
     TRY(bb_results_open(&p.results, &head, &p.world));
     TRY(run(&p));
 out:
     rc = bb_results_close(p.results, rc);
     return bb_exit_code(bb_world_release(&p.world, rc));
+}
+
+int main(int argc, char **argv)
+{
+    const char *siblings = getenv("PROBE_SIBLINGS");
+
+    return probe_main(argc, argv, siblings ? atoi(siblings) : 1, run_rank);
 }

@@ -321,6 +321,8 @@ static void take_local_signal(struct bb_supervisor *s, const struct signalfd_sig
     } else if (value < s->job.rank) {
         s->claimed_s = bb_now_s() + DEFER_S;
         bb_supervisor_event(s, BB_EVENT_CLAIM);
+    } else if (s->state == BB_STATE_JUDGING) {
+        bb_local_tell(s->launcher, BB_LOCAL_CLAIM, s->job.rank); /* the sender may have started after the first claim */
     }
 }
 

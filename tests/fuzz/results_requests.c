@@ -20,7 +20,7 @@ static void replace_path(json_t *value, const char *key)
     const char *path = json_string_value(json_object_get(value, key));
     char text[PATH_MAX];
 
-    if (!path || *path == '-') /* "-": stdout */
+    if (!path || strcmp(path, "-") == 0) /* "-": stdout */
         return;
     snprintf(text, sizeof(text), "%s/%s", folder, key);
     json_object_set_new(value, key, json_string(text));
@@ -36,7 +36,7 @@ static const char *choose_path(json_t *value)
     if (json_object_get(root, "results")) /* empty by contract (writer.h) */
         json_object_set_new(root, "results", json_array());
     path = bb_results_writer_path(value);
-    if (path && *path != '-')
+    if (path && strcmp(path, "-") != 0)
         snprintf(json_path, sizeof(json_path), "%s", path);
     return path;
 }

@@ -38,8 +38,9 @@ static int render_fields(struct bb_document *d)
     return 0;
 }
 
-/* Returns the first `head` bytes of the head, the text of the rows in the given byte range, the tail, and blanks up to
- * a length of `least`; the caller frees the text. bytes: out, length without the blanks. NULL: out of memory. */
+/* Returns a text that replaces a part of the file: `head` bytes of the head (0: the head is not written), the rows in
+ * the given byte range, the tail, and blanks that overwrite the rest of a longer old text of `least` bytes. The caller
+ * frees the text. bytes: out, length without the blanks. NULL: out of memory. */
 static char *text_of(const struct bb_document *d, size_t head, off_t from, off_t to, size_t least, size_t *bytes)
 {
     const char *end = to > 0 ? "\n " : "", *tail = d->fields + d->head_bytes;

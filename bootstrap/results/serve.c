@@ -45,7 +45,7 @@ static void serve_rank(struct server *s)
     s->rank.fd = -1;
 }
 
-/* ---- end ---- */
+/* ---- main loop and end of the process ---- */
 
 /* Executes requests of the rank until FINISH arrives. Returns whether it has arrived: false if the supervisor has
  * ended. */

@@ -44,8 +44,8 @@ static int choose_counts(struct lives *v)
 
 /* One row of the result table: a step of the life cycle (such as init or destroy), for communicators of one size. */
 struct row {
-    const char *step, *clock; /* clock: "host"; on emulated GPUs "host of the emulator", whose times are not times of
-                                 NCCL */
+    const char *step, *clock; /* clock: "host"; on emulated GPUs "host of the emulator": its times are not those of
+                                 the real NCCL */
     const char *absent;       /* reason why the step has no time; NULL: the step has a time */
     int ranks, parts, repeats;
     size_t bytes; /* message size of each operation; twice as many bytes are registered with NCCL */

@@ -35,7 +35,7 @@ struct bb_network_unit {
 struct bb_network {
     struct bb_network_unit *units; /* [n] units (layers of the network) in forward order; owned by this struct */
     int n;
-    double parameters, sample_flops; /* sums over all units; sample_flops: FLOPs of the forward pass of one sample */
+    double parameters, sample_flops; /* sums over all layers; sample_flops: FLOPs of the forward pass of one sample */
     int n_tensors;
     int batch;           /* default number of samples per rank and micro-batch */
     double outputs;      /* number of output elements of all convolutions for one sample; 0 for transformers */

@@ -93,8 +93,8 @@ struct refinement {
     uint64_t *resource_sums[BB_RANK_RESOURCES]; /* [NICs, leaves or pods] sum of the colors (hashes) of the ranks
                                                    that share the resource */
     bool collective[BB_MAX_COMMS]; /* true: the program of at least one role runs collectives on this communicator */
-    size_t *first_edge; /* [ranks + 1] first element of peer[] and edge[] for each rank; a rank has one element per
-                           distinct peer address in its program (struct bb_channel) */
+    size_t *first_edge; /* [ranks + 1] first element of peer[] and edge[] for each rank; a rank has one element for
+                           each distinct combination of communicator and peer in its program (struct bb_channel) */
     int *peer;          /* [first_edge[ranks]] world rank that the peer address leads to */
     uint64_t *edge;     /* [first_edge[ranks]] hash of the properties that no iteration changes: the peer addresses from
                            the rank to the peer and back, and the kind of link */

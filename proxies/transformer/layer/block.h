@@ -225,9 +225,9 @@ void bb_node_dispatch_start_probabilities(struct bb_block *b, const char *what);
 void bb_node_dispatch_finish(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer dst);
 
 /* Return of the expert outputs to the ranks of their tokens. bb_node_return_start sums the outputs inside the node,
- * then sends each chunk of rows (one per token and node) to the other nodes. The second function returns the
- * gradients of the probabilities in these two stages. Both return the program index of the last operation that they
- * start. */
+ * then sends each chunk of rows (one per token and node) to the other nodes. bb_node_return_start_probabilities sends
+ * the gradients of the router probabilities in these two stages. Both functions return the program index of the last
+ * operation that they start. */
 int bb_node_return_start(struct bb_block *b, const char *what, enum bb_kernels_pass pass, enum bb_block_buffer src,
                          enum bb_block_buffer dst);
 int bb_node_return_start_probabilities(struct bb_block *b, const char *what);

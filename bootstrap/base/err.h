@@ -64,7 +64,8 @@ void bb_err_job_scope(int on);
 
 /*
  * bb_err_job_nonblocking - like bb_err_job(), for a process that must not block. The line is dropped if stderr is not
- * writable within 200 ms, for example because the terminal's output is stopped (Ctrl-S) or because stderr is a full pipe.
+ * writable within 200 ms, for example because the terminal's output is stopped (Ctrl-S) or because stderr is a full
+ * pipe.
  */
 void bb_err_job_nonblocking(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -90,8 +91,8 @@ void bb_err_context(const char *text);
 /*
  * bb_err_mute - suppress all errors and warnings of this process from now on (1), or print them again (0). While the
  * command line is parsed, all ranks except rank 0 are muted; otherwise, every rank would print the same error.
- * bb_err_keep_muted - store the first error that is suppressed in text[bytes], without "busbar: ", so that it is not lost
- * if rank 0 has no error. The text must outlive the process's errors. NULL: do not store it.
+ * bb_err_keep_muted - store the first error that is suppressed in text[bytes], without "busbar: ", so that it is not
+ * lost if rank 0 has no error. The text must outlive the process's errors. NULL: do not store it.
  * bb_err_is_mute - returns 1 while this process is muted, else 0.
  */
 void bb_err_mute(int on);

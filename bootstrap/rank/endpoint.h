@@ -19,8 +19,8 @@ struct bb_star_endpoint {
  * answer. */
 enum { BB_STAR_SERVERS = 2 };
 
-/* bb_star_backup - returns the rank whose supervisor is the backup server: the first rank of the second node, so that it
- * outlives the first node, else the rank after the `first` ranks of the first supervisor; -1: none. node_of: [size]
+/* bb_star_backup - returns the rank whose supervisor is the backup server: the first rank of the second node, so that
+ * it outlives the first node, else the rank after the `first` ranks of the first supervisor; -1: none. node_of: [size]
  * node of each rank. */
 int bb_star_backup(int size, const int *node_of, int first);
 

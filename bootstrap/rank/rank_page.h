@@ -32,8 +32,8 @@ struct bb_rank_page {
     char muted[512];      /* first error that the rank did not print because only rank 0 prints errors then; "": none */
 };
 
-/* Memory that the ranks of one supervisor share, for exchanges between them (bootstrap/world/exchange.c). The memory file
- * is sparse, so only the used part of `data` needs memory. */
+/* Memory that the ranks of one supervisor share, for exchanges between them (bootstrap/world/exchange.c). The memory
+ * file is sparse, so only the used part of `data` needs memory. */
 enum { BB_SIBLINGS_BYTES = 64 << 20 };
 struct bb_siblings_memory {
     atomic_uint entered, gathered, left; /* progress of the exchanges */
@@ -42,9 +42,9 @@ struct bb_siblings_memory {
     char data[BB_SIBLINGS_BYTES];        /* data of all ranks of the job, in the order of the ranks */
 };
 
-/* bb_rank_orphan_signal - the signal that the kernel sends to a rank when its supervisor dies. Hydra and Slurm's PMI-2 end
- * the job as soon as the last process closes the PMI connection, so with such a connection the rank lives on for
- * BB_RANK_ORPHAN_MS, in which the other supervisors report the loss. */
+/* bb_rank_orphan_signal - return the signal that the kernel sends to a rank when its supervisor dies. Hydra and Slurm's
+ * PMI-2 end the job as soon as the last process closes the PMI connection, so with such a connection the rank continues
+ * for BB_RANK_ORPHAN_MS, in which the other supervisors report the loss. */
 enum { BB_RANK_ORPHAN_MS = 200 };
 int bb_rank_orphan_signal(void);
 
@@ -80,8 +80,8 @@ struct bb_rank_world {
     int rank, size, nodes;
 };
 
-/* bb_rank_send - send a message completely; waits while the socket is full. Returns 0 or errno, which may be ignored: the end of
- * the other process is detected in other ways. */
+/* bb_rank_send - send a message completely; waits while the socket is full. Returns 0 or errno, which may be ignored:
+ * the end of the other process is detected in other ways. */
 int bb_rank_send(int fd, enum bb_rank_request request, int code, const void *data, size_t bytes);
 
 /* A receiver of messages. */

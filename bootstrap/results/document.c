@@ -175,8 +175,8 @@ static bool is_intact(struct bb_document *d)
     return same;
 }
 
-/* Saves, repairs and flushes the file. A file that cannot be written is replaced, because another file may be writable.
- * Returns 0 or errno. */
+/* Saves the document, compares the file with it, and flushes the file. After a write error, and if the path names
+ * another file, a new file replaces the old one. Returns 0 or errno. */
 static int sync_file(struct bb_document *d)
 {
     int error = save_changes(d);

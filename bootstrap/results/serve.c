@@ -101,17 +101,13 @@ int bb_results_serve(int rank_fd, int control_fd)
 
 int bb_results_finish_send(int control_fd, int rc, const struct bb_results_end *end)
 {
-    const char *const texts[][2] = {{"ended_by", end->ended_by}, {"phase", end->phase}, {"reason", end->reason}};
-    json_t *value = json_object();
-    char *text;
-    int error;
+    json_t *value = bb_results_end_json(end);
+    char *text = json_dumps(value, JSON_COMPACT);
+    int error = ENOMEM;
 
-    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
-        if (texts[i][1])
-            (void)!json_object_set_new(value, texts[i][0], json_string(texts[i][1])); /* invalid UTF-8 is omitted */
-    text = json_dumps(value, JSON_COMPACT);
+    if (text)
+        error = bb_rank_send(control_fd, (enum bb_rank_request)BB_RESULTS_FINISH, rc, text, strlen(text));
     json_decref(value);
-    error = text ? bb_rank_send(control_fd, (enum bb_rank_request)BB_RESULTS_FINISH, rc, text, strlen(text)) : ENOMEM;
     free(text);
     return error;
 }

@@ -181,8 +181,7 @@ static const char *final_status(int rc, const struct bb_results_end *end)
     return end->ended_by && *end->ended_by ? "interrupted" : status_of(rc);
 }
 
-/* Returns the keys that describe an early end. */
-static json_t *describe_end(const struct bb_results_end *end)
+json_t *bb_results_end_json(const struct bb_results_end *end)
 {
     const char *const texts[][2] = {{"ended_by", end->ended_by}, {"phase", end->phase}, {"reason", end->reason}};
     json_t *fields = json_object();
@@ -196,7 +195,7 @@ static json_t *describe_end(const struct bb_results_end *end)
 /* Sets the final status and the reasons of an early end. The schema of nccl-tests has none of these keys. */
 static void set_end(struct bb_results_writer *w, int rc, const struct bb_results_end *end)
 {
-    json_t *fields = w->foreign ? NULL : describe_end(end);
+    json_t *fields = w->foreign ? NULL : bb_results_end_json(end);
 
     if (w->foreign)
         return;
@@ -207,7 +206,7 @@ static void set_end(struct bb_results_writer *w, int rc, const struct bb_results
 
 void bb_results_rescue(const char *path, pid_t writer, int rc, const struct bb_results_end *end)
 {
-    json_t *root = json_load_file(path, 0, NULL), *fields = describe_end(end);
+    json_t *root = json_load_file(path, 0, NULL), *fields = bb_results_end_json(end);
 
     bb_outfile_remove_temporaries(path, writer);
     if (json_object_del(root, "status") == 0) {

@@ -31,6 +31,10 @@ struct bb_results_end {
     const char *reason;   /* the error line */
 };
 
+/* bb_results_end_json - return an object with the known members of `end`, owned by the caller. Text that is not valid
+ * UTF-8 is omitted. */
+json_t *bb_results_end_json(const struct bb_results_end *end) BB_MUST_CHECK;
+
 /* The caller sets `out` before OPEN; all other members are then zero. The writer is open if the document has a root. */
 struct bb_results_writer {
     FILE *out;
@@ -61,8 +65,8 @@ const char *bb_results_writer_path(json_t *value);
  */
 int bb_results_writer_finish(struct bb_results_writer *w, int rc, const struct bb_results_end *end);
 
-/* bb_results_rescue - complete the JSON file of a writer process that was killed: remove its temporary files, and set the
- * final status. Does nothing if there is no such file or its schema has no status. */
+/* bb_results_rescue - complete the JSON file of a writer process that was killed: remove its temporary files, and set
+ * the final status. Does nothing if there is no such file or its schema has no status. */
 void bb_results_rescue(const char *path, pid_t writer, int rc, const struct bb_results_end *end);
 
 void bb_results_writer_release(struct bb_results_writer *w);

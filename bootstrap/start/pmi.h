@@ -1,7 +1,7 @@
 /*
  * pmi.h - ends the job through the PMI connection (PMI_FD) of Hydra (MPICH, MVAPICH, Intel MPI) or of Slurm's PMI-2.
- * Hydra does not end a job on several nodes when a rank exits with a code, and Slurm's PMI-2 plugin never ends the other
- * ranks; the PMI command "abort" does, and its code becomes the exit status of mpiexec.
+ * Hydra does not end a job on several nodes when a rank exits with a code, and Slurm's PMI-2 plugin never ends the
+ * other ranks; the PMI command "abort" does, and its code becomes the exit status of mpiexec.
  */
 #ifndef BB_BOOTSTRAP_START_PMI_H
 #define BB_BOOTSTRAP_START_PMI_H

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <stddef.h>
+#include <string.h>
 
 /* The signals of users, terminals and schedulers (which send SIGTERM, SIGUSR1, SIGUSR2 or SIGXCPU at a time limit), and
  * the other causes. */
@@ -26,6 +27,13 @@ const char *bb_signal_name(int signal)
         if (signals[i].number == signal)
             return signals[i].name;
     return "";
+}
+
+const char *bb_signal_abbreviation(int signal)
+{
+    const char *name = sigabbrev_np(signal);
+
+    return name ? name : "?";
 }
 
 bool bb_signal_is_taken(int signal)

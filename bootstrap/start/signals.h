@@ -16,6 +16,9 @@ enum { BB_SIGNALS_END = 65 };
  * launcher", or "" for a signal that busbar does not handle. */
 const char *bb_signal_name(int signal);
 
+/* bb_signal_abbreviation - returns the name of any signal without "SIG", for example "KILL"; "?" if it has none. */
+const char *bb_signal_abbreviation(int signal);
+
 /* bb_signal_is_taken - returns whether busbar handles the signal: it ends a run, and was not ignored at start
  * (nohup ignores SIGHUP). */
 bool bb_signal_is_taken(int signal);

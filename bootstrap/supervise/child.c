@@ -200,15 +200,30 @@ static void shield_from_launcher(const sigset_t *mask)
     sigprocmask(SIG_SETMASK, mask, NULL);
 }
 
+int bb_rank_program_execute(const struct bb_rank_program *program)
+{
+    char **argv = calloc((size_t)program->argc + 3, sizeof(*argv));
+    int error;
+
+    if (!argv)
+        return ENOMEM;
+    argv[0] = (char *)(uintptr_t)program->path;
+    argv[1] = (char *)(uintptr_t)program->entry;
+    memcpy(&argv[2], program->argv, (size_t)program->argc * sizeof(*argv));
+    execv(program->path, argv);
+    error = errno;
+    free(argv);
+    return error;
+}
+
 /* Runs in the child process: becomes the rank. */
 static _Noreturn void become_rank(const struct inherited *rank, const struct bb_child *child, int place, int n,
                                   const struct bb_rank_program *program, pid_t supervisor)
 {
-    char **argv = calloc((size_t)program->argc + 3, sizeof(*argv));
     int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC), error;
 
     prctl(PR_SET_PDEATHSIG, bb_rank_orphan_signal());
-    if (getppid() != supervisor || !argv)
+    if (getppid() != supervisor)
         _exit(BB_EFAIL);
     if (place > 0 && nothing >= 0)
         dup2(nothing, STDIN_FILENO);
@@ -219,12 +234,8 @@ static _Noreturn void become_rank(const struct inherited *rank, const struct bb_
     if ((error = export_descriptors(rank, place, n)) != 0)
         _exit(-bb_err(BB_EFAIL, "cannot start a rank: %s", strerror(error)));
     dup2(rank->stderr_fd, STDERR_FILENO);
-    argv[0] = (char *)(uintptr_t)program->path;
-    argv[1] = (char *)(uintptr_t)program->entry;
-    for (int i = 0; i < program->argc; i++)
-        argv[2 + i] = program->argv[i];
-    execv(program->path, argv);
-    dprintf(STDERR_FILENO, "error while loading shared libraries: %s: %s\n", program->path, strerror(errno));
+    error = bb_rank_program_execute(program);
+    dprintf(STDERR_FILENO, "error while loading shared libraries: %s: %s\n", program->path, strerror(error));
     _exit(127);
 }
 
@@ -257,10 +268,10 @@ int bb_children_start(struct bb_child *children, int n, int first, const struct 
     int siblings, rc = share_memory(n, &siblings);
 
     fflush(stdout);
-    for (int i = 0; i < n && rc == 0; i++) {
+    for (int i = 0; i < n; i++)
         children[i] = (struct bb_child){.rank = first + i, .stderr_fd = -1, .results_fd = -1};
+    for (int i = 0; i < n && rc == 0; i++)
         rc = start_one(&children[i], i, n, siblings, program, mask);
-    }
     if (siblings >= 0)
         close(siblings);
     return rc;

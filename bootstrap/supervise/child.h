@@ -51,6 +51,9 @@ int bb_rank_program_find(const char *command, char path[PATH_MAX]) BB_MUST_CHECK
  * loader. Returns -BB_EFAIL. */
 int bb_rank_program_missing(const char *command, const char *loader);
 
+/* bb_rank_program_execute - replace this process by the program (execv). Returns errno, only after an error. */
+int bb_rank_program_execute(const struct bb_rank_program *program);
+
 /*
  * bb_children_start - start the ranks of this supervisor.
  *   children  [n] out
@@ -69,8 +72,8 @@ void bb_child_read_stderr(struct bb_child *child);
  * control_fd: out, socket to the writer. Returns its process id, or -1. */
 pid_t bb_writer_start(int results_fd, const sigset_t *mask, int *control_fd);
 
-/* bb_writer_rescue - kill the writer unless it has `ended`, and complete its JSON file in its place, in a process of its own, because the disk may
- * hang. Waits limit_s seconds at most. */
+/* bb_writer_rescue - kill the writer unless it has `ended`, and complete its JSON file in its place, in a process of
+ * its own, because the disk may hang. Waits limit_s seconds at most. */
 void bb_writer_rescue(pid_t writer, bool ended, const char *path, int rc, const struct bb_results_end *end,
                       double limit_s);
 

@@ -90,11 +90,10 @@ void bb_local_tell(pid_t launcher, enum bb_local_kind kind, int value)
     visit_supervisors(launcher, send_value, &both);
 }
 
-bool bb_local_read(pid_t launcher, const struct signalfd_siginfo *info, enum bb_local_kind *kind, int *value)
+bool bb_local_read(const struct signalfd_siginfo *info, enum bb_local_kind *kind, int *value)
 {
     *kind = (enum bb_local_kind)(info->ssi_int >> VALUE_BITS);
     *value = info->ssi_int & ((1 << VALUE_BITS) - 1);
-    (void)launcher;
     return (int)info->ssi_signo == bb_local_signal() && info->ssi_code == SI_QUEUE && info->ssi_uid == getuid();
 }
 

@@ -14,12 +14,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static const double JOIN_S[] = {2, 10}; /* time limits in seconds: [0] to connect to the server; limits the delay of
-                                               the start if a firewall drops packets; [1] for its answer: thousands of
-                                               supervisors may connect at once */
-static const double VISITOR_S = 5;      /* time limit for the first message of an accepted connection */
-static const double STATE_S = 0.1;      /* minimum interval between two STATE messages of a rank */
-static const double SEND_S = 0.05;      /* time limit for sending one message */
+/* Time limits in seconds: [0] to connect to the server, which limits the delay of the start if a firewall drops
+ * packets; [1] for its answer: thousands of supervisors may connect at once. */
+static const double JOIN_S[] = {2, 10};
+static const double VISITOR_S = 5; /* time limit for the first message of an accepted connection */
+static const double STATE_S = 0.1; /* minimum interval between two STATE messages of a rank */
+static const double SEND_S = 0.05; /* time limit for sending one message */
 enum { SPARE_VISITORS = 64, RANKS_PER_STATE_S = 256 };
 
 static struct bb_peer *entry_of(struct bb_supervisor *s, int rank)
@@ -162,7 +162,6 @@ static void take_report(struct bb_supervisor *s, int rank, enum bb_cause cause, 
     if (peer) {
         peer->hung = peer->hung || cause == BB_CAUSE_HANG;
         peer->cause = cause > peer->cause ? cause : peer->cause;
-        peer->signal = signal;
     }
     bb_supervisor_raise(
         s, &(struct bb_report){.event = events[cause], .rank = rank, .signal = signal, .code = valid_code(code)});
@@ -195,14 +194,17 @@ static struct bb_star_link *current_server(struct bb_supervisor *s)
     return &s->star.servers[s->star.servers[0].fd >= 0 && !s->star.fell_back ? 0 : 1];
 }
 
-static void send_to_server(struct bb_supervisor *s, enum bb_star_kind kind, const struct bb_report *report,
-                           enum bb_cause cause)
+/* Member: informs the server about the trouble of a rank; BB_CAUSE_NONE: all processes of the rank have ended. */
+static void send_to_server(struct bb_supervisor *s, const struct bb_trouble *trouble)
 {
-    const struct bb_child *child = bb_ranks_find(s, report->rank);
-    struct bb_star_msg msg = bb_star_msg(kind, report->rank, report->code);
+    const enum bb_star_kind kind = trouble->cause == BB_CAUSE_NONE   ? BB_STAR_BYE
+                                   : trouble->cause == BB_CAUSE_HANG ? BB_STAR_HANG
+                                                                     : BB_STAR_FAIL;
+    const struct bb_child *child = bb_ranks_find(s, trouble->rank);
+    struct bb_star_msg msg = bb_star_msg(kind, trouble->rank, trouble->code);
 
-    msg.cause = (int16_t)cause;
-    msg.signal = (int16_t)report->signal;
+    msg.cause = (int16_t)trouble->cause;
+    msg.signal = (int16_t)trouble->signal;
     if (child)
         bb_rank_page_read(child->page, &msg.seen);
     (void)bb_star_send(current_server(s), &msg, SEND_S);
@@ -213,8 +215,7 @@ void bb_peers_report(struct bb_supervisor *s, int rank, enum bb_cause cause, int
     if (s->ending_s > 0)
         return;
     if (s->role == BB_ROLE_MEMBER)
-        send_to_server(s, cause == BB_CAUSE_HANG ? BB_STAR_HANG : BB_STAR_FAIL,
-                       &(struct bb_report){.rank = rank, .signal = signal, .code = code}, cause);
+        send_to_server(s, &(struct bb_trouble){cause, rank, signal, code});
     take_report(s, rank, cause, signal, code);
 }
 
@@ -222,7 +223,7 @@ void bb_peers_bye(struct bb_supervisor *s)
 {
     for (int i = 0; i < s->n_children; i++) {
         if (s->role == BB_ROLE_MEMBER)
-            send_to_server(s, BB_STAR_BYE, &(struct bb_report){.rank = s->children[i].rank}, BB_CAUSE_NONE);
+            send_to_server(s, &(struct bb_trouble){.rank = s->children[i].rank});
         else if (s->role == BB_ROLE_SERVER)
             take_bye(s, s->children[i].rank);
     }
@@ -383,7 +384,7 @@ static void read_visitor(struct bb_supervisor *s, struct bb_star_link *visitor)
         bb_star_take_key(visitor, &s->star.token, msg.nonce);
     if (got > 0 && bb_star_verify(visitor, &msg) && msg.kind == BB_STAR_HELLO && is_free_seat(s, &msg))
         seat_peer(s, visitor, &msg);
-    bb_star_close(visitor); /* no effect after a valid HELLO, because the connection then belongs to the peer */
+    bb_star_close(visitor); /* does nothing after seat_peer(), which has moved the connection to the peer */
 }
 
 /* Returns a free slot for an accepted connection. If there is none, closes the oldest one, whose supervisor will
@@ -475,10 +476,11 @@ void bb_peers_dismiss(struct bb_supervisor *s)
 
 void bb_peers_fall_back(struct bb_supervisor *s)
 {
+    struct bb_trouble trouble = s->trouble;
+
+    trouble.rank = s->job.rank;
     s->star.fell_back = true;
-    send_to_server(s, s->trouble.cause == BB_CAUSE_HANG ? BB_STAR_HANG : BB_STAR_FAIL,
-                   &(struct bb_report){.rank = s->job.rank, .signal = s->trouble.signal, .code = s->trouble.code},
-                   s->trouble.cause);
+    send_to_server(s, &trouble);
 }
 
 void bb_peers_ask_states(struct bb_supervisor *s)
@@ -518,25 +520,29 @@ bool bb_peers_answered(const struct bb_supervisor *s)
     return true;
 }
 
+static struct bb_star_msg state_of(const struct bb_child *child)
+{
+    struct bb_star_msg state = bb_star_msg(BB_STAR_STATE, child->rank, child->stopped);
+
+    bb_rank_page_read(child->page, &state.seen);
+    return state;
+}
+
 void bb_peers_send_states(struct bb_supervisor *s, double now_s)
 {
     const double every_s = STATE_S * (1 + s->job.size / RANKS_PER_STATE_S); /* longer with many ranks, to limit the CPU
                                                                                time of the server */
-    struct bb_star_msg state = bb_star_msg(BB_STAR_STATE, s->job.rank, 0);
 
     if (now_s > 0 && now_s < s->star.state_s + every_s)
         return;
     s->star.state_s = bb_now_s();
-    for (int i = 0; i < (s->role == BB_ROLE_SERVER ? 1 : s->n_children); i++) {
-        struct bb_star_msg msg = bb_star_msg(BB_STAR_STATE, s->children[i].rank, s->children[i].stopped);
-
-        bb_rank_page_read(s->children[i].page, &msg.seen);
-        if (s->role == BB_ROLE_MEMBER)
-            (void)bb_star_send(current_server(s), &msg, 0);
-        state.seen = msg.seen;
-    }
     if (s->role == BB_ROLE_SERVER)
-        send_to_all(s, state);
+        send_to_all(s, state_of(&s->children[0]));
+    for (int i = 0; i < s->n_children && s->role == BB_ROLE_MEMBER; i++) {
+        struct bb_star_msg state = state_of(&s->children[i]);
+
+        (void)bb_star_send(current_server(s), &state, 0);
+    }
 }
 
 void bb_peers_release(struct bb_supervisor *s)

@@ -144,10 +144,15 @@ static void report_failure(struct bb_supervisor *s, struct bb_child *child, int 
     bb_peers_report(s, child->rank, muted ? BB_CAUSE_SIGNAL : BB_CAUSE_PRINTED, 0, code);
 }
 
+static void restart_timeout(const struct bb_supervisor *s, struct bb_child *child)
+{
+    child->due_s = bb_now_s() + s->timeout_s;
+}
+
 static void take_message(struct bb_supervisor *s, struct bb_child *child, const struct bb_rank_header *header,
                          const void *data)
 {
-    child->due_s = bb_now_s() + s->timeout_s;
+    restart_timeout(s, child);
     switch ((enum bb_rank_request)header->request) {
     case BB_RANK_ALIVE:
         take_alive(s, child, data, header->bytes);
@@ -155,7 +160,7 @@ static void take_message(struct bb_supervisor *s, struct bb_child *child, const 
     case BB_RANK_TIMEOUT:
         if (header->bytes == sizeof(s->timeout_s))
             memcpy(&s->timeout_s, data, sizeof(s->timeout_s));
-        child->due_s = bb_now_s() + s->timeout_s;
+        restart_timeout(s, child);
         break;
     case BB_RANK_WORLD:
         take_world(s, child, data, header->bytes);
@@ -242,7 +247,7 @@ static void take_end(struct bb_supervisor *s, struct bb_child *child, int status
         report_end(s, child, status, !child->alive);
     else if (child->done && WIFSIGNALED(status) && child->due_s < INFINITY && s->ending_s == 0)
         bb_warn("rank %d (%s) was killed by SIG%s while it exited; its results are complete", child->rank, s->job.host,
-                sigabbrev_np(WTERMSIG(status)) ? sigabbrev_np(WTERMSIG(status)) : "?");
+                bb_signal_abbreviation(WTERMSIG(status)));
     if (all_children(s, is_done))
         finish_ranks(s);
     if (bb_ranks_gone(s))
@@ -255,7 +260,7 @@ static void take_status(struct bb_supervisor *s, struct bb_child *child, int sta
         child->stopped = true;
     } else if (WIFCONTINUED(status)) {
         child->stopped = false;
-        child->due_s = bb_now_s() + s->timeout_s;
+        restart_timeout(s, child);
     } else {
         take_end(s, child, status);
     }

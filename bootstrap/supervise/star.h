@@ -1,6 +1,6 @@
 /*
- * star.h - TCP connections between the supervisors of a job: from each supervisor to that of rank 0 (the server), and to
- * a backup server. They need neither MPI nor NCCL, so they work while both hang.
+ * star.h - TCP connections between the supervisors of a job: from each supervisor to that of rank 0 (the server), and
+ * to a backup server. They need neither MPI nor NCCL, so they work while both hang.
  *
  * The supervisors exchange messages of a fixed size, each with an authentication tag:
  *

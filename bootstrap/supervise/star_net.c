@@ -57,7 +57,8 @@ static void list_loopback(struct bb_star_endpoint *to)
     to->n = 1;
 }
 
-/* Opens one listening socket per address of this host. No socket uses the wildcard address, so the setting net.ipv6.bindv6only has no effect. */
+/* Opens one listening socket per address of this host. No socket uses the wildcard address, so the setting
+ * net.ipv6.bindv6only has no effect. */
 int bb_star_listen(bool loopback, struct bb_star_endpoint *at, int fds[BB_STAR_ADDRESSES], int *n)
 {
     struct bb_star_endpoint wanted = {.n = 0};

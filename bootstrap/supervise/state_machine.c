@@ -16,7 +16,7 @@ const struct bb_machine_row bb_machine[] = {
     {S(LOADING), E(END), ANY, BB_DO_END, S(ENDING)},
 
     /* The ranks exchange host names through MPI; the supervisors are not connected yet. */
-    {S(STARTING), E(JOINED), ANY, BB_DO_NOTHING, S(RUNNING)},
+    {S(STARTING), E(JOINED), ANY, BB_DO_ANSWER, S(RUNNING)},
     {S(STARTING), E(UNREACHABLE), ANY, BB_DO_WARN, S(RUNNING)},
     {S(STARTING), E(HANG), ANY, BB_DO_NOTE, S(JUDGING)},
     {S(STARTING), E(SIGNAL), ANY, BB_DO_NOTE, S(JUDGING)},
@@ -51,7 +51,7 @@ const struct bb_machine_row bb_machine[] = {
     {S(JUDGING), E(LOST), ANY, BB_DO_NOTE, S(JUDGING)},
     {S(JUDGING), E(FAILED), ANY, BB_DO_END, S(ENDING)},
     {S(JUDGING), E(END), ANY, BB_DO_END, S(ENDING)},
-    {S(JUDGING), E(CLAIM), ALONE, BB_DO_NOTHING, S(DEFERRING)},
+    {S(JUDGING), E(CLAIM), ALONE, BB_DO_DEFER, S(DEFERRING)},
     {S(JUDGING), E(SERVER_LOST), SERVER, BB_DO_NOTE, S(JUDGING)},
     {S(JUDGING), E(SERVER_LOST), MEMBER, BB_DO_FALL_BACK, S(ASKING)},
     {S(JUDGING), E(ALL_ENDED), ANY, BB_DO_CLOSE, S(CLOSING)},

@@ -53,9 +53,11 @@ enum { BB_ROLE_ANY = BB_ROLE_ALONE | BB_ROLE_MEMBER | BB_ROLE_SERVER };
 
 enum bb_action {
     BB_DO_NOTHING,
+    BB_DO_ANSWER,    /* inform the ranks of this supervisor that they are connected */
     BB_DO_NOTE,      /* record the report; it replaces a weaker one. A server asks all ranks for their state; a member
                            informs the server; a supervisor alone claims the error line among those of its host */
-    BB_DO_WARN,      /* warn that the causes of hangs will not be reported */
+    BB_DO_DEFER,     /* wait for the error line of the supervisor that has claimed it */
+    BB_DO_WARN,      /* warn that the causes of hangs will not be reported, and answer the ranks */
     BB_DO_JUDGE,     /* print the error line and end the job */
     BB_DO_END,       /* end the job without a line: it is printed already */
     BB_DO_LEAVE,     /* inform the server that the ranks of this supervisor have ended in order */
@@ -65,7 +67,7 @@ enum bb_action {
     BB_DO_CLOSE,     /* write the final results */
     BB_DO_REPORT_WRITE, /* report that the final results could not be written in time, or were interrupted */
     BB_DO_WRITER_LOST,  /* print that the process that writes the results is lost, and end the job */
-    BB_DO_DISMISS       /* server: inform all supervisors that all ranks have ended; end the job for the launcher */
+    BB_DO_DISMISS       /* server: inform all supervisors that all ranks have ended */
 };
 enum { BB_ACTIONS = BB_DO_DISMISS + 1 };
 

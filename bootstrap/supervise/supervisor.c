@@ -40,11 +40,6 @@ static const double OUTPUT_S = 0.2;              /* time for Hydra to read the o
 
 /* ---- actions ---- */
 
-static bool is_stronger(const struct bb_supervisor *s, enum bb_cause cause)
-{
-    return cause > s->trouble.cause;
-}
-
 static enum bb_cause cause_of(enum bb_event event)
 {
     if (event == BB_EVENT_LOST || event == BB_EVENT_SERVER_LOST)
@@ -87,7 +82,7 @@ static void note_trouble(struct bb_supervisor *s, const struct bb_report *report
     if (s->state == BB_STATE_JUDGING && report->event == BB_EVENT_TIMER && s->ending_s == 0 &&
         s->role == BB_ROLE_MEMBER)
         s->role = BB_ROLE_ALONE; /* no server answers */
-    if (is_stronger(s, cause) && report->event != BB_EVENT_TIMER)
+    if (cause > s->trouble.cause && report->event != BB_EVENT_TIMER)
         s->trouble = (struct bb_trouble){.cause = cause,
                                          .rank = report->event == BB_EVENT_SERVER_LOST ? 0 : report->rank,
                                          .signal = report->signal,
@@ -280,21 +275,39 @@ static void dismiss(struct bb_supervisor *s, const struct bb_report *report)
 
 static void do_nothing(struct bb_supervisor *s, const struct bb_report *report)
 {
-    if (report->event == BB_EVENT_JOINED)
-        bb_ranks_answer(s);
-    if (report->event == BB_EVENT_CLAIM)
-        set_timer(s, s->claimed_s - bb_now_s());
+    (void)s, (void)report;
+}
+
+static void answer_ranks(struct bb_supervisor *s, const struct bb_report *report)
+{
+    (void)report;
+    bb_ranks_answer(s);
+}
+
+static void defer(struct bb_supervisor *s, const struct bb_report *report)
+{
+    (void)report;
+    set_timer(s, s->claimed_s - bb_now_s());
 }
 
 void bb_supervisor_raise(struct bb_supervisor *s, const struct bb_report *report)
 {
     typedef void act_fn(struct bb_supervisor *, const struct bb_report *);
-    static act_fn *const actions[BB_ACTIONS] = {
-        [BB_DO_NOTHING] = do_nothing,  [BB_DO_NOTE] = note_trouble,         [BB_DO_WARN] = warn_unreachable,
-        [BB_DO_JUDGE] = judge,         [BB_DO_END] = end_printed,           [BB_DO_LEAVE] = leave,
-        [BB_DO_FALL_BACK] = fall_back, [BB_DO_KILL] = kill_ranks,           [BB_DO_PART] = part,
-        [BB_DO_CLOSE] = close_results, [BB_DO_REPORT_WRITE] = report_write, [BB_DO_WRITER_LOST] = judge_writer,
-        [BB_DO_DISMISS] = dismiss};
+    static act_fn *const actions[BB_ACTIONS] = {[BB_DO_NOTHING] = do_nothing,
+                                                [BB_DO_ANSWER] = answer_ranks,
+                                                [BB_DO_NOTE] = note_trouble,
+                                                [BB_DO_DEFER] = defer,
+                                                [BB_DO_WARN] = warn_unreachable,
+                                                [BB_DO_JUDGE] = judge,
+                                                [BB_DO_END] = end_printed,
+                                                [BB_DO_LEAVE] = leave,
+                                                [BB_DO_FALL_BACK] = fall_back,
+                                                [BB_DO_KILL] = kill_ranks,
+                                                [BB_DO_PART] = part,
+                                                [BB_DO_CLOSE] = close_results,
+                                                [BB_DO_REPORT_WRITE] = report_write,
+                                                [BB_DO_WRITER_LOST] = judge_writer,
+                                                [BB_DO_DISMISS] = dismiss};
     const struct bb_machine_row *row = bb_machine_row_of(s->state, report->event, s->role);
 
     if (!row)
@@ -312,7 +325,7 @@ static void take_local_signal(struct bb_supervisor *s, const struct signalfd_sig
     enum bb_local_kind kind;
     int value;
 
-    if (!has_strangers(s) || !bb_local_read(s->launcher, info, &kind, &value))
+    if (!has_strangers(s) || !bb_local_read(info, &kind, &value))
         return;
     if (s->ending_s > 0 && kind == BB_LOCAL_CLAIM)
         bb_local_tell(s->launcher, BB_LOCAL_ENDED, s->code); /* the claim of a supervisor that started late */
@@ -516,18 +529,8 @@ static void release(struct bb_supervisor *s)
 /* Becomes the rank, without supervision. Returns only after an error. */
 static int become_rank(const struct bb_rank_program *program)
 {
-    char **argv = calloc((size_t)program->argc + 3, sizeof(*argv));
-
-    if (!argv)
-        return bb_err(BB_EFAIL, "out of memory");
-    argv[0] = (char *)(uintptr_t)program->path;
-    argv[1] = (char *)(uintptr_t)program->entry;
-    for (int i = 0; i < program->argc; i++)
-        argv[2 + i] = program->argv[i];
     fflush(stdout);
-    execv(program->path, argv);
-    free(argv);
-    return bb_err(BB_EFAIL, "cannot execute %s: %s", program->path, strerror(errno));
+    return bb_err(BB_EFAIL, "cannot execute %s: %s", program->path, strerror(bb_rank_program_execute(program)));
 }
 
 int bb_supervise_program(const struct bb_rank_program *program, double timeout_s, int ranks)

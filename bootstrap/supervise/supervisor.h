@@ -28,7 +28,6 @@ struct bb_peer {
     bool ended;                  /* all processes of the rank have ended */
     bool stopped;                /* suspended by a signal */
     enum bb_cause cause;         /* BB_CAUSE_LOST: lost */
-    int signal;                  /* signal that ended the lost rank; 0: not known */
 };
 
 /* Connections to the other supervisors. */
@@ -39,7 +38,7 @@ struct bb_star {
     struct bb_star_link servers[BB_STAR_SERVERS]; /* connections to the servers; fd -1: none */
     struct bb_seen first_seen;                    /* progress of rank 0 */
     int listen_fds[BB_STAR_ADDRESSES], n_listen;
-    struct bb_star_link *visitors; /* [n_visitors] accepted connections that have not sent HELLO yet */
+    struct bb_star_link *visitors; /* [n_visitors] accepted connections whose first message is not received yet */
     int n_visitors;
     struct bb_star_dial dial; /* attempt to connect to a server */
     int dialing;              /* index of that server; -1: none */
@@ -139,7 +138,8 @@ void bb_peers_check(struct bb_supervisor *s, double now_s); /* server: checks th
 void bb_peers_end(struct bb_supervisor *s);                 /* server: send END to all */
 bool bb_peers_joined(const struct bb_supervisor *s);        /* server: all ranks are connected */
 void bb_peers_dismiss(struct bb_supervisor *s);             /* server: send BYE to all */
-/* bb_peers_fall_back - member: report the trouble to the backup server, because the server is lost or does not answer. */
+/* bb_peers_fall_back - member: report the trouble to the backup server, because the server is lost or does not
+ * answer. */
 void bb_peers_fall_back(struct bb_supervisor *s);
 void bb_peers_own_seen(struct bb_supervisor *s); /* server: copy the progress of its own ranks to their entries */
 void bb_peers_release(struct bb_supervisor *s);

@@ -115,14 +115,13 @@ static const char *hung_at(const struct bb_seen *seen)
     return seen->wait[0] ? seen->wait : seen->text;
 }
 
-/* Returns whether a rank has arrived at `far`, the step and wait of the hanging rank that is ahead of all others. A rank
- * without a current wait is normally the rank that the others wait for, so it has not arrived. If `far` has no current
- * wait either, all ranks hang in the same call. */
+/* Returns whether a rank has arrived at `far`, the step and wait of the hanging rank that is ahead of all others. A
+ * rank without a current wait is normally the rank that the others wait for, so it has not arrived. If `far` has no
+ * current wait either, all ranks hang in the same call. */
 static bool has_arrived(const struct bb_peer *peer, const struct bb_seen *far)
 {
     if (peer->ended || peer->stopped)
         return peer->ended;
-
     return peer->joined && peer->answered && peer->seen.step >= far->step &&
            (peer->seen.wait[0] || (peer->hung && !far->wait[0]));
 }
@@ -213,7 +212,7 @@ static void compose_hang(struct line *line, struct bb_supervisor *s)
 static void add_end(struct line *line, int signal)
 {
     if (signal > 0 && signal < BB_SIGNALS_END)
-        append_text(line, "; killed by SIG%s", sigabbrev_np(signal) ? sigabbrev_np(signal) : "?");
+        append_text(line, "; killed by SIG%s", bb_signal_abbreviation(signal));
 }
 
 static void compose_lost(struct line *line, struct bb_supervisor *s)

@@ -120,8 +120,8 @@ int bb_comms_share_gpu_env(int rank, bool instances) BB_MUST_CHECK;
 
 /*
  * bb_comms_max_p2p_peers_env - set the maximum number of point-to-point peers by NCCL's environment variable, if the
- * ncclConfig_t of the header (before 2.30) has no field maxP2pPeers: a newer library does not read its new fields from an
- * older struct. 0: NCCL's choice. Call while the process has one thread. Returns 0 or -BB_EFAIL.
+ * ncclConfig_t of the header (before 2.30) has no field maxP2pPeers: a newer library does not read its new fields from
+ * an older struct. 0: NCCL's choice. Call while the process has one thread. Returns 0 or -BB_EFAIL.
  */
 int bb_comms_max_p2p_peers_env(int peers) BB_MUST_CHECK;
 

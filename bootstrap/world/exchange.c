@@ -1,7 +1,7 @@
 /*
- * exchange.c - exchanges between ranks. If a supervisor has several ranks, every exchange is an allgather in shared memory:
- * each rank stores its data, the first rank exchanges them with the first ranks of other supervisors through MPI, and all
- * ranks read the result. All steps are non-blocking and polled with the timeout of world.h.
+ * exchange.c - exchanges between ranks. If a supervisor has several ranks, every exchange is an allgather in shared
+ * memory: each rank stores its data, the first rank exchanges them with the first ranks of other supervisors through
+ * MPI, and all ranks read the result. All steps are non-blocking and polled with the timeout of world.h.
  */
 #include "bootstrap/world/exchange.h"
 

@@ -1,7 +1,6 @@
 /*
- * exchange.h - transport of the small exchanges in world.h. Processes exchange data through MPI. A rank
- * that is not the first of its supervisor (siblings.h) exchanges data with the first one through shared memory. Only for this
- * module.
+ * exchange.h - transport of the small exchanges in world.h: MPI between supervisors' first ranks, shared memory between
+ * the ranks of one supervisor (siblings.h). Only for this module.
  */
 #ifndef BB_BOOTSTRAP_WORLD_EXCHANGE_H
 #define BB_BOOTSTRAP_WORLD_EXCHANGE_H
@@ -11,7 +10,7 @@
 /* bb_mpi_failed - returns 0 if code is MPI_SUCCESS, else prints MPI's error text for the call and returns -BB_EFAIL. */
 int bb_mpi_failed(int code, const char *call) BB_MUST_CHECK;
 
-/* bb_exchange_places - pass the rank numbers and the size of the run from the first rank of a process to its forked
+/* bb_exchange_places - pass the rank numbers and the size of the run from the first rank of a supervisor to its other
  * ranks, which store them in w->rank and w->size. */
 int bb_exchange_places(struct bb_world *w) BB_MUST_CHECK;
 

@@ -22,9 +22,9 @@ struct bb_siblings {
 /* bb_siblings_count - return the number of ranks of the supervisor of this rank. */
 int bb_siblings_count(void);
 
-/* bb_siblings_take - map the shared memory whose descriptor the supervisor stored in an environment variable. *siblings:
- * out, owned by the caller, NULL if the supervisor has one rank. Returns 0, or -BB_EFAIL after printing one error
- * line. */
+/* bb_siblings_take - map the shared memory whose descriptor the supervisor stored in an environment variable.
+ * *siblings: out, owned by the caller, NULL if the supervisor has one rank. Returns 0, or -BB_EFAIL after printing one
+ * error line. */
 int bb_siblings_take(struct bb_siblings **siblings) BB_MUST_CHECK;
 
 /* bb_siblings_release - unmap the memory and free the structure. NULL is allowed. */

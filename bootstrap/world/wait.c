@@ -1,5 +1,5 @@
-/* wait.c - waits with the timeout of the run, and the rank's reports about its progress (world.h). Needs no MPI, because
- * the results (bootstrap/results) wait too. */
+/* wait.c - waits with the timeout of the run, and the rank's reports about its progress (world.h). Needs no MPI,
+ * because the results (bootstrap/results) wait too. */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/world/world.h"
 
@@ -41,14 +41,9 @@ static double waited_since(double *start_s, double before_s)
     return before_s;
 }
 
-static bool is_supervised(const struct bb_world *w)
-{
-    return w->supervised.page != NULL;
-}
-
 static int report_timeout(struct bb_world *w, const char *what)
 {
-    if (is_supervised(w))
+    if (bb_world_is_supervised(w))
         return bb_supervised_expired(&w->supervised, what);
     return bb_err(BB_ETIMEOUT, "timeout: %s did not end within %g s", what, w->timeout_s);
 }
@@ -61,12 +56,12 @@ int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *a
     bool said = false;
     int rc;
 
-    if (is_supervised(w))
+    if (bb_world_is_supervised(w))
         bb_supervised_moved(&w->supervised);
     while ((rc = ready(arg)) == 0 && (rc = bb_world_ending(w)) == 0) {
         if (waited_s > w->timeout_s)
             return report_timeout(w, what);
-        if (is_supervised(w) && !said && waited_s > 1e-6 * SAY_US) {
+        if (bb_world_is_supervised(w) && !said && waited_s > 1e-6 * SAY_US) {
             bb_supervised_waiting(&w->supervised, what);
             said = true;
         }
@@ -75,7 +70,7 @@ int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *a
     }
     if (said && rc > 0)
         bb_supervised_waiting(&w->supervised, NULL);
-    else if (is_supervised(w))
+    else if (bb_world_is_supervised(w))
         bb_supervised_moved(&w->supervised);
     return rc < 0 ? rc : 0;
 }
@@ -87,13 +82,13 @@ void bb_world_prompt(struct bb_world *w, bool on)
 
 void bb_world_guard(struct bb_world *w, const char *what)
 {
-    if (is_supervised(w))
+    if (bb_world_is_supervised(w))
         bb_supervised_waiting(&w->supervised, what);
 }
 
 void bb_world_unguard(struct bb_world *w)
 {
-    if (is_supervised(w))
+    if (bb_world_is_supervised(w))
         bb_supervised_waiting(&w->supervised, NULL);
 }
 
@@ -105,7 +100,7 @@ int bb_world_guarded(struct bb_world *w, int rc)
 
 int bb_world_ending(const struct bb_world *w)
 {
-    return is_supervised(w) ? bb_supervised_ending(&w->supervised) : 0;
+    return bb_world_is_supervised(w) ? bb_supervised_ending(&w->supervised) : 0;
 }
 
 void bb_world_reached(struct bb_world *w, const char *fmt, ...)
@@ -113,7 +108,7 @@ void bb_world_reached(struct bb_world *w, const char *fmt, ...)
     char step[128];
     va_list args;
 
-    if (!is_supervised(w))
+    if (!bb_world_is_supervised(w))
         return;
     va_start(args, fmt);
     vsnprintf(step, sizeof(step), fmt, args);

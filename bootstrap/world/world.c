@@ -18,11 +18,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool is_supervised(const struct bb_world *w)
-{
-    return w->supervised.page != NULL;
-}
-
 /* ---- gather, reductions and agreement of all ranks ---- */
 
 void *bb_world_gather(struct bb_world *w, const void *own, size_t bytes, int *rc)
@@ -158,7 +153,7 @@ static int start_mpi(struct bb_world *w)
     int had, rc;
 
     bb_world_guard(w, "MPI_Init_thread");
-    if (is_supervised(w))
+    if (bb_world_is_supervised(w))
         atomic_store(&w->supervised.page->mpi_used, true);
     TRY(bb_mpi_failed(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &had), "MPI_Init_thread"));
     w->mpi = true;
@@ -233,8 +228,8 @@ static int answer_ready(void *arg)
     return bb_supervised_answer(answer->supervised, answer->endpoint);
 }
 
-/* Connects the supervisors: each sends its rank the addresses at which it listens, if it is a server, MPI broadcasts these
- * addresses, and each rank passes them to its supervisor. */
+/* Connects the supervisors: each sends its rank the addresses at which it listens, if it is a server, MPI broadcasts
+ * these addresses, and each rank passes them to its supervisor. */
 static int connect_supervisors(struct bb_world *w)
 {
     const int first = w->siblings ? w->siblings->count : 1;
@@ -243,7 +238,7 @@ static int connect_supervisors(struct bb_world *w)
     struct answer answer = {.supervised = &w->supervised, .endpoint = &own};
     int rc = 0;
 
-    if (!is_supervised(w))
+    if (!bb_world_is_supervised(w))
         return 0;
     TRY(bb_supervised_world(&w->supervised, w->rank, w->size, w->nodes, w->node_of, w->hosts,
                             (size_t)w->size * sizeof(*w->hosts)));
@@ -332,7 +327,7 @@ static void end_everybody(struct bb_world *w, int rc)
 {
     if (w->size == 1)
         return;
-    if (is_supervised(w))
+    if (bb_world_is_supervised(w))
         bb_supervised_fail(&w->supervised, bb_exit_code(bb_world_ending(w) ? bb_world_ending(w) : rc));
     fflush(stdout);
     if (w->mpi)

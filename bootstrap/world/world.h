@@ -5,9 +5,10 @@
  * Every wait has a timeout, whichever library it is in: each call of this header is a sign of life and restarts the
  * run's timeout. If a rank gives no sign of life for that long, the supervisors (bootstrap/supervise) print one error
  * line with the wait, the ranks that did not arrive and the last step of each of them, and every process exits with
- * status 4. The same happens at once if a rank is lost because it was killed, it crashed or its host failed. A rank that
- * fails ends all others with its own exit code. If a signal (bootstrap/start/signals.h) ends the run, or the launcher
- * itself ends, the line names the interrupted step, the results are saved as "interrupted", and the status is 1.
+ * status 4. The same happens at once if a rank is lost because it was killed, it crashed or its host failed. A rank
+ * that fails ends all others with its own exit code. If a signal (bootstrap/start/signals.h) ends the run, or the
+ * launcher itself ends, the line names the interrupted step, the results are saved as "interrupted", and the status is
+ * 1.
  *
  * Order of calls: bb_world_init ... bb_world_release(w, rc) ... return bb_exit_code(rc). All calls are made by the
  * thread that called bb_world_init, except bb_world_ending.
@@ -98,8 +99,8 @@ int bb_world_any(struct bb_world *w, unsigned *bits) BB_MUST_CHECK;
 /*
  * bb_world_reached - record that this rank starts a step, for example "bench all_reduce 4 MiB". Messages about hanging
  * and lost ranks print the step as "last seen". Call it at the same points on every rank, because steps are matched by
- * their number: a rank that has recorded fewer steps than the others "did not arrive". Each call formats the text. Do not call it in
- * timed inner loops.
+ * their number: a rank that has recorded fewer steps than the others "did not arrive". Each call formats the text. Do
+ * not call it in timed inner loops.
  */
 void bb_world_reached(struct bb_world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -136,6 +137,12 @@ void bb_world_unguard(struct bb_world *w);
  * call's result. */
 #define BB_GUARDED(w, what, call) (bb_world_guard((w), (what)), bb_world_guarded((w), (call)))
 int bb_world_guarded(struct bb_world *w, int rc) BB_MUST_CHECK; /* calls bb_world_unguard, then returns rc */
+
+/* bb_world_is_supervised - returns whether this rank has a supervisor (bootstrap/rank/rank.h). */
+static inline bool bb_world_is_supervised(const struct bb_world *w)
+{
+    return w->supervised.page != NULL;
+}
 
 /* bb_world_ending - returns 0, or the negative code with which the job is already ending. Inexpensive; may be called
  * from any thread. */

@@ -89,8 +89,8 @@ static void add_all(json_t *list, const char *mark, const json_t *object, const 
     }
 }
 
-/* Values of a busbar result file to compare. what: name in the printed list of differences; outer: key at the top level of
- * the file; inner: key in the object that `outer` refers to, or NULL if the value of `outer` is a scalar. */
+/* Values of a busbar result file to compare. what: name in the printed list of differences; outer: key at the top level
+ * of the file; inner: key in the object that `outer` refers to, or NULL if the value of `outer` is a scalar. */
 static const struct {
     const char *what, *outer, *inner;
 } fields[] = {

@@ -168,9 +168,8 @@ out:
     return rc;
 }
 
-/* How the ranks of a group are divided into communicators in each replica: there are `instances` communicators per
- * replica, each with n ranks that are `stride` apart. The first communicator begins at model-parallel rank `first`,
- * the next one `step` ranks later, and so on. */
+/* The communicators of a group in one replica: communicator i, 0 <= i < instances, contains the n model-parallel ranks
+ * first + i * step + k * stride, 0 <= k < n. */
 struct subgroups {
     int instances, first, step, n, stride;
 };

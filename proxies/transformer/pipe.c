@@ -160,8 +160,8 @@ static void send_message(struct bb_pipe *p, const struct bb_slot *t)
 }
 
 /* If `sending`, adds the send of slot t (forward or backward of one model chunk). Adds one receive for each flow d
- * for which receives[d] is true. A flow is all activations, or all gradients, in one direction. Two or more operations form one NCCL group
- * call. All stages add the operations in the order of the flow indices, to avoid deadlock. */
+ * for which receives[d] is true. A flow is all activations, or all gradients, in one direction. Two or more operations
+ * form one NCCL group call. All stages add the operations in the order of the flow indices, to avoid deadlock. */
 static void exchange_messages(struct bb_pipe *p, const struct bb_slot *t, bool sending,
                               const bool receives[BB_PIPE_FLOWS])
 {

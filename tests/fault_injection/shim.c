@@ -1,7 +1,8 @@
 /*
  * shim.c - injects a fault at one call of a library function. inject.py preloads it into the unmodified program.
  *
- *    FAULT=ACTION:FUNCTION:CALL:RANK   ACTION happens at call number CALL of FUNCTION, on this rank of the launcher or on `all`
+ *    FAULT=ACTION:FUNCTION:CALL:RANK   ACTION happens at call number CALL of FUNCTION, on this rank of the launcher or
+ *    on `all`
  *    FAULT_FROM_PROGRAM                count only calls from busbar and busbar-rank, not calls among libraries
  *    FAULT_PROGRAM                     count only calls in processes with this name: busbar (the supervisor and the
  *                                      process that writes the results) or busbar-rank; default: all processes

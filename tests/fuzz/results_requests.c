@@ -1,8 +1,8 @@
 /*
- * results_requests.c - frames that a rank and its supervisor send to the process that writes the results. Each line is a
- * frame: 'r' (from the rank) or 'c' (from the supervisor), the request (0: OPEN, 1: ROW, ...), the code (0: -4, 1: -3,
- * ...), and the payload; or '!' and bytes that are sent to the process as they are. Paths are replaced by files in a
- * temporary folder.
+ * results_requests.c - frames that a rank and its supervisor send to the process that writes the results. Each line is
+ * a frame: 'r' (from the rank) or 'c' (from the supervisor), the request (0: OPEN, 1: ROW, ...), the code (0: -4, 1:
+ * -3, ...), and the payload; or '!' and bytes that are sent to the process as they are. Paths are replaced by files in
+ * a temporary folder.
  */
 #include "bootstrap/results/serve.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,6 +1,6 @@
 /*
- * star_dial.c - a supervisor connects to a server, but another program listens on the address: it sends arbitrary bytes.
- * The supervisor's nonce is random in every input, so the bytes cannot contain the tag of a valid answer.
+ * star_dial.c - a supervisor connects to a server, but another program listens on the address: it sends arbitrary
+ * bytes. The supervisor's nonce is random in every input, so the bytes cannot contain the tag of a valid answer.
  */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/supervise/star.h"

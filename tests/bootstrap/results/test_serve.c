@@ -113,6 +113,14 @@ static int finish(struct writer *w, int rc, const char *ended_by, const char *ph
     return next_control_answer(w);
 }
 
+/* Ends a run with the return code `rc`, closes the connections and waits for the writer process. */
+static void end_run(struct writer *w, int rc)
+{
+    assert_int_equal(finish(w, rc, NULL, NULL, NULL), 0);
+    close_rank(w);
+    assert_int_equal(wait_for(w), 0);
+}
+
 /* The world of rank 0, whose results go to the writer process. */
 static struct bb_world world_of(const struct writer *w)
 {
@@ -250,9 +258,7 @@ static void rows_are_in_the_file_at_once(void **state)
     }
     assert_int_equal(bb_results_close(res, 0), 0);
     expect_end(20, "running", NULL, NULL, NULL);
-    close_rank(&w);
-    assert_int_equal(finish(&w, 0, NULL, NULL, NULL), 0);
-    assert_int_equal(wait_for(&w), 0);
+    end_run(&w, 0);
     expect_end(20, "ok", NULL, NULL, NULL);
 }
 
@@ -359,6 +365,14 @@ static int next_answer(struct writer *w)
     return header.code;
 }
 
+/* Starts a writer process whose document is open. */
+static void open_results(struct writer *w)
+{
+    start(w);
+    send_open(w->rank_fd, path);
+    assert_int_equal(next_answer(w), 0);
+}
+
 static void expect_answer(struct writer *w, int request, const char *json, int code)
 {
     send_raw(w->rank_fd, request, json);
@@ -390,9 +404,7 @@ static void invalid_requests_are_rejected(void **state)
     send_raw(w.control_fd, BB_RESULTS_ROW, "{\"row\":1}");
     assert_int_equal(next_control_answer(&w), -BB_EFAIL);
     expect_answer(&w, BB_RESULTS_ROW, "{\"row\":1}", 0);
-    assert_int_equal(finish(&w, 0, NULL, NULL, NULL), 0);
-    close_rank(&w);
-    assert_int_equal(wait_for(&w), 0);
+    end_run(&w, 0);
     expect_end(2, "ok", NULL, NULL, NULL);
 }
 
@@ -403,16 +415,12 @@ static void invalid_length_ends_the_connection(void **state)
     struct writer w;
 
     (void)state;
-    start(&w);
-    send_open(w.rank_fd, path);
-    assert_int_equal(next_answer(&w), 0);
+    open_results(&w);
     expect_answer(&w, BB_RESULTS_ROW, "{\"row\":0}", 0);
     assert_int_equal(write(w.rank_fd, &header, sizeof(header)), sizeof(header));
     assert_int_equal(next_answer(&w), 99);
     assert_int_equal(next_control_answer(&w), -BB_EFAIL);
-    assert_int_equal(finish(&w, -BB_EFAIL, NULL, NULL, NULL), 0);
-    close_rank(&w);
-    assert_int_equal(wait_for(&w), 0);
+    end_run(&w, -BB_EFAIL);
     expect_end(1, "failed", NULL, NULL, NULL);
 }
 
@@ -422,9 +430,7 @@ static void invalid_finish_sets_the_status(void **state)
     struct writer w;
 
     (void)state;
-    start(&w);
-    send_open(w.rank_fd, path);
-    assert_int_equal(next_answer(&w), 0);
+    open_results(&w);
     assert_int_equal(bb_rank_send(w.control_fd, (enum bb_rank_request)BB_RESULTS_FINISH, -BB_ETIMEOUT, "{", 1), 0);
     assert_int_equal(next_control_answer(&w), 0);
     close_rank(&w);
@@ -459,9 +465,7 @@ static void failed_open_writes_nothing(void **state)
     world = world_of(&w);
     assert_int_equal(bb_results_open(&res, &head, &world), -BB_EUSAGE);
     assert_null(res);
-    assert_int_equal(finish(&w, -BB_EUSAGE, NULL, NULL, NULL), 0);
-    close_rank(&w);
-    assert_int_equal(wait_for(&w), 0);
+    end_run(&w, -BB_EUSAGE);
     assert_int_equal(access(csv, F_OK), -1);
     read_text(errors, text, sizeof(text));
     assert_string_equal(text, "busbar: cannot write the results: /nowhere/at/all.json: No such file or directory\n");
@@ -508,9 +512,7 @@ static void failed_close_is_reported_once(void **state)
     assert_int_equal(bb_results_open(&res, &head, &world), 0);
     assert_int_equal(unlink(file) | rmdir(inner), 0);
     assert_int_equal(bb_results_close(res, 0), -BB_EFAIL);
-    assert_int_equal(finish(&w, -BB_EFAIL, NULL, NULL, NULL), 0);
-    close_rank(&w);
-    assert_int_equal(wait_for(&w), 0);
+    end_run(&w, -BB_EFAIL);
     read_text(errors, text, sizeof(text));
     assert_non_null(strstr(text, "busbar: cannot write the results: "));
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
@@ -532,9 +534,7 @@ static void dash_is_the_stdout_of_the_writer_process(void **state)
     assert_null(bb_results_path(res));
     assert_int_equal(bb_results_row(res, json_pack("{s:i}", "row", 0)), 0);
     assert_int_equal(bb_results_close(res, 0), 0);
-    assert_int_equal(finish(&w, 0, NULL, NULL, NULL), 0);
-    close_rank(&w);
-    assert_int_equal(wait_for(&w), 0);
+    end_run(&w, 0);
     root = load(printed);
     assert_string_equal(json_string_value(json_object_get(root, "status")), "ok");
     assert_int_equal(json_array_size(json_object_get(root, "results")), 1);
@@ -617,9 +617,7 @@ static void writer_process_that_hangs_is_a_timeout(void **state)
     assert_string_equal(capture_end(&captured), "busbar: timeout: writing the results did not end within 0.2 s\n");
     assert_int_equal(bb_results_close(res, -BB_ETIMEOUT), -BB_ETIMEOUT);
     kill(w.pid, SIGCONT);
-    assert_int_equal(finish(&w, -BB_ETIMEOUT, NULL, NULL, NULL), 0);
-    close_rank(&w);
-    assert_int_equal(wait_for(&w), 0);
+    end_run(&w, -BB_ETIMEOUT);
     expect_end(2, "timeout", NULL, NULL, NULL);
 }
 

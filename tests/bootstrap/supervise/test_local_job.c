@@ -42,7 +42,7 @@ static void run_supervisor(int commands, int results)
         else if (command == 'c')
             answer.value = bb_local_count(getppid());
         else if (poll(&p, 1, command == 'r' ? PATIENCE_MS : 0) > 0 && read(fd, &info, sizeof(info)) == sizeof(info))
-            answer.valid = bb_local_read(getppid(), &info, &kind, &answer.value);
+            answer.valid = bb_local_read(&info, &kind, &answer.value);
         answer.kind = (int)kind;
         if (write(results, &answer, sizeof(answer)) != sizeof(answer))
             break;

@@ -62,8 +62,8 @@ static void names_a_lost_rank(void **state)
         expect_failure(&rows[i]);
 }
 
-/* A rank whose supervisor was killed is lost too. If it is rank 0, another supervisor prints the line, and the writer of
- * the results outlives the supervisor. */
+/* A rank whose supervisor was killed is lost too. If it is rank 0, another supervisor prints the line, and the writer
+ * of the results outlives the supervisor. */
 static void names_a_rank_without_supervisor(void **state)
 {
     static const struct failure rows[] = {

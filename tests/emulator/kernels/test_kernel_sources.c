@@ -245,7 +245,8 @@ static void long_traffic_begins_with_the_source(void **state)
     assert_false(touches_scratch(fast_of("bb_busy_kernel"), LONG_NS));
 }
 
-/* An open start barrier does not wait. A start barrier that is never opened lasts as long as its timeout and reports this. */
+/* An open start barrier does not wait. A start barrier that is never opened lasts as long as its timeout and reports
+ * this. */
 static void start_barrier_ends_at_same_time_in_twin_and_source(void **state)
 {
     (void)state;

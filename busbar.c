@@ -2,8 +2,8 @@
  * busbar.c - main(): dispatches the subcommands. Functions return a code; only main() converts the code to the exit
  * status.
  */
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/err.h"
-#include "bootstrap/base/json_memory.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/report/report_main.h"
@@ -84,18 +84,16 @@ static int calibrate_main(int argc, char **argv)
     return bb_calibrate_main(argc, argv, sweep_main);
 }
 
-static int complete_commands(const char *text)
+static void complete_commands(const char *text)
 {
     for (int i = 0; i < N_COMMANDS; i++)
         bb_opts_print_candidate(commands[i].name, text, commands[i].help, stdout);
-    return 0;
 }
 
-static int complete_listings(const char *text)
+static void complete_listings(const char *text)
 {
     for (int i = 0; i < N_LISTINGS; i++)
         bb_opts_print_candidate(listings[i].name, text, "", stdout);
-    return 0;
 }
 
 static int print_listing(const struct listing *listing)
@@ -111,8 +109,10 @@ static int list_main(int argc, char **argv)
 
     for (int i = 0; i < N_LISTINGS; i++)
         names[i] = listings[i].name;
-    if (bb_opts_completion_prefix(argc, argv))
-        return complete_listings(bb_opts_completion_prefix(argc, argv));
+    if (bb_opts_completion_prefix(argc, argv)) {
+        complete_listings(bb_opts_completion_prefix(argc, argv));
+        return 0;
+    }
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         printf("Usage: busbar list [WHAT]\n\nWHAT is collectives, dtypes, ops, proxies, models, clusters or columns "
                "(default: all).\n");
@@ -132,14 +132,13 @@ static int list_main(int argc, char **argv)
 
 static const char about[] = "Measures and predicts the communication of deep-learning training on GPU clusters.";
 
-static int print_man(FILE *out)
+static void print_man(FILE *out)
 {
     bb_opts_print_man_header("busbar COMMAND [...]", about, out);
     fprintf(out, ".SH COMMANDS\n");
     for (int i = 0; i < N_COMMANDS; i++)
         fprintf(out, ".TP\n.B %s\n%s.\n", commands[i].name, commands[i].help);
     fprintf(out, ".PP\nEach command has its own page, such as busbar\\-bench(1).\n");
-    return 0;
 }
 
 static void print_help(FILE *out)
@@ -207,8 +206,10 @@ static int help_main(int argc, char **argv)
 {
     char flag[] = "--help", *command_argv[3] = {argc > 1 ? argv[1] : NULL, argc > 2 ? argv[2] : flag, flag};
 
-    if (argc == 2 && bb_opts_completion_prefix(argc, argv))
-        return complete_commands(bb_opts_completion_prefix(argc, argv));
+    if (argc == 2 && bb_opts_completion_prefix(argc, argv)) {
+        complete_commands(bb_opts_completion_prefix(argc, argv));
+        return 0;
+    }
     if (argc > 3)
         return bb_err(BB_EUSAGE, "unexpected argument '%s', expected: busbar help [COMMAND [SUBCOMMAND]]", argv[3]);
     if (argc > 1 && strcmp(argv[1], "help") != 0 && argv[1][0] != '-')
@@ -247,7 +248,7 @@ int main(int argc, char **argv)
     open_standard_streams();
     (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails with EFBIG and is reported; by
                                        default, SIGXFSZ kills the process */
-    bb_json_memory_guard(NULL);
+    bb_memory_guard(NULL);
     bb_err_mute(bb_launcher_rank() > 0); /* until MPI is initialized, only rank 0 prints errors */
     if (is_printed_by_first_rank(argc, argv)) {
         rc = 0;
@@ -259,9 +260,9 @@ int main(int argc, char **argv)
     } else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_help(stdout);
     } else if (strcmp(argv[1], "--help=man") == 0) {
-        rc = print_man(stdout);
+        print_man(stdout);
     } else if (argc == 2 && bb_opts_completion_prefix(argc, argv)) {
-        rc = complete_commands(bb_opts_completion_prefix(argc, argv));
+        complete_commands(bb_opts_completion_prefix(argc, argv));
     } else if (is_version_option(argv[1])) {
         rc = print_version();
     } else {

@@ -3,8 +3,8 @@
  * and CUDA. The supervisor (bootstrap/supervise) starts it with the name of an entry point and the arguments of the
  * command.
  */
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/err.h"
-#include "bootstrap/base/json_memory.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/rank/rank.h"
 #include "collectives/bench_main.h"
@@ -48,7 +48,7 @@ int main(int argc, char **argv)
     bb_supervised_begin();
     (void)signal(SIGPIPE, SIG_IGN); /* a write to a closed pipe then fails with EPIPE and is reported */
     (void)signal(SIGXFSZ, SIG_IGN); /* the same for a write beyond the file size limit (EFBIG) */
-    bb_json_memory_guard(bb_supervised_exit);
+    bb_memory_guard(bb_supervised_exit);
     rc = run_entry(argc > 1 ? argv[1] : "", argc - 2, argv + 2);
     if ((error = bb_outfile_error(stdout)) != 0 && rc >= 0)
         rc = bb_err(BB_EFAIL, "cannot write to stdout: %s", strerror(error));

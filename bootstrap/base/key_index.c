@@ -1,6 +1,8 @@
 /* key_index.c - hash table with open addressing and linear probing. At least half of the table's cells stay empty. */
 #include "bootstrap/base/key_index.h"
 
+#include "bootstrap/base/alloc.h"
+
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,31 +27,24 @@ static size_t find_cell(const struct bb_key_index *x, const char *key)
     return cell;
 }
 
-static int grow_table(struct bb_key_index *x)
+static void grow_table(struct bb_key_index *x)
 {
     size_t wanted = x->n_cells ? 2 * x->n_cells : 32;
-    char *keys = realloc(x->keys, x->key_bytes * wanted / 2);
-    int *cells = calloc(wanted, sizeof(*cells));
 
-    x->keys = keys ? keys : x->keys;
-    if (!keys || !cells) {
-        free(cells);
-        return bb_err(BB_EFAIL, "out of memory for %zu keys", wanted / 2);
-    }
+    x->keys = bb_resize(x->keys, wanted / 2, x->key_bytes);
     free(x->cells);
-    x->cells = cells;
+    BB_NEW(x->cells, wanted);
     x->n_cells = wanted;
     for (int i = 0; i < x->n; i++)
-        cells[find_cell(x, keys + (size_t)i * x->key_bytes)] = i + 1;
-    return 0;
+        x->cells[find_cell(x, x->keys + (size_t)i * x->key_bytes)] = i + 1;
 }
 
 int bb_key_index_add(struct bb_key_index *x, const void *key)
 {
     size_t cell;
 
-    if (2 * (size_t)x->n + 2 > x->n_cells && grow_table(x))
-        return -BB_EFAIL;
+    if (2 * (size_t)x->n + 2 > x->n_cells)
+        grow_table(x);
     cell = find_cell(x, key);
     if (x->cells[cell] == 0) {
         memcpy(x->keys + (size_t)x->n * x->key_bytes, key, x->key_bytes);

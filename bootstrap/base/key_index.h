@@ -20,7 +20,7 @@ struct bb_key_index {
     size_t n_cells;
 };
 
-/* Adds the key if it is new. Returns the key's index, or -BB_EFAIL after printing one error line. */
+/* Adds the key if it is new. Returns the key's index. */
 int bb_key_index_add(struct bb_key_index *x, const void *key) BB_MUST_CHECK;
 int bb_key_index_find(const struct bb_key_index *x, const void *key); /* Returns the key's index, or -1 if the key is
                                                                          unknown. */

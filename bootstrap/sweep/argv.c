@@ -1,7 +1,7 @@
 /* argv.c - argument vectors and shell quoting. */
 #include "bootstrap/sweep/argv.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -12,11 +12,11 @@ static void add_owned(struct bb_argv *a, char *word)
 {
     if (!word && !a->failed)
         bb_err(BB_EFAIL, "out of memory for argument %zu of a command line", a->n + 1);
-    if (!word || BB_GROW(a->word, a->n + 1)) { /* BB_GROW prints its own error */
-        free(word);
+    if (!word) {
         a->failed = true;
         return;
     }
+    BB_GROW(a->word, a->n + 1);
     a->word[a->n++] = word;
     a->word[a->n] = NULL;
 }

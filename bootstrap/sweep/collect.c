@@ -2,7 +2,7 @@
  * row shows one element of the JSON array results[] of one run. */
 #include "bootstrap/sweep/collect.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/cli/size_list.h"
 
 #include <math.h>
@@ -115,8 +115,7 @@ static int add_column(struct table *t, const char *name, const char *path, const
     for (size_t i = 0; i < t->n; i++)
         if (strcmp(t->column[i].name, name) == 0)
             return 0;
-    if (BB_GROW(t->column, t->n))
-        return -BB_EFAIL;
+    BB_GROW(t->column, t->n);
     t->column[t->n++] = (struct column){name, path, relative_to};
     return 0;
 }

@@ -5,7 +5,7 @@
  */
 #include "bootstrap/sweep/expand.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/opts.h"
 
@@ -345,7 +345,8 @@ static int grow_runs(struct expansion *x)
         return bb_err(BB_EUSAGE,
                       "%s: more than %zu combinations; try: leave_out in the file, or a larger --max-combinations",
                       x->study->path, x->plan->max_combinations);
-    return BB_GROW(x->out->one, x->out->n);
+    BB_GROW(x->out->one, x->out->n);
+    return 0;
 }
 
 static int emit_run(struct expansion *x, const json_t *setting, const json_t *labels, int repeat)

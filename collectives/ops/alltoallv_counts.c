@@ -1,7 +1,7 @@
 /* alltoallv_counts.c - the matrix of alltoallv counts: one count for each pair of ranks. */
 #include "collectives/ops/alltoallv_counts.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -30,13 +30,10 @@ static int reject_position(const struct reader *r, const char *what)
     return bb_err(BB_EUSAGE, "matrix file %s, row %d, column %d: %s", r->name, r->row + 1, r->column + 1, what);
 }
 
-static int append_number(struct reader *r, size_t bytes)
+static void append_number(struct reader *r, size_t bytes)
 {
-    int rc = BB_GROW(r->bytes, r->n);
-
-    if (rc == 0)
-        r->bytes[r->n++] = bytes;
-    return rc;
+    BB_GROW(r->bytes, r->n);
+    r->bytes[r->n++] = bytes;
 }
 
 static int read_number(struct reader *r)
@@ -58,7 +55,8 @@ static int read_number(struct reader *r)
         return reject_position(r, "more than 4096 columns");
     r->next += length;
     r->column++;
-    return append_number(r, (size_t)(value * r->scale) / UNIT * UNIT);
+    append_number(r, (size_t)(value * r->scale) / UNIT * UNIT);
+    return 0;
 }
 
 /* Ends the current row of the matrix; a row without numbers is ignored. Called at each newline and at the end of the

@@ -6,7 +6,7 @@
  */
 #include "proxies/author/script_fork.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -73,8 +73,7 @@ int bb_script_fork_add(struct bb_script *s, const struct bb_op *op)
     struct bb_script_fork *f = s->fork;
     struct deferred *k;
 
-    if (BB_GROW(f->deferred, f->n))
-        return -BB_EFAIL;
+    BB_GROW(f->deferred, f->n);
     k = &f->deferred[f->n++];
     *k = (struct deferred){.op = *op, .thread = f->current, .issued = BB_NONE, .n_after = s->n_after};
     k->op.concurrent = true;

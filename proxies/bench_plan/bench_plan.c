@@ -2,7 +2,7 @@
  * the table: their headings, text and JSON, as in bench_report.c. */
 #include "proxies/bench_plan/bench_plan.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/results.h"
 #include "collectives/sweep/case_fields.h"
@@ -279,14 +279,13 @@ int bb_bench_plan_validate(const struct bb_bench_plan *p)
 int bb_bench_plan_run(const struct bb_bench_plan *p, FILE *out, json_t *rows)
 {
     struct table table = {.plan = p, .out = out, .rows = rows};
-    int rc;
+    int rc = 0;
 
-    TRY(BB_NEW(table.samples_us, count_samples(p)));
+    BB_NEW(table.samples_us, count_samples(p));
     if (out)
         print_head(p, out);
     for (int i = 0; i < p->sweep->n_colls && rc == 0; i++)
         rc = write_collective(&table, p->sweep->colls[i]);
-out:
     free(table.samples_us);
     return rc;
 }

@@ -1,7 +1,7 @@
 /* case_time.c - computes the time of one operation with the cost model of the cluster profile (see case_time.h). */
 #include "proxies/bench_plan/case_time.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/bench_plan/alltoallv_time.h"
 #include "proxies/machine/exchanges.h"
 #include "proxies/machine/fabric.h"
@@ -100,14 +100,16 @@ static bool is_power_of_two(int n)
  * ranks that share a NIC, a leaf switch or a pod. If the numbers of GPUs and NICs per node, nodes per leaf and nodes
  * per pod are powers of two, either all of these ranks send out of it or none does, so each gets an equal share of its
  * bandwidth. Otherwise bb_exchanges_run computes the shares. */
-static int share_round(const struct bb_cluster *cl, struct bb_exchange *exchanges, int n)
+static void share_round(const struct bb_cluster *cl, struct bb_exchange *exchanges, int n)
 {
     const int *nodes = cl->fabric.nodes;
     int ranks_at[BB_TIERS];
 
     if (!is_power_of_two(cl->gpus_per_node) || !is_power_of_two(bb_cluster_nics(cl)) ||
-        !is_power_of_two(nodes[BB_LEAF]) || !is_power_of_two(nodes[BB_POD]))
-        return bb_exchanges_run(cl, NULL, exchanges, n);
+        !is_power_of_two(nodes[BB_LEAF]) || !is_power_of_two(nodes[BB_POD])) {
+        bb_exchanges_run(cl, NULL, exchanges, n);
+        return;
+    }
     for (int tier = 0; tier < BB_TIERS; tier++)
         ranks_at[tier] = bb_fabric_max_ranks(cl, (enum bb_tier)tier, n);
     for (int r = 0; r < n; r++) {
@@ -117,19 +119,16 @@ static int share_round(const struct bb_cluster *cl, struct bb_exchange *exchange
         }
         exchanges[r].done_ns = bb_cluster_link_load_ns(cl, &exchanges[r].load, cl->gpus_per_node);
     }
-    return 0;
 }
 
 /* Advances the time of each rank r by one step of the hypercube algorithm, in which r and rank r ^ width send each
  * other `bytes`. at: [ranks] in: end of the previous step; out: end of this step. */
-static int time_round(const struct bb_cluster *cl, const struct bb_case *c, int width, double bytes,
-                      struct bb_exchange *exchanges, int64_t *at)
+static void time_round(const struct bb_cluster *cl, const struct bb_case *c, int width, double bytes,
+                       struct bb_exchange *exchanges, int64_t *at)
 {
-    int rc;
-
     for (int r = 0; r < c->ranks; r++)
         exchanges[r] = (struct bb_exchange){.rank = r, .load = pair_load(cl, r, r ^ width, r ^ width, bytes)};
-    TRY(share_round(cl, exchanges, c->ranks));
+    share_round(cl, exchanges, c->ranks);
     for (int r = 0; r < c->ranks; r++) {
         const int partner = r ^ width;
         const double done_ns = fmax(exchanges[r].done_ns, exchanges[partner].done_ns);
@@ -137,31 +136,26 @@ static int time_round(const struct bb_cluster *cl, const struct bb_case *c, int 
         if (r < partner)
             at[r] = at[partner] = larger(at[r], at[partner]) + bb_fabric_message_ns(cl, r, partner, done_ns);
     }
-out:
-    return rc;
 }
 
 /* Computes the time of a hypercube. A rank and its partner begin a step of the algorithm when both have finished the
  * previous one. Out of place, each rank first copies its own slice of the data to its receive buffer. */
-static int time_hypercube(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
+static void time_hypercube(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
     double slice = (double)c->count * (double)bb_dtypes[c->dtype].bytes;
     int64_t *at, copy_ns = llround(cl->kernel_us * 1e3 + 2 * slice / cl->memory_gbps);
     struct bb_exchange *exchanges = NULL;
-    int rc;
 
-    TRY(BB_NEW(at, c->ranks));
-    TRY(BB_NEW(exchanges, c->ranks));
+    BB_NEW(at, c->ranks);
+    BB_NEW(exchanges, c->ranks);
     for (int r = 0; r < c->ranks && !c->in_place && slice > 0; r++)
         at[r] = copy_ns;
     for (int width = 1; width < c->ranks; width *= 2)
-        TRY(time_round(cl, c, width, slice * width, exchanges, at));
+        time_round(cl, c, width, slice * width, exchanges, at);
     for (int r = 0; r < c->ranks; r++)
         time->ns = larger(time->ns, at[r]);
-out:
     free(exchanges);
     free(at);
-    return rc;
 }
 
 int bb_case_time(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
@@ -169,10 +163,14 @@ int bb_case_time(const struct bb_cluster *cl, const struct bb_case *c, struct bb
     unsigned flags = bb_colls[c->kind].flags;
 
     *time = (struct bb_case_time){0};
-    if (flags & BB_COLL_VARIABLE_COUNTS)
-        return bb_alltoallv_time_ns(cl, c, &time->ns);
-    if (flags & BB_COLL_ROUNDS)
-        return time_hypercube(cl, c, time);
+    if (flags & BB_COLL_VARIABLE_COUNTS) {
+        bb_alltoallv_time_ns(cl, c, &time->ns);
+        return 0;
+    }
+    if (flags & BB_COLL_ROUNDS) {
+        time_hypercube(cl, c, time);
+        return 0;
+    }
     if (bb_colls[c->kind].from == BB_FROM_PREVIOUS)
         time_ring(cl, c, time);
     else

@@ -3,7 +3,7 @@
  * same time. */
 #include "proxies/bench_plan/perturbed_case.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/simulate/predict.h"
 
 #include <math.h>

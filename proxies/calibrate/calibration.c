@@ -2,7 +2,7 @@
  * calibration.h). */
 #include "proxies/calibrate/calibration.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/calibrate/integer_parameters.h"
 #include "proxies/calibrate/parameters.h"
 #include "proxies/calibrate/penalized_variants.h"
@@ -51,20 +51,16 @@ static struct bb_fit_parameter fit_parameter_of(const struct bb_calibration_para
     return (struct bb_fit_parameter){.value = parameter->nominal, .scale = fmax(parameter->nominal, MIN_SCALE_US)};
 }
 
-static int store_rows(struct bb_calibration *c, const struct model *m, const struct bb_fit *fit)
+static void store_rows(struct bb_calibration *c, const struct model *m, const struct bb_fit *fit)
 {
-    int rc = 0;
-
     for (size_t i = 0; i < fit->n_rows; i++) {
-        TRY(BB_GROW(c->rows, c->n_rows));
+        BB_GROW(c->rows, c->n_rows);
         c->rows[c->n_rows++] = (struct bb_calibration_row){.row = m->rows[i],
                                                            .fit = c->n_fits,
                                                            .measured_us = m->measured[i],
                                                            .fitted_us = m->measured[i] * (1 + fit->error[i]),
                                                            .outlier = fit->is_outlier[i]};
     }
-out:
-    return rc;
 }
 
 static void store_parameters(struct bb_calibration *c, const struct model *m, const struct bb_fit *fit)
@@ -88,19 +84,18 @@ static void name_files(struct bb_calibration_fit *fit, const struct model *m)
         fit->files |= (size_t)1 << (m->measurements->rows[m->rows[i]].file % 64);
 }
 
-static int run_fit(struct model *m, const char *name)
+static void run_fit(struct model *m, const char *name)
 {
     struct bb_calibration *c = m->c;
     struct bb_calibration_fit *done = &c->fits[c->n_fits];
     struct bb_fit fit = {
         .n_parameters = m->n_parameters, .measured = m->measured, .n_rows = m->n, .predict = predict_row, .model = m};
-    int rc;
 
     for (int f = 0; f < m->n_parameters; f++)
         fit.parameters[f] = fit_parameter_of(&c->parameters[m->parameters[f]]);
-    TRY(bb_fit_run(&fit));
+    bb_fit_run(&fit);
     store_parameters(c, m, &fit);
-    TRY(store_rows(c, m, &fit));
+    store_rows(c, m, &fit);
     *done = (struct bb_calibration_fit){.n_rows = m->n,
                                         .n_outliers = fit.n_outliers,
                                         .median_error = fit.median_error,
@@ -109,9 +104,7 @@ static int run_fit(struct model *m, const char *name)
     snprintf(done->name, sizeof(done->name), "%s", name);
     name_files(done, m);
     c->n_fits++;
-out:
     bb_fit_release(&fit);
-    return rc;
 }
 
 /* ---- measurements and parameters of each fit ---- */
@@ -210,16 +203,12 @@ static const struct {
     {"GEMMs during NCCL", SHARING, is_overlap, {"sharing.memory_bytes"}},
 };
 
-static int add_row(struct model *m, size_t row)
+static void add_row(struct model *m, size_t row)
 {
-    int rc;
-
-    TRY(BB_GROW(m->rows, m->n));
-    TRY(BB_GROW(m->measured, m->n));
+    BB_GROW(m->rows, m->n);
+    BB_GROW(m->measured, m->n);
     m->rows[m->n] = row;
     m->measured[m->n++] = m->measurements->rows[row].time_us;
-out:
-    return rc;
 }
 
 static void add_parameter(struct model *m, const char *key)
@@ -236,40 +225,36 @@ static void release_model(struct model *m)
     free(m->measured);
 }
 
-static int run_listed_fit(struct bb_calibration *c, const struct bb_measurements *e, size_t which)
+static void run_listed_fit(struct bb_calibration *c, const struct bb_measurements *e, size_t which)
 {
     struct model m = {.c = c, .measurements = e, .variant = -1};
-    int rc = 0;
 
     for (size_t i = 0; i < e->n_rows; i++)
         if (listed_fits[which].takes(&e->rows[i]))
-            TRY(add_row(&m, i));
+            add_row(&m, i);
     for (int k = 0; k < 10 && listed_fits[which].keys[k]; k++)
         add_parameter(&m, listed_fits[which].keys[k]);
     if (m.n > 0)
-        rc = run_fit(&m, listed_fits[which].name);
-out:
+        run_fit(&m, listed_fits[which].name);
     release_model(&m);
-    return rc;
 }
 
 /* ---- fits of NCCL variants (algorithm + protocol) ---- */
 
-static int fit_variant(struct bb_calibration *c, const struct bb_measurements *e, const struct bb_cluster *base,
-                       int variant)
+static void fit_variant(struct bb_calibration *c, const struct bb_measurements *e, const struct bb_cluster *base,
+                        int variant)
 {
     static const char *const parts[] = {"base_us", "intra_us", "inter_us", "gbps", "nic", "chunk_us"};
     const struct bb_nccl_variant *w = &base->variants[variant];
     struct model m = {.c = c, .measurements = e, .variant = variant};
     char name[64], key[96];
-    int rc = 0;
 
     for (size_t i = 0; i < e->n_rows; i++) {
         const struct bb_measurement *row = &e->rows[i];
 
         if (row->kind == BB_MEASURED_COLLECTIVE && !is_send_recv_collective(row) &&
             bb_row_variant(base, row) == variant && isfinite(bb_row_time_by_us(base, variant, row)))
-            TRY(add_row(&m, i));
+            add_row(&m, i);
     }
     snprintf(name, sizeof(name), "%s %s", bb_nccl_algorithms[w->algorithm], w->protocol);
     for (size_t p = 0; p < sizeof(parts) / sizeof(parts[0]); p++) {
@@ -277,27 +262,22 @@ static int fit_variant(struct bb_calibration *c, const struct bb_measurements *e
         add_parameter(&m, key);
     }
     if (m.n > 0)
-        rc = run_fit(&m, name);
-out:
+        run_fit(&m, name);
     release_model(&m);
-    return rc;
 }
 
 /* Computes the errors of the calibrated model for all collectives whose variant (algorithm + protocol) NCCL chose,
  * not the user. In these predictions the cost model also chooses the variant, so the errors include wrong choices. */
-static int evaluate_choice(struct bb_calibration *c, const struct bb_measurements *e)
+static void evaluate_choice(struct bb_calibration *c, const struct bb_measurements *e)
 {
     struct model m = {.c = c, .measurements = e, .variant = -1};
-    int rc = 0;
 
     for (size_t i = 0; i < e->n_rows; i++)
         if (bb_is_nccl_choice(&e->rows[i]))
-            TRY(add_row(&m, i));
+            add_row(&m, i);
     if (m.n > 0)
-        rc = run_fit(&m, "collectives, as NCCL chose");
-out:
+        run_fit(&m, "collectives, as NCCL chose");
     release_model(&m);
-    return rc;
 }
 
 /* ---- order of all fits ---- */
@@ -334,51 +314,40 @@ static void fix_nominal_rates(struct bb_calibration *c, const struct bb_measurem
         c->parameters[bb_parameter_find(c->parameters, c->n_parameters, "memory_gbps")].is_fittable = false;
 }
 
-static int fit_model(struct bb_calibration *c, const struct bb_measurements *e, enum cost_model cost_model)
+static void fit_model(struct bb_calibration *c, const struct bb_measurements *e, enum cost_model cost_model)
 {
-    int rc = 0;
-
-    for (size_t i = 0; i < sizeof(listed_fits) / sizeof(listed_fits[0]) && rc == 0; i++)
+    for (size_t i = 0; i < sizeof(listed_fits) / sizeof(listed_fits[0]); i++)
         if (listed_fits[i].cost_model == cost_model)
-            rc = run_listed_fit(c, e, i);
-    return rc;
+            run_listed_fit(c, e, i);
 }
 
 /* Fits the profile's parameters "sharing": how much NCCL slows down GEMMs that run at the same time. Requires that
  * the times of kernels and of NCCL operations that run alone are already fitted. */
-static int calibrate_sharing(struct bb_calibration *c, const struct bb_measurements *e)
+static void calibrate_sharing(struct bb_calibration *c, const struct bb_measurements *e)
 {
-    int rc = 0;
-
     if (!c->cluster.has_sharing)
-        return 0;
-    TRY(bb_set_collective_sms(c, e));
-    TRY(bb_fit_message_sms(c, e));
-    TRY(fit_model(c, e, SHARING));
-out:
-    return rc;
+        return;
+    bb_set_collective_sms(c, e);
+    bb_fit_message_sms(c, e);
+    fit_model(c, e, SHARING);
 }
 
-int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_measurements *e)
+void bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_measurements *e)
 {
-    int rc;
-
     *c = (struct bb_calibration){.cluster = *base};
     c->n_parameters = bb_parameters_of(base, c->parameters);
     fix_nominal_rates(c, e);
     bb_set_node_size(c, e);
     bb_set_sm_count(c, e);
-    TRY(fit_model(c, e, ANY_MODEL));
-    TRY(fit_model(c, e, base->n_variants > 0 ? NCCL_VARIANTS : ALPHA_BETA));
+    fit_model(c, e, ANY_MODEL);
+    fit_model(c, e, base->n_variants > 0 ? NCCL_VARIANTS : ALPHA_BETA);
     for (int variant = 0; variant < base->n_variants; variant++)
-        TRY(fit_variant(c, e, base, variant));
+        fit_variant(c, e, base, variant);
     if (base->n_variants > 0) {
         bb_penalize_variants(c, base, e);
-        TRY(evaluate_choice(c, e));
+        evaluate_choice(c, e);
     }
-    rc = calibrate_sharing(c, e);
-out:
-    return rc;
+    calibrate_sharing(c, e);
 }
 
 void bb_calibration_release(struct bb_calibration *c)

@@ -64,8 +64,7 @@ struct bb_calibration {
  *   e        measured times of kernels, messages and collectives
  *   Returns  0, or -BB_EFAIL if memory is exhausted
  */
-int bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base,
-                 const struct bb_measurements *e) BB_MUST_CHECK;
+void bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_measurements *e);
 void bb_calibration_release(struct bb_calibration *c);
 
 #endif

@@ -1,7 +1,7 @@
 /* integer_parameters.c - see integer_parameters.h. */
 #include "proxies/calibrate/integer_parameters.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/calibrate/parameters.h"
 #include "proxies/calibrate/penalized_variants.h"
 #include "proxies/calibrate/row_time.h"
@@ -94,15 +94,13 @@ static size_t gather_channels(const struct bb_measurements *e, double *channels,
     return n;
 }
 
-int bb_set_collective_sms(struct bb_calibration *c, const struct bb_measurements *e)
+void bb_set_collective_sms(struct bb_calibration *c, const struct bb_measurements *e)
 {
     const int f = bb_parameter_find(c->parameters, c->n_parameters, "sharing.collective_sms");
     struct bb_calibration_fit fit = {.name = "channels"};
     double *channels;
-    int rc = BB_NEW(channels, e->n_rows);
 
-    if (rc)
-        return rc;
+    BB_NEW(channels, e->n_rows);
     fit.n_rows = gather_channels(e, channels, &fit);
     if (f >= 0 && fit.n_rows > 0) {
         const double median = fmin(channels[fit.n_rows / 2], c->cluster.sm_count - 1);
@@ -118,7 +116,6 @@ int bb_set_collective_sms(struct bb_calibration *c, const struct bb_measurements
         c->fits[c->n_fits++] = fit;
     }
     free(channels);
-    return 0;
 }
 
 /* ---- SMs per message of an exchange ---- */
@@ -174,16 +171,15 @@ static int best_message_sms(const struct bb_calibration *c, const struct bb_meas
     return max - min > MIN_GAIN ? best : 0;
 }
 
-int bb_fit_message_sms(struct bb_calibration *c, const struct bb_measurements *e)
+void bb_fit_message_sms(struct bb_calibration *c, const struct bb_measurements *e)
 {
     struct bb_calibration_parameter *parameter =
         &c->parameters[bb_parameter_find(c->parameters, c->n_parameters, "sharing.message_sms")];
     struct bb_calibration_fit fit = {.name = "GEMMs during sendrecv"};
     double *errors;
-    int best, rc = BB_NEW(errors, e->n_rows);
+    int best;
 
-    if (rc)
-        return rc;
+    BB_NEW(errors, e->n_rows);
     best = best_message_sms(c, e, &fit, errors);
     if (best > 0) {
         (void)errors_with(c, e, best, &fit, errors);
@@ -195,5 +191,4 @@ int bb_fit_message_sms(struct bb_calibration *c, const struct bb_measurements *e
         c->fits[c->n_fits++] = fit;
     }
     free(errors);
-    return 0;
 }

@@ -2,7 +2,7 @@
  * (collective, message, kernel, ...). Each field is validated before use. */
 #include "proxies/calibrate/measurement_rows.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/json_read.h"
 #include "collectives/compare/result_reader.h"
 
@@ -19,20 +19,16 @@ static struct bb_measurement_file *file_of(struct bb_measurements *e)
 
 /* Appends a measurement that was read from the last file of e->files. If its time is not a positive number, counts
  * its result row as unused instead. */
-static int add_measurement(struct bb_measurements *e, const struct bb_measurement *row)
+static void add_measurement(struct bb_measurements *e, const struct bb_measurement *row)
 {
-    int rc;
-
     if (!(row->time_us > 0) || !isfinite(row->time_us)) {
         file_of(e)->n_unused++;
-        return 0;
+        return;
     }
-    TRY(BB_GROW(e->rows, e->n_rows));
+    BB_GROW(e->rows, e->n_rows);
     e->rows[e->n_rows] = *row;
     e->rows[e->n_rows++].file = e->n_files - 1;
     file_of(e)->n_rows++;
-out:
-    return rc;
 }
 
 /* ---- fields of a result row ---- */
@@ -134,7 +130,7 @@ static int collective_row(struct bb_measurements *e, const json_t *row, const ch
     found.bytes = bytes;
     found.forced = json_is_true(json_object_get(row, "forced"));
     read_choice(row, &found);
-    rc = add_measurement(e, &found);
+    add_measurement(e, &found);
 out:
     return rc;
 }
@@ -157,7 +153,7 @@ static int launch_row(struct bb_measurements *e, const json_t *row, const char *
     found.time_us =
         file_of(e)->emulated ? (wall_us - time_us) * iterations : json_number_value(json_object_get(row, "host_us"));
     if (found.time_us > 0 && isfinite(found.time_us))
-        rc = add_measurement(e, &found);
+        add_measurement(e, &found);
 out:
     return rc;
 }
@@ -193,7 +189,7 @@ static int p2p_row(struct bb_measurements *e, const json_t *row, const char *whe
     found.same_node = json_is_true(json_object_get(row, "same_node"));
     if (strcmp(direction, "one") != 0)
         found.time_us = NAN;
-    rc = add_measurement(e, &found);
+    add_measurement(e, &found);
 out:
     return rc;
 }
@@ -249,7 +245,7 @@ static int compute_row(struct bb_measurements *e, const json_t *row, const char 
         TRY(read_count(row, "batch", where, 1, &batch));
         TRY(read_gemm(row, where, batch, dtype, &found.kernel));
     }
-    rc = add_measurement(e, &found);
+    add_measurement(e, &found);
 out:
     return rc;
 }
@@ -299,8 +295,8 @@ static int overlap_rows(struct bb_measurements *e, const json_t *row, const char
     overlap.known_us = alone.time_us;
     TRY(read_overlap(file_of(e), row, where, &overlap));
     alone.time_us /= gemms;
-    TRY(add_measurement(e, &alone));
-    rc = add_measurement(e, &overlap);
+    add_measurement(e, &alone);
+    add_measurement(e, &overlap);
 out:
     return rc;
 }
@@ -344,7 +340,7 @@ int bb_measurements_add_results(struct bb_measurements *e, const json_t *root)
 
 /* Adds a measurement from a row of nccl-tests. found.bytes is the size from which nccl-tests computes the algorithm
  * bandwidth (algbw); busbar computes algbw from the same size. */
-static int nccl_tests_row(struct bb_measurements *e, const struct bb_timing *t, int iterations)
+static void nccl_tests_row(struct bb_measurements *e, const struct bb_timing *t, int iterations)
 {
     const struct bb_measurement_file *file = file_of(e);
     struct bb_measurement found = {
@@ -365,7 +361,7 @@ static int nccl_tests_row(struct bb_measurements *e, const struct bb_timing *t, 
     found.call.count = (size_t)t->bytes / element;
     if (bb_colls[found.call.kind].flags & BB_COLL_SLICED && file->ranks > 0)
         found.call.count /= (size_t)file->ranks;
-    return add_measurement(e, &found);
+    add_measurement(e, &found);
 }
 
 int bb_measurements_add_nccl_tests(struct bb_measurements *e, json_t *root)
@@ -376,7 +372,7 @@ int bb_measurements_add_nccl_tests(struct bb_measurements *e, json_t *root)
 
     TRY(bb_result_file_from_tree(&file, file_of(e)->path, json_incref(root)));
     for (size_t i = 0; i < file.n && rc == 0; i++)
-        rc = nccl_tests_row(e, &file.rows[i], n > 0 ? n : 20);
+        nccl_tests_row(e, &file.rows[i], n > 0 ? n : 20);
 out:
     bb_result_file_release(&file);
     return rc;

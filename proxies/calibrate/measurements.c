@@ -1,7 +1,7 @@
 /* measurements.c - reads result files and checks that all of them are from the same machine (see measurements.h). */
 #include "proxies/calibrate/measurements.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "collectives/compare/result_reader.h"
 #include "proxies/calibrate/measurement_rows.h"
@@ -212,7 +212,7 @@ int bb_measurements_read(struct bb_measurements *e, const char *const *paths, si
     int rc;
 
     *e = (struct bb_measurements){0};
-    TRY(BB_NEW(e->files, n));
+    BB_NEW(e->files, n);
     for (size_t i = 0; i < n; i++) {
         const char *path;
 

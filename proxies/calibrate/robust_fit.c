@@ -1,7 +1,7 @@
 /* robust_fit.c - see robust_fit.h. */
 #include "proxies/calibrate/robust_fit.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -316,18 +316,17 @@ static void summarize_errors(struct work *w)
     fit->worst_error = n == 0 ? 0 : w->sorted[n - 1];
 }
 
-int bb_fit_run(struct bb_fit *fit)
+void bb_fit_run(struct bb_fit *fit)
 {
     struct work w = {.fit = fit};
-    int rc;
 
     fit->n_outliers = 0;
-    TRY(BB_NEW(fit->error, fit->n_rows));
-    TRY(BB_NEW(fit->is_outlier, fit->n_rows));
-    TRY(BB_NEW(w.slope, fit->n_rows));
-    TRY(BB_NEW(w.weight, fit->n_rows));
-    TRY(BB_NEW(w.reference, fit->n_rows));
-    TRY(BB_NEW(w.sorted, fit->n_rows));
+    BB_NEW(fit->error, fit->n_rows);
+    BB_NEW(fit->is_outlier, fit->n_rows);
+    BB_NEW(w.slope, fit->n_rows);
+    BB_NEW(w.weight, fit->n_rows);
+    BB_NEW(w.reference, fit->n_rows);
+    BB_NEW(w.sorted, fit->n_rows);
     do {
         for (int p = 0; p < fit->n_parameters; p++)
             w.values[p] = fit->parameters[p].value;
@@ -339,12 +338,10 @@ int bb_fit_run(struct bb_fit *fit)
     summarize_errors(&w);
     for (int p = 0; p < fit->n_parameters; p++)
         fit->parameters[p].value = w.values[p];
-out:
     free(w.slope);
     free(w.weight);
     free(w.reference);
     free(w.sorted);
-    return rc;
 }
 
 void bb_fit_release(struct bb_fit *fit)

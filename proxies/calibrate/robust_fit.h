@@ -47,7 +47,7 @@ struct bb_fit {
 
 /* bb_fit_run - computes the fit. Allocates error and is_outlier, which bb_fit_release releases. Returns 0, or
  * -BB_EFAIL if memory is exhausted. */
-int bb_fit_run(struct bb_fit *fit) BB_MUST_CHECK;
+void bb_fit_run(struct bb_fit *fit);
 void bb_fit_release(struct bb_fit *fit);
 
 #endif

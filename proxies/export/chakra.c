@@ -4,7 +4,7 @@
  * PREFIX.groups.json assigns a number to each communicator and lists its ranks, in the format of ASTRA-sim's
  * --comm-group-configuration. Nodes contain this number as pg_name.
  */
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/outfile.h"
 #include "proxies/export/export.h"
 #include "proxies/export/protobuf.h"
@@ -262,8 +262,8 @@ static int write_nodes(struct writer *w, FILE *out)
     const int n_tasks = w->role->graph.n_tasks;
     int rc;
 
-    TRY(BB_NEW(w->first_node, n_tasks));
-    TRY(BB_NEW(w->deps, max_deps(w->role)));
+    BB_NEW(w->first_node, n_tasks);
+    BB_NEW(w->deps, max_deps(w->role));
     TRY(write_global(w, out));
     for (int t = 0; t < n_tasks; t++)
         TRY(write_task(w, t, out));
@@ -304,7 +304,7 @@ static void print_members(const struct bb_layout *l, int group, int instance, FI
     fputc(']', out);
 }
 
-static int print_groups(const struct bb_layout *l, const int *first_group, FILE *out)
+static void print_groups(const struct bb_layout *l, const int *first_group, FILE *out)
 {
     const char *separator = "{\n";
 
@@ -315,7 +315,6 @@ static int print_groups(const struct bb_layout *l, const int *first_group, FILE 
             separator = ",\n";
         }
     fprintf(out, "%s}\n", l->n_comms ? "\n" : "{");
-    return 0;
 }
 
 static int write_groups(const struct bb_layout *l, const char *prefix, const int *first_group)
@@ -327,7 +326,10 @@ static int write_groups(const struct bb_layout *l, const char *prefix, const int
     if (snprintf(path, sizeof(path), "%s.groups.json", prefix) >= (int)sizeof(path))
         return bb_err(BB_EUSAGE, "--export: the name '%s' is too long", prefix);
     rc = bb_outfile_open(&file, path, "the communicators");
-    return rc ? rc : bb_outfile_close(&file, "the communicators", print_groups(l, first_group, file.out));
+    if (rc)
+        return rc;
+    print_groups(l, first_group, file.out);
+    return bb_outfile_close(&file, "the communicators", 0);
 }
 
 static int reject_collectives(const struct bb_export *e)

@@ -1,7 +1,7 @@
 /* export.c - the table of export formats, and the functions that all format writers use; see export.h. */
 #include "proxies/export/export.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/cli/opts.h"
 #include "proxies/simulate/op_time.h"
@@ -109,19 +109,19 @@ static void remove_duplicates(struct bb_export_role *role)
  * Builds the list of predecessors of each task from the graph's lists of successors. Tasks are visited in ascending
  * order, so duplicate predecessors are adjacent in the list.
  */
-static int invert_dependencies(struct bb_export_role *role)
+static void invert_dependencies(struct bb_export_role *role)
 {
     const struct bb_task_graph *graph = &role->graph;
-    int rc, total = 0, *used = NULL;
+    int total = 0, *used = NULL;
 
-    TRY(BB_NEW(role->first_before, graph->n_tasks + 1));
-    TRY(BB_NEW(used, graph->n_tasks));
+    BB_NEW(role->first_before, graph->n_tasks + 1);
+    BB_NEW(used, graph->n_tasks);
     for (int t = 0; t < graph->n_tasks; t++) {
         role->first_before[t] = total;
         total += graph->tasks[t].n_before;
     }
     role->first_before[graph->n_tasks] = total;
-    TRY(BB_NEW(role->before, total));
+    BB_NEW(role->before, total);
     for (int t = 0; t < graph->n_tasks; t++)
         for (int i = 0; i < graph->tasks[t].n_next; i++) {
             const int after = graph->next[graph->tasks[t].next + i];
@@ -129,9 +129,7 @@ static int invert_dependencies(struct bb_export_role *role)
             role->before[role->first_before[after] + used[after]++] = t;
         }
     remove_duplicates(role);
-out:
     free(used);
-    return rc;
 }
 
 static void release(struct bb_export *e)
@@ -156,31 +154,28 @@ static struct bb_export_launch launch_of(const struct bb_cluster *c, const struc
     return (struct bb_export_launch){work.first_ns, work.issue_ns - work.first_ns};
 }
 
-static int list_launches(struct bb_export_role *role, const struct bb_cluster *c)
+static void list_launches(struct bb_export_role *role, const struct bb_cluster *c)
 {
     const struct bb_task *tasks = role->graph.tasks;
-    int rc;
 
-    TRY(BB_NEW(role->launches, role->graph.n_tasks));
+    BB_NEW(role->launches, role->graph.n_tasks);
     for (int t = 0; t < role->graph.n_tasks; t++)
         if (t == 0 || tasks[t].issue != tasks[t - 1].issue)
             role->launches[t] = launch_of(c, &role->graph, &tasks[t]);
-out:
-    return rc;
 }
 
 static int prepare(struct bb_export *e)
 {
     int rc;
 
-    TRY(BB_NEW(e->roles, e->step->n_roles));
+    BB_NEW(e->roles, e->step->n_roles);
     for (int r = 0; r < e->step->n_roles; r++) {
         TRY(bb_task_graph_init(&e->roles[r].graph, &e->step->roles[r].program));
-        TRY(invert_dependencies(&e->roles[r]));
+        invert_dependencies(&e->roles[r]);
         if (e->step->roles[r].program.n_streams > e->host_stream)
             e->host_stream = e->step->roles[r].program.n_streams;
         if (e->prediction)
-            TRY(list_launches(&e->roles[r], &e->prediction->cluster));
+            list_launches(&e->roles[r], &e->prediction->cluster);
     }
 out:
     return rc;

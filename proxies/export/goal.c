@@ -4,7 +4,7 @@
  */
 #include "proxies/export/goal.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -19,30 +19,21 @@ static const double MAX_OPERATIONS = 2e9; /* maximum number of GOAL operations o
 
 /* ---- the list of GOAL operations (send, recv, calc) and dependencies ---- */
 
-static void set_error(struct bb_goal *g, int rc)
-{
-    if (!g->failed)
-        g->failed = rc;
-}
-
 uint32_t bb_goal_add(struct bb_goal *g, struct bb_goal_op op)
 {
-    if (!g->failed)
-        set_error(g, BB_GROW(g->ops, g->n_ops));
     if (g->failed)
         return BB_GOAL_NOTHING;
+    BB_GROW(g->ops, g->n_ops);
     g->ops[g->n_ops] = op;
     return (uint32_t)g->n_ops++;
 }
 
 static void add_edge(struct bb_goal *g, uint32_t after, uint32_t before, bool started)
 {
-    if (before == BB_GOAL_NOTHING)
+    if (before == BB_GOAL_NOTHING || g->failed)
         return;
-    if (!g->failed)
-        set_error(g, BB_GROW(g->edges, g->n_edges));
-    if (!g->failed)
-        g->edges[g->n_edges++] = (struct bb_goal_edge){after, before, started};
+    BB_GROW(g->edges, g->n_edges);
+    g->edges[g->n_edges++] = (struct bb_goal_edge){after, before, started};
 }
 
 void bb_goal_wait(struct bb_goal *g, uint32_t after, uint32_t before)
@@ -228,7 +219,7 @@ static int build_goal(struct rank_goal *g, const struct bb_export *e, int rank)
 
     *g = (struct rank_goal){
         .e = e, .role = bb_export_role_of(e, rank), .rank = rank, .host = BB_GOAL_NOTHING, .launch = BB_GOAL_NOTHING};
-    TRY(BB_NEW(g->end, g->role->graph.n_tasks));
+    BB_NEW(g->end, g->role->graph.n_tasks);
     TRY(add_tasks(g));
 out:
     return rc;
@@ -390,27 +381,24 @@ static void put_rank(const struct bb_goal *g, const struct dependents *d, FILE *
     put(d->list, g->n_edges * sizeof(*d->list), out);
 }
 
-static int write_rank(const struct bb_goal *g, FILE *out)
+static void write_rank(const struct bb_goal *g, FILE *out)
 {
     struct dependents d = {0};
-    int rc;
 
-    TRY(BB_NEW(d.list, g->n_edges));
-    TRY(BB_NEW(d.n_before, g->n_ops));
+    BB_NEW(d.list, g->n_edges);
+    BB_NEW(d.n_before, g->n_ops);
     for (int started = 0; started < 2; started++) {
-        TRY(BB_NEW(d.n[started], g->n_ops));
-        TRY(BB_NEW(d.first[started], g->n_ops));
+        BB_NEW(d.n[started], g->n_ops);
+        BB_NEW(d.first[started], g->n_ops);
     }
     sort_dependents(g, &d);
     put_rank(g, &d, out);
-out:
     for (int started = 0; started < 2; started++) {
         free(d.n[started]);
         free(d.first[started]);
     }
     free(d.n_before);
     free(d.list);
-    return rc;
 }
 
 /* Writes the file header: number of ranks, highest cpu and nic numbers, and the start and end offset of each rank's
@@ -435,7 +423,7 @@ int bb_export_goal_bin(const struct bb_export *e, FILE *out)
     int rc, last_cpu = 0;
 
     TRY(reject_huge(e));
-    TRY(BB_NEW(rank_ranges, ranks));
+    BB_NEW(rank_ranges, ranks);
     TRY(write_head(rank_ranges, ranks, 0, out));
     for (int r = 0; r < ranks && rc == 0; r++) {
         struct rank_goal g;
@@ -444,7 +432,8 @@ int bb_export_goal_bin(const struct bb_export *e, FILE *out)
         rc = build_goal(&g, e, r);
         for (size_t i = 0; rc == 0 && i < g.goal.n_ops; i++)
             last_cpu = g.goal.ops[i].cpu > last_cpu ? g.goal.ops[i].cpu : last_cpu;
-        rc = rc ? rc : write_rank(&g.goal, out);
+        if (rc == 0)
+            write_rank(&g.goal, out);
         rank_ranges[r][1] = (uint64_t)ftello(out) - sizeof(MAGIC);
         release_goal(&g);
     }

@@ -8,7 +8,7 @@
  * slice "bubble" or "waiting". Field numbers are those of Perfetto's trace_packet.proto, track_event.proto,
  * track_descriptor.proto and interned_data.proto.
  */
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/export/export.h"
 #include "proxies/export/protobuf.h"
 #include "proxies/simulate/predicted_path.h"
@@ -120,10 +120,7 @@ static uint64_t intern(struct writer *w, const char *name)
     for (size_t i = 0; i < w->names.n; i++)
         if (strcmp(w->names.text[i], name) == 0)
             return i + 1;
-    if (BB_GROW(w->names.text, w->names.n)) {
-        w->rc = -BB_EFAIL;
-        return 0;
-    }
+    BB_GROW(w->names.text, w->names.n);
     snprintf(w->names.text[w->names.n++], BB_OP_NAME, "%s", name);
     bb_message_clear(&w->inner);
     bb_message_clear(&w->name);
@@ -282,13 +279,13 @@ int bb_export_perfetto(const struct bb_export *e, FILE *out)
     if (e->only.ranks) {
         TRY(bb_selection_parse(&ranks, "export-ranks", "ranks", e->only.ranks, e->step->layout.ranks));
     } else {
-        TRY(BB_NEW(ranks.chosen, e->step->layout.ranks));
+        BB_NEW(ranks.chosen, e->step->layout.ranks);
         choose_ranks(e->step, ranks.chosen);
     }
     if (e->only.micro_batches)
         TRY(bb_selection_parse(&micro_batches, "export-micro-batches", "micro-batches", e->only.micro_batches,
                                bb_export_micro_batches(e->step)));
-    TRY(bb_timeline_init_ranks(&t, e->step, ranks.chosen));
+    bb_timeline_init_ranks(&t, e->step, ranks.chosen);
     t.source = source;
     TRY(bb_predicted_timeline(e->step, p, &t));
     TRY(bb_predict_critical_path(e->step, p, &critical));

@@ -1,7 +1,7 @@
 /* protobuf.c - encoding of Protocol Buffers messages; see protobuf.h. */
 #include "proxies/export/protobuf.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,10 +21,8 @@ void bb_message_release(struct bb_message *m)
 
 static void add_byte(struct bb_message *m, unsigned char byte)
 {
-    if (!m->failed)
-        m->failed = BB_GROW(m->bytes, m->n);
-    if (!m->failed)
-        m->bytes[m->n++] = byte;
+    BB_GROW(m->bytes, m->n);
+    m->bytes[m->n++] = byte;
 }
 
 static void add_bytes(struct bb_message *m, const void *bytes, size_t n)

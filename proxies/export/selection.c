@@ -1,7 +1,7 @@
 /* selection.c - parser for lists of indices such as "0,8-15"; see selection.h. */
 #include "proxies/export/selection.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/size_list.h"
 
@@ -44,9 +44,8 @@ int bb_selection_parse(struct bb_selection *s, const char *option, const char *w
     int rc;
 
     s->n = n;
-    TRY(BB_NEW(s->chosen, n));
+    BB_NEW(s->chosen, n);
     rc = bb_list_each(text, parse_range, &p);
-out:
     return rc;
 }
 

@@ -10,7 +10,7 @@
  * their order are those of SimAI's Workload.cc. The rows are those of rank 0, because AICB writes the rows of the first
  * pipeline stage.
  */
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/export/export.h"
 #include "proxies/export/selection.h"
 
@@ -140,8 +140,7 @@ static struct row *row_with(struct workload *w, const struct bb_op *op, int slot
     if (w->n[part] > 0 && w->rows[part][w->n[part] - 1].filled <= slot) {
         row = &w->rows[part][w->n[part] - 1];
     } else {
-        if (BB_GROW(w->rows[part], w->n[part]))
-            return NULL;
+        BB_GROW(w->rows[part], w->n[part]);
         row = &w->rows[part][w->n[part]++];
         *row = (struct row){.op = op};
     }

@@ -15,7 +15,7 @@
  * factor of a GPU is below 1, the GPU is faster than the profile; both bounds are then multiplied by the smallest
  * factor.
  */
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "proxies/layouts/layouts.h"
 #include "proxies/layouts/pool.h"
@@ -236,12 +236,11 @@ static bool have_same_compute(const struct bb_layout_choice *a, const struct bb_
 
 /* Stores in w->bases, sorted and without duplicates, the base layouts (1f1b, one chunk per stage) of the first n
  * layouts in w->rows. */
-static int list_bases(struct work *w, int n)
+static void list_bases(struct work *w, int n)
 {
-    int unique = 0, rc = BB_NEW(w->bases, n);
+    int unique = 0;
 
-    if (rc)
-        return rc;
+    BB_NEW(w->bases, n);
     for (int i = 0; i < n; i++)
         w->bases[i].choice = base_of(w->rows[i].choice);
     qsort(w->bases, (size_t)n, sizeof(*w->bases), compare_choices);
@@ -249,7 +248,6 @@ static int list_bases(struct work *w, int n)
         if (i == 0 || compare_choices(&w->bases[unique - 1], &w->bases[i]) != 0)
             w->bases[unique++] = w->bases[i];
     w->n_bases = unique;
-    return 0;
 }
 
 /* Returns the smaller of the two numbers of micro-batches from which extrapolate() estimates a step time. Without a
@@ -282,21 +280,20 @@ static double kernels_ns(const struct bb_program *p, const struct bb_cluster *cl
 
 /* Computes the kernel time of the first micro-batch on each rank, in ns. most_ns: out, maximum over the ranks;
  * mean_ns: out, mean over the ranks. */
-static int sum_kernel_times(const struct bb_step *step, const struct bb_cluster *cluster, double *most_ns,
-                            double *mean_ns)
+static void sum_kernel_times(const struct bb_step *step, const struct bb_cluster *cluster, double *most_ns,
+                             double *mean_ns)
 {
     double *ns;
-    int rc = BB_NEW(ns, step->n_roles);
 
+    BB_NEW(ns, step->n_roles);
     *most_ns = *mean_ns = 0;
-    for (int r = 0; r < step->n_roles && !rc; r++) {
+    for (int r = 0; r < step->n_roles; r++) {
         ns[r] = kernels_ns(&step->roles[r].program, cluster);
         *most_ns = fmax(*most_ns, ns[r]);
     }
-    for (int rank = 0; rank < step->layout.ranks && !rc; rank++)
+    for (int rank = 0; rank < step->layout.ranks; rank++)
         *mean_ns += ns[step->role_of[rank]] / step->layout.ranks;
     free(ns);
-    return rc;
 }
 
 /* Sets both lower bounds on the step time for base layout w->work_list[i] and for the base layouts after it with the
@@ -313,7 +310,7 @@ static void bound_bases(void *arg, int i)
     if (w->search->config->transformer.imbalance <= 0)
         rc = build_choice(w, &first->choice, few_micro_batches(&first->choice), &step);
     if (rc == 0)
-        rc = sum_kernel_times(&step, w->search->cluster, &most_ns, &mean_ns);
+        sum_kernel_times(&step, w->search->cluster, &most_ns, &mean_ns);
     first->rc = rc == -BB_EUSAGE ? 0 : rc; /* -BB_EUSAGE: the base layout is invalid, which estimate_base reports
                                               later */
     bb_step_release(&step);
@@ -429,19 +426,17 @@ static int compare_bounds(const void *a, const void *b)
     return x->bound_ns != y->bound_ns ? (x->bound_ns > y->bound_ns) - (x->bound_ns < y->bound_ns) : x->base - y->base;
 }
 
-static int sort_by_bound(struct work *w)
+static void sort_by_bound(struct work *w)
 {
     struct bound *bounds;
-    int rc = BB_NEW(bounds, w->n_bases);
 
-    for (int i = 0; rc == 0 && i < w->n_bases; i++)
+    BB_NEW(bounds, w->n_bases);
+    for (int i = 0; i < w->n_bases; i++)
         bounds[i] = (struct bound){w->bases[i].mean_rank_bound_ns, i};
-    if (rc == 0)
-        qsort(bounds, (size_t)w->n_bases, sizeof(*bounds), compare_bounds);
-    for (int i = 0; rc == 0 && i < w->n_bases; i++)
+    qsort(bounds, (size_t)w->n_bases, sizeof(*bounds), compare_bounds);
+    for (int i = 0; i < w->n_bases; i++)
         w->work_list[i] = bounds[i].base;
     free(bounds);
-    return rc;
 }
 
 /* Simulates base layouts in ascending order of their lower bounds, BASE_BATCH at a time, until the bound of the next
@@ -452,15 +447,15 @@ static int estimate_bases(struct work *w, int n, int wanted, struct bb_progress 
     int *work_list = NULL, done = 0, n_classes, rc;
     double *ns = NULL;
 
-    TRY(BB_NEW(w->work_list, w->n_bases));
-    TRY(BB_NEW(ns, n));
+    BB_NEW(w->work_list, w->n_bases);
+    BB_NEW(ns, n);
     work_list = w->work_list;
     n_classes = list_compute_classes(w);
     bb_progress_expect(progress, n_classes + w->n_bases);
     run_speculatively(w, n_classes, bound_bases, progress);
     for (int i = 0; i < n_classes; i++)
         TRY(w->bases[work_list[i]].rc);
-    TRY(sort_by_bound(w));
+    sort_by_bound(w);
     while (done < w->n_bases && w->bases[work_list[done]].mean_rank_bound_ns <= find_cutoff(w, n, wanted, ns)) {
         const int round = w->n_bases - done < BASE_BATCH ? w->n_bases - done : BASE_BATCH;
 
@@ -588,7 +583,7 @@ static int refine_rows(struct work *w, int *n, int wanted, struct bb_layouts *fo
     int rc, known = 0;
     double *ns;
 
-    TRY(BB_NEW(ns, *n));
+    BB_NEW(ns, *n);
     bb_progress_expect(progress, *n);
     for (w->first = 0; w->first < *n; w->first += ROW_BATCH) {
         const int round = *n - w->first < ROW_BATCH ? *n - w->first : ROW_BATCH;
@@ -602,7 +597,6 @@ static int refine_rows(struct work *w, int *n, int wanted, struct bb_layouts *fo
     }
     w->first = 0;
     rc = drop_rows(w, n, found);
-out:
     free(ns);
     return rc;
 }
@@ -676,7 +670,7 @@ static int find_rows(struct work *w, struct bb_layouts *found, struct bb_progres
     if (n == 0)
         return report_none(w, smallest);
     wanted = wanted > MIN_REFINED ? wanted : MIN_REFINED;
-    TRY(list_bases(w, n));
+    list_bases(w, n);
     TRY(estimate_bases(w, n, wanted, progress));
     TRY(estimate_rows(w, &n, found));
     n = found->refined = keep_fastest(w, n, wanted, found);
@@ -716,12 +710,12 @@ int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *
     bb_progress_init(&progress, 0, search->quiet);
     TRY(validate_given(search));
     TRY(bb_training_load_arch(search->config, &arch));
-    TRY(bb_layout_space_init(&space, search, &arch));
+    bb_layout_space_init(&space, search, &arch);
     found->evaluated = space.evaluated;
     memcpy(found->rejected, space.rejected, sizeof(found->rejected));
-    TRY(BB_NEW(w.rows, space.n));
-    TRY(BB_NEW(w.rc, space.n));
-    TRY(BB_NEW(w.recompute_index, space.n));
+    BB_NEW(w.rows, space.n);
+    BB_NEW(w.rc, space.n);
+    BB_NEW(w.recompute_index, space.n);
     rc = find_rows(&w, found, &progress);
     found->rows = w.rows;
     w.rows = NULL;

@@ -2,7 +2,7 @@
  * ranks are listed. */
 #include "proxies/layouts/space.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/author/args.h"
 #include "proxies/transformer/memory.h"
 
@@ -100,36 +100,29 @@ static bool batch_divides(const struct listing *l, struct bb_layout_choice *c)
            (c->micro_batches >= c->pp && (c->micro_batches % c->pp == 0 || l->search->given->transformer.group > 0));
 }
 
-static int list_batches(struct listing *l, struct bb_layout_choice c)
+static void list_batches(struct listing *l, struct bb_layout_choice c)
 {
-    int rc = 0;
-
-    for (int b = 0; b < l->batches.n && rc == 0; b++) {
+    for (int b = 0; b < l->batches.n; b++) {
         c.batch = l->batches.value[b];
         if (!batch_divides(l, &c)) {
             reject(l, BB_REJECTED_BATCH, 1);
             continue;
         }
         l->space->evaluated += l->space->n_recomputes;
-        rc = BB_GROW(l->space->list, l->space->n);
-        if (rc == 0)
-            l->space->list[l->space->n++] = c;
+        BB_GROW(l->space->list, l->space->n);
+        l->space->list[l->space->n++] = c;
     }
-    return rc;
 }
 
-static int list_syncs(struct listing *l, struct bb_layout_choice c)
+static void list_syncs(struct listing *l, struct bb_layout_choice c)
 {
-    int rc = 0;
-
-    for (int s = 0; s < l->syncs.n && rc == 0; s++) {
+    for (int s = 0; s < l->syncs.n; s++) {
         c.sync = (enum bb_sync_kind)l->syncs.value[s];
         if (c.dp * c.cp == 1 && c.sync != BB_SYNC_ALL_REDUCE && l->syncs.n > 1)
             continue; /* with dp x cp = 1 there is no gradient synchronization, so all values of dp-sync are
                          equivalent and only one is listed */
-        rc = list_batches(l, c);
+        list_batches(l, c);
     }
-    return rc;
 }
 
 /* Returns whether the transformer layers can be divided among the pipeline stages, by the rule of
@@ -142,47 +135,42 @@ static bool stages_divide(const struct listing *l, const struct bb_layout_choice
     return c->pp == 1 || bb_pipe_split_is_valid(&split);
 }
 
-static int list_schedules_of(struct listing *l, struct bb_layout_choice c)
+static void list_schedules_of(struct listing *l, struct bb_layout_choice c)
 {
     struct pipeline_schedules w = list_schedules(&l->search->given->transformer, c.pp);
-    int rc = 0;
 
-    for (int i = 0; i < w.n && rc == 0; i++) {
+    for (int i = 0; i < w.n; i++) {
         c.schedule = w.list[i].schedule;
         c.vpp = w.list[i].vpp;
         if (stages_divide(l, &c))
-            rc = list_syncs(l, c);
+            list_syncs(l, c);
         else
             reject(l, BB_REJECTED_SHAPE, (long long)l->syncs.n * l->batches.n);
     }
-    return rc;
 }
 
 /* Lists the layouts for each valid expert parallel size ep: ep divides the number of experts, and ep x expert tensor
  * parallel size divides the number of ranks of a pipeline stage. */
-static int list_experts(struct listing *l, struct bb_layout_choice c)
+static void list_experts(struct listing *l, struct bb_layout_choice c)
 {
     const struct bb_transformer_options *o = &l->search->given->transformer;
     int inside = l->search->config->ranks / c.pp, experts = l->arch->experts > 0 ? l->arch->experts : 1;
     struct values eps = divisors(experts, inside / (o->etp > 0 ? o->etp : 1), o->ep);
-    int rc = 0;
 
-    for (int i = 0; i < eps.n && rc == 0; i++) {
+    for (int i = 0; i < eps.n; i++) {
         c.ep = eps.value[i];
         if (inside % (c.ep * (o->etp > 0 ? o->etp : 1)) == 0)
-            rc = list_schedules_of(l, c);
+            list_schedules_of(l, c);
     }
-    return rc;
 }
 
-static int list_grids(struct listing *l)
+static void list_grids(struct listing *l)
 {
     const struct bb_proxy_config *config = l->search->config;
     const struct bb_transformer_options *o = &l->search->given->transformer;
     int sequence = o->sequence ? o->sequence : l->arch->sequence, ranks = config->ranks;
     struct values tps = divisors(ranks, config->gpus_per_node, o->tp), cps, pps;
     struct bb_layout_choice c = {0};
-    int rc = 0;
 
     for (int t = 0; t < tps.n; t++) {
         c.tp = tps.value[t];
@@ -190,19 +178,18 @@ static int list_grids(struct listing *l)
         for (int k = 0; k < cps.n; k++) {
             c.cp = cps.value[k];
             pps = divisors(ranks / c.tp / c.cp, l->arch->layers, o->pp);
-            for (int p = 0; p < pps.n && rc == 0; p++) {
+            for (int p = 0; p < pps.n; p++) {
                 c.pp = pps.value[p];
                 c.dp = ranks / c.tp / c.cp / c.pp;
                 if (!o->dp || o->dp == c.dp)
-                    rc = list_experts(l, c);
+                    list_experts(l, c);
             }
         }
     }
-    return rc;
 }
 
-int bb_layout_space_init(struct bb_layout_space *space, const struct bb_layout_search *search,
-                         const struct bb_arch *arch)
+void bb_layout_space_init(struct bb_layout_space *space, const struct bb_layout_search *search,
+                          const struct bb_arch *arch)
 {
     static const int syncs[] = {BB_SYNC_ALL_REDUCE, BB_SYNC_ZERO1, BB_SYNC_ZERO2, BB_SYNC_ZERO3, BB_SYNC_DISTRIBUTED};
     static const int batches[] = {1, 2, 4, 8};
@@ -221,7 +208,7 @@ int bb_layout_space_init(struct bb_layout_space *space, const struct bb_layout_s
         add_value(&l.batches, batches[i]);
     if (c->micro_batch_size)
         add_value(&l.batches, c->micro_batch_size);
-    return list_grids(&l);
+    list_grids(&l);
 }
 
 void bb_layout_space_release(struct bb_layout_space *space)

@@ -17,8 +17,8 @@ struct bb_layout_space {
                                                     recomputed FLOPs */
 };
 
-int bb_layout_space_init(struct bb_layout_space *space, const struct bb_layout_search *search,
-                         const struct bb_arch *arch) BB_MUST_CHECK;
+void bb_layout_space_init(struct bb_layout_space *space, const struct bb_layout_search *search,
+                          const struct bb_arch *arch);
 void bb_layout_space_release(struct bb_layout_space *space);
 
 #endif

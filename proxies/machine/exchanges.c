@@ -85,25 +85,23 @@ static void run_flows(struct sharing *s)
             }
 }
 
-int bb_exchanges_run(const struct bb_cluster *c, const struct bb_slow *slow, struct bb_exchange *exchanges, int n)
+void bb_exchanges_run(const struct bb_cluster *c, const struct bb_slow *slow, struct bb_exchange *exchanges, int n)
 {
     static const struct bb_slow none;
     struct sharing s = {.c = c, .slow = slow ? slow : &none, .exchanges = exchanges, .n = n};
-    int n_resources, rc;
+    int n_resources;
 
     for (int i = 0; i < n; i++)
         exchanges[i].done_ns = bb_cluster_link_load_ns(c, &exchanges[i].load, 1);
     n_resources = count_resources(&s);
     if (n_resources == 0)
-        return 0;
-    TRY(bb_flows_init(&s.flows, n, n_resources * USES, n * USES));
+        return;
+    bb_flows_init(&s.flows, n, n_resources * USES, n * USES);
     for (int i = 0; i < n; i++)
         if (exchanges[i].done_ns > 0)
             start_flow(&s, i);
     run_flows(&s);
     bb_flows_release(&s.flows);
-out:
-    return rc;
 }
 
 bool bb_exchanges_can_contend(const struct bb_cluster *c, int rank, int other)

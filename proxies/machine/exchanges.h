@@ -20,8 +20,7 @@ struct bb_exchange {
  *   exchanges  [n] one per rank
  *   Returns    0, or -BB_EFAIL if memory is exhausted
  */
-int bb_exchanges_run(const struct bb_cluster *c, const struct bb_slow *slow, struct bb_exchange *exchanges,
-                     int n) BB_MUST_CHECK;
+void bb_exchanges_run(const struct bb_cluster *c, const struct bb_slow *slow, struct bb_exchange *exchanges, int n);
 
 /* bb_exchanges_can_contend - returns whether the GPUs of two ranks share a NIC, or share uplinks that can be a
  * bottleneck. */

@@ -2,7 +2,7 @@
  * (see flows.h). */
 #include "proxies/machine/flows.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <limits.h>
 #include <math.h>
@@ -339,26 +339,20 @@ void bb_flows_update_rates(struct bb_flows *f, double now_ns)
 
 /* ---- allocation ---- */
 
-int bb_flows_init(struct bb_flows *f, int n_flows, int n_resources, int n_uses)
+void bb_flows_init(struct bb_flows *f, int n_flows, int n_resources, int n_uses)
 {
-    int rc;
-
     *f = (struct bb_flows){.n_flows = n_flows, .n_resources = n_resources, .n_uses = n_uses};
-    TRY(BB_NEW_ALIGNED(f->flows, n_flows));
-    TRY(BB_NEW_ALIGNED(f->resources, n_resources));
-    TRY(BB_NEW(f->residuals, n_resources));
-    TRY(BB_NEW(f->uses, n_uses));
-    TRY(BB_NEW(f->fresh, n_flows));
-    TRY(BB_NEW(f->stale, n_resources));
-    TRY(BB_NEW(f->component, n_flows));
-    TRY(BB_NEW(f->scarce, n_resources));
-    TRY(BB_NEW(f->changed, n_flows));
+    BB_NEW_ALIGNED(f->flows, n_flows);
+    BB_NEW_ALIGNED(f->resources, n_resources);
+    BB_NEW(f->residuals, n_resources);
+    BB_NEW(f->uses, n_uses);
+    BB_NEW(f->fresh, n_flows);
+    BB_NEW(f->stale, n_resources);
+    BB_NEW(f->component, n_flows);
+    BB_NEW(f->scarce, n_resources);
+    BB_NEW(f->changed, n_flows);
     for (int r = 0; r < n_resources; r++)
         f->resources[r].first = -1;
-out:
-    if (rc)
-        bb_flows_release(f);
-    return rc;
 }
 
 void bb_flows_release(struct bb_flows *f)

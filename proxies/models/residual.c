@@ -2,7 +2,7 @@
  * reversed. */
 #include "proxies/models/residual.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/models/model_file.h"
 
 #include <stdbool.h>
@@ -27,8 +27,7 @@ static int add_tensor(struct builder *b, const char *prefix, const char *name, s
 {
     struct bb_residual *m = b->model;
 
-    if (BB_GROW(m->tensors, m->n_tensors))
-        return -BB_EFAIL;
+    BB_GROW(m->tensors, m->n_tensors);
     if (asprintf((char **)&m->tensors[m->n_tensors].name, "%s.%s", prefix, name) < 0)
         return bb_err(BB_EFAIL, "out of memory for the name of a tensor");
     m->tensors[m->n_tensors++].count = count;
@@ -54,15 +53,13 @@ static double flops_of(const struct bb_residual_layer *l)
     return bb_conv_gemm(&conv, BB_CONV_FORWARD, &s) ? bb_gemm_flops(&s) : -1;
 }
 
-static int keep_layer(struct builder *b, const struct bb_residual_layer *l)
+static void keep_layer(struct builder *b, const struct bb_residual_layer *l)
 {
     struct bb_residual *m = b->model;
 
-    if (BB_GROW(m->layers, m->n_layers))
-        return -BB_EFAIL;
+    BB_GROW(m->layers, m->n_layers);
     m->layers[m->n_layers++] = *l;
     b->layer_flops += flops_of(l);
-    return 0;
 }
 
 /* Reads one layer of `unit` (the stem, a projection, a block or the head) from `list`: ["tensor", in, out] is a
@@ -92,7 +89,8 @@ static int read_layer(struct builder *b, const json_t *list, const char *unit, c
                       "%s: a layer of '%s' must be [\"tensor\", in, out] or [\"tensor\", in, out, kernel, "
                       "edge, stride] with as many weights as its tensor",
                       b->file->where, unit);
-    return keep_layer(b, &l);
+    keep_layer(b, &l);
+    return 0;
 }
 
 static int create_layers(struct builder *b, const char *unit, const char *prefix, int first)

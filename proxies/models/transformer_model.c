@@ -1,7 +1,7 @@
 /* transformer_model.c - reads models of family "pipeline_transformer" (see transformer_model.h). */
 #include "proxies/models/transformer_model.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/models/model_file.h"
 
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static int read_layer(const struct bb_model_file *file, const json_t *tensors, c
     int n, rc;
 
     TRY(bb_json_list_at(tensors, key, file->where, -MAX_TENSORS, &list, &n));
-    TRY(BB_NEW(layer->tensors, n));
+    BB_NEW(layer->tensors, n);
     for (; layer->n < n; layer->n++) {
         struct bb_tensor *t = &layer->tensors[layer->n];
 

@@ -6,7 +6,7 @@
  */
 #include "proxies/plan/internode.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/simulate/graph/rank_classes.h"
 
 #include <stdlib.h>
@@ -58,8 +58,7 @@ static struct message *find_message(struct role *role, const struct bb_op *op)
             return &role->messages[i];
         }
     }
-    if (BB_GROW(role->messages, role->n_messages))
-        return NULL;
+    BB_GROW(role->messages, role->n_messages);
     role->messages[role->n_messages] = (struct message){op->comm, op->peer, op->peer_kind, 0};
     return &role->messages[role->n_messages++];
 }
@@ -211,10 +210,10 @@ int bb_internode_count(const struct bb_step *step, int gpus_per_node, struct bb_
     int rc;
 
     *internode = (struct bb_internode){.nodes = (int)nodes};
-    TRY(BB_NEW(c.roles, step->n_roles));
-    TRY(BB_NEW(c.out, nodes));
-    TRY(BB_NEW(c.members, nodes));
-    TRY(BB_NEW(c.seen, nodes));
+    BB_NEW(c.roles, step->n_roles);
+    BB_NEW(c.out, nodes);
+    BB_NEW(c.members, nodes);
+    BB_NEW(c.seen, nodes);
     for (int r = 0; r < step->n_roles; r++)
         TRY(add_program(&step->layout, &step->roles[r].program, &c.roles[r]));
     count_all(&c);

@@ -1,7 +1,7 @@
 /* traffic.c - counts the traffic of each rank, and combines ranks with equal traffic into roles; see traffic.h. */
 #include "proxies/plan/traffic.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/key_index.h"
 
 #include <stdlib.h>
@@ -67,8 +67,7 @@ static int find_row(struct counting *c, const struct bb_layout *l, const struct 
 
     if (row < role->n_rows)
         return row;
-    if (BB_GROW(role->rows, role->n_rows))
-        return -BB_EFAIL;
+    BB_GROW(role->rows, role->n_rows);
     role->rows[role->n_rows++] = (struct bb_traffic_row){.kind = op->kind,
                                                          .coll = op->coll,
                                                          .group = group,
@@ -83,10 +82,12 @@ static int count_peer(struct counting *c, int row, int offset, size_t times)
     const struct peer_key key = {row, offset};
     int known = c->peers.n, peer = bb_key_index_add(&c->peers, &key);
 
-    if (peer < 0 || (peer == known && BB_GROW(c->calls, known)))
+    if (peer < 0)
         return -BB_EFAIL;
-    if (peer == known)
+    if (peer == known) {
+        BB_GROW(c->calls, known);
         c->calls[peer] = 0;
+    }
     c->calls[peer] += times;
     return 0;
 }
@@ -134,14 +135,17 @@ static int count_repeats(struct counting *c, const struct bb_program *p)
         if (op->kind != BB_OP_ALLTOALLV)
             continue;
         which = find_alltoallv(c, op);
-        if (which < 0 || (which == known && BB_GROW(c->repeats, known)))
+        if (which < 0)
             return -BB_EFAIL;
-        if (which == known)
+        if (which == known) {
+            BB_GROW(c->repeats, known);
             c->repeats[which] = 0;
+        }
         c->repeats[which]++;
         c->n_messages = 2 * op->table->n > c->n_messages ? 2 * op->table->n : c->n_messages;
     }
-    return BB_NEW(c->messages, c->n_messages);
+    BB_NEW(c->messages, c->n_messages);
+    return 0;
 }
 
 static int count_alltoallv(struct counting *c, const struct bb_op *op)
@@ -170,18 +174,16 @@ static int count_op(struct counting *c, const struct bb_op *op)
 }
 
 /* Appends each peer to the peer list of its row in the traffic table, in the order of first occurrence. */
-static int list_peers(struct counting *c)
+static void list_peers(struct counting *c)
 {
     const struct peer_key *keys = (const void *)c->peers.keys;
 
     for (int p = 0; p < c->peers.n; p++) {
         struct bb_traffic_row *row = &c->role->rows[keys[p].row];
 
-        if (BB_GROW(row->peers, row->n_peers))
-            return -BB_EFAIL;
+        BB_GROW(row->peers, row->n_peers);
         row->peers[row->n_peers++] = (struct bb_traffic_peer){keys[p].offset, c->calls[p]};
     }
-    return 0;
 }
 
 static void release_role(struct bb_traffic_role *role)
@@ -208,7 +210,7 @@ static int count_rank(const struct bb_step *step, int rank, struct bb_traffic_ro
     TRY(count_repeats(&c, p));
     for (size_t i = 0; i < p->n_ops; i++)
         TRY(count_op(&c, &p->ops[i]));
-    TRY(list_peers(&c));
+    list_peers(&c);
     for (int use = 0; use < BB_USES; use++)
         role->memory_bytes[use] = bb_program_bytes(p, (enum bb_buffer_use)use);
     memcpy(role->training_bytes, step->roles[step->role_of[rank]].training_bytes, sizeof(role->training_bytes));
@@ -329,8 +331,8 @@ static int add_role(struct grouping *g, int rank, int *which)
         if (g->digests[*which] == digest && same_traffic(&t->roles[*which], &role) &&
             !(g->split_programs && t->roles[*which].program != role.program))
             goto out;
-    TRY(BB_GROW(t->roles, t->n));
-    TRY(BB_GROW(g->digests, t->n));
+    BB_GROW(t->roles, t->n);
+    BB_GROW(g->digests, t->n);
     g->digests[t->n] = digest;
     t->roles[t->n++] = role;
     return 0;
@@ -349,11 +351,11 @@ static int find_roles(struct grouping *g)
 
         TRY(class_id < 0 ? class_id : 0);
         if (class_id == known) {
-            TRY(BB_GROW(g->class_role, known));
+            BB_GROW(g->class_role, known);
             TRY(add_role(g, r, &g->class_role[class_id]));
         }
         role = &g->traffic->roles[g->class_role[class_id]];
-        TRY(BB_GROW(role->ranks, role->n_ranks));
+        BB_GROW(role->ranks, role->n_ranks);
         role->ranks[role->n_ranks++] = r;
     }
 out:
@@ -369,7 +371,7 @@ int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step, bool split
     int rc;
 
     *t = (struct bb_traffic){0};
-    TRY(BB_NEW(g.absolute, step->n_roles));
+    BB_NEW(g.absolute, step->n_roles);
     find_absolute_peers(&g);
     TRY(find_roles(&g));
 out:

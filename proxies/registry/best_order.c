@@ -2,7 +2,7 @@
  * best_order.h). */
 #include "proxies/registry/best_order.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "proxies/registry/registry.h"
 #include "proxies/step/program.h"
@@ -162,7 +162,7 @@ int bb_best_order(const struct bb_proxy *proxy, const struct bb_proxy_config *co
     n = axes_in_use(&grid, axes);
     for (int i = 2; i <= n; i++)
         orders *= i;
-    TRY(BB_NEW(best->rows, orders));
+    BB_NEW(best->rows, orders);
     for (int i = 0; i < orders; i++) {
         struct bb_order_row *row = &best->rows[best->n];
 

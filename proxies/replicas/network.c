@@ -2,7 +2,7 @@
  * see network.h), each with its parameter tensors and kernels. */
 #include "proxies/replicas/network.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/models/profile.h"
 #include "proxies/transformer/memory.h"
 
@@ -19,8 +19,7 @@
  * call, or NULL after printing an error message if memory is exhausted. */
 static struct bb_network_unit *add_unit(struct bb_network *net, const char *name)
 {
-    if (BB_GROW(net->units, net->n))
-        return NULL;
+    BB_GROW(net->units, net->n);
     net->units[net->n] = (struct bb_network_unit){.name = strdup(name)};
     if (net->units[net->n++].name)
         return &net->units[net->n - 1];
@@ -32,8 +31,7 @@ static int add_tensor(struct bb_network *net, struct bb_network_unit *unit, cons
 {
     char *text;
 
-    if (BB_GROW(unit->tensors, unit->n))
-        return -BB_EFAIL;
+    BB_GROW(unit->tensors, unit->n);
     if (asprintf(&text, "%s.%s", unit->name, name) < 0)
         return bb_err(BB_EFAIL, "out of memory for '%s'", name);
     unit->tensors[unit->n++] = (struct bb_tensor){.name = text, .count = count};

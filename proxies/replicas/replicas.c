@@ -13,7 +13,7 @@
  */
 #include "proxies/replicas/replicas.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/author/args.h"
 #include "proxies/replicas/network.h"
 #include "proxies/replicas/servers.h"
@@ -127,7 +127,7 @@ static int make_kernel_lists(struct training *t)
         return bb_err(BB_EUSAGE, "%s: --compute gemm does not support %s; try: --compute timed, or proxy transformer",
                       t->config->proxy, t->config->model);
     for (int which = 0; which < kinds; which++) {
-        TRY(BB_NEW(t->kernels[which], t->network.n));
+        BB_NEW(t->kernels[which], t->network.n);
         for (int u = 0; u < t->network.n; u++)
             TRY(make_kernel_list(t, u, which));
     }
@@ -305,8 +305,7 @@ static int build_layout(struct training *t)
 
 static int list_units(struct training *t)
 {
-    if (BB_NEW(t->units, t->network.n))
-        return -BB_EFAIL;
+    BB_NEW(t->units, t->network.n);
     for (int u = 0; u < t->network.n; u++) {
         const struct bb_network_unit *unit = &t->network.units[u];
 

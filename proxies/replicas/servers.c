@@ -2,7 +2,7 @@
  * parameters, workers pull parameters (see servers.h). */
 #include "proxies/replicas/servers.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <stdlib.h>
 
@@ -132,14 +132,14 @@ static int make_chunks(struct bb_servers *s)
     enum bb_dtype_id dtype = s->script->dtype;
 
     TRY(n < 0 ? n : 0);
-    TRY(bb_buckets_make(&s->buckets, &s->policy.rule, s->arrivals, n, bb_dtypes[s->policy.grads].bytes,
-                        s->spec.comms.ranks));
+    bb_buckets_make(&s->buckets, &s->policy.rule, s->arrivals, n, bb_dtypes[s->policy.grads].bytes,
+                    s->spec.comms.ranks);
     s->n = s->buckets.n;
     if (s->spec.comms.servers > s->n)
         return bb_err(BB_EUSAGE,
                       "%s: %d servers, but only %d chunk%s of gradients; try: --servers %d, or a smaller --bucket-mb",
                       s->spec.step->proxy, s->spec.comms.servers, s->n, s->n == 1 ? "" : "s", s->n);
-    TRY(BB_NEW(s->chunks, s->n));
+    BB_NEW(s->chunks, s->n);
     for (int i = 0; i < s->n; i++)
         describe_chunk(s, i);
     s->script->dtype = dtype;
@@ -147,30 +147,27 @@ out:
     return rc;
 }
 
-static int add_receivers(struct bb_servers *s)
+static void add_receivers(struct bb_servers *s)
 {
     enum bb_dtype_id dtype = s->script->dtype;
     int n = RECEIVE_SETS * count_workers(s);
 
     if (is_worker(s))
-        return 0;
-    if (BB_NEW(s->receive, n))
-        return -BB_EFAIL;
+        return;
+    BB_NEW(s->receive, n);
     s->script->dtype = s->policy.grads;
     for (int i = 0; i < n; i++)
         s->receive[i] = bb_script_buffer(s->script, "gradients of a worker", BB_USE_COMMUNICATION, s->largest);
     s->script->dtype = dtype;
-    return 0;
 }
 
 int bb_servers_init(struct bb_servers **servers, const struct bb_servers_spec *spec)
 {
     struct bb_servers *s;
-    int rc = BB_NEW(s, 1);
+    int rc = 0;
 
+    BB_NEW(s, 1);
     *servers = s;
-    if (rc)
-        return rc;
     s->spec = *spec;
     s->policy = *spec->policy;
     s->script = spec->script;
@@ -180,7 +177,7 @@ int bb_servers_init(struct bb_servers **servers, const struct bb_servers_spec *s
             s->pull[i] = bb_script_lane(s->script, &spec->step->layout, spec->comms.pull[i]);
         }
     TRY(make_chunks(s));
-    TRY(add_receivers(s));
+    add_receivers(s);
     TRY(bb_script_result(s->script));
 out:
     return rc;

@@ -98,39 +98,31 @@ out:
 /* Stores in `out` the time intervals of all communication of `group` (for example "tp"); if `group` is BB_NONE,
  * those of all compute operations. Each interval is that of a lane: the operations that one host call launches on
  * one stream. */
-static int spans_of(const struct bb_runner *r, const struct bb_traced_step *t, int group, struct bb_spans *out)
+static void spans_of(const struct bb_runner *r, const struct bb_traced_step *t, int group, struct bb_spans *out)
 {
-    int rc = 0;
-
     bb_spans_clear(out);
     for (int i = 0; i < r->n_lanes; i++) {
         int comm = r->lanes[i].comm, own = comm == BB_NONE ? BB_NONE : group_of(r->layout, comm);
 
         if (own == group)
-            TRY(bb_spans_add(out, t->lanes[i].begin_ns, t->lanes[i].end_ns));
+            bb_spans_add(out, t->lanes[i].begin_ns, t->lanes[i].end_ns);
     }
-out:
-    return rc;
 }
 
 /* Adds to `transfers` the transfer intervals of all communication, which begin after the wait for peers. Adds to
  * `stages` the intervals, including the wait, of all messages between pipeline stages. */
-static int spans_by_cause(const struct bb_runner *r, const struct bb_traced_step *t, struct bb_spans *transfers,
-                          struct bb_spans *stages)
+static void spans_by_cause(const struct bb_runner *r, const struct bb_traced_step *t, struct bb_spans *transfers,
+                           struct bb_spans *stages)
 {
-    int rc = 0;
-
     for (int i = 0; i < r->n_lanes; i++) {
         const struct bb_timed_op *at = &t->lanes[i];
 
         if (r->lanes[i].comm == BB_NONE)
             continue;
-        TRY(bb_spans_add(transfers, at->begin_ns + at->wait_ns, at->end_ns));
+        bb_spans_add(transfers, at->begin_ns + at->wait_ns, at->end_ns);
         if (r->layout->comms[r->lanes[i].comm].between_stages)
-            TRY(bb_spans_add(stages, at->begin_ns, at->end_ns));
+            bb_spans_add(stages, at->begin_ns, at->end_ns);
     }
-out:
-    return rc;
 }
 
 void bb_update_mean(double *mean, int n, int64_t ns)
@@ -138,17 +130,16 @@ void bb_update_mean(double *mean, int n, int64_t ns)
     *mean += ((double)ns / 1e3 - *mean) / (n + 1);
 }
 
-int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r, const struct bb_traced_step *t)
+void bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r, const struct bb_traced_step *t)
 {
     struct bb_spans compute = {0}, comm = {0}, one = {0}, transfers = {0}, stages = {0};
     struct bb_exposure e;
     struct bb_overlap o;
-    int rc;
 
-    TRY(spans_of(r, t, BB_NONE, &compute));
+    spans_of(r, t, BB_NONE, &compute);
     for (int g = 0; g < r->layout->n_groups; g++) {
-        TRY(spans_of(r, t, g, &one));
-        TRY(bb_spans_add_all(&comm, &one));
+        spans_of(r, t, g, &one);
+        bb_spans_add_all(&comm, &one);
         bb_overlap_of(t->step_ns, &compute, &one, &o);
         bb_update_mean(&f->groups[g].busy_us, f->steps, o.comm_ns);
         bb_update_mean(&f->groups[g].exposed_us, f->steps, o.exposed_ns);
@@ -159,17 +150,15 @@ int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r
     bb_update_mean(&f->comm_us, f->steps, o.comm_ns);
     bb_update_mean(&f->exposed_us, f->steps, o.exposed_ns);
     bb_update_mean(&f->idle_us, f->steps, o.idle_ns);
-    TRY(spans_by_cause(r, t, &transfers, &stages));
-    TRY(bb_exposure_of(&compute, &comm, &transfers, &stages, &e));
+    spans_by_cause(r, t, &transfers, &stages);
+    bb_exposure_of(&compute, &comm, &transfers, &stages, &e);
     bb_update_mean(&f->exposed_transfer_us, f->steps, e.transfer_ns);
     bb_update_mean(&f->bubble_us, f->steps, e.bubble_ns);
     bb_update_mean(&f->exposed_waiting_us, f->steps, e.waiting_ns);
     f->steps++;
-out:
     bb_spans_release(&transfers);
     bb_spans_release(&stages);
     bb_spans_release(&compute);
     bb_spans_release(&comm);
     bb_spans_release(&one);
-    return rc;
 }

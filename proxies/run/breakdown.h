@@ -56,8 +56,7 @@ int bb_traced_step_read(struct bb_traced_step *t, const struct bb_runner *r, uns
 
 /* bb_rank_breakdown_add - adds the times of a traced step to the means. Requires that bb_rank_breakdown_split has
  * set the waiting times (wait_ns) in t->lanes. Returns 0 or -BB_EFAIL. */
-int bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r,
-                          const struct bb_traced_step *t) BB_MUST_CHECK;
+void bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r, const struct bb_traced_step *t);
 
 /*
  * bb_rank_breakdown_split - separates waiting from transfer in one traced step: sets the waiting times (wait_ns) in

@@ -28,12 +28,12 @@ static int compare_shares(struct bb_run_forecast *f, const struct bb_step *step,
     int at = find_rank(measured, f->rank), n, rc;
     struct bb_timeline predicted;
 
-    TRY(bb_timeline_init(&predicted, step, &f->rank, 1));
+    bb_timeline_init(&predicted, step, &f->rank, 1);
     TRY(bb_predict_timeline(step, cluster, NULL, &predicted));
     f->rank_us[0] = (double)measured->step_ns[at] / 1e3;
     f->rank_us[1] = (double)predicted.step_ns[at] / 1e3;
-    TRY(bb_time_shares(step, f->rank, measured->ops[at], measured->step_ns[at], &f->measured, &f->n));
-    TRY(bb_time_shares(step, f->rank, predicted.ops[at], predicted.step_ns[at], &f->predicted, &n));
+    bb_time_shares(step, f->rank, measured->ops[at], measured->step_ns[at], &f->measured, &f->n);
+    bb_time_shares(step, f->rank, predicted.ops[at], predicted.step_ns[at], &f->predicted, &n);
 out:
     bb_timeline_release(&predicted);
     return rc;

@@ -99,7 +99,10 @@ static int save_timeline(const struct bb_timeline *t, const char *path)
     struct bb_outfile file;
     int rc = bb_outfile_open(&file, path, "the trace");
 
-    return rc ? rc : bb_outfile_close(&file, "the trace", bb_timeline_write(t, file.out));
+    if (rc)
+        return rc;
+    bb_timeline_write(t, file.out);
+    return bb_outfile_close(&file, "the trace", 0);
 }
 
 int bb_run_timeline_gather(struct bb_runner *r, const struct bb_step *step, const struct bb_measured *m,
@@ -107,7 +110,7 @@ int bb_run_timeline_gather(struct bb_runner *r, const struct bb_step *step, cons
 {
     int slowest = bb_slowest_rank(m, step, BB_NONE), rc;
 
-    TRY(bb_timeline_init(t, step, &slowest, 1));
+    bb_timeline_init(t, step, &slowest, 1);
     TRY(gather_scalars(r, m, t));
     TRY(gather_ops(r, &m->last, t));
 out:

@@ -206,7 +206,7 @@ static int trace_steps(struct bb_runner *r, const struct series *s, struct bb_pr
         bb_progress_advance(progress, 1);
         TRY(bb_traced_step_read(out->last, r, s->what));
         TRY(bb_rank_breakdown_split(&own, r, out->last));
-        TRY(bb_rank_breakdown_add(&own, r, out->last));
+        bb_rank_breakdown_add(&own, r, out->last);
         out->start_sync_us = t.start_sync_us;
         us[i] = t.step_us;
         us[s->n + i] = t.issue_us;

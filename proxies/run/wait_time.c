@@ -7,7 +7,7 @@
  */
 #include "proxies/run/breakdown.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -65,8 +65,7 @@ static struct channel *channel_of(struct listing *s, int comm, int from, int to)
     for (int i = 0; i < s->n_channels; i++)
         if (s->channels[i].comm == comm && s->channels[i].from == from && s->channels[i].to == to)
             return &s->channels[i];
-    if (BB_GROW(s->channels, s->n_channels))
-        return NULL;
+    BB_GROW(s->channels, s->n_channels);
     s->channels[s->n_channels] = (struct channel){comm, from, to, 0};
     return &s->channels[s->n_channels++];
 }

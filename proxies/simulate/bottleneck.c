@@ -1,7 +1,7 @@
 /* bottleneck.c - breakdown of one rank's step by bottleneck (see bottleneck.h). */
 #include "proxies/simulate/bottleneck.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <stdlib.h>
 
@@ -19,7 +19,7 @@ struct cover {
     int n;
 };
 
-static int add_kernel(struct cover *c, int64_t begin_ns, int64_t end_ns)
+static void add_kernel(struct cover *c, int64_t begin_ns, int64_t end_ns)
 {
     const struct covered *last = c->n > 0 ? &c->at[c->n - 1] : NULL;
     struct covered one = {begin_ns, end_ns, last ? last->before_ns + last->end_ns - last->begin_ns : 0};
@@ -27,11 +27,9 @@ static int add_kernel(struct cover *c, int64_t begin_ns, int64_t end_ns)
     if (last && one.begin_ns < last->end_ns)
         one.begin_ns = last->end_ns;
     if (one.end_ns <= one.begin_ns)
-        return 0;
-    if (BB_GROW(c->at, c->n))
-        return -BB_EFAIL;
+        return;
+    BB_GROW(c->at, c->n);
     c->at[c->n++] = one;
-    return 0;
 }
 
 /* Returns the total time before the time `moment` (ns since the start of the step) in which a compute kernel of the
@@ -90,22 +88,19 @@ static void add_tasks(const struct bb_task_graph *graph, const struct bb_sim_tas
     }
 }
 
-int bb_bottleneck_find(const struct bb_sim *m, const struct bb_sim_run *run, int class_id, struct bb_bottleneck *out)
+void bb_bottleneck_find(const struct bb_sim *m, const struct bb_sim_run *run, int class_id, struct bb_bottleneck *out)
 {
     const struct bb_task_graph *graph = bb_sim_task_graph(m, class_id);
     const struct bb_sim_task *tasks = &run->tasks[m->task_base[class_id]];
     struct cover kernels = {0};
-    int rc = 0;
 
     *out = (struct bb_bottleneck){.link_busy_ns = (int64_t)run->busy[class_id].link_ns,
                                   .nic_busy_ns = (int64_t)run->busy[class_id].nic_ns};
     for (int u = 0; u < graph->n_tasks; u++)
         if (graph->tasks[u].kind == BB_TASK_COMPUTE)
-            TRY(add_kernel(&kernels, tasks[u].arrival_ns, tasks[u].end_ns));
+            add_kernel(&kernels, tasks[u].arrival_ns, tasks[u].end_ns);
     add_tasks(graph, tasks, &kernels, out);
-out:
     free(kernels.at);
-    return rc;
 }
 
 enum bb_limit bb_bottleneck_of(const struct bb_bottleneck *b, enum bb_phase phase)

@@ -7,7 +7,7 @@
  */
 #include "proxies/simulate/match.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/machine/shared_resources.h"
 
 #include <stdlib.h>
@@ -42,18 +42,17 @@ static bool has_collectives(const struct bb_sim *m, int comm)
     return false;
 }
 
-static int mark_members(const struct bb_sim *m, int comm, int instance, struct bb_tier_members *tier_members,
-                        uint64_t *mark)
+static void mark_members(const struct bb_sim *m, int comm, int instance, struct bb_tier_members *tier_members,
+                         uint64_t *mark)
 {
     const struct bb_layout *l = &m->step->layout;
     const int group = l->comms[comm].group;
     struct bb_node_placement placement;
     bool variable_counts = false;
-    int rc;
 
     for (int r = 0; r < m->step->n_roles; r++)
         variable_counts |= m->graphs[r].n_alltoallvs[comm] > 0;
-    TRY(bb_group_find_placement(l, group, instance, m->cluster, &placement, tier_members));
+    bb_group_find_placement(l, group, instance, m->cluster, &placement, tier_members);
     for (int i = 0; i < l->groups[group].size; i++) {
         uint64_t *of = &mark[bb_group_member(l, group, instance, i)];
 
@@ -63,26 +62,21 @@ static int mark_members(const struct bb_sim *m, int comm, int instance, struct b
             *of = mix_words(*of, tier_members, (size_t)l->groups[group].size * sizeof(*tier_members));
         *of = mix_words(mix_words(*of, &placement, sizeof(placement)), &tier_members[i], sizeof(tier_members[i]));
     }
-out:
-    return rc;
 }
 
-static int mark_collectives(const struct bb_sim *m, uint64_t *mark)
+static void mark_collectives(const struct bb_sim *m, uint64_t *mark)
 {
     const struct bb_layout *l = &m->step->layout;
     struct bb_tier_members *tier_members;
-    int rc;
 
-    TRY(BB_NEW(tier_members, l->ranks));
+    BB_NEW(tier_members, l->ranks);
     for (int comm = 0; comm < l->n_comms; comm++) {
         const int instances = has_collectives(m, comm) ? bb_group_instances(l, l->comms[comm].group) : 0;
 
         for (int i = 0; i < instances; i++)
-            TRY(mark_members(m, comm, i, tier_members, mark));
+            mark_members(m, comm, i, tier_members, mark);
     }
-out:
     free(tier_members);
-    return rc;
 }
 
 static int link_kind(const void *arg, int from, int to)
@@ -96,17 +90,13 @@ static int link_kind(const void *arg, int from, int to)
     return kind;
 }
 
-static int list_resource(const struct bb_sim *m, enum bb_resource_kind what, struct bb_rank_resource *resources)
+static void list_resource(const struct bb_sim *m, enum bb_resource_kind what, struct bb_rank_resource *resources)
 {
-    int rc;
-
-    TRY(BB_NEW(resources->of, m->step->layout.ranks));
+    BB_NEW(resources->of, m->step->layout.ranks);
     for (int r = 0; r < m->step->layout.ranks; r++) {
         resources->of[r] = bb_resource_index(m->cluster, what, r);
         resources->n = resources->of[r] >= resources->n ? resources->of[r] + 1 : resources->n;
     }
-out:
-    return rc;
 }
 
 /* Maximum number of operations to simulate: the operations of one rank per class of equivalent ranks, summed over
@@ -137,14 +127,14 @@ int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults)
     int rc = 0;
 
     if (c && (m->conditions.slow.n > 0 || crosses))
-        TRY(BB_NEW(mark, m->step->layout.ranks));
+        BB_NEW(mark, m->step->layout.ranks);
     if (c && m->conditions.slow.n > 0)
         mark_slow(m, mark);
     if (crosses)
-        TRY(mark_collectives(m, mark));
+        mark_collectives(m, mark);
     for (enum bb_resource_kind what = 0; what < BB_RESOURCE_KINDS; what++)
         if (bb_resource_can_limit(c, what))
-            TRY(list_resource(m, what, &marks.resources[marks.n_resources++]));
+            list_resource(m, what, &marks.resources[marks.n_resources++]);
     marks.mark = mark;
     if (crosses || (c && c->fabric.rails)) {
         marks.link_kind = link_kind;

@@ -5,7 +5,7 @@
  */
 #include "proxies/simulate/contention_sim.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/simulate/contention_sim_state.h"
 
 #include <stdlib.h>
@@ -59,12 +59,11 @@ static int pop_free_slot(int *unused, int next)
     return at;
 }
 
-/* Evaluates to the index of a free element of `array`, or of a new, zeroed element at the end; BB_NONE: out of
- * memory. unused: index of the first free element. */
+/* Evaluates to the index of a free element of `array`, or of a new, zeroed element at the end.
+ * unused: index of the first free element. */
 #define ALLOC_SLOT(array, n, unused)                                                                                   \
-    ((unused) != BB_NONE      ? pop_free_slot(&(unused), (array)[unused].next)                                         \
-     : BB_GROW(array, n) != 0 ? BB_NONE                                                                                \
-                              : (memset(&(array)[n], 0, sizeof *(array)), (n)++))
+    ((unused) != BB_NONE ? pop_free_slot(&(unused), (array)[unused].next)                                              \
+                         : (BB_GROW(array, n), memset(&(array)[n], 0, sizeof *(array)), (n)++))
 #define FREE_SLOT(array, unused, at) ((array)[at].next = (unused), (unused) = (at))
 
 /* ---- compute kernels ---- */
@@ -88,10 +87,6 @@ void bb_contention_sim_start_kernel(struct bb_contention_sim *s, int at, const s
     const int class_id = s->r->class_of[at], slot = ALLOC_SLOT(s->running, s->n_running, s->free_running);
     struct bb_running_kernel *k;
 
-    if (slot == BB_NONE) {
-        s->rc = -BB_EFAIL;
-        return;
-    }
     k = &s->running[slot];
     s->kernels++;
     *k = (struct bb_running_kernel){.at = at,
@@ -464,18 +459,18 @@ int bb_contention_sim_init(struct bb_contention_sim **out, struct bb_execution *
     struct bb_contention_sim *s;
     int rc;
 
-    TRY(BB_NEW(*out, 1));
+    BB_NEW(*out, 1);
     s = *out;
     s->r = r;
     s->cluster = r->m->cluster;
     s->free_running = s->free_message = BB_NONE;
     TRY(bb_contention_sim_resources_init(s));
-    TRY(BB_NEW(s->dirty, r->m->classes.n));
-    TRY(BB_NEW(s->collectives, r->m->n_instances));
+    BB_NEW(s->dirty, r->m->classes.n);
+    BB_NEW(s->collectives, r->m->n_instances);
     for (int i = 0; i < r->m->n_instances; i++)
         s->collectives[i].uses_call = BB_NONE;
-    TRY(BB_NEW(s->exchanges, (size_t)r->m->classes.n * (size_t)r->m->step->layout.n_comms));
-    TRY(BB_NEW(r->c->busy, r->m->classes.n));
+    BB_NEW(s->exchanges, (size_t)r->m->classes.n * (size_t)r->m->step->layout.n_comms);
+    BB_NEW(r->c->busy, r->m->classes.n);
 out:
     return rc;
 }

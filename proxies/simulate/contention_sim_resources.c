@@ -1,6 +1,6 @@
 /* contention_sim_resources.c - determines which links, NICs and memory of the machine an operation uses, and at
  * which rates (cost model: profiles/clusters/README.md). */
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/simulate/contention_sim_state.h"
 
 #include <math.h>
@@ -35,20 +35,21 @@ int bb_contention_sim_memory_class(const struct bb_contention_sim *s, int resour
  * the kind). This number is the lowest class index among the ranks that share the resource. If ranks of one class
  * use different NICs, class_refinement.c has ensured that these NICs are shared by ranks of the same classes; the
  * NICs then carry the same load and are modeled as one. */
-static int number_shared_resources(struct bb_contention_sim *s, enum bb_resource_kind what)
+static void number_shared_resources(struct bb_contention_sim *s, enum bb_resource_kind what)
 {
     const struct bb_sim *m = sim_of(s);
     const int ranks = m->step->layout.ranks;
-    int *lowest, n_known = 0, rc = BB_NEW(lowest, ranks);
+    int *lowest, n_known = 0;
 
-    for (int r = ranks - 1; r >= 0 && !rc; r--) {
+    BB_NEW(lowest, ranks);
+    for (int r = ranks - 1; r >= 0; r--) {
         const int index = bb_resource_index(m->cluster, what, r);
 
         while (n_known <= index)
             lowest[n_known++] = m->classes.n;
         lowest[index] = m->classes.of[r] < lowest[index] ? m->classes.of[r] : lowest[index];
     }
-    for (int r = 0; r < ranks && !rc; r++) {
+    for (int r = 0; r < ranks; r++) {
         const int class_id = m->classes.of[r], index = bb_resource_index(m->cluster, what, r);
         struct bb_contention_attachment *at = &s->gpus[class_id].at[what];
 
@@ -57,7 +58,6 @@ static int number_shared_resources(struct bb_contention_sim *s, enum bb_resource
         at->ranks += index == bb_resource_index(m->cluster, what, m->classes.rank[class_id]);
     }
     free(lowest);
-    return rc;
 }
 
 /* Gives each class of equivalent ranks its own NIC, for machines on which GPUs do not share NICs. */
@@ -79,8 +79,8 @@ static int allocate_resources(struct bb_contention_sim *s)
 
         s->resource_base[what] = shared || what == BB_RESOURCE_NIC ? resources : BB_NONE;
         s->has_uplinks |= shared && what != BB_RESOURCE_NIC;
-        if (shared && number_shared_resources(s, what))
-            return -BB_EFAIL;
+        if (shared)
+            number_shared_resources(s, what);
         if (!shared && what == BB_RESOURCE_NIC)
             assign_private_nics(s);
         resources += s->resource_base[what] == BB_NONE ? 0 : classes * BB_DIRECTIONS;
@@ -134,15 +134,15 @@ int bb_contention_sim_resources_init(struct bb_contention_sim *s)
 {
     const struct bb_sim *m = sim_of(s);
     const int n_flows = bb_contention_sim_exchange_flow(s, m->classes.n, 0);
-    int resources, rc;
+    int resources;
 
-    TRY(BB_NEW(s->gpus, m->classes.n));
+    BB_NEW(s->gpus, m->classes.n);
     resources = allocate_resources(s);
     if (resources < 0)
         return resources;
-    TRY(bb_flows_init(&s->flows, n_flows, resources,
-                      count_uses(s) * (m->n_members + m->classes.n * m->step->layout.n_comms)));
-    TRY(BB_NEW(s->use_at, resources));
+    bb_flows_init(&s->flows, n_flows, resources,
+                  count_uses(s) * (m->n_members + m->classes.n * m->step->layout.n_comms));
+    BB_NEW(s->use_at, resources);
     s->sums_index.key_bytes = sizeof(struct {
         const void *work;
         int64_t held;
@@ -151,8 +151,7 @@ int bb_contention_sim_resources_init(struct bb_contention_sim *s)
     allocate_uses(s);
     for (int c = 0; c < m->classes.n; c++)
         s->gpus[c].running = BB_NONE;
-out:
-    return rc;
+    return 0;
 }
 
 void bb_contention_sim_resources_release(struct bb_contention_sim *s)
@@ -325,12 +324,13 @@ static const struct bb_kernel_sums *sum_kernels(struct bb_contention_sim *s, con
     if (s->rc) /* after an out-of-memory error, sums_index may contain a key without an element in s->sums */
         return NULL;
     index = bb_key_index_add(&s->sums_index, &key);
-    if (index < 0 || (index == known && BB_GROW(s->sums, known))) {
+    if (index < 0) {
         s->rc = -BB_EFAIL;
         return NULL;
     }
     if (index < known)
         return &s->sums[index];
+    BB_GROW(s->sums, known);
     for (int i = 0; i < work->n; i++) {
         bool by_memory;
         double ns =

@@ -2,7 +2,7 @@
  * are in rank order, so members on the same leaf or in the same pod are consecutive. */
 #include "proxies/simulate/group_placement.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/step/step.h"
 
 #include <stdlib.h>
@@ -33,18 +33,16 @@ static int find_nodes(const struct bb_cluster *c, int *ranks, int n)
     return nodes;
 }
 
-int bb_group_find_placement(const struct bb_layout *l, int group, int instance, const struct bb_cluster *c,
-                            struct bb_node_placement *placement, struct bb_tier_members *tier_members)
+void bb_group_find_placement(const struct bb_layout *l, int group, int instance, const struct bb_cluster *c,
+                             struct bb_node_placement *placement, struct bb_tier_members *tier_members)
 {
     const int n = l->groups[group].size;
-    int *ranks, rc;
+    int *ranks;
 
     *placement = (struct bb_node_placement){0};
     if (!c)
-        return 0;
-    rc = BB_NEW(ranks, n);
-    if (rc)
-        return rc;
+        return;
+    BB_NEW(ranks, n);
     for (int i = 0; i < n; i++)
         ranks[i] = bb_group_member(l, group, instance, i);
     bb_cluster_placement_of_ranks(c, ranks, n, placement);
@@ -55,7 +53,6 @@ int bb_group_find_placement(const struct bb_layout *l, int group, int instance, 
     bb_fabric_placement_of_nodes(c, ranks, find_nodes(c, ranks, n), placement);
 out:
     free(ranks);
-    return 0;
 }
 
 int bb_group_count_on_root_node(const struct bb_layout *l, const struct bb_op *op, int rank, const struct bb_cluster *c)

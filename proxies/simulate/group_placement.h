@@ -21,8 +21,8 @@ struct bb_tier_members {
  *   tier_members     out: [number of members]; NULL: not needed; unchanged if no uplinks are oversubscribed
  *   Returns          0 or -BB_EFAIL
  */
-int bb_group_find_placement(const struct bb_layout *l, int group, int instance, const struct bb_cluster *c,
-                            struct bb_node_placement *placement, struct bb_tier_members *tier_members) BB_MUST_CHECK;
+void bb_group_find_placement(const struct bb_layout *l, int group, int instance, const struct bb_cluster *c,
+                             struct bb_node_placement *placement, struct bb_tier_members *tier_members);
 
 /* bb_group_count_on_root_node - for a gather or scatter in which `rank` takes part, returns the number of members on
  * the root's node, including the root. Returns 0 for all other collectives. */

@@ -1,5 +1,5 @@
 /* jitter.c - predicts the step time with random variation of kernel times (see conditions.h and predict.h). */
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/simulate/match.h"
 #include "proxies/simulate/predict.h"
 
@@ -78,7 +78,7 @@ int bb_predict_jitter(const struct bb_step *step, const struct bb_cluster *clust
 
     *out = (struct bb_jittered){.deviation = conditions->jitter, .seed = (int)conditions->seed, .samples = samples};
     TRY(bb_predict_validate_jitter(step->layout.ranks, count_ops(step), samples));
-    TRY(BB_NEW(out->step_ns, samples));
+    BB_NEW(out->step_ns, samples);
     TRY(bb_sim_init(&m, step, cluster, conditions, &faults));
     TRY(bb_simulate_samples(&m, samples, out->step_ns));
     qsort(out->step_ns, (size_t)samples, sizeof(*out->step_ns), by_length);

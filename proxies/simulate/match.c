@@ -4,7 +4,7 @@
  */
 #include "proxies/simulate/match.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static int by_number(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-static int collect_messages(const struct bb_sim *m, int rank, int comm, int peer, bool sends, struct messages *out)
+static void collect_messages(const struct bb_sim *m, int rank, int comm, int peer, bool sends, struct messages *out)
 {
     const struct bb_task_graph *s = &m->graphs[m->step->role_of[rank]];
     struct bb_channels_to channels = bb_channels_to(&m->step->layout, s, comm, rank, peer);
@@ -36,15 +36,13 @@ static int collect_messages(const struct bb_sim *m, int rank, int comm, int peer
         const int n = sends ? channel->n_sends : channel->n_recvs;
 
         for (int i = 0; i < n; i++) {
-            if (BB_GROW(out->op, out->n))
-                return -BB_EFAIL;
+            BB_GROW(out->op, out->n);
             out->op[out->n++] = (sends ? channel->sends : channel->recvs)[i];
         }
         parts += n > 0;
     }
     if (parts > 1)
         qsort(out->op, (size_t)out->n, sizeof(int), by_number);
-    return 0;
 }
 
 static const struct bb_op *op_at(const struct bb_sim *m, int rank, int op)
@@ -100,27 +98,25 @@ static void match_messages(struct bb_sim *m, int class_id, const struct messages
 /* Matches all messages between the lowest rank of a class of equivalent ranks and a peer, in both directions. Each
  * mismatch is reported once: when the sending rank is visited or, if the peer sends nothing to this rank, when this
  * rank is visited. */
-static int match_with_class(struct bb_sim *m, int class_id, int comm, int peer, struct bb_faults *faults)
+static void match_with_class(struct bb_sim *m, int class_id, int comm, int peer, struct bb_faults *faults)
 {
-    int rank = m->classes.rank[class_id], rc;
+    int rank = m->classes.rank[class_id];
     struct messages sends = {0}, recvs = {0}, their_sends = {0}, their_recvs = {0};
 
-    TRY(collect_messages(m, rank, comm, peer, true, &sends));
-    TRY(collect_messages(m, rank, comm, peer, false, &recvs));
-    TRY(collect_messages(m, peer, comm, rank, true, &their_sends));
-    TRY(collect_messages(m, peer, comm, rank, false, &their_recvs));
+    collect_messages(m, rank, comm, peer, true, &sends);
+    collect_messages(m, rank, comm, peer, false, &recvs);
+    collect_messages(m, peer, comm, rank, true, &their_sends);
+    collect_messages(m, peer, comm, rank, false, &their_recvs);
     match_messages(m, class_id, &sends, peer, &their_recvs);
     match_messages(m, class_id, &recvs, peer, &their_sends);
     if (sends.n > 0)
         compare_channel(m, &(struct channel){comm, rank, peer, &sends, &their_recvs}, faults);
     if (their_sends.n == 0)
         compare_channel(m, &(struct channel){comm, peer, rank, &their_sends, &recvs}, faults);
-out:
     free(sends.op);
     free(recvs.op);
     free(their_sends.op);
     free(their_recvs.op);
-    return rc;
 }
 
 /* Returns whether `channel` is the first of the peer addresses (bb_task_graph.channels) by which `rank` addresses
@@ -135,20 +131,18 @@ static bool is_first(const struct bb_sim *m, const struct bb_task_graph *s, int 
     return true;
 }
 
-static int match_class(struct bb_sim *m, int class_id, struct bb_faults *faults)
+static void match_class(struct bb_sim *m, int class_id, struct bb_faults *faults)
 {
     const struct bb_layout *l = &m->step->layout;
     const struct bb_task_graph *s = bb_sim_task_graph(m, class_id);
-    int rank = m->classes.rank[class_id], rc = 0;
+    int rank = m->classes.rank[class_id];
 
     for (int c = 0; c < s->n_channels; c++) {
         int peer = bb_channel_rank(l, &s->channels[c], rank);
 
         if (is_first(m, s, c, rank, peer))
-            TRY(match_with_class(m, class_id, s->channels[c].comm, peer, faults));
+            match_with_class(m, class_id, s->channels[c].comm, peer, faults);
     }
-out:
-    return rc;
 }
 
 /* ---- collectives ---- */
@@ -156,29 +150,27 @@ out:
 /* Describes in *inst the communicator that contains `rank`, and appends one member per class of equivalent ranks to
  * m->members. seen: in, out: [classes] 1 + index of the latest communicator for which a member of the class was
  * appended; 0: none. */
-static int collect_members(struct bb_sim *m, int comm, int rank, int *seen, struct bb_sim_instance *inst)
+static void collect_members(struct bb_sim *m, int comm, int rank, int *seen, struct bb_sim_instance *inst)
 {
     const struct bb_layout *l = &m->step->layout;
-    int group = l->comms[comm].group, instance = bb_group_instance(l, group, rank), size = l->groups[group].size, rc;
+    int group = l->comms[comm].group, instance = bb_group_instance(l, group, rank), size = l->groups[group].size;
     struct bb_tier_members *tier_members;
 
     *inst = (struct bb_sim_instance){.comm = comm, .size = size, .first = m->n_members};
     inst->nodes = bb_group_nodes(l, group, instance, m->cluster ? m->cluster->gpus_per_node : 0);
-    TRY(BB_NEW(tier_members, size));
-    TRY(bb_group_find_placement(l, group, instance, m->cluster, &inst->placement, tier_members));
+    BB_NEW(tier_members, size);
+    bb_group_find_placement(l, group, instance, m->cluster, &inst->placement, tier_members);
     for (int i = 0; i < size; i++) {
         int member = bb_group_member(l, group, instance, i), class_id = m->classes.of[member];
 
         if (seen[class_id] == m->n_instances + 1)
             continue;
         seen[class_id] = m->n_instances + 1;
-        TRY(BB_GROW(m->members, m->n_members));
+        BB_GROW(m->members, m->n_members);
         m->members[m->n_members++] = (struct bb_member){class_id, member, tier_members[i]};
         inst->n++;
     }
-out:
     free(tier_members);
-    return rc;
 }
 
 /* Writes to `text` all properties on which the members of a collective must agree, for example "all_reduce of 5
@@ -254,22 +246,21 @@ static void fill_instance(struct bb_sim *m, struct bb_sim_instance *inst, struct
     m->n_collectives += inst->collectives;
 }
 
-static int list_sim_instances(struct bb_sim *m, int comm, struct bb_faults *faults)
+static void list_sim_instances(struct bb_sim *m, int comm, struct bb_faults *faults)
 {
     const int n_comms = m->step->layout.n_comms;
-    int *seen, rc = BB_NEW(seen, m->classes.n);
+    int *seen;
 
-    for (int c = 0; c < m->classes.n && !rc; c++) {
+    BB_NEW(seen, m->classes.n);
+    for (int c = 0; c < m->classes.n; c++) {
         if (m->instance_of[c * n_comms + comm] != BB_NONE || bb_sim_task_graph(m, c)->n_collectives[comm] == 0)
             continue;
-        TRY(BB_GROW(m->instances, m->n_instances));
-        TRY(collect_members(m, comm, m->classes.rank[c], seen, &m->instances[m->n_instances]));
+        BB_GROW(m->instances, m->n_instances);
+        collect_members(m, comm, m->classes.rank[c], seen, &m->instances[m->n_instances]);
         fill_instance(m, &m->instances[m->n_instances], faults);
         m->n_instances++;
     }
-out:
     free(seen);
-    return rc;
 }
 
 /* ---- alltoallv ---- */
@@ -321,7 +312,7 @@ static void compare_alltoallvs(const struct bb_sim *m, int comm, int first, int 
         bb_fault(faults, "rank %d has %d alltoallv operations on '%s', rank %d has %d", first, n_a, name, rank, n_b);
 }
 
-static int list_alltoallv_peers(struct bb_sim *m, int class_id, int comm, struct bb_faults *faults)
+static void list_alltoallv_peers(struct bb_sim *m, int class_id, int comm, struct bb_faults *faults)
 {
     const struct bb_layout *l = &m->step->layout;
     const int rank = m->classes.rank[class_id], group = l->comms[comm].group;
@@ -332,21 +323,16 @@ static int list_alltoallv_peers(struct bb_sim *m, int class_id, int comm, struct
     for (int index = 0; index < l->groups[group].size; index++) {
         const int peer = bb_group_member(l, group, instance, index);
 
-        if (BB_GROW(m->peers, m->n_peers))
-            return -BB_EFAIL;
+        BB_GROW(m->peers, m->n_peers);
         m->peers[m->n_peers++] = (struct bb_alltoallv_peer){m->classes.of[peer], peer};
     }
-    return 0;
 }
 
-static int match_alltoallvs(struct bb_sim *m, int class_id, struct bb_faults *faults)
+static void match_alltoallvs(struct bb_sim *m, int class_id, struct bb_faults *faults)
 {
-    int rc = 0;
-
-    for (int comm = 0; comm < m->step->layout.n_comms && !rc; comm++)
+    for (int comm = 0; comm < m->step->layout.n_comms; comm++)
         if (bb_sim_task_graph(m, class_id)->n_alltoallvs[comm] > 0)
-            rc = list_alltoallv_peers(m, class_id, comm, faults);
-    return rc;
+            list_alltoallv_peers(m, class_id, comm, faults);
 }
 
 /* ---- initialization and release ---- */
@@ -355,7 +341,7 @@ static int make_graphs(struct bb_sim *m)
 {
     int rc;
 
-    TRY(BB_NEW(m->graphs, m->step->n_roles));
+    BB_NEW(m->graphs, m->step->n_roles);
     for (int r = 0; r < m->step->n_roles; r++)
         TRY(bb_task_graph_init(&m->graphs[r], &m->step->roles[r].program));
 out:
@@ -367,17 +353,18 @@ static int allocate_arrays(struct bb_sim *m)
     const int n = m->classes.n, n_comms = m->step->layout.n_comms;
     size_t cells = (size_t)n * (size_t)n_comms, ops;
 
-    if (BB_NEW(m->graph_of, n) || BB_NEW(m->op_base, n) || BB_NEW(m->task_base, n) || BB_NEW(m->instance_of, cells) ||
-        BB_NEW(m->first_peer_of, cells))
-        return -BB_EFAIL;
+    BB_NEW(m->graph_of, n);
+    BB_NEW(m->op_base, n);
+    BB_NEW(m->task_base, n);
+    BB_NEW(m->instance_of, cells);
+    BB_NEW(m->first_peer_of, cells);
     for (int c = 0; c < n; c++) {
         m->graph_of[c] = &m->graphs[m->step->role_of[m->classes.rank[c]]];
         m->op_base[c + 1] = m->op_base[c] + (int)bb_sim_task_graph(m, c)->program->n_ops;
         m->task_base[c + 1] = m->task_base[c] + bb_sim_task_graph(m, c)->n_tasks;
     }
     ops = (size_t)m->op_base[n];
-    if (BB_NEW(m->sides, ops))
-        return -BB_EFAIL;
+    BB_NEW(m->sides, ops);
     for (size_t i = 0; i < ops; i++)
         m->sides[i] = (struct bb_sim_side){BB_NONE, BB_NONE};
     for (size_t i = 0; i < cells; i++)
@@ -401,10 +388,12 @@ int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cl
     TRY(make_graphs(m));
     TRY(bb_sim_find_classes(m, faults));
     TRY(allocate_arrays(m));
-    for (int c = 0; c < m->classes.n; c++)
-        TRY(match_class(m, c, faults) || match_alltoallvs(m, c, faults) ? -BB_EFAIL : 0);
+    for (int c = 0; c < m->classes.n; c++) {
+        match_class(m, c, faults);
+        match_alltoallvs(m, c, faults);
+    }
     for (int comm = 0; comm < step->layout.n_comms; comm++)
-        TRY(list_sim_instances(m, comm, faults));
+        list_sim_instances(m, comm, faults);
     return 0;
 out:
     bb_sim_release(m);

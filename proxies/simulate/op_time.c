@@ -1,7 +1,7 @@
 /* op_time.c - computes operation times (see op_time.h). */
 #include "proxies/simulate/op_time.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -88,7 +88,7 @@ struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nod
 
 /* ---- cache of operation times ---- */
 
-int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_work_time *work)
+void bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_work_time *work)
 {
     const struct {
         const void *work;
@@ -98,17 +98,13 @@ int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_wo
 
     if (at >= 0 && at < t->n_kernel_lists) {
         *work = t->of_work[at];
-        return 0;
+        return;
     }
     *work = bb_op_work_time(t->cluster, op);
     if (!op->work)
-        return 0;
-    /* an earlier call may have run out of memory after adding the key to the index and before adding an element to
-     * of_work */
-    if (at != t->n_kernel_lists || BB_GROW(t->of_work, at))
-        return -BB_EFAIL;
+        return;
+    BB_GROW(t->of_work, at);
     t->of_work[t->n_kernel_lists++] = *work;
-    return 0;
 }
 
 int bb_op_times_call(struct bb_op_times *t, int comm_key, const struct bb_collective *call, struct bb_cost *cost)
@@ -125,8 +121,7 @@ int bb_op_times_call(struct bb_op_times *t, int comm_key, const struct bb_collec
         return at;
     }
     bb_cluster_collective_cost(t->cluster, call, cost);
-    if (at != t->n_calls || BB_GROW(t->of_call, at))
-        return -BB_EFAIL;
+    BB_GROW(t->of_call, at);
     t->of_call[t->n_calls++] = *cost;
     return at;
 }

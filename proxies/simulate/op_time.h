@@ -63,7 +63,7 @@ struct bb_op_times {
  *   comm_key  number of the communicator; calls with the same comm_key have the same ranks, nodes and placement
  *   Returns   index in t->of_call, equal for equal calls with equal comm_key, or -BB_EFAIL
  */
-int bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_work_time *work) BB_MUST_CHECK;
+void bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_work_time *work);
 int bb_op_times_call(struct bb_op_times *t, int comm_key, const struct bb_collective *call,
                      struct bb_cost *cost) BB_MUST_CHECK;
 void bb_op_times_release(struct bb_op_times *t);

@@ -1,7 +1,7 @@
 /* predict.c - executes a step (simulate.c) and converts the times of its tasks into intervals (see predict.h). */
 #include "proxies/simulate/predict.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/simulate/match.h"
 #include "proxies/simulate/op_time.h"
 
@@ -30,27 +30,26 @@ static struct bb_timed_op times_of(const struct bb_sim_task *task)
     return (struct bb_timed_op){task->begin_ns, task->end_ns, wait_ns > 0 ? wait_ns : 0};
 }
 
-static int add_task(const struct bb_sim *m, const struct bb_task *u, struct spans *s, struct bb_timed_op t)
+static void add_task(const struct bb_sim *m, const struct bb_task *u, struct spans *s, struct bb_timed_op t)
 {
     const struct bb_comm_spec *comm;
-    int rc;
 
-    if (u->kind == BB_TASK_COMPUTE)
-        return bb_spans_add(&s->compute, t.begin_ns, t.end_ns);
+    if (u->kind == BB_TASK_COMPUTE) {
+        bb_spans_add(&s->compute, t.begin_ns, t.end_ns);
+        return;
+    }
     comm = &m->step->layout.comms[u->comm];
-    TRY(bb_spans_add(&s->comm, t.begin_ns, t.end_ns));
-    TRY(bb_spans_add(&s->transfers, t.begin_ns + t.wait_ns, t.end_ns));
-    TRY(bb_spans_add(&s->group[comm->group], t.begin_ns, t.end_ns));
+    bb_spans_add(&s->comm, t.begin_ns, t.end_ns);
+    bb_spans_add(&s->transfers, t.begin_ns + t.wait_ns, t.end_ns);
+    bb_spans_add(&s->group[comm->group], t.begin_ns, t.end_ns);
     if (comm->between_stages)
-        TRY(bb_spans_add(&s->stages, t.begin_ns, t.end_ns));
-out:
-    return rc;
+        bb_spans_add(&s->stages, t.begin_ns, t.end_ns);
 }
 
 /* Determines which NCCL algorithm and protocol the cost model selects for `op`, the largest collective of group g
  * (for example of the tensor-parallel groups). found: out, index in cluster.variants; BB_NONE: the cost model has no
  * NCCL algorithms for this collective. */
-static int find_variant(const struct bb_sim *m, const struct bb_op *op, int g, int rank, int *found)
+static void find_variant(const struct bb_sim *m, const struct bb_op *op, int g, int rank, int *found)
 {
     const struct bb_layout *l = &m->step->layout;
     int instance = bb_group_instance(l, g, rank);
@@ -58,22 +57,18 @@ static int find_variant(const struct bb_sim *m, const struct bb_op *op, int g, i
     const struct bb_nccl_variant *variant = NULL;
     struct bb_collective call;
     struct bb_node_placement placement;
-    int rc;
 
-    TRY(bb_group_find_placement(l, g, instance, m->cluster, &placement, NULL));
+    bb_group_find_placement(l, g, instance, m->cluster, &placement, NULL);
     call = bb_op_collective(op, l->groups[g].size, nodes, &placement);
     bb_cluster_collective_ns(m->cluster, &call, &variant);
     *found = variant ? (int)(variant - m->cluster->variants) : BB_NONE;
-out:
-    return rc;
 }
 
-static int find_variants(const struct bb_sim *m, struct bb_predicted_rank *r)
+static void find_variants(const struct bb_sim *m, struct bb_predicted_rank *r)
 {
     const struct bb_layout *l = &m->step->layout;
     const struct bb_program *p = bb_step_program(m->step, r->rank);
     const struct bb_op *largest[BB_MAX_GROUPS] = {NULL};
-    int rc = 0;
 
     for (size_t i = 0; i < p->n_ops; i++) {
         const struct bb_op *op = &p->ops[i];
@@ -85,10 +80,8 @@ static int find_variants(const struct bb_sim *m, struct bb_predicted_rank *r)
     for (int g = 0; g < l->n_groups; g++) {
         r->groups[g].variant = BB_NONE;
         if (largest[g])
-            TRY(find_variant(m, largest[g], g, r->rank, &r->groups[g].variant));
+            find_variant(m, largest[g], g, r->rank, &r->groups[g].variant);
     }
-out:
-    return rc;
 }
 
 /* Computes the payload bytes and the bus bytes of rank r in each group (layout.h). Bus bytes: for collectives the
@@ -120,19 +113,18 @@ static void count_bytes(const struct bb_step *step, struct bb_predicted_rank *r)
         r->groups[g].bus_bytes += fmax(sent[g], received[g]);
 }
 
-static int read_class(const struct bb_sim *m, const struct bb_sim_run *run, int class_id, struct bb_predicted_rank *r)
+static void read_class(const struct bb_sim *m, const struct bb_sim_run *run, int class_id, struct bb_predicted_rank *r)
 {
     const struct bb_task_graph *graph = bb_sim_task_graph(m, class_id);
     int64_t step_ns = run->issued_ns[class_id];
     struct bb_overlap group;
     struct spans s = {0};
-    int rc = 0;
 
     *r = (struct bb_predicted_rank){.rank = m->classes.rank[class_id], .issue_ns = run->issued_ns[class_id]};
     for (int u = 0; u < graph->n_tasks; u++) {
         int at = m->task_base[class_id] + u;
 
-        TRY(add_task(m, &graph->tasks[u], &s, times_of(&run->tasks[at])));
+        add_task(m, &graph->tasks[u], &s, times_of(&run->tasks[at]));
         step_ns = run->tasks[at].end_ns > step_ns ? run->tasks[at].end_ns : step_ns;
     }
     bb_overlap_of(step_ns, &s.compute, &s.comm, &r->all);
@@ -141,12 +133,10 @@ static int read_class(const struct bb_sim *m, const struct bb_sim_run *run, int 
         r->groups[g].busy_ns = group.comm_ns;
         r->groups[g].exposed_ns = group.exposed_ns;
     }
-    TRY(bb_exposure_of(&s.compute, &s.comm, &s.transfers, &s.stages, &r->exposed));
+    bb_exposure_of(&s.compute, &s.comm, &s.transfers, &s.stages, &r->exposed);
     count_bytes(m->step, r);
-    TRY(find_variants(m, r));
-out:
+    find_variants(m, r);
     release_spans(&s);
-    return rc;
 }
 
 /* Simulates the step with the times of the cluster's cost model. Prints an error if operations do not match or the
@@ -175,19 +165,19 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-static int read_sharing(const struct bb_sim *m, const struct bb_sim_run *run, struct bb_prediction *out)
+static void read_sharing(const struct bb_sim *m, const struct bb_sim_run *run, struct bb_prediction *out)
 {
     const double step_ns = (double)out->classes[out->slowest].all.step_ns;
 
     if (!run->busy || step_ns <= 0)
-        return 0;
+        return;
     for (int c = 0; c < m->classes.n; c++) {
         out->link_busy = larger(out->link_busy, run->busy[c].link_ns / step_ns);
         out->nic_busy = larger(out->nic_busy, run->busy[c].nic_ns / step_ns);
         for (int tier = 0; tier < BB_TIERS; tier++)
             out->uplink_busy[tier] = larger(out->uplink_busy[tier], run->busy[c].uplink_ns[tier] / step_ns);
     }
-    return bb_bottleneck_find(m, run, out->slowest, &out->bottleneck);
+    bb_bottleneck_find(m, run, out->slowest, &out->bottleneck);
 }
 
 /* ---- begin and end of each operation ---- */
@@ -202,37 +192,30 @@ static void read_ops(const struct bb_sim *m, const struct bb_sim_run *run, int c
         ops[op] = times_of(&run->tasks[m->task_base[class_id] + graph->task_of[op]]);
 }
 
-static int keep_ops(const struct bb_sim *m, const struct bb_sim_run *run, struct bb_prediction *out)
+static void keep_ops(const struct bb_sim *m, const struct bb_sim_run *run, struct bb_prediction *out)
 {
-    int rc;
-
-    TRY(BB_NEW(out->ops, m->classes.n));
+    BB_NEW(out->ops, m->classes.n);
     for (int c = 0; c < m->classes.n; c++) {
-        TRY(BB_NEW(out->ops[c], bb_sim_task_graph(m, c)->program->n_ops));
+        BB_NEW(out->ops[c], bb_sim_task_graph(m, c)->program->n_ops);
         read_ops(m, run, c, out->ops[c]);
     }
-out:
-    return rc;
 }
 
-static int read_all(const struct bb_sim *m, const struct bb_sim_run *run, struct bb_prediction *out)
+static void read_all(const struct bb_sim *m, const struct bb_sim_run *run, struct bb_prediction *out)
 {
     const int ranks = m->step->layout.ranks;
-    int rc;
 
-    TRY(BB_NEW(out->classes, m->classes.n));
-    TRY(BB_NEW(out->class_of, ranks));
+    BB_NEW(out->classes, m->classes.n);
+    BB_NEW(out->class_of, ranks);
     out->n_classes = m->classes.n;
     for (int r = 0; r < ranks; r++)
         out->class_of[r] = m->classes.of[r];
     for (int c = 0; c < m->classes.n; c++) {
-        TRY(read_class(m, run, c, &out->classes[c]));
+        read_class(m, run, c, &out->classes[c]);
         if (out->classes[c].all.step_ns > out->classes[out->slowest].all.step_ns)
             out->slowest = c;
     }
-    TRY(read_sharing(m, run, out));
-out:
-    return rc;
+    read_sharing(m, run, out);
 }
 
 static int predict_whole(const struct bb_step *step, bool keeps_ops, struct bb_prediction *out)
@@ -242,9 +225,9 @@ static int predict_whole(const struct bb_step *step, bool keeps_ops, struct bb_p
     int rc;
 
     TRY(simulate_step(&m, &run, step, &out->cluster, &out->conditions));
-    TRY(read_all(&m, &run, out));
+    read_all(&m, &run, out);
     if (keeps_ops)
-        TRY(keep_ops(&m, &run, out));
+        keep_ops(&m, &run, out);
 out:
     bb_sim_run_release(&run);
     bb_sim_release(&m);
@@ -307,61 +290,52 @@ static bool has_ops(const struct bb_step *step, bool comm)
 /* Computes the step time of a program without its communication. Contention is then absent, and all kernels of a
  * rank are on one stream, so they run one after another. known: cache of operation times; times: factor by which the
  * rank's kernels are slowed. */
-static int time_kernels(const struct bb_program *p, struct bb_op_times *known, double times, int64_t *step_ns)
+static void time_kernels(const struct bb_program *p, struct bb_op_times *known, double times, int64_t *step_ns)
 {
     int64_t host_ns = 0, end_ns = 0;
-    int rc = 0;
 
-    for (size_t i = 0; i < p->n_ops && rc == 0; i++) {
+    for (size_t i = 0; i < p->n_ops; i++) {
         int64_t issued_ns, start_ns;
         struct bb_work_time work;
 
         if (bb_op_is_comm(&p->ops[i]))
             continue;
-        rc = bb_op_times_work(known, &p->ops[i], &work);
+        bb_op_times_work(known, &p->ops[i], &work);
         issued_ns = host_ns + work.first_ns;
         start_ns = end_ns > issued_ns ? end_ns : issued_ns;
         end_ns = start_ns + bb_op_slowed_ns(bb_work_end_ns(&work, start_ns, host_ns) - start_ns, times);
         host_ns += work.issue_ns;
     }
     *step_ns = end_ns > host_ns ? end_ns : host_ns;
-    return rc;
 }
 
 /* Computes, for each role (ranks that share a program), the largest factor by which the kernels of one of its ranks
  * are slowed. times: out, [n_roles]. */
-static int list_role_times(const struct bb_step *step, const struct bb_slow *slow, double **times)
+static void list_role_times(const struct bb_step *step, const struct bb_slow *slow, double **times)
 {
-    int rc;
-
-    TRY(BB_NEW(*times, step->n_roles));
+    BB_NEW(*times, step->n_roles);
     for (int r = 0; r < step->layout.ranks; r++) {
         const double of_rank = slow->n > 0 ? bb_slow_compute_factor(slow, r) : 1;
         double *of_role = &(*times)[step->role_of[r]];
 
         *of_role = larger(*of_role, of_rank);
     }
-out:
-    return rc;
 }
 
-static int predict_compute_alone(const struct bb_step *step, struct bb_prediction *p)
+static void predict_compute_alone(const struct bb_step *step, struct bb_prediction *p)
 {
     struct bb_op_times known = BB_OP_TIMES(&p->cluster);
     double *times = NULL;
     int64_t ns;
-    int rc;
 
-    TRY(list_role_times(step, &p->conditions.slow, &times));
+    list_role_times(step, &p->conditions.slow, &times);
     p->compute_alone_ns = 0;
     for (int r = 0; r < step->n_roles; r++) {
-        TRY(time_kernels(&step->roles[r].program, &known, times[r], &ns));
+        time_kernels(&step->roles[r].program, &known, times[r], &ns);
         p->compute_alone_ns = ns > p->compute_alone_ns ? ns : p->compute_alone_ns;
     }
-out:
     bb_op_times_release(&known);
     free(times);
-    return rc;
 }
 
 static int predict_comm_alone(const struct bb_step *step, struct bb_prediction *p)
@@ -370,7 +344,7 @@ static int predict_comm_alone(const struct bb_step *step, struct bb_prediction *
     int rc;
 
     comm_only.n_roles = 0;
-    TRY(BB_NEW(comm_only.roles, step->n_roles));
+    BB_NEW(comm_only.roles, step->n_roles);
     for (; comm_only.n_roles < step->n_roles; comm_only.n_roles++)
         TRY(bb_program_filter(&step->roles[comm_only.n_roles].program, true,
                               &comm_only.roles[comm_only.n_roles].program));
@@ -436,7 +410,7 @@ int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluste
 
     TRY(predict_once(step, cluster, conditions, true, out));
     if (has_ops(step, true) && has_ops(step, false)) {
-        TRY(predict_compute_alone(step, out));
+        predict_compute_alone(step, out);
         TRY(predict_comm_alone(step, out));
     }
 out:

@@ -2,24 +2,22 @@
  * rank per class of equivalent ranks are used for all ranks of the class. */
 #include "proxies/simulate/predicted_path.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <stdlib.h>
 
 /* Computes, for each rank r, shown_as[r]: the index in the timeline of the rank that represents r's class of
  * equivalent ranks (rank_classes.h). shown_as: out, [ranks]. */
-static int index_classes(const struct bb_timeline *t, const struct bb_prediction *p, int ranks, int *shown_as)
+static void index_classes(const struct bb_timeline *t, const struct bb_prediction *p, int ranks, int *shown_as)
 {
-    int *index, rc;
+    int *index;
 
-    TRY(BB_NEW(index, p->n_classes));
+    BB_NEW(index, p->n_classes);
     for (int i = 0; i < t->n; i++)
         index[p->class_of[t->ranks[i]]] = i;
     for (int r = 0; r < ranks; r++)
         shown_as[r] = index[p->class_of[r]];
-out:
     free(index);
-    return rc;
 }
 
 int bb_predict_critical_path(const struct bb_step *step, const struct bb_prediction *p, struct bb_critical_path *path)
@@ -30,13 +28,13 @@ int bb_predict_critical_path(const struct bb_step *step, const struct bb_predict
     int *shown_as = NULL, rc;
 
     *path = (struct bb_critical_path){0};
-    TRY(BB_NEW(shown, ranks));
-    TRY(BB_NEW(shown_as, ranks));
+    BB_NEW(shown, ranks);
+    BB_NEW(shown_as, ranks);
     for (int c = 0; c < p->n_classes; c++)
         shown[p->classes[c].rank] = true;
-    TRY(bb_timeline_init_ranks(&t, step, shown));
+    bb_timeline_init_ranks(&t, step, shown);
     TRY(bb_predicted_timeline(step, p, &t));
-    TRY(index_classes(&t, p, ranks, shown_as));
+    index_classes(&t, p, ranks, shown_as);
     TRY(bb_critical_path_init(path, &t, shown_as));
 out:
     bb_timeline_release(&t);

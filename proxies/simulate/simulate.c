@@ -5,7 +5,7 @@
  */
 #include "proxies/simulate/execution.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/simulate/contention_sim.h"
 #include "proxies/simulate/op_time.h"
 
@@ -61,8 +61,7 @@ static void run_compute(struct bb_execution *r, int at, const struct bb_op *op)
 
     r->c->tasks[at].end_ns = start_ns;
     if (r->m->cluster) {
-        if (bb_op_times_work(&r->op_times, op, &work))
-            r->rc = -BB_EFAIL;
+        bb_op_times_work(&r->op_times, op, &work);
         ns = perturbed_ns(r, at, bb_work_end_ns(&work, start_ns, r->c->tasks[at].host_ns) - start_ns);
         if (r->contention) {
             bb_contention_sim_start_kernel(r->contention, at, op, ns);
@@ -332,8 +331,7 @@ static void issue_class(struct bb_execution *r, int class_id)
             launch = s->tasks[u].issue;
             before = host;
             if (s->issue_computes[launch]) {
-                if (bb_op_times_work(&r->op_times, op, &work))
-                    r->rc = -BB_EFAIL;
+                bb_op_times_work(&r->op_times, op, &work);
                 first = work.first_ns;
                 host += work.issue_ns;
             } else
@@ -373,32 +371,28 @@ static void start_class(struct bb_execution *r, int class_id)
             r->ready[r->n_ready++] = at;
 }
 
-static int list_slowdowns(struct bb_execution *r)
+static void list_slowdowns(struct bb_execution *r)
 {
     const struct bb_slow *slow = &r->m->conditions.slow;
 
     if (slow->n == 0)
-        return 0;
-    if (BB_NEW(r->slowdowns, r->m->classes.n))
-        return -BB_EFAIL;
+        return;
+    BB_NEW(r->slowdowns, r->m->classes.n);
     for (int c = 0; c < r->m->classes.n; c++)
         r->slowdowns[c] = bb_slow_compute_factor(slow, r->m->classes.rank[c]);
-    return 0;
 }
 
 static int allocate_arrays(struct bb_execution *r)
 {
     int tasks = r->m->task_base[r->m->classes.n];
     struct bb_sim_run *c = r->c;
-    int rc;
 
-    TRY(BB_NEW(r->ready, tasks));
-    TRY(BB_NEW(r->class_of, tasks));
-    TRY(BB_NEW_ALIGNED(c->tasks, tasks));
-    TRY(BB_NEW(c->collectives, r->m->n_collectives));
-    TRY(BB_NEW(c->issued_ns, r->m->classes.n));
-out:
-    return rc;
+    BB_NEW(r->ready, tasks);
+    BB_NEW(r->class_of, tasks);
+    BB_NEW_ALIGNED(c->tasks, tasks);
+    BB_NEW(c->collectives, r->m->n_collectives);
+    BB_NEW(c->issued_ns, r->m->classes.n);
+    return 0;
 }
 
 /* Prepares an execution. The caller releases *r, also after an error. */
@@ -408,7 +402,7 @@ static int init_execution(struct bb_execution *r, const struct bb_sim *m, struct
 
     *r = (struct bb_execution){.m = m, .c = run, .op_times = BB_OP_TIMES(m->cluster)};
     TRY(allocate_arrays(r));
-    TRY(list_slowdowns(r));
+    list_slowdowns(r);
     if (m->cluster && m->cluster->has_sharing)
         TRY(bb_contention_sim_init(&r->contention, r));
 out:

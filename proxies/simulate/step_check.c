@@ -2,7 +2,7 @@
  * deadlock is reported as a cycle of waiting ranks. */
 #include "proxies/simulate/step_check.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/simulate/match.h"
 
 #include <stdio.h>
@@ -50,8 +50,7 @@ static int find_blocker(const struct search *s, int rank, int task)
     bool *leads;
     int found = BB_NONE;
 
-    if (BB_NEW(leads, task))
-        return BB_NONE;
+    BB_NEW(leads, task);
     leads[task] = true;
     for (int u = task - 1; u >= 0; u--) {
         for (int i = 0; i < graph->tasks[u].n_next; i++) {

@@ -226,7 +226,7 @@ static int build_role(struct bb_tiling *t, struct bb_role *role, int mp_rank)
 
     p.is_first = position == 0;
     p.is_last = position == t->mp - 1;
-    TRY(bb_tile_stage_init(&p.stage, t, &role->program, mp_rank));
+    bb_tile_stage_init(&p.stage, t, &role->program, mp_rank);
     p.leader = &p.stage.replicas[odd ? BB_INVERSE : BB_DIRECT];
     p.follower = &p.stage.replicas[odd ? BB_DIRECT : BB_INVERSE];
     if (!p.is_middle)
@@ -236,7 +236,6 @@ static int build_role(struct bb_tiling *t, struct bb_role *role, int mp_rank)
     write_step(&p);
     bb_tile_stage_memory(&p.stage, role->training_bytes);
     rc = role->name ? bb_script_result(&p.stage.script) : -BB_EFAIL;
-out:
     bb_tile_stage_release(&p.stage);
     return rc;
 }

@@ -2,7 +2,7 @@
  * resolve_tiles.h; tiling.h defines splits, tiles and replicas). */
 #include "proxies/spatial/resolve_tiles.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/size_list.h"
 #include "proxies/author/args.h"
@@ -161,8 +161,7 @@ static int resolve_balance(struct bb_resolved_tiles *s, const struct bb_proxy_co
     int n;
 
     s->n_splits = c->tiles.splits;
-    if (BB_NEW(s->modules, net->n_modules))
-        return -BB_EFAIL;
+    BB_NEW(s->modules, net->n_modules);
     if (!text)
         return 0;
     n = read_list(c->proxy, "balance", text, s->modules, net->n_modules);

@@ -47,13 +47,12 @@ static int build_role(struct bb_tiling *t, struct bb_role *role, int mp_rank)
 
     role->name = at.split < t->n_spatial ? bb_step_text(t->step, "split %d, tile %d", at.split, at.index)
                                          : bb_step_text(t->step, "split %d", at.split);
-    TRY(bb_tile_stage_init(&w, t, &role->program, mp_rank));
+    bb_tile_stage_init(&w, t, &role->program, mp_rank);
     micro_batches(&w, BB_FORWARD);
     micro_batches(&w, BB_BACKWARD);
     reduce_gradients(&w);
     bb_tile_stage_memory(&w, role->training_bytes);
     rc = role->name ? bb_script_result(&w.script) : -BB_EFAIL;
-out:
     bb_tile_stage_release(&w);
     return rc;
 }

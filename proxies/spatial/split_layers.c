@@ -2,7 +2,7 @@
  * split_layers.h). */
 #include "proxies/spatial/split_layers.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -132,8 +132,7 @@ static struct bb_segment *open_segment(const struct segment_builder *c, int modu
 {
     struct bb_split_layers *layers = c->layers;
 
-    if (BB_GROW(layers->segments, layers->n_segments))
-        return NULL;
+    BB_GROW(layers->segments, layers->n_segments);
     layers->segments[layers->n_segments] = (struct bb_segment){.module = module};
     return &layers->segments[layers->n_segments++];
 }

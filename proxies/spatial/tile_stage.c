@@ -2,7 +2,7 @@
  * halo exchanges, compute (see tile_stage.h). */
 #include "proxies/spatial/tile_stage.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "cuda/work/kernel_list.h"
 
 #include <stdlib.h>
@@ -90,7 +90,7 @@ static int max_messages(const struct bb_replica *replica, bool previous)
 
 /* Lists the messages to and from the previous split (pipeline stage; previous: true) or the next split. The list is
  * empty if there is no such split. */
-static int find_link_messages(struct bb_tile_stage *w, struct bb_replica *replica, bool previous)
+static void find_link_messages(struct bb_tile_stage *w, struct bb_replica *replica, bool previous)
 {
     const struct bb_tiling *t = w->tiling;
     int split = replica->at.split, link = previous ? split - 1 : split;
@@ -98,9 +98,8 @@ static int find_link_messages(struct bb_tile_stage *w, struct bb_replica *replic
 
     *h = (struct bb_stage_link){.sent = {BB_NONE, BB_NONE}, .comm = BB_NONE};
     if (link < 0 || link >= t->n_splits - 1)
-        return 0;
-    if (BB_NEW(h->messages, max_messages(replica, previous)))
-        return -BB_EFAIL;
+        return;
+    BB_NEW(h->messages, max_messages(replica, previous));
     h->comm = link_comm(t, link, replica->inverse);
     (void)bb_tile_stage_lane(w, h->comm);
     if (link < t->n_spatial - 1)
@@ -112,7 +111,6 @@ static int find_link_messages(struct bb_tile_stage *w, struct bb_replica *replic
                      previous ? replica->split->layers.in : replica->split->layers.out,
                      previous ? replica->split->layers.n_in : replica->split->layers.n_out,
                      (size_t)replica->split->layers.samples, 1);
-    return 0;
 }
 
 static bool double_buffers(const struct bb_tiling *t)
@@ -446,10 +444,9 @@ void bb_tile_stage_memory(const struct bb_tile_stage *w, double bytes[BB_USES])
 
 /* ---- initialization of the state of a rank ---- */
 
-static int init_replica(struct bb_tile_stage *w, struct bb_replica *replica, int mp_rank, bool inverse)
+static void init_replica(struct bb_tile_stage *w, struct bb_replica *replica, int mp_rank, bool inverse)
 {
     struct bb_tiling *t = w->tiling;
-    int rc;
 
     replica->at = bb_tiling_position(t, mp_rank);
     replica->inverse = inverse;
@@ -458,27 +455,21 @@ static int init_replica(struct bb_tile_stage *w, struct bb_replica *replica, int
         replica->neighbours = bb_tile_neighbour_mask(&replica->split->layers.slices, replica->at.index);
         replica->halo = bb_tile_stage_lane(w, replica->split->comm_halo);
     }
-    TRY(BB_NEW(replica->pack_lists, replica->split->layers.n_segments * BB_PACK_LISTS));
-    TRY(find_link_messages(w, replica, true));
-    TRY(find_link_messages(w, replica, false));
+    BB_NEW(replica->pack_lists, replica->split->layers.n_segments * BB_PACK_LISTS);
+    find_link_messages(w, replica, true);
+    find_link_messages(w, replica, false);
     add_message_buffers(w, &replica->previous);
     add_message_buffers(w, &replica->next);
     add_halo_buffers(w, replica);
-out:
-    return rc;
 }
 
-int bb_tile_stage_init(struct bb_tile_stage *w, struct bb_tiling *t, struct bb_program *program, int mp_rank)
+void bb_tile_stage_init(struct bb_tile_stage *w, struct bb_tiling *t, struct bb_program *program, int mp_rank)
 {
-    int rc;
-
     *w = (struct bb_tile_stage){.tiling = t};
     bb_script_init(&w->script, program, &t->config);
-    TRY(init_replica(w, &w->replicas[BB_DIRECT], mp_rank, false));
+    init_replica(w, &w->replicas[BB_DIRECT], mp_rank, false);
     if (t->gems)
-        TRY(init_replica(w, &w->replicas[BB_INVERSE], t->mp - 1 - mp_rank, true));
-out:
-    return rc;
+        init_replica(w, &w->replicas[BB_INVERSE], t->mp - 1 - mp_rank, true);
 }
 
 void bb_tile_stage_release(struct bb_tile_stage *w)

@@ -62,8 +62,7 @@ struct bb_tile_stage {
  *   mp_rank  number of the model-parallel rank in its replica (tiling.h)
  *   Returns  0 or -BB_EFAIL
  */
-int bb_tile_stage_init(struct bb_tile_stage *w, struct bb_tiling *t, struct bb_program *program,
-                       int mp_rank) BB_MUST_CHECK;
+void bb_tile_stage_init(struct bb_tile_stage *w, struct bb_tiling *t, struct bb_program *program, int mp_rank);
 void bb_tile_stage_release(struct bb_tile_stage *w);
 
 /* bb_tile_stage_receive and bb_tile_stage_compute_and_send add the operations of one micro-batch in one direction

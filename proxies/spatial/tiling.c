@@ -2,7 +2,7 @@
  * groups and the roles (see tiling.h). */
 #include "proxies/spatial/tiling.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/spatial/resolve_tiles.h"
 
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static int make_splits(struct bb_tiling *t, const struct bb_resolved_tiles *s)
 
     t->n_spatial = s->n_spatial;
     t->local_dp = s->local_dp;
-    TRY(BB_NEW(t->splits, s->n_splits));
+    BB_NEW(t->splits, s->n_splits);
     t->n_splits = s->n_splits; /* splits[] is zeroed, so after an error bb_split_layers_release also accepts the
                                   splits that are not initialized yet */
     for (int i = 0; i < t->n_splits; i++)
@@ -74,14 +74,12 @@ struct bb_tile_position bb_tiling_position(const struct bb_tiling *t, int mp_ran
 struct listing {
     int *members;
     int n;
-    bool failed;
 };
 
 static void list_rank(struct listing *l, int rank)
 {
-    l->failed = l->failed || BB_GROW(l->members, l->n);
-    if (!l->failed)
-        l->members[l->n++] = rank;
+    BB_GROW(l->members, l->n);
+    l->members[l->n++] = rank;
 }
 
 /* Appends n model-parallel ranks (numbers of ranks in a replica) to the list: first, first + stride, first + 2 *
@@ -101,7 +99,7 @@ static void list_mp_ranks(const struct bb_tiling *t, struct listing *l, int repl
  * communicator of the group. Returns the index of the group, or a negative error. */
 static int end_group(struct bb_tiling *t, struct listing *l, const char *name, int size)
 {
-    int group = l->failed ? -BB_EFAIL : bb_layout_add_irregular(&t->step->layout, name, l->members, l->n / size, size);
+    int group = bb_layout_add_irregular(&t->step->layout, name, l->members, l->n / size, size);
 
     free(l->members);
     *l = (struct listing){0};
@@ -313,8 +311,8 @@ static int build_roles(struct bb_tiling *t, int (*build)(struct bb_tiling *t, st
 {
     int *role_of = NULL, *first = NULL, n, rc;
 
-    TRY(BB_NEW(role_of, t->mp));
-    TRY(BB_NEW(first, t->mp));
+    BB_NEW(role_of, t->mp);
+    BB_NEW(first, t->mp);
     n = find_roles(t, role_of, first);
     TRY(bb_step_add_roles(t->step, n));
     for (int i = 0; i < n; i++)

@@ -1,7 +1,7 @@
 /* alltoallv.c - computes the element counts of an alltoallv, and lists its sends and receives (see alltoallv.h). */
 #include "proxies/step/alltoallv.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <stdlib.h>
 
@@ -106,7 +106,7 @@ static int wait_for(struct expansion *e, int op)
         return 0;
     o = &e->from->ops[op];
     if (e->last[op] != BB_NONE) {
-        TRY(BB_GROW(e->waits, e->n_waits));
+        BB_GROW(e->waits, e->n_waits);
         e->waits[e->n_waits++] = e->last[op];
         return 0;
     }
@@ -114,7 +114,6 @@ static int wait_for(struct expansion *e, int op)
         rc = wait_for(e, e->from->wait_list[o->first_wait + w]);
     if (!rc)
         rc = wait_for(e, previous_on(e->from, op));
-out:
     return rc;
 }
 
@@ -183,8 +182,8 @@ int bb_program_expand(const struct bb_program *p, struct bb_program *out)
     int rc;
 
     *out = (struct bb_program){0};
-    TRY(BB_NEW(e.last, p->n_ops));
-    TRY(BB_NEW(e.messages, most_messages(p)));
+    BB_NEW(e.last, p->n_ops);
+    BB_NEW(e.messages, most_messages(p));
     TRY(bb_program_init_like(out, p));
     TRY(expand_all(&e));
 out:

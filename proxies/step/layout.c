@@ -2,7 +2,7 @@
  * members of irregular groups are stored in tables. */
 #include "proxies/step/layout.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/step/program.h"
 
 #include <stdlib.h>
@@ -88,8 +88,9 @@ int bb_layout_add_irregular(struct bb_layout *l, const char *name, const int *me
         return limit_error("groups", BB_MAX_GROUPS);
     *g = (struct bb_group){.name = name, .size = size, .instances = instances};
     l->n_groups++; /* from here on bb_layout_release frees the group */
-    if (BB_NEW(g->instance_of, l->ranks) || BB_NEW(g->index_of, l->ranks) || BB_NEW(g->members, cells))
-        return -BB_EFAIL;
+    BB_NEW(g->instance_of, l->ranks);
+    BB_NEW(g->index_of, l->ranks);
+    BB_NEW(g->members, cells);
     memcpy(g->members, members, sizeof(int) * cells);
     rc = index_members(g, l->ranks);
     return rc ? rc : l->n_groups - 1;

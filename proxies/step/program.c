@@ -1,7 +1,7 @@
 /* program.c - appends operations to step programs, and determines for which earlier operations each one waits. */
 #include "proxies/step/program.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "cuda/work/kernel_list.h"
 #include "proxies/step/alltoallv.h"
 
@@ -49,8 +49,7 @@ int bb_program_add_stream(struct bb_program *p, const char *name, int comm)
 {
     if (p->n_streams == BB_MAX_STREAMS)
         return bb_err(BB_EFAIL, "a step program has at most %d streams", BB_MAX_STREAMS);
-    if (BB_GROW(p->streams, p->n_streams))
-        return -BB_EFAIL;
+    BB_GROW(p->streams, p->n_streams);
     p->streams[p->n_streams] = (struct bb_stream_spec){.name = name, .comm = comm};
     return p->n_streams++;
 }
@@ -58,8 +57,8 @@ int bb_program_add_stream(struct bb_program *p, const char *name, int comm)
 int bb_program_add_buffer(struct bb_program *p, const char *name, enum bb_buffer_use use, size_t count,
                           enum bb_dtype_id dtype)
 {
-    if (BB_GROW(p->buffers, p->n_buffers) || BB_GROW(p->accesses, p->n_buffers))
-        return -BB_EFAIL;
+    BB_GROW(p->buffers, p->n_buffers);
+    BB_GROW(p->accesses, p->n_buffers);
     p->buffers[p->n_buffers] = (struct bb_buffer){.name = name, .use = use, .count = count, .dtype = dtype};
     p->accesses[p->n_buffers].write = BB_NONE;
     for (int s = 0; s < BB_MAX_STREAMS; s++)
@@ -95,17 +94,15 @@ static bool already_waits(const struct bb_program *p, const struct bb_op *op, in
 
 /* Append a wait for operation `wait` to operation op, which is being added to the program. The waits of op are at
  * the end of the wait list. */
-static int add_wait(struct bb_program *p, struct bb_op *op, int wait)
+static void add_wait(struct bb_program *p, struct bb_op *op, int wait)
 {
     if (wait == BB_NONE || p->ops[wait].stream == op->stream || already_waits(p, op, wait))
-        return 0;
+        return;
     if (op->call != BB_NONE && p->ops[wait].call == op->call)
-        return 0; /* no wait within an NCCL group call, because its operations progress together */
-    if (BB_GROW(p->wait_list, p->n_waits))
-        return -BB_EFAIL;
+        return; /* no wait within an NCCL group call, because its operations progress together */
+    BB_GROW(p->wait_list, p->n_waits);
     p->wait_list[p->n_waits++] = wait;
     op->waits++;
-    return 0;
 }
 
 bool bb_program_is_full(const struct bb_program *p)
@@ -123,11 +120,10 @@ static int open_op(struct bb_program *p, const struct bb_op *op, struct bb_op *c
     if (bb_program_is_full(p))
         return bb_err(BB_EUSAGE, "the step has more than %d operations on one rank; try: fewer --micro-batches",
                       MAX_OPS);
-    if (BB_GROW(p->ops, p->n_ops) || BB_GROW(p->previous_op, p->n_ops))
-        return -BB_EFAIL;
+    BB_GROW(p->ops, p->n_ops);
+    BB_GROW(p->previous_op, p->n_ops);
     for (int w = 0; w < n; w++)
-        if (add_wait(p, copy, waits[w]))
-            return -BB_EFAIL;
+        add_wait(p, copy, waits[w]);
     return 0;
 }
 
@@ -206,11 +202,10 @@ int bb_program_add_dataflow(struct bb_program *p, const struct bb_op *op, const 
 
     if (rc)
         return rc;
-    if (op->src != BB_NONE && add_wait(p, &copy, p->accesses[op->src].write))
-        return -BB_EFAIL;
+    if (op->src != BB_NONE)
+        add_wait(p, &copy, p->accesses[op->src].write);
     for (int s = 0; op->dst != BB_NONE && s < p->n_streams; s++)
-        if (add_wait(p, &copy, p->accesses[op->dst].last[s]))
-            return -BB_EFAIL;
+        add_wait(p, &copy, p->accesses[op->dst].last[s]);
     return close_op(p, &copy);
 }
 
@@ -311,7 +306,7 @@ int bb_program_filter(const struct bb_program *p, bool comm, struct bb_program *
     TRY(bb_program_init_like(out, p));
     for (int s = 0; s < p->n_streams; s++)
         h.last_seen[s] = BB_NONE;
-    TRY(BB_NEW(h.front, p->n_ops * (size_t)p->n_streams));
+    BB_NEW(h.front, p->n_ops * (size_t)p->n_streams);
     for (size_t i = 0; i < p->n_ops; i++)
         TRY(filter_op(&h, (int)i, out));
 out:

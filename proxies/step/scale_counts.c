@@ -2,7 +2,7 @@
  * that builds steps need not support scaling (see step.h). */
 #include "proxies/step/step.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <stdlib.h>
 
@@ -54,8 +54,7 @@ static size_t *shrunk_offsets(const struct bb_program *p, double factor)
 {
     size_t *offsets;
 
-    if (BB_NEW(offsets, 2 * p->n_ops))
-        return NULL;
+    BB_NEW(offsets, 2 * p->n_ops);
     for (size_t i = 0; i < p->n_ops; i++) {
         const struct bb_op *op = &p->ops[i];
 

@@ -1,7 +1,7 @@
 /* step.c - allocation and release of a step: roles, strings, kernel lists and alltoallv tables. */
 #include "proxies/step/step.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,8 +33,8 @@ double bb_step_training_bytes(const struct bb_step *step)
 
 int bb_step_add_roles(struct bb_step *step, int n)
 {
-    if (BB_NEW(step->roles, n) || BB_NEW(step->role_of, step->layout.ranks))
-        return -BB_EFAIL;
+    BB_NEW(step->roles, n);
+    BB_NEW(step->role_of, step->layout.ranks);
     for (; step->n_roles < n; step->n_roles++)
         if (bb_program_init(&step->roles[step->n_roles].program))
             return -BB_EFAIL;
@@ -47,8 +47,7 @@ const char *bb_step_text(struct bb_step *step, const char *fmt, ...)
     va_list args;
     int length;
 
-    if (BB_GROW(s->text, s->n))
-        return NULL;
+    BB_GROW(s->text, s->n);
     va_start(args, fmt);
     length = vasprintf(&s->text[s->n], fmt, args);
     va_end(args);
@@ -60,8 +59,8 @@ const char *bb_step_text(struct bb_step *step, const char *fmt, ...)
 
 struct bb_kernel_list *bb_step_add_kernel_list(struct bb_step *step)
 {
-    if (BB_GROW(step->kernel_lists, step->n_kernel_lists) || BB_NEW(step->kernel_lists[step->n_kernel_lists], 1))
-        return NULL;
+    BB_GROW(step->kernel_lists, step->n_kernel_lists);
+    BB_NEW(step->kernel_lists[step->n_kernel_lists], 1);
     return step->kernel_lists[step->n_kernel_lists++];
 }
 
@@ -70,8 +69,7 @@ struct bb_kernel_list *bb_step_copy_kernel_list(struct bb_step *step, const stru
     const size_t bytes = offsetof(struct bb_kernel_list, items) + (size_t)made->n * sizeof(made->items[0]);
     struct bb_kernel_list *work;
 
-    if (BB_GROW(step->kernel_lists, step->n_kernel_lists))
-        return NULL;
+    BB_GROW(step->kernel_lists, step->n_kernel_lists);
     work = malloc(bytes);
     if (!work) {
         bb_err(BB_EFAIL, "out of memory for a list of %d kernels", made->n);
@@ -86,11 +84,12 @@ struct bb_alltoallv *bb_step_add_alltoallv_table(struct bb_step *step, int n)
 {
     struct bb_alltoallv *table;
 
-    if (BB_GROW(step->tables, step->n_tables) || BB_NEW(table, 1))
-        return NULL;
+    BB_GROW(step->tables, step->n_tables);
+    BB_NEW(table, 1);
     step->tables[step->n_tables++] = table;
     table->n = n;
-    return BB_NEW(table->rows, (size_t)n * (size_t)n) ? NULL : table;
+    BB_NEW(table->rows, (size_t)n * (size_t)n);
+    return table;
 }
 
 static bool has_alltoallv(const struct bb_program *p)

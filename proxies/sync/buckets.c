@@ -2,7 +2,7 @@
  * buckets.h). */
 #include "proxies/sync/buckets.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 
 #include <math.h>
@@ -124,27 +124,21 @@ static void fill_fused(struct bucket_builder *f)
             fuse_cycle(f, i);
 }
 
-int bb_buckets_make(struct bb_buckets *b, const struct bb_bucket_rule *rule, const struct bb_gradient_arrival *arrivals,
-                    int n, size_t element_bytes, int replicas)
+void bb_buckets_make(struct bb_buckets *b, const struct bb_bucket_rule *rule,
+                     const struct bb_gradient_arrival *arrivals, int n, size_t element_bytes, int replicas)
 {
     struct bucket_builder f = {.b = b, .rule = rule, .arrivals = arrivals, .n = n, .element_bytes = element_bytes};
-    int rc;
-
     *b = (struct bb_buckets){0};
-    TRY(BB_NEW(f.assigned, n));
-    TRY(BB_NEW(b->members, n));
-    TRY(BB_NEW(b->list, n));
+    BB_NEW(f.assigned, n);
+    BB_NEW(b->members, n);
+    BB_NEW(b->list, n);
     if (rule->kind == BB_BUCKETS_FUSION)
         fill_fused(&f);
     else
         fill_by_size(&f, replicas);
     for (int i = 0; rule->pad && i < b->n; i++)
         b->list[i].count = bb_round_up(b->list[i].count, rule->pad);
-out:
     free(f.assigned);
-    if (rc)
-        bb_buckets_release(b);
-    return rc;
 }
 
 void bb_buckets_release(struct bb_buckets *b)

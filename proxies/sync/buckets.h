@@ -68,8 +68,8 @@ struct bb_buckets {
  *   replicas       number of data-parallel replicas, for Megatron-LM's limit
  *   Returns        0, or -BB_EFAIL when out of memory
  */
-int bb_buckets_make(struct bb_buckets *b, const struct bb_bucket_rule *rule, const struct bb_gradient_arrival *arrivals,
-                    int n, size_t element_bytes, int replicas) BB_MUST_CHECK;
+void bb_buckets_make(struct bb_buckets *b, const struct bb_bucket_rule *rule,
+                     const struct bb_gradient_arrival *arrivals, int n, size_t element_bytes, int replicas);
 void bb_buckets_release(struct bb_buckets *b);
 
 /*

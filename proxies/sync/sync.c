@@ -9,7 +9,7 @@
  */
 #include "proxies/sync/sync.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 
 #include <math.h>
@@ -152,8 +152,7 @@ int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool per_uni
 
     for (int u = 0; u < n_units; u++)
         n += units[u].n;
-    if (BB_NEW(*arrivals, n))
-        return -BB_EFAIL;
+    BB_NEW(*arrivals, n);
     n = 0;
     for (int u = n_units - 1; u >= 0; u--) {
         now_us += units[u].backward_us;
@@ -238,9 +237,9 @@ static int fill_buckets(struct bb_sync *s)
     if (bb_sync_gathers_parameters(s->policy.kind))
         rule = (struct bb_bucket_rule){.kind = BB_BUCKETS_SINGLE};
     rule.threshold_bytes = ceil(rule.threshold_bytes / unit) * unit;
-    TRY(bb_buckets_make(&s->bucketing, &rule, s->arrivals, n, bb_dtypes[s->policy.grads].bytes, s->spec.comms.n));
+    bb_buckets_make(&s->bucketing, &rule, s->arrivals, n, bb_dtypes[s->policy.grads].bytes, s->spec.comms.n);
     s->n = s->bucketing.n;
-    TRY(BB_NEW(s->buckets, s->n));
+    BB_NEW(s->buckets, s->n);
     for (int b = 0; b < s->n; b++)
         init_bucket(s, &s->buckets[b], &s->bucketing.list[b], b);
 out:
@@ -288,16 +287,14 @@ static int count_shared_buffers(const struct bb_sync *s)
     return most + 1 < s->n ? most + 1 : s->n;
 }
 
-static int add_shared_buffers(struct bb_sync *s, int buffers[])
+static void add_shared_buffers(struct bb_sync *s, int buffers[])
 {
     s->n_shared = count_shared_buffers(s);
-    if (BB_NEW(s->shared_last_read, s->n_shared))
-        return -BB_EFAIL;
+    BB_NEW(s->shared_last_read, s->n_shared);
     for (int t = 0; t < s->n_shared; t++) {
         s->shared_last_read[t] = BB_NONE;
         buffers[t] = bb_script_buffer(s->script, "gradients", BB_USE_GRADIENTS, largest_bucket(s));
     }
-    return 0;
 }
 
 static void add_own(struct bb_sync *s, struct bucket *b)
@@ -321,14 +318,14 @@ static void add_own(struct bb_sync *s, struct bucket *b)
     s->script->dtype = s->policy.grads;
 }
 
-static int add_buffers(struct bb_sync *s)
+static void add_buffers(struct bb_sync *s)
 {
     struct labels before = set_labels(s->script, s->script->phase, s->policy.grads, BB_NONE);
-    int *buffers, rc;
+    int *buffers;
 
-    TRY(BB_NEW(buffers, s->n));
+    BB_NEW(buffers, s->n);
     if (s->every_micro_batch)
-        TRY(add_shared_buffers(s, buffers));
+        add_shared_buffers(s, buffers);
     for (int b = 0; b < s->n; b++) {
         s->buckets[b].full = s->every_micro_batch
                                  ? buffers[b % s->n_shared]
@@ -345,10 +342,8 @@ static int add_buffers(struct bb_sync *s)
         if (used)
             s->slots[i].buffer = bb_script_buffer(s->script, "gathered parameters", BB_USE_PARAMETERS, count);
     }
-out:
     free(buffers);
     restore_labels(s->script, before);
-    return rc;
 }
 
 /* ---- allocation and release of a struct bb_sync ---- */
@@ -373,11 +368,10 @@ static void add_lanes(struct bb_sync *s)
 int bb_sync_init(struct bb_sync **sync, const struct bb_sync_spec *spec)
 {
     struct bb_sync *s;
-    int rc = BB_NEW(s, 1);
+    int rc = 0;
 
+    BB_NEW(s, 1);
     *sync = s;
-    if (rc)
-        return rc;
     s->spec = *spec;
     s->policy = *spec->policy;
     s->script = spec->script;
@@ -391,7 +385,7 @@ int bb_sync_init(struct bb_sync **sync, const struct bb_sync_spec *spec)
     if (has_peers(s)) {
         s->every_micro_batch = bb_sync_reduces_every_micro_batch(&s->policy);
         add_lanes(s);
-        TRY(add_buffers(s));
+        add_buffers(s);
     }
     TRY(bb_script_result(s->script));
 out:

@@ -2,7 +2,7 @@
  * synchronization needs (see sync.h). */
 #include "proxies/sync/sync.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,8 +46,8 @@ static int split_group(struct group_split *k)
                            bb_step_text(k->step, "%s %s", group_name(k), k->outer_name)};
 
     TRY(names[0] && names[1] ? 0 : -BB_EFAIL);
-    TRY(BB_NEW(inner, instances * size));
-    TRY(BB_NEW(outer, instances * size));
+    BB_NEW(inner, instances * size);
+    BB_NEW(outer, instances * size);
     for (int i = 0; i < instances * size; i++) {
         int index = i % size, place = index % k->run, rank = bb_group_member(l, k->group, i / size, index);
 

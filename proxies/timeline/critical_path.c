@@ -1,7 +1,7 @@
 /* critical_path.c - computes the critical path by a backward search in a timeline (see critical_path.h). */
 #include "proxies/timeline/critical_path.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/key_index.h"
 
 #include <stdlib.h>
@@ -84,10 +84,10 @@ static int list_partners(const struct walk *w, int rank, bool messages, struct p
     const size_t n_ops = program_of(w, rank)->n_ops;
     int rc;
 
-    TRY(BB_NEW(p->position, n_ops));
-    TRY(BB_NEW(p->list, n_ops));
+    BB_NEW(p->position, n_ops);
+    BB_NEW(p->list, n_ops);
     TRY(number_partners(w, rank, messages, p));
-    TRY(BB_NEW(p->first, (size_t)p->index.n + 2));
+    BB_NEW(p->first, (size_t)p->index.n + 2);
     for (size_t i = 0; i < n_ops; i++)
         if (p->position[i] != BB_NONE)
             p->first[p->position[i] + 2]++;
@@ -270,15 +270,11 @@ static void attribute_back_to(struct walk *w, enum bb_critical_part part, int64_
     w->now_ns = to;
 }
 
-static int mark(struct walk *w)
+static void mark(struct walk *w)
 {
-    int rc;
-
     w->path->marked[w->path->shown_as[w->rank]][w->op] = true;
-    TRY(BB_GROW(w->path->ops, w->path->n));
+    BB_GROW(w->path->ops, w->path->n);
     w->path->ops[w->path->n++] = (struct bb_critical_op){w->rank, w->op};
-out:
-    return rc;
 }
 
 /* Adds the time of the current operation (w->op of rank w->rank) to the categories of the critical path. The search
@@ -291,7 +287,7 @@ static int attribute_op(struct walk *w)
     int rc;
 
     attribute_back_to(w, BB_CRITICAL_HOST, at.end_ns);
-    TRY(mark(w));
+    mark(w);
     if (!bb_op_is_comm(&program_of(w, w->rank)->ops[w->op])) {
         attribute_back_to(w, BB_CRITICAL_COMPUTE, at.begin_ns);
         return 0;
@@ -306,7 +302,7 @@ static int attribute_op(struct walk *w)
         return 0;
     w->rank = last.rank;
     w->op = last.op;
-    TRY(mark(w));
+    mark(w);
 out:
     return rc;
 }
@@ -342,26 +338,23 @@ out:
     return rc;
 }
 
-static int prepare(struct walk *w, const int *times_from)
+static void prepare(struct walk *w, const int *times_from)
 {
     const int ranks = w->t->step->layout.ranks;
     struct bb_critical_path *path = w->path;
-    int rc;
 
-    TRY(BB_NEW(path->shown_as, ranks));
-    TRY(BB_NEW(path->marked, w->t->n));
-    TRY(BB_NEW(w->messages, ranks));
-    TRY(BB_NEW(w->collectives, w->t->step->n_roles));
+    BB_NEW(path->shown_as, ranks);
+    BB_NEW(path->marked, w->t->n);
+    BB_NEW(w->messages, ranks);
+    BB_NEW(w->collectives, w->t->step->n_roles);
     for (int r = 0; r < ranks; r++)
         path->shown_as[r] = times_from ? times_from[r] : BB_NONE;
     for (int i = 0; i < w->t->n; i++) {
         if (!times_from)
             path->shown_as[w->t->ranks[i]] = i;
-        TRY(BB_NEW(path->marked[i], program_of(w, w->t->ranks[i])->n_ops));
+        BB_NEW(path->marked[i], program_of(w, w->t->ranks[i])->n_ops);
         path->n_shown++;
     }
-out:
-    return rc;
 }
 
 int bb_critical_path_init(struct bb_critical_path *path, const struct bb_timeline *t, const int *times_from)
@@ -370,7 +363,7 @@ int bb_critical_path_init(struct bb_critical_path *path, const struct bb_timelin
     int rc;
 
     *path = (struct bb_critical_path){0};
-    TRY(prepare(&w, times_from));
+    prepare(&w, times_from);
     TRY(walk_back(&w));
 out:
     for (int r = 0; w.messages && r < t->step->layout.ranks; r++)

@@ -1,21 +1,19 @@
 /* overlap.c - unions and intersections of time intervals (see overlap.h). */
 #include "proxies/timeline/overlap.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-int bb_spans_add(struct bb_spans *s, int64_t begin_ns, int64_t end_ns)
+void bb_spans_add(struct bb_spans *s, int64_t begin_ns, int64_t end_ns)
 {
     if (end_ns <= begin_ns)
-        return 0;
-    if (BB_GROW(s->at, s->n))
-        return -BB_EFAIL;
+        return;
+    BB_GROW(s->at, s->n);
     s->at[s->n++] = (struct bb_span){begin_ns, end_ns};
-    return 0;
 }
 
 void bb_spans_clear(struct bb_spans *s)
@@ -103,38 +101,31 @@ void bb_overlap_of(int64_t step_ns, struct bb_spans *compute, struct bb_spans *c
     out->overlap_fraction = out->comm_ns > 0 ? (double)both / (double)out->comm_ns : NAN;
 }
 
-int bb_spans_add_all(struct bb_spans *s, const struct bb_spans *more)
+void bb_spans_add_all(struct bb_spans *s, const struct bb_spans *more)
 {
-    int rc = 0;
-
     for (size_t i = 0; i < more->n; i++)
-        TRY(bb_spans_add(s, more->at[i].begin_ns, more->at[i].end_ns));
-out:
-    return rc;
+        bb_spans_add(s, more->at[i].begin_ns, more->at[i].end_ns);
 }
 
 /* Computes the union of the `compute` intervals and adds `transfers`, `stages` and `comm` to it, in this order. The
  * increases of its total length are transfer_ns, bubble_ns and waiting_ns. */
-int bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_spans *transfers, struct bb_spans *stages,
-                   struct bb_exposure *out)
+void bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_spans *transfers,
+                    struct bb_spans *stages, struct bb_exposure *out)
 {
     const struct bb_spans *sets[] = {transfers, stages, comm};
     int64_t *parts[] = {&out->transfer_ns, &out->bubble_ns, &out->waiting_ns}, before;
     struct bb_spans all = {0};
-    int rc;
 
-    TRY(bb_spans_add_all(&all, compute));
+    bb_spans_add_all(&all, compute);
     bb_spans_join(&all);
     before = sum_lengths(&all);
     for (int i = 0; i < 3; i++) {
-        TRY(bb_spans_add_all(&all, sets[i]));
+        bb_spans_add_all(&all, sets[i]);
         bb_spans_join(&all);
         *parts[i] = sum_lengths(&all) - before;
         before += *parts[i];
     }
-out:
     bb_spans_release(&all);
-    return rc;
 }
 
 double bb_overlap_efficiency(double compute_alone, double comm_alone, double both)

@@ -30,8 +30,8 @@ struct bb_spans {
 
 /* bb_spans_add - adds an interval; ignores an interval of length 0 or less. Returns 0, or -BB_EFAIL (out of memory)
  * after printing an error. */
-int bb_spans_add(struct bb_spans *s, int64_t begin_ns, int64_t end_ns) BB_MUST_CHECK;
-int bb_spans_add_all(struct bb_spans *s, const struct bb_spans *more) BB_MUST_CHECK;
+void bb_spans_add(struct bb_spans *s, int64_t begin_ns, int64_t end_ns);
+void bb_spans_add_all(struct bb_spans *s, const struct bb_spans *more);
 void bb_spans_clear(struct bb_spans *s); /* removes all intervals; the memory stays allocated */
 void bb_spans_release(struct bb_spans *s);
 
@@ -74,8 +74,8 @@ struct bb_exposure {
  *   stages     intervals of messages between pipeline stages
  *   Returns    0, or -BB_EFAIL (out of memory) after printing an error
  */
-int bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_spans *transfers, struct bb_spans *stages,
-                   struct bb_exposure *out) BB_MUST_CHECK;
+void bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_spans *transfers,
+                    struct bb_spans *stages, struct bb_exposure *out);
 
 /*
  * bb_overlap_efficiency - returns (Tc + Tm - Tb) / min(Tc, Tm), where Tc, Tm and Tb are the times of compute alone,

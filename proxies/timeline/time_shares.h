@@ -26,7 +26,7 @@ struct bb_time_share {
  *   Returns  0 or -BB_EFAIL
  *   Owner    the caller frees *list
  */
-int bb_time_shares(const struct bb_step *step, int rank, const struct bb_timed_op *ops, int64_t step_ns,
-                   struct bb_time_share **list, int *n) BB_MUST_CHECK;
+void bb_time_shares(const struct bb_step *step, int rank, const struct bb_timed_op *ops, int64_t step_ns,
+                    struct bb_time_share **list, int *n);
 
 #endif

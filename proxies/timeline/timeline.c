@@ -2,7 +2,7 @@
  * trace_write.c writes the trace. */
 #include "proxies/timeline/timeline.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/timeline/op_names.h"
 
 #include <stdlib.h>
@@ -52,50 +52,41 @@ static void choose_ranks(struct choice *c, const int *wanted, int n_wanted)
         show_rank(c, rank);
 }
 
-static int allocate_ranks(struct bb_timeline *t, const struct choice *c)
+static void allocate_ranks(struct bb_timeline *t, const struct choice *c)
 {
     const struct bb_step *step = c->step;
 
-    if (BB_NEW(t->ranks, c->n) || BB_NEW(t->ops, c->n) || BB_NEW(t->step_ns, c->n) || BB_NEW(t->location, c->n))
-        return -BB_EFAIL;
+    BB_NEW(t->ranks, c->n);
+    BB_NEW(t->ops, c->n);
+    BB_NEW(t->step_ns, c->n);
+    BB_NEW(t->location, c->n);
     for (int rank = 0; rank < step->layout.ranks; rank++) {
         if (!c->shown[rank])
             continue;
         t->ranks[t->n] = rank;
-        if (BB_NEW(t->ops[t->n++], bb_step_program(step, rank)->n_ops))
-            return -BB_EFAIL;
+        BB_NEW(t->ops[t->n++], bb_step_program(step, rank)->n_ops);
     }
-    return 0;
 }
 
-int bb_timeline_init(struct bb_timeline *t, const struct bb_step *step, const int *wanted, int n_wanted)
+void bb_timeline_init(struct bb_timeline *t, const struct bb_step *step, const int *wanted, int n_wanted)
 {
     struct choice c = {.step = step};
-    int rc;
 
     *t = (struct bb_timeline){.step = step, .source = "", .clock = ""};
-    TRY(BB_NEW(c.shown, step->layout.ranks));
+    BB_NEW(c.shown, step->layout.ranks);
     choose_ranks(&c, wanted, n_wanted);
-    rc = allocate_ranks(t, &c);
-out:
+    allocate_ranks(t, &c);
     free(c.shown);
-    if (rc)
-        bb_timeline_release(t);
-    return rc;
 }
 
-int bb_timeline_init_ranks(struct bb_timeline *t, const struct bb_step *step, const bool *shown)
+void bb_timeline_init_ranks(struct bb_timeline *t, const struct bb_step *step, const bool *shown)
 {
     struct choice c = {.step = step, .shown = (bool *)shown};
-    int rc;
 
     *t = (struct bb_timeline){.step = step, .source = "", .clock = ""};
     for (int rank = 0; rank < step->layout.ranks; rank++)
         c.n += shown[rank];
-    rc = allocate_ranks(t, &c);
-    if (rc)
-        bb_timeline_release(t);
-    return rc;
+    allocate_ranks(t, &c);
 }
 
 void bb_timeline_release(struct bb_timeline *t)

@@ -59,12 +59,12 @@ struct bb_timeline {
  *   Returns  0 or -BB_EFAIL
  *   Owner    the caller releases t with bb_timeline_release, which also accepts a zeroed timeline
  */
-int bb_timeline_init(struct bb_timeline *t, const struct bb_step *step, const int *wanted, int n_wanted) BB_MUST_CHECK;
+void bb_timeline_init(struct bb_timeline *t, const struct bb_step *step, const int *wanted, int n_wanted);
 void bb_timeline_release(struct bb_timeline *t);
 
 /* bb_timeline_init_ranks - selects exactly the ranks for which shown[rank] is true and sets all their times to 0.
  * Returns 0 or -BB_EFAIL; the caller releases t with bb_timeline_release. */
-int bb_timeline_init_ranks(struct bb_timeline *t, const struct bb_step *step, const bool *shown) BB_MUST_CHECK;
+void bb_timeline_init_ranks(struct bb_timeline *t, const struct bb_step *step, const bool *shown);
 
 /* ---- for modules that write a timeline to a file: iteration over its NCCL calls and kernel launches ---- */
 
@@ -85,6 +85,6 @@ const char *bb_timeline_rank_name(const struct bb_timeline *t, int i, char text[
 
 /* bb_timeline_write - writes the trace as JSON. Returns 0, or -BB_EFAIL (out of memory or disk full) after printing
  * an error. */
-int bb_timeline_write(const struct bb_timeline *t, FILE *out) BB_MUST_CHECK;
+void bb_timeline_write(const struct bb_timeline *t, FILE *out);
 
 #endif

@@ -2,7 +2,7 @@
  * trace_write.c - writes the events of a trace (timeline.h) in the Trace Event Format: "M" for names of processes and
  * threads, "X" for slices, "s" and "f" for the two ends of an arrow, "C" for counters.
  */
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/timeline/critical_path.h"
 #include "proxies/timeline/op_names.h"
 #include "proxies/timeline/timeline.h"
@@ -237,7 +237,7 @@ static int by_pair(const void *a, const void *b)
     return 0;
 }
 
-static int list_messages(const struct bb_timeline *t, struct message **list, size_t *n)
+static void list_messages(const struct bb_timeline *t, struct message **list, size_t *n)
 {
     for (int i = 0; i < t->n; i++) {
         const struct bb_program *p = bb_step_program(t->step, t->ranks[i]);
@@ -250,13 +250,11 @@ static int list_messages(const struct bb_timeline *t, struct message **list, siz
                 continue;
             int own = t->ranks[i], other = other_rank(&t->step->layout, op, own);
 
-            if (BB_GROW(*list, *n))
-                return -BB_EFAIL;
+            BB_GROW(*list, *n);
             (*list)[(*n)++] =
                 (struct message){op->comm, received ? other : own, received ? own : other, received, k, i};
         }
     }
-    return 0;
 }
 
 /* Writes one end of an arrow (target true: the end with the arrowhead; false: the start) inside the slice of
@@ -312,14 +310,13 @@ static bool same_pair(const struct message *a, const struct message *b)
     return a->comm == b->comm && a->from == b->from && a->to == b->to;
 }
 
-static int put_arrows(struct writer *w)
+static void put_arrows(struct writer *w)
 {
     size_t n = 0, end;
     struct message *list = NULL;
     int64_t id = 0;
-    int rc;
 
-    TRY(list_messages(w->t, &list, &n));
+    list_messages(w->t, &list, &n);
     if (n > 0)
         qsort(list, n, sizeof(*list), by_pair);
     for (size_t first = 0; first < n; first = end) {
@@ -332,9 +329,7 @@ static int put_arrows(struct writer *w)
             put_arrow(w, &list[first + sends + k], id);
         }
     }
-out:
     free(list);
-    return rc;
 }
 
 /* ---- counters: payload bytes in progress, per rank and group ---- */
@@ -368,14 +363,13 @@ static void put_counter(struct writer *w, int i, int group, struct edge *edges, 
     }
 }
 
-static int put_counters(struct writer *w, int i)
+static void put_counters(struct writer *w, int i)
 {
     const struct bb_layout *l = &w->t->step->layout;
     const struct bb_program *p = bb_step_program(w->t->step, w->t->ranks[i]);
     struct edge *edges;
 
-    if (BB_NEW(edges, p->n_ops * 2))
-        return -BB_EFAIL;
+    BB_NEW(edges, p->n_ops * 2);
     for (int g = 0; g < l->n_groups; g++) {
         size_t n = 0;
 
@@ -392,7 +386,6 @@ static int put_counters(struct writer *w, int i)
         put_counter(w, i, g, edges, n);
     }
     free(edges);
-    return 0;
 }
 
 /* ---- the whole trace file ---- */
@@ -414,21 +407,18 @@ static void put_head(const struct bb_timeline *t, FILE *out)
     fputs("}},\n\"traceEvents\": [", out);
 }
 
-int bb_timeline_write(const struct bb_timeline *t, FILE *out)
+void bb_timeline_write(const struct bb_timeline *t, FILE *out)
 {
     struct writer w = {.t = t, .out = out};
-    int rc;
 
     put_head(t, out);
     for (int i = 0; i < t->n; i++) {
         name_rank(&w, i);
         put_slices(&w, i);
     }
-    TRY(put_arrows(&w));
+    put_arrows(&w);
     put_critical_arrows(&w);
     for (int i = 0; i < t->n; i++)
-        TRY(put_counters(&w, i));
+        put_counters(&w, i);
     fputs("\n]}\n", out);
-out:
-    return rc;
 }

@@ -1,7 +1,7 @@
 /* pipe.c - sends, receives and their NCCL group calls between pipeline stages (see pipe.h). */
 #include "proxies/transformer/pipe.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <stdlib.h>
 
@@ -86,8 +86,9 @@ static int open_flow(struct bb_pipe *p, const struct bb_layout *l, int d, int co
     struct bb_script *s = p->script;
 
     flow->n_recv = receive_buffers(p, d);
-    if (BB_NEW(flow->recv, flow->n_recv) || BB_NEW(flow->recv_op, flow->n_recv) || BB_NEW(flow->arrivals, p->n_slots))
-        return -BB_EFAIL;
+    BB_NEW(flow->recv, flow->n_recv);
+    BB_NEW(flow->recv_op, flow->n_recv);
+    BB_NEW(flow->arrivals, p->n_slots);
     for (int t = 0; t < p->n_slots; t++)
         if (flow_of(p, &p->slots[t]) == flow && slot_receives(p, &p->slots[t]))
             flow->arrivals[flow->n_arrivals++] = p->slots[t].micro_batch;
@@ -108,8 +109,7 @@ int bb_pipe_open(struct bb_pipe *p, const struct bb_schedule *schedule, struct b
 
     *p = (struct bb_pipe){.schedule = schedule, .script = script, .stage = stage, .count = count};
     p->n_slots = bb_schedule_max_slots(schedule);
-    if (BB_NEW(p->slots, p->n_slots))
-        return -BB_EFAIL;
+    BB_NEW(p->slots, p->n_slots);
     p->n_slots = bb_schedule_make(schedule, stage, p->slots);
     for (int d = 0; d < BB_PIPE_FLOWS && rc == 0; d++)
         rc = open_flow(p, l, d, schedule->stages > 1 ? comms[d] : BB_NONE);

@@ -2,7 +2,7 @@
  * module into units for the data-parallel synchronization (see training.h). */
 #include "proxies/transformer/training.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <stdlib.h>
 
@@ -19,14 +19,14 @@ static void add_module(struct bb_modules *p, int layer, int chunk, bool recomput
         .layer = layer, .chunk = chunk, .recomputed = recomputed, .unit = {BB_NONE, BB_NONE}};
 }
 
-static int list_modules(struct bb_modules *p, const struct bb_training *t, int stage)
+static void list_modules(struct bb_modules *p, const struct bb_training *t, int stage)
 {
     const struct bb_schedule *s = &t->schedule;
     int chunks = s->chunks, parts = bb_schedule_parts(s), first;
     struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(s));
 
-    if (BB_NEW(p->list, t->arch.layers + 2) || BB_NEW(p->first, chunks))
-        return -BB_EFAIL;
+    BB_NEW(p->list, t->arch.layers + 2);
+    BB_NEW(p->first, chunks);
     for (int c = 0; c < chunks; c++) {
         int part = bb_schedule_part(s, stage, c), n = bb_pipe_split_layers(&split, part, &first);
 
@@ -39,7 +39,6 @@ static int list_modules(struct bb_modules *p, const struct bb_training *t, int s
             add_module(p, BB_ARCH_HEAD, c, false);
     }
     p->first[chunks] = p->n;
-    return 0;
 }
 
 /* ---- tensors ---- */
@@ -108,9 +107,9 @@ static int list_units(struct bb_modules *p, const struct bb_training *t)
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS + 1];
     struct bb_tensor *at;
 
-    if (BB_NEW(p->tensors, p->n * (BB_ARCH_TENSORS + 1)) || BB_NEW(p->units[BB_DENSE], p->n) ||
-        BB_NEW(p->units[BB_EXPERT], p->n))
-        return -BB_EFAIL;
+    BB_NEW(p->tensors, p->n * (BB_ARCH_TENSORS + 1));
+    BB_NEW(p->units[BB_DENSE], p->n);
+    BB_NEW(p->units[BB_EXPERT], p->n);
     at = p->tensors;
     for (int i = 0; i < p->n; i++) {
         int n = tensors_of(t, &p->list[i], tensors);
@@ -129,7 +128,7 @@ int bb_modules_make(struct bb_modules *p, const struct bb_training *t, int stage
     int rc;
 
     *p = (struct bb_modules){0};
-    TRY(list_modules(p, t, stage));
+    list_modules(p, t, stage);
     TRY(list_units(p, t));
 out:
     if (rc)

@@ -7,7 +7,7 @@
  * programs only in two cases: dropless experts receive different numbers of tokens on different ranks, or a
  * hierarchical reduction has a remainder that only one rank per node reduces.
  */
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/author/args.h"
 #include "proxies/author/proxy.h"
 #include "proxies/transformer/memory.h"
@@ -366,8 +366,7 @@ static int add_bidirectional_replicas(struct bb_training *t, enum bb_grid_group 
         at = 0;
     int *members, p = t->grid.pp;
 
-    if (BB_NEW(members, l->ranks))
-        return -BB_EFAIL;
+    BB_NEW(members, l->ranks);
     for (int rank = 0; rank < l->ranks; rank++) {
         if (bb_group_index(l, pp, rank) >= p / 2 || (group != BB_NONE && bb_group_index(l, group, rank) != 0))
             continue;

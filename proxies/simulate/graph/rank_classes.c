@@ -2,7 +2,7 @@
  * ("color") with those of its peers (see rank_classes.h). */
 #include "proxies/simulate/graph/rank_classes.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/key_index.h"
 
 #include <stdlib.h>
@@ -301,44 +301,37 @@ static int refine_classes(struct refinement *p)
 
 /* ---- result: classes of equivalent ranks ---- */
 
-static int list_instances(struct refinement *p, int group)
+static void list_instances(struct refinement *p, int group)
 {
-    int rc;
-
     if (p->instance[group])
-        return 0;
-    TRY(BB_NEW(p->instance[group], p->step->layout.ranks));
+        return;
+    BB_NEW(p->instance[group], p->step->layout.ranks);
     for (int r = 0; r < p->step->layout.ranks; r++)
         p->instance[group][r] = bb_group_instance(&p->step->layout, group, r);
-out:
-    return rc;
 }
 
-static int refinement_init(struct refinement *p)
+static void refinement_init(struct refinement *p)
 {
     const struct bb_layout *l = &p->step->layout;
     size_t ranks = (size_t)l->ranks, edges = 0;
-    int rc;
 
-    TRY(BB_NEW(p->first_edge, ranks));
+    BB_NEW(p->first_edge, ranks);
     for (int r = 0; r < l->ranks; r++)
         p->first_edge[r + 1] = edges += (size_t)graph_of(p, r)->n_channels;
     p->classes.key_bytes = sizeof(uint64_t);
-    TRY(BB_NEW(p->peer, edges));
-    TRY(BB_NEW(p->edge, edges));
-    TRY(BB_NEW(p->color, ranks));
-    TRY(BB_NEW(p->next, ranks));
+    BB_NEW(p->peer, edges);
+    BB_NEW(p->edge, edges);
+    BB_NEW(p->color, ranks);
+    BB_NEW(p->next, ranks);
     for (int i = 0; i < p->marks->n_resources; i++)
-        TRY(BB_NEW(p->resource_sums[i], p->marks->resources[i].n));
+        BB_NEW(p->resource_sums[i], p->marks->resources[i].n);
     for (int c = 0; c < l->n_comms; c++) {
         for (int r = 0; r < p->step->n_roles; r++)
             p->collective[c] |= p->graphs[r].n_collectives[c] > 0;
         if (p->collective[c])
-            TRY(list_instances(p, l->comms[c].group));
-        TRY(BB_NEW(p->sums[c], bb_group_instances(l, l->comms[c].group)));
+            list_instances(p, l->comms[c].group);
+        BB_NEW(p->sums[c], bb_group_instances(l, l->comms[c].group));
     }
-out:
-    return rc;
 }
 
 static void refinement_release(struct refinement *p)
@@ -357,19 +350,19 @@ static void refinement_release(struct refinement *p)
     bb_key_index_release(&p->classes);
 }
 
-static int list_classes(struct bb_rank_classes *c, const struct refinement *p)
+static void list_classes(struct bb_rank_classes *c, const struct refinement *p)
 {
     const int ranks = p->step->layout.ranks;
 
-    if (BB_NEW(c->of, ranks) || BB_NEW(c->rank, p->classes.n) || BB_NEW(c->ranks, p->classes.n))
-        return -BB_EFAIL;
+    BB_NEW(c->of, ranks);
+    BB_NEW(c->rank, p->classes.n);
+    BB_NEW(c->ranks, p->classes.n);
     for (int r = 0; r < ranks; r++) {
         c->of[r] = bb_key_index_find(&p->classes, &p->color[r]);
         if (c->of[r] == c->n)
             c->rank[c->n++] = r;
         c->ranks[c->of[r]]++;
     }
-    return 0;
 }
 
 int bb_rank_classes_init(struct bb_rank_classes *c, const struct bb_step *step, const struct bb_task_graph *graphs,
@@ -383,11 +376,11 @@ int bb_rank_classes_init(struct bb_rank_classes *c, const struct bb_step *step, 
         check_rank(step, &graphs[step->role_of[r]], r, faults);
     if (faults->n > found)
         return 0;
-    TRY(refinement_init(&p));
+    refinement_init(&p);
     for (int r = 0; r < step->layout.ranks; r++)
         add_edges(&p, r, p.first_edge[r]);
     TRY(refine_classes(&p));
-    TRY(list_classes(c, &p));
+    list_classes(c, &p);
 out:
     refinement_release(&p);
     if (rc)

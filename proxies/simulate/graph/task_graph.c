@@ -2,7 +2,7 @@
  * task_graph.h). */
 #include "proxies/simulate/graph/task_graph.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/step/alltoallv.h"
 
 #include <stdlib.h>
@@ -150,7 +150,7 @@ static void each_pair(struct bb_task_graph *s, pair_fn *pair)
     }
 }
 
-static int connect_tasks(struct bb_task_graph *s)
+static void connect_tasks(struct bb_task_graph *s)
 {
     int total = 0;
 
@@ -160,10 +160,8 @@ static int connect_tasks(struct bb_task_graph *s)
         total += s->tasks[u].n_next;
         s->tasks[u].n_next = 0;
     }
-    if (BB_NEW(s->next, total))
-        return -BB_EFAIL;
+    BB_NEW(s->next, total);
     each_pair(s, fill_pair);
-    return 0;
 }
 
 /* ---- sends and receives by peer address (struct bb_channel) ---- */
@@ -189,24 +187,21 @@ static int channel_for(struct bb_task_graph *s, const struct bb_op *op)
 
     if (channel < s->n_channels)
         return channel;
-    if (BB_GROW(s->channels, s->n_channels))
-        return -BB_EFAIL;
+    BB_GROW(s->channels, s->n_channels);
     s->channels[s->n_channels++] = (struct bb_channel){.comm = op->comm, .peer = op->peer, .peer_kind = op->peer_kind};
     if (op->peer_kind == BB_PEER_OFFSET)
         span_offsets(s, op->comm, op->peer);
     return channel;
 }
 
-static int add_message(struct bb_task_graph *s, int op)
+static void add_message(struct bb_task_graph *s, int op)
 {
     struct bb_channel *c = &s->channels[s->channel_of[op]];
     bool send = s->program->ops[op].kind == BB_OP_SEND;
     int **list = send ? &c->sends : &c->recvs, *n = send ? &c->n_sends : &c->n_recvs;
 
-    if (BB_GROW(*list, *n))
-        return -BB_EFAIL;
+    BB_GROW(*list, *n);
     (*list)[(*n)++] = op;
-    return 0;
 }
 
 /* Adds a peer address (struct bb_channel) for each peer of an alltoallv. The peers depend only on the table of
@@ -257,13 +252,12 @@ static int find_channels(struct bb_task_graph *s)
         if (op->kind != BB_OP_SEND && op->kind != BB_OP_RECV)
             continue;
         s->channel_of[i] = channel_for(s, op);
-        if (s->channel_of[i] < 0 || add_message(s, (int)i))
-            return -BB_EFAIL;
+        add_message(s, (int)i);
     }
     return find_table_peers(s);
 }
 
-static int make_lists(const struct bb_program *p, enum bb_op_kind kind, int *lists[BB_MAX_COMMS])
+static void make_lists(const struct bb_program *p, enum bb_op_kind kind, int *lists[BB_MAX_COMMS])
 {
     int of_comm[BB_MAX_COMMS] = {0};
 
@@ -271,23 +265,23 @@ static int make_lists(const struct bb_program *p, enum bb_op_kind kind, int *lis
         if (p->ops[i].kind == kind)
             of_comm[p->ops[i].comm]++;
     for (int c = 0; c < BB_MAX_COMMS; c++)
-        if (of_comm[c] && BB_NEW(lists[c], of_comm[c]))
-            return -BB_EFAIL;
-    return 0;
+        if (of_comm[c])
+            BB_NEW(lists[c], of_comm[c]);
 }
 
-static int make_arrays(struct bb_task_graph *s)
+static void make_arrays(struct bb_task_graph *s)
 {
     const struct bb_program *p = s->program;
 
-    if (make_lists(p, BB_OP_COLLECTIVE, s->collectives) || make_lists(p, BB_OP_ALLTOALLV, s->alltoallvs))
-        return -BB_EFAIL;
-    if (BB_NEW(s->tasks, p->n_ops) || BB_NEW(s->task_of, p->n_ops) || BB_NEW(s->exchanged, p->n_ops) ||
-        BB_NEW(s->channel_of, p->n_ops) || BB_NEW(s->issue_computes, p->n_ops))
-        return -BB_EFAIL;
+    make_lists(p, BB_OP_COLLECTIVE, s->collectives);
+    make_lists(p, BB_OP_ALLTOALLV, s->alltoallvs);
+    BB_NEW(s->tasks, p->n_ops);
+    BB_NEW(s->task_of, p->n_ops);
+    BB_NEW(s->exchanged, p->n_ops);
+    BB_NEW(s->channel_of, p->n_ops);
+    BB_NEW(s->issue_computes, p->n_ops);
     for (size_t i = 0; i < p->n_ops; i++)
         s->task_of[i] = BB_NONE;
-    return 0;
 }
 
 int bb_task_graph_init(struct bb_task_graph *s, const struct bb_program *p)
@@ -297,9 +291,9 @@ int bb_task_graph_init(struct bb_task_graph *s, const struct bb_program *p)
     *s = (struct bb_task_graph){.program = p, .channel_index = {.key_bytes = 3 * sizeof(int)}};
     for (int c = 0; c < BB_MAX_COMMS; c++)
         s->min_offset[c] = 1;
-    TRY(make_arrays(s));
+    make_arrays(s);
     cut_program(s);
-    TRY(connect_tasks(s));
+    connect_tasks(s);
     TRY(find_channels(s));
     return 0;
 out:

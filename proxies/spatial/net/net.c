@@ -2,7 +2,7 @@
  * network families (see net.h). */
 #include "proxies/spatial/net/net.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/models/model_file.h"
 
 #include <stdarg.h>
@@ -57,7 +57,7 @@ size_t bb_map_elements(const struct bb_map *m)
 
 /* Makes space for element n in `array`. Evaluates to false and sets net->failed if memory is exhausted or an earlier
  * call failed. */
-#define GROW_ARRAY(net, array, n) (!((net)->failed = (net)->failed || BB_GROW(array, n)))
+#define GROW_ARRAY(net, array, n) (!(net)->failed && (BB_GROW(array, n), true))
 
 /* Stores an allocated string in net->texts, so that the net owns it, and returns the string. text NULL: the
  * allocation in the caller failed. */

@@ -1,7 +1,7 @@
 /* grid.c - process groups and coordinates of the dense and the expert grid (see grid.h). */
 #include "proxies/transformer/grid/grid.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "proxies/step/program.h"
 
 #include <stdlib.h>
@@ -145,8 +145,7 @@ static int add_irregular_group(struct bb_layout *l, const char *name, const stru
 {
     int *members, group;
 
-    if (BB_NEW(members, l->ranks))
-        return -BB_EFAIL;
+    BB_NEW(members, l->ranks);
     for (int rank = 0; rank < l->ranks; rank++) {
         int instance = 0, index = 0, instances = 1, index_stride = 1, rest = rank;
 
@@ -169,8 +168,7 @@ static int add_embedding(struct bb_layout *l, const struct grid_axes *dense, int
 {
     int n = l->ranks / pp, *members, group, instance = 0, last = 0;
 
-    if (BB_NEW(members, 2 * n))
-        return -BB_EFAIL;
+    BB_NEW(members, 2 * n);
     for (int rank = 0; rank < l->ranks; rank++) {
         int stage = axis_coord(dense, rank, BB_AXIS_PP);
 

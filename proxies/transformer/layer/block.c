@@ -1,7 +1,7 @@
 /* block.c - buffers, compute operations and the collectives of tensor parallelism (see block.h). */
 #include "proxies/transformer/layer/block.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -215,8 +215,9 @@ static const struct bb_kernel_list *build_kernel_list(struct bb_layers *l, const
 
     bb_kernel_groups_append(sizes, c, &made);
     work = bb_step_copy_kernel_list(l->step, &made);
-    if (!work || BB_GROW(l->kernel_lists, l->n_kernel_lists))
+    if (!work)
         return NULL;
+    BB_GROW(l->kernel_lists, l->n_kernel_lists);
     l->kernel_lists[l->n_kernel_lists++] = (struct bb_cached_kernel_list){*c, sizes, work};
     return work;
 }

@@ -1,7 +1,7 @@
 /* layers.c - sizes of a rank's shard of the layers, validation of their configuration, and FLOPs (see layer.h). */
 #include "proxies/transformer/layer/block.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -224,7 +224,7 @@ static int store_row_counts(struct bb_layers *l)
 
     if (!l->routing.rows)
         return 0;
-    TRY(BB_NEW(l->row_counts, l->config.arch->layers));
+    BB_NEW(l->row_counts, l->config.arch->layers);
     for (int layer = 0; layer < l->config.arch->layers; layer++) {
         struct bb_alltoallv *table = bb_step_add_alltoallv_table(l->step, l->config.ep);
 
@@ -245,7 +245,7 @@ int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *conf
     TRY(validate_tokens(config, step->proxy));
     TRY(validate_experts(config, step->proxy));
     TRY(validate_window(config, step->proxy));
-    TRY(BB_NEW(l, 1));
+    BB_NEW(l, 1);
     *layers = l;
     *l = (struct bb_layers){.config = *config, .step = step};
     resolve_sizes(l);

@@ -2,7 +2,7 @@
  * of rows (one token for one expert) between each pair of ranks (see routing.h). */
 #include "proxies/transformer/layer/routing.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -92,14 +92,13 @@ static void round_rows(const struct bb_routing_config *c, const double *weight, 
     }
 }
 
-static int build_rows(struct bb_routing *r)
+static void build_rows(struct bb_routing *r)
 {
     const struct bb_routing_config *c = &r->config;
     double *popularity_rank = NULL;
-    int rc;
 
-    TRY(BB_NEW(r->rows, (size_t)c->layers * (size_t)c->ranks * (size_t)c->ranks));
-    TRY(BB_NEW(popularity_rank, 2 * c->experts));
+    BB_NEW(r->rows, (size_t)c->layers * (size_t)c->ranks * (size_t)c->ranks);
+    BB_NEW(popularity_rank, 2 * c->experts);
     for (int layer = 0; layer < c->layers; layer++) {
         rank_experts(c, layer, popularity_rank);
         for (int from = 0; from < c->ranks; from++) {
@@ -110,9 +109,7 @@ static int build_rows(struct bb_routing *r)
             round_rows(c, weight, r->rows + ((size_t)layer * (size_t)c->ranks + (size_t)from) * (size_t)c->ranks);
         }
     }
-out:
     free(popularity_rank);
-    return rc;
 }
 
 int bb_routing_init(struct bb_routing *r, const struct bb_routing_config *c)
@@ -124,7 +121,9 @@ int bb_routing_init(struct bb_routing *r, const struct bb_routing_config *c)
         r->uniform_rows = (int)ceil(c->capacity_factor * choices / c->experts) * (c->experts / c->ranks);
     else if (c->imbalance == 0 && choices % c->ranks == 0)
         r->uniform_rows = choices / c->ranks;
-    return r->uniform_rows < 0 ? build_rows(r) : 0;
+    if (r->uniform_rows < 0)
+        build_rows(r);
+    return 0;
 }
 
 void bb_routing_release(struct bb_routing *r)

@@ -178,11 +178,12 @@ static void report_mismatch(const struct exchange *x, const struct flow *f, cons
 
 static void find_done(struct exchange *x)
 {
-    if (x->n_contenders == 1 || bb_exchanges_run(emu_machine(), emu_slow(), x->contenders, x->n_contenders) != 0)
-        x->done_ns = en_load_ns(x->comm, &x->contenders[0].load); /* out of memory (already reported): computed without
-                                                            contention */
-    else
+    if (x->n_contenders == 1) {
+        x->done_ns = en_load_ns(x->comm, &x->contenders[0].load);
+    } else {
+        bb_exchanges_run(emu_machine(), emu_slow(), x->contenders, x->n_contenders);
         x->done_ns = x->contenders[0].done_ns;
+    }
     x->done_ns += (double)x->comm->extra_ns;
     x->comm->extra_ns = 0;
 }

@@ -75,7 +75,7 @@ static void drive(struct transfer *t, int n, const double *rates, int n_links)
     double now = 0;
     int left = n;
 
-    assert_int_equal(bb_flows_init(&f, n, n_links, 4 * n), 0);
+    bb_flows_init(&f, n, n_links, 4 * n);
     f.round = f.update = initial_counter;
     for (int l = 0; l < n_links; l++)
         f.resources[l].capacity = rates[l];

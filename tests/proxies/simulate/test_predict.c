@@ -5,7 +5,7 @@
  */
 #include "tests/proxies/simulate/predicted.h"
 
-#include "bootstrap/base/grow.h"
+#include "bootstrap/base/alloc.h"
 #include "cuda/work/kernel_list.h"
 #include "proxies/simulate/op_time.h"
 
@@ -449,7 +449,7 @@ static void compute_alone_equals_the_step_without_communication(void **state)
                                .compute = "gemm", .dtype = "bfloat16"),
                      0);
     compute_only = step;
-    assert_int_equal(BB_NEW(compute_only.roles, step.n_roles), 0);
+    BB_NEW(compute_only.roles, step.n_roles);
     for (int r = 0; r < step.n_roles; r++)
         assert_int_equal(bb_program_filter(&step.roles[r].program, false, &compute_only.roles[r].program), 0);
     for (int perturbed = 0; perturbed < 2; perturbed++) {

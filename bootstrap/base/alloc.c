@@ -1,0 +1,101 @@
+/* memory.c - see alloc.h. */
+#include "bootstrap/base/alloc.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Called when memory is exhausted. It is global, because jansson's allocation functions have no argument. */
+static void (*end_process)(int code);
+
+static _Noreturn void end_without_memory(size_t n, size_t element)
+{
+    bb_err(BB_EFAIL, "out of memory for %zu elements of %zu bytes", n, element);
+    if (end_process)
+        end_process(BB_EFAIL);
+    _exit(BB_EFAIL);
+}
+
+static void *allocate_for_json(size_t bytes)
+{
+    void *memory = malloc(bytes);
+
+    if (!memory && bytes > 0)
+        end_without_memory(bytes, 1);
+    return memory;
+}
+
+void bb_memory_guard(void (*end)(int code))
+{
+    end_process = end;
+    json_set_alloc_funcs(allocate_for_json, free);
+}
+
+void *bb_resize(void *memory, size_t n, size_t element)
+{
+    void *resized = reallocarray(memory, n, element);
+
+    if (!resized && n > 0 && element > 0)
+        end_without_memory(n, element);
+    return resized;
+}
+
+void bb_grow(void *array_at, size_t n, size_t element)
+{
+    void *array;
+
+    if (n & (n - 1))
+        return;
+    memcpy(&array, array_at, sizeof array); /* array_at is a T ** for any type T; memcpy avoids an aliasing violation */
+    array = bb_resize(array, n ? 2 * n : 1, element);
+    memcpy(array_at, &array, sizeof array);
+}
+
+void bb_new(void *array_at, size_t n, size_t element)
+{
+    void *array = calloc(n + 1, element);
+
+    if (!array)
+        end_without_memory(n, element);
+    memcpy(array_at, &array, sizeof array);
+}
+
+#define LINE ((size_t)64)
+
+void bb_new_aligned(void *array_at, size_t n, size_t element)
+{
+    const bool fits = n < (SIZE_MAX - LINE) / element;
+    const size_t bytes = fits ? ((n + 1) * element + LINE - 1) / LINE * LINE : 0;
+    void *array = fits ? aligned_alloc(LINE, bytes) : NULL;
+
+    if (!array)
+        end_without_memory(n, element);
+    memset(array, 0, bytes);
+    memcpy(array_at, &array, sizeof array);
+}
+
+char *bb_format(const char *fmt, ...)
+{
+    va_list args;
+    char *text;
+
+    va_start(args, fmt);
+    if (vasprintf(&text, fmt, args) < 0)
+        end_without_memory(strlen(fmt), 1);
+    va_end(args);
+    return text;
+}
+
+char *bb_copy_text(const char *text)
+{
+    char *copy = strdup(text);
+
+    if (!copy)
+        end_without_memory(strlen(text) + 1, 1);
+    return copy;
+}

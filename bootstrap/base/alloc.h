@@ -1,0 +1,54 @@
+/*
+ * alloc.h - host memory. If memory is exhausted, the process prints one error line and ends, so no caller needs a check.
+ *
+ *   BB_GROW(role->rows, role->n_rows);
+ *   role->rows[role->n_rows++] = row;
+ *
+ *   BB_NEW(role->ranks, n_ranks);
+ */
+#ifndef BB_BOOTSTRAP_BASE_ALLOC_H
+#define BB_BOOTSTRAP_BASE_ALLOC_H
+
+#include "bootstrap/base/err.h"
+
+#include <stddef.h>
+
+/*
+ * bb_memory_guard - select how the process ends when memory is exhausted, also in jansson. Called once, at the start.
+ *   end  called with exit code 1 after the error line; it does not return. NULL: _exit
+ * jansson returns NULL when memory is exhausted, which callers cannot distinguish from a missing key.
+ */
+void bb_memory_guard(void (*end)(int code));
+
+/*
+ * BB_GROW - make sure that `array` has space for element n.
+ *   array    an lvalue pointer; NULL when n is 0
+ *   n        number of elements in the array
+ * The capacity is not stored but derived from n: the array is reallocated to twice its size whenever n is a power of
+ * two. Each element must therefore be added through BB_GROW. New elements are not initialized. The caller frees the
+ * array.
+ */
+#define BB_GROW(array, n) bb_grow(&(array), (size_t)(n), sizeof *(array))
+void bb_grow(void *array_at, size_t n, size_t element);
+
+/* BB_NEW - allocate n zeroed elements; n may be 0. One extra element is allocated, so the pointer is never NULL. The
+ * caller frees the array. */
+#define BB_NEW(array, n) bb_new(&(array), (size_t)(n), sizeof *(array))
+void bb_new(void *array_at, size_t n, size_t element);
+
+/* BB_NEW_ALIGNED - like BB_NEW, but the array begins at a multiple of 64 bytes, for elements of the size of one
+ * cache line. */
+#define BB_NEW_ALIGNED(array, n) bb_new_aligned(&(array), (size_t)(n), sizeof *(array))
+void bb_new_aligned(void *array_at, size_t n, size_t element);
+
+/* bb_resize - realloc to n elements of `element` bytes; memory NULL: a new block. New elements are not initialized.
+ * Returns the block, owned by the caller. */
+void *bb_resize(void *memory, size_t n, size_t element) BB_MUST_CHECK;
+
+/* bb_format - return the formatted text (asprintf), owned by the caller. */
+char *bb_format(const char *fmt, ...) __attribute__((format(printf, 1, 2))) BB_MUST_CHECK;
+
+/* bb_copy_text - return a copy of the text (strdup), owned by the caller. */
+char *bb_copy_text(const char *text) BB_MUST_CHECK;
+
+#endif

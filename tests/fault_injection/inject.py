@@ -101,8 +101,9 @@ QUICK_SWEEP = ("bench/cudaMalloc#1", "bench/cudaEventRecord#4", "bench/ncclAllRe
               "proxy/MPI_Iallgather#4")
 INTERRUPTS = ("term", "int", "hup", "usr1", "usr2", "quit", "xcpu", "orphan", "leave")
 LOSSES = ("kill1", "segv1", "exit1", "kill0")
-# Signals (by fault) that the launcher does not handle: it dies without a message, and its proxy processes kill all ranks by SIGKILL.
-FATAL_SIGNALS = {"hydra": ("hup", "usr2", "orphan")}
+# Signals (by fault) after which SIGKILL ends all ranks at once: Hydra does not handle them and dies, and its proxy processes kill the
+# ranks; after SIGTERM, srun lets slurmstepd kill the step within about 10 ms.
+FATAL_SIGNALS = {"hydra": ("hup", "usr2", "orphan"), "Slurm": ("term",)}
 QUICK = {
     "bench": [(p, f) for p in PHASES if p != "h-mpi-finalize" for f in ("kill0", "stall-all")] + [  # mpirun may hang in MPI_Finalize
         ("c-comm-init", "kill1"), ("e-timed", "stop0"), ("e-timed", "term"), ("e-timed", "usr1"), ("h-finalize", "stall1"),
@@ -110,6 +111,14 @@ QUICK = {
         ("e-timed", "leave1"), ("c-open", "stall0")],
     "proxy": [("c-comm-init", "kill0"), ("c-buffers", "stall-all"), ("e-timed", "stop0"), ("e-timed", "int"),
               ("b-unique-id", "stall-all")],
+}
+
+
+SLURM_SELECTION = {
+    "bench": [("a-mpi-init", "kill0"), ("b-supervisors", "kill1"), ("c-comm-init", "exit1"), ("e-timed", "kill1"), ("e-timed", "stop0"),
+              ("e-timed", "term"), ("e-timed", "usr1"), ("e-timed", "leave1"), ("f-verify", "segv1"), ("c-open", "stall0"),
+              ("h-finalize", "stall1")],
+    "proxy": [("c-comm-init", "kill0"), ("e-timed", "stall-all")],
 }
 
 
@@ -132,6 +141,8 @@ def cases(names):
                   if f != "fail-all" and not (p in ONLY_RANK_0 and FAULTS[f][1] == "1")]
     if names == ["--quick"]:
         return [d for d in everything if d[1:] in QUICK[d[0]]] + [(*d.split("/"), f) for d in QUICK_SWEEP for f in SWEEP_FAULTS]
+    if names == ["--slurm"]:
+        return [d for d in everything if d[1:] in SLURM_SELECTION[d[0]]]
     return [d for d in everything if not names or any("/".join(d).startswith(name) for name in names)]
 
 
@@ -237,8 +248,8 @@ def wait_for_end(launcher, fault, job, folder):
         if time.monotonic() > start_s + HOLD_S:
             return time.monotonic(), None, ""
         time.sleep(0.05)
-    if status is not None and status < 0 and fault in FATAL_SIGNALS.get(launcher[0], ()):
-        return time.monotonic(), status, f"died of {signal.Signals(-status).name}, which it does not handle; SIGKILL ended the ranks"
+    if status is not None and (status < 0 or status == 137) and fault in FATAL_SIGNALS.get(launcher[0], ()):
+        return time.monotonic(), status, "killed all ranks by SIGKILL after the signal"
     crash = f"crashed with signal {-status}" if status in (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS) else ""
     return time.monotonic(), status, crash
 

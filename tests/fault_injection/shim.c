@@ -35,9 +35,11 @@
 
 static int is_this_rank(const char *rank)
 {
-    const char *mine = getenv("OMPI_COMM_WORLD_RANK");
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
+    const char *mine = NULL;
 
-    mine = mine ? mine : getenv("PMI_RANK");
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !mine; i++)
+        mine = getenv(names[i]);
     return strcmp(rank, "all") == 0 || strcmp(rank, mine ? mine : "0") == 0;
 }
 

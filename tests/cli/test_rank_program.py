@@ -286,3 +286,20 @@ def test_installed_rank_program_is_used(busbar, installed):
     finally:
         hidden.rename(rank_program)
     assert RANK_PROGRAM in error_line(done, 1)
+
+
+@pytest.mark.parametrize("follow,args", [("child", []), ("parent", ["--no-supervisor"])], ids=["supervised", "--no-supervisor"])
+def test_gdb_stops_in_the_rank(busbar, tmp_path, follow, args):
+    if not shutil.which("gdb"):
+        pytest.skip("gdb is not installed")
+    if (busbar.build / "CMakeCache.txt").read_text().find("-fsanitize=") >= 0:
+        pytest.skip("the leak checker of the sanitizers does not work under gdb")
+    script = tmp_path / "commands"
+    environment = emulated(busbar) | {"LD_PRELOAD": str(busbar.build / "emulator" / "emu-hosts.so")}
+    script.write_text("".join(f"set environment {name} {value}\n" for name, value in environment.items()) +
+                      f"set startup-with-shell off\nset follow-fork-mode {follow}\nset breakpoint pending on\n"
+                      "break bb_world_init\nrun\nbacktrace 1\ncontinue\n")
+    done = busbar.run_program("gdb", "-q", "-batch", "-x", script, "--args", busbar.build / "busbar", *BENCH, *args)
+    assert re.search(r"executing new program: .*/busbar-rank", done.stdout), done.stdout + done.stderr
+    assert re.search(r"^#0 .*bb_world_init", done.stdout, re.M), done.stdout
+    assert "# Out of bounds values : 0 OK" in done.stdout

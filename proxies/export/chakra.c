@@ -10,7 +10,6 @@
 #include "proxies/export/protobuf.h"
 #include "proxies/timeline/op_names.h"
 
-#include <limits.h>
 #include <stdlib.h>
 
 /* Field numbers in the Chakra schema. */
@@ -150,7 +149,7 @@ static void begin_node(struct writer *w, const char *name, int type, size_t n_de
     add_number(w, "stream", ATTR_INT64, (uint64_t)stream);
 }
 
-static int write_node(struct writer *w, const struct bb_op *op, size_t n_deps, FILE *out)
+static void write_node(struct writer *w, const struct bb_op *op, size_t n_deps, FILE *out)
 {
     char name[BB_OP_NAME];
 
@@ -164,7 +163,7 @@ static int write_node(struct writer *w, const struct bb_op *op, size_t n_deps, F
         else
             describe_message(w, op);
     }
-    return bb_message_write(&w->node, out);
+    bb_message_write(&w->node, out);
 }
 
 /*
@@ -172,13 +171,13 @@ static int write_node(struct writer *w, const struct bb_op *op, size_t n_deps, F
  * the GPU. The schema requires whole microseconds, but a launch takes only a few microseconds, so the rounding error of
  * each launch is carried over to the next launch.
  */
-static int write_launch(struct writer *w, const struct bb_op *op, int64_t ns, FILE *out)
+static void write_launch(struct writer *w, const struct bb_op *op, int64_t ns, FILE *out)
 {
     const uint64_t begin_us = (uint64_t)(w->host_ns + 500) / 1000;
     char name[BB_OP_NAME + 8], of_op[BB_OP_NAME];
 
     if (ns <= 0)
-        return 0;
+        return;
     snprintf(name, sizeof(name), "launch %s", bb_op_name(&w->e->step->layout, op, of_op));
     w->deps[0] = w->host;
     w->host = w->next_node;
@@ -186,7 +185,7 @@ static int write_launch(struct writer *w, const struct bb_op *op, int64_t ns, FI
     begin_node(w, name, TYPE_COMPUTE, w->deps[0] != NO_NODE, true, w->e->host_stream);
     bb_message_number(&w->node, NODE_DURATION_US, (uint64_t)(w->host_ns + 500) / 1000 - begin_us);
     add_number(w, "duration_ns", ATTR_INT64, (uint64_t)ns);
-    return bb_message_write(&w->node, out);
+    bb_message_write(&w->node, out);
 }
 
 /* ---- all nodes of one rank ---- */
@@ -223,7 +222,7 @@ static size_t max_deps(const struct bb_export_role *role)
     return most + 1;
 }
 
-static int write_global(struct writer *w, FILE *out)
+static void write_global(struct writer *w, FILE *out)
 {
     char head[512];
 
@@ -233,42 +232,25 @@ static int write_global(struct writer *w, FILE *out)
     begin_attr(w, "source");
     bb_message_text(&w->attr, ATTR_STRING, head);
     bb_message_message(&w->node, GLOBAL_ATTR, &w->attr);
-    return bb_message_write(&w->node, out);
+    bb_message_write(&w->node, out);
 }
 
-static int write_task(struct writer *w, int t, FILE *out)
+static void write_task(struct writer *w, int t, FILE *out)
 {
     static const struct bb_export_launch none;
     const struct bb_export_launch *launch = w->role->launches ? &w->role->launches[t] : &none;
     const struct bb_task *task = &w->role->graph.tasks[t];
     const struct bb_op *op = bb_export_op(w->role, task, 0);
     size_t n_deps;
-    int rc;
 
-    TRY(write_launch(w, op, launch->first_ns, out));
+    write_launch(w, op, launch->first_ns, out);
     if (launch->first_ns > 0)
         w->launch = w->host;
     n_deps = list_deps(w, t);
     w->first_node[t] = w->next_node;
     for (int i = 0; i < task->n; i++)
-        TRY(write_node(w, bb_export_op(w->role, task, i), n_deps, out));
-    TRY(write_launch(w, op, launch->more_ns, out));
-out:
-    return rc;
-}
-
-static int write_nodes(struct writer *w, FILE *out)
-{
-    const int n_tasks = w->role->graph.n_tasks;
-    int rc;
-
-    BB_NEW(w->first_node, n_tasks);
-    BB_NEW(w->deps, max_deps(w->role));
-    TRY(write_global(w, out));
-    for (int t = 0; t < n_tasks; t++)
-        TRY(write_task(w, t, out));
-out:
-    return rc;
+        write_node(w, bb_export_op(w->role, task, i), n_deps, out);
+    write_launch(w, op, launch->more_ns, out);
 }
 
 static int write_rank(const struct bb_export *e, const char *prefix, int rank, const int *first_group)
@@ -279,19 +261,23 @@ static int write_rank(const struct bb_export *e, const char *prefix, int rank, c
                        .first_group = first_group,
                        .host = NO_NODE,
                        .launch = NO_NODE};
-    char path[PATH_MAX];
+    char *path = bb_format("%s.%d.et", prefix, rank);
     struct bb_outfile file;
     int rc;
 
-    if (snprintf(path, sizeof(path), "%s.%d.et", prefix, rank) >= (int)sizeof(path))
-        return bb_err(BB_EUSAGE, "--export: the name '%s' is too long", prefix);
+    BB_NEW(w.first_node, w.role->graph.n_tasks);
+    BB_NEW(w.deps, max_deps(w.role));
     TRY(bb_outfile_open(&file, path, "the Chakra trace"));
-    rc = bb_outfile_close(&file, "the Chakra trace", write_nodes(&w, file.out));
+    write_global(&w, file.out);
+    for (int t = 0; t < w.role->graph.n_tasks; t++)
+        write_task(&w, t, file.out);
+    rc = bb_outfile_close(&file, "the Chakra trace", 0);
 out:
     bb_message_release(&w.node);
     bb_message_release(&w.attr);
     free(w.first_node);
     free(w.deps);
+    free(path);
     return rc;
 }
 
@@ -319,29 +305,21 @@ static void print_groups(const struct bb_layout *l, const int *first_group, FILE
 
 static int write_groups(const struct bb_layout *l, const char *prefix, const int *first_group)
 {
-    char path[PATH_MAX];
+    char *path = bb_format("%s.groups.json", prefix);
     struct bb_outfile file;
-    int rc;
+    int rc = bb_outfile_open(&file, path, "the communicators");
 
-    if (snprintf(path, sizeof(path), "%s.groups.json", prefix) >= (int)sizeof(path))
-        return bb_err(BB_EUSAGE, "--export: the name '%s' is too long", prefix);
-    rc = bb_outfile_open(&file, path, "the communicators");
+    free(path);
     if (rc)
         return rc;
     print_groups(l, first_group, file.out);
     return bb_outfile_close(&file, "the communicators", 0);
 }
 
-static int reject_collectives(const struct bb_export *e)
+bool bb_chakra_supports(const struct bb_layout *l, const struct bb_op *op)
 {
-    for (int r = 0; r < e->step->n_roles; r++) {
-        const struct bb_program *p = &e->step->roles[r].program;
-
-        for (size_t i = 0; i < p->n_ops; i++)
-            if (p->ops[i].kind == BB_OP_COLLECTIVE && find_comm_type(p->ops[i].coll) < 0)
-                return bb_err(BB_EUSAGE, "--export: Chakra does not support %s", bb_colls[p->ops[i].coll].name);
-    }
-    return 0;
+    (void)l;
+    return find_comm_type(op->coll) >= 0;
 }
 
 int bb_export_chakra(const struct bb_export *e, const char *prefix)
@@ -354,7 +332,6 @@ int bb_export_chakra(const struct bb_export *e, const char *prefix)
         first_group[c] = next;
         next += bb_group_instances(l, l->comms[c].group);
     }
-    TRY(reject_collectives(e));
     TRY(write_groups(l, prefix, first_group));
     for (int r = 0; r < l->ranks; r++)
         TRY(write_rank(e, prefix, r, first_group));

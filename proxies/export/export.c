@@ -17,14 +17,31 @@ static const struct format {
     const char *name, *what;
     bb_export_fn *write;
     int (*write_ranks)(const struct bb_export *e, const char *prefix);
-    bool predicted;  /* true: the file contains predicted times of communication, and --export-ranks and
+    const char *tool;                /* name of the format in an error message about a collective */
+    bb_export_supports_fn *supports; /* NULL: the writer itself rejects collectives that it does not support */
+    bool predicted;                  /* true: the file contains predicted times of communication, and --export-ranks and
                        --export-micro-batches apply */
     bool every_rank; /* true: the file contains the compute times of each rank; false: it contains one compute time
                         for all ranks */
 } formats[] = {
-    {.name = "goal", .what = "the GOAL text", .write = bb_export_goal, .every_rank = true},
-    {.name = "goal-bin", .what = "the GOAL schedule", .write = bb_export_goal_bin, .every_rank = true},
-    {.name = "chakra", .what = "the Chakra traces", .write_ranks = bb_export_chakra, .every_rank = true},
+    {.name = "goal",
+     .what = "the GOAL text",
+     .write = bb_export_goal,
+     .tool = "GOAL",
+     .supports = bb_goal_supports,
+     .every_rank = true},
+    {.name = "goal-bin",
+     .what = "the GOAL schedule",
+     .write = bb_export_goal_bin,
+     .tool = "GOAL",
+     .supports = bb_goal_supports,
+     .every_rank = true},
+    {.name = "chakra",
+     .what = "the Chakra traces",
+     .write_ranks = bb_export_chakra,
+     .tool = "Chakra",
+     .supports = bb_chakra_supports,
+     .every_rank = true},
     {.name = "perfetto", .what = "the Perfetto trace", .write = bb_export_perfetto, .predicted = true},
     {.name = "simai", .what = "the SimAI workload", .write = bb_export_simai},
 };
@@ -194,6 +211,19 @@ static int reject_unknown_times(const struct bb_export *e)
     return 0;
 }
 
+static int reject_collectives(const struct bb_export *e, const struct format *format)
+{
+    for (int r = 0; r < e->step->n_roles && format->supports; r++) {
+        const struct bb_program *p = &e->step->roles[r].program;
+
+        for (size_t i = 0; i < p->n_ops; i++)
+            if (p->ops[i].kind == BB_OP_COLLECTIVE && !format->supports(&e->step->layout, &p->ops[i]))
+                return bb_err(BB_EUSAGE, "--export: %s does not support %s", format->tool,
+                              bb_colls[p->ops[i].coll].name);
+    }
+    return 0;
+}
+
 static int write_file(const struct format *format, const struct bb_export *e, const char *path)
 {
     struct bb_outfile file;
@@ -210,6 +240,7 @@ int bb_export_step(const char *name, const char *path, const struct bb_step *ste
     int rc;
 
     TRY(reject_unknown_times(&e));
+    TRY(reject_collectives(&e, format));
     TRY(prepare(&e));
     TRY(format->write ? write_file(format, &e, path) : format->write_ranks(&e, path));
 out:

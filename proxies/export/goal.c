@@ -21,8 +21,6 @@ static const double MAX_OPERATIONS = 2e9; /* maximum number of GOAL operations o
 
 uint32_t bb_goal_add(struct bb_goal *g, struct bb_goal_op op)
 {
-    if (g->failed)
-        return BB_GOAL_NOTHING;
     BB_GROW(g->ops, g->n_ops);
     g->ops[g->n_ops] = op;
     return (uint32_t)g->n_ops++;
@@ -30,7 +28,7 @@ uint32_t bb_goal_add(struct bb_goal *g, struct bb_goal_op op)
 
 static void add_edge(struct bb_goal *g, uint32_t after, uint32_t before, bool started)
 {
-    if (before == BB_GOAL_NOTHING || g->failed)
+    if (before == BB_GOAL_NOTHING)
         return;
     BB_GROW(g->edges, g->n_edges);
     g->edges[g->n_edges++] = (struct bb_goal_edge){after, before, started};
@@ -152,8 +150,6 @@ static void add_message(struct rank_goal *g, const struct bb_op *op, uint32_t fi
                                 (struct bb_goal_op){op->kind == BB_OP_SEND ? BB_GOAL_SEND : BB_GOAL_RECV, op->stream,
                                                     (uint32_t)peer, (uint32_t)(op->comm + 1) * TAG_STEP, bytes},
                                 before);
-    if (g->goal.failed)
-        return;
     keep_order(&g->goal, first, message);
 }
 
@@ -190,11 +186,11 @@ static void add_task(struct rank_goal *g, int t)
         g->end[t] = add_exchange(g, task, before);
 }
 
-static int add_tasks(struct rank_goal *g)
+static void add_tasks(struct rank_goal *g)
 {
     static const struct bb_export_launch none;
 
-    for (int t = 0; t < g->role->graph.n_tasks && !g->goal.failed; t++) {
+    for (int t = 0; t < g->role->graph.n_tasks; t++) {
         const struct bb_export_launch *launch = g->role->launches ? &g->role->launches[t] : &none;
 
         add_launch(g, launch->first_ns);
@@ -203,7 +199,6 @@ static int add_tasks(struct rank_goal *g)
         add_task(g, t);
         add_launch(g, launch->more_ns);
     }
-    return g->goal.failed;
 }
 
 static void release_goal(struct rank_goal *g)
@@ -213,41 +208,34 @@ static void release_goal(struct rank_goal *g)
     free(g->end);
 }
 
-static int build_goal(struct rank_goal *g, const struct bb_export *e, int rank)
+static void build_goal(struct rank_goal *g, const struct bb_export *e, int rank)
 {
-    int rc;
-
     *g = (struct rank_goal){
         .e = e, .role = bb_export_role_of(e, rank), .rank = rank, .host = BB_GOAL_NOTHING, .launch = BB_GOAL_NOTHING};
     BB_NEW(g->end, g->role->graph.n_tasks);
-    TRY(add_tasks(g));
-out:
-    return rc;
+    add_tasks(g);
 }
 
 /* Rejects a training step with more than MAX_OPERATIONS GOAL operations. The total is the number of operations of
  * one rank per role (set of ranks that run the same program) times the number of ranks of the role. */
 static int reject_huge(const struct bb_export *e)
 {
-    double total = 0;
+    double total = 0, *ops;
 
-    for (int role = 0; role < e->step->n_roles; role++) {
-        struct rank_goal g;
-        int ranks = 0, first = BB_NONE, rc;
+    BB_NEW(ops, e->step->n_roles);
+    for (int r = 0; r < e->step->layout.ranks; r++) {
+        double *ops_of_role = &ops[e->step->role_of[r]];
 
-        for (int r = e->step->layout.ranks - 1; r >= 0; r--)
-            if (e->step->role_of[r] == role) {
-                ranks++;
-                first = r;
-            }
-        if (first == BB_NONE)
-            continue;
-        rc = build_goal(&g, e, first);
-        total += (double)g.goal.n_ops * ranks;
-        release_goal(&g);
-        if (rc)
-            return rc;
+        if (*ops_of_role == 0) {
+            struct rank_goal g;
+
+            build_goal(&g, e, r);
+            *ops_of_role = (double)g.goal.n_ops;
+            release_goal(&g);
+        }
+        total += *ops_of_role;
     }
+    free(ops);
     if (total > MAX_OPERATIONS)
         return bb_err(BB_EUSAGE,
                       "--export: the file would have %.3g sends, receives and calculations, at most %.3g are "
@@ -296,12 +284,11 @@ int bb_export_goal(const struct bb_export *e, FILE *out)
     if (e->prediction)
         fprintf(out, ", %d is the host", e->host_stream);
     fprintf(out, "; tag: 65536 x number of the communicator\n");
-    for (int r = 0; r < e->step->layout.ranks && rc == 0; r++) {
+    for (int r = 0; r < e->step->layout.ranks; r++) {
         struct rank_goal g;
 
-        rc = build_goal(&g, e, r);
-        if (rc == 0)
-            print_rank(&g.goal, r, out);
+        build_goal(&g, e, r);
+        print_rank(&g.goal, r, out);
         release_goal(&g);
     }
 out:
@@ -322,83 +309,70 @@ static void put_u32(uint64_t value, FILE *out)
     put(&narrow, sizeof(narrow), out);
 }
 
-/*
- * The operations that depend on operation i. k = 0: operations that wait for the end of operation i; k = 1: operations
- * that wait for its start. n[k][i] is the number of these operations; their indices are list[first[k][i]] to
- * list[first[k][i] + n[k][i] - 1]. n_before[i]: number of operations on which operation i itself depends.
- */
+/* Operations that depend on an operation: list[first] to list[first + n - 1] in the rank's list of dependents. */
 struct dependents {
-    uint32_t *n[2], *first[2], *list, *n_before;
-};
+    uint32_t n, first;
+} __attribute__((packed));
 
-static void sort_dependents(const struct bb_goal *g, struct dependents *d)
+/* One operation in the binary file. n_before: number of operations on which it depends; dependents: [0] operations
+ * that wait for its end, [1] operations that wait for its start. */
+struct record {
+    uint32_t n_before;
+    uint8_t type;
+    uint32_t peer;
+    uint64_t size;
+    uint32_t tag;
+    uint8_t cpu, nic;
+    struct dependents dependents[2];
+} __attribute__((packed));
+
+/* Fills records [n_ops], and list [n_edges] with the operations that depend on each operation. */
+static void fill_records(const struct bb_goal *g, struct record *records, uint32_t *list)
 {
     uint32_t at = 0;
 
-    for (size_t i = 0; i < g->n_edges; i++) {
-        d->n[g->edges[i].started][g->edges[i].before]++;
-        d->n_before[g->edges[i].after]++;
-    }
-    for (size_t i = 0; i < g->n_ops; i++)
-        for (int started = 0; started < 2; started++) {
-            d->first[started][i] = at;
-            at += d->n[started][i];
-            d->n[started][i] = 0;
-        }
-    for (size_t i = 0; i < g->n_edges; i++) {
-        const struct bb_goal_edge *edge = &g->edges[i];
-
-        d->list[d->first[edge->started][edge->before] + d->n[edge->started][edge->before]++] = edge->after;
-    }
-}
-
-static void put_rank(const struct bb_goal *g, const struct dependents *d, FILE *out)
-{
-    uint32_t roots = 0;
-
-    for (size_t i = 0; i < g->n_ops; i++)
-        roots += d->n_before[i] == 0;
-    put_u32(g->n_ops, out);
-    put_u32(roots, out);
-    for (size_t i = 0; i < g->n_ops; i++)
-        if (d->n_before[i] == 0)
-            put_u32(i, out);
     for (size_t i = 0; i < g->n_ops; i++) {
         const struct bb_goal_op *op = &g->ops[i];
-        const uint8_t type = (uint8_t)op->type, lanes[] = {(uint8_t)op->cpu, 0};
 
-        put_u32(d->n_before[i], out);
-        put(&type, sizeof(type), out);
-        put_u32(op->peer, out);
-        put(&op->size, sizeof(op->size), out);
-        put_u32(op->tag, out);
-        put(lanes, sizeof(lanes), out);
-        for (int started = 0; started < 2; started++) {
-            put_u32(d->n[started][i], out);
-            put_u32(d->first[started][i], out);
-        }
+        records[i] = (struct record){
+            .type = (uint8_t)op->type, .peer = op->peer, .size = op->size, .tag = op->tag, .cpu = (uint8_t)op->cpu};
     }
-    put(d->list, g->n_edges * sizeof(*d->list), out);
+    for (size_t i = 0; i < g->n_edges; i++) {
+        records[g->edges[i].before].dependents[g->edges[i].started].n++;
+        records[g->edges[i].after].n_before++;
+    }
+    for (size_t i = 0; i < g->n_ops; i++)
+        for (int started = 0; started < 2; started++) {
+            records[i].dependents[started].first = at;
+            at += records[i].dependents[started].n;
+            records[i].dependents[started].n = 0;
+        }
+    for (size_t i = 0; i < g->n_edges; i++) {
+        struct dependents *d = &records[g->edges[i].before].dependents[g->edges[i].started];
+
+        list[d->first + d->n++] = g->edges[i].after;
+    }
 }
 
 static void write_rank(const struct bb_goal *g, FILE *out)
 {
-    struct dependents d = {0};
+    struct record *records;
+    uint32_t *list, roots = 0;
 
-    BB_NEW(d.list, g->n_edges);
-    BB_NEW(d.n_before, g->n_ops);
-    for (int started = 0; started < 2; started++) {
-        BB_NEW(d.n[started], g->n_ops);
-        BB_NEW(d.first[started], g->n_ops);
-    }
-    sort_dependents(g, &d);
-    put_rank(g, &d, out);
-    for (int started = 0; started < 2; started++) {
-        free(d.n[started]);
-        free(d.first[started]);
-    }
-    free(d.n_before);
-    free(d.list);
+    BB_NEW(records, g->n_ops);
+    BB_NEW(list, g->n_edges);
+    fill_records(g, records, list);
+    for (size_t i = 0; i < g->n_ops; i++)
+        roots += records[i].n_before == 0;
+    put_u32(g->n_ops, out);
+    put_u32(roots, out);
+    for (size_t i = 0; i < g->n_ops; i++)
+        if (records[i].n_before == 0)
+            put_u32(i, out);
+    put(records, g->n_ops * sizeof(*records), out);
+    put(list, g->n_edges * sizeof(*list), out);
+    free(records);
+    free(list);
 }
 
 /* Writes the file header: number of ranks, highest cpu and nic numbers, and the start and end offset of each rank's
@@ -425,19 +399,17 @@ int bb_export_goal_bin(const struct bb_export *e, FILE *out)
     TRY(reject_huge(e));
     BB_NEW(rank_ranges, ranks);
     TRY(write_head(rank_ranges, ranks, 0, out));
-    for (int r = 0; r < ranks && rc == 0; r++) {
+    for (int r = 0; r < ranks; r++) {
         struct rank_goal g;
 
         rank_ranges[r][0] = (uint64_t)ftello(out) - sizeof(MAGIC);
-        rc = build_goal(&g, e, r);
-        for (size_t i = 0; rc == 0 && i < g.goal.n_ops; i++)
+        build_goal(&g, e, r);
+        for (size_t i = 0; i < g.goal.n_ops; i++)
             last_cpu = g.goal.ops[i].cpu > last_cpu ? g.goal.ops[i].cpu : last_cpu;
-        if (rc == 0)
-            write_rank(&g.goal, out);
+        write_rank(&g.goal, out);
         rank_ranges[r][1] = (uint64_t)ftello(out) - sizeof(MAGIC);
         release_goal(&g);
     }
-    TRY(rc);
     TRY(write_head(rank_ranges, ranks, last_cpu, out));
 out:
     free(rank_ranges);

@@ -32,10 +32,9 @@ struct bb_goal {
     struct bb_goal_op *ops;
     struct bb_goal_edge *edges;
     size_t n_ops, n_edges;
-    int failed; /* error of the first append that failed; 0: none */
 };
 
-/* bb_goal_add - append an operation and return its index. After an error (g->failed) the index is invalid. */
+/* bb_goal_add - append an operation and return its index. */
 uint32_t bb_goal_add(struct bb_goal *g, struct bb_goal_op op);
 /*
  * bb_goal_add_after - append an operation that starts after the end of operation `before`; returns its index.
@@ -66,7 +65,7 @@ struct bb_goal_collective {
  * when all of these messages have ended. The algorithms ignore which ranks share a node: ring for all_reduce,
  * all_gather and reduce_scatter (the array is split into n fragments whose sizes differ by at most one byte), pairwise
  * exchange for alltoall, binomial tree for broadcast and reduce, direct messages between the root and all other ranks
- * for gather and scatter. Other collectives are rejected: g->failed becomes -BB_EUSAGE after printing an error line.
+ * for gather and scatter. Other collectives of more than one rank must be rejected before (bb_goal_supports).
  */
 uint32_t bb_goal_collective(struct bb_goal *g, const struct bb_goal_collective *c);
 

@@ -1,6 +1,8 @@
 /* goal_collectives.c - converts collectives to point-to-point messages for GOAL; see goal.h. */
 #include "proxies/export/goal.h"
 
+#include "proxies/timeline/op_names.h"
+
 static uint32_t rank_at(const struct bb_goal_collective *c, int index)
 {
     return (uint32_t)bb_group_member(c->layout, c->group, c->instance, (index % c->n + c->n) % c->n);
@@ -59,12 +61,16 @@ static uint32_t ring_round(struct bb_goal *g, const struct bb_goal_collective *c
     return received;
 }
 
-static uint32_t expand_ring(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes, int rounds)
+/* Adds the ring of an all_gather or reduce_scatter, or the two rings of an all_reduce. bytes: payload; an all_reduce
+ * has the whole array as its payload, the others one fragment. */
+static uint32_t expand_ring(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes)
 {
+    const bool all_reduce = c->op->coll == BB_ALL_REDUCE;
+    const uint64_t whole = all_reduce ? bytes : bytes * (uint64_t)c->n;
     uint32_t sent = BB_GOAL_NOTHING, received = c->before, join;
 
-    for (int r = 0; r < rounds; r++)
-        received = ring_round(g, c, bytes, c->index + r, received, &sent);
+    for (int r = 0; r < (all_reduce ? 2 : 1); r++)
+        received = ring_round(g, c, whole, c->index + r, received, &sent);
     join = add_join(g, c, sent);
     bb_goal_wait(g, join, received);
     return join;
@@ -128,17 +134,15 @@ static uint32_t expand_reduce(struct bb_goal *g, const struct bb_goal_collective
     return at.v == 0 ? has : send_to(g, c, at.root + at.v - at.low, bytes, has);
 }
 
-/*
- * Adds this rank's messages of a gather or scatter in which the root and every other rank exchange one message
- * directly.
- *   towards  true: messages go to the root (gather); false: from the root (scatter)
- */
-static uint32_t expand_star(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes, bool towards)
+/* Adds this rank's messages of a gather or scatter in which the root and every other rank exchange one message
+ * directly. */
+static uint32_t expand_star(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes)
 {
     const int root = bb_op_peer(c->op, c->index, c->n);
+    const bool receives = (c->index == root) == (c->op->coll == BB_GATHER);
     const uint32_t join = add_join(g, c, BB_GOAL_NOTHING);
     uint32_t (*add)(struct bb_goal *, const struct bb_goal_collective *, int, uint64_t, uint32_t) =
-        (c->index == root) == towards ? receive_from : send_to;
+        receives ? receive_from : send_to;
 
     if (c->index != root)
         bb_goal_wait(g, join, add(g, c, root, bytes, c->before));
@@ -147,36 +151,22 @@ static uint32_t expand_star(struct bb_goal *g, const struct bb_goal_collective *
     return join;
 }
 
-static uint32_t reject_collective(struct bb_goal *g, const struct bb_goal_collective *c)
+/* [collective] function that adds its messages; NULL: GOAL files do not support the collective. */
+static uint32_t (*const expand[BB_COLL_KIND_COUNT])(struct bb_goal *g, const struct bb_goal_collective *c,
+                                                    uint64_t bytes) = {
+    [BB_ALL_REDUCE] = expand_ring,     [BB_ALL_GATHER] = expand_ring, [BB_REDUCE_SCATTER] = expand_ring,
+    [BB_ALLTOALL] = expand_alltoall,   [BB_REDUCE] = expand_reduce,   [BB_GATHER] = expand_star,
+    [BB_BROADCAST] = expand_broadcast, [BB_SCATTER] = expand_star,
+};
+
+bool bb_goal_supports(const struct bb_layout *l, const struct bb_op *op)
 {
-    if (!g->failed)
-        g->failed = bb_err(BB_EUSAGE, "--export: GOAL does not support %s", bb_colls[c->op->coll].name);
-    return BB_GOAL_NOTHING;
+    return expand[op->coll] || bb_op_group_size(l, op) == 1;
 }
 
 uint32_t bb_goal_collective(struct bb_goal *g, const struct bb_goal_collective *c)
 {
     const uint64_t bytes = (uint64_t)c->op->count * bb_dtypes[c->op->dtype].bytes;
 
-    if (c->n == 1)
-        return add_join(g, c, c->before);
-    switch (c->op->coll) {
-    case BB_ALL_REDUCE:
-        return expand_ring(g, c, bytes, 2);
-    case BB_ALL_GATHER:
-    case BB_REDUCE_SCATTER:
-        return expand_ring(g, c, bytes * (uint64_t)c->n, 1);
-    case BB_ALLTOALL:
-        return expand_alltoall(g, c, bytes);
-    case BB_BROADCAST:
-        return expand_broadcast(g, c, bytes);
-    case BB_REDUCE:
-        return expand_reduce(g, c, bytes);
-    case BB_GATHER:
-        return expand_star(g, c, bytes, true);
-    case BB_SCATTER:
-        return expand_star(g, c, bytes, false);
-    default:
-        return reject_collective(g, c);
-    }
+    return c->n == 1 ? add_join(g, c, c->before) : expand[c->op->coll](g, c, bytes);
 }

@@ -9,6 +9,8 @@
  * track_descriptor.proto and interned_data.proto.
  */
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/units.h"
+#include "bootstrap/cli/size_list.h"
 #include "proxies/export/export.h"
 #include "proxies/export/protobuf.h"
 #include "proxies/simulate/predicted_path.h"
@@ -46,7 +48,7 @@ struct writer {
     const struct bb_timeline *t;
     const bool *micro_batches; /* [micro-batches] true for each micro-batch to write; NULL: write all */
     FILE *out;
-    int rc, stream, sequence;
+    int stream, sequence;
     int64_t last_ns; /* timestamp of the previous event in the packet sequence, in ns */
     struct names names;
     struct bb_message packet, part, inner, name; /* scratch messages, reused for every packet */
@@ -56,7 +58,7 @@ static void put_packet(struct writer *w)
 {
     bb_message_number(&w->packet, PACKET_SEQUENCE, (uint64_t)w->sequence);
     fputc(TRACE_PACKET, w->out);
-    w->rc = w->rc ? w->rc : bb_message_write(&w->packet, w->out);
+    bb_message_write(&w->packet, w->out);
     bb_message_clear(&w->packet);
 }
 
@@ -232,21 +234,46 @@ static void put_rank(struct writer *w, int i)
     }
 }
 
-static int write_timeline(const struct bb_timeline *t, const bool *micro_batches, FILE *out)
+static void write_timeline(const struct bb_timeline *t, const bool *micro_batches, FILE *out)
 {
     struct writer w = {.t = t, .micro_batches = micro_batches, .out = out, .sequence = 1};
 
-    for (int i = 0; i < t->n && w.rc == 0; i++)
+    for (int i = 0; i < t->n; i++)
         put_rank(&w, i);
     free(w.names.text);
     bb_message_release(&w.packet);
     bb_message_release(&w.part);
     bb_message_release(&w.inner);
     bb_message_release(&w.name);
-    return w.rc;
 }
 
-/* ---- selection of ranks ---- */
+/* ---- selection of ranks and micro-batches ---- */
+
+/* Indices that an option selects from 0 to n - 1. */
+struct selection {
+    const char *option, *what; /* option without "--", and what is selected, for the error line */
+    int n;
+    bool *chosen; /* [n] true for each selected index */
+};
+
+/* Parses one index such as "8" or one range such as "8-15", and marks it as selected. */
+static int select_range(void *arg, const char *word)
+{
+    const struct selection *s = arg;
+    const char *dash = strchr(word, '-');
+    const int length = dash ? (int)(dash - word) : (int)strlen(word), last = s->n - 1;
+    char low_text[64];
+    int low, high;
+
+    snprintf(low_text, sizeof(low_text), "%.*s", length, word);
+    if (bb_parse_int(low_text, 0, last, &low) != 0 || (dash && bb_parse_int(dash + 1, low, last, &high) != 0))
+        return bb_err(BB_EUSAGE, "--%s '%s' is not valid, expected %s from 0 to %d, for example 0,2 or 0-%d", s->option,
+                      word, s->what, last, s->n > 1 ? 1 : 0);
+    high = dash ? high : low;
+    for (int i = low; i <= high; i++)
+        s->chosen[i] = true;
+    return 0;
+}
 
 /* Selects the default ranks: the first rank of each role (set of ranks that run the same program), as long as the
  * selected ranks together have at most BB_TRACE_OPS operations. The first rank of the first role is always selected. */
@@ -269,32 +296,32 @@ static void choose_ranks(const struct bb_step *step, bool *shown)
 int bb_export_perfetto(const struct bb_export *e, FILE *out)
 {
     const struct bb_prediction *p = e->prediction;
-    struct bb_selection ranks = {0}, micro_batches = {0};
+    struct selection ranks = {"export-ranks", "ranks", e->step->layout.ranks, NULL};
+    struct selection micro_batches = {"export-micro-batches", "micro-batches", bb_export_micro_batches(e->step), NULL};
     struct bb_critical_path critical = {0};
     struct bb_timeline t = {0};
     char source[128];
     int rc;
 
     snprintf(source, sizeof(source), "step, predicted for %.96s", p->cluster.name);
-    if (e->only.ranks) {
-        TRY(bb_selection_parse(&ranks, "export-ranks", "ranks", e->only.ranks, e->step->layout.ranks));
-    } else {
-        BB_NEW(ranks.chosen, e->step->layout.ranks);
+    BB_NEW(ranks.chosen, ranks.n);
+    BB_NEW(micro_batches.chosen, micro_batches.n);
+    if (e->only.ranks)
+        TRY(bb_list_each(e->only.ranks, select_range, &ranks));
+    else
         choose_ranks(e->step, ranks.chosen);
-    }
     if (e->only.micro_batches)
-        TRY(bb_selection_parse(&micro_batches, "export-micro-batches", "micro-batches", e->only.micro_batches,
-                               bb_export_micro_batches(e->step)));
+        TRY(bb_list_each(e->only.micro_batches, select_range, &micro_batches));
     bb_timeline_init_ranks(&t, e->step, ranks.chosen);
     t.source = source;
     TRY(bb_predicted_timeline(e->step, p, &t));
     TRY(bb_predict_critical_path(e->step, p, &critical));
     t.critical = &critical;
-    rc = write_timeline(&t, micro_batches.chosen, out);
+    write_timeline(&t, e->only.micro_batches ? micro_batches.chosen : NULL, out);
 out:
     bb_critical_path_release(&critical);
     bb_timeline_release(&t);
-    bb_selection_release(&ranks);
-    bb_selection_release(&micro_batches);
+    free(ranks.chosen);
+    free(micro_batches.chosen);
     return rc;
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VARINT = 0, DELIMITED = 2, VARINT_BYTES = 10 };
+enum { VARINT = 0, DELIMITED = 2 };
 
 void bb_message_clear(struct bb_message *m)
 {
@@ -31,25 +31,13 @@ static void add_bytes(struct bb_message *m, const void *bytes, size_t n)
         add_byte(m, ((const unsigned char *)bytes)[i]);
 }
 
-/*
- * Encodes a number as a varint: seven bits per byte, least significant bits first; bit 7 is set in all bytes but the
- * last. Returns the number of bytes.
- */
-static size_t encode_varint(uint64_t value, unsigned char bytes[VARINT_BYTES])
-{
-    size_t n = 0;
-
-    for (; value >= 0x80; value >>= 7)
-        bytes[n++] = (unsigned char)(value | 0x80);
-    bytes[n++] = (unsigned char)value;
-    return n;
-}
-
+/* Appends a number as a varint: seven bits per byte, least significant bits first; bit 7 is set in all bytes but the
+ * last. */
 static void add_varint(struct bb_message *m, uint64_t value)
 {
-    unsigned char bytes[VARINT_BYTES];
-
-    add_bytes(m, bytes, encode_varint(value, bytes));
+    for (; value >= 0x80; value >>= 7)
+        add_byte(m, (unsigned char)(value | 0x80));
+    add_byte(m, (unsigned char)value);
 }
 
 static void add_delimited(struct bb_message *m, int field, const void *bytes, size_t n)
@@ -72,7 +60,6 @@ void bb_message_text(struct bb_message *m, int field, const char *text)
 
 void bb_message_message(struct bb_message *m, int field, const struct bb_message *part)
 {
-    m->failed = m->failed ? m->failed : part->failed;
     add_delimited(m, field, part->bytes, part->n);
 }
 
@@ -86,14 +73,12 @@ void bb_message_packed(struct bb_message *m, int field, const uint64_t *values, 
     bb_message_release(&list);
 }
 
-int bb_message_write(const struct bb_message *m, FILE *out)
+void bb_message_write(const struct bb_message *m, FILE *out)
 {
-    unsigned char length[VARINT_BYTES];
-    const size_t n = encode_varint(m->n, length);
+    struct bb_message length = {0};
 
-    if (m->failed)
-        return m->failed;
-    fwrite(length, n, 1, out);
+    add_varint(&length, m->n);
+    fwrite(length.bytes, 1, length.n, out);
     fwrite(m->bytes, 1, m->n, out);
-    return 0;
+    bb_message_release(&length);
 }

@@ -12,8 +12,6 @@
 struct bb_message {
     unsigned char *bytes;
     size_t n;
-    int failed; /* return code of the first append that failed: -BB_EFAIL after printing an error line when out of
-                   memory; 0: none failed */
 };
 
 void bb_message_clear(struct bb_message *m); /* makes the message empty; its memory is reused */
@@ -25,10 +23,7 @@ void bb_message_text(struct bb_message *m, int field, const char *text);
 void bb_message_message(struct bb_message *m, int field, const struct bb_message *part);
 void bb_message_packed(struct bb_message *m, int field, const uint64_t *values, size_t n);
 
-/*
- * bb_message_write - write the length of the message and then the message, the format of a stream of messages. Returns
- * 0, or m->failed without writing.
- */
-int bb_message_write(const struct bb_message *m, FILE *out);
+/* bb_message_write - write the length of the message and then the message, the format of a stream of messages. */
+void bb_message_write(const struct bb_message *m, FILE *out);
 
 #endif

@@ -12,7 +12,6 @@
  */
 #include "bootstrap/base/alloc.h"
 #include "proxies/export/export.h"
-#include "proxies/export/selection.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -157,17 +156,14 @@ static int64_t longer(int64_t a, int64_t b)
  * Adds a compute operation. SimAI does not model the host, so the time of the operation is the longer of its kernel
  * time and its launch time.
  */
-static int add_compute(struct workload *w, const struct bb_op *op)
+static void add_compute(struct workload *w, const struct bb_op *op)
 {
     const enum column column = op->phase == BB_PHASE_FORWARD    ? FORWARD
                                : op->phase == BB_PHASE_BACKWARD ? INPUT
                                                                 : WEIGHT;
     struct row *row = row_with(w, op, 2 * column);
 
-    if (!row)
-        return -BB_EFAIL;
     row->compute_ns[column] = longer(bb_export_compute_ns(w->e, 0, op), bb_export_host_ns(w->e, op));
-    return 0;
 }
 
 static int add_collective(struct workload *w, const struct bb_op *op)
@@ -184,8 +180,6 @@ static int add_collective(struct workload *w, const struct bb_op *op)
     if (!known || !collective_name(op))
         return reject_op(w, op);
     row = row_with(w, op, 2 * column + 1);
-    if (!row)
-        return -BB_EFAIL;
     row->word[column] = collective_name(op);
     row->suffix[column] = suffixes[side];
     row->bytes[column] = bytes;
@@ -221,9 +215,10 @@ static int add_ops(struct workload *w, const struct bb_program *p)
     int rc = 0;
 
     for (size_t i = 0; i < p->n_ops && rc == 0; i++)
-        rc = p->ops[i].kind == BB_OP_COMPUTE      ? add_compute(w, &p->ops[i])
-             : p->ops[i].kind == BB_OP_COLLECTIVE ? add_collective(w, &p->ops[i])
-                                                  : check_message(w, &p->ops[i]);
+        if (p->ops[i].kind == BB_OP_COMPUTE)
+            add_compute(w, &p->ops[i]);
+        else
+            rc = p->ops[i].kind == BB_OP_COLLECTIVE ? add_collective(w, &p->ops[i]) : check_message(w, &p->ops[i]);
     return rc;
 }
 

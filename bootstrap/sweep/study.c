@@ -1,6 +1,7 @@
 /* study.c - reads study files and validates them key by key against tables of rules. */
 #include "bootstrap/sweep/study.h"
 
+#include "bootstrap/base/environment.h"
 #include "bootstrap/base/json_read.h"
 #include "bootstrap/base/units.h"
 
@@ -360,7 +361,7 @@ static int check_option_name(const char *name, const struct location *object, co
 static int check_variable_name(const char *name, const struct location *object, const struct location *at)
 {
     bool valid = isalpha((unsigned char)name[0]) || name[0] == '_';
-    char meant[BB_NCCL_VARIABLE_TEXT];
+    const char *meant = bb_environment_suggest_nccl(name);
 
     (void)object;
     for (const char *c = name; *c; c++)
@@ -368,8 +369,8 @@ static int check_variable_name(const char *name, const struct location *object, 
     if (!valid)
         return bb_err(BB_EUSAGE, "%s: %s is not a valid variable name, expected letters, digits and _", at->path,
                       at->key);
-    if (bb_suggest_nccl_variable(name, meant))
-        bb_warn("%s: %s is not a variable of NCCL 2.28, did you mean '%s'? The variable is set as given", at->path,
+    if (meant)
+        bb_warn("%s: %s is not a variable of NCCL 2.32, did you mean '%s'? The variable is set as given", at->path,
                 at->key, meant);
     return 0;
 }

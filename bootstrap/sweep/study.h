@@ -60,14 +60,4 @@ struct bb_study {
 int bb_study_load(struct bb_study *study, const char *path) BB_MUST_CHECK;
 void bb_study_release(struct bb_study *study);
 
-/*
- * bb_suggest_nccl_variable - detect a misspelled NCCL variable (variables.c).
- *   name     name of an environment variable
- *   meant    out: the variable of NCCL 2.28 with the most similar name
- *   Returns  true if name is similar to that of a variable of NCCL 2.28, but not equal to one. A newer NCCL may have
- *            the variable, so callers only print a warning.
- */
-#define BB_NCCL_VARIABLE_TEXT 48
-bool bb_suggest_nccl_variable(const char *name, char meant[BB_NCCL_VARIABLE_TEXT]);
-
 #endif

@@ -208,15 +208,40 @@ OTHERS = r"NCCL_TESTS|NCCL_WHEELS"
 
 
 def test_environment_variables_are_read_by_the_library(nccl):
-    table = ROOT / "bootstrap/base/environment.c"  # names that users may set
-    texts = "".join(text for path, text in SOURCES.items() if path != table)
-    named = {n for n in re.findall(r'"(NCCL_[A-Z0-9_]+)"', texts) if not re.match(OTHERS, n)}
+    named = {n for n in re.findall(r'"(NCCL_[A-Z0-9_]+)"', "".join(SOURCES.values())) if not re.match(OTHERS, n)}
     assert "NCCL_MAX_CTAS" in named
     # The library contains the names of NCCL_PARAM parameters without the prefix NCCL_.
     read = {n for n in named if n in nccl.strings or n.removeprefix("NCCL_") in nccl.strings}
     version = nccl.facts["NCCL_VERSION_CODE"]
     assert sorted(n for n in named - read if SINCE.get(n, 0) <= version) == []
     assert sorted(n for n in read if SINCE.get(n, 0) > version) == []
+
+
+# Listed variables that the newest library does not read, because only older versions do, or only a plugin or NCCL's header does.
+NOT_READ = {"NCCL_CREATE_THREAD_CONTEXT", "NCCL_GIN_COUNTER_POOL_SIZE", "NCCL_GIN_NCONTEXTS", "NCCL_GIN_SIGNAL_POOL_SIZE",
+            "NCCL_HOME", "NCCL_INSPECTOR_ENABLE", "NCCL_MAX_CGA_CLUSTER_SIZE", "NCCL_SHM_MEMCPY_MODE", "NCCL_SHM_USE_CUDA_MEMCPY",
+            "NCCL_WIN_COLL_SYMMETRIC"}
+
+
+def test_the_list_of_variables_has_those_of_the_newest_library():
+    """NCCL_PARAM(NetOverhead, "NET_OVERHEAD", ...) defines the function ncclParamNetOverhead, which is in the library's symbol table, and
+    a string with the variable's name. NCCL_PARAM names whose string is spelled differently are not compared.
+    """
+    newest = load("newest")
+    listed = set(re.findall(r"^\w+\((NCCL_\w+)\)$", (ROOT / "bootstrap/base/environment.def").read_text(), re.M))
+    assert len(listed) > 290
+    strings = {text.decode() for text in re.findall(rb"[A-Z0-9_]{5,60}(?=\0)", newest.library.read_bytes())}
+    named = {"NCCL_" + text.removeprefix("NCCL_") for text in strings}
+    assert {n for n in listed - named if not re.match(OTHERS, n)} == NOT_READ
+    symbols = subprocess.run(["nm", newest.library], capture_output=True, text=True, check=True).stdout
+    parameters = {name.lower() for name in re.findall(r" _Z\d+ncclParam(\w+)v$", symbols, re.M)}
+    assert len(parameters) > 200
+    spelled = {}
+    for name in named:
+        spelled.setdefault(name.removeprefix("NCCL_").replace("_", "").lower(), set()).add(name)
+    found = {name: spelled[name] for name in parameters if name in spelled}
+    assert len(found) > 180
+    assert [sorted(names) for names in found.values() if not names & listed] == []
 
 
 def test_library_loads_the_exported_plugin_symbols(nccl):

@@ -1,4 +1,5 @@
 /* study.c - study files (busbar sweep FILE): combinations, their command lines, and the files of an array job. */
+#include "bootstrap/base/environment.h"
 #include "bootstrap/sweep/expand.h"
 #include "collectives/bench_main.h"
 #include "proxies/plan_main.h"
@@ -12,7 +13,7 @@ static const struct bb_expand_plan plan = {.commands = commands, .n_commands = 3
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char text[BB_SETTING_TEXT], meant[BB_NCCL_VARIABLE_TEXT];
+    char text[BB_SETTING_TEXT];
     struct bb_sweep_runs runs = {0};
     struct bb_study study = {0};
     FILE *shell = fopen("/dev/null", "w");
@@ -23,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             (void)bb_settings_text(&runs.one[i], text, sizeof text);
             bb_quote_all(&runs.one[i].words, shell);
             for (size_t j = 0; j < runs.one[i].environment.n; j++)
-                (void)bb_suggest_nccl_variable(runs.one[i].environment.word[j], meant);
+                (void)bb_environment_suggest_nccl(runs.one[i].environment.word[j]);
         }
     bb_sweep_runs_release(&runs);
     bb_study_release(&study);

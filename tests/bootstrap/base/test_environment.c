@@ -16,6 +16,7 @@ static void records_known_variables_and_hides_secrets(void **state)
         {"SLURM_JOB_ID", 1, 1},
         {"EMU_FAULT", 1, 1},
         {"OMPI_COMM_WORLD_SIZE", 1, 1},
+        {"NCCL_COMM_ID", 1, 0},
         {"NCCL_FOO_TOKEN", 1, 0},
         {"CUDA_X_KEY", 1, 0},
         {"BUSBAR_PASSWORD", 1, 0},
@@ -36,9 +37,31 @@ static void records_known_variables_and_hides_secrets(void **state)
     }
 }
 
+/* Known variables, also of the newest NCCL, and variables of other programs get no suggestion. */
+static void suggests_the_variable_of_the_closest_spelling(void **state)
+{
+    static const struct {
+        const char *name, *meant;
+    } rows[] = {
+        {"NCCL_AGLO", "NCCL_ALGO"}, {"nccl_algo", NULL},        {"NCCL_GIN_ENABEL", "NCCL_GIN_ENABLE"},
+        {"NCCL_ALGO", NULL},        {"NCCL_GIN_ENABLE", NULL},  {"NCCL_TESTS_DEVICE", NULL},
+        {"NCCL_COMM_ID", NULL},     {"CUDA_VISIBLE_DEV", NULL}, {"NCCL_SOMETHING_ELSE", NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        const char *meant = bb_environment_suggest_nccl(rows[i].name);
+
+        assert_string_equal(meant ? meant : "none", rows[i].meant ? rows[i].meant : "none");
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(records_known_variables_and_hides_secrets)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(records_known_variables_and_hides_secrets),
+        cmocka_unit_test(suggests_the_variable_of_the_closest_spelling),
+    };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,6 @@
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/results/results.h"
-#include "proxies/calibrate/base_profile.h"
 #include "proxies/calibrate/calibration_report.h"
 #include "proxies/calibrate/measure_machine.h"
 #include "proxies/models/profile.h"
@@ -75,6 +74,47 @@ static const struct bb_opts set = {
     .tables = tables,
 };
 
+/* ---- starting profile ---- */
+
+/* Shipped profiles. A profile matches if the device name of the GPUs contains the texts `word` and `second` (an
+ * empty text always matches). The first matching profile of the table is used. */
+static const struct {
+    const char *word, *second, *profile;
+} shipped[] = {
+    {"Emulated GPU", "", "emulated-default"},
+    {"GB200", "", "gb200-nvl72"},
+    {"B200", "", "b200-sxm-ib"},
+    {"H200", "", "h200-sxm-ib"},
+    {"H800", "", "h800-sxm-ib"},
+    {"H100", "HBM3", "h100-sxm-ib"},
+    {"A100-SXM", "40GB", "a100-40gb-sxm-ib"},
+    {"A100-SXM", "", "a100-sxm-ib"},
+    {"A100", "PCI", "a100-pcie-ib"},
+    {"L40S", "", "l40s-pcie-ib"},
+};
+
+/*
+ * Selects the starting profile of a calibration: the one that the user names, or the shipped profile of the measured
+ * GPUs.
+ *   from     name or path from the command line, or NULL
+ *   device   name of the measured GPUs; used if `from` is NULL
+ *   name     out: name or path of the profile: a static text, or `from`
+ *   Returns  0, or -BB_EUSAGE after printing an error message if no shipped profile is for these GPUs
+ */
+static int select_profile(const char *from, const char *device, const char **name)
+{
+    *name = from;
+    for (size_t i = 0; i < sizeof(shipped) / sizeof(shipped[0]) && !*name; i++)
+        if (strstr(device, shipped[i].word) && strstr(device, shipped[i].second))
+            *name = shipped[i].profile;
+    if (*name)
+        return 0;
+    return bb_err(BB_EUSAGE,
+                  "no shipped profile is for GPUs '%s', so the parameters that were not measured are unknown; try: "
+                  "--from NAME with a similar cluster (see busbar list clusters)",
+                  device);
+}
+
 /* ---- output files ---- */
 
 enum { DIGITS = 6 };
@@ -114,7 +154,7 @@ static int calibrate_files(const struct options *o, const struct bb_measurements
     json_t *root = NULL;
     int rc;
 
-    TRY(bb_base_profile(o->from, e->files[0].device, &name));
+    TRY(select_profile(o->from, e->files[0].device, &name));
     TRY(bb_cluster_load(name, &base));
     TRY(bb_profile_load("clusters", name, &root));
     report.base = &base;

@@ -12,13 +12,12 @@ static void add_sources(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_calibration *c = r->calibration;
 
-    for (int fit = 0; fit < c->n_fits; fit++) {
-        const struct bb_calibration_fit *done = &c->fits[fit];
+    for (const struct bb_calibration_fit *done = c->fits; done < c->fits + c->n_fits; done++) {
         const char *comma = "";
         bool any = false;
 
         for (int f = 0; f < c->n_parameters; f++)
-            if (c->parameters[f].fit == fit) {
+            if (c->parameters[f].fit == done) {
                 fprintf(out, "%s%s", any ? ", " : "", c->parameters[f].key);
                 any = true;
             }
@@ -30,11 +29,11 @@ static void add_sources(const struct bb_calibration_report *r, FILE *out)
                 fprintf(out, "%s%s", comma, r->measurements->files[i].path);
                 comma = ", ";
             }
-        if (done->evaluated_only)
+        if (!done->fitted)
             fprintf(out, "%s%s. ", comma, done->name);
         else
-            fprintf(out, " (%zu rows, median error %.2g %%, worst %.2g %%). ", done->n_rows, 100 * done->median_error,
-                    100 * done->worst_error);
+            fprintf(out, " (%zu rows, median error %.2g %%, worst %.2g %%). ", done->n_rows, done->median_percent,
+                    done->worst_percent);
     }
 }
 
@@ -54,49 +53,42 @@ static json_t *source_of(const struct bb_calibration_report *r)
     FILE *out = open_memstream(&text, &size);
     json_t *value;
 
-    if (!out)
-        return NULL;
     fprintf(out, "busbar calibrate %s, %s, %s. ", BUSBAR_VERSION, r->measurements->files[0].device,
             r->measurements->files[0].emulated ? "emulated, not a measurement of hardware" : "measured");
     add_sources(r, out);
     add_files(r->measurements, out);
     fprintf(out, "All other parameters are those of %s: %s", r->base->name, source ? source : "no source");
-    value = fclose(out) == 0 ? json_string(text) : NULL;
+    fclose(out);
+    value = json_string(text);
     free(text);
     return value;
 }
 
 /* Sets the number with this key in the JSON of a profile. The key may contain one dot: "tflops.float32" is the key
  * "float32" of the object "tflops". */
-static int set_number(json_t *root, const char *key, json_t *number)
+static void set_number(json_t *root, const char *key, json_t *number)
 {
     const char *dot = strchr(key, '.');
     char object[32];
 
-    if (!dot)
-        return json_object_set_new(root, key, number);
-    snprintf(object, sizeof(object), "%.*s", (int)(dot - key), key);
-    return json_object_set_new(json_object_get(root, object), dot + 1, number);
+    snprintf(object, sizeof(object), "%.*s", dot ? (int)(dot - key) : 0, key);
+    json_object_set_new(dot ? json_object_get(root, object) : root, dot ? dot + 1 : key, number);
 }
 
-static int set_parameters(const struct bb_calibration *c, json_t *root)
+static void set_parameters(const struct bb_calibration *c, json_t *root)
 {
-    int failed = 0;
-
     for (int f = 0; f < c->n_parameters; f++) {
         const struct bb_calibration_parameter *parameter = &c->parameters[f];
-        json_t *number;
+        json_t *number, *variant = json_array_get(json_object_get(root, "nccl"), (size_t)parameter->variant);
 
-        if (parameter->fit < 0)
+        if (!parameter->fit)
             continue;
         number = parameter->is_integer ? json_integer((json_int_t)parameter->value) : json_real(parameter->value);
         if (parameter->variant >= 0)
-            failed |= json_object_set_new(json_array_get(json_object_get(root, "nccl"), (size_t)parameter->variant),
-                                          strrchr(parameter->key, '.') + 1, number);
+            json_object_set_new(variant, strrchr(parameter->key, '.') + 1, number);
         else
-            failed |= set_number(root, parameter->key, number);
+            set_number(root, parameter->key, number);
     }
-    return failed;
 }
 
 /* Returns the name of the profile in a file: the file name without ".json", for example "mine" for "runs/mine.json". */
@@ -112,21 +104,19 @@ json_t *bb_calibration_profile(const struct bb_calibration_report *r)
 {
     const struct bb_measurement_file *first = &r->measurements->files[0];
     json_t *root = json_deep_copy(r->base_root);
-    int failed = root ? 0 : -1;
+    json_t *changes = json_pack(
+        "{s:o, s:o, s:o}", "name", name_of(r->profile), "description",
+        json_sprintf("%s, calibrated; parameters that were not measured are those of %s", first->device, r->base->name),
+        "source", source_of(r));
+    const int rc = json_object_update(root, changes);
 
-    if (failed)
-        return NULL;
-    failed |= json_object_set_new(root, "name", name_of(r->profile));
-    failed |= json_object_set_new(root, "description",
-                                  json_sprintf("%s, calibrated; parameters that were not measured are those of %s",
-                                               first->device, r->base->name));
-    failed |= json_object_set_new(root, "source", source_of(r));
-    if (first->emulated)
-        failed |= json_object_set_new(root, "emulated", json_true());
-    failed |= set_parameters(r->calibration, root);
-    if (failed) {
+    json_decref(changes);
+    if (rc != 0) {
         json_decref(root);
         return NULL;
     }
+    if (first->emulated)
+        json_object_set_new(root, "emulated", json_true());
+    set_parameters(r->calibration, root);
     return root;
 }

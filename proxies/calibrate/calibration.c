@@ -4,10 +4,10 @@
 
 #include "bootstrap/base/alloc.h"
 #include "proxies/calibrate/integer_parameters.h"
+#include "proxies/calibrate/measurements/row_time.h"
 #include "proxies/calibrate/parameters.h"
 #include "proxies/calibrate/penalized_variants.h"
 #include "proxies/calibrate/robust_fit.h"
-#include "proxies/calibrate/row_time.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,9 +24,9 @@ struct model {
     struct bb_calibration *c;
     const struct bb_measurements *measurements;
     size_t *rows; /* [n] indices of the measurements in bb_measurements.rows */
-    double *measured;
     size_t n;
-    int parameters[BB_FIT_PARAMETERS], n_parameters;
+    struct bb_calibration_parameter *parameters[BB_FIT_PARAMETERS];
+    int n_parameters;
     int variant; /* index of the NCCL variant (algorithm + protocol) that predicts all times; -1: the cost model
                     selects a variant for each measurement */
 };
@@ -38,7 +38,7 @@ static double predict_row(void *arg, const double *values, size_t i)
     const struct bb_measurement *row = &m->measurements->rows[m->rows[i]];
 
     for (int f = 0; f < m->n_parameters; f++)
-        bb_parameter_set(cluster, &m->c->parameters[m->parameters[f]], values[f]);
+        bb_parameter_try(cluster, m->parameters[f], m->parameters[f]->is_rate ? 1 / values[f] : values[f]);
     return m->variant >= 0 ? bb_row_time_by_us(cluster, m->variant, row) : bb_row_time_us(cluster, row);
 }
 
@@ -57,8 +57,8 @@ static void store_rows(struct bb_calibration *c, const struct model *m, const st
         BB_GROW(c->rows, c->n_rows);
         c->rows[c->n_rows++] = (struct bb_calibration_row){.row = m->rows[i],
                                                            .fit = c->n_fits,
-                                                           .measured_us = m->measured[i],
-                                                           .fitted_us = m->measured[i] * (1 + fit->error[i]),
+                                                           .measured_us = fit->measured[i],
+                                                           .fitted_us = fit->measured[i] * (1 + fit->error[i]),
                                                            .outlier = fit->is_outlier[i]};
     }
 }
@@ -66,177 +66,129 @@ static void store_rows(struct bb_calibration *c, const struct model *m, const st
 static void store_parameters(struct bb_calibration *c, const struct model *m, const struct bb_fit *fit)
 {
     for (int f = 0; f < m->n_parameters; f++) {
-        struct bb_calibration_parameter *parameter = &c->parameters[m->parameters[f]];
+        struct bb_calibration_parameter *parameter = m->parameters[f];
         const struct bb_fit_parameter *p = &fit->parameters[f];
 
         if (p->fitted) {
-            parameter->value = bb_parameter_round(parameter, parameter->is_rate ? 1 / p->value : p->value);
-            parameter->fit = c->n_fits;
+            bb_parameter_set(c, parameter, bb_parameter_round(parameter, parameter->is_rate ? 1 / p->value : p->value));
             parameter->correlated = p->correlated;
+        } else {
+            bb_parameter_try(&c->cluster, parameter, parameter->value);
         }
-        bb_parameter_set(&c->cluster, parameter, parameter->is_rate ? 1 / parameter->value : parameter->value);
     }
 }
 
-static void name_files(struct bb_calibration_fit *fit, const struct model *m)
-{
-    for (size_t i = 0; i < m->n; i++)
-        fit->files |= (size_t)1 << (m->measurements->rows[m->rows[i]].file % 64);
-}
-
+/* Runs the fit of a model and releases the model. Does nothing without measurements. */
 static void run_fit(struct model *m, const char *name)
 {
     struct bb_calibration *c = m->c;
     struct bb_calibration_fit *done = &c->fits[c->n_fits];
-    struct bb_fit fit = {
-        .n_parameters = m->n_parameters, .measured = m->measured, .n_rows = m->n, .predict = predict_row, .model = m};
+    struct bb_fit fit = {.n_parameters = m->n_parameters, .n_rows = m->n, .predict = predict_row, .model = m};
+    double *measured;
 
+    if (m->n == 0)
+        return;
+    snprintf(done->name, sizeof(done->name), "%s", name);
+    BB_NEW(measured, m->n);
+    for (size_t i = 0; i < m->n; i++) {
+        const struct bb_measurement *row = &m->measurements->rows[m->rows[i]];
+
+        measured[i] = row->time_us;
+        done->files |= (size_t)1 << (row->file % 64);
+    }
+    fit.measured = measured;
     for (int f = 0; f < m->n_parameters; f++)
-        fit.parameters[f] = fit_parameter_of(&c->parameters[m->parameters[f]]);
+        fit.parameters[f] = fit_parameter_of(m->parameters[f]);
     bb_fit_run(&fit);
     store_parameters(c, m, &fit);
     store_rows(c, m, &fit);
-    *done = (struct bb_calibration_fit){.n_rows = m->n,
-                                        .n_outliers = fit.n_outliers,
-                                        .median_error = fit.median_error,
-                                        .worst_error = fit.worst_error,
-                                        .evaluated_only = m->n_parameters == 0};
-    snprintf(done->name, sizeof(done->name), "%s", name);
-    name_files(done, m);
+    done->n_rows = m->n;
+    done->n_outliers = fit.n_outliers;
+    done->median_percent = 100 * fit.median_error;
+    done->worst_percent = 100 * fit.worst_error;
+    done->fitted = m->n_parameters > 0;
     c->n_fits++;
     bb_fit_release(&fit);
+    free(measured);
+    free(m->rows);
 }
 
 /* ---- measurements and parameters of each fit ---- */
 
 enum cost_model { ANY_MODEL, ALPHA_BETA, NCCL_VARIANTS, SHARING };
 
-static bool is_kernel(const struct bb_measurement *r)
+/* Categories of measurements; the bits of a mask. A collective that NCCL implements as sends and receives is in the
+ * category SEND_RECV and, unless the user forced its variant, also in OWN_CHOICE. */
+enum { KERNEL = 1, LAUNCH = 2, MESSAGE = 4, OWN_CHOICE = 8, SEND_RECV = 16, OVERLAP = 32 };
+/* Places of the ranks of a measurement, the bits of a mask. */
+enum { LOCAL = 1, REMOTE = 2, ANYWHERE = LOCAL | REMOTE };
+
+static unsigned categories_of(const struct bb_measurement *r)
 {
-    return r->kind == BB_MEASURED_KERNEL || r->kind == BB_MEASURED_TIMED_KERNEL;
+    static const unsigned categories[] = {[BB_MEASURED_KERNEL] = KERNEL,
+                                          [BB_MEASURED_TIMED_KERNEL] = KERNEL,
+                                          [BB_MEASURED_NCCL_LAUNCH] = LAUNCH,
+                                          [BB_MEASURED_MESSAGE] = MESSAGE,
+                                          [BB_MEASURED_OVERLAP] = OVERLAP};
+
+    if (r->kind != BB_MEASURED_COLLECTIVE)
+        return categories[r->kind];
+    return (r->forced ? 0 : OWN_CHOICE) | (bb_colls[r->call.kind].flags & BB_COLL_ESTIMATED ? 0 : SEND_RECV);
 }
 
-static bool is_launch(const struct bb_measurement *r)
+static unsigned place_of(const struct bb_measurement *r)
 {
-    return r->kind == BB_MEASURED_NCCL_LAUNCH;
-}
-
-static bool is_own_choice(const struct bb_measurement *r)
-{
-    return r->kind == BB_MEASURED_COLLECTIVE && !r->forced;
-}
-
-static bool is_send_recv_collective(const struct bb_measurement *r)
-{
-    return r->kind == BB_MEASURED_COLLECTIVE && !(bb_colls[r->call.kind].flags & BB_COLL_ESTIMATED);
-}
-
-static bool is_message(const struct bb_measurement *r)
-{
-    return r->kind == BB_MEASURED_MESSAGE;
-}
-
-static bool is_local(const struct bb_measurement *r)
-{
-    return is_message(r) ? r->same_node : r->call.nodes == 1;
-}
-
-static bool is_local_collective(const struct bb_measurement *r)
-{
-    return is_own_choice(r) && is_local(r);
-}
-
-static bool is_remote_collective(const struct bb_measurement *r)
-{
-    return is_own_choice(r) && !is_local(r);
-}
-
-static bool is_local_message(const struct bb_measurement *r)
-{
-    return is_message(r) && is_local(r);
-}
-
-static bool is_remote_message(const struct bb_measurement *r)
-{
-    return is_message(r) && !is_local(r);
-}
-
-/* is_local_exchange and is_remote_exchange return whether a measurement belongs to the fit of messages within a node
- * (local) or between nodes (remote). Both fits include collectives that NCCL implements as sends and receives,
- * because the cost model treats them as messages. */
-static bool is_local_exchange(const struct bb_measurement *r)
-{
-    return (is_message(r) || is_send_recv_collective(r)) && is_local(r);
-}
-
-static bool is_remote_exchange(const struct bb_measurement *r)
-{
-    return (is_message(r) || is_send_recv_collective(r)) && !is_local(r);
-}
-
-static bool is_overlap(const struct bb_measurement *r)
-{
-    return r->kind == BB_MEASURED_OVERLAP;
+    return (r->kind == BB_MEASURED_MESSAGE ? r->same_node : r->call.nodes == 1) ? LOCAL : REMOTE;
 }
 
 /* The fits in the order in which they run; later fits use the results of earlier ones. A parameter is fitted only
  * once. If a later fit lists a parameter that is already fitted, the value stays, and the measurements of the later
- * fit only validate it. */
-static const struct {
+ * fit only validate it. With NCCL_VARIANTS, the fits of messages include collectives that NCCL implements as sends and
+ * receives, because the cost model treats them as messages. */
+static const struct listed_fit {
     const char *name;
     enum cost_model cost_model;
-    bool (*takes)(const struct bb_measurement *row);
+    unsigned categories, places;
     const char *keys[10];
 } listed_fits[] = {
     {"kernels",
      ANY_MODEL,
-     is_kernel,
+     KERNEL,
+     ANYWHERE,
      {"launch_us", "kernel_us", "memory_gbps", "achieved.memory", "achieved.gemm", "tflops.float32", "tflops.float16",
       "tflops.bfloat16"}},
-    {"NCCL calls", ANY_MODEL, is_launch, {"nccl_launch_us"}},
-    {"collectives within a node", ALPHA_BETA, is_local_collective, {"intra.latency_us", "intra.gbps"}},
-    {"collectives between nodes", ALPHA_BETA, is_remote_collective, {"inter.latency_us", "inter.gbps"}},
-    {"messages within a node", ALPHA_BETA, is_local_message, {"intra.latency_us", "intra.gbps"}},
-    {"messages between nodes", ALPHA_BETA, is_remote_message, {"inter.latency_us", "inter.gbps"}},
-    {"messages within a node", NCCL_VARIANTS, is_local_exchange, {"intra.latency_us", "intra.gbps"}},
-    {"messages between nodes", NCCL_VARIANTS, is_remote_exchange, {"inter.latency_us", "inter.gbps"}},
-    {"GEMMs during NCCL", SHARING, is_overlap, {"sharing.memory_bytes"}},
+    {"NCCL calls", ANY_MODEL, LAUNCH, ANYWHERE, {"nccl_launch_us"}},
+    {"collectives within a node", ALPHA_BETA, OWN_CHOICE, LOCAL, {"intra.latency_us", "intra.gbps"}},
+    {"collectives between nodes", ALPHA_BETA, OWN_CHOICE, REMOTE, {"inter.latency_us", "inter.gbps"}},
+    {"messages within a node", ALPHA_BETA, MESSAGE, LOCAL, {"intra.latency_us", "intra.gbps"}},
+    {"messages between nodes", ALPHA_BETA, MESSAGE, REMOTE, {"inter.latency_us", "inter.gbps"}},
+    {"messages within a node", NCCL_VARIANTS, MESSAGE | SEND_RECV, LOCAL, {"intra.latency_us", "intra.gbps"}},
+    {"messages between nodes", NCCL_VARIANTS, MESSAGE | SEND_RECV, REMOTE, {"inter.latency_us", "inter.gbps"}},
+    {"GEMMs during NCCL", SHARING, OVERLAP, ANYWHERE, {"sharing.memory_bytes"}},
 };
 
 static void add_row(struct model *m, size_t row)
 {
     BB_GROW(m->rows, m->n);
-    BB_GROW(m->measured, m->n);
-    m->rows[m->n] = row;
-    m->measured[m->n++] = m->measurements->rows[row].time_us;
+    m->rows[m->n++] = row;
 }
 
-static void add_parameter(struct model *m, const char *key)
+static void add_parameter(struct model *m, struct bb_calibration_parameter *parameter)
 {
-    int f = bb_parameter_find(m->c->parameters, m->c->n_parameters, key);
-
-    if (f >= 0 && m->c->parameters[f].fit < 0 && m->c->parameters[f].is_fittable)
-        m->parameters[m->n_parameters++] = f;
+    if (parameter && !parameter->fit && parameter->is_fittable)
+        m->parameters[m->n_parameters++] = parameter;
 }
 
-static void release_model(struct model *m)
-{
-    free(m->rows);
-    free(m->measured);
-}
-
-static void run_listed_fit(struct bb_calibration *c, const struct bb_measurements *e, size_t which)
+static void run_listed_fit(struct bb_calibration *c, const struct bb_measurements *e, const struct listed_fit *listed)
 {
     struct model m = {.c = c, .measurements = e, .variant = -1};
 
     for (size_t i = 0; i < e->n_rows; i++)
-        if (listed_fits[which].takes(&e->rows[i]))
+        if (listed->categories & categories_of(&e->rows[i]) && listed->places & place_of(&e->rows[i]))
             add_row(&m, i);
-    for (int k = 0; k < 10 && listed_fits[which].keys[k]; k++)
-        add_parameter(&m, listed_fits[which].keys[k]);
-    if (m.n > 0)
-        run_fit(&m, listed_fits[which].name);
-    release_model(&m);
+    for (int k = 0; k < 10 && listed->keys[k]; k++)
+        add_parameter(&m, bb_parameter_find(c, listed->keys[k]));
+    run_fit(&m, listed->name);
 }
 
 /* ---- fits of NCCL variants (algorithm + protocol) ---- */
@@ -244,26 +196,22 @@ static void run_listed_fit(struct bb_calibration *c, const struct bb_measurement
 static void fit_variant(struct bb_calibration *c, const struct bb_measurements *e, const struct bb_cluster *base,
                         int variant)
 {
-    static const char *const parts[] = {"base_us", "intra_us", "inter_us", "gbps", "nic", "chunk_us"};
     const struct bb_nccl_variant *w = &base->variants[variant];
     struct model m = {.c = c, .measurements = e, .variant = variant};
-    char name[64], key[96];
+    char name[64];
 
     for (size_t i = 0; i < e->n_rows; i++) {
         const struct bb_measurement *row = &e->rows[i];
 
-        if (row->kind == BB_MEASURED_COLLECTIVE && !is_send_recv_collective(row) &&
+        if (row->kind == BB_MEASURED_COLLECTIVE && !(categories_of(row) & SEND_RECV) &&
             bb_row_variant(base, row) == variant && isfinite(bb_row_time_by_us(base, variant, row)))
             add_row(&m, i);
     }
+    for (int f = 0; f < c->n_parameters; f++)
+        if (c->parameters[f].variant == variant)
+            add_parameter(&m, &c->parameters[f]);
     snprintf(name, sizeof(name), "%s %s", bb_nccl_algorithms[w->algorithm], w->protocol);
-    for (size_t p = 0; p < sizeof(parts) / sizeof(parts[0]); p++) {
-        bb_parameter_variant_key(key, sizeof(key), w, parts[p]);
-        add_parameter(&m, key);
-    }
-    if (m.n > 0)
-        run_fit(&m, name);
-    release_model(&m);
+    run_fit(&m, name);
 }
 
 /* Computes the errors of the calibrated model for all collectives whose variant (algorithm + protocol) NCCL chose,
@@ -275,9 +223,7 @@ static void evaluate_choice(struct bb_calibration *c, const struct bb_measuremen
     for (size_t i = 0; i < e->n_rows; i++)
         if (bb_is_nccl_choice(&e->rows[i]))
             add_row(&m, i);
-    if (m.n > 0)
-        run_fit(&m, "collectives, as NCCL chose");
-    release_model(&m);
+    run_fit(&m, "collectives, as NCCL chose");
 }
 
 /* ---- order of all fits ---- */
@@ -292,33 +238,32 @@ static void fix_nominal_rates(struct bb_calibration *c, const struct bb_measurem
         enum bb_dtype_id dtype;
         const char *key;
     } types[] = {{BB_BFLOAT16, "tflops.bfloat16"}, {BB_HALF, "tflops.float16"}};
-    int gemm = bb_parameter_find(c->parameters, c->n_parameters, "achieved.gemm"), anchor = -1;
+    struct bb_calibration_parameter *gemm = bb_parameter_find(c, "achieved.gemm"), *anchor = gemm;
     size_t max = 0;
 
-    for (int t = 0; t < 2 && gemm >= 0; t++) {
+    if (!gemm)
+        return;
+    for (int t = 0; t < 2; t++) {
         size_t n = 0;
 
         for (size_t i = 0; i < e->n_rows; i++)
             n += e->rows[i].kind == BB_MEASURED_KERNEL && !e->rows[i].kernel.is_memory_kernel &&
                  e->rows[i].kernel.gemm.dtype == types[t].dtype;
         if (n > max)
-            anchor = bb_parameter_find(c->parameters, c->n_parameters, types[t].key);
+            anchor = bb_parameter_find(c, types[t].key);
         max = n > max ? n : max;
     }
-    if (anchor >= 0)
-        c->parameters[anchor].is_fittable = false;
-    else if (gemm >= 0)
-        c->parameters[gemm].is_fittable = false;
-    if (gemm >= 0) /* the profile has "achieved": memory_gbps keeps the data sheet's value, and the fraction
-                      achieved.memory is fitted instead */
-        c->parameters[bb_parameter_find(c->parameters, c->n_parameters, "memory_gbps")].is_fittable = false;
+    anchor->is_fittable = false;
+    /* The profile has "achieved": memory_gbps keeps the data sheet's value, and the fraction achieved.memory is fitted
+     * instead. */
+    bb_parameter_find(c, "memory_gbps")->is_fittable = false;
 }
 
 static void fit_model(struct bb_calibration *c, const struct bb_measurements *e, enum cost_model cost_model)
 {
     for (size_t i = 0; i < sizeof(listed_fits) / sizeof(listed_fits[0]); i++)
         if (listed_fits[i].cost_model == cost_model)
-            run_listed_fit(c, e, i);
+            run_listed_fit(c, e, &listed_fits[i]);
 }
 
 /* Fits the profile's parameters "sharing": how much NCCL slows down GEMMs that run at the same time. Requires that
@@ -335,7 +280,7 @@ static void calibrate_sharing(struct bb_calibration *c, const struct bb_measurem
 void bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_measurements *e)
 {
     *c = (struct bb_calibration){.cluster = *base};
-    c->n_parameters = bb_parameters_of(base, c->parameters);
+    bb_parameters_init(c);
     fix_nominal_rates(c, e);
     bb_set_node_size(c, e);
     bb_set_sm_count(c, e);

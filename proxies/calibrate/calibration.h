@@ -9,7 +9,7 @@
 #ifndef BB_PROXIES_CALIBRATE_CALIBRATION_H
 #define BB_PROXIES_CALIBRATE_CALIBRATION_H
 
-#include "proxies/calibrate/measurements.h"
+#include "proxies/calibrate/measurements/measurements.h"
 
 #define BB_CALIBRATION_FITS       (10 + BB_NCCL_VARIANTS)
 #define BB_CALIBRATION_PARAMETERS (32 + 6 * BB_NCCL_VARIANTS)
@@ -18,9 +18,9 @@
 struct bb_calibration_fit {
     char name[64]; /* the kind of measurements, for example "kernels" or "ring LL" */
     size_t n_rows, n_outliers;
-    double median_error, worst_error; /* median and maximum of |predicted / measured - 1|, without outliers */
-    bool evaluated_only; /* true: the fit changes no parameters; its measurements only validate parameters of other
-                            fits */
+    double median_percent, worst_percent; /* median and maximum of |predicted / measured - 1| in percent, without
+                                             outliers */
+    bool fitted;  /* false: the fit changes no parameters; its measurements only validate parameters of other fits */
     size_t files; /* bit mask: bit (i modulo 64) is set if at least one measurement of this fit is from result file i */
 };
 
@@ -33,7 +33,8 @@ struct bb_calibration_parameter {
     bool is_integer;  /* true: the value is an int; false: a double */
     bool is_fittable; /* true: a fit may change the value */
     double nominal, value;
-    int fit; /* index in `fits` of the fit that determined the value; -1: the value is that of the starting profile */
+    const struct bb_calibration_fit *fit; /* the fit that determined the value, in bb_calibration.fits; NULL: the value
+                                             is that of the starting profile */
     bool correlated; /* true: the measurements determine only a sum of this parameter and others, not its own value */
 };
 
@@ -45,7 +46,8 @@ struct bb_calibration_row {
     bool outlier; /* true: the fit ignored this measurement */
 };
 
-/* Result of a calibration. A zero-initialized struct is valid and empty. */
+/* Result of a calibration. A zero-initialized struct is valid and empty. The struct must not be copied, because it
+ * contains pointers to its own members. */
 struct bb_calibration {
     struct bb_cluster cluster; /* the cluster profile with the fitted values */
     struct bb_calibration_fit fits[BB_CALIBRATION_FITS];
@@ -62,7 +64,6 @@ struct bb_calibration {
  *   c        out: result; call bb_calibration_release also after an error
  *   base     starting profile
  *   e        measured times of kernels, messages and collectives
- *   Returns  0, or -BB_EFAIL if memory is exhausted
  */
 void bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_measurements *e);
 void bb_calibration_release(struct bb_calibration *c);

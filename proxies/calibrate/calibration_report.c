@@ -12,26 +12,35 @@ enum { MAX_OUTLIERS_SHOWN = 3 }; /* maximum number of outliers that are printed 
 
 /* ---- columns of the tables of fits and parameters ---- */
 
-struct parameter_row {
-    const char *key, *from;
-    double nominal, value;
-    bool correlated;
-    char nominal_text[16], value_text[16];
-};
+/* Prints a number as in a profile, with five digits. */
+static json_t *number_text(double value)
+{
+    return json_sprintf("%.5g", value);
+}
 
-struct fit_row {
-    const char *name;
-    long long rows, outliers;
-    double median_percent, worst_percent;
-    bool fitted;
-};
+static json_t *nominal_text(const void *parameter)
+{
+    return number_text(((const struct bb_calibration_parameter *)parameter)->nominal);
+}
 
-#define PARAMETER(name) BB_SHOWS(struct parameter_row, name)
-#define FIT(name)       BB_SHOWS(struct fit_row, name)
+static json_t *value_text(const void *parameter)
+{
+    return number_text(((const struct bb_calibration_parameter *)parameter)->value);
+}
+
+static json_t *fit_name(const void *parameter)
+{
+    const struct bb_calibration_fit *fit = ((const struct bb_calibration_parameter *)parameter)->fit;
+
+    return fit && *fit->name ? json_string(fit->name) : json_null();
+}
+
+#define PARAMETER(name) BB_SHOWS(struct bb_calibration_parameter, name)
+#define FIT(name)       BB_SHOWS(struct bb_calibration_fit, name)
 static const struct bb_field fit_fields[] = {
     {"name", "fit", "", 31, 0, FIT(name)},
-    {"rows", "rows", "", 8, 0, FIT(rows)},
-    {"outliers", "outliers", "", 8, 0, FIT(outliers)},
+    {"rows", "rows", "", 8, 0, FIT(n_rows)},
+    {"outliers", "outliers", "", 8, 0, FIT(n_outliers)},
     {"median_error_percent", "median", "error %", 9, 2, FIT(median_percent)},
     {"worst_error_percent", "worst", "error %", 9, 2, FIT(worst_percent)},
     {"fitted", NULL, NULL, 0, 0, FIT(fitted)},
@@ -42,37 +51,12 @@ static const struct bb_field parameter_fields[] = {
     {"key", "parameter", "", 31, 0, PARAMETER(key)},
     {"nominal", PARAMETER(nominal)},
     {"value", PARAMETER(value)},
-    {NULL, "nominal", "", 12, 0, PARAMETER(nominal_text)},
-    {NULL, "calibrated", "", 12, 0, PARAMETER(value_text)},
-    {"from", "fitted to", "", 31, 0, PARAMETER(from)},
+    {NULL, "nominal", "", 12, 0, .value = nominal_text},
+    {NULL, "calibrated", "", 12, 0, .value = value_text},
+    {"from", "fitted to", "", 31, 0, .value = fit_name},
     {"correlated", NULL, NULL, 0, 0, PARAMETER(correlated)},
     {0},
 };
-
-static struct fit_row fit_row_of(const struct bb_calibration_fit *fit)
-{
-    return (struct fit_row){fit->name,
-                            (long long)fit->n_rows,
-                            (long long)fit->n_outliers,
-                            100 * fit->median_error,
-                            100 * fit->worst_error,
-                            !fit->evaluated_only};
-}
-
-static struct parameter_row parameter_row_of(const struct bb_calibration *c, int f)
-{
-    const struct bb_calibration_parameter *parameter = &c->parameters[f];
-
-    struct parameter_row row = {.key = parameter->key,
-                                .from = parameter->fit >= 0 ? c->fits[parameter->fit].name : NULL,
-                                .nominal = parameter->nominal,
-                                .value = parameter->value,
-                                .correlated = parameter->correlated};
-
-    snprintf(row.nominal_text, sizeof(row.nominal_text), "%.5g", parameter->nominal);
-    snprintf(row.value_text, sizeof(row.value_text), "%.5g", parameter->value);
-    return row;
-}
 
 /* ---- text output ---- */
 
@@ -145,7 +129,7 @@ static void print_remarks(const struct bb_calibration_report *r, FILE *out)
     char text[64];
 
     for (int f = 0; f < c->n_parameters; f++)
-        if (c->parameters[f].correlated && c->parameters[f].fit >= 0) {
+        if (c->parameters[f].correlated && c->parameters[f].fit) {
             if (list.column == 0)
                 fputs("#\n# the measurements determine only a sum of these parameters; each of them was changed in "
                       "proportion to its nominal value:\n",
@@ -177,7 +161,7 @@ static const char *variant_of(const struct bb_calibration_parameter *parameter, 
 static bool is_any_fitted(const struct bb_calibration *c, int variant)
 {
     for (int f = 0; f < c->n_parameters; f++)
-        if (c->parameters[f].variant == variant && c->parameters[f].fit >= 0)
+        if (c->parameters[f].variant == variant && c->parameters[f].fit)
             return true;
     return false;
 }
@@ -214,7 +198,7 @@ static void print_nominal(const struct bb_calibration_report *r, FILE *out)
         const struct bb_calibration_parameter *parameter = &c->parameters[f];
         const bool reference = parameter->variant >= 0 && !is_any_fitted(c, parameter->variant);
 
-        if (parameter->fit >= 0 || (reference && parameter->variant == last_variant))
+        if (parameter->fit || (reference && parameter->variant == last_variant))
             continue;
         list_word(&list, reference ? variant_of(parameter, text, sizeof(text)) : parameter->key);
         last_variant = reference ? parameter->variant : last_variant;
@@ -229,20 +213,14 @@ void bb_calibration_print(const struct bb_calibration_report *r, FILE *out)
     print_head(r, out);
     fputs("#\n", out);
     bb_table_heading(out, fit_fields);
-    for (int i = 0; i < c->n_fits; i++) {
-        struct fit_row row = fit_row_of(&c->fits[i]);
-
-        bb_table_row(out, fit_fields, &row);
-    }
+    for (int i = 0; i < c->n_fits; i++)
+        bb_table_row(out, fit_fields, &c->fits[i]);
     print_outliers(r, out);
     fputs("#\n", out);
     bb_table_heading(out, parameter_fields);
-    for (int f = 0; f < c->n_parameters; f++) {
-        struct parameter_row row = parameter_row_of(c, f);
-
-        if (c->parameters[f].fit >= 0)
-            bb_table_row(out, parameter_fields, &row);
-    }
+    for (int f = 0; f < c->n_parameters; f++)
+        if (c->parameters[f].fit)
+            bb_table_row(out, parameter_fields, &c->parameters[f]);
     print_remarks(r, out);
     print_small_nodes(r, out);
     print_nominal(r, out);
@@ -251,43 +229,33 @@ void bb_calibration_print(const struct bb_calibration_report *r, FILE *out)
 
 /* ---- JSON output ---- */
 
-/* Type of a function that returns the JSON of the i-th element of a list, or NULL if memory is exhausted. */
+/* Type of a function that returns the JSON of the i-th element of a list; NULL if a text is not valid UTF-8. */
 typedef json_t *element(const struct bb_calibration_report *r, int i);
 
+/* Returns a list of n elements; NULL if an element is NULL. */
 static json_t *list_of(const struct bb_calibration_report *r, int n, element *at)
 {
     json_t *list = json_array();
 
-    for (int i = 0; i < n && list; i++)
+    for (int i = 0; i < n; i++)
         if (json_array_append_new(list, at(r, i)) != 0) {
             json_decref(list);
-            list = NULL;
+            return NULL;
         }
     return list;
 }
 
-static json_t *row_json(const struct bb_field *fields, const void *row)
+/* Returns a list of the n rows of a table, which are `size` bytes separated. */
+static json_t *table_json(const struct bb_field *fields, const void *rows, int n, size_t size)
 {
-    json_t *object = json_object();
+    json_t *list = json_array();
+    int rc = 0;
 
-    if (bb_table_json(object, fields, row) == 0)
-        return object;
-    json_decref(object);
-    return NULL;
-}
-
-static json_t *fit_json(const struct bb_calibration_report *r, int i)
-{
-    struct fit_row row = fit_row_of(&r->calibration->fits[i]);
-
-    return row_json(fit_fields, &row);
-}
-
-static json_t *parameter_json(const struct bb_calibration_report *r, int i)
-{
-    struct parameter_row row = parameter_row_of(r->calibration, i);
-
-    return row_json(parameter_fields, &row);
+    for (int i = 0; i < n && rc == 0; i++) {
+        json_array_append_new(list, json_object());
+        rc = bb_table_json(json_array_get(list, (size_t)i), fields, (const char *)rows + (size_t)i * size);
+    }
+    return list;
 }
 
 static json_t *file_json(const struct bb_calibration_report *r, int i)
@@ -316,30 +284,29 @@ static json_t *word_json(const struct bb_calibration_report *r, int i)
     return json_string(r->argv[i]);
 }
 
-/* Returns as JSON the name of the i-th NCCL variant that was made slower in the profile (see penalized_variants.h). */
-static json_t *penalized_variant_json(const struct bb_calibration_report *r, int i)
+/* Returns the names of the NCCL variants that were made slower in the profile (see penalized_variants.h). */
+static json_t *penalized_json(const struct bb_calibration_report *r)
 {
-    int variant = 0;
+    json_t *list = json_array();
 
-    while (!r->calibration->penalized_variants[variant] || i-- > 0)
-        variant++;
-    return json_sprintf("%s %s", bb_nccl_algorithms[r->base->variants[variant].algorithm],
-                        r->base->variants[variant].protocol);
+    for (int i = 0; i < r->base->n_variants; i++)
+        if (r->calibration->penalized_variants[i])
+            json_array_append_new(list, json_sprintf("%s %s", bb_nccl_algorithms[r->base->variants[i].algorithm],
+                                                     r->base->variants[i].protocol));
+    return list;
 }
 
 json_t *bb_calibration_json(const struct bb_calibration_report *r)
 {
     const struct bb_calibration *c = r->calibration;
     const struct bb_measurements *e = r->measurements;
-    int penalized_variants = 0;
 
-    for (int variant = 0; variant < r->base->n_variants; variant++)
-        penalized_variants += c->penalized_variants[variant];
     return json_pack("{s:s, s:s, s:o, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "schema", "busbar.calibration/1",
                      "busbar", BUSBAR_VERSION, "command", list_of(r, r->argc, word_json), "profile", r->profile, "from",
                      r->base->name, "device", e->files[0].device, "emulated", e->files[0].emulated, "files",
-                     list_of(r, (int)e->n_files, file_json), "fits", list_of(r, c->n_fits, fit_json), "results",
+                     list_of(r, (int)e->n_files, file_json), "fits",
+                     table_json(fit_fields, c->fits, c->n_fits, sizeof(*c->fits)), "results",
                      list_of(r, (int)c->n_rows, residual_json), "parameters",
-                     list_of(r, c->n_parameters, parameter_json), "penalized_variants",
-                     list_of(r, penalized_variants, penalized_variant_json));
+                     table_json(parameter_fields, c->parameters, c->n_parameters, sizeof(*c->parameters)),
+                     "penalized_variants", penalized_json(r));
 }

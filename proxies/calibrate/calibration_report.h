@@ -19,10 +19,10 @@ struct bb_calibration_report {
 };
 
 void bb_calibration_print(const struct bb_calibration_report *r, FILE *out);
-json_t *bb_calibration_json(const struct bb_calibration_report *r); /* NULL if memory is exhausted */
+json_t *bb_calibration_json(const struct bb_calibration_report *r); /* NULL if a text is not valid UTF-8 */
 
 /* bb_calibration_profile - returns the JSON of the new profile: the starting profile with the fitted values. The key
  * "source" contains a text that lists the origin of all values. */
-json_t *bb_calibration_profile(const struct bb_calibration_report *r); /* NULL if memory is exhausted */
+json_t *bb_calibration_profile(const struct bb_calibration_report *r); /* NULL if a text is not valid UTF-8 */
 
 #endif

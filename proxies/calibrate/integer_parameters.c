@@ -2,9 +2,9 @@
 #include "proxies/calibrate/integer_parameters.h"
 
 #include "bootstrap/base/alloc.h"
+#include "proxies/calibrate/measurements/row_time.h"
 #include "proxies/calibrate/parameters.h"
 #include "proxies/calibrate/penalized_variants.h"
-#include "proxies/calibrate/row_time.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,15 +21,12 @@
 
 /* ---- node size, SMs of the GPU, SMs per collective ---- */
 
-static void set_parameter(struct bb_calibration *c, const char *key, int value, int *member)
+static void set_parameter(struct bb_calibration *c, const char *key, int value)
 {
-    const int f = bb_parameter_find(c->parameters, c->n_parameters, key);
+    struct bb_calibration_parameter *parameter = bb_parameter_find(c, key);
 
-    if (f < 0)
-        return;
-    *member = value;
-    c->parameters[f].value = value;
-    c->parameters[f].fit = c->n_fits;
+    if (parameter)
+        bb_parameter_set(c, parameter, value);
 }
 
 static int max_ranks_on_a_host(const struct bb_measurements *e, struct bb_calibration_fit *fit)
@@ -46,32 +43,26 @@ static int max_ranks_on_a_host(const struct bb_measurements *e, struct bb_calibr
 
 void bb_set_node_size(struct bb_calibration *c, const struct bb_measurements *e)
 {
-    const struct bb_cluster nominal = c->cluster;
-    struct bb_calibration_fit fit = {.name = "ranks per host", .n_rows = 1, .evaluated_only = true};
+    const int nics = c->cluster.nics_per_node, nominal = c->cluster.gpus_per_node;
+    struct bb_calibration_fit fit = {.name = "ranks per host", .n_rows = 1};
     int gpus = max_ranks_on_a_host(e, &fit);
 
     if (e->gpus_per_node > 0) {
         gpus = e->gpus_per_node;
-        fit = (struct bb_calibration_fit){.name = "--gpus-per-node", .evaluated_only = true};
-    } else if (gpus <= nominal.gpus_per_node)
+        fit = (struct bb_calibration_fit){.name = "--gpus-per-node"};
+    } else if (gpus <= nominal)
         return;
-    set_parameter(c, "gpus_per_node", gpus, &c->cluster.gpus_per_node);
-    set_parameter(c, "nics_per_node",
-                  (nominal.nics_per_node * gpus + nominal.gpus_per_node - 1) / nominal.gpus_per_node,
-                  &c->cluster.nics_per_node);
+    set_parameter(c, "gpus_per_node", gpus);
+    set_parameter(c, "nics_per_node", (nics * gpus + nominal - 1) / nominal);
     c->fits[c->n_fits++] = fit;
 }
 
 void bb_set_sm_count(struct bb_calibration *c, const struct bb_measurements *e)
 {
-    struct bb_calibration_parameter *sms =
-        &c->parameters[bb_parameter_find(c->parameters, c->n_parameters, "sm_count")];
-
     for (size_t f = 0; f < e->n_files; f++)
-        if (e->files[f].sm_count > 0) {
-            sms->value = c->cluster.sm_count = e->files[f].sm_count;
-            sms->fit = c->n_fits; /* sm_count is reported together with the next fit, which is the fit of kernels */
-        }
+        if (e->files[f].sm_count > 0)
+            set_parameter(c, "sm_count", e->files[f].sm_count); /* reported together with the next fit, which is the
+                                                                   fit of kernels */
 }
 
 static int by_number(const void *a, const void *b)
@@ -79,6 +70,16 @@ static int by_number(const void *a, const void *b)
     double x = *(const double *)a, y = *(const double *)b;
 
     return x < y ? -1 : x > y;
+}
+
+/* Adds a fit with the median and the maximum of errors[fit->n_rows], which this function sorts. */
+static void add_fit(struct bb_calibration *c, struct bb_calibration_fit *fit, double *errors)
+{
+    qsort(errors, fit->n_rows, sizeof(double), by_number);
+    fit->median_percent = 100 * errors[fit->n_rows / 2];
+    fit->worst_percent = 100 * errors[fit->n_rows - 1];
+    fit->fitted = true;
+    c->fits[c->n_fits++] = *fit;
 }
 
 static size_t gather_channels(const struct bb_measurements *e, double *channels, struct bb_calibration_fit *fit)
@@ -96,24 +97,18 @@ static size_t gather_channels(const struct bb_measurements *e, double *channels,
 
 void bb_set_collective_sms(struct bb_calibration *c, const struct bb_measurements *e)
 {
-    const int f = bb_parameter_find(c->parameters, c->n_parameters, "sharing.collective_sms");
     struct bb_calibration_fit fit = {.name = "channels"};
     double *channels;
 
     BB_NEW(channels, e->n_rows);
     fit.n_rows = gather_channels(e, channels, &fit);
-    if (f >= 0 && fit.n_rows > 0) {
+    if (fit.n_rows > 0) {
         const double median = fmin(channels[fit.n_rows / 2], c->cluster.sm_count - 1);
 
         for (size_t i = 0; i < fit.n_rows; i++)
             channels[i] = fabs(median / channels[i] - 1);
-        qsort(channels, fit.n_rows, sizeof(double), by_number);
-        fit.median_error = channels[fit.n_rows / 2];
-        fit.worst_error = channels[fit.n_rows - 1];
-        c->cluster.sharing.collective_sms = (int)median;
-        c->parameters[f].value = median;
-        c->parameters[f].fit = c->n_fits;
-        c->fits[c->n_fits++] = fit;
+        set_parameter(c, "sharing.collective_sms", (int)median);
+        add_fit(c, &fit, channels);
     }
     free(channels);
 }
@@ -173,8 +168,6 @@ static int best_message_sms(const struct bb_calibration *c, const struct bb_meas
 
 void bb_fit_message_sms(struct bb_calibration *c, const struct bb_measurements *e)
 {
-    struct bb_calibration_parameter *parameter =
-        &c->parameters[bb_parameter_find(c->parameters, c->n_parameters, "sharing.message_sms")];
     struct bb_calibration_fit fit = {.name = "GEMMs during sendrecv"};
     double *errors;
     int best;
@@ -183,12 +176,8 @@ void bb_fit_message_sms(struct bb_calibration *c, const struct bb_measurements *
     best = best_message_sms(c, e, &fit, errors);
     if (best > 0) {
         (void)errors_with(c, e, best, &fit, errors);
-        qsort(errors, fit.n_rows, sizeof(double), by_number);
-        fit.median_error = errors[fit.n_rows / 2];
-        fit.worst_error = errors[fit.n_rows - 1];
-        parameter->value = c->cluster.sharing.message_sms = best;
-        parameter->fit = c->n_fits;
-        c->fits[c->n_fits++] = fit;
+        set_parameter(c, "sharing.message_sms", best);
+        add_fit(c, &fit, errors);
     }
     free(errors);
 }

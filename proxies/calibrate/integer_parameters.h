@@ -15,12 +15,12 @@ void bb_set_node_size(struct bb_calibration *c, const struct bb_measurements *e)
 void bb_set_sm_count(struct bb_calibration *c, const struct bb_measurements *e);
 
 /* bb_set_collective_sms - sets sharing.collective_sms to the median number of NCCL channels in collectives of 1 MiB
- * or more, because each channel occupies one SM. Returns 0, or -BB_EFAIL if memory is exhausted. */
+ * or more, because each channel occupies one SM. */
 void bb_set_collective_sms(struct bb_calibration *c, const struct bb_measurements *e);
 
 /* bb_fit_message_sms - sets sharing.message_sms to the number of SMs per NCCL message that best predicts the times
  * of GEMMs during a sendrecv. Among equally good numbers, the one nearest to the value of the starting profile is
- * set; if all numbers are equally good, the value stays. Returns 0, or -BB_EFAIL if memory is exhausted. */
+ * set; if all numbers are equally good, the value stays. */
 void bb_fit_message_sms(struct bb_calibration *c, const struct bb_measurements *e);
 
 #endif

@@ -1,6 +1,7 @@
 /* measure_machine.c - see measure_machine.h. */
 #include "proxies/calibrate/measure_machine.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/json_read.h"
 #include "bootstrap/results/results.h"
 #include "bootstrap/sweep/argv.h"
@@ -29,22 +30,21 @@ static const struct {
     {"overlap-memory", "bench overlap --collective sendrecv --gemm 32768x32768x64 --sizes 256M --ctas default", true},
 };
 
-/* Returns the command line of a benchmark as a JSON list of words; NULL if memory is exhausted. takes_options: true:
- * append o->bench_options. */
+/* Returns the command line of a benchmark as a JSON list of words; NULL if a word is not valid UTF-8. takes_options:
+ * true: append o->bench_options. */
 static json_t *command_json(const char *command, const struct bb_measure_options *o, bool takes_options)
 {
     struct bb_argv words = {0};
     json_t *list = json_array();
-    bool failed;
+    bool failed = false;
 
     bb_argv_add_split(&words, command);
     if (o->timeout_s > 0)
         bb_argv_add(&words, "--timeout=%.15g", o->timeout_s);
     for (int i = 0; i < o->n_bench_options && takes_options; i++)
         bb_argv_add(&words, "%s", o->bench_options[i]);
-    failed = bb_argv_result(&words) != 0;
-    for (size_t i = 0; i < words.n && !failed; i++)
-        failed = json_array_append_new(list, json_string(words.word[i])) != 0;
+    for (size_t i = 0; i < words.n; i++)
+        failed |= json_array_append_new(list, json_string(words.word[i])) != 0;
     bb_argv_release(&words);
     if (!failed)
         return list;
@@ -52,24 +52,21 @@ static json_t *command_json(const char *command, const struct bb_measure_options
     return NULL;
 }
 
-/* Returns the JSON of a study (the input file of `busbar sweep`) that runs all calibration benchmarks; NULL if
- * memory is exhausted, or if an argument is not valid UTF-8. */
+/* Returns the JSON of a study (the input file of `busbar sweep`) that runs all calibration benchmarks; NULL if an
+ * argument is not valid UTF-8. */
 static json_t *study_json(const struct bb_measure_options *o)
 {
-    json_t *cases = json_array(), *words;
-    bool failed = false;
+    json_t *cases = json_array();
 
-    for (size_t i = 0; i < sizeof(benches) / sizeof(benches[0]) && !failed; i++) {
-        if (o->ranks < 2 && benches[i].all_ranks)
-            continue;
-        words = command_json(benches[i].command, o, i == 0);
-        failed = !words || json_array_append_new(cases, json_pack("{s:s, s:o, s:i}", "name", benches[i].name, "command",
-                                                                  words, "ranks", benches[i].all_ranks ? o->ranks : 1));
-    }
-    if (!failed)
-        return json_pack("{s:s, s:o}", "about", "what busbar calibrate needs", "cases", cases);
-    json_decref(cases);
-    return NULL;
+    for (size_t i = 0; i < sizeof(benches) / sizeof(benches[0]); i++)
+        if ((o->ranks >= 2 || !benches[i].all_ranks) &&
+            json_array_append_new(cases, json_pack("{s:s, s:o, s:i}", "name", benches[i].name, "command",
+                                                   command_json(benches[i].command, o, i == 0), "ranks",
+                                                   benches[i].all_ranks ? o->ranks : 1)) != 0) {
+            json_decref(cases);
+            return NULL;
+        }
+    return json_pack("{s:s, s:o}", "about", "what busbar calibrate needs", "cases", cases);
 }
 
 static void add_option(struct bb_argv *words, const char *name, const char *value)
@@ -108,9 +105,7 @@ static int add_file(struct bb_measured_files *files, const char *folder, const c
     if (files->n == BB_MEASURED_FILES)
         return bb_err(BB_EFAIL, "%s: more than %d results in sweep.json, expected only those of the benches", folder,
                       BB_MEASURED_FILES);
-    if (asprintf(&files->paths[files->n], "%s/%s.json", folder, id) < 0)
-        return bb_err(BB_EFAIL, "no memory for the name of a file");
-    files->n++;
+    files->paths[files->n++] = bb_format("%s/%s.json", folder, id);
     return 0;
 }
 
@@ -118,12 +113,11 @@ static int add_file(struct bb_measured_files *files, const char *folder, const c
  * folder. */
 static int list_files(const char *folder, struct bb_measured_files *files)
 {
-    char *list = NULL;
+    char *list = bb_format("%s/sweep.json", folder);
     json_t *root = NULL, *one;
     size_t i;
-    int rc = asprintf(&list, "%s/sweep.json", folder) < 0 ? bb_err(BB_EFAIL, "no memory for the name of a file") : 0;
+    int rc;
 
-    TRY(rc);
     TRY(bb_json_load(list, 0, &root));
     json_array_foreach(json_object_get(root, "combinations"), i, one)
     {
@@ -142,15 +136,9 @@ int bb_measure_machine(const struct bb_measure_options *o, const char *profile, 
                        struct bb_measured_files *files)
 {
     const int stem = (int)(strlen(profile) - strlen(".json"));
-    char *study, *folder = NULL;
+    char *study = bb_format("%.*s.study.json", stem, profile), *folder = bb_format("%.*s.sweep", stem, profile);
     int rc;
 
-    if (asprintf(&study, "%.*s.study.json", stem, profile) < 0)
-        return bb_err(BB_EFAIL, "no memory for the name of the study");
-    if (asprintf(&folder, "%.*s.sweep", stem, profile) < 0) {
-        free(study);
-        return bb_err(BB_EFAIL, "no memory for the name of the folder of results");
-    }
     TRY(bb_json_save(study, "the study", study_json(o), 0));
     if (!o->quiet)
         fprintf(stderr, "busbar: measuring, results in %s\n", folder);

@@ -58,44 +58,40 @@ static const struct {
                        {"nic", offsetof(struct bb_nccl_variant, nic), true},
                        {"chunk_us", offsetof(struct bb_nccl_variant, chunk_us), false}};
 
-void bb_parameter_variant_key(char *key, size_t size, const struct bb_nccl_variant *variant, const char *part)
-{
-    snprintf(key, size, "nccl.%s.%s.%s", bb_nccl_algorithms[variant->algorithm], variant->protocol, part);
-}
-
 static double value_at(const struct bb_cluster *c, size_t offset, bool is_int)
 {
-    const char *at = (const char *)c + offset;
-    double value;
-    int reference;
+    const void *at = (const char *)c + offset;
 
-    memcpy(&reference, at, sizeof(reference));
-    if (is_int)
-        return reference;
-    memcpy(&value, at, sizeof(value));
-    return value;
+    return is_int ? *(const int *)at : *(const double *)at;
 }
 
-static int add_variants(const struct bb_cluster *base, struct bb_calibration_parameter *parameters)
+/* Appends a parameter with the value that the profile has for it, and returns the parameter. */
+static struct bb_calibration_parameter *add_parameter(struct bb_calibration *c, size_t offset, bool is_integer)
 {
-    int n = 0;
+    struct bb_calibration_parameter *f = &c->parameters[c->n_parameters++];
+    const double value = value_at(&c->cluster, offset, is_integer);
 
-    for (int w = 0; w < base->n_variants; w++)
-        for (size_t p = 0; p < sizeof(variant_members) / sizeof(variant_members[0]); p++) {
-            struct bb_calibration_parameter *f = &parameters[n];
+    *f = (struct bb_calibration_parameter){
+        .variant = -1, .offset = offset, .is_integer = is_integer, .nominal = value, .value = value};
+    return f;
+}
 
-            if (variant_members[p].offset == offsetof(struct bb_nccl_variant, chunk_us) &&
-                base->variants[w].chunk_us <= 0)
-                continue; /* this variant has no chunk_us: its bandwidth is the same at all sizes */
-            n++;
-            *f = (struct bb_calibration_parameter){
-                .variant = w, .fit = -1, .is_fittable = true, .is_rate = variant_members[p].is_rate};
-            bb_parameter_variant_key(f->key, sizeof(f->key), &base->variants[w], variant_members[p].part);
-            f->offset = offsetof(struct bb_cluster, variants) + (size_t)w * sizeof(base->variants[0]) +
-                        variant_members[p].offset;
-            f->nominal = f->value = value_at(base, f->offset, false);
-        }
-    return n;
+static void add_variant(struct bb_calibration *c, int variant)
+{
+    const struct bb_nccl_variant *v = &c->cluster.variants[variant];
+
+    for (size_t p = 0; p < sizeof(variant_members) / sizeof(variant_members[0]); p++) {
+        struct bb_calibration_parameter *f;
+
+        if (variant_members[p].offset == offsetof(struct bb_nccl_variant, chunk_us) && v->chunk_us <= 0)
+            continue; /* this variant has no chunk_us: its bandwidth is the same at all sizes */
+        f = add_parameter(c, offsetof(struct bb_cluster, variants[variant]) + variant_members[p].offset, false);
+        f->variant = variant;
+        f->is_rate = variant_members[p].is_rate;
+        f->is_fittable = true;
+        snprintf(f->key, sizeof(f->key), "nccl.%s.%s.%s", bb_nccl_algorithms[v->algorithm], v->protocol,
+                 variant_members[p].part);
+    }
 }
 
 static bool has_need(const struct bb_cluster *base, enum need need)
@@ -106,39 +102,54 @@ static bool has_need(const struct bb_cluster *base, enum need need)
                               : true;
 }
 
-int bb_parameters_of(const struct bb_cluster *base, struct bb_calibration_parameter *parameters)
+void bb_parameters_init(struct bb_calibration *c)
 {
-    int n = 0;
-
     for (size_t i = 0; i < sizeof(scalars) / sizeof(scalars[0]); i++) {
-        struct bb_calibration_parameter *f = &parameters[n];
         const enum how how = scalars[i].how;
+        struct bb_calibration_parameter *f;
 
-        if (!has_need(base, scalars[i].need))
+        if (!has_need(&c->cluster, scalars[i].need))
             continue;
-        *f = (struct bb_calibration_parameter){.variant = -1, .fit = -1, .offset = scalars[i].offset};
+        f = add_parameter(c, scalars[i].offset, how == INTEGER);
         snprintf(f->key, sizeof(f->key), "%s", scalars[i].key);
-        f->nominal = f->value = value_at(base, f->offset, how == INTEGER);
         f->is_rate = how == RATE;
-        f->is_integer = how == INTEGER;
         f->is_fittable = (how == RATE && f->nominal > 0) || how == LATENCY;
-        n++;
     }
-    return n + add_variants(base, parameters + n);
+    for (int variant = 0; variant < c->cluster.n_variants; variant++)
+        add_variant(c, variant);
 }
 
-int bb_parameter_find(const struct bb_calibration_parameter *parameters, int n, const char *key)
+struct bb_calibration_parameter *bb_parameter_find(struct bb_calibration *c, const char *key)
 {
-    for (int f = 0; f < n; f++)
-        if (strcmp(parameters[f].key, key) == 0)
-            return f;
-    return -1;
+    for (int f = 0; f < c->n_parameters; f++)
+        if (strcmp(c->parameters[f].key, key) == 0)
+            return &c->parameters[f];
+    return NULL;
 }
 
-void bb_parameter_set(struct bb_cluster *c, const struct bb_calibration_parameter *parameter, double value)
+struct bb_calibration_parameter *bb_parameter_of_variant(struct bb_calibration *c, int variant, const char *part)
 {
-    value = parameter->is_rate ? 1 / value : value;
-    memcpy((char *)c + parameter->offset, &value, sizeof(value));
+    for (int f = 0; f < c->n_parameters; f++)
+        if (c->parameters[f].variant == variant && strcmp(strrchr(c->parameters[f].key, '.') + 1, part) == 0)
+            return &c->parameters[f];
+    return NULL;
+}
+
+void bb_parameter_try(struct bb_cluster *c, const struct bb_calibration_parameter *parameter, double value)
+{
+    void *at = (char *)c + parameter->offset;
+
+    if (parameter->is_integer)
+        *(int *)at = (int)value;
+    else
+        *(double *)at = value;
+}
+
+void bb_parameter_set(struct bb_calibration *c, struct bb_calibration_parameter *parameter, double value)
+{
+    parameter->value = value;
+    parameter->fit = &c->fits[c->n_fits];
+    bb_parameter_try(&c->cluster, parameter, value);
 }
 
 double bb_parameter_round(const struct bb_calibration_parameter *parameter, double value)

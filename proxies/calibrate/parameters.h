@@ -5,18 +5,19 @@
 
 #include "proxies/calibrate/calibration.h"
 
-/* bb_parameters_of - lists all parameters of a profile. The value in the profile is stored as the nominal and as the
- * current value of each parameter. parameters: [BB_CALIBRATION_PARAMETERS] out. Returns the number of parameters. */
-int bb_parameters_of(const struct bb_cluster *base, struct bb_calibration_parameter *parameters);
+/* bb_parameters_init - lists all parameters of the profile c->cluster in c->parameters. The value in the profile is
+ * stored as the nominal and as the current value of each parameter. */
+void bb_parameters_init(struct bb_calibration *c);
 
-/* bb_parameter_find - returns the index of the parameter with this key; -1: not found. bb_parameter_variant_key -
- * writes the key of a parameter of an NCCL variant (algorithm + protocol), for example "nccl.ring.LL.base_us". */
-int bb_parameter_find(const struct bb_calibration_parameter *parameters, int n, const char *key);
-void bb_parameter_variant_key(char *key, size_t size, const struct bb_nccl_variant *variant, const char *part);
+/* bb_parameter_find - returns the parameter with this key; NULL: not found. bb_parameter_of_variant - returns a
+ * parameter of an NCCL variant (algorithm + protocol). part: last word of the key, for example "base_us". */
+struct bb_calibration_parameter *bb_parameter_find(struct bb_calibration *c, const char *key);
+struct bb_calibration_parameter *bb_parameter_of_variant(struct bb_calibration *c, int variant, const char *part);
 
-/* bb_parameter_set - stores a fitted value in the cluster profile. value: 1 / rate if the parameter is a rate,
- * otherwise the parameter's value. */
-void bb_parameter_set(struct bb_cluster *c, const struct bb_calibration_parameter *parameter, double value);
+/* bb_parameter_try - stores a value of the parameter in the cluster profile. bb_parameter_set - also stores the value
+ * in *parameter, as determined by the fit that is added to c->fits next. */
+void bb_parameter_try(struct bb_cluster *c, const struct bb_calibration_parameter *parameter, double value);
+void bb_parameter_set(struct bb_calibration *c, struct bb_calibration_parameter *parameter, double value);
 
 /* bb_parameter_round - rounds a value to the precision of a profile: five digits, and latencies also to whole
  * nanoseconds. */

@@ -1,8 +1,8 @@
 /* penalized_variants.c - see penalized_variants.h. */
 #include "proxies/calibrate/penalized_variants.h"
 
+#include "proxies/calibrate/measurements/row_time.h"
 #include "proxies/calibrate/parameters.h"
-#include "proxies/calibrate/row_time.h"
 
 #include <math.h>
 
@@ -82,18 +82,12 @@ static void excess_rate(const struct bb_cluster *c, const struct bb_cluster *bas
     }
 }
 
-static void set_variant_parameter(struct bb_calibration *c, const struct bb_cluster *base, int variant,
-                                  const char *part, double value)
+static void set_variant_parameter(struct bb_calibration *c, int variant, const char *part, double value)
 {
-    struct bb_calibration_parameter *parameter;
-    char key[96];
+    struct bb_calibration_parameter *parameter = bb_parameter_of_variant(c, variant, part);
 
-    bb_parameter_variant_key(key, sizeof(key), &base->variants[variant], part);
-    parameter = &c->parameters[bb_parameter_find(c->parameters, c->n_parameters, key)];
-    parameter->value = bb_parameter_round(parameter, value);
-    parameter->fit = c->n_fits;
+    bb_parameter_set(c, parameter, bb_parameter_round(parameter, value));
     parameter->correlated = false;
-    bb_parameter_set(&c->cluster, parameter, parameter->is_rate ? 1 / parameter->value : parameter->value);
     c->penalized_variants[variant] = true;
 }
 
@@ -106,11 +100,11 @@ void bb_penalize_variants(struct bb_calibration *c, const struct bb_cluster *bas
             continue;
         later_us = missing_latency_us(&c->cluster, base, e, variant);
         if (later_us > 0)
-            set_variant_parameter(c, base, variant, "base_us", c->cluster.variants[variant].base_us + later_us);
+            set_variant_parameter(c, variant, "base_us", c->cluster.variants[variant].base_us + later_us);
         excess_rate(&c->cluster, base, e, variant, slower);
         if (slower[0] > 1)
-            set_variant_parameter(c, base, variant, "gbps", c->cluster.variants[variant].gbps / slower[0]);
+            set_variant_parameter(c, variant, "gbps", c->cluster.variants[variant].gbps / slower[0]);
         if (slower[1] > 1)
-            set_variant_parameter(c, base, variant, "nic", c->cluster.variants[variant].nic / slower[1]);
+            set_variant_parameter(c, variant, "nic", c->cluster.variants[variant].nic / slower[1]);
     }
 }

@@ -28,7 +28,7 @@ sweep_results|bootstrap/sweep/state.c bootstrap/sweep/collect.c bootstrap/sweep/
 bench_words|collectives/sweep/bench_options.c collectives/p2p/p2p_options.c collectives/overlap/overlap_options.c|
 step_words|proxies/plan_main.c proxies/machine/slow.c proxies/registry/proxy_options.c proxies/transformer/transformer_options.c proxies/sync/sync_options.c proxies/spatial/tiles_options.c|
 nccl_tests_words|collectives/nccl_tests/nccl_tests_options.c|
-nccl_tests_text|collectives/compare/nccl_tests_text.c proxies/calibrate/measurement_rows.c|
+nccl_tests_text|collectives/compare/nccl_tests_text.c proxies/calibrate/measurements/measurement_rows.c|
 baseline|proxies/scaling/baseline.c|
 environment|bootstrap/start/launcher.c bootstrap/start/unknown_launcher.c bootstrap/world/siblings.c|
 interfaces||

@@ -1,10 +1,10 @@
 /* measurements.c - reads result files and checks that all of them are from the same machine (see measurements.h). */
-#include "proxies/calibrate/measurements.h"
+#include "proxies/calibrate/measurements/measurements.h"
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "collectives/compare/result_reader.h"
-#include "proxies/calibrate/measurement_rows.h"
+#include "proxies/calibrate/measurements/measurement_rows.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* row_time.c - see row_time.h. */
-#include "proxies/calibrate/row_time.h"
+#include "proxies/calibrate/measurements/row_time.h"
 
 #include <math.h>
 #include <strings.h>

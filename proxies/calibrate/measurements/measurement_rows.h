@@ -1,8 +1,8 @@
 /* measurement_rows.h - reads the measurements of one result file; internal to this module. */
-#ifndef BB_PROXIES_CALIBRATE_MEASUREMENT_ROWS_H
-#define BB_PROXIES_CALIBRATE_MEASUREMENT_ROWS_H
+#ifndef BB_PROXIES_CALIBRATE_MEASUREMENTS_MEASUREMENT_ROWS_H
+#define BB_PROXIES_CALIBRATE_MEASUREMENTS_MEASUREMENT_ROWS_H
 
-#include "proxies/calibrate/measurements.h"
+#include "proxies/calibrate/measurements/measurements.h"
 
 /* bb_measurements_add_results and bb_measurements_add_nccl_tests - append the measurements of a result file of
  * busbar bench or of nccl-tests. The last element of e->files must already describe this file. */

@@ -1,9 +1,9 @@
 /* row_time.h - predicts the time of a measurement: the time of the cost model, plus the overhead that the
  * measurement method adds, such as kernel launches. */
-#ifndef BB_PROXIES_CALIBRATE_ROW_TIME_H
-#define BB_PROXIES_CALIBRATE_ROW_TIME_H
+#ifndef BB_PROXIES_CALIBRATE_MEASUREMENTS_ROW_TIME_H
+#define BB_PROXIES_CALIBRATE_MEASUREMENTS_ROW_TIME_H
 
-#include "proxies/calibrate/measurements.h"
+#include "proxies/calibrate/measurements/measurements.h"
 
 /* bb_row_time_us - predicts the time of a measurement in us. Overlap measurements (GEMMs during NCCL calls) require
  * a cluster profile with "sharing". */

@@ -1,6 +1,6 @@
 /* measurement_rows.c - converts the rows of result files to measurements, with one function per kind of row
  * (collective, message, kernel, ...). Each field is validated before use. */
-#include "proxies/calibrate/measurement_rows.h"
+#include "proxies/calibrate/measurements/measurement_rows.h"
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/json_read.h"
@@ -17,18 +17,24 @@ static struct bb_measurement_file *file_of(struct bb_measurements *e)
     return &e->files[e->n_files - 1];
 }
 
-/* Appends a measurement that was read from the last file of e->files. If its time is not a positive number, counts
- * its result row as unused instead. */
-static void add_measurement(struct bb_measurements *e, const struct bb_measurement *row)
+/* Counts a result row as unused. Returns 0. */
+static int skip_row(struct bb_measurements *e)
 {
-    if (!(row->time_us > 0) || !isfinite(row->time_us)) {
-        file_of(e)->n_unused++;
-        return;
-    }
+    file_of(e)->n_unused++;
+    return 0;
+}
+
+/* Appends a measurement that was read from the last file of e->files. If its time is not a positive number, counts
+ * its result row as unused instead. Returns 0. */
+static int add_measurement(struct bb_measurements *e, const struct bb_measurement *row)
+{
+    if (!(row->time_us > 0) || !isfinite(row->time_us))
+        return skip_row(e);
     BB_GROW(e->rows, e->n_rows);
     e->rows[e->n_rows] = *row;
     e->rows[e->n_rows++].file = e->n_files - 1;
     file_of(e)->n_rows++;
+    return 0;
 }
 
 /* ---- fields of a result row ---- */
@@ -121,8 +127,8 @@ static int collective_row(struct bb_measurements *e, const json_t *row, const ch
     if (json_is_number(json_object_get(row, "wrong")))
         wrong = json_number_value(json_object_get(row, "wrong"));
     if (!has_cost_model(kind, file->ranks) || bytes <= 0 || wrong > 0)
-        found.time_us = NAN;
-    found.call.kind = kind < 0 ? BB_ALL_REDUCE : (enum bb_coll_kind)kind;
+        return skip_row(e);
+    found.call.kind = (enum bb_coll_kind)kind;
     found.call.count = (size_t)count;
     found.call.in_place = placement && strcmp(placement, "in_place") == 0;
     found.call.ranks = file->ranks;
@@ -130,7 +136,7 @@ static int collective_row(struct bb_measurements *e, const json_t *row, const ch
     found.bytes = bytes;
     found.forced = json_is_true(json_object_get(row, "forced"));
     read_choice(row, &found);
-    add_measurement(e, &found);
+    rc = add_measurement(e, &found);
 out:
     return rc;
 }
@@ -153,7 +159,7 @@ static int launch_row(struct bb_measurements *e, const json_t *row, const char *
     found.time_us =
         file_of(e)->emulated ? (wall_us - time_us) * iterations : json_number_value(json_object_get(row, "host_us"));
     if (found.time_us > 0 && isfinite(found.time_us))
-        add_measurement(e, &found);
+        rc = add_measurement(e, &found);
 out:
     return rc;
 }
@@ -163,11 +169,8 @@ static int bench_row(struct bb_measurements *e, const json_t *row, const char *w
     const char *mode = json_string_value(json_object_get(row, "mode"));
     int rc;
 
-    if (!mode || strcmp(mode, "stream") != 0 || !json_is_true(json_object_get(row, "start_barrier"))) {
-        file_of(e)->n_unused++; /* not used: the time also contains host overhead, or the operations ran in a CUDA
-                                   graph */
-        return 0;
-    }
+    if (!mode || strcmp(mode, "stream") != 0 || !json_is_true(json_object_get(row, "start_barrier")))
+        return skip_row(e); /* the time also contains host overhead, or the operations ran in a CUDA graph */
     TRY(collective_row(e, row, where));
     if (!json_is_true(json_object_get(row, "forced")))
         rc = launch_row(e, row, where);
@@ -187,24 +190,9 @@ static int p2p_row(struct bb_measurements *e, const json_t *row, const char *whe
     TRY(read_count(row, "bytes", where, 0, &found.bytes));
     TRY(read_median(row, "time_us", where, &found.time_us));
     found.same_node = json_is_true(json_object_get(row, "same_node"));
-    if (strcmp(direction, "one") != 0)
-        found.time_us = NAN;
-    add_measurement(e, &found);
+    rc = strcmp(direction, "one") == 0 ? add_measurement(e, &found) : skip_row(e);
 out:
     return rc;
-}
-
-static struct bb_kernel_list_item gemm_item(double m, double n, double k, double batch, enum bb_dtype_id dtype)
-{
-    return (struct bb_kernel_list_item){
-        .gemm = {.m = (int64_t)m, .n = (int64_t)n, .k = (int64_t)k, .batch = (int64_t)batch, .dtype = dtype}};
-}
-
-static struct bb_kernel_list_item memory_kernel_of(double bytes)
-{
-    return (struct bb_kernel_list_item){
-        .is_memory_kernel = true,
-        .memory_kernel = {.kind = BB_MEMORY_KERNEL_COPY, .dtype = BB_FLOAT, .rows = 1, .cols = (uint64_t)(bytes / 8)}};
 }
 
 static int read_gemm(const json_t *object, const char *where, double batch, enum bb_dtype_id dtype,
@@ -216,7 +204,8 @@ static int read_gemm(const json_t *object, const char *where, double batch, enum
     TRY(read_count(object, "m", where, 1, &m));
     TRY(read_count(object, "n", where, 1, &n));
     TRY(read_count(object, "k", where, 1, &k));
-    *gemm = gemm_item(m, n, k, batch, dtype);
+    *gemm = (struct bb_kernel_list_item){
+        .gemm = {.m = (int64_t)m, .n = (int64_t)n, .k = (int64_t)k, .batch = (int64_t)batch, .dtype = dtype}};
 out:
     return rc;
 }
@@ -239,13 +228,16 @@ static int compute_row(struct bb_measurements *e, const json_t *row, const char 
         file_of(e)->sm_count = sms > file_of(e)->sm_count ? sms : file_of(e)->sm_count;
     } else if (strcmp(section, "memory_kernels") == 0) {
         TRY(read_count(row, "bytes", where, 1, &found.bytes));
-        found.kernel = memory_kernel_of(found.bytes);
+        found.kernel = (struct bb_kernel_list_item){
+            .is_memory_kernel = true,
+            .memory_kernel = {
+                .kind = BB_MEMORY_KERNEL_COPY, .dtype = BB_FLOAT, .rows = 1, .cols = (uint64_t)(found.bytes / 8)}};
     } else {
         TRY(read_dtype(row, where, &dtype));
         TRY(read_count(row, "batch", where, 1, &batch));
         TRY(read_gemm(row, where, batch, dtype, &found.kernel));
     }
-    add_measurement(e, &found);
+    rc = add_measurement(e, &found);
 out:
     return rc;
 }
@@ -268,9 +260,11 @@ static int read_overlap(const struct bb_measurement_file *file, const json_t *ro
     read_choice(row, found);
     kind = bb_coll_find(name);
     if (kind < 0 || file->ranks < 2 || !(found->comm_us > 0) || !(found->known_us > 0) ||
-        !(kind == BB_SENDRECV || bb_colls[kind].flags & BB_COLL_ESTIMATED))
+        !(kind == BB_SENDRECV || bb_colls[kind].flags & BB_COLL_ESTIMATED)) {
         found->time_us = NAN;
-    found->call = (struct bb_collective){.kind = kind < 0 ? BB_ALL_REDUCE : (enum bb_coll_kind)kind,
+        goto out;
+    }
+    found->call = (struct bb_collective){.kind = (enum bb_coll_kind)kind,
                                          .dtype = found->kernel.gemm.dtype,
                                          .count = (size_t)count,
                                          .ranks = file->ranks,
@@ -295,8 +289,8 @@ static int overlap_rows(struct bb_measurements *e, const json_t *row, const char
     overlap.known_us = alone.time_us;
     TRY(read_overlap(file_of(e), row, where, &overlap));
     alone.time_us /= gemms;
-    add_measurement(e, &alone);
-    add_measurement(e, &overlap);
+    TRY(add_measurement(e, &alone));
+    TRY(add_measurement(e, &overlap));
 out:
     return rc;
 }
@@ -312,6 +306,14 @@ static const struct {
                {"step", NULL},
                {"collective", bench_row}};
 
+static int read_row(struct bb_measurements *e, const json_t *row, const char *where)
+{
+    for (size_t r = 0; r < sizeof(readers) / sizeof(readers[0]); r++)
+        if (json_object_get(row, readers[r].key))
+            return readers[r].read ? readers[r].read(e, row, where) : skip_row(e);
+    return skip_row(e);
+}
+
 int bb_measurements_add_results(struct bb_measurements *e, const json_t *root)
 {
     const json_t *results = json_object_get(root, "results");
@@ -322,16 +324,8 @@ int bb_measurements_add_results(struct bb_measurements *e, const json_t *root)
     if (!json_is_array(results))
         return bb_err(BB_EUSAGE, "%s: 'results' is missing or not a list", path);
     for (size_t i = 0; i < json_array_size(results) && rc == 0; i++) {
-        const json_t *row = json_array_get(results, i);
-        size_t r = 0;
-
         snprintf(where, sizeof(where), "%s: results[%zu]", path, i);
-        while (r < sizeof(readers) / sizeof(readers[0]) && !json_object_get(row, readers[r].key))
-            r++;
-        if (r < sizeof(readers) / sizeof(readers[0]) && readers[r].read)
-            rc = readers[r].read(e, row, where);
-        else
-            file_of(e)->n_unused++;
+        rc = read_row(e, json_array_get(results, i), where);
     }
     return rc;
 }
@@ -340,28 +334,30 @@ int bb_measurements_add_results(struct bb_measurements *e, const json_t *root)
 
 /* Adds a measurement from a row of nccl-tests. found.bytes is the size from which nccl-tests computes the algorithm
  * bandwidth (algbw); busbar computes algbw from the same size. */
-static void nccl_tests_row(struct bb_measurements *e, const struct bb_timing *t, int iterations)
+static int nccl_tests_row(struct bb_measurements *e, const struct bb_timing *t, int iterations)
 {
     const struct bb_measurement_file *file = file_of(e);
-    struct bb_measurement found = {
-        .kind = BB_MEASURED_COLLECTIVE, .by_host = true, .iterations = iterations, .time_us = t->time_us};
+    struct bb_measurement found = {.kind = BB_MEASURED_COLLECTIVE,
+                                   .by_host = true,
+                                   .iterations = iterations,
+                                   .time_us = t->time_us,
+                                   .bytes = (double)t->bytes};
     int kind = bb_coll_find(t->what), dtype = bb_dtype_find(t->dtype);
     size_t element = dtype < 0 ? 1 : bb_dtypes[dtype].bytes;
 
     if (!has_cost_model(kind, file->ranks) || t->bytes <= 0 || t->wrong > 0 || strcmp(t->mode, "stream") != 0)
-        found.time_us = NAN;
-    found.bytes = (double)t->bytes;
+        return skip_row(e);
     found.call = (struct bb_collective){
-        .kind = kind < 0 ? BB_ALL_REDUCE : (enum bb_coll_kind)kind,
+        .kind = (enum bb_coll_kind)kind,
         .dtype = dtype < 0 ? BB_INT8 : (enum bb_dtype_id)dtype,
         .in_place = strcmp(t->placement, "in_place") == 0,
+        .count = (size_t)t->bytes / element,
         .ranks = file->ranks,
         .nodes = file->nodes,
     };
-    found.call.count = (size_t)t->bytes / element;
-    if (bb_colls[found.call.kind].flags & BB_COLL_SLICED && file->ranks > 0)
+    if (bb_colls[kind].flags & BB_COLL_SLICED)
         found.call.count /= (size_t)file->ranks;
-    add_measurement(e, &found);
+    return add_measurement(e, &found);
 }
 
 int bb_measurements_add_nccl_tests(struct bb_measurements *e, json_t *root)
@@ -371,8 +367,8 @@ int bb_measurements_add_nccl_tests(struct bb_measurements *e, json_t *root)
     int rc, n = (int)json_integer_value(iterations);
 
     TRY(bb_result_file_from_tree(&file, file_of(e)->path, json_incref(root)));
-    for (size_t i = 0; i < file.n && rc == 0; i++)
-        nccl_tests_row(e, &file.rows[i], n > 0 ? n : 20);
+    for (size_t i = 0; i < file.n; i++)
+        TRY(nccl_tests_row(e, &file.rows[i], n > 0 ? n : 20));
 out:
     bb_result_file_release(&file);
     return rc;

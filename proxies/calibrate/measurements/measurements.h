@@ -2,8 +2,8 @@
  * measurements.h - the measurements to which a cluster profile is fitted. A measurement is one row of a result file,
  * converted to the operation that the cost model predicts.
  */
-#ifndef BB_PROXIES_CALIBRATE_MEASUREMENTS_H
-#define BB_PROXIES_CALIBRATE_MEASUREMENTS_H
+#ifndef BB_PROXIES_CALIBRATE_MEASUREMENTS_MEASUREMENTS_H
+#define BB_PROXIES_CALIBRATE_MEASUREMENTS_MEASUREMENTS_H
 
 #include "proxies/machine/cluster.h"
 

@@ -8,34 +8,18 @@
 
 #include <string.h>
 
+/* Features that the options of a collective may need (bb_opt.needs); BB_PLAN_STEP is not one of them. */
+#define COLLECTIVE_FEATURES (BB_FEATURE_NODES | BB_PLAN_CLUSTER | BB_PLAN_JITTER | BB_PLAN_SINGLE)
+
 /* Reject options that apply only to training steps, and report missing options that a collective requires. */
 static int validate_collective(const struct bb_plan_options *o, const char *name)
 {
-    const char *unsupported = bb_proxy_unsupported_option(&o->config, BB_FEATURE_NODES);
-    const struct {
-        bool given;
-        const char *option;
-    } step_options[] = {{unsupported != NULL, unsupported},
-                        {o->config.dtype != NULL, "dtype"},
-                        {o->config.compute != NULL, "compute"},
-                        {o->config.scale_counts > 0, "scale-counts"},
-                        {o->tokens != NULL, "tokens"},
-                        {o->ops, "ops"},
-                        {o->best_order, "best-order"},
-                        {o->best_layout, "best-layout"},
-                        {o->top != 10, "top"},
-                        {o->threads > 0, "threads"},
-                        {o->export != NULL, "export"},
-                        {o->export_only.ranks != NULL, "export-ranks"},
-                        {o->export_only.micro_batches != NULL, "export-micro-batches"},
-                        {o->must_fit, "must-fit"},
-                        {o->gpu_memory > 0, "gpu-memory"},
-                        {o->files[BB_PLAN_EXPORT_trace] != NULL, "trace"}};
+    const char *option = bb_proxy_unsupported_option(&o->config, BB_FEATURE_NODES);
 
-    for (size_t i = 0; i < sizeof(step_options) / sizeof(step_options[0]); i++)
-        if (step_options[i].given)
-            return bb_err(BB_EUSAGE, "%s: --%s applies only to training steps%s", name, step_options[i].option,
-                          strcmp(step_options[i].option, "dtype") == 0 ? "; try: --datatype" : "");
+    option = option ? option : bb_opts_find_unsupported(bb_plan_tables, o, COLLECTIVE_FEATURES);
+    if (option)
+        return bb_err(BB_EUSAGE, "%s: --%s applies only to training steps%s", name, option,
+                      strcmp(option, "dtype") == 0 ? "; try: --datatype" : "");
     if (o->seed != 0 && !o->jitter)
         return bb_err(BB_EUSAGE, "%s: --seed requires --jitter; try: --jitter 3%%", name);
     if (o->config.ranks == 0)
@@ -69,6 +53,7 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
     int rc;
 
     TRY(validate_collective(o, positionals->word[0]));
+    TRY(bb_plan_validate_requirements(o, NULL));
     TRY(bb_plan_conditions(o, &conditions));
     TRY(validate_slow(&conditions.slow, positionals->word[0]));
     TRY(bb_results_validate(json, csv));

@@ -8,33 +8,14 @@
 
 #include <string.h>
 
-int bb_plan_validate_layouts(const struct bb_plan_options *o, const struct bb_proxy *proxy)
+int bb_plan_validate_layouts(const struct bb_plan_options *o)
 {
-    const char *conflicting = o->ops                           ? "ops"
-                              : o->best_order                  ? "best-order"
-                              : o->tokens                      ? "tokens"
-                              : o->must_fit                    ? "must-fit"
-                              : o->export                      ? "export"
-                              : o->files[BB_PLAN_EXPORT_trace] ? "trace"
-                                                               : NULL;
-
-    if (!o->best_layout && (o->threads || o->top != 10))
-        return bb_err(BB_EUSAGE, "--%s requires --best-layout", o->threads ? "threads" : "top");
-    if (!o->best_layout)
+    if (!o->best_layout || o->config.global_batch)
         return 0;
-    if (!(proxy->features & BB_FEATURE_TRANSFORMER))
-        return bb_err(BB_EUSAGE, "%s: --best-layout applies only to transformer", proxy->name);
-    if (!o->cluster)
-        return bb_err(BB_EUSAGE, "--best-layout requires --cluster; try: --cluster h100-sxm-ib");
-    if (!o->config.global_batch)
-        return bb_err(BB_EUSAGE,
-                      "--best-layout requires --global-batch-size N, the samples per step of every layout; try: "
-                      "--global-batch-size %d",
-                      o->config.ranks);
-    if (conflicting)
-        return bb_err(BB_EUSAGE, "--%s applies to one plan, but --best-layout compares many; leave one out",
-                      conflicting);
-    return 0;
+    return bb_err(BB_EUSAGE,
+                  "--best-layout requires --global-batch-size N, the samples per step of every layout; try: "
+                  "--global-batch-size %d",
+                  o->config.ranks);
 }
 
 static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_layout_search *search,
@@ -47,13 +28,11 @@ static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_lay
         found->rows[0].step_ns / 1e3, "tokens_per_s", found->rows[0].tokens / (found->rows[0].step_ns / 1e9),
         "best_layout", bb_layouts_json(found, o->top));
 
-    if (!root || conditions->jitter <= 0 ||
+    if (conditions->jitter > 0)
         json_object_set_new(json_object_get(root, "predicted"), "jitter",
                             json_pack("{s:f, s:I, s:i}", "deviation", conditions->jitter, "seed",
-                                      (json_int_t)conditions->seed, "samples", o->samples)) == 0)
-        return root;
-    json_decref(root);
-    return NULL;
+                                      (json_int_t)conditions->seed, "samples", o->samples));
+    return root;
 }
 
 int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_config *given_config,

@@ -13,51 +13,66 @@
 
 #define FIELD(name) offsetof(struct bb_plan_options, name)
 
-#define EXPORT_OPTION(word, what, to_stdout, text)                                                                     \
-    OPT_STRING(0, #word, FIELD(files[BB_PLAN_EXPORT_##word]), NULL, "FILE", text),
+#define EXPORT_OPTION(word, what, text) OPT_STRING(0, #word, FIELD(files[BB_PLAN_EXPORT_##word]), NULL, "FILE", text),
+#define PREDICTION_OPTION(word, what, text)                                                                            \
+    OPT_STRING(0, #word, FIELD(files[BB_PLAN_EXPORT_##word]), NULL, "FILE", text,                                      \
+               .needs = BB_PLAN_ONE_STEP | BB_PLAN_CLUSTER),
 
 static const struct bb_opt plan_options[] = {
     OPT_INT(0, "ranks", FIELD(config.ranks), NULL, "N", 1, MAX_RANKS, "number of ranks of the job (required)"),
     OPT_STRING(0, "cluster", FIELD(cluster), NULL, "NAME|FILE",
                "predict the step's time on this cluster ('busbar list clusters')", .choice_at = bb_cluster_name_at),
     OPT_SIZE(0, "gpu-memory", FIELD(gpu_memory), NULL, "BYTES", 1, 1e15,
-             "size of the GPU memory that the step must fit (default: from --cluster)"),
-    OPT_FLAG(0, "must-fit", FIELD(must_fit), "exit 5 if training does not fit in GPU memory"),
-    OPT_FLAG('G', "graph", FIELD(graph), "model CUDA-graph launch: no host overhead (transformer, --cluster)"),
+             "size of the GPU memory that the step must fit (default: from --cluster)", .needs = BB_PLAN_STEP),
+    OPT_FLAG(0, "must-fit", FIELD(must_fit), "exit 5 if training does not fit in GPU memory",
+             .needs = BB_PLAN_ONE_STEP | BB_PLAN_MEMORY),
+    OPT_FLAG('G', "graph", FIELD(graph), "model CUDA-graph launch: no host overhead (transformer, --cluster)",
+             .needs = BB_PLAN_STEP | BB_PLAN_FORECAST),
     OPT_STRING(0, "tokens", FIELD(tokens), NULL, "COUNT",
-               "with --cluster: predict steps, days and GPU hours of training on COUNT tokens (15T, 300B)"),
+               "with --cluster: predict steps, days and GPU hours of training on COUNT tokens (15T, 300B)",
+               .needs = BB_PLAN_ONE_STEP | BB_PLAN_CLUSTER),
     OPT_STRING(0, "slow", FIELD(slow), NULL, "LIST",
                "with --cluster: inject slowdowns, separated by commas: rank=5:1.1 makes rank 5's kernels 1.1x slower "
                "(steps only); link=node3-nic2:0.5 halves the NIC's bandwidth (factor at most 1); link=leaf3:0.5 halves "
-               "the uplinks of a leaf switch in the profile's fabric"),
+               "the uplinks of a leaf switch in the profile's fabric",
+               .needs = BB_PLAN_CLUSTER),
     OPT_STRING(0, "jitter", FIELD(jitter), NULL, "PERCENT",
                "with --cluster: also simulate steps with random compute times: the duration of each compute operation "
                "on each rank (for collectives: of each rank's contribution) has a normal distribution with this "
-               "relative standard deviation (e.g. 3%), truncated at 3 sigma"),
+               "relative standard deviation (e.g. 3%), truncated at 3 sigma",
+               .needs = BB_PLAN_CLUSTER),
     OPT_INT(0, "seed", FIELD(seed), NULL, "N", 1, INT_MAX, "random seed for --jitter (default: 1) and --moe-imbalance"),
     OPT_INT(0, "samples", FIELD(samples), "100", "N", 1, 100000,
-            "with --jitter: number of steps or operations to simulate"),
-    BB_PREDICTION_EXPORTS(EXPORT_OPTION)
+            "with --jitter: number of steps or operations to simulate", .needs = BB_PLAN_JITTER),
+    BB_PREDICTION_EXPORTS(PREDICTION_OPTION)
         OPT_FLAG(0, "ops", FIELD(ops),
-                 "also list every operation of each role (ranks with the same program), in host issue order"),
+                 "also list every operation of each role (ranks with the same program), in host issue order",
+                 .needs = BB_PLAN_ONE_STEP),
     OPT_FLAG(0, "best-order", FIELD(best_order),
              "transformer: also list every order of the axes (--order), sorted by inter-node bytes per step; requires "
-             "--gpus-per-node or --cluster"),
+             "--gpus-per-node or --cluster",
+             .needs = BB_PLAN_ONE_STEP | BB_FEATURE_TRANSFORMER | BB_PLAN_NODES),
     OPT_FLAG(0, "best-layout", FIELD(best_layout),
              "transformer, with --cluster and --global-batch-size: instead of one plan, search for the fastest layouts "
              "that fit in GPU memory; given values of tp, cp, ep, pp, vpp, schedule, micro-batch size, recompute and "
-             "dp-sync are kept, the others are searched"),
-    OPT_INT(0, "top", FIELD(top), "10", "N", 1, 1000, "with --best-layout: number of layouts to show"),
+             "dp-sync are kept, the others are searched",
+             .needs = BB_PLAN_STEP | BB_FEATURE_TRANSFORMER | BB_PLAN_CLUSTER),
+    OPT_INT(0, "top", FIELD(top), "10", "N", 1, 1000, "with --best-layout: number of layouts to show",
+            .needs = BB_PLAN_STEP | BB_PLAN_LAYOUTS),
     OPT_INT(0, "threads", FIELD(threads), NULL, "N", 1, 256,
-            "with --best-layout: number of threads (default: one per processor); does not change the result"),
+            "with --best-layout: number of threads (default: one per processor); does not change the result",
+            .needs = BB_PLAN_STEP | BB_PLAN_LAYOUTS),
     OPT_CHOICE_AT(0, "export", FIELD(export), NULL, "FORMAT", bb_export_name_at,
                   "write the step to a file for another tool; the file name is the last argument (--export goal "
-                  "step.goal; chakra writes step.RANK.et)"),
+                  "step.goal; chakra writes step.RANK.et)",
+                  .needs = BB_PLAN_ONE_STEP),
     OPT_STRING(0, "export-ranks", FIELD(export_only.ranks), NULL, "LIST",
-               "with --export perfetto: ranks to write, e.g. 0,8-15 (default: the first rank of each role)"),
+               "with --export perfetto: ranks to write, e.g. 0,8-15 (default: the first rank of each role)",
+               .needs = BB_PLAN_STEP),
     OPT_STRING(0, "export-micro-batches", FIELD(export_only.micro_batches), NULL, "LIST",
                "with --export perfetto: micro-batches to write; operations without a micro-batch are always written "
-               "(default: all)"),
+               "(default: all)",
+               .needs = BB_PLAN_STEP),
     BB_PLAN_EXPORTS(EXPORT_OPTION){0},
 };
 
@@ -70,6 +85,7 @@ static const struct bb_opt plan_options[] = {
         .title = "Collectives", .opts = bb_bench_case_rows, .base = FIELD(bench)                                       \
     }
 
+const struct bb_opt_table bb_plan_tables[] = {PLAN_TABLE, {0}};
 static const struct bb_opt_table tables[] = {PLAN_TABLE, COLLECTIVE_TABLE, BB_STEP_TABLES(FIELD(config)), {0}};
 static const struct bb_opt_table step_tables[] = {PLAN_TABLE, BB_STEP_TABLES(FIELD(config)), {0}};
 static const struct bb_opt_table collective_tables[] = {PLAN_TABLE, COLLECTIVE_TABLE, {0}};
@@ -184,8 +200,9 @@ static int validate_plan(const struct bb_plan_options *o, const struct bb_proxy 
 
     if (o->config.ranks == 0)
         return bb_err(BB_EUSAGE, "%s: plan requires --ranks N, the number of ranks of the job", proxy->name);
-    TRY(bb_plan_validate_layouts(o, proxy));
-    TRY(bb_plan_validate_step(o, proxy));
+    TRY(bb_plan_validate_requirements(o, proxy));
+    TRY(bb_plan_validate_layouts(o));
+    TRY(bb_plan_validate_step(o));
 out:
     return rc;
 }

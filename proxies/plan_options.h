@@ -14,6 +14,25 @@
 
 #include <jansson.h>
 
+/*
+ * Features of a use of `busbar plan` that its options need (bb_opt.needs), in addition to enum bb_proxy_feature. Each
+ * use of plan has the features that plan_resolve.c lists.
+ */
+enum bb_plan_feature {
+    BB_PLAN_CLUSTER = 1 << 20,  /* --cluster is given */
+    BB_PLAN_JITTER = 1 << 21,   /* --jitter is given */
+    BB_PLAN_LAYOUTS = 1 << 22,  /* --best-layout is given */
+    BB_PLAN_SINGLE = 1 << 23,   /* --best-layout is not given */
+    BB_PLAN_FORECAST = 1 << 24, /* the plan predicts real training */
+    BB_PLAN_MEMORY = 1 << 25,   /* the size of the GPU memory is known */
+    BB_PLAN_NODES = 1 << 26,    /* the number of GPUs per node is known */
+    BB_PLAN_STEP = BB_FEATURE_STEP,
+    BB_PLAN_ONE_STEP = BB_PLAN_STEP | BB_PLAN_SINGLE
+};
+
+/* The options of plan alone, without those of the step and of the collective; ends with a table without opts. */
+extern const struct bb_opt_table bb_plan_tables[];
+
 struct bb_plan_options {
     const struct bb_opts *option_set; /* the option tables that apply to this use of `busbar plan` (step or
                                          collective); the JSON output lists their options */
@@ -35,7 +54,7 @@ struct bb_plan_options {
 
 /* ---- plan of one step: plan_step.c ---- */
 
-int bb_plan_validate_step(const struct bb_plan_options *o, const struct bb_proxy *proxy) BB_MUST_CHECK;
+int bb_plan_validate_step(const struct bb_plan_options *o) BB_MUST_CHECK;
 int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, int argc, char **argv) BB_MUST_CHECK;
 
 /*
@@ -44,7 +63,7 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
  * given_config (parameter): the options as given, before the proxy's defaults are applied
  */
 
-int bb_plan_validate_layouts(const struct bb_plan_options *o, const struct bb_proxy *proxy) BB_MUST_CHECK;
+int bb_plan_validate_layouts(const struct bb_plan_options *o) BB_MUST_CHECK;
 int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy_config *given_config,
                     const struct bb_proxy *proxy, int argc, char **argv) BB_MUST_CHECK;
 
@@ -62,9 +81,17 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
 /*
  * bb_plan_conditions - parse --slow, --jitter and --seed.
  *   conditions  out: slowdowns, jitter and seed of the simulation
- *   Returns     0, or -BB_EUSAGE after printing an error line, for example if --cluster is missing
+ *   Returns     0, or -BB_EUSAGE after printing an error line
  */
 int bb_plan_conditions(const struct bb_plan_options *o, struct bb_conditions *conditions) BB_MUST_CHECK;
+
+/*
+ * bb_plan_validate_requirements - reject options of plan that require, or exclude, another option that is given or not
+ * given.
+ *   proxy    NULL: the plan of a collective
+ *   Returns  0, or -BB_EUSAGE after printing an error line
+ */
+int bb_plan_validate_requirements(const struct bb_plan_options *o, const struct bb_proxy *proxy) BB_MUST_CHECK;
 
 /*
  * bb_plan_write_rows - write a CSV file.

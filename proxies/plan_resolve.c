@@ -68,6 +68,54 @@ out:
     return rc;
 }
 
+/* ---- options that require or exclude other options ---- */
+
+static unsigned features_of(const struct bb_plan_options *o, const struct bb_proxy *proxy)
+{
+    unsigned features = proxy ? proxy->features : 0;
+
+    features |= o->best_layout ? BB_PLAN_LAYOUTS : BB_PLAN_SINGLE;
+    if (o->cluster)
+        features |= BB_PLAN_CLUSTER | BB_PLAN_MEMORY | BB_PLAN_NODES;
+    if (o->jitter)
+        features |= BB_PLAN_JITTER;
+    if (o->forecast)
+        features |= BB_PLAN_FORECAST;
+    if (o->gpu_memory > 0)
+        features |= BB_PLAN_MEMORY;
+    if (o->config.gpus_per_node > 0)
+        features |= BB_PLAN_NODES;
+    return features;
+}
+
+int bb_plan_validate_requirements(const struct bb_plan_options *o, const struct bb_proxy *proxy)
+{
+    static const struct {
+        unsigned feature;
+        const char *requirement;
+    } rows[] = {
+        {BB_PLAN_LAYOUTS, "requires --best-layout"},
+        {BB_PLAN_CLUSTER, "requires --cluster; try: --cluster h100-sxm-ib"},
+        {BB_PLAN_JITTER, "requires --jitter; try: --jitter 3%"},
+        {BB_PLAN_SINGLE, "applies to one plan, but --best-layout compares many; leave one out"},
+        {BB_PLAN_FORECAST, "only applies to transformer forecasts: it requires --cluster, and no --compute, "
+                           "--tflops, --forward-us or --backward-us"},
+        {BB_PLAN_MEMORY, "requires --cluster NAME or --gpu-memory BYTES; try: --gpu-memory 80G"},
+        {BB_PLAN_NODES, "requires --gpus-per-node N or --cluster NAME; try: --gpus-per-node 8"},
+    };
+    const unsigned features = features_of(o, proxy);
+    const char *option = bb_opts_find_unsupported(bb_plan_tables, o, features | ~(unsigned)BB_FEATURE_TRANSFORMER);
+
+    if (option && proxy)
+        return bb_err(BB_EUSAGE, "%s: --%s applies only to transformer", proxy->name, option);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        option = bb_opts_find_unsupported(bb_plan_tables, o, features | ~rows[i].feature);
+        if (option)
+            return bb_err(BB_EUSAGE, "--%s %s", option, rows[i].requirement);
+    }
+    return 0;
+}
+
 /* ---- injected slowdowns and jitter ---- */
 
 /* Convert a percentage to a fraction, for example "3%" to 0.03, and store it in *part. Returns 0, or -BB_EUSAGE
@@ -88,10 +136,6 @@ int bb_plan_conditions(const struct bb_plan_options *o, struct bb_conditions *co
 {
     int rc = 0;
 
-    if ((o->slow || o->jitter) && !o->cluster)
-        return bb_err(BB_EUSAGE, "--%s requires --cluster; try: --cluster h100-sxm-ib", o->slow ? "slow" : "jitter");
-    if (o->samples != 100 && !o->jitter)
-        return bb_err(BB_EUSAGE, "--samples requires --jitter; try: --jitter 3%%");
     *conditions = (struct bb_conditions){.seed = o->seed ? (uint64_t)o->seed : 1};
     if (o->slow)
         TRY(bb_slow_parse(&conditions->slow, "--slow", o->slow));

@@ -49,8 +49,7 @@ static int write_files(const struct plan_results *f, const struct bb_plan_option
                                     .jittered = f->jittered.samples > 0 ? &f->jittered : NULL,
                                     .training = f->training.tokens > 0 ? &f->training : NULL,
                                     .ops = o->ops};
-    int rc = f->best.n > 0 && !report.best_order ? bb_err(BB_EFAIL, "out of memory for the plan's JSON")
-                                                 : bb_plan_exports_write(o->files, &report);
+    int rc = bb_plan_exports_write(o->files, &report);
 
     json_decref(report.options);
     json_decref(report.best_order);
@@ -276,7 +275,7 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
     if (o->export && f.plan.checks.matched && f.plan.checks.deadlock_free)
         TRY(bb_export_step(o->export, o->export_file, &f.step, f.predicted ? &f.prediction : NULL, o->export_only, argc,
                            argv));
-    if (!bb_plan_exports_to_stdout(o->files))
+    if (!bb_results_on_stdout(o->files[BB_PLAN_EXPORT_json], o->files[BB_PLAN_EXPORT_csv]))
         print_results(&f, o->ops, argc, argv);
     TRY(write_files(&f, o));
     TRY(bb_checks_report(&f.plan.checks));
@@ -290,29 +289,17 @@ out:
     return rc;
 }
 
-static int validate_tokens(const char *text, const char *cluster)
-{
-    double tokens;
-
-    if (!cluster)
-        return bb_err(BB_EUSAGE, "--tokens requires --cluster; try: --cluster h100-sxm-ib");
-    return bb_tokens_parse(text, &tokens);
-}
-
-int bb_plan_validate_step(const struct bb_plan_options *o, const struct bb_proxy *proxy)
+int bb_plan_validate_step(const struct bb_plan_options *o)
 {
     struct bb_conditions conditions;
+    double tokens;
     int rc = 0;
 
     TRY(bb_plan_conditions(o, &conditions));
-    TRY(bb_plan_exports_validate(o->files, o->cluster));
+    TRY(bb_results_validate(o->files[BB_PLAN_EXPORT_json], o->files[BB_PLAN_EXPORT_csv]));
     TRY(bb_export_validate(o->export, o->export_only, o->cluster, &conditions.slow));
     if (o->tokens)
-        TRY(validate_tokens(o->tokens, o->cluster));
-    if (o->graph && !o->forecast)
-        return bb_err(BB_EUSAGE,
-                      "--graph only applies to transformer forecasts: it requires --cluster, and no --compute, "
-                      "--tflops, --forward-us or --backward-us");
+        TRY(bb_tokens_parse(o->tokens, &tokens));
     if (o->config.transformer.float8 && o->cluster && o->rates == BB_RATES_MACHINE && !o->forecast)
         return bb_err(BB_EUSAGE,
                       "--fp8 only applies to forecasts; --compute gemm predicts the proxy's own run, which has no FP8 "
@@ -320,12 +307,6 @@ int bb_plan_validate_step(const struct bb_plan_options *o, const struct bb_proxy
     if (o->config.scaling.baseline)
         return bb_err(BB_EUSAGE,
                       "--baseline applies only to a run (busbar proxy); a plan has no measurements to compare");
-    if (o->must_fit && !o->cluster && o->gpu_memory == 0)
-        return bb_err(BB_EUSAGE, "--must-fit requires --cluster NAME or --gpu-memory BYTES; try: --gpu-memory 80G");
-    if (o->best_order && !(proxy->features & BB_FEATURE_TRANSFORMER))
-        return bb_err(BB_EUSAGE, "%s: --best-order applies only to transformer", proxy->name);
-    if (o->best_order && !o->cluster && o->config.gpus_per_node == 0)
-        return bb_err(BB_EUSAGE, "--best-order requires --gpus-per-node N or --cluster NAME; try: --gpus-per-node 8");
 out:
     return rc;
 }

@@ -443,6 +443,15 @@ static bool is_default(const struct bb_opt *opt, const void *field)
     return memcmp(&default_value, field, field_bytes[opt->kind]) == 0;
 }
 
+const char *bb_opts_find_unsupported(const struct bb_opt_table *tables, const void *cfg, unsigned features)
+{
+    for (const struct bb_opt_table *t = tables; t->opts; t++)
+        for (const struct bb_opt *o = t->opts; o->name; o++)
+            if ((o->needs | t->needs) & ~features && !is_default(o, (const char *)cfg + t->base + o->offset))
+                return o->name;
+    return NULL;
+}
+
 const char *bb_opts_find_changed(const struct bb_opt_table *t, const void *cfg)
 {
     for (const struct bb_opt *o = t->opts; o->name; o++)

@@ -196,6 +196,14 @@ bool bb_opts_is_shadowed(const struct bb_opts *set, const struct bb_opt *opt);
 const char *bb_opts_find_changed(const struct bb_opt_table *table, const void *cfg);
 
 /*
+ * bb_opts_find_unsupported - return the name of the first option whose field in cfg differs from the option's default,
+ * and which needs a feature that is not in `features`; NULL: none.
+ *   tables    ends with a table without opts
+ *   features  bit mask, like bb_opt.needs
+ */
+const char *bb_opts_find_unsupported(const struct bb_opt_table *tables, const void *cfg, unsigned features);
+
+/*
  * bb_reject_unknown - print an error for a positional argument `word` that is not a known `kind` (for example
  * "collective"). The error contains the names[n] (at most 24) and the name of the closest spelling. Returns -BB_EUSAGE.
  */

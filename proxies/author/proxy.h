@@ -27,6 +27,7 @@ enum bb_proxy_feature {
     BB_FEATURE_TILES = 16384,
     BB_FEATURE_SCALING = 32768,
     BB_FEATURE_GLOBAL_BATCH = 65536,
+    BB_FEATURE_STEP = 131072, /* needed by options that all proxies support, but collectives do not */
 };
 
 struct bb_proxy {

@@ -2,38 +2,24 @@
 #include "proxies/plan/plan_export.h"
 
 #include "bootstrap/base/outfile.h"
-#include "bootstrap/results/results.h"
 
 #include <string.h>
 
 struct export
 {
     const char *name, *what;
-    bool to_stdout; /* true: the file name '-' means stdout */
     int (*write)(const struct bb_plan_report *, FILE *);
-    bool predicted;
+    bool predicted; /* true: the file contains the prediction, and its name '-' does not mean stdout */
 };
 
-#define PREDICTED_ROW(name, what, to_stdout, help) {#name, what, to_stdout, bb_plan_write_##name, true},
-#define ROW(name, what, to_stdout, help)           {#name, what, to_stdout, bb_plan_write_##name, false},
+#define PREDICTED_ROW(name, what, help) {#name, what, bb_plan_write_##name, true},
+#define ROW(name, what, help)           {#name, what, bb_plan_write_##name, false},
 
 static const struct export exports[] = {BB_PREDICTION_EXPORTS(PREDICTED_ROW) BB_PLAN_EXPORTS(ROW)};
 
-int bb_plan_exports_validate(const char *const *files, const char *cluster)
-{
-    int rc = bb_results_validate(files[BB_PLAN_EXPORT_json], files[BB_PLAN_EXPORT_csv]);
-
-    if (rc)
-        return rc;
-    for (int i = 0; i < BB_N_PLAN_EXPORTS; i++)
-        if (files[i] && exports[i].predicted && !cluster)
-            return bb_err(BB_EUSAGE, "--%s requires --cluster; try: --cluster h100-sxm-ib", exports[i].name);
-    return 0;
-}
-
 static bool is_stdout(const struct export *e, const char *file)
 {
-    return file && e->to_stdout && strcmp(file, "-") == 0;
+    return !e->predicted && strcmp(file, "-") == 0;
 }
 
 int bb_plan_exports_check_writable(const char *const *files)
@@ -44,14 +30,6 @@ int bb_plan_exports_check_writable(const char *const *files)
         if (files[i] && !is_stdout(&exports[i], files[i]))
             rc = bb_outfile_check(files[i], exports[i].what);
     return rc;
-}
-
-bool bb_plan_exports_to_stdout(const char *const *files)
-{
-    for (int i = 0; i < BB_N_PLAN_EXPORTS; i++)
-        if (is_stdout(&exports[i], files[i]))
-            return true;
-    return false;
 }
 
 static int write_export(const struct export *e, const char *path, const struct bb_plan_report *report)

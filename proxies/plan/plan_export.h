@@ -21,22 +21,22 @@ struct bb_plan_report {
 };
 
 /*
- * X(option, description of the file for messages, whether '-' means stdout, help of the option). The formats in the
- * first list contain the prediction: their options require --cluster, and no file is written if the checks of the step
- * fail.
+ * X(option, description of the file for messages, help of the option). The formats in the first list contain the
+ * prediction: their options require --cluster, and no file is written if the checks of the step fail. For the formats in
+ * the second list, '-' means stdout.
  */
 #define BB_PREDICTION_EXPORTS(X)                                                                                       \
-    X(trace, "the trace", false,                                                                                       \
+    X(trace, "the trace",                                                                                              \
       "with --cluster: write the predicted timeline to FILE as Perfetto trace events, for at most 64 ranks "           \
       "including the slowest")
 #define BB_PLAN_EXPORTS(X)                                                                                             \
-    X(json, "the plan", true, "write busbar.plan/1 to FILE, '-' for stdout (instead of the text)")                     \
-    X(csv, "the table", true, "write the plan's values to FILE as one row of CSV, '-' for stdout")
+    X(json, "the plan", "write busbar.plan/1 to FILE, '-' for stdout (instead of the text)")                           \
+    X(csv, "the table", "write the plan's values to FILE as one row of CSV, '-' for stdout")
 
-#define BB_PLAN_EXPORT_AT(name, what, to_stdout, help) BB_PLAN_EXPORT_##name,
+#define BB_PLAN_EXPORT_AT(name, what, help) BB_PLAN_EXPORT_##name,
 enum { BB_PREDICTION_EXPORTS(BB_PLAN_EXPORT_AT) BB_PLAN_EXPORTS(BB_PLAN_EXPORT_AT) BB_N_PLAN_EXPORTS };
 
-#define BB_PLAN_EXPORT_WRITER(name, what, to_stdout, help)                                                             \
+#define BB_PLAN_EXPORT_WRITER(name, what, help)                                                                        \
     int bb_plan_write_##name(const struct bb_plan_report *report, FILE *out) BB_MUST_CHECK;
 BB_PREDICTION_EXPORTS(BB_PLAN_EXPORT_WRITER)
 BB_PLAN_EXPORTS(BB_PLAN_EXPORT_WRITER)
@@ -44,16 +44,11 @@ BB_PLAN_EXPORTS(BB_PLAN_EXPORT_WRITER)
 /*
  * files: [BB_N_PLAN_EXPORTS] the file name given for each format; NULL: the file is not requested.
  *
- *   bb_plan_exports_validate        returns -BB_EUSAGE after printing an error line if a requested format requires a
- *                                   cluster and `cluster` is NULL, else 0
  *   bb_plan_exports_check_writable  returns -BB_EUSAGE after printing an error line if a file cannot be written, else
  *                                   0; called before the plan is computed
- *   bb_plan_exports_to_stdout       returns whether one of the files is stdout
  *   bb_plan_exports_write           writes all requested files; returns 0 or a negative error
  */
-int bb_plan_exports_validate(const char *const *files, const char *cluster) BB_MUST_CHECK;
 int bb_plan_exports_check_writable(const char *const *files) BB_MUST_CHECK;
-bool bb_plan_exports_to_stdout(const char *const *files);
 int bb_plan_exports_write(const char *const *files, const struct bb_plan_report *report) BB_MUST_CHECK;
 
 #endif

@@ -21,12 +21,13 @@ const struct bb_opt bb_proxy_options[] = {
     OPT_FLAG(0, "per-tensor", FIELD(per_tensor), "one all-reduce per tensor instead of one per layer or bucket",
              .needs = BB_FEATURE_PER_TENSOR),
     OPT_CHOICE(0, "dtype", FIELD(dtype), NULL, "TYPE", dtype_choices,
-               "element type (default: bfloat16 for transformer; float for other proxies, as in the published code)"),
+               "element type (default: bfloat16 for transformer; float for other proxies, as in the published code)",
+               .needs = BB_FEATURE_STEP),
     OPT_CHOICE(0, "compute", FIELD(compute), NULL, "HOW", compute_choices,
                "compute of the layers: none; timed: kernels of a given duration; gemm: the layers' real GEMMs and "
                "memory-bound kernels (default: none for gpt2_large, bert_large, resnet50 and resnet50_ring; timed for "
-               "the other "
-               "proxies)"),
+               "the other proxies)",
+               .needs = BB_FEATURE_STEP),
     OPT_DOUBLE(
         0, "forward-us", FIELD(forward_us), NULL, "US", 0.001, 1e9,
         "timed: duration of the forward pass of one layer per micro-batch; spatial, gems: of all layers of a split "
@@ -54,6 +55,7 @@ const struct bb_opt bb_proxy_options[] = {
             .needs = BB_FEATURE_NODES),
     OPT_DOUBLE(0, "scale-counts", FIELD(scale_counts), NULL, "F", 1e-12, 1,
                "multiply every element count by F (rounded down, at least 1), to run the step with less data on small "
-               "machines; the FLOPs of gemm shrink by about F, timed kernels keep their duration"),
+               "machines; the FLOPs of gemm shrink by about F, timed kernels keep their duration",
+               .needs = BB_FEATURE_STEP),
     {0},
 };

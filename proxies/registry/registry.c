@@ -56,24 +56,6 @@ const struct bb_proxy *bb_proxy_find(const char *name)
     return NULL;
 }
 
-static bool is_given(const struct bb_opt *o, const void *field)
-{
-    switch (o->kind) {
-    case BB_OPT_FLAG:
-        return *(const bool *)field;
-    case BB_OPT_INT:
-        return *(const int *)field != 0;
-    case BB_OPT_SIZE:
-        return *(const size_t *)field != 0;
-    case BB_OPT_DOUBLE:
-        return *(const double *)field != 0;
-    case BB_OPT_CHOICE:
-    case BB_OPT_STRING:
-        return *(const char *const *)field != NULL;
-    }
-    return false;
-}
-
 bool bb_proxy_supports_compute(const struct bb_proxy *p, const char *compute)
 {
     if (!compute || strcmp(compute, "none") == 0)
@@ -85,18 +67,14 @@ const char *bb_proxy_unsupported_option(const struct bb_proxy_config *c, unsigne
 {
     static const struct bb_opt_table tables[] = {BB_STEP_TABLES(0), {0}};
 
-    for (const struct bb_opt_table *t = tables; t->opts; t++)
-        for (const struct bb_opt *o = t->opts; o->name; o++)
-            if ((o->needs | t->needs) & ~features && is_given(o, (const char *)c + t->base + o->offset))
-                return o->name;
-    return NULL;
+    return bb_opts_find_unsupported(tables, c, features);
 }
 
 /* Reject options, and a value of --compute, that the proxy does not support: print an error line and return
  * -BB_EUSAGE. */
 static int validate_features(const struct bb_proxy *p, const struct bb_proxy_config *c)
 {
-    const char *unsupported = bb_proxy_unsupported_option(c, p->features);
+    const char *unsupported = bb_proxy_unsupported_option(c, p->features | BB_FEATURE_STEP);
 
     if (!bb_proxy_supports_compute(p, c->compute))
         return bb_err(BB_EUSAGE, "%s: this proxy does not support --compute %s", p->name, c->compute);

@@ -65,7 +65,7 @@ int bb_smoke_nearest_ranks(const struct bb_proxy *proxy, const struct bb_proxy_c
 
 int bb_smoke_validate(const struct bb_proxy_config *c)
 {
-    const char *unsupported = bb_proxy_unsupported_option(c, 0);
+    const char *unsupported = bb_proxy_unsupported_option(c, BB_FEATURE_STEP);
 
     if (unsupported)
         return bb_err(BB_EUSAGE,

@@ -108,6 +108,6 @@ void bb_layouts_release(struct bb_layouts *found);
 struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, const struct bb_layout_choice *choice);
 
 void bb_layouts_print(const struct bb_layouts *found, int top, FILE *out);
-json_t *bb_layouts_json(const struct bb_layouts *found, int top); /* returns NULL if out of memory */
+json_t *bb_layouts_json(const struct bb_layouts *found, int top);
 
 #endif

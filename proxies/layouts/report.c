@@ -191,16 +191,15 @@ static json_t *row_json(const struct bb_layouts *found, const struct bb_layout_r
         (json_int_t)llround(r->bytes), "step_us", r->step_ns / 1e3, "tokens_per_s", r->tokens / (r->step_ns / 1e9),
         "tokens_per_s_per_gpu", tokens_rate(found, r), "tflops_per_gpu", r->flops / (r->step_ns * 1e3) / found->gpus);
 
-    if (o)
-        json_object_set_new(o, "recompute_num_layers",
-                            c->recompute_layers > 0 ? json_integer(c->recompute_layers) : json_null());
-    for (int part = 0; o && part < PARTS; part++)
+    json_object_set_new(o, "recompute_num_layers",
+                        c->recompute_layers > 0 ? json_integer(c->recompute_layers) : json_null());
+    for (int part = 0; part < PARTS; part++)
         json_object_set_new(o, parts[part].key, json_real(part_ns(r, part) / 1e3));
-    if (o && r->p50_ns > 0) {
+    if (r->p50_ns > 0) {
         json_object_set_new(o, "p50_step_us", json_real(r->p50_ns / 1e3));
         json_object_set_new(o, "p95_step_us", json_real(r->p95_ns / 1e3));
     }
-    if (o && r->baseline_ns > 0)
+    if (r->baseline_ns > 0)
         json_object_set_new(o, "baseline_step_us", json_real(r->baseline_ns / 1e3));
     return o;
 }

@@ -3,15 +3,11 @@
 #include "proxies/plan/contention.h"
 
 #include "bootstrap/base/units.h"
+#include "proxies/plan/plan.h"
 
 #include <math.h>
 
 /* ---- contention and bottlenecks ---- */
-
-static double us_of(int64_t ns)
-{
-    return (double)ns / 1e3;
-}
 
 void bb_contention_print(const struct bb_prediction *p, FILE *out)
 {
@@ -20,8 +16,8 @@ void bb_contention_print(const struct bb_prediction *p, FILE *out)
 
     if (!p->cluster.has_sharing)
         return;
-    fprintf(out, "  contention: compute +%s, communication +%s\n", bb_format_time(us_of(b->compute_slowed_ns), text),
-            bb_format_time(us_of(b->comm_slowed_ns), more));
+    fprintf(out, "  contention: compute +%s, communication +%s\n", bb_format_time(bb_us_of(b->compute_slowed_ns), text),
+            bb_format_time(bb_us_of(b->comm_slowed_ns), more));
     fprintf(out, "  utilization of the busiest links: within a node %.1f%% of the step, NIC %.1f%%", 100 * p->link_busy,
             100 * p->nic_busy);
     for (int tier = 0; tier < BB_TIERS; tier++)
@@ -33,7 +29,7 @@ void bb_contention_print(const struct bb_prediction *p, FILE *out)
 
         if (most != BB_LIMIT_NONE)
             fprintf(out, "  %s: %s-bound, %s\n", bb_phase_names[phase], bb_limit_names[most],
-                    bb_format_time(us_of(b->ns[phase][most]), text));
+                    bb_format_time(bb_us_of(b->ns[phase][most]), text));
     }
 }
 
@@ -48,8 +44,8 @@ json_t *bb_contention_json(const struct bb_prediction *p)
 
     if (!p->cluster.has_sharing)
         return json_null();
-    return json_pack("{s:f, s:f, s:f, s:f, s:o, s:o}", "compute_slowed_us", us_of(b->compute_slowed_ns),
-                     "comm_slowed_us", us_of(b->comm_slowed_ns), "link_busy", p->link_busy, "nic_busy", p->nic_busy,
+    return json_pack("{s:f, s:f, s:f, s:f, s:o, s:o}", "compute_slowed_us", bb_us_of(b->compute_slowed_ns),
+                     "comm_slowed_us", bb_us_of(b->comm_slowed_ns), "link_busy", p->link_busy, "nic_busy", p->nic_busy,
                      "leaf_uplink_busy", uplink_json(p, BB_LEAF), "pod_uplink_busy", uplink_json(p, BB_POD));
 }
 
@@ -61,7 +57,7 @@ static json_t *times_of(const int64_t *ns)
         char key[32];
 
         snprintf(key, sizeof(key), "%s_us", bb_limit_keys[limit]);
-        json_object_set_new(times, key, json_real(us_of(ns[limit])));
+        json_object_set_new(times, key, json_real(bb_us_of(ns[limit])));
     }
     return times;
 }
@@ -84,7 +80,7 @@ json_t *bb_phases_json(const struct bb_prediction *p)
 
 static double us_at(const struct bb_jittered *j, int percent)
 {
-    return (double)bb_jittered_at(j, percent) / 1e3;
+    return bb_us_of(bb_jittered_at(j, percent));
 }
 
 static double mean_us(const struct bb_jittered *j)

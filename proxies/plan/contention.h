@@ -26,7 +26,6 @@ json_t *bb_phases_json(const struct bb_prediction *p);
 
 /* bb_jittered_print - print percentiles of the step times predicted with random variation of kernel times. */
 void bb_jittered_print(const struct bb_jittered *j, FILE *out);
-json_t *bb_jittered_json(const struct bb_jittered *j); /* returns the object `predicted.jitter` of the plan's JSON;
-                                                          NULL when out of memory */
+json_t *bb_jittered_json(const struct bb_jittered *j); /* returns the object `predicted.jitter` of the plan's JSON */
 
 #endif

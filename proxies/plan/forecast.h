@@ -52,7 +52,7 @@ void bb_forecast_print(const struct bb_plan *plan, const struct bb_forecast *f, 
                        FILE *out);
 
 /* Return the objects `memory` (bb_forecast_memory), `predicted.compute` (bb_forecast_compute) and
- * `predicted.model_error` (bb_forecast_model_error) of the plan's JSON; NULL when out of memory. */
+ * `predicted.model_error` (bb_forecast_model_error) of the plan's JSON. */
 json_t *bb_forecast_memory(const struct bb_plan *plan, const struct bb_forecast *f);
 json_t *bb_forecast_compute(const struct bb_forecast *f, const struct bb_cluster *cluster);
 json_t *bb_forecast_model_error(const struct bb_forecast *f, const struct bb_cluster *cluster);

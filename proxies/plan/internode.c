@@ -80,44 +80,34 @@ static void add_collective(struct volume *volume, const struct bb_op *op, int n)
         volume->ring += coll->bus_factor(n) * whole;
 }
 
-static int add_send(struct role *role, const struct bb_op *op)
+static void add_send(struct role *role, const struct bb_op *op)
 {
-    struct message *message = find_message(role, op);
-
-    if (!message)
-        return -BB_EFAIL;
-    message->bytes += (double)bb_op_payload_bytes(op, 1);
-    return 0;
+    find_message(role, op)->bytes += (double)bb_op_payload_bytes(op, 1);
 }
 
-static int add_alltoallv(struct role *role, const struct bb_op *op)
+static void add_alltoallv(struct role *role, const struct bb_op *op)
 {
     struct bb_op message = {.kind = BB_OP_SEND, .comm = op->comm, .dtype = op->dtype, .peer_kind = BB_PEER_ABSOLUTE};
-    int rc = 0;
 
-    for (int position = 0; position < op->table->n && !rc; position++) {
-        message.peer = position;
-        message.count = bb_alltoallv_sends(op, position);
-        rc = message.count ? add_send(role, &message) : 0;
+    for (message.peer = 0; message.peer < op->table->n; message.peer++) {
+        message.count = bb_alltoallv_sends(op, message.peer);
+        if (message.count)
+            add_send(role, &message);
     }
-    return rc;
 }
 
-static int add_program(const struct bb_layout *l, const struct bb_program *p, struct role *role)
+static void add_program(const struct bb_layout *l, const struct bb_program *p, struct role *role)
 {
-    int rc = 0;
-
-    for (size_t i = 0; i < p->n_ops && !rc; i++) {
+    for (size_t i = 0; i < p->n_ops; i++) {
         const struct bb_op *op = &p->ops[i];
 
         if (op->kind == BB_OP_COLLECTIVE)
             add_collective(&role->volumes[l->comms[op->comm].group], op, bb_comm_size(l, op->comm));
         else if (op->kind == BB_OP_SEND)
-            rc = add_send(role, op);
+            add_send(role, op);
         else if (op->kind == BB_OP_ALLTOALLV)
-            rc = add_alltoallv(role, op);
+            add_alltoallv(role, op);
     }
-    return rc;
 }
 
 /* ---- bytes that each node sends to other nodes ---- */
@@ -203,11 +193,10 @@ static void count_all(struct counting *c)
             c->internode->busiest = c->out[node];
 }
 
-int bb_internode_count(const struct bb_step *step, int gpus_per_node, struct bb_internode *internode)
+void bb_internode_count(const struct bb_step *step, int gpus_per_node, struct bb_internode *internode)
 {
     struct counting c = {.step = step, .internode = internode, .gpus_per_node = gpus_per_node};
     size_t nodes = ((size_t)step->layout.ranks + (size_t)gpus_per_node - 1) / (size_t)gpus_per_node;
-    int rc;
 
     *internode = (struct bb_internode){.nodes = (int)nodes};
     BB_NEW(c.roles, step->n_roles);
@@ -215,14 +204,12 @@ int bb_internode_count(const struct bb_step *step, int gpus_per_node, struct bb_
     BB_NEW(c.members, nodes);
     BB_NEW(c.seen, nodes);
     for (int r = 0; r < step->n_roles; r++)
-        TRY(add_program(&step->layout, &step->roles[r].program, &c.roles[r]));
+        add_program(&step->layout, &step->roles[r].program, &c.roles[r]);
     count_all(&c);
-out:
-    for (int r = 0; c.roles && r < step->n_roles; r++)
+    for (int r = 0; r < step->n_roles; r++)
         free(c.roles[r].messages);
     free(c.roles);
     free(c.out);
     free(c.members);
     free(c.seen);
-    return rc;
 }

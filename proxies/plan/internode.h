@@ -22,7 +22,7 @@ struct bb_internode {
     double group[BB_MAX_GROUPS]; /* bytes sent between nodes in each group of the step's layout (for example "tp") */
 };
 
-/* bb_internode_count - count the inter-node traffic of a step. Returns 0, or -BB_EFAIL when out of memory. */
-int bb_internode_count(const struct bb_step *step, int gpus_per_node, struct bb_internode *internode) BB_MUST_CHECK;
+/* bb_internode_count - count the inter-node traffic of a step. */
+void bb_internode_count(const struct bb_step *step, int gpus_per_node, struct bb_internode *internode);
 
 #endif

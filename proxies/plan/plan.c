@@ -8,9 +8,8 @@ int bb_plan_count(struct bb_plan *plan, const struct bb_step *step, bool split_p
     int rc;
 
     *plan = (struct bb_plan){.step = step};
-    TRY(bb_traffic_init(&plan->traffic, step, split_programs));
-    TRY(bb_step_check(step, &plan->checks));
-out:
+    bb_traffic_init(&plan->traffic, step, split_programs);
+    rc = bb_step_check(step, &plan->checks);
     if (rc)
         bb_plan_release(plan);
     return rc;

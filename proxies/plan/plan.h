@@ -34,13 +34,18 @@ int bb_plan_init(struct bb_plan *plan, const struct bb_step *step) BB_MUST_CHECK
  * bb_plan_count - count the traffic of a step and check its correctness. In contrast to bb_plan_init, returns 0 and
  * prints no error if operations are unmatched or a deadlock is possible; plan->checks contains the result.
  *   split_programs  see bb_traffic_init
- *   Returns         0, or -BB_EFAIL when out of memory
+ *   Returns         0 or a negative error
  */
 int bb_plan_count(struct bb_plan *plan, const struct bb_step *step, bool split_programs) BB_MUST_CHECK;
 void bb_plan_release(struct bb_plan *plan);
 
-/* bb_plan_checks - return the object `checks` of the plan's JSON; NULL when out of memory. */
+/* bb_plan_checks - return the object `checks` of the plan's JSON. */
 json_t *bb_plan_checks(const struct bb_plan *plan);
+
+static inline double bb_us_of(int64_t ns) /* nanoseconds to microseconds */
+{
+    return (double)ns / 1e3;
+}
 
 double bb_plan_flops(const struct bb_plan *plan); /* returns the FLOPs of one step, summed over all ranks */
 
@@ -54,9 +59,8 @@ size_t bb_plan_memory(const struct bb_plan *plan);
 /*
  * bb_plan_body - set the JSON members proxy, ranks, groups, roles and checks of `object`.
  *   ops      true: include the operations of each role (ranks with the same program)
- *   Returns  0, or -BB_EFAIL when out of memory
  */
-int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops) BB_MUST_CHECK;
+void bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops);
 
 /*
  * bb_plan_print - print the plan as text with lines of at most 100 columns.

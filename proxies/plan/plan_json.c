@@ -1,7 +1,4 @@
-/*
- * plan_json.c - writes a plan in the JSON format busbar.plan/1. A NULL result of json_pack means out of memory, so the
- * callers report NULL as out of memory.
- */
+/* plan_json.c - writes a plan in the JSON format busbar.plan/1. */
 #include "bootstrap/results/flat_table.h"
 #include "bootstrap/results/results.h"
 #include "proxies/plan/contention.h"
@@ -266,24 +263,19 @@ json_t *bb_plan_checks(const struct bb_plan *plan)
     return o;
 }
 
-static double us_of(int64_t ns)
-{
-    return (double)ns / 1e3;
-}
-
 static json_t *us_or_null(int64_t ns)
 {
-    return ns < 0 ? json_null() : json_real(us_of(ns));
+    return ns < 0 ? json_null() : json_real(bb_us_of(ns));
 }
 
 static json_t *breakdown_object(const struct bb_predicted_rank *r)
 {
     return json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "rank", r->rank, "step_us",
-                     us_of(r->all.step_ns), "issue_us", us_of(r->issue_ns), "compute_us", us_of(r->all.compute_ns),
-                     "comm_us", us_of(r->all.comm_ns), "exposed_us", us_of(r->all.exposed_ns), "exposed_transfer_us",
-                     us_of(r->exposed.transfer_ns), "bubble_us", us_of(r->exposed.bubble_ns), "exposed_waiting_us",
-                     us_of(r->exposed.waiting_ns), "idle_us", us_of(r->all.idle_ns), "overlap_fraction",
-                     bb_json_real(r->all.overlap_fraction));
+                     bb_us_of(r->all.step_ns), "issue_us", bb_us_of(r->issue_ns), "compute_us",
+                     bb_us_of(r->all.compute_ns), "comm_us", bb_us_of(r->all.comm_ns), "exposed_us",
+                     bb_us_of(r->all.exposed_ns), "exposed_transfer_us", bb_us_of(r->exposed.transfer_ns), "bubble_us",
+                     bb_us_of(r->exposed.bubble_ns), "exposed_waiting_us", bb_us_of(r->exposed.waiting_ns), "idle_us",
+                     bb_us_of(r->all.idle_ns), "overlap_fraction", bb_json_real(r->all.overlap_fraction));
 }
 
 static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_rank *r, const struct bb_cluster *c)
@@ -297,8 +289,8 @@ static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_ra
         if (p->bytes == 0)
             continue;
         json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:I, s:o, s:s?, s:s?}", "name", l->groups[g].name,
-                                              "busy_us", us_of(p->busy_ns), "exposed_us", us_of(p->exposed_ns), "bytes",
-                                              (json_int_t)p->bytes, "busbw_gbps",
+                                              "busy_us", bb_us_of(p->busy_ns), "exposed_us", bb_us_of(p->exposed_ns),
+                                              "bytes", (json_int_t)p->bytes, "busbw_gbps",
                                               bb_json_real(p->bus_bytes / (double)p->busy_ns), "algorithm",
                                               variant ? bb_nccl_algorithms[variant->algorithm] : NULL, "protocol",
                                               variant ? variant->protocol : NULL));
@@ -332,80 +324,62 @@ static json_t *list_predicted(const struct bb_plan *plan, const struct bb_predic
     return json_pack(
         "{s:s, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cluster",
         p->cluster.name, "slow", bb_slow_json(&p->conditions.slow), "sharing", bb_contention_json(p), "phases",
-        bb_phases_json(p), "step_us", us_of(slowest->all.step_ns), "tokens_per_s",
-        bb_json_real(plan->step->tokens > 0 ? plan->step->tokens / us_of(slowest->all.step_ns) * 1e6 : NAN),
+        bb_phases_json(p), "step_us", bb_us_of(slowest->all.step_ns), "tokens_per_s",
+        bb_json_real(plan->step->tokens > 0 ? plan->step->tokens / bb_us_of(slowest->all.step_ns) * 1e6 : NAN),
         "breakdown", breakdown_object(slowest), "breakdown_by_role", roles, "groups",
         groups_of(&plan->step->layout, slowest, &p->cluster), "compute_alone_us", us_or_null(p->compute_alone_ns),
         "comm_alone_us", us_or_null(p->comm_alone_ns), "overlap_efficiency", bb_json_real(bb_predicted_efficiency(p)),
-        "tflops_per_gpu", bb_json_real(flops_rate(plan, us_of(slowest->all.step_ns))), "model_flop_utilisation",
+        "tflops_per_gpu", bb_json_real(flops_rate(plan, bb_us_of(slowest->all.step_ns))), "model_flop_utilisation",
         bb_json_real(bb_plan_utilisation(plan, p)), "memory", bb_forecast_memory(plan, plan->forecast), "compute",
         bb_forecast_compute(plan->forecast, &p->cluster), "model_error",
         bb_forecast_model_error(plan->forecast, &p->cluster));
 }
 
-static int report_no_memory(void)
+void bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
 {
-    return bb_err(BB_EFAIL, "out of memory for the plan's JSON");
-}
-
-int bb_plan_body(json_t *object, const struct bb_plan *plan, bool ops)
-{
-    int bad = json_object_set_new(object, "proxy", json_string(plan->step->proxy));
-
-    bad |= json_object_set_new(object, "ranks", json_integer(plan->step->layout.ranks));
-    bad |= json_object_set_new(object, "groups", list_groups(plan));
-    bad |= json_object_set_new(object, "roles", list_roles(plan, ops));
+    json_object_set_new(object, "proxy", json_string(plan->step->proxy));
+    json_object_set_new(object, "ranks", json_integer(plan->step->layout.ranks));
+    json_object_set_new(object, "groups", list_groups(plan));
+    json_object_set_new(object, "roles", list_roles(plan, ops));
     if (ops && plan->step->n_kernel_lists > 0)
-        bad |= json_object_set_new(object, "kernel_lists", kernel_lists_json(plan->step));
-    bad |= json_object_set_new(object, "checks", bb_plan_checks(plan));
-    return bad ? report_no_memory() : 0;
+        json_object_set_new(object, "kernel_lists", kernel_lists_json(plan->step));
+    json_object_set_new(object, "checks", bb_plan_checks(plan));
 }
 
 /* ---- the whole JSON document ---- */
 
-static int add_prediction(json_t *root, const struct bb_plan_report *r, const struct bb_critical_path *path)
+static int add_prediction(json_t *root, const struct bb_plan_report *r)
 {
-    int bad = json_object_set_new(root, "predicted", list_predicted(r->plan, r->prediction));
-    json_t *predicted = json_object_get(root, "predicted");
-
-    bad |= json_object_set_new(predicted, "critical_path", bb_critical_path_json(path));
-    if (r->training)
-        bad |= json_object_set_new(predicted, "training", bb_training_time_json(r->training));
-    if (r->jittered)
-        bad |= json_object_set_new(predicted, "jitter", bb_jittered_json(r->jittered));
-    return bad ? report_no_memory() : 0;
-}
-
-static int add_times(json_t *root, const struct bb_plan_report *r)
-{
+    json_t *predicted = list_predicted(r->plan, r->prediction);
     struct bb_critical_path path;
-    int rc = bb_predict_critical_path(r->plan->step, r->prediction, &path);
+    int rc;
 
-    if (rc == 0)
-        rc = add_prediction(root, r, &path);
+    json_object_set_new(root, "predicted", predicted);
+    TRY(bb_predict_critical_path(r->plan->step, r->prediction, &path));
+    json_object_set_new(predicted, "critical_path", bb_critical_path_json(&path));
+    if (r->training)
+        json_object_set_new(predicted, "training", bb_training_time_json(r->training));
+    if (r->jittered)
+        json_object_set_new(predicted, "jitter", bb_jittered_json(r->jittered));
+out:
     bb_critical_path_release(&path);
     return rc;
 }
 
+/* Stores the JSON document in *root, which the caller releases, also after an error. */
 static int make_plan(const struct bb_plan_report *r, json_t **root)
 {
     int rc = 0;
 
     *root = json_pack("{s:s, s:s, s:s, s:O}", "schema", "busbar.plan/1", "busbar", BUSBAR_VERSION, "proxy",
                       r->plan->step->proxy, "options", r->options);
-    TRY(*root ? bb_plan_body(*root, r->plan, r->ops) : report_no_memory());
+    bb_plan_body(*root, r->plan, r->ops);
     if (r->prediction)
-        TRY(add_times(*root, r));
-    else if (r->plan->forecast->gpu_bytes > 0 &&
-             json_object_set_new(*root, "memory", bb_forecast_memory(r->plan, r->plan->forecast)))
-        TRY(report_no_memory());
-    if (r->best_order && json_object_set(*root, "best_order", r->best_order))
-        rc = report_no_memory();
-out:
-    if (rc) {
-        json_decref(*root);
-        *root = NULL;
-    }
+        rc = add_prediction(*root, r);
+    else if (r->plan->forecast->gpu_bytes > 0)
+        json_object_set_new(*root, "memory", bb_forecast_memory(r->plan, r->plan->forecast));
+    if (r->best_order)
+        json_object_set(*root, "best_order", r->best_order);
     return rc;
 }
 
@@ -424,13 +398,14 @@ out:
     return rc;
 }
 
+/* A write error is reported when the file is closed. */
 int bb_plan_write_json(const struct bb_plan_report *report, FILE *out)
 {
     json_t *root;
     int rc = make_plan(report, &root);
 
-    if (rc == 0 && (json_dumpf(root, out, JSON_INDENT(1)) || fputc('\n', out) == EOF) && !ferror(out))
-        rc = report_no_memory();
+    if (rc == 0 && json_dumpf(root, out, JSON_INDENT(1)) == 0)
+        fputc('\n', out);
     json_decref(root);
     return rc;
 }

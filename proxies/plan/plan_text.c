@@ -293,11 +293,6 @@ static void print_checks(const struct bb_checks *c, int ranks, FILE *out)
     }
 }
 
-static double us_of(int64_t ns)
-{
-    return (double)ns / 1e3;
-}
-
 /* Returns the width of a column title without its unit; title and unit together have 10 characters. */
 static int column_width(const struct bb_time_unit *unit)
 {
@@ -307,7 +302,7 @@ static int column_width(const struct bb_time_unit *unit)
 /* Prints a time in a table column. */
 static void print_time(int64_t ns, const struct bb_time_unit *unit, FILE *out)
 {
-    fprintf(out, " %11.*f", unit->decimals, us_of(ns) / unit->us);
+    fprintf(out, " %11.*f", unit->decimals, bb_us_of(ns) / unit->us);
 }
 
 static void print_predicted_rank(const char *name, const struct bb_predicted_rank *r, const struct bb_time_unit *unit,
@@ -357,10 +352,11 @@ static void print_alone(const struct bb_prediction *p, const struct bb_predicted
     char efficiency[BB_EFFICIENCY_TEXT], texts[3][BB_TIME_TEXT];
 
     fprintf(out, "  exposed on rank %d: %s pipeline bubble, %s transfer, %s waiting for late peers\n", slowest->rank,
-            bb_format_time(us_of(e->bubble_ns), texts[0]), bb_format_time(us_of(e->transfer_ns), texts[1]),
-            bb_format_time(us_of(e->waiting_ns), texts[2]));
-    fprintf(out, "  compute alone %s, communication alone %s%s\n", bb_format_time(us_of(p->compute_alone_ns), texts[0]),
-            bb_format_time(us_of(p->comm_alone_ns), texts[1]),
+            bb_format_time(bb_us_of(e->bubble_ns), texts[0]), bb_format_time(bb_us_of(e->transfer_ns), texts[1]),
+            bb_format_time(bb_us_of(e->waiting_ns), texts[2]));
+    fprintf(out, "  compute alone %s, communication alone %s%s\n",
+            bb_format_time(bb_us_of(p->compute_alone_ns), texts[0]),
+            bb_format_time(bb_us_of(p->comm_alone_ns), texts[1]),
             bb_overlap_efficiency_text(bb_predicted_efficiency(p), efficiency));
 }
 
@@ -372,18 +368,18 @@ static void print_host(const struct bb_predicted_rank *slowest, const struct bb_
     if (c->eager && (double)slowest->issue_ns > 0.9 * (double)slowest->all.step_ns)
         fprintf(out,
                 "  host-bound: the host needs %s to launch the kernels; try: a larger --micro-batch-size, or --graph\n",
-                bb_format_time(us_of(slowest->issue_ns), text));
+                bb_format_time(bb_us_of(slowest->issue_ns), text));
 }
 
 static void print_prediction(const struct bb_plan *plan, const struct bb_prediction *p, FILE *out)
 {
     static const char *const columns[] = {"step", "compute", "comm", "exposed", "idle"};
     const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
-    const struct bb_time_unit unit = bb_time_unit(us_of(slowest->all.step_ns));
+    const struct bb_time_unit unit = bb_time_unit(bb_us_of(slowest->all.step_ns));
     char text[BB_TIME_TEXT];
 
     fprintf(out, "\npredicted for %s (modelled, not measured): step %s; slowest rank of each role\n", p->cluster.name,
-            bb_format_time(us_of(slowest->all.step_ns), text));
+            bb_format_time(bb_us_of(slowest->all.step_ns), text));
     bb_slow_print(&p->conditions.slow, "  ", out);
     fprintf(out, "  %-18s %6s", "role", "rank");
     for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
@@ -399,9 +395,9 @@ static void print_prediction(const struct bb_plan *plan, const struct bb_predict
     print_host(slowest, &p->cluster, out);
     if (plan->step->tokens > 0)
         fprintf(out, "  %.1f samples, %.0f tokens per second; %.1f TFLOP/s per GPU\n",
-                plan->step->samples / us_of(slowest->all.step_ns) * 1e6,
-                plan->step->tokens / us_of(slowest->all.step_ns) * 1e6,
-                bb_plan_flops(plan) / us_of(slowest->all.step_ns) / 1e6 / plan->step->layout.ranks);
+                plan->step->samples / bb_us_of(slowest->all.step_ns) * 1e6,
+                plan->step->tokens / bb_us_of(slowest->all.step_ns) * 1e6,
+                bb_plan_flops(plan) / bb_us_of(slowest->all.step_ns) / 1e6 / plan->step->layout.ranks);
     if (isfinite(bb_plan_utilisation(plan, p)))
         fprintf(out, "  model FLOP utilization (MFU) %.1f%% of the profile's peak\n",
                 100 * bb_plan_utilisation(plan, p));

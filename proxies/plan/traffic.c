@@ -77,37 +77,32 @@ static int find_row(struct counting *c, const struct bb_layout *l, const struct 
     return row;
 }
 
-static int count_peer(struct counting *c, int row, int offset, size_t times)
+static void count_peer(struct counting *c, int row, int offset, size_t times)
 {
     const struct peer_key key = {row, offset};
     int known = c->peers.n, peer = bb_key_index_add(&c->peers, &key);
 
-    if (peer < 0)
-        return -BB_EFAIL;
     if (peer == known) {
         BB_GROW(c->calls, known);
         c->calls[peer] = 0;
     }
     c->calls[peer] += times;
-    return 0;
 }
 
 /* Adds `times` executions of a collective, send or receive to its row of the traffic table, and to the call counts
  * of the row's peers. */
-static int count_calls(struct counting *c, const struct bb_op *op, size_t times)
+static void count_calls(struct counting *c, const struct bb_op *op, size_t times)
 {
-    struct bb_traffic_row *row;
-    int number = find_row(c, c->layout, op), index;
+    const int number = find_row(c, c->layout, op);
+    struct bb_traffic_row *row = &c->role->rows[number];
 
-    if (number < 0)
-        return number;
-    row = &c->role->rows[number];
     row->calls += times;
     row->bytes += times * bb_op_payload_bytes(op, row->group_size);
     if (op->kind == BB_OP_COLLECTIVE)
-        return 0;
-    index = op->peer_kind == BB_PEER_OFFSET ? 0 : bb_group_index(c->layout, row->group, c->rank);
-    return count_peer(c, number, op->peer - index, times);
+        return;
+    count_peer(c, number,
+               op->peer_kind == BB_PEER_OFFSET ? op->peer : op->peer - bb_group_index(c->layout, row->group, c->rank),
+               times);
 }
 
 /* ---- alltoallv: many micro-batches execute the same alltoallv, so its messages are listed only once ---- */
@@ -126,7 +121,7 @@ static int find_alltoallv(struct counting *c, const struct bb_op *op)
     return bb_key_index_add(&c->alltoallv, &key);
 }
 
-static int count_repeats(struct counting *c, const struct bb_program *p)
+static void count_repeats(struct counting *c, const struct bb_program *p)
 {
     for (size_t i = 0; i < p->n_ops; i++) {
         const struct bb_op *op = &p->ops[i];
@@ -135,8 +130,6 @@ static int count_repeats(struct counting *c, const struct bb_program *p)
         if (op->kind != BB_OP_ALLTOALLV)
             continue;
         which = find_alltoallv(c, op);
-        if (which < 0)
-            return -BB_EFAIL;
         if (which == known) {
             BB_GROW(c->repeats, known);
             c->repeats[which] = 0;
@@ -145,32 +138,26 @@ static int count_repeats(struct counting *c, const struct bb_program *p)
         c->n_messages = 2 * op->table->n > c->n_messages ? 2 * op->table->n : c->n_messages;
     }
     BB_NEW(c->messages, c->n_messages);
-    return 0;
 }
 
-static int count_alltoallv(struct counting *c, const struct bb_op *op)
+static void count_alltoallv(struct counting *c, const struct bb_op *op)
 {
     const int which = find_alltoallv(c, op);
-    int n, rc = 0;
+    const int n = c->repeats[which] > 0 ? bb_alltoallv_messages(op, c->messages) : 0;
 
-    if (which < 0 || c->repeats[which] == 0)
-        return which < 0 ? which : 0;
-    n = bb_alltoallv_messages(op, c->messages);
-    for (int m = 0; m < n && !rc; m++)
-        rc = count_calls(c, &c->messages[m], c->repeats[which]);
+    for (int m = 0; m < n; m++)
+        count_calls(c, &c->messages[m], c->repeats[which]);
     c->repeats[which] = 0;
-    return rc;
 }
 
-static int count_op(struct counting *c, const struct bb_op *op)
+static void count_op(struct counting *c, const struct bb_op *op)
 {
     if (op->kind == BB_OP_ALLTOALLV)
-        return count_alltoallv(c, op);
-    if (bb_op_is_comm(op))
-        return count_calls(c, op, 1);
-    c->role->compute_us += op->compute_us;
+        count_alltoallv(c, op);
+    else if (bb_op_is_comm(op))
+        count_calls(c, op, 1);
+    c->role->compute_us += op->compute_us; /* 0 for communication */
     c->role->flops += op->flops;
-    return 0;
 }
 
 /* Appends each peer to the peer list of its row in the traffic table, in the order of first occurrence. */
@@ -195,7 +182,7 @@ static void release_role(struct bb_traffic_role *role)
     *role = (struct bb_traffic_role){0};
 }
 
-static int count_rank(const struct bb_step *step, int rank, struct bb_traffic_role *role)
+static void count_rank(const struct bb_step *step, int rank, struct bb_traffic_role *role)
 {
     const struct bb_program *p = bb_step_program(step, rank);
     struct counting c = {.layout = &step->layout,
@@ -204,27 +191,22 @@ static int count_rank(const struct bb_step *step, int rank, struct bb_traffic_ro
                          .rows = {.key_bytes = sizeof(struct row_key)},
                          .peers = {.key_bytes = sizeof(struct peer_key)},
                          .alltoallv = {.key_bytes = sizeof(struct alltoallv_key)}};
-    int rc = 0;
 
     *role = (struct bb_traffic_role){.name = step->roles[step->role_of[rank]].name, .program = p};
-    TRY(count_repeats(&c, p));
+    count_repeats(&c, p);
     for (size_t i = 0; i < p->n_ops; i++)
-        TRY(count_op(&c, &p->ops[i]));
+        count_op(&c, &p->ops[i]);
     list_peers(&c);
     for (int use = 0; use < BB_USES; use++)
         role->memory_bytes[use] = bb_program_bytes(p, (enum bb_buffer_use)use);
     memcpy(role->training_bytes, step->roles[step->role_of[rank]].training_bytes, sizeof(role->training_bytes));
     role->work_bytes = bb_program_work_bytes(p);
-out:
     bb_key_index_release(&c.rows);
     bb_key_index_release(&c.peers);
     bb_key_index_release(&c.alltoallv);
     free(c.calls);
     free(c.repeats);
     free(c.messages);
-    if (rc)
-        release_role(role);
-    return rc;
 }
 
 /* ---- combining ranks with equal traffic into roles ---- */
@@ -313,75 +295,63 @@ static int find_class(struct grouping *g, int rank)
 }
 
 /*
- * Finds the role of the plan whose traffic equals that of `rank`, or adds a new role to the plan.
+ * Finds the role of the plan whose traffic equals that of `rank`, or adds a new role to the plan. Returns the index of
+ * the role.
  *   rank   first rank of a class of ranks with equal traffic
- *   which  out: index of the role
  */
-static int add_role(struct grouping *g, int rank, int *which)
+static int add_role(struct grouping *g, int rank)
 {
     struct bb_traffic *t = g->traffic;
     struct bb_traffic_role role;
     uint64_t digest;
-    int rc = count_rank(g->step, rank, &role);
 
-    if (rc)
-        return rc;
+    count_rank(g->step, rank, &role);
     digest = digest_of(&role);
-    for (*which = 0; *which < t->n; (*which)++)
-        if (g->digests[*which] == digest && same_traffic(&t->roles[*which], &role) &&
-            !(g->split_programs && t->roles[*which].program != role.program))
-            goto out;
+    for (int known = 0; known < t->n; known++)
+        if (g->digests[known] == digest && same_traffic(&t->roles[known], &role) &&
+            !(g->split_programs && t->roles[known].program != role.program)) {
+            release_role(&role);
+            return known;
+        }
     BB_GROW(t->roles, t->n);
     BB_GROW(g->digests, t->n);
     g->digests[t->n] = digest;
-    t->roles[t->n++] = role;
-    return 0;
-out:
-    release_role(&role);
-    return rc;
+    t->roles[t->n] = role;
+    return t->n++;
 }
 
-static int find_roles(struct grouping *g)
+static void find_roles(struct grouping *g)
 {
     struct bb_traffic_role *role;
-    int rc = 0;
 
     for (int r = 0; r < g->step->layout.ranks; r++) {
         int known = g->classes.n, class_id = find_class(g, r);
 
-        TRY(class_id < 0 ? class_id : 0);
         if (class_id == known) {
             BB_GROW(g->class_role, known);
-            TRY(add_role(g, r, &g->class_role[class_id]));
+            g->class_role[class_id] = add_role(g, r);
         }
         role = &g->traffic->roles[g->class_role[class_id]];
         BB_GROW(role->ranks, role->n_ranks);
         role->ranks[role->n_ranks++] = r;
     }
-out:
-    return rc;
 }
 
-int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step, bool split_programs)
+void bb_traffic_init(struct bb_traffic *t, const struct bb_step *step, bool split_programs)
 {
     struct grouping g = {.step = step,
                          .traffic = t,
                          .classes = {.key_bytes = sizeof(int) * (size_t)(1 + step->layout.n_comms)},
                          .split_programs = split_programs};
-    int rc;
 
     *t = (struct bb_traffic){0};
     BB_NEW(g.absolute, step->n_roles);
     find_absolute_peers(&g);
-    TRY(find_roles(&g));
-out:
+    find_roles(&g);
     free(g.absolute);
     bb_key_index_release(&g.classes);
     free(g.class_role);
     free(g.digests);
-    if (rc)
-        bb_traffic_release(t);
-    return rc;
 }
 
 void bb_traffic_release(struct bb_traffic *t)

@@ -56,9 +56,8 @@ struct bb_traffic {
  *   step            must outlive t
  *   split_programs  true: ranks with different programs get different roles even if their traffic is equal, for callers
  *                   that print the programs
- *   Returns         0, or -BB_EFAIL when out of memory
  */
-int bb_traffic_init(struct bb_traffic *t, const struct bb_step *step, bool split_programs) BB_MUST_CHECK;
+void bb_traffic_init(struct bb_traffic *t, const struct bb_step *step, bool split_programs);
 void bb_traffic_release(struct bb_traffic *t);
 
 size_t bb_traffic_memory(const struct bb_traffic_role *role); /* returns memory_bytes + work_bytes, summed over all

@@ -19,7 +19,7 @@ struct bb_training_time {
 struct bb_training_time bb_training_time(const struct bb_step *step, double ns, double tokens);
 
 void bb_training_time_print(const struct bb_training_time *t, FILE *out);
-json_t *bb_training_time_json(const struct bb_training_time *t); /* returns NULL when out of memory */
+json_t *bb_training_time_json(const struct bb_training_time *t);
 
 /* bb_tokens_parse - parse a number of tokens such as "15T". Returns 0, or -BB_EUSAGE after printing an error line. */
 int bb_tokens_parse(const char *text, double *tokens) BB_MUST_CHECK;

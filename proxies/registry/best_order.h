@@ -49,6 +49,6 @@ int bb_best_order(const struct bb_proxy *proxy, const struct bb_proxy_config *co
 void bb_best_order_release(struct bb_best_order *best);
 
 void bb_best_order_print(const struct bb_best_order *best, FILE *out);
-json_t *bb_best_order_json(const struct bb_best_order *best); /* returns NULL when out of memory */
+json_t *bb_best_order_json(const struct bb_best_order *best);
 
 #endif

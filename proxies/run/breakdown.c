@@ -34,8 +34,6 @@ void bb_count_group_traffic(const struct bb_layout *l, const struct bb_program *
         work[g].bytes += bytes;
         if (op->kind == BB_OP_COLLECTIVE)
             work[g].bus_bytes += bytes * bb_colls[op->coll].bus_factor(n);
-        else
-            work[g].pairs = true;
         sent[g] += op->kind == BB_OP_SEND ? bytes : 0;
         received[g] += op->kind == BB_OP_RECV ? bytes : 0;
     }
@@ -44,12 +42,6 @@ void bb_count_group_traffic(const struct bb_layout *l, const struct bb_program *
 }
 
 /* ---- CUDA event times of a traced step ---- */
-
-int bb_traced_step_init(struct bb_traced_step *t, const struct bb_runner *r)
-{
-    *t = (struct bb_traced_step){.lanes = calloc((size_t)r->n_lanes + 1, sizeof(*t->lanes))};
-    return t->lanes ? 0 : bb_err(BB_EFAIL, "out of memory for the trace of %d calls", r->n_batches);
-}
 
 void bb_traced_step_release(struct bb_traced_step *t)
 {

@@ -47,7 +47,6 @@ struct bb_traced_step {
     int64_t step_ns;
 };
 
-int bb_traced_step_init(struct bb_traced_step *t, const struct bb_runner *r) BB_MUST_CHECK;
 void bb_traced_step_release(struct bb_traced_step *t);
 
 /* bb_traced_step_read - reads the CUDA events of a traced step into t, after the step has ended. what: the enum
@@ -76,7 +75,6 @@ struct bb_group_traffic {
     double bytes;     /* payload bytes of all operations, as in the traffic table of `busbar plan` */
     double bus_bytes; /* for collectives: payload bytes x bus factor of nccl-tests; for sends and receives: the
                          larger of sent and received bytes */
-    bool pairs;       /* true: the traffic contains sends or receives */
 };
 void bb_count_group_traffic(const struct bb_layout *l, const struct bb_program *p,
                             struct bb_group_traffic work[BB_MAX_GROUPS]);

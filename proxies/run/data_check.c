@@ -1,6 +1,7 @@
 /* data_check.c - runs each operation of a program once with known data (see data_check.h). */
 #include "proxies/run/data_check.h"
 
+#include "bootstrap/base/alloc.h"
 #include "cuda/data/kernels.h"
 #include "cuda/device/check.h"
 #include "proxies/run/step_issue.h"
@@ -297,11 +298,9 @@ static int check_init(struct check *c, struct bb_runner *r, bool concurrent)
         c->n = r->batches[i].n > c->n ? r->batches[i].n : c->n;
     if (concurrent && c->n < (int)r->program->n_ops)
         c->n = (int)r->program->n_ops;
-    c->host = calloc((size_t)c->n, sizeof(*c->host));
-    c->ends = calloc((size_t)r->n_lanes + 1, sizeof(cudaEvent_t));
-    c->last_user = calloc((size_t)r->program->n_buffers + 1, sizeof(*c->last_user));
-    if (!c->host || !c->ends || !c->last_user)
-        return bb_err(BB_EFAIL, "out of memory for the data check");
+    BB_NEW(c->host, c->n);
+    BB_NEW(c->ends, r->n_lanes);
+    BB_NEW(c->last_user, r->program->n_buffers);
     for (int b = 0; b < r->program->n_buffers; b++)
         c->last_user[b] = BB_NONE;
     return BB_CUDA(cudaMalloc((void **)&c->device, (size_t)c->n * sizeof(*c->device)));
@@ -325,7 +324,7 @@ out:
 
 static void check_release(struct check *c)
 {
-    for (int i = 0; c->ends && i < c->r->n_lanes; i++)
+    for (int i = 0; i < c->r->n_lanes; i++)
         if (c->ends[i])
             (void)cudaEventDestroy(c->ends[i]);
     if (c->device)

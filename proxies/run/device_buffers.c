@@ -1,6 +1,8 @@
 /* device_buffers.c - device memory for the buffers of a step program (see device_buffers.h). */
 #include "proxies/run/device_buffers.h"
 
+#include "bootstrap/base/alloc.h"
+
 #include <stdlib.h>
 
 struct bb_device_buffers {
@@ -8,7 +10,7 @@ struct bb_device_buffers {
     unsigned char *memory; /* device memory of all buffers with their guard zones, one allocation; NULL: all buffers
                               are empty */
     int n;
-    struct bb_guarded areas[];
+    struct bb_guarded *areas;
 };
 
 size_t bb_device_buffers_cost(const size_t *bytes, int n)
@@ -23,14 +25,14 @@ size_t bb_device_buffers_cost(const size_t *bytes, int n)
 int bb_device_buffers_init(struct bb_device_buffers **areas, const size_t *bytes, int n,
                            const struct bb_allocator *from, cudaStream_t stream)
 {
-    struct bb_device_buffers *m = calloc(1, sizeof(*m) + (size_t)n * sizeof(m->areas[0]));
     size_t at = 0, total = bb_device_buffers_cost(bytes, n);
+    struct bb_device_buffers *m;
     void *memory = NULL;
     int rc;
 
+    BB_NEW(m, 1);
+    BB_NEW(m->areas, n);
     *areas = m;
-    if (!m)
-        return bb_err(BB_EFAIL, "out of memory for %d buffers", n);
     m->from = from;
     if (total > 0)
         TRY(from->alloc(&memory, total));
@@ -50,6 +52,8 @@ void bb_device_buffers_release(struct bb_device_buffers *m)
 {
     if (m && m->memory)
         m->from->free(m->memory);
+    if (m)
+        free(m->areas);
     free(m);
 }
 

@@ -550,7 +550,7 @@ json_t *bb_run_report_row(const struct bb_run_report *r, const char *proxy)
     json_t *row = json_pack("{s:s, s:b}", "proxy", proxy, "fits", r->step != NULL);
     int rank;
 
-    if (!row || !r->step)
+    if (!r->step)
         return row;
     rank = bb_slowest_rank(r->measured, r->step, BB_NONE);
     json_object_set_new(row, "summary", json_string(r->step->summary ? r->step->summary : ""));

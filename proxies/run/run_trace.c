@@ -1,6 +1,7 @@
 /* run_trace.c - collects the operation times of a traced step from all ranks for the trace file (see run_report.h). */
 #include "proxies/run/run_report.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/outfile.h"
 #include "proxies/timeline/timeline.h"
 
@@ -70,12 +71,11 @@ static int gather_ops(struct bb_runner *r, const struct bb_traced_step *trace, s
     size_t max = max_ops(t->step), ranks = (size_t)r->world->size,
            chunk = CHUNK_BYTES / sizeof(struct bb_timed_op) / ranks;
     struct bb_timed_op *own, *all;
-    int rc;
+    int rc = 0;
 
     chunk = chunk < 1 ? 1 : chunk > max ? max : chunk;
-    own = calloc(max + chunk + 1, sizeof(*own));
-    all = calloc(chunk * ranks + 1, sizeof(*all));
-    TRY(own && all ? 0 : bb_err(BB_EFAIL, "out of memory while collecting the trace of %d ranks", r->world->size));
+    BB_NEW(own, max + chunk);
+    BB_NEW(all, chunk * ranks);
     copy_lane_times(r, trace, own);
     for (size_t first = 0; first < max; first += chunk) {
         TRY(bb_world_allgather(r->world, own + first, all, chunk * sizeof(*own)));

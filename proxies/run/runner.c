@@ -4,6 +4,7 @@
  */
 #include "proxies/run/runner.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "cuda/data/buffers.h"
 #include "cuda/device/check.h"
@@ -109,20 +110,18 @@ static void split_into_batches(struct bb_runner *r)
     }
 }
 
-static int make_arrays(struct bb_runner *r)
+static void make_arrays(struct bb_runner *r)
 {
-    size_t n = r->program->n_ops, streams = (size_t)r->program->n_streams;
+    size_t n = r->program->n_ops;
 
-    r->batches = calloc(n + 1, sizeof(*r->batches));
-    r->lanes = calloc(n + 1, sizeof(*r->lanes));
-    r->done = calloc(n + 1, sizeof(*r->done));
-    r->op_ranges = calloc(n + 1, sizeof(*r->op_ranges));
-    r->section_ranges = calloc(n + 1, sizeof(*r->section_ranges));
-    r->streams = calloc(streams + 1, sizeof(*r->streams));
-    r->last = calloc(streams + 1, sizeof(*r->last));
-    if (!r->batches || !r->lanes || !r->done || !r->op_ranges || !r->section_ranges || !r->streams || !r->last)
-        return bb_err(BB_EFAIL, "out of memory for a program of %zu operations", n);
-    return 0;
+    BB_NEW(r->batches, n);
+    BB_NEW(r->lanes, n);
+    BB_NEW(r->done, n);
+    BB_NEW(r->op_ranges, n);
+    BB_NEW(r->section_ranges, n);
+    BB_NEW(r->streams, r->program->n_streams);
+    BB_NEW(r->last, r->program->n_streams);
+    BB_NEW(r->kernel_lists, n);
 }
 
 /* ---- CUDA objects ---- */
@@ -189,11 +188,8 @@ out:
 
 /* Stores the distinct kernel lists (GEMMs and memory-bound kernels of a compute operation) of the program in
  * r->kernel_lists. */
-static int list_kernel_lists(struct bb_runner *r)
+static void list_kernel_lists(struct bb_runner *r)
 {
-    r->kernel_lists = calloc(r->program->n_ops + 1, sizeof(*r->kernel_lists));
-    if (!r->kernel_lists)
-        return bb_err(BB_EFAIL, "out of memory for a program of %zu operations", r->program->n_ops);
     for (size_t i = 0; i < r->program->n_ops; i++) {
         const struct bb_kernel_list *work = r->program->ops[i].work;
         int known = 0;
@@ -203,7 +199,6 @@ static int list_kernel_lists(struct bb_runner *r)
         if (work && known == r->n_kernel_lists)
             r->kernel_lists[r->n_kernel_lists++] = work;
     }
-    return 0;
 }
 
 struct fit {
@@ -263,11 +258,10 @@ out:
 static int make_memory(struct bb_runner *r)
 {
     const struct bb_program *p = r->program;
-    size_t *bytes = calloc((size_t)p->n_buffers + 1, sizeof(*bytes));
-    int rc = 0;
+    size_t *bytes;
+    int rc;
 
-    if (!bytes)
-        return bb_err(BB_EFAIL, "out of memory for %d buffers", p->n_buffers);
+    BB_NEW(bytes, p->n_buffers);
     for (int i = 0; i < p->n_buffers; i++)
         bytes[i] = p->buffers[i].count * bb_dtypes[p->buffers[i].dtype].bytes;
     TRY(check_memory(r, r->memory->device_bytes(bb_device_buffers_cost(bytes, p->n_buffers)) +
@@ -316,11 +310,10 @@ static int make_comms(struct bb_runner *r)
 {
     static const struct bb_comm_opts polled = {0}, blocking = {.blocking = true};
     struct bb_world *w = r->world;
-    int rc = 0, *members = calloc((size_t)w->size, sizeof(*members));
     unsigned used;
+    int rc, *members;
 
-    if (!members)
-        return bb_err(BB_EFAIL, "out of memory for %d ranks", w->size);
+    BB_NEW(members, w->size);
     TRY(used_comms(r, &used));
     for (int c = 0; c < r->layout->n_comms; c++) {
         const struct bb_comm_spec *spec = &r->layout->comms[c];
@@ -407,10 +400,10 @@ int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layo
     r->native = bb_native_find();
     bb_nvtx_init(&r->nvtx);
     bb_world_reached(w, "the streams, GEMMs and buffers of a step");
-    TRY(make_arrays(r));
+    make_arrays(r);
     split_into_batches(r);
     TRY(make_streams(r));
-    TRY(list_kernel_lists(r));
+    list_kernel_lists(r);
     TRY(make_memory(r));
     TRY(make_done_events(r));
     TRY(make_comms(r));

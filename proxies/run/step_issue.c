@@ -3,6 +3,7 @@
  */
 #include "proxies/run/step_issue.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
 #include "collectives/ops/launch.h"
 #include "cuda/data/kernels.h"
@@ -180,20 +181,24 @@ static void append_requirements(struct bb_runner *r)
 
 int bb_runner_connect(struct bb_runner *r)
 {
-    bool *marks = calloc((size_t)r->world->size, 2 * sizeof(*marks)), *from = marks + r->world->size;
-    int rc = marks ? 0 : bb_err(BB_EFAIL, "out of memory for %d ranks", r->world->size);
+    bool *to, *from;
+    int rc = 0;
 
+    BB_NEW(to, r->world->size);
+    BB_NEW(from, r->world->size);
     append_requirements(r);
     for (int c = 0; rc == 0 && c < r->layout->n_comms; c++) {
         if (!r->comms[c].nccl)
             continue;
-        memset(marks, 0, (size_t)r->world->size * 2 * sizeof(*marks));
-        mark_peers(r, c, marks, from);
-        rc = BB_GUARDED(r->world, r->guards[c], connect_peers(r, &r->comms[c], marks, from));
+        memset(to, 0, (size_t)r->world->size * sizeof(*to));
+        memset(from, 0, (size_t)r->world->size * sizeof(*from));
+        mark_peers(r, c, to, from);
+        rc = BB_GUARDED(r->world, r->guards[c], connect_peers(r, &r->comms[c], to, from));
         rc = rc ? rc : bb_comm_poll(&r->comms[c], "the point-to-point connections");
         rc = rc ? rc : bb_runner_wait(r, r->join, "the point-to-point connections");
     }
-    free(marks);
+    free(to);
+    free(from);
     return rc;
 }
 

@@ -2,6 +2,7 @@
  * communication alone (see step_measure.h). */
 #include "proxies/run/step_measure.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
 #include "cuda/device/check.h"
 
@@ -42,12 +43,13 @@ static int run_timed(struct bb_runner *r, const struct series *s, struct bb_prog
                      struct timed_stats *stats)
 {
     size_t n = (size_t)s->n;
-    double *own = calloc(n * 3 + 1, sizeof(*own));
     struct bb_step_time t;
     char name[64];
-    int rc = own ? 0 : bb_err(BB_EFAIL, "out of memory for the times of %d steps", s->n);
+    double *own;
+    int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < n; i++) {
+    BB_NEW(own, n * 3);
+    for (size_t i = 0; i < n; i++) {
         snprintf(name, sizeof(name), "%s %zu", s->name, i);
         bb_progress_show(progress, "%s of %d", name, s->n);
         TRY(bb_runner_step(r, name, s->what, false, &t));
@@ -56,11 +58,11 @@ static int run_timed(struct bb_runner *r, const struct series *s, struct bb_prog
         own[n + i] = t.issue_us;
         own[2 * n + i] = t.reaction_us;
     }
-    if (rc == 0 && (step_us || stats))
+    if (step_us || stats)
         TRY(bb_world_max(r->world, own, n * 3));
-    if (rc == 0 && step_us)
+    if (step_us)
         memcpy(step_us, own, n * sizeof(*own));
-    if (rc == 0 && stats)
+    if (stats)
         TRY(stats_of_all(own, n, stats));
 out:
     free(own);
@@ -73,8 +75,7 @@ static int time_steps(struct bb_runner *r, int n, struct bb_progress *progress, 
     struct timed_stats stats;
     int rc;
 
-    m->step_us = calloc((size_t)n + 1, sizeof(*m->step_us));
-    TRY(m->step_us ? 0 : bb_err(BB_EFAIL, "out of memory for the times of %d steps", n));
+    BB_NEW(m->step_us, n);
     TRY(BB_CUDA(cudaProfilerStart()));
     TRY(run_timed(r, &s, progress, m->step_us, &stats));
     TRY(BB_CUDA(cudaProfilerStop()));
@@ -189,16 +190,17 @@ out:
 
 static int trace_steps(struct bb_runner *r, const struct series *s, struct bb_progress *progress, struct traced *out)
 {
-    double *us = calloc((size_t)s->n * 2 + 1, sizeof(*us));
     struct bb_rank_breakdown own = {0};
     struct bb_step_time t;
     char name[64];
-    int rc = us ? 0 : bb_err(BB_EFAIL, "out of memory for the times of %d steps", s->n);
+    double *us;
+    int rc;
 
-    if (s->n == 0 || rc)
-        goto out;
+    if (s->n == 0)
+        return 0;
+    BB_NEW(us, s->n * 2);
+    BB_NEW(out->last->lanes, r->n_lanes);
     TRY(bb_runner_trace(r));
-    TRY(bb_traced_step_init(out->last, r));
     for (int i = 0; i < s->n; i++) {
         snprintf(name, sizeof(name), "traced %s %d", s->name, i);
         bb_progress_show(progress, "%s of %d", name, s->n);

@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A part of an NCCL call: a collective, or one side (send or receive) of a message. The fields comm, instance, from,
  * to and number together identify the collective or message, and are equal on all ranks that take part. ns: duration
@@ -26,21 +27,11 @@ struct part {
     int64_t ns;
 };
 
-static int sign_of(int64_t a, int64_t b)
-{
-    return (a > b) - (a < b);
-}
-
+/* Returns 0 if both parts belong to the same collective or message. Any total order of the others is sufficient, so the
+ * identifying fields, which are the first fields of the struct, are compared as bytes. */
 static int by_identity(const void *a, const void *b)
 {
-    const struct part *x = a, *y = b;
-    const int signs[] = {sign_of(x->comm, y->comm), sign_of(x->instance, y->instance), sign_of(x->from, y->from),
-                         sign_of(x->to, y->to), sign_of(x->number, y->number)};
-
-    for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
-        if (signs[i])
-            return signs[i];
-    return 0;
+    return memcmp(a, b, offsetof(struct part, lane));
 }
 
 /* ---- the calls of this rank ---- */
@@ -70,7 +61,7 @@ static struct channel *channel_of(struct listing *s, int comm, int from, int to)
     return &s->channels[s->n_channels++];
 }
 
-static int add_op(struct listing *s, int lane, const struct bb_op *op)
+static void add_op(struct listing *s, int lane, const struct bb_op *op)
 {
     const struct bb_layout *l = s->r->layout;
     const struct bb_timed_op *at = &s->trace->lanes[lane];
@@ -85,28 +76,21 @@ static int add_op(struct listing *s, int lane, const struct bb_op *op)
     if (op->kind == BB_OP_COLLECTIVE) {
         m.number = s->collectives[op->comm]++;
     } else {
-        struct channel *channel;
-
         m.from = op->kind == BB_OP_SEND ? self : peer;
         m.to = op->kind == BB_OP_SEND ? peer : self;
-        channel = channel_of(s, op->comm, m.from, m.to);
-        if (!channel)
-            return -BB_EFAIL;
         /* the two sides of a rank's message to itself get different numbers here and are therefore not matched,
          * which does not change the result, because both sides have the same duration */
-        m.number = channel->messages++;
+        m.number = channel_of(s, op->comm, m.from, m.to)->messages++;
     }
     s->list[s->n++] = m;
-    return 0;
 }
 
 /* Adds the collective or the message sides of one NCCL call to the list. lane: index in runner.lanes of the call's
  * operations on one stream. A collective inside a group call is not added, because it has no duration of its own; it
  * only increments the sequence number of its communicator's collectives. */
-static int add_lane(struct listing *s, int lane)
+static void add_lane(struct listing *s, int lane)
 {
     const struct bb_batch *batch = &s->r->batches[s->r->lanes[lane].batch];
-    int rc = 0;
 
     for (int i = batch->first; i < batch->first + batch->n; i++) {
         const struct bb_op *op = &s->r->program->ops[i];
@@ -116,21 +100,8 @@ static int add_lane(struct listing *s, int lane)
         if (op->kind == BB_OP_COLLECTIVE && batch->n > 1)
             s->collectives[op->comm]++;
         else
-            TRY(add_op(s, lane, op));
+            add_op(s, lane, op);
     }
-out:
-    return rc;
-}
-
-static int list_lane_parts(struct listing *s)
-{
-    int rc = 0;
-
-    for (int i = 0; i < s->r->n_lanes; i++)
-        TRY(add_lane(s, i));
-out:
-    free(s->channels);
-    return rc;
 }
 
 /* ---- sets of connected NCCL calls ---- */
@@ -180,22 +151,6 @@ static void join_parts(struct call_sets *m, int of_a_rank)
     }
 }
 
-static int allocate_call_sets(struct call_sets *m, size_t n)
-{
-    *m = (struct call_sets){.parts = calloc(n + 1, sizeof(*m->parts)),
-                            .parent = calloc(n + 1, sizeof(*m->parent)),
-                            .n = (int)n,
-                            .min_ns = calloc(n + 1, sizeof(*m->min_ns))};
-    return m->parts && m->parent && m->min_ns ? 0 : bb_err(BB_EFAIL, "out of memory for a trace of %zu calls", n);
-}
-
-static void release_call_sets(struct call_sets *m)
-{
-    free(m->parts);
-    free(m->parent);
-    free(m->min_ns);
-}
-
 /* ---- waiting and transfer times ---- */
 
 /* Sets the waiting times of this rank in t->lanes and adds the transfer and waiting times of each group to the means
@@ -242,20 +197,24 @@ static int find_max_parts(const struct bb_runner *r, int mine, int *max_parts)
 
 int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner *r, struct bb_traced_step *t)
 {
-    struct listing s = {.r = r, .trace = t, .list = calloc(r->program->n_ops + 1, sizeof(*s.list))};
+    struct listing s = {.r = r, .trace = t};
     struct part *mine = NULL;
     struct call_sets m = {0};
     int rc, max_parts;
 
-    TRY(s.list ? list_lane_parts(&s) : bb_err(BB_EFAIL, "out of memory for a trace"));
+    BB_NEW(s.list, r->program->n_ops);
+    for (int i = 0; i < r->n_lanes; i++)
+        add_lane(&s, i);
     TRY(find_max_parts(r, s.n, &max_parts));
     if ((size_t)max_parts * (size_t)r->world->size * sizeof(*mine) > 64 << 20) {
         mark_unknown(f);
         goto out;
     }
-    TRY(allocate_call_sets(&m, (size_t)max_parts * (size_t)r->world->size));
-    mine = calloc((size_t)max_parts + 1, sizeof(*mine));
-    TRY(mine ? 0 : bb_err(BB_EFAIL, "out of memory for a trace of %d calls", max_parts));
+    m.n = max_parts * r->world->size;
+    BB_NEW(m.parts, m.n);
+    BB_NEW(m.parent, m.n);
+    BB_NEW(m.min_ns, m.n);
+    BB_NEW(mine, max_parts);
     for (int i = 0; i < max_parts; i++)
         mine[i] = i < s.n ? s.list[i] : (struct part){.comm = BB_NONE};
     if (max_parts > 0) {
@@ -265,7 +224,10 @@ int bb_rank_breakdown_split(struct bb_rank_breakdown *f, const struct bb_runner 
     split_waiting(f, r, t, &m, mine, s.n, r->world->rank * max_parts);
 out:
     free(s.list);
+    free(s.channels);
     free(mine);
-    release_call_sets(&m);
+    free(m.parts);
+    free(m.parent);
+    free(m.min_ns);
     return rc;
 }

@@ -165,8 +165,6 @@ json_t *bb_scaling_json(const struct bb_scaling_report *r)
     double rate = bb_scaling_steady_rate(s, r->measured);
     json_t *object = study_json(r);
 
-    if (!object)
-        return NULL;
     json_object_set_new(object, "ranks", json_integer(s->ranks));
     json_object_set_new(object, "rank_batch", json_integer(s->batch));
     json_object_set_new(object, "rank_images", json_integer(s->rank_images));

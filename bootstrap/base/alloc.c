@@ -1,8 +1,7 @@
-/* memory.c - see alloc.h. */
+/* alloc.c - see alloc.h. */
 #include "bootstrap/base/alloc.h"
 
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -79,14 +78,22 @@ void bb_new_aligned(void *array_at, size_t n, size_t element)
     memcpy(array_at, &array, sizeof array);
 }
 
+char *bb_vformat(const char *fmt, va_list args)
+{
+    char *text;
+
+    if (vasprintf(&text, fmt, args) < 0)
+        end_without_memory(strlen(fmt), 1);
+    return text;
+}
+
 char *bb_format(const char *fmt, ...)
 {
     va_list args;
     char *text;
 
     va_start(args, fmt);
-    if (vasprintf(&text, fmt, args) < 0)
-        end_without_memory(strlen(fmt), 1);
+    text = bb_vformat(fmt, args);
     va_end(args);
     return text;
 }

@@ -11,6 +11,7 @@
 
 #include "bootstrap/base/err.h"
 
+#include <stdarg.h>
 #include <stddef.h>
 
 /*
@@ -45,8 +46,9 @@ void bb_new_aligned(void *array_at, size_t n, size_t element);
  * Returns the block, owned by the caller. */
 void *bb_resize(void *memory, size_t n, size_t element) BB_MUST_CHECK;
 
-/* bb_format - return the formatted text (asprintf), owned by the caller. */
+/* bb_format, bb_vformat - return the formatted text (asprintf, vasprintf), owned by the caller. */
 char *bb_format(const char *fmt, ...) __attribute__((format(printf, 1, 2))) BB_MUST_CHECK;
+char *bb_vformat(const char *fmt, va_list args) __attribute__((format(printf, 1, 0))) BB_MUST_CHECK;
 
 /* bb_copy_text - return a copy of the text (strdup), owned by the caller. */
 char *bb_copy_text(const char *text) BB_MUST_CHECK;

@@ -7,15 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Appends a heap-allocated word, which the vector then owns. word NULL: the allocation of the word failed. */
+/* Appends a heap-allocated word, which the vector then owns. */
 static void add_owned(struct bb_argv *a, char *word)
 {
-    if (!word && !a->failed)
-        bb_err(BB_EFAIL, "out of memory for argument %zu of a command line", a->n + 1);
-    if (!word) {
-        a->failed = true;
-        return;
-    }
     BB_GROW(a->word, a->n + 1);
     a->word[a->n++] = word;
     a->word[a->n] = NULL;
@@ -23,21 +17,17 @@ static void add_owned(struct bb_argv *a, char *word)
 
 void bb_argv_add(struct bb_argv *a, const char *fmt, ...)
 {
-    char *word = NULL;
     va_list args;
 
     va_start(args, fmt);
-    if (vasprintf(&word, fmt, args) < 0)
-        word = NULL;
+    add_owned(a, bb_vformat(fmt, args));
     va_end(args);
-    add_owned(a, word);
 }
 
 void bb_argv_add_all(struct bb_argv *a, const struct bb_argv *other)
 {
-    a->failed |= other->failed;
     for (size_t i = 0; i < other->n; i++)
-        add_owned(a, strdup(other->word[i]));
+        add_owned(a, bb_copy_text(other->word[i]));
 }
 
 void bb_argv_add_split(struct bb_argv *a, const char *text)
@@ -47,14 +37,9 @@ void bb_argv_add_split(struct bb_argv *a, const char *text)
     for (text += strspn(text, blanks); *text; text += strspn(text, blanks)) {
         size_t length = strcspn(text, blanks);
 
-        add_owned(a, strndup(text, length));
+        bb_argv_add(a, "%.*s", (int)length, text);
         text += length;
     }
-}
-
-int bb_argv_result(const struct bb_argv *a)
-{
-    return a->failed ? -BB_EFAIL : 0;
 }
 
 void bb_argv_release(struct bb_argv *a)
@@ -63,6 +48,29 @@ void bb_argv_release(struct bb_argv *a)
         free(a->word[i]);
     free(a->word);
     *a = (struct bb_argv){0};
+}
+
+char *bb_replace(const char *text, const char *mark, const char *value)
+{
+    const char *at = strstr(text, mark);
+    char *rest, *replaced;
+
+    if (!at)
+        return bb_copy_text(text);
+    rest = bb_replace(at + strlen(mark), mark, value);
+    replaced = bb_format("%.*s%s%s", (int)(at - text), text, value, rest);
+    free(rest);
+    return replaced;
+}
+
+void bb_argv_replace(struct bb_argv *a, const char *mark, const char *value)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        char *word = a->word[i];
+
+        a->word[i] = bb_replace(word, mark, value);
+        free(word);
+    }
 }
 
 void bb_quote(const char *word, FILE *out)

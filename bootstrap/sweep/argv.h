@@ -6,7 +6,6 @@
 
 #include "bootstrap/base/err.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -15,21 +14,23 @@
 struct bb_argv {
     char **word;
     size_t n;
-    bool failed; /* memory was exhausted, so at least one word is missing */
 };
 
 /*
  * bb_argv_add - append one formatted word.
  * bb_argv_add_all - append copies of all words of `other`.
  * bb_argv_add_split - append the blank-separated words of `text`.
- * If an allocation fails, each of these functions sets `failed`; callers check once, with bb_argv_result.
  */
 void bb_argv_add(struct bb_argv *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void bb_argv_add_all(struct bb_argv *a, const struct bb_argv *other);
 void bb_argv_add_split(struct bb_argv *a, const char *text);
-int bb_argv_result(const struct bb_argv *a) BB_MUST_CHECK; /* Returns 0, or -BB_EFAIL if a word is missing; the error
-                                                              message is already printed. */
 void bb_argv_release(struct bb_argv *a);
+
+/* bb_argv_replace - replace `mark`, for example "{id}", by `value` in every word, as bb_replace does. */
+void bb_argv_replace(struct bb_argv *a, const char *mark, const char *value);
+
+/* bb_replace - return a copy of `text` in which `value` replaces each `mark`, owned by the caller. */
+char *bb_replace(const char *text, const char *mark, const char *value) BB_MUST_CHECK;
 
 /* bb_quote - print word quoted for a POSIX shell: unchanged if it contains no special characters, else in single
  * quotes. */

@@ -3,7 +3,6 @@
 #include "bootstrap/sweep/collect.h"
 
 #include "bootstrap/base/alloc.h"
-#include "bootstrap/cli/size_list.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -11,33 +10,61 @@
 
 /* Default columns for each result schema (such as busbar.bench/1), used if the study file has no key "columns". A
  * table contains only the columns for which at least one result has a value. */
-static const struct {
-    const char *command, *schema, *columns;
+static const struct default_columns {
+    const char *command, *schema;
+    const char *const *paths; /* ends with NULL */
 } default_columns[] = {
     {"bench", "busbar.bench/1",
-     "collective,metric,step,what,name,direction,from,to,parts,bytes,dtype,op,root,placement,mode,"
-     "max_ctas,group,time_us.p50,algbw_gbps,busbw_gbps,gbps,compute_alone_us.p50,comm_alone_us.p50,"
-     "both_us.p50,overlap_efficiency,tflops,wrong,algorithm,protocol,channels"},
+     (const char *const[]){"collective",
+                           "metric",
+                           "step",
+                           "what",
+                           "name",
+                           "direction",
+                           "from",
+                           "to",
+                           "parts",
+                           "bytes",
+                           "dtype",
+                           "op",
+                           "root",
+                           "placement",
+                           "mode",
+                           "max_ctas",
+                           "group",
+                           "time_us.p50",
+                           "algbw_gbps",
+                           "busbw_gbps",
+                           "gbps",
+                           "compute_alone_us.p50",
+                           "comm_alone_us.p50",
+                           "both_us.p50",
+                           "overlap_efficiency",
+                           "tflops",
+                           "wrong",
+                           "algorithm",
+                           "protocol",
+                           "channels",
+                           NULL}},
     {"proxy", "busbar.proxy/1",
-     "proxy,step_us.p50,samples_per_s,scaling.images_per_s,breakdown.compute_us,breakdown.comm_us,"
-     "breakdown.exposed_us,breakdown.idle_us,breakdown.overlap_fraction,overlap.overlap_efficiency,"
-     "model_flop_utilisation,check.wrong"},
-    {"proxy all", "busbar.proxies/1", "proxy,step_us.p50,breakdown.compute_us,breakdown.comm_us,breakdown.exposed_us"},
+     (const char *const[]){"proxy", "step_us.p50", "samples_per_s", "scaling.images_per_s", "breakdown.compute_us",
+                           "breakdown.comm_us", "breakdown.exposed_us", "breakdown.idle_us",
+                           "breakdown.overlap_fraction", "overlap.overlap_efficiency", "model_flop_utilisation",
+                           "check.wrong", NULL}},
+    {"proxy all", "busbar.proxies/1",
+     (const char *const[]){"proxy", "step_us.p50", "breakdown.compute_us", "breakdown.comm_us", "breakdown.exposed_us",
+                           NULL}},
     {"plan", "busbar.plan/1",
-     "proxy,predicted.step_us,predicted.breakdown.compute_us,predicted.breakdown.comm_us,"
-     "predicted.breakdown.exposed_us"},
+     (const char *const[]){"proxy", "predicted.step_us", "predicted.breakdown.compute_us",
+                           "predicted.breakdown.comm_us", "predicted.breakdown.exposed_us", NULL}},
 };
+enum { N_DEFAULTS = sizeof(default_columns) / sizeof(default_columns[0]) };
 
 /* Keys that identify a measurement within results[] of a run. A column with relative_to contains ratios: the value
  * of a table row divided by the value of its reference row. The reference row is in the results of the run that
  * relative_to selects, and has the same values of all these keys. */
 static const char *const identity[] = {"collective", "metric", "step",  "direction", "from",  "to",   "parts",
                                        "bytes",      "root",   "group", "placement", "cycle", "mode", "max_ctas"};
-
-static int no_memory(void)
-{
-    return bb_err(BB_EFAIL, "out of memory for the table");
-}
 
 /* ---- values of results ---- */
 
@@ -56,6 +83,12 @@ static const json_t *follow_path(const json_t *from, const char *path)
     return from;
 }
 
+/* null_counts: a null is a cell. */
+static bool is_cell(const json_t *value, bool null_counts)
+{
+    return value && !json_is_object(value) && !json_is_array(value) && (null_counts || !json_is_null(value));
+}
+
 /* Returns the scalar at a path in `row`, an element of results[]. If the path does not exist there, returns the
  * scalar in `result`, the complete document of the run; NULL if neither contains a scalar at the path. */
 static const json_t *cell_value(const json_t *result, const json_t *row, const char *path)
@@ -63,7 +96,7 @@ static const json_t *cell_value(const json_t *result, const json_t *row, const c
     const json_t *value = row ? follow_path(row, path) : NULL;
 
     value = value ? value : follow_path(result, path);
-    return json_is_object(value) || json_is_array(value) || json_is_null(value) ? NULL : value;
+    return is_cell(value, false) ? value : NULL;
 }
 
 static const json_t *rows_in(const json_t *result)
@@ -76,7 +109,8 @@ static const json_t *rows_in(const json_t *result)
 /* ---- choice of the columns ---- */
 
 struct column {
-    const char *name, *path;
+    char *name; /* owned */
+    const char *path;
     /* NULL: the column contains the value at `path`. Otherwise the column contains a ratio: the value at `path`
      * divided by the value of the reference run. relative_to is a JSON object (axis, such as "ranks" -> value) that
      * selects the reference run. */
@@ -84,78 +118,66 @@ struct column {
 };
 
 /* The columns of the table that contain values of results. The columns of the axes (varied options, variables and
- * ranks) and of each run's state are not in this struct. Names from the study file are borrowed. */
+ * ranks) and of each run's state are not in this struct. */
 struct table {
     struct column *column;
     size_t n;
-    json_t *names; /* JSON list that owns the generated column names, such as "step_us" */
 };
 
-/* Returns whether any result with this schema has a value at the path. The path is looked up in the elements of
- * results[], or at the top level of a result without results[]. */
-static bool any_result_has(const struct bb_gathered *g, const char *schema, const char *path)
+/* Returns whether a result has a scalar at the path in an element of results[] or, if there is no results[], at its top
+ * level. user_column: a column of the study file may also be at the top level of a result with results[], and null
+ * counts, because the path is then spelled correctly. */
+static bool has_value(const json_t *result, const char *path, bool user_column)
 {
-    for (size_t i = 0; i < g->combinations->n; i++) {
-        const json_t *result = g->found[i].result, *rows = rows_in(result);
-        const char *result_schema = json_string_value(json_object_get(result, "schema"));
-        bool has = !rows && cell_value(result, NULL, path);
+    const json_t *rows = rows_in(result), *row;
+    size_t i;
 
-        if (!result_schema || strcmp(result_schema, schema) != 0)
-            continue;
-        for (size_t r = 0; r < json_array_size(rows) && !has; r++)
-            has = cell_value(NULL, json_array_get(rows, r), path);
-        if (has)
+    if ((!rows || user_column) && is_cell(follow_path(result, path), user_column))
+        return true;
+    json_array_foreach(rows, i, row)
+    {
+        if (is_cell(follow_path(row, path), user_column))
             return true;
     }
     return false;
 }
 
-static int add_column(struct table *t, const char *name, const char *path, const json_t *relative_to)
+static bool any_result_has(const struct bb_gathered *g, const char *schema, const char *path)
+{
+    for (size_t i = 0; i < g->combinations->n; i++) {
+        const json_t *result = g->found[i].result;
+        const char *result_schema = json_string_value(json_object_get(result, "schema"));
+
+        if (result_schema && strcmp(result_schema, schema) == 0 && has_value(result, path, false))
+            return true;
+    }
+    return false;
+}
+
+/* Adds a column, unless a column with the same name exists. The table takes over `name`. */
+static void add_column(struct table *t, char *name, const char *path, const json_t *relative_to)
 {
     for (size_t i = 0; i < t->n; i++)
-        if (strcmp(t->column[i].name, name) == 0)
-            return 0;
+        if (strcmp(t->column[i].name, name) == 0) {
+            free(name);
+            return;
+        }
     BB_GROW(t->column, t->n);
     t->column[t->n++] = (struct column){name, path, relative_to};
-    return 0;
 }
 
-/* Stores a generated name for the lifetime of the table and returns the name; returns `otherwise` if memory is
- * exhausted. */
-static const char *keep_name(struct table *t, json_t *name, const char *otherwise)
-{
-    return json_array_append_new(t->names, name) ? otherwise : json_string_value(name);
-}
-
-/* Returns the column name for the path of a value: "step_us" for "step_us.p50"; other paths are unchanged. */
-static const char *short_name(struct table *t, const char *path)
+/* Returns the column name for the path of a value, owned by the caller: "step_us" for "step_us.p50"; other paths are
+ * unchanged. */
+static char *short_name(const char *path)
 {
     size_t length = strlen(path);
+    bool is_median = length > 4 && strcmp(path + length - 4, ".p50") == 0;
 
-    if (length < 5 || strcmp(path + length - 4, ".p50") != 0)
-        return path;
-    return keep_name(t, json_stringn(path, length - 4), path);
+    return bb_format("%.*s", (int)(is_median ? length - 4 : length), path);
 }
 
-struct default_column_reader {
-    const struct bb_gathered *g;
-    struct table *t;
-    const char *schema;
-};
-
-static int add_default_column(void *arg, const char *word)
-{
-    const struct default_column_reader *u = arg;
-    const char *path;
-
-    if (!any_result_has(u->g, u->schema, word) || json_object_get(u->g->combinations->axes, word))
-        return 0;
-    path = keep_name(u->t, json_string(word), NULL);
-    return path ? add_column(u->t, short_name(u->t, path), path, NULL) : no_memory();
-}
-
-/* Returns the name of a column with relative_to, for example "step_us.p50 over ranks=1". */
-static const char *relative_name(struct table *t, const char *path, const json_t *relative_to)
+/* Returns the name of a column with relative_to, for example "step_us.p50 over ranks=1", owned by the caller. */
+static char *relative_name(const char *path, const json_t *relative_to)
 {
     char text[400], value_text[BB_SETTING_TEXT];
     const char *axis;
@@ -168,128 +190,100 @@ static const char *relative_name(struct table *t, const char *path, const json_t
             used += (size_t)snprintf(text + used, sizeof(text) - used, " %.80s=%.80s", axis,
                                      bb_setting_text(value, value_text));
     }
-    return keep_name(t, json_string(text), path);
-}
-
-static bool is_cell(const json_t *value)
-{
-    return value && !json_is_object(value) && !json_is_array(value);
+    return bb_copy_text(text);
 }
 
 /* Warns if no result has a scalar at a column's path, which is probably misspelled. Prints no warning while results
  * are missing. */
 static void warn_if_empty(const struct bb_gathered *g, const char *path)
 {
-    bool found = false;
-
-    for (size_t i = 0; i < g->combinations->n; i++) {
-        const json_t *result = g->found[i].result, *rows = rows_in(result);
-
-        found = found || is_cell(follow_path(result, path)) || !result;
-        for (size_t r = 0; r < json_array_size(rows) && !found; r++)
-            found = is_cell(follow_path(json_array_get(rows, r), path));
-    }
-    if (!found)
-        bb_warn("%s: no result has '%s', so that column is empty", g->study->path, path);
+    for (size_t i = 0; i < g->combinations->n; i++)
+        if (!g->found[i].result || has_value(g->found[i].result, path, true))
+            return;
+    bb_warn("%s: no result has '%s', so that column is empty", g->study->path, path);
 }
 
-static int add_user_column(const struct bb_gathered *g, struct table *t, const json_t *column)
+static const char *path_of(const json_t *column)
 {
-    const char *path = json_string_value(json_is_string(column) ? column : json_object_get(column, "value"));
-    const char *name = json_string_value(json_object_get(column, "name"));
+    return json_string_value(json_is_string(column) ? column : json_object_get(column, "value"));
+}
+
+static void add_user_column(const struct bb_gathered *g, struct table *t, const json_t *column)
+{
+    const char *path = path_of(column), *name = json_string_value(json_object_get(column, "name"));
     const json_t *relative_to = json_object_get(column, "relative_to");
 
     warn_if_empty(g, path);
-    if (!name)
-        name = relative_to ? relative_name(t, path, relative_to) : short_name(t, path);
-    return add_column(t, name, path, relative_to);
+    if (name)
+        add_column(t, bb_copy_text(name), path, relative_to);
+    else
+        add_column(t, relative_to ? relative_name(path, relative_to) : short_name(path), path, relative_to);
 }
 
-static int choose_columns(const struct bb_gathered *g, struct table *t)
+static void choose_columns(const struct bb_gathered *g, struct table *t)
 {
-    const json_t *own = json_object_get(g->study->root, "columns");
-    int rc;
+    const json_t *own = json_object_get(g->study->root, "columns"), *column;
+    size_t i;
 
-    t->names = json_array();
-    TRY(t->names ? 0 : no_memory());
-    for (size_t i = 0; i < json_array_size(own); i++)
-        TRY(add_user_column(g, t, json_array_get(own, i)));
-    for (size_t u = 0; !own && u < sizeof(default_columns) / sizeof(default_columns[0]); u++) {
-        struct default_column_reader reader = {g, t, default_columns[u].schema};
-
-        TRY(bb_list_each(default_columns[u].columns, add_default_column, &reader));
+    json_array_foreach(own, i, column)
+    {
+        add_user_column(g, t, column);
     }
-out:
-    return rc;
+    for (const struct default_columns *d = default_columns; !own && d < default_columns + N_DEFAULTS; d++)
+        for (const char *const *path = d->paths; *path; path++)
+            if (any_result_has(g, d->schema, *path) && !json_object_get(g->combinations->axes, *path))
+                add_column(t, short_name(*path), *path, NULL);
 }
 
 /* ---- names of all possible columns ---- */
 
-static int add_name(void *arg, const char *word)
+static void add_name(json_t *names, char *name)
 {
-    size_t length = strlen(word);
-    bool median = length > 4 && strcmp(word + length - 4, ".p50") == 0;
+    json_array_append_new(names, json_string(name));
+    free(name);
+}
 
-    return json_array_append_new(arg, json_stringn(word, median ? length - 4 : length)) ? no_memory() : 0;
+static void add_axes(json_t *names, const struct bb_sweep_runs *combinations)
+{
+    const char *axis;
+    json_t *values;
+
+    json_object_foreach(combinations->axes, axis, values)
+    {
+        json_array_append_new(names, json_string(axis));
+    }
 }
 
 json_t *bb_sweep_columns(const struct bb_study *study, const struct bb_sweep_runs *combinations)
 {
-    const json_t *own = json_object_get(study->root, "columns");
-    json_t *names = json_array(), *value;
-    const char *axis;
+    const json_t *own = json_object_get(study->root, "columns"), *column;
+    json_t *names = json_array();
     size_t i;
-    int rc = names ? 0 : -BB_EFAIL;
 
-    TRY(rc);
-    json_object_foreach(combinations->axes, axis, value)
+    add_axes(names, combinations);
+    json_array_foreach(own, i, column)
     {
-        TRY(add_name(names, axis));
-    }
-    json_array_foreach(own, i, value)
-    {
-        const char *name = json_string_value(json_object_get(value, "name"));
-        const char *path = json_string_value(json_is_string(value) ? value : json_object_get(value, "value"));
+        const char *name = json_string_value(json_object_get(column, "name"));
 
-        TRY(add_name(names, name ? name : path));
+        add_name(names, short_name(name ? name : path_of(column)));
     }
-    for (size_t u = 0; !own && u < sizeof(default_columns) / sizeof(default_columns[0]); u++)
-        TRY(bb_list_each(default_columns[u].columns, add_name, names));
-    TRY(add_name(names, "state"));
+    for (const struct default_columns *d = default_columns; !own && d < default_columns + N_DEFAULTS; d++)
+        for (const char *const *path = d->paths; *path; path++)
+            add_name(names, short_name(*path));
+    json_array_append_new(names, json_string("state"));
     return names;
-out:
-    json_decref(names);
-    return NULL;
-}
-
-struct column_printer {
-    const char *command;
-    FILE *out;
-};
-
-static int print_column(void *arg, const char *word)
-{
-    const struct column_printer *p = arg;
-
-    fprintf(p->out, "  %-10s %s\n", p->command, word);
-    return 0;
 }
 
 int bb_list_columns(FILE *out)
 {
-    int rc = 0;
-
-    for (size_t u = 0; u < sizeof(default_columns) / sizeof(default_columns[0]); u++) {
-        struct column_printer printer = {default_columns[u].command, out};
-
-        TRY(bb_list_each(default_columns[u].columns, print_column, &printer));
-    }
+    for (const struct default_columns *d = default_columns; d < default_columns + N_DEFAULTS; d++)
+        for (const char *const *path = d->paths; *path; path++)
+            fprintf(out, "  %-10s %s\n", d->command, *path);
     fprintf(out,
             "  %-10s axes of the study, state, and the JSON path of any value in the result\n"
             "  %-10s (bootstrap/results/README.md); a trailing .p50 may be omitted\n",
             "sweep", "");
-out:
-    return rc;
+    return 0;
 }
 
 /* ---- ratios to a reference row ---- */
@@ -352,7 +346,18 @@ static const char *state_text(const struct bb_sweep_found *f, char text[32])
     return text;
 }
 
-static int add_row(struct bb_gathered *g, const struct table *t, size_t i, const json_t *row)
+static json_t *make_cell(const struct bb_gathered *g, size_t i, const json_t *row, const struct column *column)
+{
+    json_t *value;
+
+    if (column->relative_to)
+        return relative_value(g, i, row, column);
+    value = (json_t *)cell_value(g->found[i].result, row, column->path);
+    return value ? json_incref(value) : json_null();
+}
+
+/* Adds a table row. row: element of results[] of combination `i`; NULL: the result has none. */
+static void add_row(struct bb_gathered *g, const struct table *t, size_t i, const json_t *row)
 {
     json_t *cells = json_array(), *values;
     const char *axis;
@@ -364,103 +369,63 @@ static int add_row(struct bb_gathered *g, const struct table *t, size_t i, const
 
         json_array_append_new(cells, value ? json_incref(value) : json_null());
     }
-    for (size_t c = 0; c < t->n; c++) {
-        const struct column *column = &t->column[c];
-        const json_t *value = cell_value(g->found[i].result, row, column->path);
-
-        json_array_append_new(cells, column->relative_to ? relative_value(g, i, row, column)
-                                     : value             ? json_incref((json_t *)value)
-                                                         : json_null());
-    }
+    for (size_t c = 0; c < t->n; c++)
+        json_array_append_new(cells, make_cell(g, i, row, &t->column[c]));
     json_array_append_new(cells, json_string(state_text(&g->found[i], text)));
-    g->row_of[json_array_size(g->rows)] = i;
-    return json_array_append_new(g->rows, cells) ? no_memory() : 0;
+    json_array_append_new(g->rows, cells);
 }
 
-static int add_rows(struct bb_gathered *g, const struct table *t, size_t i)
+static void add_rows(struct bb_gathered *g, const struct table *t, size_t i)
 {
-    const json_t *rows = rows_in(g->found[i].result);
-    int rc = 0;
+    const json_t *rows = rows_in(g->found[i].result), *row;
+    size_t r;
 
     if (json_array_size(rows) == 0)
-        return add_row(g, t, i, NULL);
-    for (size_t r = 0; r < json_array_size(rows) && rc == 0; r++)
-        rc = add_row(g, t, i, json_array_get(rows, r));
-    return rc;
-}
-
-static void name_columns(struct bb_gathered *g, const struct table *t)
-{
-    const char *axis;
-    json_t *values;
-
-    json_object_foreach(g->combinations->axes, axis, values)
+        add_row(g, t, i, NULL);
+    json_array_foreach(rows, r, row)
     {
-        json_array_append_new(g->columns, json_string(axis));
+        add_row(g, t, i, row);
     }
-    for (size_t c = 0; c < t->n; c++)
-        json_array_append_new(g->columns, json_string(t->column[c].name));
-    json_array_append_new(g->columns, json_string("state"));
 }
 
-static int build_table(struct bb_gathered *g)
+static void build_table(struct bb_gathered *g)
 {
     struct table t = {0};
-    size_t max_rows = 1;
-    int rc;
 
+    choose_columns(g, &t);
+    add_axes(g->columns, g->combinations);
+    for (size_t c = 0; c < t.n; c++)
+        json_array_append_new(g->columns, json_string(t.column[c].name));
+    json_array_append_new(g->columns, json_string("state"));
     for (size_t i = 0; i < g->combinations->n; i++)
-        max_rows += 1 + json_array_size(rows_in(g->found[i].result));
-    g->columns = json_array();
-    g->rows = json_array();
-    g->row_of = calloc(max_rows, sizeof(*g->row_of));
-    TRY(g->columns && g->rows && g->row_of ? 0 : no_memory());
-    TRY(choose_columns(g, &t));
-    name_columns(g, &t);
-    for (size_t i = 0; i < g->combinations->n; i++)
-        TRY(add_rows(g, &t, i));
-out:
+        add_rows(g, &t, i);
+    for (size_t c = 0; c < t.n; c++)
+        free(t.column[c].name);
     free(t.column);
-    json_decref(t.names);
-    return rc;
 }
 
-int bb_gather(struct bb_gathered *g, const struct bb_study *study, const struct bb_sweep_runs *combinations,
-              const char *dir)
+void bb_gather(struct bb_gathered *g, const struct bb_study *study, const struct bb_sweep_runs *combinations,
+               const char *dir)
 {
-    size_t n = combinations->n;
-
-    *g = (struct bb_gathered){.study = study, .combinations = combinations};
-    g->found = calloc(n + 1, sizeof(*g->found));
-    g->errors = calloc(n + 1, sizeof(*g->errors));
-    if (!g->found || !g->errors)
-        return no_memory();
-    for (size_t i = 0; i < n; i++) {
+    *g = (struct bb_gathered){
+        .study = study, .combinations = combinations, .columns = json_array(), .rows = json_array()};
+    BB_NEW(g->found, combinations->n);
+    for (size_t i = 0; i < combinations->n; i++) {
         struct bb_sweep_found *f = &g->found[i];
 
-        if (bb_sweep_load_state(dir, &combinations->one[i], f))
-            return -BB_EFAIL;
+        bb_sweep_load_state(dir, &combinations->one[i], f);
         g->count[f->state]++;
         g->emulated |= json_is_true(json_object_get(f->result, "emulated"));
         g->shared_gpu |= json_is_true(json_object_get(f->result, "shared_gpu"));
-        if (f->state == BB_SWEEP_FAILED)
-            g->errors[i] = bb_sweep_last_lines(dir, &combinations->one[i]);
     }
-    return build_table(g);
+    build_table(g);
 }
 
 void bb_gathered_release(struct bb_gathered *g)
 {
-    for (size_t i = 0; g->combinations && i < g->combinations->n; i++) {
-        if (g->found)
-            bb_sweep_found_release(&g->found[i]);
-        if (g->errors)
-            json_decref(g->errors[i]);
-    }
+    for (size_t i = 0; i < g->combinations->n; i++)
+        bb_sweep_found_release(&g->found[i]);
     free(g->found);
-    free(g->errors);
-    free(g->row_of);
     json_decref(g->columns);
     json_decref(g->rows);
-    *g = (struct bb_gathered){0};
 }

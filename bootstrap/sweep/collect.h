@@ -24,28 +24,23 @@ struct bb_gathered {
     const struct bb_study *study;
     const struct bb_sweep_runs *combinations;
     struct bb_sweep_found *found; /* [combinations->n] state and result of each combination; owned */
-    json_t **errors; /* [combinations->n] last lines of stderr of each failed combination; NULL for all other
-                        combinations */
-    json_t *columns; /* JSON list of the column names */
-    json_t *rows;    /* JSON list of rows; each row is a list of one value per column */
-    size_t *row_of;  /* [number of rows] index of the row's combination */
+    json_t *columns;              /* JSON list of the column names */
+    json_t *rows;                 /* JSON list of rows; each row is a list of one value per column */
     size_t count[3]; /* [enum bb_sweep_state] number of combinations in each state (complete, failed, to do) */
     bool emulated, shared_gpu; /* true if any result is from emulated GPUs, or from ranks that share a GPU */
     size_t not_shown;          /* number of rows removed by a view (view.h) */
 };
 
-/*
- * bb_gather - read all results in the folder `dir` and build the table. Runs without a result are allowed.
- *   Returns  0 or -BB_EFAIL; in both cases the caller releases g with bb_gathered_release
- */
-int bb_gather(struct bb_gathered *g, const struct bb_study *study, const struct bb_sweep_runs *combinations,
-              const char *dir) BB_MUST_CHECK;
+/* bb_gather - read all results in the folder `dir` and build the table. Runs without a result are allowed. The caller
+ * releases g with bb_gathered_release. */
+void bb_gather(struct bb_gathered *g, const struct bb_study *study, const struct bb_sweep_runs *combinations,
+               const char *dir);
 void bb_gathered_release(struct bb_gathered *g);
 
 /*
  * bb_sweep_columns - return the names of all columns that the table of a study may have: a new list owned by the
- * caller, or NULL if memory is exhausted.
- * bb_list_columns - print the default columns of each command, for `busbar list`. Returns 0 or -BB_EFAIL.
+ * caller.
+ * bb_list_columns - print the default columns of each command, for `busbar list`. Returns 0.
  */
 json_t *bb_sweep_columns(const struct bb_study *study, const struct bb_sweep_runs *combinations);
 int bb_list_columns(FILE *out);
@@ -53,8 +48,7 @@ int bb_list_columns(FILE *out);
 /* The three output formats of the table (collect_table.c). The text contains header lines that start with '#', an
  * aligned table, and the failed combinations with the last lines of their stderr. */
 void bb_gathered_text(const struct bb_gathered *g, FILE *out);
-int bb_gathered_csv(const struct bb_gathered *g, FILE *out); /* writes the table as CSV; always returns 0, because
-                                                                the caller checks ferror(out) */
-json_t *bb_gathered_json(const struct bb_gathered *g);       /* owned by the caller; NULL if memory is exhausted */
+void bb_gathered_csv(const struct bb_gathered *g, FILE *out); /* the caller checks ferror(out) */
+json_t *bb_gathered_json(const struct bb_gathered *g);        /* owned by the caller */
 
 #endif

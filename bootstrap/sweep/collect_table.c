@@ -1,4 +1,5 @@
 /* collect_table.c - prints the table of a study as text, CSV and JSON. */
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/csv.h"
 #include "bootstrap/base/environment.h"
 #include "bootstrap/cli/report_header.h"
@@ -174,21 +175,22 @@ static void print_table(const struct bb_gathered *g, const struct shape *shape, 
 
 static void print_reason(const struct bb_gathered *g, size_t i, const json_t *previous, FILE *out)
 {
-    char text[1024],
-        ending[96] = "exit status 0, but the result file is missing or incomplete (written on another host?)";
+    const struct bb_sweep_found *f = &g->found[i];
+    char text[1024];
     json_t *line;
     size_t l;
 
-    if (g->found[i].exit_status > 0)
-        snprintf(ending, sizeof(ending), g->found[i].exit_status == 124 ? "timeout (exit status %d)" : "exit status %d",
-                 g->found[i].exit_status);
-    fprintf(out, "# %s: %s", bb_settings_text(&g->combinations->one[i], text, sizeof(text)), ending);
-    if (previous && json_equal(g->errors[i], previous)) {
+    fprintf(out, "# %s: ", bb_settings_text(&g->combinations->one[i], text, sizeof(text)));
+    if (f->exit_status == 0)
+        fputs("exit status 0, but the result file is missing or incomplete (written on another host?)", out);
+    else
+        fprintf(out, f->exit_status == 124 ? "timeout (exit status %d)" : "exit status %d", f->exit_status);
+    if (previous && json_equal(f->errors, previous)) {
         fputs(", same error\n", out);
         return;
     }
     fputc('\n', out);
-    json_array_foreach(g->errors[i], l, line)
+    json_array_foreach(f->errors, l, line)
     {
         fprintf(out, "#   %s\n", json_string_value(line));
     }
@@ -204,7 +206,7 @@ static void print_failed(const struct bb_gathered *g, FILE *out)
         if (!previous)
             fputs("#\n", out);
         print_reason(g, i, previous, out);
-        previous = g->errors[i];
+        previous = g->found[i].errors;
     }
 }
 
@@ -213,8 +215,7 @@ static void print_head(const struct bb_gathered *g, FILE *out)
     const char *about = json_string_value(json_object_get(g->study->root, "about"));
     size_t n = g->combinations->n;
 
-    fprintf(out, "# %s", g->study->name);
-    fprintf(out, "%s%s\n", about ? ": " : "", about ? about : "");
+    fprintf(out, "# %s%s%s\n", g->study->name, about ? ": " : "", about ? about : "");
     fprintf(out, "# %zu combination%s: %zu complete, %zu failed, %zu to do\n", n, n == 1 ? "" : "s",
             g->count[BB_SWEEP_COMPLETE], g->count[BB_SWEEP_FAILED], g->count[BB_SWEEP_TO_DO]);
     if (g->not_shown)
@@ -228,28 +229,26 @@ static void print_head(const struct bb_gathered *g, FILE *out)
 void bb_gathered_text(const struct bb_gathered *g, FILE *out)
 {
     size_t n = json_array_size(g->columns);
-    struct shape *shape = calloc(n + 1, sizeof(*shape));
+    struct shape *shape;
 
-    print_head(g, out);
-    for (size_t c = 0; c < n && shape; c++) {
+    BB_NEW(shape, n);
+    for (size_t c = 0; c < n; c++) {
         const struct unit *unit = unit_of(g, c);
 
         shape[c] = (struct shape){width_of(g, c, unit), is_numeric(g, c), is_shown(g, c), unit};
     }
-    if (shape) {
-        print_constant_columns(g, shape, out);
-        print_table(g, shape, out);
-    }
+    print_head(g, out);
+    print_constant_columns(g, shape, out);
+    print_table(g, shape, out);
     print_failed(g, out);
     free(shape);
 }
 
 /* ---- CSV output ---- */
 
-int bb_gathered_csv(const struct bb_gathered *g, FILE *out)
+void bb_gathered_csv(const struct bb_gathered *g, FILE *out)
 {
     bb_csv_write(g->columns, g->rows, out);
-    return 0;
 }
 
 /* ---- JSON output ---- */
@@ -268,12 +267,11 @@ static json_t *environment_json(const struct bb_argv *a)
     json_t *object = json_object();
 
     for (size_t i = 0; i < a->n; i++) {
-        const char *equals = strchr(a->word[i], '=');
-        size_t length = equals ? (size_t)(equals - a->word[i]) : strlen(a->word[i]);
-        char name[256];
+        char *name = bb_copy_text(a->word[i]), *value = name;
 
-        snprintf(name, sizeof(name), "%.*s", (int)length, a->word[i]);
-        json_object_set_new(object, name, equals ? json_string(bb_environment_value(name, equals + 1)) : json_null());
+        strsep(&value, "=");
+        json_object_set_new(object, name, value ? json_string(bb_environment_value(name, value)) : json_null());
+        free(name);
     }
     return object;
 }
@@ -283,24 +281,27 @@ static json_t *environment_json(const struct bb_argv *a)
 static void mask_values(json_t *environment)
 {
     const char *name;
-    json_t *value;
+    json_t *value, *one;
     void *next;
+    size_t i;
 
     json_object_foreach_safe(environment, next, name, value)
     {
-        bool list = json_is_array(value), masked = strcmp(bb_environment_value(name, ""), "") != 0;
-
-        for (size_t i = 0; masked && i < json_array_size(value); i++)
-            if (!json_is_null(json_array_get(value, i)))
+        if (strcmp(bb_environment_value(name, ""), "") == 0)
+            continue;
+        json_array_foreach(value, i, one)
+        {
+            if (!json_is_null(one))
                 json_array_set_new(value, i, json_string("set"));
-        if (masked && !list && !json_is_null(value))
+        }
+        if (!json_is_array(value) && !json_is_null(value))
             json_object_set_new(environment, name, json_string("set"));
     }
 }
 
 /* Masks the values of every key "environment" in the study: at its top level, in the alternatives of "choices" and
- * in the elements of "cases". */
-static void mask_environments(json_t *study)
+ * in the elements of "cases". Returns the study. */
+static json_t *mask_environments(json_t *study)
 {
     const char *key;
     json_t *value;
@@ -317,13 +318,6 @@ static void mask_environments(json_t *study)
     {
         mask_environments(value);
     }
-}
-
-static json_t *study_json(const json_t *root)
-{
-    json_t *study = json_deep_copy(root);
-
-    mask_environments(study);
     return study;
 }
 
@@ -333,13 +327,12 @@ static json_t *combination_json(const struct bb_gathered *g, size_t i)
     const struct bb_sweep_found *f = &g->found[i];
     json_t *exit_status = f->exit_status < 0 ? json_null() : json_integer(f->exit_status);
 
-    return json_pack("{s:s, s:O, s:o, s:o, s:o, s:i, s:s, s:o, s:o, s:o, s:o}", "id", c->id, "settings", c->settings,
-                     "command", words_json(&c->words), "environment", environment_json(&c->environment),
-                     "launch_arguments", words_json(&c->launch_arguments), "ranks", c->ranks, "state",
-                     bb_sweep_state_names[f->state], "exit_status", exit_status, "seconds",
-                     f->seconds >= 0 ? json_real(f->seconds) : json_null(), "stderr",
-                     g->errors[i] ? json_incref(g->errors[i]) : json_array(), "result",
-                     f->result ? json_incref(f->result) : json_null());
+    return json_pack(
+        "{s:s, s:O, s:o, s:o, s:o, s:i, s:s, s:o, s:o, s:o, s:o}", "id", c->id, "settings", c->settings, "command",
+        words_json(&c->words), "environment", environment_json(&c->environment), "launch_arguments",
+        words_json(&c->launch_arguments), "ranks", c->ranks, "state", bb_sweep_state_names[f->state], "exit_status",
+        exit_status, "seconds", f->seconds >= 0 ? json_real(f->seconds) : json_null(), "stderr",
+        f->errors ? json_incref(f->errors) : json_array(), "result", f->result ? json_incref(f->result) : json_null());
 }
 
 json_t *bb_gathered_json(const struct bb_gathered *g)
@@ -348,12 +341,12 @@ json_t *bb_gathered_json(const struct bb_gathered *g)
     json_t *list = json_array();
 
     for (size_t i = 0; i < g->combinations->n; i++)
-        if (json_array_append_new(list, combination_json(g, i)))
-            list = NULL;
+        json_array_append_new(list, combination_json(g, i));
     return json_pack("{s:s, s:s, s:s, s:O, s:o, s:O, s:o, s:O, s:O, s:{s:I, s:I, s:I}, s:b, s:b}", "schema",
                      "busbar.sweep/1", "busbar", BUSBAR_VERSION, "name", g->study->name, "about",
-                     about ? about : json_null(), "study", study_json(g->study->root), "axes", g->combinations->axes,
-                     "combinations", list, "columns", g->columns, "rows", g->rows, "counts", "complete",
-                     (json_int_t)g->count[BB_SWEEP_COMPLETE], "failed", (json_int_t)g->count[BB_SWEEP_FAILED], "to_do",
-                     (json_int_t)g->count[BB_SWEEP_TO_DO], "emulated", g->emulated, "shared_gpu", g->shared_gpu);
+                     about ? about : json_null(), "study", mask_environments(json_deep_copy(g->study->root)), "axes",
+                     g->combinations->axes, "combinations", list, "columns", g->columns, "rows", g->rows, "counts",
+                     "complete", (json_int_t)g->count[BB_SWEEP_COMPLETE], "failed",
+                     (json_int_t)g->count[BB_SWEEP_FAILED], "to_do", (json_int_t)g->count[BB_SWEEP_TO_DO], "emulated",
+                     g->emulated, "shared_gpu", g->shared_gpu);
 }

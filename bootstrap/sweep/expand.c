@@ -6,8 +6,10 @@
 #include "bootstrap/sweep/expand.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/key_index.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/opts.h"
+#include "bootstrap/cli/size_list.h"
 
 #include <ctype.h>
 #include <stdint.h>
@@ -21,7 +23,8 @@ struct expansion {
     const struct bb_study *study;
     const struct bb_expand_plan *plan;
     const json_t *leave_out;
-    char *used; /* [number of leave_out rules] 1 if the rule excluded at least one combination */
+    char *used;     /* [number of leave_out rules] 1 if the rule excluded at least one combination */
+    json_t *labels; /* JSON object: axis -> value of the combination that is being expanded, outermost axis first */
     size_t visits;
 };
 
@@ -192,24 +195,6 @@ static void set_id(struct bb_sweep_run *c, int repeat)
     snprintf(c->id, sizeof(c->id), "%016llx", (unsigned long long)hash_word(hash, numbers));
 }
 
-/* Replaces "{id}" in every word of `a` by the combination's id, so that additional output files of each combination
- * get unique names. */
-static void substitute_id(struct bb_argv *a, const char *id)
-{
-    struct bb_argv named = {.failed = a->failed};
-
-    for (size_t i = 0; i < a->n; i++) {
-        const char *word = a->word[i], *mark = strstr(word, "{id}");
-
-        if (mark)
-            bb_argv_add(&named, "%.*s%s%s", (int)(mark - word), word, id, mark + strlen("{id}"));
-        else
-            bb_argv_add(&named, "%s", word);
-    }
-    bb_argv_release(a);
-    *a = named;
-}
-
 static int reject_command(const struct expansion *x, const char *word)
 {
     const char *names[16];
@@ -219,45 +204,36 @@ static int reject_command(const struct expansion *x, const char *word)
     return bb_reject_unknown("command", word, names, x->plan->n_commands);
 }
 
+static const struct bb_study_command *find_command(const struct bb_expand_plan *plan, const char *name)
+{
+    for (size_t i = 0; i < plan->n_commands; i++)
+        if (strcmp(plan->commands[i].name, name) == 0)
+            return &plan->commands[i];
+    return NULL;
+}
+
 /* Looks up the command of a combination in plan->commands, sets the combination's number of ranks and lets the
  * command validate its arguments. */
 static int check_command(const struct expansion *x, struct bb_sweep_run *c, json_int_t ranks)
 {
-    const struct bb_study_command *command = NULL;
-    int rc;
+    const struct bb_study_command *command;
 
     if (c->words.n == 0)
         return bb_err(BB_EUSAGE, "no command, expected for example \"command\": \"bench all_reduce\"");
-    for (size_t i = 0; i < x->plan->n_commands; i++)
-        if (strcmp(x->plan->commands[i].name, c->words.word[0]) == 0)
-            command = &x->plan->commands[i];
+    command = find_command(x->plan, c->words.word[0]);
     if (!command)
         return reject_command(x, c->words.word[0]);
     c->launched = command->launched;
     c->ranks = c->launched ? (int)ranks : 1;
     if (!c->launched && ranks)
         bb_argv_add(&c->words, "--ranks=%lld", (long long)ranks);
-    TRY(bb_argv_result(&c->words));
     if (c->launched && ranks == 0)
         return bb_err(BB_EUSAGE, "%s needs the number of ranks; try: \"ranks\": 8 in the file, or --ranks 8",
                       c->words.word[0]);
-    TRY(command->check((int)c->words.n, c->words.word));
-out:
-    return rc;
+    return command->check((int)c->words.n, c->words.word);
 }
 
-static int argv_result(const struct bb_sweep_run *c)
-{
-    int rc;
-
-    TRY(bb_argv_result(&c->words));
-    TRY(bb_argv_result(&c->environment));
-    rc = bb_argv_result(&c->launch_arguments);
-out:
-    return rc;
-}
-
-static int fill_run(const struct expansion *x, struct bb_sweep_run *c, const json_t *setting, int repeat)
+static int fill_run(const struct expansion *x, struct bb_sweep_run *c, const json_t *setting)
 {
     const json_t *arguments = json_object_get(setting, "launch_arguments");
     const json_t *timeout = json_object_get(setting, "timeout_s");
@@ -268,88 +244,46 @@ static int fill_run(const struct expansion *x, struct bb_sweep_run *c, const jso
     for (size_t i = 0; i < json_array_size(arguments); i++)
         bb_argv_add(&c->launch_arguments, "%s", json_string_value(json_array_get(arguments, i)));
     c->timeout_s = timeout ? json_number_value(timeout) : x->plan->timeout_s;
-    TRY(argv_result(c)); /* fails if an earlier allocation failed, because words may then be missing */
-    TRY(check_command(x, c, json_integer_value(json_object_get(setting, "ranks"))));
-    set_id(c, repeat);
-    substitute_id(&c->words, c->id);
-    substitute_id(&c->environment, c->id);
-    rc = argv_result(c);
-out:
-    return rc;
-}
-
-static void release_one(struct bb_sweep_run *c)
-{
-    bb_argv_release(&c->words);
-    bb_argv_release(&c->environment);
-    bb_argv_release(&c->launch_arguments);
-    json_decref(c->settings);
-    *c = (struct bb_sweep_run){0};
+    rc = check_command(x, c, json_integer_value(json_object_get(setting, "ranks")));
+    if (rc)
+        return rc;
+    set_id(c, (int)json_integer_value(json_object_get(setting, "repeat")));
+    bb_argv_replace(&c->words, "{id}", c->id);
+    bb_argv_replace(&c->environment, "{id}", c->id);
+    return 0;
 }
 
 /* ---- Cartesian product ---- */
 
-static int out_of_memory(void)
-{
-    return bb_err(BB_EFAIL, "out of memory for the combinations");
-}
-
-/* Sets *more to a copy of `labels` with one more axis and its value. labels: JSON object axis -> value of the axes
- * that are already expanded. */
-static int with_label(const json_t *labels, const char *axis, json_t *value, json_t **more)
-{
-    *more = json_copy((json_t *)labels);
-    if (!*more)
-        return out_of_memory();
-    if (json_object_get(labels, axis))
-        return bb_err(BB_EUSAGE, "two axes have the name '%s'; rename the choice", axis);
-    return json_object_set(*more, axis, value) ? out_of_memory() : 0;
-}
-
-static bool is_left_out(struct expansion *x, const json_t *labels)
+static bool is_left_out(struct expansion *x)
 {
     bool out = false;
 
     for (size_t i = 0; i < json_array_size(x->leave_out); i++)
-        if (settings_match(labels, json_array_get(x->leave_out, i))) {
+        if (settings_match(x->labels, json_array_get(x->leave_out, i))) {
             x->used[i] = true;
             out = true;
         }
     return out;
 }
 
-static int record_axes(struct expansion *x, const json_t *labels)
+static void record_axes(struct expansion *x)
 {
     const char *axis;
     json_t *value;
 
-    json_object_foreach((json_t *)labels, axis, value)
+    json_object_foreach(x->labels, axis, value)
     {
         json_t *values = json_object_get(x->out->axes, axis);
 
-        if (!values) {
-            values = json_array();
-            json_object_set_new(x->out->axes, axis, values);
-        }
-        if (!is_among(value, values) && json_array_append(values, value))
-            return out_of_memory();
+        if (!values)
+            json_object_set_new(x->out->axes, axis, json_pack("[O]", value));
+        else if (!is_among(value, values))
+            json_array_append(values, value);
     }
-    return 0;
 }
 
-/* Makes space for one more combination in the list x->out. Fails if the list already has plan->max_combinations
- * elements. */
-static int grow_runs(struct expansion *x)
-{
-    if (x->out->n == x->plan->max_combinations)
-        return bb_err(BB_EUSAGE,
-                      "%s: more than %zu combinations; try: leave_out in the file, or a larger --max-combinations",
-                      x->study->path, x->plan->max_combinations);
-    BB_GROW(x->out->one, x->out->n);
-    return 0;
-}
-
-static int emit_run(struct expansion *x, const json_t *setting, const json_t *labels, int repeat)
+static int emit_run(struct expansion *x, const json_t *setting)
 {
     struct bb_sweep_run *c;
     char text[512], context[800];
@@ -360,107 +294,119 @@ static int emit_run(struct expansion *x, const json_t *setting, const json_t *la
             BB_EUSAGE,
             "%s: the study has more than %d combinations before leave_out is applied; try: fewer values per axis",
             x->study->path, MAX_VISITS);
-    TRY(record_axes(x, labels));
-    if (is_left_out(x, labels))
+    record_axes(x);
+    if (is_left_out(x))
         return 0;
-    TRY(grow_runs(x));
+    if (x->out->n == x->plan->max_combinations)
+        return bb_err(BB_EUSAGE,
+                      "%s: more than %zu combinations; try: leave_out in the file, or a larger --max-combinations",
+                      x->study->path, x->plan->max_combinations);
+    BB_GROW(x->out->one, x->out->n);
     c = &x->out->one[x->out->n++];
-    *c = (struct bb_sweep_run){0};
-    c->settings = json_deep_copy(labels);
-    TRY(c->settings ? 0 : out_of_memory());
+    *c = (struct bb_sweep_run){.settings = json_deep_copy(x->labels)};
     snprintf(context, sizeof(context), "%.200s: %s: ", x->study->path, bb_settings_text(c, text, sizeof(text)));
     bb_err_context(context);
-    rc = fill_run(x, c, setting, repeat);
+    rc = fill_run(x, c, setting);
     bb_err_context(NULL);
+    return rc;
+}
+
+/* A list of values in a setting (study.h). */
+struct axis {
+    const char *name;
+    json_t *inside; /* list or object that contains the list of values */
+    size_t word;    /* index of the list of values in `inside`, if `inside` is the list "command" */
+    json_t *values; /* NULL: the setting contains no list of values */
+};
+
+static struct axis list_at(json_t *inside, const char *name)
+{
+    json_t *value = json_object_get(inside, name);
+
+    return (struct axis){.name = name, .inside = inside, .values = json_is_array(value) ? value : NULL};
+}
+
+/* Finds the first key of an object whose value is a list. */
+static struct axis find_list(json_t *inside)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach(inside, name, value)
+    {
+        if (json_is_array(value))
+            return list_at(inside, name);
+    }
+    return (struct axis){0};
+}
+
+/* Returns the next axis to expand: the first list of values in the command, the options, the environment, the ranks
+ * and the repeat numbers of a setting. */
+static struct axis find_axis(json_t *setting)
+{
+    json_t *command = json_object_get(setting, "command"), *value;
+    struct axis axis;
+    size_t word;
+
+    json_array_foreach(command, word, value)
+    {
+        if (json_is_array(value))
+            return (struct axis){"command", command, word, value};
+    }
+    axis = find_list(json_object_get(setting, "options"));
+    if (!axis.values)
+        axis = find_list(json_object_get(setting, "environment"));
+    if (!axis.values)
+        axis = list_at(setting, "ranks");
+    if (!axis.values)
+        axis = list_at(setting, "repeat");
+    return axis;
+}
+
+static void put_value(const struct axis *axis, json_t *value)
+{
+    if (json_is_array(axis->inside))
+        json_array_set(axis->inside, axis->word, value);
+    else
+        json_object_set(axis->inside, axis->name, value);
+}
+
+static int reject_second_axis(const struct expansion *x, const char *name)
+{
+    if (!json_object_get(x->labels, name))
+        return 0;
+    return bb_err(BB_EUSAGE, "two axes have the name '%s'; rename the choice", name);
+}
+
+/* Combines each value of the first axis of `setting` with those of the following axes, recursively. The setting is
+ * modified temporarily: each value in turn replaces the list of the axis. */
+static int expand_axes(struct expansion *x, json_t *setting)
+{
+    const struct axis axis = find_axis(setting);
+    json_t *value;
+    size_t i;
+    int rc;
+
+    if (!axis.values)
+        return emit_run(x, setting);
+    TRY(reject_second_axis(x, axis.name));
+    json_incref(axis.values);
+    json_array_foreach(axis.values, i, value)
+    {
+        put_value(&axis, value);
+        json_object_set(x->labels, axis.name, value);
+        if (rc == 0)
+            rc = expand_axes(x, setting);
+    }
+    put_value(&axis, axis.values);
+    json_object_del(x->labels, axis.name);
+    json_decref(axis.values);
 out:
     return rc;
 }
 
-static int emit_repeats(struct expansion *x, const json_t *setting, const json_t *labels)
-{
-    json_int_t repeats = json_integer_value(json_object_get(x->study->root, "repeats"));
-    int rc = 0;
-
-    if (repeats < 2)
-        return emit_run(x, setting, labels, 0);
-    for (json_int_t i = 1; i <= repeats && rc == 0; i++) {
-        json_t *number = json_integer(i), *more = NULL;
-
-        rc = number ? with_label(labels, "repeat", number, &more) : out_of_memory();
-        rc = rc ? rc : emit_run(x, setting, more, (int)i);
-        json_decref(number);
-        json_decref(more);
-    }
-    return rc;
-}
-
-/*
- * Finds the first list of values in a setting (command, options, environment and ranks of runs, study.h). The list is
- * the next axis to expand.
- *   part     out: key of the setting that contains the list: "command", "options" or "environment"; NULL for ranks
- *   word     out: index of the list in "command"
- *   Returns  the name of the axis, or NULL if there is no list
- */
-static const char *find_axis(const json_t *setting, const char **part, size_t *word)
-{
-    static const char *const parts[] = {"options", "environment"};
-    const json_t *command = json_object_get(setting, "command");
-    const char *name;
-    json_t *value;
-
-    *part = "command";
-    for (*word = 0; *word < json_array_size(command); ++*word)
-        if (json_is_array(json_array_get(command, *word)))
-            return "command";
-    for (int i = 0; i < 2; i++)
-        json_object_foreach(json_object_get(setting, parts[i]), name, value)
-        {
-            *part = parts[i];
-            if (json_is_array(value))
-                return name;
-        }
-    *part = NULL;
-    return json_is_array(json_object_get(setting, "ranks")) ? "ranks" : NULL;
-}
-
-static json_t *list_of(const json_t *setting, const char *part, const char *axis, size_t word)
-{
-    const json_t *inside = part ? json_object_get(setting, part) : setting;
-
-    return json_is_array(inside) ? json_array_get(inside, word) : json_object_get(inside, axis);
-}
-
-static int put_value(json_t *setting, const char *part, const char *axis, size_t word, json_t *value)
-{
-    json_t *inside = part ? json_object_get(setting, part) : setting;
-
-    return json_is_array(inside) ? json_array_set(inside, word, value) : json_object_set(inside, axis, value);
-}
-
-static int expand_axes(struct expansion *x, const json_t *setting, const json_t *labels)
-{
-    const char *part;
-    size_t word;
-    const char *axis = find_axis(setting, &part, &word);
-    const json_t *values = axis ? list_of(setting, part, axis, word) : NULL;
-    int rc = 0;
-
-    if (!axis)
-        return emit_repeats(x, setting, labels);
-    for (size_t i = 0; i < json_array_size(values) && rc == 0; i++) {
-        json_t *value = json_array_get(values, i), *one = json_deep_copy(setting), *more = NULL;
-
-        rc = one && put_value(one, part, axis, word, value) == 0 ? 0 : out_of_memory();
-        rc = rc ? rc : with_label(labels, axis, value, &more);
-        rc = rc ? rc : expand_axes(x, one, more);
-        json_decref(one);
-        json_decref(more);
-    }
-    return rc;
-}
-
 /* Returns a new object: `setting` (options, environment, ranks, ... of a study) overridden by `over`. The keys of
- * options and of environment are overridden one by one, any other key as a whole. NULL if memory is exhausted. */
+ * options and of environment are overridden one by one, any other key as a whole. */
 static json_t *overlay_setting(const json_t *setting, const json_t *over)
 {
     json_t *result = json_deep_copy(setting), *value;
@@ -478,56 +424,60 @@ static json_t *overlay_setting(const json_t *setting, const json_t *over)
     return result;
 }
 
-static int expand_choices(struct expansion *x, void *next_choice, const json_t *setting, const json_t *labels);
+static int expand_choices(struct expansion *x, void *next_choice, json_t *setting);
 
-static int expand_overlay(struct expansion *x, void *next_choice, const json_t *setting, const json_t *labels,
-                          const char *axis, const char *name, const json_t *over)
+/* Expands `setting` overridden by one alternative `over` of the axis: by the case or the value of a choice with this
+ * `name`. */
+static int expand_overlay(struct expansion *x, void *next_choice, const json_t *setting, const char *axis,
+                          const char *name, const json_t *over)
 {
-    json_t *value = json_string(name), *one = overlay_setting(setting, over), *more = NULL;
-    int rc = value && one ? with_label(labels, axis, value, &more) : out_of_memory();
+    json_t *one;
+    int rc = reject_second_axis(x, axis);
 
-    rc = rc ? rc : expand_choices(x, next_choice, one, more);
-    json_decref(value);
+    if (rc)
+        return rc;
+    one = overlay_setting(setting, over);
+    json_object_set_new(x->labels, axis, json_string(name));
+    rc = expand_choices(x, next_choice, one);
+    json_object_del(x->labels, axis);
     json_decref(one);
-    json_decref(more);
     return rc;
 }
 
 /* Combines `setting` with each alternative of one choice (study.h) and, recursively, with the alternatives of the
  * following choices. choice: jansson iterator at that choice; NULL after the last choice, where the axes of the
  * setting are expanded. */
-static int expand_choices(struct expansion *x, void *choice, const json_t *setting, const json_t *labels)
+static int expand_choices(struct expansion *x, void *choice, json_t *setting)
 {
     json_t *choices = json_object_get(x->study->root, "choices"), *over;
     const char *name;
     int rc = 0;
 
     if (!choice)
-        return expand_axes(x, setting, labels);
+        return expand_axes(x, setting);
     json_object_foreach(json_object_iter_value(choice), name, over)
     {
-        if (rc == 0)
-            rc = expand_overlay(x, json_object_iter_next(choices, choice), setting, labels,
-                                json_object_iter_key(choice), name, over);
+        TRY(expand_overlay(x, json_object_iter_next(choices, choice), setting, json_object_iter_key(choice), name,
+                           over));
     }
+out:
     return rc;
 }
 
-static int expand_cases(struct expansion *x, const json_t *setting)
+static int expand_cases(struct expansion *x, json_t *setting)
 {
-    json_t *choices = json_object_get(x->study->root, "choices"), *none = json_object();
-    const json_t *cases = json_object_get(x->study->root, "cases");
+    void *first_choice = json_object_iter(json_object_get(x->study->root, "choices"));
+    const json_t *cases = json_object_get(x->study->root, "cases"), *one;
+    size_t i;
     int rc = 0;
 
     if (!cases)
-        rc = expand_choices(x, json_object_iter(choices), setting, none);
-    for (size_t i = 0; i < json_array_size(cases) && rc == 0; i++) {
-        const json_t *one = json_array_get(cases, i);
-
-        rc = expand_overlay(x, json_object_iter(choices), setting, none, "case",
-                            json_string_value(json_object_get(one, "name")), one);
+        return expand_choices(x, first_choice, setting);
+    json_array_foreach(cases, i, one)
+    {
+        TRY(expand_overlay(x, first_choice, setting, "case", json_string_value(json_object_get(one, "name")), one));
     }
-    json_decref(none);
+out:
     return rc;
 }
 
@@ -552,90 +502,92 @@ static int reject_axis(const struct expansion *x, const char *what, const char *
     return bb_reject_unknown(kind, axis, names, n);
 }
 
-static int check_value(const struct expansion *x, const char *what, const char *axis, const json_t *wanted)
+static int check_value(const struct expansion *x, const char *what, const char *axis, const json_t *value)
 {
     const json_t *values = json_object_get(x->out->axes, axis);
     char text[BB_SETTING_TEXT];
 
     if (!values)
         return reject_axis(x, what, axis);
-    for (size_t i = 0; i < (json_is_array(wanted) ? json_array_size(wanted) : 1); i++) {
-        const json_t *one = json_is_array(wanted) ? json_array_get(wanted, i) : wanted;
-
-        if (!is_among(one, values))
-            return bb_err(BB_EUSAGE, "%s: %s: %s has no value %s", x->study->path, what, axis,
-                          bb_setting_text(one, text));
-    }
-    return 0;
+    if (is_among(value, values))
+        return 0;
+    return bb_err(BB_EUSAGE, "%s: %s: %s has no value %s", x->study->path, what, axis, bb_setting_text(value, text));
 }
 
+/* Checks an object that maps axes to one value or a list of values. */
 static int check_matcher(const struct expansion *x, const char *what, const json_t *matcher)
 {
     const char *axis;
     json_t *wanted;
+    const json_t *value;
+    size_t i;
     int rc = 0;
 
     json_object_foreach((json_t *)matcher, axis, wanted)
     {
-        rc = rc ? rc : check_value(x, what, axis, wanted);
+        if (!json_is_array(wanted))
+            TRY(check_value(x, what, axis, wanted));
+        json_array_foreach(wanted, i, value)
+        {
+            TRY(check_value(x, what, axis, value));
+        }
     }
+out:
     return rc;
 }
 
 static int check_leave_out(const struct expansion *x)
 {
+    const json_t *matcher;
+    size_t i;
     int rc = 0;
 
-    for (size_t i = 0; i < json_array_size(x->leave_out) && rc == 0; i++)
-        rc = check_matcher(x, "leave_out", json_array_get(x->leave_out, i));
-    for (size_t i = 0; i < json_array_size(x->leave_out) && rc == 0; i++)
+    json_array_foreach(x->leave_out, i, matcher)
+    {
+        TRY(check_matcher(x, "leave_out", matcher));
+    }
+    for (i = 0; i < json_array_size(x->leave_out); i++)
         if (!x->used[i])
-            rc = bb_err(BB_EUSAGE, "%s: leave_out[%zu] leaves out nothing: no combination has all of these values",
-                        x->study->path, i);
+            return bb_err(BB_EUSAGE, "%s: leave_out[%zu] leaves out nothing: no combination has all of these values",
+                          x->study->path, i);
+out:
     return rc;
 }
 
 static int check_columns(const struct expansion *x)
 {
-    const json_t *columns = json_object_get(x->study->root, "columns");
+    const json_t *column;
+    size_t i;
     int rc = 0;
 
-    for (size_t i = 0; i < json_array_size(columns) && rc == 0; i++)
-        rc = check_matcher(x, "relative_to", json_object_get(json_array_get(columns, i), "relative_to"));
+    json_array_foreach(json_object_get(x->study->root, "columns"), i, column)
+    {
+        TRY(check_matcher(x, "relative_to", json_object_get(column, "relative_to")));
+    }
+out:
     return rc;
 }
 
-static int compare_ids(const void *a, const void *b)
+static int reject_duplicate(const struct expansion *x, int first, int second)
 {
-    const struct bb_sweep_run *left = *(struct bb_sweep_run *const *)a, *right = *(struct bb_sweep_run *const *)b;
-    int order = strcmp(left->id, right->id);
+    char text[2][400];
 
-    return order ? order : (left > right) - (left < right);
-}
-
-static int reject_duplicate(const struct expansion *x, const struct bb_sweep_run *a, const struct bb_sweep_run *b)
-{
-    char first[400], second[400];
-
-    return bb_err(BB_EUSAGE, "%s: two combinations are the same: %zu (%s) and %zu (%s)", x->study->path,
-                  (size_t)(a - x->out->one) + 1, bb_settings_text(a, first, sizeof(first)),
-                  (size_t)(b - x->out->one) + 1, bb_settings_text(b, second, sizeof(second)));
+    return bb_err(BB_EUSAGE, "%s: two combinations are the same: %d (%s) and %d (%s)", x->study->path, first + 1,
+                  bb_settings_text(&x->out->one[first], text[0], sizeof(text[0])), second + 1,
+                  bb_settings_text(&x->out->one[second], text[1], sizeof(text[1])));
 }
 
 static int check_unique(const struct expansion *x)
 {
-    size_t n = x->out->n;
-    const struct bb_sweep_run **sorted = calloc(n + 1, sizeof(*sorted));
-    int rc = sorted ? 0 : out_of_memory();
+    struct bb_key_index ids = {.key_bytes = BB_SWEEP_RUN_ID - 1};
+    int rc = 0;
 
-    for (size_t i = 0; i < n && sorted; i++)
-        sorted[i] = &x->out->one[i];
-    if (sorted)
-        qsort(sorted, n, sizeof(*sorted), compare_ids);
-    for (size_t i = 1; i < n && rc == 0; i++)
-        if (strcmp(sorted[i - 1]->id, sorted[i]->id) == 0)
-            rc = reject_duplicate(x, sorted[i - 1], sorted[i]);
-    free(sorted);
+    for (int i = 0; i < (int)x->out->n && rc == 0; i++) {
+        int first = bb_key_index_add(&ids, x->out->one[i].id);
+
+        rc = first == i ? 0 : reject_duplicate(x, first, i);
+    }
+    bb_key_index_release(&ids);
     return rc;
 }
 
@@ -647,83 +599,91 @@ static int check_study(const struct expansion *x)
     TRY(check_columns(x));
     if (x->out->n == 0)
         return bb_err(BB_EUSAGE, "%s: leave_out leaves out every combination", x->study->path);
-    TRY(check_unique(x));
+    rc = check_unique(x);
 out:
     return rc;
 }
 
 /* ---- command, options, environment and ranks at the top level of the study ---- */
 
-/* Returns the numbers of "2,4,8" as a list; NULL if the text is invalid. */
-static json_t *ranks_list(const char *text)
+static int add_ranks(void *list, const char *word)
 {
-    json_t *list = json_array();
-    char *copy = strdup(text), *rest = copy, *word;
-    bool good = list && copy;
+    int ranks;
 
-    while (good && (word = strsep(&rest, ",")) != NULL) {
-        int ranks;
-
-        good = bb_parse_int(word, 1, BB_STUDY_MAX_RANKS, &ranks) == 0;
-        if (good)
-            json_array_append_new(list, json_integer(ranks));
-    }
-    free(copy);
-    if (!good) {
-        json_decref(list);
-        return NULL;
-    }
-    return list;
+    if (bb_parse_int(word, 1, BB_STUDY_MAX_RANKS, &ranks) != 0)
+        return -BB_EUSAGE;
+    json_array_append_new(list, json_integer(ranks));
+    return 0;
 }
 
-static int base_setting(const struct expansion *x, json_t **base)
+/* Replaces the ranks of the file by the numbers of --ranks "2,4,8". A single number is not an axis. */
+static int override_ranks(json_t *base, const char *text)
+{
+    json_t *list = json_array();
+    int rc = bb_list_each(text, add_ranks, list);
+
+    if (rc)
+        bb_err(BB_EUSAGE, "--ranks: '%s' is not valid, expected numbers of ranks, for example 2,4,8", text);
+    else
+        json_object_set(base, "ranks", json_array_size(list) == 1 ? json_array_get(list, 0) : list);
+    json_decref(list);
+    return rc;
+}
+
+/* Makes the repeat number one more axis if there are several repeats. */
+static void add_repeats(json_t *base, json_int_t repeats)
+{
+    json_t *numbers = json_array();
+
+    for (json_int_t i = 1; i <= repeats; i++)
+        json_array_append_new(numbers, json_integer(i));
+    if (repeats > 1)
+        json_object_set(base, "repeat", numbers);
+    json_decref(numbers);
+}
+
+static int base_setting(const struct expansion *x, json_t *base)
 {
     static const char *const keys[] = {"command", "options", "environment", "ranks", "launch_arguments", "timeout_s"};
-    json_t *ranks;
+    const json_t *root = x->study->root;
 
-    *base = json_object();
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        json_t *value = json_object_get(x->study->root, keys[i]);
-
-        if (value && json_object_set(*base, keys[i], value))
-            return out_of_memory();
-    }
-    if (!x->plan->ranks)
-        return *base ? 0 : out_of_memory();
-    ranks = ranks_list(x->plan->ranks);
-    if (!ranks)
-        return bb_err(BB_EUSAGE, "--ranks: '%s' is not valid, expected numbers of ranks, for example 2,4,8",
-                      x->plan->ranks);
-    if (json_array_size(ranks) > 1)
-        return json_object_set_new(*base, "ranks", ranks) ? out_of_memory() : 0;
-    json_object_set(*base, "ranks", json_array_get(ranks, 0));
-    json_decref(ranks);
-    return 0;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (json_object_get(root, keys[i]))
+            json_object_set_new(base, keys[i], json_deep_copy(json_object_get(root, keys[i])));
+    add_repeats(base, json_integer_value(json_object_get(root, "repeats")));
+    return x->plan->ranks ? override_ranks(base, x->plan->ranks) : 0;
 }
 
 int bb_expand(struct bb_sweep_runs *c, const struct bb_study *study, const struct bb_expand_plan *plan)
 {
-    const json_t *leave_out = json_object_get(study->root, "leave_out");
-    struct expansion x = {.out = c, .study = study, .plan = plan, .leave_out = leave_out};
-    json_t *base = NULL;
+    struct expansion x = {.out = c,
+                          .study = study,
+                          .plan = plan,
+                          .leave_out = json_object_get(study->root, "leave_out"),
+                          .labels = json_object()};
+    json_t *base = json_object();
     int rc;
 
     *c = (struct bb_sweep_runs){.axes = json_object()};
-    x.used = calloc(json_array_size(leave_out) + 1, 1);
-    TRY(x.used && c->axes ? 0 : out_of_memory());
-    TRY(base_setting(&x, &base));
+    BB_NEW(x.used, json_array_size(x.leave_out));
+    TRY(base_setting(&x, base));
     TRY(expand_cases(&x, base));
     TRY(check_study(&x));
 out:
     json_decref(base);
+    json_decref(x.labels);
     free(x.used);
     return rc;
 }
 
 void bb_sweep_runs_release(struct bb_sweep_runs *c)
 {
-    for (size_t i = 0; i < c->n; i++)
-        release_one(&c->one[i]);
+    for (size_t i = 0; i < c->n; i++) {
+        bb_argv_release(&c->one[i].words);
+        bb_argv_release(&c->one[i].environment);
+        bb_argv_release(&c->one[i].launch_arguments);
+        json_decref(c->one[i].settings);
+    }
     free(c->one);
     json_decref(c->axes);
     *c = (struct bb_sweep_runs){0};

@@ -52,7 +52,7 @@ struct bb_expand_plan {
  *   c        out: the combinations
  *   study    validated study file
  *   plan     known commands, limits and overrides
- *   Returns  0; -BB_EFAIL if memory is exhausted; or -BB_EUSAGE after printing one error line for:
+ *   Returns  0, or -BB_EUSAGE after printing one error line for:
  *              - more than plan->max_combinations, or two identical combinations
  *              - an unknown command, argument, option or value (plan->commands), or missing ranks
  *              - an unknown axis or value in leave_out or relative_to

@@ -1,8 +1,8 @@
 /* launch_runs.c - command lines of launchers, and runs with a time limit. */
 #include "bootstrap/sweep/launch_runs.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
-#include "bootstrap/cli/opts.h"
 #include "bootstrap/start/mpirun.h"
 
 #include <errno.h>
@@ -18,39 +18,26 @@ static const double TERM_S = 5; /* seconds from SIGTERM to SIGKILL */
 
 /* ---- command line of a run ---- */
 
-static const char *const launchers[] = {"mpirun", "srun", "none"};
-
-static int choose_launcher(struct bb_launch_runs *s, const json_t *launch, const char *with)
-{
-    const json_t *given = json_object_get(launch, "with");
-
-    s->with = with ? with : given ? json_string_value(given) : "mpirun";
-    s->custom = s->with ? NULL : given;
-    for (size_t i = 0; s->with && i < 3; i++)
-        if (strcmp(s->with, launchers[i]) == 0)
-            return 0;
-    return s->with ? bb_reject_unknown("launcher", s->with, launchers, 3) : 0;
-}
-
 int bb_launch_runs_init(struct bb_launch_runs *s, const struct bb_study *study, const char *with, const char *hosts,
                         const char *arguments, const char *program)
 {
-    const json_t *launch = json_object_get(study->root, "launch");
-    int rc;
+    const json_t *launch = json_object_get(study->root, "launch"), *given = json_object_get(launch, "with");
 
-    *s = (struct bb_launch_runs){.hosts = hosts};
-    TRY(choose_launcher(s, launch, with));
+    *s = (struct bb_launch_runs){.with = with, .hosts = hosts};
+    if (!s->with)
+        s->with = given ? json_string_value(given) : "mpirun";
+    if (!s->with)
+        s->custom = given;
     if (!s->hosts)
         s->hosts = json_string_value(json_object_get(launch, "hosts"));
     if (!program)
         program = json_string_value(json_object_get(launch, "program"));
     if (arguments)
         bb_argv_add_split(&s->arguments, arguments);
-    s->program = program ? strdup(program) : realpath("/proc/self/exe", NULL);
-    TRY(s->program ? 0 : bb_err(BB_EFAIL, "cannot determine the path of this program: %s", strerror(errno)));
-    TRY(bb_argv_result(&s->arguments));
-out:
-    return rc;
+    s->program = program ? bb_copy_text(program) : realpath("/proc/self/exe", NULL);
+    if (!s->program)
+        return bb_err(BB_EFAIL, "cannot determine the path of this program: %s", strerror(errno));
+    return 0;
 }
 
 void bb_launch_runs_release(struct bb_launch_runs *s)
@@ -60,23 +47,22 @@ void bb_launch_runs_release(struct bb_launch_runs *s)
     *s = (struct bb_launch_runs){0};
 }
 
-/* Appends a word of a custom launcher, with {ranks} replaced by the number of ranks. */
-static void add_custom_word(struct bb_argv *words, const char *word, int ranks)
+/* Appends the words of a custom launcher, with {ranks} replaced by the number of ranks. */
+static void add_custom_launcher(const json_t *custom, int ranks, struct bb_argv *words)
 {
-    const char *mark = strstr(word, "{ranks}");
+    char number[16];
 
-    if (mark)
-        bb_argv_add(words, "%.*s%d%s", (int)(mark - word), word, ranks, mark + strlen("{ranks}"));
-    else
-        bb_argv_add(words, "%s", word);
+    snprintf(number, sizeof(number), "%d", ranks);
+    for (size_t i = 0; i < json_array_size(custom); i++)
+        bb_argv_add(words, "%s", json_string_value(json_array_get(custom, i)));
+    bb_argv_replace(words, "{ranks}", number);
 }
 
 static void add_launcher(const struct bb_launch_runs *s, const struct bb_sweep_run *c, struct bb_argv *words)
 {
     bool mpirun = s->with && strcmp(s->with, "mpirun") == 0;
 
-    for (size_t i = 0; i < json_array_size(s->custom); i++)
-        add_custom_word(words, json_string_value(json_array_get(s->custom, i)), c->ranks);
+    add_custom_launcher(s->custom, c->ranks, words);
     if (s->with) {
         bb_argv_add(words, "%s", mpirun ? bb_mpirun() : s->with);
         bb_argv_add(words, "-n");
@@ -114,7 +100,7 @@ int bb_launch_runs_argv(const struct bb_launch_runs *s, const struct bb_sweep_ru
         bb_argv_add(words, "--json");
         bb_argv_add(words, "%s", json);
     }
-    return bb_argv_result(words);
+    return 0;
 }
 
 /* ---- execution of a run ---- */

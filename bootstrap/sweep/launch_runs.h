@@ -24,7 +24,7 @@ struct bb_launch_runs {
  *   hosts      hosts for the launcher
  *   arguments  launcher arguments, split at blanks
  *   program    busbar executable; default: the running executable
- *   Returns    0, -BB_EUSAGE or -BB_EFAIL; both after an error message
+ *   Returns    0, or -BB_EFAIL after an error message
  */
 int bb_launch_runs_init(struct bb_launch_runs *s, const struct bb_study *study, const char *with, const char *hosts,
                         const char *arguments, const char *program) BB_MUST_CHECK;
@@ -33,8 +33,8 @@ void bb_launch_runs_release(struct bb_launch_runs *s);
 /*
  * bb_launch_runs_argv - build the complete command line of a combination.
  *   json     file for the result (--json); NULL: omitted
- *   words    out: the command line is appended
- *   Returns  0, -BB_EUSAGE or -BB_EFAIL; both after an error message
+ *   words    empty; out: the command line
+ *   Returns  0, or -BB_EUSAGE after an error message
  *
  *   mpirun   mpirun -n RANKS [--host HOSTS] ARGUMENTS -x NAME...  (Open MPI exports variables to other hosts only with
  *            -x)

@@ -1,6 +1,7 @@
 /* slurm.c - writes a study as Slurm array jobs. */
 #include "bootstrap/sweep/launch_runs.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/sweep/state.h"
 
@@ -67,18 +68,16 @@ static bool sets_ntasks(const json_t *lines)
 /* Prints a user-defined sbatch option with {ranks} and {nodes} replaced. */
 static void put_line(const char *line, int ranks, size_t gpus_per_node, FILE *out)
 {
-    size_t nodes = ((size_t)ranks + gpus_per_node - 1) / gpus_per_node;
+    char *ranks_text = bb_format("%d", ranks);
+    char *nodes_text = bb_format("%zu", ((size_t)ranks + gpus_per_node - 1) / gpus_per_node);
+    char *with_ranks = bb_replace(line, "{ranks}", ranks_text);
+    char *with_both = bb_replace(with_ranks, "{nodes}", nodes_text);
 
-    fputs("#SBATCH ", out);
-    while (*line) {
-        if (strncmp(line, "{ranks}", 7) == 0 || strncmp(line, "{nodes}", 7) == 0) {
-            fprintf(out, "%zu", line[1] == 'r' ? (size_t)ranks : nodes);
-            line += 7;
-        } else {
-            fputc(*line++, out);
-        }
-    }
-    fputc('\n', out);
+    fprintf(out, "#SBATCH %s\n", with_both);
+    free(ranks_text);
+    free(nodes_text);
+    free(with_ranks);
+    free(with_both);
 }
 
 /* Prints the sbatch option for the log file. '%', '"' and '\' in the folder are escaped, because sbatch interprets
@@ -157,7 +156,7 @@ static int put_task(const struct bb_slurm_plan *p, const struct bb_sweep_run *c,
 {
     char *json = bb_sweep_file(p->dir, c, ".json");
     struct bb_argv words = {0};
-    int rc = json ? bb_launch_runs_argv(p->launch, c, json, &words) : -BB_EFAIL;
+    int rc = bb_launch_runs_argv(p->launch, c, json, &words);
 
     if (rc == 0) {
         fprintf(out, "%zu)\n", task);
@@ -201,21 +200,17 @@ static int put_script(const struct bb_slurm_plan *p, const struct array *a, FILE
  * study with a single array job. */
 static int write_array(const struct bb_slurm_plan *p, const struct array *a, int number, FILE *out)
 {
+    char *path = number ? bb_format("%s/%s-%d.slurm", p->dir, p->study->name, number)
+                        : bb_format("%s/%s.slurm", p->dir, p->study->name);
     struct bb_outfile file;
-    char *path = NULL;
     int rc;
 
-    if ((number ? asprintf(&path, "%s/%s-%d.slurm", p->dir, p->study->name, number)
-                : asprintf(&path, "%s/%s.slurm", p->dir, p->study->name)) < 0)
-        return bb_err(BB_EFAIL, "out of memory for a file name");
-    rc = bb_outfile_open_private(&file, path, "the array job"); /* mode 0600: the script sets environment variables */
-    if (rc == 0)
-        rc = bb_outfile_close(&file, "the array job", put_script(p, a, file.out));
-    if (rc == 0) {
-        fputs("sbatch ", out);
-        bb_quote(path, out);
-        fputc('\n', out);
-    }
+    TRY(bb_outfile_open_private(&file, path, "the array job")); /* mode 0600: the script sets environment variables */
+    TRY(bb_outfile_close(&file, "the array job", put_script(p, a, file.out)));
+    fputs("sbatch ", out);
+    bb_quote(path, out);
+    fputc('\n', out);
+out:
     free(path);
     return rc;
 }
@@ -241,12 +236,13 @@ static void take_array(const struct bb_sweep_run **left, size_t *n, bool by_rank
 int bb_slurm_write(const struct bb_slurm_plan *p, FILE *out)
 {
     size_t left_n = p->n, max_tasks = count_or_default(slurm_key(p, "tasks_per_array"), TASKS_PER_ARRAY);
-    const struct bb_sweep_run **left = calloc(p->n + 1, sizeof(*left));
-    struct array a = {.task = calloc(p->n + 1, sizeof(*a.task))};
-    int rc = left && a.task ? 0 : bb_err(BB_EFAIL, "out of memory for %zu tasks", p->n), number = 0;
+    const struct bb_sweep_run **left;
+    struct array a = {0};
+    int rc = 0, number = 0;
 
-    if (rc == 0)
-        memcpy(left, p->wanted, p->n * sizeof(*left));
+    BB_NEW(left, p->n);
+    BB_NEW(a.task, p->n);
+    memcpy(left, p->wanted, p->n * sizeof(*left));
     while (rc == 0 && left_n > 0) {
         take_array(left, &left_n, sized_by_ranks(p), max_tasks, &a);
         rc = write_array(p, &a, number || left_n ? ++number : 0, out);

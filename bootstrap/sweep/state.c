@@ -2,6 +2,7 @@
  * do). */
 #include "bootstrap/sweep/state.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/outfile.h"
 
 #include <errno.h>
@@ -20,27 +21,18 @@ enum { LAST_LINES = 5, LAST_BYTES = 16384 };
 
 char *bb_sweep_file(const char *dir, const struct bb_sweep_run *c, const char *ending)
 {
-    char *path = NULL;
-
-    if (asprintf(&path, "%s/%s%s", dir, c->id, ending) >= 0)
-        return path;
-    bb_err(BB_EFAIL, "out of memory for a file name");
-    return NULL;
+    return bb_format("%s/%s%s", dir, c->id, ending);
 }
 
-/* Loads the file of a combination whose name ends in `ending`; *root is NULL if the file does not exist or is not
- * valid JSON. */
-static int load_file(const char *dir, const struct bb_sweep_run *c, const char *ending, json_t **root)
+/* Loads the file of a combination whose name ends in `ending`. Returns NULL if the file does not exist or is not valid
+ * JSON. */
+static json_t *load_file(const char *dir, const struct bb_sweep_run *c, const char *ending)
 {
     char *path = bb_sweep_file(dir, c, ending);
-    int rc = path ? 0 : -BB_EFAIL;
+    json_t *root = json_load_file(path, 0, NULL);
 
-    errno = 0;
-    *root = path ? json_load_file(path, 0, NULL) : NULL;
-    if (path && !*root && errno == ENOMEM)
-        rc = bb_err(BB_EFAIL, "out of memory for %s", path);
     free(path);
-    return rc;
+    return root;
 }
 
 static bool is_complete(const json_t *result)
@@ -49,36 +41,6 @@ static bool is_complete(const json_t *result)
     const char *text = json_string_value(status);
 
     return json_string_value(json_object_get(result, "schema")) && (!status || (text && strcmp(text, "ok") == 0));
-}
-
-int bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found)
-{
-    const json_t *status, *seconds;
-    json_t *run = NULL;
-    int rc;
-
-    *found = (struct bb_sweep_found){.exit_status = -1, .seconds = NAN};
-    TRY(load_file(dir, c, ".run.json", &run));
-    TRY(load_file(dir, c, ".json", &found->result));
-    status = json_object_get(run, "exit_status");
-    seconds = json_object_get(run, "seconds");
-    if (json_is_integer(status))
-        found->exit_status = (int)json_integer_value(status);
-    if (json_is_number(seconds))
-        found->seconds = json_number_value(seconds);
-    if (is_complete(found->result))
-        found->state = BB_SWEEP_COMPLETE;
-    else if (found->exit_status >= 0)
-        found->state = BB_SWEEP_FAILED;
-out:
-    json_decref(run);
-    return rc;
-}
-
-void bb_sweep_found_release(struct bb_sweep_found *found)
-{
-    json_decref(found->result);
-    found->result = NULL;
 }
 
 /* ---- last lines of stderr ---- */
@@ -106,29 +68,27 @@ static void keep_line(json_t *lines, char *line)
 static json_t *last_lines(char *text)
 {
     static const char own_prefix[] = "busbar: ", warning[] = "busbar: warning: ";
-    json_t *lines = json_array(), *own_lines = json_array();
-    char *rest = text, *line;
+    json_t *lines = json_array();
+    bool only_own = false;
+    char *line;
 
-    while ((line = strsep(&rest, "\r\n")) != NULL) {
-        if (line[strspn(line, "- \t=*")] == '\0')
-            continue;
-        if (strncmp(line, own_prefix, strlen(own_prefix)) == 0 && strncmp(line, warning, strlen(warning)) != 0)
-            keep_line(own_lines, line);
-        else
+    while ((line = strsep(&text, "\r\n")) != NULL) {
+        const bool is_own =
+            strncmp(line, own_prefix, strlen(own_prefix)) == 0 && strncmp(line, warning, strlen(warning)) != 0;
+
+        if (is_own && !only_own)
+            json_array_clear(lines);
+        only_own |= is_own;
+        if (is_own == only_own && line[strspn(line, "- \t=*")] != '\0')
             keep_line(lines, line);
     }
-    if (json_array_size(own_lines) == 0) {
-        json_decref(own_lines);
-        return lines;
-    }
-    json_decref(lines);
-    return own_lines;
+    return lines;
 }
 
-json_t *bb_sweep_last_lines(const char *dir, const struct bb_sweep_run *c)
+static json_t *load_last_lines(const char *dir, const struct bb_sweep_run *c)
 {
     char *path = bb_sweep_file(dir, c, ".err"), text[LAST_BYTES + 1];
-    FILE *file = path ? fopen(path, "r") : NULL;
+    FILE *file = fopen(path, "r");
     size_t n = 0;
 
     if (file) {
@@ -144,6 +104,33 @@ json_t *bb_sweep_last_lines(const char *dir, const struct bb_sweep_run *c)
     return last_lines(text);
 }
 
+/* ---- state of a combination ---- */
+
+void bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found)
+{
+    json_t *run = load_file(dir, c, ".run.json");
+    const json_t *status = json_object_get(run, "exit_status"), *seconds = json_object_get(run, "seconds");
+
+    *found = (struct bb_sweep_found){.result = load_file(dir, c, ".json"), .exit_status = -1, .seconds = NAN};
+    if (json_is_integer(status))
+        found->exit_status = (int)json_integer_value(status);
+    if (json_is_number(seconds))
+        found->seconds = json_number_value(seconds);
+    if (is_complete(found->result))
+        found->state = BB_SWEEP_COMPLETE;
+    else if (found->exit_status >= 0)
+        found->state = BB_SWEEP_FAILED;
+    if (found->state == BB_SWEEP_FAILED)
+        found->errors = load_last_lines(dir, c);
+    json_decref(run);
+}
+
+void bb_sweep_found_release(struct bb_sweep_found *found)
+{
+    json_decref(found->result);
+    json_decref(found->errors);
+}
+
 /* ---- writing and removing files ---- */
 
 /* Removes the temporary files of a run that was killed before it renamed them (outfile.h). */
@@ -152,7 +139,7 @@ static void remove_temporaries(const char *dir, const struct bb_sweep_run *c)
     char *pattern = bb_sweep_file(dir, c, ".*.tmp");
     glob_t found = {0};
 
-    if (pattern && glob(pattern, GLOB_NOSORT, NULL, &found) == 0)
+    if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0)
         for (size_t i = 0; i < found.gl_pathc; i++)
             unlink(found.gl_pathv[i]);
     globfree(&found);
@@ -168,8 +155,6 @@ int bb_sweep_remove_files(const char *dir, const struct bb_sweep_run *c)
     for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]) && rc == 0; i++) {
         char *path = bb_sweep_file(dir, c, endings[i]);
 
-        if (!path)
-            return -BB_EFAIL;
         if (unlink(path) != 0 && errno != ENOENT)
             rc = bb_err(BB_EFAIL, "cannot remove %s: %s", path, strerror(errno));
         free(path);
@@ -181,7 +166,7 @@ int bb_sweep_record(const char *dir, const struct bb_sweep_run *c, int exit_stat
 {
     char *path = bb_sweep_file(dir, c, ".run.json");
     struct bb_outfile file;
-    int rc = path ? bb_outfile_open(&file, path, "the record of a run") : -BB_EFAIL;
+    int rc = bb_outfile_open(&file, path, "the record of a run");
 
     if (rc == 0) {
         fprintf(file.out, "{\"schema\": \"busbar.sweep.run/1\", \"exit_status\": %d, \"seconds\": %.3f}\n", exit_status,
@@ -194,15 +179,14 @@ int bb_sweep_record(const char *dir, const struct bb_sweep_run *c, int exit_stat
 
 int bb_sweep_lock_folder(const char *dir, int *lock)
 {
-    char *path = NULL;
+    char *path;
     int rc = 0;
 
     if (mkdir(dir, 0777) != 0 && errno != EEXIST)
         return bb_err(BB_EUSAGE, "cannot create the folder %s: %s", dir, strerror(errno));
     if (!lock)
         return 0;
-    if (asprintf(&path, "%s/lock", dir) < 0)
-        return bb_err(BB_EFAIL, "out of memory for a file name");
+    path = bb_format("%s/lock", dir);
     *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*lock < 0)
         rc = bb_err(BB_EUSAGE, "cannot write to %s: %s", path, strerror(errno));

@@ -24,25 +24,18 @@ struct bb_sweep_found {
     json_t *result;  /* parsed ID.json, also of a failed run; NULL: missing or not valid JSON */
     int exit_status; /* exit status of the run; -1: unknown; 124: timeout; 128 + n: killed by signal n */
     double seconds;  /* duration of the run in seconds; NaN: unknown */
+    json_t *errors;  /* the last lines of a failed run's stderr, at most 5, as a JSON list. If stderr contains error
+                        messages of busbar, only these; otherwise, lines of any origin. Bytes that are not UTF-8 become
+                        '?'. NULL if the run has not failed */
 };
 
-/* bb_sweep_file - return the path dir/ID + ending (for example ".json"), owned by the caller; NULL after an error
- * message if memory is exhausted. */
+/* bb_sweep_file - return the path dir/ID + ending (for example ".json"), owned by the caller. */
 char *bb_sweep_file(const char *dir, const struct bb_sweep_run *c, const char *ending);
 
-/*
- * bb_sweep_load_state - read the files of a combination. If a file is missing or invalid, the function succeeds and the
- * combination is not complete.
- *   Returns  0, or -BB_EFAIL after an error message if memory is exhausted
- *   Owner    the caller releases found with bb_sweep_found_release
- */
-int bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found) BB_MUST_CHECK;
+/* bb_sweep_load_state - read the files of a combination. A combination with a missing or invalid file is not complete.
+ * The caller releases found with bb_sweep_found_release. */
+void bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found);
 void bb_sweep_found_release(struct bb_sweep_found *found);
-
-/* bb_sweep_last_lines - return the last lines of a combination's stderr, at most 5, as a JSON list. If stderr
- * contains error messages of busbar, only these are returned; otherwise, lines of any origin. If the file is
- * missing, the list is empty. Bytes that are not UTF-8 become '?'. */
-json_t *bb_sweep_last_lines(const char *dir, const struct bb_sweep_run *c);
 
 /* bb_sweep_remove_files - remove the files of a combination before the combination runs again. Returns 0 or
  * -BB_EFAIL. */

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const bb_study_launchers[] = {"mpirun", "srun", "none", NULL};
+
 /* Path of a value in the study file, for error messages: "choices.transport.host". */
 struct location {
     const char *path;
@@ -330,8 +332,9 @@ static int check_launcher(const json_t *value, const struct location *at)
         LIST_OF(check_text, "\"mpirun\", \"srun\", \"none\", or a list of words with {ranks} in it")};
     const char *word = json_string_value(value);
 
-    if (word && (strcmp(word, "mpirun") == 0 || strcmp(word, "srun") == 0 || strcmp(word, "none") == 0))
-        return 0;
+    for (size_t i = 0; word && bb_study_launchers[i]; i++)
+        if (strcmp(word, bb_study_launchers[i]) == 0)
+            return 0;
     return check_value(&words, value, at);
 }
 
@@ -496,10 +499,8 @@ int bb_study_load(struct bb_study *study, const char *path)
     const struct location at = {.path = path};
     int rc;
 
-    *study = (struct bb_study){0};
+    *study = (struct bb_study){.path = path};
     TRY(bb_json_load(path, JSON_REJECT_DUPLICATES, &study->root));
-    study->path = strdup(path);
-    TRY(study->path ? 0 : bb_err(BB_EFAIL, "out of memory for the study"));
     TRY(check_root(study->root, &at));
     TRY(name_study(study));
 out:
@@ -509,6 +510,5 @@ out:
 void bb_study_release(struct bb_study *study)
 {
     json_decref(study->root);
-    free(study->path);
     *study = (struct bb_study){0};
 }

@@ -40,20 +40,23 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+/* Names of the launchers of studies; ends with NULL. */
+extern const char *const bb_study_launchers[];
+
 #define BB_STUDY_NAME_TEXT 65
 #define BB_STUDY_MAX_RANKS (1 << 24)
 
 struct bb_study {
-    char *path;                    /* path as given by the user */
+    const char *path;              /* path as given by the user; borrowed */
     char name[BB_STUDY_NAME_TEXT]; /* letters, digits, '.', '_', '-' */
     json_t *root; /* parsed and validated file: all keys are known and all values have the right type */
 };
 
 /*
  * bb_study_load - read and validate a study file.
- *   Returns  0; -BB_EFAIL if memory is exhausted; -BB_EUSAGE after printing one error line with the position in the
- *            file, the value found, and the accepted values or the known key of the closest spelling
- *   Owner    the caller releases study with bb_study_release, also after an error
+ *   Returns  0, or -BB_EUSAGE after printing one error line with the position in the file, the value found, and the
+ *            accepted values or the known key of the closest spelling
+ *   Owner    the caller releases study with bb_study_release, also after an error; path must outlive study
  *
  * bb_expand checks what depends on the combinations (leave_out, relative_to, the command lines).
  */

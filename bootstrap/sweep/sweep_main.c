@@ -4,6 +4,7 @@
  */
 #include "bootstrap/sweep/sweep_main.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/base/progress.h"
 #include "bootstrap/cli/opts.h"
@@ -32,8 +33,6 @@ struct options {
 
 #define FIELD(name) offsetof(struct options, name)
 
-static const char *const launchers[] = {"mpirun", "srun", "none", NULL};
-
 static const struct bb_opt what_rows[] = {
     OPT_FLAG(0, "list", FIELD(list), "only print each combination, its state and its command line"),
     OPT_FLAG(0, "slurm", FIELD(slurm),
@@ -47,7 +46,7 @@ static const struct bb_opt what_rows[] = {
 };
 
 static const struct bb_opt how_rows[] = {
-    OPT_CHOICE(0, "launcher", FIELD(launcher), NULL, "NAME", launchers,
+    OPT_CHOICE(0, "launcher", FIELD(launcher), NULL, "NAME", bb_study_launchers,
                "launcher of the ranks (default: the file's, else mpirun, or srun with --slurm)"),
     OPT_STRING(0, "ranks", FIELD(ranks), NULL, "LIST",
                "numbers of ranks, for example 2,4,8; replaces the ranks of the file"),
@@ -111,7 +110,8 @@ struct sweep {
     int lock; /* descriptor of the lock file of the results folder; 0: not locked */
     int argc; /* argc, argv: the command line as typed */
     char **argv;
-    size_t current, to_run, ran, failed;
+    size_t to_run, ran, failed;
+    const struct bb_sweep_run *running; /* the combination that is running */
 };
 
 /* ---- command line ---- */
@@ -198,110 +198,85 @@ static int set_folder(struct sweep *s)
     for (const char *c = given; *c; c++)
         if (iscntrl((unsigned char)*c))
             return bb_err(BB_EUSAGE, "--output: the folder name contains a control character");
-    if ((*given == '/' ? asprintf(&s->dir, "%s", given) : asprintf(&s->dir, "%s/%s", here, given)) < 0) {
-        s->dir = NULL;
-        return bb_err(BB_EFAIL, "out of memory for a file name");
-    }
+    s->dir = *given == '/' ? bb_copy_text(given) : bb_format("%s/%s", here, given);
     return 0;
 }
 
 /* ---- running the combinations ---- */
 
-static int find_wanted(const struct sweep *s, const struct bb_sweep_run *c, bool *wanted)
+static bool is_wanted(const struct sweep *s, const struct bb_sweep_run *c)
 {
     struct bb_sweep_found found;
-    int rc = bb_sweep_load_state(s->dir, c, &found);
-    const enum bb_sweep_state state = found.state;
 
+    bb_sweep_load_state(s->dir, c, &found);
     bb_sweep_found_release(&found);
-    *wanted = s->options.restart || state == BB_SWEEP_TO_DO || (state == BB_SWEEP_FAILED && s->options.retry_failed);
-    return rc;
+    return s->options.restart || found.state == BB_SWEEP_TO_DO ||
+           (found.state == BB_SWEEP_FAILED && s->options.retry_failed);
 }
 
 /* Returns the list of the combinations that this sweep must run, in the order of the study; the caller frees the
- * list. NULL after an error message if memory is exhausted. */
+ * list. */
 static const struct bb_sweep_run **list_wanted(struct sweep *s)
 {
-    const struct bb_sweep_run **list = calloc(s->combinations.n + 1, sizeof(*list));
-    bool wanted;
+    const struct bb_sweep_run **list;
 
+    BB_NEW(list, s->combinations.n);
     s->to_run = 0;
-    if (!list)
-        bb_err(BB_EFAIL, "out of memory for the combinations");
-    for (size_t i = 0; i < s->combinations.n && list; i++) {
-        if (find_wanted(s, &s->combinations.one[i], &wanted)) {
-            free(list);
-            return NULL;
-        }
-        if (wanted)
+    for (size_t i = 0; i < s->combinations.n; i++)
+        if (is_wanted(s, &s->combinations.one[i]))
             list[s->to_run++] = &s->combinations.one[i];
-    }
     return list;
 }
 
-struct shown {
-    struct sweep *sweep;
-    const struct bb_sweep_run *combination;
-};
-
 static void show_progress(void *arg, double seconds)
 {
-    struct shown *what = arg;
-    struct sweep *s = what->sweep;
+    struct sweep *s = arg;
     char text[160];
 
     bb_progress_show(&s->progress, "%zu/%zu, %zu failed  %s  %.0f s", s->ran + 1, s->to_run, s->failed,
-                     bb_settings_text(what->combination, text, sizeof(text)), seconds);
+                     bb_settings_text(s->running, text, sizeof(text)), seconds);
 }
 
 /* Reports a failed run immediately, with the last line that the run wrote to stderr. */
-static int report_failure(struct sweep *s, const struct bb_sweep_run *c, const struct bb_started *ended)
+static void report_failure(struct sweep *s, const struct bb_started *ended)
 {
     struct bb_sweep_found found;
-    json_t *lines;
     char text[400];
-    int rc;
 
-    TRY(bb_sweep_load_state(s->dir, c, &found));
+    bb_sweep_load_state(s->dir, s->running, &found);
     if (found.state != BB_SWEEP_COMPLETE) {
-        lines = bb_sweep_last_lines(s->dir, c);
-        const char *last = json_string_value(json_array_get(lines, json_array_size(lines) - 1));
+        const char *last = json_string_value(json_array_get(found.errors, json_array_size(found.errors) - 1));
 
         s->failed++;
         bb_progress_clear(&s->progress);
-        bb_warn("%s: %s %d%s%s", bb_settings_text(c, text, sizeof(text)),
+        bb_warn("%s: %s %d%s%s", bb_settings_text(s->running, text, sizeof(text)),
                 ended->exit_status == 124 ? "timeout, exit status" : "failed with exit status", ended->exit_status,
                 last ? ": " : "", last ? last : "");
-        json_decref(lines);
     }
-out:
     bb_sweep_found_release(&found);
-    return rc;
 }
 
 static int run_one(struct sweep *s, const struct bb_sweep_run *c)
 {
     char *json = bb_sweep_file(s->dir, c, ".json"), *out = bb_sweep_file(s->dir, c, ".out");
     char *err = bb_sweep_file(s->dir, c, ".err");
-    struct shown shown = {s, c};
     struct bb_started ended = {0};
     struct bb_argv words = {0};
     int rc;
 
-    TRY(json && out && err ? 0 : -BB_EFAIL);
+    s->running = c;
     TRY(bb_sweep_remove_files(s->dir, c));
     TRY(bb_launch_runs_argv(&s->launch, c, json, &words));
-    show_progress(&shown, 0);
-    TRY(bb_launch_runs_run(c, &words, out, err, show_progress, &shown, &ended));
-    if (ended.stopped_by)
+    show_progress(s, 0);
+    TRY(bb_launch_runs_run(c, &words, out, err, show_progress, s, &ended));
+    if (ended.stopped_by) {
         bb_progress_clear(&s->progress);
-    if (ended.stopped_by)
         rc = bb_err(BB_EFAIL, "stopped by %s after %zu of %zu combinations; run the same command again to continue",
                     strsignal(ended.stopped_by), s->ran, s->to_run);
-    else
-        rc = bb_sweep_record(s->dir, c, ended.exit_status, ended.seconds);
-    TRY(rc);
-    TRY(report_failure(s, c, &ended));
+        goto out;
+    }
+    TRY(bb_sweep_record(s->dir, c, ended.exit_status, ended.seconds));
+    report_failure(s, &ended);
     s->ran++;
     bb_progress_advance(&s->progress, 1);
 out:
@@ -315,7 +290,7 @@ out:
 static int run_wanted(struct sweep *s)
 {
     const struct bb_sweep_run **list = list_wanted(s);
-    int rc = list ? 0 : -BB_EFAIL;
+    int rc = 0;
 
     bb_progress_init(&s->progress, 0, s->options.quiet);
     bb_progress_expect(&s->progress, (double)s->to_run);
@@ -331,7 +306,7 @@ static int write_slurm(struct sweep *s)
     const struct bb_sweep_run **list = list_wanted(s);
     struct bb_slurm_plan plan = {
         .study = &s->study, .launch = &s->launch, .wanted = list, .n = s->to_run, .dir = s->dir};
-    int rc = list ? bb_slurm_write(&plan, stdout) : -BB_EFAIL;
+    int rc = bb_slurm_write(&plan, stdout);
 
     if (rc == 0 && s->to_run == 0)
         bb_warn("all combinations have run, so no array job was written");
@@ -366,31 +341,28 @@ static int print_combination(const struct sweep *s, size_t i)
     struct bb_sweep_found found;
     struct bb_argv words = {0};
     char text[1024];
-    int rc;
+    int rc = bb_launch_runs_argv(&s->launch, c, NULL, &words);
 
-    TRY(bb_sweep_load_state(s->dir, c, &found));
-    TRY(bb_launch_runs_argv(&s->launch, c, NULL, &words));
+    if (rc)
+        return rc;
+    bb_sweep_load_state(s->dir, c, &found);
     printf("# %zu %s %s: %s\n", i + 1, c->id, bb_sweep_state_names[found.state],
            bb_settings_text(c, text, sizeof(text)));
     print_environment(&c->environment);
     bb_quote_all(&words, stdout);
     putchar('\n');
-out:
     bb_sweep_found_release(&found);
     bb_argv_release(&words);
-    return rc;
+    return 0;
 }
 
-static int put_json(const struct bb_gathered *g, FILE *out)
+static void put_json(const struct bb_gathered *g, FILE *out)
 {
     json_t *root = bb_gathered_json(g);
-    int rc = root ? 0 : bb_err(BB_EFAIL, "out of memory for the results");
 
-    if (root && (json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION(12)) || fputc('\n', out) == EOF) &&
-        !ferror(out))
-        rc = bb_err(BB_EFAIL, "out of memory for the results");
+    json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
+    fputc('\n', out);
     json_decref(root);
-    return rc;
 }
 
 static bool is_stdout(const char *path)
@@ -400,19 +372,23 @@ static bool is_stdout(const char *path)
 
 /* Writes one output format to `given` ("-": stdout) or, if given is NULL, to the file `name` in the results folder. */
 static int write_form(const struct sweep *s, const struct bb_gathered *g, const char *given, const char *name,
-                      int (*put)(const struct bb_gathered *, FILE *))
+                      void (*put)(const struct bb_gathered *, FILE *))
 {
     static const char what[] = "the gathered results";
     struct bb_outfile file;
-    char *path = NULL;
+    char *path;
     int rc;
 
-    if (is_stdout(given))
-        return put(g, stdout);
-    if (!given && asprintf(&path, "%s/%s", s->dir, name) < 0)
-        return bb_err(BB_EFAIL, "out of memory for a file name");
-    rc = (put == put_json ? bb_outfile_open_private : bb_outfile_open)(&file, given ? given : path, what);
-    rc = rc ? rc : bb_outfile_close(&file, what, put(g, file.out));
+    if (is_stdout(given)) {
+        put(g, stdout);
+        return 0;
+    }
+    path = given ? bb_copy_text(given) : bb_format("%s/%s", s->dir, name);
+    rc = (put == put_json ? bb_outfile_open_private : bb_outfile_open)(&file, path, what);
+    if (rc == 0) {
+        put(g, file.out);
+        rc = bb_outfile_close(&file, what, 0);
+    }
     free(path);
     return rc;
 }
@@ -423,7 +399,7 @@ static int gather_results(const struct sweep *s)
     struct bb_gathered g;
     int rc;
 
-    TRY(bb_gather(&g, &s->study, &s->combinations, s->dir));
+    bb_gather(&g, &s->study, &s->combinations, s->dir);
     TRY(write_form(s, &g, o->json, "sweep.json", put_json));
     if (!o->csv)
         TRY(write_form(s, &g, NULL, "sweep.csv", bb_gathered_csv));

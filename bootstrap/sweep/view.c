@@ -1,6 +1,7 @@
 /* view.c - filters and sorts the table rows of a sweep's results. */
 #include "bootstrap/sweep/view.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/cli/size_list.h"
@@ -36,13 +37,12 @@ struct conditions {
 
 static void copy_trimmed(char to[WORD], const char *from, size_t length)
 {
-    while (length > 0 && *from == ' ') {
-        from++;
-        length--;
-    }
-    while (length > 0 && from[length - 1] == ' ')
-        length--;
-    snprintf(to, WORD, "%.*s", (int)length, from);
+    size_t blanks = strspn(from, " ");
+
+    blanks = blanks < length ? blanks : length;
+    snprintf(to, WORD, "%.*s", (int)(length - blanks), from + blanks);
+    for (size_t end = strlen(to); end > 0 && to[end - 1] == ' '; end--)
+        to[end - 1] = '\0';
 }
 
 static const struct relation *find_relation(const char *at)
@@ -145,9 +145,8 @@ int bb_view_check(const struct bb_sweep_view *v, const struct bb_study *study, c
 {
     json_t *names = bb_sweep_columns(study, combinations);
     struct conditions all;
-    int rc = names ? 0 : bb_err(BB_EFAIL, "out of memory for the columns");
+    int rc;
 
-    TRY(rc);
     TRY(read_conditions(v->where, &all));
     for (int i = 0; i < all.n; i++)
         TRY(check_column(names, "--where", all.one[i].column));
@@ -170,65 +169,49 @@ static int find_column(const struct bb_gathered *g, const char *option, const ch
 
 static int keep_rows(struct bb_gathered *g, const struct condition *c)
 {
-    size_t column, kept = 0, n = json_array_size(g->rows);
-    json_t *rows = json_array();
+    json_t *kept, *row;
+    size_t column, i;
     int rc = find_column(g, "--where", c->column, &column);
 
-    for (size_t r = 0; rc == 0 && r < n; r++) {
-        json_t *row = json_array_get(g->rows, r);
-
-        if (holds_for(c, json_array_get(row, column))) {
-            json_array_append(rows, row);
-            kept++;
-        }
-    }
-    if (rc == 0 && json_array_size(rows) != kept)
-        rc = bb_err(BB_EFAIL, "out of memory for the rows");
-    if (rc != 0) {
-        json_decref(rows);
+    if (rc)
         return rc;
+    kept = json_array();
+    json_array_foreach(g->rows, i, row)
+    {
+        if (holds_for(c, json_array_get(row, column)))
+            json_array_append(kept, row);
     }
     json_decref(g->rows);
-    g->rows = rows;
+    g->rows = kept;
     return 0;
 }
 
 /* A table row and its value in the column of --sort. */
 struct key {
     json_t *row;
-    enum { NUMBER, TEXT, NONE } kind;
-    double number;
-    const char *text;
+    const json_t *cell;
     bool descending;
     size_t index; /* position of the row before sorting; makes the sort stable */
 };
 
-static struct key key_of(json_t *row, size_t column, bool descending, size_t place)
+/* Numbers come first, then texts, then rows without a value. */
+static int kind_of(const json_t *cell)
 {
-    const json_t *cell = json_array_get(row, column);
-    struct key key = {.row = row, .descending = descending, .index = place, .kind = NONE};
-
-    if (json_is_number(cell)) {
-        key.kind = NUMBER;
-        key.number = json_number_value(cell);
-    } else if (json_is_string(cell)) {
-        key.kind = TEXT;
-        key.text = json_string_value(cell);
-    }
-    return key;
+    return json_is_number(cell) ? 0 : json_is_string(cell) ? 1 : 2;
 }
 
 static int compare_keys(const void *left, const void *right)
 {
     const struct key *a = left, *b = right;
-    int order = 0;
+    int kind = kind_of(a->cell), order = 0;
 
-    if (a->kind != b->kind)
-        return (int)a->kind - (int)b->kind;
-    if (a->kind == NUMBER)
-        order = (a->number > b->number) - (a->number < b->number);
-    else if (a->kind == TEXT)
-        order = strcmp(a->text, b->text);
+    if (kind != kind_of(b->cell))
+        return kind - kind_of(b->cell);
+    if (kind == 0)
+        order = (json_number_value(a->cell) > json_number_value(b->cell)) -
+                (json_number_value(a->cell) < json_number_value(b->cell));
+    else if (kind == 1)
+        order = strcmp(json_string_value(a->cell), json_string_value(b->cell));
     if (order == 0)
         return (a->index > b->index) - (a->index < b->index);
     return a->descending ? -order : order;
@@ -236,25 +219,26 @@ static int compare_keys(const void *left, const void *right)
 
 static int sort_rows(struct bb_gathered *g, const char *sort)
 {
-    size_t column, n = json_array_size(g->rows);
-    struct key *keys = calloc(n + 1, sizeof *keys);
-    json_t *rows = json_array();
-    int rc = keys && rows ? 0 : bb_err(BB_EFAIL, "out of memory for the rows");
+    json_t *sorted, *row;
+    struct key *keys;
+    size_t column, i;
+    int rc = find_column(g, "--sort", sorted_column(sort), &column);
 
-    TRY(rc);
-    TRY(find_column(g, "--sort", sorted_column(sort), &column));
-    for (size_t r = 0; r < n; r++)
-        keys[r] = key_of(json_array_get(g->rows, r), column, *sort == '-', r);
-    qsort(keys, n, sizeof *keys, compare_keys);
-    for (size_t r = 0; r < n && rc == 0; r++)
-        rc = json_array_append(rows, keys[r].row) ? bb_err(BB_EFAIL, "out of memory for the rows") : 0;
-    TRY(rc);
+    if (rc)
+        return rc;
+    sorted = json_array();
+    BB_NEW(keys, json_array_size(g->rows));
+    json_array_foreach(g->rows, i, row)
+    {
+        keys[i] = (struct key){row, json_array_get(row, column), *sort == '-', i};
+    }
+    qsort(keys, json_array_size(g->rows), sizeof *keys, compare_keys);
+    for (i = 0; i < json_array_size(g->rows); i++)
+        json_array_append(sorted, keys[i].row);
     json_decref(g->rows);
-    g->rows = json_incref(rows);
-out:
-    json_decref(rows);
+    g->rows = sorted;
     free(keys);
-    return rc;
+    return 0;
 }
 
 int bb_view_apply(const struct bb_sweep_view *v, struct bb_gathered *g)

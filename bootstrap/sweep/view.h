@@ -21,7 +21,7 @@ struct bb_sweep_view {
 int bb_view_check(const struct bb_sweep_view *v, const struct bb_study *study,
                   const struct bb_sweep_runs *combinations) BB_MUST_CHECK;
 
-/* bb_view_apply - filter and sort g->rows. Returns 0, -BB_EFAIL, or -BB_EUSAGE after an error message if no result
+/* bb_view_apply - filter and sort g->rows. Returns 0, or -BB_EUSAGE after an error message if no result
  * has a requested column. */
 int bb_view_apply(const struct bb_sweep_view *v, struct bb_gathered *g) BB_MUST_CHECK;
 

@@ -6,6 +6,7 @@
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/results/results.h"
+#include "bootstrap/sweep/study.h"
 #include "proxies/calibrate/calibration_report.h"
 #include "proxies/calibrate/measure_machine.h"
 #include "proxies/models/profile.h"
@@ -34,7 +35,6 @@ static const struct bb_opt rows[] = {
     {0},
 };
 
-static const char *const launchers[] = {"mpirun", "srun", "none", NULL};
 static const struct bb_opt measure_rows[] = {
     OPT_FLAG(
         0, "measure", FIELD(measure),
@@ -42,7 +42,7 @@ static const struct bb_opt measure_rows[] = {
         "of collectives (-- -e 4G --sweep-algorithms)"),
     OPT_INT(0, "ranks", FIELD(run.ranks), NULL, "N", 1, 1 << 24,
             "number of ranks of the calibration benchmarks, one per GPU"),
-    OPT_CHOICE(0, "launcher", FIELD(run.launcher), NULL, "NAME", launchers,
+    OPT_CHOICE(0, "launcher", FIELD(run.launcher), NULL, "NAME", bb_study_launchers,
                "launcher that starts the ranks (default: mpirun)"),
     OPT_STRING(0, "hosts", FIELD(run.hosts), NULL, "LIST", "hosts for the launcher"),
     OPT_STRING(0, "launch-arguments", FIELD(run.launch_arguments), NULL, "WORDS",

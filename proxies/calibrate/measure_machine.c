@@ -93,9 +93,7 @@ static int run_study(const struct bb_measure_options *o, const char *study, cons
     if (o->restart)
         bb_argv_add(&words, "--restart");
     bb_argv_add(&words, "--quiet"); /* do not print the table of all results */
-    TRY(bb_argv_result(&words));
     rc = sweep((int)words.n, words.word);
-out:
     bb_argv_release(&words);
     return rc;
 }

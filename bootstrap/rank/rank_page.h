@@ -37,7 +37,7 @@ struct bb_rank_page {
 enum { BB_SIBLINGS_BYTES = 64 << 20 };
 struct bb_siblings_memory {
     atomic_uint entered, gathered, left; /* progress of the exchanges */
-    atomic_int size;                     /* number of ranks of the job; 0: not known yet */
+    atomic_uint size;                    /* number of ranks of the job; 0: not known yet */
     int first_rank;                      /* rank of the first rank of this supervisor; valid once size is known */
     char data[BB_SIBLINGS_BYTES];        /* data of all ranks of the job, in the order of the ranks */
 };

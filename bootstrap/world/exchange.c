@@ -5,6 +5,7 @@
  */
 #include "bootstrap/world/exchange.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/world/siblings.h"
 
 #include <limits.h>
@@ -38,101 +39,82 @@ static int fits_mpi(size_t bytes)
     return bytes <= INT_MAX ? 0 : bb_err(BB_EFAIL, "cannot exchange %zu bytes at once, the limit is 2 GiB", bytes);
 }
 
-/* Starts a non-blocking allgather. send NULL: the data of this process are already in recv, at their final position
- * (MPI_IN_PLACE). */
-static int begin_gather(const void *send, void *recv, size_t bytes, MPI_Request *request)
+/* Waits for the request that the MPI function `call` has started with the result `code`. */
+static int finish_request(struct bb_world *w, const char *what, int code, const char *call, MPI_Request *request)
+{
+    const int rc = bb_mpi_failed(code, call);
+
+    return rc ? rc : bb_world_wait(w, what, request_ready, request);
+}
+
+/* send NULL: the data of this process are already in recv, at their final position (MPI_IN_PLACE). */
+static int gather_processes(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
 {
     const int n = (int)bytes;
-    int rc = fits_mpi(bytes);
+    MPI_Request request;
+    int rc;
 
-    TRY(rc);
-    TRY(bb_mpi_failed(
-        MPI_Iallgather(send ? send : MPI_IN_PLACE, n, MPI_BYTE, recv, n, MPI_BYTE, MPI_COMM_WORLD, request),
-        "MPI_Iallgather"));
+    TRY(fits_mpi(bytes));
+    rc = MPI_Iallgather(send ? send : MPI_IN_PLACE, n, MPI_BYTE, recv, n, MPI_BYTE, MPI_COMM_WORLD, &request);
+    rc = finish_request(w, what, rc, "MPI_Iallgather", &request);
 out:
     return rc;
 }
 
 /* ---- between the ranks of one supervisor, through shared memory ---- */
 
-/* Counters of the shared memory (siblings.h) after n exchanges: entered and left are n times the number of ranks of the
- * supervisor, gathered is n. */
-enum stage { ENTER, GATHER, AWAIT_PROCESSES, LEAVE };
-
-struct exchange {
-    const struct bb_world *w;
-    const char *send;
-    char *recv;
-    size_t bytes; /* data per rank */
-    enum stage stage;
-    MPI_Request request;
+/* A counter of the shared memory, and the value that ends a wait for it. */
+struct count {
+    atomic_uint *counter;
+    unsigned value;
 };
 
-/* Enters the exchange, once all ranks have left the previous one: stores the data of this rank. */
-static int enter(struct exchange *x)
+static int count_reached(void *arg)
 {
-    struct bb_siblings *s = x->w->siblings;
+    const struct count *count = arg;
 
-    if (atomic_load(&s->shared->left) < s->done * (unsigned)s->count)
-        return 0;
-    memcpy(s->shared->data + (size_t)x->w->rank * x->bytes, x->send, x->bytes);
-    atomic_fetch_add(&s->shared->entered, 1);
-    x->stage = s->place == 0 ? GATHER : LEAVE;
-    return 1;
+    return atomic_load(count->counter) >= count->value;
+}
+
+static int await_count(struct bb_world *w, const char *what, atomic_uint *counter, unsigned value)
+{
+    return bb_world_wait(w, what, count_reached, &(struct count){counter, value});
 }
 
 /* First rank: once all ranks have entered, gathers the data of the other supervisors' ranks. */
-static int gather_processes(struct exchange *x)
+static int gather_for_siblings(struct bb_world *w, const char *what, size_t bytes)
 {
-    struct bb_siblings *s = x->w->siblings;
-    int rc = 1;
+    struct bb_siblings *s = w->siblings;
+    int rc;
 
-    if (x->stage == GATHER && atomic_load(&s->shared->entered) < (s->done + 1) * (unsigned)s->count)
-        return 0;
-    if (x->stage == GATHER && x->w->size > s->count)
-        rc = begin_gather(NULL, s->shared->data, (size_t)s->count * x->bytes, &x->request);
-    if (rc >= 0 && x->w->size > s->count) {
-        x->stage = AWAIT_PROCESSES;
-        rc = request_ready(&x->request);
-    }
-    if (rc > 0) {
-        atomic_fetch_add(&s->shared->gathered, 1);
-        x->stage = LEAVE;
-    }
+    TRY(await_count(w, what, &s->shared->entered, (s->done + 1) * (unsigned)s->count));
+    if (w->size > s->count)
+        TRY(gather_processes(w, what, NULL, s->shared->data, (size_t)s->count * bytes));
+    atomic_fetch_add(&s->shared->gathered, 1);
+out:
     return rc;
 }
 
-static int siblings_ready(void *arg)
+/* A rank enters the exchange when all ranks have left the previous one. After n exchanges, the counters `entered` and
+ * `left` are n times the number of ranks of the supervisor, and `gathered` is n. */
+static int gather_with_siblings(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
 {
-    struct exchange *x = arg;
-    struct bb_siblings *s = x->w->siblings;
-    int rc = 1;
-
-    if (x->stage == ENTER)
-        rc = enter(x);
-    if (rc > 0 && (x->stage == GATHER || x->stage == AWAIT_PROCESSES))
-        rc = gather_processes(x);
-    if (rc <= 0 || x->stage != LEAVE || atomic_load(&s->shared->gathered) <= s->done)
-        return rc < 0 ? rc : 0;
-    memcpy(x->recv, s->shared->data, (size_t)x->w->size * x->bytes);
-    atomic_fetch_add(&s->shared->left, 1);
-    s->done++;
-    return 1;
-}
-
-static int exchange_with_siblings(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
-{
-    struct exchange x = {.w = w, .send = send, .recv = recv, .bytes = bytes};
+    struct bb_siblings *s = w->siblings;
+    int rc;
 
     if ((size_t)w->size * bytes > BB_SIBLINGS_BYTES)
         return bb_err(BB_EFAIL, "cannot exchange %zu bytes of each of %d ranks with -g, the limit is %d MiB in total",
                       bytes, w->size, BB_SIBLINGS_BYTES >> 20);
-    return bb_world_wait(w, what, siblings_ready, &x);
-}
-
-static int places_ready(void *shared)
-{
-    return atomic_load(&((struct bb_siblings_memory *)shared)->size) > 0;
+    TRY(await_count(w, what, &s->shared->left, s->done * (unsigned)s->count));
+    memcpy(s->shared->data + (size_t)w->rank * bytes, send, bytes);
+    atomic_fetch_add(&s->shared->entered, 1);
+    if (s->place == 0)
+        TRY(gather_for_siblings(w, what, bytes));
+    TRY(await_count(w, what, &s->shared->gathered, ++s->done));
+    memcpy(recv, s->shared->data, (size_t)w->size * bytes);
+    atomic_fetch_add(&s->shared->left, 1);
+out:
+    return rc;
 }
 
 int bb_exchange_places(struct bb_world *w)
@@ -142,12 +124,12 @@ int bb_exchange_places(struct bb_world *w)
 
     if (s->place == 0) {
         s->shared->first_rank = w->rank;
-        atomic_store(&s->shared->size, w->size);
+        atomic_store(&s->shared->size, (unsigned)w->size);
         return 0;
     }
-    TRY(bb_world_wait(w, "the exchange of rank numbers", places_ready, s->shared));
+    TRY(await_count(w, "the exchange of rank numbers", &s->shared->size, 1));
     w->rank = s->shared->first_rank + s->place;
-    w->size = atomic_load(&s->shared->size);
+    w->size = (int)atomic_load(&s->shared->size);
 out:
     return rc;
 }
@@ -163,17 +145,10 @@ static int note_failure(struct bb_world *w, int rc)
     return rc;
 }
 
-static int gather_all(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
+/* Returns whether an exchange of all ranks is executed by one MPI operation. */
+static bool uses_mpi_alone(const struct bb_world *w)
 {
-    MPI_Request request;
-    int rc;
-
-    if (w->siblings)
-        return exchange_with_siblings(w, what, send, recv, bytes);
-    TRY(begin_gather(send, recv, bytes, &request));
-    TRY(bb_world_wait(w, what, request_ready, &request));
-out:
-    return rc;
+    return w->size > 1 && !w->siblings && !w->out_of_step;
 }
 
 /* Exchanges data through separate buffers. If the wait is abandoned, the MPI request stays pending and MPI may still
@@ -190,11 +165,10 @@ int bb_exchange_all(struct bb_world *w, const char *what, const void *send, void
     }
     if (w->out_of_step)
         return w->out_of_step;
-    own = malloc(bytes + all_bytes);
-    if (!own)
-        return note_failure(w, bb_err(BB_EFAIL, "out of memory for %zu bytes from each of %d ranks", bytes, w->size));
+    BB_NEW(own, bytes + all_bytes);
     memcpy(own + all_bytes, send, bytes);
-    TRY(gather_all(w, what, own + all_bytes, own, bytes));
+    TRY(w->siblings ? gather_with_siblings(w, what, own + all_bytes, own, bytes)
+                    : gather_processes(w, what, own + all_bytes, own, bytes));
     memcpy(recv, own, all_bytes);
     free(own);
 out:
@@ -206,7 +180,7 @@ int bb_world_allgather(struct bb_world *w, const void *send, void *recv, size_t 
     return bb_exchange_all(w, "an exchange (allgather)", send, recv, bytes);
 }
 
-static int bcast_with_siblings(struct bb_world *w, void *buf, size_t bytes, int root)
+static int bcast_by_gather(struct bb_world *w, void *buf, size_t bytes, int root)
 {
     int rc;
     char *all = bb_world_gather(w, buf, bytes, &rc);
@@ -223,20 +197,14 @@ int bb_world_bcast(struct bb_world *w, void *buf, size_t bytes, int root)
     char *own;
     int rc;
 
-    if (w->size == 1)
-        return 0;
-    if (w->siblings)
-        return bcast_with_siblings(w, buf, bytes, root);
-    if (w->out_of_step)
-        return w->out_of_step;
+    if (!uses_mpi_alone(w))
+        return bcast_by_gather(w, buf, bytes, root);
     TRY(fits_mpi(bytes));
-    own = malloc(bytes);
-    if (!own)
-        return note_failure(w, bb_err(BB_EFAIL, "out of memory for a broadcast of %zu bytes", bytes));
+    BB_NEW(own, bytes);
     memcpy(own, buf, bytes);
-    TRY(bb_mpi_failed(MPI_Ibcast(own, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD, &request), "MPI_Ibcast"));
-    TRY(bb_world_wait(w, "an exchange (bcast)", request_ready, &request)); /* on an error, `own` is not freed,
-                                                                              because MPI may still write to it */
+    rc = MPI_Ibcast(own, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD, &request);
+    TRY(finish_request(w, "an exchange (bcast)", rc, "MPI_Ibcast", &request)); /* on an error, `own` is not freed,
+                                                                                  because MPI may still write to it */
     memcpy(buf, own, bytes);
     free(own);
 out:
@@ -247,16 +215,8 @@ int bb_world_barrier(struct bb_world *w, const char *what)
 {
     MPI_Request request;
     char here = 1, all[w->size];
-    int rc;
 
-    if (w->size == 1)
-        return 0;
-    if (w->siblings)
+    if (!uses_mpi_alone(w))
         return bb_exchange_all(w, what, &here, all, sizeof(here));
-    if (w->out_of_step)
-        return w->out_of_step;
-    TRY(bb_mpi_failed(MPI_Ibarrier(MPI_COMM_WORLD, &request), "MPI_Ibarrier"));
-    TRY(bb_world_wait(w, what, request_ready, &request));
-out:
-    return note_failure(w, rc);
+    return note_failure(w, finish_request(w, what, MPI_Ibarrier(MPI_COMM_WORLD, &request), "MPI_Ibarrier", &request));
 }

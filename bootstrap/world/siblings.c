@@ -1,6 +1,8 @@
 /* siblings.c - maps the memory that the ranks of one supervisor share. */
 #include "bootstrap/world/siblings.h"
 
+#include "bootstrap/base/alloc.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,30 +12,35 @@
 
 static const char VARIABLE[] = "BUSBAR_SIBLINGS"; /* "place count fd" (bootstrap/supervise/child.c) */
 
-int bb_siblings_count(void)
+/* Reads the variable. fd: out, descriptor of the shared memory. Returns false if the supervisor has one rank. */
+static bool read_variable(struct bb_siblings *s, int *fd)
 {
     const char *text = getenv(VARIABLE);
-    int count;
 
-    return text && sscanf(text, "%*d %d", &count) == 1 && count > 1 ? count : 1;
+    return text && sscanf(text, "%d %d %d", &s->place, &s->count, fd) == 3 && s->count > 1 && s->place >= 0 &&
+           s->place < s->count;
+}
+
+int bb_siblings_count(void)
+{
+    struct bb_siblings s;
+    int fd;
+
+    return read_variable(&s, &fd) ? s.count : 1;
 }
 
 int bb_siblings_take(struct bb_siblings **siblings)
 {
-    const char *text = getenv(VARIABLE);
     struct bb_siblings s = {.done = 0};
     int fd;
 
     *siblings = NULL;
-    if (!text || sscanf(text, "%d %d %d", &s.place, &s.count, &fd) != 3 || s.count < 2 || s.place < 0 ||
-        s.place >= s.count)
+    if (!read_variable(&s, &fd))
         return 0;
     s.shared = mmap(NULL, sizeof(*s.shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (s.shared == MAP_FAILED)
         return bb_err(BB_EFAIL, "cannot share memory with the other ranks of this process: %s", strerror(errno));
-    *siblings = malloc(sizeof(s));
-    if (!*siblings)
-        return bb_err(BB_EFAIL, "out of memory for %d ranks of a process", s.count);
+    BB_NEW(*siblings, 1);
     **siblings = s;
     return 0;
 }

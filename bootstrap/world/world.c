@@ -4,7 +4,7 @@
  */
 #include "bootstrap/world/world.h"
 
-#include "bootstrap/base/clock.h"
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/start/unknown_launcher.h"
 #include "bootstrap/world/exchange.h"
@@ -22,10 +22,10 @@
 
 void *bb_world_gather(struct bb_world *w, const void *own, size_t bytes, int *rc)
 {
-    void *all = malloc((size_t)w->size * bytes);
+    char *all;
 
-    *rc = all ? bb_world_allgather(w, own, all, bytes)
-              : bb_err(BB_EFAIL, "out of memory for %zu bytes from each of %d ranks", bytes, w->size);
+    BB_NEW(all, (size_t)w->size * bytes);
+    *rc = bb_world_allgather(w, own, all, bytes);
     if (*rc == 0)
         return all;
     free(all);
@@ -201,10 +201,8 @@ static int find_hosts(struct bb_world *w)
 
     bb_machine_find(&machine);
     memcpy(w->host, machine.host, sizeof(w->host));
-    w->hosts = calloc((size_t)w->size, sizeof(*w->hosts));
-    w->node_of = calloc((size_t)w->size, sizeof(*w->node_of));
-    if (!w->hosts || !w->node_of)
-        return bb_err(BB_EFAIL, "out of memory for the names of %d ranks", w->size);
+    BB_NEW(w->hosts, w->size);
+    BB_NEW(w->node_of, w->size);
     all = bb_world_gather(w, &machine, sizeof(machine), &rc);
     TRY(rc);
     for (int r = 0; r < w->size; r++)

@@ -149,23 +149,16 @@ out:
 
 int bb_plan_write_rows(const char *path, const json_t *rows)
 {
-    struct bb_flat_table table = {0};
     struct bb_outfile file;
-    const json_t *row;
-    size_t i;
     int rc;
 
-    json_array_foreach(rows, i, row)
-    {
-        bb_flat_table_add(&table, row, NULL);
-    }
     if (strcmp(path, "-") == 0) {
-        rc = bb_flat_table_write(&table, stdout);
-    } else {
-        TRY(bb_outfile_open(&file, path, "the table"));
-        rc = bb_outfile_close(&file, "the table", bb_flat_table_write(&table, file.out));
+        bb_flat_table_write(rows, NULL, stdout);
+        return 0;
     }
+    TRY(bb_outfile_open(&file, path, "the table"));
+    bb_flat_table_write(rows, NULL, file.out);
+    rc = bb_outfile_close(&file, "the table", 0);
 out:
-    bb_flat_table_release(&table);
     return rc;
 }

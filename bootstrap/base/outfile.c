@@ -214,7 +214,7 @@ int bb_outfile_sync(int fd)
 
 /* fsyncs the folder of `path`. Errors are ignored: the file already has its new name, and only a power failure could
  * undo the rename. */
-void bb_outfile_sync_folder(const char *path)
+static void sync_folder(const char *path)
 {
     char *folder = parent_folder(path);
     int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
@@ -250,7 +250,7 @@ int bb_outfile_error(FILE *out)
     return write(fileno(out), "\n", 1) < 0 ? errno : EIO;
 }
 
-int bb_outfile_publish_unsynced(struct bb_outfile *f)
+int bb_outfile_publish(struct bb_outfile *f)
 {
     int error = bb_outfile_error(f->out);
 
@@ -265,17 +265,8 @@ int bb_outfile_publish_unsynced(struct bb_outfile *f)
         return errno;
     free(f->temporary);
     f->temporary = NULL;
+    sync_folder(f->path);
     return 0;
-}
-
-int bb_outfile_publish(struct bb_outfile *f)
-{
-    const bool is_new = f->temporary != NULL;
-    int error = bb_outfile_publish_unsynced(f);
-
-    if (!error && is_new)
-        bb_outfile_sync_folder(f->path);
-    return error;
 }
 
 bool bb_outfile_is_current(const struct bb_outfile *f)

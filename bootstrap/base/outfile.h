@@ -40,17 +40,9 @@ int bb_outfile_open_private(struct bb_outfile *f, const char *path, const char *
 /* bb_outfile_create - like bb_outfile_open, but with the given mode and without messages. Returns 0 or errno. */
 int bb_outfile_create(struct bb_outfile *f, const char *path, mode_t mode) BB_MUST_CHECK;
 
-/*
- * bb_outfile_publish - flush and fsync the data, rename the file to its target and fsync the folder. The file stays
- * open.
- * bb_outfile_publish_unsynced - like bb_outfile_publish, but without fsync of the folder.
- * Both functions: return 0 or errno, and print nothing.
- */
+/* bb_outfile_publish - flush and fsync the data, rename the file to its target and fsync the folder. The file stays
+ * open. Returns 0 or errno; prints nothing. */
 int bb_outfile_publish(struct bb_outfile *f) BB_MUST_CHECK;
-int bb_outfile_publish_unsynced(struct bb_outfile *f) BB_MUST_CHECK;
-
-/* bb_outfile_sync_folder - fsync the folder of `path`. Does nothing if the folder cannot be opened. */
-void bb_outfile_sync_folder(const char *path);
 
 /* bb_outfile_is_current - return whether the target path still names the published file; false after the file was
  * removed or replaced. */

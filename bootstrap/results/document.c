@@ -1,6 +1,7 @@
 /* document.c - the JSON results document. document.h defines head, rows and tail. */
 #include "bootstrap/results/document.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
 
 #include <errno.h>
@@ -15,49 +16,56 @@ static const size_t FORMAT = JSON_INDENT(1) | JSON_REAL_PRECISION(12);
 
 /* ---- JSON text ---- */
 
-/* Generates `fields`, the text of root. Returns 0 or ENOMEM. */
-static int render_fields(struct bb_document *d)
+static void reserve_text(struct bb_document *d, size_t bytes)
+{
+    if (bytes <= d->capacity)
+        return;
+    d->capacity = 2 * bytes;
+    d->text = bb_resize(d->text, d->capacity, 1);
+}
+
+/* Replaces `old` bytes of the text at offset `at` by n bytes. */
+static void replace_text(struct bb_document *d, size_t at, size_t old, const char *by, size_t n)
+{
+    reserve_text(d, d->bytes + n);
+    memmove(d->text + at + n, d->text + at + old, d->bytes - at - old);
+    memcpy(d->text + at, by, n);
+    d->bytes = d->bytes - old + n;
+}
+
+/* Returns the offset of the tail. Between rows and tail is the text "\n ". */
+static size_t tail_at(const struct bb_document *d)
+{
+    return d->rows_end > d->rows_at ? d->rows_end + strlen("\n ") : d->rows_end;
+}
+
+/* Generates head and tail from root, unless they are current. */
+static void render_fields(struct bb_document *d)
 {
     static const char list[] = "\n \"results\": ["; /* strings contain no raw line breaks, so this occurs only once */
-    json_t *status = json_incref(json_object_get(d->root, "status"));
+    json_t *status;
     char *text, *at;
-    size_t head_bytes;
+    size_t head_bytes, bytes;
 
-    if (status && (json_object_del(d->root, "status") || json_object_set_new(d->root, "status", status)))
-        return ENOMEM; /* otherwise, the status has been moved to the end */
+    if (!d->stale)
+        return;
+    status = json_incref(json_object_get(d->root, "status"));
+    if (json_object_del(d->root, "status") == 0)
+        (void)!json_object_set_new(d->root, "status", status); /* moves the status to the end */
     text = json_dumps(d->root, FORMAT);
-    if (!text)
-        return ENOMEM;
+    bytes = strlen(text);
     at = strstr(text, list);
-    head_bytes = at ? (size_t)(at - text) + strlen(list) : strlen(text);
-    d->stale_head |= !d->fields || head_bytes != d->head_bytes || memcmp(text, d->fields, head_bytes) != 0;
-    free(d->fields);
-    d->fields = text;
-    d->head_bytes = head_bytes;
+    head_bytes = at ? (size_t)(at - text) + strlen(list) : bytes;
+    text[bytes++] = '\n'; /* replaces the terminating zero */
+    replace_text(d, tail_at(d), d->bytes - tail_at(d), text + head_bytes, bytes - head_bytes);
+    if (head_bytes != d->rows_at || memcmp(text, d->text, head_bytes) != 0) {
+        replace_text(d, 0, d->rows_at, text, head_bytes);
+        d->rows_end = d->rows_end - d->rows_at + head_bytes;
+        d->rows_at = head_bytes;
+        d->stale_head = true;
+    }
     d->stale = false;
-    return 0;
-}
-
-/* Returns a text that replaces a part of the file: `head` bytes of the head (0: the head is not written), the rows in
- * the given byte range, the tail, and blanks that overwrite the rest of a longer old text of `least` bytes. The caller
- * frees the text. bytes: out, length without the blanks. NULL: out of memory. */
-static char *text_of(const struct bb_document *d, size_t head, off_t from, off_t to, size_t least, size_t *bytes)
-{
-    const char *end = to > 0 ? "\n " : "", *tail = d->fields + d->head_bytes;
-    char *text;
-
-    *bytes = head + (size_t)(to - from) + strlen(end) + strlen(tail) + 1;
-    return asprintf(&text, "%.*s%.*s%s%s\n%*s", (int)head, d->fields, (int)(to - from), d->rows ? d->rows + from : "",
-                    end, tail, *bytes < least ? (int)(least - *bytes) : 0, "") < 0
-               ? NULL
-               : text;
-}
-
-static char *whole_text(struct bb_document *d, size_t *bytes)
-{
-    if (d->stale && render_fields(d))
-        return NULL;
-    return text_of(d, d->head_bytes, 0, (off_t)d->rows_bytes, 0, bytes);
+    free(text);
 }
 
 /* ---- writing the file ---- */
@@ -83,48 +91,39 @@ static int write_at(int fd, const char *text, size_t bytes, off_t at)
 static int make_file(struct bb_document *d, const char *path)
 {
     struct bb_outfile file;
-    size_t bytes;
-    char *text = whole_text(d, &bytes);
-    int error = text ? bb_outfile_create(&file, path, 0600) : ENOMEM;
+    int error = bb_outfile_create(&file, path, 0600);
 
     if (error)
-        goto out;
-    (void)fwrite(text, 1, bytes, file.out); /* bb_outfile_publish_unsynced returns the error */
-    error = bb_outfile_publish_unsynced(&file);
+        return error;
+    render_fields(d);
+    (void)fwrite(d->text, 1, d->bytes, file.out); /* bb_outfile_publish returns the error */
+    error = bb_outfile_publish(&file);
     if (error) {
         (void)bb_outfile_close(&file, "results", -BB_EFAIL);
-        goto out;
+        return error;
     }
     if (d->file.out)
         (void)bb_outfile_close(&d->file, "results", -BB_EFAIL);
     d->file = file;
-    d->rows_at = (off_t)d->head_bytes;
-    d->text_end = d->end = (off_t)bytes;
-    d->saved = (off_t)d->rows_bytes;
+    d->saved = d->rows_end;
+    d->end = d->bytes;
     d->stale_head = false;
-    bb_outfile_sync_folder(file.path);
-out:
-    free(text);
-    return error;
+    return 0;
 }
 
-/* Overwrites the old tail with the unsaved rows up to byte `to` and a new tail. If the new text is shorter than the old
- * tail, blanks fill the rest of the file, so that the document stays valid without truncation. Returns 0 or errno. */
-static int write_rest(struct bb_document *d, off_t to)
+/* Overwrites the old tail with the text from offset `from`. If the new text is shorter than the old tail, blanks fill
+ * the rest of the file, so that the document stays valid without truncation. Returns 0 or errno. */
+static int overwrite_tail(struct bb_document *d, size_t from)
 {
-    const off_t at = d->rows_at + d->saved;
-    const size_t least = (size_t)(d->end - at);
-    size_t n;
-    char *text = text_of(d, 0, d->saved, to, least, &n);
-    const int error = text ? write_at(fileno(d->file.out), text, n < least ? least : n, at) : ENOMEM;
+    const size_t n = d->bytes - from, old = d->end - d->saved, all = n > old ? n : old;
+    int error;
 
-    free(text);
-    if (error)
-        return error;
-    d->text_end = at + (off_t)n;
-    d->end = n < least ? d->end : d->text_end;
-    d->saved = to;
-    return 0;
+    reserve_text(d, from + all);
+    memset(d->text + d->bytes, ' ', all - n);
+    error = write_at(fileno(d->file.out), d->text + from, all, (off_t)d->saved);
+    if (!error)
+        d->end = d->saved + all;
+    return error;
 }
 
 /* Writes the file again after another process damaged it. Returns 0 or errno. */
@@ -145,33 +144,34 @@ static int save_changes(struct bb_document *d)
 {
     const int fd = fileno(d->file.out);
     struct stat file, named;
-    int error = d->stale ? render_fields(d) : 0;
+    int error;
 
-    if (error)
-        return error;
+    render_fields(d);
     if (fstat(fd, &file) != 0 || (file.st_nlink == 0 && lstat(d->file.path, &named) != 0) || d->stale_head)
         return make_file(d, d->file.path); /* the file was removed (on NFS, fstat() fails), or its head has changed */
-    if (file.st_size < d->end)
+    if (file.st_size < (off_t)d->end)
         return heal_file(d, "shortened");
-    error = write_rest(d, (off_t)d->rows_bytes);
-    if (error && write_rest(d, d->saved) == 0)
-        (void)!ftruncate(fd, d->end); /* errors are ignored: the write error of the row is returned */
+    error = overwrite_tail(d, d->saved);
+    if (!error)
+        d->saved = d->rows_end;
+    else if (overwrite_tail(d, d->rows_end) == 0)
+        (void)!ftruncate(fd, (off_t)d->end); /* errors are ignored: the write error of the row is returned */
     return error;
 }
 
-/* Returns whether the file contains the document; also true if there is no memory for the comparison. */
-static bool is_intact(struct bb_document *d)
+/* Returns whether the file contains the document. */
+static bool is_intact(const struct bb_document *d)
 {
-    size_t n = 0, have = 0;
-    char *text = whole_text(d, &n), *found = text ? malloc(n) : NULL;
+    size_t have = 0;
+    char *found;
     ssize_t more;
     bool same;
 
-    while (found && have < n && (more = pread(fileno(d->file.out), found + have, n - have, (off_t)have)) > 0)
+    BB_NEW(found, d->bytes);
+    while (have < d->bytes && (more = pread(fileno(d->file.out), found + have, d->bytes - have, (off_t)have)) > 0)
         have += (size_t)more;
-    same = !found || (have == n && memcmp(found, text, n) == 0);
+    same = have == d->bytes && memcmp(found, d->text, have) == 0;
     free(found);
-    free(text);
     return same;
 }
 
@@ -216,45 +216,40 @@ static int report_once(struct bb_document *d, int error)
 
 /* ---- public functions ---- */
 
-/* Makes sure that `rows` has space for this number of bytes. Returns false if memory is exhausted. */
-static bool reserve_rows(struct bb_document *d, size_t bytes)
-{
-    char *more = bytes > d->capacity ? realloc(d->rows, 2 * bytes) : d->rows;
-
-    if (!more)
-        return false;
-    d->capacity = bytes > d->capacity ? 2 * bytes : d->capacity;
-    d->rows = more;
-    return true;
-}
-
 int bb_document_open(struct bb_document *d, json_t *root, const char *path)
 {
     int error;
 
     *d = (struct bb_document){.root = root, .stale = true};
     error = path ? make_file(d, path) : 0;
-    return error ? bb_err(error == ENOMEM ? BB_EFAIL : BB_EUSAGE, "cannot write the results: %s: %s", path,
-                          strerror(error))
-                 : 0;
+    return error ? bb_err(BB_EUSAGE, "cannot write the results: %s: %s", path, strerror(error)) : 0;
+}
+
+/* Adds the text of a row. `list` is the text of an object with a list that contains only the row. */
+static void add_row_text(struct bb_document *d, const char *list)
+{
+    static const char begin[] = "{\n \"\": [", end[] = "\n ]\n}"; /* text before and after the row in `list` */
+    const size_t n = strlen(list) - strlen(begin) - strlen(end);
+
+    if (d->rows_end > d->rows_at)
+        replace_text(d, d->rows_end++, 0, ",", 1);
+    else
+        replace_text(d, d->rows_end, 0, "\n ", strlen("\n "));
+    replace_text(d, d->rows_end, 0, list + strlen(begin), n);
+    d->rows_end += n;
 }
 
 int bb_document_add(struct bb_document *d, json_t *row)
 {
-    static const char begin[] = "{\n \"\": [", end[] = "\n ]\n}"; /* text before and after the row in `list` */
     json_t *list = json_object_get(d->root, "results") ? json_pack("{s:[O]}", "", row) : NULL;
     char *text = list ? json_dumps(list, FORMAT) : NULL;
-    const int n = text ? (int)(strlen(text) - strlen(begin) - strlen(end)) : 0;
-    const bool good = text && reserve_rows(d, d->rows_bytes + (size_t)n + sizeof(","));
 
-    if (good)
-        d->rows_bytes +=
-            (size_t)sprintf(d->rows + d->rows_bytes, "%s%.*s", d->rows_bytes > 0 ? "," : "", n, text + strlen(begin));
-    free(text);
     json_decref(list);
     json_decref(row);
-    if (!good)
-        return bb_err(BB_EFAIL, "cannot add a row to the results (out of memory or invalid value)");
+    if (!text)
+        return bb_err(BB_EFAIL, "cannot add a row to the results (invalid value)");
+    add_row_text(d, text);
+    free(text);
     save(d, true);
     return 0;
 }
@@ -268,7 +263,7 @@ int bb_document_set(struct bb_document *d, const char *key, json_t *value)
     }
     d->stale = true;
     if (json_object_set_new(d->root, key, value))
-        return bb_err(BB_EFAIL, "results: cannot set '%s' (out of memory or invalid value)", key);
+        return bb_err(BB_EFAIL, "results: cannot set '%s' (invalid value)", key);
     save(d, false);
     return 0;
 }
@@ -300,7 +295,7 @@ int bb_document_finish(struct bb_document *d)
         bb_document_set_status(d, "ok");
         error = save_changes(d);
     }
-    if (!error && ftruncate(fileno(d->file.out), d->text_end) != 0)
+    if (!error && ftruncate(fileno(d->file.out), (off_t)d->bytes) != 0)
         error = errno;
     if (ok && error) { /* makes the status match the exit status, if the file can still be written */
         bb_document_set_status(d, "failed");
@@ -309,24 +304,17 @@ int bb_document_finish(struct bb_document *d)
     return report_once(d, error);
 }
 
-int bb_document_print(struct bb_document *d, FILE *out)
+void bb_document_print(struct bb_document *d, FILE *out)
 {
-    size_t bytes;
-    char *text = whole_text(d, &bytes);
-
-    if (!text)
-        return bb_err(BB_EFAIL, "out of memory for the results");
-    (void)fwrite(text, 1, bytes, out);
-    free(text);
-    return 0;
+    render_fields(d);
+    (void)fwrite(d->text, 1, d->bytes, out);
 }
 
 void bb_document_release(struct bb_document *d)
 {
     if (d->file.out)
         (void)bb_outfile_close(&d->file, "results", -BB_EFAIL);
-    free(d->rows);
-    free(d->fields);
+    free(d->text);
     json_decref(d->root);
     *d = (struct bb_document){0};
 }

@@ -23,18 +23,17 @@
 #include "bootstrap/base/outfile.h"
 
 #include <jansson.h>
-#include <sys/types.h>
 
 struct bb_document {
-    json_t *root;        /* fields of head and tail, owned; its list "results" stays empty; NULL: not open */
-    char *rows, *fields; /* JSON text of all rows, and of root, whose first head_bytes bytes are the head */
-    size_t rows_bytes, capacity, head_bytes; /* capacity: of `rows` */
-    bool stale, stale_head; /* stale: root has changed since `fields` was generated; stale_head: the file has another
-                               head */
+    json_t *root;    /* fields of head and tail, owned; its list "results" stays empty; NULL: not open */
+    char *text;      /* JSON text of the document */
+    size_t capacity; /* of `text` */
+    size_t rows_at, rows_end, bytes; /* offsets in `text` of the first row, after the last row, and after the tail */
+    bool stale, stale_head; /* stale: root has changed since head and tail were generated; stale_head: the file has
+                               another head */
     struct bb_outfile file; /* the JSON file; out NULL: the document has no file */
-    off_t rows_at, saved;   /* rows_at: offset of the rows in the file; saved: number of bytes of `rows` in the file */
-    off_t text_end, end;    /* text_end: end of the JSON text; end: end of the file; blanks fill the bytes between
-                               them after the tail became shorter */
+    size_t saved, end;      /* saved: the file contains the head and rows of `text` up to this offset; end: length of
+                               the file, in which blanks follow the JSON text after the tail became shorter */
     double saved_s, cost_s; /* saved_s: time at which the last write ended (bb_now_s); cost_s: duration of that write
                                in seconds */
     bool failing;           /* the last write failed */
@@ -48,13 +47,13 @@ struct bb_document {
  *   root     JSON object with the fields of head and tail; consumed. Rows can be added if it has the empty list
  *            "results". The field "status" is always written last.
  *   path     file to write; NULL: the document has no file
- *   Returns  0; -BB_EUSAGE after an error message if the file cannot be written; -BB_EFAIL if memory is exhausted
+ *   Returns  0; -BB_EUSAGE after an error message if the file cannot be written
  */
 int bb_document_open(struct bb_document *d, json_t *root, const char *path) BB_MUST_CHECK;
 
 /* bb_document_add - add a row. bb_document_set - set a field; a changed field of the head makes the next save rewrite
  * the whole file. Both functions consume the value, and return 0, or -BB_EFAIL after an error message if the value is
- * invalid or memory is exhausted. A row is written to the file at once. A field is written with the next row or at the
+ * invalid. A row is written to the file at once. A field is written with the next row or at the
  * end if writing it at once would take more than 5 % of the time. */
 int bb_document_add(struct bb_document *d, json_t *row) BB_MUST_CHECK;
 int bb_document_set(struct bb_document *d, const char *key, json_t *value) BB_MUST_CHECK;
@@ -72,9 +71,8 @@ void bb_document_set_status(struct bb_document *d, const char *status);
 int bb_document_sync(struct bb_document *d) BB_MUST_CHECK;
 int bb_document_finish(struct bb_document *d) BB_MUST_CHECK;
 
-/* bb_document_print - write the whole document to a stream. Returns 0, or -BB_EFAIL after an error message if memory is
- * exhausted. The caller checks the stream for write errors. */
-int bb_document_print(struct bb_document *d, FILE *out) BB_MUST_CHECK;
+/* bb_document_print - write the whole document to a stream. The caller checks the stream for write errors. */
+void bb_document_print(struct bb_document *d, FILE *out);
 
 /* bb_document_release - close the file and free the document. */
 void bb_document_release(struct bb_document *d);

@@ -6,27 +6,16 @@
 #ifndef BB_BOOTSTRAP_RESULTS_FLAT_TABLE_H
 #define BB_BOOTSTRAP_RESULTS_FLAT_TABLE_H
 
-#include "bootstrap/base/err.h"
-
 #include <jansson.h>
-#include <stdbool.h>
 #include <stdio.h>
 
-/* A zero-initialized struct is an empty table. */
-struct bb_flat_table {
-    json_t *columns; /* object whose keys are the column names, in order of first appearance */
-    json_t *rows;    /* list of objects: column name -> value */
-    bool failed;     /* true after memory for a row or a column was exhausted */
-};
-
-/* bb_flat_table_add - append a row. extra: additional fields, appended after the fields of the row; NULL: none. If
- * both have a field of the same name, the field of the row is used. */
-void bb_flat_table_add(struct bb_flat_table *t, const json_t *row, const json_t *extra);
-
-/* bb_flat_table_write - write the table as CSV (csv.h). Returns 0, or -BB_EFAIL after an error message if memory is
- * exhausted. */
-int bb_flat_table_write(const struct bb_flat_table *t, FILE *out) BB_MUST_CHECK;
-
-void bb_flat_table_release(struct bb_flat_table *t);
+/*
+ * bb_flat_table_write - write a table as CSV (csv.h).
+ *   rows   list of JSON objects
+ *   extra  object with additional fields, which every row has after its own fields; NULL: none. If both have a field of
+ *          the same name, the field of the row is used.
+ *   out    the caller checks the stream for write errors
+ */
+void bb_flat_table_write(const json_t *rows, json_t *extra, FILE *out);
 
 #endif

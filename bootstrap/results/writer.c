@@ -1,6 +1,7 @@
 /* writer.c - see writer.h. */
 #include "bootstrap/results/writer.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/results/results.h"
 
 #include <stdlib.h>
@@ -17,33 +18,42 @@ static bool is_stdout(const char *path)
     return strcmp(path, "-") == 0;
 }
 
-static int put_json(struct bb_results_writer *w, FILE *out)
+static void put_json(struct bb_results_writer *w, FILE *out)
 {
-    return bb_document_print(&w->document, out);
+    bb_document_print(&w->document, out);
 }
 
-/* Writes the CSV. A schema without rows yields one CSV row, which contains the scalar fields of the document. */
-static int put_csv(struct bb_results_writer *w, FILE *out)
+/* Writes the CSV. A schema without rows yields one CSV row, which contains the scalar fields of the document. Every row
+ * ends with "emulated" and "shared_gpu", which show whether the row's times come from real GPUs with one rank each. */
+static void put_csv(struct bb_results_writer *w, FILE *out)
 {
-    if (!json_object_get(w->document.root, "results"))
-        bb_flat_table_add(&w->table, w->document.root, NULL);
-    return bb_flat_table_write(&w->table, out);
+    json_t *root = w->document.root, *extra, *rows;
+
+    extra = json_pack("{s:O*, s:O*}", "emulated", json_object_get(root, "emulated"), "shared_gpu",
+                      json_object_get(root, "shared_gpu"));
+    rows = json_object_get(root, "results") ? json_incref(w->rows) : json_pack("[O]", root);
+    bb_flat_table_write(rows, extra, out);
+    json_decref(rows);
+    json_decref(extra);
 }
 
 /* Writes a target with the function `put`. Returns 0, or a negative error after an error message. */
 static int write_output(struct bb_results_writer *w, const char *path, const char *what,
-                        int put(struct bb_results_writer *w, FILE *out))
+                        void put(struct bb_results_writer *w, FILE *out))
 {
     struct bb_outfile file;
     int rc, error;
 
     if (is_stdout(path)) {
-        rc = put(w, w->out);
-        error = rc ? 0 : bb_outfile_error(w->out);
-        return error ? bb_err(BB_EFAIL, "cannot write %s to stdout: %s", what, strerror(error)) : rc;
+        put(w, w->out);
+        error = bb_outfile_error(w->out);
+        return error ? bb_err(BB_EFAIL, "cannot write %s to stdout: %s", what, strerror(error)) : 0;
     }
-    rc = bb_outfile_open_private(&file, path, what);
-    return rc ? rc : bb_outfile_close(&file, what, put(w, file.out));
+    TRY(bb_outfile_open_private(&file, path, what));
+    put(w, file.out);
+    rc = bb_outfile_close(&file, what, 0);
+out:
+    return rc;
 }
 
 /* ---- open and release ---- */
@@ -51,60 +61,73 @@ static int write_output(struct bb_results_writer *w, const char *path, const cha
 /* Replaces FILE by the first of FILE, FILE.0, FILE.1, ... that does not exist. */
 static void choose_fresh_path(json_t *value, const char *path)
 {
-    char *unused = strdup(path);
+    char *unused = bb_copy_text(path);
 
-    for (int i = 0; unused && access(unused, F_OK) == 0; i++) {
+    for (int i = 0; access(unused, F_OK) == 0; i++) {
         free(unused);
-        if (asprintf(&unused, "%s.%d", path, i) < 0)
-            unused = NULL;
+        unused = bb_format("%s.%d", path, i);
     }
     (void)!json_object_set_new(value, "path", json_string(unused));
     free(unused);
+}
+
+static bool is_file(const char *path)
+{
+    return !is_stdout(path) && !bb_outfile_is_stream(path);
 }
 
 const char *bb_results_writer_path(json_t *value)
 {
     const char *path = json_string_value(json_object_get(value, "path"));
 
-    if (path && !is_stdout(path) && !bb_outfile_is_stream(path) && json_is_true(json_object_get(value, "fresh")))
+    if (path && is_file(path) && json_is_true(json_object_get(value, "fresh")))
         choose_fresh_path(value, path);
     (void)!json_object_set_new(value, "fresh", json_false());
     return json_string_value(json_object_get(value, "path"));
 }
 
 /* Creates the JSON if it is a file. */
-static int open_json(struct bb_results_writer *w, const char *path, json_t *root)
+static int open_json(struct bb_results_writer *w, json_t *root)
 {
-    const bool stream = path && (is_stdout(path) || bb_outfile_is_stream(path));
     struct stat old;
 
-    if (path && lstat(path, &old) == 0 && S_ISDIR(old.st_mode))
-        return bb_err(BB_EUSAGE, "cannot write the results: %s is a directory, not a file", path);
-    if (path && !(w->path = strdup(path)))
-        return bb_err(BB_EFAIL, "results: out of memory");
-    return bb_document_open(&w->document, json_incref(root), stream ? NULL : w->path);
+    if (w->path && lstat(w->path, &old) == 0 && S_ISDIR(old.st_mode))
+        return bb_err(BB_EUSAGE, "cannot write the results: %s is a directory, not a file", w->path);
+    return bb_document_open(&w->document, json_incref(root), w->path && is_file(w->path) ? w->path : NULL);
 }
 
-static int open_results(struct bb_results_writer *w, const json_t *value)
+static char *copy_of(const json_t *value, const char *key)
 {
-    const char *path = json_string_value(json_object_get(value, "path"));
-    const char *csv = json_string_value(json_object_get(value, "csv"));
-    json_t *root = json_object_get(value, "root");
-    int rc;
+    const char *text = json_string_value(json_object_get(value, key));
 
+    return text ? bb_copy_text(text) : NULL;
+}
+
+static int open_results(struct bb_results_writer *w, json_t *value)
+{
+    json_t *root = json_object_get(value, "root");
+    int rc = 0;
+
+    (void)bb_results_writer_path(value);
+    w->path = copy_of(value, "path");
+    w->csv = copy_of(value, "csv");
+    w->rows = json_array();
     w->foreign = json_is_true(json_object_get(value, "foreign"));
     if (!w->foreign)
         (void)!json_object_set_new(root, "status", json_string("running"));
-    if (csv && !(w->csv = strdup(csv)))
-        return bb_err(BB_EFAIL, "results: out of memory");
-    rc = csv && !is_stdout(csv) ? bb_outfile_check(csv, csv_name) : 0;
-    return rc ? rc : open_json(w, path, root);
+    if (w->csv && !is_stdout(w->csv))
+        TRY(bb_outfile_check(w->csv, csv_name));
+    rc = open_json(w, root);
+out:
+    if (rc)
+        bb_results_writer_release(w);
+    return rc;
 }
 
 void bb_results_writer_release(struct bb_results_writer *w)
 {
     bb_document_release(&w->document);
-    bb_flat_table_release(&w->table);
+    json_decref(w->rows);
     free(w->path);
     free(w->csv);
     *w = (struct bb_results_writer){.out = w->out};
@@ -112,22 +135,10 @@ void bb_results_writer_release(struct bb_results_writer *w)
 
 /* ---- rows and fields ---- */
 
-/* Adds a row to the CSV table. Every row ends with "emulated" and "shared_gpu", which show whether the row's times come
- * from real GPUs with one rank each. */
-static void add_table_row(struct bb_results_writer *w, const json_t *row)
-{
-    const json_t *root = w->document.root;
-    json_t *reliability = json_pack("{s:O, s:O}", "emulated", json_object_get(root, "emulated"), "shared_gpu",
-                                    json_object_get(root, "shared_gpu"));
-
-    bb_flat_table_add(&w->table, row, reliability);
-    json_decref(reliability);
-}
-
 static int add_row(struct bb_results_writer *w, json_t *row)
 {
     if (w->csv)
-        add_table_row(w, row);
+        json_array_append(w->rows, row);
     return bb_document_add(&w->document, json_incref(row));
 }
 
@@ -147,22 +158,16 @@ static int set_fields(struct bb_results_writer *w, json_t *fields)
 int bb_results_writer_execute(struct bb_results_writer *w, enum bb_results_request request, json_t *value)
 {
     const bool open = w->document.root != NULL;
-    int rc;
 
-    if (request == BB_RESULTS_OPEN && !open && json_is_object(json_object_get(value, "root"))) {
-        (void)bb_results_writer_path(value);
-        rc = open_results(w, value);
-        if (rc)
-            bb_results_writer_release(w);
-        return rc;
-    }
+    if (request == BB_RESULTS_OPEN && !open && json_is_object(json_object_get(value, "root")))
+        return open_results(w, value);
     if (request == BB_RESULTS_ROW && open && value)
         return add_row(w, value);
     if (request == BB_RESULTS_SET && open && json_is_object(value))
         return set_fields(w, value);
     if (request == BB_RESULTS_CLOSE && open)
         return bb_document_sync(&w->document);
-    return bb_err(BB_EFAIL, "results: out of memory or invalid request");
+    return bb_err(BB_EFAIL, "results: invalid request");
 }
 
 /* ---- end ---- */
@@ -195,10 +200,11 @@ json_t *bb_results_end_json(const struct bb_results_end *end)
 /* Sets the final status and the reasons of an early end. The schema of nccl-tests has none of these keys. */
 static void set_end(struct bb_results_writer *w, int rc, const struct bb_results_end *end)
 {
-    json_t *fields = w->foreign ? NULL : bb_results_end_json(end);
+    json_t *fields;
 
     if (w->foreign)
         return;
+    fields = bb_results_end_json(end);
     (void)!set_fields(w, fields);
     json_decref(fields);
     bb_document_set_status(&w->document, final_status(rc, end));

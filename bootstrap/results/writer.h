@@ -41,7 +41,7 @@ struct bb_results_writer {
     char *path, *csv; /* as in OPEN; path: the chosen name */
     bool foreign;
     struct bb_document document; /* writes the JSON if `path` is a file */
-    struct bb_flat_table table;
+    json_t *rows;                /* list of all rows, if there is a CSV file */
 };
 
 /*

@@ -385,16 +385,14 @@ static int make_plan(const struct bb_plan_report *r, json_t **root)
 
 int bb_plan_write_csv(const struct bb_plan_report *report, FILE *out)
 {
-    struct bb_flat_table table = {0};
-    json_t *root;
+    json_t *root, *rows;
     int rc;
 
     TRY(make_plan(report, &root));
-    bb_flat_table_add(&table, root, NULL);
-    rc = bb_flat_table_write(&table, out);
+    rows = json_pack("[o]", root);
+    bb_flat_table_write(rows, NULL, out);
+    json_decref(rows);
 out:
-    bb_flat_table_release(&table);
-    json_decref(root);
     return rc;
 }
 

@@ -1,13 +1,14 @@
 /* opts.c - parses command lines by option tables (see opts.h). */
 #include "bootstrap/cli/opts.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTS_MAX = 128, NAMES_LISTED = 24 };
+enum { CHOICES_MAX = 256, NAMES_LISTED = 24 };
 
 #define FIELD(name) offsetof(struct bb_common, name)
 const char *const bb_buffer_choices[] = {"nccl", "cuda", NULL};
@@ -25,42 +26,14 @@ const struct bb_opt bb_common_options[] = {
 
 static const struct bb_opt help_row = OPT_FLAG('h', "help", 0, "print this help");
 
-struct option {
-    const struct bb_opt *row;
-    void *field; /* field of cfg that receives the value; NULL for --help */
+/* A place for the value of any option. */
+union value {
+    bool flag;
+    int number;
+    size_t size;
+    double real;
+    const char *text;
 };
-
-/* All options of a command (struct bb_opts) in the order of its option tables, followed by --help. */
-struct option_list {
-    struct option option[OPTS_MAX];
-    int n;
-};
-
-static int list_options(const struct bb_opts *set, void *cfg, struct option_list *option_list)
-{
-    option_list->n = 0;
-    for (const struct bb_opt_table *t = set->tables; t->opts; t++)
-        for (const struct bb_opt *o = t->opts; o->name; o++) {
-            if (option_list->n == OPTS_MAX - 1)
-                return bb_err(BB_EFAIL, "more than %d options in one set", OPTS_MAX - 1);
-            option_list->option[option_list->n++] = (struct option){o, (char *)cfg + t->base + o->offset};
-        }
-    option_list->option[option_list->n++] = (struct option){&help_row, NULL};
-    return 0;
-}
-
-/* Copies the valid values of an option to choices[capacity]. Returns the number of values. */
-static size_t list_choices(const struct bb_opt *opt, const char *choices[], size_t capacity)
-{
-    size_t n = 0;
-
-    for (; n < capacity; n++) {
-        choices[n] = opt->choice_at ? opt->choice_at(n) : opt->choices[n];
-        if (!choices[n])
-            break;
-    }
-    return n;
-}
 
 /* Writes the names, separated by blanks, to buf; "..." replaces the names after the first NAMES_LISTED. Returns buf. */
 static const char *join_names(const char *const *names, size_t n, char *buf, size_t size)
@@ -91,13 +64,13 @@ int bb_reject_unknown(const char *kind, const char *word, const char *const *nam
 
 static int set_choice(const struct bb_opt *opt, const char *text, const char **field)
 {
-    const char *choices[256];
-    size_t n = list_choices(opt, choices, 256);
+    const char *choices[CHOICES_MAX];
+    size_t n = 0;
     char kind[80];
 
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(choices[i], text) == 0) {
-            *field = choices[i];
+    for (; n < CHOICES_MAX && (choices[n] = bb_opt_choice(opt, n)); n++)
+        if (strcmp(choices[n], text) == 0) {
+            *field = choices[n];
             return 0;
         }
     snprintf(kind, sizeof(kind), "value for --%s:", opt->name);
@@ -195,45 +168,54 @@ static const size_t field_bytes[] = {
     [BB_OPT_CHOICE] = sizeof(const char *), [BB_OPT_STRING] = sizeof(const char *),
 };
 
-static int set_defaults(const struct option_list *option_list)
+static int set_defaults(const struct bb_opts *set, void *cfg)
 {
     int rc = 0;
 
-    for (const struct option *o = option_list->option; o->field && rc == 0; o++) {
-        memset(o->field, 0, field_bytes[o->row->kind]);
-        if (o->row->def)
-            rc = set_value(o->row, o->row->def, o->field);
-    }
+    for (const struct bb_opt_table *t = set->tables; t->opts; t++)
+        for (const struct bb_opt *o = t->opts; o->name; o++) {
+            void *field = (char *)cfg + t->base + o->offset;
+
+            memset(field, 0, field_bytes[o->kind]);
+            if (o->def)
+                TRY(set_value(o, o->def, field));
+        }
+out:
     return rc;
 }
 
-static const struct option *find_letter(const struct option_list *option_list, char letter)
+static bool is_name(const struct bb_opt *opt, const char *name, size_t length)
 {
-    for (int i = 0; i < option_list->n; i++)
-        if (option_list->option[i].row->letter == letter)
-            return &option_list->option[i];
-    return NULL;
+    return strlen(opt->name) == length && strncmp(opt->name, name, length) == 0;
 }
 
-static const struct option *find_name(const struct option_list *option_list, const char *name, size_t length)
+const struct bb_opt *bb_opts_find(const struct bb_opts *set, int letter, const char *name, size_t length, size_t *at)
 {
-    for (int i = 0; i < option_list->n; i++)
-        if (strlen(option_list->option[i].row->name) == length &&
-            strncmp(option_list->option[i].row->name, name, length) == 0)
-            return &option_list->option[i];
-    return NULL;
+    for (const struct bb_opt_table *t = set->tables; t->opts; t++)
+        for (const struct bb_opt *o = t->opts; o->name; o++)
+            if (letter ? o->letter == letter : is_name(o, name, length)) {
+                *at = t->base + o->offset;
+                return o;
+            }
+    return (letter ? help_row.letter == letter : is_name(&help_row, name, length)) ? &help_row : NULL;
 }
 
-static int reject_option(const struct option_list *option_list, const char *typed, const char *name, size_t length)
+static int reject_option(const struct bb_opts *set, const char *typed, const char *name, size_t length)
 {
-    const char *names[OPTS_MAX];
-    const char *near;
+    const char **names = NULL, *near;
     char word[64];
+    size_t n = 0;
 
-    for (int i = 0; i < option_list->n; i++)
-        names[i] = option_list->option[i].row->name;
+    for (const struct bb_opt_table *t = set->tables; t->opts; t++)
+        for (const struct bb_opt *o = t->opts; o->name; o++) {
+            BB_GROW(names, n);
+            names[n++] = o->name;
+        }
+    BB_GROW(names, n);
+    names[n++] = help_row.name;
     snprintf(word, sizeof(word), "%.*s", (int)length, name);
-    near = bb_nearest_word(word, names, (size_t)option_list->n);
+    near = bb_nearest_word(word, names, n);
+    free(names);
     if (near)
         return bb_err(BB_EUSAGE, "unknown option '%s', did you mean '--%s'?", typed, near);
     return bb_err(BB_EUSAGE, "unknown option '%s'; --help lists all options", typed);
@@ -250,41 +232,45 @@ static int reject_missing_value(const struct bb_opt *opt, const char *typed)
  * the second time stores the values in the fields.
  */
 struct parser {
-    const struct option_list *option_list;
+    const struct bb_opts *set;
+    void *cfg;          /* NULL: the values are only validated */
     char **next, **end; /* next: first argument that is not parsed yet; end: end of the arguments */
     struct bb_positionals *positionals;
 };
 
-static int set_option(const struct parser *r, const struct option *o, const char *value)
+static int set_option(const struct parser *r, const struct bb_opt *opt, size_t at, const char *value)
 {
-    return r->positionals ? set_value(o->row, value, o->field) : 0;
+    union value unused;
+
+    return r->positionals ? set_value(opt, value, r->cfg ? (char *)r->cfg + at : (void *)&unused) : 0;
 }
 
 /* Sets an option to attached_value ("--name=value") or, if attached_value is NULL, to the next argument. typed: the
  * option as the user typed it, for error messages. */
-static int read_value(struct parser *r, const struct option *o, const char *attached_value, const char *typed)
+static int read_value(struct parser *r, const struct bb_opt *opt, size_t at, const char *attached_value,
+                      const char *typed)
 {
     if (!attached_value && r->next == r->end)
-        return reject_missing_value(o->row, typed);
-    return set_option(r, o, attached_value ? attached_value : *r->next++);
+        return reject_missing_value(opt, typed);
+    return set_option(r, opt, at, attached_value ? attached_value : *r->next++);
 }
 
 /* Parses a long option: "--name", "--name=value" or "--name value". */
 static int read_long(struct parser *r, const char *word)
 {
     const char *name = word + 2, *equals = strchr(name, '=');
-    size_t length = equals ? (size_t)(equals - name) : strlen(name);
-    const struct option *o = find_name(r->option_list, name, length);
+    size_t length = equals ? (size_t)(equals - name) : strlen(name), at;
+    const struct bb_opt *opt = bb_opts_find(r->set, 0, name, length, &at);
 
-    if (!o)
-        return reject_option(r->option_list, word, name, length);
-    if (o->row == &help_row && !equals)
+    if (!opt)
+        return reject_option(r->set, word, name, length);
+    if (opt == &help_row && !equals)
         return BB_OPTS_HELP;
-    if (o->row->kind != BB_OPT_FLAG)
-        return read_value(r, o, equals ? equals + 1 : NULL, word);
+    if (opt->kind != BB_OPT_FLAG)
+        return read_value(r, opt, at, equals ? equals + 1 : NULL, word);
     if (equals)
-        return bb_err(BB_EUSAGE, "option '--%s' takes no value, got '%s'", o->row->name, equals + 1);
-    return set_option(r, o, NULL);
+        return bb_err(BB_EUSAGE, "option '--%s' takes no value, got '%s'", opt->name, equals + 1);
+    return set_option(r, opt, at, NULL);
 }
 
 /* Parses short options: "-abcVALUE" or "-abc VALUE", where a and b are flags and c requires a value. */
@@ -293,15 +279,16 @@ static int read_short(struct parser *r, const char *word)
     int rc = 0;
 
     for (const char *letter = word + 1; *letter && rc == 0; letter++) {
-        const struct option *o = find_letter(r->option_list, *letter);
+        size_t at;
+        const struct bb_opt *opt = bb_opts_find(r->set, *letter, NULL, 0, &at);
 
-        if (!o)
-            return reject_option(r->option_list, word, word + 1, strlen(word + 1));
-        if (o->row == &help_row)
+        if (!opt)
+            return reject_option(r->set, word, word + 1, strlen(word + 1));
+        if (opt == &help_row)
             return BB_OPTS_HELP;
-        if (o->row->kind != BB_OPT_FLAG)
-            return read_value(r, o, letter[1] ? letter + 1 : NULL, word);
-        rc = set_option(r, o, NULL);
+        if (opt->kind != BB_OPT_FLAG)
+            return read_value(r, opt, at, letter[1] ? letter + 1 : NULL, word);
+        rc = set_option(r, opt, at, NULL);
     }
     return rc;
 }
@@ -318,10 +305,10 @@ static int add_positional(struct bb_positionals *positionals, const char *word)
 }
 
 /* Parses all arguments. Returns 0, -BB_EUSAGE or BB_OPTS_HELP. */
-static int scan_arguments(const struct option_list *option_list, int argc, char **argv,
+static int scan_arguments(const struct bb_opts *set, void *cfg, int argc, char **argv,
                           struct bb_positionals *positionals)
 {
-    struct parser r = {.option_list = option_list, .next = argv + 1, .end = argv + argc, .positionals = positionals};
+    struct parser r = {set, cfg, argv + 1, argv + argc, positionals};
     bool options = true;
     int rc = 0;
 
@@ -343,16 +330,11 @@ static int scan_arguments(const struct option_list *option_list, int argc, char 
 static int parse_arguments(const struct bb_opts *set, void *cfg, int argc, char **argv,
                            struct bb_positionals *positionals)
 {
-    struct option_list option_list;
-    int rc;
+    int rc = cfg ? set_defaults(set, cfg) : 0;
 
     positionals->n = 0;
-    TRY(list_options(set, cfg, &option_list));
-    TRY(set_defaults(&option_list));
-    TRY(scan_arguments(&option_list, argc, argv, NULL));
-    TRY(scan_arguments(&option_list, argc, argv, positionals));
-out:
-    return rc;
+    rc = rc ? rc : scan_arguments(set, cfg, argc, argv, NULL);
+    return rc ? rc : scan_arguments(set, cfg, argc, argv, positionals);
 }
 
 int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, struct bb_positionals *positional,
@@ -371,50 +353,32 @@ int bb_opts_parse(const struct bb_opts *set, void *cfg, int argc, char **argv, s
 int bb_opts_read(const struct bb_opts *set, void *cfg, int argc, char **argv)
 {
     struct bb_positionals positionals;
-    void *scratch = cfg ? NULL : calloc(1, set->size), *into = cfg ? cfg : scratch;
-    int rc = into ? bb_opts_parse(set, into, argc, argv, &positionals, stdout)
-                  : bb_err(BB_EFAIL, "out of memory for options");
+    char *scratch;
+    int rc;
 
+    BB_NEW(scratch, set->size);
+    rc = bb_opts_parse(set, cfg ? cfg : scratch, argc, argv, &positionals, stdout);
     if (rc == 0)
-        rc = set->resolve(into, &positionals);
+        rc = set->resolve(cfg ? cfg : scratch, &positionals);
     free(scratch);
     return rc;
-}
-
-/* Returns the offset in bytes of the end of the last option field in cfg. A cfg struct must have at least this size. */
-static size_t field_extent(const struct bb_opts *set)
-{
-    size_t most = 0;
-
-    for (const struct bb_opt_table *t = set->tables; t->opts; t++)
-        for (const struct bb_opt *o = t->opts; o->name; o++) {
-            size_t end = t->base + o->offset + field_bytes[o->kind];
-
-            most = end > most ? end : most;
-        }
-    return most;
 }
 
 int bb_opts_check(const struct bb_opts *set, int argc, char **argv)
 {
     struct bb_positionals positionals;
-    void *scratch = calloc(1, field_extent(set));
-    int rc = scratch ? parse_arguments(set, scratch, argc, argv, &positionals)
-                     : bb_err(BB_EFAIL, "out of memory for options");
+    int rc = parse_arguments(set, NULL, argc, argv, &positionals);
 
-    free(scratch);
-    return rc == BB_OPTS_HELP
-               ? bb_err(BB_EUSAGE, "--help is not allowed here, because the command would only print its help")
-               : rc;
+    if (rc == BB_OPTS_HELP)
+        return bb_err(BB_EUSAGE, "--help is not allowed here, because the command would only print its help");
+    return rc;
 }
 
 bool bb_opts_is_shadowed(const struct bb_opts *set, const struct bb_opt *opt)
 {
-    for (const struct bb_opt_table *t = set->tables; t->opts; t++)
-        for (const struct bb_opt *o = t->opts; o->name; o++)
-            if (strcmp(o->name, opt->name) == 0)
-                return o != opt;
-    return false;
+    size_t at;
+
+    return bb_opts_find(set, 0, opt->name, strlen(opt->name), &at) != opt;
 }
 
 void bb_opts_each(const struct bb_opts *set, const void *cfg, bb_opt_visit *visit, void *arg)
@@ -427,13 +391,7 @@ void bb_opts_each(const struct bb_opts *set, const void *cfg, bb_opt_visit *visi
 
 static bool is_default(const struct bb_opt *opt, const void *field)
 {
-    union {
-        bool flag;
-        int number;
-        size_t size;
-        double real;
-        const char *text;
-    } default_value = {0};
+    union value default_value = {0};
     const char *text = opt->kind == BB_OPT_CHOICE || opt->kind == BB_OPT_STRING ? *(const char *const *)field : NULL;
 
     if (opt->def)

@@ -55,6 +55,12 @@ struct bb_opt {
                        the option; 0: none */
 };
 
+/* bb_opt_choice - return the i-th valid value (CHOICE) or suggestion (STRING) of an option; NULL past the end. */
+static inline const char *bb_opt_choice(const struct bb_opt *opt, size_t i)
+{
+    return opt->choice_at ? opt->choice_at(i) : opt->choices ? opt->choices[i] : NULL;
+}
+
 /*
  * Macros that define one row of an option table:
  *   OPT_FLAG(letter, name, offset, help)
@@ -146,6 +152,13 @@ int bb_opts_read(const struct bb_opts *set, void *cfg, int argc, char **argv) BB
 /* bb_opts_check - validate a command line without storing its values. A request for help (--help) is an error, too.
  * Returns 0, or -BB_EUSAGE after printing one error line. */
 int bb_opts_check(const struct bb_opts *set, int argc, char **argv) BB_MUST_CHECK;
+
+/*
+ * bb_opts_find - return the option of a command with the letter or, if the letter is 0, with the name[length]; NULL:
+ * unknown option.
+ *   at       out: offset of the option's field in cfg; not set for --help
+ */
+const struct bb_opt *bb_opts_find(const struct bb_opts *set, int letter, const char *name, size_t length, size_t *at);
 
 /* bb_opts_help - print the help with lines of at most 100 columns, independently of the terminal's width. */
 void bb_opts_help(const struct bb_opts *set, FILE *out);

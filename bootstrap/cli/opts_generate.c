@@ -24,26 +24,17 @@ void bb_opts_print_candidate(const char *word, const char *text, const char *hel
         fprintf(out, "%s\t%s\n", word, help ? help : "");
 }
 
-static const struct bb_opt *find_option(const struct bb_opts *set, int letter, const char *name, size_t length)
-{
-    for (const struct bb_opt_table *t = set->tables; t->opts; t++)
-        for (const struct bb_opt *o = t->opts; o->name; o++)
-            if ((letter && o->letter == letter) ||
-                (name && strlen(o->name) == length && !strncmp(o->name, name, length)))
-                return o;
-    return NULL;
-}
-
 /* Returns the option in `word` ("--name", or the last letter of "-abc") if the next argument must be its value; else
  * NULL. */
 static const struct bb_opt *option_awaiting_value(const struct bb_opts *set, const char *word)
 {
     const struct bb_opt *opt = NULL;
+    size_t at;
 
     if (begins_with(word, "--"))
-        opt = find_option(set, 0, word + 2, strlen(word + 2));
+        opt = bb_opts_find(set, 0, word + 2, strlen(word + 2), &at);
     else if (word[0] == '-' && word[1])
-        opt = find_option(set, word[strlen(word) - 1], NULL, 0);
+        opt = bb_opts_find(set, word[strlen(word) - 1], NULL, 0, &at);
     return opt && opt->kind != BB_OPT_FLAG ? opt : NULL;
 }
 
@@ -54,7 +45,7 @@ static void complete_value(const struct bb_opt *opt, const char *prefix, const c
     char candidate[256];
     const char *word;
 
-    for (size_t i = 0; (word = opt->choice_at ? opt->choice_at(i) : opt->choices ? opt->choices[i] : NULL); i++) {
+    for (size_t i = 0; (word = bb_opt_choice(opt, i)); i++) {
         if (!begins_with(word, text))
             continue;
         snprintf(candidate, sizeof(candidate), "%s%s", prefix, word);
@@ -80,12 +71,13 @@ static void complete_word(const struct bb_opts *set, const char *prefix, const c
     const struct bb_opt *opt = option_awaiting_value(set, prefix);
     const char *equals = begins_with(text, "--") ? strchr(text, '=') : NULL, *word;
     char name[128];
+    size_t at;
 
     if (opt) {
         complete_value(opt, "", text, out);
     } else if (equals) {
         snprintf(name, sizeof(name), "%.*s", (int)(equals - text) + 1, text);
-        opt = find_option(set, 0, text + 2, (size_t)(equals - text) - 2);
+        opt = bb_opts_find(set, 0, text + 2, (size_t)(equals - text) - 2, &at);
         if (opt)
             complete_value(opt, name, equals + 1, out);
     } else if (text[0] == '-') {

@@ -40,7 +40,7 @@ void bb_opts_describe(const struct bb_opt *opt, char *text, size_t size)
 
     if (opt->kind == BB_OPT_CHOICE) {
         used = append_text(text, used, size, ":", "");
-        for (size_t i = 0; (word = opt->choice_at ? opt->choice_at(i) : opt->choices[i]); i++)
+        for (size_t i = 0; (word = bb_opt_choice(opt, i)); i++)
             used = append_text(text, used, size, " ", word);
     }
     if (opt->def) {

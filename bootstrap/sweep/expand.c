@@ -536,33 +536,16 @@ out:
     return rc;
 }
 
-static int check_leave_out(const struct expansion *x)
+/* Checks the elements of a list or, if key is not NULL, the value of this key in each element. */
+static int check_matchers(const struct expansion *x, const char *what, const json_t *list, const char *key)
 {
-    const json_t *matcher;
+    const json_t *element;
     size_t i;
     int rc = 0;
 
-    json_array_foreach(x->leave_out, i, matcher)
+    json_array_foreach(list, i, element)
     {
-        TRY(check_matcher(x, "leave_out", matcher));
-    }
-    for (i = 0; i < json_array_size(x->leave_out); i++)
-        if (!x->used[i])
-            return bb_err(BB_EUSAGE, "%s: leave_out[%zu] leaves out nothing: no combination has all of these values",
-                          x->study->path, i);
-out:
-    return rc;
-}
-
-static int check_columns(const struct expansion *x)
-{
-    const json_t *column;
-    size_t i;
-    int rc = 0;
-
-    json_array_foreach(json_object_get(x->study->root, "columns"), i, column)
-    {
-        TRY(check_matcher(x, "relative_to", json_object_get(column, "relative_to")));
+        TRY(check_matcher(x, what, key ? json_object_get(element, key) : element));
     }
 out:
     return rc;
@@ -595,8 +578,12 @@ static int check_study(const struct expansion *x)
 {
     int rc;
 
-    TRY(check_leave_out(x));
-    TRY(check_columns(x));
+    TRY(check_matchers(x, "leave_out", x->leave_out, NULL));
+    for (size_t i = 0; i < json_array_size(x->leave_out); i++)
+        if (!x->used[i])
+            return bb_err(BB_EUSAGE, "%s: leave_out[%zu] leaves out nothing: no combination has all of these values",
+                          x->study->path, i);
+    TRY(check_matchers(x, "relative_to", json_object_get(x->study->root, "columns"), "relative_to"));
     if (x->out->n == 0)
         return bb_err(BB_EUSAGE, "%s: leave_out leaves out every combination", x->study->path);
     rc = check_unique(x);

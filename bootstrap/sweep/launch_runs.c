@@ -84,23 +84,36 @@ static void add_launcher(const struct bb_launch_runs *s, const struct bb_sweep_r
     }
 }
 
-int bb_launch_runs_argv(const struct bb_launch_runs *s, const struct bb_sweep_run *c, const char *json,
-                        struct bb_argv *words)
+static bool has_launcher(const struct bb_launch_runs *s, const struct bb_sweep_run *c)
 {
-    bool no_launcher = s->with && strcmp(s->with, "none") == 0;
+    return c->launched && !(s->with && strcmp(s->with, "none") == 0);
+}
 
-    if (no_launcher && c->launched && c->ranks > 1)
-        return bb_err(BB_EUSAGE, "launcher none starts 1 rank, not %d; try: --launcher mpirun or --launcher srun",
-                      c->ranks);
-    if (c->launched && !no_launcher)
-        add_launcher(s, c, words);
-    bb_argv_add(words, "%s", s->program);
-    bb_argv_add_all(words, &c->words);
-    if (json) {
-        bb_argv_add(words, "--json");
-        bb_argv_add(words, "%s", json);
+int bb_launch_runs_check(const struct bb_launch_runs *s, const struct bb_sweep_runs *combinations)
+{
+    for (size_t i = 0; i < combinations->n; i++) {
+        const struct bb_sweep_run *c = &combinations->one[i];
+
+        if (c->ranks > 1 && !has_launcher(s, c))
+            return bb_err(BB_EUSAGE, "launcher none starts 1 rank, not %d; try: --launcher mpirun or --launcher srun",
+                          c->ranks);
     }
     return 0;
+}
+
+struct bb_argv bb_launch_runs_argv(const struct bb_launch_runs *s, const struct bb_sweep_run *c, const char *json)
+{
+    struct bb_argv words = {0};
+
+    if (has_launcher(s, c))
+        add_launcher(s, c, &words);
+    bb_argv_add(&words, "%s", s->program);
+    bb_argv_add_all(&words, &c->words);
+    if (json) {
+        bb_argv_add(&words, "--json");
+        bb_argv_add(&words, "%s", json);
+    }
+    return words;
 }
 
 /* ---- execution of a run ---- */

@@ -30,20 +30,21 @@ int bb_launch_runs_init(struct bb_launch_runs *s, const struct bb_study *study, 
                         const char *arguments, const char *program) BB_MUST_CHECK;
 void bb_launch_runs_release(struct bb_launch_runs *s);
 
+/* bb_launch_runs_check - check that the launcher can start all combinations: "none" starts one rank. Returns 0, or
+ * -BB_EUSAGE after an error message. */
+int bb_launch_runs_check(const struct bb_launch_runs *s, const struct bb_sweep_runs *combinations) BB_MUST_CHECK;
+
 /*
- * bb_launch_runs_argv - build the complete command line of a combination.
+ * bb_launch_runs_argv - return the complete command line of a combination, owned by the caller.
  *   json     file for the result (--json); NULL: omitted
- *   words    empty; out: the command line
- *   Returns  0, or -BB_EUSAGE after an error message
  *
  *   mpirun   mpirun -n RANKS [--host HOSTS] ARGUMENTS -x NAME...  (Open MPI exports variables to other hosts only with
  *            -x)
  *   srun     srun -n RANKS [--nodelist HOSTS] ARGUMENTS           (srun exports the whole environment)
- *   none     no launcher; more than one rank is -BB_EUSAGE
+ *   none     no launcher
  * A command that needs no launcher (plan) is started directly.
  */
-int bb_launch_runs_argv(const struct bb_launch_runs *s, const struct bb_sweep_run *c, const char *json,
-                        struct bb_argv *words) BB_MUST_CHECK;
+struct bb_argv bb_launch_runs_argv(const struct bb_launch_runs *s, const struct bb_sweep_run *c, const char *json);
 
 /* How a run ended. */
 struct bb_started {
@@ -74,7 +75,7 @@ struct bb_slurm_plan {
     const struct bb_launch_runs *launch;
     const struct bb_sweep_run *const *wanted; /* [n] the combinations to run, in order */
     size_t n;
-    const char *dir; /* absolute path of the results folder */
+    const char *here, *dir; /* absolute paths of the folder in which the runs start, and of the results folder */
 };
 
 /*

@@ -152,48 +152,38 @@ static void put_variables(const struct bb_argv *environment, FILE *out)
     }
 }
 
-static int put_task(const struct bb_slurm_plan *p, const struct bb_sweep_run *c, size_t task, FILE *out)
+static void put_task(const struct bb_slurm_plan *p, const struct bb_sweep_run *c, size_t task, FILE *out)
 {
     char *json = bb_sweep_file(p->dir, c, ".json");
-    struct bb_argv words = {0};
-    int rc = bb_launch_runs_argv(p->launch, c, json, &words);
+    struct bb_argv words = bb_launch_runs_argv(p->launch, c, json);
 
-    if (rc == 0) {
-        fprintf(out, "%zu)\n", task);
-        put_variables(&c->environment, out);
-        fprintf(out, "    run %s %.15g ", c->id, c->timeout_s);
-        bb_quote_all(&words, out);
-        fputs("\n    ;;\n", out);
-    }
+    fprintf(out, "%zu)\n", task);
+    put_variables(&c->environment, out);
+    fprintf(out, "    run %s %.15g ", c->id, c->timeout_s);
+    bb_quote_all(&words, out);
+    fputs("\n    ;;\n", out);
     bb_argv_release(&words);
     free(json);
-    return rc;
 }
 
-static int put_script(const struct bb_slurm_plan *p, const struct array *a, FILE *out)
+static void put_script(const struct bb_slurm_plan *p, const struct array *a, FILE *out)
 {
     const json_t *setup = slurm_key(p, "setup");
-    char here[PATH_MAX];
-    int rc =
-        getcwd(here, sizeof(here)) ? 0 : bb_err(BB_EFAIL, "cannot determine the current folder: %s", strerror(errno));
 
     put_head(p, a, out);
     put_functions(p, out);
-    if (rc == 0) {
-        fputs("cd ", out);
-        bb_quote(here, out);
-        fputs(" || exit 1\n", out);
-    }
+    fputs("cd ", out);
+    bb_quote(p->here, out);
+    fputs(" || exit 1\n", out);
     for (size_t i = 0; i < json_array_size(setup); i++)
         fprintf(out, "%s\n", json_string_value(json_array_get(setup, i)));
     fputs("case ${SLURM_ARRAY_TASK_ID:?submit this script with sbatch} in\n", out);
-    for (size_t i = 0; i < a->n && rc == 0; i++)
-        rc = put_task(p, a->task[i], i + 1, out);
+    for (size_t i = 0; i < a->n; i++)
+        put_task(p, a->task[i], i + 1, out);
     fprintf(out,
             "*)\n    echo \"task $SLURM_ARRAY_TASK_ID does not exist; expected 1 to %zu\" >&2\n    exit 2\n"
             "    ;;\nesac\n",
             a->n);
-    return rc;
 }
 
 /* Writes the script of one array job. number: suffix of the script's file name (NAME-1.slurm); 0: no suffix, for a
@@ -206,7 +196,8 @@ static int write_array(const struct bb_slurm_plan *p, const struct array *a, int
     int rc;
 
     TRY(bb_outfile_open_private(&file, path, "the array job")); /* mode 0600: the script sets environment variables */
-    TRY(bb_outfile_close(&file, "the array job", put_script(p, a, file.out)));
+    put_script(p, a, file.out);
+    TRY(bb_outfile_close(&file, "the array job", 0));
     fputs("sbatch ", out);
     bb_quote(path, out);
     fputc('\n', out);

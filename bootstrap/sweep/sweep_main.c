@@ -106,9 +106,10 @@ struct sweep {
     struct bb_sweep_runs combinations;
     struct bb_launch_runs launch;
     struct bb_progress progress;
-    char *dir;
-    int lock; /* descriptor of the lock file of the results folder; 0: not locked */
-    int argc; /* argc, argv: the command line as typed */
+    char here[PATH_MAX]; /* the current folder */
+    char *dir;           /* absolute path of the results folder */
+    int lock;            /* descriptor of the lock file of the results folder; 0: not locked */
+    int argc;            /* argc, argv: the command line as typed */
     char **argv;
     size_t to_run, ran, failed;
     const struct bb_sweep_run *running; /* the combination that is running */
@@ -171,17 +172,9 @@ static const char *launcher_of(const struct sweep *s)
 static int prepare_launch(struct sweep *s)
 {
     const struct options *o = &s->options;
-    struct bb_argv words = {0};
-    int rc;
+    int rc = bb_launch_runs_init(&s->launch, &s->study, launcher_of(s), o->hosts, o->launch_arguments, o->program);
 
-    TRY(bb_launch_runs_init(&s->launch, &s->study, launcher_of(s), o->hosts, o->launch_arguments, o->program));
-    for (size_t i = 0; i < s->combinations.n; i++) {
-        rc = bb_launch_runs_argv(&s->launch, &s->combinations.one[i], NULL, &words);
-        bb_argv_release(&words);
-        TRY(rc);
-    }
-out:
-    return rc;
+    return rc ? rc : bb_launch_runs_check(&s->launch, &s->combinations);
 }
 
 /* Sets the path of the results folder. The path is absolute, because ranks may start in other folders. The folder
@@ -189,16 +182,16 @@ out:
 static int set_folder(struct sweep *s)
 {
     const char *given = s->options.output;
-    char here[PATH_MAX], name[BB_STUDY_NAME_TEXT + 8];
+    char name[BB_STUDY_NAME_TEXT + 8];
 
     snprintf(name, sizeof(name), "%s.sweep", s->study.name);
     given = given ? given : name;
-    if (!*given || !getcwd(here, sizeof(here)))
+    if (!*given || !getcwd(s->here, sizeof(s->here)))
         return bb_err(BB_EUSAGE, "--output: cannot use '%s' as folder: %s", given, strerror(*given ? errno : ENOENT));
     for (const char *c = given; *c; c++)
         if (iscntrl((unsigned char)*c))
             return bb_err(BB_EUSAGE, "--output: the folder name contains a control character");
-    s->dir = *given == '/' ? bb_copy_text(given) : bb_format("%s/%s", here, given);
+    s->dir = *given == '/' ? bb_copy_text(given) : bb_format("%s/%s", s->here, given);
     return 0;
 }
 
@@ -261,12 +254,11 @@ static int run_one(struct sweep *s, const struct bb_sweep_run *c)
     char *json = bb_sweep_file(s->dir, c, ".json"), *out = bb_sweep_file(s->dir, c, ".out");
     char *err = bb_sweep_file(s->dir, c, ".err");
     struct bb_started ended = {0};
-    struct bb_argv words = {0};
+    struct bb_argv words = bb_launch_runs_argv(&s->launch, c, json);
     int rc;
 
     s->running = c;
     TRY(bb_sweep_remove_files(s->dir, c));
-    TRY(bb_launch_runs_argv(&s->launch, c, json, &words));
     show_progress(s, 0);
     TRY(bb_launch_runs_run(c, &words, out, err, show_progress, s, &ended));
     if (ended.stopped_by) {
@@ -305,7 +297,7 @@ static int write_slurm(struct sweep *s)
 {
     const struct bb_sweep_run **list = list_wanted(s);
     struct bb_slurm_plan plan = {
-        .study = &s->study, .launch = &s->launch, .wanted = list, .n = s->to_run, .dir = s->dir};
+        .study = &s->study, .launch = &s->launch, .wanted = list, .n = s->to_run, .here = s->here, .dir = s->dir};
     int rc = bb_slurm_write(&plan, stdout);
 
     if (rc == 0 && s->to_run == 0)
@@ -335,16 +327,13 @@ static void print_environment(const struct bb_argv *environment)
     }
 }
 
-static int print_combination(const struct sweep *s, size_t i)
+static void print_combination(const struct sweep *s, size_t i)
 {
     const struct bb_sweep_run *c = &s->combinations.one[i];
+    struct bb_argv words = bb_launch_runs_argv(&s->launch, c, NULL);
     struct bb_sweep_found found;
-    struct bb_argv words = {0};
     char text[1024];
-    int rc = bb_launch_runs_argv(&s->launch, c, NULL, &words);
 
-    if (rc)
-        return rc;
     bb_sweep_load_state(s->dir, c, &found);
     printf("# %zu %s %s: %s\n", i + 1, c->id, bb_sweep_state_names[found.state],
            bb_settings_text(c, text, sizeof(text)));
@@ -353,7 +342,6 @@ static int print_combination(const struct sweep *s, size_t i)
     putchar('\n');
     bb_sweep_found_release(&found);
     bb_argv_release(&words);
-    return 0;
 }
 
 static void put_json(const struct bb_gathered *g, FILE *out)
@@ -421,23 +409,16 @@ out:
 
 /* ---- the command ---- */
 
-static int print_list(const struct sweep *s)
-{
-    int rc = 0;
-
-    for (size_t i = 0; i < s->combinations.n && rc == 0; i++)
-        rc = print_combination(s, i);
-    return rc;
-}
-
 static int run_command(struct sweep *s)
 {
     int rc;
 
     TRY(set_folder(s));
     TRY(prepare_launch(s));
+    for (size_t i = 0; s->options.list && i < s->combinations.n; i++)
+        print_combination(s, i);
     if (s->options.list)
-        return print_list(s);
+        return 0;
     TRY(bb_sweep_lock_folder(s->dir, s->options.gather ? NULL : &s->lock));
     if (s->options.slurm)
         return write_slurm(s);

@@ -1,4 +1,5 @@
 /* ranks.c - the ranks of this supervisor: their messages, their signs of life, and their end. */
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
 #include "bootstrap/start/signals.h"
 #include "bootstrap/supervise/supervisor.h"
@@ -77,10 +78,8 @@ static int store_world(struct bb_supervisor *s, const struct bb_child *child, co
         world.rank - (child - s->children) > world.size - s->n_children ||
         bytes != sizeof(world) + nodes_bytes + hosts_bytes)
         return -BB_EFAIL;
-    s->job.node_of = malloc(nodes_bytes);
-    s->job.hosts = malloc(hosts_bytes);
-    if (!s->job.node_of || !s->job.hosts)
-        return bb_err(BB_EFAIL, "supervisor: out of memory for %d ranks", world.size);
+    BB_NEW(s->job.node_of, world.size);
+    BB_NEW(s->job.hosts, world.size);
     memcpy(s->job.node_of, data + sizeof(world), nodes_bytes);
     memcpy(s->job.hosts, data + sizeof(world) + nodes_bytes, hosts_bytes);
     for (int r = 0; r < world.size; r++)
@@ -197,10 +196,6 @@ static void read_child(struct bb_supervisor *s, struct bb_child *child)
         close(child->socket.fd);
         child->socket.fd = -1;
     }
-    if (got < -1) {
-        bb_err_job(BB_EFAIL, "supervisor: cannot read a message of rank %d (out of memory)", child->rank);
-        bb_peers_report(s, child->rank, BB_CAUSE_PRINTED, 0, BB_EFAIL);
-    }
     bb_child_read_stderr(child);
 }
 
@@ -218,11 +213,9 @@ static void report_end(struct bb_supervisor *s, const struct bb_child *child, in
 {
     const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : BB_EXIT_CALLED;
 
-    if (child->loader[0])
-        bb_peers_report(s, child->rank, BB_CAUSE_SIGNAL, signal, BB_EFAIL);
-    else if (printed && WIFEXITED(status) && WEXITSTATUS(status) != 0)
+    if (printed && WIFEXITED(status) && WEXITSTATUS(status) != 0 && !child->loader[0])
         bb_peers_report(s, child->rank, BB_CAUSE_PRINTED, 0, WEXITSTATUS(status));
-    else if (bb_signal_name(signal)[0])
+    else if (child->loader[0] || bb_signal_name(signal)[0])
         bb_peers_report(s, child->rank, BB_CAUSE_SIGNAL, signal, BB_EFAIL);
     else
         bb_peers_report(s, child->rank, BB_CAUSE_LOST, signal, BB_ETIMEOUT);

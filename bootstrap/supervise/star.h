@@ -7,9 +7,8 @@
  *   CHALLENGE  first message of the side that accepted the connection; contains a nonce
  *   HELLO      first message of a supervisor to a server, and the server's answer
  *   STATE      progress of a rank: its last step and what it waits for. The server sends that of rank 0 to all.
- *   HANG       a wait of the rank timed out
  *   ASK        the server requests STATE of all ranks
- *   FAIL       the rank ends early; with the cause
+ *   FAIL       a wait of the rank timed out, or the rank ends early; with the cause
  *   BYE        all processes of the rank have ended; from the server: those of all ranks have ended
  *   END        from the server: the job ends early with this exit code
  */
@@ -29,7 +28,6 @@ enum bb_star_kind {
     BB_STAR_CHALLENGE = 1,
     BB_STAR_HELLO,
     BB_STAR_STATE,
-    BB_STAR_HANG,
     BB_STAR_ASK,
     BB_STAR_FAIL,
     BB_STAR_BYE,
@@ -62,9 +60,11 @@ struct bb_star_msg {
  * message cannot be forged, changed, replayed or dropped unnoticed.
  */
 struct bb_star_link {
-    int fd;             /* -1: not connected */
-    bool called, keyed; /* called: this side accepted the connection; keyed: key is set */
-    uint64_t nonce;     /* nonce of the accepting side */
+    int fd;                             /* -1: not connected */
+    bool called, keyed;                 /* called: this side accepted the connection; keyed: key is set */
+    int rank, count;                    /* called: ranks of the other supervisor; count 0: it has not sent HELLO yet */
+    const struct bb_siphash_key *token; /* called: token of the job */
+    uint64_t nonce;                     /* nonce of the accepting side */
     struct bb_siphash_key key;
     uint64_t sent, received; /* number of tagged messages sent and received; used as sequence numbers */
     double since_s;          /* time at which the connection was accepted */
@@ -79,40 +79,38 @@ int bb_star_listen(bool loopback, struct bb_star_endpoint *at, int fds[BB_STAR_A
  * preferred one first. */
 void bb_star_list_addresses(struct bb_star_endpoint *at);
 /* bb_star_preference - returns the preference of the network interface `name`; lower is better. socket_ifname: value
- * of NCCL_SOCKET_IFNAME ("eth,ib", "=eth0", "^docker"), NULL if not set. default_route: interface of the default
- * route. */
-int bb_star_preference(const char *name, const char *socket_ifname, const char *default_route);
-/* bb_star_accept - accept a connection and send CHALLENGE. Returns 1, or 0 if no connection was accepted. */
-int bb_star_accept(int listen_fd, struct bb_star_link *link);
+ * of NCCL_SOCKET_IFNAME ("eth,ib", "=eth0", "^docker"), NULL if not set. */
+int bb_star_preference(const char *name, const char *socket_ifname);
+/* bb_star_accept - accept a connection and send CHALLENGE. token: token of the job; it must outlive the connection.
+ * Returns 1, or 0 if no connection was accepted. */
+int bb_star_accept(int listen_fd, const struct bb_siphash_key *token, struct bb_star_link *link);
 /* bb_star_take_key - derive the key of this connection. nonce: nonce of the connecting side. */
 void bb_star_take_key(struct bb_star_link *link, const struct bb_siphash_key *token, uint64_t nonce);
-/* bb_star_verify - returns whether the received message has the expected tag, and advances the sequence number. */
-bool bb_star_verify(struct bb_star_link *link, const struct bb_star_msg *msg);
 void bb_star_keep_alive(int fd); /* enables TCP keep-alive, which detects that a host has vanished */
 /* bb_star_send - send a message with its tag, either completely or not at all. Returns 0, or -1 if the connection is
  * closed or does not become writable within patience_s seconds. */
 int bb_star_send(struct bb_star_link *link, struct bb_star_msg *msg, double patience_s);
-/* bb_star_receive - receive bytes of a message without blocking. Returns 1 if *msg is a complete message, 0 if the
- * message is not complete yet, -1 if the connection is closed or received invalid data. */
+/* bb_star_receive - receive bytes of a message without blocking, and verify its tag: of each message of an accepted
+ * connection, and of all but the first (CHALLENGE) of the connecting side. Returns 1 if *msg is a complete message, 0 if
+ * the message is not complete yet, -1 if the connection is closed or received invalid data. */
 int bb_star_receive(struct bb_star_link *link, struct bb_star_msg *msg);
 void bb_star_close(struct bb_star_link *link);
 struct bb_star_msg bb_star_msg(enum bb_star_kind kind, int rank, int code);
 
 /* ---- connecting to a server, without blocking (star_dial.c) ---- */
 
-enum bb_attempt { BB_NOT_TRIED, BB_CONNECTING, BB_CONNECTED, BB_GREETED, BB_TRY_AGAIN, BB_GIVEN_UP };
+enum bb_attempt { BB_CONNECTING, BB_CONNECTED, BB_TRY_AGAIN, BB_GIVEN_UP };
 
 struct bb_star_dial {
     struct bb_star_endpoint to;
     struct bb_star_msg first, reply;
     double answer_s; /* time limit in seconds for the answer after the server has accepted the connection */
     struct bb_star_link links[BB_STAR_ADDRESSES];
-    enum bb_attempt states[BB_STAR_ADDRESSES];
-    int tried, refusals, answered; /* tried: number of addresses tried so far; answered: index of the address that
-                                      answered, -1: none */
-    double next_s, end_s;          /* next_s: time at which the next address is tried; end_s: time at which the whole
-                                      attempt fails */
-    double again_s;                /* time of the next attempt to reconnect */
+    enum bb_attempt states[BB_STAR_ADDRESSES]; /* [tried] */
+    int tried, refusals;                       /* tried: number of addresses tried so far */
+    double next_s, end_s; /* next_s: time at which the next address is tried; end_s: time at which the whole attempt
+                             fails */
+    double again_s;       /* time of the next attempt to reconnect */
 };
 
 /* bb_star_dial_begin - start to connect to one of the addresses of `to` and to send `first`. patience_s: [0] time

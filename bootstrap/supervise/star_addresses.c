@@ -1,18 +1,17 @@
 /*
  * star_addresses.c - lists the addresses at which other hosts can reach this host. First come the interfaces
- * selected by NCCL_SOCKET_IFNAME, then the interface of the default route, then the others. NCCL's own connections use
- * the same order.
+ * selected by NCCL_SOCKET_IFNAME, then InfiniBand, then the others, then Docker's bridges, whose addresses other hosts
+ * cannot reach. NCCL's own connections use the same order (ncclFindInterfaces in NCCL's misc/socket.cc).
  */
 #include "bootstrap/supervise/star.h"
 
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WANTED, DEFAULT_ROUTE, OTHER, EXCLUDED, CANDIDATES_MAX = 64 };
+enum { WANTED, INFINIBAND, OTHER, BRIDGE, EXCLUDED, CANDIDATES_MAX = 64 };
 
 struct candidate {
     int preference, order; /* preference: WANTED to EXCLUDED; order: position among equal preferences, IPv4 before
@@ -34,7 +33,7 @@ static bool is_listed(const char *list, const char *name, bool exact)
     return false;
 }
 
-int bb_star_preference(const char *name, const char *socket_ifname, const char *default_route)
+int bb_star_preference(const char *name, const char *socket_ifname)
 {
     const char *list = socket_ifname ? socket_ifname : "";
     const bool excludes = *list == '^';
@@ -45,42 +44,9 @@ int bb_star_preference(const char *name, const char *socket_ifname, const char *
     listed = is_listed(list + exact, name, exact);
     if (listed)
         return excludes ? EXCLUDED : WANTED;
-    return strcmp(name, default_route) == 0 ? DEFAULT_ROUTE : OTHER;
-}
-
-/* Finds the interface of the IPv6 default route, unless `name` is already set. The fields of a line of
- * /proc/net/ipv6_route are destination, prefix length, source, prefix length, gateway, four numbers, interface. */
-static void find_default_route6(char name[IF_NAMESIZE])
-{
-    FILE *file = fopen("/proc/net/ipv6_route", "re");
-    char line[256], found[IF_NAMESIZE] = "";
-    unsigned length;
-
-    while (file && !*name && fgets(line, sizeof(line), file))
-        if (sscanf(line, "%*32s %2x %*s %*s %*s %*s %*s %*s %*s %15s", &length, found) == 2 && length == 0 &&
-            strcmp(found, "lo") != 0)
-            memcpy(name, found, IF_NAMESIZE);
-    if (file)
-        fclose(file);
-}
-
-/* Finds the interface of the IPv4 default route, else that of the IPv6 default route; "" if there is none. The
- * fields of a line of /proc/net/route are interface, destination, gateway, ... */
-static void find_default_route(char name[IF_NAMESIZE])
-{
-    FILE *file = fopen("/proc/net/route", "re");
-    char line[256];
-    unsigned long destination;
-
-    name[0] = '\0';
-    while (file && fgets(line, sizeof(line), file))
-        if (sscanf(line, "%15s %lx", name, &destination) == 2 && destination == 0)
-            break;
-        else
-            name[0] = '\0';
-    if (file)
-        fclose(file);
-    find_default_route6(name);
+    if (is_listed("ib", name, false))
+        return INFINIBAND;
+    return is_listed("docker", name, false) ? BRIDGE : OTHER;
 }
 
 static int compare_candidates(const void *a, const void *b)
@@ -101,10 +67,10 @@ static bool is_reachable(const struct ifaddrs *i)
     return family == AF_INET || !IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)i->ifa_addr)->sin6_addr);
 }
 
-static struct candidate candidate_of(const struct ifaddrs *i, int n, const char *route)
+static struct candidate candidate_of(const struct ifaddrs *i, int n)
 {
     const bool is_v4 = i->ifa_addr->sa_family == AF_INET;
-    struct candidate c = {.preference = bb_star_preference(i->ifa_name, getenv("NCCL_SOCKET_IFNAME"), route),
+    struct candidate c = {.preference = bb_star_preference(i->ifa_name, getenv("NCCL_SOCKET_IFNAME")),
                           .order = is_v4 ? n : CANDIDATES_MAX + n};
 
     memcpy(&c.at, i->ifa_addr, is_v4 ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
@@ -115,15 +81,13 @@ void bb_star_list_addresses(struct bb_star_endpoint *at)
 {
     struct candidate all[CANDIDATES_MAX];
     struct ifaddrs *interfaces;
-    char route[IF_NAMESIZE];
     int n = 0;
 
     if (getifaddrs(&interfaces))
         return;
-    find_default_route(route);
     for (const struct ifaddrs *i = interfaces; i && n < CANDIDATES_MAX; i = i->ifa_next)
         if (is_reachable(i)) {
-            all[n] = candidate_of(i, n, route);
+            all[n] = candidate_of(i, n);
             n++;
         }
     freeifaddrs(interfaces);

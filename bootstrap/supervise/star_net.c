@@ -13,11 +13,7 @@
 #include <unistd.h>
 
 static const uint32_t STAR_MAGIC = 0xbb0ca112;
-
-static socklen_t address_length(int family)
-{
-    return family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-}
+enum { WRITABLE_MS = 10 };
 
 /* Enables TCP keep-alive, because a host that fails does not close its connections. The kernel sends probes after
  * 10 s without data and closes the connection after 30 s without a response. */
@@ -35,7 +31,7 @@ void bb_star_keep_alive(int fd)
 
 static int listen_at(struct sockaddr_storage *at)
 {
-    socklen_t length = address_length(at->ss_family);
+    socklen_t length = sizeof(*at);
     int fd = socket(at->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     if (fd < 0)
@@ -78,11 +74,11 @@ int bb_star_listen(bool loopback, struct bb_star_endpoint *at, int fds[BB_STAR_A
     return 0;
 }
 
-int bb_star_accept(int listen_fd, struct bb_star_link *link)
+int bb_star_accept(int listen_fd, const struct bb_siphash_key *token, struct bb_star_link *link)
 {
     struct bb_star_msg challenge = bb_star_msg(BB_STAR_CHALLENGE, 0, 0);
 
-    *link = (struct bb_star_link){.called = true, .since_s = bb_now_s()};
+    *link = (struct bb_star_link){.called = true, .token = token, .since_s = bb_now_s()};
     link->fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (link->fd < 0)
         return 0;
@@ -125,24 +121,7 @@ static uint64_t tag_of(const struct bb_star_link *link, const struct bb_star_msg
     return bb_siphash(&link->key, &all, sizeof(all));
 }
 
-bool bb_star_verify(struct bb_star_link *link, const struct bb_star_msg *msg)
-{
-    return link->keyed && msg->tag == tag_of(link, msg, !link->called, link->received++);
-}
-
 /* ---- messages ---- */
-
-/* Waits until the socket is ready for `events`. Returns 1, or 0 after patience_s seconds. */
-static int ready_for(int fd, short events, double patience_s)
-{
-    struct pollfd p = {.fd = fd, .events = events};
-    int n;
-
-    do
-        n = poll(&p, 1, (int)(patience_s * 1000));
-    while (n < 0 && errno == EINTR);
-    return n > 0;
-}
 
 int bb_star_send(struct bb_star_link *link, struct bb_star_msg *msg, double patience_s)
 {
@@ -150,7 +129,6 @@ int bb_star_send(struct bb_star_link *link, struct bb_star_msg *msg, double pati
     double end_s = bb_now_s() + patience_s;
 
     msg->tag = link->keyed ? tag_of(link, msg, link->called, link->sent) : 0;
-
     while (link->fd >= 0 && done < sizeof(*msg)) {
         ssize_t n = send(link->fd, (const char *)msg + done, sizeof(*msg) - done, MSG_NOSIGNAL | MSG_DONTWAIT);
 
@@ -159,7 +137,7 @@ int bb_star_send(struct bb_star_link *link, struct bb_star_msg *msg, double pati
         } else if (n < 0 && errno != EINTR) {
             if (errno != EAGAIN || bb_now_s() >= end_s + (done ? 1 : 0))
                 break;
-            ready_for(link->fd, POLLOUT, 0.01);
+            (void)poll(&(struct pollfd){.fd = link->fd, .events = POLLOUT}, 1, WRITABLE_MS);
         }
     }
     if (done && done < sizeof(*msg))
@@ -182,7 +160,9 @@ int bb_star_receive(struct bb_star_link *link, struct bb_star_msg *msg)
     if (link->in.magic != STAR_MAGIC)
         return -1;
     link->have = 0;
-    if (link->keyed && !bb_star_verify(link, &link->in))
+    if (link->called && !link->keyed)
+        bb_star_take_key(link, link->token, link->in.nonce);
+    if (link->keyed && link->in.tag != tag_of(link, &link->in, !link->called, link->received++))
         return -1;
     *msg = link->in;
     msg->seen.text[BB_SEEN_TEXT - 1] = msg->seen.wait[BB_SEEN_TEXT - 1] = '\0';

@@ -1,110 +1,56 @@
 /* state_machine.c - the table of the supervisor's state machine (state_machine.h). */
 #include "bootstrap/supervise/state_machine.h"
 
-#define S(name) BB_STATE_##name
-#define E(name) BB_EVENT_##name
+#define S(name)  (1 << BB_STATE_##name)
+#define E(name)  (1 << BB_EVENT_##name)
+#define TO(name) BB_STATE_##name
 
 enum { ALONE = BB_ROLE_ALONE, MEMBER = BB_ROLE_MEMBER, SERVER = BB_ROLE_SERVER, ANY = BB_ROLE_ANY };
 
+/* RUNS: states before the early end of the job; DECIDES: those in which another supervisor decides. */
+enum { RUNS = S(LOADING) | S(STARTING) | S(RUNNING) | S(LEAVING) | S(JUDGING), DECIDES = S(DEFERRING) | S(ASKING) };
+
 const struct bb_machine_row bb_machine[] = {
-    /* The rank's program is loading. */
-    {S(LOADING), E(ALIVE), ANY, BB_DO_NOTHING, S(STARTING)},
-    {S(LOADING), E(HANG), ANY, BB_DO_NOTE, S(JUDGING)},
-    {S(LOADING), E(SIGNAL), ANY, BB_DO_NOTE, S(JUDGING)},
-    {S(LOADING), E(LOST), ANY, BB_DO_NOTE, S(JUDGING)},
-    {S(LOADING), E(FAILED), ANY, BB_DO_END, S(ENDING)},
-    {S(LOADING), E(END), ANY, BB_DO_END, S(ENDING)},
-
-    /* The ranks exchange host names through MPI; the supervisors are not connected yet. */
-    {S(STARTING), E(JOINED), ANY, BB_DO_ANSWER, S(RUNNING)},
-    {S(STARTING), E(UNREACHABLE), ANY, BB_DO_WARN, S(RUNNING)},
-    {S(STARTING), E(HANG), ANY, BB_DO_NOTE, S(JUDGING)},
-    {S(STARTING), E(SIGNAL), ANY, BB_DO_NOTE, S(JUDGING)},
-    {S(STARTING), E(LOST), ANY, BB_DO_NOTE, S(JUDGING)},
-    {S(STARTING), E(FAILED), ANY, BB_DO_END, S(ENDING)},
-    {S(STARTING), E(END), ANY, BB_DO_END, S(ENDING)},
-    {S(STARTING), E(DONE), ANY, BB_DO_LEAVE, S(LEAVING)},
-
-    /* The run. */
-    {S(RUNNING), E(HANG), ANY, BB_DO_NOTE, S(JUDGING)},
-    {S(RUNNING), E(SIGNAL), ANY, BB_DO_NOTE, S(JUDGING)},
-    {S(RUNNING), E(LOST), ANY, BB_DO_NOTE, S(JUDGING)},
-    {S(RUNNING), E(FAILED), ANY, BB_DO_END, S(ENDING)},
-    {S(RUNNING), E(END), ANY, BB_DO_END, S(ENDING)},
-    {S(RUNNING), E(SERVER_LOST), SERVER, BB_DO_NOTE, S(JUDGING)},
-    {S(RUNNING), E(SERVER_LOST), MEMBER, BB_DO_FALL_BACK, S(ASKING)},
-    {S(RUNNING), E(DONE), ANY, BB_DO_LEAVE, S(LEAVING)},
-
-    /* The ranks of this supervisor have ended in order, others still run. */
-    {S(LEAVING), E(HANG), ANY, BB_DO_NOTE, S(JUDGING)},
-    {S(LEAVING), E(SIGNAL), ANY, BB_DO_NOTE, S(JUDGING)},
-    {S(LEAVING), E(LOST), ANY, BB_DO_NOTE, S(JUDGING)},
-    {S(LEAVING), E(FAILED), ANY, BB_DO_END, S(ENDING)},
-    {S(LEAVING), E(END), ANY, BB_DO_END, S(ENDING)},
-    {S(LEAVING), E(SERVER_LOST), SERVER, BB_DO_NOTE, S(JUDGING)},
-    {S(LEAVING), E(SERVER_LOST), MEMBER, BB_DO_FALL_BACK, S(ASKING)},
-    {S(LEAVING), E(ALL_ENDED), ANY, BB_DO_CLOSE, S(CLOSING)},
+    /* The life of a job without trouble. */
+    {S(LOADING), E(ALIVE), ANY, NULL, TO(STARTING)},
+    {S(STARTING), E(JOINED), ANY, bb_ranks_answer, TO(RUNNING)},
+    {S(STARTING), E(UNREACHABLE), ANY, bb_warn_unreachable, TO(RUNNING)},
+    {S(STARTING) | S(RUNNING), E(DONE), ANY, bb_peers_bye, TO(LEAVING)},
+    {S(LEAVING) | S(JUDGING), E(ALL_ENDED), ANY, bb_close_results, TO(CLOSING)},
+    {S(CLOSING), E(WRITTEN), ANY, bb_dismiss, TO(OVER)},
 
     /* A rank is in trouble. A member waits for the server's decision. */
-    {S(JUDGING), E(HANG), ANY, BB_DO_NOTE, S(JUDGING)},
-    {S(JUDGING), E(SIGNAL), ANY, BB_DO_NOTE, S(JUDGING)},
-    {S(JUDGING), E(LOST), ANY, BB_DO_NOTE, S(JUDGING)},
-    {S(JUDGING), E(FAILED), ANY, BB_DO_END, S(ENDING)},
-    {S(JUDGING), E(END), ANY, BB_DO_END, S(ENDING)},
-    {S(JUDGING), E(CLAIM), ALONE, BB_DO_DEFER, S(DEFERRING)},
-    {S(JUDGING), E(SERVER_LOST), SERVER, BB_DO_NOTE, S(JUDGING)},
-    {S(JUDGING), E(SERVER_LOST), MEMBER, BB_DO_FALL_BACK, S(ASKING)},
-    {S(JUDGING), E(ALL_ENDED), ANY, BB_DO_CLOSE, S(CLOSING)},
-    {S(JUDGING), E(TIMER), ALONE | SERVER, BB_DO_JUDGE, S(ENDING)},
-    {S(JUDGING), E(TIMER), MEMBER, BB_DO_FALL_BACK, S(ASKING)},
+    {RUNS, E(HANG) | E(SIGNAL) | E(LOST), ANY, bb_note_trouble, TO(JUDGING)},
+    {RUNS | DECIDES, E(FAILED) | E(END), ANY, bb_end_printed, TO(ENDING)},
+    {S(JUDGING), E(CLAIM), ALONE, bb_defer, TO(DEFERRING)},
+    {S(JUDGING), E(TIMER), ALONE | SERVER, bb_judge, TO(ENDING)},
+    {S(DEFERRING), E(TIMER), ANY, bb_judge, TO(ENDING)},
 
-    /* Another supervisor of this host claimed the error line. */
-    {S(DEFERRING), E(END), ANY, BB_DO_END, S(ENDING)},
-    {S(DEFERRING), E(FAILED), ANY, BB_DO_END, S(ENDING)},
-    {S(DEFERRING), E(TIMER), ANY, BB_DO_JUDGE, S(ENDING)},
-
-    /* The server is lost or does not answer; the backup server decides. If it does not, the supervisor is alone. */
-    {S(ASKING), E(END), ANY, BB_DO_END, S(ENDING)},
-    {S(ASKING), E(FAILED), ANY, BB_DO_END, S(ENDING)},
-    {S(ASKING), E(TIMER), ANY, BB_DO_NOTE, S(JUDGING)},
+    /* The server is lost or does not answer. If the backup server does not decide either, the supervisor is alone. */
+    {S(RUNNING) | S(LEAVING) | S(JUDGING), E(SERVER_LOST), SERVER, bb_note_trouble, TO(JUDGING)},
+    {S(RUNNING) | S(LEAVING) | S(JUDGING), E(SERVER_LOST), MEMBER, bb_fall_back, TO(ASKING)},
+    {S(JUDGING), E(TIMER), MEMBER, bb_fall_back, TO(ASKING)},
+    {S(ASKING), E(TIMER), ANY, bb_note_trouble, TO(JUDGING)},
 
     /* The job ends early. */
-    {S(ENDING), E(GONE), ANY, BB_DO_PART, S(LINGERING)},
-    {S(ENDING), E(TIMER), ANY, BB_DO_KILL, S(ENDING)},
-    {S(LINGERING), E(ALL_ENDED), ANY, BB_DO_DISMISS, S(OVER)},
-    {S(LINGERING), E(SERVER_LOST), ANY, BB_DO_DISMISS, S(OVER)},
-    {S(LINGERING), E(TIMER), ANY, BB_DO_DISMISS, S(OVER)},
+    {S(ENDING), E(GONE), ANY, bb_linger, TO(LINGERING)},
+    {S(ENDING), E(TIMER), ANY, bb_kill_ranks, TO(ENDING)},
+    {S(LINGERING), E(ALL_ENDED) | E(SERVER_LOST) | E(TIMER), ANY, bb_dismiss, TO(OVER)},
 
-    /* The job ends in order. */
-    {S(CLOSING), E(WRITTEN), ANY, BB_DO_DISMISS, S(OVER)},
-    {S(CLOSING), E(LOST), ANY, BB_DO_WRITER_LOST, S(ENDING)},
-    {S(CLOSING), E(FAILED), ANY, BB_DO_END, S(ENDING)},
-    {S(CLOSING), E(SIGNAL), ANY, BB_DO_REPORT_WRITE, S(OVER)},
-    {S(CLOSING), E(TIMER), ANY, BB_DO_REPORT_WRITE, S(OVER)},
+    /* Trouble while the final results are written. */
+    {S(CLOSING), E(LOST), ANY, bb_note_trouble, TO(JUDGING)},
+    {S(CLOSING), E(FAILED), ANY, bb_end_printed, TO(ENDING)},
+    {S(CLOSING), E(SIGNAL) | E(TIMER), ANY, bb_report_write, TO(OVER)},
 };
 const size_t bb_machine_rows = sizeof(bb_machine) / sizeof(*bb_machine);
 
 const struct bb_machine_row *bb_machine_row_of(enum bb_state state, enum bb_event event, enum bb_role role)
 {
-    for (size_t i = 0; i < bb_machine_rows; i++)
-        if (bb_machine[i].state == state && bb_machine[i].event == event && (bb_machine[i].roles & (int)role))
-            return &bb_machine[i];
+    for (size_t i = 0; i < bb_machine_rows; i++) {
+        const struct bb_machine_row *row = &bb_machine[i];
+
+        if ((row->states >> state & 1) && (row->events >> event & 1) && (row->roles & (int)role))
+            return row;
+    }
     return NULL;
-}
-
-const char *bb_state_name(enum bb_state state)
-{
-    static const char *const names[BB_STATES] = {"loading", "starting",  "running", "judging", "deferring", "asking",
-                                                 "ending",  "lingering", "leaving", "closing", "over"};
-
-    return names[state];
-}
-
-const char *bb_event_name(enum bb_event event)
-{
-    static const char *const names[BB_EVENTS] = {"alive", "joined", "unreachable", "hang",    "signal",
-                                                 "lost",  "failed", "done",        "gone",    "all ended",
-                                                 "end",   "claim",  "server lost", "written", "timer"};
-
-    return names[event];
 }

@@ -1,6 +1,6 @@
 /*
- * state_machine.h - state machine of a supervisor: a table of rows {state, event, roles, action, next state}. The table
- * decides what happens; supervisor.c carries the actions out. An event without a row is ignored.
+ * state_machine.h - state machine of a supervisor: a table of rows {states, events, roles, action, next state}. The
+ * table decides what happens; supervisor.c carries the actions out. An event without a row is ignored.
  */
 #ifndef BB_BOOTSTRAP_SUPERVISE_STATE_MACHINE_H
 #define BB_BOOTSTRAP_SUPERVISE_STATE_MACHINE_H
@@ -9,11 +9,12 @@
 
 enum bb_state {
     BB_STATE_LOADING,   /* the rank's program loads its libraries */
-    BB_STATE_STARTING,  /* main() of the rank runs; the supervisors are not connected yet */
+    BB_STATE_STARTING,  /* main() of the rank runs; the ranks exchange host names through MPI, and the supervisors are
+                           not connected yet */
     BB_STATE_RUNNING,   /* the supervisors are connected */
     BB_STATE_JUDGING,   /* a rank is in trouble; waiting a moment for further reports, or for the server's decision */
     BB_STATE_DEFERRING, /* another supervisor of this host will print the error line */
-    BB_STATE_ASKING,    /* waiting for the decision of the backup server */
+    BB_STATE_ASKING,    /* the server is lost or does not answer; waiting for the decision of the backup server */
     BB_STATE_ENDING,    /* the job ends early; waiting for the end of this supervisor's ranks */
     BB_STATE_LINGERING, /* the ranks have ended; waiting for the other supervisors, because launchers kill the rest of
                            the job when the first process exits */
@@ -51,31 +52,28 @@ enum bb_role {
 };
 enum { BB_ROLE_ANY = BB_ROLE_ALONE | BB_ROLE_MEMBER | BB_ROLE_SERVER };
 
-enum bb_action {
-    BB_DO_NOTHING,
-    BB_DO_ANSWER,    /* inform the ranks of this supervisor that they are connected */
-    BB_DO_NOTE,      /* record the report; it replaces a weaker one. A server asks all ranks for their state; a member
-                           informs the server; a supervisor alone claims the error line among those of its host */
-    BB_DO_DEFER,     /* wait for the error line of the supervisor that has claimed it */
-    BB_DO_WARN,      /* warn that the causes of hangs will not be reported, and answer the ranks */
-    BB_DO_JUDGE,     /* print the error line and end the job */
-    BB_DO_END,       /* end the job without a line: it is printed already */
-    BB_DO_LEAVE,     /* inform the server that the ranks of this supervisor have ended in order */
-    BB_DO_FALL_BACK, /* report to the backup server */
-    BB_DO_KILL,      /* kill the ranks of this supervisor */
-    BB_DO_PART,      /* inform the server that the ranks of this supervisor have ended */
-    BB_DO_CLOSE,     /* write the final results */
-    BB_DO_REPORT_WRITE, /* report that the final results could not be written in time, or were interrupted */
-    BB_DO_WRITER_LOST,  /* print that the process that writes the results is lost, and end the job */
-    BB_DO_DISMISS       /* server: inform all supervisors that all ranks have ended */
-};
-enum { BB_ACTIONS = BB_DO_DISMISS + 1 };
+/* An action reads the report that raised the event from s->report. Raising another event is its last act. */
+struct bb_supervisor;
+typedef void bb_action(struct bb_supervisor *s);
+
+bb_action bb_ranks_answer;     /* inform the ranks of this supervisor that they are connected */
+bb_action bb_warn_unreachable; /* warn that the causes of hangs will not be reported, and answer the ranks */
+bb_action bb_note_trouble;     /* record the report; it replaces a weaker one. A server asks all ranks for their state;
+                                  a supervisor alone claims the error line among those of its host */
+bb_action bb_defer;            /* wait for the error line of the supervisor that has claimed it */
+bb_action bb_judge;            /* print the error line and end the job */
+bb_action bb_end_printed;      /* end the job without a line: it is printed already */
+bb_action bb_fall_back;        /* report to the backup server */
+bb_action bb_peers_bye;        /* inform the server that all processes of this supervisor's ranks have ended */
+bb_action bb_kill_ranks;       /* kill the ranks of this supervisor */
+bb_action bb_linger;           /* the same as bb_peers_bye, and wait for the other supervisors */
+bb_action bb_close_results;    /* write the final results */
+bb_action bb_report_write;     /* report that the final results could not be written in time, or were interrupted */
+bb_action bb_dismiss;          /* server: inform all supervisors that all ranks have ended */
 
 struct bb_machine_row {
-    enum bb_state state;
-    enum bb_event event;
-    int roles; /* bits of enum bb_role */
-    enum bb_action action;
+    int states, events, roles; /* states, events: bit 1 << n for value n; roles: bits of enum bb_role */
+    bb_action *action;         /* NULL: none */
     enum bb_state next;
 };
 
@@ -85,9 +83,5 @@ extern const size_t bb_machine_rows;
 
 /* bb_machine_row_of - return the row for this state, event and role; NULL: the event is ignored. */
 const struct bb_machine_row *bb_machine_row_of(enum bb_state state, enum bb_event event, enum bb_role role);
-
-/* Names for logs and tests. */
-const char *bb_state_name(enum bb_state state);
-const char *bb_event_name(enum bb_event event);
 
 #endif

@@ -1,6 +1,7 @@
 /* supervisor.c - the loop of a supervisor, and the actions of its state machine (state_machine.h). */
 #include "bootstrap/supervise/supervisor.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
 #include "bootstrap/results/serve.h"
 #include "bootstrap/start/launcher.h"
@@ -40,13 +41,6 @@ static const double OUTPUT_S = 0.2;              /* time for Hydra to read the o
 
 /* ---- actions ---- */
 
-static enum bb_cause cause_of(enum bb_event event)
-{
-    if (event == BB_EVENT_LOST || event == BB_EVENT_SERVER_LOST)
-        return BB_CAUSE_LOST;
-    return event == BB_EVENT_SIGNAL ? BB_CAUSE_SIGNAL : BB_CAUSE_HANG;
-}
-
 static void set_timer(struct bb_supervisor *s, double seconds)
 {
     const double due_s = bb_now_s() + seconds;
@@ -75,19 +69,13 @@ static bool has_strangers(const struct bb_supervisor *s)
     return s->launched && (s->role == BB_ROLE_ALONE || (s->role == BB_ROLE_SERVER && !bb_peers_joined(s)));
 }
 
-static void note_trouble(struct bb_supervisor *s, const struct bb_report *report)
+void bb_note_trouble(struct bb_supervisor *s)
 {
-    const enum bb_cause cause = cause_of(report->event);
-
-    if (s->state == BB_STATE_JUDGING && report->event == BB_EVENT_TIMER && s->ending_s == 0 &&
-        s->role == BB_ROLE_MEMBER)
+    if (s->report.cause == BB_CAUSE_NONE && s->role == BB_ROLE_MEMBER)
         s->role = BB_ROLE_ALONE; /* no server answers */
-    if (cause > s->trouble.cause && report->event != BB_EVENT_TIMER)
-        s->trouble = (struct bb_trouble){.cause = cause,
-                                         .rank = report->event == BB_EVENT_SERVER_LOST ? 0 : report->rank,
-                                         .signal = report->signal,
-                                         .code = cause == BB_CAUSE_SIGNAL ? report->code : BB_ETIMEOUT};
-    if (s->role == BB_ROLE_SERVER && report->event == BB_EVENT_HANG && s->due_s == 0)
+    if (s->report.cause > s->trouble.cause)
+        s->trouble = s->report;
+    if (s->role == BB_ROLE_SERVER && s->report.cause == BB_CAUSE_HANG && s->due_s == 0)
         bb_peers_ask_states(s);
     if (has_strangers(s))
         bb_local_tell(s->launcher, BB_LOCAL_CLAIM, s->job.rank);
@@ -96,9 +84,8 @@ static void note_trouble(struct bb_supervisor *s, const struct bb_report *report
         bb_supervisor_event(s, BB_EVENT_CLAIM);
 }
 
-static void warn_unreachable(struct bb_supervisor *s, const struct bb_report *report)
+void bb_warn_unreachable(struct bb_supervisor *s)
 {
-    (void)report;
     bb_warn("rank 0 (%s) is unreachable from rank %d: the cause of a hang of rank %d will not be reported",
             s->job.hosts[0], s->job.rank, s->job.rank);
     bb_ranks_answer(s);
@@ -137,11 +124,8 @@ static void record_end(struct bb_supervisor *s)
     char phase[BB_VERDICT_LINE];
     const struct bb_results_end end = describe_end(s, phase);
 
-    if (s->writer.control.fd >= 0 && !bb_supervisor_poll_writer(s) &&
-        bb_results_finish_send(s->writer.control.fd, -s->code, &end)) {
-        s->writer.finished = s->writer.lost = true;
-        s->writer.code = -BB_EFAIL;
-    }
+    if (!bb_supervisor_poll_writer(s)) /* a writer that has ended is detected when its answer is received */
+        (void)!bb_results_finish_send(s->writer.control.fd, -s->code, &end);
 }
 
 /* Waits until the writer has written the final results, but not for long: its disk may hang. Then completes the file in
@@ -182,140 +166,93 @@ static void start_ending(struct bb_supervisor *s, bool line)
         bb_supervisor_event(s, BB_EVENT_GONE);
 }
 
-static void judge(struct bb_supervisor *s, const struct bb_report *report)
+void bb_judge(struct bb_supervisor *s)
 {
-    (void)report;
     s->code = s->trouble.code;
     start_ending(s, true);
 }
 
-static void judge_writer(struct bb_supervisor *s, const struct bb_report *report)
+void bb_end_printed(struct bb_supervisor *s)
 {
-    s->trouble = (struct bb_trouble){
-        .cause = BB_CAUSE_LOST, .rank = report->rank, .signal = report->signal, .code = BB_ETIMEOUT};
-    judge(s, report);
-}
-
-static void end_printed(struct bb_supervisor *s, const struct bb_report *report)
-{
-    s->code = report->code ? report->code : BB_EFAIL;
-    if (report->event == BB_EVENT_FAILED)
-        s->trouble = (struct bb_trouble){.cause = BB_CAUSE_PRINTED, .rank = report->rank, .code = s->code};
+    s->code = s->report.code ? s->report.code : BB_EFAIL;
+    if (s->report.cause != BB_CAUSE_NONE)
+        s->trouble = s->report;
     start_ending(s, false);
 }
 
-static void leave(struct bb_supervisor *s, const struct bb_report *report)
+void bb_fall_back(struct bb_supervisor *s)
 {
-    (void)report;
-    bb_peers_bye(s);
-}
-
-static void fall_back(struct bb_supervisor *s, const struct bb_report *report)
-{
-    if (s->trouble.cause == BB_CAUSE_NONE || report->event == BB_EVENT_SERVER_LOST)
-        s->trouble = (struct bb_trouble){.cause = BB_CAUSE_LOST, .rank = 0, .code = BB_ETIMEOUT};
-    if (report->event == BB_EVENT_TIMER)
+    if (s->report.cause == BB_CAUSE_LOST) /* the server */
+        s->trouble = s->report;
+    else
         bb_peers_fall_back(s);
     set_timer(s, SERVER_S);
 }
 
 /* Kills the ranks that have not ended on their own. A process in an uninterruptible call does not even end then; the
  * supervisor does not wait for it for long. */
-static void kill_ranks(struct bb_supervisor *s, const struct bb_report *report)
+void bb_kill_ranks(struct bb_supervisor *s)
 {
-    (void)report;
     bb_ranks_kill(s);
     set_timer(s, UNWIND_S);
     if (bb_now_s() > s->ending_s + LINGER_S)
         bb_supervisor_event(s, BB_EVENT_GONE);
 }
 
-static void part(struct bb_supervisor *s, const struct bb_report *report)
+void bb_linger(struct bb_supervisor *s)
 {
-    (void)report;
     set_timer(s, s->ending_s + LINGER_S - bb_now_s());
     bb_peers_bye(s);
 }
 
-static void close_results(struct bb_supervisor *s, const struct bb_report *report)
+void bb_close_results(struct bb_supervisor *s)
 {
-    (void)report;
-    if (s->writer.control.fd < 0) {
-        bb_supervisor_event(s, BB_EVENT_WRITTEN);
-        return;
-    }
     record_end(s);
     set_timer(s, s->timeout_s);
-    if (s->writer.finished && !s->writer.lost)
+    if (bb_supervisor_poll_writer(s) && !s->writer.lost)
         bb_supervisor_event(s, BB_EVENT_WRITTEN);
 }
 
-static void report_write(struct bb_supervisor *s, const struct bb_report *report)
+void bb_report_write(struct bb_supervisor *s)
 {
-    const bool late = report->event == BB_EVENT_TIMER;
+    const bool late = s->report.cause == BB_CAUSE_NONE;
 
     s->code = late ? BB_ETIMEOUT : BB_EFAIL;
-    s->trouble = (struct bb_trouble){.cause = late ? BB_CAUSE_HANG : BB_CAUSE_SIGNAL, .signal = report->signal};
+    s->trouble = (struct bb_trouble){.cause = late ? BB_CAUSE_HANG : BB_CAUSE_SIGNAL, .signal = s->report.signal};
     if (late)
         snprintf(s->line, sizeof(s->line), "timeout: writing the final results did not end within %g s", s->timeout_s);
     else
         snprintf(s->line, sizeof(s->line), "ended by %s; last seen: writing the final results",
-                 bb_signal_name(report->signal));
+                 bb_signal_name(s->report.signal));
     await_record(s);
     bb_err_job_nonblocking((enum bb_error)s->code, "%s", s->line);
     bb_peers_dismiss(s);
 }
 
-static void dismiss(struct bb_supervisor *s, const struct bb_report *report)
+void bb_dismiss(struct bb_supervisor *s)
 {
-    if (report->event == BB_EVENT_WRITTEN && s->writer.code < 0 && s->code == 0)
+    if (s->writer.code < 0 && s->code == 0)
         s->code = -s->writer.code;
     bb_peers_dismiss(s);
 }
 
-static void do_nothing(struct bb_supervisor *s, const struct bb_report *report)
+void bb_defer(struct bb_supervisor *s)
 {
-    (void)s, (void)report;
-}
-
-static void answer_ranks(struct bb_supervisor *s, const struct bb_report *report)
-{
-    (void)report;
-    bb_ranks_answer(s);
-}
-
-static void defer(struct bb_supervisor *s, const struct bb_report *report)
-{
-    (void)report;
     set_timer(s, s->claimed_s - bb_now_s());
 }
 
-void bb_supervisor_raise(struct bb_supervisor *s, const struct bb_report *report)
+void bb_supervisor_raise(struct bb_supervisor *s, enum bb_event event, struct bb_trouble report)
 {
-    typedef void act_fn(struct bb_supervisor *, const struct bb_report *);
-    static act_fn *const actions[BB_ACTIONS] = {[BB_DO_NOTHING] = do_nothing,
-                                                [BB_DO_ANSWER] = answer_ranks,
-                                                [BB_DO_NOTE] = note_trouble,
-                                                [BB_DO_DEFER] = defer,
-                                                [BB_DO_WARN] = warn_unreachable,
-                                                [BB_DO_JUDGE] = judge,
-                                                [BB_DO_END] = end_printed,
-                                                [BB_DO_LEAVE] = leave,
-                                                [BB_DO_FALL_BACK] = fall_back,
-                                                [BB_DO_KILL] = kill_ranks,
-                                                [BB_DO_PART] = part,
-                                                [BB_DO_CLOSE] = close_results,
-                                                [BB_DO_REPORT_WRITE] = report_write,
-                                                [BB_DO_WRITER_LOST] = judge_writer,
-                                                [BB_DO_DISMISS] = dismiss};
-    const struct bb_machine_row *row = bb_machine_row_of(s->state, report->event, s->role);
+    const struct bb_machine_row *row = bb_machine_row_of(s->state, event, s->role);
 
     if (!row)
         return;
     if (row->next != s->state)
         s->due_s = 0;
     s->state = row->next;
-    actions[row->action](s, report);
+    s->report = report;
+    if (row->action)
+        row->action(s);
 }
 
 /* ---- observations ---- */
@@ -330,21 +267,13 @@ static void take_local_signal(struct bb_supervisor *s, const struct signalfd_sig
     if (s->ending_s > 0 && kind == BB_LOCAL_CLAIM)
         bb_local_tell(s->launcher, BB_LOCAL_ENDED, s->code); /* the claim of a supervisor that started late */
     if (kind == BB_LOCAL_ENDED) {
-        bb_supervisor_raise(s, &(struct bb_report){.event = BB_EVENT_END, .code = value});
+        bb_supervisor_raise(s, BB_EVENT_END, (struct bb_trouble){.code = value});
     } else if (value < s->job.rank) {
         s->claimed_s = bb_now_s() + DEFER_S;
         bb_supervisor_event(s, BB_EVENT_CLAIM);
     } else if (s->state == BB_STATE_JUDGING) {
         bb_local_tell(s->launcher, BB_LOCAL_CLAIM, s->job.rank); /* the sender may have started after the first claim */
     }
-}
-
-static void end_by(struct bb_supervisor *s, int signal)
-{
-    if (s->state == BB_STATE_CLOSING)
-        bb_supervisor_raise(s, &(struct bb_report){.event = BB_EVENT_SIGNAL, .signal = signal});
-    else if (s->ending_s == 0)
-        bb_peers_report(s, s->job.rank, BB_CAUSE_SIGNAL, signal, BB_EFAIL);
 }
 
 static void read_signals(struct bb_supervisor *s)
@@ -359,18 +288,16 @@ static void read_signals(struct bb_supervisor *s)
         if ((int)info.ssi_signo == bb_local_signal())
             take_local_signal(s, &info);
         else
-            end_by(s, (int)info.ssi_signo);
+            bb_peers_report(s, s->job.rank, BB_CAUSE_SIGNAL, (int)info.ssi_signo, BB_EFAIL);
     }
 }
 
-/* Detects the end of the launcher: mpirun that was killed, or that received a second Ctrl-C, informs no rank. */
+/* Detects the end of the launcher: mpirun that was killed, or that received a second Ctrl-C, informs no rank. The pidfd
+ * of the launcher only wakes the loop. */
 static void check_launcher(struct bb_supervisor *s)
 {
-    struct pollfd p = {.fd = s->launcher_fd, .events = POLLIN};
-
-    if (!s->launched || (poll(&p, 1, 0) <= 0 && getppid() == s->launcher))
-        return;
-    end_by(s, BB_LAUNCHER_LOST);
+    if (s->launched && getppid() != s->launcher)
+        bb_peers_report(s, s->job.rank, BB_CAUSE_SIGNAL, BB_LAUNCHER_LOST, BB_EFAIL);
 }
 
 /* The writer process starts when the rank sends the first message about its results. */
@@ -418,7 +345,7 @@ static void check_timer(struct bb_supervisor *s, double now_s)
 static void sleep_until_news(struct bb_supervisor *s)
 {
     const int n_fixed = 3 + 3 * s->n_children;
-    struct pollfd polls[n_fixed + s->star.n_listen + BB_STAR_SERVERS + s->star.n_peers + s->star.n_visitors];
+    struct pollfd polls[n_fixed + s->star.n_listen + s->star.n_links];
     const bool soon = s->state >= BB_STATE_JUDGING || s->star.dialing >= 0;
     int n = 0;
 
@@ -473,7 +400,6 @@ static void block_signals(sigset_t *ours, sigset_t *before)
 static int start(struct bb_supervisor *s, int n)
 {
     sigset_t ours;
-    int rc = 0;
 
     block_signals(&ours, &s->mask);
     s->round_s = bb_now_s();
@@ -485,18 +411,14 @@ static int start(struct bb_supervisor *s, int n)
     s->role = BB_ROLE_ALONE;
     s->writer.control.fd = -1;
     s->star.dialing = -1;
-    for (int i = 0; i < BB_STAR_SERVERS; i++)
-        s->star.servers[i].fd = -1;
     (void)gethostname(s->job.host, sizeof(s->job.host) - 1);
     s->signal_fd = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
-    s->children = calloc((size_t)n, sizeof(*s->children));
+    BB_NEW(s->children, n);
     s->n_children = n;
-    if (s->signal_fd < 0 || !s->children)
+    if (s->signal_fd < 0)
         return bb_err(BB_EFAIL, "cannot supervise %d ranks: %s", n, strerror(errno));
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    TRY(bb_children_start(s->children, n, s->job.rank, &s->program, &s->mask));
-out:
-    return rc;
+    return bb_children_start(s->children, n, s->job.rank, &s->program, &s->mask);
 }
 
 /* Ends the processes that are left, and then the job for the launcher: Hydra and Slurm's PMI-2 do not end the other

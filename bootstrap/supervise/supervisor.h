@@ -19,11 +19,9 @@ struct bb_job {
     int *node_of;                /* [size] node of each rank; owned */
 };
 
-/* A rank, as a server knows it. Only the entry of the first rank of a supervisor has a connection. */
+/* A rank, as the other supervisors know it. */
 struct bb_peer {
-    struct bb_star_link link;
     struct bb_seen seen;
-    int count; /* number of ranks of the supervisor whose connection this is; 0: another entry has the connection */
     bool joined, hung, answered; /* answered: has answered ASK, or cannot answer */
     bool ended;                  /* all processes of the rank have ended */
     bool stopped;                /* suspended by a signal */
@@ -33,13 +31,11 @@ struct bb_peer {
 /* Connections to the other supervisors. */
 struct bb_star {
     struct bb_siphash_key token;
-    struct bb_peer *peers; /* servers: [n_peers] all ranks of the job; NULL: not a server */
+    struct bb_peer *peers; /* [n_peers] servers: all ranks of the job; other supervisors: rank 0 */
     int n_peers;
-    struct bb_star_link servers[BB_STAR_SERVERS]; /* connections to the servers; fd -1: none */
-    struct bb_seen first_seen;                    /* progress of rank 0 */
+    struct bb_star_link *links; /* [n_links] connections to the servers, [BB_STAR_SERVERS]; then accepted ones */
+    int n_links;
     int listen_fds[BB_STAR_ADDRESSES], n_listen;
-    struct bb_star_link *visitors; /* [n_visitors] accepted connections whose first message is not received yet */
-    int n_visitors;
     struct bb_star_dial dial; /* attempt to connect to a server */
     int dialing;              /* index of that server; -1: none */
     int self;                 /* index of this supervisor among the servers; -1: it is none */
@@ -49,12 +45,12 @@ struct bb_star {
     double state_s;     /* time at which the states were last sent */
 };
 
-/* The trouble that will be reported. */
+/* Trouble of a rank: what is reported, and what the error line is about. */
 struct bb_trouble {
-    enum bb_cause cause;
-    int rank;   /* rank in trouble */
-    int signal; /* BB_CAUSE_SIGNAL, BB_CAUSE_LOST: signal or other cause (signals.h) */
-    int code;   /* exit code of the job */
+    enum bb_cause cause; /* BB_CAUSE_NONE: none */
+    int rank;            /* rank in trouble */
+    int signal;          /* BB_CAUSE_SIGNAL, BB_CAUSE_LOST: signal or other cause (signals.h) */
+    int code;            /* exit code of the job */
 };
 
 /* The process that writes the results. */
@@ -79,7 +75,8 @@ struct bb_supervisor {
     double round_s;   /* time of the last iteration of the loop */
     double ending_s;  /* time at which the job started to end; 0: it does not end */
     struct bb_star star;
-    struct bb_trouble trouble;
+    struct bb_trouble report;  /* of the event that is being handled */
+    struct bb_trouble trouble; /* the trouble that will be reported */
     struct bb_writer writer;
     pid_t launcher; /* parent process at the start */
     int launcher_fd, signal_fd;
@@ -92,17 +89,11 @@ struct bb_supervisor {
     char line[BB_VERDICT_LINE]; /* the error line that this supervisor has printed; "": none */
 };
 
-/* An event with what is known about it. */
-struct bb_report {
-    enum bb_event event;
-    int rank, signal, code;
-};
-
-/* bb_supervisor_raise - perform the action of the table's row for this event. */
-void bb_supervisor_raise(struct bb_supervisor *s, const struct bb_report *report);
+/* bb_supervisor_raise - perform the action of the table's row for this event. report: what is known about it. */
+void bb_supervisor_raise(struct bb_supervisor *s, enum bb_event event, struct bb_trouble report);
 static inline void bb_supervisor_event(struct bb_supervisor *s, enum bb_event event)
 {
-    bb_supervisor_raise(s, &(struct bb_report){.event = event, .rank = s->job.rank});
+    bb_supervisor_raise(s, event, (struct bb_trouble){BB_CAUSE_NONE, 0, 0, 0});
 }
 
 /* bb_supervisor_poll_writer - returns whether the writer has written the final results, or has ended before. */
@@ -110,11 +101,10 @@ bool bb_supervisor_poll_writer(struct bb_supervisor *s);
 
 /* ---- own ranks (ranks.c) ---- */
 
-void bb_ranks_read(struct bb_supervisor *s);   /* read the sockets of the ranks */
-void bb_ranks_reap(struct bb_supervisor *s);   /* handle processes that have ended, stopped or continued */
-void bb_ranks_check(struct bb_supervisor *s);  /* check the signs of life */
-void bb_ranks_answer(struct bb_supervisor *s); /* inform the ranks that they are connected */
-void bb_ranks_end(struct bb_supervisor *s);    /* inform the ranks that the job is ending */
+void bb_ranks_read(struct bb_supervisor *s);  /* read the sockets of the ranks */
+void bb_ranks_reap(struct bb_supervisor *s);  /* handle processes that have ended, stopped or continued */
+void bb_ranks_check(struct bb_supervisor *s); /* check the signs of life */
+void bb_ranks_end(struct bb_supervisor *s);   /* inform the ranks that the job is ending */
 void bb_ranks_kill(struct bb_supervisor *s);
 bool bb_ranks_gone(const struct bb_supervisor *s);
 struct bb_child *bb_ranks_find(const struct bb_supervisor *s, int rank); /* NULL: not a rank of this supervisor */
@@ -129,8 +119,6 @@ void bb_peers_read(struct bb_supervisor *s, double now_s);               /* acce
 int bb_peers_polls(const struct bb_supervisor *s, struct pollfd *polls); /* fill in the sockets; returns their number */
 /* bb_peers_report - a rank of this supervisor is in trouble: inform the server, and raise the event. */
 void bb_peers_report(struct bb_supervisor *s, int rank, enum bb_cause cause, int signal, int code);
-void bb_peers_bye(struct bb_supervisor *s); /* inform the server that all processes of this supervisor's ranks have
-                                               ended */
 void bb_peers_ask_states(struct bb_supervisor *s);
 bool bb_peers_answered(const struct bb_supervisor *s); /* all ranks have answered bb_peers_ask_states */
 void bb_peers_send_states(struct bb_supervisor *s, double now_s);

@@ -4,78 +4,57 @@
 #include "bootstrap/supervise/local_job.h"
 #include "bootstrap/supervise/supervisor.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { NAMED_MAX = 8 }; /* maximum number of ranks that a message names */
-
-/* An error line that is composed in parts. Text beyond the capacity is dropped. */
-struct line {
-    char *text; /* [BB_VERDICT_LINE] */
-    size_t used;
-};
-
-__attribute__((format(printf, 2, 3))) static void append_text(struct line *line, const char *fmt, ...)
-{
-    va_list args;
-    int n;
-
-    va_start(args, fmt);
-    n = vsnprintf(line->text + line->used, BB_VERDICT_LINE - line->used, fmt, args);
-    va_end(args);
-    line->used += (size_t)n;
-    if (line->used >= BB_VERDICT_LINE)
-        line->used = BB_VERDICT_LINE - 1;
-}
 
 static const char *host_of(const struct bb_supervisor *s, int rank)
 {
     return s->job.hosts && rank < s->job.size ? s->job.hosts[rank] : s->job.host;
 }
 
-/* Copies what is known about the progress of a rank. */
-static void get_seen(const struct bb_supervisor *s, int rank, struct bb_seen *seen)
+/* Returns what is known about the progress of a rank. */
+static struct bb_seen seen_of(const struct bb_supervisor *s, int rank)
 {
     const struct bb_child *child = bb_ranks_find(s, rank);
+    struct bb_seen seen = {0};
 
-    *seen = (struct bb_seen){0};
     if (child)
-        bb_rank_page_read(child->page, seen);
+        bb_rank_page_read(child->page, &seen);
     else if (rank < s->star.n_peers)
-        *seen = s->star.peers[rank].seen;
-    else if (rank == 0)
-        *seen = s->star.first_seen;
+        seen = s->star.peers[rank].seen;
     if (child && !child->alive)
-        snprintf(seen->text, BB_SEEN_TEXT, "loading the GPU libraries");
+        snprintf(seen.text, BB_SEEN_TEXT, "loading the GPU libraries");
+    return seen;
 }
 
-static void add_seen(struct line *line, const struct bb_seen *seen)
+static void add_seen(FILE *line, const struct bb_seen *seen)
 {
-    append_text(line, "last seen: %s", seen->text[0] ? seen->text : "start");
+    fprintf(line, "last seen: %s", seen->text[0] ? seen->text : "start");
     if (seen->wait[0] && strcmp(seen->wait, seen->text) != 0)
-        append_text(line, ", waiting for %s", seen->wait);
+        fprintf(line, ", waiting for %s", seen->wait);
 }
 
-static void add_rank(struct line *line, const struct bb_supervisor *s, int rank)
+static void add_rank(FILE *line, const struct bb_supervisor *s, int rank)
 {
     const struct bb_peer *peer = &s->star.peers[rank];
 
-    append_text(line, "rank %d (%s)", rank, host_of(s, rank));
+    fprintf(line, "rank %d (%s)", rank, host_of(s, rank));
     if (!peer->joined) {
-        append_text(line, ", never connected");
+        fprintf(line, ", never connected");
         return;
     }
-    append_text(line, ", ");
+    fprintf(line, ", ");
     add_seen(line, &peer->seen);
     if (peer->stopped)
-        append_text(line, ", suspended");
+        fprintf(line, ", suspended");
     if (!peer->answered && s->trouble.cause == BB_CAUSE_HANG)
-        append_text(line, ", does not answer");
+        fprintf(line, ", does not answer");
 }
 
 /* Adds the marked ranks to the line: up to NAMED_MAX ranks with their details, then the number of further ranks. */
-static void add_ranks(struct line *line, const struct bb_supervisor *s, const bool *marked)
+static void add_ranks(FILE *line, const struct bb_supervisor *s, const bool *marked)
 {
     int n = 0;
 
@@ -83,12 +62,12 @@ static void add_ranks(struct line *line, const struct bb_supervisor *s, const bo
         if (!marked[r])
             continue;
         if (n++ < NAMED_MAX) {
-            append_text(line, "%s", n > 1 ? "; " : "");
+            fprintf(line, "%s", n > 1 ? "; " : "");
             add_rank(line, s, r);
         }
     }
     if (n > NAMED_MAX)
-        append_text(line, "; and %d more", n - NAMED_MAX);
+        fprintf(line, "; and %d more", n - NAMED_MAX);
 }
 
 /* ---- hanging ranks ---- */
@@ -128,12 +107,12 @@ static bool has_arrived(const struct bb_peer *peer, const struct bb_seen *far)
 
 /* Adds the beginning of a timeout message, for example "timeout in bench all_reduce 4 MiB: the barrier did not end
  * within 600 s". */
-static void add_timeout(struct line *line, const struct bb_supervisor *s, const struct bb_seen *seen)
+static void add_timeout(FILE *line, const struct bb_supervisor *s, const struct bb_seen *seen)
 {
     const bool waits = seen->wait[0] && strcmp(seen->wait, seen->text) != 0;
 
-    append_text(line, "timeout%s%s: %s did not end within %g s", waits ? " in " : "", waits ? seen->text : "",
-                hung_at(seen), s->timeout_s);
+    fprintf(line, "timeout%s%s: %s did not end within %g s", waits ? " in " : "", waits ? seen->text : "",
+            hung_at(seen), s->timeout_s);
 }
 
 static int mark_missing(const struct bb_supervisor *s, const struct bb_peer *far, bool *marked)
@@ -147,7 +126,7 @@ static int mark_missing(const struct bb_supervisor *s, const struct bb_peer *far
 
 /* Divides the ranks into those in the same wait as `far`, the hanging rank that is ahead of all others, and those in
  * another wait. Adds the smaller of these two sets to the line, because it more likely contains the cause. */
-static void add_apart(struct line *line, const struct bb_supervisor *s, const struct bb_peer *far)
+static void add_apart(FILE *line, const struct bb_supervisor *s, const struct bb_peer *far)
 {
     bool marked[s->job.size];
     int n = 0;
@@ -158,11 +137,11 @@ static void add_apart(struct line *line, const struct bb_supervisor *s, const st
         return;
     for (int r = 0; 2 * n > s->job.size && r < s->job.size; r++)
         marked[r] = !marked[r];
-    append_text(line, 2 * n > s->job.size ? ", but only these wait for it: " : ", but these wait for something else: ");
+    fprintf(line, 2 * n > s->job.size ? ", but only these wait for it: " : ", but these wait for something else: ");
     add_ranks(line, s, marked);
 }
 
-static void compose_server_hang(struct line *line, struct bb_supervisor *s)
+static void compose_server_hang(FILE *line, struct bb_supervisor *s)
 {
     bool marked[s->job.size];
     const struct bb_peer *far;
@@ -172,95 +151,89 @@ static void compose_server_hang(struct line *line, struct bb_supervisor *s)
     far = farthest_hung(s);
     add_timeout(line, s, &far->seen);
     if ((n = mark_missing(s, far, marked)) > 0 && s->job.size > 1) {
-        append_text(line, "; %d of %d ranks did not arrive: ", n, s->job.size);
+        fprintf(line, "; %d of %d ranks did not arrive: ", n, s->job.size);
         add_ranks(line, s, marked);
         return;
     }
     if (s->job.size > 1)
-        append_text(line, "; all %d ranks arrived", s->job.size);
+        fprintf(line, "; all %d ranks arrived", s->job.size);
     add_apart(line, s, far);
 }
 
 /* Adds the number of ranks of this host without a process, for a hang before the ranks are connected. */
-static void add_absent(struct line *line, const struct bb_supervisor *s)
+static void add_absent(FILE *line, const struct bb_supervisor *s)
 {
     const int here = bb_launcher_local_size(), present = s->launched ? bb_local_count(s->launcher) : here;
 
     if (here > present)
-        append_text(line, "; only %d of the %d ranks of %s have a process", present, here, s->job.host);
+        fprintf(line, "; only %d of the %d ranks of %s have a process", present, here, s->job.host);
 }
 
-static void compose_hang(struct line *line, struct bb_supervisor *s)
+static void compose_hang(FILE *line, struct bb_supervisor *s)
 {
-    struct bb_seen seen;
+    const struct bb_seen seen = seen_of(s, s->trouble.rank);
 
     if (s->role == BB_ROLE_SERVER) {
         compose_server_hang(line, s);
         return;
     }
-    get_seen(s, s->trouble.rank, &seen);
     add_timeout(line, s, &seen);
     if (s->job.size > 1 && s->star.fell_back)
-        append_text(line, "; rank 0 (%s) does not answer rank %d (%s)", host_of(s, 0), s->job.rank,
-                    host_of(s, s->job.rank));
+        fprintf(line, "; rank 0 (%s) does not answer rank %d (%s)", host_of(s, 0), s->job.rank,
+                host_of(s, s->job.rank));
     else
         add_absent(line, s);
 }
 
 /* ---- lost ranks and signals ---- */
 
-static void add_end(struct line *line, int signal)
-{
-    if (signal > 0 && signal < BB_SIGNALS_END)
-        append_text(line, "; killed by SIG%s", bb_signal_abbreviation(signal));
-}
-
-static void compose_lost(struct line *line, struct bb_supervisor *s)
+static void compose_lost(FILE *line, struct bb_supervisor *s)
 {
     const int n_ranks = s->role == BB_ROLE_SERVER ? s->job.size : 0;
+    const struct bb_seen seen = seen_of(s, s->trouble.rank);
+    const int signal = s->trouble.signal;
     bool lost[n_ranks + 1];
-    struct bb_seen seen;
     int n = 0;
 
     for (int r = 0; r < n_ranks; r++)
         n += lost[r] = s->star.peers[r].cause == BB_CAUSE_LOST;
     if (n > 1) {
         bb_peers_own_seen(s);
-        append_text(line, "%d ranks are lost: ", n);
+        fprintf(line, "%d ranks are lost: ", n);
         add_ranks(line, s, lost);
         return;
     }
-    get_seen(s, s->trouble.rank, &seen);
-    append_text(line, "rank %d (%s) is lost; ", s->trouble.rank, host_of(s, s->trouble.rank));
+    fprintf(line, "rank %d (%s) is lost; ", s->trouble.rank, host_of(s, s->trouble.rank));
     add_seen(line, &seen);
-    add_end(line, s->trouble.signal);
+    if (signal > 0 && signal < BB_SIGNALS_END)
+        fprintf(line, "; killed by SIG%s", bb_signal_abbreviation(signal));
 }
 
-static void compose_signal(struct line *line, struct bb_supervisor *s)
+static void compose_signal(FILE *line, struct bb_supervisor *s)
 {
-    struct bb_seen seen;
+    const struct bb_seen seen = seen_of(s, s->trouble.rank);
 
-    get_seen(s, s->trouble.rank, &seen);
     if (s->launched || s->job.size > 1)
-        append_text(line, "rank %d (%s) was ", s->trouble.rank, host_of(s, s->trouble.rank));
-    append_text(line, "ended by %s; ", bb_signal_name(s->trouble.signal));
+        fprintf(line, "rank %d (%s) was ", s->trouble.rank, host_of(s, s->trouble.rank));
+    fprintf(line, "ended by %s; ", bb_signal_name(s->trouble.signal));
     add_seen(line, &seen);
 }
 
 void bb_verdict_compose(struct bb_supervisor *s)
 {
-    static void (*const composers[])(struct line *, struct bb_supervisor *) = {[BB_CAUSE_HANG] = compose_hang,
-                                                                               [BB_CAUSE_SIGNAL] = compose_signal,
-                                                                               [BB_CAUSE_LOST] = compose_lost,
-                                                                               [BB_CAUSE_PRINTED] = NULL};
+    static void (*const composers[])(FILE *, struct bb_supervisor *) = {
+        [BB_CAUSE_HANG] = compose_hang, [BB_CAUSE_SIGNAL] = compose_signal, [BB_CAUSE_LOST] = compose_lost};
     const struct bb_child *child = bb_ranks_find(s, s->trouble.rank);
-    struct line line = {.text = s->line};
+    FILE *line = fmemopen(s->line, BB_VERDICT_LINE, "w"); /* text beyond the capacity is dropped */
 
-    s->line[0] = '\0';
+    if (!line)
+        return;
     if (child && child->loader[0])
-        append_text(&line, "%s", child->loader);
-    else if (composers[s->trouble.cause])
-        composers[s->trouble.cause](&line, s);
+        fputs(child->loader, line);
+    else
+        composers[s->trouble.cause](line, s);
+    fclose(line);
+    s->line[BB_VERDICT_LINE - 1] = '\0';
 }
 
 void bb_verdict_print(const struct bb_supervisor *s)
@@ -276,8 +249,7 @@ void bb_verdict_print(const struct bb_supervisor *s)
 
 void bb_verdict_phase(const struct bb_supervisor *s, char phase[BB_VERDICT_LINE])
 {
-    struct bb_seen seen;
+    const struct bb_seen seen = seen_of(s, s->job.rank);
 
-    get_seen(s, s->job.rank, &seen);
     snprintf(phase, BB_VERDICT_LINE, "%s%s%s", seen.text, seen.wait[0] ? ", waiting for " : "", seen.wait);
 }

@@ -68,7 +68,7 @@ static void send_as_caller(struct job *j, struct bb_star_link *caller, struct bb
 static void send_message(struct job *j, const struct head *h, struct bb_star_msg *msg)
 {
     struct bb_star_link *caller = &j->callers[h->from % RANKS], *server = &j->servers[h->from >> 2 & 1];
-    const bool by_server = !j->f.s.star.peers || (h->from & 0x80);
+    const bool by_server = j->f.s.star.n_peers == 1 || (h->from & 0x80);
 
     if (h->kind == CLOSES)
         bb_star_close(by_server ? server : caller);
@@ -103,7 +103,7 @@ static void act(struct job *j, const struct head *h, struct bb_star_msg *msg)
 /* Connects the supervisor to a server. */
 static void connect_server(struct job *j, int i)
 {
-    struct bb_star_link *ours = &j->f.s.star.servers[i], *theirs = &j->servers[i];
+    struct bb_star_link *ours = &j->f.s.star.links[i], *theirs = &j->servers[i];
     uint64_t nonces[2];
     int ends[2];
 
@@ -121,6 +121,7 @@ static void start_job(struct job *j, int rank, uint8_t joined)
     struct bb_supervisor *s = &j->f.s;
 
     start_supervisor(&j->f, rank, RANKS);
+    open_star(&j->f);
     s->state = BB_STATE_RUNNING;
     s->role = rank == 0 ? BB_ROLE_SERVER : BB_ROLE_MEMBER;
     s->job.nodes = 1;

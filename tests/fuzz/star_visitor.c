@@ -13,6 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 2)
         return 0;
     start_supervisor(&f, data[0] & 1, RANKS);
+    open_star(&f);
     f.s.state = BB_STATE_RUNNING;
     f.s.role = f.s.job.rank == 0 ? BB_ROLE_SERVER : BB_ROLE_MEMBER;
     start_server(&f);
@@ -27,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     HOLDS(f.s.state == BB_STATE_RUNNING);
     bb_star_close(&stranger);
     bb_peers_read(&f.s, bb_now_s());
-    HOLDS(f.s.star.visitors[0].fd < 0);
+    HOLDS(f.s.star.links[BB_STAR_SERVERS].fd < 0);
     stop_supervisor(&f);
     return 0;
 }

@@ -6,6 +6,7 @@
 #ifndef BB_TESTS_FUZZ_SUPERVISOR_H
 #define BB_TESTS_FUZZ_SUPERVISOR_H
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
 #include "bootstrap/supervise/supervisor.h"
 #include "tests/fuzz/fuzz.h"
@@ -15,7 +16,7 @@
 #include <sys/un.h>
 
 /* NO_PROCESS: a process id above the kernel's maximum, so kill() has no effect. */
-enum { RANKS = 4, VISITORS = 3, NO_PROCESS = INT_MAX };
+enum { RANKS = 4, LINKS = BB_STAR_SERVERS + RANKS + 1, NO_PROCESS = INT_MAX };
 
 struct fuzz_supervisor {
     struct bb_supervisor s;
@@ -46,8 +47,19 @@ static inline void start_supervisor(struct fuzz_supervisor *f, int rank, int siz
                                   .timeout_s = 5,
                                   .launcher = getppid(),
                                   .writer.control.fd = -1,
-                                  .star = {.servers = {{.fd = -1}, {.fd = -1}}, .dialing = -1, .self = -1}};
+                                  .star = {.dialing = -1, .self = -1}};
     fuzz_random(&f->s.star.token, sizeof(f->s.star.token));
+}
+
+/* Prepares the table of ranks and the connections, as bb_peers_world does. */
+static inline void open_star(struct fuzz_supervisor *f)
+{
+    BB_NEW(f->s.star.peers, f->s.job.size);
+    BB_NEW(f->s.star.links, LINKS);
+    f->s.star.n_peers = 1;
+    f->s.star.n_links = LINKS;
+    for (int i = 0; i < LINKS; i++)
+        f->s.star.links[i].fd = -1;
 }
 
 /* Makes the supervisor a server, which listens on a local socket. */
@@ -56,23 +68,15 @@ static inline void start_server(struct fuzz_supervisor *f)
     struct bb_star *star = &f->s.star;
 
     star->n_peers = f->s.job.size;
-    star->peers = calloc((size_t)star->n_peers, sizeof(*star->peers));
-    star->n_visitors = VISITORS;
-    star->visitors = calloc(VISITORS, sizeof(*star->visitors));
     star->listen_fds[0] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     f->at.sun_family = AF_UNIX;
     f->at_bytes = sizeof(f->at);
-    if (!star->peers || !star->visitors ||
-        bind(star->listen_fds[0], (struct sockaddr *)&f->at, sizeof(f->at.sun_family)) ||
+    if (bind(star->listen_fds[0], (struct sockaddr *)&f->at, sizeof(f->at.sun_family)) ||
         listen(star->listen_fds[0], RANKS) || getsockname(star->listen_fds[0], (struct sockaddr *)&f->at, &f->at_bytes))
         exit(0);
     star->n_listen = 1;
-    for (int r = 0; r < star->n_peers; r++) {
-        star->peers[r].link.fd = -1;
+    for (int r = 0; r < star->n_peers; r++)
         star->peers[r].joined = star->peers[r].answered = r == f->s.job.rank;
-    }
-    for (int i = 0; i < VISITORS; i++)
-        star->visitors[i].fd = -1;
 }
 
 /* Connects to the server and receives its challenge. */
@@ -94,8 +98,6 @@ static inline void check_texts(const struct fuzz_supervisor *f)
     for (int i = 0; i < f->s.star.n_peers; i++)
         HOLDS(memchr(f->s.star.peers[i].seen.text, '\0', BB_SEEN_TEXT) &&
               memchr(f->s.star.peers[i].seen.wait, '\0', BB_SEEN_TEXT));
-    HOLDS(memchr(f->s.star.first_seen.text, '\0', BB_SEEN_TEXT) &&
-          memchr(f->s.star.first_seen.wait, '\0', BB_SEEN_TEXT));
 }
 
 static inline void stop_supervisor(struct fuzz_supervisor *f)

@@ -24,30 +24,17 @@ void bb_script_init(struct bb_script *s, struct bb_program *program, const struc
 
 int bb_script_result(const struct bb_script *s)
 {
-    if (!s->failed)
-        return 0;
-    return bb_program_is_full(s->program) ? -BB_EUSAGE : -BB_EFAIL; /* the error line is already printed */
-}
-
-/* Return `index` if it is the index of an operation. If it is a negative error code, mark the script as failed and
- * return BB_NONE. */
-static int keep_index(struct bb_script *s, int index)
-{
-    s->failed |= index < 0;
-    return s->failed ? BB_NONE : index;
+    return s->program->rc;
 }
 
 struct bb_script_lane bb_script_lane(struct bb_script *s, const struct bb_layout *l, int comm)
 {
-    struct bb_script_lane lane = {.comm = comm};
-
-    lane.stream = s->failed ? 0 : keep_index(s, bb_program_add_stream(s->program, l->comms[comm].name, comm));
-    return lane;
+    return (struct bb_script_lane){bb_program_add_stream(s->program, l->comms[comm].name, comm), comm};
 }
 
 int bb_script_buffer(struct bb_script *s, const char *name, enum bb_buffer_use use, size_t count)
 {
-    return s->failed ? BB_NONE : keep_index(s, bb_program_add_buffer(s->program, name, use, count, s->dtype));
+    return bb_program_add_buffer(s->program, name, use, count, s->dtype);
 }
 
 struct bb_op bb_script_op(const struct bb_script *s, struct bb_script_lane lane, const char *what)
@@ -67,19 +54,19 @@ struct bb_op bb_script_op(const struct bb_script *s, struct bb_script_lane lane,
 
 int bb_script_start(struct bb_script *s, const struct bb_op *op)
 {
-    if (s->failed)
+    if (s->program->rc)
         return BB_NONE;
     if (bb_script_is_forked(s))
-        s->newest = keep_index(s, bb_script_fork_add(s, op));
+        s->newest = bb_script_fork_add(s, op);
     else
-        s->newest = keep_index(s, bb_program_add_dataflow(s->program, op, s->after, s->n_after));
+        s->newest = bb_program_add_dataflow(s->program, op, s->after, s->n_after);
     return s->newest;
 }
 
 void bb_script_wait(struct bb_script *s, int op)
 {
     op = bb_script_fork_resolve(s, op);
-    if (op == BB_NONE || s->failed)
+    if (op == BB_NONE)
         return;
     if (op == s->newest) /* op started after all operations in s->after. Waiting for op therefore makes all earlier
                             waits redundant */
@@ -119,9 +106,6 @@ static int start_work(struct bb_script *s, const char *what, const struct bb_ker
 {
     struct bb_op op = bb_script_op(s, (struct bb_script_lane){0, BB_NONE}, what);
 
-    s->failed |= work == NULL;
-    if (s->failed)
-        return BB_NONE;
     op.kind = BB_OP_COMPUTE;
     op.work = work;
     op.work_times = times;
@@ -254,21 +238,15 @@ void bb_script_accumulate(struct bb_script *s, const struct bb_kernel_list *work
         (void)start_work(s, "accumulate gradients", work, 1, BB_NONE, BB_NONE);
 }
 
-const char *bb_script_text(struct bb_script *s, const char *text)
-{
-    s->failed |= text == NULL;
-    return text;
-}
-
 void bb_script_memory_kernel(struct bb_script *s, struct bb_step *step, const char *what,
                              const struct bb_script_memory_kernel *how)
 {
-    struct bb_kernel_list *work = s->failed ? NULL : bb_step_add_kernel_list(step);
+    struct bb_kernel_list *work = bb_step_add_kernel_list(step);
     const struct bb_memory_kernel p = {.kind = how->kind, .dtype = s->dtype, .rows = 1, .cols = how->count};
 
-    if (work && (how->kind == BB_MEMORY_KERNEL_SGD || how->kind == BB_MEMORY_KERNEL_ADAM))
+    if (how->kind == BB_MEMORY_KERNEL_SGD || how->kind == BB_MEMORY_KERNEL_ADAM)
         bb_kernel_list_optimizer(work, how->kind, how->count, s->dtype);
-    else if (work)
+    else
         bb_kernel_list_add_memory_kernel(work, what, &p);
     bb_script_work(s, what, work, how->times, how->src, how->dst);
 }
@@ -278,9 +256,8 @@ void bb_script_optimizer(struct bb_script *s, struct bb_step *step, enum bb_memo
 {
     s->phase = BB_PHASE_OPTIMIZER;
     if (s->real)
-        bb_script_memory_kernel(
-            s, step,
-            bb_script_text(s, bb_step_text(step, "%s, %s", optimizer == BB_MEMORY_KERNEL_ADAM ? "Adam" : "SGD", what)),
-            &(struct bb_script_memory_kernel){
-                .kind = optimizer, .count = count, .times = 1, .src = BB_NONE, .dst = BB_NONE});
+        bb_script_memory_kernel(s, step,
+                                bb_step_text(step, "%s, %s", optimizer == BB_MEMORY_KERNEL_ADAM ? "Adam" : "SGD", what),
+                                &(struct bb_script_memory_kernel){
+                                    .kind = optimizer, .count = count, .times = 1, .src = BB_NONE, .dst = BB_NONE});
 }

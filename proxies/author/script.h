@@ -10,7 +10,7 @@
  * buffers: a buffer is read only after it is written, and overwritten only when no earlier operation uses it
  * (bb_program_add_dataflow).
  *
- * Errors are sticky: after the first failure (out of memory, program full), later calls do nothing and bb_script_result
+ * Errors are sticky: when the program is full, an error line is printed, later calls add nothing, and bb_script_result
  * returns the error.
  */
 #ifndef BB_PROXIES_AUTHOR_SCRIPT_H
@@ -42,8 +42,7 @@ struct bb_script {
     int after[BB_MAX_STREAMS], n_after;
     int newest; /* index of the most recently started operation; BB_NONE if the logical thread has called
                    bb_script_wait since then */
-    bool failed;
-    bool real; /* true: --compute gemm, for which bb_script_real_work adds real kernels; false: it adds nothing */
+    bool real;  /* true: --compute gemm, for which bb_script_real_work adds real kernels; false: it adds nothing */
 };
 
 /* A lane: a communicator (index into bb_layout.comms) and the stream (index into bb_program.streams) on which its
@@ -63,7 +62,7 @@ struct bb_script_rows {
 
 /*
  * bb_script_init - attach a script to an empty program. config determines the element type and the kind of compute.
- * bb_script_result - return 0, or the error of the first failed call, whose error line is already printed.
+ * bb_script_result - return 0, or the error of the program (bb_program.rc), whose line is already printed.
  * bb_script_lane - add a stream for communicator `comm` of the layout; return the indices of both.
  * bb_script_buffer - add a buffer of `count` elements of type s->dtype; return its index in the program.
  */
@@ -142,7 +141,7 @@ void bb_script_join(struct bb_script *s);
 void bb_script_release(struct bb_script *s);
 
 /* bb_script_newest_op - return the most recently started operation, so that the caller can change its fields; NULL
- * if no operation was started or the script has failed. */
+ * if no operation was started. */
 struct bb_op *bb_script_newest_op(struct bb_script *s);
 
 /* ---- patterns used by several proxies ---- */
@@ -160,10 +159,6 @@ int bb_script_all_reduce(struct bb_script *s, struct bb_script_lane lane, const 
  */
 int bb_script_exchange(struct bb_script *s, struct bb_script_lane lane, const char *what, const int *to,
                        const int *from, int n, size_t count);
-
-/* bb_script_text - return `text`. Callers pass the result of bb_step_text: if it is NULL (out of memory), the script
- * is marked as failed. */
-const char *bb_script_text(struct bb_script *s, const char *text);
 
 /* bb_script_rooted_collective - start a collective with a root, for example a broadcast. root: rank of the root in
  * the communicator lane.comm. All else as in bb_script_collective. */

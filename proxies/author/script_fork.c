@@ -83,8 +83,6 @@ int bb_script_fork_add(struct bb_script *s, const struct bb_op *op)
 
 struct bb_op *bb_script_newest_op(struct bb_script *s)
 {
-    if (s->failed)
-        return NULL;
     if (bb_script_is_forked(s))
         return s->fork->n > s->fork->threads[s->fork->current].first ? &s->fork->deferred[s->fork->n - 1].op : NULL;
     return s->program->n_ops ? &s->program->ops[s->program->n_ops - 1] : NULL;
@@ -115,10 +113,7 @@ static void end_thread(struct bb_script *s)
 void bb_script_fork(struct bb_script *s)
 {
     if (!s->fork)
-        s->fork = calloc(1, sizeof(*s->fork));
-    s->failed |= !s->fork;
-    if (s->failed)
-        return;
+        BB_NEW(s->fork, 1);
     s->fork->open = true;
     memcpy(s->fork->after, s->after, sizeof(s->after));
     s->fork->n_after = s->n_after;
@@ -127,8 +122,6 @@ void bb_script_fork(struct bb_script *s)
 
 void bb_script_fork_second(struct bb_script *s)
 {
-    if (s->failed)
-        return;
     end_thread(s);
     begin_thread(s, 1);
 }
@@ -167,14 +160,12 @@ static int program_call(struct bb_script *s, int call)
 static void start_deferred(struct bb_script *s, struct deferred *k)
 {
     struct bb_op op = k->op;
-    int after[BB_MAX_STREAMS], next;
+    int after[BB_MAX_STREAMS];
 
     for (int w = 0; w < k->n_after; w++)
         after[w] = bb_script_fork_resolve(s, k->after[w]);
     op.call = program_call(s, op.call);
-    next = bb_program_add_dataflow(s->program, &op, after, k->n_after);
-    s->failed |= next < 0;
-    k->issued = next;
+    k->issued = bb_program_add_dataflow(s->program, &op, after, k->n_after);
     k->turn = s->fork->threads[k->thread].turns;
 }
 
@@ -185,7 +176,7 @@ static void take_turn(struct bb_script *s, int thread)
     struct bb_script_fork *f = s->fork;
     struct thread *t = &f->threads[thread], *other = &f->threads[1 - thread];
 
-    while (t->next < t->end && !s->failed) {
+    while (t->next < t->end) {
         if (must_yield(f, &f->deferred[t->next]) && other->next < other->end)
             break;
         start_deferred(s, &f->deferred[t->next++]);
@@ -197,12 +188,9 @@ void bb_script_join(struct bb_script *s)
 {
     struct bb_script_fork *f = s->fork;
 
-    if (s->failed)
-        return;
     end_thread(s);
     f->deferred_call = BB_NONE;
-    for (int thread = 0;
-         (f->threads[0].next < f->threads[0].end || f->threads[1].next < f->threads[1].end) && !s->failed;
+    for (int thread = 0; f->threads[0].next < f->threads[0].end || f->threads[1].next < f->threads[1].end;
          thread = 1 - thread)
         take_turn(s, thread);
     f->open = false;

@@ -11,7 +11,7 @@
 bool bb_script_is_forked(const struct bb_script *s);
 int bb_script_fork_next_index(const struct bb_script *s); /* returns the number of the next deferred operation */
 int bb_script_fork_add(struct bb_script *s, const struct bb_op *op); /* stores an operation until the join; returns
-                                                                        its number, or -BB_EFAIL */
+                                                                        its number */
 /* returns the program index of the deferred operation with number `op` if the join has already appended it to the
  * program; otherwise returns `op` */
 int bb_script_fork_resolve(const struct bb_script *s, int op);

@@ -39,38 +39,34 @@ static struct bb_op new_op(const struct bb_case *c, enum bb_op_kind kind)
                           .layer = BB_NONE};
 }
 
-static int add_op(struct bb_program *p, const struct bb_op *op)
+static void add_op(struct bb_program *p, const struct bb_op *op)
 {
-    int at = bb_program_add(p, op, NULL, 0);
-
-    return at < 0 ? at : 0;
+    bb_program_add(p, op, NULL, 0);
 }
 
-static int add_message(struct bb_program *p, const struct bb_case *c, enum bb_op_kind kind, int peer, size_t count,
-                       int call)
+static void add_message(struct bb_program *p, const struct bb_case *c, enum bb_op_kind kind, int peer, size_t count,
+                        int call)
 {
     struct bb_op op = new_op(c, kind);
 
     op.peer = peer;
     op.count = count;
     op.call = call;
-    return count > 0 ? add_op(p, &op) : 0;
+    if (count > 0)
+        add_op(p, &op);
 }
 
 /* Adds a sendrecv: in one group call, each rank sends to the next rank and receives from the previous rank. */
-static int add_ring(struct bb_program *p, const struct bb_case *c)
+static void add_ring(struct bb_program *p, const struct bb_case *c)
 {
     struct bb_op send = new_op(c, BB_OP_SEND), recv = new_op(c, BB_OP_RECV);
-    int rc;
 
     send.peer_kind = recv.peer_kind = BB_PEER_OFFSET;
     send.peer = 1;
     recv.peer = -1;
     send.call = recv.call = 0;
-    TRY(add_op(p, &send));
-    TRY(add_op(p, &recv));
-out:
-    return rc;
+    add_op(p, &send);
+    add_op(p, &recv);
 }
 
 static size_t pair_count(const struct bb_case *c, int from, int to)
@@ -78,20 +74,16 @@ static size_t pair_count(const struct bb_case *c, int from, int to)
     return bb_alltoallv_counts_count(c->alltoallv_counts, c->count, bb_dtypes[c->dtype].bytes, c->ranks, from, to);
 }
 
-static int add_alltoallv(struct bb_program *p, const struct bb_case *c, int rank)
+static void add_alltoallv(struct bb_program *p, const struct bb_case *c, int rank)
 {
-    int rc = 0;
-
     for (int peer = 0; peer < c->ranks; peer++) {
-        TRY(add_message(p, c, BB_OP_SEND, peer, pair_count(c, rank, peer), 0));
-        TRY(add_message(p, c, BB_OP_RECV, peer, pair_count(c, peer, rank), 0));
+        add_message(p, c, BB_OP_SEND, peer, pair_count(c, rank, peer), 0);
+        add_message(p, c, BB_OP_RECV, peer, pair_count(c, peer, rank), 0);
     }
-out:
-    return rc;
 }
 
 /* Adds a kernel that copies this rank's slice of the data from its send buffer to its receive buffer. */
-static int add_copy(struct bb_program *p, const struct bb_cluster *cluster, double bytes)
+static void add_copy(struct bb_program *p, const struct bb_cluster *cluster, double bytes)
 {
     const struct bb_op copy = {.kind = BB_OP_COMPUTE,
                                .comm = BB_NONE,
@@ -102,17 +94,17 @@ static int add_copy(struct bb_program *p, const struct bb_cluster *cluster, doub
                                .micro_batch = BB_NONE,
                                .layer = BB_NONE};
 
-    return add_op(p, &copy);
+    add_op(p, &copy);
 }
 
 /* Adds the operations of one rank in a hypercube: the copy of the rank's own slice, then the steps of the algorithm,
  * in each of which the rank exchanges data with one partner. */
-static int add_hypercube(struct bb_program *p, const struct bb_cluster *cluster, const struct bb_case *c, int rank)
+static void add_hypercube(struct bb_program *p, const struct bb_cluster *cluster, const struct bb_case *c, int rank)
 {
-    int rc = 0, round = 0, copy = 0;
+    int round = 0, copy = 0;
 
     if (!c->in_place && c->count > 0)
-        TRY(add_copy(p, cluster, (double)c->count * (double)bb_dtypes[c->dtype].bytes));
+        add_copy(p, cluster, (double)c->count * (double)bb_dtypes[c->dtype].bytes);
     for (int width = 1; width < c->ranks; width *= 2, round++) {
         const int partner = rank ^ width, n_waits = round == 0 && p->n_ops > 0;
         struct bb_op send = new_op(c, BB_OP_SEND), recv = new_op(c, BB_OP_RECV);
@@ -120,28 +112,27 @@ static int add_hypercube(struct bb_program *p, const struct bb_cluster *cluster,
         send.peer = recv.peer = partner;
         send.count = recv.count = c->count * (size_t)width;
         send.call = recv.call = round;
-        if ((rc = bb_program_add(p, &send, &copy, n_waits)) < 0 || (rc = bb_program_add(p, &recv, &copy, n_waits)) < 0)
-            return rc;
+        bb_program_add(p, &send, &copy, n_waits);
+        bb_program_add(p, &recv, &copy, n_waits);
     }
-    rc = 0;
-out:
-    return rc;
 }
 
-static int write_program(struct bb_program *p, const struct bb_cluster *cluster, const struct bb_case *c, int rank)
+static void write_program(struct bb_program *p, const struct bb_cluster *cluster, const struct bb_case *c, int rank)
 {
     const unsigned flags = bb_colls[c->kind].flags;
     const struct bb_op call = new_op(c, BB_OP_COLLECTIVE);
 
-    if (bb_program_add_stream(p, "world", COMM) < 0 ||
-        bb_program_add_buffer(p, "send", BB_USE_COMMUNICATION, c->count, call.dtype) < 0 ||
-        bb_program_add_buffer(p, "recv", BB_USE_COMMUNICATION, c->count, call.dtype) < 0)
-        return -BB_EFAIL;
+    bb_program_add_stream(p, "world", COMM);
+    bb_program_add_buffer(p, "send", BB_USE_COMMUNICATION, c->count, call.dtype);
+    bb_program_add_buffer(p, "recv", BB_USE_COMMUNICATION, c->count, call.dtype);
     if (flags & BB_COLL_VARIABLE_COUNTS)
-        return add_alltoallv(p, c, rank);
-    if (flags & BB_COLL_ROUNDS)
-        return add_hypercube(p, cluster, c, rank);
-    return c->kind == BB_SENDRECV ? add_ring(p, c) : add_op(p, &call);
+        add_alltoallv(p, c, rank);
+    else if (flags & BB_COLL_ROUNDS)
+        add_hypercube(p, cluster, c, rank);
+    else if (c->kind == BB_SENDRECV)
+        add_ring(p, c);
+    else
+        add_op(p, &call);
 }
 
 static int build_step(struct bb_step *step, const struct bb_cluster *cluster, const struct bb_case *c)
@@ -157,7 +148,7 @@ static int build_step(struct bb_step *step, const struct bb_cluster *cluster, co
     TRY(bb_step_add_roles(step, roles));
     for (int r = 0; r < roles; r++) {
         step->roles[r].name = "rank";
-        TRY(write_program(&step->roles[r].program, cluster, c, r));
+        write_program(&step->roles[r].program, cluster, c, r);
     }
     for (int r = 0; r < c->ranks; r++)
         step->role_of[r] = roles == 1 ? 0 : r;

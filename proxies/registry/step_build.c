@@ -53,7 +53,7 @@ int bb_step_build(struct bb_step *step, const struct bb_proxy *proxy, const stru
         TRY(check_program(step, &step->roles[r]));
     if (config->scale_counts > 0 && config->scale_counts != 1) {
         TRY(bb_step_expand(step));
-        TRY(bb_step_scale_counts(step, config->scale_counts));
+        bb_step_scale_counts(step, config->scale_counts);
     }
 out:
     if (rc)

@@ -109,8 +109,6 @@ static int make_kernel_list(struct training *t, int unit, int which)
     }
     w = bb_step_add_kernel_list(t->step);
     t->kernels[which][unit] = w;
-    if (!w)
-        return -BB_EFAIL;
     if (!fill_kernel_list(t, unit, which, w) || w->overflowed)
         return bb_err(BB_EUSAGE, "%s: the GEMMs of layer '%s' exceed the supported sizes with %d samples",
                       t->config->proxy, t->network.units[unit].name, t->batch);
@@ -191,15 +189,15 @@ static void write_micro_batches(struct training *t)
     t->script.micro_batch = BB_NONE;
 }
 
-static int open_sync(struct training *t, bool last_local)
+static void open_sync(struct training *t, bool last_local)
 {
-    return bb_sync_init(&t->sync, &(struct bb_sync_spec){.policy = &t->policy,
-                                                         .comms = t->comms,
-                                                         .step = t->step,
-                                                         .script = &t->script,
-                                                         .units = t->units,
-                                                         .n_units = t->network.n,
-                                                         .holds_remainder = last_local});
+    bb_sync_init(&t->sync, &(struct bb_sync_spec){.policy = &t->policy,
+                                                  .comms = t->comms,
+                                                  .step = t->step,
+                                                  .script = &t->script,
+                                                  .units = t->units,
+                                                  .n_units = t->network.n,
+                                                  .holds_remainder = last_local});
 }
 
 static int open_server(struct training *t, int server)
@@ -237,7 +235,10 @@ static int build_role(struct training *t, struct bb_role *role, const char *name
 
     role->name = name;
     bb_script_init(&t->script, &role->program, t->config);
-    TRY(has_servers(t) ? open_server(t, index) : open_sync(t, index > 0));
+    if (has_servers(t))
+        TRY(open_server(t, index));
+    else
+        open_sync(t, index > 0);
     if (t->sync)
         bb_sync_begin_step(t->sync);
     if (is_worker)
@@ -247,7 +248,7 @@ static int build_role(struct training *t, struct bb_role *role, const char *name
     else
         bb_servers_finish_step(t->server);
     add_memory(t, role, is_worker);
-    rc = name ? bb_script_result(&t->script) : -BB_EFAIL;
+    rc = bb_script_result(&t->script);
 out:
     bb_sync_release(t->sync);
     bb_servers_release(t->server);
@@ -303,7 +304,7 @@ static int build_layout(struct training *t)
     return bb_sync_add_comms(t->step, &t->policy, group, t->config->gpus_per_node, &t->comms);
 }
 
-static int list_units(struct training *t)
+static void list_units(struct training *t)
 {
     BB_NEW(t->units, t->network.n);
     for (int u = 0; u < t->network.n; u++) {
@@ -313,13 +314,10 @@ static int list_units(struct training *t)
                                             .tensors = unit->tensors,
                                             .n = unit->n,
                                             .backward_us = unit_us(t, u, BACKWARD)};
-        if (!t->units[u].name)
-            return -BB_EFAIL;
     }
-    return 0;
 }
 
-static int write_summary(struct training *t)
+static void write_summary(struct training *t)
 {
     const struct bb_proxy_config *c = t->config;
     int workers = t->workers, m = t->micro_batches;
@@ -330,10 +328,9 @@ static int write_summary(struct training *t)
     step->summary = bb_step_text(step, "%s with %s, %d layers in %d tensors, %d worker%s of %d x %d samples", c->model,
                                  bb_sync_names[t->policy.kind], t->network.n, t->network.n_tensors, workers,
                                  workers == 1 ? "" : "s", m, t->batch);
-    if (step->summary && has_servers(t) && t->servers.servers)
+    if (has_servers(t) && t->servers.servers)
         step->summary = bb_step_text(step, "%s, %d server%s", step->summary, t->servers.servers,
                                      t->servers.servers == 1 ? "" : "s");
-    return step->summary ? 0 : -BB_EFAIL;
 }
 
 static int resolve_training(struct training *t)
@@ -373,8 +370,8 @@ int bb_replicas_build(const struct bb_proxy_config *c, struct bb_step *step)
     TRY(build_layout(&t));
     TRY(resolve_micro_batches(&t));
     TRY(make_kernel_lists(&t));
-    TRY(list_units(&t));
-    TRY(write_summary(&t));
+    list_units(&t);
+    write_summary(&t);
     TRY(has_servers(&t) ? build_servers(&t) : build_replicas(&t));
 out:
     for (int direction = 0; direction < KERNEL_KINDS; direction++)

@@ -58,21 +58,18 @@ static bool is_served_here(const struct bb_servers *s, const struct chunk *c)
 
 /* ---- communicators for pushes and pulls ---- */
 
-static int add_lane(struct bb_step *step, int group, struct bb_servers_comms *comms, int lane)
+static void add_lane(struct bb_step *step, int group, struct bb_servers_comms *comms, int lane)
 {
     const char *push = comms->servers < 2 ? "push" : bb_step_text(step, "push %d", lane);
     const char *pull = comms->servers < 2 ? "pull" : bb_step_text(step, "pull %d", lane);
 
-    if (!push || !pull)
-        return -BB_EFAIL;
     comms->push[lane] = bb_layout_add_comm(&step->layout, push, group);
     comms->pull[lane] = bb_layout_add_comm(&step->layout, pull, group);
-    return comms->push[lane] < 0 || comms->pull[lane] < 0 ? -BB_EFAIL : 0;
 }
 
 int bb_servers_layout(struct bb_step *step, const struct bb_dp_config *p, int group, struct bb_servers_comms *comms)
 {
-    int ranks = step->layout.ranks, rc = 0;
+    int ranks = step->layout.ranks;
 
     *comms = (struct bb_servers_comms){.ranks = ranks};
     if (p->kind != BB_SYNC_PS)
@@ -84,9 +81,8 @@ int bb_servers_layout(struct bb_step *step, const struct bb_dp_config *p, int gr
     if (ranks > 1)
         comms->lanes = comms->servers < 1 ? 1 : comms->servers < BB_SERVER_LANES ? comms->servers : BB_SERVER_LANES;
     for (int i = 0; i < comms->lanes; i++)
-        TRY(add_lane(step, group, comms, i));
-out:
-    return rc;
+        add_lane(step, group, comms, i);
+    return 0;
 }
 
 /* ---- chunks (gradient buckets) and their buffers ---- */
@@ -115,8 +111,8 @@ static void describe_chunk(struct bb_servers *s, int index)
                         .parameters = BB_NONE,
                         .pushed = BB_NONE,
                         .ready = BB_NONE,
-                        .push_what = bb_script_text(s->script, bb_step_text(s->spec.step, "gradients %d", index)),
-                        .pull_what = bb_script_text(s->script, bb_step_text(s->spec.step, "parameters %d", index))};
+                        .push_what = bb_step_text(s->spec.step, "gradients %d", index),
+                        .pull_what = bb_step_text(s->spec.step, "parameters %d", index)};
     s->largest = c->count > s->largest ? c->count : s->largest;
     s->script->dtype = s->policy.grads;
     if (is_worker(s))
@@ -128,10 +124,9 @@ static void describe_chunk(struct bb_servers *s, int index)
 
 static int make_chunks(struct bb_servers *s)
 {
-    int n = bb_sync_arrivals(s->spec.units, s->spec.n_units, false, &s->arrivals), rc;
+    int n = bb_sync_arrivals(s->spec.units, s->spec.n_units, false, &s->arrivals);
     enum bb_dtype_id dtype = s->script->dtype;
 
-    TRY(n < 0 ? n : 0);
     bb_buckets_make(&s->buckets, &s->policy.rule, s->arrivals, n, bb_dtypes[s->policy.grads].bytes,
                     s->spec.comms.ranks);
     s->n = s->buckets.n;
@@ -143,8 +138,7 @@ static int make_chunks(struct bb_servers *s)
     for (int i = 0; i < s->n; i++)
         describe_chunk(s, i);
     s->script->dtype = dtype;
-out:
-    return rc;
+    return 0;
 }
 
 static void add_receivers(struct bb_servers *s)
@@ -178,7 +172,6 @@ int bb_servers_init(struct bb_servers **servers, const struct bb_servers_spec *s
         }
     TRY(make_chunks(s));
     add_receivers(s);
-    TRY(bb_script_result(s->script));
 out:
     return rc;
 }

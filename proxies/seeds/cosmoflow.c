@@ -203,8 +203,6 @@ static int list_layers(const struct model *m, struct bb_step *step, enum bb_dtyp
         int l = i / 2, backward = i % 2, gemms = backward && l > 0 ? 2 : 1;
         struct bb_kernel_list *w = bb_step_add_kernel_list(step);
 
-        if (!w)
-            return -BB_EFAIL;
         if (!add_layer_kernels(m, l, backward, dtype, w) || bb_kernel_list_flops(w) != gemms * m->forward_flops[l])
             return bb_err(BB_EUSAGE, "%s: the GEMMs of layer %d do not add up to the model file's %.0f FLOPs",
                           step->proxy, l, m->forward_flops[l]);
@@ -219,8 +217,6 @@ static int list_halos(const struct model *m, struct bb_step *step, enum bb_dtype
         int l = i % CONVS, shard = i / CONVS / 4, backward = i / CONVS / 2 % 2, received = i / CONVS % 2;
         struct bb_kernel_list *w = bb_step_add_kernel_list(step);
 
-        if (!w)
-            return -BB_EFAIL;
         if (!add_halo_kernels(m, shard, l, backward, received, dtype, w))
             return bb_err(BB_EUSAGE,
                           "%s: the halo faces of convolution %d do not have %zu elements, as the model file requires",
@@ -358,8 +354,6 @@ static int build_role(const struct bb_proxy_config *c, const struct model *m, co
     struct bb_role *role = &step->roles[shard];
 
     role->name = bb_step_text(step, "shard %d", shard);
-    if (!role->name)
-        return -BB_EFAIL;
     bb_script_init(&h.script, &role->program, c);
     h.mp = bb_script_lane(&h.script, &step->layout, 0);
     h.dense = bb_script_lane(&h.script, &step->layout, 1);
@@ -401,7 +395,6 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
     step->samples = (double)m.batch * replicas;
     step->summary = bb_step_text(step, "2x2 shards, %d replica%s with a batch of %d each", replicas,
                                  replicas == 1 ? "" : "s", m.batch);
-    TRY(step->summary ? 0 : -BB_EFAIL);
     if (strcmp(c->compute, "gemm") == 0) {
         TRY(list_layers(&m, step, dtype, &kernels));
         TRY(list_halos(&m, step, dtype, &kernels));

@@ -102,16 +102,13 @@ static int list_kernels(struct training *t)
     enum bb_dtype_id dtype = (enum bb_dtype_id)bb_dtype_find(t->config->dtype);
     const struct bb_residual *m = &t->model;
     struct bb_kernel_list *list = bb_step_add_kernel_list(t->step);
-    bool fits = list && bb_residual_forward(m, (int64_t)t->samples, dtype, list);
+    bool fits = bb_residual_forward(m, (int64_t)t->samples, dtype, list);
 
     t->forward = list;
-    for (int b = 0; list && b < m->n_buckets; b++) {
+    for (int b = 0; b < m->n_buckets; b++) {
         t->backward[b] = list = bb_step_add_kernel_list(t->step);
-        fits = list && fits &&
-               bb_residual_backward(m, m->buckets[b].first, m->buckets[b].n, (int64_t)t->samples, dtype, list);
+        fits = fits && bb_residual_backward(m, m->buckets[b].first, m->buckets[b].n, (int64_t)t->samples, dtype, list);
     }
-    if (!list)
-        return -BB_EFAIL;
     return fits ? 0
                 : bb_err(BB_EUSAGE, "%s: a layer of model %s exceeds the supported sizes", t->config->proxy,
                          t->network->model);
@@ -143,7 +140,7 @@ static int start_bucket(struct training *t, const struct bb_bucket *bucket, cons
     for (int i = bucket->first; i < bucket->first + bucket->n; i++) {
         const struct bb_tensor *tensor = &t->model.tensors[i];
 
-        op = start_transfer(t, bb_script_text(&t->script, bb_step_text(t->step, "%s", tensor->name)), tensor->count);
+        op = start_transfer(t, bb_step_text(t->step, "%s", tensor->name), tensor->count);
         if (!t->network->overlap)
             bb_script_wait(&t->script, op);
     }
@@ -153,7 +150,7 @@ static int start_bucket(struct training *t, const struct bb_bucket *bucket, cons
 static void write_bucket(struct training *t, int b)
 {
     struct bb_script *s = &t->script;
-    const char *what = bb_script_text(s, bb_step_text(t->step, "bucket %d", b));
+    const char *what = bb_step_text(t->step, "bucket %d", b);
 
     s->layer = b;
     s->phase = BB_PHASE_BACKWARD;
@@ -175,7 +172,7 @@ static void update_parameters(struct training *t)
 
     bb_script_wait(&t->script, t->last);
     for (int b = 0; b < m->n_buckets; b++) {
-        const char *what = bb_script_text(&t->script, bb_step_text(t->step, "bucket %d", b));
+        const char *what = bb_step_text(t->step, "bucket %d", b);
 
         t->script.layer = b;
         bb_script_optimizer(&t->script, t->step, BB_MEMORY_KERNEL_SGD, what, m->buckets[b].count);
@@ -197,7 +194,7 @@ static int build_role(struct training *t)
     return bb_script_result(s);
 }
 
-static int write_summary(struct training *t)
+static void write_summary(struct training *t)
 {
     struct bb_step *step = t->step;
     const char *how = t->network->ring ? "sent to the next rank" : "all-reduced";
@@ -209,9 +206,8 @@ static int write_summary(struct training *t)
                         ? bb_step_text(step, "%d tensors %s on %d rank%s", tensors, how, p, p == 1 ? "" : "s")
                         : bb_step_text(step, "%d tensors in %d buckets %s on %d rank%s", tensors, buckets, how, p,
                                        p == 1 ? "" : "s");
-    if (t->samples > 0 && step->summary)
+    if (t->samples > 0)
         step->summary = bb_step_text(step, "%s, %g samples per rank", step->summary, t->samples);
-    return step->summary ? 0 : -BB_EFAIL;
 }
 
 static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
@@ -223,7 +219,7 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
     TRY(choose_batch(&t));
     TRY(choose_samples(&t));
     TRY(bb_world_role(c, step, "worker", &t.script));
-    TRY(write_summary(&t));
+    write_summary(&t);
     if (t.script.real)
         TRY(list_kernels(&t));
     TRY(build_role(&t));

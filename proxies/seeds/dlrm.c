@@ -204,8 +204,6 @@ static int list_kernels(struct recommender *r)
         enum layer layer = (enum layer)(i / 2);
         bool backward = i % 2;
 
-        if (!w)
-            return -BB_EFAIL;
         if (!add_layer_kernels(r, layer, backward, w) || bb_kernel_list_flops(w) != flops_of(r, layer, backward))
             return bb_err(BB_EUSAGE, "%s: the GEMMs of %s do not add up to the model file's %.0f FLOPs", r->step->proxy,
                           layer_names[layer], flops_of(r, layer, backward));
@@ -302,8 +300,7 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
     step->summary =
         bb_step_text(step, "one embedding table on each of %d rank%s; MLPs sized for the model's %d tables, batch %d",
                      c->ranks, c->ranks == 1 ? "" : "s", m.tables, m.batch);
-    TRY(step->summary ? 0 : -BB_EFAIL);
-    TRY(build_role(c, &m, step));
+    rc = build_role(c, &m, step);
 out:
     return rc;
 }

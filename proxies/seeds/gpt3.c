@@ -324,8 +324,6 @@ static int list_kernels(struct pipeline *b)
         struct bb_kernel_list *w = bb_step_add_kernel_list(b->step);
         int backward = i % 2;
 
-        if (!w)
-            return -BB_EFAIL;
         if (!add_kernels(b, k, backward, w) || bb_kernel_list_flops(w) != (1 + backward) * k->forward_flops)
             return bb_err(BB_EUSAGE, "%s: the GEMMs of '%s' do not add up to the model file's %.0f FLOPs",
                           b->config->proxy, k->what, (1 + backward) * k->forward_flops);
@@ -335,14 +333,13 @@ static int list_kernels(struct pipeline *b)
 }
 
 /* Creates the list of the kernels that add the gradients of one micro-batch to those of earlier micro-batches. */
-static int list_accumulation(struct pipeline *b)
+static void list_accumulation(struct pipeline *b)
 {
     struct bb_kernel_list *w = bb_step_add_kernel_list(b->step);
 
-    for (int g = 0; w && g < b->model->n_gradients; g++)
+    for (int g = 0; g < b->model->n_gradients; g++)
         bb_kernel_list_accumulate(w, b->model->gradients[g].count, (enum bb_dtype_id)bb_dtype_find(b->config->dtype));
     b->accumulate = w;
-    return w ? 0 : -BB_EFAIL;
 }
 
 /* ---- operations of the program of one role ---- */
@@ -364,7 +361,7 @@ static void write_kernels(struct pipeline *b, int src, int dst)
 
     for (int k = 0; k <= last; k++) {
         const struct kernel *kernel = &b->model->kernels[k];
-        const char *what = bb_script_text(&b->script, bb_step_text(b->step, "%s", kernel->what));
+        const char *what = bb_step_text(b->step, "%s", kernel->what);
 
         bb_script_compute(&b->script, what, scale * (forward ? kernel->forward_us : kernel->backward_us),
                           (forward ? 1 : 2) * kernel->forward_flops, k == 0 ? src : BB_NONE, k == last ? dst : BB_NONE);
@@ -438,7 +435,7 @@ static void write_micro_batches(struct pipeline *b, enum bb_phase phase, int to,
 
 static const char *gradient_text(struct pipeline *b, int g)
 {
-    return bb_script_text(&b->script, bb_step_text(b->step, "%s", b->model->gradients[g].what));
+    return bb_step_text(b->step, "%s", b->model->gradients[g].what);
 }
 
 static void reduce_gradients(struct pipeline *b)
@@ -579,7 +576,7 @@ static int resolve_batch(const struct pipeline *b, struct bb_proxy_config *c)
                                  &c->micro_batches);
 }
 
-static int write_summary(struct pipeline *b)
+static void write_summary(struct pipeline *b)
 {
     const struct bb_proxy_config *c = b->config;
     int chains = count_chains(b);
@@ -590,7 +587,6 @@ static int write_summary(struct pipeline *b)
                                     c->stages, b->model->width, b->variant->division->members, b->replicas,
                                     b->replicas == 1 ? "" : "s", b->variant->one_step ? "one steady step of " : "",
                                     c->micro_batches, c->micro_batches == 1 ? "" : "es");
-    return b->step->summary ? 0 : -BB_EFAIL;
 }
 
 static int build_step(const struct bb_proxy_config *options, struct bb_step *step)
@@ -605,10 +601,10 @@ static int build_step(const struct bb_proxy_config *options, struct bb_step *ste
     b.replicas = c->ranks / (c->stages * m.width);
     TRY(resolve_batch(&b, c));
     TRY(build_layout(&b));
-    TRY(write_summary(&b));
+    write_summary(&b);
     if (strcmp(c->compute, "gemm") == 0) {
         TRY(list_kernels(&b));
-        TRY(list_accumulation(&b));
+        list_accumulation(&b);
     }
     TRY(build_roles(&b));
 out:

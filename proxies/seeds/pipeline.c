@@ -199,7 +199,7 @@ static void write_shifts(struct pipeline *b, enum bb_phase phase)
 
 static void write_all_reduce(struct pipeline *b, const char *what, size_t count)
 {
-    b->reduced = bb_script_all_reduce(&b->s, b->dp, bb_script_text(&b->s, what), count);
+    b->reduced = bb_script_all_reduce(&b->s, b->dp, what, count);
     bb_script_new_thread(&b->s, BB_NONE); /* the next all-reduce runs after this all-reduce in the same stream, so it
                                              needs no other wait */
 }
@@ -301,7 +301,7 @@ out:
     return rc;
 }
 
-static int write_summary(struct pipeline *b)
+static void write_summary(struct pipeline *b)
 {
     const struct bb_proxy_config *c = b->config;
 
@@ -312,24 +312,20 @@ static int write_summary(struct pipeline *b)
         bb_step_text(b->step, "%d layers in %d stages of %d, %d micro-batch%s of %d, %d replica%s", c->layers,
                      c->stages, b->stage_layers, c->micro_batches, c->micro_batches == 1 ? "" : "es",
                      b->model->micro_batch, b->replicas, b->replicas == 1 ? "" : "s");
-    return b->step->summary && b->layers_text ? 0 : -BB_EFAIL;
 }
 
 /* Creates the lists of the kernels that accumulate gradients and that update parameters, each for an inner layer,
  * the first layer (with the embedding) and the last layer (with the output head). */
-static int list_optimizer_kernels(struct pipeline *b, enum bb_dtype_id dtype)
+static void list_optimizer_kernels(struct pipeline *b, enum bb_dtype_id dtype)
 {
     for (int kind = 0; kind < BB_LAYER_KINDS; kind++) {
         struct bb_kernel_list *sum = bb_step_add_kernel_list(b->step), *update = bb_step_add_kernel_list(b->step);
 
-        if (!sum || !update)
-            return -BB_EFAIL;
         bb_kernel_list_accumulate(sum, b->model->layer[kind].count, dtype);
         bb_kernel_list_optimizer(update, BB_MEMORY_KERNEL_ADAM, b->model->layer[kind].count, dtype);
         b->accumulate[kind] = sum;
         b->update[kind] = update;
     }
-    return 0;
 }
 
 /* Creates the kernel lists of the forward and backward pass of one layer and one micro-batch. Their FLOPs must equal
@@ -349,8 +345,6 @@ static int list_kernels(struct pipeline *b)
     for (int backward = 0; backward < 2; backward++) {
         struct bb_kernel_list *list = bb_step_add_kernel_list(b->step);
 
-        if (!list)
-            return -BB_EFAIL;
         if (!bb_kernel_list_transformer(list, &t, backward) ||
             bb_kernel_list_flops(list) != (1 + backward) * m->forward_flops)
             return bb_err(BB_EUSAGE,
@@ -358,7 +352,8 @@ static int list_kernels(struct pipeline *b)
                           b->config->proxy, m->heads, m->forward_flops);
         b->layer_kernels[backward] = list;
     }
-    return list_optimizer_kernels(b, dtype);
+    list_optimizer_kernels(b, dtype);
+    return 0;
 }
 
 /* Sets the number of micro-batches from --global-batch-size, if this option is set. */
@@ -386,7 +381,7 @@ static int build_step(const struct bb_proxy_config *options, struct bb_step *ste
     TRY(resolve_micro_batches(&b, c));
     if (strcmp(c->compute, "gemm") == 0)
         TRY(list_kernels(&b));
-    TRY(write_summary(&b));
+    write_summary(&b);
     TRY(build_layout(&b));
     TRY(build_roles(&b));
 out:

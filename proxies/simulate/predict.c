@@ -346,11 +346,9 @@ static int predict_comm_alone(const struct bb_step *step, struct bb_prediction *
     comm_only.n_roles = 0;
     BB_NEW(comm_only.roles, step->n_roles);
     for (; comm_only.n_roles < step->n_roles; comm_only.n_roles++)
-        TRY(bb_program_filter(&step->roles[comm_only.n_roles].program, true,
-                              &comm_only.roles[comm_only.n_roles].program));
-    TRY(bb_predict_step_ns(&comm_only, &p->cluster, &p->conditions, &p->comm_alone_ns));
-out:
-    for (int r = 0; comm_only.roles && r < comm_only.n_roles; r++)
+        bb_program_filter(&step->roles[comm_only.n_roles].program, true, &comm_only.roles[comm_only.n_roles].program);
+    rc = bb_predict_step_ns(&comm_only, &p->cluster, &p->conditions, &p->comm_alone_ns);
+    for (int r = 0; r < comm_only.n_roles; r++)
         bb_program_release(&comm_only.roles[r].program);
     free(comm_only.roles);
     return rc;

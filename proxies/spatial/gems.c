@@ -235,7 +235,7 @@ static int build_role(struct bb_tiling *t, struct bb_role *role, int mp_rank)
                               p.stage.replicas[BB_INVERSE].at.split);
     write_step(&p);
     bb_tile_stage_memory(&p.stage, role->training_bytes);
-    rc = role->name ? bb_script_result(&p.stage.script) : -BB_EFAIL;
+    rc = bb_script_result(&p.stage.script);
     bb_tile_stage_release(&p.stage);
     return rc;
 }

@@ -52,7 +52,7 @@ static int build_role(struct bb_tiling *t, struct bb_role *role, int mp_rank)
     micro_batches(&w, BB_BACKWARD);
     reduce_gradients(&w);
     bb_tile_stage_memory(&w, role->training_bytes);
-    rc = role->name ? bb_script_result(&w.script) : -BB_EFAIL;
+    rc = bb_script_result(&w.script);
     bb_tile_stage_release(&w);
     return rc;
 }

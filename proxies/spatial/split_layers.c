@@ -117,8 +117,6 @@ static int add_to_op(const struct segment_builder *c, struct bb_segment_op *p, c
         struct bb_kernel_list *kernels = p->kernels[direction];
 
         kernels = kernels ? kernels : bb_step_add_kernel_list(c->input->step);
-        if (!kernels)
-            return -BB_EFAIL;
         p->kernels[direction] = kernels;
         if (!add_layer_kernels(kernels, c, l, e, direction == BB_BACKWARD) || kernels->overflowed)
             return bb_err(BB_EFAIL, "%s: layer '%s' exceeds the supported sizes", c->input->net->name, l->name);

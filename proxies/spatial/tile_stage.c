@@ -254,8 +254,7 @@ static struct bb_kernel_list *make_pack_list(struct bb_tile_stage *w, const stru
                                                             : BB_MEMORY_KERNEL_UNPACK};
     struct bb_kernel_list *kernels = bb_step_add_kernel_list(w->tiling->step);
 
-    w->script.failed |= kernels == NULL;
-    for (int h = 0; kernels && h < x->n; h++)
+    for (int h = 0; h < x->n; h++)
         for (int d = 0; d < BB_DIRECTIONS; d++)
             if (find_halo_box(w, replica, &x->halos[h], d, packs == back, &memory_kernel))
                 bb_kernel_list_add_memory_kernel(kernels, pack_name(&memory_kernel), &memory_kernel);
@@ -272,7 +271,7 @@ static void write_pack(struct bb_tile_stage *w, const struct bb_replica *replica
     if (strcmp(w->tiling->config.compute, "gemm") != 0)
         return;
     *kernels = *kernels ? *kernels : make_pack_list(w, replica, x, packs);
-    if (*kernels && (*kernels)->n > 0)
+    if ((*kernels)->n > 0)
         bb_script_work(&w->script, (*kernels)->items[0].name, *kernels, 1, BB_NONE, BB_NONE);
 }
 
@@ -313,12 +312,11 @@ static void write_segment_op(struct bb_tile_stage *w, const struct bb_replica *r
                              enum bb_pass_direction direction)
 {
     double us = p->flops[direction] * replica->split->layers.us_per_flop[direction];
-    struct bb_program *program = w->script.program;
 
     if (p->kernels[direction]) {
         bb_script_work(&w->script, p->what, p->kernels[direction], 1, BB_NONE, BB_NONE);
-        if (!w->script.failed)
-            program->ops[program->n_ops - 1].flops = p->model_flops[direction];
+        if (!bb_script_result(&w->script))
+            bb_script_newest_op(&w->script)->flops = p->model_flops[direction];
     } else if (us > 0) {
         bb_script_compute(&w->script, p->what, us, p->model_flops[direction], BB_NONE, BB_NONE);
     }

@@ -96,7 +96,7 @@ static void list_mp_ranks(const struct bb_tiling *t, struct listing *l, int repl
 }
 
 /* Creates the group `name` from the listed ranks and clears the list. Each `size` consecutive ranks form one
- * communicator of the group. Returns the index of the group, or a negative error. */
+ * communicator of the group. Returns the index of the group. */
 static int end_group(struct bb_tiling *t, struct listing *l, const char *name, int size)
 {
     int group = bb_layout_add_irregular(&t->step->layout, name, l->members, l->n / size, size);
@@ -109,16 +109,13 @@ static int end_group(struct bb_tiling *t, struct listing *l, const char *name, i
 /* Adds communicators of a group for messages between adjacent splits (pipeline stages) and stores their indices in
  * comms[]. links: number of communicators; consecutive pairs of splits alternate between them. A single communicator
  * has the name of the group; two have the suffixes 0 and 1, for example "lp 0" and "lp 1". */
-static int add_comms(struct bb_tiling *t, int group, const char *name, int links, int *comms)
+static void add_comms(struct bb_tiling *t, int group, const char *name, int links, int *comms)
 {
-    for (int i = 0; group >= 0 && i < links; i++) {
+    for (int i = 0; i < links; i++) {
         const char *text = links == 1 ? name : bb_step_text(t->step, "%s %d", name, i);
 
-        comms[i] = text ? bb_layout_add_comm(&t->step->layout, text, group) : -BB_EFAIL;
-        if (comms[i] < 0)
-            return -BB_EFAIL;
+        comms[i] = bb_layout_add_comm(&t->step->layout, text, group);
     }
-    return group < 0 ? group : 0;
 }
 
 static int count_directions(const struct bb_tiling *t)
@@ -144,26 +141,23 @@ static void list_all_tiles(const struct bb_tiling *t, struct listing *l, int i)
 
 /* Adds the groups `halo` (tiles that exchange halos) and `spatial` (tiles whose weight gradients are summed) for
  * split i and the following splits with the same number of tiles. */
-static int add_tile_groups(struct bb_tiling *t, int i)
+static void add_tile_groups(struct bb_tiling *t, int i)
 {
     int width = t->splits[i].width, whole = sums_replicas(t) ? BB_REPLICAS * width * t->replicas : width, halo_comm,
-        spatial_comm, rc;
+        spatial_comm;
     bool same_width = t->splits[0].width == t->splits[t->n_spatial - 1].width;
     const char *halo = same_width ? "halo" : bb_step_text(t->step, "halo of %d", width);
     const char *spatial = same_width ? "spatial" : bb_step_text(t->step, "spatial of %d", width);
     struct listing l = {0};
 
-    TRY(halo && spatial ? 0 : -BB_EFAIL);
     list_all_tiles(t, &l, i);
-    TRY(add_comms(t, end_group(t, &l, halo, width), halo, 1, &halo_comm));
+    add_comms(t, end_group(t, &l, halo, width), halo, 1, &halo_comm);
     list_all_tiles(t, &l, i);
-    TRY(add_comms(t, end_group(t, &l, spatial, whole), spatial, 1, &spatial_comm));
+    add_comms(t, end_group(t, &l, spatial, whole), spatial, 1, &spatial_comm);
     for (int s = i; s < t->n_spatial && t->splits[s].width == width; s++) {
         t->splits[s].comm_halo = halo_comm;
         t->splits[s].comm_spatial = spatial_comm;
     }
-out:
-    return rc;
 }
 
 /* The communicators of a group in one replica: communicator i, 0 <= i < instances, contains the n model-parallel ranks
@@ -175,23 +169,23 @@ struct subgroups {
 /* Adds the group `name` with the communicators that p describes, in each replica. direction: BB_DIRECT or BB_INVERSE
  * replica of GEMS; links: number of communicators of each member set, between which consecutive pairs of adjacent
  * splits alternate; comms: out: [links] their indices. */
-static int add_subgroups(struct bb_tiling *t, int direction, const char *name, struct subgroups p, int links,
-                         int *comms)
+static void add_subgroups(struct bb_tiling *t, int direction, const char *name, struct subgroups p, int links,
+                          int *comms)
 {
     struct listing l = {0};
 
     for (int r = 0; r < t->replicas; r++)
         for (int i = 0; i < p.instances; i++)
             list_mp_ranks(t, &l, r, direction, p.first + i * p.step, p.n, p.stride);
-    return add_comms(t, end_group(t, &l, name, p.n), name, links, comms);
+    add_comms(t, end_group(t, &l, name, p.n), name, links, comms);
 }
 
 /* Adds the groups `join` (tiles and the ranks that join them to whole maps) and `lp` (pipeline of splits on whole
  * maps). Without tiles, both replicas of GEMS share the group `lp`, because their pipelines have the same members
  * and use the connections between adjacent splits in the same order. */
-static int add_pipelines(struct bb_tiling *t)
+static void add_pipelines(struct bb_tiling *t)
 {
-    int links = t->n_splits - t->n_spatial - 1, d = t->local_dp, rc = 0;
+    int links = t->n_splits - t->n_spatial - 1, d = t->local_dp;
 
     t->n_join = t->n_spatial > 1 ? 2 : t->n_spatial;
     t->n_lp = links > 1 ? 2 : links;
@@ -201,24 +195,21 @@ static int add_pipelines(struct bb_tiling *t)
         bool inverse = direction == BB_INVERSE;
 
         if (t->n_join)
-            TRY(add_subgroups(t, direction, inverse ? "join inverse" : "join", whole, t->n_join,
-                              t->comm_join[direction]));
+            add_subgroups(t, direction, inverse ? "join inverse" : "join", whole, t->n_join, t->comm_join[direction]);
         if (t->n_lp && inverse && !t->n_spatial)
             memcpy(t->comm_lp[direction], t->comm_lp[BB_DIRECT], sizeof(t->comm_lp[direction]));
         else if (t->n_lp)
-            TRY(add_subgroups(t, direction, inverse ? "lp inverse" : "lp", chain, t->n_lp, t->comm_lp[direction]));
+            add_subgroups(t, direction, inverse ? "lp inverse" : "lp", chain, t->n_lp, t->comm_lp[direction]);
         for (int i = 0; i < t->n_join; i++)
             t->step->layout.comms[t->comm_join[direction][i]].between_stages = true;
         for (int i = 0; i < t->n_lp; i++)
             t->step->layout.comms[t->comm_lp[direction][i]].between_stages = true;
     }
-out:
-    return rc;
 }
 
 /* Adds the group `pair` of GEMS. With --comm-opt, a communicator has the ranks r and mp - 1 - r of one pair of
  * replicas, otherwise these two ranks of all pairs of replicas. */
-static int add_pairs(struct bb_tiling *t)
+static void add_pairs(struct bb_tiling *t)
 {
     bool per_replica = t->config.tiles.comm_opt;
     struct listing l = {0};
@@ -230,18 +221,18 @@ static int add_pairs(struct bb_tiling *t)
             list_rank(&l, replica * t->mp + mp_rank);
             list_rank(&l, replica * t->mp + t->mp - 1 - mp_rank);
         }
-    return add_comms(t, end_group(t, &l, "pair", 2 * (per_replica ? 1 : t->replicas)), "pair", 1, &t->comm_pair);
+    add_comms(t, end_group(t, &l, "pair", 2 * (per_replica ? 1 : t->replicas)), "pair", 1, &t->comm_pair);
 }
 
 /* Adds the group `middle` of GEMS for an odd number of ranks mp per replica. Its members are the middle ranks of all
  * pairs of replicas. A middle rank has the same split (pipeline stage) in both replicas. */
-static int add_middle(struct bb_tiling *t)
+static void add_middle(struct bb_tiling *t)
 {
     struct listing l = {0};
 
     for (int r = 0; r < t->replicas; r++)
         list_rank(&l, r * t->mp + t->mp / 2);
-    return add_comms(t, end_group(t, &l, "middle", t->replicas), "middle", 1, &t->comm_middle);
+    add_comms(t, end_group(t, &l, "middle", t->replicas), "middle", 1, &t->comm_middle);
 }
 
 static int add_groups(struct bb_tiling *t)
@@ -256,16 +247,16 @@ static int add_groups(struct bb_tiling *t)
     TRY(bb_layout_init(l, t->config.ranks, axes, 2));
     for (int i = 0; i < t->n_spatial; i++)
         if (i == 0 || t->splits[i].width != t->splits[i - 1].width)
-            TRY(add_tile_groups(t, i));
-    TRY(add_pipelines(t));
+            add_tile_groups(t, i);
+    add_pipelines(t);
     if (d > 1)
-        TRY(add_subgroups(t, BB_DIRECT, "local_dp", local_replicas, 1, &t->comm_local_dp));
+        add_subgroups(t, BB_DIRECT, "local_dp", local_replicas, 1, &t->comm_local_dp);
     if (t->gems)
-        TRY(add_pairs(t));
+        add_pairs(t);
     if (sums_all && t->mp % 2 && t->replicas > 1)
-        TRY(add_middle(t));
+        add_middle(t);
     if (!sums_all && t->replicas > 1)
-        TRY(add_comms(t, bb_layout_add_group(l, "dp", 1u << 1), "dp", 1, &t->comm_dp));
+        add_comms(t, bb_layout_add_group(l, "dp", 1u << 1), "dp", 1, &t->comm_dp);
 out:
     return rc;
 }
@@ -342,7 +333,7 @@ static const char *describe_tiles(struct bb_tiling *t)
                         bb_slices_name(&first->layers.slices), halos);
 }
 
-static int describe_step(struct bb_tiling *t)
+static void describe_step(struct bb_tiling *t)
 {
     const struct bb_proxy_config *c = &t->config;
     int passes = c->tiles.replications;
@@ -357,12 +348,10 @@ static int describe_step(struct bb_tiling *t)
 
     t->step->parameters = t->net.parameters;
     t->step->samples = (double)t->replicas * passes * c->micro_batches * c->micro_batch_size;
-    if (tiles && local && passes_text)
-        t->step->summary = bb_step_text(t->step, "%s at %d, %d splits%s%s%s, %d micro-batch%s of %d, %d replica%s",
-                                        t->net.name, t->net.image, t->n_splits, tiles, local, passes_text,
-                                        c->micro_batches, c->micro_batches == 1 ? "" : "es", c->micro_batch_size,
-                                        t->replicas, t->replicas == 1 ? "" : "s");
-    return t->step->summary ? 0 : -BB_EFAIL;
+    t->step->summary =
+        bb_step_text(t->step, "%s at %d, %d splits%s%s%s, %d micro-batch%s of %d, %d replica%s", t->net.name,
+                     t->net.image, t->n_splits, tiles, local, passes_text, c->micro_batches,
+                     c->micro_batches == 1 ? "" : "es", c->micro_batch_size, t->replicas, t->replicas == 1 ? "" : "s");
 }
 
 int bb_tiling_step(const struct bb_proxy_config *config, bool gems, struct bb_step *step,
@@ -372,7 +361,7 @@ int bb_tiling_step(const struct bb_proxy_config *config, bool gems, struct bb_st
     int rc;
 
     TRY(resolve_tiling(&t, config));
-    TRY(describe_step(&t));
+    describe_step(&t);
     TRY(add_groups(&t));
     TRY(build_roles(&t, build));
 out:

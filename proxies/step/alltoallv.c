@@ -97,24 +97,21 @@ static int previous_on(const struct bb_program *p, int op)
 /* Make the operation that is being added to `to` wait for the replacement of operation `op` of `from`. An alltoallv
  * without messages has no replacement: wait for the dependencies of `op` and for the previous operation on its
  * stream instead. */
-static int wait_for(struct expansion *e, int op)
+static void wait_for(struct expansion *e, int op)
 {
     const struct bb_op *o;
-    int rc = 0;
 
     if (op < 0)
-        return 0;
+        return;
     o = &e->from->ops[op];
     if (e->last[op] != BB_NONE) {
         BB_GROW(e->waits, e->n_waits);
         e->waits[e->n_waits++] = e->last[op];
-        return 0;
+        return;
     }
-    for (int w = 0; w < o->waits && !rc; w++)
-        rc = wait_for(e, e->from->wait_list[o->first_wait + w]);
-    if (!rc)
-        rc = wait_for(e, previous_on(e->from, op));
-    return rc;
+    for (int w = 0; w < o->waits; w++)
+        wait_for(e, e->from->wait_list[o->first_wait + w]);
+    wait_for(e, previous_on(e->from, op));
 }
 
 static int add_as(struct expansion *e, const struct bb_op *op, int call)
@@ -127,43 +124,37 @@ static int add_as(struct expansion *e, const struct bb_op *op, int call)
 
 /* Copy operation i of `from` to `to`. Operations of one NCCL group call stay adjacent. Their new call number is the
  * index in `to` of the first operation of the group call. */
-static int keep_op(struct expansion *e, int i)
+static void keep_op(struct expansion *e, int i)
 {
     const struct bb_op *op = &e->from->ops[i];
 
     if (op->call != BB_NONE && (i == 0 || e->from->ops[i - 1].call != op->call))
         e->call = (int)e->to->n_ops;
-    return e->last[i] = add_as(e, op, op->call == BB_NONE ? BB_NONE : e->call);
+    e->last[i] = add_as(e, op, op->call == BB_NONE ? BB_NONE : e->call);
 }
 
-static int expand_op(struct expansion *e, int i)
+static void expand_op(struct expansion *e, int i)
 {
     const int n = bb_alltoallv_messages(&e->from->ops[i], e->messages), call = (int)e->to->n_ops;
 
-    for (int m = 0; m < n; m++) {
+    for (int m = 0; m < n; m++)
         e->last[i] = add_as(e, &e->messages[m], call);
-        if (e->last[i] < 0)
-            return e->last[i];
-    }
-    return 0;
 }
 
-static int expand_all(struct expansion *e)
+static void expand_all(struct expansion *e)
 {
     for (int i = 0; i < (int)e->from->n_ops; i++) {
         const struct bb_op *op = &e->from->ops[i];
-        int rc = 0;
 
         e->last[i] = BB_NONE;
         e->n_waits = 0;
-        for (int w = 0; w < op->waits && !rc; w++)
-            rc = wait_for(e, e->from->wait_list[op->first_wait + w]);
-        if (!rc)
-            rc = op->kind == BB_OP_ALLTOALLV ? expand_op(e, i) : keep_op(e, i);
-        if (rc < 0)
-            return rc;
+        for (int w = 0; w < op->waits; w++)
+            wait_for(e, e->from->wait_list[op->first_wait + w]);
+        if (op->kind == BB_OP_ALLTOALLV)
+            expand_op(e, i);
+        else
+            keep_op(e, i);
     }
-    return 0;
 }
 
 static int most_messages(const struct bb_program *p)
@@ -176,21 +167,15 @@ static int most_messages(const struct bb_program *p)
     return most;
 }
 
-int bb_program_expand(const struct bb_program *p, struct bb_program *out)
+void bb_program_expand(const struct bb_program *p, struct bb_program *out)
 {
     struct expansion e = {.from = p, .to = out};
-    int rc;
 
-    *out = (struct bb_program){0};
     BB_NEW(e.last, p->n_ops);
     BB_NEW(e.messages, most_messages(p));
-    TRY(bb_program_init_like(out, p));
-    TRY(expand_all(&e));
-out:
+    bb_program_init_like(out, p);
+    expand_all(&e);
     free(e.last);
     free(e.messages);
     free(e.waits);
-    if (rc)
-        bb_program_release(out);
-    return rc;
 }

@@ -40,17 +40,20 @@ void bb_layout_release(struct bb_layout *l)
     *l = (struct bb_layout){0};
 }
 
-static int limit_error(const char *what, int most)
+/* Return whether one more entry fits into an array of `most` entries, n of which are used. */
+static bool has_space(struct bb_layout *l, int n, int most, const char *what)
 {
-    return bb_err(BB_EFAIL, "a layout has at most %d %s", most, what);
+    if (n == most && !l->rc)
+        l->rc = bb_err(BB_EFAIL, "a layout has at most %d %s", most, what);
+    return n < most;
 }
 
 int bb_layout_add_group(struct bb_layout *l, const char *name, unsigned axes)
 {
     struct bb_group group = {.name = name, .axes = axes, .size = 1};
 
-    if (l->n_groups == BB_MAX_GROUPS)
-        return limit_error("groups", BB_MAX_GROUPS);
+    if (!has_space(l, l->n_groups, BB_MAX_GROUPS, "groups"))
+        return BB_MAX_GROUPS - 1;
     for (int a = 0; a < l->n_axes; a++)
         if (axes & 1u << a)
             group.size *= l->axes[a].size;
@@ -84,22 +87,22 @@ int bb_layout_add_irregular(struct bb_layout *l, const char *name, const int *me
     struct bb_group *g = &l->groups[l->n_groups];
     int rc;
 
-    if (l->n_groups == BB_MAX_GROUPS)
-        return limit_error("groups", BB_MAX_GROUPS);
+    if (!has_space(l, l->n_groups, BB_MAX_GROUPS, "groups"))
+        return BB_MAX_GROUPS - 1;
     *g = (struct bb_group){.name = name, .size = size, .instances = instances};
-    l->n_groups++; /* from here on bb_layout_release frees the group */
     BB_NEW(g->instance_of, l->ranks);
     BB_NEW(g->index_of, l->ranks);
     BB_NEW(g->members, cells);
     memcpy(g->members, members, sizeof(int) * cells);
     rc = index_members(g, l->ranks);
-    return rc ? rc : l->n_groups - 1;
+    l->rc = l->rc ? l->rc : rc;
+    return l->n_groups++;
 }
 
 int bb_layout_add_comm(struct bb_layout *l, const char *name, int group)
 {
-    if (l->n_comms == BB_MAX_COMMS)
-        return limit_error("communicators", BB_MAX_COMMS);
+    if (!has_space(l, l->n_comms, BB_MAX_COMMS, "communicators"))
+        return BB_MAX_COMMS - 1;
     l->comms[l->n_comms] = (struct bb_comm_spec){.name = name, .group = group};
     return l->n_comms++;
 }
@@ -108,8 +111,7 @@ int bb_layout_add_stage_comm(struct bb_layout *l, const char *name, int group)
 {
     int comm = bb_layout_add_comm(l, name, group);
 
-    if (comm >= 0)
-        l->comms[comm].between_stages = true;
+    l->comms[comm].between_stages = true;
     return comm;
 }
 

@@ -54,6 +54,7 @@ struct bb_layout {
     int n_groups;
     struct bb_comm_spec comms[BB_MAX_COMMS];
     int n_comms;
+    int rc; /* 0, or the first error of the functions that add groups and communicators, whose line is printed */
 };
 
 /*
@@ -65,20 +66,23 @@ struct bb_layout {
 int bb_layout_init(struct bb_layout *l, int ranks, const struct bb_axis *axes, int n_axes) BB_MUST_CHECK;
 void bb_layout_release(struct bb_layout *l);
 
-/* bb_layout_add_group - add a group whose instances (sets of ranks) contain the ranks that differ only along `axes`
- * (bit mask: bit a for axis a). Returns the group's index, or -BB_EFAIL. */
+/*
+ * The functions below add a group or a communicator and return its index. Errors are sticky: the first one (too many
+ * groups or communicators, invalid members) prints an error line and sets l->rc, which bb_step_add_roles returns.
+ *
+ * bb_layout_add_group - add a group whose instances (sets of ranks) contain the ranks that differ only along `axes`
+ * (bit mask: bit a for axis a).
+ */
 int bb_layout_add_group(struct bb_layout *l, const char *name, unsigned axes);
 /*
  * bb_layout_add_irregular - add a group whose instances (disjoint sets of ranks) are listed explicitly.
  *   members  [instances * size] world ranks of the first instance, then of the second instance, and so on; copied. Each
  *            rank occurs at most once
- *   Returns  the group's index, -BB_EUSAGE or -BB_EFAIL
  */
 int bb_layout_add_irregular(struct bb_layout *l, const char *name, const int *members, int instances, int size);
-int bb_layout_add_comm(struct bb_layout *l, const char *name, int group); /* returns the communicator's index, or
-                                                                             -BB_EFAIL */
+int bb_layout_add_comm(struct bb_layout *l, const char *name, int group);
 /* bb_layout_add_stage_comm - add a communicator for messages between pipeline stages: bb_layout_add_comm with
- * bb_comm_spec.between_stages set. Returns the communicator's index, or -BB_EFAIL. */
+ * bb_comm_spec.between_stages set. */
 int bb_layout_add_stage_comm(struct bb_layout *l, const char *name, int group);
 
 int bb_group_instances(const struct bb_layout *l, int group);

@@ -23,15 +23,12 @@ const char *const bb_use_names[BB_USES] = {
     [BB_USE_ACTIVATIONS] = "activations", [BB_USE_COMMUNICATION] = "communication",
 };
 
-int bb_program_init(struct bb_program *p)
+void bb_program_init(struct bb_program *p)
 {
-    int index;
-
     *p = (struct bb_program){0};
     for (int s = 0; s < BB_MAX_STREAMS; s++)
         p->last[s] = BB_NONE;
-    index = bb_program_add_stream(p, "compute", BB_NONE);
-    return index < 0 ? index : 0;
+    bb_program_add_stream(p, "compute", BB_NONE);
 }
 
 void bb_program_release(struct bb_program *p)
@@ -47,8 +44,10 @@ void bb_program_release(struct bb_program *p)
 
 int bb_program_add_stream(struct bb_program *p, const char *name, int comm)
 {
-    if (p->n_streams == BB_MAX_STREAMS)
-        return bb_err(BB_EFAIL, "a step program has at most %d streams", BB_MAX_STREAMS);
+    if (p->n_streams == BB_MAX_STREAMS) {
+        p->rc = p->rc ? p->rc : bb_err(BB_EFAIL, "a step program has at most %d streams", BB_MAX_STREAMS);
+        return BB_MAX_STREAMS - 1;
+    }
     BB_GROW(p->streams, p->n_streams);
     p->streams[p->n_streams] = (struct bb_stream_spec){.name = name, .comm = comm};
     return p->n_streams++;
@@ -66,22 +65,13 @@ int bb_program_add_buffer(struct bb_program *p, const char *name, enum bb_buffer
     return p->n_buffers++;
 }
 
-int bb_program_init_like(struct bb_program *out, const struct bb_program *p)
+void bb_program_init_like(struct bb_program *out, const struct bb_program *p)
 {
-    int rc;
-
-    TRY(bb_program_init(out));
+    bb_program_init(out);
     for (int s = 1; s < p->n_streams; s++)
-        TRY(bb_program_add_stream(out, p->streams[s].name, p->streams[s].comm) < 0 ? -BB_EFAIL : 0);
+        bb_program_add_stream(out, p->streams[s].name, p->streams[s].comm);
     for (int b = 0; b < p->n_buffers; b++)
-        TRY(bb_program_add_buffer(out, p->buffers[b].name, p->buffers[b].use, p->buffers[b].count,
-                                  p->buffers[b].dtype) < 0
-                ? -BB_EFAIL
-                : 0);
-    return 0;
-out:
-    bb_program_release(out);
-    return rc;
+        bb_program_add_buffer(out, p->buffers[b].name, p->buffers[b].use, p->buffers[b].count, p->buffers[b].dtype);
 }
 
 static bool already_waits(const struct bb_program *p, const struct bb_op *op, int wait)
@@ -105,26 +95,23 @@ static void add_wait(struct bb_program *p, struct bb_op *op, int wait)
     op->waits++;
 }
 
-bool bb_program_is_full(const struct bb_program *p)
-{
-    return p->n_ops >= MAX_OPS;
-}
-
 /* Begin to append operation op to the program: store a copy in *copy, and append waits for the operations waits[n]
- * to the wait list. */
-static int open_op(struct bb_program *p, const struct bb_op *op, struct bb_op *copy, const int *waits, int n)
+ * to the wait list. Return false if the program is full. */
+static bool open_op(struct bb_program *p, const struct bb_op *op, struct bb_op *copy, const int *waits, int n)
 {
+    if (p->n_ops >= MAX_OPS && !p->rc)
+        p->rc =
+            bb_err(BB_EUSAGE, "the step has more than %d operations on one rank; try: fewer --micro-batches", MAX_OPS);
+    if (p->rc)
+        return false;
     *copy = *op;
     copy->first_wait = (int)p->n_waits;
     copy->waits = 0;
-    if (bb_program_is_full(p))
-        return bb_err(BB_EUSAGE, "the step has more than %d operations on one rank; try: fewer --micro-batches",
-                      MAX_OPS);
     BB_GROW(p->ops, p->n_ops);
     BB_GROW(p->previous_op, p->n_ops);
     for (int w = 0; w < n; w++)
         add_wait(p, copy, waits[w]);
-    return 0;
+    return true;
 }
 
 /* Return whether the completion of operation `op` implies that operation `wait` has completed. The search follows
@@ -190,18 +177,16 @@ static int close_op(struct bb_program *p, struct bb_op *op)
 int bb_program_add(struct bb_program *p, const struct bb_op *op, const int *waits, int n)
 {
     struct bb_op copy;
-    int rc = open_op(p, op, &copy, waits, n);
 
-    return rc ? rc : close_op(p, &copy);
+    return open_op(p, op, &copy, waits, n) ? close_op(p, &copy) : BB_NONE;
 }
 
 int bb_program_add_dataflow(struct bb_program *p, const struct bb_op *op, const int *waits, int n)
 {
     struct bb_op copy;
-    int rc = open_op(p, op, &copy, waits, n);
 
-    if (rc)
-        return rc;
+    if (!open_op(p, op, &copy, waits, n))
+        return BB_NONE;
     if (op->src != BB_NONE)
         add_wait(p, &copy, p->accesses[op->src].write);
     for (int s = 0; op->dst != BB_NONE && s < p->n_streams; s++)
@@ -279,7 +264,7 @@ static void join_front(const struct program_filter *h, int *front, int op)
             front[s] = other[s];
 }
 
-static int filter_op(struct program_filter *h, int i, struct bb_program *out)
+static void filter_op(struct program_filter *h, int i, struct bb_program *out)
 {
     const struct bb_op *op = &h->full->ops[i];
     int streams = h->full->n_streams, *front = h->front + (size_t)i * (size_t)streams, index;
@@ -291,29 +276,23 @@ static int filter_op(struct program_filter *h, int i, struct bb_program *out)
         join_front(h, front, h->full->wait_list[op->first_wait + w]);
     h->last_seen[op->stream] = i;
     if (bb_op_is_comm(op) != h->comm)
-        return 0;
+        return;
     index = bb_program_add(out, op, front, streams);
     for (int s = 0; s < streams; s++)
         front[s] = s == op->stream ? index : BB_NONE;
-    return index < 0 ? index : 0;
 }
 
-int bb_program_filter(const struct bb_program *p, bool comm, struct bb_program *out)
+void bb_program_filter(const struct bb_program *p, bool comm, struct bb_program *out)
 {
     struct program_filter h = {.full = p, .comm = comm};
-    int rc = 0;
 
-    TRY(bb_program_init_like(out, p));
+    bb_program_init_like(out, p);
     for (int s = 0; s < p->n_streams; s++)
         h.last_seen[s] = BB_NONE;
     BB_NEW(h.front, p->n_ops * (size_t)p->n_streams);
     for (size_t i = 0; i < p->n_ops; i++)
-        TRY(filter_op(&h, (int)i, out));
-out:
+        filter_op(&h, (int)i, out);
     free(h.front);
-    if (rc)
-        bb_program_release(out);
-    return rc;
 }
 
 /* Returns the bytes of memory that the kernel lists of the program need. Many operations share a kernel list; to

@@ -119,32 +119,30 @@ struct bb_program {
     int n_buffers;
     struct bb_buffer_access *accesses; /* [n_buffers] latest operations that use each buffer; kept up to date by
                                           bb_program_add_dataflow */
+    int rc; /* 0, or a negative error, printed when the first operation or stream did not fit into the program */
 };
 
-/* bb_program_init - make an empty program with the compute stream. bb_program_release also accepts a partially built
- * program. */
-int bb_program_init(struct bb_program *p) BB_MUST_CHECK;
+/* bb_program_init - make an empty program with the compute stream. */
+void bb_program_init(struct bb_program *p);
 void bb_program_release(struct bb_program *p);
 
 /* bb_program_init_like - make a program without operations, with the same streams and buffers as p. */
-int bb_program_init_like(struct bb_program *out, const struct bb_program *p) BB_MUST_CHECK;
+void bb_program_init_like(struct bb_program *out, const struct bb_program *p);
 
-int bb_program_add_stream(struct bb_program *p, const char *name, int comm); /* returns the stream's index or
-                                                                                -BB_EFAIL */
+/* Both functions return the index of the new stream or buffer. More than BB_MAX_STREAMS streams set p->rc. */
+int bb_program_add_stream(struct bb_program *p, const char *name, int comm);
 int bb_program_add_buffer(struct bb_program *p, const char *name, enum bb_buffer_use use, size_t count,
-                          enum bb_dtype_id dtype); /* returns the buffer's index, or -BB_EFAIL */
+                          enum bb_dtype_id dtype);
 
 /*
  * bb_program_add - append a copy of op that waits for the given operations.
  *   op       operation to copy; its fields first_wait and waits are ignored
  *   waits    [n] indices of earlier operations, or BB_NONE. Redundant waits are dropped: waits for operations of the
  *            same stream, and waits that follow from the remaining waits or from recent operations of op's stream.
- *   Returns  the operation's index, -BB_EFAIL when out of memory, or -BB_EUSAGE after printing an error line when the
- *            program is full
+ *   Returns  the operation's index, or BB_NONE when the program is full. The first operation that does not fit prints
+ *            an error line and sets p->rc
  */
 int bb_program_add(struct bb_program *p, const struct bb_op *op, const int *waits, int n);
-bool bb_program_is_full(const struct bb_program *p); /* returns whether the program contains the maximum number of
-                                                        operations */
 
 /*
  * bb_program_add_dataflow - append a copy of op like bb_program_add, with additional waits that follow from the buffers
@@ -177,12 +175,13 @@ static inline bool bb_op_is_comm(const struct bb_op *op)
  * bb_program_filter - copy either the compute operations or the communication operations of a program. A run times the
  * two copies separately to measure how much compute and communication slow each other down when they overlap.
  *   comm     true: copy communication; false: copy compute
- *   out      out: the copy, with all streams and buffers of p; the caller releases it
+ *   out      out: the copy, with all streams and buffers of p; the caller releases it. The copy has at most as many
+ *            operations as p
  *
  * If an operation waits for an operation that is not copied, the copy waits for the dependencies of that operation
  * instead, so the order of the copied operations is unchanged.
  */
-int bb_program_filter(const struct bb_program *p, bool comm, struct bb_program *out) BB_MUST_CHECK;
+void bb_program_filter(const struct bb_program *p, bool comm, struct bb_program *out);
 
 /*
  * bb_op_payload_bytes - return the payload of an operation in bytes, as shown in the column `bytes` of the plan.

@@ -49,7 +49,7 @@ static size_t fragments_before(const struct bb_program *p, size_t i, bool source
 }
 
 /* Return the scaled buffer offsets of all operations: [2 i] is the source offset of operation i, [2 i + 1] its
- * destination offset. Return NULL after printing an error line when out of memory. */
+ * destination offset. */
 static size_t *shrunk_offsets(const struct bb_program *p, double factor)
 {
     size_t *offsets;
@@ -66,12 +66,10 @@ static size_t *shrunk_offsets(const struct bb_program *p, double factor)
     return offsets;
 }
 
-static int shrink_program(struct bb_program *p, const struct bb_layout *l, double factor)
+static void shrink_program(struct bb_program *p, const struct bb_layout *l, double factor)
 {
     size_t *offsets = shrunk_offsets(p, factor);
 
-    if (!offsets)
-        return -BB_EFAIL;
     for (int b = 0; b < p->n_buffers; b++)
         p->buffers[b].count = shrink_count(p->buffers[b].count, factor);
     for (size_t i = 0; i < p->n_ops; i++) {
@@ -87,16 +85,13 @@ static int shrink_program(struct bb_program *p, const struct bb_layout *l, doubl
         grow_buffers(p, op, l->groups[l->comms[op->comm].group].size);
     }
     free(offsets);
-    return 0;
 }
 
-int bb_step_scale_counts(struct bb_step *step, double factor)
+void bb_step_scale_counts(struct bb_step *step, double factor)
 {
     for (int w = 0; w < step->n_kernel_lists; w++)
         bb_kernel_list_scale(step->kernel_lists[w], factor);
     for (int r = 0; r < step->n_roles; r++)
-        if (shrink_program(&step->roles[r].program, &step->layout, factor))
-            return -BB_EFAIL;
+        shrink_program(&step->roles[r].program, &step->layout, factor);
     step->summary = bb_step_text(step, "%s; counts scaled by %g", step->summary, factor);
-    return step->summary ? 0 : -BB_EFAIL;
 }

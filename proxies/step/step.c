@@ -5,7 +5,6 @@
 
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,25 +35,20 @@ int bb_step_add_roles(struct bb_step *step, int n)
     BB_NEW(step->roles, n);
     BB_NEW(step->role_of, step->layout.ranks);
     for (; step->n_roles < n; step->n_roles++)
-        if (bb_program_init(&step->roles[step->n_roles].program))
-            return -BB_EFAIL;
-    return 0;
+        bb_program_init(&step->roles[step->n_roles].program);
+    return step->layout.rc;
 }
 
 const char *bb_step_text(struct bb_step *step, const char *fmt, ...)
 {
     struct bb_strings *s = &step->strings;
     va_list args;
-    int length;
 
     BB_GROW(s->text, s->n);
     va_start(args, fmt);
-    length = vasprintf(&s->text[s->n], fmt, args);
+    s->text[s->n] = bb_vformat(fmt, args);
     va_end(args);
-    if (length >= 0)
-        return s->text[s->n++];
-    bb_err(BB_EFAIL, "out of memory for a string");
-    return NULL;
+    return s->text[s->n++];
 }
 
 struct bb_kernel_list *bb_step_add_kernel_list(struct bb_step *step)
@@ -67,14 +61,9 @@ struct bb_kernel_list *bb_step_add_kernel_list(struct bb_step *step)
 struct bb_kernel_list *bb_step_copy_kernel_list(struct bb_step *step, const struct bb_kernel_list *made)
 {
     const size_t bytes = offsetof(struct bb_kernel_list, items) + (size_t)made->n * sizeof(made->items[0]);
-    struct bb_kernel_list *work;
+    struct bb_kernel_list *work = bb_resize(NULL, bytes, 1);
 
     BB_GROW(step->kernel_lists, step->n_kernel_lists);
-    work = malloc(bytes);
-    if (!work) {
-        bb_err(BB_EFAIL, "out of memory for a list of %d kernels", made->n);
-        return NULL;
-    }
     memcpy(work, made, bytes);
     step->kernel_lists[step->n_kernel_lists++] = work;
     return work;
@@ -131,9 +120,10 @@ int bb_step_expand(struct bb_step *step)
 
         if (!has_alltoallv(&step->roles[r].program))
             continue;
-        TRY(bb_program_expand(&step->roles[r].program, &messages));
+        bb_program_expand(&step->roles[r].program, &messages);
         bb_program_release(&step->roles[r].program);
         step->roles[r].program = messages;
+        TRY(messages.rc);
     }
 out:
     return rc;

@@ -65,51 +65,44 @@ void bb_step_release(struct bb_step *step);
 /*
  * The functions below are for builders. The step owns the objects that they return.
  *
- * bb_step_add_roles - allocate n roles with empty programs.
- *   Returns  0, or -BB_EFAIL when out of memory
+ * bb_step_add_roles - allocate n roles with empty programs. Call after the layout is complete.
+ *   Returns  0, or the error of the layout (bb_layout.rc), whose line is already printed
  * bb_step_text - format a string that lives as long as the step.
- *   Returns  the string, or NULL when out of memory
  * bb_step_add_kernel_list - add an empty kernel list.
- *   Returns  the list, or NULL after printing an error line when out of memory
  */
 int bb_step_add_roles(struct bb_step *step, int n) BB_MUST_CHECK;
 const char *bb_step_text(struct bb_step *step, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
 struct bb_kernel_list *bb_step_add_kernel_list(struct bb_step *step);
 
 /*
  * bb_step_copy_kernel_list - copy the kernel list `made` into the step, with an array of exactly its length. This saves
  * memory in steps with thousands of lists. Nothing may be appended to the copy.
- *   Returns  the copy, owned by the step, or NULL after printing an error line when out of memory
  */
 struct bb_kernel_list *bb_step_copy_kernel_list(struct bb_step *step, const struct bb_kernel_list *made);
 
 /*
  * bb_step_add_alltoallv_table - allocate a table with the number of rows that each of n ranks sends to each other rank
  * in an alltoallv. All numbers are 0; the code that builds the step sets them.
- *   Returns  the table, or NULL after printing an error line when out of memory
  */
 struct bb_alltoallv *bb_step_add_alltoallv_table(struct bb_step *step, int n);
 
 /*
  * bb_step_expand - replace every alltoallv of the step by its sends and receives, for code that executes, draws or
  * exports individual messages.
- *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error line when the step would have more than
- *            BB_MAX_OPERATIONS
+ *   Returns  0, or -BB_EUSAGE after printing an error line when the step would have more than BB_MAX_OPERATIONS
  */
 int bb_step_expand(struct bb_step *step) BB_MUST_CHECK;
 
 /*
  * bb_step_scale_counts - shrink the messages of a step so that a machine with less memory can run the step.
  *   factor   above 0, at most 1
- *   Returns  0 or -BB_EFAIL
  *
  * Every count is multiplied by factor and rounded down, to at least 1. Buffers and offsets shrink with the counts but
  * stay large enough for their operations. Kernel lists shrink too (bb_kernel_list_scale). The durations of timed
  * kernels, the number of parameters and the number of samples do not change. The factor is appended to the summary. The
  * step must not contain an alltoallv; call bb_step_expand first.
  */
-int bb_step_scale_counts(struct bb_step *step, double factor) BB_MUST_CHECK;
+void bb_step_scale_counts(struct bb_step *step, double factor);
 
 static inline const struct bb_program *bb_step_program(const struct bb_step *step, int rank)
 {

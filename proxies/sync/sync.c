@@ -211,12 +211,11 @@ static void init_bucket(struct bb_sync *s, struct bucket *b, const struct bb_syn
         last = unit;
     }
     if (s->gathers) {
-        b->what = bb_script_text(s->script, bb_step_text(s->spec.step, "gradients of %s", s->spec.units[last].name));
-        b->gather_what =
-            bb_script_text(s->script, bb_step_text(s->spec.step, "parameters of %s", s->spec.units[last].name));
+        b->what = bb_step_text(s->spec.step, "gradients of %s", s->spec.units[last].name);
+        b->gather_what = bb_step_text(s->spec.step, "parameters of %s", s->spec.units[last].name);
     } else {
-        b->what = bb_script_text(s->script, bb_step_text(s->spec.step, "bucket %d", index));
-        b->gather_what = bb_script_text(s->script, bb_step_text(s->spec.step, "parameters of bucket %d", index));
+        b->what = bb_step_text(s->spec.step, "bucket %d", index);
+        b->gather_what = bb_step_text(s->spec.step, "parameters of bucket %d", index);
     }
 }
 
@@ -224,14 +223,12 @@ static void init_bucket(struct bb_sync *s, struct bucket *b, const struct bb_syn
  * Assign the gradients to buckets. For a hierarchical all-reduce, Horovod rounds its fusion threshold up so that every
  * rank of a node has a whole number of atomic units (64 elements of up to 8 bytes).
  */
-static int fill_buckets(struct bb_sync *s)
+static void fill_buckets(struct bb_sync *s)
 {
     double unit = s->policy.hierarchical ? s->spec.comms.n_local * 8.0 * FUSION_UNIT : 1;
     struct bb_bucket_rule rule = s->policy.rule;
-    int n = bb_sync_arrivals(s->spec.units, s->spec.n_units, bb_sync_gathers_parameters(s->policy.kind), &s->arrivals),
-        rc;
+    int n = bb_sync_arrivals(s->spec.units, s->spec.n_units, bb_sync_gathers_parameters(s->policy.kind), &s->arrivals);
 
-    TRY(n < 0 ? n : 0);
     for (int i = 0; i < n; i++)
         s->n_elements += s->arrivals[i].count;
     if (bb_sync_gathers_parameters(s->policy.kind))
@@ -242,8 +239,6 @@ static int fill_buckets(struct bb_sync *s)
     BB_NEW(s->buckets, s->n);
     for (int b = 0; b < s->n; b++)
         init_bucket(s, &s->buckets[b], &s->bucketing.list[b], b);
-out:
-    return rc;
 }
 
 /* Return whether a bucket contains gradient tensors of a unit (layer of the model). */
@@ -365,10 +360,9 @@ static void add_lanes(struct bb_sync *s)
     s->replicas = lane_of(s, c->replicas);
 }
 
-int bb_sync_init(struct bb_sync **sync, const struct bb_sync_spec *spec)
+void bb_sync_init(struct bb_sync **sync, const struct bb_sync_spec *spec)
 {
     struct bb_sync *s;
-    int rc = 0;
 
     BB_NEW(s, 1);
     *sync = s;
@@ -377,19 +371,13 @@ int bb_sync_init(struct bb_sync **sync, const struct bb_sync_spec *spec)
     s->script = spec->script;
     s->gathers = bb_sync_gathers_parameters(s->policy.kind) && spec->comms.n > 1;
     s->tied = BB_NONE;
-    if (s->policy.kind >= BB_SYNC_PS)
-        return bb_err(BB_EFAIL,
-                      "internal error: parameter servers reached the code for collectives; please report this error");
-    TRY(fill_buckets(s));
+    fill_buckets(s);
     s->tied = find_tied_unit(s);
     if (has_peers(s)) {
         s->every_micro_batch = bb_sync_reduces_every_micro_batch(&s->policy);
         add_lanes(s);
         add_buffers(s);
     }
-    TRY(bb_script_result(s->script));
-out:
-    return rc;
 }
 
 void bb_sync_release(struct bb_sync *s)

@@ -66,7 +66,7 @@ enum bb_sync_kind {
     BB_SYNC_HSDP,
     BB_SYNC_DISTRIBUTED,
     BB_SYNC_PS, /* Parameter servers begin with this kind. Only the proxy data_parallel supports them
-                   (replicas/servers.h); bb_sync_init rejects them. */
+                   (replicas/servers.h). */
     BB_SYNC_PS_P2P,
     BB_SYNC_PS_SHARDED,
     BB_SYNC_KINDS
@@ -191,11 +191,10 @@ struct bb_sync; /* opaque state of the synchronization; exists while the program
 
 /*
  * bb_sync_init - assign gradients to buckets, and add streams and buffers to the program of spec->script.
- *   s        out: the synchronization's state; the caller releases it with bb_sync_release, also after an error;
- *            bb_sync_release accepts NULL
- *   Returns  0 or a negative error
+ *   s        out: the synchronization's state; the caller releases it with bb_sync_release, which accepts NULL
+ *   spec     spec->policy is no parameter server (BB_SYNC_PS and the following kinds)
  */
-int bb_sync_init(struct bb_sync **s, const struct bb_sync_spec *spec) BB_MUST_CHECK;
+void bb_sync_init(struct bb_sync **s, const struct bb_sync_spec *spec);
 void bb_sync_release(struct bb_sync *s);
 
 /*

@@ -37,15 +37,14 @@ static const char *group_name(const struct group_split *k)
 
 /* Add the inner group (sets of `run` consecutive ranks) and the outer group (ranks with the same index in each of
  * these sets) to the layout. */
-static int split_group(struct group_split *k)
+static void split_group(struct group_split *k)
 {
     struct bb_layout *l = &k->step->layout;
-    int size = l->groups[k->group].size, instances = bb_group_instances(l, k->group), runs = size / k->run, rc;
-    int *inner = NULL, *outer = NULL;
+    int size = l->groups[k->group].size, instances = bb_group_instances(l, k->group), runs = size / k->run;
+    int *inner, *outer;
     const char *names[] = {bb_step_text(k->step, "%s %s", group_name(k), k->inner_name),
                            bb_step_text(k->step, "%s %s", group_name(k), k->outer_name)};
 
-    TRY(names[0] && names[1] ? 0 : -BB_EFAIL);
     BB_NEW(inner, instances * size);
     BB_NEW(outer, instances * size);
     for (int i = 0; i < instances * size; i++) {
@@ -56,11 +55,8 @@ static int split_group(struct group_split *k)
     }
     k->inner = bb_layout_add_irregular(l, names[0], inner, instances * runs, k->run);
     k->outer = bb_layout_add_irregular(l, names[1], outer, instances * k->run, runs);
-    rc = k->inner < 0 || k->outer < 0 ? -BB_EFAIL : 0;
-out:
     free(inner);
     free(outer);
-    return rc;
 }
 
 /* Return the number of consecutive members of the group on each node; 0 if this number differs between nodes. */
@@ -162,31 +158,25 @@ static int resolve_shard(const struct group_split *k, const struct bb_dp_config 
     return 0;
 }
 
-static int add_comm(struct bb_step *step, int group, const char *purpose, int *comm)
+static int add_comm(struct bb_step *step, int group, const char *purpose)
 {
     struct bb_layout *l = &step->layout;
     const char *name = purpose ? bb_step_text(step, "%s %s", l->groups[group].name, purpose) : l->groups[group].name;
 
-    *comm = name ? bb_layout_add_comm(l, name, group) : -BB_EFAIL;
-    return *comm < 0 ? -BB_EFAIL : 0;
+    return bb_layout_add_comm(l, name, group);
 }
 
 /* Add the communicators for reductions of gradients and for all-gathers of parameters over `group`. zero3 and hsdp
  * use one communicator for both, unless --own-gather-comm is set. */
-static int add_sharded(struct bb_step *step, const struct bb_dp_config *p, int group, struct bb_sync_comms *comms)
+static void add_sharded(struct bb_step *step, const struct bb_dp_config *p, int group, struct bb_sync_comms *comms)
 {
     bool shared = bb_sync_gathers_parameters(p->kind) && !p->own_gather_comm;
-    int rc;
 
     comms->n = step->layout.groups[group].size;
     if (comms->n == 1)
-        return 0;
-    TRY(add_comm(step, group, shared ? NULL : "gradients", &comms->gradients));
-    comms->parameters = comms->gradients;
-    if (!shared)
-        TRY(add_comm(step, group, "parameters", &comms->parameters));
-out:
-    return rc;
+        return;
+    comms->gradients = add_comm(step, group, shared ? NULL : "gradients");
+    comms->parameters = shared ? comms->gradients : add_comm(step, group, "parameters");
 }
 
 static int add_shards(struct bb_step *step, const struct bb_dp_config *p, int group, int gpus_per_node,
@@ -196,12 +186,14 @@ static int add_shards(struct bb_step *step, const struct bb_dp_config *p, int gr
     int rc;
 
     TRY(resolve_shard(&k, p, gpus_per_node, &k.run));
-    if (k.run == step->layout.groups[group].size)
-        return add_sharded(step, p, group, comms);
-    TRY(split_group(&k));
-    TRY(add_sharded(step, p, k.inner, comms));
+    if (k.run == step->layout.groups[group].size) {
+        add_sharded(step, p, group, comms);
+        return 0;
+    }
+    split_group(&k);
+    add_sharded(step, p, k.inner, comms);
     comms->n_replicas = step->layout.groups[k.outer].size;
-    TRY(add_comm(step, k.outer, NULL, &comms->replicas));
+    comms->replicas = add_comm(step, k.outer, NULL);
 out:
     return rc;
 }
@@ -227,21 +219,20 @@ int bb_sync_hierarchy_comms(struct bb_step *step, int group, int gpus_per_node, 
                             struct bb_sync_comms *comms)
 {
     struct group_split k = {.step = step, .group = group, .inner_name = "local", .outer_name = "cross"};
-    int size = step->layout.groups[group].size, rc;
+    int size = step->layout.groups[group].size;
 
     *comms = no_comms;
     k.run = ranks_per_node(&step->layout, group, gpus_per_node);
     if (!has_hierarchy(&step->layout, group, gpus_per_node))
         return hierarchy_error(&k, gpus_per_node, option, k.run);
-    TRY(split_group(&k));
+    split_group(&k);
     comms->n = size;
     comms->n_local = k.run;
     comms->n_cross = size / k.run;
-    TRY(add_comm(step, k.inner, NULL, &comms->local));
-    TRY(add_comm(step, k.outer, NULL, &comms->cross));
+    comms->local = add_comm(step, k.inner, NULL);
+    comms->cross = add_comm(step, k.outer, NULL);
     comms->gradients = comms->local;
-out:
-    return rc;
+    return 0;
 }
 
 int bb_sync_add_comms(struct bb_step *step, const struct bb_dp_config *p, int group, int gpus_per_node,
@@ -256,8 +247,11 @@ int bb_sync_add_comms(struct bb_step *step, const struct bb_dp_config *p, int gr
         return bb_sync_hierarchy_comms(step, group, node, "hierarchical", comms);
     if (p->kind == BB_SYNC_HSDP || p->kind == BB_SYNC_DISTRIBUTED)
         return add_shards(step, p, group, node, comms);
-    if (bb_sync_is_sharded(p->kind))
-        return add_sharded(step, p, group, comms);
+    if (bb_sync_is_sharded(p->kind)) {
+        add_sharded(step, p, group, comms);
+        return 0;
+    }
     comms->n = step->layout.groups[group].size;
-    return add_comm(step, group, NULL, &comms->gradients);
+    comms->gradients = add_comm(step, group, NULL);
+    return 0;
 }

@@ -10,17 +10,13 @@ static const char *const comm_names[BB_PIPE_FLOWS] = {"pp forward", "pp backward
 static const char *const message_names[] = {"activations", "activation gradients"};
 static const enum bb_phase phases[] = {BB_PHASE_FORWARD, BB_PHASE_BACKWARD};
 
-int bb_pipe_comms(struct bb_layout *l, int group, bool bidirectional, int comms[BB_PIPE_FLOWS])
+void bb_pipe_comms(struct bb_layout *l, int group, bool bidirectional, int comms[BB_PIPE_FLOWS])
 {
     for (int d = 0; d < BB_PIPE_FLOWS; d++) {
         comms[d] = BB_NONE;
-        if (d >= 2 && !bidirectional)
-            continue;
-        comms[d] = bb_layout_add_stage_comm(l, comm_names[d], group);
-        if (comms[d] < 0)
-            return comms[d];
+        if (d < 2 || bidirectional)
+            comms[d] = bb_layout_add_stage_comm(l, comm_names[d], group);
     }
-    return 0;
 }
 
 /* ---- messages of a slot (forward or backward of a model chunk) ---- */
@@ -80,7 +76,7 @@ static int receive_buffers(const struct bb_pipe *p, int d)
                                                                       : 2;
 }
 
-static int open_flow(struct bb_pipe *p, const struct bb_layout *l, int d, int comm)
+static void open_flow(struct bb_pipe *p, const struct bb_layout *l, int d, int comm)
 {
     struct bb_pipe_flow *flow = &p->flows[d];
     struct bb_script *s = p->script;
@@ -93,29 +89,23 @@ static int open_flow(struct bb_pipe *p, const struct bb_layout *l, int d, int co
         if (flow_of(p, &p->slots[t]) == flow && slot_receives(p, &p->slots[t]))
             flow->arrivals[flow->n_arrivals++] = p->slots[t].micro_batch;
     if (comm == BB_NONE)
-        return 0;
+        return;
     flow->lane = bb_script_lane(s, l, comm);
     for (int i = 0; i < flow->n_recv && flow->n_arrivals > 0; i++)
         flow->recv[i] = bb_script_buffer(s, "receive", BB_USE_COMMUNICATION, p->count);
     for (int i = 0; i < 2; i++)
         flow->send[i] = bb_script_buffer(s, "send", BB_USE_COMMUNICATION, p->count);
-    return bb_script_result(s);
 }
 
-int bb_pipe_open(struct bb_pipe *p, const struct bb_schedule *schedule, struct bb_script *script,
-                 const struct bb_layout *l, const int comms[BB_PIPE_FLOWS], int stage, size_t count)
+void bb_pipe_open(struct bb_pipe *p, const struct bb_schedule *schedule, struct bb_script *script,
+                  const struct bb_layout *l, const int comms[BB_PIPE_FLOWS], int stage, size_t count)
 {
-    int rc = 0;
-
     *p = (struct bb_pipe){.schedule = schedule, .script = script, .stage = stage, .count = count};
     p->n_slots = bb_schedule_max_slots(schedule);
     BB_NEW(p->slots, p->n_slots);
     p->n_slots = bb_schedule_make(schedule, stage, p->slots);
-    for (int d = 0; d < BB_PIPE_FLOWS && rc == 0; d++)
-        rc = open_flow(p, l, d, schedule->stages > 1 ? comms[d] : BB_NONE);
-    if (rc)
-        bb_pipe_close(p);
-    return rc;
+    for (int d = 0; d < BB_PIPE_FLOWS; d++)
+        open_flow(p, l, d, schedule->stages > 1 ? comms[d] : BB_NONE);
 }
 
 void bb_pipe_close(struct bb_pipe *p)

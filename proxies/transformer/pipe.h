@@ -60,20 +60,18 @@ struct bb_pipe {
  *   group          index of the group "pp", each instance of which is one pipeline
  *   bidirectional  true: also add the two communicators of the second direction; false: set their indices to BB_NONE
  *   comms          out: index of the communicator of each flow (struct bb_pipe_flow)
- *   Returns        0 or -BB_EFAIL
  */
-int bb_pipe_comms(struct bb_layout *layout, int group, bool bidirectional, int comms[BB_PIPE_FLOWS]) BB_MUST_CHECK;
+void bb_pipe_comms(struct bb_layout *layout, int group, bool bidirectional, int comms[BB_PIPE_FLOWS]);
 
 /*
  * bb_pipe_open - list the slots of a stage (forwards and backwards, schedule.h), and create the streams and buffers for
  * its messages.
  *   comms    [BB_PIPE_FLOWS] from bb_pipe_comms; ignored with one stage
  *   count    number of elements per message
- *   Returns  0 or -BB_EFAIL
  *   Owner    the caller releases the pipe with bb_pipe_close, which accepts a zeroed struct
  */
-int bb_pipe_open(struct bb_pipe *pipe, const struct bb_schedule *schedule, struct bb_script *script,
-                 const struct bb_layout *layout, const int comms[BB_PIPE_FLOWS], int stage, size_t count) BB_MUST_CHECK;
+void bb_pipe_open(struct bb_pipe *pipe, const struct bb_schedule *schedule, struct bb_script *script,
+                  const struct bb_layout *layout, const int comms[BB_PIPE_FLOWS], int stage, size_t count);
 void bb_pipe_close(struct bb_pipe *pipe);
 
 /*

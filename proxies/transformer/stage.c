@@ -186,21 +186,17 @@ static void open_lanes(struct writer *w, int stage, struct bb_block_lanes *lanes
         lanes->norm[i] = i < t->n_norms ? open_lane(w, t->norms[i]) : bb_no_lane();
 }
 
-static int open_sync(struct writer *w, bool remainder)
+static void open_sync(struct writer *w, bool remainder)
 {
-    int rc = 0;
-
     for (int s = 0; s < BB_PARAMETER_KINDS; s++)
         if (w->modules->n_units[s] > 0)
-            TRY(bb_sync_init(&w->sync[s], &(struct bb_sync_spec){.policy = &w->t->policy,
-                                                                 .comms = w->t->sync[s],
-                                                                 .step = w->t->step,
-                                                                 .script = &w->script,
-                                                                 .units = w->modules->units[s],
-                                                                 .n_units = w->modules->n_units[s],
-                                                                 .holds_remainder = remainder}));
-out:
-    return rc;
+            bb_sync_init(&w->sync[s], &(struct bb_sync_spec){.policy = &w->t->policy,
+                                                             .comms = w->t->sync[s],
+                                                             .step = w->t->step,
+                                                             .script = &w->script,
+                                                             .units = w->modules->units[s],
+                                                             .n_units = w->modules->n_units[s],
+                                                             .holds_remainder = remainder});
 }
 
 static int validate_program_size(const struct writer *w, int slots_done)
@@ -227,9 +223,9 @@ static int write_stage(struct writer *w, const struct bb_stage *stage)
     open_lanes(w, stage->stage, &lanes);
     for (int i = 0; i < 2; i++)
         bb_block_init(&w->blocks[i], w->t->layers, &w->script, &lanes, stage->ep_rank);
-    TRY(open_sync(w, stage->remainder));
-    TRY(bb_pipe_open(&w->pipe, &w->t->schedule, &w->script, &w->t->step->layout, w->t->pipe, stage->stage,
-                     bb_layers_boundary_elements(w->t->layers)));
+    open_sync(w, stage->remainder);
+    bb_pipe_open(&w->pipe, &w->t->schedule, &w->script, &w->t->step->layout, w->t->pipe, stage->stage,
+                 bb_layers_boundary_elements(w->t->layers));
     for_each_sync(w, bb_sync_begin_step);
     for (int i = 0; i < w->pipe.n_slots;) {
         i += write_slots(w, i);

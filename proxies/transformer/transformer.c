@@ -263,20 +263,18 @@ int bb_training_load_arch(const struct bb_proxy_config *c, struct bb_arch *arch)
 
 /* Adds a communicator for a process group of the rank grid, for example tp. *comm: index of the communicator in the
  * layout; BB_NONE if the group has one rank. name: name of the communicator; NULL: the name of the group. */
-static int add_comm(struct bb_training *t, enum bb_grid_group group, const char *name, int *comm)
+static void add_comm(struct bb_training *t, enum bb_grid_group group, const char *name, int *comm)
 {
     int of = t->groups.of[group];
 
     *comm = BB_NONE;
-    if (of == BB_NONE)
-        return 0;
-    *comm = bb_layout_add_comm(&t->step->layout, name ? name : t->step->layout.groups[of].name, of);
-    return *comm < 0 ? -BB_EFAIL : 0;
+    if (of != BB_NONE)
+        *comm = bb_layout_add_comm(&t->step->layout, name ? name : t->step->layout.groups[of].name, of);
 }
 
 /* Adds up to three communicators over which the gradient norm is summed: the tp x pp ranks of one model replica, the
  * ranks that shard the optimizer state, and the ep ranks. */
-static int add_norms(struct bb_training *t)
+static void add_norms(struct bb_training *t)
 {
     enum bb_grid_group replicas = t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP;
     const struct {
@@ -288,16 +286,13 @@ static int add_norms(struct bb_training *t)
         {bb_sync_is_sharded(t->policy.kind), replicas, "shard norm"},
         {t->grid.experts, BB_GRID_EP, "expert norm"},
     };
-    int rc = 0;
 
     for (size_t i = 0; i < sizeof(norms) / sizeof(norms[0]); i++) {
         if (!norms[i].wanted || t->groups.of[norms[i].group] == BB_NONE)
             continue;
-        TRY(add_comm(t, norms[i].group, norms[i].name, &t->norms[t->n_norms]));
+        add_comm(t, norms[i].group, norms[i].name, &t->norms[t->n_norms]);
         t->n_norms++;
     }
-out:
-    return rc;
 }
 
 static unsigned wanted_groups(const struct bb_training *t)
@@ -343,13 +338,13 @@ static int add_expert_comms(struct bb_training *t)
 {
     int rc;
 
-    TRY(add_comm(t, BB_GRID_EP, NULL, &t->ep));
+    add_comm(t, BB_GRID_EP, NULL, &t->ep);
     TRY(add_node_comms(t));
-    TRY(add_comm(t, BB_GRID_ETP, "etp", &t->etp));
+    add_comm(t, BB_GRID_ETP, "etp", &t->etp);
     if (t->groups.of[BB_GRID_TP_EP] == t->groups.of[BB_GRID_EP])
         t->etp_ep = t->ep;
     else
-        TRY(add_comm(t, BB_GRID_TP_EP, "tp_ep", &t->etp_ep));
+        add_comm(t, BB_GRID_TP_EP, "tp_ep", &t->etp_ep);
 out:
     return rc;
 }
@@ -357,13 +352,13 @@ out:
 /* A bidirectional pipeline holds each virtual stage of the model twice: stages r and p - 1 - r of p hold the same
  * parameters. Adds the groups of ranks that replicate parameters. Each new group consists of the ranks of one group
  * of kind `of` (dp, dp_cp or edp) on stage r, and of the ranks of the same pipelines on stage p - 1 - r. If the
- * groups of kind `of` have one rank, each new group has two ranks, one of each stage. *joined: index of the new
+ * groups of kind `of` have one rank, each new group has two ranks, one of each stage. Returns the index of the new
  * groups in the layout. */
-static int add_bidirectional_replicas(struct bb_training *t, enum bb_grid_group of, const char *name, int *joined)
+static int add_bidirectional_replicas(struct bb_training *t, enum bb_grid_group of, const char *name)
 {
     struct bb_layout *l = &t->step->layout;
     int group = t->groups.of[of], pp = t->groups.of[BB_GRID_PP], n = group == BB_NONE ? 1 : l->groups[group].size,
-        at = 0;
+        at = 0, joined;
     int *members, p = t->grid.pp;
 
     BB_NEW(members, l->ranks);
@@ -378,26 +373,23 @@ static int add_bidirectional_replicas(struct bb_training *t, enum bb_grid_group 
                 members[at++] = bb_group_member(l, pp, pipeline, half ? p - 1 - position : position);
             }
     }
-    *joined = bb_layout_add_irregular(l, name, members, at / (2 * n), 2 * n);
+    joined = bb_layout_add_irregular(l, name, members, at / (2 * n), 2 * n);
     free(members);
-    return *joined < 0 ? -BB_EFAIL : 0;
+    return joined;
 }
 
 /* Sets replicas[k] to the layout's index of the group of ranks that replicate the parameters of kind k (enum
  * bb_parameter_kind); BB_NONE: the parameters are not replicated. */
-static int resolve_replicas(struct bb_training *t, int replicas[BB_PARAMETER_KINDS])
+static void resolve_replicas(struct bb_training *t, int replicas[BB_PARAMETER_KINDS])
 {
     const enum bb_grid_group of[BB_PARAMETER_KINDS] = {t->grid.cp > 1 ? BB_GRID_DP_CP : BB_GRID_DP, BB_GRID_EDP};
     static const char *const names[BB_PARAMETER_KINDS] = {"dp bidirectional", "edp bidirectional"};
-    int rc = 0;
 
     for (int s = 0; s < BB_PARAMETER_KINDS; s++) {
         replicas[s] = t->has_parameters[s] ? t->groups.of[of[s]] : BB_NONE;
         if (bb_schedule_is_bidirectional(&t->schedule) && t->has_parameters[s])
-            TRY(add_bidirectional_replicas(t, of[s], names[s], &replicas[s]));
+            replicas[s] = add_bidirectional_replicas(t, of[s], names[s]);
     }
-out:
-    return rc;
 }
 
 static int resolve_layout(struct bb_training *t)
@@ -406,20 +398,20 @@ static int resolve_layout(struct bb_training *t)
     int replicas[BB_PARAMETER_KINDS], rc;
 
     TRY(bb_grid_layout(&t->grid, wanted_groups(t), l, &t->groups));
-    TRY(add_comm(t, BB_GRID_TP, NULL, &t->tp));
+    add_comm(t, BB_GRID_TP, NULL, &t->tp);
     /* With dp = 1, gradients are reduced over the cp group. This group then has two communicators, one for attention
      * and one for gradients, which need different names. */
-    TRY(add_comm(t, BB_GRID_CP, t->grid.dp == 1 ? "cp tokens" : NULL, &t->cp));
-    TRY(add_comm(t, BB_GRID_EMBEDDING, NULL, &t->embedding));
+    add_comm(t, BB_GRID_CP, t->grid.dp == 1 ? "cp tokens" : NULL, &t->cp);
+    add_comm(t, BB_GRID_EMBEDDING, NULL, &t->embedding);
     TRY(add_expert_comms(t));
     for (int d = 0; d < BB_PIPE_FLOWS; d++)
         t->pipe[d] = BB_NONE;
     if (t->groups.of[BB_GRID_PP] != BB_NONE)
-        TRY(bb_pipe_comms(l, t->groups.of[BB_GRID_PP], bb_schedule_is_bidirectional(&t->schedule), t->pipe));
-    TRY(resolve_replicas(t, replicas));
+        bb_pipe_comms(l, t->groups.of[BB_GRID_PP], bb_schedule_is_bidirectional(&t->schedule), t->pipe);
+    resolve_replicas(t, replicas);
     for (int s = 0; s < BB_PARAMETER_KINDS; s++)
         TRY(bb_sync_add_comms(t->step, &t->policy, replicas[s], t->config->gpus_per_node, &t->sync[s]));
-    TRY(add_norms(t));
+    add_norms(t);
 out:
     return rc;
 }
@@ -579,8 +571,6 @@ static int write_roles(struct bb_training *t)
         struct bb_role *role = &t->step->roles[r];
 
         role->name = name_of(t, &s);
-        if (!role->name)
-            return -BB_EFAIL;
         set_training_bytes(t, s.stage, role);
         TRY(bb_stage_write(t, &s, role));
     }
@@ -635,7 +625,7 @@ static void describe_stages(const struct bb_training *t, char text[STAGES_TEXT])
  * support longer sequences are first trained with shorter ones. */
 enum { LONG_SEQUENCE = 32768 };
 
-static int describe_step(struct bb_training *t)
+static void describe_step(struct bb_training *t)
 {
     static const enum bb_grid_axis shown[] = {BB_AXIS_TP, BB_AXIS_CP, BB_AXIS_PP, BB_AXIS_DP};
     const struct bb_schedule *s = &t->schedule;
@@ -666,7 +656,6 @@ static int describe_step(struct bb_training *t)
                      t->arch.layers, stages, axes[0] ? axes : "one rank", bb_schedule_names[s->kind], m,
                      m == 1 ? "" : "es", t->layers_config.micro_batch_size, t->layers_config.sequence, decoder,
                      is_longest ? " (the model's maximum; set --seq-length)" : "", bb_sync_names[t->policy.kind]);
-    return t->step->summary ? 0 : -BB_EFAIL;
 }
 
 static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
@@ -675,7 +664,7 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
     int rc;
 
     TRY(resolve_training(&t));
-    TRY(describe_step(&t));
+    describe_step(&t);
     TRY(write_roles(&t));
 out:
     bb_layers_free(t.layers);

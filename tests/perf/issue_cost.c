@@ -399,7 +399,7 @@ static int make_program(struct bench *bench, const struct workload *s)
     group = bb_layout_add_group(&bench->layout, "all", 1);
     bench->dp = bb_layout_add_comm(&bench->layout, "dp", group);
     bench->pp = bb_layout_add_comm(&bench->layout, "pp", group);
-    TRY(bb_program_init(&bench->program));
+    bb_program_init(&bench->program);
     bench->dp_stream = bb_program_add_stream(&bench->program, "dp", bench->dp);
     bench->pp_stream = bb_program_add_stream(&bench->program, "pp", bench->pp);
     bench->from = bb_program_add_buffer(&bench->program, "from", BB_USE_COMMUNICATION, COUNT, BB_FLOAT);

@@ -204,28 +204,24 @@ static int find_same_group(const struct layout_builder *m, int group)
 
 /* Adds a process group to the layout and sets groups->of[group] to its index. Adds nothing if the group has one
  * rank, or the same ranks as an earlier group. */
-static int add_group(struct layout_builder *m, int group)
+static void add_group(struct layout_builder *m, int group)
 {
     const struct group_spec *group_spec = &group_specs[group];
     const struct grid_axes *grid_axes = group_spec->expert ? &m->expert : &m->dense;
-    int *of = &m->groups->of[group], n = m->layout->n_groups, rc;
+    int *of = &m->groups->of[group];
 
     m->shapes[group] = shape_of(grid_axes, group_spec->axes);
     if (group == BB_GRID_EMBEDDING ? m->pp == 1 : m->shapes[group].members == 1)
-        return 0;
+        return;
     *of = find_same_group(m, group);
     if (*of != BB_NONE)
-        return 0;
+        return;
     if (group == BB_GRID_EMBEDDING)
-        rc = add_embedding(m->layout, &m->dense, m->pp);
+        *of = add_embedding(m->layout, &m->dense, m->pp);
     else if (group_spec->expert)
-        rc = add_irregular_group(m->layout, group_spec->name, grid_axes, group_spec->axes, m->shapes[group].members);
+        *of = add_irregular_group(m->layout, group_spec->name, grid_axes, group_spec->axes, m->shapes[group].members);
     else
-        rc = bb_layout_add_group(m->layout, group_spec->name, layout_mask(grid_axes, group_spec->axes));
-    if (rc != n) /* rc is the index of the new group, which equals n, or an error code */
-        return rc;
-    *of = n;
-    return 0;
+        *of = bb_layout_add_group(m->layout, group_spec->name, layout_mask(grid_axes, group_spec->axes));
 }
 
 int bb_grid_layout(const struct bb_grid *grid, unsigned wanted, struct bb_layout *layout, struct bb_grid_groups *groups)
@@ -245,7 +241,7 @@ int bb_grid_layout(const struct bb_grid *grid, unsigned wanted, struct bb_layout
     TRY(bb_layout_init(layout, grid->ranks, axes, m.dense.n));
     for (int g = 0; g < BB_GRID_GROUPS; g++)
         if (wanted & BB_GRID_GROUP_BIT(g) && (grid->experts || !group_specs[g].expert))
-            TRY(add_group(&m, g));
+            add_group(&m, g);
 out:
     return rc;
 }

@@ -215,15 +215,13 @@ static const struct bb_kernel_list *build_kernel_list(struct bb_layers *l, const
 
     bb_kernel_groups_append(sizes, c, &made);
     work = bb_step_copy_kernel_list(l->step, &made);
-    if (!work)
-        return NULL;
     BB_GROW(l->kernel_lists, l->n_kernel_lists);
     l->kernel_lists[l->n_kernel_lists++] = (struct bb_cached_kernel_list){*c, sizes, work};
     return work;
 }
 
 /* Returns the kernel list for the kernel groups c and the current layer's sizes; builds the list if it does not
- * exist yet. Operations with equal kernel groups and sizes share one list. Returns NULL if out of memory. */
+ * exist yet. Operations with equal kernel groups and sizes share one list. */
 static const struct bb_kernel_list *get_kernel_list(struct bb_block *b, const struct bb_kernel_groups *c)
 {
     const struct bb_layer_sizes *sizes = current_sizes(b);
@@ -271,11 +269,10 @@ static void emit_kernel_list(struct bb_block *b, const char *what, const struct 
     const struct bb_kernel_list *work = get_kernel_list(b, c);
     struct bb_script *s = b->script;
 
-    s->failed |= !work;
-    if (s->failed || work->n == 0)
+    if (work->n == 0)
         return;
     bb_script_work(s, what, work, 1, src, dst);
-    if (!s->failed)
+    if (!bb_script_result(s))
         bb_script_newest_op(s)->flops = needed_flops(b, c);
 }
 

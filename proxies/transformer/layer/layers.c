@@ -217,23 +217,19 @@ static int resolve_routing(struct bb_layers *l)
 }
 
 /* Copies the row counts (token copies between ep ranks) of each layer into tables that the step owns. */
-static int store_row_counts(struct bb_layers *l)
+static void store_row_counts(struct bb_layers *l)
 {
     const size_t each = (size_t)l->config.ep * (size_t)l->config.ep;
-    int rc = 0;
 
     if (!l->routing.rows)
-        return 0;
+        return;
     BB_NEW(l->row_counts, l->config.arch->layers);
     for (int layer = 0; layer < l->config.arch->layers; layer++) {
         struct bb_alltoallv *table = bb_step_add_alltoallv_table(l->step, l->config.ep);
 
-        TRY(table ? 0 : -BB_EFAIL);
         memcpy(table->rows, l->routing.rows + (size_t)layer * each, each * sizeof(*table->rows));
         l->row_counts[layer] = table;
     }
-out:
-    return rc;
 }
 
 int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *config, struct bb_step *step)
@@ -251,7 +247,7 @@ int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *conf
     resolve_sizes(l);
     TRY(resolve_routing(l));
     TRY(validate_dedup(l, step->proxy));
-    TRY(store_row_counts(l));
+    store_row_counts(l);
     return 0;
 out:
     bb_layers_free(*layers);

@@ -89,8 +89,29 @@ static void irregular_groups_may_omit_ranks(void **state)
     assert_members(&l, pair, 0, (int[]){0, 4}, 2);
     assert_members(&l, pair, 1, (int[]){3, 1}, 2);
     assert_int_equal(bb_group_instance(&l, pair, 2), BB_NONE);
-    assert_int_equal(bb_layout_add_irregular(&l, "twice", (int[]){0, 1, 1, 2}, 2, 2), -BB_EUSAGE);
-    assert_int_equal(bb_layout_add_irregular(&l, "outside", (int[]){0, 5}, 1, 2), -BB_EUSAGE);
+    assert_int_equal(l.rc, 0);
+    bb_layout_add_irregular(&l, "twice", (int[]){0, 1, 1, 2}, 2, 2);
+    assert_int_equal(l.rc, -BB_EUSAGE);
+    l.rc = 0;
+    bb_layout_add_irregular(&l, "outside", (int[]){0, 5}, 1, 2);
+    assert_int_equal(l.rc, -BB_EUSAGE);
+    bb_layout_release(&l);
+}
+
+/* The first communicator beyond the limit sets the error; its index is valid all the same. */
+static void rejects_too_many_communicators(void **state)
+{
+    const struct bb_axis axis = {"ranks", 2};
+    struct bb_layout l;
+
+    (void)state;
+    assert_int_equal(bb_layout_init(&l, 2, &axis, 1), 0);
+    bb_layout_add_group(&l, "all", 1);
+    for (int c = 0; c < BB_MAX_COMMS; c++)
+        assert_int_equal(bb_layout_add_comm(&l, "all", 0), c);
+    assert_int_equal(l.rc, 0);
+    assert_in_range(bb_layout_add_comm(&l, "all", 0), 0, BB_MAX_COMMS - 1);
+    assert_int_equal(l.rc, -BB_EFAIL);
     bb_layout_release(&l);
 }
 
@@ -108,9 +129,9 @@ static void rejects_invalid_layouts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_of_three_axes),      cmocka_unit_test(groups_of_strided_ranks),
-        cmocka_unit_test(group_lookups_are_inverse), cmocka_unit_test(irregular_groups_may_omit_ranks),
-        cmocka_unit_test(rejects_invalid_layouts),
+        cmocka_unit_test(groups_of_three_axes),           cmocka_unit_test(groups_of_strided_ranks),
+        cmocka_unit_test(group_lookups_are_inverse),      cmocka_unit_test(irregular_groups_may_omit_ranks),
+        cmocka_unit_test(rejects_too_many_communicators), cmocka_unit_test(rejects_invalid_layouts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

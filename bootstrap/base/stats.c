@@ -1,6 +1,8 @@
 /* stats.c - see stats.h. */
 #include "bootstrap/base/stats.h"
 
+#include "bootstrap/base/alloc.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,16 +73,14 @@ static void set_interval(const double *sorted, struct bb_stats *stats)
     stats->ci95[1] = sorted[stats->n - k];
 }
 
-int bb_stats_compute(const double *samples, size_t n, struct bb_stats *stats)
+void bb_stats_compute(const double *samples, size_t n, struct bb_stats *stats)
 {
     double *sorted;
 
     *stats = (struct bb_stats){n, NAN, NAN, NAN, NAN, NAN, NAN, {NAN, NAN}};
     if (n == 0)
-        return 0;
-    sorted = malloc(n * sizeof(*sorted));
-    if (!sorted)
-        return bb_err(BB_EFAIL, "out of memory for the statistics of %zu samples", n);
+        return;
+    BB_NEW(sorted, n);
     memcpy(sorted, samples, n * sizeof(*sorted));
     qsort(sorted, n, sizeof(*sorted), compare_doubles);
     stats->min = sorted[0];
@@ -92,5 +92,4 @@ int bb_stats_compute(const double *samples, size_t n, struct bb_stats *stats)
         stats->p99 = nearest_rank(sorted, n, 99);
     set_interval(sorted, stats);
     free(sorted);
-    return 0;
 }

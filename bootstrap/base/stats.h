@@ -18,11 +18,10 @@ struct bb_stats {
 
 /*
  * bb_stats_compute - summarize samples[n], which is not changed. All results are NaN if n is 0.
- *   Returns  0, or -BB_EFAIL after printing one error line (out of memory)
  * ci95 is [x(k), x(n+1-k)], where x(i) is the i-th smallest sample and k is the largest number for which X ~
  * Binomial(n, 1/2) has P(X < k) <= 0.025. The interval thus covers the median with a probability of at least 95 %.
  */
-int bb_stats_compute(const double *samples, size_t n, struct bb_stats *stats) BB_MUST_CHECK;
+void bb_stats_compute(const double *samples, size_t n, struct bb_stats *stats);
 
 /* bb_stats_ci_rank - return the k of ci95 for n samples (see bb_stats_compute), counted from 1; 0 if n < 6. */
 size_t bb_stats_ci_rank(size_t n);

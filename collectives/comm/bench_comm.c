@@ -116,10 +116,9 @@ static double sample_of(const struct lives *v, int rank, int life, int step)
 
 /* Sets row->slowest_rank and row->fastest_rank_us. Skips ranks without a time, such as the rank that ncclCommShrink
  * excludes. */
-static int compare_ranks(struct lives *v, int step, struct row *row)
+static void compare_ranks(struct lives *v, int step, struct row *row)
 {
     double longest = -1;
-    int rc = 0;
 
     row->fastest_rank_us = INFINITY;
     for (int r = 0; r < v->life.ranks; r++) {
@@ -128,37 +127,31 @@ static int compare_ranks(struct lives *v, int step, struct row *row)
             continue;
         for (int i = 0; i < v->options.repeats; i++)
             v->column[i] = sample_of(v, r, i, step);
-        TRY(bb_stats_compute(v->column, (size_t)v->options.repeats, &own));
+        bb_stats_compute(v->column, (size_t)v->options.repeats, &own);
         row->fastest_rank_us = fmin(row->fastest_rank_us, own.p50);
         if (own.p50 > longest) {
             longest = own.p50;
             row->slowest_rank = r;
         }
     }
-out:
-    return rc;
 }
 
-static int add_times(struct lives *v, int step, struct row *row)
+static void add_times(struct lives *v, int step, struct row *row)
 {
-    int rc;
-
-    TRY(compare_ranks(v, step, row));
+    compare_ranks(v, step, row);
     for (int i = 0; i < v->options.repeats; i++) {
         v->column[i] = NAN;
         for (int r = 0; r < v->life.ranks; r++)
             v->column[i] = fmax(v->column[i], sample_of(v, r, i, step));
     }
-    TRY(bb_stats_compute(v->column, (size_t)v->options.repeats, &row->time_us));
+    bb_stats_compute(v->column, (size_t)v->options.repeats, &row->time_us);
     row->median_ms = row->time_us.p50 / 1e3;
     row->min_ms = row->time_us.min / 1e3;
     row->max_ms = row->time_us.max / 1e3;
     row->fastest_ms = row->fastest_rank_us / 1e3;
-out:
-    return rc;
 }
 
-static int make_row(struct lives *v, int step, struct row *row)
+static void make_row(struct lives *v, int step, struct row *row)
 {
     const int absent = v->life.absent[step];
 
@@ -172,7 +165,8 @@ static int make_row(struct lives *v, int step, struct row *row)
                         .blocking = !v->options.nonblocking,
                         .slowest_rank = -1,
                         .fastest_rank_us = NAN};
-    return absent ? 0 : add_times(v, step, row);
+    if (!absent)
+        add_times(v, step, row);
 }
 
 static int put_row(struct lives *v, int step, const struct row *row)
@@ -199,7 +193,7 @@ static int put_rows(struct lives *v)
 
     bb_progress_clear(&v->session.progress);
     for (int step = 0; step < BB_COMM_STEPS; step++) {
-        TRY(make_row(v, step, &row));
+        make_row(v, step, &row);
         TRY(put_row(v, step, &row));
     }
 out:

@@ -85,7 +85,7 @@ int bb_iteration_events_metrics(struct bb_iteration_events *m, struct bb_world *
     for (size_t r = 0; r < (size_t)w->size; r++)
         for (size_t i = 0; i < n && (!groups || groups[r] == groups[w->rank]); i++)
             m->us[i] = fmax(m->us[i], m->all_us[r * n + i]);
-    TRY(bb_stats_compute(m->us + m->skip, n - (size_t)m->skip, &f->us));
+    bb_stats_compute(m->us + m->skip, n - (size_t)m->skip, &f->us);
     f->variation = coefficient_of_variation(m->us + m->skip, m->n - m->skip);
 out:
     return rc;

@@ -266,7 +266,7 @@ static int take_samples(struct bb_bench_context *ctx, const struct bb_case *c, s
     do {
         TRY(take_batch(ctx, c, n));
         n += bb_mode_batch(ctx, ctx->mode);
-        TRY(bb_stats_compute(ctx->series[BB_SERIES_TIME], n, &f->time_us));
+        bb_stats_compute(ctx->series[BB_SERIES_TIME], n, &f->time_us);
         TRY(decide_stop(ctx, &f->time_us, begin_s, &f->stop));
     } while (f->stop == BB_STOP_NOT_YET);
 out:
@@ -275,23 +275,20 @@ out:
 
 /* ---- metrics ---- */
 
-static int compute_skew(struct bb_bench_context *ctx, const struct bb_case *c, size_t n, struct bb_skew *skew)
+static void compute_skew(struct bb_bench_context *ctx, const struct bb_case *c, size_t n, struct bb_skew *skew)
 {
     struct bb_stats transfer;
-    int rc;
 
     skew->known = true;
     skew->straggler = -1;
-    TRY(bb_stats_compute(ctx->series[BB_SERIES_ARRIVAL_SPREAD], n, &skew->spread_us));
-    TRY(bb_stats_compute(ctx->series[BB_SERIES_TRANSFER], n, &transfer));
+    bb_stats_compute(ctx->series[BB_SERIES_ARRIVAL_SPREAD], n, &skew->spread_us);
+    bb_stats_compute(ctx->series[BB_SERIES_TRANSFER], n, &transfer);
     skew->transfer_us = bb_case_synchronizes_ranks(c) ? transfer.p50 : NAN;
     for (int r = 0; r < ctx->world->size; r++)
         if (2 * ctx->times_last[r] > n) {
             skew->straggler = r;
             skew->straggler_share = (double)ctx->times_last[r] / (double)n;
         }
-out:
-    return rc;
 }
 
 /* Results of a measurement on one rank, before they are combined with those of the other ranks. */
@@ -324,13 +321,13 @@ static int summarize(struct bb_bench_context *ctx, const struct bb_case *c, stru
     int rc;
 
     f->warnings = bb_warnings_of(&f->time_us, ctx->series[BB_SERIES_TIME], f->stop);
-    TRY(bb_stats_compute(ctx->series[BB_SERIES_HOST], n, &host));
+    bb_stats_compute(ctx->series[BB_SERIES_HOST], n, &host);
     f->host_us = host.p50;
-    TRY(bb_stats_compute(ctx->series[BB_SERIES_GPU], n, &f->event_us));
+    bb_stats_compute(ctx->series[BB_SERIES_GPU], n, &f->event_us);
     if (ctx->mode->single || ctx->host_clock)
-        TRY(bb_stats_compute(ctx->series[BB_SERIES_WALL], n, &f->wall_us));
+        bb_stats_compute(ctx->series[BB_SERIES_WALL], n, &f->wall_us);
     if (ctx->mode->single && c->ranks > 1)
-        TRY(compute_skew(ctx, c, n, &f->skew));
+        compute_skew(ctx, c, n, &f->skew);
     TRY(gather_local_results(ctx, f));
     f->uses_start_barrier =
         ctx->mode == &bb_mode_stream && ctx->uses_start_barrier && !(f->warnings & 1u << BB_WARN_START_BARRIER_EXPIRED);
@@ -387,7 +384,7 @@ static int take_host_clock_sample(struct bb_bench_context *ctx, const struct bb_
     bb_world_prompt(ctx->world, false);
     TRY(rc);
     TRY(combine_ranks(ctx, 1, 0));
-    TRY(bb_stats_compute(ctx->series[BB_SERIES_WALL], 1, &f->wall_us));
+    bb_stats_compute(ctx->series[BB_SERIES_WALL], 1, &f->wall_us);
 out:
     return rc;
 }

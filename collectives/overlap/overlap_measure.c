@@ -242,12 +242,10 @@ out:
 static int combine_ranks(struct bb_overlap_context *ctx, struct bb_overlap_result *result)
 {
     const size_t n = (size_t)BB_OVERLAP_TIMES * (size_t)ctx->repeats;
-    int rc;
+    int rc = bb_world_max(ctx->world, ctx->samples, n);
 
-    TRY(bb_world_max(ctx->world, ctx->samples, n));
-    for (int t = 0; t < BB_OVERLAP_TIMES; t++)
-        TRY(bb_stats_compute(ctx->samples + (size_t)t * (size_t)ctx->repeats, (size_t)ctx->repeats, &result->us[t]));
-out:
+    for (int t = 0; t < BB_OVERLAP_TIMES && rc == 0; t++)
+        bb_stats_compute(ctx->samples + (size_t)t * (size_t)ctx->repeats, (size_t)ctx->repeats, &result->us[t]);
     return rc;
 }
 

@@ -47,10 +47,12 @@ static int stats_of(const struct bb_link_outliers *l, const struct choice *c, st
 {
     size_t n;
     double *values = values_of(l, c, &n);
-    int rc = values ? bb_stats_compute(values, n, stats) : -BB_EFAIL;
 
+    if (!values)
+        return -BB_EFAIL;
+    bb_stats_compute(values, n, stats);
     free(values);
-    return rc;
+    return 0;
 }
 
 int bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node, struct bb_stats *stats)
@@ -177,8 +179,8 @@ int bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, str
     low = split_at(values, n, l->factor);
     if (low == 0)
         goto out;
-    TRY(bb_stats_compute(values, low, &half[0]));
-    TRY(bb_stats_compute(values + low, n - low, &half[1]));
+    bb_stats_compute(values, low, &half[0]);
+    bb_stats_compute(values + low, n - low, &half[1]);
     for (int i = 0; i < 2; i++) {
         modes->links[i] = (int)half[i ^ slow].n;
         modes->median[i] = half[i ^ slow].p50;

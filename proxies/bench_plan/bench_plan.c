@@ -94,7 +94,7 @@ static int predict_row(const struct table *t, const struct bb_case *c, struct sh
     t->samples_us[0] = (double)time.ns / 1e3;
     if (!is_undisturbed(p))
         TRY(bb_perturbed_case_us(p->cluster, p->conditions, c, t->samples_us, count_samples(p)));
-    TRY(bb_stats_compute(t->samples_us, (size_t)count_samples(p), &s->time_us));
+    bb_stats_compute(t->samples_us, (size_t)count_samples(p), &s->time_us);
     us = s->time_us.p50;
     memcpy(s->algorithm, time.algorithm, sizeof(s->algorithm));
     memcpy(s->protocol, time.protocol, sizeof(s->protocol));

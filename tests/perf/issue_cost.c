@@ -314,7 +314,7 @@ static int measure(struct bench *bench, const struct workload *s, enum mode mode
         TRY(step(bench, s, mode, blocking, &ignored));
     for (int i = 0; i < bench->options.steps; i++)
         TRY(step(bench, s, mode, blocking, &samples[i]));
-    TRY(bb_stats_compute(samples, (size_t)bench->options.steps, &stats));
+    bb_stats_compute(samples, (size_t)bench->options.steps, &stats);
     own = stats.p50 / (double)bench->program.n_ops;
     TRY(bb_world_allgather(&bench->world, &own, all, sizeof(own)));
     *us = 0;
@@ -324,37 +324,32 @@ out:
     return rc;
 }
 
-static int print_ratio(const double *a, const double *b, int n)
+static void print_ratio(const double *a, const double *b, int n)
 {
     double ratios[MAX_ROUNDS];
     struct bb_stats stats;
-    int rc;
 
     for (int i = 0; i < n; i++)
         ratios[i] = a[i] / b[i];
-    TRY(bb_stats_compute(ratios, (size_t)n, &stats));
+    bb_stats_compute(ratios, (size_t)n, &stats);
     printf("  %6.2f (%.2f - %.2f)", stats.p50, stats.min, stats.max);
-out:
-    return rc;
 }
 
-static int print_row(const struct bench *bench, const struct workload *s, bool blocking, double us[MODES][MAX_ROUNDS])
+static void print_row(const struct bench *bench, const struct workload *s, bool blocking, double us[MODES][MAX_ROUNDS])
 {
-    int n = bench->options.rounds, rc = 0;
+    int n = bench->options.rounds;
     struct bb_stats stats;
 
     printf("%12s %12s %6zu %6zu", s->name, blocking ? "blocking" : "polled", bench->program.n_ops,
            bench->program.n_waits);
     for (int mode = 0; mode < MODES; mode++) {
-        TRY(bb_stats_compute(us[mode], (size_t)n, &stats));
+        bb_stats_compute(us[mode], (size_t)n, &stats);
         printf(" %9.2f", stats.p50);
     }
-    TRY(print_ratio(us[RUNNER], us[PLAIN], n));
-    TRY(print_ratio(us[TRACED], us[RUNNER], n));
+    print_ratio(us[RUNNER], us[PLAIN], n);
+    print_ratio(us[TRACED], us[RUNNER], n);
     printf("\n");
     fflush(stdout);
-out:
-    return rc;
 }
 
 /* Each round starts with a different mode, so that the order does not favour one. */
@@ -367,7 +362,7 @@ static int run_rounds(struct bench *bench, const struct workload *s, bool blocki
         for (int k = 0; k < MODES; k++)
             TRY(measure(bench, s, (enum mode)((i + k) % MODES), blocking, &us[(i + k) % MODES][i]));
     if (bench->world.rank == 0)
-        TRY(print_row(bench, s, blocking, us));
+        print_row(bench, s, blocking, us);
 out:
     return rc;
 }

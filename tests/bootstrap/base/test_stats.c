@@ -10,7 +10,7 @@ static void no_samples_give_nan(void **state)
     struct bb_stats s;
 
     (void)state;
-    assert_int_equal(bb_stats_compute(NULL, 0, &s), 0);
+    bb_stats_compute(NULL, 0, &s);
     assert_int_equal(s.n, 0);
     assert_true(isnan(s.min) && isnan(s.max) && isnan(s.mean) && isnan(s.p50) && isnan(s.p90) && isnan(s.p99));
     assert_true(isnan(s.ci95[0]) && isnan(s.ci95[1]));
@@ -23,10 +23,10 @@ static void few_samples_have_no_p99_and_no_interval(void **state)
     struct bb_stats s;
 
     (void)state;
-    assert_int_equal(bb_stats_compute(one, 1, &s), 0);
+    bb_stats_compute(one, 1, &s);
     assert_true(s.min == 3 && s.max == 3 && s.mean == 3 && s.p50 == 3 && s.p90 == 3);
     memcpy(copy, five, sizeof(five));
-    assert_int_equal(bb_stats_compute(copy, 5, &s), 0);
+    bb_stats_compute(copy, 5, &s);
     assert_memory_equal(copy, five, sizeof(five));
     assert_true(s.n == 5 && s.min == 1 && s.max == 9 && s.mean == 4.2 && s.p50 == 4 && s.p90 == 9);
     assert_true(isnan(s.p99) && isnan(s.ci95[0])); /* 5 samples: the whole range covers only 93.75 % */
@@ -46,7 +46,7 @@ static void ten_samples(void **state)
 
     (void)state;
     fill(samples, 10);
-    assert_int_equal(bb_stats_compute(samples, 10, &s), 0);
+    bb_stats_compute(samples, 10, &s);
     assert_true(s.p50 == 5.5 && s.p90 == 9 && s.mean == 5.5);
     assert_true(s.ci95[0] == 2 && s.ci95[1] == 9);
     assert_true(isnan(s.p99));
@@ -59,10 +59,10 @@ static void p99_needs_a_hundred_samples(void **state)
 
     (void)state;
     fill(samples, 100);
-    assert_int_equal(bb_stats_compute(samples, 100, &s), 0);
+    bb_stats_compute(samples, 100, &s);
     assert_true(s.p50 == 50.5 && s.p90 == 90 && s.p99 == 99);
     assert_true(s.ci95[0] == 40 && s.ci95[1] == 61);
-    assert_int_equal(bb_stats_compute(samples, 99, &s), 0);
+    bb_stats_compute(samples, 99, &s);
     assert_true(isnan(s.p99));
 }
 

@@ -10,7 +10,7 @@ static struct bb_stats stats_of(const double *samples, size_t n)
 {
     struct bb_stats s;
 
-    assert_int_equal(bb_stats_compute(samples, n, &s), 0);
+    bb_stats_compute(samples, n, &s);
     return s;
 }
 

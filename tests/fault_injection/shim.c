@@ -25,10 +25,12 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -43,20 +45,24 @@ static int is_this_rank(const char *rank)
     return strcmp(rank, "all") == 0 || strcmp(rank, mine ? mine : "0") == 0;
 }
 
-static void log_time(void)
+/* Appends the current time to the log. Returns whether this is its first entry. */
+static bool log_time(void)
 {
     const char *path = getenv("FAULT_LOG");
     struct timespec now;
+    struct stat before = {0};
     char text[64];
     int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND, 0600) : -1;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
     if (fd < 0)
-        return;
-    if (write(fd, text, (size_t)snprintf(text, sizeof(text), "%ld.%03ld\n", (long)now.tv_sec, now.tv_nsec / 1000000)) <
-        0)
+        return true;
+    if (fstat(fd, &before) != 0 ||
+        write(fd, text, (size_t)snprintf(text, sizeof(text), "%ld.%03ld\n", (long)now.tv_sec, now.tv_nsec / 1000000)) <
+            0)
         _exit(99);
     close(fd);
+    return before.st_size == 0;
 }
 
 static int is_busbar(const char *name)
@@ -121,7 +127,8 @@ static const float *find_invalid_time(const char *action)
     return NULL;
 }
 
-/* Returns 1 if the call must return an error or an invalid time. */
+/* Returns 1 if the call must return an error or an invalid time. The launcher gets its signal once, although the process
+ * that completes the results after the writer makes the same calls; a second SIGINT within a second has another effect. */
 static int inject_fault(const char *action)
 {
     static const struct {
@@ -130,12 +137,12 @@ static int inject_fault(const char *action)
     } signals[] = {{"kill", SIGKILL, 0}, {"stop", SIGSTOP, 0},  {"quit", SIGQUIT, 0}, {"xcpu", SIGXCPU, 0},
                    {"term", 0, SIGTERM}, {"int", 0, SIGINT},    {"hup", 0, SIGHUP},   {"usr1", 0, SIGUSR1},
                    {"usr2", 0, SIGUSR2}, {"orphan", 0, SIGKILL}};
+    const bool first = log_time();
 
-    log_time();
     for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
         if (strcmp(action, signals[i].name) == 0 && signals[i].to_self)
             signal_self(signals[i].to_self);
-        else if (strcmp(action, signals[i].name) == 0)
+        else if (strcmp(action, signals[i].name) == 0 && first)
             signal_launcher(signals[i].to_launcher);
     if (strcmp(action, "crash") == 0)
         raise(SIGSEGV);

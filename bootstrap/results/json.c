@@ -1,10 +1,12 @@
 /* json.c - conversion of numbers, statistics, options and the environment to JSON, and writing of JSON files. */
 #include "bootstrap/results/results.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/environment.h"
 #include "bootstrap/base/outfile.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -45,13 +47,13 @@ static json_t *option_value(enum bb_opt_kind kind, const void *field)
 
 static void add_option(void *arg, const struct bb_opt *opt, const void *field)
 {
-    char key[64];
-    size_t i;
+    char *key = bb_copy_text(opt->name);
 
-    for (i = 0; i < sizeof(key) - 1 && opt->name[i]; i++)
-        key[i] = opt->name[i] == '-' ? '_' : opt->name[i];
-    key[i] = '\0';
+    for (char *c = key; *c; c++)
+        if (*c == '-')
+            *c = '_';
     json_object_set_new(arg, key, option_value(opt->kind, field));
+    free(key);
 }
 
 json_t *bb_json_options(const struct bb_opts *set, const void *cfg)
@@ -67,41 +69,37 @@ json_t *bb_json_environment(void)
     json_t *environment = json_object();
 
     for (char **v = environ; *v; v++) {
-        const char *equals = strchr(*v, '=');
-        char name[128];
+        char *name = bb_copy_text(*v), *equals = strchr(name, '=');
 
-        if (!equals || (size_t)(equals - *v) >= sizeof(name))
-            continue;
-        snprintf(name, sizeof(name), "%.*s", (int)(equals - *v), *v);
-        if (bb_environment_is_recorded(name))
-            json_object_set_new(environment, name, json_string(bb_environment_value(name, equals + 1)));
+        if (equals) {
+            *equals = '\0';
+            if (bb_environment_is_recorded(name))
+                json_object_set_new(environment, name, json_string(bb_environment_value(name, equals + 1)));
+        }
+        free(name);
     }
     return environment;
 }
 
-static int put_document(FILE *out, const char *what, const json_t *root, int decimals)
+static void put_document(FILE *out, const json_t *root, int decimals)
 {
-    const size_t form = JSON_INDENT(1) | JSON_REAL_PRECISION((size_t)decimals);
-    bool bad = json_dumpf(root, out, form) || fputc('\n', out) == EOF;
-
-    /* if ferror(out), the failure is a write error, which bb_outfile_close reports; any other failure is exhausted
-     * memory */
-    return bad && !ferror(out) ? bb_err(BB_EFAIL, "out of memory for %s", what) : 0;
+    (void)!json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION((size_t)decimals));
+    fputc('\n', out);
 }
 
 int bb_json_save(const char *path, const char *what, json_t *root, int decimals)
 {
     struct bb_outfile file;
-    int rc;
+    int rc = 0;
 
-    TRY(root ? 0 : bb_err(BB_EFAIL, "out of memory for %s", what));
+    if (!root)
+        return bb_err(BB_EFAIL, "cannot write %s: a text in it is not valid UTF-8", what);
     if (strcmp(path, "-") == 0) {
-        rc = put_document(stdout, what, root, decimals);
-        goto out;
+        put_document(stdout, root, decimals);
+    } else if ((rc = bb_outfile_open(&file, path, what)) == 0) {
+        put_document(file.out, root, decimals);
+        rc = bb_outfile_close(&file, what, 0);
     }
-    TRY(bb_outfile_open(&file, path, what));
-    rc = bb_outfile_close(&file, what, put_document(file.out, what, root, decimals));
-out:
     json_decref(root);
     return rc;
 }

@@ -5,6 +5,7 @@
  */
 #include "bootstrap/results/results.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/results/serve.h"
 
 #include <stdlib.h>
@@ -109,7 +110,7 @@ static int send_request(struct bb_results *res, enum bb_results_request request,
     int rc = 0;
 
     if (!text)
-        return bb_err(BB_EFAIL, "results: out of memory or invalid value");
+        return bb_err(BB_EFAIL, "results: invalid value");
     if (res->lost)
         rc = -BB_EFAIL;
     else
@@ -144,16 +145,13 @@ static void free_results(struct bb_results *res)
 
 static int open_results(struct bb_results **out, const struct bb_results_head *head, struct bb_world *world)
 {
-    struct bb_results *res = calloc(1, sizeof(*res));
+    struct bb_results *res;
     json_t *root = head->root ? json_incref(head->root) : new_root(head, world);
     json_t *value = json_pack("{s:s?, s:s?, s:b, s:b, s:o}", "path", head->path, "csv", head->csv, "fresh", head->fresh,
                               "foreign", head->root != NULL, "root", root);
     int rc;
 
-    if (!res) {
-        json_decref(value);
-        return bb_err(BB_EFAIL, "results: out of memory");
-    }
+    BB_NEW(res, 1);
     res->on_stdout = bb_results_on_stdout(head->path, head->csv);
     res->writer.out = head->out;
     if (world && world->supervised.results_fd >= 0) {

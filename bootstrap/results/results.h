@@ -123,7 +123,7 @@ json_t *bb_json_options(const struct bb_opts *set, const void *cfg);
  * bb_json_save - write a document to a file atomically (outfile.h).
  *   path      "-": stdout
  *   what      name of the document in error messages, as for bb_outfile_open
- *   root      consumed; NULL: the caller ran out of memory while building it
+ *   root      consumed; NULL is an error: json_pack returns NULL for a text that is not valid UTF-8
  *   decimals  significant digits of numbers; 0: all
  *   Returns   0, or -BB_EFAIL after an error message
  */

@@ -1,7 +1,6 @@
 /* serve.c - see serve.h. */
 #include "bootstrap/results/serve.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +39,7 @@ static void serve_rank(struct server *s)
     if (n == 0)
         return;
     if (n < -1)
-        answer(s->control.fd, bb_err(BB_EFAIL, "results: out of memory or invalid message of the rank"), "");
+        answer(s->control.fd, bb_err(BB_EFAIL, "results: invalid message of the rank"), "");
     (void)shutdown(s->rank.fd, SHUT_RDWR);
     s->rank.fd = -1;
 }
@@ -103,10 +102,8 @@ int bb_results_finish_send(int control_fd, int rc, const struct bb_results_end *
 {
     json_t *value = bb_results_end_json(end);
     char *text = json_dumps(value, JSON_COMPACT);
-    int error = ENOMEM;
+    const int error = bb_rank_send(control_fd, (enum bb_rank_request)BB_RESULTS_FINISH, rc, text, strlen(text));
 
-    if (text)
-        error = bb_rank_send(control_fd, (enum bb_rank_request)BB_RESULTS_FINISH, rc, text, strlen(text));
     json_decref(value);
     free(text);
     return error;

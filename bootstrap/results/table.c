@@ -150,14 +150,9 @@ void bb_table_row(FILE *out, const struct bb_field *fields, const void *row)
 
 /* ---- JSON objects ---- */
 
-int bb_table_json(json_t *object, const struct bb_field *fields, const void *row)
+void bb_table_json(json_t *object, const struct bb_field *fields, const void *row)
 {
-    for (; !is_end(fields); fields++) {
-        json_t *value = fields->key ? value_of(fields, row) : NULL;
-        bool omitted_keys = !fields->key || (!value && fields->member == BB_MEMBER_JSON);
-
-        if (!omitted_keys && json_object_set_new(object, fields->key, value) != 0)
-            return bb_err(BB_EFAIL, "out of memory for a row of results");
-    }
-    return 0;
+    for (; !is_end(fields); fields++)
+        if (fields->key)
+            (void)!json_object_set_new(object, fields->key, value_of(fields, row)); /* a value NULL is omitted */
 }

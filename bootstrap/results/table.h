@@ -76,9 +76,8 @@ enum { BB_DIGITS_THAT_FIT = -1 }; /* as many digits as fit into the width, at mo
 void bb_table_heading(FILE *out, const struct bb_field *fields);
 void bb_table_row(FILE *out, const struct bb_field *fields, const void *row);
 
-/* bb_table_json - add the fields of a row to object. Returns 0, or -BB_EFAIL if memory is exhausted; object NULL
- * counts as exhausted memory. */
-int bb_table_json(json_t *object, const struct bb_field *fields, const void *row) BB_MUST_CHECK;
+/* bb_table_json - add the fields of a row to object. */
+void bb_table_json(json_t *object, const struct bb_field *fields, const void *row);
 
 /* State of a text line that contains several lists of fields, one after the other. A struct that is zero except for
  * `out` is an empty line. */

@@ -32,63 +32,49 @@ void *bb_world_gather(struct bb_world *w, const void *own, size_t bytes, int *rc
     return NULL;
 }
 
-typedef void combine_fn(void *into, const void *one, size_t n);
-
-static int reduce_values(struct bb_world *w, void *values, size_t n, size_t each, combine_fn *add)
+int bb_world_max(struct bb_world *w, double *values, size_t n)
 {
-    int rc = 0;
-    char *all = w->size > 1 && n > 0 ? bb_world_gather(w, values, n * each, &rc) : NULL;
+    int rc;
+    double *all = bb_world_gather(w, values, n * sizeof(*values), &rc);
 
-    for (int r = 0; all && r < w->size; r++)
-        if (r != w->rank)
-            add(values, all + (size_t)r * n * each, n);
+    for (size_t i = 0; all && i < (size_t)w->size * n; i++)
+        values[i % n] = fmax(values[i % n], all[i]);
     free(all);
     return rc;
 }
 
-static void take_max(void *into, const void *one, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        ((double *)into)[i] = fmax(((double *)into)[i], ((const double *)one)[i]);
-}
-
-static void take_min(void *into, const void *one, size_t n)
-{
-    (void)n;
-    if (*(const size_t *)one < *(size_t *)into)
-        memcpy(into, one, sizeof(size_t));
-}
-
-static void add_sum(void *into, const void *one, size_t n)
-{
-    (void)n;
-    *(unsigned long long *)into += *(const unsigned long long *)one;
-}
-
-static void add_bits(void *into, const void *one, size_t n)
-{
-    (void)n;
-    *(unsigned *)into |= *(const unsigned *)one;
-}
-
-int bb_world_max(struct bb_world *w, double *values, size_t n)
-{
-    return reduce_values(w, values, n, sizeof(*values), take_max);
-}
-
 int bb_world_min(struct bb_world *w, size_t *value)
 {
-    return reduce_values(w, value, 1, sizeof(*value), take_min);
+    int rc;
+    size_t *all = bb_world_gather(w, value, sizeof(*value), &rc);
+
+    for (int r = 0; all && r < w->size; r++)
+        if (all[r] < *value)
+            *value = all[r];
+    free(all);
+    return rc;
 }
 
 int bb_world_sum(struct bb_world *w, unsigned long long *value)
 {
-    return reduce_values(w, value, 1, sizeof(*value), add_sum);
+    int rc;
+    unsigned long long *all = bb_world_gather(w, value, sizeof(*value), &rc);
+
+    for (int r = 0; all && r < w->size; r++)
+        *value += r == w->rank ? 0 : all[r];
+    free(all);
+    return rc;
 }
 
 int bb_world_any(struct bb_world *w, unsigned *bits)
 {
-    return reduce_values(w, bits, 1, sizeof(*bits), add_bits);
+    int rc;
+    unsigned *all = bb_world_gather(w, bits, sizeof(*bits), &rc);
+
+    for (int r = 0; all && r < w->size; r++)
+        *bits |= all[r];
+    free(all);
+    return rc;
 }
 
 int bb_world_agree(struct bb_world *w, int rc, const char *what)

@@ -237,10 +237,8 @@ static json_t *row_json(const struct row *row)
 {
     json_t *object = json_object();
 
-    if (bb_table_json(object, fields, row) == 0)
-        return object;
-    json_decref(object);
-    return NULL;
+    bb_table_json(object, fields, row);
+    return object;
 }
 
 static json_t *side_json(const struct bb_timing *t)

@@ -54,20 +54,16 @@ static int put_row(struct compute *b, enum bb_compute_section section, const str
                    const struct bb_computed *c)
 {
     const struct section_row shared = {bb_compute_section_names[section], b->options.iterations, *c};
-    json_t *result = NULL;
-    int rc;
+    json_t *result;
 
     bb_progress_clear(&b->session.progress);
     bb_table_row(b->session.out, fields, row);
     if (b->session.world.rank != 0)
         return 0;
     result = json_object();
-    TRY(bb_table_json(result, fields, row));
-    TRY(bb_table_json(result, section_fields, &shared));
+    bb_table_json(result, fields, row);
+    bb_table_json(result, section_fields, &shared);
     return bb_result_save(b->session.json, result, &(struct bb_result_common){0});
-out:
-    json_decref(result);
-    return rc;
 }
 
 static void put_title(const struct compute *b, const char *title)

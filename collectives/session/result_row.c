@@ -29,14 +29,10 @@ static const struct bb_field common_fields[] = {
 
 int bb_result_save(struct bb_results *results, json_t *result, const struct bb_result_common *common)
 {
-    int rc = common->seen ? bb_table_json(result, seen_fields, common->seen) : 0;
-
-    TRY(rc);
-    TRY(bb_table_json(result, common_fields, common));
+    if (common->seen)
+        bb_table_json(result, seen_fields, common->seen);
+    bb_table_json(result, common_fields, common);
     return bb_results_row(results, result);
-out:
-    json_decref(result);
-    return rc;
 }
 
 json_t *bb_result_flags(bool emulated, bool shared_gpu)
@@ -65,14 +61,9 @@ int bb_result_put(struct bb_session *s, const struct bb_field *fields, const voi
 {
     const struct bb_result_common common = {seen, bb_result_flags(s->device.emulated, s->shared_gpu)};
     json_t *result = json_object();
-    int rc;
 
     bb_nvml_json_flags(common.flags, gpu_flags);
     bb_result_warn_gpu_flags(&s->gpu_flags, gpu_flags, what);
-    TRY(bb_table_json(result, fields, row));
+    bb_table_json(result, fields, row);
     return bb_result_save(s->json, result, &common);
-out:
-    json_decref(common.flags);
-    json_decref(result);
-    return rc;
 }

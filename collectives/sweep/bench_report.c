@@ -720,15 +720,11 @@ static int save_result(const struct bb_report *r, const struct bb_row *row, int 
     const struct shown s = show_placement(r, row, placement);
     json_t *result = json_object();
     struct list lists[LISTS];
-    int rc = 0;
 
     for (const struct list *l = choose_lists(r, lists); l < lists + LISTS; l++)
         if (l->in_json)
-            TRY(bb_table_json(result, l->fields, &s));
+            bb_table_json(result, l->fields, &s);
     return bb_result_save(r->json, result, &(struct bb_result_common){&s.f.seen, flags_of(r, &s.f)});
-out:
-    json_decref(result);
-    return rc;
 }
 
 static void warn_gpu_flags(struct bb_report *r, const struct bb_row *row, const struct bb_metrics *f)

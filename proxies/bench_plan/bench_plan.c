@@ -105,20 +105,17 @@ out:
     return rc;
 }
 
-static int save_row(struct table *t, const struct shown *s)
+static void save_row(struct table *t, const struct shown *s)
 {
-    json_t *row = t->rows ? json_object() : NULL;
-    int rc = 0;
+    json_t *row;
 
     if (!t->rows)
-        return 0;
-    TRY(bb_table_json(row, bb_case_fields, s));
-    TRY(bb_table_json(row, metric_fields, s));
-    TRY(bb_table_json(row, choice_fields, s));
-    return json_array_append_new(t->rows, row) ? bb_err(BB_EFAIL, "out of memory for the plan's JSON") : 0;
-out:
-    json_decref(row);
-    return rc;
+        return;
+    row = json_object();
+    bb_table_json(row, bb_case_fields, s);
+    bb_table_json(row, metric_fields, s);
+    bb_table_json(row, choice_fields, s);
+    json_array_append_new(t->rows, row);
 }
 
 /* Returns whether the cluster profile has a section "nccl"; without this section the cost model predicts no
@@ -149,7 +146,7 @@ static int write_row(void *arg, const struct bb_case *both)
         s = name_row(&c);
         if (wanted[in_place] && bb_case_possible(&c)) {
             TRY(predict_row(t, &c, &s));
-            TRY(save_row(t, &s));
+            save_row(t, &s);
         }
         if (isfinite(s.busbw_gbps)) {
             t->busbw_sum += s.busbw_gbps;

@@ -249,11 +249,10 @@ static json_t *list_of(const struct bb_calibration_report *r, int n, element *at
 static json_t *table_json(const struct bb_field *fields, const void *rows, int n, size_t size)
 {
     json_t *list = json_array();
-    int rc = 0;
 
-    for (int i = 0; i < n && rc == 0; i++) {
+    for (int i = 0; i < n; i++) {
         json_array_append_new(list, json_object());
-        rc = bb_table_json(json_array_get(list, (size_t)i), fields, (const char *)rows + (size_t)i * size);
+        bb_table_json(json_array_get(list, (size_t)i), fields, (const char *)rows + (size_t)i * size);
     }
     return list;
 }

@@ -81,7 +81,7 @@ static void check_json(const struct row *row, const char *expected)
     json_t *object = json_object();
     char *text;
 
-    assert_int_equal(bb_table_json(object, fields, row), 0);
+    bb_table_json(object, fields, row);
     json_object_del(object, "time_us");
     text = json_dumps(object, 0);
     assert_string_equal(text, expected);
@@ -103,7 +103,6 @@ static void json_keys_are_in_field_order(void **state)
     check_json(&row,
                "{\"name\": \"one\", \"root\": 3, \"bytes\": 64, \"checked\": true, \"rate\": 1234.5, \"twice\": 6, "
                "\"extra\": [], \"later\": null}");
-    assert_true(bb_table_json(NULL, fields, &full) < 0);
 }
 
 int main(void)

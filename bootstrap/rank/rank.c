@@ -115,25 +115,31 @@ void bb_supervised_close(struct bb_supervised *r)
 
 void bb_supervised_moved(struct bb_supervised *r)
 {
-    atomic_store_explicit(&r->page->signs, atomic_load_explicit(&r->page->signs, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
+    if (r->page)
+        atomic_store_explicit(&r->page->signs, atomic_load_explicit(&r->page->signs, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
+}
+
+static void write_progress(struct bb_supervised *r, const char *step, const char *wait)
+{
+    if (r->page)
+        bb_rank_page_write(r->page, step, wait);
+    bb_supervised_moved(r);
 }
 
 void bb_supervised_reached(struct bb_supervised *r, const char *step)
 {
-    bb_rank_page_write(r->page, step, "");
-    bb_supervised_moved(r);
+    write_progress(r, step, "");
 }
 
 void bb_supervised_waiting(struct bb_supervised *r, const char *what)
 {
-    bb_rank_page_write(r->page, NULL, what ? what : "");
-    bb_supervised_moved(r);
+    write_progress(r, NULL, what ? what : "");
 }
 
 int bb_supervised_ending(const struct bb_supervised *r)
 {
-    return atomic_load_explicit(&r->page->ending, memory_order_relaxed);
+    return r->page ? atomic_load_explicit(&r->page->ending, memory_order_relaxed) : 0;
 }
 
 int bb_supervised_expired(struct bb_supervised *r, const char *what)

@@ -30,7 +30,7 @@ bool bb_supervised_open(struct bb_supervised *r, double timeout_s);
 void bb_supervised_close(struct bb_supervised *r);
 
 /*
- * Signs of life; each restarts the timeout.
+ * Signs of life; each restarts the timeout. They do nothing if the rank has no supervisor.
  * bb_supervised_moved - only restart the timeout; costs one addition.
  * bb_supervised_reached - the rank starts `step`, a section of the run that messages name.
  * bb_supervised_waiting - the rank waits for `what`; NULL: the wait is over.
@@ -39,7 +39,8 @@ void bb_supervised_moved(struct bb_supervised *r);
 void bb_supervised_reached(struct bb_supervised *r, const char *step);
 void bb_supervised_waiting(struct bb_supervised *r, const char *what);
 
-/* bb_supervised_ending - return 0, or the negative code with which the job is already ending. */
+/* bb_supervised_ending - return 0, or the negative code with which the job is already ending. Returns 0 without a
+ * supervisor. */
 int bb_supervised_ending(const struct bb_supervised *r);
 
 /* bb_supervised_expired - report that the wait `what` timed out, and wait for the decision. Returns the negative code

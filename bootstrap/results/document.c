@@ -39,17 +39,14 @@ static size_t tail_at(const struct bb_document *d)
     return d->rows_end > d->rows_at ? d->rows_end + strlen("\n ") : d->rows_end;
 }
 
-/* Generates head and tail from root, unless they are current. */
+/* Generates head and tail from root. */
 static void render_fields(struct bb_document *d)
 {
     static const char list[] = "\n \"results\": ["; /* strings contain no raw line breaks, so this occurs only once */
-    json_t *status;
+    json_t *status = json_incref(json_object_get(d->root, "status"));
     char *text, *at;
     size_t head_bytes, bytes;
 
-    if (!d->stale)
-        return;
-    status = json_incref(json_object_get(d->root, "status"));
     if (json_object_del(d->root, "status") == 0)
         (void)!json_object_set_new(d->root, "status", status); /* moves the status to the end */
     text = json_dumps(d->root, FORMAT);
@@ -62,9 +59,8 @@ static void render_fields(struct bb_document *d)
         replace_text(d, 0, d->rows_at, text, head_bytes);
         d->rows_end = d->rows_end - d->rows_at + head_bytes;
         d->rows_at = head_bytes;
-        d->stale_head = true;
+        d->saved = 0;
     }
-    d->stale = false;
     free(text);
 }
 
@@ -95,7 +91,6 @@ static int make_file(struct bb_document *d, const char *path)
 
     if (error)
         return error;
-    render_fields(d);
     (void)fwrite(d->text, 1, d->bytes, file.out); /* bb_outfile_publish returns the error */
     error = bb_outfile_publish(&file);
     if (error) {
@@ -107,7 +102,6 @@ static int make_file(struct bb_document *d, const char *path)
     d->file = file;
     d->saved = d->rows_end;
     d->end = d->bytes;
-    d->stale_head = false;
     return 0;
 }
 
@@ -146,8 +140,7 @@ static int save_changes(struct bb_document *d)
     struct stat file, named;
     int error;
 
-    render_fields(d);
-    if (fstat(fd, &file) != 0 || (file.st_nlink == 0 && lstat(d->file.path, &named) != 0) || d->stale_head)
+    if (fstat(fd, &file) != 0 || (file.st_nlink == 0 && lstat(d->file.path, &named) != 0) || d->saved == 0)
         return make_file(d, d->file.path); /* the file was removed (on NFS, fstat() fails), or its head has changed */
     if (file.st_size < (off_t)d->end)
         return heal_file(d, "shortened");
@@ -220,7 +213,8 @@ int bb_document_open(struct bb_document *d, json_t *root, const char *path)
 {
     int error;
 
-    *d = (struct bb_document){.root = root, .stale = true};
+    *d = (struct bb_document){.root = root};
+    render_fields(d);
     error = path ? make_file(d, path) : 0;
     return error ? bb_err(BB_EUSAGE, "cannot write the results: %s: %s", path, strerror(error)) : 0;
 }
@@ -261,18 +255,17 @@ int bb_document_set(struct bb_document *d, const char *key, json_t *value)
         json_decref(value);
         return 0;
     }
-    d->stale = true;
     if (json_object_set_new(d->root, key, value))
         return bb_err(BB_EFAIL, "results: cannot set '%s' (invalid value)", key);
+    render_fields(d);
     save(d, false);
     return 0;
 }
 
 void bb_document_set_status(struct bb_document *d, const char *status)
 {
-    d->stale = true;
-    (void)json_object_del(d->root, "status");
     (void)!json_object_set_new(d->root, "status", json_string(status));
+    render_fields(d);
 }
 
 int bb_document_sync(struct bb_document *d)
@@ -304,9 +297,8 @@ int bb_document_finish(struct bb_document *d)
     return report_once(d, error);
 }
 
-void bb_document_print(struct bb_document *d, FILE *out)
+void bb_document_print(const struct bb_document *d, FILE *out)
 {
-    render_fields(d);
     (void)fwrite(d->text, 1, d->bytes, out);
 }
 

@@ -29,11 +29,10 @@ struct bb_document {
     char *text;      /* JSON text of the document */
     size_t capacity; /* of `text` */
     size_t rows_at, rows_end, bytes; /* offsets in `text` of the first row, after the last row, and after the tail */
-    bool stale, stale_head; /* stale: root has changed since head and tail were generated; stale_head: the file has
-                               another head */
-    struct bb_outfile file; /* the JSON file; out NULL: the document has no file */
-    size_t saved, end;      /* saved: the file contains the head and rows of `text` up to this offset; end: length of
-                               the file, in which blanks follow the JSON text after the tail became shorter */
+    struct bb_outfile file;          /* the JSON file; out NULL: the document has no file */
+    size_t saved, end;      /* saved: the file contains the head and rows of `text` up to this offset, 0: it has another
+                               head; end: length of the file, in which blanks follow the JSON text after the tail became
+                               shorter */
     double saved_s, cost_s; /* saved_s: time at which the last write ended (bb_now_s); cost_s: duration of that write
                                in seconds */
     bool failing;           /* the last write failed */
@@ -72,7 +71,7 @@ int bb_document_sync(struct bb_document *d) BB_MUST_CHECK;
 int bb_document_finish(struct bb_document *d) BB_MUST_CHECK;
 
 /* bb_document_print - write the whole document to a stream. The caller checks the stream for write errors. */
-void bb_document_print(struct bb_document *d, FILE *out);
+void bb_document_print(const struct bb_document *d, FILE *out);
 
 /* bb_document_release - close the file and free the document. */
 void bb_document_release(struct bb_document *d);

@@ -96,21 +96,14 @@ static int open_json(struct bb_results_writer *w, json_t *root)
     return bb_document_open(&w->document, json_incref(root), w->path && is_file(w->path) ? w->path : NULL);
 }
 
-static char *copy_of(const json_t *value, const char *key)
-{
-    const char *text = json_string_value(json_object_get(value, key));
-
-    return text ? bb_copy_text(text) : NULL;
-}
-
 static int open_results(struct bb_results_writer *w, json_t *value)
 {
     json_t *root = json_object_get(value, "root");
     int rc = 0;
 
-    (void)bb_results_writer_path(value);
-    w->path = copy_of(value, "path");
-    w->csv = copy_of(value, "csv");
+    w->settings = json_incref(value);
+    w->path = bb_results_writer_path(value);
+    w->csv = json_string_value(json_object_get(value, "csv"));
     w->rows = json_array();
     w->foreign = json_is_true(json_object_get(value, "foreign"));
     if (!w->foreign)
@@ -128,8 +121,7 @@ void bb_results_writer_release(struct bb_results_writer *w)
 {
     bb_document_release(&w->document);
     json_decref(w->rows);
-    free(w->path);
-    free(w->csv);
+    json_decref(w->settings);
     *w = (struct bb_results_writer){.out = w->out};
 }
 

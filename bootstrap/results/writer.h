@@ -38,7 +38,8 @@ json_t *bb_results_end_json(const struct bb_results_end *end) BB_MUST_CHECK;
 /* The caller sets `out` before OPEN; all other members are then zero. The writer is open if the document has a root. */
 struct bb_results_writer {
     FILE *out;
-    char *path, *csv; /* as in OPEN; path: the chosen name */
+    json_t *settings;       /* value of OPEN, owned */
+    const char *path, *csv; /* as in `settings`; path: the chosen name */
     bool foreign;
     struct bb_document document; /* writes the JSON if `path` is a file */
     json_t *rows;                /* list of all rows, if there is a CSV file */

@@ -58,64 +58,59 @@ void *bb_nccl_symbol(const char *name)
 
 /* ---- several ranks on one GPU ---- */
 
-struct variable {
-    const char *name, *value;
-};
-
-static int set_variables(const struct variable *v)
+/* Sets a variable that the user has not set. value NULL: the variable does not change. */
+static int set_variable(const char *name, const char *value)
 {
-    int rc = 0;
-
-    for (; v->name; v++)
-        TRY(setenv(v->name, v->value, 0) ? bb_err(BB_EFAIL, "setenv: %s", strerror(errno)) : 0);
-out:
-    return rc;
+    return value && setenv(name, value, 0) ? bb_err(BB_EFAIL, "setenv: %s", strerror(errno)) : 0;
 }
+
+/*
+ * Variables for several ranks on one GPU.
+ * own_switch: for NCCL 2.30.3 and later, which has a switch for it. NVLS is not supported with this switch, and the
+ * kernels of all ranks must run on the GPU at the same time.
+ * sockets: NCCL before 2.30.3 rejects two ranks on the same GPU of one host. Each rank therefore gets a different host
+ * id (NCCL_HOSTID), so that NCCL uses only sockets between them. Few channels and threads are used, because the ranks
+ * also share the host's cores.
+ */
+static const struct {
+    const char *name, *own_switch, *sockets;
+} sharing[] = {
+    {"NCCL_MULTI_RANK_GPU_ENABLE", "1", NULL}, /* experimental */
+    {"NCCL_MAX_CTAS", "2", NULL},
+    {"NCCL_NVLS_ENABLE", "0", "0"},
+    {"NCCL_RAS_ENABLE", "0", "0"},
+    {"NCCL_NET", NULL, "Socket"},
+    {"NCCL_NET_PLUGIN", NULL, "none"},
+    {"NCCL_IB_DISABLE", NULL, "1"},
+    {"NCCL_SOCKET_IFNAME", NULL, "lo"},
+    {"NCCL_P2P_DISABLE", NULL, "1"},
+    {"NCCL_SHM_DISABLE", NULL, "1"},
+    {"NCCL_MNNVL_ENABLE", NULL, "0"},
+    {"NCCL_COLLNET_ENABLE", NULL, "0"},
+    {"NCCL_CUMEM_ENABLE", NULL, "0"},
+    {"NCCL_CUMEM_HOST_ENABLE", NULL, "0"},
+    {"NCCL_MAX_NCHANNELS", NULL, "2"},
+    {"NCCL_MAX_P2P_NCHANNELS", NULL, "2"},
+    {"NCCL_PROTO", NULL, "Simple"},
+    {"NCCL_BUFFSIZE", NULL, "1048576"},
+    {"NCCL_SOCKET_NTHREADS", NULL, "1"},
+    {"NCCL_NSOCKS_PERTHREAD", NULL, "1"},
+};
 
 int bb_comms_share_gpu_env(int rank, bool instances)
 {
     enum { OWN_SWITCH_SINCE = 23003 };
-    static const struct variable own_switch[] = {
-        {"NCCL_MULTI_RANK_GPU_ENABLE", "1"}, /* experimental; exists from NCCL 2.30.3 on */
-        {"NCCL_NVLS_ENABLE", "0"},           /* NVLS is not supported with NCCL_MULTI_RANK_GPU_ENABLE */
-        {"NCCL_MAX_CTAS", "2"},              /* the kernels of all ranks must run on the GPU at the same time */
-        {"NCCL_RAS_ENABLE", "0"},
-        {NULL, NULL},
-    };
-    /* NCCL before 2.30.3 rejects two ranks on the same GPU of one host. Each rank therefore gets a different host
-     * id, so that NCCL uses only sockets between them. Few channels and threads are used, because the ranks also
-     * share the host's cores. */
-    static const struct variable sockets[] = {
-        {"NCCL_NET", "Socket"},
-        {"NCCL_NET_PLUGIN", "none"},
-        {"NCCL_IB_DISABLE", "1"},
-        {"NCCL_SOCKET_IFNAME", "lo"},
-        {"NCCL_P2P_DISABLE", "1"},
-        {"NCCL_SHM_DISABLE", "1"},
-        {"NCCL_NVLS_ENABLE", "0"},
-        {"NCCL_MNNVL_ENABLE", "0"},
-        {"NCCL_COLLNET_ENABLE", "0"},
-        {"NCCL_CUMEM_ENABLE", "0"},
-        {"NCCL_CUMEM_HOST_ENABLE", "0"},
-        {"NCCL_RAS_ENABLE", "0"},
-        {"NCCL_MAX_NCHANNELS", "2"},
-        {"NCCL_MAX_P2P_NCHANNELS", "2"},
-        {"NCCL_PROTO", "Simple"},
-        {"NCCL_BUFFSIZE", "1048576"},
-        {"NCCL_SOCKET_NTHREADS", "1"},
-        {"NCCL_NSOCKS_PERTHREAD", "1"},
-        {NULL, NULL},
-    };
     char host_id[32];
     int runtime, rc;
+    bool own_switch;
 
     TRY(BB_NCCL(ncclGetVersion(&runtime)));
-    if (runtime >= OWN_SWITCH_SINCE && !instances)
-        return set_variables(own_switch);
+    own_switch = runtime >= OWN_SWITCH_SINCE && !instances;
     snprintf(host_id, sizeof(host_id), "busbar-%d-%d", rank, (int)getpid()); /* includes the process id, because the
                                                                                 rank may still be unknown (0) */
-    TRY(set_variables((const struct variable[]){{"NCCL_HOSTID", host_id}, {NULL, NULL}}));
-    TRY(set_variables(sockets));
+    TRY(set_variable("NCCL_HOSTID", own_switch ? NULL : host_id));
+    for (size_t i = 0; i < sizeof(sharing) / sizeof(*sharing); i++)
+        TRY(set_variable(sharing[i].name, own_switch ? sharing[i].own_switch : sharing[i].sockets));
 out:
     return rc;
 }
@@ -127,7 +122,7 @@ int bb_comms_max_p2p_peers_env(int peers)
 
     snprintf(text, sizeof(text), "%d", peers);
     if (peers > 0)
-        return set_variables((const struct variable[]){{"NCCL_P2P_MAX_PEERS", text}, {NULL, NULL}});
+        return set_variable("NCCL_P2P_MAX_PEERS", text);
 #endif
     (void)peers;
     return 0;
@@ -182,7 +177,6 @@ int bb_comm_check(struct bb_comm *c)
 /* A rank's description of its own group (the ranks that form one communicator), from the arguments of that rank. The
  * ranks compare their descriptions before the communicator is created. */
 struct claim {
-    int rc;
     int size;         /* 0: this rank is in no group */
     int leader;       /* rank, in the run, of the first member of the group, which creates the unique id */
     uint64_t members; /* hash of the member list */
@@ -239,10 +233,8 @@ static int make_claim(struct bb_comm *c, const int *members, struct claim *mine)
     mine->size = c->size;
     mine->leader = member_at(members, 0);
     mine->members = hash_of(members, c->size);
-    if (c->rank == 0)
-        TRY(BB_NCCL(ncclGetUniqueId(&mine->id)));
+    rc = c->rank == 0 ? BB_NCCL(ncclGetUniqueId(&mine->id)) : 0;
 out:
-    mine->rc = rc;
     return rc;
 }
 
@@ -280,10 +272,14 @@ out:
     return rc;
 }
 
-static ncclConfig_t config_of(const struct bb_comm *c, const struct bb_comm_opts *opts)
+/* Sets the members of a communicator that its options determine, and returns its configuration. c: must not move in
+ * memory until the communicator is created, because the configuration points to the name. */
+static ncclConfig_t configure(struct bb_comm *c, struct bb_world *w, const char *name, const struct bb_comm_opts *opts)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 
+    *c = (struct bb_comm){.world = w, .blocking = opts->blocking};
+    snprintf(c->name, sizeof(c->name), "%s", name);
     config.blocking = opts->blocking;
     if (opts->min_ctas > 0)
         config.minCTAs = opts->min_ctas;
@@ -305,55 +301,30 @@ static ncclConfig_t config_of(const struct bb_comm *c, const struct bb_comm_opts
 #endif
 #ifdef BB_NCCL_HAS_COMM_NAME
     config.commName = c->name; /* a library older than the header does not read this field */
-#else
-    (void)c;
 #endif
     return config;
-}
-
-/* Waits until the new communicator is ready; a blocking communicator is ready already. */
-static int settle_new(struct bb_comm *c, const char *what, double start_s)
-{
-    const int rc = bb_comm_poll(c, what);
-
-    if (rc == 0)
-        c->init_ms = 1e3 * (bb_now_s() - start_s);
-    return rc;
 }
 
 int bb_comm_init(struct bb_comm *c, struct bb_world *w, const char *name, const int *members, int size,
                  const struct bb_comm_opts *opts)
 {
+    const double start_s = bb_now_s();
+    ncclConfig_t config = configure(c, w, name, opts);
     ncclUniqueId id;
-    ncclConfig_t config;
-    double start_s = bb_now_s();
     int rc;
 
-    *c = (struct bb_comm){.world = w, .size = size, .blocking = opts->blocking};
-    snprintf(c->name, sizeof(c->name), "%s", name);
-    config = config_of(c, opts);
+    c->size = size;
     bb_world_reached(w, "the unique id of communicator %s", name);
     TRY(exchange_claims(c, members, &id));
     bb_world_reached(w, "creating communicator %s", name);
     if (size == 0)
         return 0;
     TRY(GUARDED(c, "init of a communicator", BB_NCCL(ncclCommInitRankConfig(&c->nccl, size, id, c->rank, &config))));
-    TRY(settle_new(c, "init", start_s));
+    TRY(bb_comm_poll(c, "init"));
+    c->init_ms = 1e3 * (bb_now_s() - start_s);
     return 0;
 out:
     bb_comm_abort(c);
-    return rc;
-}
-
-static int place_after_split(struct bb_comm *c)
-{
-    int rc = 0;
-
-    if (!c->nccl)
-        return 0;
-    TRY(BB_NCCL(ncclCommUserRank(c->nccl, &c->rank)));
-    TRY(BB_NCCL(ncclCommCount(c->nccl, &c->size)));
-out:
     return rc;
 }
 
@@ -361,19 +332,19 @@ int bb_comm_split(struct bb_comm *c, struct bb_comm *parent, const char *name, i
                   const struct bb_comm_opts *opts)
 {
     const struct bb_comm_opts as_parent = {.blocking = parent->blocking};
-    ncclConfig_t config;
-    double start_s = bb_now_s();
+    const double start_s = bb_now_s();
+    ncclConfig_t config = configure(c, parent->world, name, opts ? opts : &as_parent);
     int rc;
 
-    opts = opts ? opts : &as_parent;
-    *c = (struct bb_comm){.world = parent->world, .blocking = opts->blocking};
-    snprintf(c->name, sizeof(c->name), "%s", name);
-    config = config_of(c, opts);
     TRY(GUARDED(parent, "split of a communicator",
                 BB_NCCL(ncclCommSplit(parent->nccl, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &c->nccl, &config))));
     TRY(bb_comm_poll(parent, "split"));
-    TRY(settle_new(c, "init after split", start_s));
-    TRY(place_after_split(c));
+    TRY(bb_comm_poll(c, "init after split"));
+    c->init_ms = 1e3 * (bb_now_s() - start_s);
+    if (c->nccl) {
+        TRY(BB_NCCL(ncclCommUserRank(c->nccl, &c->rank)));
+        TRY(BB_NCCL(ncclCommCount(c->nccl, &c->size)));
+    }
     return 0;
 out:
     bb_comm_abort(c);

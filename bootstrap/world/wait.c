@@ -56,12 +56,11 @@ int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *a
     bool said = false;
     int rc;
 
-    if (bb_world_is_supervised(w))
-        bb_supervised_moved(&w->supervised);
+    bb_supervised_moved(&w->supervised);
     while ((rc = ready(arg)) == 0 && (rc = bb_world_ending(w)) == 0) {
         if (waited_s > w->timeout_s)
             return report_timeout(w, what);
-        if (bb_world_is_supervised(w) && !said && waited_s > 1e-6 * SAY_US) {
+        if (!said && waited_s > 1e-6 * SAY_US) {
             bb_supervised_waiting(&w->supervised, what);
             said = true;
         }
@@ -70,7 +69,7 @@ int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *a
     }
     if (said && rc > 0)
         bb_supervised_waiting(&w->supervised, NULL);
-    else if (bb_world_is_supervised(w))
+    else
         bb_supervised_moved(&w->supervised);
     return rc < 0 ? rc : 0;
 }
@@ -82,14 +81,12 @@ void bb_world_prompt(struct bb_world *w, bool on)
 
 void bb_world_guard(struct bb_world *w, const char *what)
 {
-    if (bb_world_is_supervised(w))
-        bb_supervised_waiting(&w->supervised, what);
+    bb_supervised_waiting(&w->supervised, what);
 }
 
 void bb_world_unguard(struct bb_world *w)
 {
-    if (bb_world_is_supervised(w))
-        bb_supervised_waiting(&w->supervised, NULL);
+    bb_supervised_waiting(&w->supervised, NULL);
 }
 
 int bb_world_guarded(struct bb_world *w, int rc)
@@ -100,7 +97,7 @@ int bb_world_guarded(struct bb_world *w, int rc)
 
 int bb_world_ending(const struct bb_world *w)
 {
-    return bb_world_is_supervised(w) ? bb_supervised_ending(&w->supervised) : 0;
+    return bb_supervised_ending(&w->supervised);
 }
 
 void bb_world_reached(struct bb_world *w, const char *fmt, ...)
@@ -108,8 +105,6 @@ void bb_world_reached(struct bb_world *w, const char *fmt, ...)
     char step[128];
     va_list args;
 
-    if (!bb_world_is_supervised(w))
-        return;
     va_start(args, fmt);
     vsnprintf(step, sizeof(step), fmt, args);
     va_end(args);

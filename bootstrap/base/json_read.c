@@ -14,15 +14,6 @@
 #define KEY_TEXT  96
 #define MAX_NAMES 64
 
-static int reject_folder(const char *path)
-{
-    struct stat found;
-
-    if (stat(path, &found) != 0 || !S_ISDIR(found.st_mode))
-        return 0;
-    return bb_err(BB_EUSAGE, "%s: is a folder, expected a file", path);
-}
-
 int bb_json_load_from(FILE *file, const char *path, size_t flags, json_t **root)
 {
     json_error_t error;
@@ -33,9 +24,11 @@ int bb_json_load_from(FILE *file, const char *path, size_t flags, json_t **root)
 
 int bb_json_open(const char *path, FILE **file)
 {
+    struct stat found;
+
     *file = NULL;
-    if (reject_folder(path) != 0)
-        return -BB_EUSAGE;
+    if (stat(path, &found) == 0 && S_ISDIR(found.st_mode))
+        return bb_err(BB_EUSAGE, "%s: is a folder, expected a file", path);
     *file = fopen(path, "r");
     return *file ? 0 : bb_err(errno == ENOMEM ? BB_EFAIL : BB_EUSAGE, "%s: %s", path, strerror(errno));
 }
@@ -43,10 +36,9 @@ int bb_json_open(const char *path, FILE **file)
 int bb_json_load(const char *path, size_t flags, json_t **root)
 {
     FILE *file;
-    int rc;
+    int rc = bb_json_open(path, &file);
 
     *root = NULL;
-    rc = bb_json_open(path, &file);
     if (rc)
         return rc;
     rc = bb_json_load_from(file, path, flags, root);
@@ -139,27 +131,18 @@ out:
 
 /* ---- values described by a table of struct bb_json_field ---- */
 
-static int read_whole(const json_t *object, const char *key, const char *where, const struct bb_json_field *f, int *out)
-{
-    double value;
-    int rc = bb_json_number_at(object, key, where, f->min, &value);
-
-    if (rc)
-        return rc;
-    if (value > f->max || value != floor(value))
-        return bb_err(BB_EUSAGE, "%s: '%s' is %g, expected a whole number up to %.0f", where, key, value, f->max);
-    *out = (int)value;
-    return 0;
-}
-
+/* Reads a number and checks its upper limit. Whole numbers always have a limit. */
 static int read_number(const json_t *object, const char *key, const char *where, const struct bb_json_field *f,
                        double *out)
 {
+    const bool is_whole = f->kind == BB_JSON_WHOLE;
     int rc = bb_json_number_at(object, key, where, f->min, out);
 
     if (rc)
         return rc;
-    if (f->max > 0 && *out > f->max)
+    if (is_whole && (*out > f->max || *out != floor(*out)))
+        return bb_err(BB_EUSAGE, "%s: '%s' is %g, expected a whole number up to %.0f", where, key, *out, f->max);
+    if (!is_whole && f->max > 0 && *out > f->max)
         return bb_err(BB_EUSAGE, "%s: '%s' is %g, expected at most %g", where, key, *out, f->max);
     return 0;
 }
@@ -187,6 +170,7 @@ int bb_json_read_field(const json_t *object, const char *where, const struct bb_
     void *at = (char *)into + f->offset;
     char location[PATH_MAX + KEY_TEXT];
     const char *key;
+    double number;
     int rc;
 
     if (f->kind == BB_JSON_ANY)
@@ -201,7 +185,10 @@ int bb_json_read_field(const json_t *object, const char *where, const struct bb_
     }
     switch (f->kind) {
     case BB_JSON_WHOLE:
-        return read_whole(object, key, where, f, at);
+        rc = read_number(object, key, where, f, &number);
+        if (rc == 0)
+            *(int *)at = (int)number;
+        return rc;
     case BB_JSON_NUMBER:
         return read_number(object, key, where, f, at);
     case BB_JSON_TEXT:

@@ -1,6 +1,8 @@
 /* outfile.c - see outfile.h. */
 #include "bootstrap/base/outfile.h"
 
+#include "bootstrap/base/alloc.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -26,11 +28,9 @@ static bool begins_with(const char *text, const char *prefix)
 
 void bb_outfile_remove_temporaries(const char *path, pid_t pid)
 {
-    char *pattern = NULL;
+    char *pattern = bb_format("%s.%08x????????.tmp", path, (unsigned)pid);
     glob_t found = {.gl_pathc = 0};
 
-    if (asprintf(&pattern, "%s.%08x????????.tmp", path, (unsigned)pid) < 0)
-        return;
     if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0)
         for (size_t i = 0; i < found.gl_pathc; i++)
             (void)unlink(found.gl_pathv[i]);
@@ -38,23 +38,29 @@ void bb_outfile_remove_temporaries(const char *path, pid_t pid)
     free(pattern);
 }
 
-bool bb_outfile_is_stream(const char *path)
+/* Returns type and permissions of a file, or of the symbolic link itself; 0 if it does not exist. */
+static mode_t mode_of(const char *path)
 {
-    struct stat link, file;
+    struct stat s;
 
-    if (lstat(path, &link) != 0)
-        return false;
-    if (S_ISLNK(link.st_mode))
-        return (begins_with(path, "/dev/") || begins_with(path, "/proc/")) && stat(path, &file) == 0;
-    return !S_ISREG(link.st_mode) && !S_ISDIR(link.st_mode);
+    return lstat(path, &s) == 0 ? s.st_mode : 0;
 }
 
-/* Returns the folder of `path`, "." for a plain file name; the caller frees the text. NULL: out of memory. */
+bool bb_outfile_is_stream(const char *path)
+{
+    const mode_t mode = mode_of(path);
+
+    if (S_ISLNK(mode))
+        return (begins_with(path, "/dev/") || begins_with(path, "/proc/")) && access(path, F_OK) == 0;
+    return mode && !S_ISREG(mode) && !S_ISDIR(mode);
+}
+
+/* Returns the folder of `path`, "." for a plain file name; the caller frees the text. */
 static char *parent_folder(const char *path)
 {
     const char *slash = strrchr(path, '/');
 
-    return slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    return slash ? bb_format("%.*s", (int)(slash - path) + 1, path) : bb_copy_text(".");
 }
 
 /* Writes the path of an open file under /proc to `path`. Unnamed files have such a path, too. */
@@ -68,7 +74,7 @@ static void format_proc_path(int fd, char path[PROC_TEXT])
 static int open_unnamed(const char *path, mode_t mode)
 {
     char *folder = parent_folder(path), proc_path[PROC_TEXT];
-    int fd = folder ? open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, mode) : -1;
+    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
 
     free(folder);
     if (fd < 0)
@@ -86,14 +92,11 @@ static bool choose_name(const char *path, char **name)
 {
     unsigned number;
 
-    free(*name);
-    *name = NULL;
     if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
         return false;
-    if (asprintf(name, "%s.%08x%08x.tmp", path, (unsigned)getpid(), number) >= 0)
-        return true;
-    *name = NULL;
-    return false;
+    free(*name);
+    *name = bb_format("%s.%08x%08x.tmp", path, (unsigned)getpid(), number);
+    return true;
 }
 
 /* Opens the temporary file, unnamed where possible. Returns the descriptor, or -1 with errno set. */
@@ -121,13 +124,6 @@ static void drop_temporary(const struct bb_outfile *f)
         unlink(f->temporary);
 }
 
-static bool is_folder(const char *path)
-{
-    struct stat s;
-
-    return lstat(path, &s) == 0 && S_ISDIR(s.st_mode);
-}
-
 /* Opens a device or a pipe. O_NONBLOCK makes open() of a FIFO without a reader fail with ENXIO instead of waiting for a
  * reader; the descriptor itself is blocking. Returns the descriptor, or -1 with errno set. */
 static int open_stream(const char *path)
@@ -145,12 +141,10 @@ static int open_target(struct bb_outfile *f, const char *path, mode_t mode)
     bool is_stream = bb_outfile_is_stream(path);
     int fd;
 
-    *f = (struct bb_outfile){.path = strdup(path)};
-    if (!f->path)
-        return ENOMEM;
+    *f = (struct bb_outfile){.path = bb_copy_text(path)};
     if (!*path)
         return ENOENT;
-    if (is_folder(path))
+    if (S_ISDIR(mode_of(path)))
         return EISDIR;
     fd = is_stream ? open_stream(path) : open_temporary(f, path, mode);
     if (fd < 0)
@@ -217,7 +211,7 @@ int bb_outfile_sync(int fd)
 static void sync_folder(const char *path)
 {
     char *folder = parent_folder(path);
-    int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     if (fd >= 0) {
         (void)bb_outfile_sync(fd);

@@ -32,17 +32,6 @@ int open(const char *file, int flags, ...)
     return (int)syscall(SYS_openat, AT_FDCWD, file, flags, mode);
 }
 
-/* Replaces strndup() of the C library. */
-static bool no_memory;
-char *strndup(const char *text, size_t n)
-{
-    char *copy = no_memory ? NULL : malloc(n + 1);
-
-    if (copy)
-        snprintf(copy, n + 1, "%s", text);
-    return copy;
-}
-
 static int make_folder(void **state)
 {
     (void)state;
@@ -204,22 +193,6 @@ static void failed_writer_keeps_the_old_file(void **state)
     assert_string_equal(content(), "old");
 }
 
-/* Without memory for the folder's name the temporary file is named from the start, and the folder is not synced. */
-static void works_without_memory_for_the_folder(void **state)
-{
-    struct bb_outfile f;
-
-    (void)state;
-    no_memory = true;
-    assert_int_equal(bb_outfile_open(&f, path, "the test"), 0);
-    assert_false(f.unnamed);
-    assert_true(fileno(f.out) > STDERR_FILENO);
-    fputs("named", f.out);
-    assert_int_equal(bb_outfile_close(&f, "the test", 0), 0);
-    no_memory = false;
-    assert_string_equal(content(), "named");
-}
-
 /* Descriptor 0 is a valid output file: daemons and some launchers close standard input. */
 static void works_without_standard_input(void **state)
 {
@@ -274,7 +247,6 @@ int main(void)
         cmocka_unit_test(applies_umask_or_private_mode),
         cmocka_unit_test(publishes_before_close),
         cmocka_unit_test(failed_writer_keeps_the_old_file),
-        cmocka_unit_test(works_without_memory_for_the_folder),
         cmocka_unit_test(works_without_standard_input),
         cmocka_unit_test(writes_to_devices_in_place),
         cmocka_unit_test(rejects_invalid_paths),

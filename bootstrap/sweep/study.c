@@ -12,15 +12,15 @@
 
 const char *const bb_study_launchers[] = {"mpirun", "srun", "none", NULL};
 
-/* Path of a value in the study file, for error messages: "choices.transport.host". */
+/* Path of a value in the study file, for error messages: "choices.transport.host". The name of the file is in the
+ * context of the messages (bb_err_context). */
 struct location {
-    const char *path;
     char key[256];
 };
 
 static struct location key_location(const struct location *at, const char *key)
 {
-    struct location deeper = {.path = at->path};
+    struct location deeper;
 
     snprintf(deeper.key, sizeof(deeper.key), "%.150s%s%.80s", at->key, at->key[0] ? "." : "", key);
     return deeper;
@@ -28,7 +28,7 @@ static struct location key_location(const struct location *at, const char *key)
 
 static struct location element_location(const struct location *at, size_t i)
 {
-    struct location deeper = {.path = at->path};
+    struct location deeper;
 
     snprintf(deeper.key, sizeof(deeper.key), "%.200s[%zu]", at->key, i);
     return deeper;
@@ -48,7 +48,7 @@ static int reject_value(const struct location *at, const json_t *value, const ch
 {
     char text[80];
 
-    return bb_err(BB_EUSAGE, "%s: %s is %s, expected %s", at->path, at->key, json_text(value, text), expected);
+    return bb_err(BB_EUSAGE, "%s is %s, expected %s", at->key, json_text(value, text), expected);
 }
 
 /* ---- validation rules ---- */
@@ -127,24 +127,14 @@ static int check_unique(const json_t *list, const struct location *at)
     for (size_t i = 0; i < json_array_size(list); i++)
         for (size_t k = 0; k < i; k++)
             if (json_equal(json_array_get(list, i), json_array_get(list, k)))
-                return bb_err(BB_EUSAGE, "%s: %s has %s twice", at->path, at->key,
-                              json_text(json_array_get(list, i), text));
+                return bb_err(BB_EUSAGE, "%s has %s twice", at->key, json_text(json_array_get(list, i), text));
     return 0;
-}
-
-static int reject_key(const char *name, const char *const *names, size_t n, const struct location *at)
-{
-    const char *near = bb_nearest_word(name, names, n);
-
-    if (near)
-        return bb_err(BB_EUSAGE, "%s: unknown key %s, did you mean '%s'?", at->path, at->key, near);
-    return bb_err(BB_EUSAGE, "%s: unknown key %s; busbar sweep --help lists the keys", at->path, at->key);
 }
 
 static int check_key(const struct rule *rule, const char *name, const json_t *value, const struct location *at)
 {
     const struct rule *const tables[] = {rule->inner, rule->more};
-    const char *names[32];
+    const char *names[32], *near;
     size_t n = 0;
 
     for (int t = 0; t < 2; t++)
@@ -153,7 +143,10 @@ static int check_key(const struct rule *rule, const char *name, const json_t *va
                 return check_value(key, value, at);
             names[n++] = key->key;
         }
-    return reject_key(name, names, n, at);
+    near = bb_nearest_word(name, names, n);
+    if (near)
+        return bb_err(BB_EUSAGE, "unknown key %s, did you mean '%s'?", at->key, near);
+    return bb_err(BB_EUSAGE, "unknown key %s; busbar sweep --help lists the keys", at->key);
 }
 
 static int check_members(const struct rule *rule, const json_t *object, const struct location *at)
@@ -247,7 +240,7 @@ static int check_word(const json_t *value, const struct location *at)
     if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0)
         return reject_value(at, value, "a command to run");
     if (strncmp(word, "--json", 6) == 0 && (word[6] == '\0' || word[6] == '='))
-        return bb_err(BB_EUSAGE, "%s: %s is --json, which the sweep sets itself; leave it out", at->path, at->key);
+        return bb_err(BB_EUSAGE, "%s is --json, which the sweep sets itself; leave it out", at->key);
     return 0;
 }
 
@@ -282,9 +275,9 @@ static int check_sbatch_line(const json_t *value, const struct location *at)
         return reject_value(at, value, "an option of sbatch, for example --partition=gpu");
     if (strncmp(line, "--array", 7) == 0 || strncmp(line, "-a", 2) == 0)
         return bb_err(BB_EUSAGE,
-                      "%s: %s is --array, which the sweep sets itself; leave it out (\"at_once\" "
+                      "%s is --array, which the sweep sets itself; leave it out (\"at_once\" "
                       "limits the number of concurrent tasks)",
-                      at->path, at->key);
+                      at->key);
     return 0;
 }
 
@@ -321,8 +314,8 @@ static int check_command(const json_t *value, const struct location *at)
     for (size_t i = 0; i < json_array_size(value); i++)
         lists += json_is_array(json_array_get(value, i));
     if (lists > 1)
-        return bb_err(BB_EUSAGE, "%s: %s: %zu words of the command are lists, expected at most one; try: \"choices\"",
-                      at->path, at->key, lists);
+        return bb_err(BB_EUSAGE, "%s: %zu words of the command are lists, expected at most one; try: \"choices\"",
+                      at->key, lists);
     return check_value(&words, value, at);
 }
 
@@ -346,18 +339,18 @@ static int check_axis_name(const char *name, const struct location *object, cons
     (void)at;
     for (const char *c = name; *c; c++)
         if (iscntrl((unsigned char)*c))
-            return bb_err(BB_EUSAGE, "%s: a name in %s has a control character", object->path, object->key);
-    return *name ? 0 : bb_err(BB_EUSAGE, "%s: a name in %s is empty", object->path, object->key);
+            return bb_err(BB_EUSAGE, "a name in %s has a control character", object->key);
+    return *name ? 0 : bb_err(BB_EUSAGE, "a name in %s is empty", object->key);
 }
 
 static int check_option_name(const char *name, const struct location *object, const struct location *at)
 {
     if (name[0] == '-' || !name[0])
-        return bb_err(BB_EUSAGE, "%s: %s: expected an option name without dashes, for example \"minbytes\" or \"b\"",
-                      at->path, at->key);
+        return bb_err(BB_EUSAGE, "%s: expected an option name without dashes, for example \"minbytes\" or \"b\"",
+                      at->key);
     if (strcmp(name, "json") == 0 || strcmp(name, "csv") == 0 || strcmp(name, "help") == 0)
-        return bb_err(BB_EUSAGE, "%s: %s is not allowed in a study, because the sweep writes the results; leave it out",
-                      at->path, at->key);
+        return bb_err(BB_EUSAGE, "%s is not allowed in a study, because the sweep writes the results; leave it out",
+                      at->key);
     return check_axis_name(name, object, at);
 }
 
@@ -370,11 +363,9 @@ static int check_variable_name(const char *name, const struct location *object, 
     for (const char *c = name; *c; c++)
         valid = valid && (isalnum((unsigned char)*c) || *c == '_');
     if (!valid)
-        return bb_err(BB_EUSAGE, "%s: %s is not a valid variable name, expected letters, digits and _", at->path,
-                      at->key);
+        return bb_err(BB_EUSAGE, "%s is not a valid variable name, expected letters, digits and _", at->key);
     if (meant)
-        bb_warn("%s: %s is not a variable of NCCL 2.32, did you mean '%s'? The variable is set as given", at->path,
-                at->key, meant);
+        bb_warn("%s is not a variable of NCCL 2.32, did you mean '%s'? The variable is set as given", at->key, meant);
     return 0;
 }
 
@@ -412,7 +403,7 @@ static int check_cases(const json_t *value, const struct location *at)
         for (size_t k = 0; k < i; k++)
             if (json_equal(json_object_get(json_array_get(value, i), "name"),
                            json_object_get(json_array_get(value, k), "name")))
-                return bb_err(BB_EUSAGE, "%s: %s: cases %zu and %zu have the same name", at->path, at->key, k, i);
+                return bb_err(BB_EUSAGE, "%s: cases %zu and %zu have the same name", at->key, k, i);
     return rc;
 }
 
@@ -468,8 +459,7 @@ static const struct rule root_rule = {KEYS_OF(root_keys, NULL), .more = setting_
 static int check_root(const json_t *root, const struct location *at)
 {
     if (!json_is_object(root))
-        return bb_err(BB_EUSAGE, "%s: not a study, expected an object such as {\"command\": \"bench all_reduce\"}",
-                      at->path);
+        return bb_err(BB_EUSAGE, "not a study, expected an object such as {\"command\": \"bench all_reduce\"}");
     return check_value(&root_rule, root, at);
 }
 
@@ -480,7 +470,7 @@ static int name_study(struct bb_study *s)
 {
     const char *given = json_string_value(json_object_get(s->root, "name")), *slash = strrchr(s->path, '/');
     char stem[BB_STUDY_NAME_TEXT + 8];
-    struct location at = {.path = s->path, .key = "name"};
+    const struct location at = {.key = "name"};
     json_t *name;
     int rc;
 
@@ -496,13 +486,16 @@ static int name_study(struct bb_study *s)
 
 int bb_study_load(struct bb_study *study, const char *path)
 {
-    const struct location at = {.path = path};
+    char context[1000];
     int rc;
 
     *study = (struct bb_study){.path = path};
     TRY(bb_json_load(path, JSON_REJECT_DUPLICATES, &study->root));
-    TRY(check_root(study->root, &at));
-    TRY(name_study(study));
+    snprintf(context, sizeof(context), "%s: ", path);
+    bb_err_context(context);
+    rc = check_root(study->root, &(struct location){{0}});
+    rc = rc ? rc : name_study(study);
+    bb_err_context(NULL);
 out:
     return rc;
 }

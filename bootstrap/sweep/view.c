@@ -14,7 +14,7 @@
 enum { WORD = 64, CONDITIONS = 16, NAMES = 256 };
 
 /* Operators of --where. below, equal, above: whether the operator is true if the row's value is less than, equal to
- * or greater than the value in the condition. The operators are tried in this order, so "<=" precedes "<". */
+ * or greater than the value in the condition. */
 static const struct relation {
     const char *text;
     bool below, equal, above;
@@ -35,22 +35,18 @@ struct conditions {
     int n;
 };
 
-static void copy_trimmed(char to[WORD], const char *from, size_t length)
-{
-    size_t blanks = strspn(from, " ");
-
-    blanks = blanks < length ? blanks : length;
-    snprintf(to, WORD, "%.*s", (int)(length - blanks), from + blanks);
-    for (size_t end = strlen(to); end > 0 && to[end - 1] == ' '; end--)
-        to[end - 1] = '\0';
-}
-
-static const struct relation *find_relation(const char *at)
+static const struct relation *find_relation(const char *text)
 {
     for (size_t i = 0; i < sizeof relations / sizeof *relations; i++)
-        if (strncmp(at, relations[i].text, strlen(relations[i].text)) == 0)
+        if (strcmp(text, relations[i].text) == 0)
             return &relations[i];
     return NULL;
+}
+
+static void remove_trailing_blanks(char *text)
+{
+    for (size_t n = strlen(text); n > 0 && text[n - 1] == ' '; n--)
+        text[n - 1] = '\0';
 }
 
 static bool read_number(const char *text, double *number)
@@ -69,15 +65,15 @@ static int add_condition(void *arg, const char *word)
 {
     struct conditions *all = arg;
     struct condition c = {.holds = NULL};
-    size_t at = strcspn(word, "<>=!");
+    char relation[3];
 
     if (all->n == CONDITIONS)
         return bb_err(BB_EUSAGE, "--where: too many conditions at '%s', expected at most %d", word, CONDITIONS);
-    c.holds = find_relation(word + at);
-    copy_trimmed(c.column, word, at);
-    if (c.holds)
-        copy_trimmed(c.value, word + at + strlen(c.holds->text), strlen(word + at + strlen(c.holds->text)));
-    if (!c.holds || !*c.column || !*c.value)
+    if (sscanf(word, " %63[^<>=!]%2[<>=!] %63[^\n]", c.column, relation, c.value) == 3)
+        c.holds = find_relation(relation);
+    remove_trailing_blanks(c.column);
+    remove_trailing_blanks(c.value);
+    if (!c.holds)
         return bb_err(BB_EUSAGE,
                       "--where: '%s' is not a condition, expected COLUMN, one of < <= > >= = != and a value, for "
                       "example ranks>=4",

@@ -1,7 +1,6 @@
-/* launcher.c - reads the environment variables of launchers. */
+/* launcher.c - one table of launchers: their environment variables. Unknown launchers are detected by the usual names of
+ * such variables. */
 #include "bootstrap/start/launcher.h"
-
-#include "bootstrap/start/unknown_launcher.h"
 
 #include <ctype.h>
 #include <fcntl.h>
@@ -12,30 +11,38 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
-/* Returns the value of the first variable in the list that is set, or 0 if none is set. */
-static int first_set(const char *const *variables, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (getenv(variables[i]))
-            return atoi(getenv(variables[i]));
-    return 0;
-}
+/* Variables of the launchers, in the order in which they are read. Several launchers can be active at once, such as
+ * mpirun in a job of Slurm. NULL: no such variable. */
+static const struct {
+    const char *prefix; /* of the launcher's variables */
+    const char *rank, *size, *local_size;
+    bool allocates; /* also sets the rank for a shell in an allocation, where it starts no ranks */
+} launchers[] = {
+    {"OMPI_", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", false},
+    {"PMIX_", "PMIX_RANK", NULL, NULL, false},
+    {"MPI_LOCAL", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", false}, /* Hydra: MPICH, Intel MPI */
+    {"MV2_", "MV2_COMM_WORLD_RANK", NULL, "MV2_COMM_WORLD_LOCAL_SIZE", false},
+    {"PMI_", "PMI_ID", NULL, "PMI_LOCAL_SIZE", false},
+    {"ALPS_", "ALPS_APP_PE", NULL, NULL, false},
+    {"MP_", "MP_CHILD", NULL, NULL, false}, /* IBM's POE */
+    {"SLURM_", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", NULL, true},
+};
+enum { N_LAUNCHERS = sizeof(launchers) / sizeof(*launchers) };
 
-static bool any_set(const char *const *variables, size_t n)
+static const char *value_of(const char *variable)
 {
-    for (size_t i = 0; i < n; i++)
-        if (getenv(variables[i]))
-            return true;
-    return false;
+    return variable ? getenv(variable) : NULL;
 }
 
 int bb_launcher_rank(void)
 {
-    static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "SLURM_PROCID"};
-
-    return first_set(ranks, sizeof(ranks) / sizeof(*ranks));
+    for (int i = 0; i < N_LAUNCHERS; i++)
+        if (value_of(launchers[i].rank))
+            return atoi(value_of(launchers[i].rank));
+    return 0;
 }
 
 /* Parses a non-negative number at *list and advances *list. Returns the number, or -1 if there is none. */
@@ -75,33 +82,116 @@ static int slurm_tasks_of(const char *list, int node)
 
 int bb_launcher_local_size(void)
 {
-    static const char *const sizes[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE",
-                                        "PMI_LOCAL_SIZE"};
-    static const char *const of_slurm[] = {"SLURM_NTASKS_PER_NODE"};
     const char *list = getenv("SLURM_STEP_TASKS_PER_NODE"), *node = getenv("SLURM_NODEID");
-    int size = first_set(sizes, sizeof(sizes) / sizeof(*sizes));
+    int size = 0;
 
-    if (size == 0 && list && node)
+    for (int i = 0; i < N_LAUNCHERS; i++)
+        if (value_of(launchers[i].local_size))
+            return atoi(value_of(launchers[i].local_size));
+    if (list && node)
         size = slurm_tasks_of(list, atoi(node));
-    return size ? size : first_set(of_slurm, 1);
+    return size || !getenv("SLURM_NTASKS_PER_NODE") ? size : atoi(getenv("SLURM_NTASKS_PER_NODE"));
 }
 
-/* Variables with the size of the whole job. */
-static const char *const total_sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+/* ---- unknown launchers ---- */
+
+/* Suffixes of the variables for the rank and for the number of ranks. The prefix is specific to the launcher and may
+ * be empty. Examples: RANK and WORLD_SIZE, HOROVOD_RANK and HOROVOD_SIZE, MPI_RANKID and MPI_NRANKS. */
+static const char *const rank_ends[] = {"WORLD_RANK", "RANKID", "RANK", "PROCID", "TASKID"};
+static const char *const size_ends[] = {"WORLD_SIZE", "NRANKS", "SIZE", "NTASKS", "NPROCS", "NUM_TASKS"};
+enum { N_RANK_ENDS = sizeof(rank_ends) / sizeof(*rank_ends), N_SIZE_ENDS = sizeof(size_ends) / sizeof(*size_ends) };
+
+/* A variable with one of these suffixes and a number as its value. text: the variable as "NAME=value"; prefix:
+ * length of the prefix in bytes. */
+struct number {
+    const char *text;
+    size_t prefix;
+    long value;
+};
+
+static bool read_number(const char *variable, const char *const *ends, size_t n, struct number *number)
+{
+    const size_t name = strcspn(variable, "=");
+    char *end = NULL;
+
+    for (size_t i = 0; i < n; i++) {
+        const size_t length = strlen(ends[i]);
+
+        if (length > name || strncmp(variable + name - length, ends[i], length) != 0 || variable[name] != '=')
+            continue;
+        *number = (struct number){variable, name - length, strtol(variable + name + 1, &end, 10)};
+        return variable[name + 1] != '\0' && *end == '\0' && number->value >= 0;
+    }
+    return false;
+}
+
+/* Returns whether the variable belongs to a launcher of the table, to busbar or to the GPU emulator. */
+static bool is_known(const char *variable)
+{
+    for (int i = 0; i < N_LAUNCHERS; i++)
+        if (strncmp(variable, launchers[i].prefix, strlen(launchers[i].prefix)) == 0)
+            return true;
+    return strncmp(variable, "BUSBAR_", strlen("BUSBAR_")) == 0 || strncmp(variable, "EMU_", strlen("EMU_")) == 0;
+}
+
+/* Returns whether a variable looks like the rank of this process. */
+static bool has_unknown_rank(void)
+{
+    struct number rank;
+
+    for (char **variable = environ; variable && *variable; variable++)
+        if (!is_known(*variable) && read_number(*variable, rank_ends, N_RANK_ENDS, &rank))
+            return true;
+    return false;
+}
+
+static bool has_rank_of(const struct number *size)
+{
+    struct number rank;
+
+    for (char **variable = environ; variable && *variable; variable++)
+        if (read_number(*variable, rank_ends, N_RANK_ENDS, &rank) && rank.value < size->value &&
+            rank.prefix == size->prefix && strncmp(rank.text, size->text, size->prefix) == 0)
+            return true;
+    return false;
+}
+
+const char *bb_launcher_claim(void)
+{
+    struct number size;
+
+    for (char **variable = environ; variable && *variable; variable++)
+        if (read_number(*variable, size_ends, N_SIZE_ENDS, &size) && size.value > 1 && has_rank_of(&size))
+            return *variable;
+    return NULL;
+}
 
 bool bb_launched_alone(void)
 {
-    static const char *const ranks[] = {
-        "PMIX_RANK",   "PMI_RANK",    "PMI_ID",         "MPI_LOCALNRANKS", "MV2_COMM_WORLD_RANK", "MP_CHILD",
-        "PALS_RANKID", "ALPS_APP_PE", "FLUX_TASK_RANK", "MPIRUN_RANK",     "JSM_NAMESPACE_RANK"};
-    bool sized = false;
+    bool sized = false, ranked = false;
 
-    for (size_t i = 0; i < sizeof(total_sizes) / sizeof(*total_sizes); i++) {
-        if (getenv(total_sizes[i]) && atoi(getenv(total_sizes[i])) > 1)
+    for (int i = 0; i < N_LAUNCHERS; i++) {
+        if (value_of(launchers[i].size) && atoi(value_of(launchers[i].size)) > 1)
             return false;
-        sized = sized || getenv(total_sizes[i]);
+        sized = sized || value_of(launchers[i].size);
+        ranked = ranked || (value_of(launchers[i].rank) && !launchers[i].allocates);
     }
-    return !bb_unknown_launcher() && (sized || !any_set(ranks, sizeof(ranks) / sizeof(*ranks)));
+    return !has_unknown_rank() && (sized || !ranked);
+}
+
+/* ---- ending the job ---- */
+
+void bb_launcher_abort(int code, bool initialized)
+{
+    const struct timespec output_is_read = {.tv_nsec = 200000000}; /* Hydra reads no output after the abort */
+    const char *connection = getenv("PMI_FD");
+
+    if (!connection)
+        return;
+    nanosleep(&output_is_read, NULL);
+    if (!initialized)
+        dprintf(atoi(connection), "cmd=init pmi_version=1 pmi_subversion=1\n");
+    dprintf(atoi(connection), "cmd=abort exitcode=%d\n", code);
 }
 
 /* ---- redirecting stderr to the launcher's stderr ---- */
@@ -111,15 +201,14 @@ enum { PATH_TEXT = 64, LAUNCHER_FILES_MAX = 256 };
 static bool is_prterun(pid_t pid)
 {
     char path[PATH_TEXT], name[16] = "";
-    int fd;
+    FILE *file;
 
     snprintf(path, sizeof(path), "/proc/%ld/comm", (long)pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    file = fopen(path, "re");
+    if (!file)
         return false;
-    if (read(fd, name, sizeof(name) - 1) < 0)
-        name[0] = '\0';
-    close(fd);
+    (void)!fgets(name, sizeof(name), file);
+    fclose(file);
     return strcmp(name, "prterun\n") == 0;
 }
 
@@ -144,17 +233,12 @@ static bool reads_our_stderr(pid_t pid)
  * of several processes do not overwrite each other. If duplicating is not permitted, opens the file in append mode. */
 static int open_stderr_of(pid_t pid)
 {
-    char path[PATH_TEXT];
-    int fd = -1;
-
-#ifdef SYS_pidfd_getfd
     const int process = (int)syscall(SYS_pidfd_open, pid, 0);
+    const int fd = (int)syscall(SYS_pidfd_getfd, process, STDERR_FILENO, 0);
+    char path[PATH_TEXT];
 
-    if (process >= 0) {
-        fd = (int)syscall(SYS_pidfd_getfd, process, STDERR_FILENO, 0);
+    if (process >= 0)
         close(process);
-    }
-#endif
     snprintf(path, sizeof(path), "/proc/%ld/fd/%d", (long)pid, STDERR_FILENO);
     return fd >= 0 ? fd : open(path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC);
 }

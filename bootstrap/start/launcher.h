@@ -1,5 +1,5 @@
-/* launcher.h - rank and size of the job before MPI_Init, from the environment variables that mpirun, mpiexec and
- * srun set. */
+/* launcher.h - rank and size of the job before MPI_Init, from the environment variables that launchers set, and acts
+ * that depend on the launcher. */
 #ifndef BB_BOOTSTRAP_START_LAUNCHER_H
 #define BB_BOOTSTRAP_START_LAUNCHER_H
 
@@ -21,11 +21,28 @@ int bb_launcher_local_size(void);
 bool bb_launched_alone(void);
 
 /*
+ * bb_launcher_claim - returns a variable, for example "X_SIZE=8", in which a launcher (known or unknown) stores a
+ * number of ranks greater than 1. The matching rank variable (X_RANK) must also be set. Returns NULL if there is none.
+ */
+const char *bb_launcher_claim(void);
+
+/*
+ * bb_launcher_abort - end the job through the PMI connection (PMI_FD) of Hydra (MPICH, MVAPICH, Intel MPI) or of Slurm's
+ * PMI-2; without such a connection, do nothing.
+ *   code         exit code of the job
+ *   initialized  the rank has called MPI_Init
+ * Hydra does not end a job on several nodes when a rank exits with a code, and Slurm's PMI-2 plugin never ends the other
+ * ranks; the command "abort" of the PMI 1.1 wire protocol does, and its code becomes the exit status of mpiexec. The
+ * launcher kills all processes of the job at once, so this must be the last act.
+ */
+void bb_launcher_abort(int code, bool initialized);
+
+/*
  * bb_launcher_take_stderr - redirect stderr to the launcher's own stderr, if the launcher no longer reads the output of
  * its ranks.
  *   sender   process that sent the signal that ends this process
  * Applies only if `sender` is prterun (the mpirun of Open MPI 5) on this host and stderr is a pipe that prterun reads;
- * otherwise nothing changes. prterun stops reading the pipes when it ends the ranks. Async-signal-safe.
+ * otherwise nothing changes. prterun stops reading the pipes when it ends the ranks.
  */
 void bb_launcher_take_stderr(pid_t sender);
 

@@ -5,7 +5,6 @@
 #include "bootstrap/base/clock.h"
 #include "bootstrap/results/serve.h"
 #include "bootstrap/start/launcher.h"
-#include "bootstrap/start/pmi.h"
 #include "bootstrap/start/signals.h"
 #include "bootstrap/supervise/local_job.h"
 #include "bootstrap/supervise/supervise.h"
@@ -37,7 +36,6 @@ static const double UNWIND_S = 0.4;         /* time for the ranks to end on thei
 static const double LINGER_S = 1.0;         /* from the start of the end to the exit of the last supervisor */
 static const double SUSPENDED_S = 1.5; /* a longer pause between two iterations shows that the process was suspended */
 static const double SOON_S = 0.01, TICK_S = 0.1; /* longest sleep while the job ends, and else */
-static const double OUTPUT_S = 0.2;              /* time for Hydra to read the output; it reads none after the abort */
 
 /* ---- actions ---- */
 
@@ -421,19 +419,15 @@ static int start(struct bb_supervisor *s, int n)
     return bb_children_start(s->children, n, s->job.rank, &s->program, &s->mask);
 }
 
-/* Ends the processes that are left, and then the job for the launcher: Hydra and Slurm's PMI-2 do not end the other
- * ranks of a job, or not with its exit code, unless they receive this command. */
+/* Ends the processes that are left, and then the job for the launcher. */
 static void finish(struct bb_supervisor *s)
 {
-    const struct timespec output_is_read = {.tv_nsec = (long)(1e9 * OUTPUT_S)};
     const bool mpi_used = s->children[0].page && atomic_load(&s->children[0].page->mpi_used);
 
     bb_ranks_kill(s);
     bb_children_kill_strays();
-    if (s->ending_s > 0 && s->launched && bb_pmi_connected()) {
-        nanosleep(&output_is_read, NULL);
-        bb_pmi_abort(s->code, mpi_used);
-    }
+    if (s->ending_s > 0 && s->launched)
+        bb_launcher_abort(s->code, mpi_used);
 }
 
 static void release(struct bb_supervisor *s)

@@ -6,7 +6,6 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/start/launcher.h"
-#include "bootstrap/start/unknown_launcher.h"
 #include "bootstrap/world/exchange.h"
 #include "bootstrap/world/nodes.h"
 #include "bootstrap/world/siblings.h"

@@ -2,7 +2,6 @@
  * names below. */
 #include "bootstrap/base/environment.h"
 #include "bootstrap/start/launcher.h"
-#include "bootstrap/start/unknown_launcher.h"
 #include "bootstrap/world/siblings.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -30,7 +30,7 @@ step_words|proxies/plan_main.c proxies/machine/slow.c proxies/registry/proxy_opt
 nccl_tests_words|collectives/nccl_tests/nccl_tests_options.c|
 nccl_tests_text|collectives/compare/nccl_tests_text.c proxies/calibrate/measurements/measurement_rows.c|
 baseline|proxies/scaling/baseline.c|
-environment|bootstrap/start/launcher.c bootstrap/start/unknown_launcher.c bootstrap/world/siblings.c|
+environment|bootstrap/start/launcher.c bootstrap/world/siblings.c|
 interfaces||
 star_visitor||
 star_peer||

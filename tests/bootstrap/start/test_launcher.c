@@ -1,6 +1,5 @@
 /* test_launcher.c - what bb_launcher_* derives about the job from the environment variables of a launcher. */
 #include "bootstrap/start/launcher.h"
-#include "bootstrap/start/unknown_launcher.h"
 #include "tests/check.h"
 
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 /* rank.c - the rank's side of the connection to its supervisor. */
 #include "bootstrap/rank/rank.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
 #include "bootstrap/start/launcher.h"
 
@@ -74,20 +75,23 @@ void bb_supervised_begin(void)
     (void)bb_rank_send(d.socket, BB_RANK_ALIVE, 0, BUSBAR_VERSION, sizeof(BUSBAR_VERSION));
 }
 
-void bb_supervised_end(int code)
+/* Sends the exit code to the supervisor. */
+static void send_code(enum bb_rank_request request, int code)
 {
     struct descriptors d;
 
     if (read_descriptors(&d))
-        (void)bb_rank_send(d.socket, BB_RANK_DONE, code, NULL, 0);
+        (void)bb_rank_send(d.socket, request, code, NULL, 0);
+}
+
+void bb_supervised_end(int code)
+{
+    send_code(BB_RANK_DONE, code);
 }
 
 void bb_supervised_exit(int code)
 {
-    struct descriptors d;
-
-    if (read_descriptors(&d))
-        (void)bb_rank_send(d.socket, BB_RANK_FAIL, code, NULL, 0);
+    send_code(BB_RANK_FAIL, code);
     _exit(code);
 }
 
@@ -161,29 +165,33 @@ void bb_supervised_fail(struct bb_supervised *r, int code)
     _exit(code);
 }
 
+static int send_request(struct bb_supervised *r, enum bb_rank_request request, const void *data, size_t bytes)
+{
+    const int error = bb_rank_send(r->socket.fd, request, 0, data, bytes);
+
+    return error ? bb_err(BB_EFAIL, "cannot reach the supervisor of this rank: %s", strerror(error)) : 0;
+}
+
 int bb_supervised_world(struct bb_supervised *r, int rank, int size, int nodes, const int *node_of, const void *hosts,
                         size_t hosts_bytes)
 {
     const struct bb_rank_world world = {rank, size, nodes};
     const size_t nodes_bytes = (size_t)size * sizeof(*node_of), bytes = sizeof(world) + nodes_bytes + hosts_bytes;
-    char *data = malloc(bytes);
-    int error;
+    char *data;
+    int rc;
 
-    if (!data)
-        return bb_err(BB_EFAIL, "out of memory for the hosts of %d ranks", size);
+    BB_NEW(data, bytes);
     memcpy(data, &world, sizeof(world));
     memcpy(data + sizeof(world), node_of, nodes_bytes);
     memcpy(data + sizeof(world) + nodes_bytes, hosts, hosts_bytes);
-    error = bb_rank_send(r->socket.fd, BB_RANK_WORLD, 0, data, bytes);
+    rc = send_request(r, BB_RANK_WORLD, data, bytes);
     free(data);
-    return error ? bb_err(BB_EFAIL, "cannot reach the supervisor of this rank: %s", strerror(error)) : 0;
+    return rc;
 }
 
 int bb_supervised_join(struct bb_supervised *r, const struct bb_star_endpoint *endpoints)
 {
-    const int error = bb_rank_send(r->socket.fd, BB_RANK_JOIN, 0, endpoints, BB_STAR_SERVERS * sizeof(*endpoints));
-
-    return error ? bb_err(BB_EFAIL, "cannot reach the supervisor of this rank: %s", strerror(error)) : 0;
+    return send_request(r, BB_RANK_JOIN, endpoints, BB_STAR_SERVERS * sizeof(*endpoints));
 }
 
 int bb_supervised_answer(struct bb_supervised *r, struct bb_star_endpoint *endpoint)

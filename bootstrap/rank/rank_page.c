@@ -1,6 +1,8 @@
 /* rank_page.c - shared page and socket between a rank and its supervisor. */
 #include "bootstrap/rank/rank_page.h"
 
+#include "bootstrap/base/alloc.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -72,42 +74,31 @@ int bb_rank_send(int fd, enum bb_rank_request request, int code, const void *dat
     return error ? error : send_all(fd, data, bytes);
 }
 
-/* Returns the bytes that the message needs, as far as its received bytes contain this; 0 if the message is invalid. */
-static size_t needed_bytes(const struct bb_rank_receiver *r)
+/* Makes space for a message of `bytes` bytes. */
+static void reserve(struct bb_rank_receiver *r, size_t bytes)
 {
-    struct bb_rank_header header;
-
-    if (r->have < sizeof(header))
-        return sizeof(header);
-    memcpy(&header, r->data, sizeof(header));
-    return header.bytes <= MESSAGE_MAX ? sizeof(header) + header.bytes : 0;
-}
-
-static bool reserve(struct bb_rank_receiver *r, size_t bytes)
-{
-    char *more;
-
-    if (bytes < FIRST_CAPACITY)
-        bytes = FIRST_CAPACITY;
     if (bytes <= r->capacity)
-        return true;
-    more = realloc(r->data, bytes);
-    if (!more)
-        return false;
-    r->data = more;
-    r->capacity = bytes;
-    return true;
+        return;
+    r->capacity = bytes > FIRST_CAPACITY ? bytes : FIRST_CAPACITY;
+    r->data = bb_resize(r->data, r->capacity, 1);
 }
 
 int bb_rank_receive(struct bb_rank_receiver *r, struct bb_rank_header *header, const void **payload)
 {
-    size_t needed;
+    size_t needed = sizeof(*header);
 
-    while ((needed = reserve(r, sizeof(*header)) ? needed_bytes(r) : 0) > r->have) {
+    for (;;) {
         ssize_t n;
 
-        if (!reserve(r, needed))
+        if (r->have >= sizeof(*header)) {
+            memcpy(header, r->data, sizeof(*header));
+            needed = sizeof(*header) + header->bytes;
+        }
+        if (needed > MESSAGE_MAX)
             return -2;
+        reserve(r, needed);
+        if (r->have >= sizeof(*header) && r->have == needed)
+            break;
         n = recv(r->fd, r->data + r->have, needed - r->have, MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return 0;
@@ -115,9 +106,6 @@ int bb_rank_receive(struct bb_rank_receiver *r, struct bb_rank_header *header, c
             return -1;
         r->have += (size_t)n;
     }
-    if (needed == 0)
-        return -2;
-    memcpy(header, r->data, sizeof(*header));
     *payload = r->data + sizeof(*header);
     r->have = 0;
     return 1;

@@ -93,7 +93,7 @@ struct bb_rank_receiver {
 
 /* bb_rank_receive - receive without blocking. Returns 1 if a message is complete: *header describes it and *payload
  * points to its bytes until the next call; 0 if it is not complete yet; -1 at the end of the connection; -2 after
- * invalid data or if memory is exhausted. */
+ * invalid data. */
 int bb_rank_receive(struct bb_rank_receiver *r, struct bb_rank_header *header, const void **payload);
 void bb_rank_receiver_release(struct bb_rank_receiver *r);
 

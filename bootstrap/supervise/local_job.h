@@ -14,20 +14,17 @@
 #include <sys/signalfd.h>
 #include <sys/types.h>
 
-/* Contents of the signal's value. CLAIM: the sender, of this launcher rank, is about to print the error line. ENDED:
+/* Contents of the signal's value. NOTHING: no signal is sent. CLAIM: the sender, of this launcher rank, is about to print the error line. ENDED:
  * the job ends with this exit code, and the line is printed. */
-enum bb_local_kind { BB_LOCAL_CLAIM = 1, BB_LOCAL_ENDED };
+enum bb_local_kind { BB_LOCAL_NOTHING, BB_LOCAL_CLAIM, BB_LOCAL_ENDED };
 
 /* bb_local_signal - number of the real-time signal; every supervisor blocks it and reads it through its signalfd. */
 int bb_local_signal(void);
 
-/* bb_local_tell - send {kind, value} to all other supervisors with parent process `launcher`. */
-void bb_local_tell(pid_t launcher, enum bb_local_kind kind, int value);
+/* bb_local_tell - send {kind, value} to all other supervisors with parent process `launcher`. Returns their number. */
+int bb_local_tell(pid_t launcher, enum bb_local_kind kind, int value);
 
 /* bb_local_read - decode a received signal. Returns whether a process of the same user sent it. */
 bool bb_local_read(const struct signalfd_siginfo *info, enum bb_local_kind *kind, int *value);
-
-/* bb_local_count - return the number of supervisors with parent process `launcher`, this one included. */
-int bb_local_count(pid_t launcher);
 
 #endif

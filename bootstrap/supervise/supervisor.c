@@ -76,7 +76,7 @@ void bb_note_trouble(struct bb_supervisor *s)
     if (s->role == BB_ROLE_SERVER && s->report.cause == BB_CAUSE_HANG && s->due_s == 0)
         bb_peers_ask_states(s);
     if (has_strangers(s))
-        bb_local_tell(s->launcher, BB_LOCAL_CLAIM, s->job.rank);
+        (void)bb_local_tell(s->launcher, BB_LOCAL_CLAIM, s->job.rank);
     set_timer(s, delay_of(s, s->trouble.cause));
     if (s->claimed_s > bb_now_s())
         bb_supervisor_event(s, BB_EVENT_CLAIM);
@@ -158,7 +158,7 @@ static void start_ending(struct bb_supervisor *s, bool line)
     if (line)
         bb_verdict_print(s);
     if (has_strangers(s))
-        bb_local_tell(s->launcher, BB_LOCAL_ENDED, s->code);
+        (void)bb_local_tell(s->launcher, BB_LOCAL_ENDED, s->code);
     set_timer(s, UNWIND_S);
     if (bb_ranks_gone(s))
         bb_supervisor_event(s, BB_EVENT_GONE);
@@ -263,14 +263,15 @@ static void take_local_signal(struct bb_supervisor *s, const struct signalfd_sig
     if (!has_strangers(s) || !bb_local_read(info, &kind, &value))
         return;
     if (s->ending_s > 0 && kind == BB_LOCAL_CLAIM)
-        bb_local_tell(s->launcher, BB_LOCAL_ENDED, s->code); /* the claim of a supervisor that started late */
+        (void)bb_local_tell(s->launcher, BB_LOCAL_ENDED, s->code); /* the claim of a supervisor that started late */
     if (kind == BB_LOCAL_ENDED) {
         bb_supervisor_raise(s, BB_EVENT_END, (struct bb_trouble){.code = value});
     } else if (value < s->job.rank) {
         s->claimed_s = bb_now_s() + DEFER_S;
         bb_supervisor_event(s, BB_EVENT_CLAIM);
     } else if (s->state == BB_STATE_JUDGING) {
-        bb_local_tell(s->launcher, BB_LOCAL_CLAIM, s->job.rank); /* the sender may have started after the first claim */
+        (void)bb_local_tell(s->launcher, BB_LOCAL_CLAIM,
+                            s->job.rank); /* the sender may have started after the first claim */
     }
 }
 

@@ -163,7 +163,8 @@ static void compose_server_hang(FILE *line, struct bb_supervisor *s)
 /* Adds the number of ranks of this host without a process, for a hang before the ranks are connected. */
 static void add_absent(FILE *line, const struct bb_supervisor *s)
 {
-    const int here = bb_launcher_local_size(), present = s->launched ? bb_local_count(s->launcher) : here;
+    const int here = bb_launcher_local_size();
+    const int present = s->launched ? 1 + bb_local_tell(s->launcher, BB_LOCAL_NOTHING, 0) : here;
 
     if (here > present)
         fprintf(line, "; only %d of the %d ranks of %s have a process", present, here, s->job.host);

@@ -134,25 +134,21 @@ static bool is_known(const char *variable)
     return strncmp(variable, "BUSBAR_", strlen("BUSBAR_")) == 0 || strncmp(variable, "EMU_", strlen("EMU_")) == 0;
 }
 
-/* Returns whether a variable looks like the rank of this process. */
-static bool has_unknown_rank(void)
+/* Returns whether a variable is the rank of this process among `size` ranks. size NULL: whether a variable that belongs
+ * to no launcher of the table looks like a rank. */
+static bool has_rank(const struct number *size)
 {
     struct number rank;
 
-    for (char **variable = environ; variable && *variable; variable++)
-        if (!is_known(*variable) && read_number(*variable, rank_ends, N_RANK_ENDS, &rank))
+    for (char **variable = environ; variable && *variable; variable++) {
+        if (!read_number(*variable, rank_ends, N_RANK_ENDS, &rank))
+            continue;
+        if (!size && !is_known(*variable))
             return true;
-    return false;
-}
-
-static bool has_rank_of(const struct number *size)
-{
-    struct number rank;
-
-    for (char **variable = environ; variable && *variable; variable++)
-        if (read_number(*variable, rank_ends, N_RANK_ENDS, &rank) && rank.value < size->value &&
-            rank.prefix == size->prefix && strncmp(rank.text, size->text, size->prefix) == 0)
+        if (size && rank.value < size->value && rank.prefix == size->prefix &&
+            strncmp(rank.text, size->text, size->prefix) == 0)
             return true;
+    }
     return false;
 }
 
@@ -161,7 +157,7 @@ const char *bb_launcher_claim(void)
     struct number size;
 
     for (char **variable = environ; variable && *variable; variable++)
-        if (read_number(*variable, size_ends, N_SIZE_ENDS, &size) && size.value > 1 && has_rank_of(&size))
+        if (read_number(*variable, size_ends, N_SIZE_ENDS, &size) && size.value > 1 && has_rank(&size))
             return *variable;
     return NULL;
 }
@@ -176,7 +172,7 @@ bool bb_launched_alone(void)
         sized = sized || value_of(launchers[i].size);
         ranked = ranked || (value_of(launchers[i].rank) && !launchers[i].allocates);
     }
-    return !has_unknown_rank() && (sized || !ranked);
+    return !has_rank(NULL) && (sized || !ranked);
 }
 
 /* ---- ending the job ---- */

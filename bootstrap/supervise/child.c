@@ -1,6 +1,7 @@
 /* child.c - starts and ends the processes of a supervisor. */
 #include "bootstrap/supervise/child.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
 #include "bootstrap/results/serve.h"
 #include "bootstrap/start/launcher.h"
@@ -35,35 +36,27 @@ static const struct {
     {"libcublasLt", "cuBLASLt (the CUDA toolkit, or the Python wheel nvidia-cublas)"},
 };
 
-static const char *advice_for(const char *library)
-{
-    for (size_t i = 0; i < sizeof(sources) / sizeof(*sources); i++)
-        if (strncmp(library, sources[i].library, strlen(sources[i].library)) == 0)
-            return sources[i].advice;
-    return NULL;
-}
-
 int bb_rank_program_missing(const char *command, const char *loader)
 {
     static const char before[] = "error while loading shared libraries: ";
     const char *at = strstr(loader, before), *error = at ? at + strlen(before) : loader;
     const bool missing = strstr(error, ": cannot open shared object file: No such file") != NULL;
     const size_t path = strcspn(error, ":");
-    const char *slash = memrchr(error, '/', path), *base = slash ? slash + 1 : error;
-    char library[NAME_MAX + 1], how[PATH_MAX + 64] = "is not found";
-    const char *advice;
+    const char *slash = memrchr(error, '/', path), *library = slash ? slash + 1 : error, *advice = NULL;
+    char how[PATH_MAX + 64] = "is not found";
 
-    snprintf(library, sizeof(library), "%.*s", (int)(error + path - base), base);
-    advice = advice_for(library);
+    for (size_t i = 0; i < sizeof(sources) / sizeof(*sources); i++)
+        if (strncmp(library, sources[i].library, strlen(sources[i].library)) == 0)
+            advice = sources[i].advice;
     if (!missing && !advice)
         return bb_err(BB_EFAIL, "%s needs busbar's program " RANK_PROGRAM ", which cannot be loaded: %s", command,
                       error);
     if (!missing)
         snprintf(how, sizeof(how), "cannot be loaded (%s)", error);
     return bb_err(BB_EFAIL,
-                  "%s needs %s, which %s; install %s, or add its folder to LD_LIBRARY_PATH; "
+                  "%s needs %.*s, which %s; install %s, or add its folder to LD_LIBRARY_PATH; "
                   "sh bootstrap/setup.sh installs all dependencies",
-                  command, library, how, advice ? advice : "it");
+                  command, (int)(error + path - library), library, how, advice ? advice : "it");
 }
 
 int bb_rank_program_find(const char *command, char path[PATH_MAX])
@@ -129,12 +122,6 @@ static int share_memory(int n, int *fd)
     return n == 1 || (*fd >= 0 && ftruncate(*fd, sizeof(struct bb_siblings_memory)) == 0) ? 0 : failed("memfd_create");
 }
 
-static void keep_open(int fd)
-{
-    if (fd >= 0)
-        (void)fcntl(fd, F_SETFD, 0);
-}
-
 static void set_number(const char *variable, int number)
 {
     char text[NUMBER_TEXT];
@@ -174,19 +161,15 @@ static void widen_binding(int n)
     (void)sched_setaffinity(0, sizeof(cores), &cores);
 }
 
-/* Stores the descriptors in the variables that bb_supervised_begin (rank.h) and bb_siblings_take (siblings.h) read.
- * Returns 0 or errno. */
+/* Stores duplicates of the descriptors, which exec does not close, in the variables that bb_supervised_begin (rank.h)
+ * and bb_siblings_take (siblings.h) read. Returns 0 or errno. */
 static int export_descriptors(const struct inherited *rank, int place, int n)
 {
     char text[5 * NUMBER_TEXT], list[3 * NUMBER_TEXT];
 
-    keep_open(rank->page);
-    keep_open(rank->socket);
-    keep_open(rank->results);
-    keep_open(rank->siblings);
-    snprintf(text, sizeof(text), "%d %d %d %d %d", (int)getppid(), rank->page, rank->socket, rank->results,
-             fcntl(STDERR_FILENO, F_DUPFD, STDERR_FILENO + 1));
-    snprintf(list, sizeof(list), "%d %d %d", place, n, rank->siblings);
+    snprintf(text, sizeof(text), "%d %d %d %d %d", (int)getppid(), dup(rank->page), dup(rank->socket),
+             dup(rank->results), dup(STDERR_FILENO));
+    snprintf(list, sizeof(list), "%d %d %d", place, n, dup(rank->siblings));
     return setenv("BUSBAR_RANK", text, 1) || (n > 1 && setenv("BUSBAR_SIBLINGS", list, 1)) ? errno : 0;
 }
 
@@ -202,11 +185,10 @@ static void shield_from_launcher(const sigset_t *mask)
 
 int bb_rank_program_execute(const struct bb_rank_program *program)
 {
-    char **argv = calloc((size_t)program->argc + 3, sizeof(*argv));
+    char **argv;
     int error;
 
-    if (!argv)
-        return ENOMEM;
+    BB_NEW(argv, program->argc + 2);
     argv[0] = (char *)(uintptr_t)program->path;
     argv[1] = (char *)(uintptr_t)program->entry;
     memcpy(&argv[2], program->argv, (size_t)program->argc * sizeof(*argv));

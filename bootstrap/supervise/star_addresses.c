@@ -11,13 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WANTED, INFINIBAND, OTHER, BRIDGE, EXCLUDED, CANDIDATES_MAX = 64 };
-
-struct candidate {
-    int preference, order; /* preference: WANTED to EXCLUDED; order: position among equal preferences, IPv4 before
-                              IPv6; lower is better */
-    struct sockaddr_storage at;
-};
+enum { WANTED, INFINIBAND, OTHER, BRIDGE, EXCLUDED, PREFERENCES };
 
 /* Returns whether an entry of the comma-separated list is equal to the name or, unless `exact`, a prefix of the
  * name. */
@@ -49,49 +43,34 @@ int bb_star_preference(const char *name, const char *socket_ifname)
     return is_listed("docker", name, false) ? BRIDGE : OTHER;
 }
 
-static int compare_candidates(const void *a, const void *b)
-{
-    const struct candidate *x = a, *y = b;
-
-    return x->preference != y->preference ? x->preference - y->preference : x->order - y->order;
-}
-
 /* Returns whether other hosts may be able to reach the address: the interface is up and not loopback, and the
  * address is not link-local. */
-static bool is_reachable(const struct ifaddrs *i)
+static bool is_reachable(const struct ifaddrs *i, int family)
 {
-    const int family = i->ifa_addr ? i->ifa_addr->sa_family : AF_UNSPEC;
-
-    if ((family != AF_INET && family != AF_INET6) || !(i->ifa_flags & IFF_UP) || (i->ifa_flags & IFF_LOOPBACK))
+    if (!i->ifa_addr || i->ifa_addr->sa_family != family || !(i->ifa_flags & IFF_UP) || (i->ifa_flags & IFF_LOOPBACK))
         return false;
     return family == AF_INET || !IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)i->ifa_addr)->sin6_addr);
 }
 
-static struct candidate candidate_of(const struct ifaddrs *i, int n)
+static void add_addresses(struct bb_star_endpoint *at, const struct ifaddrs *interfaces, int preference, int family)
 {
-    const bool is_v4 = i->ifa_addr->sa_family == AF_INET;
-    struct candidate c = {.preference = bb_star_preference(i->ifa_name, getenv("NCCL_SOCKET_IFNAME")),
-                          .order = is_v4 ? n : CANDIDATES_MAX + n};
+    const size_t bytes = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    const char *ifname = getenv("NCCL_SOCKET_IFNAME");
 
-    memcpy(&c.at, i->ifa_addr, is_v4 ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
-    return c;
+    for (const struct ifaddrs *i = interfaces; i && at->n < BB_STAR_ADDRESSES; i = i->ifa_next)
+        if (is_reachable(i, family) && bb_star_preference(i->ifa_name, ifname) == preference)
+            memcpy(&at->at[at->n++], i->ifa_addr, bytes);
 }
 
 void bb_star_list_addresses(struct bb_star_endpoint *at)
 {
-    struct candidate all[CANDIDATES_MAX];
     struct ifaddrs *interfaces;
-    int n = 0;
 
     if (getifaddrs(&interfaces))
         return;
-    for (const struct ifaddrs *i = interfaces; i && n < CANDIDATES_MAX; i = i->ifa_next)
-        if (is_reachable(i)) {
-            all[n] = candidate_of(i, n);
-            n++;
-        }
+    for (int preference = 0; preference < PREFERENCES; preference++) {
+        add_addresses(at, interfaces, preference, AF_INET);
+        add_addresses(at, interfaces, preference, AF_INET6);
+    }
     freeifaddrs(interfaces);
-    qsort(all, (size_t)n, sizeof(*all), compare_candidates);
-    for (int i = 0; i < n && at->n < BB_STAR_ADDRESSES; i++)
-        at->at[at->n++] = all[i].at;
 }

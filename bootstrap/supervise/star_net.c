@@ -44,32 +44,28 @@ static int listen_at(struct sockaddr_storage *at)
     return fd;
 }
 
-static void list_loopback(struct bb_star_endpoint *to)
-{
-    struct sockaddr_in *at = (struct sockaddr_in *)&to->at[0];
-
-    at->sin_family = AF_INET;
-    at->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    to->n = 1;
-}
-
 /* Opens one listening socket per address of this host. No socket uses the wildcard address, so the setting
  * net.ipv6.bindv6only has no effect. */
 int bb_star_listen(bool loopback, struct bb_star_endpoint *at, int fds[BB_STAR_ADDRESSES], int *n)
 {
-    struct bb_star_endpoint wanted = {.n = 0};
+    struct sockaddr_in *first = (struct sockaddr_in *)&at->at[0];
+    int wanted;
 
-    *n = 0;
-    if (loopback)
-        list_loopback(&wanted);
-    else
-        bb_star_list_addresses(&wanted);
+    *n = at->n = 0;
     memset(at->at, 0, sizeof(at->at));
-    for (int i = 0; i < wanted.n; i++)
-        if ((fds[*n] = listen_at(&wanted.at[i])) >= 0)
-            at->at[(*n)++] = wanted.at[i];
+    if (loopback) {
+        first->sin_family = AF_INET;
+        first->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        at->n = 1;
+    } else {
+        bb_star_list_addresses(at);
+    }
+    wanted = at->n;
+    for (int i = 0; i < wanted; i++)
+        if ((fds[*n] = listen_at(&at->at[i])) >= 0)
+            at->at[(*n)++] = at->at[i];
     at->n = *n;
-    if (wanted.n > 0 && *n == 0)
+    if (wanted > 0 && *n == 0)
         return bb_err(BB_EFAIL, "supervisor: cannot listen: %s", strerror(errno));
     return 0;
 }

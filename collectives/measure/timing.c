@@ -22,6 +22,7 @@
 #include "bootstrap/base/clock.h"
 #include "collectives/measure/bench_context.h"
 #include "collectives/measure/start_barrier_capacity.h"
+#include "cuda/compute/busy.h"
 #include "cuda/data/kernels.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
@@ -265,7 +266,12 @@ const struct bb_mode bb_mode_stream = {
  * the duration of the delay. */
 static int impose_delay(struct bb_bench_context *ctx)
 {
-    return ctx->delays_us ? bb_spin(1, llround(1e3 * ctx->delays_us[ctx->world->rank]), ctx->stream) : 0;
+    struct bb_busy delay = {0};
+
+    if (!ctx->delays_us)
+        return 0;
+    delay.ns = llround(1e3 * ctx->delays_us[ctx->world->rank]);
+    return bb_busy_run(&delay, ctx->stream);
 }
 
 /* Times one iteration. The start event is enqueued after the delay kernel, so the event marks the arrival of this

@@ -1,14 +1,14 @@
 /*
  * overlap_measure.c - the samples of `busbar bench overlap`.
  *
- * An untimed collective synchronizes the ranks. Then a spin kernel delays the common start until the host has enqueued
+ * An untimed collective synchronizes the ranks. Then a timed kernel delays the common start until the host has enqueued
  * all work, so no time contains launch overhead or a late rank. Each repeat takes the three samples (compute alone,
  * communication alone, both) one after another, so clock drift affects all of them equally.
  */
 #include "collectives/overlap/overlap_measure.h"
 
 #include "bootstrap/base/units.h"
-#include "cuda/data/kernels.h"
+#include "cuda/compute/busy.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
 #include "cuda/work/memory_kernel.h"
@@ -192,7 +192,8 @@ static int enqueue_start(struct bb_overlap_context *ctx, const struct bb_overlap
     TRY(BB_CUDA(cudaEventRecord(ctx->ranks_ready, ctx->comm)));
     TRY(BB_CUDA(cudaStreamWaitEvent(ctx->start, ctx->ranks_ready, 0)));
     if (ctx->delay_start)
-        TRY(bb_spin(1, (int64_t)(START_DELAY_US + START_DELAY_US_PER_CALL * calls) * 1000, ctx->start));
+        TRY(bb_busy_run(&(struct bb_busy){.ns = (int64_t)(START_DELAY_US + START_DELAY_US_PER_CALL * calls) * 1000},
+                        ctx->start));
     TRY(BB_CUDA(cudaEventRecord(ctx->begin, ctx->start)));
     TRY(BB_CUDA(cudaStreamWaitEvent(ctx->comm, ctx->begin, 0)));
     TRY(BB_CUDA(cudaStreamWaitEvent(ctx->compute, ctx->begin, 0)));

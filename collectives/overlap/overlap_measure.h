@@ -31,7 +31,7 @@ struct bb_overlap_context {
                                 collective of a result row uses the second set, which is then verified */
     struct bb_verdict *verdict; /* result of comparing received with expected data; in device memory */
     int repeats, warmup;
-    bool delay_start; /* true: a spin kernel delays the common start; false if ranks share a GPU, because the spin
+    bool delay_start; /* true: a timed kernel delays the common start; false if ranks share a GPU, because the timed
                          kernel would block other ranks */
     uint64_t runs;
     double *samples; /* [BB_OVERLAP_TIMES][repeats] times of this rank in us; combine_ranks replaces each by the

@@ -1,6 +1,7 @@
 /* kernel_runner.c - see kernel_runner.h. */
 #include "cuda/compute/kernel_runner.h"
 
+#include "bootstrap/base/alloc.h"
 #include "cuda/compute/layer_memory_kernels.h"
 #include "cuda/device/check.h"
 
@@ -97,11 +98,9 @@ static uint64_t min_rows(const struct bb_kernel_runner *w)
 
 static int fill_all(struct bb_kernel_runner *w, cudaStream_t stream)
 {
-    void *block = malloc(BLOCK_BYTES);
+    void *block = bb_resize(NULL, BLOCK_BYTES, 1);
     int rc;
 
-    if (!block)
-        return bb_err(BB_EFAIL, "out of host memory: %d bytes of operand data", (int)BLOCK_BYTES);
     make_numbers(block);
     TRY(fill_area(w->read, w->memory.read_bytes, block, stream));
     TRY(fill_area(w->write, w->memory.write_bytes, block, stream));
@@ -151,13 +150,11 @@ out:
 
 static int plan_all(struct bb_kernel_runner *w, int candidates, cudaStream_t stream)
 {
-    int most = 1, rc = 0;
+    int most = 0, rc = 0;
 
     for (int i = 0; i < w->n; i++)
         most += w->lists[i]->n;
-    w->gemms = calloc((size_t)most, sizeof *w->gemms);
-    if (!w->gemms)
-        return bb_err(BB_EFAIL, "out of host memory: plans for %d GEMMs", most);
+    BB_NEW(w->gemms, most);
     for (int i = 0; i < w->n && rc == 0; i++)
         for (int j = 0; j < w->lists[i]->n && rc == 0; j++)
             if (!w->lists[i]->items[j].is_memory_kernel)

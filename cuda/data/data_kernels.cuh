@@ -6,7 +6,6 @@
 #define BB_CUDA_DATA_DATA_KERNELS_CUH
 
 #include "cuda/data/kernel_args.h"
-#include "cuda/device/gpu_clock.cuh"
 
 static __device__ uint64_t first_index()
 {
@@ -55,16 +54,6 @@ extern "C" __global__ void bb_verdict_clear_kernel(struct bb_verdict *verdict)
     verdict->wrong = 0;
     verdict->first = ~0ull;
     verdict->checked = 0;
-}
-
-/* An SM runs one block of this kernel, because each block requests the maximum of shared memory (spin_shared_bytes). */
-extern "C" __global__ void bb_spin_kernel(struct bb_spin_args a)
-{
-    uint64_t start = bb_gpu_clock_ns();
-
-    if (threadIdx.x == 0)
-        while (bb_gpu_clock_ns() - start < (uint64_t)a.ns)
-            ;
 }
 
 #endif

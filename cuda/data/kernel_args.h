@@ -30,8 +30,4 @@ struct bb_check_bytes_args {
     struct bb_verdict *verdict;
 };
 
-struct bb_spin_args {
-    int64_t ns;
-};
-
 #endif

@@ -1,6 +1,5 @@
 /*
- * kernels.cu - launches the kernels that write and check test data, and the kernel that occupies SMs for a given time.
- * Data is always written and checked outside the timed part of a measurement.
+ * kernels.cu - launches the kernels that write and check test data. Data is always written and checked outside the timed part of a measurement.
  */
 #include "cuda/data/data_kernels.cuh"
 #include "cuda/device/check.h"
@@ -11,8 +10,10 @@ static const int THREADS = 256, MAX_BLOCKS = 4096;
 int bb_data_kernels_load(void)
 {
     static const void *const kernels[] = {
-        (const void *)bb_fill_kernel,          (const void *)bb_check_kernel, (const void *)bb_check_bytes_kernel,
-        (const void *)bb_verdict_clear_kernel, (const void *)bb_spin_kernel,
+        (const void *)bb_fill_kernel,
+        (const void *)bb_check_kernel,
+        (const void *)bb_check_bytes_kernel,
+        (const void *)bb_verdict_clear_kernel,
     };
 
     return bb_kernel_table_load(kernels, sizeof kernels / sizeof *kernels);
@@ -56,31 +57,5 @@ int bb_check_bytes(const void *buf, size_t bytes, unsigned char value, struct bb
 int bb_verdict_clear(struct bb_verdict *verdict, cudaStream_t stream)
 {
     bb_verdict_clear_kernel<<<1, 1, 0, stream>>>(verdict);
-    return BB_CUDA(cudaGetLastError());
-}
-
-/* Returns the maximum of dynamic shared memory per block in bytes, which limits an SM to one block. Returns 0 if CUDA
- * rejects the maximum; an SM may then run several blocks. */
-static int spin_shared_bytes()
-{
-    int device, bytes;
-
-    if (cudaGetDevice(&device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess ||
-        cudaFuncSetAttribute(bb_spin_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess) {
-        (void)cudaGetLastError();
-        return 0;
-    }
-    return bytes;
-}
-
-int bb_spin(int sms, int64_t ns, cudaStream_t stream)
-{
-    static const int shared_bytes = spin_shared_bytes(); /* computed once, because the value is the same for every
-                                                            launch */
-    int blocks = sms > 0 ? sms : 1;
-    struct bb_spin_args args = {ns};
-
-    bb_spin_kernel<<<blocks, 32, shared_bytes, stream>>>(args);
     return BB_CUDA(cudaGetLastError());
 }

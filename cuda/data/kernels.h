@@ -46,13 +46,6 @@ BB_MUST_CHECK int bb_check_bytes(const void *buf, size_t bytes, unsigned char va
 /* bb_verdict_clear - reset *verdict: no element checked, none wrong. */
 BB_MUST_CHECK int bb_verdict_clear(struct bb_verdict *verdict, cudaStream_t stream);
 
-/*
- * bb_spin - occupy SMs for a given time on the GPU's clock, without a host round trip.
- *   sms  number of SMs; below 1: one SM
- *   ns   duration, from the start of the kernel on the GPU
- */
-BB_MUST_CHECK int bb_spin(int sms, int64_t ns, cudaStream_t stream);
-
 #ifdef __cplusplus
 }
 #endif

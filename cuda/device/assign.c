@@ -4,6 +4,8 @@
  */
 #include "cuda/device/assign.h"
 
+#include "bootstrap/base/alloc.h"
+
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,25 +94,19 @@ static void match_all(struct matching *m, int n, struct bb_assigned *assigned)
     }
 }
 
-int bb_devices_assign(const struct bb_visible *ranks, int n, int first, int *ordinal, struct bb_assigned *assigned)
+void bb_devices_assign(const struct bb_visible *ranks, int n, int first, int *ordinal, struct bb_assigned *assigned)
 {
     const size_t most = (size_t)n * BB_VISIBLE_MAX;
     struct matching m = {.ranks = ranks, .first = first, .ordinal = ordinal};
-    int rc = 0;
 
-    m.visible_gpus = calloc(most, sizeof(*m.visible_gpus));
-    m.gpu = calloc(most, sizeof(*m.gpu));
-    m.owner = calloc(most, sizeof(*m.owner));
-    m.visited = calloc(most, sizeof(*m.visited));
-    if (m.visible_gpus && m.gpu && m.owner && m.visited) {
-        number_gpus(&m, n);
-        match_all(&m, n, assigned);
-    } else {
-        rc = bb_err(BB_EFAIL, "out of host memory: list of GPUs for %d ranks", n);
-    }
+    BB_NEW(m.visible_gpus, most);
+    BB_NEW(m.gpu, most);
+    BB_NEW(m.owner, most);
+    BB_NEW(m.visited, most);
+    number_gpus(&m, n);
+    match_all(&m, n, assigned);
     free(m.visible_gpus);
     free(m.gpu);
     free(m.owner);
     free(m.visited);
-    return rc;
 }

@@ -8,8 +8,6 @@
 #ifndef BB_CUDA_DEVICE_ASSIGN_H
 #define BB_CUDA_DEVICE_ASSIGN_H
 
-#include "bootstrap/base/err.h"
-
 enum { BB_VISIBLE_MAX = 64, BB_UUID_BYTES = 16 };
 
 /* GPUs visible to a rank, in the order of its device numbers. Contains no pointers, so that ranks can exchange the
@@ -32,9 +30,7 @@ struct bb_assigned {
  *   first     lowest device number to assign
  *   ordinal   [n] out: device number of each rank
  *   assigned  out: whether every rank has a GPU, and the conflict if not
- *   Returns   0, or -BB_EFAIL if out of memory
  */
-int bb_devices_assign(const struct bb_visible *ranks, int n, int first, int *ordinal,
-                      struct bb_assigned *assigned) BB_MUST_CHECK;
+void bb_devices_assign(const struct bb_visible *ranks, int n, int first, int *ordinal, struct bb_assigned *assigned);
 
 #endif

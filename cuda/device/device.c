@@ -1,6 +1,7 @@
 /* device.c - see device.h. */
 #include "cuda/device/device.h"
 
+#include "bootstrap/base/alloc.h"
 #include "cuda/device/assign.h"
 #include "cuda/device/check.h"
 #include "cuda/device/driver.h"
@@ -191,21 +192,18 @@ static int choose_ordinal(const struct bb_world *w, const struct bb_visible *all
 {
     const int without_gpu = first_without_gpu(w, all);
     struct bb_assigned assigned = {without_gpu, -1};
-    int rc, *ordinals = calloc((size_t)w->size, sizeof(*ordinals));
+    int *ordinals;
 
-    if (!ordinals)
-        return bb_err(BB_EFAIL, "out of host memory: list of GPUs for %d ranks", w->size);
+    BB_NEW(ordinals, w->size);
     if (without_gpu < 0)
-        TRY(bb_devices_assign(all, w->size, first, ordinals, &assigned));
+        bb_devices_assign(all, w->size, first, ordinals, &assigned);
     *ordinal = ordinals[w->rank];
-    rc = 0;
-    if (assigned.unassigned >= 0 && share_gpu && without_gpu < 0)
-        *ordinal = (first + w->local_rank) % all[w->rank].n;
-    else if (assigned.unassigned >= 0)
-        rc = report_unassigned(w, all, first, &assigned);
-out:
     free(ordinals);
-    return rc;
+    if (assigned.unassigned >= 0 && !(share_gpu && without_gpu < 0))
+        return report_unassigned(w, all, first, &assigned);
+    if (assigned.unassigned >= 0)
+        *ordinal = (first + w->local_rank) % all[w->rank].n;
+    return 0;
 }
 
 int bb_device_choose(struct bb_world *w, int first, bool share_gpu, struct bb_device_info *info)

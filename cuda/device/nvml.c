@@ -5,6 +5,7 @@
  */
 #include "cuda/device/nvml.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/results/results.h"
 
 #include <dlfcn.h>
@@ -100,9 +101,12 @@ void bb_nvml_open_from(struct bb_nvml *n, const char *library, const char *pci, 
     const char *missing;
     int result;
 
-    *n = (struct bb_nvml){.library = dlopen(library, RTLD_NOW | RTLD_LOCAL), .calls = calloc(1, sizeof(*n->calls))};
-    if (!n->library || !n->calls) {
-        give_up(n, warns, library, n->library ? "out of memory" : "cannot be loaded");
+    *n = (struct bb_nvml){
+        .library = dlopen(library, RTLD_NOW | RTLD_LOCAL),
+    };
+    BB_NEW(n->calls, 1);
+    if (!n->library) {
+        give_up(n, warns, library, "cannot be loaded");
         return;
     }
     missing = resolve_symbols(n->library, n->calls);

@@ -272,7 +272,7 @@ void bb_kernel_list_optimizer(struct bb_kernel_list *w, enum bb_memory_kernel_ki
         .cols = count,
         .optimizer = {.rate = 1e-6f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .step = 1}};
 
-    bb_kernel_list_add_memory_kernel(w, bb_memory_kernels[kind].name, &p);
+    bb_kernel_list_add_memory_kernel(w, bb_memory_kernel_names[kind], &p);
 }
 
 /* ---- FLOPs, bytes and memory of a kernel list ---- */

@@ -14,196 +14,124 @@ static size_t count_of(const struct bb_memory_kernel *p)
     return (size_t)(p->rows * p->cols);
 }
 
+const char *const bb_memory_kernel_names[BB_MEMORY_KERNEL_KINDS] = {
+    [BB_MEMORY_KERNEL_COPY] = "copy",
+    [BB_MEMORY_KERNEL_EMBED] = "embed",
+    [BB_MEMORY_KERNEL_PERMUTE] = "permute",
+    [BB_MEMORY_KERNEL_UNPERMUTE] = "unpermute",
+    [BB_MEMORY_KERNEL_PACK] = "halo_pack",
+    [BB_MEMORY_KERNEL_UNPACK] = "halo_unpack",
+    [BB_MEMORY_KERNEL_UNPACK_ADD] = "halo_add",
+    [BB_MEMORY_KERNEL_BIAS_ACT] = "bias_act",
+    [BB_MEMORY_KERNEL_CHANNEL_NORM] = "channel_norm",
+    [BB_MEMORY_KERNEL_LAYER_NORM] = "layer_norm",
+    [BB_MEMORY_KERNEL_BIAS_ACT_GRAD] = "bias_act_grad",
+    [BB_MEMORY_KERNEL_LAYER_NORM_GRAD] = "layer_norm_grad",
+    [BB_MEMORY_KERNEL_ACCUMULATE] = "accumulate",
+    [BB_MEMORY_KERNEL_SGD] = "sgd",
+    [BB_MEMORY_KERNEL_ADAM] = "adam",
+};
+
+/* ---- sizes of the operands ---- */
+
+/* Numbers of elements of a kernel's operands. CHOICES: pairs of a token and one of its top_k experts; GATHERED: elements
+ * of all expert outputs of all tokens; MASTERS: float copies of the parameters, one per 16-bit parameter, none for float
+ * parameters. */
+enum quantity { CELLS, SOURCES, ROWS, COLS, CHANNELS, CHOICES, GATHERED, MASTERS, TILE_CELLS, BOX_CELLS };
+
+static size_t quantity_of(const struct bb_memory_kernel *p, enum quantity quantity)
+{
+    const uint32_t *tile = p->box.size;
+    const uint64_t quantities[] = {
+        [CELLS] = p->rows * p->cols,
+        [SOURCES] = p->in_rows * p->cols,
+        [ROWS] = p->rows,
+        [COLS] = p->cols,
+        [CHANNELS] = p->channels,
+        [CHOICES] = p->rows * (uint64_t)p->top_k,
+        [GATHERED] = p->rows * (uint64_t)p->top_k * p->cols,
+        [MASTERS] = p->dtype == BB_FLOAT ? 0 : p->rows * p->cols,
+        [TILE_CELLS] = p->rows * tile[0] * tile[1] * tile[2],
+        [BOX_CELLS] = p->rows * bb_box_cells(&p->box),
+    };
+
+    return (size_t)quantities[quantity];
+}
+
 /* ---- minimum bytes moved ---- */
 
-static size_t bytes_copy(const struct bb_memory_kernel *p)
-{
-    return 2 * count_of(p) * e_of(p);
-}
+/* One term of the bytes that a kernel moves: `elements` elements of its type and `bytes` bytes for each unit of the
+ * quantity. Optimizers read the gradient, read and write the float parameter and their float states (momentum or
+ * moments), and write the 16-bit parameter. */
+struct term {
+    enum quantity quantity;
+    unsigned elements, bytes;
+};
 
-static size_t bytes_gather(const struct bb_memory_kernel *p)
-{
-    return 2 * count_of(p) * e_of(p) + 4 * (size_t)p->rows;
-}
-
-static size_t bytes_unpermute(const struct bb_memory_kernel *p)
-{
-    size_t k = (size_t)p->top_k;
-
-    return (k + 1) * count_of(p) * e_of(p) + 8 * k * (size_t)p->rows;
-}
-
-static size_t box_bytes(const struct bb_memory_kernel *p)
-{
-    return (size_t)p->rows * (size_t)bb_box_cells(&p->box) * e_of(p);
-}
-
-static size_t bytes_box(const struct bb_memory_kernel *p)
-{
-    return 2 * box_bytes(p);
-}
-
-static size_t bytes_box_add(const struct bb_memory_kernel *p)
-{
-    return 3 * box_bytes(p);
-}
-
-static size_t bytes_bias_act(const struct bb_memory_kernel *p)
-{
-    return (2 * count_of(p) + (size_t)p->cols) * e_of(p);
-}
-
-static size_t bytes_channel_norm(const struct bb_memory_kernel *p)
-{
-    return (2 * count_of(p) + 2 * (size_t)p->channels) * e_of(p);
-}
-
-static size_t bytes_layer_norm(const struct bb_memory_kernel *p)
-{
-    return (2 * count_of(p) + 2 * (size_t)p->cols) * e_of(p);
-}
-
-static size_t bytes_bias_act_grad(const struct bb_memory_kernel *p)
-{
-    return (3 * count_of(p) + (size_t)p->cols) * e_of(p);
-}
-
-static size_t bytes_accumulate(const struct bb_memory_kernel *p)
-{
-    return count_of(p) * (e_of(p) + 2 * sizeof(float));
-}
-
-/* Returns the bytes moved by an optimizer kernel. For each parameter the kernel reads the gradient, and reads and
- * writes the float parameter and `states` floats (momentum or moments). For a 16-bit type it also writes the 16-bit
- * parameter. */
-static size_t bytes_optimizer(const struct bb_memory_kernel *p, size_t states)
-{
-    size_t parameter = 2 * sizeof(float) + (p->dtype == BB_FLOAT ? 0 : e_of(p));
-
-    return count_of(p) * (e_of(p) + 2 * states * sizeof(float) + parameter);
-}
-
-static size_t bytes_sgd(const struct bb_memory_kernel *p)
-{
-    return bytes_optimizer(p, 1);
-}
-
-static size_t bytes_adam(const struct bb_memory_kernel *p)
-{
-    return bytes_optimizer(p, 2);
-}
-
-const struct bb_memory_kernel_row bb_memory_kernels[BB_MEMORY_KERNEL_KINDS] = {
-    [BB_MEMORY_KERNEL_COPY] = {"copy", "device-to-device copy", "2*c*e", bytes_copy},
-    [BB_MEMORY_KERNEL_EMBED] = {"embed", "embedding lookup: one table row per token", "2*c*e + 4*rows", bytes_gather},
-    [BB_MEMORY_KERNEL_PERMUTE] = {"permute", "copy tokens to the slots of their experts", "2*c*e + 4*rows",
-                                  bytes_gather},
-    [BB_MEMORY_KERNEL_UNPERMUTE] = {"unpermute", "weighted sum of the expert outputs of each token",
-                                    "(k+1)*c*e + 8*k*rows", bytes_unpermute},
-    [BB_MEMORY_KERNEL_PACK] = {"halo_pack", "copy a face of the tile into a message", "2*rows*box*e", bytes_box},
-    [BB_MEMORY_KERNEL_UNPACK] = {"halo_unpack", "copy a message into the halo of the tile", "2*rows*box*e", bytes_box},
-    [BB_MEMORY_KERNEL_UNPACK_ADD] = {"halo_add", "add a message to the border cells of the tile", "3*rows*box*e",
-                                     bytes_box_add},
-    [BB_MEMORY_KERNEL_BIAS_ACT] = {"bias_act", "bias and activation", "2*c*e + cols*e", bytes_bias_act},
-    [BB_MEMORY_KERNEL_CHANNEL_NORM] = {"channel_norm", "batch norm with known mean and variance, and activation",
-                                       "2*c*e + 2*channels*e", bytes_channel_norm},
-    [BB_MEMORY_KERNEL_LAYER_NORM] = {"layer_norm", "layer norm", "2*c*e + 2*cols*e", bytes_layer_norm},
-    [BB_MEMORY_KERNEL_BIAS_ACT_GRAD] = {"bias_act_grad", "gradient through bias and activation", "3*c*e + cols*e",
-                                        bytes_bias_act_grad},
-    [BB_MEMORY_KERNEL_LAYER_NORM_GRAD] = {"layer_norm_grad", "gradient through layer norm", "3*c*e + cols*e",
-                                          bytes_bias_act_grad},
-    [BB_MEMORY_KERNEL_ACCUMULATE] = {"accumulate", "add gradients to their float sums", "c*(e+8)", bytes_accumulate},
-    [BB_MEMORY_KERNEL_SGD] = {"sgd", "SGD with momentum", "c*20", bytes_sgd},
-    [BB_MEMORY_KERNEL_ADAM] = {"adam", "Adam with decoupled weight decay", "c*28", bytes_adam},
+static const struct term moved[BB_MEMORY_KERNEL_KINDS][3] = {
+    [BB_MEMORY_KERNEL_COPY] = {{CELLS, 2, 0}},
+    [BB_MEMORY_KERNEL_EMBED] = {{CELLS, 2, 0}, {ROWS, 0, 4}},
+    [BB_MEMORY_KERNEL_PERMUTE] = {{CELLS, 2, 0}, {ROWS, 0, 4}},
+    [BB_MEMORY_KERNEL_UNPERMUTE] = {{CELLS, 1, 0}, {GATHERED, 1, 0}, {CHOICES, 0, 8}},
+    [BB_MEMORY_KERNEL_PACK] = {{BOX_CELLS, 2, 0}},
+    [BB_MEMORY_KERNEL_UNPACK] = {{BOX_CELLS, 2, 0}},
+    [BB_MEMORY_KERNEL_UNPACK_ADD] = {{BOX_CELLS, 3, 0}},
+    [BB_MEMORY_KERNEL_BIAS_ACT] = {{CELLS, 2, 0}, {COLS, 1, 0}},
+    [BB_MEMORY_KERNEL_CHANNEL_NORM] = {{CELLS, 2, 0}, {CHANNELS, 2, 0}},
+    [BB_MEMORY_KERNEL_LAYER_NORM] = {{CELLS, 2, 0}, {COLS, 2, 0}},
+    [BB_MEMORY_KERNEL_BIAS_ACT_GRAD] = {{CELLS, 3, 0}, {COLS, 1, 0}},
+    [BB_MEMORY_KERNEL_LAYER_NORM_GRAD] = {{CELLS, 3, 0}, {COLS, 1, 0}},
+    [BB_MEMORY_KERNEL_ACCUMULATE] = {{CELLS, 1, 8}},
+    [BB_MEMORY_KERNEL_SGD] = {{CELLS, 1, 16}, {MASTERS, 1, 0}},
+    [BB_MEMORY_KERNEL_ADAM] = {{CELLS, 1, 24}, {MASTERS, 1, 0}},
 };
 
 size_t bb_memory_kernel_bytes(const struct bb_memory_kernel *p)
 {
-    return bb_memory_kernels[p->kind].bytes(p);
+    size_t bytes = 0;
+
+    for (const struct term *t = moved[p->kind]; t < moved[p->kind] + 3; t++)
+        bytes += quantity_of(p, t->quantity) * (t->elements * e_of(p) + t->bytes);
+    return bytes;
 }
 
 /* ---- the arrays that each kind of kernel needs ---- */
-
-static size_t tile_cells(const struct bb_memory_kernel *p)
-{
-    return (size_t)p->rows * p->box.size[0] * p->box.size[1] * p->box.size[2];
-}
-
-static size_t box_cells(const struct bb_memory_kernel *p)
-{
-    return (size_t)(p->rows * bb_box_cells(&p->box));
-}
-
-static size_t source_count(const struct bb_memory_kernel *p)
-{
-    return (size_t)(p->in_rows * p->cols);
-}
-
-static size_t row_count(const struct bb_memory_kernel *p)
-{
-    return (size_t)p->rows;
-}
-
-static size_t choice_count(const struct bb_memory_kernel *p)
-{
-    return (size_t)p->rows * (size_t)p->top_k;
-}
-
-static size_t col_count(const struct bb_memory_kernel *p)
-{
-    return (size_t)p->cols;
-}
-
-static size_t channel_count(const struct bb_memory_kernel *p)
-{
-    return (size_t)p->channels;
-}
-
-/* Returns the number of elements of the array `master`: one float copy per 16-bit parameter; 0 for float parameters. */
-static size_t master_count(const struct bb_memory_kernel *p)
-{
-    return p->dtype == BB_FLOAT ? 0 : count_of(p);
-}
 
 struct need {
     const char *name;
     size_t field;
     enum bb_memory_kernel_content content;
-    size_t (*count)(const struct bb_memory_kernel *p);
+    enum quantity quantity;
 };
 #define NEED(f, holds, n)                                                                                              \
     {                                                                                                                  \
-        .name = #f, .field = offsetof(struct bb_memory_kernel, f), .content = holds, .count = n                        \
+        .name = #f, .field = offsetof(struct bb_memory_kernel, f), .content = holds, .quantity = n                     \
     }
 #define ELEMENTS(name, count) NEED(name, BB_HOLDS_ELEMENTS, count)
 
 static const struct need needs[BB_MEMORY_KERNEL_KINDS][BB_MEMORY_KERNEL_ARRAYS] = {
-    [BB_MEMORY_KERNEL_COPY] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of)},
-    [BB_MEMORY_KERNEL_EMBED] = {ELEMENTS(in, source_count), ELEMENTS(out, count_of),
-                                NEED(index, BB_HOLDS_INDICES, row_count)},
-    [BB_MEMORY_KERNEL_PERMUTE] = {ELEMENTS(in, source_count), ELEMENTS(out, count_of),
-                                  NEED(index, BB_HOLDS_INDICES, row_count)},
-    [BB_MEMORY_KERNEL_UNPERMUTE] = {ELEMENTS(in, source_count), ELEMENTS(out, count_of),
-                                    NEED(index, BB_HOLDS_INDICES, choice_count),
-                                    NEED(gate, BB_HOLDS_FLOATS, choice_count)},
-    [BB_MEMORY_KERNEL_PACK] = {ELEMENTS(in, tile_cells), ELEMENTS(out, box_cells)},
-    [BB_MEMORY_KERNEL_UNPACK] = {ELEMENTS(in, box_cells), ELEMENTS(out, tile_cells)},
-    [BB_MEMORY_KERNEL_UNPACK_ADD] = {ELEMENTS(in, box_cells), ELEMENTS(out, tile_cells)},
-    [BB_MEMORY_KERNEL_BIAS_ACT] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of), ELEMENTS(shift, col_count)},
-    [BB_MEMORY_KERNEL_CHANNEL_NORM] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of), ELEMENTS(scale, channel_count),
-                                       ELEMENTS(shift, channel_count)},
-    [BB_MEMORY_KERNEL_LAYER_NORM] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of), ELEMENTS(scale, col_count),
-                                     ELEMENTS(shift, col_count)},
-    [BB_MEMORY_KERNEL_BIAS_ACT_GRAD] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of), ELEMENTS(saved, count_of),
-                                        ELEMENTS(shift, col_count)},
-    [BB_MEMORY_KERNEL_LAYER_NORM_GRAD] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of), ELEMENTS(saved, count_of),
-                                          ELEMENTS(scale, col_count)},
-    [BB_MEMORY_KERNEL_ACCUMULATE] = {ELEMENTS(in, count_of), NEED(master, BB_HOLDS_FLOATS, count_of)},
-    [BB_MEMORY_KERNEL_SGD] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of),
-                              NEED(master, BB_HOLDS_FLOATS, master_count), NEED(first, BB_HOLDS_FLOATS, count_of)},
-    [BB_MEMORY_KERNEL_ADAM] = {ELEMENTS(in, count_of), ELEMENTS(out, count_of),
-                               NEED(master, BB_HOLDS_FLOATS, master_count), NEED(first, BB_HOLDS_FLOATS, count_of),
-                               NEED(second, BB_HOLDS_SQUARES, count_of)},
+    [BB_MEMORY_KERNEL_COPY] = {ELEMENTS(in, CELLS), ELEMENTS(out, CELLS)},
+    [BB_MEMORY_KERNEL_EMBED] = {ELEMENTS(in, SOURCES), ELEMENTS(out, CELLS), NEED(index, BB_HOLDS_INDICES, ROWS)},
+    [BB_MEMORY_KERNEL_PERMUTE] = {ELEMENTS(in, SOURCES), ELEMENTS(out, CELLS), NEED(index, BB_HOLDS_INDICES, ROWS)},
+    [BB_MEMORY_KERNEL_UNPERMUTE] = {ELEMENTS(in, SOURCES), ELEMENTS(out, CELLS), NEED(index, BB_HOLDS_INDICES, CHOICES),
+                                    NEED(gate, BB_HOLDS_FLOATS, CHOICES)},
+    [BB_MEMORY_KERNEL_PACK] = {ELEMENTS(in, TILE_CELLS), ELEMENTS(out, BOX_CELLS)},
+    [BB_MEMORY_KERNEL_UNPACK] = {ELEMENTS(in, BOX_CELLS), ELEMENTS(out, TILE_CELLS)},
+    [BB_MEMORY_KERNEL_UNPACK_ADD] = {ELEMENTS(in, BOX_CELLS), ELEMENTS(out, TILE_CELLS)},
+    [BB_MEMORY_KERNEL_BIAS_ACT] = {ELEMENTS(in, CELLS), ELEMENTS(out, CELLS), ELEMENTS(shift, COLS)},
+    [BB_MEMORY_KERNEL_CHANNEL_NORM] = {ELEMENTS(in, CELLS), ELEMENTS(out, CELLS), ELEMENTS(scale, CHANNELS),
+                                       ELEMENTS(shift, CHANNELS)},
+    [BB_MEMORY_KERNEL_LAYER_NORM] = {ELEMENTS(in, CELLS), ELEMENTS(out, CELLS), ELEMENTS(scale, COLS),
+                                     ELEMENTS(shift, COLS)},
+    [BB_MEMORY_KERNEL_BIAS_ACT_GRAD] = {ELEMENTS(in, CELLS), ELEMENTS(out, CELLS), ELEMENTS(saved, CELLS),
+                                        ELEMENTS(shift, COLS)},
+    [BB_MEMORY_KERNEL_LAYER_NORM_GRAD] = {ELEMENTS(in, CELLS), ELEMENTS(out, CELLS), ELEMENTS(saved, CELLS),
+                                          ELEMENTS(scale, COLS)},
+    [BB_MEMORY_KERNEL_ACCUMULATE] = {ELEMENTS(in, CELLS), NEED(master, BB_HOLDS_FLOATS, CELLS)},
+    [BB_MEMORY_KERNEL_SGD] = {ELEMENTS(in, CELLS), ELEMENTS(out, CELLS), NEED(master, BB_HOLDS_FLOATS, MASTERS),
+                              NEED(first, BB_HOLDS_FLOATS, CELLS)},
+    [BB_MEMORY_KERNEL_ADAM] = {ELEMENTS(in, CELLS), ELEMENTS(out, CELLS), NEED(master, BB_HOLDS_FLOATS, MASTERS),
+                               NEED(first, BB_HOLDS_FLOATS, CELLS), NEED(second, BB_HOLDS_SQUARES, CELLS)},
 };
 
 static bool is_written(size_t field)
@@ -218,7 +146,7 @@ int bb_memory_kernel_arrays(const struct bb_memory_kernel *p,
     int n = 0;
 
     for (const struct need *need = needs[p->kind]; need->name; need++) {
-        size_t count = need->count(p), each = need->content == BB_HOLDS_ELEMENTS ? e_of(p) : 4;
+        size_t count = quantity_of(p, need->quantity), each = need->content == BB_HOLDS_ELEMENTS ? e_of(p) : 4;
         if (count > 0)
             arrays[n++] = (struct bb_memory_kernel_array){need->name,   need->field,   count,
                                                           count * each, need->content, is_written(need->field)};

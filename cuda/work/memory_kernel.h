@@ -90,12 +90,7 @@ struct bb_memory_kernel {
     float correct1, correct2; /* Adam: 1 / (1 - beta^step) for beta1 and beta2 */
 };
 
-struct bb_memory_kernel_row {
-    const char *name, *help;
-    const char *bytes_text; /* formula of the bytes moved as text, for output */
-    size_t (*bytes)(const struct bb_memory_kernel *p);
-};
-extern const struct bb_memory_kernel_row bb_memory_kernels[BB_MEMORY_KERNEL_KINDS];
+extern const char *const bb_memory_kernel_names[BB_MEMORY_KERNEL_KINDS];
 
 /* bb_memory_kernel_bytes - return the minimum bytes that the kernel moves: every input read once and every output
  * written once. */

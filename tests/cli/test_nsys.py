@@ -10,7 +10,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "profiles" / "report" / "nsys_overlap.py"
 PROCESS = 0x1000000 * (7 + 0x1000000 * 3)  # process 7 in the encoding of the nsys exporter (globalPid)
-GEMM, SPIN, RING, OLD, OTHER = "sm90_xmma_gemm", "bb_spin_kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", \
+GEMM, SPIN, RING, OLD, OTHER = "sm90_xmma_gemm", "bb_hold_kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", \
     "ncclKernel_SendRecv", "reorder_nccl"
 
 

@@ -78,7 +78,7 @@ out:
 
 static int launch_small(struct probe *p)
 {
-    return bb_spin(1, 0, p->stream);
+    return bb_busy_run(&(struct bb_busy){0}, p->stream);
 }
 
 static int copy_small(struct probe *p)
@@ -185,7 +185,7 @@ static int probe_latencies(struct probe *p)
         TRY(wait_for(p->end));
         barrier_us = fmin(barrier_us, now_us() - start);
         start = now_us();
-        TRY(bb_spin(1, 0, p->stream));
+        TRY(bb_busy_run(&(struct bb_busy){0}, p->stream));
         TRY(CUDA(cudaEventRecord(p->end, p->stream)));
         TRY(wait_for(p->end));
         launch_us = fmin(launch_us, now_us() - start);
@@ -206,7 +206,7 @@ static int probe_first_launch(struct probe *p)
     double start;
     int rc;
 
-    TRY(bb_spin(1, 0, p->stream));
+    TRY(bb_busy_run(&(struct bb_busy){0}, p->stream));
     TRY(bb_busy_run(&busy, p->stream));
     TRY(CUDA(cudaStreamSynchronize(p->stream)));
     TRY(bb_busy_run(&busy, p->stream));

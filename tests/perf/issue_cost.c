@@ -19,7 +19,7 @@
 #include "bootstrap/base/stats.h"
 #include "bootstrap/cli/opts.h"
 #include "collectives/session/nccl_memory.h"
-#include "cuda/data/kernels.h"
+#include "cuda/compute/busy.h"
 #include "cuda/device/check.h"
 #include "cuda/device/device.h"
 #include "proxies/run/step_issue.h"
@@ -199,7 +199,7 @@ static int plain_pipeline(const struct plain_loop *b)
         TRY(run_exchange(b) ? 0 : bb_err(BB_EFAIL, "exchange number %d failed", i));
         TRY(BB_CUDA(cudaEventRecord(bench->received, b->pp_stream)));
         TRY(BB_CUDA(cudaStreamWaitEvent(b->compute, bench->received, 0)));
-        TRY(bb_spin(0, (int64_t)(KERNEL_US * 1e3), b->compute));
+        TRY(bb_busy_run(&(struct bb_busy){.ns = (int64_t)(KERNEL_US * 1e3)}, b->compute));
         TRY(BB_CUDA(cudaEventRecord(bench->computed, b->compute)));
         TRY(BB_CUDA(cudaStreamWaitEvent(b->dp_stream, bench->computed, 0)));
         TRY(run_all_reduce(b) ? 0 : bb_err(BB_EFAIL, "ncclAllReduce number %d failed", i));

@@ -103,27 +103,6 @@ static void detects_writes_outside_the_area(void **state)
     assert_int_equal(verdict_of(f).wrong, 2);
 }
 
-/* Timed with CUDA events; the upper limit allows for a real GPU's resolution. */
-static void spin_lasts_the_requested_time(void **state)
-{
-    struct fixture *f = *state;
-    cudaEvent_t start, stop;
-    float ms;
-
-    assert_int_equal(BB_CUDA(cudaEventCreate(&start)), 0);
-    assert_int_equal(BB_CUDA(cudaEventCreate(&stop)), 0);
-    assert_int_equal(bb_spin(1, 1000, f->stream), 0); /* the first launch loads the kernel */
-    assert_int_equal(BB_CUDA(cudaStreamSynchronize(f->stream)), 0);
-    assert_int_equal(BB_CUDA(cudaEventRecord(start, f->stream)), 0);
-    assert_int_equal(bb_spin(4, 3000000, f->stream), 0);
-    assert_int_equal(BB_CUDA(cudaEventRecord(stop, f->stream)), 0);
-    assert_int_equal(BB_CUDA(cudaStreamSynchronize(f->stream)), 0);
-    assert_int_equal(BB_CUDA(cudaEventElapsedTime(&ms, start, stop)), 0);
-    assert_true(ms >= 2.99 && ms < 3.2);
-    assert_int_equal(BB_CUDA(cudaEventDestroy(start)), 0);
-    assert_int_equal(BB_CUDA(cudaEventDestroy(stop)), 0);
-}
-
 static void describes_devices_and_detects_sharing(void **state)
 {
     struct bb_device_info info, pair[2];
@@ -189,7 +168,6 @@ int main(void)
         TEST(fill_writes_the_pattern),
         TEST(counts_injected_errors),
         TEST(detects_writes_outside_the_area),
-        TEST(spin_lasts_the_requested_time),
         TEST(empty_areas_use_no_memory),
         cmocka_unit_test(describes_devices_and_detects_sharing),
         cmocka_unit_test(rejects_missing_devices),

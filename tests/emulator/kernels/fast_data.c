@@ -68,13 +68,6 @@ static void verdict_clear(struct emu_launch *l)
     *EMU_ARG(l, 0, struct bb_verdict *) = (struct bb_verdict){.first = ~0ull};
 }
 
-/* Takes exactly the requested time. */
-static double spin_ns(const struct emu_launch *l, const struct emu_profile *p)
-{
-    (void)p;
-    return (double)EMU_ARG(l, 0, struct bb_spin_args).ns;
-}
-
 static int64_t wall_ns(void)
 {
     struct timespec now;
@@ -138,7 +131,6 @@ static const struct emu_twin twins[] = {
      .lasts_ns = start_barrier_ns,
      .waits = true,
      .always = true},
-    {.name = "bb_spin_kernel", .n_args = 1, .arg_bytes = {sizeof(struct bb_spin_args)}, .lasts_ns = spin_ns},
 };
 
 const struct emu_twin *fast_data_twins(size_t *n)

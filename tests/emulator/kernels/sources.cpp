@@ -152,7 +152,6 @@ const struct kernel_source *kernel_sources(size_t *n)
         PLAIN(bb_check_kernel, struct bb_check_args),
         PLAIN(bb_check_bytes_kernel, struct bb_check_bytes_args),
         PLAIN(bb_verdict_clear_kernel, struct bb_verdict *),
-        PLAIN(bb_spin_kernel, struct bb_spin_args),
         KERNEL(bb_start_barrier_kernel, run_start_barrier),
         KERNEL(bb_busy_kernel, run_busy),
         PLAIN(bb_hold_kernel, struct bb_busy_args),

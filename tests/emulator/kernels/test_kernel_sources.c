@@ -163,10 +163,8 @@ static void timed_kernels_last_the_same(void **state)
     (void)state;
     for (size_t i = 0; i < ROWS(asked_ns); i++) {
         const int64_t ns = asked_ns[i];
-        struct bb_spin_args spin = {ns};
         struct bb_busy_args hold = {.ns = ns};
 
-        assert_int_equal(launch(source_of("bb_spin_kernel"), &spin, SMS, 32, ns), 1000 + ns);
         for (int fast = 0; fast <= 1; fast++) {
             launch(fast ? fast_of("bb_busy_clear_kernel") : source_of("bb_busy_clear_kernel"), &to[fast], 1, 1, 0);
             hold.report = &report[fast];

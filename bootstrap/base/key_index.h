@@ -21,7 +21,7 @@ struct bb_key_index {
 };
 
 /* Adds the key if it is new. Returns the key's index. */
-int bb_key_index_add(struct bb_key_index *x, const void *key) BB_MUST_CHECK;
+int bb_key_index_add(struct bb_key_index *x, const void *key);
 int bb_key_index_find(const struct bb_key_index *x, const void *key); /* Returns the key's index, or -1 if the key is
                                                                          unknown. */
 void bb_key_index_clear(struct bb_key_index *x);                      /* Removes all keys but does not free memory. */

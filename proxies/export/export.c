@@ -181,21 +181,17 @@ static void list_launches(struct bb_export_role *role, const struct bb_cluster *
             role->launches[t] = launch_of(c, &role->graph, &tasks[t]);
 }
 
-static int prepare(struct bb_export *e)
+static void prepare(struct bb_export *e)
 {
-    int rc;
-
     BB_NEW(e->roles, e->step->n_roles);
     for (int r = 0; r < e->step->n_roles; r++) {
-        TRY(bb_task_graph_init(&e->roles[r].graph, &e->step->roles[r].program));
+        bb_task_graph_init(&e->roles[r].graph, &e->step->roles[r].program);
         invert_dependencies(&e->roles[r]);
         if (e->step->roles[r].program.n_streams > e->host_stream)
             e->host_stream = e->step->roles[r].program.n_streams;
         if (e->prediction)
             list_launches(&e->roles[r], &e->prediction->cluster);
     }
-out:
-    return rc;
 }
 
 static int reject_unknown_times(const struct bb_export *e)
@@ -241,7 +237,7 @@ int bb_export_step(const char *name, const char *path, const struct bb_step *ste
 
     TRY(reject_unknown_times(&e));
     TRY(reject_collectives(&e, format));
-    TRY(prepare(&e));
+    prepare(&e);
     TRY(format->write ? write_file(format, &e, path) : format->write_ranks(&e, path));
 out:
     release(&e);

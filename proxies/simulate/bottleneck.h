@@ -20,7 +20,7 @@ struct bb_bottleneck {
 };
 
 /* bb_bottleneck_find - computes the breakdown for one rank of the class class_id of equivalent ranks
- * (rank_classes.h) from `run`, a completed execution of m. Returns 0 or -BB_EFAIL. */
+ * (rank_classes.h) from `run`, a completed execution of m. */
 void bb_bottleneck_find(const struct bb_sim *m, const struct bb_sim_run *run, int class_id, struct bb_bottleneck *out);
 
 /* bb_bottleneck_of - returns the limiting resource with the largest time in this training phase; BB_LIMIT_NONE if no

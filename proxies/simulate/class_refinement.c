@@ -140,10 +140,9 @@ int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults)
         marks.link_kind = link_kind;
         marks.arg = m;
     }
-    TRY(bb_rank_classes_init(&m->classes, m->step, m->graphs, c ? c->gpus_per_node : 0, &marks, faults));
+    bb_rank_classes_init(&m->classes, m->step, m->graphs, c ? c->gpus_per_node : 0, &marks, faults);
     if (crosses && !marks.all_distinct)
-        TRY(validate_classes(m));
-out:
+        rc = validate_classes(m);
     free(mark);
     for (int i = 0; i < marks.n_resources; i++)
         free(marks.resources[i].of);

@@ -21,10 +21,7 @@ enum event_kind { ARRIVES, FLOW_ENDS, COLLECTIVE_ENDS, EXCHANGE_ENDS, KERNEL_END
 
 static void schedule_event(struct bb_contention_sim *s, double when_ns, enum event_kind kind, int id, unsigned epoch)
 {
-    int rc = bb_event_queue_push(&s->events, (struct bb_event){when_ns, id, kind, epoch & EPOCH_MASK});
-
-    if (rc)
-        s->rc = rc;
+    bb_event_queue_push(&s->events, (struct bb_event){when_ns, id, kind, epoch & EPOCH_MASK});
 }
 
 static struct bb_sim_task *task_at(const struct bb_contention_sim *s, int at)
@@ -353,10 +350,6 @@ void bb_contention_sim_start_message(struct bb_contention_sim *s, int mine, int 
     const double load_ns = sides[0]->load_ns > sides[1]->load_ns ? sides[0]->load_ns : sides[1]->load_ns;
     const int64_t alone_ns = bb_round_ns(s->events.now_ns + (itself ? 0 : load_ns) + (double)latency_ns);
 
-    if (message == BB_NONE) {
-        s->rc = -BB_EFAIL;
-        return;
-    }
     s->messages[message] =
         (struct bb_contention_message){.sides = {{.at = mine}, {.at = theirs}}, .latency_ns = latency_ns};
     for (int i = 0; i < 2; i++)
@@ -431,12 +424,12 @@ static bool has_stale_rates(const struct bb_contention_sim *s)
     return s->flows.n_fresh > 0 || s->flows.n_stale > 0 || s->n_dirty > 0;
 }
 
-int bb_contention_sim_run(struct bb_contention_sim *s)
+void bb_contention_sim_run(struct bb_contention_sim *s)
 {
     struct bb_event entry;
-    int rc = 1;
+    bool has_events = true;
 
-    while (rc > 0 && !s->rc) {
+    while (has_events) {
         while (s->r->n_ready > 0)
             bb_execution_start(s->r, s->r->ready[--s->r->n_ready]);
         if (bb_event_queue_pop(&s->events, &entry))
@@ -444,35 +437,29 @@ int bb_contention_sim_run(struct bb_contention_sim *s)
         else if (has_stale_rates(s))
             update_rates(s);
         else
-            rc = bb_event_queue_advance(&s->events);
+            has_events = bb_event_queue_advance(&s->events);
     }
-    if (s->rc || rc < 0)
-        return s->rc ? s->rc : rc;
     bb_contention_sim_report_busy(s);
-    return 0;
 }
 
 /* ---- initialization and release ---- */
 
-int bb_contention_sim_init(struct bb_contention_sim **out, struct bb_execution *r)
+struct bb_contention_sim *bb_contention_sim_new(struct bb_execution *r)
 {
     struct bb_contention_sim *s;
-    int rc;
 
-    BB_NEW(*out, 1);
-    s = *out;
+    BB_NEW(s, 1);
     s->r = r;
     s->cluster = r->m->cluster;
     s->free_running = s->free_message = BB_NONE;
-    TRY(bb_contention_sim_resources_init(s));
+    bb_contention_sim_resources_init(s);
     BB_NEW(s->dirty, r->m->classes.n);
     BB_NEW(s->collectives, r->m->n_instances);
     for (int i = 0; i < r->m->n_instances; i++)
         s->collectives[i].uses_call = BB_NONE;
     BB_NEW(s->exchanges, (size_t)r->m->classes.n * (size_t)r->m->step->layout.n_comms);
     BB_NEW(r->c->busy, r->m->classes.n);
-out:
-    return rc;
+    return s;
 }
 
 /* bb_contention_sim_reset - resets the time, the free list of messages and the traffic counters of links, NICs and

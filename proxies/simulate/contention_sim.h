@@ -17,9 +17,9 @@
 
 #include "proxies/simulate/execution.h"
 
-/* bb_contention_sim_init - creates the simulator for the execution r. The caller releases *out with
- * bb_contention_sim_release, also after an error. */
-int bb_contention_sim_init(struct bb_contention_sim **out, struct bb_execution *r) BB_MUST_CHECK;
+/* bb_contention_sim_new - creates the simulator for the execution r. The caller releases it with
+ * bb_contention_sim_release. */
+struct bb_contention_sim *bb_contention_sim_new(struct bb_execution *r);
 void bb_contention_sim_release(struct bb_contention_sim *s);
 /* bb_contention_sim_reset - prepares another execution of the same step. Call only after an execution in which every
  * task ended. */
@@ -56,7 +56,7 @@ void bb_contention_sim_start_exchange(struct bb_contention_sim *s, int at, int c
 void bb_contention_sim_start_message(struct bb_contention_sim *s, int mine, int theirs, int64_t latency_ns,
                                      bool itself);
 
-/* bb_contention_sim_run - processes events until the queue is empty. Returns 0 or -BB_EFAIL. */
-int bb_contention_sim_run(struct bb_contention_sim *s) BB_MUST_CHECK;
+/* bb_contention_sim_run - processes events until the queue is empty. */
+void bb_contention_sim_run(struct bb_contention_sim *s);
 
 #endif

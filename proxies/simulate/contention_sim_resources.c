@@ -68,7 +68,7 @@ static void assign_private_nics(struct bb_contention_sim *s)
 }
 
 /* Assigns indices in flows.resources to all links, NICs, uplinks and GPU memories (order: contention_sim_state.h).
- * Returns their number, or -BB_EFAIL. */
+ * Returns their number. */
 static int allocate_resources(struct bb_contention_sim *s)
 {
     const int classes = sim_of(s)->classes.n;
@@ -130,7 +130,7 @@ static void allocate_uses(struct bb_contention_sim *s)
     }
 }
 
-int bb_contention_sim_resources_init(struct bb_contention_sim *s)
+void bb_contention_sim_resources_init(struct bb_contention_sim *s)
 {
     const struct bb_sim *m = sim_of(s);
     const int n_flows = bb_contention_sim_exchange_flow(s, m->classes.n, 0);
@@ -138,8 +138,6 @@ int bb_contention_sim_resources_init(struct bb_contention_sim *s)
 
     BB_NEW(s->gpus, m->classes.n);
     resources = allocate_resources(s);
-    if (resources < 0)
-        return resources;
     bb_flows_init(&s->flows, n_flows, resources,
                   count_uses(s) * (m->n_members + m->classes.n * m->step->layout.n_comms));
     BB_NEW(s->use_at, resources);
@@ -151,7 +149,6 @@ int bb_contention_sim_resources_init(struct bb_contention_sim *s)
     allocate_uses(s);
     for (int c = 0; c < m->classes.n; c++)
         s->gpus[c].running = BB_NONE;
-    return 0;
 }
 
 void bb_contention_sim_resources_release(struct bb_contention_sim *s)
@@ -309,27 +306,18 @@ enum bb_limit bb_contention_sim_flow_limit(const struct bb_contention_sim *s, in
 
 /* ---- compute kernels ---- */
 
-/* Returns the total times of a kernel list on a GPU on which NCCL occupies `held` SMs; the result is cached. Returns
- * NULL if memory is exhausted. */
-static const struct bb_kernel_sums *sum_kernels(struct bb_contention_sim *s, const struct bb_kernel_list *work,
-                                                int held)
+/* Returns the total times of a kernel list on a GPU on which NCCL occupies `held` SMs; the result is cached. */
+static struct bb_kernel_sums sum_kernels(struct bb_contention_sim *s, const struct bb_kernel_list *work, int held)
 {
     struct {
         const void *work;
         int64_t held;
     } key = {work, held};
     struct bb_kernel_sums sums = {0};
-    int known = s->sums_index.n, index;
+    const int known = s->sums_index.n, index = bb_key_index_add(&s->sums_index, &key);
 
-    if (s->rc) /* after an out-of-memory error, sums_index may contain a key without an element in s->sums */
-        return NULL;
-    index = bb_key_index_add(&s->sums_index, &key);
-    if (index < 0) {
-        s->rc = -BB_EFAIL;
-        return NULL;
-    }
     if (index < known)
-        return &s->sums[index];
+        return s->sums[index];
     BB_GROW(s->sums, known);
     for (int i = 0; i < work->n; i++) {
         bool by_memory;
@@ -341,19 +329,20 @@ static const struct bb_kernel_sums *sum_kernels(struct bb_contention_sim *s, con
         sums.arithmetic_ns += !by_memory && ns > s->cluster->kernel_us * 1e3 ? ns : 0;
     }
     s->sums[index] = sums;
-    return &s->sums[index];
+    return sums;
 }
 
 enum bb_limit bb_contention_sim_kernel_limit(struct bb_contention_sim *s, const struct bb_running_kernel *running)
 {
-    const struct bb_kernel_sums *sums = running->op->work ? sum_kernels(s, running->op->work, 0) : NULL;
     double times = running->op->work_times;
+    struct bb_kernel_sums sums;
 
-    if (!sums)
+    if (!running->op->work)
         return BB_LIMIT_ARITHMETIC;
-    if (2 * times * sums->memory_ns > running->alone_ns)
+    sums = sum_kernels(s, running->op->work, 0);
+    if (2 * times * sums.memory_ns > running->alone_ns)
         return BB_LIMIT_MEMORY;
-    return 2 * times * sums->arithmetic_ns > running->alone_ns ? BB_LIMIT_ARITHMETIC : BB_LIMIT_LAUNCH;
+    return 2 * times * sums.arithmetic_ns > running->alone_ns ? BB_LIMIT_ARITHMETIC : BB_LIMIT_LAUNCH;
 }
 
 /*
@@ -378,18 +367,14 @@ double bb_contention_sim_kernel_rate(struct bb_contention_sim *s, const struct b
     const int held = count_unavailable_sms(s, running);
     const double taken = bb_flows_used(&s->flows, gpu_resource_index(running->class_id, BB_GPU_MEMORY)) /
                          bb_cluster_memory_gbps(s->cluster);
-    const struct bb_kernel_sums *sums;
-    double whole_ns, memory_ns, more_ns;
+    struct bb_kernel_sums whole, slowed;
+    double more_ns;
 
     if (!running->op->work || (held == 0 && taken <= 0))
         return 1;
-    sums = sum_kernels(s, running->op->work, 0);
-    whole_ns = sums ? sums->total_ns : 0;
-    memory_ns = sums ? sums->memory_ns : 0;
-    sums = sum_kernels(s, running->op->work, held);
-    if (!sums)
-        return 1;
-    more_ns = running->op->work_times * (sums->total_ns - whole_ns + memory_ns * taken / (1 - taken));
+    whole = sum_kernels(s, running->op->work, 0);
+    slowed = sum_kernels(s, running->op->work, held);
+    more_ns = running->op->work_times * (slowed.total_ns - whole.total_ns + whole.memory_ns * taken / (1 - taken));
     return running->alone_ns / (running->alone_ns + larger(0, more_ns));
 }
 

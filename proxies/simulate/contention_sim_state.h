@@ -49,7 +49,6 @@ struct bb_contention_sim {
      * rank class and communicator for the class's sends, receives and alltoallvs */
     struct bb_flows flows;
     struct bb_event_queue events;
-    int rc; /* return code of the first error */
     struct bb_contention_gpu *gpus;
     int resource_base[BB_RESOURCE_KINDS]; /* index in flows.resources of the first NIC, leaf or pod; BB_NONE: this
                                              kind is not modeled because it is never a bottleneck */
@@ -93,7 +92,7 @@ struct bb_contention_sim {
 };
 
 /* Functions of contention_sim_resources.c. */
-int bb_contention_sim_resources_init(struct bb_contention_sim *s) BB_MUST_CHECK;
+void bb_contention_sim_resources_init(struct bb_contention_sim *s);
 void bb_contention_sim_resources_release(struct bb_contention_sim *s);
 int bb_contention_sim_exchange_flow(const struct bb_contention_sim *s, int class_id, int comm);
 /* set_collective_uses, set_exchange_uses - store which links, NICs and memory the transfer of a collective or

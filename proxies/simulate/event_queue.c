@@ -2,6 +2,8 @@
  * times, compared as unsigned integers, have the same order as the times. */
 #include "proxies/simulate/event_queue.h"
 
+#include "bootstrap/base/alloc.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,29 +17,22 @@ static uint64_t bits_of(double when_ns)
 
 /* Doubles the capacity of a bucket. BB_GROW cannot be used here: it assumes that an array only grows, but the number
  * of events in a bucket also decreases. */
-static int grow_bucket(struct bb_event_bucket *bucket)
+static void grow_bucket(struct bb_event_bucket *bucket)
 {
-    size_t capacity = bucket->capacity ? 2 * bucket->capacity : 64;
-    struct bb_event *entries = realloc(bucket->entries, capacity * sizeof(*entries));
-
-    if (!entries)
-        return bb_err(BB_EFAIL, "out of memory for %zu events", capacity);
-    bucket->entries = entries;
-    bucket->capacity = capacity;
-    return 0;
+    bucket->capacity = bucket->capacity ? 2 * bucket->capacity : 64;
+    bucket->entries = bb_resize(bucket->entries, bucket->capacity, sizeof(*bucket->entries));
 }
 
-int bb_event_queue_push(struct bb_event_queue *a, struct bb_event entry)
+void bb_event_queue_push(struct bb_event_queue *a, struct bb_event entry)
 {
     const int at = entry.when_ns > a->now_ns ? 64 - __builtin_clzll(bits_of(entry.when_ns) ^ bits_of(a->now_ns)) : 0;
     struct bb_event_bucket *bucket = &a->buckets[at];
 
-    if (bucket->n == bucket->capacity && grow_bucket(bucket))
-        return -BB_EFAIL;
+    if (bucket->n == bucket->capacity)
+        grow_bucket(bucket);
     bucket->entries[bucket->n++] = entry;
     if (at > 0)
         a->used_buckets |= (uint64_t)1 << at;
-    return 0;
 }
 
 bool bb_event_queue_pop(struct bb_event_queue *a, struct bb_event *entry)
@@ -74,30 +69,27 @@ static void swap_in(struct bb_event_queue *a, struct bb_event_bucket *bucket)
     *bucket = empty;
 }
 
-int bb_event_queue_advance(struct bb_event_queue *a)
+bool bb_event_queue_advance(struct bb_event_queue *a)
 {
     struct bb_event_bucket *bucket;
     bool single_time;
     size_t n;
-    int rc;
 
     if (a->used_buckets == 0)
-        return 0;
+        return false;
     bucket = &a->buckets[__builtin_ctzll(a->used_buckets)];
     a->used_buckets &= a->used_buckets - 1;
     a->now_ns = earliest_in(bucket, &single_time);
     if (single_time) {
         swap_in(a, bucket);
-        return 1;
+        return true;
     }
     n = bucket->n;
     bucket->n = 0;
     for (size_t i = 0; i < n; i++) /* each event moves to a lower bucket, so the loop does not modify the bucket that
                                       it reads */
-        TRY(bb_event_queue_push(a, bucket->entries[i]));
-    return 1;
-out:
-    return rc;
+        bb_event_queue_push(a, bucket->entries[i]);
+    return true;
 }
 
 void bb_event_queue_release(struct bb_event_queue *a)

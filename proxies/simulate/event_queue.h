@@ -12,8 +12,6 @@
 #ifndef BB_PROXIES_SIMULATE_EVENT_QUEUE_H
 #define BB_PROXIES_SIMULATE_EVENT_QUEUE_H
 
-#include "bootstrap/base/err.h"
-
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -38,16 +36,13 @@ struct bb_event_queue {
     uint64_t used_buckets; /* bit b (b > 0) is set if bucket b contains events */
 };
 
-/* bb_event_queue_push - adds an event. If its time is before the current time, the event is due immediately. Returns
- * 0 or -BB_EFAIL (out of memory). */
-int bb_event_queue_push(struct bb_event_queue *a, struct bb_event entry) BB_MUST_CHECK;
+/* bb_event_queue_push - adds an event. If its time is before the current time, the event is due immediately. */
+void bb_event_queue_push(struct bb_event_queue *a, struct bb_event entry);
 /* bb_event_queue_pop - removes the next event that is due at the current time. Returns false if there is none. */
 bool bb_event_queue_pop(struct bb_event_queue *a, struct bb_event *entry);
-/*
- * bb_event_queue_advance - advances the current time to that of the next event. Requires that no event is due now.
- *   Returns  1, 0 if the queue is empty, or -BB_EFAIL if memory is exhausted
- */
-int bb_event_queue_advance(struct bb_event_queue *a) BB_MUST_CHECK;
+/* bb_event_queue_advance - advances the current time to that of the next event. Requires that no event is due now.
+ * Returns false if the queue is empty. */
+bool bb_event_queue_advance(struct bb_event_queue *a);
 void bb_event_queue_release(struct bb_event_queue *a);
 
 #endif

@@ -21,7 +21,6 @@ struct bb_execution {
     double *slowdowns;   /* [classes of ranks] factor by which injected slowness multiplies kernel durations; NULL: 1
                             for all classes */
     struct bb_op_times op_times;
-    int rc; /* 0, or the return code of the first error */
 };
 
 /* bb_execution_end - marks task `at` as ended at its end_ns. Tasks whose dependencies have then all ended become

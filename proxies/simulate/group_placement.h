@@ -19,7 +19,6 @@ struct bb_tier_members {
  *   c                the cluster; NULL: *placement is zeroed
  *   placement        out: number of members per node; per leaf and pod only where uplinks are oversubscribed
  *   tier_members     out: [number of members]; NULL: not needed; unchanged if no uplinks are oversubscribed
- *   Returns          0 or -BB_EFAIL
  */
 void bb_group_find_placement(const struct bb_layout *l, int group, int instance, const struct bb_cluster *c,
                              struct bb_node_placement *placement, struct bb_tier_members *tier_members);

@@ -337,18 +337,7 @@ static void match_alltoallvs(struct bb_sim *m, int class_id, struct bb_faults *f
 
 /* ---- initialization and release ---- */
 
-static int make_graphs(struct bb_sim *m)
-{
-    int rc;
-
-    BB_NEW(m->graphs, m->step->n_roles);
-    for (int r = 0; r < m->step->n_roles; r++)
-        TRY(bb_task_graph_init(&m->graphs[r], &m->step->roles[r].program));
-out:
-    return rc;
-}
-
-static int allocate_arrays(struct bb_sim *m)
+static void allocate_arrays(struct bb_sim *m)
 {
     const int n = m->classes.n, n_comms = m->step->layout.n_comms;
     size_t cells = (size_t)n * (size_t)n_comms, ops;
@@ -369,7 +358,6 @@ static int allocate_arrays(struct bb_sim *m)
         m->sides[i] = (struct bb_sim_side){BB_NONE, BB_NONE};
     for (size_t i = 0; i < cells; i++)
         m->instance_of[i] = m->first_peer_of[i] = BB_NONE;
-    return 0;
 }
 
 int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cluster *cluster,
@@ -385,9 +373,11 @@ int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cl
         bb_slow_enable_leaf_uplinks(&m->conditions.slow, &m->marked);
         m->cluster = &m->marked;
     }
-    TRY(make_graphs(m));
+    BB_NEW(m->graphs, step->n_roles);
+    for (int r = 0; r < step->n_roles; r++)
+        bb_task_graph_init(&m->graphs[r], &step->roles[r].program);
     TRY(bb_sim_find_classes(m, faults));
-    TRY(allocate_arrays(m));
+    allocate_arrays(m);
     for (int c = 0; c < m->classes.n; c++) {
         match_class(m, c, faults);
         match_alltoallvs(m, c, faults);

@@ -124,7 +124,7 @@ struct bb_sim_run {
  *   conditions  injected slow GPUs, NICs and links, and jitter; NULL: none
  *   faults      out: collectives and messages that do not match (step_check.h). If bb_rank_classes_init reports a
  *               fault, m->classes.n is 0 and the step cannot be executed.
- *   Returns     0 or -BB_EFAIL
+ *   Returns     0, or -BB_EUSAGE after printing an error line: too many operations in different classes of ranks
  *   Owner       the caller releases m with bb_sim_release
  */
 int bb_sim_init(struct bb_sim *m, const struct bb_step *step, const struct bb_cluster *cluster,
@@ -140,13 +140,12 @@ int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults) BB_MUST_CHEC
  *   serialised  true: each rank runs its tasks one after another in the order in which the host issues them
  *   run         out: the caller releases it with bb_sim_run_release. The step is free of deadlock if all its tasks
  *               ended: run->n_ended == task_base[classes.n].
- *   Returns     0 or -BB_EFAIL
  */
-int bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *run) BB_MUST_CHECK;
+void bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *run);
 void bb_sim_run_release(struct bb_sim_run *run);
 /* bb_simulate_samples - executes the step `samples` times, each time with different jitter. step_ns: out, [samples].
- * The step must be free of deadlock. Returns 0 or -BB_EFAIL. */
-int bb_simulate_samples(struct bb_sim *m, int samples, int64_t *step_ns) BB_MUST_CHECK;
+ * The step must be free of deadlock. */
+void bb_simulate_samples(struct bb_sim *m, int samples, int64_t *step_ns);
 int64_t bb_sim_step_ns(const struct bb_sim *m, const struct bb_sim_run *run); /* returns the step time of the slowest
                                                                                  rank, in ns */
 

@@ -88,23 +88,23 @@ struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nod
 
 /* ---- cache of operation times ---- */
 
-void bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_work_time *work)
+struct bb_work_time bb_op_times_work(struct bb_op_times *t, const struct bb_op *op)
 {
     const struct {
         const void *work;
         int64_t times;
     } key = {op->work, op->work_times};
-    const int at = op->work ? bb_key_index_add(&t->kernel_lists, &key) : BB_NONE;
+    const int known = t->kernel_lists.n;
+    int at;
 
-    if (at >= 0 && at < t->n_kernel_lists) {
-        *work = t->of_work[at];
-        return;
-    }
-    *work = bb_op_work_time(t->cluster, op);
     if (!op->work)
-        return;
-    BB_GROW(t->of_work, at);
-    t->of_work[t->n_kernel_lists++] = *work;
+        return bb_op_work_time(t->cluster, op);
+    at = bb_key_index_add(&t->kernel_lists, &key);
+    if (at == known) {
+        BB_GROW(t->of_work, at);
+        t->of_work[at] = bb_op_work_time(t->cluster, op);
+    }
+    return t->of_work[at];
 }
 
 int bb_op_times_call(struct bb_op_times *t, int comm_key, const struct bb_collective *call, struct bb_cost *cost)
@@ -114,15 +114,13 @@ int bb_op_times_call(struct bb_op_times *t, int comm_key, const struct bb_collec
         int comm_key, kind, dtype, in_place, members_on_root_node, unused;
         size_t count;
     } key = {comm_key, (int)call->kind, (int)call->dtype, call->in_place, call->members_on_root_node, 0, call->count};
-    const int at = bb_key_index_add(&t->calls, &key);
+    const int known = t->calls.n, at = bb_key_index_add(&t->calls, &key);
 
-    if (at >= 0 && at < t->n_calls) {
-        *cost = t->of_call[at];
-        return at;
+    if (at == known) {
+        BB_GROW(t->of_call, at);
+        bb_cluster_collective_cost(t->cluster, call, &t->of_call[at]);
     }
-    bb_cluster_collective_cost(t->cluster, call, cost);
-    BB_GROW(t->of_call, at);
-    t->of_call[t->n_calls++] = *cost;
+    *cost = t->of_call[at];
     return at;
 }
 

@@ -50,22 +50,18 @@ struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nod
 struct bb_op_times {
     const struct bb_cluster *cluster;
     struct bb_key_index kernel_lists, calls;
-    struct bb_work_time *of_work; /* [n_kernel_lists] duration of each pair of a kernel list and its number of
+    struct bb_work_time *of_work; /* [kernel_lists.n] duration of each pair of a kernel list and its number of
                                      executions (bb_op.work_times) */
-    struct bb_cost *of_call;      /* [n_calls] cost of each collective call */
-    int n_kernel_lists, n_calls;  /* number of elements of of_work and of of_call; equal to the number of keys in the
-                                     indices kernel_lists and calls, except after an out-of-memory error */
+    struct bb_cost *of_call;      /* [calls.n] cost of each collective call */
 };
 /*
- * bb_op_times_work - stores the time of a compute operation in *work.
- *   Returns  0 or -BB_EFAIL
+ * bb_op_times_work - returns the time of a compute operation.
  * bb_op_times_call - stores the cost of a collective call in *cost.
  *   comm_key  number of the communicator; calls with the same comm_key have the same ranks, nodes and placement
- *   Returns   index in t->of_call, equal for equal calls with equal comm_key, or -BB_EFAIL
+ *   Returns   index in t->of_call, equal for equal calls with equal comm_key
  */
-void bb_op_times_work(struct bb_op_times *t, const struct bb_op *op, struct bb_work_time *work);
-int bb_op_times_call(struct bb_op_times *t, int comm_key, const struct bb_collective *call,
-                     struct bb_cost *cost) BB_MUST_CHECK;
+struct bb_work_time bb_op_times_work(struct bb_op_times *t, const struct bb_op *op);
+int bb_op_times_call(struct bb_op_times *t, int comm_key, const struct bb_collective *call, struct bb_cost *cost);
 void bb_op_times_release(struct bb_op_times *t);
 
 #endif

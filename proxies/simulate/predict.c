@@ -152,7 +152,7 @@ static int simulate_step(struct bb_sim *m, struct bb_sim_run *run, const struct 
         rc = bb_err(BB_EFAIL, "%s: the step cannot be predicted: operations of different ranks do not match",
                     step->proxy);
     else
-        TRY(bb_simulate(m, false, run));
+        bb_simulate(m, false, run);
     if (rc == 0 && run->n_ended < m->task_base[m->classes.n])
         rc = bb_err(BB_EFAIL, "%s: the step cannot be predicted: it deadlocks", step->proxy);
 out:
@@ -300,7 +300,7 @@ static void time_kernels(const struct bb_program *p, struct bb_op_times *known, 
 
         if (bb_op_is_comm(&p->ops[i]))
             continue;
-        bb_op_times_work(known, &p->ops[i], &work);
+        work = bb_op_times_work(known, &p->ops[i]);
         issued_ns = host_ns + work.first_ns;
         start_ns = end_ns > issued_ns ? end_ns : issued_ns;
         end_ns = start_ns + bb_op_slowed_ns(bb_work_end_ns(&work, start_ns, host_ns) - start_ns, times);

@@ -61,7 +61,7 @@ static void run_compute(struct bb_execution *r, int at, const struct bb_op *op)
 
     r->c->tasks[at].end_ns = start_ns;
     if (r->m->cluster) {
-        bb_op_times_work(&r->op_times, op, &work);
+        work = bb_op_times_work(&r->op_times, op);
         ns = perturbed_ns(r, at, bb_work_end_ns(&work, start_ns, r->c->tasks[at].host_ns) - start_ns);
         if (r->contention) {
             bb_contention_sim_start_kernel(r->contention, at, op, ns);
@@ -88,19 +88,15 @@ static void end_members(struct bb_execution *r, const struct bb_sim_instance *in
 }
 
 /* Computes the cost of a collective call on the communicator bb_sim.instances[index]. Returns the index of the cost
- * in the cache of operation times (bb_op_times_call), or -BB_EFAIL. */
+ * in the cache of operation times (bb_op_times_call). */
 static int cost_of_call(struct bb_execution *r, int index, const struct bb_op *op, struct bb_cost *cost)
 {
     const struct bb_sim_instance *inst = &r->m->instances[index];
     struct bb_collective call = bb_op_collective(op, inst->size, inst->nodes, &inst->placement);
-    int which;
 
     call.members_on_root_node =
         bb_group_count_on_root_node(&r->m->step->layout, op, r->m->members[inst->first].rank, r->m->cluster);
-    which = bb_op_times_call(&r->op_times, index, &call, cost);
-    if (which < 0)
-        r->rc = which;
-    return which;
+    return bb_op_times_call(&r->op_times, index, &call, cost);
 }
 
 static void run_collective(struct bb_execution *r, int at, const struct bb_task *u, const struct bb_op *op)
@@ -331,7 +327,7 @@ static void issue_class(struct bb_execution *r, int class_id)
             launch = s->tasks[u].issue;
             before = host;
             if (s->issue_computes[launch]) {
-                bb_op_times_work(&r->op_times, op, &work);
+                work = bb_op_times_work(&r->op_times, op);
                 first = work.first_ns;
                 host += work.issue_ns;
             } else
@@ -382,31 +378,20 @@ static void list_slowdowns(struct bb_execution *r)
         r->slowdowns[c] = bb_slow_compute_factor(slow, r->m->classes.rank[c]);
 }
 
-static int allocate_arrays(struct bb_execution *r)
+/* Prepares an execution. The caller releases *r. */
+static void init_execution(struct bb_execution *r, const struct bb_sim *m, struct bb_sim_run *run)
 {
-    int tasks = r->m->task_base[r->m->classes.n];
-    struct bb_sim_run *c = r->c;
-
-    BB_NEW(r->ready, tasks);
-    BB_NEW(r->class_of, tasks);
-    BB_NEW_ALIGNED(c->tasks, tasks);
-    BB_NEW(c->collectives, r->m->n_collectives);
-    BB_NEW(c->issued_ns, r->m->classes.n);
-    return 0;
-}
-
-/* Prepares an execution. The caller releases *r, also after an error. */
-static int init_execution(struct bb_execution *r, const struct bb_sim *m, struct bb_sim_run *run)
-{
-    int rc;
+    const int tasks = m->task_base[m->classes.n];
 
     *r = (struct bb_execution){.m = m, .c = run, .op_times = BB_OP_TIMES(m->cluster)};
-    TRY(allocate_arrays(r));
+    BB_NEW(r->ready, tasks);
+    BB_NEW(r->class_of, tasks);
+    BB_NEW_ALIGNED(run->tasks, tasks);
+    BB_NEW(run->collectives, m->n_collectives);
+    BB_NEW(run->issued_ns, m->classes.n);
     list_slowdowns(r);
     if (m->cluster && m->cluster->has_sharing)
-        TRY(bb_contention_sim_init(&r->contention, r));
-out:
-    return rc;
+        r->contention = bb_contention_sim_new(r);
 }
 
 /* Resets the state of all tasks and collectives for another execution of the step. */
@@ -430,54 +415,41 @@ static void release_execution(struct bb_execution *r)
     free(r->slowdowns);
 }
 
-static int execute_all(struct bb_execution *r)
+static void execute_all(struct bb_execution *r)
 {
-    int rc;
-
     for (int c = 0; c < r->m->classes.n; c++)
         start_class(r, c);
     if (r->contention)
-        TRY(bb_contention_sim_run(r->contention));
+        bb_contention_sim_run(r->contention);
     while (r->n_ready > 0)
         bb_execution_start(r, r->ready[--r->n_ready]);
-    rc = r->rc;
-out:
-    return rc;
 }
 
-int bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *run)
+void bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *run)
 {
     struct bb_execution r;
-    int rc;
 
     *run = (struct bb_sim_run){.serialised = serialised};
-    TRY(init_execution(&r, m, run));
-    TRY(execute_all(&r));
-out:
+    init_execution(&r, m, run);
+    execute_all(&r);
     release_execution(&r);
-    if (rc)
-        bb_sim_run_release(run);
-    return rc;
 }
 
-int bb_simulate_samples(struct bb_sim *m, int samples, int64_t *step_ns)
+void bb_simulate_samples(struct bb_sim *m, int samples, int64_t *step_ns)
 {
     struct bb_sim_run run = {0};
     struct bb_execution r;
-    int rc;
 
-    TRY(init_execution(&r, m, &run));
+    init_execution(&r, m, &run);
     for (int i = 0; i < samples; i++) {
         m->conditions.sample = i;
         if (i > 0)
             clear_execution(&r);
-        TRY(execute_all(&r));
+        execute_all(&r);
         step_ns[i] = bb_sim_step_ns(m, &run);
     }
-out:
     release_execution(&r);
     bb_sim_run_release(&run);
-    return rc;
 }
 
 int64_t bb_sim_step_ns(const struct bb_sim *m, const struct bb_sim_run *run)

@@ -213,18 +213,18 @@ static void report_wait_cycle(const struct search *s)
     bb_fault(s->faults, "rank %d is also blocked; the ranks for which it waits are not shown", here.rank);
 }
 
-static int try_run(const struct bb_sim *m, bool serialised, bool *ends, struct bb_faults *faults)
+/* Executes the step. Returns whether all its tasks end; reports a cycle of waiting ranks if not. */
+static bool try_run(const struct bb_sim *m, bool serialised, struct bb_faults *faults)
 {
     struct bb_sim_run run;
-    int rc = bb_simulate(m, serialised, &run);
+    bool ends;
 
-    if (rc)
-        return rc;
-    *ends = run.n_ended == m->task_base[m->classes.n];
-    if (!*ends)
+    bb_simulate(m, serialised, &run);
+    ends = run.n_ended == m->task_base[m->classes.n];
+    if (!ends)
         report_wait_cycle(&(struct search){m, &run, faults});
     bb_sim_run_release(&run);
-    return 0;
+    return ends;
 }
 
 int bb_step_check(const struct bb_step *step, struct bb_checks *checks)
@@ -233,18 +233,14 @@ int bb_step_check(const struct bb_step *step, struct bb_checks *checks)
     int rc;
 
     *checks = (struct bb_checks){0};
-    rc = bb_sim_init(&m, step, NULL, NULL, &checks->mismatches);
-    if (rc)
-        return rc;
+    TRY(bb_sim_init(&m, step, NULL, NULL, &checks->mismatches));
     checks->matched = checks->mismatches.n == 0;
     checks->classes = m.classes.n;
     if (m.classes.n > 0) {
-        TRY(try_run(&m, true, &checks->safe_serialised, &checks->serialised));
+        checks->safe_serialised = try_run(&m, true, &checks->serialised);
         /* The execution with serialized streams has all dependencies of the normal execution, so if it ends, the
          * normal execution ends too. */
-        checks->deadlock_free = checks->safe_serialised;
-        if (!checks->safe_serialised)
-            TRY(try_run(&m, false, &checks->deadlock_free, &checks->deadlock));
+        checks->deadlock_free = checks->safe_serialised || try_run(&m, false, &checks->deadlock);
     }
 out:
     bb_sim_release(&m);
@@ -261,7 +257,7 @@ void bb_checks_release(struct bb_checks *checks)
 static void report_faults(const struct bb_faults *f, const char *what)
 {
     for (int i = 0; i < f->n && i < BB_FAULTS_KEPT; i++)
-        bb_err(BB_EFAIL, "%s: %s", what, f->text[i] ? f->text[i] : "(out of memory)");
+        bb_err(BB_EFAIL, "%s: %s", what, f->text[i]);
     if (f->n > BB_FAULTS_KEPT)
         bb_err(BB_EFAIL, "%s: %d further faults are not shown", what, f->n - BB_FAULTS_KEPT);
 }

@@ -25,7 +25,7 @@ struct bb_checks {
     int classes; /* number of classes of equivalent ranks, of which the checks execute one rank each */
 };
 
-/* bb_step_check - performs all checks. Returns 0, also if the step fails a check, or -BB_EFAIL if out of memory. The
+/* bb_step_check - performs all checks. Returns 0, also if the step fails a check, or the error of bb_sim_init. The
  * caller releases *checks with bb_checks_release, which also accepts a zeroed object. */
 int bb_step_check(const struct bb_step *step, struct bb_checks *checks) BB_MUST_CHECK;
 void bb_checks_release(struct bb_checks *checks);

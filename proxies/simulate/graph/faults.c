@@ -1,8 +1,8 @@
 /* faults.c - stores the error texts of the first BB_FAULTS_KEPT mismatches or deadlocks, and counts all of them. */
 #include "proxies/simulate/graph/faults.h"
 
-#include <stdarg.h>
-#include <stdio.h>
+#include "bootstrap/base/alloc.h"
+
 #include <stdlib.h>
 
 void bb_fault(struct bb_faults *f, const char *fmt, ...)
@@ -11,8 +11,7 @@ void bb_fault(struct bb_faults *f, const char *fmt, ...)
 
     if (f->n < BB_FAULTS_KEPT) {
         va_start(args, fmt);
-        if (vasprintf(&f->text[f->n], fmt, args) < 0)
-            f->text[f->n] = NULL;
+        f->text[f->n] = bb_vformat(fmt, args);
         va_end(args);
     }
     f->n++;

@@ -194,8 +194,7 @@ static int count_colors(struct refinement *p)
 {
     bb_key_index_clear(&p->classes);
     for (int r = 0; r < p->step->layout.ranks; r++)
-        if (bb_key_index_add(&p->classes, &p->color[r]) < 0)
-            return -BB_EFAIL;
+        bb_key_index_add(&p->classes, &p->color[r]);
     return p->classes.n;
 }
 
@@ -267,36 +266,36 @@ static void distinguish_by_index(struct refinement *p)
             p->color[r] = mix_hash(p->color[r], (uint64_t)bb_comm_index(l, graph_of(p, r)->channels[c].comm, r));
 }
 
-static int make_singletons(struct refinement *p)
+static void make_singletons(struct refinement *p)
 {
     for (int r = 0; r < p->step->layout.ranks; r++)
         p->color[r] = (uint64_t)r;
-    return count_colors(p) < 0 ? -BB_EFAIL : 0;
+    count_colors(p);
 }
 
-static int refine_classes(struct refinement *p)
+static void refine_classes(struct refinement *p)
 {
     const int ranks = p->step->layout.ranks;
     long work = 0;
     int now;
 
-    if (p->marks->all_distinct)
-        return make_singletons(p);
+    if (p->marks->all_distinct) {
+        make_singletons(p);
+        return;
+    }
     set_first_colors(p);
     now = count_colors(p);
-    if (now < 0)
-        return now;
     for (int round = 1; work <= MAX_RANK_ROUNDS; round++, work += ranks) {
         int before = now;
 
         refine_round(p);
         now = count_colors(p);
-        if (now == before || now == ranks || now < 0)
-            return now < 0 ? now : 0;
+        if (now == before || now == ranks)
+            return;
         if (round == ROUNDS_WITHOUT_INDEX)
             distinguish_by_index(p);
     }
-    return make_singletons(p);
+    make_singletons(p);
 }
 
 /* ---- result: classes of equivalent ranks ---- */
@@ -365,27 +364,23 @@ static void list_classes(struct bb_rank_classes *c, const struct refinement *p)
     }
 }
 
-int bb_rank_classes_init(struct bb_rank_classes *c, const struct bb_step *step, const struct bb_task_graph *graphs,
-                         int gpus_per_node, const struct bb_rank_marks *marks, struct bb_faults *faults)
+void bb_rank_classes_init(struct bb_rank_classes *c, const struct bb_step *step, const struct bb_task_graph *graphs,
+                          int gpus_per_node, const struct bb_rank_marks *marks, struct bb_faults *faults)
 {
     struct refinement p = {.step = step, .graphs = graphs, .gpus_per_node = gpus_per_node, .marks = marks};
-    int found = faults->n, rc = 0;
+    int found = faults->n;
 
     *c = (struct bb_rank_classes){0};
     for (int r = 0; r < step->layout.ranks; r++)
         check_rank(step, &graphs[step->role_of[r]], r, faults);
     if (faults->n > found)
-        return 0;
+        return;
     refinement_init(&p);
     for (int r = 0; r < step->layout.ranks; r++)
         add_edges(&p, r, p.first_edge[r]);
-    TRY(refine_classes(&p));
+    refine_classes(&p);
     list_classes(c, &p);
-out:
     refinement_release(&p);
-    if (rc)
-        bb_rank_classes_release(c);
-    return rc;
 }
 
 void bb_rank_classes_release(struct bb_rank_classes *c)

@@ -55,11 +55,10 @@ struct bb_rank_marks {
  *   marks          additional properties that put ranks in different classes
  *   faults         out: an error for each rank that uses a communicator without being a member, and for each peer that
  *                  does not exist; after such an error c->n is 0
- *   Returns        0 or -BB_EFAIL
  *   Owner          the caller releases c with bb_rank_classes_release
  */
-int bb_rank_classes_init(struct bb_rank_classes *c, const struct bb_step *step, const struct bb_task_graph *graphs,
-                         int gpus_per_node, const struct bb_rank_marks *marks, struct bb_faults *faults) BB_MUST_CHECK;
+void bb_rank_classes_init(struct bb_rank_classes *c, const struct bb_step *step, const struct bb_task_graph *graphs,
+                          int gpus_per_node, const struct bb_rank_marks *marks, struct bb_faults *faults);
 void bb_rank_classes_release(struct bb_rank_classes *c);
 
 /* bb_channel_rank - returns the world rank to which the peer address `channel` (struct bb_channel) leads when `rank`

@@ -207,7 +207,7 @@ static void add_message(struct bb_task_graph *s, int op)
 /* Adds a peer address (struct bb_channel) for each peer of an alltoallv. The peers depend only on the table of
  * counts and on the communicator, not on the row size or on transposition, so each pair of table and communicator is
  * visited only once. */
-static int add_table_peers(struct bb_task_graph *s, const struct bb_op *op, struct bb_key_index *tables)
+static void add_table_peers(struct bb_task_graph *s, const struct bb_op *op, struct bb_key_index *tables)
 {
     struct {
         const struct bb_alltoallv *table;
@@ -216,29 +216,26 @@ static int add_table_peers(struct bb_task_graph *s, const struct bb_op *op, stru
     const int known = tables->n, which = bb_key_index_add(tables, &key);
 
     if (which < known)
-        return which < 0 ? which : 0;
+        return;
     for (int index = 0; index < op->table->n; index++) {
         const struct bb_op to = {.comm = op->comm, .peer = index, .peer_kind = BB_PEER_ABSOLUTE};
 
-        if (bb_alltoallv_exchanges_with(op, index) && channel_for(s, &to) < 0)
-            return -BB_EFAIL;
+        if (bb_alltoallv_exchanges_with(op, index))
+            channel_for(s, &to);
     }
-    return 0;
 }
 
-static int find_table_peers(struct bb_task_graph *s)
+static void find_table_peers(struct bb_task_graph *s)
 {
     struct bb_key_index tables = {.key_bytes = sizeof(const void *) + sizeof(int64_t)};
-    int rc = 0;
 
-    for (size_t i = 0; i < s->program->n_ops && !rc; i++)
+    for (size_t i = 0; i < s->program->n_ops; i++)
         if (s->program->ops[i].kind == BB_OP_ALLTOALLV)
-            rc = add_table_peers(s, &s->program->ops[i], &tables);
+            add_table_peers(s, &s->program->ops[i], &tables);
     bb_key_index_release(&tables);
-    return rc;
 }
 
-static int find_channels(struct bb_task_graph *s)
+static void find_channels(struct bb_task_graph *s)
 {
     for (size_t i = 0; i < s->program->n_ops; i++) {
         const struct bb_op *op = &s->program->ops[i];
@@ -254,7 +251,7 @@ static int find_channels(struct bb_task_graph *s)
         s->channel_of[i] = channel_for(s, op);
         add_message(s, (int)i);
     }
-    return find_table_peers(s);
+    find_table_peers(s);
 }
 
 static void make_lists(const struct bb_program *p, enum bb_op_kind kind, int *lists[BB_MAX_COMMS])
@@ -284,21 +281,15 @@ static void make_arrays(struct bb_task_graph *s)
         s->task_of[i] = BB_NONE;
 }
 
-int bb_task_graph_init(struct bb_task_graph *s, const struct bb_program *p)
+void bb_task_graph_init(struct bb_task_graph *s, const struct bb_program *p)
 {
-    int rc;
-
     *s = (struct bb_task_graph){.program = p, .channel_index = {.key_bytes = 3 * sizeof(int)}};
     for (int c = 0; c < BB_MAX_COMMS; c++)
         s->min_offset[c] = 1;
     make_arrays(s);
     cut_program(s);
     connect_tasks(s);
-    TRY(find_channels(s));
-    return 0;
-out:
-    bb_task_graph_release(s);
-    return rc;
+    find_channels(s);
 }
 
 void bb_task_graph_release(struct bb_task_graph *s)

@@ -65,9 +65,9 @@ struct bb_task_graph {
     bool uses[BB_MAX_COMMS], rooted_by_offset;
 };
 
-/* bb_task_graph_init - builds the task graph s of program p. p must outlive s. Returns 0 or -BB_EFAIL. The caller
- * releases s with bb_task_graph_release, which also accepts a partly initialized s. */
-int bb_task_graph_init(struct bb_task_graph *s, const struct bb_program *p) BB_MUST_CHECK;
+/* bb_task_graph_init - builds the task graph s of program p. p must outlive s. The caller releases s with
+ * bb_task_graph_release, which also accepts a zeroed s. */
+void bb_task_graph_init(struct bb_task_graph *s, const struct bb_program *p);
 void bb_task_graph_release(struct bb_task_graph *s);
 
 /* bb_task_graph_channel - returns the index in s->channels of the peer address with this communicator, kind and

@@ -2,6 +2,7 @@
 #include "proxies/calibrate/robust_fit.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/stats.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@ struct work {
     double *weight;     /* [n_rows] weight of the row's squared error in the least-squares sum */
     double *reference;  /* [n_rows] time to which the row's error is relative: the measured time; from iteration
                           LAD_STEPS + 1 on, the predicted time */
-    double *sorted;     /* [n_rows] scratch memory of sort_errors */
+    double *selected;   /* [n_rows] scratch memory of summarize_errors */
     bool frozen[P];
 };
 
@@ -108,35 +109,24 @@ static void find_slopes(struct work *w)
     }
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-/* Stores the absolute values of the relative errors in w->sorted in ascending order: of all rows if `all` is true,
- * otherwise of the rows that are not outliers. median: out: median of the stored errors; 0 if there are none.
- * Returns the number of errors stored. */
-static size_t sort_errors(const struct work *w, bool all, double *median)
+/* Summarizes the absolute values of the relative errors: of all rows if `all` is true, otherwise of the rows that are
+ * not outliers. */
+static struct bb_stats summarize_errors(const struct work *w, bool all)
 {
     const struct bb_fit *fit = w->fit;
+    struct bb_stats stats;
     size_t n = 0;
 
     for (size_t i = 0; i < fit->n_rows; i++)
         if (all || !fit->is_outlier[i])
-            w->sorted[n++] = fabs(fit->error[i]);
-    qsort(w->sorted, n, sizeof(double), by_size);
-    *median = n == 0 ? 0 : (w->sorted[(n - 1) / 2] + w->sorted[n / 2]) / 2;
-    return n;
+            w->selected[n++] = fabs(fit->error[i]);
+    bb_stats_compute(w->selected, n, &stats);
+    return stats;
 }
 
 static double tukey_limit(const struct work *w)
 {
-    double median;
-
-    (void)sort_errors(w, true, &median);
-    return TUKEY * fmax(1.4826 * median, MIN_SCALE);
+    return TUKEY * fmax(1.4826 * summarize_errors(w, true).p50, MIN_SCALE); /* fmax ignores the NaN of no rows */
 }
 
 /* Returns whether there are enough rows to identify outliers. */
@@ -305,15 +295,16 @@ static void mark_outliers(struct work *w)
 }
 
 /* Computes the final errors, relative to the measured times. */
-static void summarize_errors(struct work *w)
+static void store_errors(struct work *w)
 {
     struct bb_fit *fit = w->fit;
-    size_t n;
+    struct bb_stats stats;
 
     memcpy(w->reference, fit->measured, fit->n_rows * sizeof(double));
     find_errors(w);
-    n = sort_errors(w, false, &fit->median_error);
-    fit->worst_error = n == 0 ? 0 : w->sorted[n - 1];
+    stats = summarize_errors(w, false);
+    fit->median_error = stats.n == 0 ? 0 : stats.p50;
+    fit->worst_error = stats.n == 0 ? 0 : stats.max;
 }
 
 void bb_fit_run(struct bb_fit *fit)
@@ -326,7 +317,7 @@ void bb_fit_run(struct bb_fit *fit)
     BB_NEW(w.slope, fit->n_rows);
     BB_NEW(w.weight, fit->n_rows);
     BB_NEW(w.reference, fit->n_rows);
-    BB_NEW(w.sorted, fit->n_rows);
+    BB_NEW(w.selected, fit->n_rows);
     do {
         for (int p = 0; p < fit->n_parameters; p++)
             w.values[p] = fit->parameters[p].value;
@@ -335,13 +326,13 @@ void bb_fit_run(struct bb_fit *fit)
     find_correlated(&w);
     find_errors(&w);
     mark_outliers(&w);
-    summarize_errors(&w);
+    store_errors(&w);
     for (int p = 0; p < fit->n_parameters; p++)
         fit->parameters[p].value = w.values[p];
     free(w.slope);
     free(w.weight);
     free(w.reference);
-    free(w.sorted);
+    free(w.selected);
 }
 
 void bb_fit_release(struct bb_fit *fit)

@@ -61,22 +61,16 @@ struct writer {
     struct bb_message node, attr; /* scratch messages, reused for every Chakra node */
 };
 
-static void begin_attr(struct writer *w, const char *name)
-{
-    bb_message_clear(&w->attr);
-    bb_message_text(&w->attr, ATTR_NAME, name);
-}
-
 static void add_number(struct writer *w, const char *name, int kind, uint64_t value)
 {
-    begin_attr(w, name);
+    bb_message_text(&w->attr, ATTR_NAME, name);
     bb_message_number(&w->attr, kind, value);
     bb_message_message(&w->node, NODE_ATTR, &w->attr);
 }
 
 static void add_text(struct writer *w, const char *name, const char *text)
 {
-    begin_attr(w, name);
+    bb_message_text(&w->attr, ATTR_NAME, name);
     bb_message_text(&w->attr, ATTR_STRING, text);
     bb_message_message(&w->node, NODE_ATTR, &w->attr);
 }
@@ -139,7 +133,6 @@ static int type_of(const struct bb_op *op)
  */
 static void begin_node(struct writer *w, const char *name, int type, size_t n_deps, bool on_host, int stream)
 {
-    bb_message_clear(&w->node);
     bb_message_number(&w->node, NODE_ID, w->next_node++);
     bb_message_text(&w->node, NODE_NAME, name);
     bb_message_number(&w->node, NODE_TYPE, (uint64_t)type);
@@ -227,9 +220,8 @@ static void write_global(struct writer *w, FILE *out)
     char head[512];
 
     bb_export_source_text(w->e, head, sizeof(head));
-    bb_message_clear(&w->node);
     bb_message_text(&w->node, GLOBAL_VERSION, "0.0.4");
-    begin_attr(w, "source");
+    bb_message_text(&w->attr, ATTR_NAME, "source");
     bb_message_text(&w->attr, ATTR_STRING, head);
     bb_message_message(&w->node, GLOBAL_ATTR, &w->attr);
     bb_message_write(&w->node, out);

@@ -59,15 +59,12 @@ static void put_packet(struct writer *w)
     bb_message_number(&w->packet, PACKET_SEQUENCE, (uint64_t)w->sequence);
     fputc(TRACE_PACKET, w->out);
     bb_message_write(&w->packet, w->out);
-    bb_message_clear(&w->packet);
 }
 
 /* ---- tracks and packet sequences ---- */
 
 static void put_track(struct writer *w, uint64_t uuid, uint64_t parent, int rank, const char *name)
 {
-    bb_message_clear(&w->part);
-    bb_message_clear(&w->inner);
     bb_message_number(&w->part, TRACK_UUID, uuid);
     if (parent) {
         bb_message_number(&w->part, TRACK_PARENT, parent);
@@ -93,9 +90,7 @@ static void begin_sequence(struct writer *w, uint64_t track)
     w->sequence++;
     w->last_ns = 0;
     w->names.n = 0;
-    bb_message_clear(&w->part);
     for (size_t i = 0; i < sizeof(ids) / sizeof(*ids); i++) {
-        bb_message_clear(&w->inner);
         bb_message_number(&w->inner, CLOCK_ID, (uint64_t)ids[i]);
         bb_message_number(&w->inner, CLOCK_TIME, 0);
         if (ids[i] == OWN_CLOCK)
@@ -104,8 +99,6 @@ static void begin_sequence(struct writer *w, uint64_t track)
     }
     bb_message_message(&w->packet, PACKET_CLOCKS, &w->part);
     bb_message_number(&w->packet, PACKET_FLAGS, FLAG_STATE_CLEARED);
-    bb_message_clear(&w->part);
-    bb_message_clear(&w->inner);
     bb_message_number(&w->inner, EVENT_TRACK, track);
     bb_message_number(&w->part, DEFAULTS_CLOCK, OWN_CLOCK);
     bb_message_message(&w->part, DEFAULTS_EVENT, &w->inner);
@@ -124,8 +117,6 @@ static uint64_t intern(struct writer *w, const char *name)
             return i + 1;
     BB_GROW(w->names.text, w->names.n);
     snprintf(w->names.text[w->names.n++], BB_OP_NAME, "%s", name);
-    bb_message_clear(&w->inner);
-    bb_message_clear(&w->name);
     bb_message_number(&w->name, NAME_IID, w->names.n);
     bb_message_text(&w->name, NAME_TEXT, name);
     bb_message_message(&w->inner, INTERNED_NAMES, &w->name);
@@ -136,7 +127,6 @@ static uint64_t intern(struct writer *w, const char *name)
 /* Adds an argument to the event; the viewer shows it with the slice. */
 static void add_argument(struct writer *w, const char *name, int kind, uint64_t value)
 {
-    bb_message_clear(&w->inner);
     bb_message_number(&w->inner, kind, value);
     bb_message_text(&w->inner, ARGUMENT_NAME, name);
     bb_message_message(&w->part, EVENT_ARGUMENT, &w->inner);
@@ -152,7 +142,6 @@ static void begin_event(struct writer *w, int64_t ns, const char *name)
     bb_message_number(&w->packet, PACKET_TIMESTAMP, (uint64_t)(ns - w->last_ns));
     bb_message_number(&w->packet, PACKET_FLAGS, FLAG_NEEDS_STATE);
     w->last_ns = ns;
-    bb_message_clear(&w->part);
     bb_message_number(&w->part, EVENT_TYPE, name ? SLICE_BEGIN : SLICE_END);
     if (name)
         bb_message_number(&w->part, EVENT_NAME_IID, intern(w, name));

@@ -8,11 +8,6 @@
 
 enum { VARINT = 0, DELIMITED = 2 };
 
-void bb_message_clear(struct bb_message *m)
-{
-    m->n = 0;
-}
-
 void bb_message_release(struct bb_message *m)
 {
     free(m->bytes);
@@ -58,9 +53,10 @@ void bb_message_text(struct bb_message *m, int field, const char *text)
     add_delimited(m, field, text, strlen(text));
 }
 
-void bb_message_message(struct bb_message *m, int field, const struct bb_message *part)
+void bb_message_message(struct bb_message *m, int field, struct bb_message *part)
 {
     add_delimited(m, field, part->bytes, part->n);
+    part->n = 0;
 }
 
 void bb_message_packed(struct bb_message *m, int field, const uint64_t *values, size_t n)
@@ -73,12 +69,13 @@ void bb_message_packed(struct bb_message *m, int field, const uint64_t *values, 
     bb_message_release(&list);
 }
 
-void bb_message_write(const struct bb_message *m, FILE *out)
+void bb_message_write(struct bb_message *m, FILE *out)
 {
     struct bb_message length = {0};
 
     add_varint(&length, m->n);
     fwrite(length.bytes, 1, length.n, out);
     fwrite(m->bytes, 1, m->n, out);
+    m->n = 0;
     bb_message_release(&length);
 }

@@ -14,16 +14,17 @@ struct bb_message {
     size_t n;
 };
 
-void bb_message_clear(struct bb_message *m); /* makes the message empty; its memory is reused */
 void bb_message_release(struct bb_message *m);
 
-/* Append a field to the message. `field` is the field number in the .proto schema. */
+/* Append a field to the message. `field` is the field number in the .proto schema. bb_message_message embeds `part` and
+ * makes it empty; its memory is reused. */
 void bb_message_number(struct bb_message *m, int field, uint64_t value);
 void bb_message_text(struct bb_message *m, int field, const char *text);
-void bb_message_message(struct bb_message *m, int field, const struct bb_message *part);
+void bb_message_message(struct bb_message *m, int field, struct bb_message *part);
 void bb_message_packed(struct bb_message *m, int field, const uint64_t *values, size_t n);
 
-/* bb_message_write - write the length of the message and then the message, the format of a stream of messages. */
-void bb_message_write(const struct bb_message *m, FILE *out);
+/* bb_message_write - write the length of the message and then the message, the format of a stream of messages, and make
+ * the message empty. */
+void bb_message_write(struct bb_message *m, FILE *out);
 
 #endif

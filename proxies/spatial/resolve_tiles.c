@@ -51,51 +51,51 @@ static int read_list(const char *proxy, const char *option, const char *text, in
 
 /* ---- rejection of contradictory options ---- */
 
-static int refuse_without(const char *proxy, bool given, const char *option, bool wanted, const char *other)
-{
-    if (!given || wanted)
-        return 0;
-    return bb_err(BB_EUSAGE, "%s: --%s requires --%s; add that option, or leave this one out", proxy, option, other);
-}
-
-static int refuse_both(const char *proxy, bool a, const char *option, bool b, const char *other, const char *why)
-{
-    if (!a || !b)
-        return 0;
-    return bb_err(BB_EUSAGE, "%s: --%s and --%s cannot be combined: %s; leave one of them out", proxy, option, other,
-                  why);
-}
-
-static int refuse_unsupported(const char *proxy, bool given, const char *option)
-{
-    return given ? bb_err(BB_EUSAGE, "%s: --%s is not supported by this proxy; leave it out", proxy, option) : 0;
-}
-
 static bool is_value(const char *given, const char *word)
 {
     return given && strcmp(given, word) == 0;
 }
 
-static int refuse_halo_options(const struct bb_proxy_config *c)
+/* Rejects options that the proxy does not support, and options that require another option which is not given. */
+static int refuse_single_options(const struct bb_proxy_config *c, bool gems)
 {
     const struct bb_tiles_options *o = &c->tiles;
-    const char *p = c->proxy;
-    int rc;
+    const bool tiled = !gems || o->spatial_parts;
+    const struct {
+        bool given;
+        const char *option;
+        bool wanted;
+        const char *other; /* NULL: the option is not supported */
+    } pairs[] = {
+        {!gems && o->replications, "replications", false, NULL},
+        {!gems && o->comm_opt, "comm-opt", false, NULL},
+        {!gems && o->odd_step, "odd-step", false, NULL},
+        {o->odd_step, "odd-step", o->comm_opt, "comm-opt"},
+        {o->slice, "slice", tiled, "spatial-parts"},
+        {o->spatial_splits, "spatial-splits", tiled, "spatial-parts"},
+        {o->halo_d2, "halo-d2", tiled, "spatial-parts"},
+        {o->halo_bwd, "halo-bwd", tiled, "spatial-parts"},
+        {o->halo_overlap, "halo-overlap", tiled, "spatial-parts"},
+        {o->spatial_gradients, "spatial-gradients", tiled, "spatial-parts"},
+        {o->fused_layers, "fused-layers", o->halo_d2, "halo-d2"},
+    };
 
-    TRY(refuse_without(p, o->fused_layers, "fused-layers", o->halo_d2, "halo-d2"));
-    TRY(refuse_both(p, o->halo_d2, "halo-d2", is_value(o->halo_bwd, "dy"), "halo-bwd dy",
-                    "a fused halo exchanges only gradients of its inputs (--halo-bwd dx)"));
-    TRY(refuse_both(p, o->halo_d2, "halo-d2", o->halo_overlap, "halo-overlap",
-                    "overlap requires a separate halo for each layer"));
-out:
-    return rc;
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        if (!pairs[i].given || pairs[i].wanted)
+            continue;
+        if (!pairs[i].other)
+            return bb_err(BB_EUSAGE, "%s: --%s is not supported by this proxy; leave it out", c->proxy,
+                          pairs[i].option);
+        return bb_err(BB_EUSAGE, "%s: --%s requires --%s; add that option, or leave this one out", c->proxy,
+                      pairs[i].option, pairs[i].other);
+    }
+    return 0;
 }
 
 static int refuse_options(const struct bb_proxy_config *c, bool gems)
 {
     const struct bb_tiles_options *o = &c->tiles;
-    bool tiled = !gems || o->spatial_parts;
-    const char *p = c->proxy;
+    const bool outputs = is_value(o->halo_bwd, "dy");
     int rc;
 
     if (gems && o->local_dp)
@@ -103,18 +103,13 @@ static int refuse_options(const struct bb_proxy_config *c, bool gems)
             BB_EUSAGE,
             "%s: --local-dp requires proxy spatial, because GEMS runs its second replica on these ranks (MPI4DL's own "
             "script stops with an error, too); leave it out",
-            p);
-    TRY(refuse_unsupported(p, !gems && o->replications, "replications"));
-    TRY(refuse_unsupported(p, !gems && o->comm_opt, "comm-opt"));
-    TRY(refuse_unsupported(p, !gems && o->odd_step, "odd-step"));
-    TRY(refuse_without(p, o->odd_step, "odd-step", o->comm_opt, "comm-opt"));
-    TRY(refuse_without(p, o->slice, "slice", tiled, "spatial-parts"));
-    TRY(refuse_without(p, o->spatial_splits, "spatial-splits", tiled, "spatial-parts"));
-    TRY(refuse_without(p, o->halo_d2, "halo-d2", tiled, "spatial-parts"));
-    TRY(refuse_without(p, o->halo_bwd, "halo-bwd", tiled, "spatial-parts"));
-    TRY(refuse_without(p, o->halo_overlap, "halo-overlap", tiled, "spatial-parts"));
-    TRY(refuse_without(p, o->spatial_gradients, "spatial-gradients", tiled, "spatial-parts"));
-    TRY(refuse_halo_options(c));
+            c->proxy);
+    TRY(refuse_single_options(c, gems));
+    if (o->halo_d2 && (outputs || o->halo_overlap))
+        return bb_err(BB_EUSAGE, "%s: --halo-d2 and --%s cannot be combined: %s; leave one of them out", c->proxy,
+                      outputs ? "halo-bwd dy" : "halo-overlap",
+                      outputs ? "a fused halo exchanges only gradients of its inputs (--halo-bwd dx)"
+                              : "overlap requires a separate halo for each layer");
 out:
     return rc;
 }

@@ -215,8 +215,6 @@ static int add_halo_segment(const struct segment_builder *c, int module, const s
     struct bb_segment *s = open_segment(c, module);
     int rc;
 
-    if (!s)
-        return -BB_EFAIL;
     add_halo(c, s, &halo, l->stride);
     TRY(add_to_op(c, &s->head, l, get_extent(c, l, none)));
     s->outputs = halo;
@@ -241,8 +239,8 @@ static int segment_module(const struct segment_builder *c, int module)
             TRY(add_halo_segment(c, module, l));
             continue;
         }
-        if (!open && !open_segment(c, module))
-            return -BB_EFAIL;
+        if (!open)
+            (void)open_segment(c, module);
         find_thin_tiles(c, &in, none, l->stride, module);
         TRY(add_to_op(c, &newest_segment(c)->tail, l, get_extent(c, l, none)));
     }
@@ -280,12 +278,12 @@ static int segment_chain_module(const struct segment_builder *c, int module, int
 {
     const struct bb_module *m = &c->input->net->modules[module];
     struct bb_segment *s = open_segment(c, module);
-    int margins[MAX_CHAIN_LAYERS], halo_before = accumulate_halo(c, m, halo_after, NULL), rc = 0;
+    int margins[MAX_CHAIN_LAYERS], halo_before, rc = 0;
     const struct bb_net_layer *first = layer_at(c, m->first);
 
-    if (!s || m->n > MAX_CHAIN_LAYERS)
+    if (m->n > MAX_CHAIN_LAYERS)
         return bb_err(BB_EFAIL, "cannot fuse the halos of a module with %d layers; leave out --halo-d2", m->n);
-    (void)accumulate_halo(c, m, halo_after, margins);
+    halo_before = accumulate_halo(c, m, halo_after, margins);
     if (is_first_in_chain)
         add_halo(c, s, &(struct bb_halo){"fused halo", input_of(first), {halo_before, halo_before}}, first->stride);
     for (int i = 0; i < m->n; i++) {
@@ -319,19 +317,18 @@ static int segment_states(const struct segment_builder *c, int module)
     struct bb_segment *s = open_segment(c, module);
     int rc = 0;
 
-    for (int i = 0; s && i < m->n; i++) {
+    for (int i = 0; i < m->n; i++) {
         const struct bb_net_layer *l = layer_at(c, m->first + i);
 
         if (i == m->states_at)
             s = open_segment(c, module);
-        for (int h = 0; s && i == m->states_at && h < BB_NET_STATES; h++) {
+        for (int h = 0; i == m->states_at && h < BB_NET_STATES; h++) {
             const struct bb_state_halo *state = &m->states[h];
 
             add_halo(c, s, &(struct bb_halo){state->what, state->map, {state->halo, state->halo}}, 1);
         }
-        TRY(s ? add_to_op(c, i < m->states_at ? &s->tail : &s->head, l,
-                          get_extent(c, l, i < m->states_at ? none : l->fused_halo))
-              : -BB_EFAIL);
+        TRY(add_to_op(c, i < m->states_at ? &s->tail : &s->head, l,
+                      get_extent(c, l, i < m->states_at ? none : l->fused_halo)));
     }
 out:
     return rc;
@@ -371,13 +368,12 @@ static void add_totals(const struct segment_builder *c)
     struct bb_split_layers *layers = c->layers;
     const struct bb_net *net = c->input->net;
 
-    for (int m = layers->first; m < layers->first + layers->n; m++)
-        layers->parameters += net->modules[m].parameters;
     for (int s = 0; s < layers->n_segments; s++)
         for (int direction = 0; direction < BB_PASS_DIRECTIONS; direction++)
             layers->flops[direction] +=
                 layers->segments[s].head.flops[direction] + layers->segments[s].tail.flops[direction];
-    for (int m = layers->first; m < layers->first + layers->n; m++)
+    for (int m = layers->first; m < layers->first + layers->n; m++) {
+        layers->parameters += net->modules[m].parameters;
         for (int i = net->modules[m].first; i < net->modules[m].first + net->modules[m].n; i++) {
             const struct bb_net_layer *l = &net->layers[i];
             double side = bb_net_layer_out_side(l);
@@ -386,6 +382,7 @@ static void add_totals(const struct segment_builder *c)
                 layers->activations += side * side * bb_net_layer_out_depth(l) * l->out * layers->samples /
                                        (layers->slices.rows * layers->slices.cols);
         }
+    }
 }
 
 /* Computes the microseconds per FLOP for --compute timed: from --forward-us and --backward-us, which are times of

@@ -218,46 +218,30 @@ struct halo_exchange {
     int segment;
 };
 
-/* Computes in *memory_kernel the kernel that packs or unpacks the message of a halo in direction d. received: true:
- * the elements that are received from direction d; false: the elements that are sent in direction d. Returns false
- * if there is no message in this direction. */
-static bool find_halo_box(const struct bb_tile_stage *w, const struct bb_replica *replica, const struct bb_halo *halo,
-                          int d, bool received, struct bb_memory_kernel *memory_kernel)
-{
-    const struct bb_split_layers *layers = &replica->split->layers;
-    const uint32_t interior[3] = {(uint32_t)halo->map.depth, (uint32_t)(halo->map.side / layers->slices.rows),
-                                  (uint32_t)(halo->map.side / layers->slices.cols)};
-    const uint32_t width[3] = {0, (uint32_t)halo->width[0], (uint32_t)halo->width[1]};
-    const int direction[3] = {0, bb_direction_row(d), bb_direction_col(d)};
-
-    memory_kernel->dtype = w->script.dtype;
-    memory_kernel->rows = (uint64_t)layers->samples * (uint64_t)halo->map.channels;
-    return (replica->neighbours & 1u << d) && bb_halo_box(interior, width, direction, received, &memory_kernel->box);
-}
-
-static const char *pack_name(const struct bb_memory_kernel *memory_kernel)
-{
-    return memory_kernel->kind == BB_MEMORY_KERNEL_PACK     ? "halo pack"
-           : memory_kernel->kind == BB_MEMORY_KERNEL_UNPACK ? "halo unpack"
-                                                            : "halo add";
-}
-
 /* Creates the list of the kernels that pack (packs: true) or unpack the messages of a halo exchange. For the kind
  * GRADIENTS they pack the halo area around the tile, and the receiving rank adds these gradients to the inner area
  * of its tile. */
 static struct bb_kernel_list *make_pack_list(struct bb_tile_stage *w, const struct bb_replica *replica,
                                              const struct halo_exchange *x, bool packs)
 {
-    bool back = x->kind == GRADIENTS;
-    struct bb_memory_kernel memory_kernel = {.kind = packs  ? BB_MEMORY_KERNEL_PACK
-                                                     : back ? BB_MEMORY_KERNEL_UNPACK_ADD
-                                                            : BB_MEMORY_KERNEL_UNPACK};
+    const struct bb_split_layers *layers = &replica->split->layers;
     struct bb_kernel_list *kernels = bb_step_add_kernel_list(w->tiling->step);
 
-    for (int h = 0; h < x->n; h++)
-        for (int d = 0; d < BB_DIRECTIONS; d++)
-            if (find_halo_box(w, replica, &x->halos[h], d, packs == back, &memory_kernel))
-                bb_kernel_list_add_memory_kernel(kernels, pack_name(&memory_kernel), &memory_kernel);
+    for (int h = 0; h < x->n; h++) {
+        const struct bb_halo *halo = &x->halos[h];
+        const uint64_t rows = (uint64_t)layers->samples * (uint64_t)halo->map.channels;
+        const uint32_t interior[3] = {(uint32_t)halo->map.depth, (uint32_t)(halo->map.side / layers->slices.rows),
+                                      (uint32_t)(halo->map.side / layers->slices.cols)};
+        const uint32_t width[3] = {0, (uint32_t)halo->width[0], (uint32_t)halo->width[1]};
+
+        for (int d = 0; d < BB_DIRECTIONS; d++) {
+            const int direction[3] = {0, bb_direction_row(d), bb_direction_col(d)};
+
+            if (replica->neighbours & 1u << d) /* adds nothing in a direction without a halo */
+                (void)bb_kernel_list_halo_side(kernels, rows, interior, width, direction, !packs, x->kind == GRADIENTS,
+                                               w->script.dtype);
+        }
+    }
     return kernels;
 }
 

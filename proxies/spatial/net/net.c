@@ -55,40 +55,30 @@ size_t bb_map_elements(const struct bb_map *m)
 
 /* ---- construction of a network from modules and layers ---- */
 
-/* Makes space for element n in `array`. Evaluates to false and sets net->failed if memory is exhausted or an earlier
- * call failed. */
-#define GROW_ARRAY(net, array, n) (!(net)->failed && (BB_GROW(array, n), true))
-
-/* Stores an allocated string in net->texts, so that the net owns it, and returns the string. text NULL: the
- * allocation in the caller failed. */
+/* Stores an allocated string in net->texts, so that the net owns it, and returns the string. */
 static const char *keep_text(struct bb_net *net, char *text)
 {
-    if (text && GROW_ARRAY(net, net->texts, net->n_texts))
-        return net->texts[net->n_texts++] = text;
-    net->failed = true;
-    free(text);
-    return NULL;
+    BB_GROW(net->texts, net->n_texts);
+    return net->texts[net->n_texts++] = text;
 }
 
 void bb_net_open_module(struct bb_net *net, const struct bb_module *attributes, const char *fmt, ...)
 {
-    char *text = NULL;
+    char text[64];
     va_list args;
 
-    if (!GROW_ARRAY(net, net->modules, net->n_modules))
-        return;
     va_start(args, fmt);
-    text = vasprintf(&text, fmt, args) < 0 ? NULL : text;
+    vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
+    BB_GROW(net->modules, net->n_modules);
     net->modules[net->n_modules] = *attributes;
     net->modules[net->n_modules].first = net->n_layers;
-    net->modules[net->n_modules++].name = keep_text(net, text);
+    net->modules[net->n_modules++].name = keep_text(net, bb_copy_text(text));
 }
 
 void bb_net_add_layer(struct bb_net *net, const struct bb_net_layer *layer)
 {
-    if (!GROW_ARRAY(net, net->layers, net->n_layers))
-        return;
+    BB_GROW(net->layers, net->n_layers);
     net->layers[net->n_layers] = *layer;
     net->layers[net->n_layers].first = net->n_layers == 0;
     net->n_layers++;
@@ -127,11 +117,8 @@ void bb_net_add_dense(struct bb_net *net, int in, int out)
 
 void bb_net_close_module(struct bb_net *net, const struct bb_map *out, const struct bb_map *skipped)
 {
-    struct bb_module *m;
+    struct bb_module *m = &net->modules[net->n_modules - 1];
 
-    if (net->failed)
-        return;
-    m = &net->modules[net->n_modules - 1];
     m->n = net->n_layers - m->first;
     m->out[m->n_out++] = *out;
     if (skipped)
@@ -233,13 +220,11 @@ int bb_net_load(const char *word, const struct bb_net_options *options, struct b
     TRY(bb_model_file_load(&file, word, &found));
     family = find_family(word, found);
     TRY(family ? bb_model_file_begin(&file) : -BB_EUSAGE);
-    net->name = keep_text(net, strdup(json_string_value(json_object_get(file.root, "name"))));
-    TRY(net->name ? 0 : -BB_EFAIL);
+    net->name = keep_text(net, bb_copy_text(json_string_value(json_object_get(file.root, "name"))));
     TRY(bb_model_file_shape(&file, "image", &net->image));
     net->image = options->image ? options->image : net->image;
     TRY(check_image(net->name, net->image, family->min_image));
     TRY(family->make(net, &file, options));
-    TRY(net->failed ? -BB_EFAIL : 0);
     TRY(check_total(&file, net, options));
 out:
     bb_model_file_close(&file);

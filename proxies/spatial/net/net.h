@@ -84,7 +84,6 @@ struct bb_net {
                                          sample */
     char **texts;
     int n_texts;
-    bool failed; /* true: memory was exhausted during the construction of the network */
 };
 
 /* Options that change the model. The value 0 selects the value of the model file. */
@@ -113,7 +112,7 @@ int bb_net_layer_out_side(const struct bb_net_layer *l);
 int bb_net_layer_out_depth(const struct bb_net_layer *l);
 size_t bb_map_elements(const struct bb_map *map);
 
-/* ---- functions for the network builders (net_*.c); after a failure (net->failed) later calls do nothing ---- */
+/* ---- functions for the network builders (net_*.c) ---- */
 
 struct bb_model_file;
 

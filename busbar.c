@@ -90,44 +90,30 @@ static void complete_commands(const char *text)
         bb_opts_print_candidate(commands[i].name, text, commands[i].help, stdout);
 }
 
-static void complete_listings(const char *text)
-{
-    for (int i = 0; i < N_LISTINGS; i++)
-        bb_opts_print_candidate(listings[i].name, text, "", stdout);
-}
-
-static int print_listing(const struct listing *listing)
-{
-    fprintf(stdout, "%s\n", listing->name);
-    return listing->print(stdout);
-}
-
 static int list_main(int argc, char **argv)
 {
-    const char *names[N_LISTINGS];
+    const char *prefix = bb_opts_completion_prefix(argc, argv), *names[N_LISTINGS];
+    bool found = false;
     int rc = 0;
 
-    for (int i = 0; i < N_LISTINGS; i++)
-        names[i] = listings[i].name;
-    if (bb_opts_completion_prefix(argc, argv)) {
-        complete_listings(bb_opts_completion_prefix(argc, argv));
-        return 0;
-    }
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         printf("Usage: busbar list [WHAT]\n\nWHAT is collectives, dtypes, ops, proxies, models, clusters or columns "
                "(default: all).\n");
         return 0;
     }
-    if (argc > 2)
+    if (argc > 2 && !prefix)
         return bb_err(BB_EUSAGE, "busbar list does not take '%s'; expected: busbar list [WHAT]", argv[2]);
-    for (int i = 0; i < N_LISTINGS && argc == 1 && rc == 0; i++)
-        rc = print_listing(&listings[i]);
-    if (argc == 1)
-        return rc;
-    for (int i = 0; i < N_LISTINGS; i++)
-        if (strcmp(argv[1], names[i]) == 0)
-            return print_listing(&listings[i]);
-    return bb_reject_unknown("list", argv[1], names, N_LISTINGS);
+    for (int i = 0; i < N_LISTINGS && rc == 0; i++) {
+        names[i] = listings[i].name;
+        if (prefix) {
+            bb_opts_print_candidate(names[i], prefix, "", stdout);
+        } else if (argc == 1 || strcmp(argv[1], names[i]) == 0) {
+            found = true;
+            puts(names[i]);
+            rc = listings[i].print(stdout);
+        }
+    }
+    return found || prefix ? rc : bb_reject_unknown("list", argv[1], names, N_LISTINGS);
 }
 
 static const char about[] = "Measures and predicts the communication of deep-learning training on GPU clusters.";

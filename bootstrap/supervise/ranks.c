@@ -18,32 +18,9 @@ struct bb_child *bb_ranks_find(const struct bb_supervisor *s, int rank)
     return i >= 0 && i < s->n_children ? &s->children[i] : NULL;
 }
 
-static bool all_children(const struct bb_supervisor *s, bool (*test)(const struct bb_child *))
-{
-    for (int i = 0; i < s->n_children; i++)
-        if (!test(&s->children[i]))
-            return false;
-    return true;
-}
-
-static bool is_alive(const struct bb_child *child)
-{
-    return child->alive;
-}
-
-static bool has_ended(const struct bb_child *child)
-{
-    return child->pid == 0;
-}
-
-static bool is_done(const struct bb_child *child)
-{
-    return child->pid == 0 && child->done;
-}
-
 bool bb_ranks_gone(const struct bb_supervisor *s)
 {
-    return all_children(s, has_ended);
+    return s->counts.ended == s->n_children;
 }
 
 /* ---- messages ---- */
@@ -57,9 +34,10 @@ static void take_alive(struct bb_supervisor *s, struct bb_child *child, const ch
             (void)kill(child->pid, SIGKILL);
         return;
     }
+    s->counts.alive += !child->alive;
     child->alive = true;
     bb_child_read_stderr(child);
-    if (all_children(s, is_alive))
+    if (s->counts.alive == s->n_children)
         bb_supervisor_event(s, BB_EVENT_ALIVE);
 }
 
@@ -148,39 +126,34 @@ static void restart_timeout(const struct bb_supervisor *s, struct bb_child *chil
     child->due_s = bb_now_s() + s->timeout_s;
 }
 
+static void report_hang(struct bb_supervisor *s, struct bb_child *child)
+{
+    child->due_s = INFINITY;
+    bb_peers_report(s, child->rank, BB_CAUSE_HANG, 0, BB_ETIMEOUT);
+}
+
 static void take_message(struct bb_supervisor *s, struct bb_child *child, const struct bb_rank_header *header,
                          const void *data)
 {
+    const enum bb_rank_request request = (enum bb_rank_request)header->request;
+
+    if (request == BB_RANK_TIMEOUT && header->bytes == sizeof(s->timeout_s))
+        memcpy(&s->timeout_s, data, sizeof(s->timeout_s));
     restart_timeout(s, child);
-    switch ((enum bb_rank_request)header->request) {
-    case BB_RANK_ALIVE:
+    if (request == BB_RANK_ALIVE) {
         take_alive(s, child, data, header->bytes);
-        break;
-    case BB_RANK_TIMEOUT:
-        if (header->bytes == sizeof(s->timeout_s))
-            memcpy(&s->timeout_s, data, sizeof(s->timeout_s));
-        restart_timeout(s, child);
-        break;
-    case BB_RANK_WORLD:
+    } else if (request == BB_RANK_WORLD) {
         take_world(s, child, data, header->bytes);
-        break;
-    case BB_RANK_JOIN:
+    } else if (request == BB_RANK_JOIN) {
         take_join(s, child, data, header->bytes);
-        break;
-    case BB_RANK_HANG:
-        child->due_s = INFINITY;
-        bb_peers_report(s, child->rank, BB_CAUSE_HANG, 0, BB_ETIMEOUT);
-        break;
-    case BB_RANK_FAIL:
+    } else if (request == BB_RANK_HANG) {
+        report_hang(s, child);
+    } else if (request == BB_RANK_FAIL) {
         child->failed = true;
         report_failure(s, child, header->code);
-        break;
-    case BB_RANK_DONE:
+    } else if (request == BB_RANK_DONE) {
         child->done = true;
         child->code = header->code;
-        break;
-    case BB_RANK_ANSWER:
-        break;
     }
 }
 
@@ -236,12 +209,14 @@ static void take_end(struct bb_supervisor *s, struct bb_child *child, int status
 {
     read_child(s, child);
     child->pid = 0;
+    s->counts.ended++;
+    s->counts.done += child->done;
     if (!child->done && !child->failed)
         report_end(s, child, status, !child->alive);
     else if (child->done && WIFSIGNALED(status) && child->due_s < INFINITY && s->ending_s == 0)
         bb_warn("rank %d (%s) was killed by SIG%s while it exited; its results are complete", child->rank, s->job.host,
                 bb_signal_abbreviation(WTERMSIG(status)));
-    if (all_children(s, is_done))
+    if (s->counts.done == s->n_children)
         finish_ranks(s);
     if (bb_ranks_gone(s))
         bb_supervisor_event(s, BB_EVENT_GONE);
@@ -282,17 +257,6 @@ void bb_ranks_reap(struct bb_supervisor *s)
 
 /* ---- signs of life ---- */
 
-/* A rank has reported its end but does not exit: a library hangs in its exit handler. The results are complete, so the
- * rank is killed. */
-static void end_late_exit(struct bb_supervisor *s, struct bb_child *child)
-{
-    child->due_s = INFINITY;
-    bb_err_job_nonblocking(BB_ETIMEOUT, "timeout: the exit of rank %d (%s) did not end within %g s", child->rank,
-                           s->job.host, s->timeout_s);
-    if (child->pid > 0)
-        (void)kill(child->pid, SIGKILL);
-}
-
 static void check_child(struct bb_supervisor *s, struct bb_child *child, double now_s)
 {
     const unsigned signs = atomic_load_explicit(&child->page->signs, memory_order_relaxed);
@@ -302,12 +266,15 @@ static void check_child(struct bb_supervisor *s, struct bb_child *child, double 
     child->signs = signs;
     if (child->pid == 0 || now_s < child->due_s)
         return;
-    if (child->done) {
-        end_late_exit(s, child);
+    if (!child->done) {
+        report_hang(s, child);
         return;
     }
+    /* A library hangs in its exit handler. The results are complete, so the rank is killed. */
     child->due_s = INFINITY;
-    bb_peers_report(s, child->rank, BB_CAUSE_HANG, 0, BB_ETIMEOUT);
+    bb_err_job_nonblocking(BB_ETIMEOUT, "timeout: the exit of rank %d (%s) did not end within %g s", child->rank,
+                           s->job.host, s->timeout_s);
+    (void)kill(child->pid, SIGKILL);
 }
 
 void bb_ranks_check(struct bb_supervisor *s)

@@ -105,15 +105,13 @@ bool bb_supervisor_poll_writer(struct bb_supervisor *s)
 /* How the job ends, for the results. phase: out, buffer. */
 static struct bb_results_end describe_end(const struct bb_supervisor *s, char phase[BB_VERDICT_LINE])
 {
-    struct bb_results_end end = {.reason = s->line};
-
     phase[0] = '\0';
     if (s->trouble.cause != BB_CAUSE_NONE)
         bb_verdict_phase(s, phase);
-    end.phase = phase;
-    if (s->trouble.cause == BB_CAUSE_SIGNAL)
-        end.ended_by = bb_signal_name(s->trouble.signal);
-    return end;
+    return (struct bb_results_end){.reason = s->line,
+                                   .phase = phase,
+                                   .ended_by =
+                                       s->trouble.cause == BB_CAUSE_SIGNAL ? bb_signal_name(s->trouble.signal) : NULL};
 }
 
 /* Sends the writer how the job ends. */

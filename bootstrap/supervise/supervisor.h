@@ -68,6 +68,9 @@ struct bb_supervisor {
     struct bb_job job;
     struct bb_child *children; /* [n_children] */
     int n_children;
+    struct {
+        int alive, done, ended; /* number of children whose main() has begun, that ended in order, that ended at all */
+    } counts;
     enum bb_state state;
     enum bb_role role;
     double due_s;     /* time at which BB_EVENT_TIMER occurs; 0: no timer */

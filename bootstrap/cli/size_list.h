@@ -4,6 +4,7 @@
 
 #include "bootstrap/base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { BB_SIZES_MAX = 256 };
@@ -27,12 +28,13 @@ int bb_sizes_parse(struct bb_sizes *s, const char *option, const char *text, siz
 size_t bb_sizes_max(const struct bb_sizes *s);
 
 /*
- * bb_list_each - call fn for each item of a comma-separated list, including empty items, until fn returns non-zero.
- *   text     the list. An item longer than 63 characters is passed to fn truncated and with "..." at its end, so that
- *            fn does not mistake the truncated text for a valid item
- *   Returns  the result of the last call of fn
+ * bb_list_next - read the next item of a comma-separated list, which may be empty.
+ *   rest     in: the list, or what an earlier call left of it; out: the remaining items, NULL after the last item
+ *   word     out: the item. An item longer than 63 characters is truncated and ends in "...", so that the truncated
+ *            text is not mistaken for a valid item
+ *   Returns  false if there is no further item (*rest is NULL)
  */
-typedef int bb_list_fn(void *arg, const char *word);
-int bb_list_each(const char *text, bb_list_fn *fn, void *arg) BB_MUST_CHECK;
+enum { BB_LIST_WORD = 64 };
+bool bb_list_next(const char **rest, char word[BB_LIST_WORD]);
 
 #endif

@@ -195,34 +195,31 @@ static void set_id(struct bb_sweep_run *c, int repeat)
     snprintf(c->id, sizeof(c->id), "%016llx", (unsigned long long)hash_word(hash, numbers));
 }
 
-static int reject_command(const struct expansion *x, const char *word)
+static int find_command(const struct bb_expand_plan *plan, const char *name, const struct bb_study_command **command)
 {
     const char *names[16];
 
-    for (size_t i = 0; i < x->plan->n_commands; i++)
-        names[i] = x->plan->commands[i].name;
-    return bb_reject_unknown("command", word, names, x->plan->n_commands);
-}
-
-static const struct bb_study_command *find_command(const struct bb_expand_plan *plan, const char *name)
-{
-    for (size_t i = 0; i < plan->n_commands; i++)
-        if (strcmp(plan->commands[i].name, name) == 0)
-            return &plan->commands[i];
-    return NULL;
+    for (size_t i = 0; i < plan->n_commands; i++) {
+        *command = &plan->commands[i];
+        names[i] = plan->commands[i].name;
+        if (strcmp(names[i], name) == 0)
+            return 0;
+    }
+    return bb_reject_unknown("command", name, names, plan->n_commands);
 }
 
 /* Looks up the command of a combination in plan->commands, sets the combination's number of ranks and lets the
  * command validate its arguments. */
 static int check_command(const struct expansion *x, struct bb_sweep_run *c, json_int_t ranks)
 {
-    const struct bb_study_command *command;
+    const struct bb_study_command *command = NULL;
+    int rc;
 
     if (c->words.n == 0)
         return bb_err(BB_EUSAGE, "no command, expected for example \"command\": \"bench all_reduce\"");
-    command = find_command(x->plan, c->words.word[0]);
-    if (!command)
-        return reject_command(x, c->words.word[0]);
+    rc = find_command(x->plan, c->words.word[0], &command);
+    if (rc)
+        return rc;
     c->launched = command->launched;
     c->ranks = c->launched ? (int)ranks : 1;
     if (!c->launched && ranks)
@@ -593,22 +590,18 @@ out:
 
 /* ---- command, options, environment and ranks at the top level of the study ---- */
 
-static int add_ranks(void *list, const char *word)
-{
-    int ranks;
-
-    if (bb_parse_int(word, 1, BB_STUDY_MAX_RANKS, &ranks) != 0)
-        return -BB_EUSAGE;
-    json_array_append_new(list, json_integer(ranks));
-    return 0;
-}
-
 /* Replaces the ranks of the file by the numbers of --ranks "2,4,8". A single number is not an axis. */
 static int override_ranks(json_t *base, const char *text)
 {
     json_t *list = json_array();
-    int rc = bb_list_each(text, add_ranks, list);
+    const char *rest = text;
+    char word[BB_LIST_WORD];
+    int ranks = 0, rc = 0;
 
+    while (rc == 0 && bb_list_next(&rest, word)) {
+        rc = bb_parse_int(word, 1, BB_STUDY_MAX_RANKS, &ranks);
+        json_array_append_new(list, json_integer(ranks));
+    }
     if (rc)
         bb_err(BB_EUSAGE, "--ranks: '%s' is not valid, expected numbers of ranks, for example 2,4,8", text);
     else

@@ -61,9 +61,8 @@ static bool read_number(const char *text, double *number)
     return true;
 }
 
-static int add_condition(void *arg, const char *word)
+static int add_condition(struct conditions *all, const char *word)
 {
-    struct conditions *all = arg;
     struct condition c = {.holds = NULL};
     char relation[3];
 
@@ -88,8 +87,13 @@ static int add_condition(void *arg, const char *word)
 
 static int read_conditions(const char *text, struct conditions *all)
 {
+    char word[BB_LIST_WORD];
+    int rc = 0;
+
     all->n = 0;
-    return text ? bb_list_each(text, add_condition, all) : 0;
+    while (rc == 0 && bb_list_next(&text, word))
+        rc = add_condition(all, word);
+    return rc;
 }
 
 static bool holds_for(const struct condition *c, const json_t *cell)

@@ -27,19 +27,21 @@ static const struct bb_opt_table tables[] = {
     {0},
 };
 
-/* Parses one communicator size of the list in --ranks and appends it to o->counts. Sizes above the number of ranks
- * of the job are rejected later (choose_counts in bench_comm.c). */
-static int add_count(void *arg, const char *word)
+/* Parses the communicator sizes of --ranks into o->counts; NULL: none. Sizes above the number of ranks of the job are
+ * rejected later (choose_counts in bench_comm.c). */
+static int parse_counts(struct bb_bench_comm_options *o, const char *list)
 {
-    struct bb_bench_comm_options *o = arg;
+    char word[BB_LIST_WORD];
 
-    if (o->n_counts == BB_COMM_COUNTS)
-        return bb_err(BB_EUSAGE, "--ranks has more than %d numbers", (int)BB_COMM_COUNTS);
-    if (bb_parse_int(word, 1, 1 << 24, &o->counts[o->n_counts]) != 0)
-        return bb_err(BB_EUSAGE,
-                      "invalid number of ranks '%s' in --ranks; expected 'doubling' or a list of numbers of at least 1",
-                      word);
-    o->n_counts++;
+    for (; bb_list_next(&list, word); o->n_counts++) {
+        if (o->n_counts == BB_COMM_COUNTS)
+            return bb_err(BB_EUSAGE, "--ranks has more than %d numbers", (int)BB_COMM_COUNTS);
+        if (bb_parse_int(word, 1, 1 << 24, &o->counts[o->n_counts]) != 0)
+            return bb_err(
+                BB_EUSAGE,
+                "invalid number of ranks '%s' in --ranks; expected 'doubling' or a list of numbers of at least 1",
+                word);
+    }
     return 0;
 }
 
@@ -49,7 +51,7 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
 
     if (positionals->n > 0)
         return bb_err(BB_EUSAGE, "unexpected argument '%s'; bench comm accepts only options", positionals->word[0]);
-    return strcmp(o->ranks, "doubling") == 0 ? 0 : bb_list_each(o->ranks, add_count, o);
+    return parse_counts(o, strcmp(o->ranks, "doubling") == 0 ? NULL : o->ranks);
 }
 
 const struct bb_opts bb_bench_comm_set = {

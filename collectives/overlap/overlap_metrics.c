@@ -39,11 +39,6 @@ void bb_overlap_counts(double gemm_us, double collective_us, int min_collectives
 
 /* ---- parsing, formatting and ranking CTA limits ---- */
 
-struct parse {
-    struct bb_cta_limit *limits;
-    int n;
-};
-
 static int limit_of(const char *word, struct bb_cta_limit *limit)
 {
     const char *colon = strchr(word, ':');
@@ -60,29 +55,21 @@ static int limit_of(const char *word, struct bb_cta_limit *limit)
     return bb_parse_int(colon + 1, limit->min, 64, &limit->max);
 }
 
-static int add_limit(void *arg, const char *word)
-{
-    struct parse *p = arg;
-
-    if (p->n == BB_CTA_LIMITS)
-        return bb_err(BB_EUSAGE, "--ctas has more than %d limits", BB_CTA_LIMITS);
-    if (limit_of(word, &p->limits[p->n]) != 0)
-        return bb_err(
-            BB_EUSAGE,
-            "invalid CTA limit '%s' in --ctas; expected a list of 'default', MAX or MIN:MAX from 1 to 64, for "
-            "example default,4,8:16",
-            word);
-    p->n++;
-    return 0;
-}
-
 int bb_cta_limits_parse(const char *text, struct bb_cta_limit limits[BB_CTA_LIMITS], int *n)
 {
-    struct parse p = {.limits = limits};
-    int rc = bb_list_each(text, add_limit, &p);
+    char word[BB_LIST_WORD];
 
-    *n = p.n;
-    return rc;
+    for (*n = 0; bb_list_next(&text, word); ++*n) {
+        if (*n == BB_CTA_LIMITS)
+            return bb_err(BB_EUSAGE, "--ctas has more than %d limits", BB_CTA_LIMITS);
+        if (limit_of(word, &limits[*n]) != 0)
+            return bb_err(
+                BB_EUSAGE,
+                "invalid CTA limit '%s' in --ctas; expected a list of 'default', MAX or MIN:MAX from 1 to 64, for "
+                "example default,4,8:16",
+                word);
+    }
+    return 0;
 }
 
 const char *bb_cta_limit_text(const struct bb_cta_limit *limit, char text[BB_CTA_TEXT])

@@ -30,11 +30,10 @@ static int parse_scope(const char *scope_text, struct bb_busbw_threshold *thresh
     return bb_parse_bytes(scope_text, &threshold->bytes);
 }
 
-/* Parses one threshold of the list, such as "peak:300". bb_list_each limits a threshold to 63 characters, so the
+/* Parses one threshold of the list, such as "peak:300". bb_list_next limits a threshold to 63 characters, so the
  * text before the colon fits into scope_text. */
-static int add_threshold(void *arg, const char *word)
+static int add_threshold(struct bb_busbw_thresholds *f, const char *word)
 {
-    struct bb_busbw_thresholds *f = arg;
     struct bb_busbw_threshold threshold = {.scope = BB_BUSBW_MEAN};
     const char *colon = strchr(word, ':');
     char scope_text[64] = "";
@@ -54,8 +53,13 @@ static int add_threshold(void *arg, const char *word)
 
 int bb_busbw_thresholds_parse(struct bb_busbw_thresholds *f, const char *text)
 {
+    char word[BB_LIST_WORD];
+    int rc = 0;
+
     *f = (struct bb_busbw_thresholds){0};
-    return text ? bb_list_each(text, add_threshold, f) : 0;
+    while (rc == 0 && bb_list_next(&text, word))
+        rc = add_threshold(f, word);
+    return rc;
 }
 
 void bb_busbw_tally_add(struct bb_busbw_tally *t, double busbw_gbps)

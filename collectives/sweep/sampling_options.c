@@ -82,35 +82,31 @@ static int resolve_seed(struct bb_sampling_options *o)
     return 0;
 }
 
-struct delay_reader {
-    double *us; /* [ranks] delays in microseconds */
-    int ranks, *highest;
-};
-
 /* Parses one element RANK:US of the list in --delay. */
-static int add_delay(void *arg, const char *word)
+static int parse_delay(const char *word, int *rank, double *us)
 {
-    const struct delay_reader *d = arg;
     const char *colon = strchr(word, ':');
     char rank_text[16];
-    double us;
-    int rank;
 
     snprintf(rank_text, sizeof rank_text, "%.*s", colon ? (int)(colon - word) : 0, word);
-    if (!colon || bb_parse_int(rank_text, 0, 1 << 30, &rank) || bb_parse_double(colon + 1, &us) || us < 0 || us > 1e9)
+    if (!colon || bb_parse_int(rank_text, 0, 1 << 30, rank) || bb_parse_double(colon + 1, us) || *us < 0 || *us > 1e9)
         return bb_err(BB_EUSAGE, "--delay: '%s' is not valid, expected RANK:MICROSECONDS, try: 1:100", word);
-    if (rank < d->ranks)
-        d->us[rank] = us;
-    *d->highest = rank > *d->highest ? rank : *d->highest;
     return 0;
 }
 
 int bb_sampling_parse_delays(const char *text, int ranks, double *us, int *highest)
 {
-    struct delay_reader d = {us, ranks, highest};
+    char word[BB_LIST_WORD];
+    double delay_us;
+    int rank;
 
-    *highest = -1;
-    return text ? bb_list_each(text, add_delay, &d) : 0;
+    for (*highest = -1; bb_list_next(&text, word); *highest = rank > *highest ? rank : *highest) {
+        if (parse_delay(word, &rank, &delay_us) != 0)
+            return -BB_EUSAGE;
+        if (rank < ranks)
+            us[rank] = delay_us;
+    }
+    return 0;
 }
 
 int bb_sampling_resolve(struct bb_sampling_options *o)

@@ -238,29 +238,25 @@ static void write_timeline(const struct bb_timeline *t, const bool *micro_batche
 
 /* ---- selection of ranks and micro-batches ---- */
 
-/* Indices that an option selects from 0 to n - 1. */
-struct selection {
-    const char *option, *what; /* option without "--", and what is selected, for the error line */
-    int n;
-    bool *chosen; /* [n] true for each selected index */
-};
-
-/* Parses one index such as "8" or one range such as "8-15", and marks it as selected. */
-static int select_range(void *arg, const char *word)
+/* Marks the indices that a list of indices and ranges such as "0,8-15" selects from 0 to n - 1; NULL: none.
+ *   option, what  the option without "--", and what is selected, for the error line
+ *   chosen        [n] out: true for each selected index */
+static int select_ranges(const char *list, const char *option, const char *what, int n, bool *chosen)
 {
-    const struct selection *s = arg;
-    const char *dash = strchr(word, '-');
-    const int length = dash ? (int)(dash - word) : (int)strlen(word), last = s->n - 1;
-    char low_text[64];
+    char word[BB_LIST_WORD], low_text[BB_LIST_WORD];
     int low, high;
 
-    snprintf(low_text, sizeof(low_text), "%.*s", length, word);
-    if (bb_parse_int(low_text, 0, last, &low) != 0 || (dash && bb_parse_int(dash + 1, low, last, &high) != 0))
-        return bb_err(BB_EUSAGE, "--%s '%s' is not valid, expected %s from 0 to %d, for example 0,2 or 0-%d", s->option,
-                      word, s->what, last, s->n > 1 ? 1 : 0);
-    high = dash ? high : low;
-    for (int i = low; i <= high; i++)
-        s->chosen[i] = true;
+    while (bb_list_next(&list, word)) {
+        const char *dash = strchr(word, '-');
+        const int length = dash ? (int)(dash - word) : (int)strlen(word);
+
+        snprintf(low_text, sizeof(low_text), "%.*s", length, word);
+        if (bb_parse_int(low_text, 0, n - 1, &low) != 0 || (dash && bb_parse_int(dash + 1, low, n - 1, &high) != 0))
+            return bb_err(BB_EUSAGE, "--%s '%s' is not valid, expected %s from 0 to %d, for example 0,2 or 0-%d",
+                          option, word, what, n - 1, n > 1 ? 1 : 0);
+        for (int i = low; i <= (dash ? high : low); i++)
+            chosen[i] = true;
+    }
     return 0;
 }
 
@@ -285,32 +281,30 @@ static void choose_ranks(const struct bb_step *step, bool *shown)
 int bb_export_perfetto(const struct bb_export *e, FILE *out)
 {
     const struct bb_prediction *p = e->prediction;
-    struct selection ranks = {"export-ranks", "ranks", e->step->layout.ranks, NULL};
-    struct selection micro_batches = {"export-micro-batches", "micro-batches", bb_export_micro_batches(e->step), NULL};
+    const int n_ranks = e->step->layout.ranks, n_micro_batches = bb_export_micro_batches(e->step);
+    bool *ranks, *micro_batches;
     struct bb_critical_path critical = {0};
     struct bb_timeline t = {0};
     char source[128];
     int rc;
 
     snprintf(source, sizeof(source), "step, predicted for %.96s", p->cluster.name);
-    BB_NEW(ranks.chosen, ranks.n);
-    BB_NEW(micro_batches.chosen, micro_batches.n);
-    if (e->only.ranks)
-        TRY(bb_list_each(e->only.ranks, select_range, &ranks));
-    else
-        choose_ranks(e->step, ranks.chosen);
-    if (e->only.micro_batches)
-        TRY(bb_list_each(e->only.micro_batches, select_range, &micro_batches));
-    bb_timeline_init_ranks(&t, e->step, ranks.chosen);
+    BB_NEW(ranks, n_ranks);
+    BB_NEW(micro_batches, n_micro_batches);
+    if (!e->only.ranks)
+        choose_ranks(e->step, ranks);
+    TRY(select_ranges(e->only.ranks, "export-ranks", "ranks", n_ranks, ranks));
+    TRY(select_ranges(e->only.micro_batches, "export-micro-batches", "micro-batches", n_micro_batches, micro_batches));
+    bb_timeline_init_ranks(&t, e->step, ranks);
     t.source = source;
     TRY(bb_predicted_timeline(e->step, p, &t));
     TRY(bb_predict_critical_path(e->step, p, &critical));
     t.critical = &critical;
-    write_timeline(&t, e->only.micro_batches ? micro_batches.chosen : NULL, out);
+    write_timeline(&t, e->only.micro_batches ? micro_batches : NULL, out);
 out:
     bb_critical_path_release(&critical);
     bb_timeline_release(&t);
-    free(ranks.chosen);
-    free(micro_batches.chosen);
+    free(ranks);
+    free(micro_batches);
     return rc;
 }

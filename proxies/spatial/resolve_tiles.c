@@ -17,36 +17,25 @@
 
 /* ---- options whose value is a list of numbers, for example "8,4" ---- */
 
-/* Argument of add_number, which bb_list_each calls for each element of an option's list. numbers: [max] the n
- * numbers parsed so far. */
-struct number_list {
-    const char *proxy, *option, *text;
-    int *numbers, n, max;
-};
-
-static int add_number(void *arg, const char *word)
-{
-    struct number_list *l = arg;
-
-    if (l->n == l->max)
-        return bb_err(BB_EUSAGE, "%s: --%s '%s' has more than %d numbers", l->proxy, l->option, l->text, l->max);
-    if (!*word || strlen(word) > 15)
-        return bb_err(BB_EUSAGE, "%s: --%s '%s', expected integers separated by commas; try: 4,4", l->proxy, l->option,
-                      l->text);
-    if (bb_parse_int(word, 1, BB_MAX_LAYERS, &l->numbers[l->n++]))
-        return bb_err(BB_EUSAGE, "%s: --%s: '%s' is not an integer from 1 to %d", l->proxy, l->option, word,
-                      BB_MAX_LAYERS);
-    return 0;
-}
-
 /* Parses the list `text` of an option, for example "8,4", into numbers[max]. Returns the number of elements, or a
  * negative error. */
 static int read_list(const char *proxy, const char *option, const char *text, int *numbers, int max)
 {
-    struct number_list l = {proxy, option, text, numbers, 0, max};
-    int rc = bb_list_each(text, add_number, &l);
+    const char *rest = text;
+    char word[BB_LIST_WORD];
+    int n = 0;
 
-    return rc ? rc : l.n;
+    while (bb_list_next(&rest, word)) {
+        if (n == max)
+            return bb_err(BB_EUSAGE, "%s: --%s '%s' has more than %d numbers", proxy, option, text, max);
+        if (!*word || strlen(word) > 15)
+            return bb_err(BB_EUSAGE, "%s: --%s '%s', expected integers separated by commas; try: 4,4", proxy, option,
+                          text);
+        if (bb_parse_int(word, 1, BB_MAX_LAYERS, &numbers[n++]))
+            return bb_err(BB_EUSAGE, "%s: --%s: '%s' is not an integer from 1 to %d", proxy, option, word,
+                          BB_MAX_LAYERS);
+    }
+    return n;
 }
 
 /* ---- rejection of contradictory options ---- */

@@ -150,18 +150,12 @@ void bb_nvml_release(struct bb_nvml *n)
 
 /* ---- sampling the state of the GPU ---- */
 
-static double clock_mhz(const struct bb_nvml *n, int type)
+/* Returns the value that an NVML function with a sensor or clock type stores; NaN: unknown. */
+static double read_value(const struct bb_nvml *n, int (*read)(void *, int, unsigned *), int type)
 {
-    unsigned mhz;
+    unsigned value;
 
-    return n->calls->clock && n->calls->clock(n->device, type, &mhz) == SUCCESS ? mhz : NAN;
-}
-
-static double temperature_c(const struct bb_nvml *n)
-{
-    unsigned celsius;
-
-    return n->calls->temperature && n->calls->temperature(n->device, SENSOR_GPU, &celsius) == SUCCESS ? celsius : NAN;
+    return read && read(n->device, type, &value) == SUCCESS ? value : NAN;
 }
 
 static double power_w(const struct bb_nvml *n)
@@ -183,9 +177,9 @@ void bb_nvml_sample(const struct bb_nvml *n, struct bb_nvml_sample *sample)
     *sample = (struct bb_nvml_sample){NAN, NAN, NAN, NAN, -1};
     if (!n->library)
         return;
-    *sample = (struct bb_nvml_sample){.sm_mhz = clock_mhz(n, CLOCK_SM),
-                                      .memory_mhz = clock_mhz(n, CLOCK_MEMORY),
-                                      .temperature_c = temperature_c(n),
+    *sample = (struct bb_nvml_sample){.sm_mhz = read_value(n, n->calls->clock, CLOCK_SM),
+                                      .memory_mhz = read_value(n, n->calls->clock, CLOCK_MEMORY),
+                                      .temperature_c = read_value(n, n->calls->temperature, SENSOR_GPU),
                                       .power_w = power_w(n),
                                       .reasons = reasons_of(n)};
 }

@@ -136,29 +136,23 @@ bool bb_kernel_list_transformer(struct bb_kernel_list *w, const struct bb_transf
 static bool add_conv_gemm(struct bb_kernel_list *w, const char *name, const struct bb_conv *v, enum bb_conv_pass pass)
 {
     struct bb_gemm_shape s;
+    const bool valid = bb_conv_gemm(v, pass, &s);
 
-    if (!bb_conv_gemm(v, pass, &s))
-        return false;
-    bb_kernel_list_add_gemm(w, name, &s);
-    return true;
+    if (valid)
+        bb_kernel_list_add_gemm(w, name, &s);
+    return valid;
 }
 
 bool bb_kernel_list_conv(struct bb_kernel_list *w, const struct bb_conv *v, bool backward, bool of_data)
 {
     int64_t out[3], positions;
-    struct bb_memory_kernel norm;
 
     if (!bb_conv_out(v, out))
         return false;
     positions = out[0] * out[1] * out[2];
-    norm = (struct bb_memory_kernel){.kind = BB_MEMORY_KERNEL_CHANNEL_NORM,
-                                     .dtype = v->dtype,
-                                     .act = BB_ACT_RELU,
-                                     .rows = (uint64_t)(v->n * v->k),
-                                     .cols = (uint64_t)positions,
-                                     .channels = (uint64_t)v->k};
     if (!backward && add_conv_gemm(w, "convolution", v, BB_CONV_FORWARD)) {
-        bb_kernel_list_add_memory_kernel(w, "norm", &norm);
+        add_memory_kernel(w, "norm", BB_MEMORY_KERNEL_CHANNEL_NORM, BB_ACT_RELU, v->n * v->k, positions, v->dtype);
+        bb_kernel_list_last(w)->memory_kernel.channels = (uint64_t)v->k;
         return true;
     }
     add_memory_kernel(w, "activation", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_RELU, v->n * positions, v->k, v->dtype);
@@ -207,36 +201,31 @@ bool bb_kernel_list_interaction(struct bb_kernel_list *w, int64_t rows, int64_t 
     return true;
 }
 
+/* Appends a kernel that copies or sums rows of `cols` elements, selected by indices: `rows` rows from in_rows rows. */
+static void add_gather(struct bb_kernel_list *w, const char *name, enum bb_memory_kernel_kind kind, uint64_t rows,
+                       uint64_t cols, uint64_t in_rows, enum bb_dtype_id dtype)
+{
+    add_memory_kernel(w, name, kind, BB_ACT_NONE, (int64_t)rows, (int64_t)cols, dtype);
+    bb_kernel_list_last(w)->memory_kernel.in_rows = in_rows;
+}
+
 void bb_kernel_list_embedding(struct bb_kernel_list *w, uint64_t tokens, uint64_t hidden, uint64_t vocabulary,
                               enum bb_dtype_id dtype)
 {
-    bb_kernel_list_add_memory_kernel(
-        w, "embedding",
-        &(struct bb_memory_kernel){
-            .kind = BB_MEMORY_KERNEL_EMBED, .dtype = dtype, .rows = tokens, .cols = hidden, .in_rows = vocabulary});
+    add_gather(w, "embedding", BB_MEMORY_KERNEL_EMBED, tokens, hidden, vocabulary, dtype);
 }
 
 void bb_kernel_list_permute(struct bb_kernel_list *w, uint64_t tokens, uint64_t hidden, int top_k,
                             enum bb_dtype_id dtype)
 {
-    bb_kernel_list_add_memory_kernel(w, "permute",
-                                     &(struct bb_memory_kernel){.kind = BB_MEMORY_KERNEL_PERMUTE,
-                                                                .dtype = dtype,
-                                                                .rows = tokens * (uint64_t)top_k,
-                                                                .cols = hidden,
-                                                                .in_rows = tokens});
+    add_gather(w, "permute", BB_MEMORY_KERNEL_PERMUTE, tokens * (uint64_t)top_k, hidden, tokens, dtype);
 }
 
 void bb_kernel_list_unpermute(struct bb_kernel_list *w, uint64_t tokens, uint64_t hidden, int top_k,
                               enum bb_dtype_id dtype)
 {
-    bb_kernel_list_add_memory_kernel(w, "unpermute",
-                                     &(struct bb_memory_kernel){.kind = BB_MEMORY_KERNEL_UNPERMUTE,
-                                                                .dtype = dtype,
-                                                                .rows = tokens,
-                                                                .cols = hidden,
-                                                                .in_rows = tokens * (uint64_t)top_k,
-                                                                .top_k = top_k});
+    add_gather(w, "unpermute", BB_MEMORY_KERNEL_UNPERMUTE, tokens, hidden, tokens * (uint64_t)top_k, dtype);
+    bb_kernel_list_last(w)->memory_kernel.top_k = top_k;
 }
 
 bool bb_kernel_list_halo_side(struct bb_kernel_list *w, uint64_t rows, const uint32_t interior[3],
@@ -265,14 +254,9 @@ void bb_kernel_list_accumulate(struct bb_kernel_list *w, uint64_t count, enum bb
 void bb_kernel_list_optimizer(struct bb_kernel_list *w, enum bb_memory_kernel_kind kind, uint64_t count,
                               enum bb_dtype_id dtype)
 {
-    const struct bb_memory_kernel p = {
-        .kind = kind,
-        .dtype = dtype,
-        .rows = 1,
-        .cols = count,
-        .optimizer = {.rate = 1e-6f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .step = 1}};
-
-    bb_kernel_list_add_memory_kernel(w, bb_memory_kernel_names[kind], &p);
+    add_memory_kernel(w, bb_memory_kernel_names[kind], kind, BB_ACT_NONE, 1, (int64_t)count, dtype);
+    bb_kernel_list_last(w)->memory_kernel.optimizer =
+        (struct bb_optimizer){.rate = 1e-6f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .step = 1};
 }
 
 /* ---- FLOPs, bytes and memory of a kernel list ---- */

@@ -32,13 +32,11 @@ static const struct {
 
 static const char *const suffixes[SIDES] = {[TP] = "", [EP] = "_EP", [DP] = "", [DP_EP] = "_DP_EP"};
 
-static const struct {
-    enum bb_coll_kind kind;
-    const char *word;
-} collective_names[] = {{BB_ALL_REDUCE, "ALLREDUCE"},
-                        {BB_ALL_GATHER, "ALLGATHER"},
-                        {BB_REDUCE_SCATTER, "REDUCESCATTER"},
-                        {BB_ALLTOALL, "ALLTOALL"}};
+/* SimAI's names of the collectives; NULL: SimAI does not have the collective. */
+static const char *const collective_names[BB_COLL_KIND_COUNT] = {[BB_ALL_REDUCE] = "ALLREDUCE",
+                                                                 [BB_ALL_GATHER] = "ALLGATHER",
+                                                                 [BB_REDUCE_SCATTER] = "REDUCESCATTER",
+                                                                 [BB_ALLTOALL] = "ALLTOALL"};
 
 static const size_t SMALL_BYTES = 64; /* A collective of fewer bytes, such as the sum of a norm or a flag, is omitted
                                          if no SimAI group corresponds to its communicator. */
@@ -106,14 +104,6 @@ static enum side side_of(const struct workload *w, const struct bb_op *op)
     return SIDES;
 }
 
-static const char *collective_name(const struct bb_op *op)
-{
-    for (size_t i = 0; i < sizeof(collective_names) / sizeof(collective_names[0]); i++)
-        if (collective_names[i].kind == op->coll)
-            return collective_names[i].word;
-    return NULL;
-}
-
 static int reject_op(const struct workload *w, const struct bb_op *op)
 {
     const struct bb_layout *l = &w->e->step->layout;
@@ -177,10 +167,10 @@ static int add_collective(struct workload *w, const struct bb_op *op)
 
     if (ranks == 1 || (!known && bytes < SMALL_BYTES))
         return 0;
-    if (!known || !collective_name(op))
+    if (!known || !collective_names[op->coll])
         return reject_op(w, op);
     row = row_with(w, op, 2 * column + 1);
-    row->word[column] = collective_name(op);
+    row->word[column] = collective_names[op->coll];
     row->suffix[column] = suffixes[side];
     row->bytes[column] = bytes;
     return 0;

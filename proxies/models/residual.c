@@ -23,16 +23,13 @@ struct builder {
     bool projection_first;
 };
 
-static int add_tensor(struct builder *b, const char *prefix, const char *name, size_t count)
+static void add_tensor(struct builder *b, const char *prefix, const char *name, size_t count)
 {
     struct bb_residual *m = b->model;
 
     BB_GROW(m->tensors, m->n_tensors);
-    if (asprintf((char **)&m->tensors[m->n_tensors].name, "%s.%s", prefix, name) < 0)
-        return bb_err(BB_EFAIL, "out of memory for the name of a tensor");
-    m->tensors[m->n_tensors++].count = count;
+    m->tensors[m->n_tensors++] = (struct bb_tensor){.name = bb_format("%s.%s", prefix, name), .count = count};
     m->parameters += (double)count;
-    return 0;
 }
 
 /* ---- layers with weights ---- */
@@ -152,7 +149,7 @@ static int create_unit(struct builder *b, const char *unit, const char *prefix)
     TRY(bb_json_list_at(b->tensors, unit, b->file->where, -64, &list, &n));
     for (int i = 0; i < n; i++) {
         TRY(bb_model_file_named_in(b->file, list, unit, i, &name, &count));
-        TRY(add_tensor(b, prefix, name, count));
+        add_tensor(b, prefix, name, count);
     }
     TRY(create_layers(b, unit, prefix, n_before));
 out:

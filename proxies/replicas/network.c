@@ -16,28 +16,20 @@
 /* ---- units (layers of the network) and their parameter tensors ---- */
 
 /* Appends an empty unit (one layer of the network) to net->units. Returns a pointer that is valid until the next
- * call, or NULL after printing an error message if memory is exhausted. */
+ * call. */
 static struct bb_network_unit *add_unit(struct bb_network *net, const char *name)
 {
     BB_GROW(net->units, net->n);
-    net->units[net->n] = (struct bb_network_unit){.name = strdup(name)};
-    if (net->units[net->n++].name)
-        return &net->units[net->n - 1];
-    bb_err(BB_EFAIL, "out of memory for '%s'", name);
-    return NULL;
+    net->units[net->n] = (struct bb_network_unit){.name = bb_copy_text(name)};
+    return &net->units[net->n++];
 }
 
-static int add_tensor(struct bb_network *net, struct bb_network_unit *unit, const char *name, size_t count)
+static void add_tensor(struct bb_network *net, struct bb_network_unit *unit, const char *name, size_t count)
 {
-    char *text;
-
     BB_GROW(unit->tensors, unit->n);
-    if (asprintf(&text, "%s.%s", unit->name, name) < 0)
-        return bb_err(BB_EFAIL, "out of memory for '%s'", name);
-    unit->tensors[unit->n++] = (struct bb_tensor){.name = text, .count = count};
+    unit->tensors[unit->n++] = (struct bb_tensor){.name = bb_format("%s.%s", unit->name, name), .count = count};
     net->parameters += (double)count;
     net->n_tensors++;
-    return 0;
 }
 
 static void release_unit(struct bb_network_unit *unit)
@@ -72,23 +64,19 @@ static int add_conv(struct network_builder *g, const char *name, int out, int ke
 {
     struct bb_network_unit *unit = add_unit(g->net, name);
     struct bb_gemm_shape gemm;
-    int rc;
 
-    if (!unit)
-        return -BB_EFAIL;
     unit->conv = bb_conv_2d(1, g->channels, out, g->edge, kernel, stride, BB_FLOAT);
     if (!bb_conv_gemm(&unit->conv, BB_CONV_FORWARD, &gemm))
         return bb_err(BB_EUSAGE, "%s: convolution '%s' does not fit its input of %d x %d", g->where, name, g->edge,
                       g->edge);
     unit->sample_flops = bb_gemm_flops(&gemm);
     g->outputs += (double)gemm.m * (double)gemm.n;
-    TRY(add_tensor(g->net, unit, "weight", (size_t)kernel * (size_t)kernel * (size_t)g->channels * (size_t)out));
-    TRY(add_tensor(g->net, unit, "norm.weight", (size_t)out));
-    TRY(add_tensor(g->net, unit, "norm.bias", (size_t)out));
+    add_tensor(g->net, unit, "weight", (size_t)kernel * (size_t)kernel * (size_t)g->channels * (size_t)out);
+    add_tensor(g->net, unit, "norm.weight", (size_t)out);
+    add_tensor(g->net, unit, "norm.bias", (size_t)out);
     g->channels = out;
     g->edge = (g->edge + 2 * ((kernel - 1) / 2) - kernel) / stride + 1;
-out:
-    return rc;
+    return 0;
 }
 
 /* Adds one residual block. A basic block has two 3x3 convolutions. A bottleneck block has 1x1, 3x3 and 1x1
@@ -117,21 +105,16 @@ out:
     return rc;
 }
 
-static int add_dense(struct network_builder *g, int classes)
+static void add_dense(struct network_builder *g, int classes)
 {
     struct bb_network_unit *unit = add_unit(g->net, "head");
-    int rc;
 
-    if (!unit)
-        return -BB_EFAIL;
     unit->rows = 1;
     unit->in = g->channels;
     unit->out = classes;
     unit->sample_flops = 2.0 * g->channels * classes;
-    TRY(add_tensor(g->net, unit, "weight", (size_t)g->channels * (size_t)classes));
-    TRY(add_tensor(g->net, unit, "bias", (size_t)classes));
-out:
-    return rc;
+    add_tensor(g->net, unit, "weight", (size_t)g->channels * (size_t)classes);
+    add_tensor(g->net, unit, "bias", (size_t)classes);
 }
 
 static int add_stages(struct network_builder *g, const json_t *part, int width, bool bottleneck)
@@ -200,7 +183,7 @@ static int read_residual(const json_t *part, const char *where, struct bb_networ
     TRY(add_conv(&g, "stem", r.width, r.kernel, r.stride));
     g.edge /= r.pool;
     TRY(add_stages(&g, part, r.width, strcmp(r.block, "bottleneck") == 0));
-    TRY(add_dense(&g, r.classes));
+    add_dense(&g, r.classes);
     for (int u = 0; u < net->n; u++)
         net->sample_flops += net->units[u].sample_flops;
     TRY(check_totals(&g, part));
@@ -236,17 +219,15 @@ static double arch_flops(const struct bb_arch *a, int layer, const struct bb_arc
     return flops;
 }
 
-static int add_arch_unit(struct bb_network *net, int layer, const char *name)
+static void add_arch_unit(struct bb_network *net, int layer, const char *name)
 {
     const struct bb_arch *a = &net->arch;
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
     struct bb_network_unit *unit = add_unit(net, name);
-    int n = bb_arch_tensors(a, layer, tensors, BB_ARCH_TENSORS), rc = 0;
+    int n = bb_arch_tensors(a, layer, tensors);
 
-    if (!unit || n < 0)
-        return -BB_EFAIL;
     for (int t = 0; t < n; t++)
-        TRY(add_tensor(net, unit, tensors[t].name, tensors[t].count));
+        add_tensor(net, unit, tensors[t].name, tensors[t].count);
     unit->sample_flops = arch_flops(a, layer, tensors, n);
     net->sample_flops += unit->sample_flops;
     if (layer == BB_ARCH_EMBEDDING) {
@@ -266,8 +247,6 @@ static int add_arch_unit(struct bb_network *net, int layer, const char *name)
                                               .batch = 1,
                                               .tensor_parallel = 1};
     }
-out:
-    return rc;
 }
 
 static int read_transformer(const json_t *root, const char *word, struct bb_network *net)
@@ -277,12 +256,12 @@ static int read_transformer(const json_t *root, const char *word, struct bb_netw
     int rc;
 
     TRY(bb_arch_read(root, word, arch));
-    TRY(add_arch_unit(net, BB_ARCH_EMBEDDING, "embedding"));
+    add_arch_unit(net, BB_ARCH_EMBEDDING, "embedding");
     for (int i = 0; i < arch->layers; i++) {
         snprintf(name, sizeof(name), "layer%d", i);
-        TRY(add_arch_unit(net, i, name));
+        add_arch_unit(net, i, name);
     }
-    TRY(add_arch_unit(net, BB_ARCH_HEAD, "head"));
+    add_arch_unit(net, BB_ARCH_HEAD, "head");
     net->batch = 1;
     net->has_kernels = !arch->gated && !arch->experts && !arch->kv_lora && !arch->window && !arch->scan.heads &&
                        !arch->encoder_layers && arch->kv_heads == arch->heads;

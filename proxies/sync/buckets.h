@@ -66,7 +66,6 @@ struct bb_buckets {
  *   arrivals       [n] tensors in the order in which their gradients become ready
  *   element_bytes  bytes of one gradient element
  *   replicas       number of data-parallel replicas, for Megatron-LM's limit
- *   Returns        0, or -BB_EFAIL when out of memory
  */
 void bb_buckets_make(struct bb_buckets *b, const struct bb_bucket_rule *rule,
                      const struct bb_gradient_arrival *arrivals, int n, size_t element_bytes, int replicas);

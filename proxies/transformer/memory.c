@@ -244,7 +244,7 @@ static double activation_bytes(const struct bb_memory *m, int stage)
     if (holds_first_part(s, stage))
         sum += live * bb_memory_embedding(m);
     if (holds_last_part(s, stage))
-        sum += (bb_schedule_row(s)->keeps_head ? s->micro_batches : 1) * bb_memory_head(m);
+        sum += (bb_schedule_row(s)->all_forwards_first ? s->micro_batches : 1) * bb_memory_head(m);
     return sum + transient;
 }
 
@@ -268,8 +268,7 @@ static struct bb_arch_rank_parameters tied_copy(const struct bb_memory *m)
 {
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
 
-    if (bb_arch_tensors(m->arch, BB_ARCH_EMBEDDING, tensors, BB_ARCH_TENSORS) < 1)
-        return (struct bb_arch_rank_parameters){0};
+    bb_arch_tensors(m->arch, BB_ARCH_EMBEDDING, tensors);
     return (struct bb_arch_rank_parameters){.dense = bb_arch_tensor_share(&tensors[0], m->grid->tp, 1)};
 }
 

@@ -17,7 +17,7 @@ const struct bb_schedule_row *bb_schedule_row(const struct bb_schedule *s)
 
 bool bb_schedule_splits_backward(const struct bb_schedule *s)
 {
-    return rows[s->kind]->deferred_weights || bb_schedule_is_bidirectional(s);
+    return rows[s->kind]->split;
 }
 
 bool bb_schedule_is_bidirectional(const struct bb_schedule *s)
@@ -63,46 +63,12 @@ static int min_int(int a, int b)
 
 /* ---- properties of the schedules ---- */
 
-static int warm_up_gpipe(const struct bb_schedule *s, int stage)
-{
-    (void)stage;
-    return s->micro_batches;
-}
-
-static int warm_up_1f1b(const struct bb_schedule *s, int stage)
-{
-    return s->stages - 1 - stage;
-}
-
-static int warm_up_interleaved(const struct bb_schedule *s, int stage)
-{
-    return 2 * (s->stages - 1 - stage) + (s->chunks - 1) * s->group;
-}
-
-static int defer_weights_zb_h1(const struct bb_schedule *s, int stage)
-{
-    (void)s;
-    return stage;
-}
-
-static int warm_up_zb_h2(const struct bb_schedule *s, int stage)
-{
-    return 2 * (s->stages - 1 - stage);
-}
-
-static int defer_weights_zb_h2(const struct bb_schedule *s, int stage)
-{
-    (void)s;
-    return 2 * stage;
-}
-
-const struct bb_schedule_row bb_schedule_gpipe = {.warm_up = warm_up_gpipe, .keeps_head = true};
-const struct bb_schedule_row bb_schedule_1f1b = {.warm_up = warm_up_1f1b};
-const struct bb_schedule_row bb_schedule_interleaved = {
-    .warm_up = warm_up_interleaved, .chunked = true, .overlaps_p2p = true};
-const struct bb_schedule_row bb_schedule_zb_h1 = {.warm_up = warm_up_1f1b, .deferred_weights = defer_weights_zb_h1};
+const struct bb_schedule_row bb_schedule_gpipe = {.all_forwards_first = true};
+const struct bb_schedule_row bb_schedule_1f1b = {.warm_up = 1};
+const struct bb_schedule_row bb_schedule_interleaved = {.warm_up = 2, .chunked = true, .overlaps_p2p = true};
+const struct bb_schedule_row bb_schedule_zb_h1 = {.warm_up = 1, .split = true, .deferred_weights = 1};
 const struct bb_schedule_row bb_schedule_zb_h2 = {
-    .warm_up = warm_up_zb_h2, .deferred_weights = defer_weights_zb_h2, .overlaps_p2p = true};
+    .warm_up = 2, .split = true, .deferred_weights = 2, .overlaps_p2p = true};
 
 /* ---- validation ---- */
 
@@ -199,9 +165,19 @@ int bb_schedule_max_slots(const struct bb_schedule *s)
     return (bb_schedule_splits_backward(s) ? 3 : 2) * s->micro_batches * s->chunks;
 }
 
+/* Returns the number of forwards before the steady state; the stage may have fewer forwards. */
+static int needed_warm_up(const struct bb_schedule *s, int stage)
+{
+    const struct bb_schedule_row *row = bb_schedule_row(s);
+
+    if (row->all_forwards_first)
+        return s->micro_batches;
+    return row->warm_up * (s->stages - 1 - stage) + (s->chunks - 1) * s->group;
+}
+
 int bb_schedule_warm_up(const struct bb_schedule *s, int stage)
 {
-    return min_int(s->micro_batches * s->chunks, bb_schedule_row(s)->warm_up(s, stage));
+    return min_int(s->micro_batches * s->chunks, needed_warm_up(s, stage));
 }
 
 static struct bb_slot weights_entry(int micro_batch)
@@ -225,10 +201,10 @@ static int make_1f1b(const struct bb_schedule *s, int stage, struct bb_slot *slo
         if (f < all)
             slots[n++] = forward_entry(s, f++);
         slots[n++] = backward_entry(s, b);
-        if (row->deferred_weights && b >= row->deferred_weights(s, stage))
+        if (row->split && b >= row->deferred_weights * stage)
             slots[n++] = weights_entry(w++);
     }
-    while (row->deferred_weights && w < all)
+    while (row->split && w < all)
         slots[n++] = weights_entry(w++);
     return n;
 }
@@ -243,10 +219,8 @@ int bb_schedule_make(const struct bb_schedule *s, int stage, struct bb_slot *slo
 
 int bb_schedule_live(const struct bb_schedule *s, int stage)
 {
-    const struct bb_schedule_row *row = bb_schedule_row(s);
-    int deferred = row->deferred_weights ? row->deferred_weights(s, stage) : 0;
-
     if (bb_schedule_is_bidirectional(s))
         return s->stages + 1;
-    return min_int(s->micro_batches * s->chunks, row->warm_up(s, stage) + 1 + deferred);
+    return min_int(s->micro_batches * s->chunks,
+                   needed_warm_up(s, stage) + 1 + bb_schedule_row(s)->deferred_weights * stage);
 }

@@ -79,15 +79,13 @@ struct bb_schedule_row {
      * index first. Half of the micro-batches run in each direction. NULL: the schedule has one direction, and chunk
      * c is part c p + r. */
     int (*make_bidirectional)(const struct bb_schedule *s, int stage, struct bb_slot *slots);
-    bool keeps_head; /* true: all forwards precede the first backward, so the output head stores its activations of
-                        all micro-batches at the same time */
-    /* Returns the number of forwards that a stage runs before the steady state (alternating forwards and backwards).
-     * The value may exceed the number of forwards of the stage; bb_schedule_warm_up applies this limit. */
-    int (*warm_up)(const struct bb_schedule *s, int stage);
-    /* Schedules that split the backward into B slots (gradients of activations) and W slots (gradients of weights):
-     * returns the number of B slots before the B slot that the first W slot follows. NULL: the schedule does not
-     * split the backward. */
-    int (*deferred_weights)(const struct bb_schedule *s, int stage);
+    bool all_forwards_first; /* true: all forwards precede the first backward, so the output head stores its
+                                activations of all micro-batches at the same time */
+    int warm_up; /* number of forwards before the steady state (alternating forwards and backwards), for each stage
+                    after this one. Schedules with v chunks add (v - 1) g forwards */
+    bool split;  /* the backward is split into B slots (gradients of activations) and W slots (gradients of weights) */
+    int deferred_weights; /* split: number of B slots before the B slot that the first W slot follows, for each stage
+                             before this one */
 };
 #define BB_SCHEDULE_ROW(kind, word, row) extern const struct bb_schedule_row row;
 BB_SCHEDULE_LIST(BB_SCHEDULE_ROW)

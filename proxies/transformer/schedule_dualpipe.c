@@ -129,4 +129,5 @@ static int make_slots(const struct bb_schedule *s, int stage, struct bb_slot *sl
     return m.n;
 }
 
-const struct bb_schedule_row bb_schedule_dualpipe = {.overlaps_p2p = true, .make_bidirectional = make_slots};
+const struct bb_schedule_row bb_schedule_dualpipe = {
+    .split = true, .overlaps_p2p = true, .make_bidirectional = make_slots};

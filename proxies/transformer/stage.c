@@ -241,10 +241,9 @@ int bb_stage_write(const struct bb_training *t, const struct bb_stage *stage, st
 {
     struct bb_modules modules;
     struct writer w = {.t = t, .modules = &modules};
-    int rc = bb_modules_make(&modules, t, stage->stage);
+    int rc;
 
-    if (rc)
-        return rc;
+    bb_modules_make(&modules, t, stage->stage);
     bb_script_init(&w.script, &role->program, t->config);
     rc = write_stage(&w, stage);
     for (int s = 0; s < BB_PARAMETER_KINDS; s++)

@@ -49,17 +49,13 @@ static int tensors_of(const struct bb_training *t, const struct bb_transformer_m
                       struct bb_arch_tensor out[BB_ARCH_TENSORS + 1])
 {
     struct bb_arch_tensor table[BB_ARCH_TENSORS];
-    int n = bb_arch_tensors(&t->arch, module->layer, out, BB_ARCH_TENSORS), m;
+    int n = bb_arch_tensors(&t->arch, module->layer, out);
 
-    if (n < 0 || module->layer != BB_ARCH_HEAD || !t->arch.tied || t->schedule.stages == 1)
-        return n;
-    m = bb_arch_tensors(&t->arch, BB_ARCH_EMBEDDING, table, BB_ARCH_TENSORS);
-    for (int i = 0; i < m; i++)
-        if (table[i].rows > 0) {
-            out[n++] = table[i];
-            break;
-        }
-    return m < 0 ? m : n;
+    if (module->layer == BB_ARCH_HEAD && t->arch.tied && t->schedule.stages > 1) {
+        bb_arch_tensors(&t->arch, BB_ARCH_EMBEDDING, table);
+        out[n++] = table[0]; /* the table of the vocabulary is the first tensor of the embedding */
+    }
+    return n;
 }
 
 /* Returns the backward time of a layer for one micro-batch in microseconds. Horovod's tensor fusion depends on this
@@ -102,7 +98,7 @@ static void add_unit(struct bb_modules *p, const struct bb_training *t, struct b
         module->unit[kind] = p->n_units[kind]++;
 }
 
-static int list_units(struct bb_modules *p, const struct bb_training *t)
+static void list_units(struct bb_modules *p, const struct bb_training *t)
 {
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS + 1];
     struct bb_tensor *at;
@@ -114,26 +110,17 @@ static int list_units(struct bb_modules *p, const struct bb_training *t)
     for (int i = 0; i < p->n; i++) {
         int n = tensors_of(t, &p->list[i], tensors);
 
-        if (n < 0)
-            return n;
         for (int s = 0; s < BB_PARAMETER_KINDS; s++)
             add_unit(p, t, &p->list[i], (enum bb_parameter_kind)s, tensors, n, &at);
         p->replicated += bb_layers_replicated_elements(t->layers, p->list[i].layer);
     }
-    return 0;
 }
 
-int bb_modules_make(struct bb_modules *p, const struct bb_training *t, int stage)
+void bb_modules_make(struct bb_modules *p, const struct bb_training *t, int stage)
 {
-    int rc;
-
     *p = (struct bb_modules){0};
     list_modules(p, t, stage);
-    TRY(list_units(p, t));
-out:
-    if (rc)
-        bb_modules_release(p);
-    return rc;
+    list_units(p, t);
 }
 
 void bb_modules_release(struct bb_modules *p)

@@ -63,10 +63,9 @@ struct bb_modules {
 /*
  * bb_modules_make - list the modules (layers, embedding, head) and parameters of a pipeline stage, which are equal on
  * all ranks of the stage.
- *   Returns  0, or -BB_EFAIL when out of memory
  *   Owner    the caller releases modules with bb_modules_release, which accepts a zeroed struct
  */
-int bb_modules_make(struct bb_modules *modules, const struct bb_training *t, int stage) BB_MUST_CHECK;
+void bb_modules_make(struct bb_modules *modules, const struct bb_training *t, int stage);
 void bb_modules_release(struct bb_modules *modules);
 
 /* bb_stage_holds_tied_embedding - returns whether the stage holds one of the two copies of a tied embedding table.

@@ -19,21 +19,17 @@ enum {
 
 struct tensor_list {
     struct bb_arch_tensor *out;
-    int capacity, n; /* capacity: length of out; n: number of tensors so far. Tensors beyond the capacity are counted
-                        but not stored */
+    int n;
 };
 
 static void put_tensor(struct tensor_list *l, const char *name, size_t rows, size_t columns, unsigned sharding)
 {
-    if (rows == 0 || columns == 0)
-        return;
-    if (l->n < l->capacity)
-        l->out[l->n] = (struct bb_arch_tensor){.name = name,
-                                               .count = rows * columns,
-                                               .tensor_split = (sharding & (SPLIT | ROWS)) != 0,
-                                               .expert = (sharding & EXPERT) != 0,
-                                               .rows = sharding & ROWS ? rows : 0};
-    l->n++;
+    if (rows > 0 && columns > 0)
+        l->out[l->n++] = (struct bb_arch_tensor){.name = name,
+                                                 .count = rows * columns,
+                                                 .tensor_split = (sharding & (SPLIT | ROWS)) != 0,
+                                                 .expert = (sharding & EXPERT) != 0,
+                                                 .rows = sharding & ROWS ? rows : 0};
 }
 
 static void put_norm(struct tensor_list *l, const struct bb_arch *a, const char *weight, const char *bias)
@@ -260,9 +256,9 @@ static void put_head(struct tensor_list *l, const struct bb_arch *a)
         put_tensor(l, "head.weight", (size_t)a->vocab, h, ROWS);
 }
 
-int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor *out, int capacity)
+int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor out[BB_ARCH_TENSORS])
 {
-    struct tensor_list l = {.out = out, .capacity = capacity};
+    struct tensor_list l = {.out = out};
 
     if (layer == BB_ARCH_EMBEDDING)
         put_embedding(&l, arch);
@@ -270,9 +266,6 @@ int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor
         put_head(&l, arch);
     else
         put_layer(&l, arch, layer);
-    if (l.n > capacity)
-        return bb_err(BB_EFAIL, "layer %d of '%s' has %d tensors, more than the limit of %d", layer, arch->name, l.n,
-                      capacity);
     return l.n;
 }
 
@@ -351,7 +344,7 @@ struct bb_arch_rank_parameters bb_arch_layer_share(const struct bb_arch *arch, i
 {
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
     struct bb_arch_rank_parameters held = {0};
-    int n = bb_arch_tensors(arch, layer, tensors, BB_ARCH_TENSORS);
+    int n = bb_arch_tensors(arch, layer, tensors);
 
     for (int i = 0; i < n; i++) {
         const struct bb_arch_tensor *t = &tensors[i];
@@ -371,7 +364,7 @@ struct bb_arch_rank_parameters bb_arch_layer_share(const struct bb_arch *arch, i
 static double count_layer_parameters(const struct bb_arch *arch, int layer, int counted_experts)
 {
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
-    int n = bb_arch_tensors(arch, layer, tensors, BB_ARCH_TENSORS);
+    int n = bb_arch_tensors(arch, layer, tensors);
     double sum = 0;
 
     for (int i = 0; i < n; i++)

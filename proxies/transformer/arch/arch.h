@@ -174,15 +174,17 @@ struct bb_arch_tensor {
 #define BB_ARCH_EMBEDDING (-1)
 #define BB_ARCH_HEAD      (-2)
 
-#define BB_ARCH_TENSORS 32 /* maximum number of tensors of a layer */
+/* Upper bound of the number of tensors of a layer: latent attention with an indexer (15), position biases (1), cross
+ * attention (4), experts (12), four norms and the encoder's norm with biases (10). */
+#define BB_ARCH_TENSORS 42
 
 /*
  * bb_arch_tensors - list the tensors of a layer in the order in which the published model registers them.
  *   layer     0 to layers - 1, BB_ARCH_EMBEDDING or BB_ARCH_HEAD
- *   out       [capacity] out: the tensors
- *   Returns   the number of tensors, or -BB_EFAIL after printing one error line if there are more than `capacity`
+ *   out       [BB_ARCH_TENSORS] out: the tensors
+ *   Returns   the number of tensors, at least 1
  */
-int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor *out, int capacity);
+int bb_arch_tensors(const struct bb_arch *arch, int layer, struct bb_arch_tensor out[BB_ARCH_TENSORS]);
 
 /* bb_arch_tensor_share - returns the number of elements of a tensor on one rank. For expert tensors, the caller
  * passes the size of the expert-tensor-parallel group (etp) as tp. If tp does not divide the rows of an embedding or

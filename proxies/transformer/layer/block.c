@@ -8,19 +8,6 @@
 
 /* ---- buffers ---- */
 
-static long rows_received(const struct bb_block *b)
-{
-    const struct bb_routing *r = &b->layers->routing;
-    long max = 0;
-
-    for (int layer = 0; layer < (r->rows ? r->config.layers : 1); layer++) {
-        long rows = bb_routing_received(r, layer, b->ep_rank);
-
-        max = rows > max ? rows : max;
-    }
-    return max;
-}
-
 /* Number of rows that the tokens of one rank need, one row per pair of a token and an expert: tokens x top_k, or
  * with a capacity factor the capacity of all experts. */
 static long rows_routed(const struct bb_block *b)
@@ -61,9 +48,6 @@ enum buffer_size {
     ROWS_SENT,
     ROWS_ROUTED,
     ROWS_RECEIVED,
-    ROWS_SENT_8,
-    ROWS_ROUTED_8,
-    ROWS_RECEIVED_8,
     ROWS_OF_ETP,
     PAIRS_SENT, /* probabilities, one per pair of a token and an expert */
     PAIRS_RECEIVED,
@@ -93,53 +77,31 @@ size_t bb_block_buffer_elements(const struct bb_block *b, enum bb_block_buffer i
     const struct bb_layers *l = b->layers;
     const struct bb_layer_sizes *s = &l->sizes;
 
-    switch (buffer_specs[id].buffer_size) {
-    case BOUNDARY:
-        return l->boundary_elements;
-    case FULL_SIZE:
-        return l->full_elements;
-    case KV_BLOCK:
-        return l->kv_block;
-    case ALL_KV_BLOCKS:
-        return l->kv_block * (size_t)l->config.cp;
-    case QUERIES:
-        return (size_t)(s->tokens * s->heads * s->key_dim);
-    case KEYS:
-        return (size_t)(s->tokens * s->kv_heads * s->key_dim);
-    case VALUES:
-        return (size_t)(s->tokens * s->kv_heads * s->value_dim);
-    case CONTEXT:
-        return (size_t)(s->tokens * s->heads * s->value_dim);
-    case TOKENS:
-        return (size_t)(l->decoder_sizes.tokens > s->tokens ? l->decoder_sizes.tokens : s->tokens);
-    case EXPERTS:
-        return (size_t)s->experts;
-    case ALL_EXPERTS:
-        return (size_t)s->experts * gathered_ranks(b);
-    case ROWS_SENT_8:
-        return (size_t)rows_sent(b) * bb_block_row_width(b, id);
-    case ROWS_ROUTED_8:
-        return (size_t)rows_routed(b) * bb_block_row_width(b, id);
-    case ROWS_RECEIVED_8:
-        return (size_t)rows_received(b) * bb_block_row_width(b, id);
-    case ROWS_SENT:
-        return (size_t)(rows_sent(b) * s->hidden);
-    case ROWS_ROUTED:
-        return (size_t)(rows_routed(b) * s->hidden);
-    case ROWS_RECEIVED:
-        return (size_t)(rows_received(b) * s->hidden);
-    case ROWS_OF_ETP:
-        return (size_t)(rows_received(b) * s->hidden * l->config.etp);
-    case PAIRS_SENT:
-        return (size_t)rows_routed(b);
-    case PAIRS_RECEIVED:
-        return (size_t)rows_received(b);
-    case ALL_BOUNDARY:
-        return l->boundary_elements * gathered_ranks(b);
-    case ONE:
-        break;
-    }
-    return 1;
+    const size_t hidden = (size_t)s->hidden, row = bb_block_row_width(b, id);
+    const size_t sent = (size_t)rows_sent(b), routed = (size_t)rows_routed(b), received = (size_t)b->rows_received;
+    const size_t elements[] = {
+        [BOUNDARY] = l->boundary_elements,
+        [FULL_SIZE] = l->full_elements,
+        [KV_BLOCK] = l->kv_block,
+        [ALL_KV_BLOCKS] = l->kv_block * (size_t)l->config.cp,
+        [QUERIES] = (size_t)(s->tokens * s->heads * s->key_dim),
+        [KEYS] = (size_t)(s->tokens * s->kv_heads * s->key_dim),
+        [VALUES] = (size_t)(s->tokens * s->kv_heads * s->value_dim),
+        [CONTEXT] = (size_t)(s->tokens * s->heads * s->value_dim),
+        [TOKENS] = (size_t)(l->decoder_sizes.tokens > s->tokens ? l->decoder_sizes.tokens : s->tokens),
+        [EXPERTS] = (size_t)s->experts,
+        [ALL_EXPERTS] = (size_t)s->experts * gathered_ranks(b),
+        [ROWS_SENT] = sent * row,
+        [ROWS_ROUTED] = routed * row,
+        [ROWS_RECEIVED] = received * row,
+        [ROWS_OF_ETP] = received * hidden * (size_t)l->config.etp,
+        [PAIRS_SENT] = routed,
+        [PAIRS_RECEIVED] = received,
+        [ALL_BOUNDARY] = l->boundary_elements * gathered_ranks(b),
+        [ONE] = 1,
+    };
+
+    return elements[buffer_specs[id].buffer_size];
 }
 
 static enum bb_dtype_id buffer_dtype(const struct bb_block *b, enum bb_block_buffer id)

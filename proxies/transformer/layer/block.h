@@ -93,10 +93,10 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
     X(NODE_ROWS, "node tokens", ROWS_SENT, BB_NONE)                                                                    \
     X(NODE_COPIES, "node token copies", ROWS_ROUTED, BB_NONE)                                                          \
     /* FP8 dispatch: token copies as FP8 values and their scales, in bytes */                                          \
-    X(ROWS_8, "dispatched tokens in FP8", ROWS_SENT_8, BB_INT8)                                                        \
-    X(NODE_ROWS_8, "node tokens in FP8", ROWS_SENT_8, BB_INT8)                                                         \
-    X(NODE_COPIES_8, "node token copies in FP8", ROWS_ROUTED_8, BB_INT8)                                               \
-    X(EXPERT_ROWS_8, "received tokens in FP8", ROWS_RECEIVED_8, BB_INT8)                                               \
+    X(ROWS_8, "dispatched tokens in FP8", ROWS_SENT, BB_INT8)                                                          \
+    X(NODE_ROWS_8, "node tokens in FP8", ROWS_SENT, BB_INT8)                                                           \
+    X(NODE_COPIES_8, "node token copies in FP8", ROWS_ROUTED, BB_INT8)                                                 \
+    X(EXPERT_ROWS_8, "received tokens in FP8", ROWS_RECEIVED, BB_INT8)                                                 \
     X(NODE_PROBABILITIES, "node probabilities", PAIRS_SENT, BB_FLOAT)                                                  \
     X(EXPERT_ROWS, "received tokens", ROWS_RECEIVED, BB_NONE)                                                          \
     /* output of this rank's experts; output that other ranks return for this rank's tokens */                         \

@@ -161,6 +161,7 @@ struct bb_block {
     struct bb_script *script;
     struct bb_block_lanes lanes;
     int ep_rank;         /* index of the rank in its ep group; 0 if bb_layers_programs_per_stage is 1 */
+    long rows_received;  /* internal: maximum number of rows that the rank receives in one layer */
     bool in_decoder;     /* internal: the operations being added belong to the embedding or the head of the decoder */
     bool reads_encoder;  /* internal: the operations being added belong to a decoder layer that gathers the encoder
                            output or sums its gradients */

@@ -300,8 +300,7 @@ static void add_rotation(const struct bb_layer_sizes *s, struct bb_kernel_list *
 {
     int64_t width = s->kv_lora ? s->heads * s->rope_dim : (s->heads + s->kv_heads) * s->key_dim;
 
-    if (s->rotary)
-        add_memory_kernel(s, w, "positions", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
+    add_memory_kernel(s, w, "positions", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
 }
 
 /* Adds the kernels of the gate on the output of attention or of a scan (state-space or linear attention); the gate
@@ -344,75 +343,61 @@ static bool is_permutation(enum bb_kernels_kind kind)
            kind == BB_KERNELS_NODE_UNPERMUTE;
 }
 
-/* Adds the memory-bound kernels that follow the forward GEMMs of a kind of computation (enum bb_kernels_kind), for
- * example of the MLP's up projection. */
-static void forward_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows,
-                                   struct bb_kernel_list *w)
+/* Adds the kernel of the bias of QKV, of the attention output or of the MLP output. */
+static void add_bias(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool biased, int64_t width)
 {
-    if (kind == BB_KERNELS_OUT)
-        add_out_gate(s, w, false);
-    if (kind == BB_KERNELS_NORM)
-        add_norm(s, w, false);
-    else if (kind == BB_KERNELS_CORE)
-        add_softmax(s, w, false, s->keys);
-    else if (kind == BB_KERNELS_CORE_BLOCK)
-        add_softmax(s, w, false, s->block_keys);
-    else if (kind == BB_KERNELS_CROSS_CORE)
-        add_softmax(s, w, false, s->encoder_sequence);
-    else if (kind == BB_KERNELS_QKV && s->chunk)
-        add_convolution(s, w, false);
-    else if (kind == BB_KERNELS_QKV && s->rotary)
-        add_rotation(s, w);
-    else if (kind == BB_KERNELS_QKV && s->qkv_bias)
-        add_memory_kernel(s, w, "bias", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, qkv_width(s));
-    else if ((kind == BB_KERNELS_OUT && s->out_bias) || (kind == BB_KERNELS_DOWN && s->mlp_bias))
-        add_memory_kernel(s, w, "bias", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, s->hidden);
-    else if (kind == BB_KERNELS_UP)
-        add_activation(s, w, false, s->tokens, s->ffn);
-    else if (kind == BB_KERNELS_SHARED_UP)
-        add_activation(s, w, false, s->tokens, s->shared_ffn);
-    else if (kind == BB_KERNELS_EXPERTS) {
-        add_activation(s, w, false, rows, s->expert_ffn);
-        add_expert_biases(s, w, false, rows);
-    } else if (is_permutation(kind))
-        add_permutation(s, kind, false, w);
-    else if (kind == BB_KERNELS_EMBEDDING)
-        bb_kernel_list_embedding(w, (uint64_t)s->tokens, (uint64_t)s->hidden, (uint64_t)s->vocab, s->dtype);
-    else if (kind == BB_KERNELS_LOSS)
-        add_memory_kernel(s, w, "softmax", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, s->vocab);
+    if (biased)
+        add_memory_kernel(s, w, "bias", BB_MEMORY_KERNEL_BIAS_ACT, BB_ACT_NONE, s->tokens, width);
 }
 
-/* Adds the memory-bound kernels that follow the data-gradient GEMMs of a kind of computation (enum bb_kernels_kind).
- * The gradient of the MLP's activation function belongs to the down GEMM, whose data gradient it reads. */
-static void data_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows,
-                                struct bb_kernel_list *w)
+/* Adds the kernels between the QKV projections and attention. The bias has its own kernel only if neither a
+ * convolution nor a rotation follows. */
+static void add_qkv(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward)
+{
+    if (s->chunk)
+        add_convolution(s, w, backward);
+    else if (s->rotary)
+        add_rotation(s, w);
+    else
+        add_bias(s, w, s->qkv_bias && !backward, qkv_width(s));
+}
+
+/* Adds the memory-bound kernels that follow the GEMMs of a kind of computation (enum bb_kernels_kind), for example of
+ * the MLP's up projection, in the forward pass or in the data-gradient pass (backward). The gradient of the MLP's
+ * activation function belongs to the down GEMM, whose data gradient it reads. The gradient of a permuted token is the
+ * sum of the gradients of its copies for different experts. */
+static void add_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, bool backward, int64_t rows,
+                               struct bb_kernel_list *w)
 {
     if (kind == BB_KERNELS_NORM)
-        add_norm(s, w, true);
-    else if (kind == BB_KERNELS_OUT)
-        add_out_gate(s, w, true);
-    else if (kind == BB_KERNELS_QKV && s->chunk)
-        add_convolution(s, w, true);
-    else if (kind == BB_KERNELS_QKV)
-        add_rotation(s, w);
-    else if (kind == BB_KERNELS_CORE)
-        add_softmax(s, w, true, s->keys);
+        add_norm(s, w, backward);
+    else if (kind == BB_KERNELS_OUT) {
+        add_out_gate(s, w, backward);
+        add_bias(s, w, s->out_bias && !backward, s->hidden);
+    } else if (kind == BB_KERNELS_CORE)
+        add_softmax(s, w, backward, s->keys);
     else if (kind == BB_KERNELS_CORE_BLOCK)
-        add_softmax(s, w, true, s->block_keys);
+        add_softmax(s, w, backward, s->block_keys);
     else if (kind == BB_KERNELS_CROSS_CORE)
-        add_softmax(s, w, true, s->encoder_sequence);
+        add_softmax(s, w, backward, s->encoder_sequence);
+    else if (kind == BB_KERNELS_QKV)
+        add_qkv(s, w, backward);
+    else if (kind == (backward ? BB_KERNELS_DOWN : BB_KERNELS_UP))
+        add_activation(s, w, backward, s->tokens, s->ffn);
     else if (kind == BB_KERNELS_DOWN)
-        add_activation(s, w, true, s->tokens, s->ffn);
-    else if (kind == BB_KERNELS_SHARED_DOWN)
-        add_activation(s, w, true, s->tokens, s->shared_ffn);
+        add_bias(s, w, s->mlp_bias, s->hidden);
+    else if (kind == (backward ? BB_KERNELS_SHARED_DOWN : BB_KERNELS_SHARED_UP))
+        add_activation(s, w, backward, s->tokens, s->shared_ffn);
     else if (kind == BB_KERNELS_EXPERTS) {
-        add_activation(s, w, true, rows, s->expert_ffn);
-        add_expert_biases(s, w, true, rows);
-    } else if (is_permutation(kind)) /* the gradient of a token is the sum of the gradients of its copies for
-                                        different experts */
-        add_permutation(s, kind, true, w);
+        add_activation(s, w, backward, rows, s->expert_ffn);
+        add_expert_biases(s, w, backward, rows);
+    } else if (is_permutation(kind))
+        add_permutation(s, kind, backward, w);
+    else if (kind == BB_KERNELS_EMBEDDING && !backward)
+        bb_kernel_list_embedding(w, (uint64_t)s->tokens, (uint64_t)s->hidden, (uint64_t)s->vocab, s->dtype);
     else if (kind == BB_KERNELS_LOSS)
-        add_memory_kernel(s, w, "softmax", BB_MEMORY_KERNEL_BIAS_ACT_GRAD, BB_ACT_NONE, s->tokens, s->vocab);
+        add_memory_kernel(s, w, "softmax", backward ? BB_MEMORY_KERNEL_BIAS_ACT_GRAD : BB_MEMORY_KERNEL_BIAS_ACT,
+                          BB_ACT_NONE, s->tokens, s->vocab);
 }
 
 /* Fraction of the attention score matrix that is unmasked. A causal mask leaves half of the full matrix. With a
@@ -464,10 +449,8 @@ static void add_kernels(const struct bb_layer_sizes *s, const struct bb_kernels 
         if (n_shapes > 0 && bb_kernel_list_last(w)->float8)
             add_cast(s, w, gemm, group->pass);
     }
-    if (forward)
-        forward_memory_kernels(s, group->kind, rows, w);
-    else if (group->pass == BB_KERNELS_DATA)
-        data_memory_kernels(s, group->kind, rows, w);
+    if (group->pass != BB_KERNELS_WEIGHTS)
+        add_memory_kernels(s, group->kind, !forward, rows, w);
     else if (group->kind == BB_KERNELS_ACCUMULATE) {
         bb_kernel_list_accumulate(w, (uint64_t)rows, s->dtype);
         bb_kernel_list_last(w)->fusion = BB_KERNEL_IN_GEMM;

@@ -201,7 +201,7 @@ static int validate_tokens(const struct bb_layers_config *c, const char *proxy)
 
 /* ---- creation and release ---- */
 
-static int resolve_routing(struct bb_layers *l)
+static void resolve_routing(struct bb_layers *l)
 {
     const struct bb_layers_config *c = &l->config;
     const struct bb_routing_config routing = {.tokens = (int)l->sizes.local_tokens,
@@ -213,7 +213,8 @@ static int resolve_routing(struct bb_layers *l)
                                               .imbalance = c->imbalance,
                                               .seed = c->seed};
 
-    return c->arch->experts ? bb_routing_init(&l->routing, &routing) : 0;
+    if (c->arch->experts)
+        bb_routing_init(&l->routing, &routing);
 }
 
 /* Copies the row counts (token copies between ep ranks) of each layer into tables that the step owns. */
@@ -245,7 +246,7 @@ int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *conf
     *layers = l;
     *l = (struct bb_layers){.config = *config, .step = step};
     resolve_sizes(l);
-    TRY(resolve_routing(l));
+    resolve_routing(l);
     TRY(validate_dedup(l, step->proxy));
     store_row_counts(l);
     return 0;

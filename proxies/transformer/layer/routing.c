@@ -112,7 +112,7 @@ static void build_rows(struct bb_routing *r)
     free(popularity_rank);
 }
 
-int bb_routing_init(struct bb_routing *r, const struct bb_routing_config *c)
+void bb_routing_init(struct bb_routing *r, const struct bb_routing_config *c)
 {
     int choices = c->tokens * c->top_k;
 
@@ -123,7 +123,6 @@ int bb_routing_init(struct bb_routing *r, const struct bb_routing_config *c)
         r->uniform_rows = choices / c->ranks;
     if (r->uniform_rows < 0)
         build_rows(r);
-    return 0;
 }
 
 void bb_routing_release(struct bb_routing *r)

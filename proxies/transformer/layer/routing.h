@@ -30,9 +30,8 @@ struct bb_routing {
                   have equal numbers */
 };
 
-/* bb_routing_init - compute the row counts of all layers and ranks. Returns 0, or -BB_EFAIL if out of memory. The
- * caller releases r with bb_routing_release. */
-int bb_routing_init(struct bb_routing *r, const struct bb_routing_config *config) BB_MUST_CHECK;
+/* bb_routing_init - compute the row counts of all layers and ranks. The caller releases r with bb_routing_release. */
+void bb_routing_init(struct bb_routing *r, const struct bb_routing_config *config);
 void bb_routing_release(struct bb_routing *r);
 
 /*

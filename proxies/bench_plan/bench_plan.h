@@ -8,7 +8,7 @@
 #define BB_PROXIES_BENCH_PLAN_BENCH_PLAN_H
 
 #include "collectives/sweep/cases.h"
-#include "proxies/simulate/conditions.h"
+#include "proxies/simulate/matching/conditions.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@
 
 #include "collectives/measure/case.h"
 #include "proxies/machine/cluster.h"
-#include "proxies/simulate/conditions.h"
+#include "proxies/simulate/matching/conditions.h"
 
 /*
  * bb_perturbed_case_us - computes the time of one operation and message size, once per simulated execution with jitter.

@@ -4,7 +4,7 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/cli/opts.h"
-#include "proxies/simulate/op_time.h"
+#include "proxies/simulate/engine/op_time.h"
 
 #include <limits.h>
 #include <stdio.h>

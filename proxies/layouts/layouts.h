@@ -19,7 +19,7 @@
 #define BB_PROXIES_LAYOUTS_LAYOUTS_H
 
 #include "proxies/author/proxy.h"
-#include "proxies/simulate/conditions.h"
+#include "proxies/simulate/matching/conditions.h"
 #include "proxies/sync/sync.h"
 #include "proxies/transformer/arch/arch.h"
 #include "proxies/transformer/layer/layer.h"

@@ -21,7 +21,7 @@
 #include "proxies/layouts/pool.h"
 #include "proxies/layouts/space.h"
 #include "proxies/registry/registry.h"
-#include "proxies/simulate/op_time.h"
+#include "proxies/simulate/engine/op_time.h"
 #include "proxies/simulate/predict.h"
 #include "proxies/transformer/memory.h"
 #include "proxies/transformer/training_bytes.h"

@@ -3,7 +3,7 @@
 #ifndef BB_PROXIES_SIMULATE_BOTTLENECK_H
 #define BB_PROXIES_SIMULATE_BOTTLENECK_H
 
-#include "proxies/simulate/match.h"
+#include "proxies/simulate/engine/simulate.h"
 
 /*
  * Time per training phase (enum bb_phase: forward, backward, ...) and per limiting resource, summed over the operations

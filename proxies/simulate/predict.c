@@ -2,8 +2,8 @@
 #include "proxies/simulate/predict.h"
 
 #include "bootstrap/base/alloc.h"
-#include "proxies/simulate/match.h"
-#include "proxies/simulate/op_time.h"
+#include "proxies/simulate/engine/op_time.h"
+#include "proxies/simulate/engine/simulate.h"
 
 #include <math.h>
 #include <stdlib.h>

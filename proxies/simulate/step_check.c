@@ -3,7 +3,7 @@
 #include "proxies/simulate/step_check.h"
 
 #include "bootstrap/base/alloc.h"
-#include "proxies/simulate/match.h"
+#include "proxies/simulate/engine/simulate.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * they were added. */
 #include "tests/check.h"
 
-#include "proxies/simulate/event_queue.h"
+#include "proxies/simulate/engine/event_queue.h"
 
 #include <stdlib.h>
 

@@ -7,7 +7,7 @@
 
 #include "bootstrap/base/alloc.h"
 #include "cuda/work/kernel_list.h"
-#include "proxies/simulate/op_time.h"
+#include "proxies/simulate/engine/op_time.h"
 
 #include <math.h>
 #include <stdlib.h>

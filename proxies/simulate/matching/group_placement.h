@@ -1,7 +1,7 @@
 /* group_placement.h - determines on which nodes, leaf switches and pods of a cluster the members of a communicator
  * are placed. */
-#ifndef BB_PROXIES_SIMULATE_GROUP_PLACEMENT_H
-#define BB_PROXIES_SIMULATE_GROUP_PLACEMENT_H
+#ifndef BB_PROXIES_SIMULATE_MATCHING_GROUP_PLACEMENT_H
+#define BB_PROXIES_SIMULATE_MATCHING_GROUP_PLACEMENT_H
 
 #include "proxies/machine/fabric.h"
 #include "proxies/step/layout.h"

@@ -3,11 +3,11 @@
  * (task_graph.h: operations that start and end together) in the order of their dependencies; contention_sim.c computes
  * the times of tasks on a machine with contention, where concurrent operations slow each other down.
  */
-#ifndef BB_PROXIES_SIMULATE_EXECUTION_H
-#define BB_PROXIES_SIMULATE_EXECUTION_H
+#ifndef BB_PROXIES_SIMULATE_ENGINE_EXECUTION_H
+#define BB_PROXIES_SIMULATE_ENGINE_EXECUTION_H
 
-#include "proxies/simulate/match.h"
-#include "proxies/simulate/op_time.h"
+#include "proxies/simulate/engine/op_time.h"
+#include "proxies/simulate/engine/simulate.h"
 
 struct bb_contention_sim;
 

@@ -12,10 +12,10 @@
  *
  * In all functions, `at` is the index of a task in bb_sim_run.tasks.
  */
-#ifndef BB_PROXIES_SIMULATE_CONTENTION_SIM_H
-#define BB_PROXIES_SIMULATE_CONTENTION_SIM_H
+#ifndef BB_PROXIES_SIMULATE_ENGINE_CONTENTION_SIM_H
+#define BB_PROXIES_SIMULATE_ENGINE_CONTENTION_SIM_H
 
-#include "proxies/simulate/execution.h"
+#include "proxies/simulate/engine/execution.h"
 
 /* bb_contention_sim_new - creates the simulator for the execution r. The caller releases it with
  * bb_contention_sim_release. */

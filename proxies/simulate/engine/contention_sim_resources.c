@@ -1,7 +1,7 @@
 /* contention_sim_resources.c - determines which links, NICs and memory of the machine an operation uses, and at
  * which rates (cost model: profiles/clusters/README.md). */
 #include "bootstrap/base/alloc.h"
-#include "proxies/simulate/contention_sim_state.h"
+#include "proxies/simulate/engine/contention_sim_state.h"
 
 #include <math.h>
 #include <stdlib.h>

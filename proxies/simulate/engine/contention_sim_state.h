@@ -1,13 +1,13 @@
 /* contention_sim_state.h - the state of the contention simulator, shared by contention_sim.c (event loop) and
  * contention_sim_resources.c (which links, NICs and memory each operation uses). */
-#ifndef BB_PROXIES_SIMULATE_CONTENTION_SIM_STATE_H
-#define BB_PROXIES_SIMULATE_CONTENTION_SIM_STATE_H
+#ifndef BB_PROXIES_SIMULATE_ENGINE_CONTENTION_SIM_STATE_H
+#define BB_PROXIES_SIMULATE_ENGINE_CONTENTION_SIM_STATE_H
 
 #include "bootstrap/base/key_index.h"
 #include "proxies/machine/flows.h"
 #include "proxies/machine/shared_resources.h"
-#include "proxies/simulate/contention_sim.h"
-#include "proxies/simulate/event_queue.h"
+#include "proxies/simulate/engine/contention_sim.h"
+#include "proxies/simulate/engine/event_queue.h"
 
 /* Order of flows.resources. First, for each class of equivalent ranks: the GPU's outgoing link, incoming link and
  * memory. Then, per class, two resources (directions out and in) for the NIC, for the leaf uplinks and for the pod

@@ -3,10 +3,10 @@
  * or ends operations. When no event is left at the current time, the loop recomputes the rates of all transfers and
  * kernels.
  */
-#include "proxies/simulate/contention_sim.h"
+#include "proxies/simulate/engine/contention_sim.h"
 
 #include "bootstrap/base/alloc.h"
-#include "proxies/simulate/contention_sim_state.h"
+#include "proxies/simulate/engine/contention_sim_state.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* group_placement.c - finds the nodes, leaves and pods of a communicator's members (see group_placement.h). Members
  * are in rank order, so members on the same leaf or in the same pod are consecutive. */
-#include "proxies/simulate/group_placement.h"
+#include "proxies/simulate/matching/group_placement.h"
 
 #include "bootstrap/base/alloc.h"
 #include "proxies/step/step.h"

@@ -1,5 +1,5 @@
 /* op_time.c - computes operation times (see op_time.h). */
-#include "proxies/simulate/op_time.h"
+#include "proxies/simulate/engine/op_time.h"
 
 #include "bootstrap/base/alloc.h"
 

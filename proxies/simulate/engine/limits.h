@@ -1,6 +1,6 @@
 /* limits.h - the causes that can limit the speed of an operation (its bottleneck). */
-#ifndef BB_PROXIES_SIMULATE_LIMITS_H
-#define BB_PROXIES_SIMULATE_LIMITS_H
+#ifndef BB_PROXIES_SIMULATE_ENGINE_LIMITS_H
+#define BB_PROXIES_SIMULATE_ENGINE_LIMITS_H
 
 /* One line per limiting cause: X(name, text, key) defines the enumerator BB_LIMIT_name, its text in reports and its
  * JSON key. */

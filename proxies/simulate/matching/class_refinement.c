@@ -5,7 +5,7 @@
  * equivalent network paths: their messages cross the same switch levels, the members of their collectives are
  * distributed equally over leaves and pods, and the ranks that share their NIC, leaf or pod belong to the same classes.
  */
-#include "proxies/simulate/match.h"
+#include "proxies/simulate/matching/match.h"
 
 #include "bootstrap/base/alloc.h"
 #include "proxies/machine/shared_resources.h"

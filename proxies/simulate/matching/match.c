@@ -2,7 +2,7 @@
  * match.c - matches each send with its receive, collects the members of each collective, and reports operations that do
  * not match (the checks of collectives and of messages, see step_check.h). simulate.c executes the matched operations.
  */
-#include "proxies/simulate/match.h"
+#include "proxies/simulate/matching/match.h"
 
 #include "bootstrap/base/alloc.h"
 

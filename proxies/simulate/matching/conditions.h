@@ -1,7 +1,7 @@
 /* conditions.h - perturbations of a predicted training step: slow GPUs, NICs and links that the user injects
  * (slow.h), and jitter (random variation of kernel times). */
-#ifndef BB_PROXIES_SIMULATE_CONDITIONS_H
-#define BB_PROXIES_SIMULATE_CONDITIONS_H
+#ifndef BB_PROXIES_SIMULATE_MATCHING_CONDITIONS_H
+#define BB_PROXIES_SIMULATE_MATCHING_CONDITIONS_H
 
 #include "proxies/machine/slow.h"
 

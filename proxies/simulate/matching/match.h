@@ -1,25 +1,21 @@
 /*
- * match.h - abstract execution of a step on all ranks: one rank of each class of equivalent ranks (rank_classes.h) is
- * executed, and operations of different ranks are matched. The checks use this module to find mismatches and deadlocks,
- * and the prediction uses it to compute when each operation ends.
+ * match.h - matches the operations of different ranks of a step, for one rank of each class of equivalent ranks
+ * (rank_classes.h). The checks report operations that do not match; engine/simulate.h executes the matched operations.
  *
  * A collective ends when all members of its communicator have called it. The k-th send from rank a to rank b on a
  * communicator matches the k-th receive of b from a on this communicator. An exchange (the sends and receives of one
  * group call) ends when all its messages have reached their peers, so its messages progress together. An alltoallv
  * behaves like an exchange: it matches the alltoallv with the same sequence number on each rank to which it sends or
- * from which it receives. Times follow the cost model of profiles/clusters/README.md. Without contention every time is
- * a maximum of sums, so tasks may be executed in any order that respects their dependencies. With contention
- * (contention_sim.h) tasks are executed in the order of their start times.
+ * from which it receives.
  */
-#ifndef BB_PROXIES_SIMULATE_MATCH_H
-#define BB_PROXIES_SIMULATE_MATCH_H
+#ifndef BB_PROXIES_SIMULATE_MATCHING_MATCH_H
+#define BB_PROXIES_SIMULATE_MATCHING_MATCH_H
 
 #include "proxies/machine/cluster.h"
-#include "proxies/simulate/conditions.h"
 #include "proxies/simulate/graph/faults.h"
 #include "proxies/simulate/graph/rank_classes.h"
-#include "proxies/simulate/group_placement.h"
-#include "proxies/simulate/limits.h"
+#include "proxies/simulate/matching/conditions.h"
+#include "proxies/simulate/matching/group_placement.h"
 
 #include <stdint.h>
 
@@ -76,47 +72,6 @@ struct bb_sim {
     int n_peers;
 };
 
-/* The state, and finally the result, of one simulated execution of the step. */
-struct bb_sim_run {
-    bool serialised;
-    struct bb_sim_task { /* size: 64 bytes, one cache line, because a step of many ranks has millions of tasks, and
-                            each event reads several of them */
-        int before;      /* number of dependencies (tasks that must end before this task starts) that have not ended */
-        int open;        /* exchange: number of messages whose end time is not known yet; alltoallv: number of peers for
-                            whose messages the end time is not known yet */
-        int64_t begin_ns; /* time at which the stream reaches the task: the time of a CUDA event recorded immediately
-                             before it */
-        int64_t arrival_ns, end_ns;
-        /* communication: time until which the task waits for other ranks. Collective: latest begin_ns of all
-         * members' tasks. Exchange, alltoallv: latest begin_ns of the peers' tasks, which may be earlier than this
-         * task's begin_ns */
-        int64_t met_ns;
-        int64_t alone_end_ns; /* with contention: time at which the task would have ended if no other operation had
-                                 slowed it down */
-        union {
-            int64_t host_ns; /* until the task starts: host time at which its kernel launch or NCCL call begins */
-            double load_ns;  /* exchange and alltoallv, after the start: ns that the rank's links need, without
-                                contention, for all messages of the task */
-        };
-        int flow; /* exchange and alltoallv: index of the task's transfer (struct bb_flow) in the contention
-                     simulator */
-        enum bb_limit limit : 8;
-        bool arrived : 1, ended : 1;
-    } * tasks; /* task t of class c of equivalent ranks has the index task_base[c] + t */
-    struct bb_sim_collective {
-        int n_arrived; /* number of listed members (bb_sim.members, one per class of ranks) that have called the
-                          collective */
-        int64_t latest_ns, latest_begin_ns; /* latest arrival_ns and latest begin_ns among the members that have
-                                               called the collective */
-    } * collectives;                        /* collective k of a communicator has the index bb_sim_instance.base + k */
-    int64_t *issued_ns; /* [classes of ranks] host time at which a rank of the class has issued its whole program */
-    struct bb_sim_busy {
-        double link_ns, nic_ns, uplink_ns[BB_TIERS]; /* ns for which traffic keeps the links, the NIC and the uplinks
-                                                        busy, in the direction with more traffic */
-    } * busy;                                        /* [classes of ranks]; NULL if contention is not simulated */
-    int n_ended;
-};
-
 /*
  * bb_sim_init - prepares a step for execution.
  *   cluster     the machine, which determines times and nodes; NULL: no times, and all ranks on one node; owned by the
@@ -134,20 +89,6 @@ void bb_sim_release(struct bb_sim *m);
 /* bb_sim_find_classes - finds the classes of equivalent ranks on this machine (class_refinement.c); called by
  * bb_sim_init. */
 int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults) BB_MUST_CHECK;
-
-/*
- * bb_simulate - executes the step.
- *   serialised  true: each rank runs its tasks one after another in the order in which the host issues them
- *   run         out: the caller releases it with bb_sim_run_release. The step is free of deadlock if all its tasks
- *               ended: run->n_ended == task_base[classes.n].
- */
-void bb_simulate(const struct bb_sim *m, bool serialised, struct bb_sim_run *run);
-void bb_sim_run_release(struct bb_sim_run *run);
-/* bb_simulate_samples - executes the step `samples` times, each time with different jitter. step_ns: out, [samples].
- * The step must be free of deadlock. */
-void bb_simulate_samples(struct bb_sim *m, int samples, int64_t *step_ns);
-int64_t bb_sim_step_ns(const struct bb_sim *m, const struct bb_sim_run *run); /* returns the step time of the slowest
-                                                                                 rank, in ns */
 
 static inline const struct bb_task_graph *bb_sim_task_graph(const struct bb_sim *m, int class_id)
 {

@@ -1,6 +1,6 @@
 /* event_queue.c - a monotone radix heap (see event_queue.h). Times are never negative, so the bit patterns of two
  * times, compared as unsigned integers, have the same order as the times. */
-#include "proxies/simulate/event_queue.h"
+#include "proxies/simulate/engine/event_queue.h"
 
 #include "bootstrap/base/alloc.h"
 

@@ -1,6 +1,6 @@
 /* op_time.h - durations of the operations of a step program (proxies/step/program.h) on a cluster. */
-#ifndef BB_PROXIES_SIMULATE_OP_TIME_H
-#define BB_PROXIES_SIMULATE_OP_TIME_H
+#ifndef BB_PROXIES_SIMULATE_ENGINE_OP_TIME_H
+#define BB_PROXIES_SIMULATE_ENGINE_OP_TIME_H
 
 #include "bootstrap/base/key_index.h"
 #include "proxies/machine/cluster.h"

@@ -3,11 +3,11 @@
  * starts once and each message is matched once, so the run time is proportional to the number of operations of one rank
  * per class of equivalent ranks.
  */
-#include "proxies/simulate/execution.h"
+#include "proxies/simulate/engine/execution.h"
 
 #include "bootstrap/base/alloc.h"
-#include "proxies/simulate/contention_sim.h"
-#include "proxies/simulate/op_time.h"
+#include "proxies/simulate/engine/contention_sim.h"
+#include "proxies/simulate/engine/op_time.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -9,8 +9,8 @@
  * events of the lowest non-empty bucket move to lower buckets. Each event therefore moves only a few times, with
  * sequential memory access.
  */
-#ifndef BB_PROXIES_SIMULATE_EVENT_QUEUE_H
-#define BB_PROXIES_SIMULATE_EVENT_QUEUE_H
+#ifndef BB_PROXIES_SIMULATE_ENGINE_EVENT_QUEUE_H
+#define BB_PROXIES_SIMULATE_ENGINE_EVENT_QUEUE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -19,9 +19,11 @@
 static const struct {
     const char *prefix; /* of the launcher's variables */
     const char *rank, *size, *local_size;
-    bool allocates; /* also sets the rank for a shell in an allocation, where it starts no ranks */
+    bool
+        size_decides; /* without the size, the launcher has started no ranks: Slurm also sets the rank for a shell in an
+                          allocation, and busbar's supervisor sets that of Open MPI for the ranks of -g */
 } launchers[] = {
-    {"OMPI_", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", false},
+    {"OMPI_", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", true},
     {"PMIX_", "PMIX_RANK", NULL, NULL, false},
     {"MPI_LOCAL", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", false}, /* Hydra: MPICH, Intel MPI */
     {"MV2_", "MV2_COMM_WORLD_RANK", NULL, "MV2_COMM_WORLD_LOCAL_SIZE", false},
@@ -170,7 +172,7 @@ bool bb_launched_alone(void)
         if (value_of(launchers[i].size) && atoi(value_of(launchers[i].size)) > 1)
             return false;
         sized = sized || value_of(launchers[i].size);
-        ranked = ranked || (value_of(launchers[i].rank) && !launchers[i].allocates);
+        ranked = ranked || (value_of(launchers[i].rank) && !launchers[i].size_decides);
     }
     return !has_rank(NULL) && (sized || !ranked);
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE",
+                                        "OMPI_COMM_WORLD_RANK",
                                         "OMPI_COMM_WORLD_LOCAL_SIZE",
                                         "PMI_SIZE",
                                         "PMI_RANK",
@@ -41,6 +42,7 @@ static const struct {
     {{{0}}, true, 0},
     {{{"OMPI_COMM_WORLD_SIZE", "8"}, {"PMIX_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}, false, 4},
     {{{"OMPI_COMM_WORLD_SIZE", "1"}, {"PMIX_RANK", "0"}}, true, 0},
+    {{{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}}, true, 3}, /* a rank of -g 3 */
     /* a single process in the shell of salloc */
     {{{"SLURM_STEP_NUM_TASKS", "1"}, {"PMIX_RANK", "0"}, {"SLURM_NTASKS", "8"}}, true, 0},
     {{{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_NTASKS_PER_NODE", "2"}}, false, 2},

@@ -29,20 +29,20 @@ int bb_args_index(const char *word, const char *const *words, int usual)
     return i;
 }
 
-const char *bb_multiples(int value, int step, char text[BB_MULTIPLES_TEXT])
+const char *bb_multiples(long long value, long long step, char text[BB_MULTIPLES_TEXT])
 {
-    int below = value / step * step;
+    long long below = value / step * step;
 
     if (below == 0)
-        snprintf(text, BB_MULTIPLES_TEXT, "%d", step);
+        snprintf(text, BB_MULTIPLES_TEXT, "%lld", step);
     else
-        snprintf(text, BB_MULTIPLES_TEXT, "%d or %d", below, below + step);
+        snprintf(text, BB_MULTIPLES_TEXT, "%lld or %lld", below, below + step);
     return text;
 }
 
 static int refuse_batch(const struct bb_proxy_config *c, long long samples, const char *made_of)
 {
-    long long n = c->global_batch, most = samples * BB_MAX_LAYERS, below = n / samples * samples;
+    long long n = c->global_batch, most = samples * BB_MAX_LAYERS;
     char near[BB_MULTIPLES_TEXT];
 
     if (n > most)
@@ -50,12 +50,8 @@ static int refuse_batch(const struct bb_proxy_config *c, long long samples, cons
                       "%s: --global-batch-size %lld needs more than %d micro-batches of %lld samples (%s); try: "
                       "--global-batch-size %lld",
                       c->proxy, n, BB_MAX_LAYERS, samples, made_of, most);
-    if (below == 0)
-        snprintf(near, sizeof(near), "%lld", samples);
-    else
-        snprintf(near, sizeof(near), "%lld or %lld", below, below + samples);
     return bb_err(BB_EUSAGE, "%s: --global-batch-size %lld is not a multiple of %lld samples (%s); try: %s", c->proxy,
-                  n, samples, made_of, near);
+                  n, samples, made_of, bb_multiples(n, samples, near));
 }
 
 int bb_args_micro_batches(const struct bb_proxy_config *c, int usual, long long samples, const char *made_of, int *m)

@@ -28,7 +28,7 @@ int bb_args_index(const char *word, const char *const *words, int usual);
 /* bb_multiples - write the two multiples of `step` nearest to `value`, one below and one above, into `text`, for
  * example "44 or 48"; only the upper multiple if the lower one would be 0. Returns text. */
 #define BB_MULTIPLES_TEXT 64
-const char *bb_multiples(int value, int step, char text[BB_MULTIPLES_TEXT]);
+const char *bb_multiples(long long value, long long step, char text[BB_MULTIPLES_TEXT]);
 
 /*
  * bb_args_micro_batches - compute the number of micro-batches per replica.

@@ -160,11 +160,6 @@ out:
     return rc;
 }
 
-static double larger(double a, double b)
-{
-    return a > b ? a : b;
-}
-
 static void read_sharing(const struct bb_sim *m, const struct bb_sim_run *run, struct bb_prediction *out)
 {
     const double step_ns = (double)out->classes[out->slowest].all.step_ns;
@@ -172,10 +167,10 @@ static void read_sharing(const struct bb_sim *m, const struct bb_sim_run *run, s
     if (!run->busy || step_ns <= 0)
         return;
     for (int c = 0; c < m->classes.n; c++) {
-        out->link_busy = larger(out->link_busy, run->busy[c].link_ns / step_ns);
-        out->nic_busy = larger(out->nic_busy, run->busy[c].nic_ns / step_ns);
+        out->link_busy = fmax(out->link_busy, run->busy[c].link_ns / step_ns);
+        out->nic_busy = fmax(out->nic_busy, run->busy[c].nic_ns / step_ns);
         for (int tier = 0; tier < BB_TIERS; tier++)
-            out->uplink_busy[tier] = larger(out->uplink_busy[tier], run->busy[c].uplink_ns[tier] / step_ns);
+            out->uplink_busy[tier] = fmax(out->uplink_busy[tier], run->busy[c].uplink_ns[tier] / step_ns);
     }
     bb_bottleneck_find(m, run, out->slowest, &out->bottleneck);
 }
@@ -318,7 +313,7 @@ static void list_role_times(const struct bb_step *step, const struct bb_slow *sl
         const double of_rank = slow->n > 0 ? bb_slow_compute_factor(slow, r) : 1;
         double *of_role = &(*times)[step->role_of[r]];
 
-        *of_role = larger(*of_role, of_rank);
+        *of_role = fmax(*of_role, of_rank);
     }
 }
 

@@ -114,49 +114,28 @@ static bool follow_message(const struct search *s, const struct stuck *here, str
     return false;
 }
 
-static bool follow_collective(const struct search *s, const struct stuck *here, struct stuck *next)
-{
-    const struct bb_task *u = &graph_of(s, here->rank)->tasks[here->task];
-    const struct bb_layout *l = &s->m->step->layout;
-    int group = l->comms[u->comm].group, instance = bb_group_instance(l, group, here->rank);
-
-    for (int i = 0; i < l->groups[group].size; i++) {
-        int member = bb_group_member(l, group, instance, i);
-        const struct bb_task_graph *theirs = graph_of(s, member);
-
-        if (u->order >= theirs->n_collectives[u->comm]) {
-            report_wait(s, here, u->first, member, "whose program does not contain this operation");
-            return false;
-        }
-        *next = (struct stuck){member, theirs->collectives[u->comm][u->order]};
-        if (!s->run->tasks[task_index(s, next->rank, next->task)].arrived) {
-            report_wait(s, here, u->first, member, "to reach this operation");
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool follow_alltoallv(const struct search *s, const struct stuck *here, struct stuck *next)
+/* Like follow_message, for a collective or an alltoallv: finds a member that has not reached the operation. */
+static bool follow_members(const struct search *s, const struct stuck *here, struct stuck *next)
 {
     const struct bb_task *u = &graph_of(s, here->rank)->tasks[here->task];
     const struct bb_op *op = &graph_of(s, here->rank)->program->ops[u->first];
     const struct bb_layout *l = &s->m->step->layout;
     int group = l->comms[u->comm].group, instance = bb_group_instance(l, group, here->rank);
+    bool alltoallv = u->kind == BB_TASK_ALLTOALLV;
 
-    for (int index = 0; index < op->table->n; index++) {
-        int peer = bb_group_member(l, group, instance, index);
-        int there = bb_sim_alltoallv_task(s->m, class_of(s, peer), u->comm, u->order);
+    for (int index = 0; index < l->groups[group].size; index++) {
+        int member = bb_group_member(l, group, instance, index);
+        const struct bb_task_graph *theirs = graph_of(s, member);
 
-        if (!bb_alltoallv_exchanges_with(op, index))
+        if (alltoallv && !bb_alltoallv_exchanges_with(op, index))
             continue;
-        if (there == BB_NONE) {
-            report_wait(s, here, u->first, peer, "whose program does not contain this operation");
+        if (u->order >= (alltoallv ? theirs->n_alltoallvs : theirs->n_collectives)[u->comm]) {
+            report_wait(s, here, u->first, member, "whose program does not contain this operation");
             return false;
         }
-        *next = (struct stuck){peer, there - s->m->task_base[class_of(s, peer)]};
-        if (!s->run->tasks[there].arrived) {
-            report_wait(s, here, u->first, peer, "to reach this operation");
+        *next = (struct stuck){member, (alltoallv ? theirs->alltoallvs : theirs->collectives)[u->comm][u->order]};
+        if (!s->run->tasks[task_index(s, next->rank, next->task)].arrived) {
+            report_wait(s, here, u->first, member, "to reach this operation");
             return true;
         }
     }
@@ -167,14 +146,9 @@ static bool follow_alltoallv(const struct search *s, const struct stuck *here, s
  * started; returns false if there is none, for example because that rank's program has no matching operation. */
 static bool follow_task(const struct search *s, const struct stuck *here, struct stuck *next)
 {
-    switch (graph_of(s, here->rank)->tasks[here->task].kind) {
-    case BB_TASK_EXCHANGE:
+    if (graph_of(s, here->rank)->tasks[here->task].kind == BB_TASK_EXCHANGE)
         return follow_message(s, here, next);
-    case BB_TASK_ALLTOALLV:
-        return follow_alltoallv(s, here, next);
-    default:
-        return follow_collective(s, here, next);
-    }
+    return follow_members(s, here, next);
 }
 
 static bool find_first_stuck(const struct search *s, struct stuck *here)

@@ -17,20 +17,14 @@ static int add_task(struct bb_task_graph *s, enum bb_task_kind kind, int op, int
     return s->n_tasks++;
 }
 
-static void add_collective(struct bb_task_graph *s, int op, int issue)
+/* Adds the task of a collective or an alltoallv, and appends it to the list of its kind on its communicator.
+ * lists: s->collectives or s->alltoallvs; n: lengths of these lists. */
+static void add_ordered_task(struct bb_task_graph *s, enum bb_task_kind kind, int op, int issue, int **lists, int *n)
 {
-    int comm = s->program->ops[op].comm, task = add_task(s, BB_TASK_COLLECTIVE, op, issue);
+    int comm = s->program->ops[op].comm, task = add_task(s, kind, op, issue);
 
-    s->tasks[task].order = s->n_collectives[comm];
-    s->collectives[comm][s->n_collectives[comm]++] = task;
-}
-
-static void add_alltoallv(struct bb_task_graph *s, int op, int issue)
-{
-    int comm = s->program->ops[op].comm, task = add_task(s, BB_TASK_ALLTOALLV, op, issue);
-
-    s->tasks[task].order = s->n_alltoallvs[comm];
-    s->alltoallvs[comm][s->n_alltoallvs[comm]++] = task;
+    s->tasks[task].order = n[comm];
+    lists[comm][n[comm]++] = task;
 }
 
 /* Combines the sends and receives on communicator `comm` in ops[first .. end) into one task. issue: index of the
@@ -68,10 +62,10 @@ static void cut_launch(struct bb_task_graph *s, int first, int end, int issue, i
         if (ops[i].kind == BB_OP_COMPUTE)
             add_task(s, BB_TASK_COMPUTE, i, issue);
         if (ops[i].kind == BB_OP_ALLTOALLV)
-            add_alltoallv(s, i, issue);
+            add_ordered_task(s, BB_TASK_ALLTOALLV, i, issue, s->alltoallvs, s->n_alltoallvs);
         for (int j = i; comm != BB_NONE && !done && j < end; j++)
             if (ops[j].comm == comm && ops[j].kind == BB_OP_COLLECTIVE && s->task_of[j] == BB_NONE)
-                add_collective(s, j, issue);
+                add_ordered_task(s, BB_TASK_COLLECTIVE, j, issue, s->collectives, s->n_collectives);
         if (comm != BB_NONE && !done)
             add_exchange(s, comm, first, end, issue, n_exchanged);
     }

@@ -6,6 +6,17 @@
  * numbered in the order in which backward fills them. Each bucket has its own buffer for full gradients, unless every
  * micro-batch reduces gradients: then a few shared buffers are used in turn. With sharding, each bucket also has a
  * buffer for the local shard of its gradients.
+ *
+ * States of a bucket, for each reduction:
+ *
+ *   filling   ready < units         bb_sync_after_backward counts the units that have finished
+ *   complete  ready == units        waits for its turn in bucket order, unless every micro-batch reduces gradients
+ *   reducing  ready = 0             reduce_bucket has started the collectives; `reduced` is the last one
+ *   done      after the wait for `reduced` (bb_sync_wait_reductions)
+ *
+ * States of a buffer for gathered parameters (zero3, hsdp): free (unit BB_NONE); all-gather for `unit` started, from
+ * ensure_gathered on; complete, after the wait for `op` (use_unit); free again after release_unit, or when take_slot
+ * gives the less recently used buffer to another unit.
  */
 #include "proxies/sync/sync.h"
 

@@ -229,7 +229,7 @@ void bb_sync_finish_step(struct bb_sync *s);
  * last unit (layer) to the first tensor of the first unit.
  *   per_unit  true: only tensors of one unit may share a bucket; false: only tensors of one model chunk may share one
  *   arrivals  out: the list; the caller frees it
- *   Returns   the number of tensors, or -BB_EFAIL
+ *   Returns   the number of tensors
  */
 int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool per_unit,
                      struct bb_gradient_arrival **arrivals);

@@ -20,16 +20,24 @@
 #define BB_GRID_ORDER      "tp-cp-ep-dp-pp"
 #define BB_GRID_ORDER_SIZE 16
 
+enum { BB_GRID_DENSE = 4 }; /* number of axes of the dense grid with a size: tp, cp, dp, pp */
+
 struct bb_grid {
-    int tp, cp, dp, pp; /* sizes of the dense grid; 0: not given (only before bb_grid_resolve) */
-    int ep, etp, edp;   /* sizes of the expert grid in ranks: expert-parallel (ep), expert-tensor-parallel (etp) and
+    union { /* sizes of the dense grid; 0: not given (only before bb_grid_resolve) */
+        struct {
+            int tp, cp, dp, pp;
+        };
+        int dense[BB_GRID_DENSE]; /* the same sizes in this order */
+    };
+    int ep, etp, edp; /* sizes of the expert grid in ranks: expert-parallel (ep), expert-tensor-parallel (etp) and
                          expert-data-parallel (edp) group; edp is always derived */
-    bool experts;       /* set by the caller: true: the model has experts; false: only the dense grid is used */
+    bool experts;     /* set by the caller: true: the model has experts; false: only the dense grid is used */
     char order[BB_GRID_ORDER_SIZE]; /* a permutation of "tp-cp-ep-dp-pp"; axes of size 1 may be omitted */
     int ranks;
     int first_layers, last_layers; /* number of layers of the first and of the last pipeline stage; 0: the same
                                       number as the other stages (pipe_split.h) */
-    int requested[4]; /* sizes of tp, cp, dp, pp as given by the user; 0: size not given; set by bb_grid_resolve */
+    /* sizes of tp, cp, dp, pp as given by the user; 0: size not given; set by bb_grid_resolve */
+    int requested[BB_GRID_DENSE];
 };
 
 /* The model, sequence lengths and model chunks against which a grid is checked (bb_grid_validate_model). */
@@ -153,6 +161,8 @@ int bb_grid_layout(const struct bb_grid *grid, unsigned wanted, struct bb_layout
 enum bb_grid_axis { BB_AXIS_TP, BB_AXIS_CP, BB_AXIS_EP, BB_AXIS_DP, BB_AXIS_PP, BB_GRID_AXES };
 
 extern const char *const bb_grid_axis_names[BB_GRID_AXES]; /* "tp", "cp", "ep", "dp", "pp" */
+
+extern const char *const bb_grid_dense_names[BB_GRID_DENSE]; /* "tp", "cp", "dp", "pp": the order of bb_grid.dense */
 
 /* bb_grid_size - returns the size of an axis in the dense grid, or (expert: true) in the expert grid, where
  * BB_AXIS_TP means etp and BB_AXIS_DP means edp. */

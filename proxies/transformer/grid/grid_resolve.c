@@ -4,8 +4,6 @@
 #include "proxies/step/program.h"
 #include "proxies/transformer/grid/grid.h"
 
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,27 +76,15 @@ static int nearest_divisor(int n, int want)
     return best;
 }
 
-/* The axes of the dense grid: name of the option, and offset of the axis size in struct bb_grid. */
-static const struct axis_option {
-    const char *name;
-    size_t offset;
-} dense[] = {{"tp", offsetof(struct bb_grid, tp)},
-             {"cp", offsetof(struct bb_grid, cp)},
-             {"dp", offsetof(struct bb_grid, dp)},
-             {"pp", offsetof(struct bb_grid, pp)}};
+const char *const bb_grid_dense_names[BB_GRID_DENSE] = {"tp", "cp", "dp", "pp"};
 
-static int *axis_size(const struct bb_grid *g, int axis)
-{
-    return (int *)((char *)(uintptr_t)g + dense[axis].offset);
-}
-
-static long long multiply_axes(const struct bb_grid *g, int without)
+static long long multiply_axes(const struct bb_grid *g)
 {
     long long all = 1;
 
-    for (int a = 0; a < 4 && all < 1LL << 40; a++)
-        if (a != without && *axis_size(g, a) > 0)
-            all *= *axis_size(g, a);
+    for (int a = 0; a < BB_GRID_DENSE && all < 1LL << 40; a++)
+        if (g->dense[a] > 0)
+            all *= g->dense[a];
     return all;
 }
 
@@ -108,9 +94,9 @@ static const char *axes_text(const struct bb_grid *g, char text[96])
     size_t n = 0;
 
     text[0] = '\0';
-    for (int a = 0; a < 4; a++)
-        if (*axis_size(g, a) > 0)
-            n += (size_t)snprintf(text + n, 96 - n, "%s%s %d", n ? " x " : "", dense[a].name, *axis_size(g, a));
+    for (int a = 0; a < BB_GRID_DENSE; a++)
+        if (g->dense[a] > 0)
+            n += (size_t)snprintf(text + n, 96 - n, "%s%s %d", n ? " x " : "", bb_grid_dense_names[a], g->dense[a]);
     return text;
 }
 
@@ -121,18 +107,18 @@ static int report_rank_count(const struct bb_grid *g, const struct bb_grid_model
     char axes[96], suggestion[BB_GRID_SUGGESTION];
 
     return bb_err(BB_EUSAGE, "%s: %s = %lld ranks, but the job has %d; try: %s", who, axes_text(g, axes),
-                  multiply_axes(g, BB_NONE), g->ranks, bb_grid_suggest(g, model, suggestion));
+                  multiply_axes(g), g->ranks, bb_grid_suggest(g, model, suggestion));
 }
 
 /* Derives the axis whose size is 0: the number of ranks divided by the sizes of the other axes. */
 static int derive_axis(struct bb_grid *g, int axis, const struct bb_grid_model *model, const char *who)
 {
     int ranks = g->ranks;
-    long long others = multiply_axes(g, BB_NONE);
+    long long others = multiply_axes(g);
     char axes[96], suggestion[BB_GRID_SUGGESTION], more[32] = "";
 
     if (others <= ranks && ranks % others == 0) {
-        *axis_size(g, axis) = (int)(ranks / others);
+        g->dense[axis] = (int)(ranks / others);
         return 0;
     }
     if (others <= MAX_RANKS)
@@ -155,7 +141,7 @@ static int resolve_dense(struct bb_grid *g, const struct bb_grid_model *model, c
         g->pp += g->pp == 0;
         return derive_axis(g, DP_AT, model, who);
     }
-    if (g->tp == 0 && g->pp == 0 && multiply_axes(g, BB_NONE) < g->ranks)
+    if (g->tp == 0 && g->pp == 0 && multiply_axes(g) < g->ranks)
         return bb_err(BB_EUSAGE, "%s: dp %d with %d ranks leaves tp and pp undetermined; try: %s", who, g->dp, g->ranks,
                       bb_grid_suggest(g, model, suggestion));
     if (g->tp == 0 && g->pp == 0)
@@ -164,7 +150,7 @@ static int resolve_dense(struct bb_grid *g, const struct bb_grid_model *model, c
         return derive_axis(g, PP_AT, model, who);
     if (g->tp == 0)
         return derive_axis(g, TP_AT, model, who);
-    return multiply_axes(g, BB_NONE) == g->ranks ? 0 : report_rank_count(g, model, who);
+    return multiply_axes(g) == g->ranks ? 0 : report_rank_count(g, model, who);
 }
 
 /* ---- the expert grid ---- */
@@ -264,7 +250,7 @@ int bb_grid_resolve(struct bb_grid *g, int ranks, const char *order, const struc
     g->ranks = ranks;
     g->ep += g->ep == 0;
     g->etp += g->etp == 0;
-    memcpy(g->requested, (const int[]){g->tp, g->cp, g->dp, g->pp}, sizeof(g->requested));
+    memcpy(g->requested, g->dense, sizeof(g->requested));
     TRY(resolve_dense(g, model, who));
     TRY(resolve_expert(g, who));
     TRY(check_order(g, who));

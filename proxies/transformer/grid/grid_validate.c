@@ -7,9 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TP, CP, DP, PP, SIZES };
-
-static const char *const options[SIZES] = {"tp", "cp", "dp", "pp"};
+enum { TP, CP, DP, PP, SIZES = BB_GRID_DENSE };
 
 /* ---- divisibility constraints ---- */
 
@@ -174,8 +172,8 @@ const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_mod
     }
     for (int a = 0; a < SIZES; a++)
         if (must_be_given(&s, a))
-            at +=
-                (size_t)snprintf(text + at, BB_GRID_SUGGESTION - at, "%s--%s %d", at ? " " : "", options[a], s.best[a]);
+            at += (size_t)snprintf(text + at, BB_GRID_SUGGESTION - at, "%s--%s %d", at ? " " : "",
+                                   bb_grid_dense_names[a], s.best[a]);
     return text;
 }
 
@@ -293,9 +291,8 @@ static int validate_layers(const struct bb_grid *g, const struct bb_grid_model *
 
 int bb_grid_validate_model(const struct bb_grid *g, const struct bb_grid_model *m, const char *who)
 {
-    const int sizes[SIZES] = {g->tp, g->cp, g->dp, g->pp};
     struct constraint list[MAX_CONSTRAINTS];
-    int n = list_constraints(m, sizes, list), rc;
+    int n = list_constraints(m, g->dense, list), rc;
 
     if (m->arch->learned_positions && m->sequence > m->arch->sequence)
         return bb_err(BB_EUSAGE, "%s: sequence length %d exceeds the model's %d positions; try: --seq-length %d", who,

@@ -103,9 +103,9 @@ struct bb_layers; /* opaque: resolved sizes, kernel lists, number of rows (token
  * bb_layers_new - create the layers of a model that bb_grid_validate_model accepted.
  *   layers   out: the layers; NULL after an error
  *   step     the step being built, which receives the kernel lists and row counts; must outlive the layers
- *   Returns  0, -BB_EFAIL if out of memory, or -BB_EUSAGE after printing one error line: micro-batches with too many
- *            tokens, experts with tp but without sequence parallelism, ring context parallelism with sliding-window
- *            attention, dedup dispatch that cannot divide the rows (token copies) evenly
+ *   Returns  0, or -BB_EUSAGE after printing one error line: micro-batches with too many tokens, experts with tp but
+ *            without sequence parallelism, ring context parallelism with sliding-window attention, dedup dispatch that
+ *            cannot divide the rows (token copies) evenly
  *   Owner    the caller releases *layers with bb_layers_free
  */
 int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *config, struct bb_step *step) BB_MUST_CHECK;

@@ -255,7 +255,7 @@ static void derives_the_missing_axis(void **state)
         struct bb_grid given;
         int ranks, tp, cp, dp, pp;
     } rows[] = {
-        {{0}, 6, 1, 1, 6, 1},
+        {{.tp = 0}, 6, 1, 1, 6, 1},
         {{.tp = 8, .pp = 16}, 16384, 8, 1, 128, 16},
         {{.tp = 2, .dp = 4}, 16, 2, 1, 4, 2},
         {{.pp = 2, .dp = 4}, 16, 2, 1, 4, 2},

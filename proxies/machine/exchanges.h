@@ -18,7 +18,6 @@ struct bb_exchange {
  * bb_exchanges_run - computes done_ns of each exchange.
  *   slow       degraded NICs and leaf uplinks, or NULL; slow GPUs in this list are ignored
  *   exchanges  [n] one per rank
- *   Returns    0, or -BB_EFAIL if memory is exhausted
  */
 void bb_exchanges_run(const struct bb_cluster *c, const struct bb_slow *slow, struct bb_exchange *exchanges, int n);
 

@@ -81,8 +81,7 @@ struct bb_flows {
 };
 
 /* bb_flows_init - allocates the arrays; all flows are stopped. The caller then sets the capacities of the resources
- * and, for each flow, the resources that it uses (bb_flow.first_use) and their weights. Returns 0, or -BB_EFAIL if
- * memory is exhausted. */
+ * and, for each flow, the resources that it uses (bb_flow.first_use) and their weights. */
 void bb_flows_init(struct bb_flows *f, int n_flows, int n_resources, int n_uses);
 void bb_flows_release(struct bb_flows *f);
 

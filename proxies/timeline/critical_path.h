@@ -55,7 +55,7 @@ int bb_critical_path_init(struct bb_critical_path *path, const struct bb_timelin
 void bb_critical_path_release(struct bb_critical_path *path);
 
 /* bb_critical_path_json - returns a JSON object with the slowest rank, the number of operations on the path, and the
- * time of each category (compute, transfer, waiting, host) in microseconds; NULL if out of memory. */
+ * time of each category (compute, transfer, waiting, host) in microseconds. */
 json_t *bb_critical_path_json(const struct bb_critical_path *path);
 
 /* bb_critical_path_has - returns whether operation `op` of the rank is on the path. If the rank is represented by

@@ -28,8 +28,7 @@ struct bb_spans {
     size_t n;
 };
 
-/* bb_spans_add - adds an interval; ignores an interval of length 0 or less. Returns 0, or -BB_EFAIL (out of memory)
- * after printing an error. */
+/* bb_spans_add - adds an interval; ignores an interval of length 0 or less. */
 void bb_spans_add(struct bb_spans *s, int64_t begin_ns, int64_t end_ns);
 void bb_spans_add_all(struct bb_spans *s, const struct bb_spans *more);
 void bb_spans_clear(struct bb_spans *s); /* removes all intervals; the memory stays allocated */
@@ -72,7 +71,6 @@ struct bb_exposure {
  *   comm       intervals of all communication
  *   transfers  intervals in which communication transferred data
  *   stages     intervals of messages between pipeline stages
- *   Returns    0, or -BB_EFAIL (out of memory) after printing an error
  */
 void bb_exposure_of(struct bb_spans *compute, struct bb_spans *comm, struct bb_spans *transfers,
                     struct bb_spans *stages, struct bb_exposure *out);

@@ -23,7 +23,6 @@ struct bb_time_share {
  * bb_time_shares - computes one rank's step time by category.
  *   ops      [operations of the rank's program] their begin and end times
  *   list, n  out: the values; all calls for the same program return the same categories in the same order
- *   Returns  0 or -BB_EFAIL
  *   Owner    the caller frees *list
  */
 void bb_time_shares(const struct bb_step *step, int rank, const struct bb_timed_op *ops, int64_t step_ns,

@@ -56,14 +56,13 @@ struct bb_timeline {
  * BB_TRACE_RANKS ranks with at most BB_TRACE_OPS operations. Otherwise selects ranks up to these limits: first
  * wanted[n_wanted] (for example the slowest rank; BB_NONE is skipped), then the first and the last rank of each role,
  * then the lowest ranks.
- *   Returns  0 or -BB_EFAIL
  *   Owner    the caller releases t with bb_timeline_release, which also accepts a zeroed timeline
  */
 void bb_timeline_init(struct bb_timeline *t, const struct bb_step *step, const int *wanted, int n_wanted);
 void bb_timeline_release(struct bb_timeline *t);
 
 /* bb_timeline_init_ranks - selects exactly the ranks for which shown[rank] is true and sets all their times to 0.
- * Returns 0 or -BB_EFAIL; the caller releases t with bb_timeline_release. */
+ * The caller releases t with bb_timeline_release. */
 void bb_timeline_init_ranks(struct bb_timeline *t, const struct bb_step *step, const bool *shown);
 
 /* ---- for modules that write a timeline to a file: iteration over its NCCL calls and kernel launches ---- */
@@ -83,8 +82,7 @@ int bb_timeline_span(const struct bb_timeline *t, int i, int first, int end, str
 #define BB_TIMELINE_NAME 192
 const char *bb_timeline_rank_name(const struct bb_timeline *t, int i, char text[BB_TIMELINE_NAME]);
 
-/* bb_timeline_write - writes the trace as JSON. Returns 0, or -BB_EFAIL (out of memory or disk full) after printing
- * an error. */
+/* bb_timeline_write - writes the trace as JSON. The caller checks the stream for errors. */
 void bb_timeline_write(const struct bb_timeline *t, FILE *out);
 
 #endif

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 struct bb_results {
     struct bb_results_writer writer; /* used if world is NULL */
@@ -18,7 +19,7 @@ struct bb_results {
     struct bb_rank_receiver link;    /* the socket; owned by the world */
     int answer;                      /* code of the last answer */
     bool lost;                       /* no further answer is expected */
-    char *path;                      /* path of the JSON in the writer process; NULL: none */
+    char *path;                      /* path of the JSON, "-" for stdout; NULL: none */
     bool on_stdout;                  /* the JSON or the CSV is written to stdout */
 };
 
@@ -86,19 +87,16 @@ static json_t *new_root(const struct bb_results_head *head, const struct bb_worl
 
 /* ---- requests to the writer process ---- */
 
-/* Callback of bb_world_wait(). The answer to OPEN contains the path of the JSON file. */
+/* Callback of bb_world_wait(). */
 static int receive_answer(void *arg)
 {
     struct bb_results *res = arg;
     struct bb_rank_header header;
-    const void *path;
-    const int n = bb_rank_receive(&res->link, &header, &path);
+    const void *payload;
 
-    if (n <= 0) /* if the writer process has ended, its supervisor ends the job */
-        return 0;
+    if (bb_rank_receive(&res->link, &header, &payload) <= 0)
+        return 0; /* if the writer process has ended, its supervisor ends the job */
     res->answer = header.code;
-    if (header.bytes > 0)
-        res->path = strndup(path, header.bytes);
     return 1;
 }
 
@@ -107,18 +105,16 @@ static int receive_answer(void *arg)
 static int send_request(struct bb_results *res, enum bb_results_request request, const json_t *value)
 {
     char *text = json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY);
-    int rc = 0;
+    int rc = -BB_EFAIL;
 
     if (!text)
         return bb_err(BB_EFAIL, "results: invalid value");
-    if (res->lost)
-        rc = -BB_EFAIL;
-    else
+    if (!res->lost) {
         bb_rank_send(res->link.fd, (enum bb_rank_request)request, 0, text, strlen(text));
-    if (rc == 0)
         rc = bb_world_wait(res->world, "writing the results", receive_answer, res);
+    }
     free(text);
-    res->lost |= rc != 0;
+    res->lost = rc != 0;
     return rc ? rc : res->answer;
 }
 
@@ -143,22 +139,38 @@ static void free_results(struct bb_results *res)
     free(res);
 }
 
+/* Returns the first of FILE, FILE.0, FILE.1, ... that does not exist. Names of stdout, devices and pipes do not
+ * change. */
+static char *unused_path(const char *path)
+{
+    const bool is_file = strcmp(path, "-") != 0 && !bb_outfile_is_stream(path);
+    char *unused = bb_copy_text(path);
+
+    for (int i = 0; is_file && access(unused, F_OK) == 0; i++) {
+        free(unused);
+        unused = bb_format("%s.%d", path, i);
+    }
+    return unused;
+}
+
 static int open_results(struct bb_results **out, const struct bb_results_head *head, struct bb_world *world)
 {
     struct bb_results *res;
     json_t *root = head->root ? json_incref(head->root) : new_root(head, world);
-    json_t *value = json_pack("{s:s?, s:s?, s:b, s:b, s:o}", "path", head->path, "csv", head->csv, "fresh", head->fresh,
-                              "foreign", head->root != NULL, "root", root);
     int rc;
 
     BB_NEW(res, 1);
+    if (head->path)
+        res->path = head->fresh ? unused_path(head->path) : bb_copy_text(head->path);
     res->on_stdout = bb_results_on_stdout(head->path, head->csv);
     res->writer.out = head->out;
     if (world && world->supervised.results_fd >= 0) {
         res->world = world;
         res->link.fd = world->supervised.results_fd;
     }
-    rc = execute(res, BB_RESULTS_OPEN, value);
+    rc = execute(res, BB_RESULTS_OPEN,
+                 json_pack("{s:s?, s:s?, s:b, s:o}", "path", res->path, "csv", head->csv, "foreign", head->root != NULL,
+                           "root", root));
     if (rc)
         free_results(res);
     else
@@ -195,7 +207,7 @@ int bb_results_close(struct bb_results *res, int rc)
         return rc < 0 ? rc : 0;
     rc = check_stdout(res, rc);
     if (!res->world)
-        failed = bb_results_writer_finish(&res->writer, rc, &(struct bb_results_end){0});
+        failed = bb_results_writer_finish(&res->writer, rc, NULL);
     else if (rc >= 0) /* after a failure, the writer process saves the results when the supervisor ends the job */
         failed = execute(res, BB_RESULTS_CLOSE, json_null());
     free_results(res);
@@ -206,9 +218,7 @@ int bb_results_close(struct bb_results *res, int rc)
 
 const char *bb_results_path(const struct bb_results *res)
 {
-    const char *path = !res ? NULL : res->world ? res->path : res->writer.path;
-
-    return path && strcmp(path, "-") != 0 ? path : NULL;
+    return res && res->path && strcmp(res->path, "-") != 0 ? res->path : NULL;
 }
 
 int bb_results_row(struct bb_results *res, json_t *row)

@@ -12,9 +12,9 @@ struct server {
 };
 
 /* A peer that has ended does not need an answer, so errors are ignored. */
-static void answer(int fd, int code, const char *text)
+static void answer(int fd, int code)
 {
-    (void)!bb_rank_send(fd, (enum bb_rank_request)BB_RESULTS_ANSWER, code, text, strlen(text));
+    (void)!bb_rank_send(fd, (enum bb_rank_request)BB_RESULTS_ANSWER, code, NULL, 0);
 }
 
 /* ---- requests of the rank ---- */
@@ -28,18 +28,19 @@ static void serve_rank(struct server *s)
 
     while ((n = bb_rank_receive(&s->rank, &header, &payload)) > 0) {
         json_t *value = json_loadb(payload, header.bytes, JSON_DECODE_ANY, NULL);
-        const char *path = header.request == BB_RESULTS_OPEN ? bb_results_writer_path(value) : NULL;
+        const char *path = json_string_value(json_object_get(value, "path"));
 
-        if (path) /* before the file is created, so that the supervisor can complete it if this process hangs */
+        if (path &&
+            header.request ==
+                BB_RESULTS_OPEN) /* before the file is created, so that the supervisor can complete it if this process hangs */
             (void)!bb_rank_send(s->control.fd, (enum bb_rank_request)BB_RESULTS_OPEN, 0, path, strlen(path));
-        answer(s->rank.fd, bb_results_writer_execute(&s->writer, (enum bb_results_request)header.request, value),
-               path ? path : "");
+        answer(s->rank.fd, bb_results_writer_execute(&s->writer, (enum bb_results_request)header.request, value));
         json_decref(value);
     }
     if (n == 0)
         return;
     if (n < -1)
-        answer(s->control.fd, bb_err(BB_EFAIL, "results: invalid message of the rank"), "");
+        answer(s->control.fd, bb_err(BB_EFAIL, "results: invalid message of the rank"));
     (void)shutdown(s->rank.fd, SHUT_RDWR);
     s->rank.fd = -1;
 }
@@ -60,36 +61,31 @@ static bool serve_until_finish(struct server *s, struct bb_rank_header *header, 
         if (s->rank.fd >= 0)
             serve_rank(s);
         if (n > 0 && header->request != BB_RESULTS_FINISH)
-            answer(s->control.fd, -BB_EFAIL, "");
+            answer(s->control.fd, -BB_EFAIL);
     } while (n == 0 || (n > 0 && header->request != BB_RESULTS_FINISH));
     return n > 0;
-}
-
-static const char *text_of(const json_t *object, const char *key)
-{
-    return json_string_value(json_object_get(object, key));
 }
 
 int bb_results_serve(int rank_fd, int control_fd)
 {
     struct server s = {.rank = {.fd = rank_fd}, .control = {.fd = control_fd}, .writer = {.out = stdout}};
-    struct bb_results_end end = {.ended_by = "the loss of its supervisor"};
     struct bb_rank_header header;
     const void *payload;
-    json_t *value = NULL;
+    json_t *end;
     int code = -BB_EFAIL, rc = 0;
 
     bb_err_job_scope(1);
     if (serve_until_finish(&s, &header, &payload)) {
-        value = json_loadb(payload, header.bytes, 0, NULL);
-        end = (struct bb_results_end){text_of(value, "ended_by"), text_of(value, "phase"), text_of(value, "reason")};
+        end = json_loadb(payload, header.bytes, 0, NULL);
         code = header.code;
+    } else {
+        end = json_pack("{s:s}", "ended_by", "the loss of its supervisor");
     }
     if (s.writer.document.root)
-        rc = bb_results_writer_finish(&s.writer, code, &end);
+        rc = bb_results_writer_finish(&s.writer, code, end);
     rc = rc == code ? 0 : rc;
-    answer(control_fd, rc, "");
-    json_decref(value);
+    answer(control_fd, rc);
+    json_decref(end);
     bb_results_writer_release(&s.writer);
     bb_rank_receiver_release(&s.rank);
     bb_rank_receiver_release(&s.control);

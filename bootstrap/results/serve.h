@@ -5,8 +5,7 @@
  * rank loses no row.
  *
  * A message has the format of rank_page.h: the header contains the request (writer.h), the payload is JSON text. Each
- * request is answered by ANSWER with code 0 or a negative error; the payload of the answer to OPEN is the path of the
- * JSON, "-" for stdout, empty for none. FINISH contains the members of struct bb_results_end as an object, and the
+ * request is answered by ANSWER with code 0 or a negative error; FINISH contains the members of struct bb_results_end as an object, and the
  * final status of the run as its code.
  */
 #ifndef BB_BOOTSTRAP_RESULTS_SERVE_H

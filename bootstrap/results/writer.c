@@ -58,42 +58,15 @@ out:
 
 /* ---- open and release ---- */
 
-/* Replaces FILE by the first of FILE, FILE.0, FILE.1, ... that does not exist. */
-static void choose_fresh_path(json_t *value, const char *path)
-{
-    char *unused = bb_copy_text(path);
-
-    for (int i = 0; access(unused, F_OK) == 0; i++) {
-        free(unused);
-        unused = bb_format("%s.%d", path, i);
-    }
-    (void)!json_object_set_new(value, "path", json_string(unused));
-    free(unused);
-}
-
-static bool is_file(const char *path)
-{
-    return !is_stdout(path) && !bb_outfile_is_stream(path);
-}
-
-const char *bb_results_writer_path(json_t *value)
-{
-    const char *path = json_string_value(json_object_get(value, "path"));
-
-    if (path && is_file(path) && json_is_true(json_object_get(value, "fresh")))
-        choose_fresh_path(value, path);
-    (void)!json_object_set_new(value, "fresh", json_false());
-    return json_string_value(json_object_get(value, "path"));
-}
-
 /* Creates the JSON if it is a file. */
 static int open_json(struct bb_results_writer *w, json_t *root)
 {
+    const bool is_file = w->path && !is_stdout(w->path) && !bb_outfile_is_stream(w->path);
     struct stat old;
 
     if (w->path && lstat(w->path, &old) == 0 && S_ISDIR(old.st_mode))
         return bb_err(BB_EUSAGE, "cannot write the results: %s is a directory, not a file", w->path);
-    return bb_document_open(&w->document, json_incref(root), w->path && is_file(w->path) ? w->path : NULL);
+    return bb_document_open(&w->document, json_incref(root), is_file ? w->path : NULL);
 }
 
 static int open_results(struct bb_results_writer *w, json_t *value)
@@ -102,7 +75,7 @@ static int open_results(struct bb_results_writer *w, json_t *value)
     int rc = 0;
 
     w->settings = json_incref(value);
-    w->path = bb_results_writer_path(value);
+    w->path = json_string_value(json_object_get(value, "path"));
     w->csv = json_string_value(json_object_get(value, "csv"));
     w->rows = json_array();
     w->foreign = json_is_true(json_object_get(value, "foreign"));
@@ -173,9 +146,9 @@ static const char *status_of(int rc)
     return code < sizeof(status) / sizeof(*status) && status[code] ? status[code] : "failed";
 }
 
-static const char *final_status(int rc, const struct bb_results_end *end)
+static const char *final_status(int rc, const json_t *end)
 {
-    return end->ended_by && *end->ended_by ? "interrupted" : status_of(rc);
+    return json_object_get(end, "ended_by") ? "interrupted" : status_of(rc);
 }
 
 json_t *bb_results_end_json(const struct bb_results_end *end)
@@ -190,33 +163,29 @@ json_t *bb_results_end_json(const struct bb_results_end *end)
 }
 
 /* Sets the final status and the reasons of an early end. The schema of nccl-tests has none of these keys. */
-static void set_end(struct bb_results_writer *w, int rc, const struct bb_results_end *end)
+static void set_end(struct bb_results_writer *w, int rc, json_t *end)
 {
-    json_t *fields;
-
     if (w->foreign)
         return;
-    fields = bb_results_end_json(end);
-    (void)!set_fields(w, fields);
-    json_decref(fields);
+    (void)!set_fields(w, end);
     bb_document_set_status(&w->document, final_status(rc, end));
 }
 
-void bb_results_rescue(const char *path, pid_t writer, int rc, const struct bb_results_end *end)
+void bb_results_rescue(const char *path, pid_t writer, int rc, const struct bb_results_end *why)
 {
-    json_t *root = json_load_file(path, 0, NULL), *fields = bb_results_end_json(end);
+    json_t *root = json_load_file(path, 0, NULL), *end = bb_results_end_json(why);
 
     bb_outfile_remove_temporaries(path, writer);
     if (json_object_del(root, "status") == 0) {
-        (void)!json_object_update(root, fields);
+        (void)!json_object_update(root, end);
         (void)!json_object_set_new(root, "status", json_string(final_status(rc, end)));
         (void)!bb_json_save(path, "the results", json_incref(root), 12);
     }
     json_decref(root);
-    json_decref(fields);
+    json_decref(end);
 }
 
-int bb_results_writer_finish(struct bb_results_writer *w, int rc, const struct bb_results_end *end)
+int bb_results_writer_finish(struct bb_results_writer *w, int rc, json_t *end)
 {
     int failed;
 

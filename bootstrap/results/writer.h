@@ -13,8 +13,6 @@
 enum bb_results_request {
     BB_RESULTS_OPEN = 64, /* create the files: an object with
                              path, csv: JSON file and CSV file; "-": stream `out` of the writer; null: none
-                             fresh:     an existing JSON file is not replaced; the first unused name of FILE.0, FILE.1,
-                                        ... is used
                              foreign:   the document has the schema of nccl-tests, which has no key "status"
                              root:      fields of the document, with an empty list "results" if the schema has rows */
     BB_RESULTS_ROW,       /* add a row to "results" and save the row: the row */
@@ -39,7 +37,7 @@ json_t *bb_results_end_json(const struct bb_results_end *end) BB_MUST_CHECK;
 struct bb_results_writer {
     FILE *out;
     json_t *settings;       /* value of OPEN, owned */
-    const char *path, *csv; /* as in `settings`; path: the chosen name */
+    const char *path, *csv; /* as in `settings` */
     bool foreign;
     struct bb_document document; /* writes the JSON if `path` is a file */
     json_t *rows;                /* list of all rows, if there is a CSV file */
@@ -54,21 +52,18 @@ struct bb_results_writer {
 int bb_results_writer_execute(struct bb_results_writer *w, enum bb_results_request request,
                               json_t *value) BB_MUST_CHECK;
 
-/* bb_results_writer_path - choose the path of the JSON for OPEN ("fresh"), and store it in its value. Returns the path;
- * NULL: no JSON. */
-const char *bb_results_writer_path(json_t *value);
-
 /*
  * bb_results_writer_finish - set the final status and write all targets for the last time.
  *   rc       status of the run: 0 or a negative error code
- *   end      why the run ended early; ended_by sets the status "interrupted"
+ *   end      object with the known members of struct bb_results_end: why the run ended early; "ended_by" sets the
+ *            status "interrupted". NULL: nothing is known
  *   Returns  rc if rc < 0; else 0, or a negative error after an error message if a target could not be written
  */
-int bb_results_writer_finish(struct bb_results_writer *w, int rc, const struct bb_results_end *end);
+int bb_results_writer_finish(struct bb_results_writer *w, int rc, json_t *end);
 
 /* bb_results_rescue - complete the JSON file of a writer process that was killed: remove its temporary files, and set
  * the final status. Does nothing if there is no such file or its schema has no status. */
-void bb_results_rescue(const char *path, pid_t writer, int rc, const struct bb_results_end *end);
+void bb_results_rescue(const char *path, pid_t writer, int rc, const struct bb_results_end *why);
 
 void bb_results_writer_release(struct bb_results_writer *w);
 

@@ -26,7 +26,7 @@ static void replace_path(json_t *value, const char *key)
     json_object_set_new(value, key, json_string(text));
 }
 
-static const char *choose_path(json_t *value)
+static void choose_paths(json_t *value)
 {
     json_t *root = json_object_get(value, "root");
     const char *path;
@@ -35,13 +35,19 @@ static const char *choose_path(json_t *value)
     replace_path(value, "csv");
     if (json_object_get(root, "results")) /* empty by contract (writer.h) */
         json_object_set_new(root, "results", json_array());
-    path = bb_results_writer_path(value);
+    path = json_string_value(json_object_get(value, "path"));
     if (path && strcmp(path, "-") != 0)
         snprintf(json_path, sizeof(json_path), "%s", path);
-    return path;
 }
 
-#define bb_results_writer_path choose_path /* for the call in serve.c */
+static int execute_in_folder(struct bb_results_writer *w, enum bb_results_request request, json_t *value)
+{
+    if (request == BB_RESULTS_OPEN)
+        choose_paths(value);
+    return bb_results_writer_execute(w, request, value);
+}
+
+#define bb_results_writer_execute execute_in_folder /* for the call in serve.c */
 #include "bootstrap/results/serve.c"
 
 static void send_frame(int rank_fd, int control_fd, const char *line)

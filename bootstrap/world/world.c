@@ -179,16 +179,15 @@ static void find_place(struct bb_world *w)
     }
 }
 
-static int find_hosts(struct bb_world *w)
+static int find_hosts(struct bb_world *w, const struct bb_machine *machine)
 {
-    struct bb_machine machine, *all;
+    struct bb_machine *all;
     int rc;
 
-    bb_machine_find(&machine);
-    memcpy(w->host, machine.host, sizeof(w->host));
+    memcpy(w->host, machine->host, sizeof(w->host));
     BB_NEW(w->hosts, w->size);
     BB_NEW(w->node_of, w->size);
-    all = bb_world_gather(w, &machine, sizeof(machine), &rc);
+    all = bb_world_gather(w, machine, sizeof(*machine), &rc);
     TRY(rc);
     for (int r = 0; r < w->size; r++)
         memcpy(w->hosts[r], all[r].host, sizeof(w->host));
@@ -249,32 +248,24 @@ static int count_crowd(const struct bb_world *w)
     return (int)(here / (RANKS_PER_PROCESSOR * sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
-/* Sets the rank and the host with which error lines begin until MPI is initialized, from the launcher's variables. */
-static void identify_early(void)
-{
-    struct bb_machine machine;
-
-    if (bb_launched_alone())
-        return;
-    bb_machine_find(&machine);
-    bb_err_identify(bb_launcher_rank(), machine.host, -1);
-}
-
 int bb_world_init(struct bb_world *w, double timeout_s)
 {
+    struct bb_machine machine;
     int rc;
 
+    bb_machine_find(&machine);
     *w = (struct bb_world){.size = 1, .timeout_s = timeout_s, .supervised = {.socket.fd = -1, .results_fd = -1}};
     bb_err_mute(0);
     TRY(bb_siblings_take(&w->siblings));
     w->crowd = count_crowd(w);
-    identify_early();
+    if (!bb_launched_alone()) /* until MPI is initialized, the launcher's variables contain the rank for error lines */
+        bb_err_identify(bb_launcher_rank(), machine.host, -1);
     calm_open_mpi();
     (void)bb_supervised_open(&w->supervised, timeout_s);
     bb_world_reached(w, "starting MPI");
     TRY(start_ranks(w));
     bb_world_reached(w, "the exchange of host names");
-    TRY(find_hosts(w));
+    TRY(find_hosts(w, &machine));
     bb_err_identify(w->size > 1 ? w->rank : -1, w->host, -1);
     TRY(connect_supervisors(w));
     bb_world_reached(w, "the start of the run");
@@ -284,8 +275,11 @@ out:
 
 int bb_world_alone(struct bb_world *w, double timeout_s)
 {
+    struct bb_machine machine;
+
+    bb_machine_find(&machine);
     *w = (struct bb_world){.size = 1, .timeout_s = timeout_s, .supervised = {.socket.fd = -1, .results_fd = -1}};
-    return find_hosts(w);
+    return find_hosts(w, &machine);
 }
 
 /* ---- end ---- */

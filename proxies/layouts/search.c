@@ -42,9 +42,12 @@
  * one layout or one base layout (see the top of the file) and writes only to that layout. */
 struct work {
     const struct bb_layout_search *search;
+    struct bb_layouts *found;
+    struct bb_progress *progress;
     const struct bb_arch *arch;
     const struct bb_layout_space *space;
     struct bb_layout_row *rows;
+    int n;   /* number of elements of `rows` that are still candidates; they come first */
     int *rc; /* [rows] return code of the latest thread-pool job for this layout */
     int *recompute_index;
     struct base *bases;
@@ -93,10 +96,10 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
 
 /* Calls do_one(w, i) for 0 <= i < n on the thread pool. Suppresses the error messages for invalid layouts, because
  * the search skips these layouts. */
-static void run_speculatively(struct work *w, int n, void (*do_one)(void *, int), struct bb_progress *progress)
+static void run_speculatively(struct work *w, int n, void (*do_one)(void *, int))
 {
     bb_err_speculative(true);
-    bb_pool_run(w->search->threads, n, do_one, w, progress);
+    bb_pool_run(w->search->threads, n, do_one, w, w->progress);
     bb_err_speculative(false);
 }
 
@@ -130,28 +133,27 @@ static void try_memory(void *arg, int i)
     }
 }
 
-/* Counts the rejected layouts and moves the layouts that fit into GPU memory to the front of w->rows. n: out, number
- * of fitting layouts; smallest: out, the layout with the smallest memory need among the layouts that do not fit;
- * NULL: none. */
-static int keep_fitting(struct work *w, struct bb_layouts *found, const struct bb_layout_row **smallest, int *n)
+/* Counts the rejected layouts and moves the layouts that fit into GPU memory to the front of w->rows. smallest: out,
+ * the layout with the smallest memory need among the layouts that do not fit; NULL: none. */
+static int keep_fitting(struct work *w, const struct bb_layout_row **smallest)
 {
     int all = w->space->n_recomputes;
 
     *smallest = NULL;
-    for (int i = *n = 0; i < w->space->n; i++) {
+    for (int i = 0; i < w->space->n; i++) {
         if (w->rc[i] && w->rc[i] != -BB_EUSAGE)
             return w->rc[i];
         if (w->rc[i]) {
-            found->rejected[BB_REJECTED_SHAPE] += all;
+            w->found->rejected[BB_REJECTED_SHAPE] += all;
             continue;
         }
-        found->rejected[BB_REJECTED_MEMORY] += w->recompute_index[i];
+        w->found->rejected[BB_REJECTED_MEMORY] += w->recompute_index[i];
         if (w->recompute_index[i] == all) {
             *smallest = !*smallest || w->rows[i].bytes < (*smallest)->bytes ? &w->rows[i] : *smallest;
             continue;
         }
-        found->rejected[BB_REJECTED_RECOMPUTE] += all - 1 - w->recompute_index[i];
-        w->rows[(*n)++] = w->rows[i];
+        w->found->rejected[BB_REJECTED_RECOMPUTE] += all - 1 - w->recompute_index[i];
+        w->rows[w->n++] = w->rows[i];
     }
     return 0;
 }
@@ -234,20 +236,17 @@ static bool have_same_compute(const struct bb_layout_choice *a, const struct bb_
     return memcmp(a, &same, sizeof(same)) == 0;
 }
 
-/* Stores in w->bases, sorted and without duplicates, the base layouts (1f1b, one chunk per stage) of the first n
- * layouts in w->rows. */
-static void list_bases(struct work *w, int n)
+/* Stores in w->bases, sorted and without duplicates, the base layouts (1f1b, one chunk per stage) of the layouts in
+ * w->rows. */
+static void list_bases(struct work *w)
 {
-    int unique = 0;
-
-    BB_NEW(w->bases, n);
-    for (int i = 0; i < n; i++)
+    BB_NEW(w->bases, w->n);
+    for (int i = 0; i < w->n; i++)
         w->bases[i].choice = base_of(w->rows[i].choice);
-    qsort(w->bases, (size_t)n, sizeof(*w->bases), compare_choices);
-    for (int i = 0; i < n; i++)
-        if (i == 0 || compare_choices(&w->bases[unique - 1], &w->bases[i]) != 0)
-            w->bases[unique++] = w->bases[i];
-    w->n_bases = unique;
+    qsort(w->bases, (size_t)w->n, sizeof(*w->bases), compare_choices);
+    for (int i = 0; i < w->n; i++)
+        if (i == 0 || compare_choices(&w->bases[w->n_bases - 1], &w->bases[i]) != 0)
+            w->bases[w->n_bases++] = w->bases[i];
 }
 
 /* Returns the smaller of the two numbers of micro-batches from which extrapolate() estimates a step time. Without a
@@ -352,31 +351,37 @@ static double estimate_ns(const struct base *base, const struct bb_layout_choice
     return fmax(ns, bound_ns);
 }
 
-/* Sets step_ns of the first *n layouts in w->rows to the estimate from the base layout (see the top of the file).
- * Removes the layouts whose base layout is invalid or was pruned. */
-static int estimate_rows(struct work *w, int *n, struct bb_layouts *found)
+/* Removes and counts the layouts that cannot be simulated (return code -BB_EUSAGE) and those that are too slow (return
+ * code TOO_SLOW). unusable: why layouts cannot be simulated */
+static int drop_rows(struct work *w, enum bb_rejection unusable)
 {
     int kept = 0;
 
-    for (int i = 0; i < *n; i++) {
-        struct bb_layout_row *row = &w->rows[i];
-        const struct base *base = base_of_row(w, row);
-
-        if (!base->known) {
-            found->rejected[BB_REJECTED_SLOWER]++;
-            continue;
-        }
-        if (base->rc == -BB_EUSAGE) {
-            found->rejected[BB_REJECTED_SHAPE]++;
-            continue;
-        }
-        if (base->rc)
-            return base->rc;
-        row->step_ns = estimate_ns(base, &row->choice);
-        w->rows[kept++] = *row;
+    for (int i = 0; i < w->n; i++) {
+        if (w->rc[i] == -BB_EUSAGE)
+            w->found->rejected[unusable]++;
+        else if (w->rc[i] == TOO_SLOW)
+            w->found->rejected[BB_REJECTED_SLOWER]++;
+        else if (w->rc[i])
+            return w->rc[i];
+        else
+            w->rows[kept++] = w->rows[i];
     }
-    *n = kept;
+    w->n = kept;
     return 0;
+}
+
+/* Sets step_ns of the layouts in w->rows to the estimate from the base layout (see the top of the file). Removes the
+ * layouts whose base layout is invalid or was pruned. */
+static int estimate_rows(struct work *w)
+{
+    for (int i = 0; i < w->n; i++) {
+        const struct base *base = base_of_row(w, &w->rows[i]);
+
+        w->rc[i] = base->known ? base->rc : TOO_SLOW;
+        w->rows[i].step_ns = estimate_ns(base, &w->rows[i].choice);
+    }
+    return drop_rows(w, BB_REJECTED_SHAPE);
 }
 
 /* ---- pruning of base layouts ---- */
@@ -388,13 +393,13 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the wanted-th shortest step time among the first n layouts whose base layout is already simulated;
- * infinity if there are fewer than `wanted` of them. ns: [n] temporary storage. */
-static double find_cutoff(const struct work *w, int n, int wanted, double *ns)
+/* Returns the wanted-th shortest step time among the layouts whose base layout is already simulated; infinity if there
+ * are fewer than `wanted` of them. ns: [w->n] temporary storage. */
+static double find_cutoff(const struct work *w, int wanted, double *ns)
 {
     int known = 0;
 
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < w->n; i++) {
         const struct base *base = base_of_row(w, &w->rows[i]);
 
         if (base->known && base->rc == 0)
@@ -414,53 +419,40 @@ static int list_compute_classes(struct work *w)
     return n;
 }
 
-struct bound {
-    double bound_ns;
-    int base;
-};
-
-static int compare_bounds(const void *a, const void *b)
+/* Compares indices in `bases` by the lower bounds of the base layouts. */
+static int compare_bounds(const void *a, const void *b, void *bases)
 {
-    const struct bound *x = a, *y = b;
+    const int x = *(const int *)a, y = *(const int *)b;
+    const int order = compare_numbers(&((const struct base *)bases)[x].mean_rank_bound_ns,
+                                      &((const struct base *)bases)[y].mean_rank_bound_ns);
 
-    return x->bound_ns != y->bound_ns ? (x->bound_ns > y->bound_ns) - (x->bound_ns < y->bound_ns) : x->base - y->base;
-}
-
-static void sort_by_bound(struct work *w)
-{
-    struct bound *bounds;
-
-    BB_NEW(bounds, w->n_bases);
-    for (int i = 0; i < w->n_bases; i++)
-        bounds[i] = (struct bound){w->bases[i].mean_rank_bound_ns, i};
-    qsort(bounds, (size_t)w->n_bases, sizeof(*bounds), compare_bounds);
-    for (int i = 0; i < w->n_bases; i++)
-        w->work_list[i] = bounds[i].base;
-    free(bounds);
+    return order ? order : x - y;
 }
 
 /* Simulates base layouts in ascending order of their lower bounds, BASE_BATCH at a time, until the bound of the next
  * base layout exceeds the wanted-th shortest estimated step time. BASE_BATCH, and therefore the result, does not
  * depend on the number of threads. */
-static int estimate_bases(struct work *w, int n, int wanted, struct bb_progress *progress)
+static int estimate_bases(struct work *w, int wanted)
 {
-    int *work_list = NULL, done = 0, n_classes, rc;
-    double *ns = NULL;
+    int *work_list, done = 0, n_classes, rc = 0;
+    double *ns;
 
     BB_NEW(w->work_list, w->n_bases);
-    BB_NEW(ns, n);
+    BB_NEW(ns, w->n);
     work_list = w->work_list;
     n_classes = list_compute_classes(w);
-    bb_progress_expect(progress, n_classes + w->n_bases);
-    run_speculatively(w, n_classes, bound_bases, progress);
+    bb_progress_expect(w->progress, n_classes + w->n_bases);
+    run_speculatively(w, n_classes, bound_bases);
     for (int i = 0; i < n_classes; i++)
         TRY(w->bases[work_list[i]].rc);
-    sort_by_bound(w);
-    while (done < w->n_bases && w->bases[work_list[done]].mean_rank_bound_ns <= find_cutoff(w, n, wanted, ns)) {
+    for (int i = 0; i < w->n_bases; i++)
+        work_list[i] = i;
+    qsort_r(work_list, (size_t)w->n_bases, sizeof(*work_list), compare_bounds, w->bases);
+    while (done < w->n_bases && w->bases[work_list[done]].mean_rank_bound_ns <= find_cutoff(w, wanted, ns)) {
         const int round = w->n_bases - done < BASE_BATCH ? w->n_bases - done : BASE_BATCH;
 
         w->work_list = work_list + done;
-        run_speculatively(w, round, estimate_base, progress);
+        run_speculatively(w, round, estimate_base);
         done += round;
     }
     w->work_list = work_list;
@@ -486,23 +478,6 @@ static void refine_row(void *arg, int i)
                                   &row->step_ns, &per_micro_batch_ns);
 }
 
-static double flops_of(const struct bb_step *step)
-{
-    double sum = 0, role_flops;
-    int ranks = step->layout.ranks;
-
-    for (int r = 0; r < step->n_roles; r++) {
-        const struct bb_program *p = &step->roles[r].program;
-
-        role_flops = 0;
-        for (size_t i = 0; i < p->n_ops; i++)
-            role_flops += p->ops[i].flops;
-        for (int rank = 0; rank < ranks; rank++)
-            sum += step->role_of[rank] == r ? role_flops : 0;
-    }
-    return sum;
-}
-
 static void predict_row(void *arg, int i)
 {
     struct work *w = arg;
@@ -522,7 +497,7 @@ static void predict_row(void *arg, int i)
         row->transfer_ns = (double)slowest->exposed.transfer_ns;
         row->bubble_ns = (double)slowest->exposed.bubble_ns;
         row->waiting_ns = (double)slowest->exposed.waiting_ns;
-        row->flops = flops_of(&step);
+        row->flops = bb_step_flops(&step);
         for (int r = 0; r < step.layout.ranks; r++)
             row->operations += (double)bb_step_program(&step, r)->n_ops;
         row->bytes = bb_step_training_bytes(&step);
@@ -545,67 +520,37 @@ static int compare_rows(const void *a, const void *b)
     return x->number - y->number;
 }
 
-/* Sorts the first n layouts in w->rows by step time and drops all but the `max` fastest. Returns the number of
- * remaining layouts. */
-static int keep_fastest(struct work *w, int n, int max, struct bb_layouts *found)
+/* Sorts the layouts in w->rows by step time and drops all but the `max` fastest. */
+static void keep_fastest(struct work *w, int max)
 {
-    qsort(w->rows, (size_t)n, sizeof(*w->rows), compare_rows);
-    if (n <= max)
-        return n;
-    found->rejected[BB_REJECTED_SLOWER] += n - max;
-    return max;
-}
-
-/* Removes and counts the layouts with too many operations to simulate (return code -BB_EUSAGE) and those that are
- * too slow (return code TOO_SLOW). */
-static int drop_rows(struct work *w, int *n, struct bb_layouts *found)
-{
-    int kept = 0;
-
-    for (int i = 0; i < *n; i++) {
-        if (w->rc[i] == -BB_EUSAGE)
-            found->rejected[BB_REJECTED_SIZE]++;
-        else if (w->rc[i] == TOO_SLOW)
-            found->rejected[BB_REJECTED_SLOWER]++;
-        else if (w->rc[i])
-            return w->rc[i];
-        else
-            w->rows[kept++] = w->rows[i];
+    qsort(w->rows, (size_t)w->n, sizeof(*w->rows), compare_rows);
+    if (w->n > max) {
+        w->found->rejected[BB_REJECTED_SLOWER] += w->n - max;
+        w->n = max;
     }
-    *n = kept;
-    return 0;
 }
 
 /* Simulates the layouts of the second search stage, ROW_BATCH at a time. Stops the simulation of a layout as soon as
  * the layout cannot be among the `wanted` fastest. */
-static int refine_rows(struct work *w, int *n, int wanted, struct bb_layouts *found, struct bb_progress *progress)
+static int refine_rows(struct work *w, int wanted)
 {
-    int rc, known = 0;
+    int known = 0;
     double *ns;
 
-    BB_NEW(ns, *n);
-    bb_progress_expect(progress, *n);
-    for (w->first = 0; w->first < *n; w->first += ROW_BATCH) {
-        const int round = *n - w->first < ROW_BATCH ? *n - w->first : ROW_BATCH;
+    BB_NEW(ns, w->n);
+    bb_progress_expect(w->progress, w->n);
+    for (w->first = 0; w->first < w->n; w->first += ROW_BATCH) {
+        const int round = w->n - w->first < ROW_BATCH ? w->n - w->first : ROW_BATCH;
 
-        run_speculatively(w, round, refine_row, progress);
+        run_speculatively(w, round, refine_row);
         for (int i = w->first; i < w->first + round; i++)
             if (w->rc[i] == 0)
                 ns[known++] = w->rows[i].step_ns;
         qsort(ns, (size_t)known, sizeof(*ns), compare_numbers);
         w->limit_ns = known < wanted ? INFINITY : ns[wanted - 1];
     }
-    w->first = 0;
-    rc = drop_rows(w, n, found);
     free(ns);
-    return rc;
-}
-
-static int predict_rows(struct work *w, int *n, struct bb_layouts *found, struct bb_progress *progress)
-{
-    bb_progress_expect(progress, *n);
-    run_speculatively(w, *n, predict_row, progress);
-    return drop_rows(w, n, found);
+    return drop_rows(w, BB_REJECTED_SIZE);
 }
 
 /* Rejects parallel sizes set by the user that do not divide the number of ranks, and --recompute-num-layers without
@@ -658,31 +603,36 @@ static int report_none(const struct work *w, const struct bb_layout_row *smalles
                   bb_format_bytes((size_t)s->gpu_bytes, have));
 }
 
-static int find_rows(struct work *w, struct bb_layouts *found, struct bb_progress *progress)
+static int find_rows(struct work *w)
 {
+    const int wanted = REFINED_PER_ROW * w->search->top, in_full = w->search->top + FULL_BEYOND_TOP;
+    const int refined = wanted > MIN_REFINED ? wanted : MIN_REFINED;
     const struct bb_layout_row *smallest;
-    int n, rc, wanted = REFINED_PER_ROW * w->search->top;
+    int rc;
 
-    bb_progress_expect(progress, w->space->n);
-    run_speculatively(w, w->space->n, try_memory, progress);
-    TRY(keep_fitting(w, found, &smallest, &n));
-    found->fitting = n;
-    if (n == 0)
+    bb_progress_expect(w->progress, w->space->n);
+    run_speculatively(w, w->space->n, try_memory);
+    TRY(keep_fitting(w, &smallest));
+    w->found->fitting = w->n;
+    if (w->n == 0)
         return report_none(w, smallest);
-    wanted = wanted > MIN_REFINED ? wanted : MIN_REFINED;
-    list_bases(w, n);
-    TRY(estimate_bases(w, n, wanted, progress));
-    TRY(estimate_rows(w, &n, found));
-    n = found->refined = keep_fastest(w, n, wanted, found);
-    TRY(refine_rows(w, &n, w->search->top + FULL_BEYOND_TOP, found, progress));
-    n = keep_fastest(w, n, w->search->top + FULL_BEYOND_TOP, found);
-    TRY(predict_rows(w, &n, found, progress));
-    found->n = keep_fastest(w, n, n, found);
-    if (n == 0)
+    list_bases(w);
+    TRY(estimate_bases(w, refined));
+    TRY(estimate_rows(w));
+    keep_fastest(w, refined);
+    w->found->refined = w->n;
+    TRY(refine_rows(w, in_full));
+    keep_fastest(w, in_full);
+    bb_progress_expect(w->progress, w->n);
+    run_speculatively(w, w->n, predict_row);
+    TRY(drop_rows(w, BB_REJECTED_SIZE));
+    keep_fastest(w, w->n);
+    w->found->n = w->n;
+    if (w->n == 0)
         rc = bb_err(BB_EUSAGE,
                     "%s: none of the %lld layouts that fit can be simulated with the given options; to see the reason, "
                     "plan a single layout without --best-layout",
-                    w->search->proxy->name, found->fitting);
+                    w->search->proxy->name, w->found->fitting);
 out:
     return rc;
 }
@@ -702,10 +652,15 @@ int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *
     struct bb_layout_space space = {0};
     struct bb_progress progress;
     struct bb_arch arch;
-    struct work w = {.search = search, .arch = &arch, .space = &space, .limit_ns = INFINITY};
+    struct work w = {.search = search,
+                     .found = found,
+                     .progress = &progress,
+                     .arch = &arch,
+                     .space = &space,
+                     .limit_ns = INFINITY,
+                     .fastest_rank_factor = fastest_rank_factor(&search->conditions->slow)};
     int rc;
 
-    w.fastest_rank_factor = fastest_rank_factor(&search->conditions->slow);
     *found = (struct bb_layouts){.gpus = search->config->ranks, .gpu_bytes = search->gpu_bytes};
     bb_progress_init(&progress, 0, search->quiet);
     TRY(validate_given(search));
@@ -716,12 +671,10 @@ int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *
     BB_NEW(w.rows, space.n);
     BB_NEW(w.rc, space.n);
     BB_NEW(w.recompute_index, space.n);
-    rc = find_rows(&w, found, &progress);
     found->rows = w.rows;
-    w.rows = NULL;
+    rc = find_rows(&w);
 out:
     bb_progress_end(&progress);
-    free(w.rows);
     free(w.rc);
     free(w.recompute_index);
     free(w.bases);

@@ -54,15 +54,6 @@ static const struct bb_op *first_op_with_kernels(const struct bb_program *p)
     return NULL;
 }
 
-double bb_plan_flops(const struct bb_plan *plan)
-{
-    double flops = 0;
-
-    for (int i = 0; i < plan->traffic.n; i++)
-        flops += plan->traffic.roles[i].flops * plan->traffic.roles[i].n_ranks;
-    return flops;
-}
-
 double bb_plan_utilisation(const struct bb_plan *plan, const struct bb_prediction *p)
 {
     double ns = (double)p->classes[p->slowest].all.step_ns;
@@ -72,5 +63,6 @@ double bb_plan_utilisation(const struct bb_plan *plan, const struct bb_predictio
         op = first_op_with_kernels(plan->traffic.roles[i].program);
     if (!op || ns <= 0)
         return NAN;
-    return bb_plan_flops(plan) / (bb_cluster_tflops(&p->cluster, op->dtype) * 1e3 * ns * plan->step->layout.ranks);
+    return bb_step_flops(plan->step) /
+           (bb_cluster_tflops(&p->cluster, op->dtype) * 1e3 * ns * plan->step->layout.ranks);
 }

@@ -47,8 +47,6 @@ static inline double bb_us_of(int64_t ns) /* nanoseconds to microseconds */
     return (double)ns / 1e3;
 }
 
-double bb_plan_flops(const struct bb_plan *plan); /* returns the FLOPs of one step, summed over all ranks */
-
 /* bb_plan_utilisation - return the model FLOPs utilization (MFU): FLOPs of the step / (peak FLOP/s of all GPUs x
  * predicted time); NaN for a step without kernel lists (GEMMs and memory-bound kernels). */
 double bb_plan_utilisation(const struct bb_plan *plan, const struct bb_prediction *p);

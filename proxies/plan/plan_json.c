@@ -302,7 +302,7 @@ static json_t *groups_of(const struct bb_layout *l, const struct bb_predicted_ra
  * unknown. */
 static double flops_rate(const struct bb_plan *plan, double step_us)
 {
-    const double flops = bb_plan_flops(plan);
+    const double flops = bb_step_flops(plan->step);
 
     return flops > 0 ? flops / step_us / 1e6 / plan->step->layout.ranks : NAN;
 }

@@ -397,7 +397,7 @@ static void print_prediction(const struct bb_plan *plan, const struct bb_predict
         fprintf(out, "  %.1f samples, %.0f tokens per second; %.1f TFLOP/s per GPU\n",
                 plan->step->samples / bb_us_of(slowest->all.step_ns) * 1e6,
                 plan->step->tokens / bb_us_of(slowest->all.step_ns) * 1e6,
-                bb_plan_flops(plan) / bb_us_of(slowest->all.step_ns) / 1e6 / plan->step->layout.ranks);
+                bb_step_flops(plan->step) / bb_us_of(slowest->all.step_ns) / 1e6 / plan->step->layout.ranks);
     if (isfinite(bb_plan_utilisation(plan, p)))
         fprintf(out, "  model FLOP utilization (MFU) %.1f%% of the profile's peak\n",
                 100 * bb_plan_utilisation(plan, p));

@@ -88,24 +88,10 @@ static double efficiency_of(const struct bb_measured *m, int rank)
     return bb_overlap_efficiency(compute_us, m->comm_alone_us, m->step.p50);
 }
 
-/* Returns the model FLOPs of one step over all ranks; 0 without compute. */
-static double step_flops(const struct bb_run_report *r)
-{
-    double flops = 0;
-
-    for (int rank = 0; rank < r->session->world.size; rank++) {
-        const struct bb_program *p = bb_step_program(r->step, rank);
-
-        for (size_t i = 0; i < p->n_ops; i++)
-            flops += p->ops[i].flops;
-    }
-    return flops;
-}
-
 /* Returns the model FLOP utilization at the step time step_us; NaN if the peak rate or the FLOPs are unknown. */
 static double utilisation_of(const struct bb_run_report *r, double step_us)
 {
-    double flops = step_flops(r);
+    double flops = bb_step_flops(r->step);
 
     return r->peak_tflops > 0 && flops > 0 ? flops / (r->peak_tflops * 1e6 * step_us * r->session->world.size) : NAN;
 }
@@ -196,7 +182,7 @@ static void print_stats(const char *name, const struct bb_stats *s, const struct
 
 static void print_flops(const struct bb_run_report *r, FILE *out)
 {
-    double flops = step_flops(r), us = r->measured->step.p50;
+    double flops = bb_step_flops(r->step), us = r->measured->step.p50;
 
     if (flops <= 0)
         return;
@@ -596,7 +582,7 @@ int bb_run_report_json(const struct bb_run_report *r, struct bb_results *res, js
     TRY(bb_results_set(res, "start_barrier", start_barrier_json(m)));
     TRY(bb_results_set(res, "samples_per_s", bb_json_real(per_second(r->step->samples, m))));
     TRY(bb_results_set(res, "tokens_per_s", bb_json_real(per_second(r->step->tokens, m))));
-    TRY(bb_results_set(res, "model_flops", bb_json_real(step_flops(r))));
+    TRY(bb_results_set(res, "model_flops", bb_json_real(bb_step_flops(r->step))));
     TRY(bb_results_set(res, "peak_tflops", bb_json_real(r->peak_tflops > 0 ? r->peak_tflops : NAN)));
     TRY(bb_results_set(res, "model_flop_utilisation", bb_json_real(utilisation_of(r, m->step.p50))));
     TRY(set_traced(r, res, groups));

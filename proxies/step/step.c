@@ -30,6 +30,20 @@ double bb_step_training_bytes(const struct bb_step *step)
     return most;
 }
 
+double bb_step_flops(const struct bb_step *step)
+{
+    double *of_role, sum = 0;
+
+    BB_NEW(of_role, step->n_roles);
+    for (int r = 0; r < step->n_roles; r++)
+        for (size_t i = 0; i < step->roles[r].program.n_ops; i++)
+            of_role[r] += step->roles[r].program.ops[i].flops;
+    for (int rank = 0; rank < step->layout.ranks; rank++)
+        sum += of_role[step->role_of[rank]];
+    free(of_role);
+    return sum;
+}
+
 int bb_step_add_roles(struct bb_step *step, int n)
 {
     BB_NEW(step->roles, n);

@@ -9,7 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Called when memory is exhausted. It is global, because jansson's allocation functions have no argument. */
+/* Ends the process when memory is exhausted (bb_memory_guard); NULL: _exit. The variable is global, because
+ * jansson's allocation functions cannot receive it as an argument. */
 static void (*end_process)(int code);
 
 static _Noreturn void end_without_memory(size_t n, size_t element)
@@ -50,7 +51,7 @@ void bb_grow(void *array_at, size_t n, size_t element)
 
     if (n & (n - 1))
         return;
-    memcpy(&array, array_at, sizeof array); /* array_at is a T ** for any type T; memcpy avoids an aliasing violation */
+    memcpy(&array, array_at, sizeof array); /* array_at is a T ** for any type T; memcpy respects strict aliasing */
     array = bb_resize(array, n ? 2 * n : 1, element);
     memcpy(array_at, &array, sizeof array);
 }

@@ -1,5 +1,6 @@
 /*
- * alloc.h - host memory. If memory is exhausted, the process prints one error line and ends, so no caller needs a check.
+ * alloc.h - allocation of host memory. When memory is exhausted, each function prints one error line and ends the
+ * process, so callers need no check.
  *
  *   BB_GROW(role->rows, role->n_rows);
  *   role->rows[role->n_rows++] = row;
@@ -15,14 +16,15 @@
 #include <stddef.h>
 
 /*
- * bb_memory_guard - select how the process ends when memory is exhausted, also in jansson. Called once, at the start.
+ * bb_memory_guard - select how the process ends when memory is exhausted, in these functions and in jansson. Call
+ * before the first use of jansson.
  *   end  called with exit code 1 after the error line; it does not return. NULL: _exit
- * jansson returns NULL when memory is exhausted, which callers cannot distinguish from a missing key.
+ * Without this call jansson returns NULL when memory is exhausted, which callers cannot distinguish from a missing key.
  */
 void bb_memory_guard(void (*end)(int code));
 
 /*
- * BB_GROW - make sure that `array` has space for element n.
+ * BB_GROW - make space for one more element, array[n].
  *   array    an lvalue pointer; NULL when n is 0
  *   n        number of elements in the array
  * The capacity is not stored but derived from n: the array is reallocated to twice its size whenever n is a power of
@@ -32,18 +34,18 @@ void bb_memory_guard(void (*end)(int code));
 #define BB_GROW(array, n) bb_grow(&(array), (size_t)(n), sizeof *(array))
 void bb_grow(void *array_at, size_t n, size_t element);
 
-/* BB_NEW - allocate n zeroed elements; n may be 0. One extra element is allocated, so the pointer is never NULL. The
- * caller frees the array. */
+/* BB_NEW - allocate n zeroed elements and store their address in the pointer `array`; n may be 0. One extra element
+ * is allocated, so the pointer is never NULL. The caller frees the array. */
 #define BB_NEW(array, n) bb_new(&(array), (size_t)(n), sizeof *(array))
 void bb_new(void *array_at, size_t n, size_t element);
 
-/* BB_NEW_ALIGNED - like BB_NEW, but the array begins at a multiple of 64 bytes, for elements of the size of one
- * cache line. */
+/* BB_NEW_ALIGNED - allocate n zeroed elements at an address that is a multiple of 64 bytes, the size of a cache
+ * line; n may be 0. The caller frees the array. */
 #define BB_NEW_ALIGNED(array, n) bb_new_aligned(&(array), (size_t)(n), sizeof *(array))
 void bb_new_aligned(void *array_at, size_t n, size_t element);
 
-/* bb_resize - realloc to n elements of `element` bytes; memory NULL: a new block. New elements are not initialized.
- * Returns the block, owned by the caller. */
+/* bb_resize - change the size of the block `memory` to n elements of `element` bytes; memory NULL: allocate a new
+ * block. New elements are not initialized. Returns the block, owned by the caller. */
 void *bb_resize(void *memory, size_t n, size_t element) BB_MUST_CHECK;
 
 /* bb_format, bb_vformat - return the formatted text (asprintf, vasprintf), owned by the caller. */

@@ -7,8 +7,8 @@
 
 static const struct variable {
     const char *name;
-    bool masked; /* result files do not contain the value, for example the address in NCCL_COMM_ID, with which other
-                    users could join the communicator */
+    bool masked; /* result files contain "set" in place of the value. An example is NCCL_COMM_ID: users who know this
+                    address could join the communicator. */
 } known[] = {
 #define RECORDED(variable) {.name = #variable},
 #define MASKED(variable)   {.name = #variable, .masked = true},
@@ -17,7 +17,7 @@ static const struct variable {
 
 enum { N_KNOWN = sizeof(known) / sizeof(known[0]) };
 
-/* A variable that is not in the table above but has one of these prefixes is recorded as "set", without its value. */
+/* A variable that is not in `known` but has one of these prefixes is recorded as "set", without its value. */
 static const char *const families[] = {"NCCL_", "CUDA_", "BUSBAR_", "EMU_"};
 
 static bool begins_with(const char *name, const char *prefix)

@@ -131,7 +131,8 @@ out:
 
 /* ---- values described by a table of struct bb_json_field ---- */
 
-/* Reads a number and checks its upper limit. Whole numbers always have a limit. */
+/* Reads a number and checks the upper limit f->max. A whole number always has a limit; for other numbers, max 0
+ * means no limit. */
 static int read_number(const json_t *object, const char *key, const char *where, const struct bb_json_field *f,
                        double *out)
 {

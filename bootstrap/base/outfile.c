@@ -38,7 +38,8 @@ void bb_outfile_remove_temporaries(const char *path, pid_t pid)
     free(pattern);
 }
 
-/* Returns type and permissions of a file, or of the symbolic link itself; 0 if it does not exist. */
+/* Returns the st_mode (type and permissions) of a file, 0 if the file does not exist. Symbolic links are not
+ * followed. */
 static mode_t mode_of(const char *path)
 {
     struct stat s;

@@ -1,5 +1,6 @@
 /*
- * kernels.cu - launches the kernels that write and check test data. Data is always written and checked outside the timed part of a measurement.
+ * kernels.cu - launches the kernels that write and check test data. Data is always written and checked outside the
+ * timed part of a measurement.
  */
 #include "cuda/data/data_kernels.cuh"
 #include "cuda/device/check.h"

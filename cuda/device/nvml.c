@@ -150,7 +150,8 @@ void bb_nvml_release(struct bb_nvml *n)
 
 /* ---- sampling the state of the GPU ---- */
 
-/* Returns the value that an NVML function with a sensor or clock type stores; NaN: unknown. */
+/* Calls the NVML function `read` with a sensor or clock type. Returns the value that it stores; NaN if the driver
+ * lacks the function or the call fails. */
 static double read_value(const struct bb_nvml *n, int (*read)(void *, int, unsigned *), int type)
 {
     unsigned value;

@@ -201,7 +201,8 @@ bool bb_kernel_list_interaction(struct bb_kernel_list *w, int64_t rows, int64_t 
     return true;
 }
 
-/* Appends a kernel that copies or sums rows of `cols` elements, selected by indices: `rows` rows from in_rows rows. */
+/* Appends a kernel that computes `rows` rows of `cols` elements. Each is a copy or a sum of rows, selected by
+ * indices, of an input with in_rows rows. */
 static void add_gather(struct bb_kernel_list *w, const char *name, enum bb_memory_kernel_kind kind, uint64_t rows,
                        uint64_t cols, uint64_t in_rows, enum bb_dtype_id dtype)
 {

@@ -34,9 +34,12 @@ const char *const bb_memory_kernel_names[BB_MEMORY_KERNEL_KINDS] = {
 
 /* ---- sizes of the operands ---- */
 
-/* Numbers of elements of a kernel's operands. CHOICES: pairs of a token and one of its top_k experts; GATHERED: elements
- * of all expert outputs of all tokens; MASTERS: float copies of the parameters, one per 16-bit parameter, none for float
- * parameters. */
+/*
+ * Numbers of elements from which the sizes of a kernel's operands follow. CELLS: rows * cols; SOURCES: in_rows * cols;
+ * CHOICES: pairs of a token and one of its top_k experts; GATHERED: elements of all expert outputs of all tokens;
+ * MASTERS: float copies of the parameters, one per 16-bit parameter, none for float parameters; TILE_CELLS, BOX_CELLS:
+ * cells of the tiles, including halos, and cells inside `box`, of all samples and channels.
+ */
 enum quantity { CELLS, SOURCES, ROWS, COLS, CHANNELS, CHOICES, GATHERED, MASTERS, TILE_CELLS, BOX_CELLS };
 
 static size_t quantity_of(const struct bb_memory_kernel *p, enum quantity quantity)
@@ -60,9 +63,9 @@ static size_t quantity_of(const struct bb_memory_kernel *p, enum quantity quanti
 
 /* ---- minimum bytes moved ---- */
 
-/* One term of the bytes that a kernel moves: `elements` elements of its type and `bytes` bytes for each unit of the
- * quantity. Optimizers read the gradient, read and write the float parameter and their float states (momentum or
- * moments), and write the 16-bit parameter. */
+/* One term of the bytes that a kernel moves: `elements` elements of the kernel's type plus `bytes` bytes, multiplied
+ * by `quantity`. Optimizers read the gradient, read and write the float parameter and their float states (momentum
+ * or moments), and write the 16-bit parameter. */
 struct term {
     enum quantity quantity;
     unsigned elements, bytes;

@@ -78,7 +78,8 @@ static void store_parameters(struct bb_calibration *c, const struct model *m, co
     }
 }
 
-/* Runs the fit of a model and releases the model. Does nothing without measurements. */
+/* Fits m->parameters to the measurements m->rows, appends the result to c->fits under `name`, and frees m->rows.
+ * Without measurements nothing is appended. */
 static void run_fit(struct model *m, const char *name)
 {
     struct bb_calibration *c = m->c;
@@ -117,10 +118,11 @@ static void run_fit(struct model *m, const char *name)
 
 enum cost_model { ANY_MODEL, ALPHA_BETA, NCCL_VARIANTS, SHARING };
 
-/* Categories of measurements; the bits of a mask. A collective that NCCL implements as sends and receives is in the
- * category SEND_RECV and, unless the user forced its variant, also in OWN_CHOICE. */
+/* Categories of measurements, combined as a bit mask. OWN_CHOICE: collectives for which NCCL chose the variant
+ * (algorithm + protocol), not the user. SEND_RECV: collectives that NCCL implements as sends and receives. A
+ * collective may be in both categories or in neither. */
 enum { KERNEL = 1, LAUNCH = 2, MESSAGE = 4, OWN_CHOICE = 8, SEND_RECV = 16, OVERLAP = 32 };
-/* Places of the ranks of a measurement, the bits of a mask. */
+/* Whether the ranks of a measurement are on one node (LOCAL) or on several nodes (REMOTE), combined as a bit mask. */
 enum { LOCAL = 1, REMOTE = 2, ANYWHERE = LOCAL | REMOTE };
 
 static unsigned categories_of(const struct bb_measurement *r)
@@ -254,7 +256,7 @@ static void fix_nominal_rates(struct bb_calibration *c, const struct bb_measurem
         max = n > max ? n : max;
     }
     anchor->is_fittable = false;
-    /* The profile has "achieved": memory_gbps keeps the data sheet's value, and the fraction achieved.memory is fitted
+    /* memory_gbps keeps the data sheet's value, because with "achieved" the fraction achieved.memory is fitted
      * instead. */
     bb_parameter_find(c, "memory_gbps")->is_fittable = false;
 }

@@ -61,7 +61,7 @@ struct bb_calibration {
 
 /*
  * bb_calibrate - fits the parameters of a cluster profile to measurements.
- *   c        out: result; call bb_calibration_release also after an error
+ *   c        out: result; the caller releases it with bb_calibration_release
  *   base     starting profile
  *   e        measured times of kernels, messages and collectives
  */

@@ -12,7 +12,7 @@ enum { MAX_OUTLIERS_SHOWN = 3 }; /* maximum number of outliers that are printed 
 
 /* ---- columns of the tables of fits and parameters ---- */
 
-/* Prints a number as in a profile, with five digits. */
+/* Formats a number with five significant digits, the precision of a profile. */
 static json_t *number_text(double value)
 {
     return json_sprintf("%.5g", value);
@@ -232,7 +232,7 @@ void bb_calibration_print(const struct bb_calibration_report *r, FILE *out)
 /* Type of a function that returns the JSON of the i-th element of a list; NULL if a text is not valid UTF-8. */
 typedef json_t *element(const struct bb_calibration_report *r, int i);
 
-/* Returns a list of n elements; NULL if an element is NULL. */
+/* Returns the JSON list of the elements at(r, 0) to at(r, n - 1); NULL if one of them is NULL. */
 static json_t *list_of(const struct bb_calibration_report *r, int n, element *at)
 {
     json_t *list = json_array();
@@ -245,7 +245,8 @@ static json_t *list_of(const struct bb_calibration_report *r, int n, element *at
     return list;
 }
 
-/* Returns a list of the n rows of a table, which are `size` bytes separated. */
+/* Returns a JSON list with one object per row. rows: array of n structs of `size` bytes each, which `fields`
+ * describes. */
 static json_t *table_json(const struct bb_field *fields, const void *rows, int n, size_t size)
 {
     json_t *list = json_array();
@@ -283,7 +284,8 @@ static json_t *word_json(const struct bb_calibration_report *r, int i)
     return json_string(r->argv[i]);
 }
 
-/* Returns the names of the NCCL variants that were made slower in the profile (see penalized_variants.h). */
+/* Returns the JSON list of the names of the NCCL variants that were made slower in the profile (see
+ * penalized_variants.h). */
 static json_t *penalized_json(const struct bb_calibration_report *r)
 {
     json_t *list = json_array();

@@ -61,8 +61,8 @@ void bb_set_sm_count(struct bb_calibration *c, const struct bb_measurements *e)
 {
     for (size_t f = 0; f < e->n_files; f++)
         if (e->files[f].sm_count > 0)
-            set_parameter(c, "sm_count", e->files[f].sm_count); /* reported together with the next fit, which is the
-                                                                   fit of kernels */
+            set_parameter(c, "sm_count", e->files[f].sm_count); /* the report lists sm_count with the next fit, which
+                                                                   is the fit of kernels */
 }
 
 static int by_number(const void *a, const void *b)
@@ -72,7 +72,8 @@ static int by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Adds a fit with the median and the maximum of errors[fit->n_rows], which this function sorts. */
+/* Appends a fit to c->fits. Its median and worst error are computed from errors[fit->n_rows], which this function
+ * sorts. */
 static void add_fit(struct bb_calibration *c, struct bb_calibration_fit *fit, double *errors)
 {
     qsort(errors, fit->n_rows, sizeof(double), by_number);

@@ -65,7 +65,8 @@ static double value_at(const struct bb_cluster *c, size_t offset, bool is_int)
     return is_int ? *(const int *)at : *(const double *)at;
 }
 
-/* Appends a parameter with the value that the profile has for it, and returns the parameter. */
+/* Appends a parameter to c->parameters, with the value that c->cluster has at byte `offset`, and returns the
+ * parameter. The caller sets its key. */
 static struct bb_calibration_parameter *add_parameter(struct bb_calibration *c, size_t offset, bool is_integer)
 {
     struct bb_calibration_parameter *f = &c->parameters[c->n_parameters++];

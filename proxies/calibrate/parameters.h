@@ -14,8 +14,9 @@ void bb_parameters_init(struct bb_calibration *c);
 struct bb_calibration_parameter *bb_parameter_find(struct bb_calibration *c, const char *key);
 struct bb_calibration_parameter *bb_parameter_of_variant(struct bb_calibration *c, int variant, const char *part);
 
-/* bb_parameter_try - stores a value of the parameter in the cluster profile. bb_parameter_set - also stores the value
- * in *parameter, as determined by the fit that is added to c->fits next. */
+/* bb_parameter_try - stores a value of the parameter in the cluster profile only, for example during a fit.
+ * bb_parameter_set - stores the final value in c->cluster and in *parameter, and records the fit that will be
+ * appended to c->fits next as its origin. */
 void bb_parameter_try(struct bb_cluster *c, const struct bb_calibration_parameter *parameter, double value);
 void bb_parameter_set(struct bb_calibration *c, struct bb_calibration_parameter *parameter, double value);
 

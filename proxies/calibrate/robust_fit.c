@@ -109,8 +109,8 @@ static void find_slopes(struct work *w)
     }
 }
 
-/* Summarizes the absolute values of the relative errors: of all rows if `all` is true, otherwise of the rows that are
- * not outliers. */
+/* Returns the statistics of the absolute values of the relative errors: of all rows if `all` is true, otherwise of
+ * the rows that are not outliers. */
 static struct bb_stats summarize_errors(const struct work *w, bool all)
 {
     const struct bb_fit *fit = w->fit;
@@ -126,7 +126,8 @@ static struct bb_stats summarize_errors(const struct work *w, bool all)
 
 static double tukey_limit(const struct work *w)
 {
-    return TUKEY * fmax(1.4826 * summarize_errors(w, true).p50, MIN_SCALE); /* fmax ignores the NaN of no rows */
+    return TUKEY * fmax(1.4826 * summarize_errors(w, true).p50, MIN_SCALE); /* without rows p50 is NaN, which fmax
+                                                                               ignores */
 }
 
 /* Returns whether there are enough rows to identify outliers. */

@@ -45,8 +45,7 @@ struct bb_fit {
     double median_error, worst_error; /* out: median and maximum of |error|, without outliers; 0 if there are no rows */
 };
 
-/* bb_fit_run - computes the fit. Allocates error and is_outlier, which bb_fit_release releases. Returns 0, or
- * -BB_EFAIL if memory is exhausted. */
+/* bb_fit_run - computes the fit. Allocates error and is_outlier, which bb_fit_release frees. */
 void bb_fit_run(struct bb_fit *fit);
 void bb_fit_release(struct bb_fit *fit);
 

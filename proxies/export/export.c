@@ -18,9 +18,10 @@ static const struct format {
     bb_export_fn *write;
     int (*write_ranks)(const struct bb_export *e, const char *prefix);
     const char *tool;                /* name of the format in an error message about a collective */
-    bb_export_supports_fn *supports; /* NULL: the writer itself rejects collectives that it does not support */
+    bb_export_supports_fn *supports; /* whether the format can represent a collective; NULL: the writer rejects
+                                        unsupported collectives */
     bool predicted;                  /* true: the file contains predicted times of communication, and --export-ranks and
-                       --export-micro-batches apply */
+                                        --export-micro-batches apply */
     bool every_rank; /* true: the file contains the compute times of each rank; false: it contains one compute time
                         for all ranks */
 } formats[] = {

@@ -89,7 +89,7 @@ const char *bb_export_name_at(size_t i);
 typedef int bb_export_fn(const struct bb_export *e, FILE *out);
 bb_export_fn bb_export_goal, bb_export_goal_bin, bb_export_perfetto, bb_export_simai;
 int bb_export_chakra(const struct bb_export *e, const char *prefix);
-/* Return whether the format can represent a collective (op->kind is BB_OP_COLLECTIVE). */
+/* Type of the functions that return whether a format can represent a collective (op->kind is BB_OP_COLLECTIVE). */
 typedef bool bb_export_supports_fn(const struct bb_layout *l, const struct bb_op *op);
 bb_export_supports_fn bb_goal_supports, bb_chakra_supports;
 

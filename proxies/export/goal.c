@@ -309,13 +309,15 @@ static void put_u32(uint64_t value, FILE *out)
     put(&narrow, sizeof(narrow), out);
 }
 
-/* Operations that depend on an operation: list[first] to list[first + n - 1] in the rank's list of dependents. */
+/* The operations that depend on one operation: their indices are list[first] to list[first + n - 1] (list: see
+ * fill_records). */
 struct dependents {
     uint32_t n, first;
 } __attribute__((packed));
 
-/* One operation in the binary file. n_before: number of operations on which it depends; dependents: [0] operations
- * that wait for its end, [1] operations that wait for its start. */
+/* One operation in the binary file; type, peer, size, tag and cpu are those of struct bb_goal_op. n_before: number
+ * of operations on which the operation depends; dependents: the operations that wait for its end [0] or for its
+ * start [1]. */
 struct record {
     uint32_t n_before;
     uint8_t type;
@@ -326,7 +328,8 @@ struct record {
     struct dependents dependents[2];
 } __attribute__((packed));
 
-/* Fills records [n_ops], and list [n_edges] with the operations that depend on each operation. */
+/* Fills records[n_ops] with the operations of g, and list[n_edges] with the indices of the dependent operations,
+ * grouped by the operation on which they depend. */
 static void fill_records(const struct bb_goal *g, struct record *records, uint32_t *list)
 {
     uint32_t at = 0;

@@ -65,7 +65,7 @@ struct bb_goal_collective {
  * when all of these messages have ended. The algorithms ignore which ranks share a node: ring for all_reduce,
  * all_gather and reduce_scatter (the array is split into n fragments whose sizes differ by at most one byte), pairwise
  * exchange for alltoall, binomial tree for broadcast and reduce, direct messages between the root and all other ranks
- * for gather and scatter. Other collectives of more than one rank must be rejected before (bb_goal_supports).
+ * for gather and scatter. Call only for collectives for which bb_goal_supports (export.h) returns true.
  */
 uint32_t bb_goal_collective(struct bb_goal *g, const struct bb_goal_collective *c);
 

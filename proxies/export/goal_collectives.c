@@ -61,8 +61,8 @@ static uint32_t ring_round(struct bb_goal *g, const struct bb_goal_collective *c
     return received;
 }
 
-/* Adds the ring of an all_gather or reduce_scatter, or the two rings of an all_reduce. bytes: payload; an all_reduce
- * has the whole array as its payload, the others one fragment. */
+/* Adds the ring of an all_gather or reduce_scatter, or the two consecutive rings of an all_reduce. bytes: size of
+ * the whole array for an all_reduce, size of one fragment (1 / n of the array) for an all_gather or reduce_scatter. */
 static uint32_t expand_ring(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes)
 {
     const bool all_reduce = c->op->coll == BB_ALL_REDUCE;
@@ -151,7 +151,8 @@ static uint32_t expand_star(struct bb_goal *g, const struct bb_goal_collective *
     return join;
 }
 
-/* [collective] function that adds its messages; NULL: GOAL files do not support the collective. */
+/* [collective] function that adds the messages of the collective on one rank; NULL: the GOAL export does not support
+ * it. */
 static uint32_t (*const expand[BB_COLL_KIND_COUNT])(struct bb_goal *g, const struct bb_goal_collective *c,
                                                     uint64_t bytes) = {
     [BB_ALL_REDUCE] = expand_ring,     [BB_ALL_GATHER] = expand_ring, [BB_REDUCE_SCATTER] = expand_ring,

@@ -238,9 +238,13 @@ static void write_timeline(const struct bb_timeline *t, const bool *micro_batche
 
 /* ---- selection of ranks and micro-batches ---- */
 
-/* Marks the indices that a list of indices and ranges such as "0,8-15" selects from 0 to n - 1; NULL: none.
- *   option, what  the option without "--", and what is selected, for the error line
- *   chosen        [n] out: true for each selected index */
+/*
+ * Parses a list of indices and ranges such as "0,8-15" (NULL: empty list) and sets chosen[i] for each listed index i.
+ *   option   name of the option without "--", for the error line
+ *   what     plural noun for the indices, for the error line, for example "ranks"
+ *   n        indices must be below n
+ *   Returns  0, or -BB_EUSAGE after printing an error line
+ */
 static int select_ranges(const char *list, const char *option, const char *what, int n, bool *chosen)
 {
     char word[BB_LIST_WORD], low_text[BB_LIST_WORD];

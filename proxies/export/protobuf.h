@@ -16,15 +16,15 @@ struct bb_message {
 
 void bb_message_release(struct bb_message *m);
 
-/* Append a field to the message. `field` is the field number in the .proto schema. bb_message_message embeds `part` and
- * makes it empty; its memory is reused. */
+/* Append a field to the message. `field` is the field number in the .proto schema. bb_message_message embeds the
+ * message `part` and then empties `part`, whose memory is reused. */
 void bb_message_number(struct bb_message *m, int field, uint64_t value);
 void bb_message_text(struct bb_message *m, int field, const char *text);
 void bb_message_message(struct bb_message *m, int field, struct bb_message *part);
 void bb_message_packed(struct bb_message *m, int field, const uint64_t *values, size_t n);
 
-/* bb_message_write - write the length of the message and then the message, the format of a stream of messages, and make
- * the message empty. */
+/* bb_message_write - write the length of the message and then the message, the format of a stream of messages; then
+ * empty the message, whose memory is reused. */
 void bb_message_write(struct bb_message *m, FILE *out);
 
 #endif

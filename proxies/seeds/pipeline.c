@@ -2,10 +2,10 @@
  * pipeline.c - the proxies gpt2_large and bert_large: pipeline x data parallelism. The two proxies differ only in the
  * model.
  *
- * P ranks form D = P / S replicas of a pipeline with S stages: rank = replica * S + stage. A group pp contains the S
- * stages of one replica. A group dp contains the D ranks that hold the same stage. Each step executes M micro-batches
- * in the order of GPipe: all forwards before all backwards. All stages move in lock step: in each *shift* i, every
- * stage passes one message on.
+ * P ranks form D = P / S replicas of a pipeline with S stages: rank = replica * S + stage. Each pp group contains the S
+ * ranks of one replica. Each dp group contains the D ranks with the same stage. A step executes M micro-batches in the
+ * order of GPipe: all forwards before all backwards. All stages move in lock step: in each *shift* i, every stage
+ * passes one message on.
  *
  *   forward, i = 0..M-1    the first stage sends to the next stage, the last stage receives, and the other stages
  *                          send and receive in one group call

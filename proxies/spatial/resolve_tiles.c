@@ -45,7 +45,7 @@ static bool is_value(const char *given, const char *word)
     return given && strcmp(given, word) == 0;
 }
 
-/* Rejects options that the proxy does not support, and options that require another option which is not given. */
+/* Rejects options that the proxy does not support, and options that are given without the option that they require. */
 static int refuse_single_options(const struct bb_proxy_config *c, bool gems)
 {
     const struct bb_tiles_options *o = &c->tiles;
@@ -54,7 +54,8 @@ static int refuse_single_options(const struct bb_proxy_config *c, bool gems)
         bool given;
         const char *option;
         bool wanted;
-        const char *other; /* NULL: the option is not supported */
+        const char *other; /* the option that `option` requires, which is given if `wanted`; NULL: the proxy does not
+                              support `option` */
     } pairs[] = {
         {!gems && o->replications, "replications", false, NULL},
         {!gems && o->comm_opt, "comm-opt", false, NULL},

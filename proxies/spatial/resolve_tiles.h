@@ -28,7 +28,7 @@ struct bb_resolved_tiles {
  * 4 if possible).
  *   s        out; the caller releases it with bb_resolved_tiles_release, also after an error
  *   config   in and out: options without a value are filled in
- *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error message with the nearest valid value
+ *   Returns  0, or -BB_EUSAGE after printing an error message with the nearest valid value
  */
 int bb_resolve_tiles(struct bb_resolved_tiles *s, struct bb_proxy_config *config, const struct bb_net *net,
                      bool gems) BB_MUST_CHECK;

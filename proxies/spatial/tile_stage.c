@@ -237,7 +237,7 @@ static struct bb_kernel_list *make_pack_list(struct bb_tile_stage *w, const stru
         for (int d = 0; d < BB_DIRECTIONS; d++) {
             const int direction[3] = {0, bb_direction_row(d), bb_direction_col(d)};
 
-            if (replica->neighbours & 1u << d) /* adds nothing in a direction without a halo */
+            if (replica->neighbours & 1u << d) /* the call adds nothing if no elements are exchanged in direction d */
                 (void)bb_kernel_list_halo_side(kernels, rows, interior, width, direction, !packs, x->kind == GRADIENTS,
                                                w->script.dtype);
         }

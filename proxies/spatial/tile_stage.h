@@ -57,10 +57,9 @@ struct bb_tile_stage {
 
 /*
  * bb_tile_stage_init - begins the program of a model-parallel rank.
- *   w        out: state of the rank; the caller releases it with bb_tile_stage_release, also after an error
+ *   w        out: state of the rank; the caller releases it with bb_tile_stage_release
  *   program  program to which the operations are added
  *   mp_rank  number of the model-parallel rank in its replica (tiling.h)
- *   Returns  0 or -BB_EFAIL
  */
 void bb_tile_stage_init(struct bb_tile_stage *w, struct bb_tiling *t, struct bb_program *program, int mp_rank);
 void bb_tile_stage_release(struct bb_tile_stage *w);

@@ -17,7 +17,7 @@ static struct bb_measurement_file *file_of(struct bb_measurements *e)
     return &e->files[e->n_files - 1];
 }
 
-/* Counts a result row as unused. Returns 0. */
+/* Counts a row of the current result file as not used by calibration. Returns 0. */
 static int skip_row(struct bb_measurements *e)
 {
     file_of(e)->n_unused++;
@@ -25,7 +25,7 @@ static int skip_row(struct bb_measurements *e)
 }
 
 /* Appends a measurement that was read from the last file of e->files. If its time is not a positive number, counts
- * its result row as unused instead. Returns 0. */
+ * its result row as not used instead. Returns 0. */
 static int add_measurement(struct bb_measurements *e, const struct bb_measurement *row)
 {
     if (!(row->time_us > 0) || !isfinite(row->time_us))
@@ -170,7 +170,7 @@ static int bench_row(struct bb_measurements *e, const json_t *row, const char *w
     int rc;
 
     if (!mode || strcmp(mode, "stream") != 0 || !json_is_true(json_object_get(row, "start_barrier")))
-        return skip_row(e); /* the time also contains host overhead, or the operations ran in a CUDA graph */
+        return skip_row(e); /* not used: the time also contains host overhead, or the operations ran in a CUDA graph */
     TRY(collective_row(e, row, where));
     if (!json_is_true(json_object_get(row, "forced")))
         rc = launch_row(e, row, where);

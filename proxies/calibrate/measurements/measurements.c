@@ -37,8 +37,8 @@ static int read_device(struct bb_measurement_file *f, const json_t *devices, con
     return 0;
 }
 
-/* Counts the different hosts in a list of devices. field: key of the host name. max: out: maximum number of devices
- * per host. Returns 0 if the list is empty or memory is exhausted. */
+/* Returns the number of different hosts in a list of devices. field: key of the host name. max: out: maximum number
+ * of devices per host. */
 static int count_hosts(const json_t *devices, const char *field, int *max)
 {
     json_t *seen = json_object(), *device;

@@ -116,10 +116,10 @@ size_t bb_map_elements(const struct bb_map *map);
 
 struct bb_model_file;
 
-/* bb_net_open_module begins a module (block or cell); the layers added afterwards belong to it. In `attributes` the
- * caller sets tiled, fusion, states and states_at. bb_net_close_module computes the totals of the module and sets
- * the shapes of its outputs: `out`, and `skipped`, an earlier tensor that the module passes on unchanged (NULL:
- * none). */
+/* bb_net_open_module begins a module (block or cell) whose name is the formatted text, cut at 63 characters; the
+ * layers added afterwards belong to it. In `attributes` the caller sets tiled, fusion, states and states_at.
+ * bb_net_close_module computes the totals of the module and sets the shapes of its outputs: `out`, and `skipped`, an
+ * earlier tensor that the module passes on unchanged (NULL: none). */
 void bb_net_open_module(struct bb_net *net, const struct bb_module *attributes, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void bb_net_add_layer(struct bb_net *net, const struct bb_net_layer *layer);

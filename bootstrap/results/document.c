@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const double SHARE = 20; /* save() delays changes that need not be written at once, so that writing them takes
-                                   at most 1/SHARE of the time */
+static const double SHARE = 20; /* save() delays changes other than rows, so that writing them takes at most 1/SHARE of
+                                   the run's time */
 static const size_t FORMAT = JSON_INDENT(1) | JSON_REAL_PRECISION(12);
 
 /* ---- JSON text ---- */
@@ -33,13 +33,13 @@ static void replace_text(struct bb_document *d, size_t at, size_t old, const cha
     d->bytes = d->bytes - old + n;
 }
 
-/* Returns the offset of the tail. Between rows and tail is the text "\n ". */
+/* Returns the offset of the tail in the text. If there are rows, "\n " is between the last row and the tail. */
 static size_t tail_at(const struct bb_document *d)
 {
     return d->rows_end > d->rows_at ? d->rows_end + strlen("\n ") : d->rows_end;
 }
 
-/* Generates head and tail from root. */
+/* Generates the JSON text of head and tail from root, and replaces the old head and tail in the document's text. */
 static void render_fields(struct bb_document *d)
 {
     static const char list[] = "\n \"results\": ["; /* strings contain no raw line breaks, so this occurs only once */
@@ -131,9 +131,9 @@ static int heal_file(struct bb_document *d, const char *damage)
     return error;
 }
 
-/* Writes unsaved rows and the tail, or the whole file where required. If a row cannot be written (disk full), the old
- * tail is written again, which needs no additional disk space because the file already contains blocks for it. Returns
- * 0 or errno. */
+/* Writes the unsaved rows and the tail, or the whole file if it was removed or shortened or its head has changed. If a
+ * row cannot be written (disk full), the tail is written after the last saved row, which needs no disk space beyond the
+ * blocks of the old tail. Returns 0 or errno. */
 static int save_changes(struct bb_document *d)
 {
     const int fd = fileno(d->file.out);
@@ -181,8 +181,9 @@ static int sync_file(struct bb_document *d)
     return error ? error : bb_outfile_sync(fileno(d->file.out));
 }
 
-/* Writes a change to the file: a row at once, unless the last write failed; any other change only if at least SHARE
- * times the duration of the last write has passed since that write. A failed write is retried with a later change. */
+/* Writes a change to the file. A row is written at once, unless the last write failed. Any other change, and a row
+ * after a failed write, is written only if at least SHARE times the duration of the last write has passed since that
+ * write; otherwise a later change writes it. */
 static void save(struct bb_document *d, bool row)
 {
     const double start_s = bb_now_s();

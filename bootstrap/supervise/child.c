@@ -130,8 +130,9 @@ static void set_number(const char *variable, int number)
     (void)setenv(variable, text, 1);
 }
 
-/* Sets the variables from which libraries and tools read the rank, if the supervisor has several ranks. A rank other
- * than the first closes the PMI connection, because the launcher does not know it. */
+/* Sets the variables from which libraries and tools read the rank, for one of n > 1 ranks of this supervisor. place:
+ * index among these ranks. All but the first of them close the PMI connection, because the launcher knows only one rank
+ * per supervisor. */
 static void name_sibling(int rank, int place, int n)
 {
     const char *connection = getenv("PMI_FD");
@@ -149,8 +150,8 @@ static void name_sibling(int rank, int place, int n)
     set_number("OMPI_COMM_WORLD_LOCAL_RANK", place);
 }
 
-/* Removes a CPU binding to fewer than n CPUs, which all ranks of the supervisor would otherwise share. Requests all
- * CPUs; the kernel limits the mask to the allowed ones. */
+/* Removes a CPU binding to fewer than n CPUs, because all n ranks of this supervisor would share these CPUs. The mask
+ * requests all CPUs; the kernel limits it to those that the process may use (cpuset). */
 static void widen_binding(int n)
 {
     cpu_set_t cores;
@@ -161,8 +162,8 @@ static void widen_binding(int n)
     (void)sched_setaffinity(0, sizeof(cores), &cores);
 }
 
-/* Stores duplicates of the descriptors, which exec does not close, in the variables that bb_supervised_begin (rank.h)
- * and bb_siblings_take (siblings.h) read. Returns 0 or errno. */
+/* Duplicates the descriptors, because exec closes the originals (FD_CLOEXEC), and stores the numbers of the duplicates
+ * in the variables that bb_supervised_begin (rank.h) and bb_siblings_take (siblings.h) read. Returns 0 or errno. */
 static int export_descriptors(const struct inherited *rank, int place, int n)
 {
     char text[5 * NUMBER_TEXT], list[3 * NUMBER_TEXT];
@@ -270,7 +271,8 @@ static bool is_loader_error(const char *line)
     return false;
 }
 
-/* Keeps the first error of the loader, and passes all other text on. text: modified. */
+/* Stores the first error line of the dynamic loader in child->loader and drops its further error lines; passes all
+ * other text on to stderr. text: modified. */
 static void sort_lines(struct bb_child *child, char *text)
 {
     for (char *line = text, *end; *line; line = end) {
@@ -307,8 +309,8 @@ void bb_child_read_stderr(struct bb_child *child)
 
 /* ---- writer ---- */
 
-/* Closes all descriptors but the standard streams and the two sockets: the PMI connection above all, because Hydra ends
- * the job when the last process closes it. */
+/* Closes all descriptors except the standard streams and the sockets a and b (-1: none). The PMI connection must be
+ * closed, because Hydra detects the end of a rank only when the last process has closed it. */
 static void close_others(int a, int b)
 {
     const long files = sysconf(_SC_OPEN_MAX);

@@ -19,23 +19,26 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Durations in seconds. */
-static const double GATHER_HANG_S =
-    0.3; /* server: from the first hang to the decision, for the states of other ranks */
-static const double GATHER_MORE_S = 0.7;    /* added to it if some ranks have not answered */
-static const double GATHER_LOST_S = 0.05;   /* from a lost rank to the decision, to detect further lost ranks */
-static const double GATHER_SIGNAL_S = 0.05; /* from a signal to the decision, because a lost rank explains more */
-static const double CLAIM_S = 0.1;          /* supervisor alone: time for the claims of others on this host */
-static const double CLAIM_EARLY_S = 0.5;    /* the same while the ranks start, which they do not do at the same time */
-static const double CLAIM_HANG_S = 1.5;     /* the same for a hang, because the ranks did not start at the same time */
-static const double DEFER_S = 2;            /* longest wait for the line of the supervisor with the better claim */
-static const double SERVER_S = 0.5;         /* longest wait of a member for the server's decision */
-static const double RECORD_S = 0.2;         /* longest wait for the results before the line is printed */
-static const double RESCUE_S = 0.5;         /* longest wait for the completion of a file whose writer was killed */
-static const double UNWIND_S = 0.4;         /* time for the ranks to end on their own before they are killed */
-static const double LINGER_S = 1.0;         /* from the start of the end to the exit of the last supervisor */
+/*
+ * Durations in seconds.
+ * GATHER: the server waits between the first report and its decision, because further reports may explain more: after
+ * a hang for the states of all ranks (MORE is added if some ranks do not answer), after a lost rank for further lost
+ * ranks, after a signal for a lost rank as the cause of the signal.
+ * CLAIM: a supervisor without a server waits for a claim (local_job.h) of a supervisor of this host with a lower rank,
+ * which then prints the error line. EARLY applies while ranks load their libraries and parse the command line, HANG to
+ * a timeout on ranks other than 0, because ranks that start at different times fail at different times.
+ */
+static const double GATHER_HANG_S = 0.3, GATHER_MORE_S = 0.7, GATHER_LOST_S = 0.05, GATHER_SIGNAL_S = 0.05;
+static const double CLAIM_S = 0.1, CLAIM_EARLY_S = 0.5, CLAIM_HANG_S = 1.5;
+static const double DEFER_S = 2;    /* longest wait for the line that another supervisor has claimed to print */
+static const double SERVER_S = 0.5; /* longest wait of a member for the server's or the backup server's decision */
+static const double RECORD_S = 0.2; /* longest wait for the final results before the error line is printed */
+static const double RESCUE_S = 0.5; /* longest wait for the completion of a results file after its writer was killed */
+static const double UNWIND_S = 0.4; /* time for the ranks to end on their own before they are killed */
+static const double LINGER_S = 1.0; /* longest wait for killed ranks and other supervisors after the end has begun */
 static const double SUSPENDED_S = 1.5; /* a longer pause between two iterations shows that the process was suspended */
-static const double SOON_S = 0.01, TICK_S = 0.1; /* longest sleep while the job ends, and else */
+static const double SOON_S = 0.01;     /* longest sleep of the loop while a decision or the end of the job is near */
+static const double TICK_S = 0.1;      /* longest sleep of the loop otherwise */
 
 /* ---- actions ---- */
 
@@ -47,7 +50,8 @@ static void set_timer(struct bb_supervisor *s, double seconds)
         s->due_s = due_s;
 }
 
-/* Returns the time until the decision after a report with this cause. */
+/* Returns how long this supervisor waits after a report with this cause before it decides, in seconds. A member waits
+ * longer for the server's decision about a hang than about other causes, because the server first collects states. */
 static double delay_of(struct bb_supervisor *s, enum bb_cause cause)
 {
     if (s->role == BB_ROLE_SERVER && s->job.size > s->n_children)
@@ -61,7 +65,8 @@ static double delay_of(struct bb_supervisor *s, enum bb_cause cause)
     return cause == BB_CAUSE_HANG && s->job.rank > 0 ? CLAIM_HANG_S : CLAIM_S;
 }
 
-/* Returns whether supervisors of this host are not connected to this one, so that they must be informed by signals. */
+/* Returns whether this host may have supervisors that no message of the server reaches, so that they must be informed
+ * by signals (local_job.h). */
 static bool has_strangers(const struct bb_supervisor *s)
 {
     return s->launched && (s->role == BB_ROLE_ALONE || (s->role == BB_ROLE_SERVER && !bb_peers_joined(s)));
@@ -102,7 +107,7 @@ bool bb_supervisor_poll_writer(struct bb_supervisor *s)
     return w->finished;
 }
 
-/* How the job ends, for the results. phase: out, buffer. */
+/* Returns how the job ends, for the results. phase: out, buffer to which the returned struct points. */
 static struct bb_results_end describe_end(const struct bb_supervisor *s, char phase[BB_VERDICT_LINE])
 {
     phase[0] = '\0';
@@ -114,7 +119,7 @@ static struct bb_results_end describe_end(const struct bb_supervisor *s, char ph
                                        s->trouble.cause == BB_CAUSE_SIGNAL ? bb_signal_name(s->trouble.signal) : NULL};
 }
 
-/* Sends the writer how the job ends. */
+/* Sends FINISH to the process that writes the results: the exit code and the cause of an early end. */
 static void record_end(struct bb_supervisor *s)
 {
     char phase[BB_VERDICT_LINE];
@@ -124,8 +129,8 @@ static void record_end(struct bb_supervisor *s)
         (void)!bb_results_finish_send(s->writer.control.fd, -s->code, &end);
 }
 
-/* Waits until the writer has written the final results, but not for long: its disk may hang. Then completes the file in
- * its place. */
+/* Waits up to RECORD_S until the writer process has written the final results: its disk may hang. If the final results
+ * are not written by then or their write has failed, kills the writer and completes the JSON file in its place. */
 static void await_record(struct bb_supervisor *s)
 {
     const double end_s = bb_now_s() + RECORD_S;
@@ -142,7 +147,8 @@ static void await_record(struct bb_supervisor *s)
     }
 }
 
-/* Starts the early end of the job: the record first, stderr last. line: whether this supervisor prints the line. */
+/* Starts the early end of the job. The results are saved first and the error line is printed last, because stderr may
+ * be blocked, or closed by a launcher that is ending. line: whether this supervisor prints the error line. */
 static void start_ending(struct bb_supervisor *s, bool line)
 {
     s->ending_s = bb_now_s();
@@ -185,8 +191,8 @@ void bb_fall_back(struct bb_supervisor *s)
     set_timer(s, SERVER_S);
 }
 
-/* Kills the ranks that have not ended on their own. A process in an uninterruptible call does not even end then; the
- * supervisor does not wait for it for long. */
+/* Kills the ranks that have not ended on their own. A process in an uninterruptible system call survives SIGKILL, so
+ * the supervisor stops waiting for its ranks after LINGER_S. */
 void bb_kill_ranks(struct bb_supervisor *s)
 {
     bb_ranks_kill(s);
@@ -261,7 +267,7 @@ static void take_local_signal(struct bb_supervisor *s, const struct signalfd_sig
     if (!has_strangers(s) || !bb_local_read(info, &kind, &value))
         return;
     if (s->ending_s > 0 && kind == BB_LOCAL_CLAIM)
-        (void)bb_local_tell(s->launcher, BB_LOCAL_ENDED, s->code); /* the claim of a supervisor that started late */
+        (void)bb_local_tell(s->launcher, BB_LOCAL_ENDED, s->code); /* the sender started after the first ENDED */
     if (kind == BB_LOCAL_ENDED) {
         bb_supervisor_raise(s, BB_EVENT_END, (struct bb_trouble){.code = value});
     } else if (value < s->job.rank) {
@@ -289,8 +295,8 @@ static void read_signals(struct bb_supervisor *s)
     }
 }
 
-/* Detects the end of the launcher: mpirun that was killed, or that received a second Ctrl-C, informs no rank. The pidfd
- * of the launcher only wakes the loop. */
+/* Detects the end of the launcher: an mpirun that was killed or that received a second Ctrl-C may send no signal to its
+ * ranks. The pidfd of the launcher only wakes the loop. */
 static void check_launcher(struct bb_supervisor *s)
 {
     if (s->launched && getppid() != s->launcher)
@@ -316,7 +322,8 @@ static void check_writer(struct bb_supervisor *s)
         bb_peers_report(s, s->job.rank, BB_CAUSE_PRINTED, 0, BB_EFAIL);
 }
 
-/* Adds the time of a suspension to all time limits. */
+/* If this process was suspended (for example by a scheduler) since the last iteration, moves all deadlines later by the
+ * length of the suspension. */
 static void check_suspension(struct bb_supervisor *s, double now_s)
 {
     const double pause_s = now_s - s->round_s;
@@ -388,7 +395,7 @@ static void block_signals(sigset_t *ours, sigset_t *before)
         if (bb_signal_is_taken(signal))
             sigaddset(ours, signal);
     sigaddset(ours, SIGCHLD);
-    sigaddset(ours, SIGCONT); /* wakes the loop after a suspension; SIGCONT resumes the process even if blocked */
+    sigaddset(ours, SIGCONT); /* wakes the loop after a suspension; a blocked SIGCONT still resumes the process */
     sigaddset(ours, bb_local_signal());
     sigprocmask(SIG_BLOCK, ours, before);
     (void)signal(SIGPIPE, SIG_IGN);
@@ -418,7 +425,8 @@ static int start(struct bb_supervisor *s, int n)
     return bb_children_start(s->children, n, s->job.rank, &s->program, &s->mask);
 }
 
-/* Ends the processes that are left, and then the job for the launcher. */
+/* Kills the ranks and the processes that they have left, and then, after an early end, ends the job through the
+ * launcher's PMI connection if there is one. */
 static void finish(struct bb_supervisor *s)
 {
     const bool mpi_used = s->children[0].page && atomic_load(&s->children[0].page->mpi_used);

@@ -47,7 +47,7 @@ int main(int argc, char **argv)
 
     bb_supervised_begin();
     (void)signal(SIGPIPE, SIG_IGN); /* a write to a closed pipe then fails with EPIPE and is reported */
-    (void)signal(SIGXFSZ, SIG_IGN); /* the same for a write beyond the file size limit (EFBIG) */
+    (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails with EFBIG and is reported */
     bb_memory_guard(bb_supervised_exit);
     rc = run_entry(argc > 1 ? argv[1] : "", argc - 2, argv + 2);
     if ((error = bb_outfile_error(stdout)) != 0 && rc >= 0)

@@ -26,7 +26,7 @@ const struct bb_opt bb_common_options[] = {
 
 static const struct bb_opt help_row = OPT_FLAG('h', "help", 0, "print this help");
 
-/* A place for the value of any option. */
+/* Value of an option of any kind. */
 union value {
     bool flag;
     int number;

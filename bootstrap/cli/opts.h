@@ -154,9 +154,10 @@ int bb_opts_read(const struct bb_opts *set, void *cfg, int argc, char **argv) BB
 int bb_opts_check(const struct bb_opts *set, int argc, char **argv) BB_MUST_CHECK;
 
 /*
- * bb_opts_find - return the option of a command with the letter or, if the letter is 0, with the name[length]; NULL:
- * unknown option.
- *   at       out: offset of the option's field in cfg; not set for --help
+ * bb_opts_find - find an option of a command, including --help, by its letter or, if letter is 0, by its long form
+ * name[length] (without dashes).
+ *   at       out: byte offset of the option's field in cfg; not set for --help
+ *   Returns  the option; NULL if the command has no such option
  */
 const struct bb_opt *bb_opts_find(const struct bb_opts *set, int letter, const char *name, size_t length, size_t *at);
 
@@ -209,10 +210,10 @@ bool bb_opts_is_shadowed(const struct bb_opts *set, const struct bb_opt *opt);
 const char *bb_opts_find_changed(const struct bb_opt_table *table, const void *cfg);
 
 /*
- * bb_opts_find_unsupported - return the name of the first option whose field in cfg differs from the option's default,
- * and which needs a feature that is not in `features`; NULL: none.
+ * bb_opts_find_unsupported - return the name of the first option that needs a feature that is not in `features`, and
+ * whose field in cfg differs from the option's default; NULL: none.
  *   tables    ends with a table without opts
- *   features  bit mask, like bb_opt.needs
+ *   features  bit mask of the features that the command has; the bits are those of bb_opt.needs
  */
 const char *bb_opts_find_unsupported(const struct bb_opt_table *tables, const void *cfg, unsigned features);
 

@@ -19,7 +19,7 @@ struct bb_sizes {
 
 /*
  * bb_sizes_parse - parse a list of sizes from min_bytes to BB_SIZE_LARGEST, optionally with K, M, G or T.
- *   option   names the option in messages
+ *   option   name of the option, for error messages
  *   Returns  0, or -BB_EUSAGE after printing one error line
  */
 int bb_sizes_parse(struct bb_sizes *s, const char *option, const char *text, size_t min_bytes) BB_MUST_CHECK;
@@ -28,8 +28,9 @@ int bb_sizes_parse(struct bb_sizes *s, const char *option, const char *text, siz
 size_t bb_sizes_max(const struct bb_sizes *s);
 
 /*
- * bb_list_next - read the next item of a comma-separated list, which may be empty.
- *   rest     in: the list, or what an earlier call left of it; out: the remaining items, NULL after the last item
+ * bb_list_next - read the next item of a comma-separated list. An item may be an empty text.
+ *   rest     in: the list, or the remaining items as set by the previous call; out: the remaining items, NULL after the
+ *            last item
  *   word     out: the item. An item longer than 63 characters is truncated and ends in "...", so that the truncated
  *            text is not mistaken for a valid item
  *   Returns  false if there is no further item (*rest is NULL)

@@ -1,5 +1,5 @@
-/* launcher.c - one table of launchers: their environment variables. Unknown launchers are detected by the usual names of
- * such variables. */
+/* launcher.c - reads rank and size of the job from the environment variables of known launchers, and detects unknown
+ * launchers by the usual names of such variables. */
 #include "bootstrap/start/launcher.h"
 
 #include <ctype.h>
@@ -14,14 +14,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Variables of the launchers, in the order in which they are read. Several launchers can be active at once, such as
- * mpirun in a job of Slurm. NULL: no such variable. */
+/* Environment variables of the launchers, in the order in which they are read. The variables of several launchers can
+ * be set at once, for example under mpirun in a job of Slurm. NULL: the launcher sets no such variable. */
 static const struct {
-    const char *prefix; /* of the launcher's variables */
+    const char *prefix; /* beginning of the names of all variables of the launcher */
     const char *rank, *size, *local_size;
-    bool
-        size_decides; /* without the size, the launcher has started no ranks: Slurm also sets the rank for a shell in an
-                          allocation, and busbar's supervisor sets that of Open MPI for the ranks of -g */
+    /* true: this launcher has started the process only if the variable `size` is set. Slurm also sets `rank` for a
+     * shell in an allocation, and busbar's supervisor sets Open MPI's `rank` for the ranks that it starts (-g) */
+    bool size_decides;
 } launchers[] = {
     {"OMPI_", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", true},
     {"PMIX_", "PMIX_RANK", NULL, NULL, false},
@@ -127,7 +127,7 @@ static bool read_number(const char *variable, const char *const *ends, size_t n,
     return false;
 }
 
-/* Returns whether the variable belongs to a launcher of the table, to busbar or to the GPU emulator. */
+/* Returns whether the variable belongs to a launcher in launchers[], to busbar or to the GPU emulator. */
 static bool is_known(const char *variable)
 {
     for (int i = 0; i < N_LAUNCHERS; i++)
@@ -136,8 +136,8 @@ static bool is_known(const char *variable)
     return strncmp(variable, "BUSBAR_", strlen("BUSBAR_")) == 0 || strncmp(variable, "EMU_", strlen("EMU_")) == 0;
 }
 
-/* Returns whether a variable is the rank of this process among `size` ranks. size NULL: whether a variable that belongs
- * to no launcher of the table looks like a rank. */
+/* Returns whether the environment has the rank variable that belongs to `size`: with the same prefix and a value below
+ * the size. size NULL: returns whether a variable of no known launcher looks like a rank variable. */
 static bool has_rank(const struct number *size)
 {
     struct number rank;
@@ -181,7 +181,7 @@ bool bb_launched_alone(void)
 
 void bb_launcher_abort(int code, bool initialized)
 {
-    const struct timespec output_is_read = {.tv_nsec = 200000000}; /* Hydra reads no output after the abort */
+    const struct timespec output_is_read = {.tv_nsec = 200000000}; /* Hydra reads no output of ranks after the abort */
     const char *connection = getenv("PMI_FD");
 
     if (!connection)

@@ -1,5 +1,5 @@
-/* launcher.h - rank and size of the job before MPI_Init, from the environment variables that launchers set, and acts
- * that depend on the launcher. */
+/* launcher.h - rank and size of the job before MPI_Init, from the environment variables that launchers set; ending the
+ * job, and writing to the launcher's stderr. */
 #ifndef BB_BOOTSTRAP_START_LAUNCHER_H
 #define BB_BOOTSTRAP_START_LAUNCHER_H
 
@@ -27,13 +27,13 @@ bool bb_launched_alone(void);
 const char *bb_launcher_claim(void);
 
 /*
- * bb_launcher_abort - end the job through the PMI connection (PMI_FD) of Hydra (MPICH, MVAPICH, Intel MPI) or of Slurm's
- * PMI-2; without such a connection, do nothing.
+ * bb_launcher_abort - end the job through the PMI connection (PMI_FD) of Hydra (MPICH, MVAPICH, Intel MPI) or of
+ * Slurm's PMI-2; without such a connection, do nothing.
  *   code         exit code of the job
  *   initialized  the rank has called MPI_Init
- * Hydra does not end a job on several nodes when a rank exits with a code, and Slurm's PMI-2 plugin never ends the other
- * ranks; the command "abort" of the PMI 1.1 wire protocol does, and its code becomes the exit status of mpiexec. The
- * launcher kills all processes of the job at once, so this must be the last act.
+ * When a rank exits with a non-zero code, Hydra does not end a job on several nodes, and Slurm's PMI-2 plugin never
+ * ends the other ranks. The command "abort" of the PMI 1.1 wire protocol ends the job, and its code becomes the exit
+ * status of mpiexec. The launcher kills all processes of the job at once, so this must be the last call of the process.
  */
 void bb_launcher_abort(int code, bool initialized);
 

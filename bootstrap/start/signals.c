@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* The signals of users, terminals and schedulers (which send SIGTERM, SIGUSR1, SIGUSR2 or SIGXCPU at a time limit), and
- * the other causes. */
+/* Signals that users, terminals and schedulers send to end a run (schedulers send SIGTERM, SIGUSR1, SIGUSR2 or SIGXCPU
+ * at a time limit), and the other causes of an early end (signals.h). */
 static const struct {
     int number;
     const char *name;

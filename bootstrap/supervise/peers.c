@@ -257,7 +257,8 @@ static void obey_message(struct bb_supervisor *s, const struct bb_star_msg *msg)
         bb_supervisor_event(s, BB_EVENT_ALL_ENDED);
 }
 
-/* Returns whether the sender of HELLO may be the supervisor of the ranks that it names. */
+/* Returns whether the message is a valid HELLO: the ranks that its sender supervises (msg->code ranks from msg->rank
+ * on) exist, and no other supervisor has claimed them. */
 static bool is_free_seat(const struct bb_supervisor *s, const struct bb_star_msg *msg)
 {
     const int64_t end = (int64_t)msg->rank + msg->code;

@@ -29,7 +29,7 @@ void bb_argv_release(struct bb_argv *a);
 /* bb_argv_replace - replace `mark`, for example "{id}", by `value` in every word, as bb_replace does. */
 void bb_argv_replace(struct bb_argv *a, const char *mark, const char *value);
 
-/* bb_replace - return a copy of `text` in which `value` replaces each `mark`, owned by the caller. */
+/* bb_replace - return a copy of `text` with each `mark` replaced by `value`, owned by the caller. */
 char *bb_replace(const char *text, const char *mark, const char *value) BB_MUST_CHECK;
 
 /* bb_quote - print word quoted for a POSIX shell: unchanged if it contains no special characters, else in single

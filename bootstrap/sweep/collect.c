@@ -83,7 +83,7 @@ static const json_t *follow_path(const json_t *from, const char *path)
     return from;
 }
 
-/* null_counts: a null is a cell. */
+/* Returns whether a JSON value can be shown in a table cell: text, number, Boolean and, if null_counts, also null. */
 static bool is_cell(const json_t *value, bool null_counts)
 {
     return value && !json_is_object(value) && !json_is_array(value) && (null_counts || !json_is_null(value));
@@ -117,16 +117,16 @@ struct column {
     const json_t *relative_to;
 };
 
-/* The columns of the table that contain values of results. The columns of the axes (varied options, variables and
- * ranks) and of each run's state are not in this struct. */
+/* Columns that contain values from the results. The table also has columns for the axes (varied options, variables and
+ * ranks) and for the state of each run, which are not in this struct. */
 struct table {
     struct column *column;
     size_t n;
 };
 
 /* Returns whether a result has a scalar at the path in an element of results[] or, if there is no results[], at its top
- * level. user_column: a column of the study file may also be at the top level of a result with results[], and null
- * counts, because the path is then spelled correctly. */
+ * level. user_column: the path is from "columns" in the study file. Such a path may also be at the top level of a
+ * result with results[], and null counts as a scalar, because a path that leads to null is spelled correctly. */
 static bool has_value(const json_t *result, const char *path, bool user_column)
 {
     const json_t *rows = rows_in(result), *row;
@@ -154,7 +154,7 @@ static bool any_result_has(const struct bb_gathered *g, const char *schema, cons
     return false;
 }
 
-/* Adds a column, unless a column with the same name exists. The table takes over `name`. */
+/* Adds a column, unless a column with the same name exists. Takes ownership of `name`. */
 static void add_column(struct table *t, char *name, const char *path, const json_t *relative_to)
 {
     for (size_t i = 0; i < t->n; i++)
@@ -356,7 +356,7 @@ static json_t *make_cell(const struct bb_gathered *g, size_t i, const json_t *ro
     return value ? json_incref(value) : json_null();
 }
 
-/* Adds a table row. row: element of results[] of combination `i`; NULL: the result has none. */
+/* Adds a table row for combination `i`. row: element of results[] in its result; NULL: there is no such element. */
 static void add_row(struct bb_gathered *g, const struct table *t, size_t i, const json_t *row)
 {
     json_t *cells = json_array(), *values;

@@ -28,9 +28,10 @@ static const json_t *cell_at(const struct bb_gathered *g, size_t row, size_t col
 /* ---- units of the text table ---- */
 
 /*
- * Units of the text table. The unit of a column is the first one in this list whose `suffix` is in the column's name
- * and whose `from` is at most the largest value of the column. Values are divided by `per`; without a unit, they are
- * printed as in the JSON. Times are thus printed in us below 10 ms, in ms below 10 s, and otherwise in s.
+ * Units of the text table. The unit of a column is the first element of this list whose `suffix` is in the column's
+ * name and whose `from` is at most the largest value of the column. The values of the column are then divided by `per`.
+ * The values of a column without a unit are printed as in the JSON. Times are thus printed in us below 10 ms, in ms
+ * below 10 s, and otherwise in s.
  */
 static const struct unit {
     const char *suffix, *name;
@@ -77,7 +78,7 @@ static const char *scaled_text(const struct unit *unit, const json_t *value, cha
 
 enum { TITLE_TEXT = 480 };
 
-/* Formats a column title: "step_us" or "step_us (ms)". --sort and "columns" use the name without the unit. */
+/* Formats a column title: "step_us" or "step_us (ms)". --sort and the study file use the name without the unit. */
 static const char *title_of(const struct bb_gathered *g, size_t column, const struct unit *unit, char text[TITLE_TEXT])
 {
     const char *name = json_string_value(json_array_get(g->columns, column));
@@ -277,7 +278,7 @@ static json_t *environment_json(const struct bb_argv *a)
 }
 
 /* Replaces the values of environment variables by "set" if result files must not contain their values
- * (environment.h). The value of a variable may be a list, because it may be an axis. */
+ * (environment.h). The value of a variable is a list if the variable is an axis. */
 static void mask_values(json_t *environment)
 {
     const char *name;

@@ -22,10 +22,10 @@ struct expansion {
     struct bb_sweep_runs *out;
     const struct bb_study *study;
     const struct bb_expand_plan *plan;
-    const json_t *leave_out;
-    char *used;     /* [number of leave_out rules] 1 if the rule excluded at least one combination */
+    const json_t *leave_out; /* list of the leave_out rules of the study file */
+    char *used;              /* [number of leave_out rules] 1 if the rule excluded at least one combination */
     json_t *labels; /* JSON object: axis -> value of the combination that is being expanded, outermost axis first */
-    size_t visits;
+    size_t visits;  /* number of combinations so far, including those that leave_out excludes */
 };
 
 /* ---- values as text ---- */
@@ -308,12 +308,12 @@ static int emit_run(struct expansion *x, const json_t *setting)
     return rc;
 }
 
-/* A list of values in a setting (study.h). */
+/* An axis: a list of values in a setting (study.h), for example the list of values of one option. */
 struct axis {
-    const char *name;
-    json_t *inside; /* list or object that contains the list of values */
-    size_t word;    /* index of the list of values in `inside`, if `inside` is the list "command" */
-    json_t *values; /* NULL: the setting contains no list of values */
+    const char *name; /* name of the axis: of the option or variable, "ranks", "repeat" or "command" */
+    json_t *inside;   /* list or object that contains the list of values */
+    size_t word;      /* index of the list of values in `inside`, if `inside` is the list "command" */
+    json_t *values;   /* NULL: the setting contains no list of values */
 };
 
 static struct axis list_at(json_t *inside, const char *name)
@@ -323,7 +323,7 @@ static struct axis list_at(json_t *inside, const char *name)
     return (struct axis){.name = name, .inside = inside, .values = json_is_array(value) ? value : NULL};
 }
 
-/* Finds the first key of an object whose value is a list. */
+/* Finds the first axis in the options or the environment of a setting: the first key with a list as its value. */
 static struct axis find_list(json_t *inside)
 {
     const char *name;
@@ -375,8 +375,8 @@ static int reject_second_axis(const struct expansion *x, const char *name)
     return bb_err(BB_EUSAGE, "two axes have the name '%s'; rename the choice", name);
 }
 
-/* Combines each value of the first axis of `setting` with those of the following axes, recursively. The setting is
- * modified temporarily: each value in turn replaces the list of the axis. */
+/* Combines each value of the first axis of `setting` with all values of the following axes, recursively. The setting
+ * is modified temporarily: each value in turn replaces the list of values of the first axis. */
 static int expand_axes(struct expansion *x, json_t *setting)
 {
     const struct axis axis = find_axis(setting);
@@ -403,7 +403,7 @@ out:
 }
 
 /* Returns a new object: `setting` (options, environment, ranks, ... of a study) overridden by `over`. The keys of
- * options and of environment are overridden one by one, any other key as a whole. */
+ * options and of environment are overridden one by one, any other key as a whole. The "name" of a case is omitted. */
 static json_t *overlay_setting(const json_t *setting, const json_t *over)
 {
     json_t *result = json_deep_copy(setting), *value;
@@ -423,8 +423,8 @@ static json_t *overlay_setting(const json_t *setting, const json_t *over)
 
 static int expand_choices(struct expansion *x, void *next_choice, json_t *setting);
 
-/* Expands `setting` overridden by one alternative `over` of the axis: by the case or the value of a choice with this
- * `name`. */
+/* Expands `setting` overridden by the setting `over`, which is one of the cases, or one alternative of a choice. axis:
+ * "case", or the name of the choice; name: name of the case or of the alternative. */
 static int expand_overlay(struct expansion *x, void *next_choice, const json_t *setting, const char *axis,
                           const char *name, const json_t *over)
 {
@@ -511,7 +511,8 @@ static int check_value(const struct expansion *x, const char *what, const char *
     return bb_err(BB_EUSAGE, "%s: %s: %s has no value %s", x->study->path, what, axis, bb_setting_text(value, text));
 }
 
-/* Checks an object that maps axes to one value or a list of values. */
+/* Checks an object in leave_out or relative_to, which maps axes to one value or a list of values: the study must have
+ * these axes and values. */
 static int check_matcher(const struct expansion *x, const char *what, const json_t *matcher)
 {
     const char *axis;
@@ -533,7 +534,7 @@ out:
     return rc;
 }
 
-/* Checks the elements of a list or, if key is not NULL, the value of this key in each element. */
+/* Calls check_matcher for each element of a list or, if key is not NULL, for the value of this key in each element. */
 static int check_matchers(const struct expansion *x, const char *what, const json_t *list, const char *key)
 {
     const json_t *element;
@@ -610,7 +611,7 @@ static int override_ranks(json_t *base, const char *text)
     return rc;
 }
 
-/* Makes the repeat number one more axis if there are several repeats. */
+/* If there are several repeats, adds the repeat number (1, 2, ...) as one more axis. */
 static void add_repeats(json_t *base, json_int_t repeats)
 {
     json_t *numbers = json_array();

@@ -26,8 +26,8 @@ struct bb_sweep_run {
     json_t *settings;           /* JSON object: axis -> value of this combination, in the order of the axes */
     struct bb_argv words;       /* arguments after "busbar", except --json */
     struct bb_argv environment; /* environment variables of the run: "NAME=value" sets a variable, "NAME" unsets it */
-    struct bb_argv launch_arguments;
-    bool launched;
+    struct bb_argv launch_arguments; /* arguments for the launcher (mpirun, srun), from the study file */
+    bool launched;                   /* true: a launcher starts the ranks (bb_study_command.launched) */
     int ranks;        /* number of ranks that the launcher starts; 1 for a command that runs without a launcher */
     double timeout_s; /* time limit of the run in seconds; 0: no limit */
 };

@@ -158,8 +158,8 @@ static void exec_child(const struct bb_sweep_run *c, const struct bb_argv *words
 
 struct waiting {
     pid_t pid;
-    /* start_s: time of the start; limit_s: time limit, 0 for none; kill_s: time at which SIGKILL will be sent, 0
-     * while SIGTERM was not sent; times in seconds of bb_now_s */
+    /* start_s: time of the start; limit_s: maximum duration, 0 for none; kill_s: time at which SIGKILL will be sent,
+     * 0 until SIGTERM is sent; in seconds, times as returned by bb_now_s */
     double start_s, limit_s, kill_s;
     bool out_of_time;
     int stopped_by;

@@ -7,13 +7,13 @@
 
 #include "bootstrap/sweep/expand.h"
 
-/* How the runs of a study are started. The pointers with, custom and hosts are borrowed. */
+/* How the runs of a study are started. with, custom and hosts point to memory of the caller. */
 struct bb_launch_runs {
     const char *with;         /* "mpirun", "srun" or "none"; NULL: the launcher in `custom` */
     const json_t *custom;     /* custom launcher, for example ["mpiexec", "-n", "{ranks}"] */
     const char *hosts;        /* hosts for mpirun --host or srun --nodelist; NULL: the launcher's default */
-    struct bb_argv arguments; /* launcher arguments of all combinations, followed by those of the combination that is
-                                 started */
+    struct bb_argv arguments; /* launcher arguments for all combinations (--launch-arguments); the combination's own
+                                 launch_arguments follow them on the command line */
     char *program;            /* path of the busbar executable; owned */
 };
 

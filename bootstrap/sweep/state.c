@@ -24,8 +24,7 @@ char *bb_sweep_file(const char *dir, const struct bb_sweep_run *c, const char *e
     return bb_format("%s/%s%s", dir, c->id, ending);
 }
 
-/* Loads the file of a combination whose name ends in `ending`. Returns NULL if the file does not exist or is not valid
- * JSON. */
+/* Loads the JSON file ID + `ending` of a combination. Returns NULL if the file does not exist or is not valid JSON. */
 static json_t *load_file(const char *dir, const struct bb_sweep_run *c, const char *ending)
 {
     char *path = bb_sweep_file(dir, c, ending);

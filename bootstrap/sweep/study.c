@@ -12,8 +12,8 @@
 
 const char *const bb_study_launchers[] = {"mpirun", "srun", "none", NULL};
 
-/* Path of a value in the study file, for error messages: "choices.transport.host". The name of the file is in the
- * context of the messages (bb_err_context). */
+/* Path of a value in the study file, for error messages: "choices.transport.host". The messages begin with the name
+ * of the file, which bb_err_context() adds. */
 struct location {
     char key[256];
 };
@@ -53,31 +53,30 @@ static int reject_value(const struct location *at, const json_t *value, const ch
 
 /* ---- validation rules ---- */
 
+/* Structure that a rule (struct rule) requires of a JSON value in the study file. */
 enum shape {
-    ONE,   /* one value, which the rule's function `check` validates */
-    LIST,  /* a non-empty list; the rule's `inner` or `check` validates each element */
-    AXIS,  /* one value, or a list of distinct values; the rule's `inner` or `check` validates each value */
-    NAMED, /* an object with user-defined names, which check_name validates; the rule's `inner` or `check` validates
-              each value */
-    KEYS   /* an object that has only the keys of the tables `inner` and `more` */
+    ONE,   /* any; the function `check` of the rule decides */
+    LIST,  /* a non-empty list */
+    AXIS,  /* one value, or a non-empty list of distinct values */
+    NAMED, /* an object with user-defined names, for example "environment" */
+    KEYS   /* an object that has only the keys of two tables of rules, for example "launch" */
 };
 
 typedef int check_fn(const json_t *value, const struct location *at);
 
-/* Rule that validates a JSON value. `shape` is the required structure of the value. LIST, AXIS and NAMED: the rule
- * `inner` or, if inner is NULL, the function `check` validates each element of the value. */
+/* Rule that validates a JSON value in the study file. */
 struct rule {
-    const char *key; /* key to which the rule applies; only in a table of rules for the keys of an object, which ends
-                        with {0} */
-    enum shape shape;
-    check_fn *check;
+    const char *key;  /* in a table of rules for the keys of an object: key to which the rule applies; NULL ends the
+                         table */
+    enum shape shape; /* required structure of the value */
+    check_fn *check;  /* ONE: validates the value. LIST, AXIS, NAMED: validates each element if `inner` is NULL */
     const struct rule *inner, *more; /* KEYS: two tables of rules for the keys of the object; `more` may be NULL.
                                         LIST, AXIS, NAMED: `inner` is the rule for each element */
-    const char *expected;            /* expected shape in the error message, if the value has another shape */
+    const char *expected;            /* what is accepted, for the error message about a value of another shape */
     const char *needed;              /* KEYS: required key; NULL: none */
     bool may_be_empty;               /* NAMED: {} is accepted */
-    /* NAMED: validates a user-defined name; object: location of the object, at: location of the name's value; NULL:
-     * every name is valid */
+    /* NAMED: validates a user-defined name. object: location of the object; at: location of the value that has this
+     * name. NULL: every name is valid */
     int (*check_name)(const char *name, const struct location *object, const struct location *at);
 };
 

@@ -106,11 +106,12 @@ struct sweep {
     struct bb_sweep_runs combinations;
     struct bb_launch_runs launch;
     struct bb_progress progress;
-    char here[PATH_MAX]; /* the current folder */
+    char here[PATH_MAX]; /* the current folder, in which the runs start */
     char *dir;           /* absolute path of the results folder */
     int lock;            /* descriptor of the lock file of the results folder; 0: not locked */
     int argc;            /* argc, argv: the command line as typed */
     char **argv;
+    /* numbers of combinations: that this sweep must run, that have run, and that have run and failed */
     size_t to_run, ran, failed;
     const struct bb_sweep_run *running; /* the combination that is running */
 };

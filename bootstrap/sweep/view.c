@@ -189,12 +189,12 @@ static int keep_rows(struct bb_gathered *g, const struct condition *c)
 /* A table row and its value in the column of --sort. */
 struct key {
     json_t *row;
-    const json_t *cell;
+    const json_t *cell; /* value of the row in that column */
     bool descending;
     size_t index; /* position of the row before sorting; makes the sort stable */
 };
 
-/* Numbers come first, then texts, then rows without a value. */
+/* Returns the order of the kinds of table cells for --sort: 0 number, 1 text, 2 no value. */
 static int kind_of(const json_t *cell)
 {
     return json_is_number(cell) ? 0 : json_is_string(cell) ? 1 : 2;

@@ -16,11 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --warmup auto: warm-up operations run in windows of WINDOW consecutive operations, at most WINDOWS_MAX windows.
- * Warm-up ends with the first window in which the times neither increase nor decrease steadily */
+/* --warmup auto: after every WINDOW warm-up operations, the times of these operations are checked. Warm-up ends when
+ * they neither rise nor fall steadily, or after WINDOWS_MAX checks. */
 enum { WINDOW = 10, WINDOWS_MAX = 20 };
-/* in us: if less time passes between the arrivals of the first and the last rank, no rank counts as last, because
- * the resolution of CUDA events is about 1 us */
+/* If less than LATE_US microseconds pass between the arrivals of the first and the last rank at an operation, no rank
+ * is counted as the last, because the resolution of CUDA events is about 1 us. */
 static const double LATE_US = 1;
 
 const char *bb_bench_context_mode(const struct bb_bench_context *ctx)
@@ -186,7 +186,7 @@ out:
     return rc;
 }
 
-/* Runs WINDOW more warm-up operations. Rank 0 broadcasts whether their times show a trend (bb_has_trend). */
+/* Runs WINDOW warm-up operations. *has_trend: rank 0's result of whether their times rise or fall steadily. */
 static int time_window(struct bb_bench_context *ctx, const struct bb_case *c, bool *has_trend)
 {
     int rc;

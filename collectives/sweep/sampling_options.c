@@ -32,8 +32,9 @@ const struct bb_opt bb_sampling_option_rows[] = {
         0, "start-barrier-limit", FIELD(start_barrier_limit_ms), "5000", "MS", 0.001, 1e6,
         "stream mode: timeout of the start barrier. After a timeout the row is flagged, and later rows run without "
         "start barrier"),
-    OPT_STRING(0, "confidence", FIELD(confidence), NULL, "PERCENT",
-               "sample until the 95 % confidence interval is within +-PERCENT of the median, such as 1%"),
+    OPT_STRING(
+        0, "confidence", FIELD(confidence), NULL, "PERCENT",
+        "sample until the 95 % confidence interval of the median is within +-PERCENT of the median, for example 1%"),
     OPT_INT(0, "max-iters", FIELD(max_iterations), "20000", "N", 1, 1e7,
             "--confidence: maximum number of timed iterations per row"),
     OPT_DOUBLE(0, "max-seconds", FIELD(max_s), "10", "SECONDS", 0, 1e6,
@@ -65,7 +66,8 @@ static int resolve_confidence(struct bb_sampling_options *o)
     if ((o->confidence[length] && o->confidence[length + 1]) || length >= sizeof number ||
         bb_parse_double(number, &o->confidence_fraction) ||
         !(o->confidence_fraction > 0 && o->confidence_fraction <= 100))
-        return bb_err(BB_EUSAGE, "--confidence: '%s' is not valid, expected a percentage above 0, try: 1%%",
+        return bb_err(BB_EUSAGE,
+                      "--confidence: '%s' is not valid, expected a percentage above 0 and at most 100, for example 1%%",
                       o->confidence);
     o->confidence_fraction /= 100;
     return 0;

@@ -224,6 +224,11 @@ static void print_count_range(const struct bb_op *op, FILE *out)
     fprintf(out, ", %s to %s to each", bb_format_bytes(least, low), bb_format_bytes(most, high));
 }
 
+/*
+ * Prints operation i of a program as one line: index, '/' for the first and '|' for each further operation of an NCCL
+ * group call, kind, communicator and bytes (of a compute operation: FLOPs and bytes, or time), peer ("+1": relative to
+ * the calling rank; "1": absolute), phase, micro-batch, name, and the operations that it waits for.
+ */
 static void print_op(const struct bb_layout *l, const struct bb_program *p, size_t i, FILE *out)
 {
     const struct bb_op *op = &p->ops[i];

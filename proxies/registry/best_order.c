@@ -227,11 +227,14 @@ static int choose_columns(const struct bb_best_order *best, int columns[MAX_COLU
     return n;
 }
 
+/* Returns whether two orders have equal inter-node bytes: in total, of the busiest node, and of each group. */
 static bool same_bytes(const struct bb_order_row *a, const struct bb_order_row *b)
 {
     return a->bytes == b->bytes && a->busiest == b->busiest && memcmp(a->group, b->group, sizeof(a->group)) == 0;
 }
 
+/* Prints one line of the table. ties: number of other orders with equal inter-node bytes, printed as "+N"; columns: [n]
+ * indices of the printed groups (tp, dp, ...). */
 static void print_row(const struct bb_order_row *row, int ties, const int *columns, int n, FILE *out)
 {
     char text[BB_BYTES_TEXT], more[16] = "";

@@ -22,9 +22,9 @@ static void micro_batches(struct bb_tile_stage *w, enum bb_pass_direction direct
     s->micro_batch = BB_NONE;
 }
 
-/* Adds the all-reduces of the weight gradients of the rank's split (pipeline stage): first over the tiles of the
- * split or, if it works on whole maps, over its data-parallel ranks inside the replica; then over the replicas of
- * the network. A reduction over a single rank is omitted. */
+/* Adds two all-reduces of the weight gradients of the rank's pipeline stage ("split"). The first is over the ranks of
+ * the stage: they hold tiles of the image or, in a stage without tiles, are data parallel. The second is over the
+ * replicas of the network. An all-reduce over a single rank is omitted. */
 static void reduce_gradients(struct bb_tile_stage *w)
 {
     const struct bb_tiling *t = w->tiling;

@@ -31,7 +31,7 @@ int bb_training_bytes(const struct bb_proxy_config *config, const struct bb_arch
  * activations are recomputed with --recompute full) with which training fits in GPU memory. A model chunk is a virtual
  * pipeline stage. The recomputation options of config are ignored.
  *   gpu_bytes  memory of one GPU
- *   layers     out: 1 to (layers of the longest chunk - 1); 0: training does not fit with any of these numbers
+ *   layers     out: 1 to (layers of the largest model chunk - 1); 0: training does not fit with any of these numbers
  *   bytes      out: bytes of the rank with the largest need when *layers layers per chunk are recomputed; if *layers is
  *              0, when all layers are recomputed
  *   Returns    0, or -BB_EUSAGE after printing one error line when the layout is invalid

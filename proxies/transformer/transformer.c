@@ -112,8 +112,7 @@ out:
     return rc;
 }
 
-/* Returns the number of layers of the longest model chunk. A chunk consists of the layers of one virtual pipeline
- * stage. */
+/* Returns the number of layers of the largest virtual pipeline stage (model chunk). */
 static int max_chunk_layers(const struct bb_training *t)
 {
     struct bb_pipe_split split =
@@ -134,10 +133,11 @@ static int validate_recompute(const struct bb_training *t)
 
     if (requested <= max)
         return 0;
-    return bb_err(BB_EUSAGE,
-                  "%s: --recompute-num-layers %d is more than the %d layers of the longest chunk; try: "
-                  "--recompute-num-layers %d",
-                  t->config->proxy, requested, max, max);
+    return bb_err(
+        BB_EUSAGE,
+        "%s: --recompute-num-layers %d is more than the %d layers of the largest (virtual) pipeline stage; try: "
+        "--recompute-num-layers %d",
+        t->config->proxy, requested, max, max);
 }
 
 static int reject_unused_options(const struct bb_training *t)

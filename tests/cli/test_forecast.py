@@ -169,7 +169,7 @@ def test_recomputed_layers_take_additional_time(busbar, args, recomputed):
 
 @pytest.mark.parametrize("args,message", [
     ("--recompute full --recompute-num-layers 9",
-     "--recompute-num-layers 9 is more than the 8 layers of the longest chunk; try: --recompute-num-layers 8"),
+     "--recompute-num-layers 9 is more than the 8 layers of the largest (virtual) pipeline stage; try: --recompute-num-layers 8"),
     ("--recompute selective --recompute-num-layers 2", "it requires --recompute full; leave it out"),
     ("--dp-sync distributed --optimizer sgd --use-precision-aware-optimizer", "--use-precision-aware-optimizer does not apply to sgd"),
     ("--dp-sync zero1 --use-precision-aware-optimizer", "--use-precision-aware-optimizer does not apply to zero1")])

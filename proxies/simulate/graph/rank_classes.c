@@ -1,5 +1,5 @@
-/* rank_classes.c - finds classes of equivalent ranks by color refinement: each iteration hashes a rank's value
- * ("color") with those of its peers (see rank_classes.h). */
+/* rank_classes.c - finds classes of equivalent ranks by color refinement (rank_classes.h). The "color" of a rank is a
+ * hash that identifies its class; each iteration hashes it with the colors of the rank's peers. */
 #include "proxies/simulate/graph/rank_classes.h"
 
 #include "bootstrap/base/alloc.h"
@@ -12,7 +12,7 @@
  * each rank gets a separate class. */
 #define MAX_RANK_ROUNDS 60000000L
 /* After this number of iterations of color refinement (rank_classes.h), each rank's index in its communicators is
- * hashed into the rank's color, so that refinement ends sooner. */
+ * hashed into the rank's color (class hash), so that refinement ends sooner. */
 #define ROUNDS_WITHOUT_INDEX 8
 
 /* ---- ranks and their peers ---- */
@@ -90,21 +90,21 @@ struct refinement {
     const struct bb_task_graph *graphs;
     int gpus_per_node;
     const struct bb_rank_marks *marks;
-    uint64_t *resource_sums[BB_RANK_RESOURCES]; /* [NICs, leaves or pods] sum of the colors (hashes) of the ranks
-                                                   that share the resource */
+    uint64_t *resource_sums[BB_RANK_RESOURCES]; /* [NICs, leaves or pods] sum of the hashes that identify the
+                                                   classes of the ranks that share the resource */
     bool collective[BB_MAX_COMMS]; /* true: the program of at least one role runs collectives on this communicator */
     size_t *first_edge; /* [ranks + 1] first element of peer[] and edge[] for each rank; a rank has one element for
                            each distinct combination of communicator and peer in its program (struct bb_channel) */
     int *peer;          /* [first_edge[ranks]] world rank that the peer address leads to */
     uint64_t *edge;     /* [first_edge[ranks]] hash of the properties that no iteration changes: the peer addresses from
                            the rank to the peer and back, and the kind of link */
-    uint64_t *color, *next;       /* [ranks] color (hash) of each rank in this iteration, and in the next iteration */
-    uint64_t *sums[BB_MAX_COMMS]; /* [communicators of the group] sum of the colors of the members, for each
-                                     communicator that runs collectives */
+    uint64_t *color, *next; /* [ranks] hash that identifies the class of each rank, in this iteration and in the next */
+    uint64_t *sums[BB_MAX_COMMS]; /* [communicators of the group] sum of the hashes that identify the classes of the
+                                     members; only for communicators that run collectives */
     int *instance[BB_MAX_GROUPS]; /* [ranks] index of the group's communicator (for example which tensor-parallel
                                      group) to which the rank belongs; computed once, used in every iteration */
-    struct bb_key_index classes;  /* maps a color to the index of its class; classes are numbered in ascending order
-                                     of their lowest ranks */
+    /* maps the hash of a class to the index of the class; classes are numbered in ascending order of lowest ranks */
+    struct bb_key_index classes;
 };
 
 static uint64_t mix_hash(uint64_t a, uint64_t b)
@@ -160,7 +160,7 @@ static int instance_of(const struct refinement *p, int comm, int rank)
 }
 
 /* Computes p->sums[comm]: for each communicator of this name (for example each tensor-parallel group), the sum of
- * the hashed colors of its members, which does not depend on their order. */
+ * the hashed colors (class hashes) of its members, which does not depend on their order. */
 static void sum_instances(struct refinement *p, int comm)
 {
     const struct bb_layout *l = &p->step->layout;
@@ -231,9 +231,9 @@ int bb_group_nodes(const struct bb_layout *l, int group, int instance, int gpus_
     return nodes;
 }
 
-/* Sets the initial colors: a hash of the rank's role (its program), its mark (bb_rank_marks), and the number of
- * nodes of each of its communicators that runs collectives. If the role's program gives the root of a collective
- * relative to the calling rank, the rank's index in the communicator is hashed, too. */
+/* Sets the initial color (class hash) of each rank: a hash of the rank's role (its program), its mark (bb_rank_marks),
+ * and the number of nodes of each of its communicators that runs collectives. If the role's program gives the root of a
+ * collective relative to the calling rank, the rank's index in the communicator is hashed, too. */
 static void set_first_colors(struct refinement *p)
 {
     const struct bb_layout *l = &p->step->layout;
@@ -255,8 +255,8 @@ static void set_first_colors(struct refinement *p)
     }
 }
 
-/* Hashes the rank's index in each of its communicators into the rank's color. Without this shortcut, each iteration
- * separates only one more rank of a long chain of ranks from the others. */
+/* Hashes the rank's index in each of its communicators into the rank's color (class hash). Without this shortcut, each
+ * iteration separates only one more rank of a long chain of ranks from the others. */
 static void distinguish_by_index(struct refinement *p)
 {
     const struct bb_layout *l = &p->step->layout;

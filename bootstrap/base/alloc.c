@@ -65,7 +65,7 @@ void bb_new(void *array_at, size_t n, size_t element)
     memcpy(array_at, &array, sizeof array);
 }
 
-#define LINE ((size_t)64)
+#define LINE ((size_t)64) /* bytes per cache line */
 
 void bb_new_aligned(void *array_at, size_t n, size_t element)
 {

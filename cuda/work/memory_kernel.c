@@ -71,6 +71,7 @@ struct term {
     unsigned elements, bytes;
 };
 
+/* [kind of kernel] the terms that add up to the bytes moved; a term that is not listed is 0. */
 static const struct term moved[BB_MEMORY_KERNEL_KINDS][3] = {
     [BB_MEMORY_KERNEL_COPY] = {{CELLS, 2, 0}},
     [BB_MEMORY_KERNEL_EMBED] = {{CELLS, 2, 0}, {ROWS, 0, 4}},

@@ -90,6 +90,7 @@ struct bb_memory_kernel {
     float correct1, correct2; /* Adam: 1 / (1 - beta^step) for beta1 and beta2 */
 };
 
+/* [enum bb_memory_kernel_kind] name of the kernel in messages, for example "layer_norm". */
 extern const char *const bb_memory_kernel_names[BB_MEMORY_KERNEL_KINDS];
 
 /* bb_memory_kernel_bytes - return the minimum bytes that the kernel moves: every input read once and every output

@@ -138,6 +138,7 @@ static unsigned categories_of(const struct bb_measurement *r)
     return (r->forced ? 0 : OWN_CHOICE) | (bb_colls[r->call.kind].flags & BB_COLL_ESTIMATED ? 0 : SEND_RECV);
 }
 
+/* Returns LOCAL or REMOTE. Valid only for messages and collectives; the fits of other measurements use ANYWHERE. */
 static unsigned place_of(const struct bb_measurement *r)
 {
     return (r->kind == BB_MEASURED_MESSAGE ? r->same_node : r->call.nodes == 1) ? LOCAL : REMOTE;

@@ -208,6 +208,7 @@ static int reject_unknown_times(const struct bb_export *e)
     return 0;
 }
 
+/* Rejects a step with a collective that the format cannot represent. */
 static int reject_collectives(const struct bb_export *e, const struct format *format)
 {
     for (int r = 0; r < e->step->n_roles && format->supports; r++) {

@@ -242,8 +242,9 @@ out:
     return rc;
 }
 
-/* Reads the collective that ran during the GEMMs. The row is used only if the collective is a single NCCL call or a
- * sendrecv (one message in each direction); for other collectives the number of SMs that they occupy is unknown. */
+/* Reads the collective that ran during the GEMMs. Sets found->time_us to NaN if the row cannot be used: a time is
+ * missing, or the collective is neither a single NCCL call nor a sendrecv (one message in each direction), so the
+ * number of SMs that it occupies is unknown. */
 static int read_overlap(const struct bb_measurement_file *file, const json_t *row, const char *where,
                         struct bb_measurement *found)
 {

@@ -38,7 +38,7 @@ struct bb_kernel_list_item {
 #define BB_KERNEL_LIST_ITEMS 512 /* maximum length; the longest list, the forward pass of ResNet-152, has 312 kernels */
 struct bb_kernel_list {
     int n;
-    bool overflowed; /* true: a kernel was dropped because the list is full, which is a programming error;
+    bool overflowed; /* true: the list was full, so a new kernel replaced the last one, which is a programming error;
                         bb_kernel_runner_init rejects the list */
     struct bb_kernel_list_item items[BB_KERNEL_LIST_ITEMS];
 };
@@ -49,8 +49,8 @@ void bb_kernel_list_add_gemm(struct bb_kernel_list *w, const char *name, const s
 void bb_kernel_list_add_memory_kernel(struct bb_kernel_list *w, const char *name,
                                       const struct bb_memory_kernel *memory_kernel);
 
-/* bb_kernel_list_last - return the kernel added last, so that the caller can set its other fields. If the list is
- * full, returns the last kernel that fitted. */
+/* bb_kernel_list_last - return the kernel added last, so that the caller can set its other fields. The list must not be
+ * empty. */
 struct bb_kernel_list_item *bb_kernel_list_last(struct bb_kernel_list *w);
 
 /* ---- layers: append the forward kernels or, if `backward`, the kernels that compute the gradients of data and

@@ -21,7 +21,8 @@
 
 /* ---- node size, SMs of the GPU, SMs per collective ---- */
 
-/* Sets the integer parameter `key`, if the profile has it. The fit that is appended to c->fits next becomes its origin. */
+/* Sets the integer parameter `key`, if the profile has it. The fit that is appended to c->fits next becomes its
+ * origin. */
 static void set_parameter(struct bb_calibration *c, const char *key, int value)
 {
     struct bb_calibration_parameter *parameter = bb_parameter_find(c, key);

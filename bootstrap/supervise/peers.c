@@ -84,8 +84,8 @@ int bb_peers_world(struct bb_supervisor *s, struct bb_star_endpoint *at)
     return bb_star_listen(s->job.nodes == 1, at, s->star.listen_fds, &s->star.n_listen);
 }
 
-/* Starts to connect to the next server from server i on. When all are tried, the supervisor is connected, or no server
- * can be reached. */
+/* Starts to connect to the next server with a known address, from endpoints[i] on (0: server, 1: backup server). If
+ * there is none, all servers have been tried: this supervisor is connected to one, or no server can be reached. */
 static void dial_from(struct bb_supervisor *s, int i)
 {
     struct bb_star_msg hello = bb_star_msg(BB_STAR_HELLO, s->job.rank, s->n_children);
@@ -335,8 +335,8 @@ static void read_link(struct bb_supervisor *s, struct bb_star_link *link)
     }
 }
 
-/* Returns a free slot for an accepted connection. If there is none, closes the oldest connection without a first
- * message, whose supervisor will reconnect. */
+/* Returns a free element of links[] for an accepted connection. If none is free, closes the oldest connection that has
+ * not sent HELLO; its supervisor will reconnect. */
 static struct bb_star_link *find_slot(struct bb_star *star)
 {
     struct bb_star_link *oldest = NULL;
@@ -427,7 +427,8 @@ void bb_peers_ask_states(struct bb_supervisor *s)
     send_to_all(s, bb_star_msg(BB_STAR_ASK, s->job.rank, 0));
 }
 
-/* A rank that is suspended in MPI_Finalize gives no sign of life, and no other rank waits for it. */
+/* Server: when timeout_s has passed since the first rank ended, reports the lowest rank that has not ended as hanging.
+ * Such a rank (for example, suspended in MPI_Finalize) sends no report, and no other rank waits for it. */
 void bb_peers_check(struct bb_supervisor *s, double now_s)
 {
     if (s->role != BB_ROLE_SERVER || s->star.first_end_s == 0 || now_s < s->star.first_end_s + s->timeout_s ||

@@ -12,7 +12,7 @@
  * table contains only the columns for which at least one result has a value. */
 static const struct default_columns {
     const char *command, *schema;
-    const char *const *paths; /* ends with NULL */
+    const char *const *paths; /* JSON paths of the values, ends with NULL */
 } default_columns[] = {
     {"bench", "busbar.bench/1",
      (const char *const[]){"collective",
@@ -111,9 +111,8 @@ static const json_t *rows_in(const json_t *result)
 struct column {
     char *name; /* owned */
     const char *path;
-    /* NULL: the column contains the value at `path`. Otherwise the column contains a ratio: the value at `path`
-     * divided by the value of the reference run. relative_to is a JSON object (axis, such as "ranks" -> value) that
-     * selects the reference run. */
+    /* JSON object (axis, such as "ranks" -> value) that selects a reference run: the column contains the ratio of the
+     * run's value at `path` to that of the reference run. NULL: the column contains the value at `path` */
     const json_t *relative_to;
 };
 

@@ -246,10 +246,9 @@ int bb_launch_runs_run(const struct bb_sweep_run *c, const struct bb_argv *words
         w.pid = fork();
         if (w.pid == 0)
             exec_child(c, words, out_fd, err_fd, &before, parent);
+        /* the child calls setpgid(), too, so that the process group exists before either process needs it */
         if (w.pid > 0)
-            setpgid(w.pid,
-                    w.pid); /* parent and child both call setpgid(), so that the process group exists before either
-                               of them needs it */
+            setpgid(w.pid, w.pid);
         if (w.pid < 0)
             rc = bb_err(BB_EFAIL, "cannot start a process: %s", strerror(errno));
         else

@@ -116,7 +116,7 @@ static void put_functions(const struct bb_slurm_plan *p, FILE *out)
           "# busbar sweep STUDY --gather\nset -u\ndir=",
           out);
     bb_quote(p->dir, out);
-    fputs("\n\n# run ID SECONDS COMMAND...: run one combination; SECONDS 0: no limit. The record is written last, "
+    fputs("\n\n# run ID SECONDS COMMAND...: run one combination; SECONDS 0: no limit. ID.run.json is written last, "
           "atomically.\n"
           "run() {\n"
           "    file=$dir/$1 limit=$2\n"

@@ -252,7 +252,7 @@ static int check_option(const json_t *value, const struct location *at)
 
 static int check_single_option(const json_t *value, const struct location *at)
 {
-    return json_is_array(value) ? reject_value(at, value, "one value, because there is one reference")
+    return json_is_array(value) ? reject_value(at, value, "one value, because relative_to selects one reference run")
                                 : check_option(value, at);
 }
 

@@ -47,16 +47,16 @@ static const struct bb_opt what_rows[] = {
 
 static const struct bb_opt how_rows[] = {
     OPT_CHOICE(0, "launcher", FIELD(launcher), NULL, "NAME", bb_study_launchers,
-               "launcher of the ranks (default: the file's, else mpirun, or srun with --slurm)"),
+               "launcher of the ranks (default: launch.with in FILE, else mpirun, or srun with --slurm)"),
     OPT_STRING(0, "ranks", FIELD(ranks), NULL, "LIST",
-               "numbers of ranks, for example 2,4,8; replaces the ranks of the file"),
+               "numbers of ranks, for example 2,4,8; replaces \"ranks\" in FILE"),
     OPT_STRING(0, "hosts", FIELD(hosts), NULL, "LIST", "hosts for the launcher: --host of mpirun, --nodelist of srun"),
     OPT_STRING(0, "launch-arguments", FIELD(launch_arguments), NULL, "ARGS",
                "additional launcher arguments, split at blanks"),
     OPT_STRING(0, "program", FIELD(program), NULL, "FILE",
-               "busbar executable to run (default: the file's, else the running one)"),
+               "busbar executable to run (default: launch.program in FILE, else this executable)"),
     OPT_DOUBLE(0, "timeout", FIELD(timeout_s), NULL, "SECONDS", 0.001, 1e7,
-               "time limit of a combination without timeout_s in the file (default: none; busbar ends hanging runs "
+               "time limit of a run without timeout_s in FILE (default: none; busbar ends hanging runs "
                "itself)"),
     {0},
 };

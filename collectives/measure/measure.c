@@ -1,6 +1,6 @@
 /*
- * measure.c - measures one case: warm-up, samples until the stopping rule is met, aggregation over the ranks,
- * verification.
+ * measure.c - measures one case (a collective with its size, data type, root, ...): warm-up, samples until the stopping
+ * rule is met, aggregation over the ranks, verification.
  *
  * By default a sample is the maximum over the ranks, because a collective is complete when all ranks have completed it.
  * Rank 0 decides whether to continue sampling, because every rank must run the same number of operations.

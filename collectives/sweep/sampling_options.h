@@ -40,8 +40,8 @@ struct bb_sampling_options {
     bool show_choice, sweep_algorithms;
     double start_barrier_limit_ms; /* time after which a closed start barrier opens by itself, in ms */
     double max_s;
-    /* target width of the confidence interval (--confidence) as a fraction, 0.01 for 1%; 0: not given.
-     * bb_sampling_resolve sets confidence_fraction, seed and delayed_rank */
+    /* --confidence as a fraction, 0.01 for 1%: half the width of the median's 95 % confidence interval, divided by the
+     * median, at which sampling stops; 0: not given. bb_sampling_resolve sets this field, seed and delayed_rank */
     double confidence_fraction;
     uint64_t seed;    /* seed of --shuffle */
     int delayed_rank; /* highest rank named in --delay; -1: none */

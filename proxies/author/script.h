@@ -10,8 +10,8 @@
  * buffers: a buffer is read only after it is written, and overwritten only when no earlier operation uses it
  * (bb_program_add_dataflow).
  *
- * Errors are sticky: when the program is full, an error line is printed, later calls add nothing, and bb_script_result
- * returns the error.
+ * Errors are sticky: the first operation that does not fit into the program prints an error line, later calls add no
+ * operations, and bb_script_result returns the error.
  */
 #ifndef BB_PROXIES_AUTHOR_SCRIPT_H
 #define BB_PROXIES_AUTHOR_SCRIPT_H
@@ -62,7 +62,7 @@ struct bb_script_rows {
 
 /*
  * bb_script_init - attach a script to an empty program. config determines the element type and the kind of compute.
- * bb_script_result - return 0, or the error of the program (bb_program.rc), whose line is already printed.
+ * bb_script_result - return 0, or bb_program.rc, an error whose line is already printed.
  * bb_script_lane - add a stream for communicator `comm` of the layout; return the indices of both.
  * bb_script_buffer - add a buffer of `count` elements of type s->dtype; return its index in the program.
  */

@@ -74,7 +74,8 @@ struct bb_flows {
     int *component, n_component; /* indices of the flows in the connected component whose rates are being computed */
     int *scarce, n_scarce;       /* indices of the scarce (overloaded) resources of this connected component */
     int *changed, n_changed;     /* out: indices of the flows whose rate the last update changed, each once */
-    int round, update;
+    int round, update;   /* number of the current computation of one component's rates (round), and of the current
+                            bb_flows_update_rates (update) */
     int complete_from;   /* number of a round (computation of one component's rates); all rounds of this update with a
                             higher number covered whole components, not truncated by MAX_COMPONENT */
     bool touches_scarce; /* true: a flow that was started since the last update uses a scarce (overloaded) resource */

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Intervals of one rank's operations. comm: all communication, including waiting for peers; transfers: communication
+ * without this waiting; stages: messages between pipeline stages; group: communication of each group (layout.h). */
 struct spans {
     struct bb_spans compute, comm, transfers, stages, group[BB_MAX_GROUPS];
 };

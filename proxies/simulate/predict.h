@@ -65,23 +65,24 @@ struct bb_prediction {
     int64_t compute_alone_ns, comm_alone_ns;
 };
 
-/* bb_predict - predicts the step on an unperturbed cluster, including the times of each operation. Returns 0, or
- * -BB_EFAIL after printing an error, for example if operations do not match or the step deadlocks (bb_step_check). */
+/* bb_predict - predicts the step on an unperturbed cluster, including the times of each operation. Returns 0;
+ * -BB_EFAIL after printing an error if operations do not match or the step deadlocks (bb_step_check); -BB_EUSAGE after
+ * printing an error if too many ranks have to be simulated separately (bb_sim_init). */
 int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, struct bb_prediction *out) BB_MUST_CHECK;
-/* bb_predict_step - equals bb_predict_under (below), but leaves out the times of each operation and sets
- * compute_alone_ns and comm_alone_ns to -1, which halves the run time. */
+/* bb_predict_step - equals bb_predict_under (below) without the times of each operation and without compute_alone_ns
+ * and comm_alone_ns, which are set to -1. This halves the run time. */
 int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster,
                     const struct bb_conditions *conditions, struct bb_prediction *out) BB_MUST_CHECK;
 /* bb_predict_step_ns - predicts only the step time of the slowest rank, in ns. conditions: slow GPUs, NICs and
- * links, and jitter with the random numbers of execution conditions->sample; NULL: none. Returns 0, or -BB_EFAIL
- * after printing an error. */
+ * links, and jitter with the random numbers of execution conditions->sample; NULL: none. Returns 0, -BB_EFAIL or
+ * -BB_EUSAGE (see bb_predict). */
 int bb_predict_step_ns(const struct bb_step *step, const struct bb_cluster *cluster,
                        const struct bb_conditions *conditions, int64_t *step_ns) BB_MUST_CHECK;
 /*
  * bb_predict_under - predicts the step, including the times of each operation, with injected slow GPUs, NICs and links.
  *   conditions  perturbations; NULL: none
- *   Returns     0; -BB_EFAIL after printing an error, for example if operations do not match; -BB_EUSAGE after printing
- *               an error if a GPU, NIC or link in `conditions` does not exist on the cluster
+ *   Returns     0, -BB_EFAIL or -BB_EUSAGE (see bb_predict); -BB_EUSAGE after printing an error if a GPU, NIC or link
+ *               in `conditions` does not exist on the cluster
  * bb_predict_validate_slow - only checks that each GPU, NIC and link in `slow` exists for a job of `ranks` ranks;
  * returns 0 or -BB_EUSAGE.
  */
@@ -91,7 +92,7 @@ int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluste
 void bb_prediction_release(struct bb_prediction *p);
 
 /* bb_predict_timeline - predicts the step and stores the operation times of the ranks that the initialized timeline
- * t selects. conditions: NULL for none. Returns 0, or -BB_EFAIL after printing an error. */
+ * t selects. conditions: perturbations; NULL: none. Returns 0, -BB_EFAIL or -BB_EUSAGE (see bb_predict). */
 int bb_predict_timeline(const struct bb_step *step, const struct bb_cluster *cluster,
                         const struct bb_conditions *conditions, struct bb_timeline *t) BB_MUST_CHECK;
 /* bb_predicted_timeline - stores the operation times of a predicted step in the timeline t. Copies them from p if p
@@ -111,7 +112,7 @@ struct bb_jittered {
 int bb_predict_validate_jitter(int ranks, double ops, int samples) BB_MUST_CHECK;
 /* bb_predict_jitter - predicts the step time `samples` times with different random kernel times, simulating every
  * rank separately. Requires that an earlier prediction of the step has succeeded, so that the step is free of
- * deadlock. Returns 0 or -BB_EFAIL, or -BB_EUSAGE if bb_predict_validate_jitter rejects the size. */
+ * deadlock. Returns 0, or -BB_EUSAGE if bb_predict_validate_jitter rejects the number of operations. */
 int bb_predict_jitter(const struct bb_step *step, const struct bb_cluster *cluster,
                       const struct bb_conditions *conditions, int samples, struct bb_jittered *out) BB_MUST_CHECK;
 void bb_jittered_release(struct bb_jittered *j);

@@ -114,7 +114,9 @@ static bool follow_message(const struct search *s, const struct stuck *here, str
     return false;
 }
 
-/* Like follow_message, for a collective or an alltoallv: finds a member that has not reached the operation. */
+/* Finds a member of the communicator that has not reached the collective or alltoallv, and reports that the rank waits
+ * for this member. Returns true and sets *next to the member's task; returns false if no such member is found or if the
+ * member's program does not contain the operation. */
 static bool follow_members(const struct search *s, const struct stuck *here, struct stuck *next)
 {
     const struct bb_task *u = &graph_of(s, here->rank)->tasks[here->task];
@@ -233,7 +235,7 @@ static void report_faults(const struct bb_faults *f, const char *what)
     for (int i = 0; i < f->n && i < BB_FAULTS_KEPT; i++)
         bb_err(BB_EFAIL, "%s: %s", what, f->text[i]);
     if (f->n > BB_FAULTS_KEPT)
-        bb_err(BB_EFAIL, "%s: %d further faults are not shown", what, f->n - BB_FAULTS_KEPT);
+        bb_err(BB_EFAIL, "%s: %d more errors are not shown", what, f->n - BB_FAULTS_KEPT);
 }
 
 int bb_checks_report(const struct bb_checks *checks)

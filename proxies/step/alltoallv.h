@@ -71,7 +71,7 @@ int bb_alltoallv_messages(const struct bb_op *op, struct bb_op *messages);
 /*
  * bb_program_expand - copy a program and replace each alltoallv by its sends and receives in one NCCL group call.
  *   out      out: the copy; the caller releases it
- *            out->rc is set if the copy has more operations than a program can store
+ *            out->rc is set, after printing an error line, if the copy has more operations than a program can store
  */
 void bb_program_expand(const struct bb_program *p, struct bb_program *out);
 

@@ -40,7 +40,8 @@ void bb_layout_release(struct bb_layout *l)
     *l = (struct bb_layout){0};
 }
 
-/* Return whether one more entry fits into an array of `most` entries, n of which are used. */
+/* Return whether an array of at most `most` groups or communicators (`what`), n of which are used, has space for one
+ * more. If not, print an error line and set l->rc, unless an earlier error has set l->rc. */
 static bool has_space(struct bb_layout *l, int n, int most, const char *what)
 {
     if (n == most && !l->rc)

@@ -54,7 +54,8 @@ struct bb_layout {
     int n_groups;
     struct bb_comm_spec comms[BB_MAX_COMMS];
     int n_comms;
-    int rc; /* 0, or the first error of the functions that add groups and communicators, whose line is printed */
+    int rc; /* 0, or the error (-BB_EFAIL, -BB_EUSAGE) of the first call that failed to add a group or a communicator;
+               that call has printed an error line */
 };
 
 /*
@@ -67,8 +68,9 @@ int bb_layout_init(struct bb_layout *l, int ranks, const struct bb_axis *axes, i
 void bb_layout_release(struct bb_layout *l);
 
 /*
- * The functions below add a group or a communicator and return its index. Errors are sticky: the first one (too many
- * groups or communicators, invalid members) prints an error line and sets l->rc, which bb_step_add_roles returns.
+ * The functions below add a group or a communicator and return its index. Errors are sticky: the first error (too many
+ * groups or communicators, invalid members) prints an error line and sets l->rc, which bb_step_add_roles returns. After
+ * an error, the returned index is valid but may be that of another group or communicator.
  *
  * bb_layout_add_group - add a group whose instances (sets of ranks) contain the ranks that differ only along `axes`
  * (bit mask: bit a for axis a).

@@ -119,7 +119,8 @@ struct bb_program {
     int n_buffers;
     struct bb_buffer_access *accesses; /* [n_buffers] latest operations that use each buffer; kept up to date by
                                           bb_program_add_dataflow */
-    int rc; /* 0, or a negative error, printed when the first operation or stream did not fit into the program */
+    int rc; /* 0, or the error (-BB_EUSAGE, -BB_EFAIL) of the first operation or stream that did not fit into the
+               program, whose error line is already printed */
 };
 
 /* bb_program_init - make an empty program with the compute stream. */
@@ -129,7 +130,8 @@ void bb_program_release(struct bb_program *p);
 /* bb_program_init_like - make a program without operations, with the same streams and buffers as p. */
 void bb_program_init_like(struct bb_program *out, const struct bb_program *p);
 
-/* Both functions return the index of the new stream or buffer. More than BB_MAX_STREAMS streams set p->rc. */
+/* Both functions return the index of the new stream or buffer. If the program already has BB_MAX_STREAMS streams,
+ * bb_program_add_stream prints an error line, sets p->rc and returns the index of the last stream. */
 int bb_program_add_stream(struct bb_program *p, const char *name, int comm);
 int bb_program_add_buffer(struct bb_program *p, const char *name, enum bb_buffer_use use, size_t count,
                           enum bb_dtype_id dtype);

@@ -68,7 +68,7 @@ void bb_step_release(struct bb_step *step);
  * The functions below are for builders. The step owns the objects that they return.
  *
  * bb_step_add_roles - allocate n roles with empty programs. Call after the layout is complete.
- *   Returns  0, or the error of the layout (bb_layout.rc), whose line is already printed
+ *   Returns  0, or bb_layout.rc: the error of an earlier call that added a group or a communicator and printed a line
  * bb_step_text - format a string that lives as long as the step.
  * bb_step_add_kernel_list - add an empty kernel list.
  */

@@ -49,7 +49,8 @@ struct bucket {
                    reduction and back after it */
     int full, shard;  /* indices of the bucket's gradient buffers: `full` for the full gradients, `shard` for this
                         rank's shard of them (equal to `full` without sharding) */
-    int param_shard, param_full;
+    int param_shard, param_full; /* indices of the bucket's parameter buffers: this rank's shard, and all parameters;
+                                    BB_NONE: no such buffer */
     /* Indices of operations in the program; BB_NONE: not added yet. last_read: the last operation that reads the
      * buffer `full`; reduced: the last operation of the bucket's reduction; gathered: the all-gather of the bucket's
      * parameters. */
@@ -57,6 +58,8 @@ struct bucket {
     const char *what, *gather_what;
 };
 
+/* A buffer for gathered parameters. unit: the unit (layer) whose parameters it contains, BB_NONE: free; op: index of
+ * the all-gather in the program; buffer: index of the buffer in the program. */
 struct slot {
     int unit, op, buffer;
 };

@@ -138,8 +138,8 @@ struct bb_sync_comms {
  *   policy   the resolved synchronization options
  *   group    index of the group of replicas; BB_NONE or a group of size 1: nothing is added
  *   comms    out: the communicators
- *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error line with the nearest valid value if the group cannot
- *            be divided into shards of the requested size
+ *   Returns  0, or -BB_EUSAGE after printing an error line with the nearest valid value if the group cannot be divided
+ *            into shards of the requested size
  *
  * With shard groups (hsdp, distributed with --shard-size), `group` is divided into shard groups of consecutive ranks:
  * "<group> shard" contains the ranks of one shard group, "<group> replica" the ranks with the same index in all shard
@@ -154,8 +154,8 @@ int bb_sync_add_comms(struct bb_step *step, const struct bb_dp_config *policy, i
  * ranks of a node) and "<group> cross" (the ranks with the same index in all nodes), and sets comms->local, cross,
  * n_local and n_cross.
  *   option   name of the option that requests the hierarchical reduction, for the error line
- *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error line if the group is on one node only, or does not
- *            have the same number of ranks, at least 2, on every node
+ *   Returns  0, or -BB_EUSAGE after printing an error line if the group is on one node only, or does not have the same
+ *            number of ranks, at least 2, on every node
  */
 int bb_sync_hierarchy_comms(struct bb_step *step, int group, int gpus_per_node, const char *option,
                             struct bb_sync_comms *comms) BB_MUST_CHECK;
@@ -199,8 +199,8 @@ void bb_sync_release(struct bb_sync *s);
 
 /*
  * Hooks that add operations to the script, in the order of calls (see the top of this file). Each hook labels its
- * operations with a training phase of its own and then restores the script's labels. The script stores the first error,
- * which bb_script_result returns.
+ * operations with a training phase of its own and then restores the script's labels. If the program is full, the hooks
+ * add nothing and bb_script_result returns the error.
  *   unit  index of the unit (layer)
  *   last  true in the rank's last micro-batch of the step, after which the gradients are complete
  */

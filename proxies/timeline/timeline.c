@@ -13,8 +13,8 @@
 struct choice {
     const struct bb_step *step;
     bool *shown; /* [ranks] true: the rank is selected */
-    int n;
-    size_t ops;
+    int n;       /* number of selected ranks */
+    size_t ops;  /* total number of operations in the programs of the selected ranks */
 };
 
 /* Selects a rank unless the selected ranks or their operations would then exceed BB_TRACE_RANKS or BB_TRACE_OPS. The

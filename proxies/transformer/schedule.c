@@ -165,7 +165,8 @@ int bb_schedule_max_slots(const struct bb_schedule *s)
     return (bb_schedule_splits_backward(s) ? 3 : 2) * s->micro_batches * s->chunks;
 }
 
-/* Returns the number of forwards before the steady state; the stage may have fewer forwards. */
+/* Returns the number of forwards that fill the pipeline before the steady state (alternating forwards and backwards).
+ * The result may exceed the number of forwards of the stage. */
 static int needed_warm_up(const struct bb_schedule *s, int stage)
 {
     const struct bb_schedule_row *row = bb_schedule_row(s);

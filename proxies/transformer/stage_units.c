@@ -53,7 +53,7 @@ static int tensors_of(const struct bb_training *t, const struct bb_transformer_m
 
     if (module->layer == BB_ARCH_HEAD && t->arch.tied && t->schedule.stages > 1) {
         bb_arch_tensors(&t->arch, BB_ARCH_EMBEDDING, table);
-        out[n++] = table[0]; /* the table of the vocabulary is the first tensor of the embedding */
+        out[n++] = table[0]; /* put_embedding (arch.c) lists the embedding table first */
     }
     return n;
 }

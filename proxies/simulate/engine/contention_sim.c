@@ -237,8 +237,8 @@ static void end_collective(struct bb_contention_sim *s, int instance)
     }
 }
 
-/* ---- exchanges (all messages of one group call of a rank): one transfer (flow) completes them in the order of
- * their start ---- */
+/* ---- exchanges: all messages of one group call of a rank. One flow (transfer) carries all messages of an exchange and
+ * completes them in the order in which they started ---- */
 
 static struct bb_contention_exchange *exchange_of(const struct bb_contention_sim *s, int at, int *flow)
 {

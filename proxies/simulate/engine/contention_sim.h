@@ -47,8 +47,7 @@ void bb_contention_sim_start_exchange(struct bb_contention_sim *s, int at, int c
                                       int messages);
 
 /*
- * bb_contention_sim_start_message - starts a message. The caller calls this function once per message, when both ranks
- * have started their tasks.
+ * bb_contention_sim_start_message - starts a message. Call once per message, when both ranks have started their tasks.
  *   mine, theirs  tasks of the two ranks, indices in bb_sim_run.tasks
  *   latency_ns    latency of the path between the two ranks; for a message of a rank to itself, the time of the copy
  *   itself        true: a message of a rank to itself, which uses no link

@@ -16,9 +16,9 @@ enum { BB_GPU_OUT, BB_GPU_IN, BB_GPU_MEMORY, BB_GPU_RESOURCES };
 enum { BB_DIRECTION_OUT, BB_DIRECTION_IN, BB_DIRECTIONS };
 
 struct bb_contention_gpu {
-    int held_sms;
-    int running; /* first element of the list of compute operations that run on this GPU, index in
-                    bb_contention_sim.running; BB_NONE: none */
+    int held_sms; /* number of SMs that NCCL kernels occupy on this GPU */
+    int running;  /* first element of the list of compute operations that run on this GPU, index in
+                     bb_contention_sim.running; BB_NONE: none */
     /* the NIC, leaf or pod that the GPU uses. number: lowest class of equivalent ranks that uses it; ranks: number
      * of ranks of this GPU's class that share it */
     struct bb_contention_attachment {
@@ -27,12 +27,15 @@ struct bb_contention_gpu {
     bool dirty; /* true: the rates of this GPU's compute kernels must be recomputed */
 };
 
-struct bb_running_kernel { /* a running compute operation. next: index of the next running operation on the same GPU,
-                              or of the next free element */
+/* A running compute operation. at: its task; class_id: its class of equivalent ranks; next: index of the next running
+ * operation on the same GPU, or of the next free element. */
+struct bb_running_kernel {
     int at, class_id, next;
     const struct bb_op *op;
+    /* alone_ns: duration without contention; rate: current speed as a fraction of the speed without contention;
+     * since_ns: time since which this rate holds; left_ns: remaining duration at time since_ns, without contention */
     double alone_ns, left_ns, rate, since_ns;
-    unsigned epoch;
+    unsigned epoch; /* version of the scheduled end; an end event with another version is ignored */
 };
 
 /* total kernel times of a kernel list on a GPU on which NCCL occupies a given number of SMs */
@@ -53,9 +56,9 @@ struct bb_contention_sim {
     int resource_base[BB_RESOURCE_KINDS]; /* index in flows.resources of the first NIC, leaf or pod; BB_NONE: this
                                              kind is not modeled because it is never a bottleneck */
     bool has_uplinks;                     /* true: leaf or pod uplinks can be a bottleneck */
-    int *use_at; /* [resources] index in flows.uses of the element added last for this resource; add_uplink_use
-                    increases its weight if the same transfer uses the resource again */
-    int *dirty, n_dirty;
+    int *use_at;         /* [resources] index in flows.uses of the element added last for this resource; add_uplink_use
+                            increases its weight if the same transfer uses the resource again */
+    int *dirty, n_dirty; /* classes of ranks whose compute kernels need new rates (gpus[].dirty) */
     struct bb_contention_collective {
         /* order: sequence number of the collective in progress. uses_call: index (bb_op_times_call) of the
          * collective cost for which the flow's used resources were computed; BB_NONE: none */
@@ -67,8 +70,8 @@ struct bb_contention_sim {
         /* at: task of the exchange. head, tail: first and last message side (2 * message index + side) in the queue
          * of messages that wait for their transfer. sms: number of SMs that the exchange occupies */
         int at, head, tail, sms;
-        double load_ns;
-        enum bb_limit limit;
+        double load_ns;      /* duration of the transfer of all messages without contention */
+        enum bb_limit limit; /* bottleneck of the exchange without contention */
     } * exchanges; /* [classes of ranks][n_comms] the group call's sends and receives, or the alltoallv, that are in
                       progress */
     struct bb_contention_message { /* a message in progress. Side s (0 or 1: one of its two ranks) of message i has
@@ -76,7 +79,7 @@ struct bb_contention_sim {
         struct bb_contention_message_side {
             double target_ns; /* progress of the exchange's transfer, in ns of transfer without contention, at which
                                  this message is complete at this rank */
-            int at, next;
+            int at, next;     /* at: task of this rank; next: next cell in the queue of the task's exchange */
         } sides[2];
         int64_t latency_ns;
         int served, next; /* served: number of sides (0 to 2 ranks) at which the transfer is complete; next: index of
@@ -87,7 +90,7 @@ struct bb_contention_sim {
     struct bb_running_kernel *running;
     int n_running, free_running, kernels; /* kernels: number of compute operations that are running; n_running:
                                              length of running[]; free_running: first free element, BB_NONE: none */
-    struct bb_key_index sums_index;
+    struct bb_key_index sums_index;       /* maps a kernel list and a number of occupied SMs to an index in `sums` */
     struct bb_kernel_sums *sums;
 };
 

@@ -147,7 +147,7 @@ static int sum_load(const struct bb_sim *m, int class_id, const struct bb_task *
     return others;
 }
 
-/* The two ranks of a message; `from` may be the sender or the receiver. */
+/* The two ranks of a message. `from` is the rank whose task is being started: the sender or the receiver. */
 struct link {
     int from, to;
     double bytes; /* bytes of the message; used only for a message of a rank to itself */

@@ -42,11 +42,11 @@ struct bb_channel {
 struct bb_task_graph {
     const struct bb_program *program;
     struct bb_task *tasks;
-    int n_tasks, n_issues;
-    int *task_of;   /* [n_ops] task of each operation */
+    int n_tasks, n_issues; /* n_issues: number of host calls (kernel launches, NCCL calls and NCCL group calls) */
+    int *task_of;          /* [n_ops] task of each operation */
     int *exchanged; /* indices (program->ops) of the sends and receives of all exchanges; those of one exchange are
                        consecutive */
-    int *next;
+    int *next;      /* dependent tasks of each task, see bb_task.next */
     bool *issue_computes; /* [n_issues] true: the host call launches a compute kernel; false: it calls NCCL */
     int *collectives[BB_MAX_COMMS], n_collectives[BB_MAX_COMMS]; /* [n_collectives] indices of the tasks that are
                                                                     collectives on each communicator, in issue order */
@@ -60,9 +60,10 @@ struct bb_task_graph {
     /* smallest and largest relative peer number (BB_PEER_OFFSET) on each communicator; 1 and 0: the program has no
      * relative peers */
     int min_offset[BB_MAX_COMMS], max_offset[BB_MAX_COMMS];
-    int *channel_of; /* [n_ops] index in `channels` of the peer of each send and receive; BB_NONE for other
-                        operations */
-    bool uses[BB_MAX_COMMS], rooted_by_offset;
+    int *channel_of;         /* [n_ops] index in `channels` of the peer of each send and receive; BB_NONE for other
+                                operations */
+    bool uses[BB_MAX_COMMS]; /* true: the program has operations on the communicator */
+    bool rooted_by_offset;   /* true: the program gives the root of a collective relative to the calling rank */
 };
 
 /* bb_task_graph_init - builds the task graph s of program p. p must outlive s. The caller releases s with

@@ -99,8 +99,8 @@ static void list_resource(const struct bb_sim *m, enum bb_resource_kind what, st
     }
 }
 
-/* Maximum number of operations to simulate: the operations of one rank per class of equivalent ranks, summed over
- * the classes. Bounds the memory. Without symmetry between ranks, nearly every rank is a separate class. */
+/* Maximum number of operations to simulate, summed over the classes of equivalent ranks (one rank per class). Limits
+ * the memory, because without symmetry between ranks nearly every rank is a separate class. */
 #define MAX_OPS 10e6
 
 static int validate_classes(const struct bb_sim *m)

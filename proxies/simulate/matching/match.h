@@ -57,14 +57,14 @@ struct bb_sim {
     struct bb_task_graph *graphs; /* [n_roles] task graph of each role's program */
     struct bb_rank_classes classes;
     const struct bb_task_graph **graph_of; /* [classes of ranks] task graph of the program that the class runs */
-    int *op_base, *task_base;  /* [classes of ranks + 1] number of the first operation (op_base) or task (task_base)
-                                  of each class; all classes are numbered consecutively */
+    int *op_base, *task_base;  /* [classes of ranks + 1] number of operations (op_base) or tasks (task_base) of all
+                                  earlier classes, which is the number of the class's first operation or task */
     struct bb_sim_side *sides; /* [op_base[class] + operation] peer of each send and receive; unused for other
                                   operations */
     int *instance_of; /* [classes of ranks][n_comms] index in `instances` of the communicator to which the class's
                          lowest rank belongs; BB_NONE: the communicator runs no collectives */
-    struct bb_sim_instance *instances;
-    struct bb_member *members;
+    struct bb_sim_instance *instances; /* [n_instances] communicators that run collectives */
+    struct bb_member *members;         /* [n_members] listed members of each of these communicators, consecutive */
     int n_instances, n_members, n_collectives;
     int *first_peer_of; /* [classes of ranks][n_comms] index in `peers` of the first member of the communicator to
                            which the class's lowest rank belongs; BB_NONE: the communicator runs no alltoallv */

@@ -20,14 +20,14 @@
 #define BB_GRID_ORDER      "tp-cp-ep-dp-pp"
 #define BB_GRID_ORDER_SIZE 16
 
-enum { BB_GRID_DENSE = 4 }; /* number of axes of the dense grid with a size: tp, cp, dp, pp */
+enum { BB_GRID_DENSE = 4 }; /* number of axis sizes of the dense grid: tp, cp, dp, pp */
 
 struct bb_grid {
     union { /* sizes of the dense grid; 0: not given (only before bb_grid_resolve) */
         struct {
             int tp, cp, dp, pp;
         };
-        int dense[BB_GRID_DENSE]; /* the same sizes in this order */
+        int dense[BB_GRID_DENSE]; /* tp, cp, dp, pp as an array */
     };
     int ep, etp, edp; /* sizes of the expert grid in ranks: expert-parallel (ep), expert-tensor-parallel (etp) and
                          expert-data-parallel (edp) group; edp is always derived */

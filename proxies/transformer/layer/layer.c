@@ -1,7 +1,7 @@
 /* layer.c - layers, embedding, head, and the communication at the end of a step (see layer.h). */
 #include "proxies/transformer/layer/block.h"
 
-/* Returns the maximum number of rows that the rank receives in one layer. */
+/* Returns the maximum, over the layers, of the number of rows (token copies) that the experts of the rank receive. */
 static long max_rows_received(const struct bb_routing *r, int ep_rank)
 {
     long max = 0;

@@ -161,7 +161,8 @@ struct bb_block {
     struct bb_script *script;
     struct bb_block_lanes lanes;
     int ep_rank;         /* index of the rank in its ep group; 0 if bb_layers_programs_per_stage is 1 */
-    long rows_received;  /* internal: maximum number of rows that the rank receives in one layer */
+    long rows_received;  /* internal: maximum, over the layers, of the number of rows (token copies) that the rank's
+                            experts receive */
     bool in_decoder;     /* internal: the operations being added belong to the embedding or the head of the decoder */
     bool reads_encoder;  /* internal: the operations being added belong to a decoder layer that gathers the encoder
                            output or sums its gradients */

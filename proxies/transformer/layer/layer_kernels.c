@@ -343,7 +343,8 @@ static bool is_permutation(enum bb_kernels_kind kind)
            kind == BB_KERNELS_NODE_UNPERMUTE;
 }
 
-/* Adds the kernel of the bias of QKV, of the attention output or of the MLP output. */
+/* If `biased`, appends the kernel that adds the bias of QKV, of the attention output or of the MLP output. width:
+ * number of features per token. */
 static void add_bias(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool biased, int64_t width)
 {
     if (biased)
@@ -365,7 +366,7 @@ static void add_qkv(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bo
 /* Adds the memory-bound kernels that follow the GEMMs of a kind of computation (enum bb_kernels_kind), for example of
  * the MLP's up projection, in the forward pass or in the data-gradient pass (backward). The gradient of the MLP's
  * activation function belongs to the down GEMM, whose data gradient it reads. The gradient of a permuted token is the
- * sum of the gradients of its copies for different experts. */
+ * sum of the gradients of its copies for different experts. rows: number of token copies for the rank's experts. */
 static void add_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, bool backward, int64_t rows,
                                struct bb_kernel_list *w)
 {

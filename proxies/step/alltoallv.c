@@ -77,8 +77,8 @@ int bb_alltoallv_messages(const struct bb_op *op, struct bb_op *messages)
 struct expansion {
     const struct bb_program *from;
     struct bb_program *to;
-    int *last; /* [from->n_ops] for each operation of `from`: index in `to` of the last operation that replaces it;
-                  BB_NONE: an alltoallv without messages */
+    int *last; /* [from->n_ops] for each operation of `from`: index in `to` of its copy, or of the last message that
+                  replaces it; BB_NONE: an alltoallv without messages */
     int call;  /* number of the current NCCL group call in `to` */
     struct bb_op *messages; /* scratch memory for the sends and receives of one alltoallv */
     int *waits;             /* indices, in `to`, of the operations for which the operation that is being added waits */
@@ -143,7 +143,7 @@ static void expand_op(struct expansion *e, int i)
 
 static void expand_all(struct expansion *e)
 {
-    for (int i = 0; i < (int)e->from->n_ops; i++) {
+    for (int i = 0; i < (int)e->from->n_ops && !e->to->rc; i++) {
         const struct bb_op *op = &e->from->ops[i];
 
         e->last[i] = BB_NONE;

@@ -41,7 +41,7 @@ int bb_slow_validate(const struct bb_slow *slow, const char *what, const struct 
 
 /*
  * bb_slow_print - prints one line per item; each line begins with `prefix`.
- * bb_slow_json - returns a JSON list with one text per item, which the caller releases; NULL if memory is exhausted.
+ * bb_slow_json - returns a JSON list with one text per item, which the caller releases.
  */
 void bb_slow_print(const struct bb_slow *slow, const char *prefix, FILE *out);
 json_t *bb_slow_json(const struct bb_slow *slow);

@@ -48,8 +48,8 @@ struct bb_network {
  * bb_network_load - reads a model file.
  *   word     name of a model in profiles/models, or path of a model file
  *   network  out; the caller releases it with bb_network_release, which also accepts a partly loaded network
- *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error message: unreadable file, or a model that is neither a
- *            residual network nor a transformer
+ *   Returns  0, or -BB_EUSAGE after printing an error message: unreadable file, or a model that is neither a residual
+ *            network nor a transformer
  */
 int bb_network_load(const char *word, struct bb_network *network) BB_MUST_CHECK;
 void bb_network_release(struct bb_network *network);

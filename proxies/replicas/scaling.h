@@ -102,8 +102,8 @@ struct bb_scaling_baseline {
 /*
  * bb_scaling_baseline_load - reads the results of an earlier run from the file config->scaling.baseline.
  *   baseline  out: the results; zeroed if the option is not set
- *   Returns   0, -BB_EFAIL, or -BB_EUSAGE after printing an error message: the file contains no completed scaling run,
- *             or a run of a different study (model, mode, format, batch, images, data type, compute, sync)
+ *   Returns   0, or -BB_EUSAGE after printing an error message: the file contains no completed scaling run, or a run of
+ *             a different study (model, mode, format, batch, images, data type, compute, sync)
  */
 int bb_scaling_baseline_load(const struct bb_proxy_config *config, const struct bb_scaling *s,
                              struct bb_scaling_baseline *baseline) BB_MUST_CHECK;

@@ -37,8 +37,8 @@ struct bb_servers_comms {
  *   policy   selected synchronization (--sync)
  *   group    index of the group of all ranks of the step
  *   comms    out: the communicators
- *   Returns  0, -BB_EFAIL, or, if the job has no rank left for a worker, -BB_EUSAGE after printing an error message
- *            with the minimum number of ranks
+ *   Returns  0, or -BB_EUSAGE after printing an error message with the minimum number of ranks if no rank is left for a
+ *            worker
  */
 int bb_servers_layout(struct bb_step *step, const struct bb_dp_config *policy, int group,
                       struct bb_servers_comms *comms) BB_MUST_CHECK;
@@ -61,7 +61,7 @@ struct bb_servers; /* opaque state while the program of the workers or of one se
  * bb_servers_init - divides the gradients into chunks (buckets) and adds the buffers of the chunks to the program of
  * one role (the workers, or one server).
  *   s        out; the caller releases it with bb_servers_release, also after an error
- *   Returns  0, -BB_EFAIL, or -BB_EUSAGE after printing an error message if there are more servers than chunks
+ *   Returns  0, or -BB_EUSAGE after printing an error message if there are more servers than chunks
  */
 int bb_servers_init(struct bb_servers **s, const struct bb_servers_spec *spec) BB_MUST_CHECK;
 void bb_servers_release(struct bb_servers *s);

@@ -95,8 +95,8 @@ void bb_prediction_release(struct bb_prediction *p);
  * t selects. conditions: perturbations; NULL: none. Returns 0, -BB_EFAIL or -BB_EUSAGE (see bb_predict). */
 int bb_predict_timeline(const struct bb_step *step, const struct bb_cluster *cluster,
                         const struct bb_conditions *conditions, struct bb_timeline *t) BB_MUST_CHECK;
-/* bb_predicted_timeline - stores the operation times of a predicted step in the timeline t. Copies them from p if p
- * contains them; otherwise predicts the step again. */
+/* bb_predicted_timeline - stores the operation times of a predicted step in the timeline t. Copies the times from p; if
+ * p does not contain them, predicts the step again (bb_predict_timeline), which can fail. */
 int bb_predicted_timeline(const struct bb_step *step, const struct bb_prediction *p,
                           struct bb_timeline *t) BB_MUST_CHECK;
 

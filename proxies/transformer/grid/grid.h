@@ -149,7 +149,7 @@ struct bb_grid_groups {
  *   wanted   bit mask of BB_GRID_GROUP_BIT(group)
  *   layout   out: axes of the dense grid in the order of the order string, groups in the order of the enumeration
  *   groups   out: index of each process group in layout
- *   Returns  0, or a negative error
+ *   Returns  0, or -BB_EUSAGE after printing an error line. Errors of adding a group set layout->rc (step/layout.h)
  *   Owner    the caller releases layout, also after an error
  *
  * Groups of the dense grid are stored as axes, without a list of ranks. Each group of the expert grid, and the group

@@ -17,7 +17,7 @@
 /* Environment variables of the launchers, in the order in which they are read. The variables of several launchers can
  * be set at once, for example under mpirun in a job of Slurm. NULL: the launcher sets no such variable. */
 static const struct {
-    const char *prefix; /* beginning of the names of all variables of the launcher */
+    const char *prefix; /* variables with this prefix belong to the launcher */
     const char *rank, *size, *local_size;
     /* true: this launcher has started the process only if the variable `size` is set. Slurm also sets `rank` for a
      * shell in an allocation, and busbar's supervisor sets Open MPI's `rank` for the ranks that it starts (-g) */
@@ -103,8 +103,8 @@ static const char *const rank_ends[] = {"WORLD_RANK", "RANKID", "RANK", "PROCID"
 static const char *const size_ends[] = {"WORLD_SIZE", "NRANKS", "SIZE", "NTASKS", "NPROCS", "NUM_TASKS"};
 enum { N_RANK_ENDS = sizeof(rank_ends) / sizeof(*rank_ends), N_SIZE_ENDS = sizeof(size_ends) / sizeof(*size_ends) };
 
-/* A variable with one of these suffixes and a number as its value. text: the variable as "NAME=value"; prefix:
- * length of the prefix in bytes. */
+/* A variable whose name ends in one of rank_ends or size_ends, and whose value is a number. text: the variable as
+ * "NAME=value"; prefix: number of bytes before that ending. */
 struct number {
     const char *text;
     size_t prefix;

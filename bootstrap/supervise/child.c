@@ -40,7 +40,7 @@ int bb_rank_program_missing(const char *command, const char *loader)
 {
     static const char before[] = "error while loading shared libraries: ";
     const char *at = strstr(loader, before), *error = at ? at + strlen(before) : loader;
-    /* error: "FILE: REASON" */
+    /* error is "FILE: REASON", for example "libnccl.so.2: cannot open shared object file: No such file or directory" */
     const bool missing = strstr(error, ": cannot open shared object file: No such file") != NULL;
     const size_t path = strcspn(error, ":");
     const char *slash = memrchr(error, '/', path), *library = slash ? slash + 1 : error, *advice = NULL;

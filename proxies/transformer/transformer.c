@@ -544,7 +544,7 @@ int bb_training_min_recompute_layers(const struct bb_proxy_config *c, const stru
     t.layers_config.recompute = BB_RECOMPUTE_FULL;
     /* Binary search for the smallest number of recomputed layers per model chunk with which training fits in GPU
      * memory. In each iteration, recomputing too_few layers is known to be insufficient and recomputing `all` layers
-     * to be sufficient; only the initial `all` (all layers of the longest chunk) is untested. If no smaller number
+     * to be sufficient; only the initial `all` (all layers of the largest chunk) is untested. If no smaller number
      * suffices, *layers stays 0, which means all layers. */
     for (all = max_chunk_layers(&t); all - too_few > 1;) {
         t.layers_config.recompute_layers = too_few + (all - too_few) / 2;

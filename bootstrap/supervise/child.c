@@ -26,7 +26,7 @@ enum { NUMBER_TEXT = 12, POLL_MS = 5, STRAY_ROUNDS = 100 };
 
 /* ---- the program ---- */
 
-/* How to install the libraries of busbar-rank. `library` is the beginning of the library's file name. */
+/* Advice for installing the libraries that busbar-rank needs. library: beginning of the library's file name. */
 static const struct {
     const char *library, *advice;
 } sources[] = {
@@ -82,10 +82,13 @@ int bb_rank_program_find(const char *command, char path[PATH_MAX])
 
 /* ---- starting the ranks ---- */
 
-/* Descriptors that one rank inherits, in addition to those of the launcher. */
+/* Descriptors that a rank inherits from the supervisor, in addition to those that the launcher opened. */
 struct inherited {
-    int page, socket, results, stderr_fd;
-    int siblings; /* memory shared with the other ranks of this supervisor; -1: none */
+    int page;      /* shared memory, struct bb_rank_page */
+    int socket;    /* messages to the supervisor (rank_page.h) */
+    int results;   /* requests to the process that writes the results */
+    int stderr_fd; /* write end of the pipe that replaces stderr while the rank loads its libraries */
+    int siblings;  /* memory shared by the ranks of this supervisor (struct bb_siblings_memory); -1: one rank */
 };
 
 static int failed(const char *call)
@@ -93,7 +96,7 @@ static int failed(const char *call)
     return bb_err(BB_EFAIL, "cannot start a rank: %s: %s", call, strerror(errno));
 }
 
-/* Creates the page, the sockets and the pipe between a rank and its supervisor. */
+/* Creates the shared page, the two sockets and the stderr pipe between a rank and its supervisor. */
 static int open_channels(struct bb_child *child, struct inherited *rank)
 {
     int ends[2], results[2], text[2];
@@ -116,7 +119,8 @@ static int open_channels(struct bb_child *child, struct inherited *rank)
     return 0;
 }
 
-/* Creates the memory that n ranks share. fd: out, -1 for one rank. Returns 0, or -BB_EFAIL after an error message. */
+/* Creates the memory that the n ranks of this supervisor share. fd: out, -1 if n is 1. Returns 0, or -BB_EFAIL after an
+ * error message. */
 static int share_memory(int n, int *fd)
 {
     *fd = n > 1 ? memfd_create("busbar-ranks", MFD_CLOEXEC) : -1;
@@ -200,7 +204,8 @@ int bb_rank_program_execute(const struct bb_rank_program *program)
     return error;
 }
 
-/* Runs in the child process: becomes the rank. */
+/* Turns the forked child process into the rank. place: index among the n ranks of this supervisor; supervisor: process
+ * id of the parent. */
 static _Noreturn void become_rank(const struct inherited *rank, const struct bb_child *child, int place, int n,
                                   const struct bb_rank_program *program, pid_t supervisor)
 {
@@ -308,7 +313,7 @@ void bb_child_read_stderr(struct bb_child *child)
     }
 }
 
-/* ---- writer ---- */
+/* ---- the process that writes the results ---- */
 
 /* Closes all descriptors except the standard streams and the sockets a and b (-1: none). The PMI connection must be
  * closed, because Hydra detects the end of a rank only when the last process has closed it. */
@@ -359,7 +364,7 @@ void bb_writer_rescue(pid_t writer, bool ended, const char *path, int rc, const 
         (void)poll(NULL, 0, POLL_MS);
 }
 
-/* ---- end ---- */
+/* ---- killing what is left ---- */
 
 /* Sends SIGKILL to the children of this process. Returns their number. */
 static int kill_children(void)

@@ -1,10 +1,11 @@
 /*
- * child.h - the processes of a supervisor: the rank (busbar-rank) or, with -g N under nccl-tests' names, the N ranks;
- * and the process that writes the results.
+ * child.h - the processes that a supervisor starts: one rank (busbar-rank), or N ranks with the option -g N of
+ * nccl-tests' programs; and the process that writes the results.
  *
- * A rank keeps the process group and the file descriptors that the launcher gave, the PMI connection included, because
- * launchers suspend and kill process groups, and Hydra ends the job when the last process closes that connection. It
- * ignores SIGTERM, SIGINT and SIGHUP, to which the supervisor reacts. The kernel kills it when the supervisor dies.
+ * A rank keeps the process group of the supervisor, because launchers suspend and kill process groups, and the file
+ * descriptors that the launcher opened, including the PMI connection: Hydra ends the job when the last process closes
+ * that connection. A rank ignores SIGTERM, SIGINT and SIGHUP, because the supervisor reacts to them. When the
+ * supervisor dies, the kernel sends the rank a signal that ends it (bb_rank_orphan_signal).
  */
 #ifndef BB_BOOTSTRAP_SUPERVISE_CHILD_H
 #define BB_BOOTSTRAP_SUPERVISE_CHILD_H
@@ -20,21 +21,24 @@
 enum { BB_CHILDREN_MAX = 1024 };
 
 struct bb_child {
-    pid_t pid; /* 0: reaped */
-    int rank;  /* rank in the job; until it is known, the rank that the launcher gave */
+    pid_t pid; /* 0: the process has ended */
+    int rank; /* rank in the job; until a rank has sent BB_RANK_WORLD, the rank according to the launcher's variables */
     struct bb_rank_page *page;
     struct bb_rank_receiver socket;
     int stderr_fd;    /* read end of the pipe that is the rank's stderr while it loads its libraries; -1: closed */
     int results_fd;   /* socket on which the rank sends its results; -1: the writer process has it */
     char loader[512]; /* error message of the dynamic loader, or error that the rank did not print; "": none */
-    unsigned signs;   /* number of signs of life when they were last compared */
+    unsigned signs;   /* value of page->signs (number of signs of life) in the last iteration of the loop */
     double due_s;     /* time at which the rank counts as hanging unless it gives a sign of life before */
-    bool alive, joined, stopped; /* alive: main() runs; stopped: suspended by a signal */
-    bool failed, done;           /* failed: has printed its error; done: has ended in order */
-    int code;                    /* exit code that the rank sent when it failed or was done */
+    bool alive;       /* main() of the rank runs */
+    bool joined;      /* the rank waits for the answer to BB_RANK_JOIN */
+    bool stopped;     /* suspended by a signal */
+    bool failed;      /* the rank has sent BB_RANK_FAIL: it has printed its error and ends early */
+    bool done;        /* the rank has sent BB_RANK_DONE: it ends in order */
+    int code;         /* exit code that the rank sent with BB_RANK_DONE */
 };
 
-/* What to execute. */
+/* Program and arguments of the ranks. */
 struct bb_rank_program {
     const char *command; /* name in messages: "bench", "all_reduce_perf" */
     const char *entry;   /* entry point in busbar-rank */
@@ -56,29 +60,31 @@ int bb_rank_program_execute(const struct bb_rank_program *program);
 
 /*
  * bb_children_start - start the ranks of this supervisor.
- *   children  [n] out
- *   first     rank of children[0] in the job, as far as it is known from the launcher
- *   mask      signal mask of the rank
+ *   children  [n] out; release each with bb_child_release, also after a failure
+ *   first     rank of children[0] in the job according to the launcher's variables
+ *   mask      signal mask of the ranks
  *   Returns   0, or -BB_EFAIL after printing one error line
  */
 int bb_children_start(struct bb_child *children, int n, int first, const struct bb_rank_program *program,
                       const sigset_t *mask) BB_MUST_CHECK;
 
-/* bb_child_read_stderr - read what the rank prints while it loads its libraries: the loader's error is kept, other text
- * is passed on. */
+/* bb_child_read_stderr - read what the rank prints to stderr while it loads its libraries. The error of the dynamic
+ * loader is stored in child->loader, because the supervisor prints a clearer message; other text goes to stderr. */
 void bb_child_read_stderr(struct bb_child *child);
 
-/* bb_writer_start - fork the process that writes the results. results_fd: socket to the rank; mask: its signal mask;
- * control_fd: out, socket to the writer. Returns its process id, or -1. */
+/* bb_writer_start - fork the process that writes the results (serve.h). results_fd: socket from which the new process
+ * reads the rank's requests; mask: signal mask of the new process; control_fd: out, socket to the new process. Returns
+ * the process id, or -1 if the process cannot be started. */
 pid_t bb_writer_start(int results_fd, const sigset_t *mask, int *control_fd);
 
-/* bb_writer_rescue - kill the writer unless it has `ended`, and complete its JSON file in its place, in a process of
- * its own, because the disk may hang. Waits limit_s seconds at most. */
+/* bb_writer_rescue - kill the process `writer` unless it has `ended`, and complete its JSON file with the final status
+ * (bb_results_rescue). A new process does this, because the disk may hang; waits limit_s seconds at most for it. */
 void bb_writer_rescue(pid_t writer, bool ended, const char *path, int rc, const struct bb_results_end *end,
                       double limit_s);
 
-/* bb_children_kill_strays - kill all children of this process, which inherits the processes that a rank leaves,
- * until none is left, or for 0.1 s: a process in an uninterruptible call does not end. */
+/* bb_children_kill_strays - kill all children of the supervisor. It is a subreaper, so processes that a rank leaves
+ * become its children. Returns when no child is left, or after 0.1 s, because a process in an uninterruptible system
+ * call does not end. */
 void bb_children_kill_strays(void);
 
 void bb_child_release(struct bb_child *child);

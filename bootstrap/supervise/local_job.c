@@ -34,8 +34,8 @@ static bool has_same_program(pid_t pid)
            its.st_dev == ours.st_dev;
 }
 
-/* Returns whether the process is a supervisor with this parent. It must block the signal, because the signal's default
- * action ends a process: a process that has just started does not block it yet. */
+/* Returns whether process `pid` is a supervisor of this job: it has the parent `launcher`, this user and this program.
+ * A supervisor that has just started and does not block the signal yet is skipped, because the signal would end it. */
 static bool is_supervisor(pid_t pid, pid_t launcher)
 {
     char path[PATH_TEXT], text[STATUS_TEXT] = "";

@@ -15,13 +15,17 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Time limits in seconds: [0] to connect to the server, which limits the delay of the start if a firewall drops
- * packets; [1] for its answer: thousands of supervisors may connect at once. */
+/* Time limits in seconds: [0] to connect to a server, which limits the delay of the start if a firewall drops packets;
+ * [1] for the server's answer, which may take long because thousands of supervisors may connect at once. */
 static const double JOIN_S[] = {2, 10};
 static const double HELLO_S = 5;   /* time limit for the first message of an accepted connection */
-static const double STATE_S = 0.1; /* minimum interval between two STATE messages of a rank */
+static const double STATE_S = 0.1; /* interval in seconds between two STATE messages of a rank in a small job */
 static const double SEND_S = 0.05; /* time limit for sending one message */
+/* SPARE_LINKS: connections beyond one per rank that a server accepts, for those that have not sent HELLO yet.
+ * RANKS_PER_STATE_S: with this many more ranks, the interval between STATE messages is longer by STATE_S. */
 enum { SPARE_LINKS = 64, RANKS_PER_STATE_S = 256 };
+
+/* Returns what this supervisor knows about a rank; NULL: nothing, because the supervisor is not a server. */
 
 static struct bb_peer *entry_of(struct bb_supervisor *s, int rank)
 {
@@ -42,7 +46,8 @@ void bb_peers_own_seen(struct bb_supervisor *s)
 
 /* ---- listening and joining ---- */
 
-/* Raises the soft limit on open files, because the server has one connection per supervisor. */
+/* Raises the soft limit on open files to the hard limit if n + 512 files may exceed it: a server has one connection per
+ * supervisor. */
 static void allow_files(int n)
 {
     struct rlimit limit;
@@ -53,7 +58,8 @@ static void allow_files(int n)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* Prepares the table of n ranks and the connections. The ranks of this supervisor are connected from the start. */
+/* Allocates star.peers for n ranks and star.links for n_links connections. The ranks of this supervisor count as
+ * connected from the start. */
 static void open_table(struct bb_supervisor *s, int n, int n_links)
 {
     BB_NEW(s->star.peers, n);
@@ -84,8 +90,8 @@ int bb_peers_world(struct bb_supervisor *s, struct bb_star_endpoint *at)
     return bb_star_listen(s->job.nodes == 1, at, s->star.listen_fds, &s->star.n_listen);
 }
 
-/* Starts to connect to the next server with a known address, from endpoints[i] on (0: server, 1: backup server). If
- * there is none, all servers have been tried: this supervisor is connected to one, or no server can be reached. */
+/* Starts to connect to server i, or to the next one if this supervisor is server i or there is no server i. After the
+ * last server, raises JOINED, or UNREACHABLE if no connection was made. */
 static void dial_from(struct bb_supervisor *s, int i)
 {
     struct bb_star_msg hello = bb_star_msg(BB_STAR_HELLO, s->job.rank, s->n_children);
@@ -130,7 +136,7 @@ static int valid_code(int code)
     return code >= BB_EFAIL && code <= BB_EBELOW ? code : BB_EFAIL;
 }
 
-/* Handles a report about `rank`. */
+/* Stores a report about `rank`, and raises the event that belongs to the cause. */
 static void take_report(struct bb_supervisor *s, int rank, enum bb_cause cause, int signal, int code)
 {
     static const enum bb_event events[] = {[BB_CAUSE_HANG] = BB_EVENT_HANG,
@@ -169,13 +175,14 @@ static void take_bye(struct bb_supervisor *s, int rank)
         bb_supervisor_event(s, BB_EVENT_ALL_ENDED);
 }
 
-/* Member: the server, or the backup server after the loss of the server. */
+/* Member: returns the connection to the server, or to the backup server if the server is lost or does not answer. */
 static struct bb_star_link *current_server(struct bb_supervisor *s)
 {
     return &s->star.links[s->star.links[0].fd >= 0 && !s->star.fell_back ? 0 : 1];
 }
 
-/* Member: informs the server about the trouble of a rank; BB_CAUSE_NONE: all processes of the rank have ended. */
+/* Member: informs the server about the trouble of a rank (FAIL), or, if the cause is BB_CAUSE_NONE, that all processes
+ * of the rank have ended (BYE). */
 static void send_to_server(struct bb_supervisor *s, const struct bb_trouble *trouble)
 {
     const enum bb_star_kind kind = trouble->cause == BB_CAUSE_NONE ? BB_STAR_BYE : BB_STAR_FAIL;
@@ -242,7 +249,7 @@ static void serve_message(struct bb_supervisor *s, const struct bb_star_link *li
     take_report(s, rank, (enum bb_cause)msg->cause, msg->signal, msg->code);
 }
 
-/* Handles a message of a server. */
+/* Handles a message from a server. */
 static void obey_message(struct bb_supervisor *s, const struct bb_star_msg *msg)
 {
     if (msg->kind == BB_STAR_STATE)
@@ -271,8 +278,8 @@ static bool is_free_seat(const struct bb_supervisor *s, const struct bb_star_msg
     return true;
 }
 
-/* Handles the first message of an accepted connection. A valid HELLO makes the connection that of a supervisor. In
- * every other case the connection is closed. */
+/* Handles the first message of an accepted connection: after a valid HELLO, assigns the named ranks to the connection
+ * and answers; otherwise, closes the connection. */
 static void seat_peer(struct bb_supervisor *s, struct bb_star_link *link, const struct bb_star_msg *msg)
 {
     struct bb_star_msg hello = bb_star_msg(BB_STAR_HELLO, 0, 0);
@@ -293,7 +300,7 @@ static void seat_peer(struct bb_supervisor *s, struct bb_star_link *link, const 
         bb_peers_end(s);
 }
 
-/* The connection to the server is closed. The backup server takes over. */
+/* Handles the loss of the connection to the server. If this supervisor is the backup server, it takes over. */
 static void lose_server(struct bb_supervisor *s)
 {
     if (s->star.n_peers > 1)
@@ -301,7 +308,8 @@ static void lose_server(struct bb_supervisor *s)
     bb_supervisor_raise(s, BB_EVENT_SERVER_LOST, (struct bb_trouble){.cause = BB_CAUSE_LOST, .code = BB_ETIMEOUT});
 }
 
-/* A connection is closed. A supervisor that has reported the end of its ranks may exit at any time. */
+/* Handles a connection that the other side has closed. The server reports the ranks of the other side as lost, except
+ * ranks that have ended: their supervisor may exit at any time. */
 static void lose_link(struct bb_supervisor *s, struct bb_star_link *link)
 {
     bb_star_close(link);
@@ -388,8 +396,8 @@ int bb_peers_polls(const struct bb_supervisor *s, struct pollfd *polls)
 
 /* ---- sending ---- */
 
-/* Sends a message to all supervisors that are connected to this one; a backup server thus repeats the messages of the
- * server, which does no harm. */
+/* Sends a message to all supervisors that have connected to this one. On the backup server, this may repeat a message
+ * that the server has sent; such a repetition has no effect. */
 static void send_to_all(struct bb_supervisor *s, struct bb_star_msg msg)
 {
     for (int i = 0; i < s->star.n_links; i++)
@@ -468,8 +476,8 @@ static struct bb_star_msg state_of(const struct bb_child *child)
 
 void bb_peers_send_states(struct bb_supervisor *s, double now_s)
 {
-    const double every_s = STATE_S * (1 + s->job.size / RANKS_PER_STATE_S); /* longer with many ranks, to limit the CPU
-                                                                               time of the server */
+    const double every_s = STATE_S * (1 + s->job.size / RANKS_PER_STATE_S); /* increases with the number of ranks, to
+                                                                               limit the CPU time of the server */
 
     if (now_s > 0 && now_s < s->star.state_s + every_s)
         return;

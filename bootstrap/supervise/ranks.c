@@ -41,7 +41,7 @@ static void take_alive(struct bb_supervisor *s, struct bb_child *child, const ch
         bb_supervisor_event(s, BB_EVENT_ALIVE);
 }
 
-/* Stores the ranks of the job. Returns 0 or a negative error. */
+/* Stores the ranks of the job from a BB_RANK_WORLD message. Returns 0, or -BB_EFAIL if the message is invalid. */
 static int store_world(struct bb_supervisor *s, const struct bb_child *child, const char *data, size_t bytes)
 {
     struct bb_rank_world world;
@@ -70,8 +70,8 @@ static int store_world(struct bb_supervisor *s, const struct bb_child *child, co
     return 0;
 }
 
-/* The first rank that knows the ranks of the job informs the supervisor; each rank receives the addresses at which this
- * supervisor listens. */
+/* Handles BB_RANK_WORLD. The first such message is stored, and the supervisor then listens if it is a server; every
+ * message is answered with the addresses at which this supervisor listens. */
 static void take_world(struct bb_supervisor *s, struct bb_child *child, const char *data, size_t bytes)
 {
     int rc = 0;
@@ -83,6 +83,7 @@ static void take_world(struct bb_supervisor *s, struct bb_child *child, const ch
     (void)bb_rank_send(child->socket.fd, BB_RANK_ANSWER, rc, &s->star.own, sizeof(s->star.own));
 }
 
+/* Handles BB_RANK_JOIN. The first such message starts the connection to the servers; bb_ranks_answer answers all. */
 static void take_join(struct bb_supervisor *s, struct bb_child *child, const char *data, size_t bytes)
 {
     const bool first = !s->joining;
@@ -111,7 +112,8 @@ void bb_ranks_answer(struct bb_supervisor *s)
         s->children[i].joined = false;
 }
 
-/* A rank ends after an error, which it has printed, or which only rank 0 would have printed. */
+/* Reports a rank that ends after an error. If the rank did not print the error because only rank 0 prints errors then
+ * (page->muted), the error becomes the text of this supervisor's error line. */
 static void report_failure(struct bb_supervisor *s, struct bb_child *child, int code)
 {
     const bool muted = child->page->muted[0] && s->role == BB_ROLE_ALONE;
@@ -180,8 +182,8 @@ void bb_ranks_read(struct bb_supervisor *s)
 
 /* ---- the end of processes ---- */
 
-/* A process of a rank has ended before its time: the rank without BB_RANK_DONE, or the process that writes its
- * results. printed: an exit status that is not 0 means that the process has printed its own error. */
+/* Reports the unexpected end of a process: of a rank that has not sent BB_RANK_DONE, or of the process that writes the
+ * results. printed: with an exit status other than 0, the process has printed its own error. */
 static void report_end(struct bb_supervisor *s, const struct bb_child *child, int status, bool printed)
 {
     const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : BB_EXIT_CALLED;
@@ -194,7 +196,7 @@ static void report_end(struct bb_supervisor *s, const struct bb_child *child, in
         bb_peers_report(s, child->rank, BB_CAUSE_LOST, signal, BB_ETIMEOUT);
 }
 
-/* All ranks have ended in order. The exit code of the job is that of the first rank that does not return 0. */
+/* All ranks of this supervisor have ended in order. The exit code is the first one other than 0 that a rank sent. */
 static void finish_ranks(struct bb_supervisor *s)
 {
     for (int i = 0; i < s->n_children && s->code == 0; i++)

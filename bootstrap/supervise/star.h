@@ -1,16 +1,16 @@
 /*
- * star.h - TCP connections between the supervisors of a job: from each supervisor to that of rank 0 (the server), and
- * to a backup server. They need neither MPI nor NCCL, so they work while both hang.
+ * star.h - TCP connections between the supervisors of a job: from each supervisor to the supervisor of rank 0 (the
+ * server), and to a backup server. The connections need neither MPI nor NCCL, so they work while both hang.
  *
  * The supervisors exchange messages of a fixed size, each with an authentication tag:
  *
- *   CHALLENGE  first message of the side that accepted the connection; contains a nonce
- *   HELLO      first message of a supervisor to a server, and the server's answer
- *   STATE      progress of a rank: its last step and what it waits for. The server sends that of rank 0 to all.
- *   ASK        the server requests STATE of all ranks
- *   FAIL       a wait of the rank timed out, or the rank ends early; with the cause
- *   BYE        all processes of the rank have ended; from the server: those of all ranks have ended
- *   END        from the server: the job ends early with this exit code
+ *   CHALLENGE  first message from the side that accepted the connection; contains a nonce
+ *   HELLO      first message from a supervisor to a server, and the server's answer
+ *   STATE      progress of a rank: its last step and what it waits for. The server sends the state of rank 0 to all.
+ *   ASK        from the server: request for a STATE of each rank
+ *   FAIL       a wait of the rank timed out, or the rank ends early; contains the cause
+ *   BYE        all processes of the rank have ended; from the server: all processes of all ranks have ended
+ *   END        from the server: the job ends early; contains the exit code and the cause
  */
 #ifndef BB_BOOTSTRAP_SUPERVISE_STAR_H
 #define BB_BOOTSTRAP_SUPERVISE_STAR_H
@@ -34,21 +34,22 @@ enum bb_star_kind {
     BB_STAR_END
 };
 
-/* Why a rank ends early, in order of precedence: a message about a lost rank explains more than one about the signal
- * that the launcher then sends to the others. */
+/* What is wrong with a rank, in ascending order of precedence: a lost rank (killed, crashed, or its host has failed)
+ * explains more than the signal that the launcher then sends to the other ranks. PRINTED: the rank has printed its
+ * error. */
 enum bb_cause { BB_CAUSE_NONE, BB_CAUSE_HANG, BB_CAUSE_SIGNAL, BB_CAUSE_LOST, BB_CAUSE_PRINTED };
 
 /* A message as transmitted. All machines of a job have the same byte order. */
 struct bb_star_msg {
     uint32_t magic;
-    uint16_t kind;
+    uint16_t kind;  /* enum bb_star_kind */
     int16_t code;   /* FAIL, END: exit code; HELLO: number of ranks of the sender; STATE: 1 if the rank is suspended */
-    uint32_t rank;  /* rank that the message is about */
+    uint32_t rank;  /* FAIL, STATE, BYE: rank that the message is about; HELLO, ASK, END: first rank of the sender */
     int16_t cause;  /* enum bb_cause */
     int16_t signal; /* signal or other cause (signals.h) that ended the rank; 0: none */
-    uint64_t nonce; /* CHALLENGE and first message of the connecting side: nonce of the sender */
-    struct bb_seen seen;
-    uint64_t tag; /* SipHash tag of all other fields; 0 in CHALLENGE */
+    uint64_t nonce; /* CHALLENGE, and HELLO of the connecting side: nonce of the sender */
+    struct bb_seen seen; /* HELLO, STATE, FAIL, BYE: progress of the rank */
+    uint64_t tag;        /* SipHash tag of all other fields; 0 in CHALLENGE */
 };
 
 /*
@@ -56,19 +57,20 @@ struct bb_star_msg {
  *
  * Authentication: the side that accepts the connection sends CHALLENGE with a nonce, and the first message of the side
  * that connects contains another nonce. Both sides derive the key of the connection from both nonces and the job's
- * token, which is never sent. The tag of a message depends on the key, the direction and the sequence number, so a
- * message cannot be forged, changed, replayed or dropped unnoticed.
+ * token, which is never sent over these connections. The tag of a message depends on the key, the direction and the
+ * sequence number, so a message cannot be forged, changed, replayed or dropped unnoticed.
  */
 struct bb_star_link {
     int fd;                             /* -1: not connected */
-    bool called, keyed;                 /* called: this side accepted the connection; keyed: key is set */
-    int rank, count;                    /* called: ranks of the other supervisor; count 0: it has not sent HELLO yet */
-    const struct bb_siphash_key *token; /* called: token of the job */
+    bool called, keyed;                 /* called: this side accepted the connection; keyed: `key` is set */
+    int rank, count;                    /* first rank and number of ranks of the supervisor that connected; used only
+                                           if `called`; count 0: that supervisor has not sent HELLO yet */
+    const struct bb_siphash_key *token; /* token of the job; used only if `called` */
     uint64_t nonce;                     /* nonce of the accepting side */
-    struct bb_siphash_key key;
-    uint64_t sent, received; /* number of tagged messages sent and received; used as sequence numbers */
-    double since_s;          /* time at which the connection was accepted */
-    size_t have;             /* bytes of `in` received so far */
+    struct bb_siphash_key key;          /* key of the connection, for the tags */
+    uint64_t sent, received;            /* number of tagged messages sent and received; used as sequence numbers */
+    double since_s;                     /* time at which the connection was accepted */
+    size_t have;                        /* bytes of `in` received so far */
     struct bb_star_msg in;
 };
 
@@ -84,33 +86,39 @@ int bb_star_preference(const char *name, const char *socket_ifname);
 /* bb_star_accept - accept a connection and send CHALLENGE. token: token of the job; it must outlive the connection.
  * Returns 1, or 0 if no connection was accepted. */
 int bb_star_accept(int listen_fd, const struct bb_siphash_key *token, struct bb_star_link *link);
-/* bb_star_take_key - derive the key of this connection. nonce: nonce of the connecting side. */
+/* bb_star_take_key - derive and store the key of this connection. nonce: nonce of the connecting side. */
 void bb_star_take_key(struct bb_star_link *link, const struct bb_siphash_key *token, uint64_t nonce);
-void bb_star_keep_alive(int fd); /* enables TCP keep-alive, which detects that a host has vanished */
-/* bb_star_send - send a message with its tag, either completely or not at all. Returns 0, or -1 if the connection is
- * closed or does not become writable within patience_s seconds. */
+void bb_star_keep_alive(int fd); /* enable TCP keep-alive, which detects that a host has vanished */
+/* bb_star_send - send a message with its tag. Returns 0, or -1 if the message is not sent because the connection is
+ * closed or does not become writable within patience_s seconds. A connection on which only a part of the message could
+ * be sent is shut down. */
 int bb_star_send(struct bb_star_link *link, struct bb_star_msg *msg, double patience_s);
-/* bb_star_receive - receive bytes of a message without blocking, and verify its tag: of each message of an accepted
- * connection, and of all but the first (CHALLENGE) of the connecting side. Returns 1 if *msg is a complete message, 0 if
- * the message is not complete yet, -1 if the connection is closed or received invalid data. */
+/* bb_star_receive - receive a message without blocking, and verify the tag of every message except CHALLENGE. Returns 1
+ * if *msg is a complete message, 0 if the message is not complete yet, -1 if the connection is closed or received
+ * invalid data. */
 int bb_star_receive(struct bb_star_link *link, struct bb_star_msg *msg);
 void bb_star_close(struct bb_star_link *link);
+/* bb_star_msg - return a message in which all other fields are 0. */
 struct bb_star_msg bb_star_msg(enum bb_star_kind kind, int rank, int code);
 
 /* ---- connecting to a server, without blocking (star_dial.c) ---- */
 
+/* State of the connection to one address. CONNECTED: connect() has succeeded; TRY_AGAIN: the server closed the
+ * connection, so this side reconnects. */
 enum bb_attempt { BB_CONNECTING, BB_CONNECTED, BB_TRY_AGAIN, BB_GIVEN_UP };
 
+/* An attempt to connect to a server through any of its addresses. */
 struct bb_star_dial {
-    struct bb_star_endpoint to;
-    struct bb_star_msg first, reply;
+    struct bb_star_endpoint to;      /* addresses of the server */
+    struct bb_star_msg first, reply; /* first: HELLO of this side; reply: message received last */
     double answer_s; /* time limit in seconds for the answer after the server has accepted the connection */
-    struct bb_star_link links[BB_STAR_ADDRESSES];
-    enum bb_attempt states[BB_STAR_ADDRESSES]; /* [tried] */
-    int tried, refusals;                       /* tried: number of addresses tried so far */
-    double next_s, end_s; /* next_s: time at which the next address is tried; end_s: time at which the whole attempt
-                             fails */
-    double again_s;       /* time of the next attempt to reconnect */
+    struct bb_star_link links[BB_STAR_ADDRESSES]; /* connection to each address of `to` */
+    enum bb_attempt states[BB_STAR_ADDRESSES];    /* [tried] state of each connection */
+    int tried;                                    /* number of addresses tried so far */
+    int refusals;                                 /* number of accepted connections that the server has closed */
+    double next_s;                                /* time at which the next address is tried */
+    double end_s;                                 /* time at which the whole attempt fails */
+    double again_s;                               /* time at which addresses in state TRY_AGAIN are tried again */
 };
 
 /* bb_star_dial_begin - start to connect to one of the addresses of `to` and to send `first`. patience_s: [0] time

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Preferences of bb_star_preference, best first; addresses of EXCLUDED interfaces are used last. */
 enum { WANTED, INFINIBAND, OTHER, BRIDGE, EXCLUDED, PREFERENCES };
 
 /* Returns whether an entry of the comma-separated list is equal to the name or, unless `exact`, a prefix of the

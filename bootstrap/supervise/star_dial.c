@@ -1,5 +1,5 @@
-/* star_dial.c - connects to rank 0 or to a backup reporter (the server). The addresses of the server are tried
- * in order; the next address is tried when the previous ones have not answered within EACH_S. */
+/* star_dial.c - connects a supervisor to a server: the supervisor of rank 0 or the backup server. The addresses of the
+ * server are tried in order; the next address is tried when the previous ones have not answered within EACH_S. */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/supervise/star.h"
 
@@ -12,8 +12,8 @@ static const double EACH_S = 0.1;   /* seconds until the next address is tried; 
 static const double AGAIN_S = 0.05; /* seconds to wait before reconnecting to a server that closed the connection */
 enum { REFUSALS_MAX = 6 };
 
-/* Closes a failed connection. If the server had accepted the connection, it may have closed it only to free a slot
- * for pending connections, so this rank reconnects, at most REFUSALS_MAX times. */
+/* Closes a failed connection. If the server had accepted the connection, the server may have closed it only because too
+ * many connections were pending, so this supervisor reconnects, at most REFUSALS_MAX times. */
 static void give_up(struct bb_star_dial *d, int i)
 {
     const bool called = d->states[i] == BB_CONNECTED;
@@ -35,7 +35,7 @@ static void call_address(struct bb_star_dial *d, int i)
         give_up(d, i);
 }
 
-/* Answers CHALLENGE with the first message (HELLO). Returns whether it is sent. */
+/* Answers CHALLENGE with HELLO. Returns whether HELLO is sent. */
 static bool greet(struct bb_star_dial *d, struct bb_star_link *link)
 {
     if (d->reply.kind != BB_STAR_CHALLENGE ||
@@ -46,8 +46,8 @@ static bool greet(struct bb_star_dial *d, struct bb_star_link *link)
     return bb_star_send(link, &d->first, 1) == 0;
 }
 
-/* Handles the result of connect(). If the server has accepted the connection, no firewall blocks it, but the server may
- * be busy, so the time limits are extended. */
+/* Handles the result of connect() to address i. After a success, no firewall drops the packets, but the server may be
+ * busy, so the time limits are extended. */
 static void look_at_connection(struct bb_star_dial *d, int i, bool failed)
 {
     if (failed) {
@@ -60,8 +60,8 @@ static void look_at_connection(struct bb_star_dial *d, int i, bool failed)
     d->end_s = bb_now_s() + d->answer_s;
 }
 
-/* Handles what has arrived from address i. Returns whether a valid answer to HELLO has arrived. Another host may have
- * the same private address as the server, but it lacks the job's token, so its answer is invalid. */
+/* Handles events on the connection to address i. Returns whether a valid answer to HELLO has arrived. The answer of
+ * another host that has the same private address as the server is invalid, because that host lacks the job's token. */
 static bool read_address(struct bb_star_dial *d, int i)
 {
     struct bb_star_link *link = &d->links[i];

@@ -7,11 +7,11 @@
 
 enum { ALONE = BB_ROLE_ALONE, MEMBER = BB_ROLE_MEMBER, SERVER = BB_ROLE_SERVER, ANY = BB_ROLE_ANY };
 
-/* RUNS: states before the early end of the job; DECIDES: those in which another supervisor decides. */
+/* RUNS: states before the early end of the job is decided. DECIDES: states in which another supervisor decides. */
 enum { RUNS = S(LOADING) | S(STARTING) | S(RUNNING) | S(LEAVING) | S(JUDGING), DECIDES = S(DEFERRING) | S(ASKING) };
 
 const struct bb_machine_row bb_machine[] = {
-    /* The life of a job without trouble. */
+    /* A job in which no rank is in trouble. */
     {S(LOADING), E(ALIVE), ANY, NULL, TO(STARTING)},
     {S(STARTING), E(JOINED), ANY, bb_ranks_answer, TO(RUNNING)},
     {S(STARTING), E(UNREACHABLE), ANY, bb_warn_unreachable, TO(RUNNING)},

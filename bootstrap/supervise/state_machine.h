@@ -1,6 +1,7 @@
 /*
  * state_machine.h - state machine of a supervisor: a table of rows {states, events, roles, action, next state}. The
- * table decides what happens; supervisor.c carries the actions out. An event without a row is ignored.
+ * first row that matches the state, the event and the role decides the action and the next state; supervisor.c, ranks.c
+ * and peers.c define the actions. An event that matches no row is ignored.
  */
 #ifndef BB_BOOTSTRAP_SUPERVISE_STATE_MACHINE_H
 #define BB_BOOTSTRAP_SUPERVISE_STATE_MACHINE_H
@@ -16,9 +17,9 @@ enum bb_state {
     BB_STATE_DEFERRING, /* another supervisor of this host will print the error line */
     BB_STATE_ASKING,    /* the server is lost or does not answer; waiting for the decision of the backup server */
     BB_STATE_ENDING,    /* the job ends early; waiting for the end of this supervisor's ranks */
-    BB_STATE_LINGERING, /* the ranks have ended; waiting for the other supervisors, because launchers kill the rest of
-                           the job when the first process exits */
-    BB_STATE_LEAVING,   /* the ranks have ended in order; waiting for the other ranks of the job */
+    BB_STATE_LINGERING, /* the job ends early and this supervisor's ranks have ended; waiting for the other supervisors,
+                           because launchers kill the rest of the job when the first process exits */
+    BB_STATE_LEAVING,   /* this supervisor's ranks have ended in order; waiting for the other ranks of the job */
     BB_STATE_CLOSING,   /* all ranks have ended in order; the final results are being written */
     BB_STATE_OVER       /* the supervisor exits */
 };
@@ -29,44 +30,47 @@ enum bb_event {
     BB_EVENT_JOINED,      /* all ranks of this supervisor are connected */
     BB_EVENT_UNREACHABLE, /* the server cannot be reached */
     BB_EVENT_HANG,        /* a wait of a rank timed out */
-    BB_EVENT_SIGNAL,      /* a signal, the loss of the launcher, or exit() called by a library ends a rank */
+    BB_EVENT_SIGNAL,      /* a signal, the loss of the launcher, or a library's call of exit() ends a rank */
     BB_EVENT_LOST,        /* a rank was killed or crashed, or the connection to its supervisor was lost */
     BB_EVENT_FAILED,      /* a rank has printed its error and ends */
     BB_EVENT_DONE,        /* all ranks of this supervisor have ended in order */
     BB_EVENT_GONE,        /* all ranks of this supervisor have ended */
-    BB_EVENT_ALL_ENDED,   /* the ranks of all supervisors have ended */
+    BB_EVENT_ALL_ENDED,   /* all ranks of the job have ended */
     BB_EVENT_END,         /* the server, or another supervisor of this host, has ended the job and printed the line */
-    BB_EVENT_CLAIM,       /* another supervisor of this host, of a lower rank, is about to print the error line */
+    BB_EVENT_CLAIM,       /* another supervisor of this host, with a lower rank, is about to print the error line */
     BB_EVENT_SERVER_LOST, /* the connection to the server was lost */
     BB_EVENT_WRITTEN,     /* the final results are written */
     BB_EVENT_TIMER        /* the time limit of the state has passed */
 };
 enum { BB_EVENTS = BB_EVENT_TIMER + 1 };
 
-/* Role of a supervisor. It changes from ALONE to MEMBER or SERVER when its ranks are connected, and back to ALONE when
- * the server is lost. */
+/* Role of a supervisor: who decides how the job ends. The supervisor of rank 0 changes from ALONE to SERVER when it
+ * receives the ranks of the job, the others from ALONE to MEMBER when they are connected to a server. A MEMBER becomes
+ * ALONE if no server answers; the backup server becomes SERVER if the server is lost or does not answer. */
 enum bb_role {
-    BB_ROLE_ALONE = 1,  /* not connected: shares the decision with the supervisors of its host only */
-    BB_ROLE_MEMBER = 2, /* connected to the server, which decides */
-    BB_ROLE_SERVER = 4  /* supervisor of rank 0, or of all ranks of the job */
+    BB_ROLE_ALONE = 1,  /* not connected: the supervisors of one host decide together (local_job.h) */
+    BB_ROLE_MEMBER = 2, /* connected to a server, which decides */
+    BB_ROLE_SERVER = 4  /* decides for all ranks of the job */
 };
 enum { BB_ROLE_ANY = BB_ROLE_ALONE | BB_ROLE_MEMBER | BB_ROLE_SERVER };
 
-/* An action reads the report that raised the event from s->report. Raising another event is its last act. */
+/* Type of an action. An action finds the report that raised the event in s->report. If it raises another event, it does
+ * so last, because that event changes the state again. */
 struct bb_supervisor;
 typedef void bb_action(struct bb_supervisor *s);
 
 bb_action bb_ranks_answer;     /* inform the ranks of this supervisor that they are connected */
 bb_action bb_warn_unreachable; /* warn that the causes of hangs will not be reported, and answer the ranks */
-bb_action bb_note_trouble;     /* record the report; it replaces a weaker one. A server asks all ranks for their state;
-                                  a supervisor alone claims the error line among those of its host */
-bb_action bb_defer;            /* wait for the error line of the supervisor that has claimed it */
+bb_action bb_note_trouble;     /* store the report in s->trouble unless a report of higher precedence is stored there.
+                                  A server requests the states of all ranks after a hang; a supervisor alone sends a
+                                  claim to print the error line to the other supervisors of its host */
+bb_action bb_defer;            /* wait until the supervisor with the claim has printed the error line */
 bb_action bb_judge;            /* print the error line and end the job */
-bb_action bb_end_printed;      /* end the job without a line: it is printed already */
+bb_action bb_end_printed;      /* end the job without an error line, because the line is already printed */
 bb_action bb_fall_back;        /* report to the backup server */
 bb_action bb_peers_bye;        /* inform the server that all processes of this supervisor's ranks have ended */
 bb_action bb_kill_ranks;       /* kill the ranks of this supervisor */
-bb_action bb_linger;           /* the same as bb_peers_bye, and wait for the other supervisors */
+bb_action bb_linger;           /* like bb_peers_bye, and wait for the other supervisors */
 bb_action bb_close_results;    /* write the final results */
 bb_action bb_report_write;     /* report that the final results could not be written in time, or were interrupted */
 bb_action bb_dismiss;          /* server: inform all supervisors that all ranks have ended */

@@ -3,8 +3,8 @@
  * rank, which starts the rank (busbar-rank) and reports how it ends: the process that reports a failure is not the
  * process that fails. The supervisor has one thread and one poll loop, and uses neither CUDA, NCCL nor MPI.
  *
- * It observes the end of its rank, signals, the end of its launcher, missing signs of life, and the supervisors of the
- * other ranks (star.h, local_job.h). What it does then is decided by a table (state_machine.h).
+ * A supervisor observes the end of its rank, signals, the end of its launcher, missing signs of life, and the
+ * supervisors of the other ranks (star.h, local_job.h). A table (state_machine.h) decides how it reacts.
  *
  * Normally exactly one error line is printed for the whole job. Exceptions:
  * - Two lines: if two running hosts cannot reach each other, each reports the other as lost.
@@ -20,16 +20,17 @@
  *   command    name of the command in messages
  *   entry      entry point in busbar-rank
  *   timeout_s  time limit in seconds for loading the libraries; the rank sets the limit of the run
- *   ranks      number of ranks of this process: 1, or more with -g and -t under nccl-tests' names
+ *   ranks      number of ranks of this supervisor: 1, or more with the options -g and -t of nccl-tests' programs
  *   argc, argv arguments of the entry point; argv[0] is the command
- *   Returns    0, or the negative error code with which the job ended, after one error line of the job
+ *   Returns    0, or the negative error code with which the job ended; one process of the job has printed the error
  * With the option --no-supervisor in argv, the process becomes the rank itself (exec), for debuggers; only the launcher
  * then reports how it ends.
  */
 int bb_supervise(const char *command, const char *entry, double timeout_s, int ranks, int argc,
                  char **argv) BB_MUST_CHECK;
 
-/* bb_supervise_program - the same for any program that calls bb_supervised_begin and bb_supervised_end (rank.h). */
+/* bb_supervise_program - like bb_supervise, for any program that calls bb_supervised_begin and bb_supervised_end
+ * (rank.h) instead of busbar-rank. */
 int bb_supervise_program(const struct bb_rank_program *program, double timeout_s, int ranks) BB_MUST_CHECK;
 
 #endif

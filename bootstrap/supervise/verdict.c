@@ -79,6 +79,7 @@ static bool is_ahead(const struct bb_seen *x, const struct bb_seen *y)
     return x->step != y->step ? x->step > y->step : x->wait[0] && !y->wait[0];
 }
 
+/* Returns the hanging rank that is ahead of all other hanging ranks. */
 static const struct bb_peer *farthest_hung(const struct bb_supervisor *s)
 {
     const struct bb_peer *far = NULL;
@@ -89,6 +90,7 @@ static const struct bb_peer *farthest_hung(const struct bb_supervisor *s)
     return far ? far : &s->star.peers[0];
 }
 
+/* Returns what a hanging rank waits for, or its last step if it has no current wait. */
 static const char *hung_at(const struct bb_seen *seen)
 {
     return seen->wait[0] ? seen->wait : seen->text;
@@ -115,6 +117,8 @@ static void add_timeout(FILE *line, const struct bb_supervisor *s, const struct 
             hung_at(seen), s->timeout_s);
 }
 
+/* Marks the ranks that have not arrived at `far`, the hanging rank that is ahead of all others. marked: out, [size].
+ * Returns their number. */
 static int mark_missing(const struct bb_supervisor *s, const struct bb_peer *far, bool *marked)
 {
     int n = 0;
@@ -160,7 +164,8 @@ static void compose_server_hang(FILE *line, struct bb_supervisor *s)
     add_apart(line, s, far);
 }
 
-/* Adds the number of ranks of this host without a process, for a hang before the ranks are connected. */
+/* Adds how many ranks of this host have a process, if some have none. Used for a hang before the supervisors are
+ * connected. */
 static void add_absent(FILE *line, const struct bb_supervisor *s)
 {
     const int here = bb_launcher_local_size();

@@ -58,7 +58,7 @@ void bb_grow(void *array_at, size_t n, size_t element)
 
 void bb_new(void *array_at, size_t n, size_t element)
 {
-    void *array = calloc(n + 1, element);
+    void *array = n < SIZE_MAX ? calloc(n + 1, element) : NULL;
 
     if (!array)
         end_without_memory(n, element);
@@ -97,6 +97,15 @@ char *bb_format(const char *fmt, ...)
     text = bb_vformat(fmt, args);
     va_end(args);
     return text;
+}
+
+FILE *bb_open_text(char **text, size_t *bytes)
+{
+    FILE *stream = open_memstream(text, bytes);
+
+    if (!stream)
+        end_without_memory(sizeof(*stream), 1);
+    return stream;
 }
 
 char *bb_copy_text(const char *text)

@@ -14,6 +14,7 @@
 
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /*
  * bb_memory_guard - select how the process ends when memory is exhausted, in these functions and in jansson. Call
@@ -51,6 +52,10 @@ void *bb_resize(void *memory, size_t n, size_t element) BB_MUST_CHECK;
 /* bb_format, bb_vformat - return the formatted text (asprintf, vasprintf), owned by the caller. */
 char *bb_format(const char *fmt, ...) __attribute__((format(printf, 1, 2))) BB_MUST_CHECK;
 char *bb_vformat(const char *fmt, va_list args) __attribute__((format(printf, 1, 0))) BB_MUST_CHECK;
+
+/* bb_open_text - open a stream that stores its output in allocated memory (open_memstream). *text and *bytes are set by
+ * fflush and fclose; the caller frees *text. */
+FILE *bb_open_text(char **text, size_t *bytes) BB_MUST_CHECK;
 
 /* bb_copy_text - return a copy of the text (strdup), owned by the caller. */
 char *bb_copy_text(const char *text) BB_MUST_CHECK;

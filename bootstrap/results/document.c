@@ -125,10 +125,23 @@ static int heal_file(struct bb_document *d, const char *damage)
 {
     const int error = make_file(d, d->file.path);
 
-    if (!error && !d->healed)
-        bb_warn("results: %s was %s by another process; written again", d->file.path, damage);
-    d->healed |= !error;
+    if (!error && !d->damage)
+        d->damage = damage;
     return error;
+}
+
+/* Reports at the end that another process damaged the file. This is an error, because the process may damage the file
+ * again after the end of the run; only a warning if the run has already failed. Returns 0 or -BB_EFAIL. */
+static int report_damage(const struct bb_document *d, bool ok)
+{
+    static const char format[] = "results: %s was %s by another process during the run; all rows were written again";
+
+    if (!d->damage)
+        return 0;
+    if (ok)
+        return bb_err(BB_EFAIL, format, d->file.path, d->damage);
+    bb_warn(format, d->file.path, d->damage);
+    return 0;
 }
 
 /* Writes the unsaved rows and the tail, or the whole file if it was removed or shortened or its head has changed. If a
@@ -278,24 +291,26 @@ int bb_document_finish(struct bb_document *d)
 {
     const char *status = json_string_value(json_object_get(d->root, "status"));
     const bool ok = status && strcmp(status, "ok") == 0;
-    int error;
+    int error, damaged = 0;
 
     if (!d->file.out)
         return 0;
     if (ok)
         bb_document_set_status(d, "running");
     error = sync_file(d);
+    if (!error)
+        damaged = report_damage(d, ok);
     if (ok && !error) {
-        bb_document_set_status(d, "ok");
+        bb_document_set_status(d, damaged ? "failed" : "ok");
         error = save_changes(d);
     }
     if (!error && ftruncate(fileno(d->file.out), (off_t)d->bytes) != 0)
         error = errno;
-    if (ok && error) { /* makes the status match the exit status, if the file can still be written */
+    if (ok && error && !damaged) { /* makes the status match the exit status, if the file can still be written */
         bb_document_set_status(d, "failed");
         (void)save_changes(d);
     }
-    return report_once(d, error);
+    return damaged ? damaged : report_once(d, error);
 }
 
 void bb_document_print(const struct bb_document *d, FILE *out)

@@ -36,8 +36,8 @@ struct bb_document {
     double saved_s, cost_s; /* saved_s: time at which the last write ended (bb_now_s); cost_s: duration of that write
                                in seconds */
     bool failing;           /* the last write failed */
-    bool warned, healed, reported; /* printed: the warning about a write error, the warning about a file that was
-                                      written again, the error */
+    const char *damage;     /* what another process did to the file, which was then written again; NULL: nothing */
+    bool warned, reported;  /* printed: the warning about a write error, the error */
 };
 
 /*
@@ -64,7 +64,8 @@ void bb_document_set_status(struct bb_document *d, const char *status);
  * bb_document_sync - save, check the content of the file, write the file again if it was changed or if its path no
  * longer names it, and flush it to disk (fsync).
  * bb_document_finish - the same, and truncate the file to the length of the document. The status "ok" is written only
- * after everything else was flushed to disk; until then the file has the status "running".
+ * after everything else was flushed to disk; until then the file has the status "running". If another process shortened
+ * or changed the file during the run, the status is "failed", and the function fails although all rows are in the file.
  * Both functions: return 0, or -BB_EFAIL; only the first failure prints an error. They do nothing without a file.
  */
 int bb_document_sync(struct bb_document *d) BB_MUST_CHECK;

@@ -171,6 +171,9 @@ bool bb_launched_alone(void)
     for (int i = 0; i < N_LAUNCHERS; i++) {
         if (value_of(launchers[i].size) && atoi(value_of(launchers[i].size)) > 1)
             return false;
+        if (value_of(launchers[i].local_size) && atoi(value_of(launchers[i].local_size)) > 1 &&
+            !launchers[i].size_decides)
+            return false;
         sized = sized || value_of(launchers[i].size);
         ranked = ranked || (value_of(launchers[i].rank) && !launchers[i].size_decides);
     }

@@ -22,7 +22,7 @@
 
 #define RANK_PROGRAM "busbar-rank"
 
-enum { NUMBER_TEXT = 12, POLL_MS = 5, STRAY_ROUNDS = 100 };
+enum { NUMBER_TEXT = 12, POLL_MS = 5, STRAY_GRACE = 20, STRAY_ROUNDS = 100 };
 
 /* ---- the program ---- */
 
@@ -366,8 +366,8 @@ void bb_writer_rescue(pid_t writer, bool ended, const char *path, int rc, const 
 
 /* ---- killing what is left ---- */
 
-/* Sends SIGKILL to the children of this process. Returns their number. */
-static int kill_children(void)
+/* Sends a signal to the children of this process; 0: none. Returns the number of children. */
+static int signal_children(int signal)
 {
     char path[64];
     FILE *file;
@@ -377,7 +377,7 @@ static int kill_children(void)
     snprintf(path, sizeof(path), "/proc/self/task/%ld/children", (long)getpid());
     file = fopen(path, "re");
     for (; file && fscanf(file, "%ld", &pid) == 1; n++)
-        (void)kill((pid_t)pid, SIGKILL);
+        (void)kill((pid_t)pid, signal);
     if (file)
         fclose(file);
     return n;
@@ -385,7 +385,7 @@ static int kill_children(void)
 
 void bb_children_kill_strays(void)
 {
-    for (int i = 0; i < STRAY_ROUNDS && kill_children() > 0; i++) {
+    for (int i = 0; i < STRAY_ROUNDS && signal_children(i < STRAY_GRACE ? 0 : SIGKILL) > 0; i++) {
         (void)poll(NULL, 0, 1);
         while (waitpid(-1, NULL, WNOHANG) > 0)
             ;

@@ -24,6 +24,30 @@ static unsigned long long status_number(const char *text, const char *key, int b
     return at ? strtoull(at + strlen(key), NULL, base) : 0;
 }
 
+/* Stores the text of /proc/PID/status; an empty text if the process has ended. */
+static void read_status(pid_t pid, char text[STATUS_TEXT])
+{
+    char path[PATH_TEXT];
+    FILE *file;
+    size_t length = 0;
+
+    snprintf(path, sizeof(path), "/proc/%ld/status", (long)pid);
+    file = fopen(path, "re");
+    if (file) {
+        length = fread(text, 1, STATUS_TEXT - 1, file);
+        fclose(file);
+    }
+    text[length] = '\0';
+}
+
+bool bb_local_is_suspended(pid_t pid)
+{
+    char text[STATUS_TEXT];
+
+    read_status(pid, text);
+    return strstr(text, "\nState:\tT") != NULL;
+}
+
 static bool has_same_program(pid_t pid)
 {
     char path[PATH_TEXT];
@@ -38,15 +62,9 @@ static bool has_same_program(pid_t pid)
  * A supervisor that has just started and does not block the signal yet is skipped, because the signal would end it. */
 static bool is_supervisor(pid_t pid, pid_t launcher)
 {
-    char path[PATH_TEXT], text[STATUS_TEXT] = "";
-    FILE *file;
+    char text[STATUS_TEXT];
 
-    snprintf(path, sizeof(path), "/proc/%ld/status", (long)pid);
-    file = fopen(path, "re");
-    if (!file)
-        return false;
-    (void)!fread(text, 1, sizeof(text) - 1, file);
-    fclose(file);
+    read_status(pid, text);
     return (pid_t)status_number(text, "\nPPid:", 10) == launcher && status_number(text, "\nUid:", 10) == getuid() &&
            (status_number(text, "\nSigBlk:", 16) >> (bb_local_signal() - 1) & 1) && has_same_program(pid);
 }

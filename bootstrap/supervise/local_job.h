@@ -32,4 +32,7 @@ int bb_local_tell(pid_t launcher, enum bb_local_kind kind, int value);
 /* bb_local_read - decode a received signal. Returns whether a process of the same user sent it. */
 bool bb_local_read(const struct signalfd_siginfo *info, enum bb_local_kind *kind, int *value);
 
+/* bb_local_is_suspended - return whether a signal (SIGSTOP, SIGTSTP) has suspended the process. */
+bool bb_local_is_suspended(pid_t pid);
+
 #endif

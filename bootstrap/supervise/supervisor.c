@@ -32,7 +32,7 @@ static const double GATHER_HANG_S = 0.3, GATHER_MORE_S = 0.7, GATHER_LOST_S = 0.
 static const double CLAIM_S = 0.1, CLAIM_EARLY_S = 0.5, CLAIM_HANG_S = 1.5;
 static const double DEFER_S = 2;    /* longest wait for the line that another supervisor has claimed to print */
 static const double SERVER_S = 0.5; /* longest wait of a member for the server's or the backup server's decision */
-static const double RECORD_S = 0.2; /* longest wait for the final results before the error line is printed */
+static const double RECORD_S = 0.1; /* longest wait for the final results before the error line is printed */
 static const double RESCUE_S = 0.5; /* longest wait for the completion of a results file after its writer was killed */
 static const double UNWIND_S = 0.4; /* time for the ranks to end on their own before they are killed */
 static const double LINGER_S = 1.0; /* longest wait for killed ranks and other supervisors after the end has begun */
@@ -129,17 +129,24 @@ static void record_end(struct bb_supervisor *s)
         (void)!bb_results_finish_send(s->writer.control.fd, -s->code, &end);
 }
 
-/* Waits up to RECORD_S until the writer process has written the final results: its disk may hang. If the final results
- * are not written by then or their write has failed, kills the writer and completes the JSON file in its place. */
+/* Waits up to RECORD_S until the writer process has written the final results. Not longer, because its disk may hang, and
+ * Open MPI 5 sends SIGKILL 250 ms after SIGTERM. */
 static void await_record(struct bb_supervisor *s)
 {
     const double end_s = bb_now_s() + RECORD_S;
     struct pollfd p = {.fd = s->writer.control.fd, .events = POLLIN};
-    char phase[BB_VERDICT_LINE];
-    struct bb_results_end end;
 
     while (!bb_supervisor_poll_writer(s) && bb_now_s() < end_s)
         (void)poll(&p, 1, (int)(1e3 * SOON_S));
+}
+
+/* If the final results are not written, or their write has failed, kills the writer process and completes the JSON file
+ * in its place. */
+static void rescue_record(struct bb_supervisor *s)
+{
+    char phase[BB_VERDICT_LINE];
+    struct bb_results_end end;
+
     if (s->writer.path && (!s->writer.finished || s->writer.code < 0)) {
         end = describe_end(s, phase);
         bb_writer_rescue(s->writer.pid, s->writer.ended, s->writer.path, -s->code, &end, RESCUE_S);
@@ -147,8 +154,9 @@ static void await_record(struct bb_supervisor *s)
     }
 }
 
-/* Starts the early end of the job. The results are saved first and the error line is printed last, because stderr may
- * be blocked, or closed by a launcher that is ending. line: whether this supervisor prints the error line. */
+/* Starts the early end of the job. The results are saved first, because stderr may be blocked, or closed by a launcher
+ * that is ending; the error line follows, even if the results are not saved yet. line: whether this supervisor prints
+ * the error line. */
 static void start_ending(struct bb_supervisor *s, bool line)
 {
     s->ending_s = bb_now_s();
@@ -161,6 +169,7 @@ static void start_ending(struct bb_supervisor *s, bool line)
     await_record(s);
     if (line)
         bb_verdict_print(s);
+    rescue_record(s);
     if (has_strangers(s))
         (void)bb_local_tell(s->launcher, BB_LOCAL_ENDED, s->code);
     set_timer(s, UNWIND_S);
@@ -228,6 +237,7 @@ void bb_report_write(struct bb_supervisor *s)
                  bb_signal_name(s->report.signal));
     await_record(s);
     bb_err_job_nonblocking((enum bb_error)s->code, "%s", s->line);
+    rescue_record(s);
     bb_peers_dismiss(s);
 }
 
@@ -235,6 +245,10 @@ void bb_dismiss(struct bb_supervisor *s)
 {
     if (s->writer.code < 0 && s->code == 0)
         s->code = -s->writer.code;
+    if (s->launched && s->job.rank == 0 && s->code == 0 && bb_local_is_suspended(s->launcher))
+        bb_warn("the launcher (process %ld) is suspended; the run has ended with status 0, but the launcher may report "
+                "another status, because it did not receive the end of MPI",
+                (long)s->launcher);
     bb_peers_dismiss(s);
 }
 

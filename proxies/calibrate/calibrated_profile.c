@@ -1,6 +1,8 @@
 /* calibrated_profile.c - creates the calibrated profile: the JSON of the starting profile with the fitted values. */
 #include "proxies/calibrate/calibration_report.h"
 
+#include "bootstrap/base/alloc.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,7 +52,7 @@ static json_t *source_of(const struct bb_calibration_report *r)
     const char *source = json_string_value(json_object_get(r->base_root, "source"));
     char *text = NULL;
     size_t size;
-    FILE *out = open_memstream(&text, &size);
+    FILE *out = bb_open_text(&text, &size);
     json_t *value;
 
     fprintf(out, "busbar calibrate %s, %s, %s. ", BUSBAR_VERSION, r->measurements->files[0].device,

@@ -3,6 +3,7 @@
 
 #include "bootstrap/cli/opts.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -116,6 +117,8 @@ int bb_profile_load(const char *kind, const char *name_or_path, json_t **root)
         *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     else
         return reject_name(kind, name_or_path);
+    if (!*root && error.line <= 0 && errno == ENOMEM)
+        return bb_err(BB_EFAIL, "%s", error.text);
     if (!*root)
         return error.line > 0
                    ? bb_err(BB_EUSAGE, "%s: line %d: %s", name_or_path, error.line, error.text)

@@ -167,6 +167,18 @@ def test_removed_folder_keeps_the_table(busbar, tmp_path):
     assert len(table_rows(done.stdout)) == 22
 
 
+def test_shortened_file_keeps_all_rows(busbar, tmp_path):
+    """Another process empties the file once during the run: no row is lost, and the run ends with exit status 1 and one line."""
+    args = busbar.command("bench", "all_reduce", "-b", "8", "-e", "16M", "-n", "20", "--json", tmp_path / "x.json", ranks=2)
+    empty = 'until grep -q \'"bytes": 64\' "$0" 2>/dev/null; do sleep 0.02; done; : > "$0"'
+    done = busbar.run_program("sh", "-c", f'{{ {empty}; }} & "$@"; status=$?; wait; exit $status', tmp_path / "x.json", *args)
+    data = json.loads((tmp_path / "x.json").read_text())
+    if data["status"] == "ok":
+        pytest.skip("the run was over before the file was emptied")
+    assert done.returncode == 1 and data["status"] == "failed" and len(data["results"]) == 44
+    assert ["x.json was shortened by another process" in line for line in busbar_lines(done.stderr)] == [True]
+
+
 def test_two_runs_with_the_same_file(busbar, tmp_path):
     """Both runs succeed, and the file contains the complete result of one of them."""
     args = [str(w) for w in busbar.command(*BENCH, "--json", tmp_path / "x.json")]

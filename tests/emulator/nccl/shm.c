@@ -104,7 +104,8 @@ static void unlink_own(const char *path, int fd)
 enum { FILES_MAX = 4096 };
 
 /* The sweeper process: waits until no process holds the region's flock, that is, all have joined or died, and then
- * removes the name. Files and the mapping hold the flock too, so they are closed first. */
+ * removes the name. Each rank starts one, because the supervisor of a rank that has ended kills the rank's sweeper while
+ * other ranks may still hold the flock. Files and the mapping hold the flock too, so they are closed first. */
 static void await_end(const struct en_region *r)
 {
     munmap(r->head, r->head->total_bytes);
@@ -203,11 +204,13 @@ static int attach_region(struct en_region *r, int members, int *found)
         munmap(r->head, (size_t)st.st_size);
         rc = EINVAL;
     }
-    if (rc)
+    if (rc) {
         close(fd);
-    else
-        r->lock_fd = fd;
-    return rc;
+        return rc;
+    }
+    r->lock_fd = fd;
+    start_sweeper(r);
+    return 0;
 }
 
 int en_region_open(struct en_region *r, const uint8_t key[EN_KEY_BYTES], int members, int *found)

@@ -1,5 +1,6 @@
 /* bench_comm.c - runs `busbar bench comm`: repeats the life cycle of communicators (init to destroy, comm_steps.h)
  * and reports the time of each step. */
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "collectives/comm/comm_options.h"
 #include "collectives/comm/comm_steps.h"
@@ -243,11 +244,9 @@ static int make_lives(struct lives *v)
 
     TRY(choose_counts(v));
     TRY(bb_session_check_memory(&v->session, bb_nccl_memory(NULL)->device_bytes(2 * v->options.bytes), "lower --size"));
-    v->us = calloc(own, sizeof *v->us);
-    v->all_us = calloc(own * (size_t)v->session.world.size, sizeof *v->all_us);
-    v->column = calloc((size_t)v->options.repeats, sizeof *v->column);
-    if (!v->us || !v->all_us || !v->column)
-        return bb_err(BB_EFAIL, "no memory for %zu samples", own);
+    BB_NEW(v->us, own);
+    BB_NEW(v->all_us, own * (size_t)v->session.world.size);
+    BB_NEW(v->column, v->options.repeats);
     v->life = (struct bb_comm_life){
         .world = &v->session.world, .opts = {.blocking = !v->options.nonblocking}, .bytes = v->options.bytes};
     TRY(BB_CUDA(cudaStreamCreateWithFlags(&v->life.stream, cudaStreamNonBlocking)));

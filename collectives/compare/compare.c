@@ -1,6 +1,7 @@
 /* compare.c - see compare.h. */
 #include "collectives/compare/compare.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/cli/report_header.h"
@@ -482,15 +483,16 @@ static json_t *differences_of(const struct bb_result_file *a, const struct bb_re
 int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
                const struct bb_regression_threshold *threshold, FILE *out, struct bb_results *results)
 {
-    struct sides s = {.a = a, .b = b, .pair = calloc(a->n + 1, sizeof(long)), .unmatched = calloc(b->n + 1, 1)};
+    struct sides s = {.a = a, .b = b};
     json_t *differences = differences_of(a, b);
     struct tally tally = {.incomplete = incomplete_status(a)   ? a
                                         : incomplete_status(b) ? b
                                                                : NULL,
                           .threshold_percent = threshold->threshold_percent};
-    int rc = s.pair && s.unmatched && differences ? 0 : bb_err(BB_EFAIL, "no memory to compare %zu rows", a->n);
+    int rc;
 
-    TRY(rc);
+    BB_NEW(s.pair, a->n);
+    BB_NEW(s.unmatched, b->n);
     bb_shortfall_init(&tally.shortfall, a, b, threshold->threshold_percent);
     tally.judged_percent = tally.shortfall.known ? tally.shortfall.percent : threshold->threshold_percent;
     tally.only_b = bb_match_rows(a, b, s.pair, s.unmatched);

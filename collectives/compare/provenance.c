@@ -218,11 +218,11 @@ json_t *bb_provenance_of(const struct bb_result_file *t)
 {
     json_t *list = json_object();
 
-    if (list && bb_result_file_is_nccl_tests(t))
+    if (bb_result_file_is_nccl_tests(t))
         add_nccl_tests(t->root, list);
-    else if (list && bb_result_file_predicted(t))
+    else if (bb_result_file_predicted(t))
         add_plan(t, list);
-    else if (list)
+    else
         add_busbar(t->root, list);
     return list;
 }

@@ -1,6 +1,7 @@
 /* result_reader.c - see result_reader.h. The files may come from any source, so every field is validated. */
 #include "collectives/compare/result_reader.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/json_read.h"
 #include "bootstrap/base/stats.h"
 #include "bootstrap/cli/opts.h"
@@ -171,22 +172,16 @@ out:
     return rc;
 }
 
-static int allocate_rows(struct bb_result_file *t, size_t n)
-{
-    t->rows = calloc(n ? n : 1, sizeof(*t->rows));
-    return t->rows ? 0 : bb_err(BB_EFAIL, "%s: no memory for %zu rows", t->path, n);
-}
-
 static int read_bench(struct bb_result_file *t)
 {
     const json_t *results = json_object_get(t->root, "results");
-    int rc;
+    int rc = 0;
 
     if (!json_is_array(results))
         return bb_err(BB_EUSAGE, "%s: no list 'results' in the file", t->path);
-    TRY(allocate_rows(t, json_array_size(results)));
+    BB_NEW(t->rows, json_array_size(results));
     for (size_t i = 0; i < json_array_size(results); i++) {
-        struct place at = {t->path, "results", i};
+        const struct place at = {t->path, "results", i};
 
         TRY(bench_row(json_array_get(results, i), &t->rows[i], &at));
         t->n++;
@@ -195,19 +190,23 @@ out:
     return rc;
 }
 
+/* Adds the only row of a proxy's file, the training step. The row has its name, but no times yet. */
+static int add_step(struct bb_result_file *t, const struct place *at)
+{
+    BB_NEW(t->rows, 1);
+    t->rows[t->n++] = (struct bb_timing){
+        .mode = "step", .bytes = -1, .root = -1, .group = -1, .cycle = -1, .wrong = -1, .low_us = NAN, .high_us = NAN};
+    return take_text(t->root, "proxy", true, &t->rows->what, at);
+}
+
 static int read_proxy(struct bb_result_file *t)
 {
-    struct place at = {t->path, "step_us", 0};
-    struct bb_timing *row;
+    const struct place at = {t->path, "step_us", 0};
     int rc;
 
-    TRY(allocate_rows(t, 1));
-    row = t->rows;
-    *row = (struct bb_timing){.mode = "step", .bytes = -1, .root = -1, .group = -1, .cycle = -1, .wrong = -1};
-    TRY(take_text(t->root, "proxy", true, &row->what, &at));
-    TRY(take_integer(json_object_get(t->root, "check"), "wrong", &row->wrong, &at));
-    TRY(take_stats(json_object_get(t->root, "step_us"), "step_us", row, &at));
-    t->n = 1;
+    TRY(add_step(t, &at));
+    TRY(take_integer(json_object_get(t->root, "check"), "wrong", &t->rows->wrong, &at));
+    TRY(take_stats(json_object_get(t->root, "step_us"), "step_us", t->rows, &at));
 out:
     return rc;
 }
@@ -224,21 +223,15 @@ const char *bb_result_file_predicted(const struct bb_result_file *t)
 static int read_plan(struct bb_result_file *t)
 {
     const json_t *predicted = json_object_get(t->root, "predicted");
-    struct place at = {t->path, "predicted", 0};
-    struct bb_timing *row;
+    const struct place at = {t->path, "predicted", 0};
     int rc;
 
     if (!bb_result_file_predicted(t))
         return bb_err(BB_EUSAGE, "%s: a plan without times; try: busbar plan with --cluster", t->path);
     if (json_object_get(t->root, "results"))
         return read_bench(t);
-    TRY(allocate_rows(t, 1));
-    row = t->rows;
-    *row = (struct bb_timing){.mode = "step", .bytes = -1, .root = -1, .group = -1, .cycle = -1, .wrong = -1};
-    row->low_us = row->high_us = NAN;
-    TRY(take_text(t->root, "proxy", true, &row->what, &at));
-    TRY(take_time(json_object_get(predicted, "step_us"), "step_us", &row->time_us, &at));
-    t->n = 1;
+    TRY(add_step(t, &at));
+    TRY(take_time(json_object_get(predicted, "step_us"), "step_us", &t->rows->time_us, &at));
 out:
     return rc;
 }
@@ -246,19 +239,16 @@ out:
 /* ---- reading result files of nccl-tests ---- */
 
 /* Derives the collective from the program's path: "/opt/bin/all_reduce_perf" becomes "all_reduce". */
-static int name_program(struct bb_result_file *t)
+static void name_program(struct bb_result_file *t)
 {
     const char *text = json_string_value(json_array_get(json_object_get(t->root, "args"), 0));
     const char *slash = text ? strrchr(text, '/') : NULL;
     char *suffix;
 
-    t->program = strdup(slash ? slash + 1 : text ? text : "unknown");
-    if (!t->program)
-        return bb_err(BB_EFAIL, "%s: no memory", t->path);
+    t->program = bb_copy_text(slash ? slash + 1 : text ? text : "unknown");
     suffix = strstr(t->program, "_perf");
     if (suffix)
         *suffix = '\0';
-    return 0;
 }
 
 static bool is_true(const json_t *value)
@@ -281,10 +271,11 @@ static const char *nccl_tests_mode(const json_t *config)
 static int take_samples(const json_t *list, struct bb_timing *t, const struct place *at)
 {
     size_t n = json_array_size(list);
-    double *samples = calloc(n ? n : 1, sizeof(*samples));
     struct bb_stats stats;
-    int rc = samples ? 0 : bb_err(BB_EFAIL, "%s: no memory", at->path);
+    double *samples;
+    int rc = 0;
 
+    BB_NEW(samples, n);
     for (size_t i = 0; i < n && rc == 0; i++) {
         rc = take_time(json_array_get(list, i), "times_us", &samples[i], at);
         if (rc == 0 && isnan(samples[i]))
@@ -350,16 +341,15 @@ static int read_nccl_tests(struct bb_result_file *t)
 {
     const json_t *results = json_object_get(t->root, "results");
     size_t n = json_array_size(results);
-    int rc;
+    int rc = 0;
 
-    TRY(name_program(t));
-    TRY(allocate_rows(t, 2 * n));
-    for (size_t i = 0; i < n; i++) {
-        struct place at = {t->path, "results", i};
+    name_program(t);
+    BB_NEW(t->rows, 2 * n);
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        const struct place at = {t->path, "results", i};
 
-        TRY(read_nccl_tests_row(t, json_array_get(results, i), &at));
+        rc = read_nccl_tests_row(t, json_array_get(results, i), &at);
     }
-out:
     return rc;
 }
 

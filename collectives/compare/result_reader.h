@@ -89,7 +89,6 @@ const json_t *bb_result_file_nccl_tests_devices(const json_t *root);
  * bb_provenance_of - return the conditions under which a file was created, as a new flat object of texts: "NCCL
  * library": "2.28.9", "ranks": "8", "devices": "8 x NVIDIA H200", "$NCCL_ALGO": "Ring", "--iters": "20". Conditions
  * that the file format does not record are omitted. nccl-tests' environment is reduced to NCCL_* and CUDA_*.
- *   Returns  NULL if out of memory
  */
 json_t *bb_provenance_of(const struct bb_result_file *t);
 

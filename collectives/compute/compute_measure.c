@@ -1,6 +1,7 @@
 /* compute_measure.c - see compute_measure.h. */
 #include "collectives/compute/compute_measure.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "cuda/compute/layer_memory_kernels.h"
 #include "cuda/device/check.h"
@@ -25,10 +26,8 @@ int bb_compute_context_init(struct bb_compute_context *ctx, struct bb_world *wor
                                        .repeats = repeats,
                                        .warmup = warmup,
                                        .candidates = 1};
-    ctx->samples = calloc((size_t)repeats, sizeof *ctx->samples);
-    ctx->rank_stats = calloc((size_t)world->size, sizeof *ctx->rank_stats);
-    if (!ctx->samples || !ctx->rank_stats)
-        return bb_err(BB_EFAIL, "no memory for %d samples", repeats);
+    BB_NEW(ctx->samples, repeats);
+    BB_NEW(ctx->rank_stats, world->size);
     TRY(BB_CUDA(cudaStreamCreateWithFlags(&ctx->stream, cudaStreamNonBlocking)));
     TRY(BB_CUDA(cudaEventCreate(&ctx->start)));
     TRY(BB_CUDA(cudaEventCreate(&ctx->stop)));
@@ -86,11 +85,10 @@ static int fill_array(struct bb_compute_context *ctx, void *to, const struct bb_
                       const struct bb_memory_kernel_array *a)
 {
     size_t each = a->bytes / a->count, n = a->bytes < BLOCK_BYTES ? a->count : BLOCK_BYTES / each, done = n * each;
-    void *block = malloc(BLOCK_BYTES);
+    char *block;
     int rc;
 
-    if (!block)
-        return bb_err(BB_EFAIL, "no memory for %d bytes of data", (int)BLOCK_BYTES);
+    BB_NEW(block, BLOCK_BYTES);
     make_block(block, n, p, a->content);
     TRY(BB_CUDA(cudaMemcpy(to, block, done, cudaMemcpyHostToDevice)));
     while (done < a->bytes) {

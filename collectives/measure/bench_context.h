@@ -136,7 +136,6 @@ struct bb_metrics {
     double algbw_gbps;       /* algorithm bandwidth, 1e9 bytes per second: `bytes` / median time (hypercube: only a
                           fraction of `bytes` counts); NaN if the time is 0 */
     double busbw_gbps;       /* bus bandwidth, 1e9 bytes per second; NaN with a single rank */
-    double factor;           /* busbw / algbw */
     struct bb_iteration_metrics iterations; /* set only if ctx->iteration_events is not NULL */
     struct bb_telemetry_row seen;
     double model_us;               /* NCCL's own estimate of the time of one operation in us; NaN: none */

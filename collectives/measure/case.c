@@ -2,6 +2,8 @@
  * its parameters) from the table of collectives. */
 #include "collectives/measure/case.h"
 
+#include <math.h>
+
 static size_t round_up(size_t bytes)
 {
     return (bytes + BB_SLOT_GUARD - 1) / BB_SLOT_GUARD * BB_SLOT_GUARD;
@@ -117,4 +119,12 @@ bool bb_case_synchronizes_ranks(const struct bb_case *c)
 {
     return !(bb_colls[c->kind].flags & (BB_COLL_ROOTED | BB_COLL_ROUNDS | BB_COLL_VARIABLE_COUNTS)) &&
            bb_colls[c->kind].from == BB_FROM_ALL && c->ranks > 1;
+}
+
+void bb_case_bandwidths(const struct bb_case *c, double time_us, double *algbw_gbps, double *busbw_gbps)
+{
+    double (*part)(int) = bb_colls[c->kind].alg_factor, counted = part ? part(c->ranks) : 1;
+
+    *algbw_gbps = time_us > 0 ? counted * (double)bb_case_bytes(c) / time_us / 1e3 : NAN;
+    *busbw_gbps = c->ranks > 1 ? *algbw_gbps * bb_colls[c->kind].bus_factor(c->ranks) : NAN;
 }

@@ -1,6 +1,7 @@
 /* iteration_events.c - see iteration_events.h. */
 #include "collectives/measure/iteration_events.h"
 
+#include "bootstrap/base/alloc.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
 
@@ -13,17 +14,13 @@ int bb_iteration_events_init(struct bb_iteration_events *m, int n, int skip, int
     int rc = 0;
 
     *m = (struct bb_iteration_events){.n = n, .skip = skip, .ranks = ranks};
-    m->event = calloc((size_t)n + 1, sizeof *m->event);
-    m->us = calloc((size_t)n, sizeof *m->us);
-    m->all_us = calloc((size_t)n * (size_t)ranks, sizeof *m->all_us);
+    BB_NEW(m->event, n + 1);
+    BB_NEW(m->us, n);
+    BB_NEW(m->all_us, (size_t)n * (size_t)ranks);
     for (int place = 0; place < 2; place++) {
-        m->row_us[place] = calloc((size_t)n, sizeof *m->us);
-        m->row_all_us[place] = calloc((size_t)n * (size_t)ranks, sizeof *m->us);
-        if (!m->row_us[place] || !m->row_all_us[place])
-            return bb_err(BB_EFAIL, "out of host memory for the times of %d iterations", n);
+        BB_NEW(m->row_us[place], n);
+        BB_NEW(m->row_all_us[place], (size_t)n * (size_t)ranks);
     }
-    if (!m->event || !m->us || !m->all_us)
-        return bb_err(BB_EFAIL, "out of host memory for the times of %d iterations", n);
     for (int i = 0; i <= n && rc == 0; i++)
         rc = BB_CUDA(cudaEventCreate(&m->event[i]));
     return rc;

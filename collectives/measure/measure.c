@@ -7,6 +7,7 @@
  */
 #include "collectives/measure/bench_context.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
 #include "bootstrap/base/units.h"
 #include "collectives/measure/timing.h"
@@ -58,18 +59,12 @@ void bb_measure_mode(struct bb_bench_context *ctx, const struct bb_mode *mode)
 int bb_measure_init(struct bb_bench_context *ctx)
 {
     size_t batch = max_batch(ctx), ranks = (size_t)ctx->world->size, samples = ctx->max_iterations + batch;
-    bool complete;
 
-    ctx->batch = calloc(batch, sizeof *ctx->batch);
-    ctx->all_batches = calloc(batch * ranks, sizeof *ctx->batch);
-    ctx->times_last = calloc(ranks, sizeof *ctx->times_last);
-    complete = ctx->batch && ctx->all_batches && ctx->times_last;
-    for (int s = 0; s < BB_SERIES_COUNT; s++) {
-        ctx->series[s] = calloc(samples, sizeof **ctx->series);
-        complete = complete && ctx->series[s];
-    }
-    if (!complete)
-        return bb_err(BB_EFAIL, "out of host memory for %zu samples on each of %zu ranks", samples, ranks);
+    BB_NEW(ctx->batch, batch);
+    BB_NEW(ctx->all_batches, batch * ranks);
+    BB_NEW(ctx->times_last, ranks);
+    for (int s = 0; s < BB_SERIES_COUNT; s++)
+        BB_NEW(ctx->series[s], samples);
     return ctx->uses_start_barrier ? bb_start_barrier_init(&ctx->start_barrier, ctx->start_barrier_limit_ns) : 0;
 }
 
@@ -335,17 +330,6 @@ out:
     return rc;
 }
 
-static void set_bandwidths(const struct bb_case *c, struct bb_metrics *f)
-{
-    double (*part)(int) = bb_colls[c->kind].alg_factor, counted = part ? part(c->ranks) : 1;
-    double median = f->time_us.p50;
-
-    f->bytes = bb_case_bytes(c);
-    f->factor = bb_colls[c->kind].bus_factor(c->ranks);
-    f->algbw_gbps = median > 0 ? counted * (double)f->bytes / median / 1e3 : NAN;
-    f->busbw_gbps = c->ranks > 1 ? f->algbw_gbps * f->factor : NAN;
-}
-
 /* Verifies received data ctx->checks times, and stops after wrong data. The first verification is of the last timed
  * operation, which is complete. Each later one runs one more operation with new test data and verifies its result. */
 static int verify_passes(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f)
@@ -407,7 +391,8 @@ static int measure_row(struct bb_bench_context *ctx, const struct bb_case *c, st
         bb_iteration_events_keep(ctx->iteration_events, c->in_place);
     }
     TRY(summarize(ctx, c, f));
-    set_bandwidths(c, f);
+    f->bytes = bb_case_bytes(c);
+    bb_case_bandwidths(c, f->time_us.p50, &f->algbw_gbps, &f->busbw_gbps);
     TRY(verify_passes(ctx, c, f));
     TRY(take_host_clock_sample(ctx, c, f));
     if (!f->checked)

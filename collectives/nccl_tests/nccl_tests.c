@@ -96,7 +96,7 @@ int bb_nccl_tests_run(int argc, char **argv)
     char program[32];
     struct bb_nccl_tests_options o = {0}; /* zero-initialized, because some fields are not set by any option */
     const struct bb_positionals collective = {.word = {bb_colls[kind].name}, .n = 1};
-    struct bb_report_style style = {.widths = {7, 6},
+    struct bb_report_style style = {.widths = (const int[]){7, 6},
                                     .zeros = true,
                                     .first_group = true,
                                     .program = program,

@@ -1,6 +1,8 @@
 /* nccl_tests_json.c - see nccl_tests_json.h. The JSON keys are those of nccl-tests. */
 #include "collectives/nccl_tests/nccl_tests_json.h"
 
+#include "bootstrap/base/alloc.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,13 +149,12 @@ static int compare_times(const void *a, const void *b)
 /* Returns a percentile by the nearest-rank method, with which nccl-tests computes the 95th and 99th percentiles. */
 static double nearest_rank(const double *us, int n, int percent)
 {
-    double *sorted = malloc((size_t)n * sizeof *sorted), value = NAN;
+    double *sorted, value;
 
-    if (sorted) {
-        memcpy(sorted, us, (size_t)n * sizeof *us);
-        qsort(sorted, (size_t)n, sizeof *us, compare_times);
-        value = sorted[(n * percent + 99) / 100 - 1];
-    }
+    BB_NEW(sorted, n);
+    memcpy(sorted, us, (size_t)n * sizeof *us);
+    qsort(sorted, (size_t)n, sizeof *us, compare_times);
+    value = sorted[(n * percent + 99) / 100 - 1];
     free(sorted);
     return value;
 }

@@ -5,6 +5,7 @@
  * Top-level field of the results: best[{bytes, min_ctas, max_ctas, both_us, tied[]}] contains, for each message size,
  * the fastest CTA limit and the limits that are equally fast (medians within 1 %, or overlapping confidence intervals).
  */
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
 #include "collectives/overlap/overlap_measure.h"
@@ -403,11 +404,10 @@ static int end_in_order(struct overlap *v)
 
 int bb_bench_overlap_run(int argc, char **argv)
 {
-    struct overlap *v = calloc(1, sizeof *v);
+    struct overlap *v;
     int rc, end_rc = 0;
 
-    if (!v)
-        return bb_err(BB_EFAIL, "no memory for the run");
+    BB_NEW(v, 1);
     rc = bb_opts_read(&bb_bench_overlap_set, &v->options, argc - 1, argv + 1);
     if (rc == 0) {
         rc = run_overlap(v, argc, argv);

@@ -7,6 +7,7 @@
  */
 #include "collectives/overlap/overlap_measure.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "cuda/compute/busy.h"
 #include "cuda/device/check.h"
@@ -68,11 +69,10 @@ static int fill_matrices(struct bb_overlap_context *ctx, enum bb_dtype_id dtype)
 {
     size_t total = ctx->matrices.bytes, done = total < BLOCK_BYTES ? total : BLOCK_BYTES;
     unsigned char *area = ctx->matrices.area;
-    void *block = malloc(BLOCK_BYTES);
+    char *block;
     int rc;
 
-    if (!block)
-        return bb_err(BB_EFAIL, "no memory for %d bytes of data", (int)BLOCK_BYTES);
+    BB_NEW(block, BLOCK_BYTES);
     make_block(block, done / bb_dtypes[dtype].bytes, dtype);
     TRY(BB_CUDA(cudaMemcpy(area, block, done, cudaMemcpyHostToDevice)));
     while (done < total) {
@@ -88,14 +88,11 @@ out:
 
 int bb_overlap_context_init(struct bb_overlap_context *ctx, const struct bb_gemm_shape *gemm_shape, size_t slot_bytes)
 {
-    size_t samples = (size_t)BB_OVERLAP_TIMES * (size_t)ctx->repeats;
     int rc;
 
     bb_nvtx_init(&ctx->nvtx);
     ctx->native = bb_native_find();
-    ctx->samples = calloc(samples, sizeof *ctx->samples);
-    if (!ctx->samples)
-        return bb_err(BB_EFAIL, "no memory for %zu samples", samples);
+    BB_NEW(ctx->samples, BB_OVERLAP_TIMES * ctx->repeats);
     TRY(make_streams(ctx));
     TRY(BB_CUDA(cudaMalloc((void **)&ctx->verdict, 2 * sizeof *ctx->verdict)));
     TRY(bb_guarded_init(&ctx->matrices, matrix_bytes(gemm_shape), &bb_cuda_allocator, ctx->compute));

@@ -6,6 +6,7 @@
  * matrices[{metric, direction, bytes, unit, values[from][to]}], slow_links[{level, from, to, node, host, same_node,
  * metric, .., value, median}], slowest_links[{from, to, ..}], bimodal[{metric, .., same_node, links[2], medians[2]}].
  */
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
 #include "collectives/p2p/link_outliers.h"
@@ -161,7 +162,6 @@ static int put_link(struct p2p *p, struct matrix *m, const struct bb_p2p_run *ru
     const struct bb_p2p_finding found = found_by(p, run, from, to);
     struct bb_stats time_us;
     char size[BB_BYTES_TEXT];
-    int rc;
 
     p->wrong = p->wrong || found.wrong > 0;
     if (p->session.world.rank != 0)
@@ -177,9 +177,7 @@ static int put_link(struct p2p *p, struct matrix *m, const struct bb_p2p_run *ru
     *matrix_cell(p, m, from, to) = link_value(run, &time_us);
     if (!bb_p2p_metrics[run->kind].is_directed)
         *matrix_cell(p, m, to, from) = link_value(run, &time_us);
-    TRY(save_link(p, run, from, to, &time_us, &found));
-out:
-    return rc;
+    return save_link(p, run, from, to, &time_us, &found);
 }
 
 /* ---- measuring the rounds ---- */
@@ -290,21 +288,18 @@ static const char *class_text(bool same_node)
     return same_node ? "inside a node" : "between nodes";
 }
 
-static int print_summary(const struct p2p *p, const struct matrix *m)
+static void print_summary(const struct p2p *p, const struct matrix *m)
 {
     const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     const struct bb_link_outliers links = links_of(p, m);
-    int rc = 0;
 
     for (int same = 1; same >= 0; same--) {
         struct bb_stats sum;
-        TRY(bb_link_outliers_summary(&links, same, &sum));
+        bb_link_outliers_summary(&links, same, &sum);
         if (sum.n > 0)
             fprintf(p->session.out, "# %s: min %.2f  median %.2f  max %.2f %s\n", class_text(same), sum.min, sum.p50,
                     sum.max, f->unit);
     }
-out:
-    return rc;
 }
 
 static json_t *matrix_json(const struct p2p *p, const struct matrix *m)
@@ -363,30 +358,28 @@ static void print_slow(const struct p2p *p, const struct matrix *m, const struct
             bb_format_bytes(m->run.bytes, size), l->value, f->unit, class_text(l->same_node), l->median);
 }
 
-static int report_slow(void *arg, const struct bb_slow_link *l)
+static void report_slow(void *arg, const struct bb_slow_link *l)
 {
     struct p2p *p = arg;
 
     p->n_slow++;
     if (p->session.out)
         print_slow(p, p->shown, l);
-    return json_array_append_new(p->slow, slow_json(p, p->shown, l)) ? bb_err(BB_EFAIL, "no memory for a slow link")
-                                                                     : 0;
+    json_array_append_new(p->slow, slow_json(p, p->shown, l));
 }
 
 /* ---- reporting bimodal link classes (intra-node, inter-node) and the slowest links, checking --max-slow ---- */
 
-static int report_modes(struct p2p *p, const struct matrix *m, bool same_node)
+static void report_modes(struct p2p *p, const struct matrix *m, bool same_node)
 {
     const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     const struct bb_link_outliers links = links_of(p, m);
     struct bb_link_modes k;
     char size[BB_BYTES_TEXT];
-    int rc;
 
-    TRY(bb_link_outliers_modes(&links, same_node, &k));
+    bb_link_outliers_modes(&links, same_node, &k);
     if (k.links[0] == 0)
-        return 0;
+        return;
     if (p->session.out)
         fprintf(p->session.out,
                 "# bimodal links %s: %s %s, %s: %d links at %.2f, %d at %.2f %s; the median may hide slow links\n",
@@ -396,21 +389,18 @@ static int report_modes(struct p2p *p, const struct matrix *m, bool same_node)
                           json_pack("{s:s, s:s, s:I, s:b, s:[i,i], s:[f,f]}", "metric", f->metric, "direction",
                                     f->direction, "bytes", (json_int_t)m->run.bytes, "same_node", same_node, "links",
                                     k.links[0], k.links[1], "medians", k.median[0], k.median[1]));
-out:
-    return rc;
 }
 
 enum { SLOWEST = 5 };
 
-static int report_slowest(struct p2p *p, const struct matrix *m)
+static void report_slowest(struct p2p *p, const struct matrix *m)
 {
     const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     const struct bb_link_outliers links = links_of(p, m);
     struct bb_slow_link worst[SLOWEST];
     char size[BB_BYTES_TEXT];
-    int n, rc;
+    int n = bb_link_outliers_worst(&links, worst, SLOWEST);
 
-    TRY(bb_link_outliers_worst(&links, worst, SLOWEST, &n));
     if (p->session.out && n > 0)
         fprintf(p->session.out, "# slowest links, %s %s, %s (%s):", f->metric, f->direction,
                 bb_format_bytes(m->run.bytes, size), f->unit);
@@ -422,22 +412,20 @@ static int report_slowest(struct p2p *p, const struct matrix *m)
     }
     if (p->session.out && n > 0)
         fputc('\n', p->session.out);
-out:
-    return rc;
 }
 
 /* Checks --max-slow for one matrix. The check also fails if no link was measured or if ranks share a GPU. */
-static int judge_links(struct p2p *p, const struct matrix *m)
+static void judge_links(struct p2p *p, const struct matrix *m)
 {
     const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     const struct bb_link_outliers links = links_of(p, m);
     const int most = p->options.max_slow;
     char size[BB_BYTES_TEXT];
-    int slow, all, rc;
+    int slow, all;
 
     if (most < 0)
-        return 0;
-    TRY(bb_link_outliers_count(&links, &slow, &all));
+        return;
+    bb_link_outliers_count(&links, &slow, &all);
     bb_format_bytes(m->run.bytes, size);
     if (p->session.shared_gpu || all == 0)
         (void)bb_err_job(BB_EBELOW, "%s %s, %s: --max-slow cannot be checked: %s", f->metric, f->direction, size,
@@ -446,41 +434,35 @@ static int judge_links(struct p2p *p, const struct matrix *m)
         (void)bb_err_job(BB_EBELOW, "%s %s, %s: %d of %d links are slow, more than %d (--max-slow)", f->metric,
                          f->direction, size, slow, all, most);
     else
-        return 0;
+        return;
     p->too_many = true;
-out:
-    return rc;
 }
 
-static int report_slow_links(struct p2p *p)
+static void report_slow_links(struct p2p *p)
 {
-    int rc = 0;
-
     if (p->session.out)
         fprintf(p->session.out, "#\n");
     for (int i = 0; i < p->n_matrices; i++) {
         const struct bb_link_outliers links = links_of(p, &p->matrices[i]);
 
         p->shown = &p->matrices[i];
-        TRY(bb_link_outliers_slow(&links, report_slow, p));
+        bb_link_outliers_slow(&links, report_slow, p);
     }
     if (p->session.out)
         fprintf(p->session.out, "# %d slow links, ranks and nodes (--slow %g)\n", p->n_slow, p->options.slow);
     for (int i = 0; i < p->n_matrices; i++) {
-        TRY(report_modes(p, &p->matrices[i], true));
-        TRY(report_modes(p, &p->matrices[i], false));
-        TRY(report_slowest(p, &p->matrices[i]));
-        TRY(judge_links(p, &p->matrices[i]));
+        report_modes(p, &p->matrices[i], true);
+        report_modes(p, &p->matrices[i], false);
+        report_slowest(p, &p->matrices[i]);
+        judge_links(p, &p->matrices[i]);
     }
-out:
-    return rc;
 }
 
 /* Reports the matrices and the slow links. Runs on rank 0 after the last round. */
 static int report_links(struct p2p *p)
 {
     json_t *matrices = json_array();
-    int rc = 0;
+    int rc;
 
     bb_progress_clear(&p->session.progress);
     p->slow = json_array();
@@ -490,10 +472,10 @@ static int report_links(struct p2p *p)
         json_array_append_new(matrices, matrix_json(p, &p->matrices[i]));
         if (p->session.out) {
             print_matrix(p, &p->matrices[i]);
-            TRY(print_summary(p, &p->matrices[i]));
+            print_summary(p, &p->matrices[i]);
         }
     }
-    TRY(report_slow_links(p));
+    report_slow_links(p);
     TRY(bb_results_set(p->session.json, "schedule", json_string(p->options.schedule)));
     TRY(bb_results_set(p->session.json, "rounds", json_integer(bb_pair_schedule_rounds(&p->pairing))));
     TRY(bb_results_set(p->session.json, "matrices", json_incref(matrices)));
@@ -507,21 +489,16 @@ out:
 
 /* ---- starting and ending the run ---- */
 
-static int make_matrices(struct p2p *p)
+static void make_matrices(struct p2p *p)
 {
     size_t cells = (size_t)p->session.world.size * (size_t)p->session.world.size;
 
-    p->samples = calloc((size_t)p->options.repeats, sizeof *p->samples);
-    if (!p->samples)
-        return bb_err(BB_EFAIL, "no memory for %d samples", p->options.repeats);
+    BB_NEW(p->samples, p->options.repeats);
     for (int i = 0; p->session.world.rank == 0 && i < p->n_matrices; i++) {
-        p->matrices[i].value = malloc(cells * sizeof(double));
-        if (!p->matrices[i].value)
-            return bb_err(BB_EFAIL, "no memory for a matrix of %d ranks", p->session.world.size);
+        BB_NEW(p->matrices[i].value, cells);
         for (size_t k = 0; k < cells; k++)
             p->matrices[i].value[k] = NAN;
     }
-    return 0;
 }
 
 static int make_context(struct p2p *p)
@@ -545,7 +522,7 @@ static int make_context(struct p2p *p)
                                      .warmup = o->warmup,
                                      .check = o->check};
     TRY(bb_p2p_context_init(&p->ctx, largest_message(p)));
-    TRY(make_matrices(p));
+    make_matrices(p);
 out:
     return rc;
 }
@@ -588,11 +565,10 @@ static int end_in_order(struct p2p *p)
 
 int bb_bench_p2p_run(int argc, char **argv)
 {
-    struct p2p *p = calloc(1, sizeof *p);
+    struct p2p *p;
     int rc, end_rc = 0;
 
-    if (!p)
-        return bb_err(BB_EFAIL, "no memory for the run");
+    BB_NEW(p, 1);
     rc = bb_opts_read(&bb_bench_p2p_set, &p->options, argc - 1, argv + 1);
     if (rc == 0) {
         choose_matrices(p);

@@ -1,6 +1,8 @@
 /* link_outliers.c - see link_outliers.h. */
 #include "collectives/p2p/link_outliers.h"
 
+#include "bootstrap/base/alloc.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -25,17 +27,14 @@ static bool is_chosen(const struct bb_link_outliers *l, const struct choice *c, 
     return c->node < 0 || l->node_of[from] == c->node || l->node_of[to] == c->node;
 }
 
-/* Returns the values of the selected links, owned by the caller; NULL after printing an error if out of memory. */
+/* Returns the values of the selected links, owned by the caller. */
 static double *values_of(const struct bb_link_outliers *l, const struct choice *c, size_t *n)
 {
     size_t ranks = (size_t)l->ranks;
-    double *values = malloc((ranks * ranks + 1) * sizeof *values);
+    double *values;
 
     *n = 0;
-    if (!values) {
-        (void)bb_err(BB_EFAIL, "no memory for the links of %d ranks", l->ranks);
-        return NULL;
-    }
+    BB_NEW(values, ranks * ranks);
     for (int from = 0; from < l->ranks; from++)
         for (int to = 0; to < l->ranks; to++)
             if (is_chosen(l, c, from, to))
@@ -43,21 +42,18 @@ static double *values_of(const struct bb_link_outliers *l, const struct choice *
     return values;
 }
 
-static int stats_of(const struct bb_link_outliers *l, const struct choice *c, struct bb_stats *stats)
+static void stats_of(const struct bb_link_outliers *l, const struct choice *c, struct bb_stats *stats)
 {
     size_t n;
     double *values = values_of(l, c, &n);
 
-    if (!values)
-        return -BB_EFAIL;
     bb_stats_compute(values, n, stats);
     free(values);
-    return 0;
 }
 
-int bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node, struct bb_stats *stats)
+void bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node, struct bb_stats *stats)
 {
-    return stats_of(l, &(struct choice){same_node, -1, -1}, stats);
+    stats_of(l, &(struct choice){same_node, -1, -1}, stats);
 }
 
 static bool is_slow(const struct bb_link_outliers *l, double value, double median)
@@ -65,81 +61,71 @@ static bool is_slow(const struct bb_link_outliers *l, double value, double media
     return l->higher_is_better ? value < l->factor * median : value > median / l->factor;
 }
 
-/* Arguments of the functions that report slow links: the matrix of links, the links to report (intra-node if
- * same_node, otherwise inter-node), their median, and the callback. */
-struct class_report {
-    const struct bb_link_outliers *links;
-    bool same_node;
-    double median;
-    bb_slow_fn *fn;
-    void *arg;
-};
-
-static int report_if_slow(const struct class_report *k, enum bb_link_level level, int from, int to, double value)
+/* Calls fn for each intra-node link if same_node, otherwise for each inter-node link. median: median of these links. */
+static void visit_links(const struct bb_link_outliers *l, bool same_node, double median, bb_slow_fn *fn, void *arg)
 {
-    const struct bb_slow_link slow = {level, from, to, k->same_node, value, k->median};
-
-    return is_slow(k->links, value, k->median) ? k->fn(k->arg, &slow) : 0;
-}
-
-static int report_pairs(const struct class_report *k)
-{
-    const struct bb_link_outliers *l = k->links;
-    const struct choice all = {k->same_node, -1, -1};
-    int rc = 0;
+    const struct choice all = {same_node, -1, -1};
 
     for (int from = 0; from < l->ranks; from++)
         for (int to = 0; to < l->ranks; to++)
             if (is_chosen(l, &all, from, to))
-                TRY(report_if_slow(k, BB_LINK_PAIR, from, to, l->value[(size_t)from * (size_t)l->ranks + (size_t)to]));
-out:
-    return rc;
+                fn(arg, &(struct bb_slow_link){BB_LINK_PAIR, from, to, same_node,
+                                               l->value[(size_t)from * (size_t)l->ranks + (size_t)to], median});
+}
+
+/* ---- slow pairs, ranks and nodes ---- */
+
+/* Arguments of the functions that report slow links: the matrix of links and the callback. */
+struct report {
+    const struct bb_link_outliers *links;
+    bb_slow_fn *fn;
+    void *arg;
+};
+
+static void report_if_slow(void *arg, const struct bb_slow_link *link)
+{
+    const struct report *k = arg;
+
+    if (is_slow(k->links, link->value, link->median))
+        k->fn(k->arg, link);
 }
 
 /* Reports rank or node number `which` as slow if the median over its links is slow. Requires at least two links
  * (four values if each direction has its own value), because a single slow link is already reported as a pair. */
-static int report_group(const struct class_report *k, enum bb_link_level level, int which)
+static void report_group(struct report *k, enum bb_link_level level, int which, bool same_node, double median)
 {
-    const struct choice c = {k->same_node, level == BB_LINK_RANK ? which : -1, level == BB_LINK_NODE ? which : -1};
+    const struct choice c = {same_node, level == BB_LINK_RANK ? which : -1, level == BB_LINK_NODE ? which : -1};
     struct bb_stats stats;
-    int rc;
 
-    TRY(stats_of(k->links, &c, &stats));
+    stats_of(k->links, &c, &stats);
     if (stats.n >= (k->links->symmetric ? 2 : 4))
-        TRY(report_if_slow(k, level, which, -1, stats.p50));
-out:
-    return rc;
+        report_if_slow(k, &(struct bb_slow_link){level, which, -1, same_node, stats.p50, median});
 }
 
-static int report_class(const struct class_report *k, enum bb_link_level level)
+static void report_class(struct report *k, enum bb_link_level level, bool same_node, double median)
 {
     const struct bb_link_outliers *l = k->links;
-    int last = -1, rc = 0;
+    int last = -1;
 
     if (level == BB_LINK_PAIR)
-        return report_pairs(k);
-    for (int r = 0; r < l->ranks; r++)
+        visit_links(l, same_node, median, report_if_slow, k);
+    for (int r = 0; r < l->ranks && level != BB_LINK_PAIR; r++)
         last = level == BB_LINK_RANK ? r : l->node_of[r] > last ? l->node_of[r] : last;
-    for (int which = 0; which <= last && rc == 0; which++)
-        rc = report_group(k, level, which);
-    return rc;
+    for (int which = 0; which <= last; which++)
+        report_group(k, level, which, same_node, median);
 }
 
-int bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, void *arg)
+void bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, void *arg)
 {
+    struct report k = {l, fn, arg};
     struct bb_stats sum[2];
-    int rc;
 
-    TRY(bb_link_outliers_summary(l, true, &sum[1]));
-    TRY(bb_link_outliers_summary(l, false, &sum[0]));
+    bb_link_outliers_summary(l, true, &sum[1]);
+    bb_link_outliers_summary(l, false, &sum[0]);
     for (int level = 0; level < BB_LINK_LEVELS; level++)
-        for (int same = 1; same >= 0; same--) {
-            const struct class_report k = {l, same, sum[same].p50, fn, arg};
+        for (int same = 1; same >= 0; same--)
             if (sum[same].n > 0)
-                TRY(report_class(&k, (enum bb_link_level)level));
-        }
-out:
-    return rc;
+                report_class(&k, (enum bb_link_level)level, same, sum[same].p50);
 }
 
 /* ---- detecting bimodal classes ---- */
@@ -166,29 +152,26 @@ static size_t split_at(const double *values, size_t n, double factor)
     return at;
 }
 
-int bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, struct bb_link_modes *modes)
+void bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, struct bb_link_modes *modes)
 {
     size_t n, low;
     double *values = values_of(l, &(struct choice){same_node, -1, -1}, &n);
-    int slow = l->higher_is_better ? 0 : 1, rc = values ? 0 : -BB_EFAIL; /* slow: index in half[] of the slower links */
+    int slow = l->higher_is_better ? 0 : 1; /* index in half[] of the slower links */
     struct bb_stats half[2];
 
     *modes = (struct bb_link_modes){{0}, {NAN, NAN}, NAN};
-    TRY(rc);
     qsort(values, n, sizeof *values, compare_values);
     low = split_at(values, n, l->factor);
-    if (low == 0)
-        goto out;
     bb_stats_compute(values, low, &half[0]);
     bb_stats_compute(values + low, n - low, &half[1]);
+    free(values);
+    if (low == 0)
+        return;
     for (int i = 0; i < 2; i++) {
         modes->links[i] = (int)half[i ^ slow].n;
         modes->median[i] = half[i ^ slow].p50;
     }
     modes->border = l->higher_is_better ? half[0].max : half[1].min;
-out:
-    free(values);
-    return rc;
 }
 
 /* ---- ranking the slowest links ---- */
@@ -223,19 +206,6 @@ static void insert_link(struct ranking *k, const struct bb_slow_link *link)
     k->worst[at] = *link;
 }
 
-typedef void link_fn(void *arg, const struct bb_slow_link *link);
-
-static void visit_links(const struct bb_link_outliers *l, bool same_node, double median, link_fn *fn, void *arg)
-{
-    const struct choice all = {same_node, -1, -1};
-
-    for (int from = 0; from < l->ranks; from++)
-        for (int to = 0; to < l->ranks; to++)
-            if (is_chosen(l, &all, from, to))
-                fn(arg, &(struct bb_slow_link){BB_LINK_PAIR, from, to, same_node,
-                                               l->value[(size_t)from * (size_t)l->ranks + (size_t)to], median});
-}
-
 static void insert_if_slower(void *arg, const struct bb_slow_link *link)
 {
     struct ranking *k = arg;
@@ -244,20 +214,17 @@ static void insert_if_slower(void *arg, const struct bb_slow_link *link)
         insert_link(k, link);
 }
 
-int bb_link_outliers_worst(const struct bb_link_outliers *l, struct bb_slow_link *worst, int most, int *n)
+int bb_link_outliers_worst(const struct bb_link_outliers *l, struct bb_slow_link *worst, int most)
 {
     struct ranking k = {l, worst, most, 0};
     struct bb_stats sum;
-    int rc;
 
     for (int same = 1; same >= 0; same--) {
-        TRY(bb_link_outliers_summary(l, same, &sum));
+        bb_link_outliers_summary(l, same, &sum);
         if (sum.n > 0 && sum.max > 1.01 * sum.min)
             visit_links(l, same, sum.p50, insert_if_slower, &k);
     }
-    *n = k.n;
-out:
-    return rc;
+    return k.n;
 }
 
 /* ---- counting slow links ---- */
@@ -279,19 +246,16 @@ static void count_link(void *arg, const struct bb_slow_link *link)
     c->slow += slower_mode || is_slow(l, link->value, link->median);
 }
 
-int bb_link_outliers_count(const struct bb_link_outliers *l, int *slow, int *all)
+void bb_link_outliers_count(const struct bb_link_outliers *l, int *slow, int *all)
 {
     struct count c = {.links = l};
     struct bb_stats sum;
-    int rc;
 
     for (int same = 1; same >= 0; same--) {
-        TRY(bb_link_outliers_summary(l, same, &sum));
-        TRY(bb_link_outliers_modes(l, same, &c.modes));
+        bb_link_outliers_summary(l, same, &sum);
+        bb_link_outliers_modes(l, same, &c.modes);
         visit_links(l, same, sum.p50, count_link, &c);
     }
     *slow = c.slow;
     *all = c.all;
-out:
-    return rc;
 }

@@ -43,15 +43,13 @@ struct bb_slow_link {
 
 /*
  * bb_link_outliers_slow - call fn for each slow pair, then for each slow rank, then for each slow node.
- *   fn       returns 0; any other value ends the calls
- *   Returns  0, the first result of fn that is not 0, or -BB_EFAIL if out of memory
  */
-typedef int bb_slow_fn(void *arg, const struct bb_slow_link *link);
-int bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, void *arg) BB_MUST_CHECK;
+typedef void bb_slow_fn(void *arg, const struct bb_slow_link *link);
+void bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, void *arg);
 
 /* bb_link_outliers_summary - compute statistics over all links inside nodes (same_node true) or all links between
- * nodes. Returns 0, or -BB_EFAIL if out of memory. */
-int bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node, struct bb_stats *stats) BB_MUST_CHECK;
+ * nodes. */
+void bb_link_outliers_summary(const struct bb_link_outliers *l, bool same_node, struct bb_stats *stats);
 
 /* The slower and the faster links if the intra-node (or inter-node) links are bimodal; otherwise links[0] is 0. */
 struct bb_link_modes {
@@ -60,24 +58,22 @@ struct bb_link_modes {
     double border; /* value of the slower link that is closest to the faster links: the limit between the two groups */
 };
 
-int bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, struct bb_link_modes *modes) BB_MUST_CHECK;
+/* bb_link_outliers_modes - find the two groups of the intra-node (same_node true) or inter-node links. */
+void bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, struct bb_link_modes *modes);
 
 /*
  * bb_link_outliers_worst - list the links that are slowest relative to the median of their class (intra-node or
  * inter-node), slowest first. A class whose values differ by at most 1 % contributes no link.
  *   worst    [most] out: pairs
- *   n        out: number of pairs stored
- *   Returns  0, or -BB_EFAIL if out of memory
+ *   Returns  the number of pairs stored
  */
-int bb_link_outliers_worst(const struct bb_link_outliers *l, struct bb_slow_link *worst, int most,
-                           int *n) BB_MUST_CHECK;
+int bb_link_outliers_worst(const struct bb_link_outliers *l, struct bb_slow_link *worst, int most) BB_MUST_CHECK;
 
 /*
  * bb_link_outliers_count - count the slow links.
  *   slow     out: number of links that are slow or, if their class is bimodal, belong to its slower group
  *   all      out: number of measured links
- *   Returns  0, or -BB_EFAIL if out of memory
  */
-int bb_link_outliers_count(const struct bb_link_outliers *l, int *slow, int *all) BB_MUST_CHECK;
+void bb_link_outliers_count(const struct bb_link_outliers *l, int *slow, int *all);
 
 #endif

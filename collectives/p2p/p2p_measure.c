@@ -8,6 +8,7 @@
  */
 #include "collectives/p2p/p2p_measure.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
@@ -61,11 +62,9 @@ int bb_p2p_context_init(struct bb_p2p_context *ctx, size_t bytes)
     int rc;
 
     bb_nvtx_init(&ctx->nvtx);
-    ctx->samples = calloc(repeats, sizeof *ctx->samples);
-    ctx->gathered = calloc(size * repeats, sizeof *ctx->gathered);
-    ctx->findings = calloc(size, sizeof *ctx->findings);
-    if (!ctx->samples || !ctx->gathered || !ctx->findings)
-        return bb_err(BB_EFAIL, "no memory for %zu samples of %zu ranks", repeats, size);
+    BB_NEW(ctx->samples, repeats);
+    BB_NEW(ctx->gathered, size * repeats);
+    BB_NEW(ctx->findings, size);
     TRY(BB_CUDA(cudaStreamCreateWithFlags(&ctx->stream, cudaStreamNonBlocking)));
     TRY(BB_CUDA(cudaEventCreate(&ctx->start)));
     TRY(BB_CUDA(cudaEventCreate(&ctx->stop)));

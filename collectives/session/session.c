@@ -1,6 +1,7 @@
 /* session.c - see session.h. */
 #include "collectives/session/session.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/world/siblings.h"
@@ -175,9 +176,10 @@ out:
 
 static struct bb_results_device *make_device_rows(const struct bb_session *s)
 {
-    struct bb_results_device *rows = calloc((size_t)s->world.size, sizeof *rows);
+    struct bb_results_device *rows;
 
-    for (int r = 0; rows && r < s->world.size; r++) {
+    BB_NEW(rows, s->world.size);
+    for (int r = 0; r < s->world.size; r++) {
         const struct bb_device_info *d = &s->devices[r];
         rows[r].rank = r;
         snprintf(rows[r].host, sizeof rows[r].host, "%s", s->world.hosts[r]);
@@ -195,8 +197,6 @@ int bb_session_open_results(struct bb_session *s, const struct bb_results_head *
     struct bb_results_device *devices = make_device_rows(s);
     int rc;
 
-    if (!devices)
-        return bb_err(BB_EFAIL, "out of host memory for the devices of %d ranks", s->world.size);
     s->argc = head.argc;
     s->argv = head.argv;
     head.path = s->common->json;

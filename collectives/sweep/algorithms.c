@@ -5,6 +5,7 @@
  */
 #include "collectives/sweep/algorithms.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 
 #include <math.h>
@@ -164,18 +165,6 @@ static const char *pair_text(struct bb_algorithm_protocol what, char text[40])
     return text;
 }
 
-/* Appends a line to *text. Leaves *text unchanged if memory is exhausted. */
-static void add_line(char **text, const char *line)
-{
-    size_t old = *text ? strlen(*text) : 0, more = strlen(line);
-    char *longer = realloc(*text, old + more + 1);
-
-    if (!longer)
-        return;
-    memcpy(longer + old, line, more + 1);
-    *text = longer;
-}
-
 /* Adds a line to the table's footer: NCCL's choice, the fastest algorithm/protocol pair, and the ratio of their
  * times. */
 static void add_best_line(struct bb_algorithms *a, const struct bb_row *chosen, int placement,
@@ -184,15 +173,15 @@ static void add_best_line(struct bb_algorithms *a, const struct bb_row *chosen, 
     const struct bb_ranking *c = &a->rankings[placement];
     const struct bb_stats *chosen_us = bb_ranking_choice_time(c),
                           *best_us = o->best == &c->chosen ? chosen_us : &o->best->time_us;
-    char line[256], choice[40], best[40];
+    char *before = a->best_text, choice[40], best[40];
 
-    snprintf(line, sizeof line, "# %11zu  %8s  %6s  %4d  %5s  %-21s  %9.2f  %-21s  %9.2f  %6.2f%s\n",
-             bb_case_bytes(&chosen->c), bb_dtypes[chosen->c.dtype].name,
-             chosen->c.redop == BB_COPY ? "none" : bb_redops[chosen->c.redop].name, chosen->c.root,
-             placement == BB_IN_PLACE ? "in" : "out", pair_text(c->chosen.what, choice), chosen_us->p50,
-             pair_text(o->best->what, best), best_us->p50, o->lost_factor,
-             o->verdict == BB_VERDICT_NOT_BEST ? "*" : "");
-    add_line(&a->best_text, line);
+    a->best_text = bb_format("%s# %11zu  %8s  %6s  %4d  %5s  %-21s  %9.2f  %-21s  %9.2f  %6.2f%s\n",
+                             before ? before : "", bb_case_bytes(&chosen->c), bb_dtypes[chosen->c.dtype].name,
+                             chosen->c.redop == BB_COPY ? "none" : bb_redops[chosen->c.redop].name, chosen->c.root,
+                             placement == BB_IN_PLACE ? "in" : "out", pair_text(c->chosen.what, choice), chosen_us->p50,
+                             pair_text(o->best->what, best), best_us->p50, o->lost_factor,
+                             o->verdict == BB_VERDICT_NOT_BEST ? "*" : "");
+    free(before);
 }
 
 static json_t *word_or_null(const char *const *list, int i)

@@ -13,6 +13,8 @@
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
 
+#include "bootstrap/base/alloc.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -52,11 +54,9 @@ static int members_of(const struct bench *b, int group)
     return n;
 }
 
-static int make_groups(struct bench *b)
+static void make_groups(struct bench *b)
 {
-    b->groups = calloc((size_t)b->session.world.size, sizeof *b->groups);
-    if (!b->groups)
-        return bb_err(BB_EFAIL, "out of host memory for the groups of %d ranks", b->session.world.size);
+    BB_NEW(b->groups, b->session.world.size);
     for (int r = 0; b->sweep.is_split && r < b->session.world.size; r++)
         b->groups[r] = bb_split_group(&b->sweep.split, r);
     b->smallest = b->session.world.size;
@@ -65,7 +65,6 @@ static int make_groups(struct bench *b)
         b->smallest = n < b->smallest ? n : b->smallest;
         b->largest = n > b->largest ? n : b->largest;
     }
-    return 0;
 }
 
 /* Validates the options whose validity depends on the number of ranks. */
@@ -141,12 +140,10 @@ static int make_comm(struct bench *b)
                                       .cta_policy = o->cta_policy + 1,
                                       .nvlink_centric_sched = o->nvlink_centric_sched,
                                       .max_p2p_peers = o->max_p2p_peers};
-    int *members = malloc((size_t)b->session.world.size * sizeof *members), group = b->groups[b->session.world.rank],
-        n = 0, rc;
+    int *members, group = b->groups[b->session.world.rank], n = 0, rc;
     char name[BB_COMM_NAME] = "world";
 
-    if (!members)
-        return bb_err(BB_EFAIL, "out of host memory for the members of a group of %d ranks", b->session.world.size);
+    BB_NEW(members, b->session.world.size);
     for (int r = 0; r < b->session.world.size; r++)
         if (b->groups[r] == group)
             members[n++] = r;
@@ -211,7 +208,7 @@ static int setup_ranks(struct bench *b)
 
     TRY(bb_comms_max_p2p_peers_env(b->options.max_p2p_peers));
     TRY(bb_session_begin(&b->session, &b->options.common, BB_SESSION_OBSERVED));
-    TRY(make_groups(b));
+    make_groups(b);
     TRY(check_ranks(b));
     TRY(check_plugins(b, tuner_offered));
     TRY(bb_session_setup_gpus(&b->session, b->options.first_device));
@@ -327,9 +324,7 @@ static int make_delays(struct bench *b)
 
     if (!b->options.sampling.delay)
         return 0;
-    b->delays_us = calloc((size_t)b->session.world.size, sizeof *b->delays_us);
-    if (!b->delays_us)
-        return bb_err(BB_EFAIL, "out of host memory for the delays of %d ranks", b->session.world.size);
+    BB_NEW(b->delays_us, b->session.world.size);
     b->ctx.delays_us = b->delays_us;
     return bb_sampling_parse_delays(b->options.sampling.delay, b->session.world.size, b->delays_us, &highest);
 }

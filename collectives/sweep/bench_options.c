@@ -2,6 +2,7 @@
  * and long names. */
 #include "collectives/sweep/bench_options.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/size_list.h"
 
@@ -272,9 +273,7 @@ static int read_alltoallv_counts(const struct bb_bench_options *o, struct bb_swe
 
     if (!has_alltoallv(sweep))
         return o->matrix ? bb_err(BB_EUSAGE, "--matrix is for alltoallv, which is not among the given collectives") : 0;
-    sweep->alltoallv_counts = calloc(1, sizeof *sweep->alltoallv_counts);
-    if (!sweep->alltoallv_counts)
-        return bb_err(BB_EFAIL, "out of host memory for the counts of alltoallv");
+    BB_NEW(sweep->alltoallv_counts, 1);
     sweep->alltoallv_counts->imbalance = o->imbalance;
     if (o->matrix)
         rc = bb_alltoallv_counts_read(sweep->alltoallv_counts, o->matrix, o->matrix_scale);

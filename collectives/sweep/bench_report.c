@@ -26,7 +26,6 @@ struct shown {
     const char *stopped;
     int iterations, repeats, channels, straggler, cycle, group;
     bool measured, forced;
-    long long wrong;
     double p99_us, variation_percent;
     struct bb_metrics f;
     char gain[40], timestamp[BB_STAMP_TEXT];
@@ -73,7 +72,10 @@ static void add_metrics(const struct bb_report *r, const struct bb_metrics *f, s
 
     s->f = *f;
     s->stopped = bb_stop_names[f->stop];
-    s->wrong = f->checked ? (long long)f->wrong : -1;
+    s->of.time_us = f->time_us;
+    s->of.algbw_gbps = f->algbw_gbps;
+    s->of.busbw_gbps = f->busbw_gbps;
+    s->of.wrong = f->checked ? (long long)f->wrong : -1;
     s->channels = f->seen.choice.kind == BB_CHOICE_NONE ? -1 : f->seen.choice.channels;
     s->variation_percent = 100 * f->iterations.variation;
     /* The 99th percentile is undefined below 100 iterations: nccl-tests prints the maximum instead, busbar prints
@@ -118,9 +120,7 @@ static json_t *skew_json(const void *shown)
                      skew->straggler >= 0 ? json_real(skew->straggler_share) : json_null());
 }
 
-/* Special values in the lists of fields below. AS_TIME, AS_RATE: use the report style's column width for times or
- * for rates; FITTING: print as many digits as fit in the column. */
-enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT };
+enum { FITTING = BB_DIGITS_THAT_FIT }; /* print as many digits as fit in the column */
 
 #define SHOWS(name) BB_SHOWS(struct shown, name)
 #define JSON(name)  BB_NAMED(struct shown, name)
@@ -130,21 +130,13 @@ static const struct bb_field run_fields[] = {
     {0},
 };
 
-static const struct bb_field time_fields[] = {{"time_us", "time", "(us)", AS_TIME, FITTING, SHOWS(f.time_us)}, {0}};
-static const struct bb_field cpu_fields[] = {{"time_us", "cputime", "(us)", AS_TIME, FITTING, SHOWS(f.time_us)}, {0}};
-static const struct bb_field placement_fields[] = {
-    {"algbw_gbps", "algbw", "(GB/s)", AS_RATE, FITTING, SHOWS(f.algbw_gbps)},
-    {"busbw_gbps", "busbw", "(GB/s)", AS_RATE, FITTING, SHOWS(f.busbw_gbps)},
-    {"busbw_factor", SHOWS(f.factor)},
-    {"wrong", "#wrong", "", 6, 0, SHOWS(wrong), .none = "N/A"},
-    {0},
-};
-
+static const struct bb_field cpu_fields[] = {{"time_us", "cputime", "(us)", BB_WIDTH_TIME, FITTING, SHOWS(of.time_us)},
+                                             {0}};
 static const struct bb_field iteration_fields[] = {
-    {NULL, "i_min", "(us)", AS_TIME, FITTING, SHOWS(f.iterations.us.min)},
-    {NULL, "i_max", "(us)", AS_TIME, FITTING, SHOWS(f.iterations.us.max)},
-    {NULL, "i_p99", "(us)", AS_TIME, FITTING, SHOWS(p99_us)},
-    {NULL, "i_cv%", "(%)", AS_TIME, FITTING, SHOWS(variation_percent)},
+    {NULL, "i_min", "(us)", BB_WIDTH_TIME, FITTING, SHOWS(f.iterations.us.min)},
+    {NULL, "i_max", "(us)", BB_WIDTH_TIME, FITTING, SHOWS(f.iterations.us.max)},
+    {NULL, "i_p99", "(us)", BB_WIDTH_TIME, FITTING, SHOWS(p99_us)},
+    {NULL, "i_cv%", "(%)", BB_WIDTH_TIME, FITTING, SHOWS(variation_percent)},
     {0},
 };
 
@@ -172,19 +164,19 @@ static const struct bb_field result_fields[] = {
 /* Arrival skew of the ranks (struct bb_skew). These columns come after the columns of nccl-tests, so that parsers of
  * nccl-tests' table keep working. */
 static const struct bb_field skew_fields[] = {
-    {NULL, "transfer", "(us)", AS_TIME, FITTING, SHOWS(f.skew.transfer_us)},
-    {NULL, "spread", "(us)", AS_TIME, FITTING, SHOWS(f.skew.spread_us)},
+    {NULL, "transfer", "(us)", BB_WIDTH_TIME, FITTING, SHOWS(f.skew.transfer_us)},
+    {NULL, "spread", "(us)", BB_WIDTH_TIME, FITTING, SHOWS(f.skew.spread_us)},
     {NULL, "last", "(rank)", 6, 0, SHOWS(straggler), .none = "-"},
     {0},
 };
 
-static const struct bb_field wall_fields[] = {{NULL, "wall", "(us)", AS_TIME, FITTING, SHOWS(f.wall_us)}, {0}};
+static const struct bb_field wall_fields[] = {{NULL, "wall", "(us)", BB_WIDTH_TIME, FITTING, SHOWS(f.wall_us)}, {0}};
 
 static const struct bb_field choice_fields[] = {
     {NULL, "algorithm", "", 14, 0, SHOWS(f.seen.choice.algorithm), .none = "-"},
     {NULL, "protocol", "", 8, 0, SHOWS(f.seen.choice.protocol), .none = "-"},
     {NULL, "channels", "", 8, 0, SHOWS(channels), .none = "-"},
-    {NULL, "model", "(us)", AS_TIME, FITTING, SHOWS(f.model_us), .none = "-"},
+    {NULL, "model", "(us)", BB_WIDTH_TIME, FITTING, SHOWS(f.model_us), .none = "-"},
     {0},
 };
 
@@ -231,16 +223,16 @@ static bool shows_wall(const struct bb_report *r, const struct bb_mode *mode)
 static const struct list *choose_lists(const struct bb_report *r, struct list lists[LISTS])
 {
     const struct bb_sampling_options *o = &r->options->sampling;
-    const struct bb_field *times = r->ctx->host_time ? cpu_fields : time_fields;
+    const struct bb_field *times = r->ctx->host_time ? cpu_fields : bb_time_fields;
     const bool each = r->ctx->iteration_events, groups = r->ctx->groups, stamps = r->options->timestamps;
     const struct list all[LISTS] = {
         {bb_case_fields, ONCE, true, true},
         {run_fields, ONCE, false, true},
         {times, BB_OUT_OF_PLACE, true, true},
-        {placement_fields, BB_OUT_OF_PLACE, true, true},
+        {bb_metric_fields, BB_OUT_OF_PLACE, true, true},
         {iteration_fields, BB_OUT_OF_PLACE, each, false},
         {times, BB_IN_PLACE, true, false},
-        {placement_fields, BB_IN_PLACE, true, false},
+        {bb_metric_fields, BB_IN_PLACE, true, false},
         {iteration_fields, BB_IN_PLACE, each, false},
         {result_fields, ONCE, false, true},
         {skew_fields, ONCE, shows_skew(r), false},
@@ -275,26 +267,6 @@ static void print_line(const struct bb_report *r, const struct bb_row *row, bool
     }
     bb_line_end(&line);
     fflush(r->out);
-}
-
-/* Prints a title centered over the columns of one buffer placement. */
-static void print_centred(FILE *out, const char *title, int width)
-{
-    int left = (width - (int)strlen(title)) / 2;
-
-    fprintf(out, "%*s%s%*s", left, "", title, width - left - (int)strlen(title), "");
-}
-
-static void print_placements(const struct bb_report *r)
-{
-    const struct bb_line line = {.widths = r->style->widths};
-    int each = bb_line_width(&line, time_fields) + bb_line_width(&line, placement_fields) +
-               (r->ctx->iteration_events ? bb_line_width(&line, iteration_fields) : 0);
-
-    fprintf(r->out, "#%*s", bb_line_width(&line, bb_case_fields) - 3, "");
-    print_centred(r->out, "out-of-place", each);
-    print_centred(r->out, "in-place", each);
-    fputc('\n', r->out);
 }
 
 /* ---- lines above the table ---- */
@@ -426,7 +398,7 @@ static void bench_head(const struct bb_report *r, const struct bb_report_head *h
     print_method(r, head->options);
 }
 
-const struct bb_report_style bb_report_bench = {.widths = {9, 7}, .head = bench_head};
+const struct bb_report_style bb_report_bench = {.widths = bb_case_widths, .head = bench_head};
 
 void bb_report_head(const struct bb_report *r, const struct bb_report_head *head)
 {
@@ -436,12 +408,7 @@ void bb_report_head(const struct bb_report *r, const struct bb_report_head *head
 
 static void print_title(const struct bb_report *r, int coll)
 {
-    const char *mode = r->ctx->n_modes > 1 ? r->ctx->mode->name : "";
-
-    fprintf(r->out, "#\n# %s%s%s%s: %s; busbw = algbw * %s\n", bb_colls[coll].name, *mode ? " (" : "", mode,
-            *mode ? ")" : "", bb_colls[coll].help, bb_colls[coll].factor_text);
-    if (bb_colls[coll].inplace == BB_INPLACE_NONE)
-        fprintf(r->out, "# in place: N/A, because received data would overwrite data that are still to be sent\n");
+    bb_print_case_title(r->out, coll, r->ctx->n_modes > 1 ? r->ctx->mode->name : NULL);
     if (bb_colls[coll].flags & BB_COLL_ROUNDS && r->options->aggregate > 1)
         fprintf(r->out, "# -m: the operations of an iteration are not one NCCL group, because the rounds of this "
                         "collective depend on each "
@@ -464,6 +431,8 @@ static bool table_continues(const struct bb_report *r)
 
 void bb_report_begin(struct bb_report *r, int coll)
 {
+    const struct bb_line widths = {.widths = r->style->widths};
+
     if (continues_table(r))
         return;
     r->wrong = r->unchecked = r->rows = 0;
@@ -479,7 +448,8 @@ void bb_report_begin(struct bb_report *r, int coll)
     if (!r->style->program)
         print_title(r, coll);
     fprintf(r->out, "#\n");
-    print_placements(r);
+    bb_print_placements(r->out, r->style->widths,
+                        r->ctx->iteration_events ? bb_line_width(&widths, iteration_fields) : 0);
     print_line(r, NULL, false);
     print_line(r, NULL, true);
 }

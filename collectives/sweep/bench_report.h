@@ -32,8 +32,8 @@ struct bb_report_head;
 
 /* Output format of the table and of the results: busbar's or nccl-tests'. */
 struct bb_report_style {
-    int widths[2]; /* column widths in characters: [0] for times, [1] for rates */
-    bool zeros;    /* true: print values that do not apply as 0.00 instead of N/A, for parsers of nccl-tests' table */
+    const int *widths; /* [2] column widths in characters: [0] for times, [1] for rates */
+    bool zeros; /* true: print values that do not apply as 0.00 instead of N/A, for parsers of nccl-tests' table */
     bool first_group;    /* true: with --split, print only the rows of the first group of ranks */
     int threads, gpus;   /* values of nccl-tests' options -t (threads) and -g (GPUs per thread), only for printing */
     const char *program; /* program name printed in nccl-tests' format, such as all_reduce_perf; NULL: busbar's

@@ -1,6 +1,7 @@
 /* cases.c - see cases.h. */
 #include "collectives/sweep/cases.h"
 
+#include "bootstrap/base/alloc.h"
 #include "collectives/measure/stopping.h"
 
 #include <stdlib.h>
@@ -33,28 +34,25 @@ static int run_size(struct bb_case *c, size_t bytes, bb_sweep_fn *fn, void *arg)
     return fn(arg, c);
 }
 
-/* Allocates *list and fills it with the sweep's *n message sizes in ascending order, or in the order of --sizes. The
- * caller frees *list. */
-static int list_sizes(const struct bb_sweep *s, size_t **list, size_t *n)
+/* Returns the sweep's *n message sizes in ascending order, or in the order of --sizes. The caller frees the list. */
+static size_t *list_sizes(const struct bb_sweep *s, size_t *n)
 {
+    size_t *list;
+
     *n = (size_t)s->sizes.n;
     for (size_t bytes = s->min_bytes; s->sizes.n == 0 && (*n == 0 || bytes != 0); (*n)++)
         bytes = next_size(s, bytes);
-    *list = malloc(*n * sizeof **list);
-    if (!*list)
-        return bb_err(BB_EFAIL, "out of host memory for %zu sizes", *n);
+    BB_NEW(list, *n);
     for (size_t i = 0; i < *n; i++)
-        (*list)[i] = s->sizes.n > 0 ? s->sizes.bytes[i] : i == 0 ? s->min_bytes : next_size(s, (*list)[i - 1]);
-    return 0;
+        list[i] = s->sizes.n > 0 ? s->sizes.bytes[i] : i == 0 ? s->min_bytes : next_size(s, list[i - 1]);
+    return list;
 }
 
 static int each_size(const struct bb_sweep *s, struct bb_case *c, bb_sweep_fn *fn, void *arg)
 {
-    size_t *sizes, n;
-    int rc = list_sizes(s, &sizes, &n);
+    size_t n, *sizes = list_sizes(s, &n);
+    int rc = 0;
 
-    if (rc != 0)
-        return rc;
     if (s->shuffled)
         bb_shuffle(sizes, n, s->seed);
     for (size_t i = 0; i < n && rc == 0; i++)

@@ -17,14 +17,9 @@
 struct shown {
     struct bb_shown_case of;
     char algorithm[BB_CHOICE_TEXT], protocol[BB_CHOICE_TEXT]; /* NCCL's expected algorithm and protocol; "": unknown */
-    struct bb_stats time_us;
-    double algbw_gbps, busbw_gbps, factor;
 };
 
 #define MAX_SAMPLES_PER_ROW 30e6 /* maximum ranks x jitter samples per message size; this takes one to two seconds */
-
-enum { AS_TIME = -1, AS_RATE = -2, FITTING = BB_DIGITS_THAT_FIT };
-static const int widths[] = {9, 7};
 
 static json_t *predicted_flag(const void *shown)
 {
@@ -33,15 +28,6 @@ static json_t *predicted_flag(const void *shown)
 }
 
 #define SHOWS(name) BB_SHOWS(struct shown, name)
-static const struct bb_field metric_fields[] = {
-    {"time_us", "time", "(us)", AS_TIME, FITTING, SHOWS(time_us)},
-    {"algbw_gbps", "algbw", "(GB/s)", AS_RATE, FITTING, SHOWS(algbw_gbps)},
-    {"busbw_gbps", "busbw", "(GB/s)", AS_RATE, FITTING, SHOWS(busbw_gbps)},
-    {"busbw_factor", SHOWS(factor)},
-    {"wrong", "#wrong", "", 6, 0, .none = "N/A"}, /* a plan transfers no data, so no data are verified */
-    {0},
-};
-
 static const struct bb_field choice_fields[] = {
     {"algorithm", "algorithm", "", 11, 0, SHOWS(algorithm), .none = "-"},
     {"protocol", "protocol", "", 8, 0, SHOWS(protocol), .none = "-"},
@@ -64,10 +50,7 @@ struct table {
 
 static struct shown name_row(const struct bb_case *c)
 {
-    return (struct shown){.of = bb_show_case(c, c->in_place, "stream"),
-                          .algbw_gbps = NAN,
-                          .busbw_gbps = NAN,
-                          .factor = bb_colls[c->kind].bus_factor(c->ranks)};
+    return (struct shown){.of = bb_show_case(c, c->in_place, "stream")};
 }
 
 static bool is_undisturbed(const struct bb_bench_plan *p)
@@ -84,23 +67,18 @@ static int count_samples(const struct bb_bench_plan *p)
  * degraded GPUs, NICs or links, so it is predicted for the machine without degradation. */
 static int predict_row(const struct table *t, const struct bb_case *c, struct shown *s)
 {
-    double (*part)(int) = bb_colls[c->kind].alg_factor;
     const struct bb_bench_plan *p = t->plan;
     struct bb_case_time time;
-    double us;
     int rc;
 
     TRY(bb_case_time(p->cluster, c, &time));
     t->samples_us[0] = (double)time.ns / 1e3;
     if (!is_undisturbed(p))
         TRY(bb_perturbed_case_us(p->cluster, p->conditions, c, t->samples_us, count_samples(p)));
-    bb_stats_compute(t->samples_us, (size_t)count_samples(p), &s->time_us);
-    us = s->time_us.p50;
+    bb_stats_compute(t->samples_us, (size_t)count_samples(p), &s->of.time_us);
     memcpy(s->algorithm, time.algorithm, sizeof(s->algorithm));
     memcpy(s->protocol, time.protocol, sizeof(s->protocol));
-    if (us > 0)
-        s->algbw_gbps = (part ? part(c->ranks) : 1) * (double)s->of.bytes / us / 1e3;
-    s->busbw_gbps = c->ranks > 1 ? s->algbw_gbps * s->factor : NAN;
+    bb_case_bandwidths(c, s->of.time_us.p50, &s->of.algbw_gbps, &s->of.busbw_gbps);
 out:
     return rc;
 }
@@ -113,7 +91,8 @@ static void save_row(struct table *t, const struct shown *s)
         return;
     row = json_object();
     bb_table_json(row, bb_case_fields, s);
-    bb_table_json(row, metric_fields, s);
+    bb_table_json(row, bb_time_fields, s);
+    bb_table_json(row, bb_metric_fields, s);
     bb_table_json(row, choice_fields, s);
     json_array_append_new(t->rows, row);
 }
@@ -131,7 +110,7 @@ static int write_row(void *arg, const struct bb_case *both)
 {
     const struct bb_sweep *sweep = ((struct table *)arg)->plan->sweep;
     const bool wanted[] = {sweep->out_of_place, sweep->in_place};
-    struct bb_line line = {.widths = widths, .none = "N/A"};
+    struct bb_line line = {.widths = bb_case_widths, .none = "N/A"};
     struct table *t = arg;
     struct shown s = name_row(both), chosen = s;
     int rc = 0;
@@ -148,12 +127,14 @@ static int write_row(void *arg, const struct bb_case *both)
             TRY(predict_row(t, &c, &s));
             save_row(t, &s);
         }
-        if (isfinite(s.busbw_gbps)) {
-            t->busbw_sum += s.busbw_gbps;
+        if (isfinite(s.of.busbw_gbps)) {
+            t->busbw_sum += s.of.busbw_gbps;
             t->busbw_n++;
         }
-        if (t->out)
-            bb_line_row(&line, metric_fields, &s);
+        if (t->out) {
+            bb_line_row(&line, bb_time_fields, &s);
+            bb_line_row(&line, bb_metric_fields, &s);
+        }
         if (*s.algorithm)
             chosen = s;
     }
@@ -167,30 +148,19 @@ out:
 
 /* ---- the whole table ---- */
 
-static void print_centred(FILE *out, const char *title, int width)
-{
-    int left = (width - (int)strlen(title)) / 2;
-
-    fprintf(out, "%*s%s%*s", left, "", title, width - left - (int)strlen(title), "");
-}
-
 static void print_heading(const struct bb_bench_plan *p, FILE *out, int coll)
 {
-    struct bb_line line = {.out = out, .widths = widths};
-    int each = bb_line_width(&line, metric_fields);
+    struct bb_line line = {.out = out, .widths = bb_case_widths};
 
-    fprintf(out, "#\n# %s: %s; busbw = algbw * %s\n", bb_colls[coll].name, bb_colls[coll].help,
-            bb_colls[coll].factor_text);
-    if (bb_colls[coll].inplace == BB_INPLACE_NONE)
-        fprintf(out, "# in place: N/A, because received data would overwrite data that are still to be sent\n");
-    fprintf(out, "#\n#%*s", bb_line_width(&line, bb_case_fields) - 3, "");
-    print_centred(out, "out-of-place", each);
-    print_centred(out, "in-place", each);
-    fputc('\n', out);
+    bb_print_case_title(out, coll, NULL);
+    fprintf(out, "#\n");
+    bb_print_placements(out, bb_case_widths, 0);
     for (int units = 0; units <= 1; units++) {
         bb_line_heading(&line, bb_case_fields, units);
-        bb_line_heading(&line, metric_fields, units);
-        bb_line_heading(&line, metric_fields, units);
+        for (int in_place = 0; in_place < 2; in_place++) {
+            bb_line_heading(&line, bb_time_fields, units);
+            bb_line_heading(&line, bb_metric_fields, units);
+        }
         if (has_nccl_variants(p))
             bb_line_heading(&line, choice_fields, units);
         bb_line_end(&line);

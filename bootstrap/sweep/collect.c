@@ -207,16 +207,21 @@ static const char *path_of(const json_t *column)
     return json_string_value(json_is_string(column) ? column : json_object_get(column, "value"));
 }
 
-static void add_user_column(const struct bb_gathered *g, struct table *t, const json_t *column)
+/* Returns the name of a column of the study file, owned by the caller: "name", or a name derived from the path. */
+static char *user_column_name(const json_t *column)
 {
-    const char *path = path_of(column), *name = json_string_value(json_object_get(column, "name"));
+    const char *name = json_string_value(json_object_get(column, "name"));
     const json_t *relative_to = json_object_get(column, "relative_to");
 
-    warn_if_empty(g, path);
     if (name)
-        add_column(t, bb_copy_text(name), path, relative_to);
-    else
-        add_column(t, relative_to ? relative_name(path, relative_to) : short_name(path), path, relative_to);
+        return bb_copy_text(name);
+    return relative_to ? relative_name(path_of(column), relative_to) : short_name(path_of(column));
+}
+
+static void add_user_column(const struct bb_gathered *g, struct table *t, const json_t *column)
+{
+    warn_if_empty(g, path_of(column));
+    add_column(t, user_column_name(column), path_of(column), json_object_get(column, "relative_to"));
 }
 
 static void choose_columns(const struct bb_gathered *g, struct table *t)
@@ -262,9 +267,7 @@ json_t *bb_sweep_columns(const struct bb_study *study, const struct bb_sweep_run
     add_axes(names, combinations);
     json_array_foreach(own, i, column)
     {
-        const char *name = json_string_value(json_object_get(column, "name"));
-
-        add_name(names, short_name(name ? name : path_of(column)));
+        add_name(names, user_column_name(column));
     }
     for (const struct default_columns *d = default_columns; !own && d < default_columns + N_DEFAULTS; d++)
         for (const char *const *path = d->paths; *path; path++)

@@ -430,6 +430,13 @@ def test_rejects_invalid_view_before_any_run(sweep, args, messages):
     assert all(word in line for word in messages), line
 
 
+def test_sorts_by_a_ratio_column_without_a_name(sweep):
+    ratio = study(ranks=[1, 2, 4], columns=[{"value": "step_us.p50", "relative_to": {"ranks": 1}}])
+    done = sweep(ratio, "--sort", "step_us.p50 over ranks=1")
+    assert done.returncode == 0, done.stderr
+    assert [row[0] for row in table(done)] == ["4", "2", "1"]
+
+
 def test_rejects_sorting_by_a_column_without_results(sweep):
     done = sweep(SIX, "--sort", "busbw_gbps")
     assert done.returncode == 2 and "no result has 'busbw_gbps'" in done.stderr

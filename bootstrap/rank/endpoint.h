@@ -1,4 +1,5 @@
-/* endpoint.h - the servers among the supervisors of a job (bootstrap/supervise/star.h), and their addresses. */
+/* endpoint.h - addresses of the two supervisors of a job to which all others connect (the servers, see
+ * bootstrap/supervise/star.h). */
 #ifndef BB_BOOTSTRAP_RANK_ENDPOINT_H
 #define BB_BOOTSTRAP_RANK_ENDPOINT_H
 
@@ -6,22 +7,23 @@
 
 #include <sys/socket.h>
 
-/* Addresses at which a supervisor listens, and the secret token of the job. Plain data, so that MPI can broadcast
- * it. n is 0 if the supervisor does not listen. */
+/* Addresses at which a supervisor listens, and the secret token of the job. The struct contains no pointers, so that
+ * MPI can broadcast it. */
 #define BB_STAR_ADDRESSES 8
 struct bb_star_endpoint {
-    struct bb_siphash_key token;
-    int n;
+    struct bb_siphash_key token; /* set only in the endpoint of rank 0's supervisor */
+    int n;                       /* number of addresses; 0: the supervisor does not listen */
     struct sockaddr_storage at[BB_STAR_ADDRESSES];
 };
 
-/* Servers: the supervisor of rank 0, and that of another rank, which takes over if the first is lost or does not
+/* Number of servers: the supervisor of rank 0, and the backup server, which takes over if the first is lost or does not
  * answer. */
 enum { BB_STAR_SERVERS = 2 };
 
-/* bb_star_backup - returns the rank whose supervisor is the backup server: the first rank of the second node, so that
- * it outlives the first node, else the rank after the `first` ranks of the first supervisor; -1: none. node_of: [size]
- * node of each rank. */
+/* bb_star_backup - return the rank whose supervisor is the backup server: the lowest rank on another node than rank 0,
+ * so that the backup server survives a failure of that node; with one node, the first rank of the second supervisor.
+ * node_of: [size] node of each rank; first: number of ranks of the first supervisor. Returns -1 if the job has only one
+ * supervisor. */
 int bb_star_backup(int size, const int *node_of, int first);
 
 #endif

@@ -1,4 +1,4 @@
-/* rank.c - the rank's side of the connection to its supervisor. */
+/* rank.c - a rank's connection to its supervisor. */
 #include "bootstrap/rank/rank.h"
 
 #include "bootstrap/base/alloc.h"
@@ -15,15 +15,16 @@
 #include <unistd.h>
 
 static const char VARIABLE[] = "BUSBAR_RANK"; /* set by the supervisor (child.c) */
-static const double DECISION_S = 10;          /* longest wait for the decision after a timeout */
+static const double DECISION_S = 10; /* longest wait in seconds for the end of the job after a reported timeout */
 enum { POLL_MS = 5 };
 
+/* Content of the variable: process id of the supervisor, and the descriptors that the rank inherited from it. */
 struct descriptors {
-    int supervisor, page, socket, results, stderr_fd; /* supervisor: its process id */
+    int supervisor, page, socket, results, stderr_fd;
 };
 
-/* Reads the descriptors from the environment. Returns false if this process has no supervisor: a process that the rank
- * starts inherits the variable, but is no child of the supervisor. */
+/* Reads the descriptors from the environment. Returns false if this process has no supervisor. A process that the rank
+ * starts inherits the variable but not the parent, so the variable does not apply to it. */
 static bool read_descriptors(struct descriptors *d)
 {
     const char *text = getenv(VARIABLE);
@@ -45,7 +46,7 @@ static struct bb_rank_page *map_page(int fd)
     return page == MAP_FAILED ? NULL : page;
 }
 
-/* Handler of the signal that the supervisor has died. */
+/* Handler of the signal that the kernel sends when the supervisor dies (bb_rank_orphan_signal). */
 static void linger_and_exit(int signal)
 {
     const struct timespec pause = {.tv_nsec = 1000000L * BB_RANK_ORPHAN_MS};
@@ -70,12 +71,12 @@ void bb_supervised_begin(void)
     close_on_exec(d.socket);
     close_on_exec(d.results);
     page = map_page(d.page);
-    bb_err_mute(bb_launcher_rank() > 0); /* until MPI is initialized, only rank 0 prints errors */
+    bb_err_mute(bb_launcher_rank() > 0); /* until bb_world_init, only rank 0 prints errors */
     bb_err_keep_muted(page ? page->muted : NULL, sizeof(page->muted));
     (void)bb_rank_send(d.socket, BB_RANK_ALIVE, 0, BUSBAR_VERSION, sizeof(BUSBAR_VERSION));
 }
 
-/* Sends the exit code to the supervisor. */
+/* Sends a request with the exit code to the supervisor, if there is one. */
 static void send_code(enum bb_rank_request request, int code)
 {
     struct descriptors d;

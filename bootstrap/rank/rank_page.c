@@ -74,7 +74,7 @@ int bb_rank_send(int fd, enum bb_rank_request request, int code, const void *dat
     return error ? error : send_all(fd, data, bytes);
 }
 
-/* Makes space for a message of `bytes` bytes. */
+/* Increases the capacity of r->data to at least `bytes`. */
 static void reserve(struct bb_rank_receiver *r, size_t bytes)
 {
     if (bytes <= r->capacity)

@@ -1,4 +1,4 @@
-/* serve.c - see serve.h. */
+/* serve.c - the process that writes the results of a supervised run. */
 #include "bootstrap/results/serve.h"
 
 #include <poll.h>
@@ -7,11 +7,12 @@
 #include <sys/socket.h>
 
 struct server {
-    struct bb_rank_receiver rank, control; /* rank: fd -1 after the rank has closed the connection */
-    struct bb_results_writer writer;       /* open if it has a document */
+    struct bb_rank_receiver rank;    /* requests of the rank; fd -1 after the rank has closed the connection */
+    struct bb_rank_receiver control; /* FINISH from the supervisor */
+    struct bb_results_writer writer; /* open after a successful OPEN */
 };
 
-/* A peer that has ended does not need an answer, so errors are ignored. */
+/* Sends an answer. A process that has ended does not need an answer, so errors are ignored. */
 static void answer(int fd, int code)
 {
     (void)!bb_rank_send(fd, (enum bb_rank_request)BB_RESULTS_ANSWER, code, NULL, 0);
@@ -30,9 +31,9 @@ static void serve_rank(struct server *s)
         json_t *value = json_loadb(payload, header.bytes, JSON_DECODE_ANY, NULL);
         const char *path = json_string_value(json_object_get(value, "path"));
 
-        if (path &&
-            header.request ==
-                BB_RESULTS_OPEN) /* before the file is created, so that the supervisor can complete it if this process hangs */
+        /* /* The supervisor receives the path before the file is created, so that it can complete the file if this
+         * process hangs. */
+        if (path && header.request == BB_RESULTS_OPEN)
             (void)!bb_rank_send(s->control.fd, (enum bb_rank_request)BB_RESULTS_OPEN, 0, path, strlen(path));
         answer(s->rank.fd, bb_results_writer_execute(&s->writer, (enum bb_results_request)header.request, value));
         json_decref(value);
@@ -47,8 +48,8 @@ static void serve_rank(struct server *s)
 
 /* ---- main loop and end of the process ---- */
 
-/* Executes requests of the rank until FINISH arrives. Returns whether it has arrived: false if the supervisor has
- * ended. */
+/* Executes requests of the rank until FINISH arrives. header, payload: out, of FINISH. Returns false if the supervisor
+ * has ended without FINISH. */
 static bool serve_until_finish(struct server *s, struct bb_rank_header *header, const void **payload)
 {
     struct pollfd polls[] = {{.fd = s->control.fd, .events = POLLIN}, {.events = POLLIN}};

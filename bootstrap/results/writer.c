@@ -1,4 +1,4 @@
-/* writer.c - see writer.h. */
+/* writer.c - writes the JSON and CSV results of a run and the final status. */
 #include "bootstrap/results/writer.h"
 
 #include "bootstrap/base/alloc.h"
@@ -11,7 +11,7 @@
 
 /* ---- stdout, devices, pipes and CSV files, which are written at the end ---- */
 
-static const char json_name[] = "the results", csv_name[] = "the table"; /* in messages */
+static const char json_name[] = "the results", csv_name[] = "the table"; /* names of the targets in messages */
 
 static bool is_stdout(const char *path)
 {
@@ -37,7 +37,8 @@ static void put_csv(struct bb_results_writer *w, FILE *out)
     json_decref(extra);
 }
 
-/* Writes a target with the function `put`. Returns 0, or a negative error after an error message. */
+/* Writes a target with the function `put`. what: name of the target in messages. Returns 0, or a negative error after
+ * an error message. */
 static int write_output(struct bb_results_writer *w, const char *path, const char *what,
                         void put(struct bb_results_writer *w, FILE *out))
 {
@@ -58,7 +59,7 @@ out:
 
 /* ---- open and release ---- */
 
-/* Creates the JSON if it is a file. */
+/* Opens the document, and creates the JSON file unless the target is stdout, a device or a pipe. */
 static int open_json(struct bb_results_writer *w, json_t *root)
 {
     const bool is_file = w->path && !is_stdout(w->path) && !bb_outfile_is_stream(w->path);
@@ -162,7 +163,8 @@ json_t *bb_results_end_json(const struct bb_results_end *end)
     return fields;
 }
 
-/* Sets the final status and the reasons of an early end. The schema of nccl-tests has none of these keys. */
+/* Sets the final status and the reasons of an early end. Does nothing for the schema of nccl-tests, which has none of
+ * these keys. */
 static void set_end(struct bb_results_writer *w, int rc, json_t *end)
 {
     if (w->foreign)

@@ -53,7 +53,7 @@ int bb_model_file_open(struct bb_model_file *s, const char *name_or_path, const 
 
     TRY(bb_model_file_load(s, name_or_path, &found));
     if (strcmp(found, family) != 0)
-        return bb_err(BB_EUSAGE, "%s: a model of family '%s', expected '%s'", name_or_path, found, family);
+        return bb_err(BB_EUSAGE, "%s: is a model of family '%s', expected '%s'", name_or_path, found, family);
     rc = bb_model_file_begin(s);
 out:
     return rc;
@@ -78,7 +78,8 @@ int bb_model_file_set(struct bb_model_file *s, const char *name, double value)
     const struct bb_variable *known = find_variable(s, name);
 
     if (!known && s->n_vars == BB_MODEL_FILE_VARIABLES)
-        return bb_err(BB_EUSAGE, "%s: more than %d shapes", s->where, BB_MODEL_FILE_VARIABLES);
+        return bb_err(BB_EUSAGE, "%s: '%s' is one variable too many in object 'shape', at most %d are supported",
+                      s->where, name, BB_MODEL_FILE_VARIABLES);
     s->vars[known ? known - s->vars : s->n_vars++] = (struct bb_variable){name, value};
     return 0;
 }

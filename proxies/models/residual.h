@@ -32,13 +32,14 @@ struct bb_local_batch {
 
 /*
  * A layer with weights and its sizes for one image: a convolution with its normalization and activation, or a dense
- * layer (kernel = 0). Layers without weights (pooling, sums of shortcuts) have no entry, because current libraries fuse
- * them into the normalization kernel.
+ * layer (kernel = 0). Layers without weights (pooling, sums of shortcuts) are not listed, because current libraries
+ * fuse them into the normalization kernel.
  */
 struct bb_residual_layer {
     int tensor; /* index in bb_residual.tensors of the layer's weights, which have in * out * kernel^2 elements
                    (dense: in * out) */
-    int in, out, kernel, edge, stride;
+    int in, out, kernel, edge, stride; /* in, out: channels (dense layer: features); edge: height and width of the
+                                          input in pixels */
 };
 
 struct bb_residual {

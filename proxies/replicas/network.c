@@ -123,12 +123,14 @@ static int add_stages(struct network_builder *g, const json_t *part, int width, 
     int stages = (int)json_array_size(blocks), rc = 0;
 
     if (stages < 1 || stages > MAX_STAGES)
-        return bb_err(BB_EUSAGE, "%s: 'blocks' must be a list of 1 to %d numbers", g->where, MAX_STAGES);
+        return bb_err(BB_EUSAGE, "%s: 'blocks' has %d elements, expected a list of 1 to %d numbers", g->where, stages,
+                      MAX_STAGES);
     for (int s = 0; s < stages; s++) {
         json_int_t n = json_integer_value(json_array_get(blocks, (size_t)s));
 
         if (n < 1 || n > MAX_BLOCKS)
-            return bb_err(BB_EUSAGE, "%s: each number in 'blocks' must be from 1 to %d", g->where, MAX_BLOCKS);
+            return bb_err(BB_EUSAGE, "%s: element %d of 'blocks' must be a whole number from 1 to %d", g->where, s,
+                          MAX_BLOCKS);
         for (int b = 0; b < n; b++)
             TRY(add_block(g, s + 1, b, width << s, bottleneck));
     }

@@ -78,7 +78,8 @@ int bb_model_file_set(struct bb_model_file *s, const char *name, double value)
     const struct bb_variable *known = find_variable(s, name);
 
     if (!known && s->n_vars == BB_MODEL_FILE_VARIABLES)
-        return bb_err(BB_EUSAGE, "%s: '%s' is one variable too many in object 'shape', at most %d are supported",
+        return bb_err(BB_EUSAGE,
+                      "%s: no space for the variable '%s': formulas have at most %d variables (keys of 'shape')",
                       s->where, name, BB_MODEL_FILE_VARIABLES);
     s->vars[known ? known - s->vars : s->n_vars++] = (struct bb_variable){name, value};
     return 0;

@@ -58,7 +58,7 @@ struct bb_residual {
     int global_batch; /* total number of samples on all ranks, for strong scaling; 0: not in the file */
 };
 
-/* bb_residual_load - loads a ResNet. Returns 0, or a negative error after printing an error message.
+/* bb_residual_load - loads a ResNet. Returns 0, or -BB_EUSAGE after printing an error message.
  * bb_residual_release also accepts a partly loaded model. */
 int bb_residual_load(const char *name_or_path, struct bb_residual *model) BB_MUST_CHECK;
 void bb_residual_release(struct bb_residual *model);

@@ -127,7 +127,7 @@ struct bb_proxy_config {
                           from the FLOPs and tflops */
     double backward_us;  /* duration of a timed backward kernel in microseconds, per layer and micro-batch; 0: twice
                            the duration of the forward kernel */
-    double tflops;       /* compute rate in 1e12 FLOP/s that converts FLOPs to the duration of kernels that only wait */
+    double tflops;       /* compute rate in 1e12 FLOP/s that converts FLOPs to the duration of timed kernels */
     const char *model;   /* name of a model in profiles/models, or path of a model file (JSON) */
     int micro_batch_size; /* samples per micro-batch on each replica */
     int global_batch;     /* samples per training step over all replicas; determines the number of micro-batches */

@@ -21,10 +21,10 @@ void bb_pipe_comms(struct bb_layout *l, int group, bool bidirectional, int comms
 
 /* ---- messages of a slot (forward or backward of a model chunk) ---- */
 
-/* Returns whether a slot (forward or backward of one model chunk) exchanges a message with an adjacent stage. first
- * = true: whether the slot receives its input: false for the forward of the first layers and the backward of the
- * last layers of the model. first = false: whether the slot sends its output: false for the forward of the last
- * layers and the backward of the first layers. WEIGHTS slots (weight gradients) exchange no messages. */
+/* Returns whether a slot (forward or backward of one model chunk) receives its input from an adjacent stage (first:
+ * true) or sends its output to an adjacent stage (first: false). No input is received by the forward of the model's
+ * first layers and the backward of its last layers; no output is sent by the forward of the last layers and the
+ * backward of the first layers. WEIGHTS slots (weight gradients) exchange no messages. */
 static bool has_neighbour(const struct bb_pipe *p, const struct bb_slot *t, bool first)
 {
     int part = bb_schedule_part(p->schedule, p->stage, t->chunk), last = bb_schedule_parts(p->schedule) - 1;

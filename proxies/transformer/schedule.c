@@ -188,8 +188,8 @@ static struct bb_slot weights_entry(int micro_batch)
 
 /* Fills in the slots (forwards and backwards) of 1F1B and its variants: warm-up forwards, then alternately one
  * forward and one backward, then the remaining backwards. If the backward is split into B slots (gradients of
- * activations) and W slots (gradients of weights), a W slot follows each B slot whose index is deferred_weights or
- * higher; the remaining W slots are at the end. Returns the number of slots. */
+ * activations) and W slots (gradients of weights), a W slot follows each B slot whose index is at least
+ * deferred_weights * stage; the remaining W slots are at the end. Returns the number of slots. */
 static int make_1f1b(const struct bb_schedule *s, int stage, struct bb_slot *slots)
 {
     const struct bb_schedule_row *row = bb_schedule_row(s);

@@ -81,12 +81,12 @@ struct bb_schedule_row {
     int (*make_bidirectional)(const struct bb_schedule *s, int stage, struct bb_slot *slots);
     bool all_forwards_first; /* true: all forwards precede the first backward, so the output head stores its
                                 activations of all micro-batches at the same time */
-    /* Stage r of p runs warm_up (p - 1 - r) + (v - 1) g forwards before the steady state, in which forwards and
-     * backwards alternate; g is bb_schedule.group, which matters only with v > 1 chunks. */
+    /* Stage r of p runs warm_up * (p - 1 - r) + (v - 1) * g forwards before the steady state, in which forwards and
+     * backwards alternate (v: model chunks per stage; g: bb_schedule.group). Unused if all_forwards_first. */
     int warm_up;
     bool split; /* true: the backward is split into B slots (gradients of activations) and W slots (gradients of
                    weights) */
-    int deferred_weights; /* split: on stage r, the first W slot follows the B slot with index deferred_weights r */
+    int deferred_weights; /* split: on stage r, the first W slot follows the B slot with index deferred_weights * r */
 };
 #define BB_SCHEDULE_ROW(kind, word, row) extern const struct bb_schedule_row row;
 BB_SCHEDULE_LIST(BB_SCHEDULE_ROW)

@@ -31,8 +31,8 @@ bool bb_supervised_open(struct bb_supervised *r, double timeout_s);
 void bb_supervised_close(struct bb_supervised *r);
 
 /*
- * Signs of life of the rank. Each restarts the timeout that the supervisor checks. Without a supervisor, these functions
- * do nothing.
+ * Signs of life of the rank. Each restarts the timeout that the supervisor checks. Without a supervisor, these
+ * functions do nothing.
  * bb_supervised_moved - only restart the timeout; costs one addition.
  * bb_supervised_reached - the rank starts `step`, a section of the run that error messages name.
  * bb_supervised_waiting - the rank waits for `what`; NULL: the wait has ended.

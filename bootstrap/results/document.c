@@ -1,4 +1,4 @@
-/* document.c - the JSON results document. document.h defines head, rows and tail. */
+/* document.c - writes the JSON results document, whose text consists of head, rows and tail (document.h). */
 #include "bootstrap/results/document.h"
 
 #include "bootstrap/base/alloc.h"
@@ -24,7 +24,7 @@ static void reserve_text(struct bb_document *d, size_t bytes)
     d->text = bb_resize(d->text, d->capacity, 1);
 }
 
-/* Replaces `old` bytes of the text at offset `at` by n bytes. */
+/* Replaces `old` bytes of the text at offset `at` by the n bytes at `by`. */
 static void replace_text(struct bb_document *d, size_t at, size_t old, const char *by, size_t n)
 {
     reserve_text(d, d->bytes + n);
@@ -120,7 +120,8 @@ static int overwrite_tail(struct bb_document *d, size_t from)
     return error;
 }
 
-/* Writes the file again after another process damaged it. Returns 0 or errno. */
+/* Writes the file again after another process damaged it. damage: "shortened" or "changed", for the warning. Returns 0
+ * or errno. */
 static int heal_file(struct bb_document *d, const char *damage)
 {
     const int error = make_file(d, d->file.path);
@@ -181,8 +182,8 @@ static bool is_intact(const struct bb_document *d)
     return same;
 }
 
-/* Saves the document, compares the file with it, and flushes the file. After a write error, and if the path names
- * another file, a new file replaces the old one. Returns 0 or errno. */
+/* Writes all changes, compares the file with the document, and flushes the file to disk. After a write error, or if the
+ * path names another file, a new file replaces the old one. Returns 0 or errno. */
 static int sync_file(struct bb_document *d)
 {
     int error = save_changes(d);
@@ -213,6 +214,7 @@ static void save(struct bb_document *d, bool row)
     d->warned |= d->failing;
 }
 
+/* Prints the error of the final write, unless one was printed before. error: 0 or errno. Returns 0 or -BB_EFAIL. */
 static int report_once(struct bb_document *d, int error)
 {
     if (error && !d->reported)
@@ -233,7 +235,7 @@ int bb_document_open(struct bb_document *d, json_t *root, const char *path)
     return error ? bb_err(BB_EUSAGE, "cannot write the results: %s: %s", path, strerror(error)) : 0;
 }
 
-/* Adds the text of a row. `list` is the text of an object with a list that contains only the row. */
+/* Adds the text of a row to the document's text. list: JSON text of {"": [row]}, so that the row is indented. */
 static void add_row_text(struct bb_document *d, const char *list)
 {
     static const char begin[] = "{\n \"\": [", end[] = "\n ]\n}"; /* text before and after the row in `list` */
@@ -262,7 +264,7 @@ int bb_document_add(struct bb_document *d, json_t *row)
     return 0;
 }
 
-/* Unchanged values are skipped, because changing a field of the head rewrites the whole file. */
+/* Skips unchanged values, because changing a field of the head rewrites the whole file. */
 int bb_document_set(struct bb_document *d, const char *key, json_t *value)
 {
     if (json_equal(json_object_get(d->root, key), value)) {

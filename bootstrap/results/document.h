@@ -1,5 +1,5 @@
 /*
- * document.h - the JSON results document: one object whose rows are in the list "results".
+ * document.h - the JSON results document: one object, whose list "results" contains the rows.
  *
  *    { "schema": .., .., "results": [ row, row, .. ], "memory_bytes": .., "status": "running" }
  *    |------------ head ------------|---- rows -----|------------------ tail ------------------|
@@ -11,11 +11,11 @@
  * truncated; all earlier rows are complete.
  *
  * The text of all rows also stays in memory, so a file that another process shortens, changes or removes is written
- * again. If another run replaces the file, the new file is not touched until the end, when this run replaces it in
- * turn. A write error (full disk, removed folder) causes one warning, and the write is retried with the next change; it
- * is an error only if it persists at the end.
+ * again. If another run replaces the file, this run does not touch the new file until the end of this run, when this
+ * run replaces the file in turn. A write error (full disk, removed folder) causes one warning, and the write is retried
+ * with a later change; the run fails only if the error persists at its end.
  *
- * One thread uses a document.
+ * A document must be used by one thread only.
  */
 #ifndef BB_BOOTSTRAP_RESULTS_DOCUMENT_H
 #define BB_BOOTSTRAP_RESULTS_DOCUMENT_H
@@ -27,17 +27,18 @@
 struct bb_document {
     json_t *root;    /* fields of head and tail, owned; its list "results" stays empty; NULL: not open */
     char *text;      /* JSON text of the document */
-    size_t capacity; /* of `text` */
+    size_t capacity; /* capacity of `text` in bytes */
     size_t rows_at, rows_end, bytes; /* offsets in `text` of the first row, after the last row, and after the tail */
     struct bb_outfile file;          /* the JSON file; out NULL: the document has no file */
-    size_t saved, end;      /* saved: the file contains the head and rows of `text` up to this offset, 0: it has another
-                               head; end: length of the file, in which blanks follow the JSON text after the tail became
-                               shorter */
-    double saved_s, cost_s; /* saved_s: time at which the last write ended (bb_now_s); cost_s: duration of that write
-                               in seconds */
-    bool failing;           /* the last write failed */
-    const char *damage;     /* what another process did to the file, which was then written again; NULL: nothing */
-    bool warned, reported;  /* printed: the warning about a write error, the error */
+    size_t saved;       /* the file contains `text` up to this offset: the head and the saved rows; 0: the head in the
+                           file is outdated */
+    size_t end;         /* length of the file; blanks follow the JSON text if the tail has become shorter */
+    double saved_s;     /* time at which the last write ended (bb_now_s) */
+    double cost_s;      /* duration of the last write in seconds */
+    bool failing;       /* the last write failed */
+    const char *damage; /* what another process did to the file, which was then written again; NULL: nothing */
+    bool warned;        /* the warning about a write error was printed */
+    bool reported;      /* the error about the final write was printed */
 };
 
 /*
@@ -50,10 +51,13 @@ struct bb_document {
  */
 int bb_document_open(struct bb_document *d, json_t *root, const char *path) BB_MUST_CHECK;
 
-/* bb_document_add - add a row. bb_document_set - set a field; a changed field of the head makes the next save rewrite
- * the whole file. Both functions consume the value, and return 0, or -BB_EFAIL after an error message if the value is
- * invalid. A row is written to the file at once. A field is written with the next row or at the
- * end if writing it at once would take more than 5 % of the time. */
+/*
+ * bb_document_add - add a row, and write it to the file at once.
+ * bb_document_set - set a field of the head or the tail. The field is written at once, unless writing fields takes more
+ * than 5 % of the run's time; then it is written with the next row or at the end. A changed field of the head makes the
+ * next write rewrite the whole file.
+ * Both functions: consume the JSON value; return 0, or -BB_EFAIL after an error message if the value is invalid.
+ */
 int bb_document_add(struct bb_document *d, json_t *row) BB_MUST_CHECK;
 int bb_document_set(struct bb_document *d, const char *key, json_t *value) BB_MUST_CHECK;
 
@@ -61,12 +65,13 @@ int bb_document_set(struct bb_document *d, const char *key, json_t *value) BB_MU
 void bb_document_set_status(struct bb_document *d, const char *status);
 
 /*
- * bb_document_sync - save, check the content of the file, write the file again if it was changed or if its path no
- * longer names it, and flush it to disk (fsync).
- * bb_document_finish - the same, and truncate the file to the length of the document. The status "ok" is written only
- * after everything else was flushed to disk; until then the file has the status "running". If another process shortened
- * or changed the file during the run, the status is "failed", and the function fails although all rows are in the file.
- * Both functions: return 0, or -BB_EFAIL; only the first failure prints an error. They do nothing without a file.
+ * bb_document_sync - write all changes, compare the file with the document, write the file again if another process has
+ * changed, removed or replaced it, and flush the file to disk (fsync).
+ * bb_document_finish - do what bb_document_sync does, and truncate the file to the length of the document. The status
+ * "ok" is written only after everything else was flushed to disk; until then the file has the status "running". If
+ * another process shortened or changed the file during the run, the status is "failed", and the function fails although
+ * all rows are in the file.
+ * Both functions: return 0 or -BB_EFAIL; only the first failure prints an error. They do nothing without a file.
  */
 int bb_document_sync(struct bb_document *d) BB_MUST_CHECK;
 int bb_document_finish(struct bb_document *d) BB_MUST_CHECK;

@@ -1,4 +1,4 @@
-/* flat_table.c - flattens JSON rows into a table. */
+/* flat_table.c - converts JSON rows to a CSV table. */
 #include "bootstrap/results/flat_table.h"
 
 #include "bootstrap/base/alloc.h"
@@ -12,8 +12,8 @@ static const char *const omitted_keys[] = {"options", "environment"};
 
 static void put_field(json_t *flat, const char *path, json_t *value);
 
-/* Adds the fields of an object. The field "p50" of the object at path "time_us" has the path "time_us.p50"; the path
- * of the top level is "". */
+/* Adds the fields of an object to `flat`, an object that maps the path of a field to its value. Example: the field
+ * "p50" of the object at path "time_us" has the path "time_us.p50". The path of the row itself is "". */
 static void put_object(json_t *flat, const char *path, json_t *object)
 {
     const char *key;
@@ -28,6 +28,7 @@ static void put_object(json_t *flat, const char *path, json_t *object)
     }
 }
 
+/* Returns whether the field at this path is a confidence interval. */
 static bool is_interval(const char *path)
 {
     const char *key = strrchr(path, '.');
@@ -36,7 +37,7 @@ static bool is_interval(const char *path)
     return strcmp(key, "ci95") == 0 || strcmp(key, "ci95_us") == 0;
 }
 
-/* Adds the cells path.low and path.high of an interval. If the interval is null, both cells are null, so that the
+/* Adds the values path.low and path.high of an interval. If the interval is null, both values are null, so that the
  * columns do not depend on the values. */
 static void put_interval(json_t *flat, const char *path, const json_t *pair)
 {
@@ -46,7 +47,7 @@ static void put_interval(json_t *flat, const char *path, const json_t *pair)
     json_decref(ends);
 }
 
-/* Returns the strings of a list, separated by blanks; NULL: the list contains other values. */
+/* Returns the strings of a list as one string, separated by blanks; NULL if the list contains other values. */
 static json_t *join_texts(const json_t *list)
 {
     json_t *joined = json_string("");
@@ -67,14 +68,15 @@ static json_t *join_texts(const json_t *list)
     return joined;
 }
 
-/* Adds one cell, unless the value is NULL. The first value of a name is kept, so a field of the row takes precedence
- * over an extra field of the same name. */
+/* Adds one value, unless it is NULL or the path already has a value: a field of the row takes precedence over an extra
+ * field of the same name. */
 static void put_cell(json_t *flat, const char *path, json_t *value)
 {
     if (!json_object_get(flat, path))
         (void)!json_object_set(flat, path, value);
 }
 
+/* Adds the column or columns of the field at this path. */
 static void put_field(json_t *flat, const char *path, json_t *value)
 {
     json_t *joined;
@@ -111,7 +113,7 @@ static bool is_object_elsewhere(json_t *columns, const char *name)
     return false;
 }
 
-/* columns: object whose keys are the names of all columns. */
+/* Returns a list of the column names. columns: object whose keys are the paths of the fields of all rows. */
 static json_t *column_names(json_t *columns)
 {
     json_t *names = json_array(), *value;
@@ -125,6 +127,7 @@ static json_t *column_names(json_t *columns)
     return names;
 }
 
+/* Returns the values of a row in the order of the columns; null for a column that the row does not have. */
 static json_t *cells_of(const json_t *flat, const json_t *names)
 {
     json_t *cells = json_array();

@@ -1,7 +1,8 @@
 /*
- * flat_table.h - results as a flat table with one line per JSON row. The columns are the union of the scalar fields of
- * all rows. A nested field is named object.field; an interval has two columns, ci95.low and ci95.high; a list of
- * strings becomes one string, separated by blanks. Other lists, `options` and `environment` are only in the JSON.
+ * flat_table.h - converts JSON rows to a CSV table with one line per row. The columns are the scalar fields of all
+ * rows. A nested field has the name object.field; a confidence interval has two columns, ci95.low and ci95.high; a list
+ * of strings becomes one string, separated by blanks. Other lists and the fields `options` and `environment` are
+ * omitted.
  */
 #ifndef BB_BOOTSTRAP_RESULTS_FLAT_TABLE_H
 #define BB_BOOTSTRAP_RESULTS_FLAT_TABLE_H
@@ -12,8 +13,8 @@
 /*
  * bb_flat_table_write - write a table as CSV (csv.h).
  *   rows   list of JSON objects
- *   extra  object with additional fields, which every row has after its own fields; NULL: none. If both have a field of
- *          the same name, the field of the row is used.
+ *   extra  object with additional fields, which every row gets after its own fields; NULL: none. If a row has a field
+ *          of the same name, the field of the row is used.
  *   out    the caller checks the stream for write errors
  */
 void bb_flat_table_write(const json_t *rows, json_t *extra, FILE *out);

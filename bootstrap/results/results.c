@@ -14,11 +14,11 @@
 #include <unistd.h>
 
 struct bb_results {
-    struct bb_results_writer writer; /* used if world is NULL */
+    struct bb_results_writer writer; /* writes the results if `world` is NULL */
     struct bb_world *world;          /* world with the socket to the writer process; NULL: this process writes */
-    struct bb_rank_receiver link;    /* the socket; owned by the world */
-    int answer;                      /* code of the last answer */
-    bool lost;                       /* no further answer is expected */
+    struct bb_rank_receiver link;    /* the socket to the writer process; the descriptor is owned by the world */
+    int answer;                      /* code of the writer process's last answer: 0 or a negative error */
+    bool lost;                       /* a wait for an answer failed, so no further request is sent */
     char *path;                      /* path of the JSON, "-" for stdout; NULL: none */
     bool on_stdout;                  /* the JSON or the CSV is written to stdout */
 };
@@ -87,7 +87,7 @@ static json_t *new_root(const struct bb_results_head *head, const struct bb_worl
 
 /* ---- requests to the writer process ---- */
 
-/* Callback of bb_world_wait(). */
+/* Receives an answer of the writer process; a function for bb_world_wait(). Returns 1 if the answer has arrived. */
 static int receive_answer(void *arg)
 {
     struct bb_results *res = arg;
@@ -95,13 +95,13 @@ static int receive_answer(void *arg)
     const void *payload;
 
     if (bb_rank_receive(&res->link, &header, &payload) <= 0)
-        return 0; /* if the writer process has ended, its supervisor ends the job */
+        return 0; /* if the writer process has ended, the supervisor ends the job */
     res->answer = header.code;
     return 1;
 }
 
-/* Sends a request and waits for its answer. Returns the code of the answer, or another negative error. After an error
- * of the wait, a late answer could be mistaken for that of the next request, so no further request is sent. */
+/* Sends a request and waits for its answer. Returns the code of the answer, or another negative error. After a failed
+ * wait no further request is sent, because a late answer could be taken for the answer to the next request. */
 static int send_request(struct bb_results *res, enum bb_results_request request, const json_t *value)
 {
     char *text = json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY);
@@ -118,7 +118,8 @@ static int send_request(struct bb_results *res, enum bb_results_request request,
     return rc ? rc : res->answer;
 }
 
-/* Executes a request in this process or in the writer process. value: consumed. res NULL: no results are written. */
+/* Executes a request in this process or in the writer process. value: consumed. Does nothing if res is NULL (no results
+ * are written). */
 static int execute(struct bb_results *res, enum bb_results_request request, json_t *value)
 {
     int rc = 0;
@@ -189,7 +190,8 @@ int bb_results_open(struct bb_results **out, const struct bb_results_head *head,
     return rc;
 }
 
-/* Returns rc, or -BB_EFAIL if stdout could not be written: the report on stdout is a result, too. */
+/* Returns rc, or -BB_EFAIL after an error message if the text output of a successful run could not be written to
+ * stdout. */
 static int check_stdout(const struct bb_results *res, int rc)
 {
     int error;

@@ -2,9 +2,9 @@
  * results.h - JSON and CSV results of a run (schemas busbar.bench/1, busbar.proxy/1, busbar.plan/1). Values are typed,
  * keys end in their unit, and null means "not applicable".
  *
- * The results of a supervised rank are written by another process (serve.h), which also writes the final status when
- * the supervisor reports how the job ended. Without a supervisor, for example in an offline command, this process
- * writes them.
+ * The results of a supervised run are written by another process (serve.h), which also writes the final status when the
+ * supervisor reports how the job ended. Without a supervisor, for example in an offline command, this process writes
+ * the results.
  *
  * The JSON file is complete after every row (document.h): a row is in the file when bb_results_row returns, before the
  * next measurement, and survives the death of the process. Other fields are written with the next row or at the end if
@@ -13,7 +13,7 @@
  * at the end.
  *
  * A write error during the run (full disk, removed folder) does not end the run. One warning is printed, the write is
- * retried with the next change, and bb_results_close fails if the error persists.
+ * retried with a later change, and the run fails if the error persists at its end.
  *
  * Only rank 0 writes results. On other ranks, and without a file, every call succeeds and only releases its arguments,
  * so callers need no branches. Every json_t argument is consumed, also on failure.
@@ -36,10 +36,10 @@ struct bb_results_device {
 
 struct bb_results_head {
     const char *schema; /* for example "busbar.bench/1" */
-    const char *path;   /* JSON file; "-": the JSON is written to `out`; NULL: no JSON */
-    const char *csv;    /* CSV file with the rows (flat_table.h), written at the end; "-": the CSV is written to `out`;
+    const char *path;   /* JSON file; "-": the JSON is written to stdout; NULL: no JSON */
+    const char *csv;    /* CSV file with the rows (flat_table.h), written at the end; "-": the CSV is written to stdout;
                         NULL: no CSV */
-    FILE *out;          /* the program's stdout */
+    FILE *out;          /* stdout of this process; used if this process writes the results */
     int argc;           /* argc, argv: the command line as typed */
     char **argv;
     int nccl_header, nccl_runtime; /* NCCL version codes, such as 22809, of the header at compile time and of the
@@ -99,12 +99,14 @@ int bb_results_set(struct bb_results *res, const char *key, json_t *value) BB_MU
  * "status" is one of:
  *   ok               the run succeeded
  *   failed           BB_EFAIL or BB_EUSAGE
- *   interrupted      ended by a signal, the loss of a process or a library's exit(); adds the keys ended_by and phase
+ *   interrupted      ended by a signal, the loss of the launcher or of the supervisor, or a library's call of exit();
+ *                    adds the key ended_by
  *   wrong data       BB_EDATA
- *   timeout          BB_ETIMEOUT
+ *   timeout          BB_ETIMEOUT: a wait timed out, or a rank was lost
  *   below threshold  BB_EBELOW
  *   running          the run has not ended, or was killed before another status could be written
- * If the run ended early, the key "reason" contains the error line.
+ * If the run ended early, the key "reason" contains the error line, and "phase" the last step of rank 0 and what rank 0
+ * waited for.
  */
 int bb_results_close(struct bb_results *res, int rc);
 

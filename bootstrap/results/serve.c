@@ -31,8 +31,8 @@ static void serve_rank(struct server *s)
         json_t *value = json_loadb(payload, header.bytes, JSON_DECODE_ANY, NULL);
         const char *path = json_string_value(json_object_get(value, "path"));
 
-        /* /* The supervisor receives the path before the file is created, so that it can complete the file if this
-         * process hangs. */
+        /* The supervisor receives the path before the file is created, so that it can complete the file if this process
+         * hangs. */
         if (path && header.request == BB_RESULTS_OPEN)
             (void)!bb_rank_send(s->control.fd, (enum bb_rank_request)BB_RESULTS_OPEN, 0, path, strlen(path));
         answer(s->rank.fd, bb_results_writer_execute(&s->writer, (enum bb_results_request)header.request, value));

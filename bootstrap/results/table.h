@@ -1,11 +1,11 @@
 /*
  * table.h - declarative description of a result row: one list of fields, ended by {0}, yields the heading, the text
- * line and the JSON object.
+ * line and the JSON object of the row.
  *
  * A field with a width is a column of the text, and a field with a key is a value of the JSON object; most fields have
- * both. The value of a field is a member of the row's struct (BB_SHOWS), or the result of a function of the row
- * (`value`). A field with neither has the value null; such a field puts a key at its position in the JSON object, and
- * the caller sets the value later.
+ * both. The value of a field is a member of the row's struct (BB_SHOWS), or the result of the function `value`, which
+ * is called with the row. A field without a member and without a function has the value null; such a field reserves the
+ * position of its key in the JSON object, and the caller sets the value later.
  */
 #ifndef BB_BOOTSTRAP_RESULTS_TABLE_H
 #define BB_BOOTSTRAP_RESULTS_TABLE_H
@@ -44,7 +44,7 @@ struct bb_field {
     size_t offset;
     json_t *(*value)(const void *row); /* used if the field has no member: computes the value and returns a new
                                           reference */
-    const char *none;                  /* text printed for null; NULL: bb_line.none */
+    const char *none;                  /* text of the column for null; NULL: bb_line.none is used */
 };
 enum { BB_DIGITS_THAT_FIT = -1 }; /* as many digits as fit into the width, at most two */
 
@@ -76,22 +76,25 @@ enum { BB_DIGITS_THAT_FIT = -1 }; /* as many digits as fit into the width, at mo
 void bb_table_heading(FILE *out, const struct bb_field *fields);
 void bb_table_row(FILE *out, const struct bb_field *fields, const void *row);
 
-/* bb_table_json - add the fields of a row to object. */
+/* bb_table_json - add the fields of a row to a JSON object. */
 void bb_table_json(json_t *object, const struct bb_field *fields, const void *row);
 
-/* State of a text line that contains several lists of fields, one after the other. A struct that is zero except for
- * `out` is an empty line. */
+/* A text line that is printed from several lists of fields, one after the other. A struct that is zero except for `out`
+ * is an empty line. */
 struct bb_line {
     FILE *out;
     const int *widths; /* widths of the columns whose bb_field.width is negative; may be NULL */
     const char *none;  /* text printed for null; NULL: "-" */
     int n;             /* number of columns printed so far in this line */
 };
+
+/* bb_line_heading - print the headings of a list of fields; units: false: the names, true: the units.
+ * bb_line_row - print the values of a list of fields. bb_line_end - end the line; the struct is then an empty line. */
 void bb_line_heading(struct bb_line *line, const struct bb_field *fields, bool units);
 void bb_line_row(struct bb_line *line, const struct bb_field *fields, const void *row);
 void bb_line_end(struct bb_line *line);
 
-/* bb_line_width - return the total width of a list of fields, in characters. */
+/* bb_line_width - return the total width of the columns of a list of fields, in characters. */
 int bb_line_width(const struct bb_line *line, const struct bb_field *fields);
 
 #endif

@@ -129,7 +129,7 @@ static void record_end(struct bb_supervisor *s)
         (void)!bb_results_finish_send(s->writer.control.fd, -s->code, &end);
 }
 
-/* Waits up to RECORD_S until the writer process has written the final results. Not longer, because its disk may hang, and
+/* Waits until the writer process has written the final results, but at most RECORD_S, because the disk may hang, and
  * Open MPI 5 sends SIGKILL 250 ms after SIGTERM. */
 static void await_record(struct bb_supervisor *s)
 {

@@ -35,8 +35,8 @@ int bb_fabric_rails(const struct bb_cluster *c);
 int bb_fabric_switch(const struct bb_cluster *c, enum bb_tier tier, int rank);
 double bb_fabric_uplink_gbps(const struct bb_cluster *c, enum bb_tier tier);
 int bb_fabric_leaves(const struct bb_cluster *c, int nodes);
-/* bb_fabric_max_ranks - returns the maximum over the leaves (pods) of the number of ranks attached to it, in a job
- * of `ranks` ranks. The first leaf (pod) has this number. */
+/* bb_fabric_max_ranks - returns the maximum number of ranks attached to one leaf (pod), in a job of `ranks` ranks. The
+ * first leaf (pod) has this number. */
 int bb_fabric_max_ranks(const struct bb_cluster *c, enum bb_tier tier, int ranks);
 
 /*

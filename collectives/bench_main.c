@@ -28,8 +28,8 @@ static const struct subcommand subcommands[] = {
     {"overlap", "bb_bench_overlap_run", &bb_bench_overlap_set},
 };
 
-/* Time limit for loading the libraries of busbar-rank in subcommands whose arguments, including -T, are not parsed yet.
- * */
+/* Time limit in seconds for loading the libraries of busbar-rank before the subcommand has parsed its arguments, which
+ * include the time limit -T. */
 enum { LOADING_S = 600 };
 
 static const struct subcommand *find_subcommand(const char *name)

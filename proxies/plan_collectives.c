@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-/* Features that the options of a collective may need (bb_opt.needs); BB_PLAN_STEP is not one of them. */
+/* An option of `busbar plan` is accepted for a collective if it needs (bb_opt.needs) no other features than these.
+ * Options that need BB_PLAN_STEP are therefore rejected. */
 #define COLLECTIVE_FEATURES (BB_FEATURE_NODES | BB_PLAN_CLUSTER | BB_PLAN_JITTER | BB_PLAN_SINGLE)
 
 /* Reject options that apply only to training steps, and report missing options that a collective requires. */

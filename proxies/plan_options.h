@@ -15,22 +15,23 @@
 #include <jansson.h>
 
 /*
- * Features of a use of `busbar plan` that its options need (bb_opt.needs), in addition to enum bb_proxy_feature. Each
- * use of plan has the features that plan_resolve.c lists.
+ * Conditions that an option of `busbar plan` may require (bb_opt.needs), in addition to enum bb_proxy_feature.
+ * features_of() in plan_resolve.c determines which of them a command line meets.
  */
 enum bb_plan_feature {
-    BB_PLAN_CLUSTER = 1 << 20,  /* --cluster is given */
-    BB_PLAN_JITTER = 1 << 21,   /* --jitter is given */
-    BB_PLAN_LAYOUTS = 1 << 22,  /* --best-layout is given */
-    BB_PLAN_SINGLE = 1 << 23,   /* --best-layout is not given */
-    BB_PLAN_FORECAST = 1 << 24, /* the plan predicts real training */
-    BB_PLAN_MEMORY = 1 << 25,   /* the size of the GPU memory is known */
-    BB_PLAN_NODES = 1 << 26,    /* the number of GPUs per node is known */
-    BB_PLAN_STEP = BB_FEATURE_STEP,
+    BB_PLAN_CLUSTER = 1 << 20,      /* --cluster is given */
+    BB_PLAN_JITTER = 1 << 21,       /* --jitter is given */
+    BB_PLAN_LAYOUTS = 1 << 22,      /* --best-layout is given */
+    BB_PLAN_SINGLE = 1 << 23,       /* --best-layout is not given */
+    BB_PLAN_FORECAST = 1 << 24,     /* the plan predicts real training */
+    BB_PLAN_MEMORY = 1 << 25,       /* the size of the GPU memory is known */
+    BB_PLAN_NODES = 1 << 26,        /* the number of GPUs per node is known */
+    BB_PLAN_STEP = BB_FEATURE_STEP, /* the plan is for a training step, not for a collective */
     BB_PLAN_ONE_STEP = BB_PLAN_STEP | BB_PLAN_SINGLE
 };
 
-/* The options of plan alone, without those of the step and of the collective; ends with a table without opts. */
+/* The options of plan itself, without those that describe the step or the collective; an element with opts NULL ends
+ * the array. */
 extern const struct bb_opt_table bb_plan_tables[];
 
 struct bb_plan_options {
@@ -86,8 +87,8 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
 int bb_plan_conditions(const struct bb_plan_options *o, struct bb_conditions *conditions) BB_MUST_CHECK;
 
 /*
- * bb_plan_validate_requirements - reject options of plan that require, or exclude, another option that is given or not
- * given.
+ * bb_plan_validate_requirements - reject an option of plan (bb_plan_tables) whose conditions (enum bb_plan_feature) are
+ * not met, for example --top without --best-layout.
  *   proxy    NULL: the plan of a collective
  *   Returns  0, or -BB_EUSAGE after printing an error line
  */

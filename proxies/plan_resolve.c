@@ -1,4 +1,5 @@
-/* plan_resolve.c - options common to all modes of plan: cluster, injected slowdowns and jitter; and CSV output. */
+/* plan_resolve.c - code common to all uses of plan: cluster, requirements between options, injected slowdowns and
+ * jitter, CSV output. */
 #include "proxies/plan_options.h"
 
 #include "bootstrap/base/outfile.h"
@@ -70,6 +71,8 @@ out:
 
 /* ---- options that require or exclude other options ---- */
 
+/* Return which conditions of enum bb_plan_feature the command line meets, and the features of the proxy. proxy: NULL
+ * for a collective. */
 static unsigned features_of(const struct bb_plan_options *o, const struct bb_proxy *proxy)
 {
     unsigned features = proxy ? proxy->features : 0;
@@ -104,6 +107,7 @@ int bb_plan_validate_requirements(const struct bb_plan_options *o, const struct 
         {BB_PLAN_NODES, "requires --gpus-per-node N or --cluster NAME; try: --gpus-per-node 8"},
     };
     const unsigned features = features_of(o, proxy);
+    /* each search treats all features but one as present, so it finds only options that lack this one */
     const char *option = bb_opts_find_unsupported(bb_plan_tables, o, features | ~(unsigned)BB_FEATURE_TRANSFORMER);
 
     if (option && proxy)

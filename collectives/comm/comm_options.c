@@ -27,8 +27,8 @@ static const struct bb_opt_table tables[] = {
     {0},
 };
 
-/* Parses the communicator sizes of --ranks into o->counts; NULL: none. Sizes above the number of ranks of the job are
- * rejected later (choose_counts in bench_comm.c). */
+/* Parses the communicator sizes of --ranks into o->counts. list: sizes separated by commas; NULL: no sizes. Sizes above
+ * the number of ranks of the job are rejected later (choose_counts in bench_comm.c). */
 static int parse_counts(struct bb_bench_comm_options *o, const char *list)
 {
     char word[BB_LIST_WORD];

@@ -57,7 +57,7 @@ struct bb_regression_threshold {
  * bb_compare - compare two files.
  *   out      prints table and summary to this stream; NULL: print nothing
  *   results  receives the fields of busbar.compare/1; NULL: none
- *   Returns  0; -BB_EFAIL if out of memory or after a write error; -BB_EBELOW if a row is slower by more than the
+ *   Returns  0; -BB_EFAIL after a write error; -BB_EBELOW if a row is slower by more than the
  *            threshold, or, with threshold->strict, if the verdict is incomplete run, no common row, wrong data,
  *            inconclusive or rows missing in B
  */

@@ -24,8 +24,8 @@ struct bb_nccl_tests_output {
 /*
  * bb_nccl_tests_text_read - parse the output.
  *   root     out: new reference; NULL after an error
- *   Returns  0; -BB_EFAIL if out of memory; -BB_EUSAGE after printing an error with the position: no table, no devices,
- *            several runs in one file, a truncated row, or an operation other than p->operation
+ *   Returns  0; -BB_EFAIL after a read error; -BB_EUSAGE after printing an error with the position: no table, no
+ *            devices, several runs in one file, a truncated row, or an operation other than p->operation
  */
 int bb_nccl_tests_text_read(const struct bb_nccl_tests_output *p, json_t **root) BB_MUST_CHECK;
 

@@ -190,7 +190,8 @@ out:
     return rc;
 }
 
-/* Adds the only row of a proxy's file, the training step. The row has its name, but no times yet. */
+/* Adds the only row of a proxy's results or plan: the training step. Sets the name of the row; the caller sets its
+ * times. */
 static int add_step(struct bb_result_file *t, const struct place *at)
 {
     BB_NEW(t->rows, 1);

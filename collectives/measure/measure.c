@@ -181,7 +181,8 @@ out:
     return rc;
 }
 
-/* Runs WINDOW warm-up operations. *has_trend: rank 0's result of whether their times rise or fall steadily. */
+/* Runs WINDOW warm-up operations. Sets *has_trend on all ranks to whether the times of these operations on rank 0 rise
+ * or fall steadily. */
 static int time_window(struct bb_bench_context *ctx, const struct bb_case *c, bool *has_trend)
 {
     int rc;

@@ -1,9 +1,10 @@
 /*
  * overlap_measure.c - the samples of `busbar bench overlap`.
  *
- * An untimed collective synchronizes the ranks. Then a timed kernel delays the common start until the host has enqueued
- * all work, so no time contains launch overhead or a late rank. Each repeat takes the three samples (compute alone,
- * communication alone, both) one after another, so clock drift affects all of them equally.
+ * An untimed collective synchronizes the ranks. Then a timed kernel (a kernel of given duration, cuda/compute/busy.h)
+ * delays the common start until the host has enqueued all work, so no time contains launch overhead or a late rank.
+ * Each repeat takes the three samples (compute alone, communication alone, both) one after another, so clock drift
+ * affects all of them equally.
  */
 #include "collectives/overlap/overlap_measure.h"
 
@@ -63,8 +64,8 @@ static void make_block(void *block, size_t n, enum bb_dtype_id dtype)
         bb_element_set(block, dtype, i, (double)(int64_t)bb_mix(i) * 0x1p-63);
 }
 
-/* Fills the GEMM's matrices: copies one random block from the host, then copies on the device, each of which doubles
- * the filled length. */
+/* Fills the GEMM's matrices: copies one random block from the host, then repeatedly copies the filled part on the
+ * device, which doubles its length. */
 static int fill_matrices(struct bb_overlap_context *ctx, enum bb_dtype_id dtype)
 {
     size_t total = ctx->matrices.bytes, done = total < BLOCK_BYTES ? total : BLOCK_BYTES;

@@ -61,7 +61,8 @@ static bool is_slow(const struct bb_link_outliers *l, double value, double media
     return l->higher_is_better ? value < l->factor * median : value > median / l->factor;
 }
 
-/* Calls fn for each intra-node link if same_node, otherwise for each inter-node link. median: median of these links. */
+/* Calls fn(arg, link) for each intra-node link if same_node, otherwise for each inter-node link. median: median of the
+ * values of these links. */
 static void visit_links(const struct bb_link_outliers *l, bool same_node, double median, bb_slow_fn *fn, void *arg)
 {
     const struct choice all = {same_node, -1, -1};
@@ -75,7 +76,7 @@ static void visit_links(const struct bb_link_outliers *l, bool same_node, double
 
 /* ---- slow pairs, ranks and nodes ---- */
 
-/* Arguments of the functions that report slow links: the matrix of links and the callback. */
+/* Arguments of the functions that report slow links: the matrix of links, and the callback fn with its argument. */
 struct report {
     const struct bb_link_outliers *links;
     bb_slow_fn *fn;

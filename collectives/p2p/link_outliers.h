@@ -41,9 +41,8 @@ struct bb_slow_link {
     double value, median;
 };
 
-/*
- * bb_link_outliers_slow - call fn for each slow pair, then for each slow rank, then for each slow node.
- */
+/* bb_link_outliers_slow - call fn(arg, link) for each slow pair of ranks, then for each slow rank, then for each slow
+ * node. */
 typedef void bb_slow_fn(void *arg, const struct bb_slow_link *link);
 void bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, void *arg);
 
@@ -58,7 +57,8 @@ struct bb_link_modes {
     double border; /* value of the slower link that is closest to the faster links: the limit between the two groups */
 };
 
-/* bb_link_outliers_modes - find the two groups of the intra-node (same_node true) or inter-node links. */
+/* bb_link_outliers_modes - determine whether the intra-node links (same_node true) or the inter-node links (false) are
+ * bimodal, and find their slower and their faster group. */
 void bb_link_outliers_modes(const struct bb_link_outliers *l, bool same_node, struct bb_link_modes *modes);
 
 /*

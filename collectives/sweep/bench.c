@@ -2,6 +2,7 @@
  * bench.c - runs `busbar bench COLLECTIVE`: initialization of ranks, GPUs, communicator and buffers, then all cases of
  * the sweep (collective, type, size, ...) with their output, then the teardown.
  */
+#include "bootstrap/base/alloc.h"
 #include "collectives/bench_main.h"
 #include "collectives/measure/bench_context.h"
 #include "collectives/measure/timing.h"
@@ -12,8 +13,6 @@
 #include "collectives/sweep/bench_report.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
-
-#include "bootstrap/base/alloc.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,8 +9,7 @@
 /*
  * bb_alltoallv_time_ns - computes the time from the simultaneous call on all ranks to the end of the last message. Rank
  * r is on node r / gpus_per_node. Ranks get max-min fair shares of NICs and uplinks (exchanges.h).
- *   ns       out: the time
- *   Returns  0, or -BB_EFAIL if memory is exhausted
+ *   ns  out: the time in nanoseconds
  */
 void bb_alltoallv_time_ns(const struct bb_cluster *cluster, const struct bb_case *c, int64_t *ns);
 

@@ -33,12 +33,11 @@ int bb_bench_plan_validate(const struct bb_bench_plan *p) BB_MUST_CHECK;
  * bb_bench_plan_run - predicts all rows of the table.
  *   out      destination of the printed table, or NULL
  *   rows     JSON array to which the results are appended, or NULL
- *   Returns  0, or -BB_EFAIL after printing an error message
+ *   Returns  0 or a negative error
  */
 int bb_bench_plan_run(const struct bb_bench_plan *p, FILE *out, json_t *rows) BB_MUST_CHECK;
 
-/* bb_bench_plan_json - returns the JSON document busbar.plan/1; takes ownership of `options` and `rows`. Returns
- * NULL if memory is exhausted. */
+/* bb_bench_plan_json - returns the JSON document busbar.plan/1; takes ownership of `options` and `rows`. */
 json_t *bb_bench_plan_json(const struct bb_bench_plan *p, json_t *options, json_t *rows);
 
 #endif

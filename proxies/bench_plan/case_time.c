@@ -96,9 +96,9 @@ static bool is_power_of_two(int n)
     return (n & (n - 1)) == 0;
 }
 
-/* Computes done_ns of the exchanges of one hypercube step, which run concurrently on all ranks. Consider the
- * ranks that share a NIC, a leaf switch or a pod. If the numbers of GPUs and NICs per node, nodes per leaf and nodes
- * per pod are powers of two, either all of these ranks send out of it or none does, so each gets an equal share of its
+/* Computes done_ns of the exchanges of one hypercube step, which run concurrently on all ranks. If the numbers of
+ * GPUs and NICs per node, nodes per leaf switch and nodes per pod are powers of two, either all or none of the ranks
+ * that share a NIC, leaf uplink or pod uplink send over it in this step, so each of them gets an equal share of its
  * bandwidth. Otherwise bb_exchanges_run computes the shares. */
 static void share_round(const struct bb_cluster *cl, struct bb_exchange *exchanges, int n)
 {

@@ -21,7 +21,7 @@ struct bb_case_time {
  * gpus_per_node. NCCL's collectives use the cost model of profiles/clusters/README.md; alltoallv, sendrecv and
  * hypercube are computed as sends and receives, as in bench.
  *   time     out
- *   Returns  0, or -BB_EFAIL if memory is exhausted
+ *   Returns  0
  */
 int bb_case_time(const struct bb_cluster *cluster, const struct bb_case *c, struct bb_case_time *time) BB_MUST_CHECK;
 

@@ -17,7 +17,7 @@
  * bb_perturbed_case_us - computes the time of one operation and message size, once per simulated execution with jitter.
  *   conditions  degraded GPUs, NICs and links (checked with bb_slow_validate before), and jitter
  *   us          [samples] out: times in microseconds; all equal without jitter
- *   Returns     0, or -BB_EFAIL after printing an error message: memory is exhausted
+ *   Returns     0 or a negative error
  * Without any perturbation the time equals that of bb_case_time to the nanosecond, with one exception: if the number of
  * GPUs or NICs per node is not a power of two, messages of different hypercube steps may share NICs in this function,
  * while bb_case_time computes the shares of one step at a time.

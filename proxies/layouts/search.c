@@ -352,7 +352,7 @@ static double estimate_ns(const struct base *base, const struct bb_layout_choice
 }
 
 /* Removes and counts the layouts that cannot be simulated (return code -BB_EUSAGE) and those that are too slow (return
- * code TOO_SLOW). unusable: why layouts cannot be simulated */
+ * code TOO_SLOW). unusable: reason under which the layouts that cannot be simulated are counted */
 static int drop_rows(struct work *w, enum bb_rejection unusable)
 {
     int kept = 0;
@@ -419,7 +419,7 @@ static int list_compute_classes(struct work *w)
     return n;
 }
 
-/* Compares indices in `bases` by the lower bounds of the base layouts. */
+/* Compares two indices in `bases` for qsort_r: by mean_rank_bound_ns of the base layouts, and if equal by index. */
 static int compare_bounds(const void *a, const void *b, void *bases)
 {
     const int x = *(const int *)a, y = *(const int *)b;
@@ -520,7 +520,7 @@ static int compare_rows(const void *a, const void *b)
     return x->number - y->number;
 }
 
-/* Sorts the layouts in w->rows by step time and drops all but the `max` fastest. */
+/* Sorts the first w->n layouts in w->rows by step time and drops all but the `max` fastest (reduces w->n). */
 static void keep_fastest(struct work *w, int max)
 {
     qsort(w->rows, (size_t)w->n, sizeof(*w->rows), compare_rows);

@@ -42,7 +42,7 @@ void bb_plan_release(struct bb_plan *plan);
 /* bb_plan_checks - return the object `checks` of the plan's JSON. */
 json_t *bb_plan_checks(const struct bb_plan *plan);
 
-static inline double bb_us_of(int64_t ns) /* nanoseconds to microseconds */
+static inline double bb_us_of(int64_t ns) /* converts nanoseconds to microseconds */
 {
     return (double)ns / 1e3;
 }

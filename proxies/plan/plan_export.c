@@ -9,7 +9,8 @@ struct export
 {
     const char *name, *what;
     int (*write)(const struct bb_plan_report *, FILE *);
-    bool predicted; /* true: the file contains the prediction, and its name '-' does not mean stdout */
+    bool predicted; /* true: the file contains the prediction; '-' is then an ordinary file name; false: '-'
+                       means stdout */
 };
 
 #define PREDICTED_ROW(name, what, help) {#name, what, bb_plan_write_##name, true},

@@ -22,8 +22,8 @@ struct bb_plan_report {
 
 /*
  * X(option, description of the file for messages, help of the option). The formats in the first list contain the
- * prediction: their options require --cluster, and no file is written if the checks of the step fail. For the formats in
- * the second list, '-' means stdout.
+ * prediction: their options require --cluster, and no file is written if the checks of the step fail. For the formats
+ * in the second list, the file name '-' means stdout.
  */
 #define BB_PREDICTION_EXPORTS(X)                                                                                       \
     X(trace, "the trace",                                                                                              \

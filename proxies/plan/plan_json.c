@@ -386,17 +386,16 @@ static int make_plan(const struct bb_plan_report *r, json_t **root)
 int bb_plan_write_csv(const struct bb_plan_report *report, FILE *out)
 {
     json_t *root, *rows;
-    int rc;
+    int rc = make_plan(report, &root);
 
-    TRY(make_plan(report, &root));
     rows = json_pack("[o]", root);
-    bb_flat_table_write(rows, NULL, out);
+    if (rc == 0)
+        bb_flat_table_write(rows, NULL, out);
     json_decref(rows);
-out:
     return rc;
 }
 
-/* A write error is reported when the file is closed. */
+/* Ignores write errors: the caller reports them when it closes the file or stdout. */
 int bb_plan_write_json(const struct bb_plan_report *report, FILE *out)
 {
     json_t *root;

@@ -54,7 +54,7 @@ void bb_traced_step_release(struct bb_traced_step *t);
 int bb_traced_step_read(struct bb_traced_step *t, const struct bb_runner *r, unsigned what) BB_MUST_CHECK;
 
 /* bb_rank_breakdown_add - adds the times of a traced step to the means. Requires that bb_rank_breakdown_split has
- * set the waiting times (wait_ns) in t->lanes. Returns 0 or -BB_EFAIL. */
+ * set the waiting times (wait_ns) in t->lanes. */
 void bb_rank_breakdown_add(struct bb_rank_breakdown *f, const struct bb_runner *r, const struct bb_traced_step *t);
 
 /*

@@ -7,10 +7,10 @@
 
 struct bb_device_buffers {
     const struct bb_allocator *from;
-    unsigned char *memory; /* device memory of all buffers with their guard zones, one allocation; NULL: all buffers
+    unsigned char *memory;    /* device memory of all buffers with their guard zones, one allocation; NULL: all buffers
                               are empty */
-    int n;
-    struct bb_guarded *areas;
+    int n;                    /* number of initialized elements of `areas` */
+    struct bb_guarded *areas; /* one buffer with its guard zones per element */
 };
 
 size_t bb_device_buffers_cost(const size_t *bytes, int n)

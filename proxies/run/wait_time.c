@@ -20,6 +20,8 @@ struct part {
     int32_t comm, instance; /* comm: index in layout.comms, BB_NONE: unused element; instance: which communicator of
                                this name, for example which tensor-parallel group */
     int32_t from, to; /* sender and receiver of a message, as ranks in the communicator; BB_NONE for collectives */
+    /* sequence number of the collective on its communicator, or of the message among those with the same communicator,
+     * sender and receiver */
     int32_t number;
     int32_t lane;  /* index in runner.lanes of the call's operations on one stream */
     int32_t index; /* index in the concatenated lists of all ranks, before sorting */
@@ -27,8 +29,9 @@ struct part {
     int64_t ns;
 };
 
-/* Returns 0 if both parts belong to the same collective or message. Any total order of the others is sufficient, so the
- * identifying fields, which are the first fields of the struct, are compared as bytes. */
+/* Comparison for qsort: returns 0 if both parts belong to the same collective or message. The order of different
+ * collectives and messages does not matter, so the identifying fields, the first ones of the struct, are compared as
+ * bytes. */
 static int by_identity(const void *a, const void *b)
 {
     return memcmp(a, b, offsetof(struct part, lane));

@@ -11,8 +11,8 @@
 
 enum {
     STEPS_PER_EXCHANGE = 1024
-}; /* maximum number of steps after which the ranks reduce their step times to those
-      of the slowest rank */
+}; /* maximum number of steps after which the ranks exchange their step times, to determine
+      the time of the slowest rank in each step */
 
 /* Runs n steps. name: name of the steps in messages; sum_us: out, sum over the steps of the slowest rank's time in
  * us. */

@@ -120,8 +120,8 @@ static int overwrite_tail(struct bb_document *d, size_t from)
     return error;
 }
 
-/* Writes the file again after another process damaged it. damage: "shortened" or "changed", for the warning. Returns 0
- * or errno. */
+/* Writes the file again after another process damaged it. damage: "shortened" or "changed", for the message at the end
+ * (report_damage). Returns 0 or errno. */
 static int heal_file(struct bb_document *d, const char *damage)
 {
     const int error = make_file(d, d->file.path);
@@ -131,8 +131,9 @@ static int heal_file(struct bb_document *d, const char *damage)
     return error;
 }
 
-/* Reports at the end that another process damaged the file. This is an error, because the process may damage the file
- * again after the end of the run; only a warning if the run has already failed. Returns 0 or -BB_EFAIL. */
+/* Reports at the end that another process damaged the file during the run. This is an error, because that process may
+ * damage the file again after the end of the run. If the run has failed anyway (ok is false), only a warning is
+ * printed. Returns 0 or -BB_EFAIL. */
 static int report_damage(const struct bb_document *d, bool ok)
 {
     static const char format[] = "results: %s was %s by another process during the run; all rows were written again";

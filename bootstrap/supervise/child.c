@@ -22,6 +22,7 @@
 
 #define RANK_PROGRAM "busbar-rank"
 
+/* STRAY_ROUNDS: number of iterations of 1 ms in bb_children_kill_strays; SIGKILL is sent after STRAY_GRACE of them. */
 enum { NUMBER_TEXT = 12, POLL_MS = 5, STRAY_GRACE = 20, STRAY_ROUNDS = 100 };
 
 /* ---- the program ---- */
@@ -366,7 +367,7 @@ void bb_writer_rescue(pid_t writer, bool ended, const char *path, int rc, const 
 
 /* ---- killing what is left ---- */
 
-/* Sends a signal to the children of this process; 0: none. Returns the number of children. */
+/* Sends a signal to all children of this process; signal 0: only counts them. Returns the number of children. */
 static int signal_children(int signal)
 {
     char path[64];

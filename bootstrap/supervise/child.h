@@ -82,9 +82,9 @@ pid_t bb_writer_start(int results_fd, const sigset_t *mask, int *control_fd);
 void bb_writer_rescue(pid_t writer, bool ended, const char *path, int rc, const struct bb_results_end *end,
                       double limit_s);
 
-/* bb_children_kill_strays - kill all children of the supervisor. It is a subreaper, so processes that a rank leaves
- * become its children. Returns when no child is left, or after 0.1 s, because a process in an uninterruptible system
- * call does not end. */
+/* bb_children_kill_strays - kill all children of the supervisor that do not end on their own within 20 ms. The
+ * supervisor is a subreaper, so processes that a rank leaves become its children. Returns when no child is left, or
+ * after 0.1 s, because a process in an uninterruptible system call does not end. */
 void bb_children_kill_strays(void);
 
 void bb_child_release(struct bb_child *child);

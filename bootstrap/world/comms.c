@@ -58,19 +58,20 @@ void *bb_nccl_symbol(const char *name)
 
 /* ---- several ranks on one GPU ---- */
 
-/* Sets a variable that the user has not set. value NULL: the variable does not change. */
+/* Sets an environment variable, unless the user has set it. value NULL: does nothing. */
 static int set_variable(const char *name, const char *value)
 {
     return value && setenv(name, value, 0) ? bb_err(BB_EFAIL, "setenv: %s", strerror(errno)) : 0;
 }
 
 /*
- * Variables for several ranks on one GPU.
- * own_switch: for NCCL 2.30.3 and later, which has a switch for it. NVLS is not supported with this switch, and the
- * kernels of all ranks must run on the GPU at the same time.
- * sockets: NCCL before 2.30.3 rejects two ranks on the same GPU of one host. Each rank therefore gets a different host
- * id (NCCL_HOSTID), so that NCCL uses only sockets between them. Few channels and threads are used, because the ranks
- * also share the host's cores.
+ * Values of NCCL's environment variables for several ranks on one GPU; NULL: the variable is not set.
+ * own_switch: value for NCCL 2.30.3 and later, which supports several ranks per GPU after NCCL_MULTI_RANK_GPU_ENABLE=1.
+ * NVLS is not supported then, and few CTAs are used, because the kernels of all ranks must run on the GPU at the same
+ * time.
+ * sockets: value for older versions, which reject two ranks on the same GPU of one host. Each rank therefore gets a
+ * different host id (NCCL_HOSTID), so that NCCL uses only sockets between the ranks. Few channels and threads are used,
+ * because the ranks also share the host's cores.
  */
 static const struct {
     const char *name, *own_switch, *sockets;
@@ -130,7 +131,8 @@ int bb_comms_max_p2p_peers_env(int peers)
 
 /* ---- polling the communicator's state ---- */
 
-/* Returns 1 if the communicator has no operation in progress, 0 if an operation is in progress, < 0 after an error. */
+/* Returns 1 if the communicator has no operation in progress, 0 if an operation is in progress, < 0 after an error. A
+ * function for bb_world_wait. */
 static int is_settled(void *comm)
 {
     const struct bb_comm *c = comm;
@@ -169,15 +171,16 @@ int bb_comm_check(struct bb_comm *c)
     return rc < 0 ? rc : 0;
 }
 
-/* Makes an NCCL call that may block. For a blocking communicator, the supervisor checks the timeout of the call. */
+/* Makes an NCCL call on communicator c, which blocks if c is blocking; the supervisor then checks the call's timeout.
+ * */
 #define GUARDED(c, what, call) ((c)->blocking ? BB_GUARDED((c)->world, what, call) : (call))
 
-/* ---- init and split ---- */
+/* ---- creating and splitting communicators ---- */
 
-/* A rank's description of its own group (the ranks that form one communicator), from the arguments of that rank. The
- * ranks compare their descriptions before the communicator is created. */
+/* The group (ranks that form one communicator) that a rank passed to bb_comm_init. The members of a group compare their
+ * claims before the communicator is created. */
 struct claim {
-    int size;         /* 0: this rank is in no group */
+    int size;         /* number of ranks in the group; 0: this rank is in no group */
     int leader;       /* rank, in the run, of the first member of the group, which creates the unique id */
     uint64_t members; /* hash of the member list */
     ncclUniqueId id;  /* unique id of the communicator; set by the leader only */
@@ -254,8 +257,8 @@ static int compare_claims(const struct bb_comm *c, const int *members, const str
     return 0;
 }
 
-/* Exchanges the group descriptions of all ranks. members: as in bb_comm_init. id: out, unique id of this rank's
- * group. Returns an error on all ranks if any rank has an error. */
+/* Exchanges the claims of all ranks and compares those of this rank's group. members: as in bb_comm_init. id: out,
+ * unique id of the communicator of this rank's group. Returns an error on all ranks if any rank has an error. */
 static int exchange_claims(struct bb_comm *c, const int *members, ncclUniqueId *id)
 {
     struct claim mine, *all;

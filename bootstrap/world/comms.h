@@ -16,7 +16,7 @@
 struct bb_comm_opts {
     bool blocking; /* true: NCCL calls return only when their operation is enqueued, so measured latencies do not
                       include the time of NCCL's helper thread; the communicator cannot be aborted while a call runs */
-    int min_ctas, max_ctas; /* minimum and maximum number of CTAs (channels) per operation; 0: NCCL's choice */
+    int min_ctas, max_ctas; /* minimum and maximum number of CTAs per operation; 0: NCCL's choice */
     int cta_policy;         /* CTA policy: value of NCCL_CTA_POLICY_... plus 1; 0: NCCL's choice; requires NCCL 2.27 */
     bool nvlink_centric_sched; /* sets nvlinkCentricSched; requires NCCL 2.28 */
     int max_p2p_peers;    /* maximum number of concurrent point-to-point peers of a rank; 0: NCCL's choice; requires
@@ -29,8 +29,8 @@ struct bb_comm {
     ncclComm_t nccl; /* NULL: this rank is in no group (set of ranks that share a communicator) of this name, or the
                         communicator was released */
     struct bb_world *world;
-    int rank, size; /* rank in the group and size of the group; size is 0 if this rank is in no group */
-    bool blocking;
+    int rank, size; /* rank in the group and number of ranks in the group; size is 0 if this rank is in no group */
+    bool blocking;  /* NCCL calls return only when their operation is enqueued (bb_comm_opts) */
     char name[BB_COMM_NAME]; /* name of the group in messages, NVTX ranges and results, for example "dp" */
     double init_ms;          /* duration in ms of creating the communicator on this rank, by the host's clock */
 };
@@ -63,9 +63,11 @@ int bb_comm_split(struct bb_comm *c, struct bb_comm *parent, const char *name, i
                   const struct bb_comm_opts *opts) BB_MUST_CHECK;
 
 /*
- * bb_comm_poll - wait until a non-blocking communicator is no longer "in progress". Call it after each operation and
- * each ncclGroupEnd, before the next NCCL call, event record or wait for the stream. Returns at once for a blocking
- * communicator and if c->nccl is NULL.
+ * bb_comm_poll - wait until the state of a non-blocking communicator is no longer ncclInProgress. Call it after each
+ * operation and each ncclGroupEnd, before the next NCCL call, event record or wait for the stream. Returns at once for
+ * a blocking communicator and if c->nccl is NULL.
+ *   what     name of the operation in messages
+ *   Returns  0 or a negative error
  */
 int bb_comm_poll(struct bb_comm *c, const char *what) BB_MUST_CHECK;
 
@@ -107,10 +109,10 @@ const char *bb_nccl_version_text(int version, char buf[BB_NCCL_VERSION_TEXT]);
 void *bb_nccl_symbol(const char *name);
 
 /*
- * bb_comms_share_gpu_env - set NCCL's environment variables so that several processes can use one GPU. Only for tests,
+ * bb_comms_share_gpu_env - set NCCL's environment variables so that several ranks can use one GPU. Only for tests,
  * because the timings are meaningless.
  *   rank       rank of this process; makes the host id of this process unique (see below)
- *   instances  true: the processes use MIG instances of one GPU
+ *   instances  true: the ranks use MIG instances of one GPU
  *   Returns    0 or -BB_EFAIL
  * From NCCL 2.30.3 on, sets NCCL_MULTI_RANK_GPU_ENABLE, which does not support MIG instances. For an older NCCL and for
  * MIG instances, sets a different host id for each rank and sockets on the loopback interface instead. Variables that
@@ -119,9 +121,11 @@ void *bb_nccl_symbol(const char *name);
 int bb_comms_share_gpu_env(int rank, bool instances) BB_MUST_CHECK;
 
 /*
- * bb_comms_max_p2p_peers_env - set the maximum number of point-to-point peers by NCCL's environment variable, if the
- * ncclConfig_t of the header (before 2.30) has no field maxP2pPeers: a newer library does not read its new fields from
- * an older struct. 0: NCCL's choice. Call while the process has one thread. Returns 0 or -BB_EFAIL.
+ * bb_comms_max_p2p_peers_env - set the maximum number of concurrent point-to-point peers by the environment variable
+ * NCCL_P2P_MAX_PEERS, if busbar was built with an NCCL header before 2.30: its ncclConfig_t has no field maxP2pPeers.
+ *   peers    maximum; 0: NCCL's choice
+ *   Returns  0 or -BB_EFAIL
+ * Call while the process has only one thread, because the function changes the environment.
  */
 int bb_comms_max_p2p_peers_env(int peers) BB_MUST_CHECK;
 

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- between processes, through MPI ---- */
+/* ---- exchanges through MPI ---- */
 
 int bb_mpi_failed(int code, const char *call)
 {
@@ -39,7 +39,7 @@ static int fits_mpi(size_t bytes)
     return bytes <= INT_MAX ? 0 : bb_err(BB_EFAIL, "cannot exchange %zu bytes at once, the limit is 2 GiB", bytes);
 }
 
-/* Waits for the request that the MPI function `call` has started with the result `code`. */
+/* Waits for the request that the MPI function `call` has started. code: result of that function. */
 static int finish_request(struct bb_world *w, const char *what, int code, const char *call, MPI_Request *request)
 {
     const int rc = bb_mpi_failed(code, call);
@@ -47,7 +47,8 @@ static int finish_request(struct bb_world *w, const char *what, int code, const 
     return rc ? rc : bb_world_wait(w, what, request_ready, request);
 }
 
-/* send NULL: the data of this process are already in recv, at their final position (MPI_IN_PLACE). */
+/* Allgather between the processes of MPI_COMM_WORLD. send NULL: the data of this process are already in recv, at their
+ * final position (MPI_IN_PLACE). */
 static int gather_processes(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
 {
     const int n = (int)bytes;
@@ -61,7 +62,7 @@ out:
     return rc;
 }
 
-/* ---- between the ranks of one supervisor, through shared memory ---- */
+/* ---- exchanges through the shared memory of the ranks of one supervisor ---- */
 
 /* A counter of the shared memory, and the value that ends a wait for it. */
 struct count {
@@ -81,7 +82,8 @@ static int await_count(struct bb_world *w, const char *what, atomic_uint *counte
     return bb_world_wait(w, what, count_reached, &(struct count){counter, value});
 }
 
-/* First rank: once all ranks have entered, gathers the data of the other supervisors' ranks. */
+/* First rank of a supervisor: once all ranks of the supervisor have entered the exchange, gathers the data of the other
+ * supervisors' ranks. */
 static int gather_for_siblings(struct bb_world *w, const char *what, size_t bytes)
 {
     struct bb_siblings *s = w->siblings;
@@ -95,8 +97,9 @@ out:
     return rc;
 }
 
-/* A rank enters the exchange when all ranks have left the previous one. After n exchanges, the counters `entered` and
- * `left` are n times the number of ranks of the supervisor, and `gathered` is n. */
+/* Allgather for a supervisor with several ranks. A rank enters the exchange when all ranks of the supervisor have left
+ * the previous one. After n exchanges, the counters `entered` and `left` are n times the number of ranks of the
+ * supervisor, and `gathered` is n. */
 static int gather_with_siblings(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
 {
     struct bb_siblings *s = w->siblings;
@@ -134,10 +137,10 @@ out:
     return rc;
 }
 
-/* ---- exchanges of world.h ---- */
+/* ---- the functions of world.h ---- */
 
-/* Stores rc, the error of a failed exchange, in the world and returns it. The exchanges of different ranks are
- * matched only by their order, so after a failure this rank takes part in no further exchange. */
+/* Stores rc, 0 or the error of an exchange, in the world, and returns rc. The exchanges of different ranks are matched
+ * only by their order, so after a failure this rank takes part in no further exchange. */
 static int note_failure(struct bb_world *w, int rc)
 {
     if (rc)
@@ -145,14 +148,14 @@ static int note_failure(struct bb_world *w, int rc)
     return rc;
 }
 
-/* Returns whether an exchange of all ranks is executed by one MPI operation. */
+/* Returns whether each rank is an MPI process, so that one MPI operation executes an exchange of all ranks. */
 static bool uses_mpi_alone(const struct bb_world *w)
 {
     return w->size > 1 && !w->siblings && !w->out_of_step;
 }
 
-/* Exchanges data through separate buffers. If the wait is abandoned, the MPI request stays pending and MPI may still
- * write to these buffers, so they are not freed. The job ends in this case. */
+/* Exchanges data through a separate buffer. If the wait is abandoned, the MPI request stays pending and MPI may still
+ * write to that buffer, so the buffer is not freed. The job ends in this case. */
 int bb_exchange_all(struct bb_world *w, const char *what, const void *send, void *recv, size_t bytes)
 {
     const size_t all_bytes = (size_t)w->size * bytes;

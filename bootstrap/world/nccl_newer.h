@@ -9,7 +9,7 @@
 #include <nccl.h>
 #include <stddef.h>
 
-/* In NCCL 2.19 and later: registration of a user buffer. Register returns a handle, which deregister takes. */
+/* In NCCL 2.19 and later: registration of a user buffer. *handle: out, argument of ncclCommDeregister. */
 typedef ncclResult_t ncclCommRegister_fn(ncclComm_t comm, void *memory, size_t bytes, void **handle);
 typedef ncclResult_t ncclCommDeregister_fn(ncclComm_t comm, void *handle);
 

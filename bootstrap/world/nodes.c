@@ -1,4 +1,4 @@
-/* nodes.c - groups ranks by machine. */
+/* nodes.c - determines which ranks are on the same machine. */
 #include "bootstrap/world/nodes.h"
 
 #include <stdio.h>

@@ -7,7 +7,7 @@
 
 #include "bootstrap/world/world.h"
 
-/* Identity of a machine. Plain data, which the ranks exchange as bytes. */
+/* Identity of a machine. The struct contains no pointers, because the ranks exchange it as bytes. */
 struct bb_machine {
     char host[BB_HOST_TEXT];
     char boot_id[40]; /* boot id of the running kernel; "" if unknown */

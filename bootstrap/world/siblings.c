@@ -1,4 +1,4 @@
-/* siblings.c - maps the memory that the ranks of one supervisor share. */
+/* siblings.c - maps the memory that the ranks of one supervisor share (siblings.h). */
 #include "bootstrap/world/siblings.h"
 
 #include "bootstrap/base/alloc.h"
@@ -10,9 +10,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static const char VARIABLE[] = "BUSBAR_SIBLINGS"; /* "place count fd" (bootstrap/supervise/child.c) */
+static const char VARIABLE[] = "BUSBAR_SIBLINGS"; /* "place count descriptor", set by the supervisor (child.c) */
 
-/* Reads the variable. fd: out, descriptor of the shared memory. Returns false if the supervisor has one rank. */
+/* Reads place and count from the variable. fd: out, descriptor of the shared memory. Returns false if the supervisor
+ * has only one rank. */
 static bool read_variable(struct bb_siblings *s, int *fd)
 {
     const char *text = getenv(VARIABLE);

@@ -1,5 +1,5 @@
-/* wait.c - waits with the timeout of the run, and the rank's reports about its progress (world.h). Needs no MPI,
- * because the results (bootstrap/results) wait too. */
+/* wait.c - waits with the timeout of the run, and the rank's reports about its progress (world.h). This file uses no
+ * MPI, because the program busbar, which is not linked with MPI, also contains it. */
 #include "bootstrap/base/clock.h"
 #include "bootstrap/world/world.h"
 
@@ -11,10 +11,13 @@
 static const double STOPPED_S = 1.5; /* a longer time in seconds between two polls (normally a few ms) shows that the
                                         process was suspended */
 
+/* Microseconds. YIELD: waits poll without sleeping for this time, with bb_world_prompt for YIELD_PROMPT; then they
+ * sleep between polls, from SLEEP_FIRST up to SLEEP_LAST. SAY: a longer wait is reported to the supervisor by name. */
 enum { YIELD_US = 200, YIELD_PROMPT_US = 1000000, SLEEP_FIRST_US = 20, SLEEP_LAST_US = 1000, SAY_US = 50000 };
 
-/* Pauses between two polls: yields for the first yield_us microseconds, because most waits are short and the peer
- * may need this core, then sleeps for intervals that grow to last_us. */
+/* Pauses between two polls. During the first yield_us microseconds of a wait, yields the CPU, because most waits are
+ * short and the awaited process may need this core; then sleeps, for intervals that grow to last_us. waited_s: duration
+ * of the wait so far; sleep_us: in and out, length of the next sleep. */
 static void pause_after(double waited_s, int yield_us, long last_us, long *sleep_us)
 {
     struct timespec pause;
@@ -41,6 +44,7 @@ static double waited_since(double *start_s, double before_s)
     return before_s;
 }
 
+/* Reports that the wait `what` timed out. Returns the negative code with which the run ends. */
 static int report_timeout(struct bb_world *w, const char *what)
 {
     if (bb_world_is_supervised(w))

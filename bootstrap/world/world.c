@@ -1,6 +1,6 @@
 /*
- * world.c - start and end of the ranks, reductions, and waits. MPI is used only to find the ranks, for bcast, allgather
- * and barrier, and to end the job. All waits poll non-blocking requests with the timeout of world.h.
+ * world.c - start and end of the ranks, and reductions over all ranks. MPI is used only to determine the ranks, for
+ * bcast, allgather and barrier, and to end the job. All waits poll non-blocking requests with the timeout of world.h.
  */
 #include "bootstrap/world/world.h"
 
@@ -93,8 +93,9 @@ int bb_world_agree(struct bb_world *w, int rc, const char *what)
 
 /* ---- start ---- */
 
-/* Returns an error if the launcher started several processes but MPI has only one. In that case the launcher belongs
- * to another MPI, and every process would run as a separate job. */
+/* Returns -BB_EUSAGE after an error message if the launcher started several processes but MPI has only one. In that
+ * case the launcher belongs to another MPI, and every process would run as a separate job. processes: size of
+ * MPI_COMM_WORLD. */
 static int refuse_foreign_launcher(int processes)
 {
     static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS"};
@@ -121,9 +122,9 @@ static int refuse_foreign_launcher(int processes)
 
 /*
  * Sets two parameters of Open MPI, unless the user has set them.
- * reachable=weighted: Open MPI 5 queries the kernel for the network interface between two processes of one host, gets
- * "loopback", and prints three lines per rank because loopback is not in its list. The component "weighted" does not
- * query the kernel.
+ * reachable=weighted: by default, Open MPI 5 queries the kernel for the network interface between two processes of one
+ * host, gets "loopback", and prints three warnings per rank because loopback is not in its list of interfaces. The
+ * component "weighted" does not query the kernel.
  * async_mpi_finalize: otherwise MPI_Finalize begins with a fence through the launcher, which is not needed because the
  * ranks have already synchronized. mpirun of Open MPI 4 hangs or crashes if ranks end during the fence.
  */
@@ -151,8 +152,8 @@ out:
     return rc;
 }
 
-/* Determines rank and size. With several ranks per process, only the first rank of each process uses MPI. A
- * single-process run does not use MPI, because MPI_Init would start a daemon and, if that fails, end the process. */
+/* Determines rank and size. With several ranks per supervisor, only the first of them uses MPI. A run with one launched
+ * process does not use MPI, because MPI_Init would start a daemon and would end the process if that fails. */
 static int start_ranks(struct bb_world *w)
 {
     struct bb_siblings *s = w->siblings;
@@ -198,11 +199,13 @@ out:
     return rc;
 }
 
+/* Arguments of answer_ready. */
 struct answer {
     struct bb_supervised *supervised;
-    struct bb_star_endpoint *endpoint; /* NULL: the answer contains none */
+    struct bb_star_endpoint *endpoint; /* out, content of the answer; NULL: the answer has no content */
 };
 
+/* Receives an answer of the supervisor; a function for bb_world_wait. */
 static int answer_ready(void *arg)
 {
     const struct answer *answer = arg;
@@ -210,8 +213,8 @@ static int answer_ready(void *arg)
     return bb_supervised_answer(answer->supervised, answer->endpoint);
 }
 
-/* Connects the supervisors: each sends its rank the addresses at which it listens, if it is a server, MPI broadcasts
- * these addresses, and each rank passes them to its supervisor. */
+/* Connects the supervisors: each supervisor sends its rank the addresses at which it listens, MPI broadcasts the
+ * addresses of the two servers (endpoint.h), and each rank passes these to its supervisor. */
 static int connect_supervisors(struct bb_world *w)
 {
     const int first = w->siblings ? w->siblings->count : 1;
@@ -237,10 +240,10 @@ out:
     return rc;
 }
 
-/* Returns the number of ranks on this host per 16 processors, rounded down (w->crowd). With a thousand ranks on two
- * processors, polling every millisecond would use all CPU time. */
 enum { RANKS_PER_PROCESSOR = 16 };
 
+/* Returns w->crowd, by which waits sleep longer if this host has many ranks per processor: with a thousand ranks on two
+ * processors, polling every millisecond would use all CPU time. */
 static int count_crowd(const struct bb_world *w)
 {
     const long here = w->siblings ? w->siblings->count : bb_launcher_local_size();
@@ -258,7 +261,7 @@ int bb_world_init(struct bb_world *w, double timeout_s)
     bb_err_mute(0);
     TRY(bb_siblings_take(&w->siblings));
     w->crowd = count_crowd(w);
-    if (!bb_launched_alone()) /* until MPI is initialized, the launcher's variables contain the rank for error lines */
+    if (!bb_launched_alone()) /* until MPI is initialized, error lines name the rank in the launcher's variables */
         bb_err_identify(bb_launcher_rank(), machine.host, -1);
     calm_open_mpi();
     (void)bb_supervised_open(&w->supervised, timeout_s);
@@ -297,8 +300,8 @@ static int finalize_mpi(struct bb_world *w)
 }
 
 /*
- * Ends all ranks after an error. Returns only if there are no other ranks. The supervisors end the job; if one rank
- * called MPI_Abort, mpirun would kill the others before their supervisors have saved the results.
+ * Ends all ranks after an error. Returns only if there are no other ranks. With supervisors, these end the job, because
+ * after MPI_Abort the launcher would kill all processes before the results are saved.
  */
 static void end_everybody(struct bb_world *w, int rc)
 {

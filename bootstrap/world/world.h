@@ -3,12 +3,12 @@
  * lost and hanging ranks. busbar uses MPI only for these purposes; measured communication uses NCCL.
  *
  * Every wait has a timeout, whichever library it is in: each call of this header is a sign of life and restarts the
- * run's timeout. If a rank gives no sign of life for that long, the supervisors (bootstrap/supervise) print one error
- * line with the wait, the ranks that did not arrive and the last step of each of them, and every process exits with
- * status 4. The same happens at once if a rank is lost because it was killed, it crashed or its host failed. A rank
- * that fails ends all others with its own exit code. If a signal (bootstrap/start/signals.h) ends the run, or the
- * launcher itself ends, the line names the interrupted step, the results are saved as "interrupted", and the status is
- * 1.
+ * timeout. If a rank gives no sign of life for that long, the supervisors (bootstrap/supervise) print one error line
+ * with the wait, the ranks that did not arrive and the last step of each of them, and every process exits with status
+ * 4. The same happens without a timeout if a rank is lost: within a second if the rank was killed or crashed, within 30
+ * s if its host failed. A rank that fails ends all others with its own exit code. If a signal
+ * (bootstrap/start/signals.h) ends the run, or the launcher itself ends, the line names the interrupted step, the
+ * status in the results is "interrupted", and the exit status is 1.
  *
  * Order of calls: bb_world_init ... bb_world_release(w, rc) ... return bb_exit_code(rc). All calls are made by the
  * thread that called bb_world_init, except bb_world_ending.
@@ -26,20 +26,20 @@
 struct bb_siblings;
 
 struct bb_world {
-    int rank, size;
-    int node, nodes; /* node: index of this rank's machine; nodes: number of machines, numbered in the order of their
-                        lowest ranks */
-    int local_rank, local_size; /* index of this rank among the ranks of its node, and their number */
-    char host[BB_HOST_TEXT];
+    int rank, size;              /* rank of this process, number of ranks of the run */
+    int node, nodes;             /* node: index of this rank's machine; nodes: number of machines, numbered in the order
+                                   of their lowest ranks */
+    int local_rank, local_size;  /* index of this rank among the ranks of its node, and their number */
+    char host[BB_HOST_TEXT];     /* host name of this rank */
     char (*hosts)[BB_HOST_TEXT]; /* [size] host name of each rank; owned by the world */
     int *node_of;                /* [size] node index of each rank; owned by the world */
-    double timeout_s;
-    struct bb_supervised supervised; /* connection to the supervisor of this rank; page NULL: none */
-    bool prompt;                     /* waits spin before they sleep, see bb_world_prompt */
-    struct bb_siblings *siblings;    /* the ranks of this process if it has several ranks, else NULL */
+    double timeout_s;            /* time limit of every wait in seconds */
+    struct bb_supervised supervised; /* connection to the supervisor of this rank; page NULL: no supervisor */
+    bool prompt;                     /* waits poll for a second without sleeping, see bb_world_prompt */
+    struct bb_siblings *siblings;    /* the ranks of this rank's supervisor if it has several ranks, else NULL */
     bool mpi;                        /* MPI is initialized and bb_world_release must finalize it */
     int crowd;       /* ranks on this host / (16 x processors), rounded down; waits sleep up to (1 + crowd) ms between
-                  polls */
+                        polls */
     int out_of_step; /* 0, or the error of a failed exchange, after which this rank takes part in no further exchange */
     bool agreed;     /* true after bb_world_agree returned an error on all ranks, so all ranks end the run */
 };
@@ -55,15 +55,15 @@ struct bb_world {
  */
 int bb_world_init(struct bb_world *w, double timeout_s) BB_MUST_CHECK;
 
-/* bb_world_alone - create a world of one rank without MPI, supervisor and sockets, for plan and for tests. */
+/* bb_world_alone - create a world of one rank without MPI and without a supervisor, for `busbar plan` and for tests. */
 int bb_world_alone(struct bb_world *w, double timeout_s) BB_MUST_CHECK;
 
 /*
  * bb_world_release - end the run.
- *   rc       >= 0: orderly end: barrier, then MPI_Finalize. < 0: early end: save the results, send the exit code to the
- *            other ranks, and exit with the code of the first rank that failed. Ranks that cannot be reached are ended
- *            by MPI_Abort. An early end returns only if there are no other ranks.
- *   Returns  rc, or an error that occurred during the end
+ *   rc       result of the run. >= 0: orderly end: barrier, then MPI_Finalize. < 0: early end: send the exit code to
+ *            the supervisor, which ends the job, and exit; without a supervisor, end all ranks by MPI_Abort. An early
+ *            end returns only if there are no other ranks.
+ *   Returns  rc, or an error that occurred during the orderly end
  * A zero-initialized or partly initialized world is allowed.
  */
 int bb_world_release(struct bb_world *w, int rc);
@@ -73,8 +73,8 @@ int bb_world_release(struct bb_world *w, int rc);
  * bb_world_bcast - copy buf of rank `root` to buf of all ranks.
  * bb_world_allgather - copy the `bytes` bytes at `send` of each rank r to recv + r * bytes on all ranks.
  * bb_world_barrier - wait for all ranks. what: name of the wait in messages, for example "the start of the sweep".
- * bb_world_agree - exchange the error codes of all ranks, so that they all continue or all end. Returns 0 if every rank
- * passed rc 0, else the nonzero rc of the lowest rank that passed one. Each failing rank must have printed its own
+ * bb_world_agree - exchange the error codes of all ranks, so that either all ranks continue or all end. Returns 0 if
+ * every rank passed rc 0, else the rc of the lowest rank whose rc is not 0. Each failing rank must have printed its own
  * error.
  */
 int bb_world_bcast(struct bb_world *w, void *buf, size_t bytes, int root) BB_MUST_CHECK;
@@ -90,7 +90,8 @@ int bb_world_agree(struct bb_world *w, int rc, const char *what);
  * returns NULL and sets *rc to the negative error. */
 void *bb_world_gather(struct bb_world *w, const void *own, size_t bytes, int *rc) BB_MUST_CHECK;
 
-/* Reductions over all ranks, in place, of double arrays (maximum) and single values (minimum, sum, bitwise or). */
+/* Reductions over all ranks, in place: element-wise maximum of an array of n doubles; minimum, sum and bitwise or of
+ * one value. */
 int bb_world_max(struct bb_world *w, double *values, size_t n) BB_MUST_CHECK;
 int bb_world_min(struct bb_world *w, size_t *value) BB_MUST_CHECK;
 int bb_world_sum(struct bb_world *w, unsigned long long *value) BB_MUST_CHECK;
@@ -108,8 +109,8 @@ void bb_world_reached(struct bb_world *w, const char *fmt, ...) __attribute__((f
  * bb_world_wait - poll until something is ready (an event, a stream, a communicator), with the run's timeout.
  *   what     name of the wait in messages
  *   ready    called as ready(arg); returns 1 if ready, 0 if not yet, < 0 for an error that ends the wait
- *   Returns  0; the error returned by `ready`; -BB_ETIMEOUT after the timeout has been reported (see the top of this
- *            file); or, without a message, the code with which the job is already ending
+ *   Returns  0; the error returned by `ready`; after a timeout, once an error line was printed, the negative code with
+ *            which the job ends; or, without a message of this rank, the code with which the job is already ending
  * Polls without sleeping for the first 200 us, calling sched_yield between polls; then sleeps between polls for
  * intervals that grow to 1 ms, or to a few ms on a host with at least 16 ranks per processor.
  */
@@ -118,8 +119,8 @@ int bb_world_wait(struct bb_world *w, const char *what, bb_ready *ready, void *a
 
 /*
  * bb_world_prompt - select how waits poll.
- *   on  true: waits poll without sleeping for their first second, because a wait that is timed with the host's clock
- *       must notice its end at once
+ *   on  true: waits poll without sleeping for their first second. For measurements with the host's clock, which must
+ *       not include the sleep after the operation has completed.
  * No effect if this host has more ranks than processors, because a spinning rank would delay the other ranks.
  */
 void bb_world_prompt(struct bb_world *w, bool on);
@@ -127,8 +128,8 @@ void bb_world_prompt(struct bb_world *w, bool on);
 /*
  * bb_world_guard / bb_world_unguard - begin and end a blocking call that cannot be polled (cudaDeviceSynchronize, a
  * blocking NCCL call). what: name of the call in messages; copied. If the call exceeds the timeout, the supervisor
- * prints the message and ends the job. The timeout also applies to calls without a guard, but their message does
- * not name the call. Guards do not nest.
+ * prints an error line that names the call, and ends the job. The timeout also applies to calls without a guard, but
+ * the error line does not name them. Guards do not nest.
  */
 void bb_world_guard(struct bb_world *w, const char *what);
 void bb_world_unguard(struct bb_world *w);
@@ -144,8 +145,8 @@ static inline bool bb_world_is_supervised(const struct bb_world *w)
     return w->supervised.page != NULL;
 }
 
-/* bb_world_ending - returns 0, or the negative code with which the job is already ending. Inexpensive; may be called
- * from any thread. */
+/* bb_world_ending - return 0, or the negative code with which the job is already ending early. Reads one variable in
+ * shared memory; may be called from any thread. */
 int bb_world_ending(const struct bb_world *w);
 
 #endif

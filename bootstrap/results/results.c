@@ -216,7 +216,7 @@ int bb_results_close(struct bb_results *res, int rc)
     return rc < 0 ? rc : failed;
 }
 
-/* ---- rows, fields and properties ---- */
+/* ---- rows, fields and targets ---- */
 
 const char *bb_results_path(const struct bb_results *res)
 {

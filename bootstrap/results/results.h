@@ -117,8 +117,8 @@ json_t *bb_json_real(double value);
  * under a key that names the unit. */
 json_t *bb_json_stats(const struct bb_stats *stats);
 
-/* bb_json_options - return the effective options of a run as an object, the value of the key "options" in the
- * schemas. Its keys are the long names of the options with '_' for '-'. */
+/* bb_json_options - return the effective options of a run as a JSON object, for the key "options" of the results. Its
+ * keys are the long names of the options with '_' for '-'. set: table of the options; cfg: struct with their values. */
 json_t *bb_json_options(const struct bb_opts *set, const void *cfg);
 
 /*

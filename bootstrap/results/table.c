@@ -73,6 +73,8 @@ void bb_line_heading(struct bb_line *line, const struct bb_field *fields, bool u
             put_column(line, fields, units ? fields->unit : fields->head);
 }
 
+/* Formats a number in at most `width` characters with at most two digits after the decimal point, or, if digits >= 0,
+ * with exactly that many. text: out, [capacity]. */
 static void write_real(double value, int digits, int width, char *text, size_t capacity)
 {
     for (int d = digits < 0 ? 2 : digits; d >= 0; d--)
@@ -154,5 +156,5 @@ void bb_table_json(json_t *object, const struct bb_field *fields, const void *ro
 {
     for (; !is_end(fields); fields++)
         if (fields->key)
-            (void)!json_object_set_new(object, fields->key, value_of(fields, row)); /* a value NULL is omitted */
+            (void)!json_object_set_new(object, fields->key, value_of(fields, row)); /* a NULL value adds no key */
 }

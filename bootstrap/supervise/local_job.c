@@ -16,7 +16,7 @@ int bb_local_signal(void)
     return SIGRTMIN + 7;
 }
 
-/* Returns the number after `key` in the text of /proc/PID/status, in the given base; 0 if it is absent. */
+/* Returns the number after `key` in the text of /proc/PID/status; 0 if the key is absent. base: 10 or 16. */
 static unsigned long long status_number(const char *text, const char *key, int base)
 {
     const char *at = strstr(text, key);

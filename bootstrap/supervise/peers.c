@@ -25,7 +25,7 @@ static const double SEND_S = 0.05; /* time limit for sending one message */
  * RANKS_PER_STATE_S: with this many more ranks, the interval between STATE messages is longer by STATE_S. */
 enum { SPARE_LINKS = 64, RANKS_PER_STATE_S = 256 };
 
-/* Returns what this supervisor knows about a rank; NULL: nothing, because the supervisor is not a server. */
+/* Returns what this supervisor knows about a rank; NULL: nothing, because only servers know ranks other than 0. */
 
 static struct bb_peer *entry_of(struct bb_supervisor *s, int rank)
 {
@@ -300,7 +300,7 @@ static void seat_peer(struct bb_supervisor *s, struct bb_star_link *link, const 
         bb_peers_end(s);
 }
 
-/* Handles the loss of the connection to the server. If this supervisor is the backup server, it takes over. */
+/* Handles the loss of the connection to the server: raises SERVER_LOST. The backup server takes over before. */
 static void lose_server(struct bb_supervisor *s)
 {
     if (s->star.n_peers > 1)

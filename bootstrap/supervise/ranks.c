@@ -112,8 +112,8 @@ void bb_ranks_answer(struct bb_supervisor *s)
         s->children[i].joined = false;
 }
 
-/* Reports a rank that ends after an error. If the rank did not print the error because only rank 0 prints errors then
- * (page->muted), the error becomes the text of this supervisor's error line. */
+/* Reports a rank that ends after an error. If the rank did not print the error, because before bb_world_init only rank
+ * 0 prints errors (page->muted), the error becomes the text of this supervisor's error line. */
 static void report_failure(struct bb_supervisor *s, struct bb_child *child, int code)
 {
     const bool muted = child->page->muted[0] && s->role == BB_ROLE_ALONE;
@@ -236,6 +236,8 @@ static void take_status(struct bb_supervisor *s, struct bb_child *child, int sta
     }
 }
 
+/* Handles the end of the process that writes the results, which is an error unless that process has written the final
+ * results or the job is ending early. */
 static void take_writer_end(struct bb_supervisor *s, int status)
 {
     s->writer.ended = true;
@@ -272,7 +274,8 @@ static void check_child(struct bb_supervisor *s, struct bb_child *child, double 
         report_hang(s, child);
         return;
     }
-    /* A library hangs in its exit handler. The results are complete, so the rank is killed. */
+    /* The rank has ended in order but does not exit: a library hangs in its exit handler. The results are complete, so
+     * the rank is killed, and the exit code of the job does not change. */
     child->due_s = INFINITY;
     bb_err_job_nonblocking(BB_ETIMEOUT, "timeout: the exit of rank %d (%s) did not end within %g s", child->rank,
                            s->job.host, s->timeout_s);

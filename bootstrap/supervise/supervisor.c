@@ -42,6 +42,7 @@ static const double TICK_S = 0.1;      /* longest sleep of the loop otherwise */
 
 /* ---- actions ---- */
 
+/* Sets the timer of the current state, unless it already expires earlier. */
 static void set_timer(struct bb_supervisor *s, double seconds)
 {
     const double due_s = bb_now_s() + seconds;
@@ -125,7 +126,7 @@ static void record_end(struct bb_supervisor *s)
     char phase[BB_VERDICT_LINE];
     const struct bb_results_end end = describe_end(s, phase);
 
-    if (!bb_supervisor_poll_writer(s)) /* a writer that has ended is detected when its answer is received */
+    if (!bb_supervisor_poll_writer(s)) /* a failure to send is ignored: bb_supervisor_poll_writer detects its cause */
         (void)!bb_results_finish_send(s->writer.control.fd, -s->code, &end);
 }
 
@@ -193,7 +194,7 @@ void bb_end_printed(struct bb_supervisor *s)
 
 void bb_fall_back(struct bb_supervisor *s)
 {
-    if (s->report.cause == BB_CAUSE_LOST) /* the server */
+    if (s->report.cause == BB_CAUSE_LOST) /* the server is lost, which the backup server also detects */
         s->trouble = s->report;
     else
         bb_peers_fall_back(s);
@@ -289,7 +290,7 @@ static void take_local_signal(struct bb_supervisor *s, const struct signalfd_sig
         bb_supervisor_event(s, BB_EVENT_CLAIM);
     } else if (s->state == BB_STATE_JUDGING) {
         (void)bb_local_tell(s->launcher, BB_LOCAL_CLAIM,
-                            s->job.rank); /* the sender may have started after the first claim */
+                            s->job.rank); /* the sender may have started after this supervisor's first claim */
     }
 }
 
@@ -332,7 +333,7 @@ static void check_writer(struct bb_supervisor *s)
         return;
     if (s->state == BB_STATE_CLOSING)
         bb_supervisor_event(s, BB_EVENT_WRITTEN);
-    else /* it has not been asked for the final results, so it has printed an error */
+    else /* the writer process sends an answer without a request for the final results only after printing an error */
         bb_peers_report(s, s->job.rank, BB_CAUSE_PRINTED, 0, BB_EFAIL);
 }
 
@@ -349,6 +350,8 @@ static void check_suspension(struct bb_supervisor *s, double now_s)
     s->round_s = now_s;
 }
 
+/* Raises TIMER when the timer has expired. A server that judges a hang waits GATHER_MORE_S longer for missing states.
+ * */
 static void check_timer(struct bb_supervisor *s, double now_s)
 {
     if (s->due_s == 0 || now_s < s->due_s)
@@ -360,6 +363,7 @@ static void check_timer(struct bb_supervisor *s, double now_s)
     bb_supervisor_event(s, BB_EVENT_TIMER);
 }
 
+/* Sleeps until a descriptor is readable, or for SOON_S or TICK_S. */
 static void sleep_until_news(struct bb_supervisor *s)
 {
     const int n_fixed = 3 + 3 * s->n_children;

@@ -29,6 +29,7 @@ static struct bb_seen seen_of(const struct bb_supervisor *s, int rank)
     return seen;
 }
 
+/* Adds the last step of a rank and what the rank waits for. */
 static void add_seen(FILE *line, const struct bb_seen *seen)
 {
     fprintf(line, "last seen: %s", seen->text[0] ? seen->text : "start");

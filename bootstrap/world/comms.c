@@ -1,7 +1,7 @@
 /*
  * comms.c - NCCL communicators of the ranks. Calls on non-blocking communicators are polled with the run's timeout.
- * Calls on blocking communicators cannot be polled, so the supervisor checks their timeout; it can only end the
- * process.
+ * Calls on blocking communicators cannot be polled, so the supervisor checks their timeout, and ends the job if a call
+ * exceeds it.
  */
 #include "bootstrap/world/comms.h"
 
@@ -76,7 +76,7 @@ static int set_variable(const char *name, const char *value)
 static const struct {
     const char *name, *own_switch, *sockets;
 } sharing[] = {
-    {"NCCL_MULTI_RANK_GPU_ENABLE", "1", NULL}, /* experimental */
+    {"NCCL_MULTI_RANK_GPU_ENABLE", "1", NULL}, /* NCCL calls this variable experimental */
     {"NCCL_MAX_CTAS", "2", NULL},
     {"NCCL_NVLS_ENABLE", "0", "0"},
     {"NCCL_RAS_ENABLE", "0", "0"},
@@ -171,8 +171,7 @@ int bb_comm_check(struct bb_comm *c)
     return rc < 0 ? rc : 0;
 }
 
-/* Makes an NCCL call on communicator c, which blocks if c is blocking; the supervisor then checks the call's timeout.
- * */
+/* Makes an NCCL call on communicator c. If c is blocking, the supervisor checks the timeout of the call. */
 #define GUARDED(c, what, call) ((c)->blocking ? BB_GUARDED((c)->world, what, call) : (call))
 
 /* ---- creating and splitting communicators ---- */

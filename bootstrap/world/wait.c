@@ -11,7 +11,7 @@
 static const double STOPPED_S = 1.5; /* a longer time in seconds between two polls (normally a few ms) shows that the
                                         process was suspended */
 
-/* Microseconds. YIELD: waits poll without sleeping for this time, with bb_world_prompt for YIELD_PROMPT; then they
+/* Microseconds. YIELD: waits poll without sleeping for this time, or with bb_world_prompt for YIELD_PROMPT; then they
  * sleep between polls, from SLEEP_FIRST up to SLEEP_LAST. SAY: a longer wait is reported to the supervisor by name. */
 enum { YIELD_US = 200, YIELD_PROMPT_US = 1000000, SLEEP_FIRST_US = 20, SLEEP_LAST_US = 1000, SAY_US = 50000 };
 

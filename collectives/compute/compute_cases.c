@@ -90,8 +90,8 @@ int bb_compute_gemms(enum bb_dtype_id dtype, bool quick, struct bb_gemm_case cas
 /* ---- memory-bound kernels to measure ---- */
 
 #define HIDDEN .cols = 4096
-/* The kernels that pack and unpack halos copy a face of 64 x 64 cells at the border of a 3-D tile. The tile has few
- * cells perpendicular to the face, to save memory. */
+/* The kernels that pack and unpack halos copy a face of 64 x 64 elements at the border of a 3-D tile. The tile has few
+ * elements perpendicular to the face, to save memory. */
 static const struct bb_memory_kernel_case memory_kernels[] = {
     {"copy", {.kind = BB_MEMORY_KERNEL_COPY, HIDDEN}},
     {"embed", {.kind = BB_MEMORY_KERNEL_EMBED, HIDDEN, .in_rows = 50257}},

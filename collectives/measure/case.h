@@ -85,9 +85,9 @@ int bb_case_expected_parts(const struct bb_case *c);
 struct bb_expected_part bb_case_expected_part(const struct bb_case *c, int rank, int i);
 
 /* bb_case_bandwidths - compute the algorithm and the bus bandwidth of an operation in 1e9 bytes/s.
- *   time_us     time of the operation
- *   algbw_gbps  out: size / time (hypercube: only a fraction of the size counts); NaN if the time is 0
- *   busbw_gbps  out: algbw times the bus factor of the collective; NaN with a single rank */
+ *   time_us     time of the operation in microseconds
+ *   algbw_gbps  out: size (bb_case_bytes) / time; hypercube with n ranks: (n-1)/n x size / time; NaN if the time is 0
+ *   busbw_gbps  out: algbw_gbps x bus factor of the collective (coll.h); NaN with a single rank */
 void bb_case_bandwidths(const struct bb_case *c, double time_us, double *algbw_gbps, double *busbw_gbps);
 
 #endif

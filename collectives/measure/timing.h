@@ -32,8 +32,8 @@ struct bb_mode {
      * verified. */
     int (*time)(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_sample *batch);
     bool single;    /* each iteration is a sample, and the arrival skew of the ranks is measured (sync mode) */
-    bool own_check; /* verification reads the result of true: an additional, untimed launch (graph mode); false: the
-                       last timed operation */
+    bool own_check; /* true: verification reads the result of an additional, untimed launch (graph mode); false: of
+                       the last timed operation */
 };
 extern const struct bb_mode bb_mode_stream, bb_mode_sync, bb_mode_graph, bb_mode_blocked;
 

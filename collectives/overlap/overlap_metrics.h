@@ -57,8 +57,10 @@ struct bb_cta_limit {
 enum { BB_CTA_LIMITS = 16, BB_CTA_TEXT = 16 };
 
 /*
- * bb_cta_limits_parse - parse --ctas. For example, "default,1,2:8,16" is NCCL's default, at most 1, 2 to 8, at most 16.
- *   limits   [n] out
+ * bb_cta_limits_parse - parse --ctas. For example, "default,1,2:8" contains three limits: NCCL's default, at most 1
+ * CTA, 2 to 8 CTAs.
+ *   limits   out: the first *n elements
+ *   n        out: number of limits
  *   Returns  0, or -BB_EUSAGE after printing an error
  */
 int bb_cta_limits_parse(const char *text, struct bb_cta_limit limits[BB_CTA_LIMITS], int *n) BB_MUST_CHECK;
@@ -75,7 +77,8 @@ const char *bb_cta_limit_text(const struct bb_cta_limit *limit, char text[BB_CTA
  */
 int bb_overlap_best(const struct bb_cta_limit *limits, const struct bb_stats *both_us, int n, bool *tied, int *ties);
 
-/* bb_gemm_dimensions_parse - parse "4096" or "MxNxK". Returns 0, or -BB_EUSAGE after printing an error. */
+/* bb_gemm_dimensions_parse - parse "MxNxK", or "4096" for M = N = K = 4096. Returns 0, or -BB_EUSAGE after printing an
+ * error. */
 int bb_gemm_dimensions_parse(const char *text, int64_t mnk[3]) BB_MUST_CHECK;
 
 #endif

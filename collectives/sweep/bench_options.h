@@ -50,7 +50,8 @@ extern const struct bb_opts bb_bench_set;
  */
 int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep,
                      const struct bb_positionals *collectives) BB_MUST_CHECK;
-/* bb_bench_resolve_cases - like bb_bench_resolve, but validates only the options in bb_bench_case_rows. */
+/* bb_bench_resolve_cases - validate only the options in bb_bench_case_rows and derive the sweep from them. Parameters
+ * and result are those of bb_bench_resolve. */
 int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep,
                            const struct bb_positionals *collectives) BB_MUST_CHECK;
 void bb_bench_release_sweep(struct bb_sweep *sweep);

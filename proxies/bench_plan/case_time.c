@@ -158,22 +158,17 @@ static void time_hypercube(const struct bb_cluster *cl, const struct bb_case *c,
     free(at);
 }
 
-int bb_case_time(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
+void bb_case_time(const struct bb_cluster *cl, const struct bb_case *c, struct bb_case_time *time)
 {
     unsigned flags = bb_colls[c->kind].flags;
 
     *time = (struct bb_case_time){0};
-    if (flags & BB_COLL_VARIABLE_COUNTS) {
+    if (flags & BB_COLL_VARIABLE_COUNTS)
         bb_alltoallv_time_ns(cl, c, &time->ns);
-        return 0;
-    }
-    if (flags & BB_COLL_ROUNDS) {
+    else if (flags & BB_COLL_ROUNDS)
         time_hypercube(cl, c, time);
-        return 0;
-    }
-    if (bb_colls[c->kind].from == BB_FROM_PREVIOUS)
+    else if (bb_colls[c->kind].from == BB_FROM_PREVIOUS)
         time_ring(cl, c, time);
     else
         time_collective(cl, c, time);
-    return 0;
 }

@@ -11,7 +11,7 @@ static int try_stages(const struct bb_proxy *p, int stages, struct bb_proxy_conf
 
     if (p->features & BB_FEATURE_STAGES)
         c->stages = stages;
-    /* not for proxies with image tiles (spatial, gems), whose networks have a fixed number of layers */
+    /* the networks of proxies with image tiles (spatial, gems) have a fixed number of layers */
     if ((p->features & BB_FEATURE_LAYERS) && !(p->features & BB_FEATURE_TILES))
         c->layers = stages;
     if (p->features & BB_FEATURE_MODEL)

@@ -20,7 +20,7 @@ struct bb_run_report {
     const struct bb_measure_plan *plan;
     const struct bb_measured *measured;
     const struct bb_run_forecast *forecast;
-    int compute_sms;    /* number of SMs that timed kernels (kernels that only take a given time) occupy */
+    int compute_sms;    /* number of SMs that timed kernels (kernels that run for a given time) occupy */
     double peak_tflops; /* peak TFLOP/s of one GPU; 0: unknown */
     bool checked;       /* true: the data check ran, and `wrong` is valid */
     int nearest_ranks;  /* for a proxy that cannot run on this number of ranks: the nearest number of ranks on which

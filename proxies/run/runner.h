@@ -75,7 +75,7 @@ struct bb_runner {
     struct bb_lane *lanes;
     int n_batches, n_lanes;
     struct bb_native native;
-    struct bb_busy busy; /* parameters of timed kernels (kernels that only take a given time); the runner owns the
+    struct bb_busy busy; /* parameters of timed kernels (kernels that run for a given time); the runner owns the
                             scratch memory that they read and write */
     struct bb_nvtx nvtx;
     struct bb_range *op_ranges, *section_ranges; /* NVTX ranges: [n_ops] of the operations, [n_sections] of the
@@ -99,7 +99,7 @@ int bb_runner_init(struct bb_runner *r, struct bb_world *w, const struct bb_layo
  * Returns rc, or the first error of the release. */
 int bb_runner_release(struct bb_runner *r, int rc);
 
-/* bb_runner_set_busy - sets the number of SMs that each timed kernel (a kernel that only takes a given time)
+/* bb_runner_set_busy - sets the number of SMs that each timed kernel (a kernel that runs for a given time)
  * occupies, and its memory traffic in 1e9 bytes per second. Default: one SM, no traffic. Neither value changes the
  * duration of the kernel. */
 int bb_runner_set_busy(struct bb_runner *r, int sms, double gbps) BB_MUST_CHECK;

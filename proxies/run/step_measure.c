@@ -14,8 +14,8 @@
 
 struct series {
     const char *name; /* name of the steps in messages, for example "step" or "compute alone" */
-    unsigned what;    /* enum bb_issue flags */
-    int n;
+    unsigned what;    /* enum bb_issue flags: launch compute, communication, or both */
+    int n;            /* number of steps */
 };
 
 /* ---- steps without tracing, whose step times are reported ---- */
@@ -34,7 +34,7 @@ static void stats_of_all(const double *us, size_t n, struct timed_stats *stats)
 }
 
 /* Runs s->n steps with the flags s->what. step_us: out, [n] step time of the slowest rank in each step; stats: out,
- * statistics of these and of the issue and reaction times. Both may be NULL. */
+ * statistics of the slowest rank's step, issue and reaction times (see stats_of_all). step_us and stats may be NULL. */
 static int run_timed(struct bb_runner *r, const struct series *s, struct bb_progress *progress, double *step_us,
                      struct timed_stats *stats)
 {

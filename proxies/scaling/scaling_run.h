@@ -13,7 +13,7 @@ struct bb_scaling_run {
     struct bb_session *session; /* the session of the run; NULL: there is no study */
     const struct bb_proxy *proxy;
     const struct bb_proxy_config *config;
-    int compute_sms; /* compute_sms: number of SMs that timed kernels (kernels that only take a given time) occupy;
+    int compute_sms; /* compute_sms: number of SMs that timed kernels (kernels that run for a given time) occupy;
                         compute_gbps: their memory traffic in 1e9 bytes/s (bb_runner_set_busy) */
     double compute_gbps;
     /* results of the functions below */

@@ -199,7 +199,7 @@ void bb_launcher_abort(int code, bool initialized)
 
 enum { PATH_TEXT = 64, LAUNCHER_FILES_MAX = 256 };
 
-static bool is_prterun(pid_t pid)
+bool bb_launcher_is_prterun(pid_t pid)
 {
     char path[PATH_TEXT], name[16] = "";
     FILE *file;
@@ -248,7 +248,7 @@ void bb_launcher_take_stderr(pid_t sender)
 {
     int fd;
 
-    if (sender <= 0 || !is_prterun(sender) || !reads_our_stderr(sender))
+    if (sender <= 0 || !bb_launcher_is_prterun(sender) || !reads_our_stderr(sender))
         return;
     fd = open_stderr_of(sender);
     if (fd < 0)

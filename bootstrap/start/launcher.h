@@ -37,6 +37,9 @@ const char *bb_launcher_claim(void);
  */
 void bb_launcher_abort(int code, bool initialized);
 
+/* bb_launcher_is_prterun - return whether process `pid` is prterun, the mpirun of Open MPI 5. */
+bool bb_launcher_is_prterun(pid_t pid);
+
 /*
  * bb_launcher_take_stderr - redirect stderr to the launcher's own stderr, if the launcher no longer reads the output of
  * its ranks.

@@ -30,9 +30,10 @@
  */
 static const double GATHER_HANG_S = 0.3, GATHER_MORE_S = 0.7, GATHER_LOST_S = 0.05, GATHER_SIGNAL_S = 0.05;
 static const double CLAIM_S = 0.1, CLAIM_EARLY_S = 0.5, CLAIM_HANG_S = 1.5;
-static const double DEFER_S = 2;    /* longest wait for the line that another supervisor has claimed to print */
-static const double SERVER_S = 0.5; /* longest wait of a member for the server's or the backup server's decision */
-static const double RECORD_S = 0.1; /* longest wait for the final results before the error line is printed */
+static const double DEFER_S = 2;         /* longest wait for the line that another supervisor has claimed to print */
+static const double SERVER_S = 0.5;      /* longest wait of a member for the server's or the backup server's decision */
+static const double RECORD_S = 0.1;      /* longest wait for the final results before the error line is printed */
+static const double SLOW_RECORD_S = 0.3; /* further wait after the error line, unless the launcher is Open MPI 5's */
 static const double RESCUE_S = 0.5; /* longest wait for the completion of a results file after its writer was killed */
 static const double UNWIND_S = 0.4; /* time for the ranks to end on their own before they are killed */
 static const double LINGER_S = 1.0; /* longest wait for killed ranks and other supervisors after the end has begun */
@@ -130,24 +131,26 @@ static void record_end(struct bb_supervisor *s)
         (void)!bb_results_finish_send(s->writer.control.fd, -s->code, &end);
 }
 
-/* Waits until the writer process has written the final results, but at most RECORD_S, because the disk may hang, and
- * Open MPI 5 sends SIGKILL 250 ms after SIGTERM. */
-static void await_record(struct bb_supervisor *s)
+/* Waits until the writer process has written the final results, limit_s at most, because its disk may hang. */
+static void await_record(struct bb_supervisor *s, double limit_s)
 {
-    const double end_s = bb_now_s() + RECORD_S;
+    const double end_s = bb_now_s() + limit_s;
     struct pollfd p = {.fd = s->writer.control.fd, .events = POLLIN};
 
     while (!bb_supervisor_poll_writer(s) && bb_now_s() < end_s)
         (void)poll(&p, 1, (int)(1e3 * SOON_S));
 }
 
-/* If the final results are not written, or their write has failed, kills the writer process and completes the JSON file
- * in its place. */
-static void rescue_record(struct bb_supervisor *s)
+/* Gives a slow writer more time, unless the launcher is prterun of Open MPI 5, which sends SIGKILL 250 ms after SIGTERM.
+ * If the final results are not written then, or their write has failed, kills the writer process and completes the JSON
+ * file in its place. */
+static void complete_record(struct bb_supervisor *s)
 {
     char phase[BB_VERDICT_LINE];
     struct bb_results_end end;
 
+    if (!bb_launcher_is_prterun(s->launcher))
+        await_record(s, SLOW_RECORD_S);
     if (s->writer.path && (!s->writer.finished || s->writer.code < 0)) {
         end = describe_end(s, phase);
         bb_writer_rescue(s->writer.pid, s->writer.ended, s->writer.path, -s->code, &end, RESCUE_S);
@@ -167,10 +170,10 @@ static void start_ending(struct bb_supervisor *s, bool line)
     bb_ranks_end(s);
     record_end(s);
     bb_peers_end(s);
-    await_record(s);
+    await_record(s, RECORD_S);
     if (line)
         bb_verdict_print(s);
-    rescue_record(s);
+    complete_record(s);
     if (has_strangers(s))
         (void)bb_local_tell(s->launcher, BB_LOCAL_ENDED, s->code);
     set_timer(s, UNWIND_S);
@@ -236,9 +239,9 @@ void bb_report_write(struct bb_supervisor *s)
     else
         snprintf(s->line, sizeof(s->line), "ended by %s; last seen: writing the final results",
                  bb_signal_name(s->report.signal));
-    await_record(s);
+    await_record(s, RECORD_S);
     bb_err_job_nonblocking((enum bb_error)s->code, "%s", s->line);
-    rescue_record(s);
+    complete_record(s);
     bb_peers_dismiss(s);
 }
 

@@ -33,9 +33,10 @@ struct bb_results_end {
  * UTF-8 is omitted. */
 json_t *bb_results_end_json(const struct bb_results_end *end) BB_MUST_CHECK;
 
-/* The caller sets `out` before OPEN; all other members are then zero. The writer is open if the document has a root. */
+/* A writer. Before OPEN, `out` is set by the caller and all other members are zero. The writer is open if document.root
+ * is not NULL. */
 struct bb_results_writer {
-    FILE *out;
+    FILE *out;                   /* stream for targets with the path "-" */
     json_t *settings;            /* value of OPEN, owned */
     const char *path, *csv;      /* members of `settings` */
     bool foreign;                /* member of `settings` */

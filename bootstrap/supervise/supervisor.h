@@ -7,7 +7,7 @@
 #include "bootstrap/supervise/star.h"
 #include "bootstrap/supervise/state_machine.h"
 
-/* Maximum length of an error line. */
+/* Capacity for an error line in bytes. */
 #define BB_VERDICT_LINE 1800
 
 /* The ranks of the job. Until the first rank of this supervisor has sent them, `rank` is the rank that the launcher set
@@ -69,6 +69,7 @@ struct bb_writer {
     int code;                        /* result of writing the final results: 0 or a negative error */
 };
 
+/* State of a supervisor process. */
 struct bb_supervisor {
     struct bb_rank_program program;
     struct bb_job job;
@@ -87,8 +88,9 @@ struct bb_supervisor {
     struct bb_trouble report;  /* what is known about the event that is being handled */
     struct bb_trouble trouble; /* trouble of the highest precedence so far, which the error line will describe */
     struct bb_writer writer;
-    pid_t launcher; /* parent process at the start */
-    int launcher_fd, signal_fd;
+    pid_t launcher;      /* parent process at the start */
+    int launcher_fd;     /* pidfd of the launcher */
+    int signal_fd;       /* signalfd of the blocked signals */
     sigset_t mask;       /* signal mask of the ranks and of the writer */
     pid_t signal_sender; /* process that sent the last SIGTERM to this supervisor; 0: no SIGTERM was received */
     double claimed_s;    /* time until which another supervisor of this host is expected to print the error line */

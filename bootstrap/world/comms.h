@@ -114,9 +114,9 @@ void *bb_nccl_symbol(const char *name);
  *   rank       rank of this process; makes the host id of this process unique (see below)
  *   instances  true: the ranks use MIG instances of one GPU
  *   Returns    0 or -BB_EFAIL
- * From NCCL 2.30.3 on, sets NCCL_MULTI_RANK_GPU_ENABLE, which does not support MIG instances. For an older NCCL and for
- * MIG instances, sets a different host id for each rank and sockets on the loopback interface instead. Variables that
- * the user has set are not changed. Call before the first NCCL call other than ncclGetVersion.
+ * From NCCL 2.30.3 on, sets NCCL_MULTI_RANK_GPU_ENABLE, which does not support MIG instances before NCCL 2.31. For an
+ * older NCCL and for MIG instances, sets a different host id for each rank and sockets on the loopback interface
+ * instead. Variables that the user has set are not changed. Call before the first NCCL call other than ncclGetVersion.
  */
 int bb_comms_share_gpu_env(int rank, bool instances) BB_MUST_CHECK;
 

@@ -5,8 +5,8 @@
  * Every wait has a timeout, whichever library it is in: each call of this header is a sign of life and restarts the
  * timeout. If a rank gives no sign of life for that long, the supervisors (bootstrap/supervise) print one error line
  * with the wait, the ranks that did not arrive and the last step of each of them, and every process exits with status
- * 4. The same happens without a timeout if a rank is lost: within a second if the rank was killed or crashed, within 30
- * s if its host failed. A rank that fails ends all others with its own exit code. If a signal
+ * 4. The same happens without a timeout if a rank is lost: in less than a second if the rank was killed or crashed, in
+ * about 30 seconds if its host failed. A rank that fails ends all others with its own exit code. If a signal
  * (bootstrap/start/signals.h) ends the run, or the launcher itself ends, the line names the interrupted step, the
  * status in the results is "interrupted", and the exit status is 1.
  *

@@ -444,8 +444,8 @@ static void release_context(struct bb_bench_context *ctx)
 
 /* ---- results and report ---- */
 
-/* Sets the pointers in b->report and `head` to the data that these print: the options, the session and other parts
- * of the run. */
+/* Sets the pointers in b->report (table and results) and `head` (lines above the table) to the options, the session and
+ * other parts of the run. */
 static void fill_report(struct bench *b, struct bb_report_head *head)
 {
     head->options = &b->options;

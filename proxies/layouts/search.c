@@ -47,10 +47,10 @@ struct work {
     const struct bb_arch *arch;
     const struct bb_layout_space *space;
     struct bb_layout_row *rows;
-    int n;   /* number of elements of `rows` that are still candidates; they come first */
-    int *rc; /* [rows] return code of the latest thread-pool job for this layout */
-    int *recompute_index;
-    struct base *bases;
+    int n;                /* number of elements of `rows` that are still candidates; they come first */
+    int *rc;              /* [space->n] return code of the latest thread-pool job for rows[i] */
+    int *recompute_index; /* [space->n] index in space->recomputes of the recomputation of rows[i] (see try_memory) */
+    struct base *bases;   /* [n_bases] the base layouts, sorted by compare_choices */
     int n_bases;
     int *work_list;             /* indices in `bases` of the base layouts to simulate, in the order of simulation */
     int first;                  /* index in `rows` of the layout that job 0 of the thread pool simulates */

@@ -22,8 +22,8 @@ struct bb_traffic_peer {
 struct bb_traffic_row {
     enum bb_op_kind kind;
     enum bb_coll_kind coll; /* kind of collective; unused for sends and receives */
-    int group, group_size;
-    size_t count; /* number of elements per call: the count argument of the NCCL call */
+    int group, group_size; /* group: index in layout.groups; group_size: number of ranks of each of its communicators */
+    size_t count;          /* number of elements per call: the count argument of the NCCL call */
     enum bb_dtype_id dtype;
     size_t calls, bytes; /* calls: number of calls; bytes: their total payload */
     struct bb_traffic_peer *peers;

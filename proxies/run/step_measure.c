@@ -20,6 +20,8 @@ struct series {
 
 /* ---- steps without tracing, whose step times are reported ---- */
 
+/* Statistics of timed steps: step times, issue times (host time to enqueue a step) and reaction times (until the host
+ * observes the common start). */
 struct timed_stats {
     struct bb_stats step, issue, reaction;
 };

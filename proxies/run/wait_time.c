@@ -25,7 +25,7 @@ struct part {
     int32_t number;
     int32_t lane;  /* index in runner.lanes of the call's operations on one stream */
     int32_t index; /* index in the concatenated lists of all ranks, before sorting */
-    int32_t pad;
+    int32_t pad;   /* unused; ranks exchange the struct as bytes, so it has no uninitialized padding */
     int64_t ns;
 };
 
@@ -39,18 +39,19 @@ static int by_identity(const void *a, const void *b)
 
 /* ---- the calls of this rank ---- */
 
-/* A message queue (sender, receiver, communicator), with the number of its messages that were listed so far. */
+/* A message queue (sender, receiver, communicator). messages: number of its messages listed so far. */
 struct channel {
     int comm, from, to, messages;
 };
 
+/* State while the parts (collectives and message sides) of this rank's NCCL calls are listed. */
 struct listing {
     const struct bb_runner *r;
     const struct bb_traced_step *trace;
-    struct part *list;
+    struct part *list; /* [n] parts listed so far */
     int n;
-    int32_t collectives[BB_MAX_COMMS];
-    struct channel *channels;
+    int32_t collectives[BB_MAX_COMMS]; /* number of collectives so far on each communicator */
+    struct channel *channels;          /* [n_channels] message queues of the messages listed so far */
     int n_channels;
 };
 

@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -172,11 +173,17 @@ static void widen_binding(int n)
  * in the variables that bb_supervised_begin (rank.h) and bb_siblings_take (siblings.h) read. Returns 0 or errno. */
 static int export_descriptors(const struct inherited *rank, int place, int n)
 {
+    const int fds[] = {rank->page, rank->socket, rank->results, STDERR_FILENO, rank->siblings};
     char text[5 * NUMBER_TEXT], list[3 * NUMBER_TEXT];
+    int copies[sizeof(fds) / sizeof(*fds)];
 
-    snprintf(text, sizeof(text), "%d %d %d %d %d", (int)getppid(), dup(rank->page), dup(rank->socket),
-             dup(rank->results), dup(STDERR_FILENO));
-    snprintf(list, sizeof(list), "%d %d %d", place, n, dup(rank->siblings));
+    for (size_t i = 0; i < sizeof(fds) / sizeof(*fds); i++) {
+        copies[i] = fcntl(fds[i], F_DUPFD, STDERR_FILENO + 1);
+        if (copies[i] < 0 && fds[i] >= 0) /* one rank has no memory of siblings */
+            return errno;
+    }
+    snprintf(text, sizeof(text), "%d %d %d %d %d", (int)getppid(), copies[0], copies[1], copies[2], copies[3]);
+    snprintf(list, sizeof(list), "%d %d %d", place, n, copies[4]);
     return setenv("BUSBAR_RANK", text, 1) || (n > 1 && setenv("BUSBAR_SIBLINGS", list, 1)) ? errno : 0;
 }
 
@@ -358,6 +365,7 @@ void bb_writer_rescue(pid_t writer, bool ended, const char *path, int rc, const 
     pid = fork();
     if (pid == 0) {
         close_others(-1, -1);
+        (void)umask(077); /* results contain environment variables: the file stays private */
         bb_results_rescue(path, writer, rc, end);
         _exit(0);
     }

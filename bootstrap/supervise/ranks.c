@@ -277,7 +277,7 @@ static void check_child(struct bb_supervisor *s, struct bb_child *child, double 
     /* The rank has ended in order but does not exit: a library hangs in its exit handler. The results are complete, so
      * the rank is killed, and the exit code of the job does not change. */
     child->due_s = INFINITY;
-    bb_err_job_nonblocking(BB_ETIMEOUT, "timeout: the exit of rank %d (%s) did not end within %g s", child->rank,
+    bb_err_job_nonblocking(BB_ETIMEOUT, "timeout: rank %d (%s) has finished but did not exit within %g s", child->rank,
                            s->job.host, s->timeout_s);
     (void)kill(child->pid, SIGKILL);
 }

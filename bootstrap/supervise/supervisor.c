@@ -329,6 +329,10 @@ static void check_writer(struct bb_supervisor *s)
 
     if (child->results_fd >= 0 && recv(child->results_fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) > 0) {
         s->writer.pid = bb_writer_start(child->results_fd, &s->mask, &s->writer.control.fd);
+        if (s->writer.pid < 0) {
+            bb_err(BB_EFAIL, "cannot start the process that writes the results: %s", strerror(errno));
+            bb_peers_report(s, s->job.rank, BB_CAUSE_PRINTED, 0, BB_EFAIL);
+        }
         close(child->results_fd);
         child->results_fd = -1;
     }

@@ -24,7 +24,9 @@
 #include "cuda/device/device.h"
 #include "cuda/device/nvtx.h"
 
-enum { BB_NVTX_WORLD = 1 }; /* NVTX category of the ranges of all measurements; its name is that of the communicator */
+enum {
+    BB_NVTX_WORLD = 1
+}; /* NVTX category of the ranges of all measurements; shown under the name of the measured communicator */
 
 struct bb_mode;   /* defined in timing.h */
 struct bb_sample; /* defined in timing.h */

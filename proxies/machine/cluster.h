@@ -60,7 +60,7 @@ struct bb_nccl_variant {
     double chunk_us; /* NVLS, NVLS_TREE: synchronization time in us per pipeline step, in which each NCCL channel
                         processes one chunk per GPU of the node; 0: not modeled */
     int channels;    /* number of NCCL channels of a ring or of NVLS. 0: unknown; the model then uses 16 for NVLS, and
-                        for a ring no latency of the last step (add_ring_tail) */
+                        adds no latency for the last step of a ring (add_ring_tail) */
 };
 #define BB_NCCL_VARIANTS 24
 

@@ -39,8 +39,8 @@ struct counting {
     struct bb_internode *internode;
     struct role *roles; /* [step->n_roles] traffic of each role (ranks with the same program) */
     double *out;        /* [nodes] bytes that each node sends to other nodes */
-    /* members: [nodes] number of ranks of the current communicator on each node, valid only where seen[node] ==
-     * mark. seen: [nodes] argument `mark` of the latest call of count_nodes() that found members on the node */
+    /* members: [nodes] number of ranks of the current communicator on each node. seen: [nodes] number of the latest
+     * communicator (argument `mark` of count_nodes) that has ranks on the node; other elements of `members` are stale */
     int *members, *seen;
     int gpus_per_node;
 };

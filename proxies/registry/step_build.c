@@ -23,7 +23,8 @@ static const char *find_error(const struct bb_layout *l, const struct bb_program
         if (p->wait_list[op->first_wait + w] < 0 || (size_t)p->wait_list[op->first_wait + w] >= i)
             return "waits for a later operation";
     if (op->call != BB_NONE && op->call <= last_call && p->ops[i - 1].call != op->call)
-        return "is not adjacent to its group call, or its call number is below an earlier number";
+        return "is not adjacent to its group call, or its group call has a lower number than that of an earlier "
+               "operation";
     return NULL;
 }
 

@@ -255,7 +255,7 @@ static int find_predecessor(const struct walk *w)
     return best;
 }
 
-/* ---- backward search ---- */
+/* ---- traversal from the end of the step back to its start ---- */
 
 /* Adds the time from `ns` to w->now_ns to the category `part` (compute, transfer, waiting or host) of the critical
  * path and sets w->now_ns to `ns`. Does nothing if `ns` is after w->now_ns, because measured times may be slightly

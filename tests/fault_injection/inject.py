@@ -52,7 +52,7 @@ PHASES = {
     "d-warm-up": {"bench": ("ncclAllReduce", 1), "proxy": ("ncclSend", 1)},
     "e-timed": {"bench": ("ncclAllReduce", 12), "proxy": ("ncclSend", 12)},
     "f-verify": {"bench": ("cudaMemcpy", 1), "proxy": ("cudaMemcpyAsync", 1)},
-    "g-write": {"bench": ("pwrite", 2), "proxy": ("pwrite", 1)},
+    "g-write": {"bench": ("pwrite", 2), "proxy": ("fsync", 5)},  # a proxy has no rows: each change writes a new file
     "g-rename": {"bench": ("rename", 1), "proxy": ("rename", 1)},
     "h-finalize": {"bench": ("ncclCommFinalize", 1), "proxy": ("ncclCommFinalize", 1)},
     "h-mpi-finalize": {"bench": ("MPI_Finalize", 1), "proxy": ("MPI_Finalize", 1)},

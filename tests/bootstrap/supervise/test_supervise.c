@@ -430,7 +430,7 @@ static void reports_a_rank_without_sign_of_life(void **state)
         {"wait", 0, 1, 4, "busbar: timeout in a step: a wait did not end within 1 s\n", SHORT_S},
         {"expire", 0, 1, 4, "busbar: timeout in a step: a wait did not end within 1 s\n", SHORT_S},
         {"slow-library", 0, 1, 4, "busbar: timeout: loading the GPU libraries did not end within 1 s\n", SHORT_S},
-        {"late-hang", 0, 1, 0, "busbar: timeout: the exit of rank 0 (h) did not end within 1 s\n", SHORT_S},
+        {"late-hang", 0, 1, 0, "busbar: timeout: rank 0 (h) has finished but did not exit within 1 s\n", SHORT_S},
         {"work", 0, 1, 0, "", SHORT_S},
     };
 

@@ -169,21 +169,21 @@ static void widen_binding(int n)
     (void)sched_setaffinity(0, sizeof(cores), &cores);
 }
 
-/* Duplicates the descriptors, because exec closes the originals (FD_CLOEXEC), and stores the numbers of the duplicates
- * in the variables that bb_supervised_begin (rank.h) and bb_siblings_take (siblings.h) read. Returns 0 or errno. */
+/* Keeps the descriptors open across exec, with a copy of stderr, and stores their numbers in the variables that
+ * bb_supervised_begin (rank.h) and bb_siblings_take (siblings.h) read. Returns 0 or errno. */
 static int export_descriptors(const struct inherited *rank, int place, int n)
 {
-    const int fds[] = {rank->page, rank->socket, rank->results, STDERR_FILENO, rank->siblings};
+    const int kept[] = {rank->page, rank->socket, rank->results, rank->siblings};
+    const int stderr_copy = fcntl(STDERR_FILENO, F_DUPFD, STDERR_FILENO + 1);
     char text[5 * NUMBER_TEXT], list[3 * NUMBER_TEXT];
-    int copies[sizeof(fds) / sizeof(*fds)];
 
-    for (size_t i = 0; i < sizeof(fds) / sizeof(*fds); i++) {
-        copies[i] = fcntl(fds[i], F_DUPFD, STDERR_FILENO + 1);
-        if (copies[i] < 0 && fds[i] >= 0) /* one rank has no memory of siblings */
+    if (stderr_copy < 0)
+        return errno;
+    for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++)
+        if (kept[i] >= 0 && fcntl(kept[i], F_SETFD, 0) != 0) /* clears FD_CLOEXEC */
             return errno;
-    }
-    snprintf(text, sizeof(text), "%d %d %d %d %d", (int)getppid(), copies[0], copies[1], copies[2], copies[3]);
-    snprintf(list, sizeof(list), "%d %d %d", place, n, copies[4]);
+    snprintf(text, sizeof(text), "%d %d %d %d %d", (int)getppid(), kept[0], kept[1], kept[2], stderr_copy);
+    snprintf(list, sizeof(list), "%d %d %d", place, n, kept[3]);
     return setenv("BUSBAR_RANK", text, 1) || (n > 1 && setenv("BUSBAR_SIBLINGS", list, 1)) ? errno : 0;
 }
 
@@ -205,7 +205,8 @@ int bb_rank_program_execute(const struct bb_rank_program *program)
     BB_NEW(argv, program->argc + 2);
     argv[0] = (char *)(uintptr_t)program->path;
     argv[1] = (char *)(uintptr_t)program->entry;
-    memcpy(&argv[2], program->argv, (size_t)program->argc * sizeof(*argv));
+    for (int i = 0; i < program->argc; i++)
+        argv[2 + i] = program->argv[i];
     execv(program->path, argv);
     error = errno;
     free(argv);

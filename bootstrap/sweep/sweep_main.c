@@ -364,7 +364,7 @@ static int write_form(const struct sweep *s, const struct bb_gathered *g, const 
                       void (*put)(const struct bb_gathered *, FILE *))
 {
     static const char what[] = "the gathered results";
-    struct bb_outfile file;
+    struct bb_outfile file = {0};
     char *path;
     int rc;
 

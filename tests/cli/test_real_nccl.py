@@ -5,6 +5,7 @@ libraries use must exist and must have the same meaning. Functions that need no 
 import ctypes
 import functools
 import json
+import os
 import pathlib
 import re
 import shlex
@@ -71,7 +72,7 @@ class Nccl:
         source = ["#include <nccl.h>", "#include <stddef.h>", "#include <stdio.h>", "int main(void)", "{",
                   "    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;", '    printf("magic=%u\\n", config.magic);', *lines,
                   "    return 0;", "}"]
-        program = FETCHED / f"facts-{self.include.parent.name}-{BUILD.name}"
+        program = FETCHED / f"facts-{self.include.parent.name}-{BUILD.name}-{os.getpid()}"  # tests run in several processes
         program.parent.mkdir(parents=True, exist_ok=True)
         _, command = next(commands(r"bootstrap/world/comms\.c$"))
         includes = [word for flag, word in zip(command, command[1:]) if flag == "-isystem"]

@@ -209,7 +209,7 @@ out:
 int bb_measurements_read(struct bb_measurements *e, const char *const *paths, size_t n)
 {
     json_t *root = NULL;
-    int rc;
+    int rc = 0;
 
     *e = (struct bb_measurements){0};
     BB_NEW(e->files, n);

@@ -34,6 +34,7 @@ static const double DEFER_S = 2;         /* longest wait for the line that anoth
 static const double SERVER_S = 0.5;      /* longest wait of a member for the server's or the backup server's decision */
 static const double RECORD_S = 0.1;      /* longest wait for the final results before the error line is printed */
 static const double SLOW_RECORD_S = 0.3; /* further wait after the error line, unless the launcher is Open MPI 5's */
+static const double ALONE_RECORD_S = 2;  /* the same without a launcher, which would kill this process */
 static const double RESCUE_S = 0.5; /* longest wait for the completion of a results file after its writer was killed */
 static const double UNWIND_S = 0.4; /* time for the ranks to end on their own before they are killed */
 static const double LINGER_S = 1.0; /* longest wait for killed ranks and other supervisors after the end has begun */
@@ -150,7 +151,7 @@ static void complete_record(struct bb_supervisor *s)
     struct bb_results_end end;
 
     if (!bb_launcher_is_prterun(s->launcher))
-        await_record(s, SLOW_RECORD_S);
+        await_record(s, s->launched ? SLOW_RECORD_S : ALONE_RECORD_S);
     if (s->writer.path && (!s->writer.finished || s->writer.code < 0)) {
         end = describe_end(s, phase);
         bb_writer_rescue(s->writer.pid, s->writer.ended, s->writer.path, -s->code, &end, RESCUE_S);

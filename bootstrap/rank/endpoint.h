@@ -3,7 +3,7 @@
 #ifndef BB_BOOTSTRAP_RANK_ENDPOINT_H
 #define BB_BOOTSTRAP_RANK_ENDPOINT_H
 
-#include "bootstrap/base/siphash.h"
+#include "bootstrap/rank/siphash.h"
 
 #include <sys/socket.h>
 

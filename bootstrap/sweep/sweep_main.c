@@ -6,8 +6,8 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/outfile.h"
-#include "bootstrap/base/progress.h"
 #include "bootstrap/cli/opts.h"
+#include "bootstrap/cli/progress.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/start/mpirun.h"
 #include "bootstrap/sweep/collect.h"

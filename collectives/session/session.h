@@ -20,8 +20,8 @@
 #ifndef BB_COLLECTIVES_SESSION_SESSION_H
 #define BB_COLLECTIVES_SESSION_SESSION_H
 
-#include "bootstrap/base/progress.h"
 #include "bootstrap/cli/opts.h"
+#include "bootstrap/cli/progress.h"
 #include "bootstrap/results/results.h"
 #include "bootstrap/world/comms.h"
 #include "collectives/session/nccl_memory.h"

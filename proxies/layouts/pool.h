@@ -2,7 +2,7 @@
 #ifndef BB_PROXIES_LAYOUTS_POOL_H
 #define BB_PROXIES_LAYOUTS_POOL_H
 
-#include "bootstrap/base/progress.h"
+#include "bootstrap/cli/progress.h"
 
 /*
  * bb_pool_run - calls do_one(arg, 0) to do_one(arg, n - 1) in any order and returns when all calls have returned.

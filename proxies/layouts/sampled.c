@@ -1,6 +1,6 @@
 /* sampled.c - simulates the best layouts several times with random jitter on every rank, and sorts them by their
  * median step time. */
-#include "bootstrap/base/progress.h"
+#include "bootstrap/cli/progress.h"
 #include "proxies/layouts/layouts.h"
 #include "proxies/registry/registry.h"
 #include "proxies/simulate/predict.h"

@@ -351,15 +351,16 @@ static double estimate_ns(const struct base *base, const struct bb_layout_choice
     return fmax(ns, bound_ns);
 }
 
-/* Removes and counts the layouts that cannot be simulated (return code -BB_EUSAGE) and those that are too slow (return
- * code TOO_SLOW). unusable: reason under which the layouts that cannot be simulated are counted */
-static int drop_rows(struct work *w, enum bb_rejection unusable)
+/* Removes the layouts of w->rows that cannot be simulated (w->rc is -BB_EUSAGE) and those that cannot be among the
+ * fastest (TOO_SLOW), and adds their numbers to the rejections of the search. invalid: the reason for layouts that
+ * no simulation accepts. */
+static int drop_rows(struct work *w, enum bb_rejection invalid)
 {
     int kept = 0;
 
     for (int i = 0; i < w->n; i++) {
         if (w->rc[i] == -BB_EUSAGE)
-            w->found->rejected[unusable]++;
+            w->found->rejected[invalid]++;
         else if (w->rc[i] == TOO_SLOW)
             w->found->rejected[BB_REJECTED_SLOWER]++;
         else if (w->rc[i])

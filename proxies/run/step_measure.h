@@ -16,8 +16,8 @@
 #ifndef BB_PROXIES_RUN_STEP_MEASURE_H
 #define BB_PROXIES_RUN_STEP_MEASURE_H
 
-#include "bootstrap/base/progress.h"
 #include "bootstrap/base/stats.h"
+#include "bootstrap/cli/progress.h"
 #include "proxies/run/breakdown.h"
 #include "proxies/run/step_issue.h"
 #include "proxies/step/step.h"

@@ -1,5 +1,5 @@
 /* siphash.c - see siphash.h. */
-#include "bootstrap/base/siphash.h"
+#include "bootstrap/rank/siphash.h"
 
 static uint64_t rotate_left(uint64_t x, int bits)
 {

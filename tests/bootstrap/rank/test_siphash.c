@@ -1,5 +1,5 @@
 /* test_siphash.c - test vectors of the reference implementation: key 00 01 .. 0f, input 00 01 02 .. of n bytes. */
-#include "bootstrap/base/siphash.h"
+#include "bootstrap/rank/siphash.h"
 #include "tests/check.h"
 
 static void matches_the_reference_vectors(void **state)

@@ -2,8 +2,8 @@
  * siphash.h - SipHash-2-4 (Aumasson, Bernstein 2012), a keyed hash of short messages. Used as a message authentication
  * code: without the key the hash of a message cannot be computed.
  */
-#ifndef BB_BOOTSTRAP_BASE_SIPHASH_H
-#define BB_BOOTSTRAP_BASE_SIPHASH_H
+#ifndef BB_BOOTSTRAP_RANK_SIPHASH_H
+#define BB_BOOTSTRAP_RANK_SIPHASH_H
 
 #include <stddef.h>
 #include <stdint.h>

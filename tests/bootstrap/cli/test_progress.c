@@ -1,5 +1,5 @@
 /* test_progress.c - progress lines when stderr is a file: their minimum interval, and the estimated time left. */
-#include "bootstrap/base/progress.h"
+#include "bootstrap/cli/progress.h"
 #include "tests/check.h"
 
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  * shorter than 10 s thus print no progress, while long measurements still show it. The environment variable
  * BUSBAR_PROGRESS sets the seconds between lines; 0 disables them.
  */
-#ifndef BB_BOOTSTRAP_BASE_PROGRESS_H
-#define BB_BOOTSTRAP_BASE_PROGRESS_H
+#ifndef BB_BOOTSTRAP_CLI_PROGRESS_H
+#define BB_BOOTSTRAP_CLI_PROGRESS_H
 
 #include <pthread.h>
 #include <stdbool.h>

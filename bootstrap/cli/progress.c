@@ -1,5 +1,5 @@
 /* progress.c - see progress.h. */
-#include "bootstrap/base/progress.h"
+#include "bootstrap/cli/progress.h"
 
 #include "bootstrap/base/clock.h"
 #include "bootstrap/base/err.h"

@@ -7,12 +7,12 @@
 #include "bootstrap/base/err.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/rank/rank.h"
-#include "collectives/bench_main.h"
 #include "collectives/comm/comm_options.h"
 #include "collectives/compute/compute_options.h"
 #include "collectives/nccl_tests/nccl_tests_options.h"
 #include "collectives/overlap/overlap_options.h"
 #include "collectives/p2p/p2p_options.h"
+#include "collectives/sweep/bench_options.h"
 #include "proxies/proxy_main.h"
 
 #include <signal.h>

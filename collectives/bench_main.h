@@ -12,10 +12,8 @@
 /*
  * bb_bench_main - run `busbar bench`; argv[0] is "bench". Every rank calls this function, which finalizes MPI.
  *                   Returns  0, BB_OPTS_HELP after printing the help, or -BB_E...
- * bb_bench_run  - run `busbar bench COLLECTIVE` with validated arguments. Only busbar-rank contains this function.
  */
 int bb_bench_main(int argc, char **argv);
-int bb_bench_run(int argc, char **argv);
 
 /* bb_bench_is_subcommand - return whether `word` is a subcommand of bench or the name of a collective. */
 bool bb_bench_is_subcommand(const char *word);
@@ -23,20 +21,6 @@ bool bb_bench_is_subcommand(const char *word);
 /* bb_bench_check - validate the arguments as bb_bench_main does. Requires neither MPI nor a GPU. Returns 0, or
  * -BB_EUSAGE after printing one error line. */
 int bb_bench_check(int argc, char **argv) BB_MUST_CHECK;
-
-/*
- * bb_bench_execute - measure all cases of a sweep (a case is a collective with its size, type and other parameters; see
- *                    sweep/cases.h), from initialization to teardown.
- *   o, sweep  validated options, and the sweep derived from them; this function releases the sweep
- *   style     output format of the table on stdout and of the results file
- *   argv      command line to record in the results
- *   Returns   0, BB_OPTS_HELP after printing the help, or -BB_E...
- */
-struct bb_bench_options;
-struct bb_sweep;
-struct bb_report_style;
-int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sweep,
-                     const struct bb_report_style *style, int argc, char **argv) BB_MUST_CHECK;
 
 /* bb_list_collectives, bb_list_dtypes, bb_list_ops - print all collectives, data types or reduction operations, one
  * per line with name and description. Return 0; the caller checks `out` for write errors. */

@@ -1,7 +1,6 @@
 /* nccl_tests.c - runs busbar under the name of an nccl-tests program, such as all_reduce_perf: prints the table and
  * footer of nccl-tests. */
 #include "bootstrap/cli/report_header.h"
-#include "collectives/bench_main.h"
 #include "collectives/nccl_tests/nccl_tests_json.h"
 #include "collectives/nccl_tests/nccl_tests_options.h"
 #include "collectives/sweep/bench_report.h"

@@ -3,7 +3,6 @@
  * the sweep (collective, type, size, ...) with their output, then the teardown.
  */
 #include "bootstrap/base/alloc.h"
-#include "collectives/bench_main.h"
 #include "collectives/measure/bench_context.h"
 #include "collectives/measure/timing.h"
 #include "collectives/session/registration.h"

@@ -6,9 +6,9 @@
 #define BB_COLLECTIVES_SWEEP_BENCH_OPTIONS_H
 
 #include "bootstrap/cli/opts.h"
+#include "collectives/measure/sampling_options.h"
 #include "collectives/sweep/busbw_thresholds.h"
 #include "collectives/sweep/cases.h"
-#include "collectives/sweep/sampling_options.h"
 
 struct bb_bench_options {
     struct bb_common common;
@@ -63,5 +63,20 @@ void bb_bench_release_sweep(struct bb_sweep *sweep);
  *   Returns  0, BB_OPTS_HELP after printing the help, or -BB_EUSAGE after printing one error line
  */
 int bb_bench_parse(struct bb_bench_options *o, struct bb_sweep *sweep, int argc, char **argv, FILE *out) BB_MUST_CHECK;
+
+/* bb_bench_run - run `busbar bench COLLECTIVE`; defined in busbar-rank. Returns 0, BB_OPTS_HELP after printing the help,
+ * or -BB_E... */
+int bb_bench_run(int argc, char **argv);
+
+/*
+ * bb_bench_execute - measure all cases of a sweep, from initialization to teardown; defined in busbar-rank.
+ *   o, sweep  validated options, and the sweep derived from them; this function releases the sweep
+ *   style     output format of the table on stdout and of the results file (bench_report.h)
+ *   argv      command line to record in the results
+ *   Returns   0, BB_OPTS_HELP after printing the help, or -BB_E...
+ */
+struct bb_report_style;
+int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sweep,
+                     const struct bb_report_style *style, int argc, char **argv) BB_MUST_CHECK;
 
 #endif

@@ -1,7 +1,7 @@
 /* test_stopping.c - when sampling stops, trend detection, warnings, and the order of sizes. */
+#include "collectives/measure/sampling_options.h"
 #include "collectives/measure/stopping.h"
 #include "collectives/sweep/cases.h"
-#include "collectives/sweep/sampling_options.h"
 #include "tests/check.h"
 
 #include <math.h>

@@ -4,12 +4,12 @@
  * reads out of bounds.
  */
 #include "bootstrap/cli/size_list.h"
+#include "collectives/measure/sampling_options.h"
 #include "collectives/nccl_tests/nccl_tests_options.h"
 #include "collectives/ops/alltoallv_counts.h"
 #include "collectives/overlap/overlap_metrics.h"
 #include "collectives/sweep/bench_options.h"
 #include "collectives/sweep/cases.h"
-#include "collectives/sweep/sampling_options.h"
 #include "tests/bootstrap/capture.h"
 #include "tests/check.h"
 

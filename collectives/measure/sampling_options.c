@@ -1,5 +1,5 @@
 /* sampling_options.c - see sampling_options.h. */
-#include "collectives/sweep/sampling_options.h"
+#include "collectives/measure/sampling_options.h"
 
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/size_list.h"

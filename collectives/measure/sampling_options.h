@@ -2,8 +2,8 @@
  * sampling_options.h - options that select how the time of a collective is sampled: timing mode, number of samples,
  * warm-up, order of message sizes, artificial delays. Requires neither MPI nor a GPU.
  */
-#ifndef BB_COLLECTIVES_SWEEP_SAMPLING_OPTIONS_H
-#define BB_COLLECTIVES_SWEEP_SAMPLING_OPTIONS_H
+#ifndef BB_COLLECTIVES_MEASURE_SAMPLING_OPTIONS_H
+#define BB_COLLECTIVES_MEASURE_SAMPLING_OPTIONS_H
 
 #include "bootstrap/cli/opts.h"
 

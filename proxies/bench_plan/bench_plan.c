@@ -7,7 +7,6 @@
 #include "bootstrap/results/results.h"
 #include "collectives/sweep/case_fields.h"
 #include "proxies/bench_plan/case_time.h"
-#include "proxies/bench_plan/perturbed_case.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +15,7 @@
 /* The values of one operation in a table row, either in place or out of place. */
 struct shown {
     struct bb_shown_case of;
-    char algorithm[BB_CHOICE_TEXT], protocol[BB_CHOICE_TEXT]; /* NCCL's expected algorithm and protocol; "": unknown */
+    struct bb_case_choice choice;
 };
 
 #define MAX_SAMPLES_PER_ROW 30e6 /* maximum ranks x jitter samples per message size; this takes one to two seconds */
@@ -29,12 +28,23 @@ static json_t *predicted_flag(const void *shown)
 
 #define SHOWS(name) BB_SHOWS(struct shown, name)
 static const struct bb_field choice_fields[] = {
-    {"algorithm", "algorithm", "", 11, 0, SHOWS(algorithm), .none = "-"},
-    {"protocol", "protocol", "", 8, 0, SHOWS(protocol), .none = "-"},
+    {"algorithm", "algorithm", "", 11, 0, SHOWS(choice.algorithm), .none = "-"},
+    {"protocol", "protocol", "", 8, 0, SHOWS(choice.protocol), .none = "-"},
     {.key = "channels"},
     {"flags", .value = predicted_flag},
     {0},
 };
+
+/* The field lists of a line in order: the case, then time and metrics out of place, the same in place, and NCCL's
+ * choice, which is missing if the cluster profile has no section "nccl". */
+static const struct bb_field *const lists[] = {bb_case_fields, bb_time_fields,   bb_metric_fields,
+                                               bb_time_fields, bb_metric_fields, choice_fields};
+enum { LISTS = sizeof(lists) / sizeof(lists[0]) };
+
+static int count_lists(const struct bb_bench_plan *p)
+{
+    return p->cluster->n_variants > 0 ? LISTS : LISTS - 1;
+}
 
 /* ---- prediction of one table row (one message size) ---- */
 
@@ -42,104 +52,59 @@ struct table {
     const struct bb_bench_plan *plan;
     FILE *out;
     json_t *rows;
-    double *samples_us; /* [count_samples(plan)] predicted times of the current table row in us, one per simulated
-                           execution with jitter */
+    double *samples_us; /* [plan->samples] predicted times of the current table row in us */
     double busbw_sum;
     int busbw_n;
 };
 
-static struct shown name_row(const struct bb_case *c)
-{
-    return (struct shown){.of = bb_show_case(c, c->in_place, "stream")};
-}
-
-static bool is_undisturbed(const struct bb_bench_plan *p)
-{
-    return p->conditions->slow.n == 0 && p->conditions->jitter == 0;
-}
-
-static int count_samples(const struct bb_bench_plan *p)
-{
-    return p->conditions->jitter > 0 ? p->samples : 1;
-}
-
-/* Predicts the time of one table row (one message size). NCCL's choice of algorithm and protocol does not depend on
- * degraded GPUs, NICs or links, so it is predicted for the machine without degradation. */
-static int predict_row(const struct table *t, const struct bb_case *c, struct shown *s)
+static int predict_row(struct table *t, const struct bb_case *c, struct shown *s)
 {
     const struct bb_bench_plan *p = t->plan;
-    struct bb_case_time time;
-    int rc = 0;
+    json_t *row;
+    int rc;
 
-    bb_case_time(p->cluster, c, &time);
-    t->samples_us[0] = (double)time.ns / 1e3;
-    if (!is_undisturbed(p))
-        TRY(bb_perturbed_case_us(p->cluster, p->conditions, c, t->samples_us, count_samples(p)));
-    bb_stats_compute(t->samples_us, (size_t)count_samples(p), &s->of.time_us);
-    memcpy(s->algorithm, time.algorithm, sizeof(s->algorithm));
-    memcpy(s->protocol, time.protocol, sizeof(s->protocol));
+    TRY(bb_case_time_us(p->cluster, p->conditions, c, t->samples_us, p->samples, &s->choice));
+    bb_stats_compute(t->samples_us, (size_t)p->samples, &s->of.time_us);
     bb_case_bandwidths(c, s->of.time_us.p50, &s->of.algbw_gbps, &s->of.busbw_gbps);
+    if (isfinite(s->of.busbw_gbps)) {
+        t->busbw_sum += s->of.busbw_gbps;
+        t->busbw_n++;
+    }
+    if (t->rows) {
+        row = json_object();
+        bb_table_json(row, bb_case_fields, s);
+        bb_table_json(row, bb_time_fields, s);
+        bb_table_json(row, bb_metric_fields, s);
+        bb_table_json(row, choice_fields, s);
+        json_array_append_new(t->rows, row);
+    }
 out:
     return rc;
 }
 
-static void save_row(struct table *t, const struct shown *s)
-{
-    json_t *row;
-
-    if (!t->rows)
-        return;
-    row = json_object();
-    bb_table_json(row, bb_case_fields, s);
-    bb_table_json(row, bb_time_fields, s);
-    bb_table_json(row, bb_metric_fields, s);
-    bb_table_json(row, choice_fields, s);
-    json_array_append_new(t->rows, row);
-}
-
-/* Returns whether the cluster profile has a section "nccl"; without this section the cost model predicts no
- * algorithm and protocol. */
-static bool has_nccl_variants(const struct bb_bench_plan *p)
-{
-    return p->cluster->n_variants > 0;
-}
-
 /* Writes one table row with the out-of-place time and the in-place time. A time is N/A if the user has not requested
  * this buffer placement or if the operation does not support it. */
-static int write_row(void *arg, const struct bb_case *both)
+static int write_row(void *arg, const struct bb_case *out_of_place)
 {
-    const struct bb_sweep *sweep = ((struct table *)arg)->plan->sweep;
-    const bool wanted[] = {sweep->out_of_place, sweep->in_place};
-    struct bb_line line = {.widths = bb_case_widths, .none = "N/A"};
     struct table *t = arg;
-    struct shown s = name_row(both), chosen = s;
+    const struct bb_sweep *sweep = t->plan->sweep;
+    const bool wanted[] = {sweep->out_of_place, sweep->in_place};
+    struct bb_line line = {.out = t->out, .widths = bb_case_widths, .none = "N/A"};
+    struct shown s[2];
+    const struct shown *of[LISTS] = {&s[0], &s[0], &s[0], &s[1], &s[1]};
     int rc = 0;
 
-    line.out = t->out;
-    if (t->out)
-        bb_line_row(&line, bb_case_fields, &s);
     for (int in_place = 0; in_place < 2; in_place++) {
-        struct bb_case c = *both;
+        struct bb_case c = *out_of_place;
 
         c.in_place = in_place;
-        s = name_row(&c);
-        if (wanted[in_place] && bb_case_possible(&c)) {
-            TRY(predict_row(t, &c, &s));
-            save_row(t, &s);
-        }
-        if (isfinite(s.of.busbw_gbps)) {
-            t->busbw_sum += s.of.busbw_gbps;
-            t->busbw_n++;
-        }
-        if (t->out) {
-            bb_line_row(&line, bb_time_fields, &s);
-            bb_line_row(&line, bb_metric_fields, &s);
-        }
-        if (*s.algorithm)
-            chosen = s;
+        s[in_place] = (struct shown){.of = bb_show_case(&c, in_place, "stream")};
+        if (wanted[in_place] && bb_case_possible(&c))
+            TRY(predict_row(t, &c, &s[in_place]));
     }
-    if (t->out && has_nccl_variants(t->plan))
-        bb_line_row(&line, choice_fields, &chosen);
+    of[LISTS - 1] = &s[*s[1].choice.algorithm ? 1 : 0];
+    for (int l = 0; t->out && l < count_lists(t->plan); l++)
+        bb_line_row(&line, lists[l], of[l]);
     if (t->out)
         bb_line_end(&line);
 out:
@@ -156,13 +121,8 @@ static void print_heading(const struct bb_bench_plan *p, FILE *out, int coll)
     fprintf(out, "#\n");
     bb_print_placements(out, bb_case_widths, 0);
     for (int units = 0; units <= 1; units++) {
-        bb_line_heading(&line, bb_case_fields, units);
-        for (int in_place = 0; in_place < 2; in_place++) {
-            bb_line_heading(&line, bb_time_fields, units);
-            bb_line_heading(&line, bb_metric_fields, units);
-        }
-        if (has_nccl_variants(p))
-            bb_line_heading(&line, choice_fields, units);
+        for (int l = 0; l < count_lists(p); l++)
+            bb_line_heading(&line, lists[l], units);
         bb_line_end(&line);
     }
 }
@@ -208,24 +168,6 @@ static void print_head(const struct bb_bench_plan *p, FILE *out)
                 100 * p->conditions->jitter, p->samples, (int)p->conditions->seed);
 }
 
-/* Rejects numbers of ranks and of jitter samples for which predictions with --slow or --jitter take too long. */
-static int validate_perturbations(const struct bb_bench_plan *p)
-{
-    for (int i = 0; i < p->sweep->n_colls && !is_undisturbed(p); i++) {
-        const int coll = p->sweep->colls[i], most = bb_perturbed_case_max_ranks((enum bb_coll_kind)coll);
-
-        if (p->ranks > most)
-            return bb_err(BB_EUSAGE, "%s on %d ranks, expected at most %d with --%s; try: --ranks %d",
-                          bb_colls[coll].name, p->ranks, most, p->conditions->slow.n > 0 ? "slow" : "jitter", most);
-    }
-    if (p->conditions->jitter > 0 && (double)p->ranks * p->samples > MAX_SAMPLES_PER_ROW)
-        return bb_err(
-            BB_EUSAGE, "--jitter: %d samples on %d ranks exceed the limit of %.0f random numbers per row; try: %s %d",
-            p->samples, p->ranks, MAX_SAMPLES_PER_ROW, p->ranks > MAX_SAMPLES_PER_ROW ? "--ranks" : "--samples",
-            (int)(p->ranks > MAX_SAMPLES_PER_ROW ? MAX_SAMPLES_PER_ROW : MAX_SAMPLES_PER_ROW / p->ranks));
-    return 0;
-}
-
 int bb_bench_plan_validate(const struct bb_bench_plan *p)
 {
     const struct bb_alltoallv_counts *alltoallv_counts = p->sweep->alltoallv_counts;
@@ -240,7 +182,15 @@ int bb_bench_plan_validate(const struct bb_bench_plan *p)
     if (alltoallv_counts && p->ranks > BB_ALLTOALLV_RANKS)
         return bb_err(BB_EUSAGE, "alltoallv on %d ranks, expected at most %d; try: --ranks %d", p->ranks,
                       BB_ALLTOALLV_RANKS, BB_ALLTOALLV_RANKS);
-    return validate_perturbations(p);
+    if (p->conditions->slow.n > 0 && p->ranks > BB_SLOW_RANKS)
+        return bb_err(BB_EUSAGE, "%s on %d ranks, expected at most %d with --slow; try: --ranks %d",
+                      bb_colls[p->sweep->colls[0]].name, p->ranks, BB_SLOW_RANKS, BB_SLOW_RANKS);
+    if ((double)p->ranks * p->samples > MAX_SAMPLES_PER_ROW)
+        return bb_err(
+            BB_EUSAGE, "--jitter: %d samples on %d ranks exceed the limit of %.0f random numbers per row; try: %s %d",
+            p->samples, p->ranks, MAX_SAMPLES_PER_ROW, p->ranks > MAX_SAMPLES_PER_ROW ? "--ranks" : "--samples",
+            (int)(p->ranks > MAX_SAMPLES_PER_ROW ? MAX_SAMPLES_PER_ROW : MAX_SAMPLES_PER_ROW / p->ranks));
+    return 0;
 }
 
 int bb_bench_plan_run(const struct bb_bench_plan *p, FILE *out, json_t *rows)
@@ -248,7 +198,7 @@ int bb_bench_plan_run(const struct bb_bench_plan *p, FILE *out, json_t *rows)
     struct table table = {.plan = p, .out = out, .rows = rows};
     int rc = 0;
 
-    BB_NEW(table.samples_us, count_samples(p));
+    BB_NEW(table.samples_us, p->samples);
     if (out)
         print_head(p, out);
     for (int i = 0; i < p->sweep->n_colls && rc == 0; i++)

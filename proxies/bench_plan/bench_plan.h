@@ -18,7 +18,7 @@ struct bb_bench_plan {
     const struct bb_cluster *cluster;
     const struct bb_sweep *sweep;
     const struct bb_conditions *conditions; /* degraded GPUs, NICs and links (--slow), and jitter */
-    int samples; /* number of simulated executions with jitter per table row; ignored without jitter */
+    int samples; /* number of simulated executions with jitter per table row; 1 without jitter */
     int ranks;
     int argc; /* argc, argv: the command line, for the report */
     char **argv;

@@ -351,8 +351,8 @@ static double estimate_ns(const struct base *base, const struct bb_layout_choice
     return fmax(ns, bound_ns);
 }
 
-/* Removes the layouts of w->rows that no simulation accepts (w->rc is -BB_EUSAGE) and those that cannot be among the
- * fastest (TOO_SLOW), and adds their numbers to the rejections of the search. invalid: the reason for layouts that
+/* Removes the layouts of w->rows that no simulation accepts (w->rc is -BB_EUSAGE) and those that are too slow to be
+ * among the fastest (TOO_SLOW), and adds their numbers to the rejections of the search. invalid: the reason for layouts that
  * no simulation accepts. */
 static int drop_rows(struct work *w, enum bb_rejection invalid)
 {

@@ -33,10 +33,10 @@ struct run {
     struct bb_cluster cluster;        /* cluster profile of --cluster; rank 0 only */
     struct bb_run_forecast forecast;  /* prediction and its comparison with the run; zeroed without --cluster */
     struct bb_critical_path critical; /* set on rank 0 with --trace, else zeroed */
-    struct bb_scaling_run study; /* the scaling study (scaling_run.h: the step on different numbers of ranks) of the
+    struct bb_scaling_run scaling; /* the scaling study (scaling_run.h: the step on different numbers of ranks) of the
                                     proxy `scaling`; zeroed for all other proxies */
-    json_t *planned;             /* rank 0: the plan of the step as JSON (busbar.plan/1) */
-    unsigned long long wrong;    /* number of wrong elements found by the data check, summed over all ranks */
+    json_t *planned;               /* rank 0: the plan of the step as JSON (busbar.plan/1) */
+    unsigned long long wrong;      /* number of wrong elements found by the data check, summed over all ranks */
     int unsaved; /* error code of writing the trace file, equal on all ranks, returned at the end of the run; 0: no
                     error */
 };
@@ -83,9 +83,11 @@ static int prepare_study(struct run *x)
 {
     if (!(x->proxy->features & BB_FEATURE_SCALING))
         return 0;
-    x->study = (struct bb_scaling_run){
-        .session = &x->session, .proxy = x->proxy, .config = &x->options.step, .compute_gbps = x->options.compute_gbps};
-    return bb_scaling_run_init(&x->study, &x->options.warmup);
+    x->scaling = (struct bb_scaling_run){.session = &x->session,
+                                         .proxy = x->proxy,
+                                         .study.config = &x->options.step,
+                                         .compute_gbps = x->options.compute_gbps};
+    return bb_scaling_run_init(&x->scaling, &x->options.warmup);
 }
 
 /* Checks the programs of all ranks for unmatched operations and deadlocks, on rank 0 and before anything runs. */
@@ -213,8 +215,8 @@ static int run_steps(struct run *x)
                                                .alone = !x->options.no_alone && has_both(&x->step)};
     if (x->options.start_barrier && x->session.shared_gpu && x->session.world.rank == 0)
         bb_warn("--start-barrier: not available when ranks share a GPU; steps with a start barrier are not timed");
-    x->study.compute_sms = occupied_sms(x);
-    TRY(bb_scaling_run_prologue(&x->study));
+    x->scaling.compute_sms = occupied_sms(x);
+    TRY(bb_scaling_run_prologue(&x->scaling));
     bb_progress_show(&x->session.progress, "communicators and buffers");
     TRY(bb_runner_init(&x->runner, &x->session.world, &x->step.layout, bb_step_program(&x->step, x->session.world.rank),
                        x->session.memory));
@@ -225,7 +227,7 @@ static int run_steps(struct run *x)
     begin_report(x);
     TRY(check_data(x));
     TRY(bb_step_measure(&x->runner, &x->measure_plan, &x->session.progress, &x->measured));
-    TRY(bb_scaling_run_rounds(&x->study, &x->runner));
+    TRY(bb_scaling_run_rounds(&x->scaling, &x->runner));
     if (x->options.cluster)
         TRY(bb_run_forecast_make(&x->forecast, &x->runner, &x->step, &x->measured, &x->cluster));
     if (x->options.trace)
@@ -272,7 +274,7 @@ static int report_run(struct run *x)
         return 0;
     if (x->session.out)
         bb_run_report_text(&r, x->session.out);
-    TRY(bb_scaling_run_report(&x->study, &x->measured));
+    TRY(bb_scaling_run_report(&x->scaling, &x->measured));
     rc = bb_run_report_json(&r, x->session.json, json_deep_copy(json_object_get(x->planned, "groups")));
 out:
     return rc;
@@ -360,7 +362,7 @@ static int run_named(struct run *x)
     TRY(load_cluster(x));
     TRY(bb_step_set_environment(!x->serialisable));
     TRY(bb_session_setup_gpus(&x->session, 0));
-    TRY(bb_scaling_check_gpus(&x->study));
+    TRY(bb_scaling_check_gpus(&x->scaling));
     TRY(open_results(x, "busbar.proxy/1", false, &bb_proxy_set));
     TRY(write_plan(x));
     TRY(run_steps(x));
@@ -396,7 +398,7 @@ int bb_proxy_run(int argc, char **argv)
     bb_measured_release(&x.measured);
     bb_run_forecast_release(&x.forecast);
     bb_critical_path_release(&x.critical);
-    bb_scaling_measured_release(&x.study.measured);
+    bb_scaling_measured_release(&x.scaling.study.measured);
     json_decref(x.planned);
     bb_plan_release(&x.plan);
     bb_step_release(&x.step);

@@ -10,11 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int ceil_div(int a, int b)
-{
-    return a / b + (a % b != 0);
-}
-
 /* Writes to `text` the numbers of ranks nearest to `ranks` by which the global batch size `batch` is divisible, for
  * example "2 or 4 ranks". Returns text. */
 static const char *dividing_ranks(int batch, int ranks, char text[BB_MULTIPLES_TEXT])
@@ -34,45 +29,28 @@ static const char *dividing_ranks(int batch, int ranks, char text[BB_MULTIPLES_T
     return text;
 }
 
-static int divide_batch(const struct bb_proxy_config *c, int batch, struct bb_scaling *s)
-{
-    char batches[BB_MULTIPLES_TEXT], ranks[BB_MULTIPLES_TEXT];
-
-    if (s->strong && batch % s->ranks)
-        return bb_err(
-            BB_EUSAGE, "%s: global batch %d (--mode strong) is not divisible by %d ranks; try: --batch %s, or %s",
-            c->proxy, batch, s->ranks, bb_multiples(batch, s->ranks, batches), dividing_ranks(batch, s->ranks, ranks));
-    s->batch = s->strong ? batch / s->ranks : batch;
-    return 0;
-}
-
-static int refuse_epochs(const struct bb_proxy_config *c)
+/* Rejects options that contradict each other. */
+static int check_options(const struct bb_proxy_config *c, bool synthetic)
 {
     const struct bb_scaling_options *o = &c->scaling;
-    const char *given = o->epochs ? "epochs" : o->images ? "images" : o->epoch_steps ? "epoch-steps" : NULL;
+    const char *sync = c->sync.sync ? c->sync.sync : "";
+    const char *of_epochs = o->epochs ? "epochs" : o->images ? "images" : o->epoch_steps ? "epoch-steps" : NULL;
 
-    if (!given)
-        return 0;
-    return bb_err(BB_EUSAGE, "%s: --%s is not supported with --format synthetic, which has no epochs; leave it out",
-                  c->proxy, given);
-}
-
-static int refuse_dedicated_servers(const struct bb_proxy_config *c)
-{
-    const char *sync = c->sync.sync;
-
-    if (!sync || (strcmp(sync, "ps_p2p") != 0 && strcmp(sync, "ps_sharded") != 0))
-        return 0;
-    return bb_err(BB_EUSAGE,
-                  "%s: --sync %s reserves ranks for parameter servers, so throughput per rank is not comparable; "
-                  "try: --sync ps",
-                  c->proxy, sync);
+    if (synthetic && of_epochs)
+        return bb_err(BB_EUSAGE, "%s: --%s is not supported with --format synthetic, which has no epochs; leave it out",
+                      c->proxy, of_epochs);
+    if (strcmp(sync, "ps_p2p") == 0 || strcmp(sync, "ps_sharded") == 0)
+        return bb_err(BB_EUSAGE,
+                      "%s: --sync %s reserves ranks for parameter servers, so throughput per rank is not comparable; "
+                      "try: --sync ps",
+                      c->proxy, sync);
+    return 0;
 }
 
 static void resolve_epochs(const struct bb_scaling_options *o, struct bb_scaling *s)
 {
     s->images = o->images ? o->images : 50000;
-    s->rank_images = ceil_div(s->images, s->ranks);
+    s->rank_images = s->images / s->ranks + (s->images % s->ranks != 0);
     s->batch = s->batch < s->rank_images ? s->batch : s->rank_images;
     s->full_steps = s->rank_images / s->batch;
     s->last_batch = s->rank_images % s->batch;
@@ -80,34 +58,35 @@ static void resolve_epochs(const struct bb_scaling_options *o, struct bb_scaling
     s->rounds = o->epochs ? o->epochs : 3;
 }
 
-static void resolve_synthetic(struct bb_scaling *s)
-{
-    s->rank_images = s->batch * BB_SCALING_BATCHES;
-    s->full_steps = s->run_steps = BB_SCALING_BATCHES;
-    s->rounds = BB_SCALING_ITERATIONS;
-}
-
 int bb_scaling_resolve(const struct bb_proxy_config *c, struct bb_scaling *s)
 {
     const struct bb_scaling_options *o = &c->scaling;
-    int batch, rc;
+    char batches[BB_MULTIPLES_TEXT], ranks[BB_MULTIPLES_TEXT];
+    int rc;
 
     *s = (struct bb_scaling){.ranks = c->ranks};
     s->strong = o->mode && strcmp(o->mode, "strong") == 0;
     s->synthetic = o->format && strcmp(o->format, "synthetic") == 0;
-    batch = o->batch ? o->batch : s->synthetic ? 32 : 128;
-    TRY(s->synthetic ? refuse_epochs(c) : 0);
-    TRY(refuse_dedicated_servers(c));
-    TRY(divide_batch(c, batch, s));
-    if (s->synthetic && s->batch > 100000000)
+    s->given_batch = o->batch ? o->batch : s->synthetic ? 32 : 128;
+    TRY(check_options(c, s->synthetic));
+    if (s->strong && s->given_batch % s->ranks)
+        return bb_err(BB_EUSAGE,
+                      "%s: global batch %d (--mode strong) is not divisible by %d ranks; try: --batch %s, or %s",
+                      c->proxy, s->given_batch, s->ranks, bb_multiples(s->given_batch, s->ranks, batches),
+                      dividing_ranks(s->given_batch, s->ranks, ranks));
+    s->batch = s->strong ? s->given_batch / s->ranks : s->given_batch;
+    if (!s->synthetic) {
+        resolve_epochs(o, s);
+        return 0;
+    }
+    if (s->batch > 100000000)
         return bb_err(
             BB_EUSAGE,
             "%s: a batch of %d samples per rank is too large for --format synthetic; the maximum is 100000000",
             c->proxy, s->batch);
-    if (s->synthetic)
-        resolve_synthetic(s);
-    else
-        resolve_epochs(o, s);
+    s->rank_images = s->batch * BB_SCALING_BATCHES;
+    s->full_steps = s->run_steps = BB_SCALING_BATCHES;
+    s->rounds = BB_SCALING_ITERATIONS;
 out:
     return rc;
 }

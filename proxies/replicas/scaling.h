@@ -39,6 +39,8 @@ enum { BB_SCALING_ITERATIONS = 10, BB_SCALING_BATCHES = 10 };
 struct bb_scaling {
     bool strong, synthetic;
     int ranks;
+    int given_batch; /* value of --batch or its default: samples per training step of each rank (weak scaling) or of all
+                        ranks (strong scaling) */
     int batch;       /* samples per rank and training step; at most rank_images */
     int full_steps;  /* number of training steps with the full batch in each epoch or iteration */
     int last_batch;  /* number of samples per rank in the last step of an epoch if it has fewer than the full batch;
@@ -110,25 +112,26 @@ int bb_scaling_baseline_load(const struct bb_proxy_config *config, const struct 
 
 /* ---- report ---- */
 
-struct bb_scaling_report {
-    const struct bb_proxy_config *config;
-    const struct bb_scaling *scaling;
-    const struct bb_scaling_measured *measured;
-    const struct bb_scaling_baseline *baseline;
-    double step_us;          /* median duration in microseconds of the training step with the full batch */
-    double compute_alone_us; /* median duration in microseconds of the full-batch step with its communication left
-                                out; NaN: not measured */
+/* A scaling study on one number of ranks: its options, size, measurements and baseline. */
+struct bb_scaling_study {
+    const struct bb_proxy_config *config; /* owned by the caller */
+    struct bb_scaling scaling;
+    struct bb_scaling_baseline baseline; /* set only on rank 0, which reads the file */
+    struct bb_scaling_measured measured; /* released by the caller, also after an error */
+    double step_us;                      /* median duration in microseconds of the training step with the full batch */
+    double compute_alone_us; /* median duration in microseconds of the full-batch step with its communication
+                                            left out; NaN: not measured */
 };
 
 /* bb_scaling_print_round - prints the line of one epoch, "Epoch 1/3 | Time: 12.34s | Global Img/sec: 5678.90", or of
  * one iteration of the synthetic format, "Iter #0: 123.4 img/sec per GPU". round: index of the epoch or iteration. */
 void bb_scaling_print_round(const struct bb_scaling *s, int round, double seconds, FILE *out);
 /* bb_scaling_print_total - prints the summary of Horovod's synthetic benchmark, which is the mean over its
- * iterations; prints nothing if the study has epochs. */
+ * iterations. */
 void bb_scaling_print_total(const struct bb_scaling *s, const struct bb_scaling_measured *m, FILE *out);
-void bb_scaling_print(const struct bb_scaling_report *r, FILE *out); /* prints the report of the study after its last
-                                                                        epoch or iteration */
-json_t *bb_scaling_json(const struct bb_scaling_report *r); /* returns the object `scaling` of the JSON results file;
-                                                               the caller releases it */
+void bb_scaling_print(const struct bb_scaling_study *study, FILE *out); /* prints the report of the study after its last
+                                                                           epoch or iteration */
+json_t *bb_scaling_json(const struct bb_scaling_study *study); /* returns the object `scaling` of the JSON results file;
+                                                                  the caller releases it */
 
 #endif

@@ -22,27 +22,9 @@ struct broadcast {
     struct bb_step *step;
     struct bb_script script;
     struct bb_script_lane lane;
-    int buffer, states; /* buffer: index of the program's buffer that all broadcasts use; it has the size of the
-                           largest tensor. states: number of optimizer states per parameter (SGD: 1, Adam: 2) */
-    bool images;
+    struct bb_network network;
+    int buffer; /* index of the program's buffer that all broadcasts use; it has the size of the largest tensor */
 };
-
-static size_t largest_tensor(const struct bb_network *n)
-{
-    size_t max = 0;
-
-    for (int u = 0; u < n->n; u++)
-        for (int i = 0; i < n->units[u].n; i++)
-            max = n->units[u].tensors[i].count > max ? n->units[u].tensors[i].count : max;
-    return max;
-}
-
-static void broadcast_tensor(struct broadcast *b, const char *kind, const struct bb_tensor *t)
-{
-    const char *what = bb_step_text(b->step, "%s%s", kind, t->name);
-
-    bb_script_rooted_collective(&b->script, b->lane, what, BB_BROADCAST, 0, t->count, b->buffer, b->buffer);
-}
 
 /* Returns whether the tensor belongs to a batch norm. Rank 0 also broadcasts the running mean and the running
  * variance of each batch norm, which have the size of this tensor. */
@@ -51,48 +33,46 @@ static bool is_norm(const struct bb_tensor *t)
     return strncmp(t->name, "norm", 4) == 0 || strstr(t->name, ".norm") || strstr(t->name, "norm.");
 }
 
-static void broadcast_state(struct broadcast *b, const struct bb_network *n)
+/* Broadcasts the tensors of all layers. kind: what is broadcast, printed before the tensor's name; norms: true: only
+ * the tensors of batch norms. */
+static void broadcast_tensors(struct broadcast *b, const char *kind, bool norms)
 {
-    static const char *const states[] = {"momentum of ", "variance of "};
+    for (int u = 0; u < b->network.n; u++)
+        for (int i = 0; i < b->network.units[u].n; i++) {
+            const struct bb_tensor *t = &b->network.units[u].tensors[i];
 
-    for (int u = 0; u < n->n; u++)
-        for (int i = 0; i < n->units[u].n; i++)
-            broadcast_tensor(b, "", &n->units[u].tensors[i]);
-    for (int u = 0; u < n->n && b->images; u++)
-        for (int i = 0; i < n->units[u].n; i++)
-            if (is_norm(&n->units[u].tensors[i]))
-                broadcast_tensor(b, "running statistics of ", &n->units[u].tensors[i]);
-    for (int state = 0; state < b->states; state++)
-        for (int u = 0; u < n->n; u++)
-            for (int i = 0; i < n->units[u].n; i++)
-                broadcast_tensor(b, states[state], &n->units[u].tensors[i]);
-}
-
-static int count_states(const struct bb_proxy_config *c, const struct bb_network *n)
-{
-    if (c->sync.optimizer)
-        return strcmp(c->sync.optimizer, "adam") == 0 ? 2 : 1;
-    return n->images ? 1 : 2;
+            if (!norms || is_norm(t))
+                bb_script_rooted_collective(&b->script, b->lane, bb_step_text(b->step, "%s%s", kind, t->name),
+                                            BB_BROADCAST, 0, t->count, b->buffer, b->buffer);
+        }
 }
 
 static int build_broadcast(const struct bb_proxy_config *c, struct bb_step *step)
 {
     struct broadcast b = {.step = step};
-    struct bb_network network = {0};
+    const struct bb_network *n = &b.network;
+    const char *optimizer = c->sync.optimizer;
+    size_t largest = 0; /* number of elements of the largest tensor */
     int rc;
 
-    TRY(bb_network_load(c->model, &network));
+    TRY(bb_network_load(c->model, &b.network));
+    for (int u = 0; u < n->n; u++)
+        for (int i = 0; i < n->units[u].n; i++)
+            largest = n->units[u].tensors[i].count > largest ? n->units[u].tensors[i].count : largest;
     TRY(bb_world_role(c, step, "replica", &b.script));
     step->summary = "first broadcast of rank 0's state";
     b.lane = bb_world_lane(step, &b.script, "first broadcast");
-    b.buffer = bb_script_buffer(&b.script, "state", BB_USE_COMMUNICATION, largest_tensor(&network));
-    b.images = network.images;
-    b.states = count_states(c, &network);
+    b.buffer = bb_script_buffer(&b.script, "state", BB_USE_COMMUNICATION, largest);
     b.script.phase = BB_PHASE_OPTIMIZER;
-    broadcast_state(&b, &network);
+    broadcast_tensors(&b, "", false);
+    if (n->images)
+        broadcast_tensors(&b, "running statistics of ", true);
+    broadcast_tensors(&b, "momentum of ", false);
+    if (optimizer ? strcmp(optimizer, "adam") == 0 : !n->images) /* Adam has two states per parameter, SGD one */
+        broadcast_tensors(&b, "variance of ", false);
     rc = bb_script_result(&b.script);
 out:
-    bb_network_release(&network);
+    bb_network_release(&b.network);
     return rc;
 }
 

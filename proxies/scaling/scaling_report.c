@@ -1,9 +1,11 @@
-/* scaling_report.c - prints the results of a scaling study and writes them as JSON (see scaling.h). */
+/* scaling_report.c - reads the baseline of a scaling study, prints the results of the study and writes them as JSON (see
+ * scaling.h). */
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/results.h"
 #include "proxies/replicas/scaling.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 void bb_scaling_print_round(const struct bb_scaling *s, int round, double seconds, FILE *out)
@@ -25,38 +27,123 @@ void bb_scaling_print_total(const struct bb_scaling *s, const struct bb_scaling_
     fprintf(out, "Total img/sec on %d GPU(s): %.1f +-%.1f\n", s->ranks, s->ranks * mean, s->ranks * spread);
 }
 
-/* Returns the fraction of a full-batch step's time that communication adds: 1 - (step time with compute alone) /
- * (step time). 0 for one rank, which does not communicate; NaN if the time with compute alone is unknown. */
-static double comm_share(const struct bb_scaling_report *r)
+/* Returns as JSON the parameters that must be equal in a run and its baseline. */
+static json_t *parameters_json(const struct bb_proxy_config *c, const struct bb_scaling *s)
 {
-    return r->scaling->ranks == 1 ? 0 : 1 - r->compute_alone_us / r->step_us;
+    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:s, s:s, s:s, s:f, s:f}", "model", c->model, "mode",
+                     s->strong ? "strong" : "weak", "format", s->synthetic ? "synthetic" : "epochs", "batch",
+                     s->given_batch, "images", s->images, "dtype", c->dtype, "compute", c->compute, "sync",
+                     c->sync.sync, "tflops", c->tflops, "scale_counts", c->scale_counts > 0 ? c->scale_counts : 1.0);
 }
 
-/* Returns the scaling efficiency relative to the baseline run, computed only from steps with the full batch, without
- * the last step of each epoch, which may have fewer samples. */
-static double step_efficiency(const struct bb_scaling_report *r)
-{
-    const struct bb_scaling_baseline *b = r->baseline;
+/* ---- baseline ---- */
 
-    if (!r->scaling->strong)
-        return b->step_us / r->step_us;
-    return b->ranks * b->step_us / (r->scaling->ranks * r->step_us);
+/* Checks that this run and the baseline run, with the JSON object `scaling`, have equal parameters. */
+static int check_parameters(const char *path, json_t *own, const json_t *scaling)
+{
+    const char *key;
+    json_t *here;
+
+    json_object_foreach(own, key, here)
+    {
+        const json_t *there = json_object_get(scaling, key);
+        char *is, *expected;
+        int rc;
+
+        if (there && json_equal(here, there))
+            continue;
+        is = json_dumps(there, JSON_ENCODE_ANY);
+        expected = json_dumps(here, JSON_ENCODE_ANY);
+        rc = bb_err(BB_EUSAGE,
+                    "scaling: --baseline %s belongs to a different study: its '%s' is %s, but this run has %s", path,
+                    key, is ? is : "missing", expected ? expected : "missing");
+        free(is);
+        free(expected);
+        return rc;
+    }
+    return 0;
 }
 
-static double karp_flatt(const struct bb_scaling_report *r, double rate)
+static int read_rates(struct bb_scaling_baseline *b, const json_t *root)
 {
-    const struct bb_scaling_baseline *b = r->baseline;
+    const char *status = json_string_value(json_object_get(root, "status"));
 
-    return b->ranks == 1 ? bb_karp_flatt(rate / b->rate, r->scaling->ranks) : NAN;
+    b->rate = json_number_value(json_object_get(json_object_get(root, "scaling"), "images_per_s"));
+    b->step_us = json_number_value(json_object_get(json_object_get(root, "step_us"), "p50"));
+    b->ranks = (int)json_integer_value(json_object_get(root, "ranks"));
+    b->emulated = json_is_true(json_object_get(root, "emulated"));
+    if (status && strcmp(status, "ok") != 0)
+        return bb_err(BB_EUSAGE, "scaling: --baseline %s has status '%.40s', expected a finished run (status 'ok')",
+                      b->path, status);
+    if (!(b->rate > 0) || !(b->step_us > 0) || b->ranks < 1)
+        return bb_err(
+            BB_EUSAGE,
+            "scaling: --baseline %s has no throughput; try: the --json file of a finished 'busbar proxy scaling'",
+            b->path);
+    return 0;
 }
 
-/* ---- text output ---- */
+int bb_scaling_baseline_load(const struct bb_proxy_config *c, const struct bb_scaling *s, struct bb_scaling_baseline *b)
+{
+    json_t *root, *own, *scaling;
+    json_error_t error;
+    int rc;
+
+    *b = (struct bb_scaling_baseline){.path = c->scaling.baseline};
+    if (!b->path)
+        return 0;
+    root = json_load_file(b->path, 0, &error);
+    own = parameters_json(c, s);
+    scaling = json_object_get(root, "scaling");
+    TRY(root ? 0 : bb_err(BB_EUSAGE, "scaling: --baseline %s: %s", b->path, error.text));
+    if (!json_is_object(scaling))
+        rc = bb_err(BB_EUSAGE,
+                    "scaling: --baseline %s is not the result of a scaling study; try: the --json file of 'busbar "
+                    "proxy scaling'",
+                    b->path);
+    TRY(rc);
+    TRY(check_parameters(b->path, own, scaling));
+    TRY(read_rates(b, root));
+out:
+    json_decref(root);
+    json_decref(own);
+    return rc;
+}
+
+/* ---- report ---- */
+
+/* The metrics of a study. Those relative to the baseline run are meaningless without a baseline. */
+struct metrics {
+    double rate; /* images per second of all ranks */
+    /* fraction of a full-batch step's time that communication adds: 1 - (step time with compute alone) / (step time); 0
+     * for one rank, which does not communicate; NaN if the time with compute alone is unknown */
+    double comm_share;
+    double speedup, efficiency, ideal_rate;
+    double step_efficiency; /* computed only from steps with the full batch, without the last step of each epoch, which
+                               may have fewer samples */
+    double karp_flatt;      /* NaN if the baseline run had several ranks */
+};
+
+static struct metrics metrics_of(const struct bb_scaling_study *y)
+{
+    const struct bb_scaling_baseline *b = &y->baseline;
+    const int n = y->scaling.ranks;
+    const double rate = bb_scaling_steady_rate(&y->scaling, &y->measured);
+
+    return (struct metrics){
+        .rate = rate,
+        .comm_share = n == 1 ? 0 : 1 - y->compute_alone_us / y->step_us,
+        .speedup = rate / b->rate,
+        .efficiency = bb_scaling_efficiency(rate, n, b->rate, b->ranks),
+        .ideal_rate = b->rate * n / b->ranks,
+        .step_efficiency = y->scaling.strong ? b->ranks * b->step_us / (n * y->step_us) : b->step_us / y->step_us,
+        .karp_flatt = b->ranks == 1 ? bb_karp_flatt(rate / b->rate, n) : NAN,
+    };
+}
 
 static void print_method(const struct bb_scaling *s, FILE *out)
 {
-    const char *what = s->synthetic ? "iterations" : "epochs";
-
-    fprintf(out, "#\n# %s scaling; %s: ", s->strong ? "strong" : "weak", what);
+    fprintf(out, "#\n# %s scaling; %s: ", s->strong ? "strong" : "weak", s->synthetic ? "iterations" : "epochs");
     if (s->run_steps < s->full_steps)
         fprintf(out, "%d of %d full steps run, time extrapolated", s->run_steps, s->full_steps);
     else
@@ -66,116 +153,68 @@ static void print_method(const struct bb_scaling *s, FILE *out)
     fputs("; time: GPU time\n# of the steps on the slowest rank, without data loading\n", out);
 }
 
-static void print_broadcast(const struct bb_scaling_measured *m, FILE *out)
+static void print_baseline(const struct bb_scaling_study *y, const struct metrics *of, FILE *out)
 {
+    const struct bb_scaling_baseline *b = &y->baseline;
+
+    fprintf(out, "# baseline: %d rank%s, %.1f img/sec; speed-up %.3f (ideal %.3g), %s %.4f (full step only: %.4f)\n",
+            b->ranks, b->ranks == 1 ? "" : "s", b->rate, of->speedup, (double)y->scaling.ranks / b->ranks,
+            y->scaling.strong ? "E_s" : "E_w", of->efficiency, of->step_efficiency);
+    fprintf(out, "# ideal: %.1f img/sec", of->ideal_rate);
+    if (isfinite(of->karp_flatt))
+        fprintf(out, "; serial fraction (Karp-Flatt) %.4f", of->karp_flatt);
+    fputc('\n', out);
+}
+
+void bb_scaling_print(const struct bb_scaling_study *y, FILE *out)
+{
+    const struct bb_scaling *s = &y->scaling;
+    const struct bb_scaling_measured *m = &y->measured;
+    const struct metrics of = metrics_of(y);
     char bytes[BB_BYTES_TEXT], time[BB_TIME_TEXT];
 
+    print_method(s, out);
     if (m->broadcasts > 0)
         fprintf(out, "# first broadcast of rank 0's state: %d tensors, %s, %s after connection setup\n", m->broadcasts,
                 bb_format_bytes((size_t)m->broadcast_bytes, bytes), bb_format_time(m->broadcast_us, time));
-}
-
-static void print_baseline(const struct bb_scaling_report *r, double rate, FILE *out)
-{
-    const struct bb_scaling_baseline *b = r->baseline;
-    int n = r->scaling->ranks;
-    double karp = karp_flatt(r, rate);
-
-    if (!b->path)
-        return;
-    fprintf(out, "# baseline: %d rank%s, %.1f img/sec; speed-up %.3f (ideal %.3g), %s %.4f (full step only: %.4f)\n",
-            b->ranks, b->ranks == 1 ? "" : "s", b->rate, rate / b->rate, (double)n / b->ranks,
-            r->scaling->strong ? "E_s" : "E_w", bb_scaling_efficiency(rate, n, b->rate, b->ranks), step_efficiency(r));
-    fprintf(out, "# ideal: %.1f img/sec", b->rate * n / b->ranks);
-    if (isfinite(karp))
-        fprintf(out, "; serial fraction (Karp-Flatt) %.4f", karp);
+    fprintf(out, "# %s%.1f img/sec, %.1f per rank", !s->synthetic && s->rounds > 1 ? "from epoch 2 on: " : "", of.rate,
+            of.rate / s->ranks);
+    if (isfinite(of.comm_share))
+        fprintf(out, "; communication takes %.1f%% of a full step", 100 * of.comm_share);
     fputc('\n', out);
+    if (y->baseline.path)
+        print_baseline(y, &of, out);
 }
 
-void bb_scaling_print(const struct bb_scaling_report *r, FILE *out)
+static json_t *baseline_json(const struct bb_scaling_baseline *b, const struct metrics *of)
 {
-    const struct bb_scaling *s = r->scaling;
-    double rate = bb_scaling_steady_rate(s, r->measured), share = comm_share(r);
-
-    print_method(s, out);
-    print_broadcast(r->measured, out);
-    fprintf(out, "# %s%.1f img/sec, %.1f per rank", !s->synthetic && s->rounds > 1 ? "from epoch 2 on: " : "", rate,
-            rate / s->ranks);
-    if (isfinite(share))
-        fprintf(out, "; communication takes %.1f%% of a full step", 100 * share);
-    fputc('\n', out);
-    print_baseline(r, rate, out);
-}
-
-/* ---- JSON output ---- */
-
-static json_t *rounds_json(const struct bb_scaling_report *r)
-{
-    const struct bb_scaling *s = r->scaling;
-    json_t *list = json_array();
-
-    for (int i = 0; i < r->measured->rounds; i++) {
-        double seconds = r->measured->seconds[i];
-
-        json_array_append_new(list,
-                              json_pack("{s:f, s:f}", "time_s", seconds, "images_per_s", bb_scaling_rate(s, seconds)));
-    }
-    return list;
-}
-
-static json_t *baseline_json(const struct bb_scaling_report *r, double rate)
-{
-    const struct bb_scaling_baseline *b = r->baseline;
-    int n = r->scaling->ranks;
-
-    if (!b->path)
-        return json_null();
     return json_pack("{s:s, s:i, s:f, s:f, s:o, s:o, s:o, s:o, s:o}", "file", b->path, "ranks", b->ranks,
-                     "images_per_s", b->rate, "step_us", b->step_us, "speedup", bb_json_real(rate / b->rate),
-                     "efficiency", bb_json_real(bb_scaling_efficiency(rate, n, b->rate, b->ranks)), "step_efficiency",
-                     bb_json_real(step_efficiency(r)), "ideal_images_per_s", bb_json_real(b->rate * n / b->ranks),
-                     "karp_flatt", bb_json_real(karp_flatt(r, rate)));
+                     "images_per_s", b->rate, "step_us", b->step_us, "speedup", bb_json_real(of->speedup), "efficiency",
+                     bb_json_real(of->efficiency), "step_efficiency", bb_json_real(of->step_efficiency),
+                     "ideal_images_per_s", bb_json_real(of->ideal_rate), "karp_flatt", bb_json_real(of->karp_flatt));
 }
 
-static json_t *broadcast_json(const struct bb_scaling_measured *m)
+json_t *bb_scaling_json(const struct bb_scaling_study *y)
 {
-    if (m->broadcasts == 0)
-        return json_null();
-    return json_pack("{s:i, s:I, s:o}", "calls", m->broadcasts, "bytes", (json_int_t)m->broadcast_bytes, "time_us",
-                     bb_json_real(m->broadcast_us));
-}
+    const struct bb_scaling *s = &y->scaling;
+    const struct bb_scaling_measured *m = &y->measured;
+    const struct metrics of = metrics_of(y);
+    json_t *object = parameters_json(y->config, s), *rounds = json_array(), *broadcast = json_null();
 
-/* Returns as JSON the parameters that must be equal in a run and its baseline. */
-static json_t *study_json(const struct bb_scaling_report *r)
-{
-    const struct bb_scaling *s = r->scaling;
-    const struct bb_scaling_options *o = &r->config->scaling;
-    int batch = o->batch ? o->batch : s->synthetic ? 32 : 128;
-
-    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:s, s:s, s:s, s:f, s:f}", "model", r->config->model, "mode",
-                     s->strong ? "strong" : "weak", "format", s->synthetic ? "synthetic" : "epochs", "batch", batch,
-                     "images", s->images, "dtype", r->config->dtype, "compute", r->config->compute, "sync",
-                     r->config->sync.sync, "tflops", r->config->tflops, "scale_counts",
-                     r->config->scale_counts > 0 ? r->config->scale_counts : 1.0);
-}
-
-json_t *bb_scaling_json(const struct bb_scaling_report *r)
-{
-    const struct bb_scaling *s = r->scaling;
-    double rate = bb_scaling_steady_rate(s, r->measured);
-    json_t *object = study_json(r);
-
-    json_object_set_new(object, "ranks", json_integer(s->ranks));
-    json_object_set_new(object, "rank_batch", json_integer(s->batch));
-    json_object_set_new(object, "rank_images", json_integer(s->rank_images));
-    json_object_set_new(object, "steps_per_epoch", json_integer(s->full_steps + (s->last_batch > 0)));
-    json_object_set_new(object, "last_batch", json_integer(s->last_batch ? s->last_batch : s->batch));
-    json_object_set_new(object, "full_steps_run", json_integer(s->run_steps));
-    json_object_set_new(object, s->synthetic ? "iterations" : "epochs", rounds_json(r));
-    json_object_set_new(object, "images_per_s", bb_json_real(rate));
-    json_object_set_new(object, "images_per_s_per_rank", bb_json_real(rate / s->ranks));
-    json_object_set_new(object, "communication_share", bb_json_real(comm_share(r)));
-    json_object_set_new(object, "broadcast", broadcast_json(r->measured));
-    json_object_set_new(object, "baseline", baseline_json(r, rate));
+    for (int i = 0; i < m->rounds; i++)
+        json_array_append_new(rounds, json_pack("{s:f, s:f}", "time_s", m->seconds[i], "images_per_s",
+                                                bb_scaling_rate(s, m->seconds[i])));
+    if (m->broadcasts > 0)
+        broadcast = json_pack("{s:i, s:I, s:o}", "calls", m->broadcasts, "bytes", (json_int_t)m->broadcast_bytes,
+                              "time_us", bb_json_real(m->broadcast_us));
+    json_object_update_new(object,
+                           json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "ranks", s->ranks,
+                                     "rank_batch", s->batch, "rank_images", s->rank_images, "steps_per_epoch",
+                                     s->full_steps + (s->last_batch > 0), "last_batch",
+                                     s->last_batch ? s->last_batch : s->batch, "full_steps_run", s->run_steps,
+                                     s->synthetic ? "iterations" : "epochs", rounds, "images_per_s",
+                                     bb_json_real(of.rate), "images_per_s_per_rank", bb_json_real(of.rate / s->ranks),
+                                     "communication_share", bb_json_real(of.comm_share), "broadcast", broadcast,
+                                     "baseline", y->baseline.path ? baseline_json(&y->baseline, &of) : json_null()));
     return object;
 }

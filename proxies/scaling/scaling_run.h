@@ -12,14 +12,10 @@
 struct bb_scaling_run {
     struct bb_session *session; /* the session of the run; NULL: there is no study */
     const struct bb_proxy *proxy;
-    const struct bb_proxy_config *config;
     int compute_sms; /* compute_sms: number of SMs that timed kernels (kernels that run for a given time) occupy;
                         compute_gbps: their memory traffic in 1e9 bytes/s (bb_runner_set_busy) */
     double compute_gbps;
-    /* results of the functions below */
-    struct bb_scaling scaling;
-    struct bb_scaling_baseline baseline; /* results of the baseline run; set only on rank 0, which reads the file */
-    struct bb_scaling_measured measured; /* measurements; released by the caller, also after an error */
+    struct bb_scaling_study study; /* study.config is set by the caller, the results by the functions below */
 };
 
 /* All ranks of the job call each of these functions together. */
@@ -44,6 +40,6 @@ int bb_scaling_run_rounds(struct bb_scaling_run *run, struct bb_runner *r) BB_MU
 
 /* bb_scaling_run_report - on rank 0, prints the results and sets the object `scaling` of the results file. step:
  * measured times of the full step. */
-int bb_scaling_run_report(const struct bb_scaling_run *run, const struct bb_measured *step) BB_MUST_CHECK;
+int bb_scaling_run_report(struct bb_scaling_run *run, const struct bb_measured *step) BB_MUST_CHECK;
 
 #endif

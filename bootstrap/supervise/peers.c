@@ -116,17 +116,19 @@ void bb_peers_join(struct bb_supervisor *s, const struct bb_star_endpoint *endpo
     dial_from(s, 0);
 }
 
-static void step_dial(struct bb_supervisor *s)
+/* Continues the attempt to connect to a server. Returns whether it has ended; the next attempt may then have begun. */
+static bool step_dial(struct bb_supervisor *s)
 {
     const int i = s->star.dialing, done = bb_star_dial_step(&s->star.dial, &s->star.links[i]);
 
     if (done == 0)
-        return;
+        return false;
     if (done > 0 && i == 0)
         s->star.peers[0].seen = s->star.dial.reply.seen;
     if (done > 0 && s->role == BB_ROLE_ALONE)
         s->role = BB_ROLE_MEMBER;
     dial_from(s, i + 1);
+    return true;
 }
 
 /* ---- handling messages ---- */
@@ -378,8 +380,8 @@ void bb_peers_read(struct bb_supervisor *s, double now_s)
         if (link->called && link->count == 0 && now_s > link->since_s + HELLO_S)
             bb_star_close(link);
     }
-    if (star->dialing >= 0)
-        step_dial(s);
+    while (star->dialing >= 0 && step_dial(s))
+        ;
 }
 
 int bb_peers_polls(const struct bb_supervisor *s, struct pollfd *polls)
@@ -391,6 +393,9 @@ int bb_peers_polls(const struct bb_supervisor *s, struct pollfd *polls)
         polls[n++] = (struct pollfd){.fd = star->listen_fds[i], .events = POLLIN};
     for (int i = 0; i < star->n_links; i++)
         polls[n++] = (struct pollfd){.fd = star->links[i].fd, .events = POLLIN};
+    for (int i = 0; star->dialing >= 0 && i < star->dial.tried; i++)
+        polls[n++] = (struct pollfd){.fd = star->dial.links[i].fd,
+                                     .events = star->dial.states[i] == BB_CONNECTING ? POLLOUT : POLLIN};
     return n;
 }
 

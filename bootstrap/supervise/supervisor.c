@@ -322,18 +322,22 @@ static void check_launcher(struct bb_supervisor *s)
         bb_peers_report(s, s->job.rank, BB_CAUSE_SIGNAL, BB_LAUNCHER_LOST, BB_EFAIL);
 }
 
-/* The writer process starts when the rank sends the first message about its results. */
+/* The writer process starts when the rank sends the first message about its results. A rank that ends without results
+ * closes its end of the socket. */
 static void check_writer(struct bb_supervisor *s)
 {
     struct bb_child *child = &s->children[0];
     char first;
+    const ssize_t got = child->results_fd < 0 ? -1 : recv(child->results_fd, &first, 1, MSG_PEEK | MSG_DONTWAIT);
 
-    if (child->results_fd >= 0 && recv(child->results_fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) > 0) {
+    if (got > 0) {
         s->writer.pid = bb_writer_start(child->results_fd, &s->mask, &s->writer.control.fd);
         if (s->writer.pid < 0) {
             bb_err(BB_EFAIL, "cannot start the process that writes the results: %s", strerror(errno));
             bb_peers_report(s, s->job.rank, BB_CAUSE_PRINTED, 0, BB_EFAIL);
         }
+    }
+    if (got >= 0) {
         close(child->results_fd);
         child->results_fd = -1;
     }
@@ -375,7 +379,7 @@ static void check_timer(struct bb_supervisor *s, double now_s)
 static void sleep_until_news(struct bb_supervisor *s)
 {
     const int n_fixed = 3 + 3 * s->n_children;
-    struct pollfd polls[n_fixed + s->star.n_listen + s->star.n_links];
+    struct pollfd polls[n_fixed + s->star.n_listen + s->star.n_links + BB_STAR_ADDRESSES];
     const bool soon = s->state >= BB_STATE_JUDGING || s->star.dialing >= 0;
     int n = 0;
 

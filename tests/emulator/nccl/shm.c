@@ -6,10 +6,12 @@
 #include "../engine.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -101,35 +103,27 @@ static void unlink_own(const char *path, int fd)
         unlink(path);
 }
 
-enum { FILES_MAX = 4096 };
-
-/* The sweeper process: waits until no process holds the region's flock, that is, all have joined or died, and then
- * removes the name. Each rank starts one, because the supervisor of a rank that has ended kills the rank's sweeper while
- * other ranks may still hold the flock. Files and the mapping hold the flock too, so they are closed first. */
-static void await_end(const struct en_region *r)
+/* Starts region_sweeper.c, which lies beside this library, for the region. It runs in its own session, so that signals to the
+ * job do not reach it. Each rank starts one, because the supervisor of a rank that has ended kills the rank's sweeper while other
+ * ranks may still use the region. Without a sweeper the region is removed by the next job (en_sweep). */
+static void start_sweeper(struct en_region *r)
 {
-    munmap(r->head, r->head->total_bytes);
-    for (int fd = 0; fd < FILES_MAX; fd++)
-        close(fd);
-    int fd = open(r->path, O_RDWR | O_CLOEXEC);
-    if (fd >= 0 && flock(fd, LOCK_EX) == 0)
-        unlink_own(r->path, fd);
-    _exit(0);
-}
+    static const char marker; /* any address in this library */
+    char program[PATH_MAX];
+    char *const argv[] = {program, r->path, NULL}, *const no_environment[] = {NULL};
+    posix_spawnattr_t own_session;
+    Dl_info library;
+    pid_t child;
 
-/* Starts the sweeper as a detached process (double fork), which needs no wait. */
-static void start_sweeper(const struct en_region *r)
-{
-    pid_t child = fork();
-
-    if (child == 0) {
-        setsid(); /* own session: signals to the job do not reach the sweeper */
-        if (fork() == 0)
-            await_end(r);
-        _exit(0);
-    }
-    if (child > 0)
+    if (!dladdr(&marker, &library))
+        return;
+    const int folder = (int)(strrchr(library.dli_fname, '/') - library.dli_fname);
+    snprintf(program, sizeof(program), "%.*s/emu-region-sweeper", folder, library.dli_fname);
+    posix_spawnattr_init(&own_session);
+    posix_spawnattr_setflags(&own_session, POSIX_SPAWN_SETSID);
+    if (posix_spawn(&child, program, NULL, &own_session, argv, no_environment) == 0)
         waitpid(child, NULL, 0);
+    posix_spawnattr_destroy(&own_session);
 }
 
 /* Gives the complete region its name (O_TMPFILE, linkat). Without a name a region disappears with the process. */

@@ -4,9 +4,10 @@
  * With more ranks, all ranks measure at the same time and the slowest rank's times are reported.
  */
 #include "bootstrap/cli/report_header.h"
+#include "bootstrap/results/table.h"
 #include "collectives/compute/compute_measure.h"
 #include "collectives/compute/compute_options.h"
-#include "collectives/session/result_row.h"
+#include "collectives/session/session.h"
 #include "cuda/data/buffers.h"
 
 #include <math.h>
@@ -63,7 +64,7 @@ static int put_row(struct compute *b, enum bb_compute_section section, const str
     result = json_object();
     bb_table_json(result, fields, row);
     bb_table_json(result, section_fields, &shared);
-    return bb_result_save(b->session.json, result, &(struct bb_result_common){0});
+    return bb_results_row(b->session.json, result);
 }
 
 static void put_title(const struct compute *b, const char *title)

@@ -8,47 +8,43 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void print_devices(const struct bb_report *r, const struct bb_report_head *h)
+static void print_devices(const struct bb_report *r)
 {
     fprintf(r->out, "#\n# Using devices\n");
     for (int i = 0; i < r->ctx->world->size; i++) {
-        const struct bb_device_info *d = &h->session->devices[i];
-        fprintf(r->out, "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%.10s] %s\n", i, h->groups[i], h->pids[i],
+        const struct bb_device_info *d = &r->session->devices[i];
+        fprintf(r->out, "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%.10s] %s\n", i, r->groups[i], r->pids[i],
                 r->ctx->world->hosts[i], d->ordinal, d->pci, d->name);
     }
 }
 
-static void print_settings(FILE *out, const struct bb_report_style *style, const struct bb_bench_options *o)
+static void print_head(const struct bb_report *r)
 {
-    fprintf(out, "# nThread %d nGpus %d minBytes %zu maxBytes %zu step: ", style->threads, style->gpus, o->min_bytes,
-            o->max_bytes);
-    if (o->factor > 1)
-        fprintf(out, "%g(factor)", o->factor);
-    else
-        fprintf(out, "%zu(bytes)", o->step_bytes);
-    fprintf(out, " warmup iters: %d iters: %d agg iters: %d validation: %d graph: %d unalign: %d\n", o->warmup,
-            o->iterations, o->aggregate, o->checks, o->graph_launches, o->unalign);
-}
+    const struct bb_bench_options *o = r->options;
+    const char *json = bb_results_path(r->session->json);
 
-static void print_head(const struct bb_report *r, const struct bb_report_head *h)
-{
-    const struct bb_bench_options *o = h->options;
-
-    fprintf(r->out, "# busbar version %s nccl-headers=%d nccl-library=%d\n", BUSBAR_VERSION, h->session->nccl_header,
-            h->session->nccl_runtime);
+    fprintf(r->out, "# busbar version %s nccl-headers=%d nccl-library=%d\n", BUSBAR_VERSION, r->session->nccl_header,
+            r->session->nccl_runtime);
     fprintf(r->out, "# Collective test starting: %s\n", r->style->program);
-    print_settings(r->out, r->style, o);
+    fprintf(r->out, "# nThread %d nGpus %d minBytes %zu maxBytes %zu step: ", r->style->threads, r->style->gpus,
+            o->min_bytes, o->max_bytes);
+    if (o->factor > 1)
+        fprintf(r->out, "%g(factor)", o->factor);
+    else
+        fprintf(r->out, "%zu(bytes)", o->step_bytes);
+    fprintf(r->out, " warmup iters: %d iters: %d agg iters: %d validation: %d graph: %d unalign: %d\n", o->warmup,
+            o->iterations, o->aggregate, o->checks, o->graph_launches, o->unalign);
     fprintf(r->out, "# time: %s (%s mode), %s\n", bb_bench_context_method(r->ctx), bb_bench_context_mode(r->ctx),
             bb_rank_aggregation_names[r->ctx->rank_aggregation]);
     if (o->checks == 0)
         fprintf(r->out, "# not verified (-c 0)\n");
     if (r->ctx->device->emulated)
         bb_print_emulated_note(r->out, "", "");
-    if (r->shared_gpu)
+    if (r->session->shared_gpu)
         fprintf(r->out, "# several ranks share a GPU: times and bandwidths are meaningless\n");
-    print_devices(r, h);
-    if (bb_results_path(r->json))
-        fprintf(r->out, "# Writing JSON output to %s\n", bb_results_path(r->json));
+    print_devices(r);
+    if (json)
+        fprintf(r->out, "# Writing JSON output to %s\n", json);
 }
 
 /* Prints the lines above a table row: for each placement (out of place, in place), the bytes that each rank sends

@@ -46,16 +46,16 @@ static json_t *environment_json(void)
     return list;
 }
 
-static json_t *devices_json(const struct bb_report *r, const struct bb_report_head *h)
+static json_t *devices_json(const struct bb_report *r)
 {
     json_t *list = json_array();
     char pci[16];
 
     for (int i = 0; i < r->ctx->world->size; i++) {
-        const struct bb_device_info *d = &h->session->devices[i];
+        const struct bb_device_info *d = &r->session->devices[i];
         snprintf(pci, sizeof pci, "%.10s", d->pci);
-        json_array_append_new(list, json_pack("{s:i, s:i, s:i, s:s, s:i, s:s, s:s}", "rank", i, "group", h->groups[i],
-                                              "pid", h->pids[i], "hostname", r->ctx->world->hosts[i], "device",
+        json_array_append_new(list, json_pack("{s:i, s:i, s:i, s:s, s:i, s:s, s:s}", "rank", i, "group", r->groups[i],
+                                              "pid", r->pids[i], "hostname", r->ctx->world->hosts[i], "device",
                                               d->ordinal, "device_hex", pci, "device_info", d->name));
     }
     return list;
@@ -71,9 +71,9 @@ static void add_step(json_t *config, const struct bb_bench_options *o)
         json_object_set_new(config, "step_bytes", json_integer((json_int_t)o->step_bytes));
 }
 
-static json_t *config_json(const struct bb_report *r, const struct bb_report_head *h)
+static json_t *config_json(const struct bb_report *r)
 {
-    const struct bb_bench_options *o = h->options;
+    const struct bb_bench_options *o = r->options;
     json_t *config = json_pack("{s:i, s:i, s:I, s:I}", "nthreads", r->style->threads, "ngpus", r->style->gpus,
                                "minimum_bytes", (json_int_t)o->min_bytes, "maximum_bytes", (json_int_t)o->max_bytes);
 
@@ -87,7 +87,7 @@ static json_t *config_json(const struct bb_report *r, const struct bb_report_hea
     json_object_set_new(config, "per_iter_timing", bool_word(o->per_iteration != 0));
     json_object_set_new(config, "per_iter_skip", json_integer(o->skipped));
     json_object_set_new(config, "parallel_init", bool_word(false));
-    json_object_set_new(config, "devices", devices_json(r, h));
+    json_object_set_new(config, "devices", devices_json(r));
     return config;
 }
 
@@ -97,16 +97,16 @@ static json_t *add_flags(const struct bb_report *r, json_t *root)
 {
     if (r->ctx->device->emulated)
         json_object_set_new(root, "emulated", json_true());
-    if (r->shared_gpu)
+    if (r->session->shared_gpu)
         json_object_set_new(root, "shared_gpu", json_true());
     return root;
 }
 
-json_t *bb_nccl_tests_json_root(const struct bb_report *r, const struct bb_report_head *h, int argc, char **argv)
+json_t *bb_nccl_tests_json_root(const struct bb_report *r, int argc, char **argv)
 {
     json_t *root = json_pack("{s:i, s:o, s:o, s:o, s:i, s:o, s:o}", "version", FILE_VERSION, "start_time", stamp_json(),
                              "args", words_json(argc, argv), "env", environment_json(), "nccl_version",
-                             h->session->nccl_runtime, "config", config_json(r, h), "results", json_array());
+                             r->session->nccl_runtime, "config", config_json(r), "results", json_array());
 
     return add_flags(r, root);
 }
@@ -209,7 +209,8 @@ json_t *bb_nccl_tests_json_row(const struct bb_report *r, const struct bb_row *r
 
 int bb_nccl_tests_json_end(const struct bb_report *r)
 {
-    double mean = r->busbw_n > 0 ? r->busbw_sum / (double)r->busbw_n : 0;
+    const double mean = bb_busbw_tally_mean(&r->counts.busbw);
+    struct bb_results *results = r->session->json;
     bool okay = true, judged = false;
     int rc;
 
@@ -218,13 +219,14 @@ int bb_nccl_tests_json_end(const struct bb_report *r)
             judged = true;
             okay = okay && mean >= r->options->busbw_thresholds.item[i].gbps;
         }
-    TRY(bb_results_set(r->json, "out_of_bounds",
-                       json_pack("{s:I, s:o}", "count", (json_int_t)r->wrong, "okay", bool_word(r->wrong == 0))));
-    TRY(bb_results_set(r->json, "average_bus_bandwidth",
+    TRY(bb_results_set(
+        results, "out_of_bounds",
+        json_pack("{s:I, s:o}", "count", (json_int_t)r->counts.wrong, "okay", bool_word(r->counts.wrong == 0))));
+    TRY(bb_results_set(results, "average_bus_bandwidth",
                        json_pack("{s:o, s:o}", "bandwidth", number_json(mean), "okay",
                                  judged ? bool_word(okay) : json_string("unchecked"))));
-    TRY(bb_results_set(r->json, "errors", json_pack("[s]", "")));
-    TRY(bb_results_set(r->json, "end_time", stamp_json()));
+    TRY(bb_results_set(results, "errors", json_pack("[s]", "")));
+    TRY(bb_results_set(results, "end_time", stamp_json()));
 out:
     return rc;
 }

@@ -12,7 +12,7 @@
 #include "collectives/sweep/bench_report.h"
 
 /* bb_nccl_tests_json_root - return the document with an empty array "results". The caller owns the document. */
-json_t *bb_nccl_tests_json_root(const struct bb_report *r, const struct bb_report_head *head, int argc, char **argv);
+json_t *bb_nccl_tests_json_root(const struct bb_report *r, int argc, char **argv);
 
 /* bb_nccl_tests_json_row - return one element of the array "results". The caller owns the element. */
 json_t *bb_nccl_tests_json_row(const struct bb_report *r, const struct bb_row *row);

@@ -22,35 +22,32 @@ static const struct bb_field seen_fields[] = {
     {0},
 };
 
-static const struct bb_field common_fields[] = {
-    {"flags", BB_SHOWS(struct bb_result_common, flags)},
-    {0},
-};
-
-int bb_result_save(struct bb_results *results, json_t *result, const struct bb_result_common *common)
-{
-    if (common->seen)
-        bb_table_json(result, seen_fields, common->seen);
-    bb_table_json(result, common_fields, common);
-    return bb_results_row(results, result);
-}
-
-json_t *bb_result_flags(bool emulated, bool shared_gpu)
+json_t *bb_result_flags(const struct bb_session *s)
 {
     json_t *flags = json_array();
 
-    if (emulated)
+    if (s->device.emulated)
         json_array_append_new(flags, json_string("emulated"));
-    if (shared_gpu)
+    if (s->shared_gpu)
         json_array_append_new(flags, json_string("shared_gpu"));
     return flags;
 }
 
-void bb_result_warn_gpu_flags(unsigned *reported, unsigned gpu_flags, const char *what)
+int bb_result_save(struct bb_session *s, json_t *result, const struct bb_telemetry_row *seen, json_t *flags,
+                   unsigned gpu_flags)
 {
-    const unsigned new_flags = gpu_flags & ~*reported;
+    if (seen)
+        bb_table_json(result, seen_fields, seen);
+    bb_nvml_json_flags(flags, gpu_flags);
+    json_object_set_new(result, "flags", flags);
+    return bb_results_row(s->json, result);
+}
 
-    *reported |= new_flags;
+void bb_result_warn_gpu_flags(struct bb_session *s, unsigned gpu_flags, const char *what)
+{
+    const unsigned new_flags = gpu_flags & ~s->gpu_flags;
+
+    s->gpu_flags |= new_flags;
     for (int i = 0; i < BB_NVML_FLAGS; i++)
         if (new_flags & 1u << i)
             bb_warn("%s and possibly other rows: %s", what, bb_nvml_flag_rows[i].advice);
@@ -59,11 +56,9 @@ void bb_result_warn_gpu_flags(unsigned *reported, unsigned gpu_flags, const char
 int bb_result_put(struct bb_session *s, const struct bb_field *fields, const void *row,
                   const struct bb_telemetry_row *seen, unsigned gpu_flags, const char *what)
 {
-    const struct bb_result_common common = {seen, bb_result_flags(s->device.emulated, s->shared_gpu)};
     json_t *result = json_object();
 
-    bb_nvml_json_flags(common.flags, gpu_flags);
-    bb_result_warn_gpu_flags(&s->gpu_flags, gpu_flags, what);
+    bb_result_warn_gpu_flags(s, gpu_flags, what);
     bb_table_json(result, fields, row);
-    return bb_result_save(s->json, result, &common);
+    return bb_result_save(s, result, seen, bb_result_flags(s), gpu_flags);
 }

@@ -1,6 +1,6 @@
 /*
- * result_row.h - fields that the JSON results of all `bench` commands share. To add such a field, add a row to the
- * table `common_fields` in result_row.c.
+ * result_row.h - fields that the JSON results of all `bench` commands share. To add such a field, add it to
+ * `seen_fields` or to bb_result_save in result_row.c.
  */
 #ifndef BB_COLLECTIVES_SESSION_RESULT_ROW_H
 #define BB_COLLECTIVES_SESSION_RESULT_ROW_H
@@ -8,28 +8,27 @@
 #include "bootstrap/results/table.h"
 #include "collectives/session/session.h"
 
-struct bb_result_common {
-    const struct bb_telemetry_row *seen; /* NCCL's algorithm and protocol, and the GPU state; NULL: none, or the
-                                            command writes these fields itself */
-    json_t *flags; /* array of flag names; bb_result_save takes ownership; NULL: the command has no flags */
-};
+/* bb_result_flags - return a new array with the flags that apply to all results of the run: "emulated",
+ * "shared_gpu". */
+json_t *bb_result_flags(const struct bb_session *s) BB_MUST_CHECK;
 
-/* bb_result_save - add the common fields to a result and append the result to the results file. Takes ownership of
- * `result` and of common->flags. */
-int bb_result_save(struct bb_results *results, json_t *result, const struct bb_result_common *common) BB_MUST_CHECK;
-
-/* bb_result_flags - return an array with the flags that apply to all results of the run: "emulated", "shared_gpu".
- * The caller owns the array. */
-json_t *bb_result_flags(bool emulated, bool shared_gpu);
+/*
+ * bb_result_save - add the common fields to a JSON result and append the result to the results file.
+ *   result     the command's own fields; consumed
+ *   seen       NCCL's algorithm and protocol, and the GPU state; NULL: none, or the command writes these fields itself
+ *   flags      array from bb_result_flags, to which the caller may add names; consumed
+ *   gpu_flags  bits of enum bb_nvml_flag, whose names are added to the flags
+ */
+int bb_result_save(struct bb_session *s, json_t *result, const struct bb_telemetry_row *seen, json_t *flags,
+                   unsigned gpu_flags) BB_MUST_CHECK;
 
 /*
  * bb_result_warn_gpu_flags - print a warning with advice for each GPU flag (such as throttling) that this run has not
  * reported before.
- *   reported   in and out: bits of enum bb_nvml_flag that have been reported
  *   gpu_flags  bits of enum bb_nvml_flag of the current result
  *   what       name of the current result, for the message
  */
-void bb_result_warn_gpu_flags(unsigned *reported, unsigned gpu_flags, const char *what);
+void bb_result_warn_gpu_flags(struct bb_session *s, unsigned gpu_flags, const char *what);
 
 /*
  * bb_result_put - build a JSON result from a command's own fields and the common fields, append it to the results file,

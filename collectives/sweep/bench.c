@@ -31,7 +31,6 @@ struct bench {
     /* groups: [ranks] index of each rank's --split group (set of ranks with its own communicator); smallest,
      * largest: number of ranks in the smallest and in the largest group */
     int *groups, smallest, largest;
-    struct bb_report_memory memory;
     struct bb_algorithms algorithms; /* only used with --sweep-algorithms */
     struct bb_bench_context ctx;
     double *delays_us; /* [ranks] artificial delay of each rank in microseconds (--delay); NULL: none */
@@ -84,28 +83,19 @@ static int check_ranks(const struct bench *b)
     return 0;
 }
 
-static int oldest_capability(const struct bench *b)
-{
-    int oldest = 1 << 30;
-
-    for (int r = 0; r < b->session.world.size; r++) {
-        int capability = b->session.devices[r].cc_major * 10 + b->session.devices[r].cc_minor;
-        oldest = capability < oldest ? capability : oldest;
-    }
-    return oldest;
-}
-
 /* Returns whether NCCL supports a data type. 8-bit floating-point types require NCCL 2.24; reductions of these types
  * also require compute capability 9.0. */
 static bool type_is_supported(const struct bench *b, int dtype)
 {
-    bool reduces = false;
+    bool reduces = false, capable = true;
 
     if (bb_dtypes[dtype].number_class != BB_FLOATING || bb_dtypes[dtype].bytes != 1)
         return true;
     for (int i = 0; i < b->sweep.n_colls; i++)
         reduces = reduces || bb_colls[b->sweep.colls[i]].flags & BB_COLL_REDUCES;
-    return b->session.nccl_runtime >= 22400 && (!reduces || oldest_capability(b) >= 90);
+    for (int r = 0; r < b->session.world.size; r++)
+        capable = capable && b->session.devices[r].cc_major >= 9;
+    return b->session.nccl_runtime >= 22400 && (!reduces || capable);
 }
 
 static int drop_unsupported_types(struct bench *b)
@@ -156,14 +146,17 @@ static int make_comm(struct bench *b)
  * it does not know. */
 static void warn_policy(const struct bench *b)
 {
-    if (b->options.cta_policy >= 0 && (b->session.nccl_runtime < 22700 || b->session.nccl_header < 22700) &&
-        b->session.world.rank == 0)
-        bb_warn("CTA policy %d (-x) requires NCCL 2.27 and is ignored", b->options.cta_policy);
-    if (b->options.max_p2p_peers > 0 && !b->options.fit_memory && b->session.world.rank == 0 &&
-        b->session.nccl_runtime < 23000)
-        bb_warn("--max-p2p-peers %d requires NCCL 2.30 and is ignored", b->options.max_p2p_peers);
-    if (b->options.nvlink_centric_sched && !b->options.fit_memory && b->session.world.rank == 0 &&
-        (b->session.nccl_runtime < 22800 || b->session.nccl_header < 22800))
+    const struct bb_bench_options *o = &b->options;
+    const int runtime = b->session.nccl_runtime;
+    const int oldest = b->session.nccl_header < runtime ? b->session.nccl_header : runtime;
+
+    if (b->session.world.rank != 0)
+        return;
+    if (o->cta_policy >= 0 && oldest < 22700)
+        bb_warn("CTA policy %d (-x) requires NCCL 2.27 and is ignored", o->cta_policy);
+    if (o->max_p2p_peers > 0 && !o->fit_memory && runtime < 23000)
+        bb_warn("--max-p2p-peers %d requires NCCL 2.30 and is ignored", o->max_p2p_peers);
+    if (o->nvlink_centric_sched && !o->fit_memory && oldest < 22800)
         bb_warn("--nvlink-centric-sched requires NCCL 2.28 and is ignored");
 }
 
@@ -212,7 +205,6 @@ static int setup_ranks(struct bench *b)
     TRY(bb_session_setup_gpus(&b->session, b->options.first_device));
     TRY(check_profiler_support(b));
     TRY(drop_unsupported_types(b));
-    b->report.shared_gpu = b->session.shared_gpu;
     warn_policy(b);
 out:
     return rc;
@@ -281,13 +273,6 @@ out:
     return rc;
 }
 
-static int fill_arena(struct bb_bench_context *ctx)
-{
-    struct bb_pattern noise = bb_pattern_of(&bb_dtypes[BB_UINT64], BB_COPY, ctx->world->size, 1);
-
-    return bb_fill(ctx->arena.area, ctx->arena.bytes / 8, &noise, ctx->world->rank, 0, ctx->stream);
-}
-
 /* Selects the timing modes given by --mode, or without --mode the timing mode that -G and -z select. */
 static void choose_modes(const struct bb_bench_options *o, struct bb_bench_context *ctx)
 {
@@ -308,7 +293,7 @@ static void choose_modes(const struct bb_bench_options *o, struct bb_bench_conte
 static int choose_start_barrier(struct bench *b)
 {
     const char *blocks = getenv("CUDA_LAUNCH_BLOCKING");
-    bool uses_start_barrier = b->options.sampling.start_barrier && !b->ctx.host_clock && !b->report.shared_gpu &&
+    bool uses_start_barrier = b->options.sampling.start_barrier && !b->ctx.host_clock && !b->session.shared_gpu &&
                               !(blocks && atoi(blocks)) && b->ctx.modes[0] == &bb_mode_stream;
     int rc = bb_world_bcast(&b->session.world, &uses_start_barrier, sizeof uses_start_barrier, 0);
 
@@ -316,21 +301,10 @@ static int choose_start_barrier(struct bench *b)
     return rc;
 }
 
-static int make_delays(struct bench *b)
-{
-    int highest;
-
-    if (!b->options.sampling.delay)
-        return 0;
-    BB_NEW(b->delays_us, b->session.world.size);
-    b->ctx.delays_us = b->delays_us;
-    return bb_sampling_parse_delays(b->options.sampling.delay, b->session.world.size, b->delays_us, &highest);
-}
-
 static int make_samples(struct bench *b)
 {
     const struct bb_sampling_options *o = &b->options.sampling;
-    int rc;
+    int highest, rc;
 
     choose_modes(&b->options, &b->ctx);
     b->ctx.auto_warmup = o->warmup && strcmp(o->warmup, "auto") == 0;
@@ -338,35 +312,15 @@ static int make_samples(struct bench *b)
     b->ctx.max_iterations = o->confidence_fraction > 0 ? (size_t)o->max_iterations : 0;
     b->ctx.start_barrier_limit_ns = (int64_t)(1e6 * o->start_barrier_limit_ms);
     TRY(choose_start_barrier(b));
-    TRY(make_delays(b));
+    if (o->delay) {
+        BB_NEW(b->delays_us, b->session.world.size);
+        b->ctx.delays_us = b->delays_us;
+        TRY(bb_sampling_parse_delays(o->delay, b->session.world.size, b->delays_us, &highest));
+    }
     TRY(bb_measure_init(&b->ctx));
     bb_measure_mode(&b->ctx, b->ctx.modes[0]);
 out:
     return rc;
-}
-
-static struct bb_bench_context context_of(struct bench *b)
-{
-    const struct bb_bench_options *o = &b->options;
-
-    return (struct bb_bench_context){.world = &b->session.world,
-                                     .comm = &b->comm,
-                                     .native = &b->native,
-                                     .device = &b->session.device,
-                                     .observer = &b->session.observer,
-                                     .iterations = o->iterations,
-                                     .repeats = o->repeats,
-                                     .warmup = o->warmup,
-                                     .checks = o->checks,
-                                     .aggregate = o->aggregate,
-                                     .blocking = (enum bb_blocking)o->blocking,
-                                     .graph_launches = o->graph_launches,
-                                     .host_time = o->host_time,
-                                     .host_clock = strcmp(o->sampling.clock, "host") == 0,
-                                     .both_clocks = strcmp(o->sampling.clock, "both") == 0,
-                                     .rank_aggregation = (enum bb_rank_aggregation)o->rank_aggregation,
-                                     .groups = b->sweep.is_split ? b->groups : NULL,
-                                     .mulsums = &b->mulsums};
 }
 
 static int make_stream(struct bench *b)
@@ -384,16 +338,19 @@ out:
     return rc;
 }
 
+/* Allocates the buffers and fills them with pseudo-random data. */
 static int make_arena(struct bench *b)
 {
-    enum bb_registration_kind asked = (enum bb_registration_kind)b->options.registration;
+    const enum bb_registration_kind asked = (enum bb_registration_kind)b->options.registration;
+    const struct bb_pattern noise = bb_pattern_of(&bb_dtypes[BB_UINT64], BB_COPY, b->session.world.size, 1);
+    struct bb_guarded *arena = &b->ctx.arena;
     int rc;
 
     if (asked == BB_REGISTER_NONE)
-        TRY(bb_guarded_init(&b->ctx.arena, arena_bytes(b), b->session.memory, b->ctx.stream));
+        TRY(bb_guarded_init(arena, arena_bytes(b), b->session.memory, b->ctx.stream));
     else
-        TRY(bb_registration_init(&b->registration, &b->ctx.arena, arena_bytes(b), asked, &b->comm));
-    TRY(fill_arena(&b->ctx));
+        TRY(bb_registration_init(&b->registration, arena, arena_bytes(b), asked, &b->comm));
+    TRY(bb_fill(arena->area, arena->bytes / 8, &noise, b->session.world.rank, 0, b->ctx.stream));
     TRY(bb_bench_context_wait(&b->ctx, "initializing the buffers"));
 out:
     return rc;
@@ -401,18 +358,35 @@ out:
 
 static int make_context(struct bench *b)
 {
+    const struct bb_bench_options *o = &b->options;
     struct bb_bench_context *ctx = &b->ctx;
     int rc;
 
     b->native = bb_native_find();
-    *ctx = context_of(b);
+    *ctx = (struct bb_bench_context){.world = &b->session.world,
+                                     .comm = &b->comm,
+                                     .native = &b->native,
+                                     .device = &b->session.device,
+                                     .observer = &b->session.observer,
+                                     .iterations = o->iterations,
+                                     .repeats = o->repeats,
+                                     .warmup = o->warmup,
+                                     .checks = o->checks,
+                                     .aggregate = o->aggregate,
+                                     .blocking = (enum bb_blocking)o->blocking,
+                                     .graph_launches = o->graph_launches,
+                                     .host_time = o->host_time,
+                                     .host_clock = strcmp(o->sampling.clock, "host") == 0,
+                                     .both_clocks = strcmp(o->sampling.clock, "both") == 0,
+                                     .rank_aggregation = (enum bb_rank_aggregation)o->rank_aggregation,
+                                     .groups = b->sweep.is_split ? b->groups : NULL,
+                                     .mulsums = &b->mulsums};
     bb_nvtx_init(&ctx->nvtx);
     bb_nvtx_category(&ctx->nvtx, BB_NVTX_WORLD, b->comm.name);
-    b->algorithms = (struct bb_algorithms){.world = &b->session.world, .ctx = ctx, .shared_gpu = b->report.shared_gpu};
+    b->algorithms = (struct bb_algorithms){.world = &b->session.world, .ctx = ctx, .shared_gpu = b->session.shared_gpu};
     TRY(make_samples(b));
-    if (b->options.per_iteration) {
-        TRY(bb_iteration_events_init(&b->iteration_events, b->options.iterations, b->options.skipped,
-                                     b->session.world.size));
+    if (o->per_iteration) {
+        TRY(bb_iteration_events_init(&b->iteration_events, o->iterations, o->skipped, b->session.world.size));
         ctx->iteration_events = &b->iteration_events;
     }
     TRY(make_stream(b));
@@ -426,46 +400,17 @@ out:
     return rc;
 }
 
-static void release_context(struct bb_bench_context *ctx)
-{
-    bb_guarded_release(&ctx->arena);
-    if (ctx->verdicts)
-        (void)cudaFree(ctx->verdicts);
-    if (ctx->sync_byte)
-        (void)cudaFree(ctx->sync_byte);
-    bb_event_destroy(ctx->stop);
-    bb_event_destroy(ctx->start);
-    bb_stream_destroy(ctx->stream);
-    bb_nvtx_release(&ctx->nvtx);
-    bb_measure_release(ctx);
-    *ctx = (struct bb_bench_context){0};
-}
-
 /* ---- results and report ---- */
-
-/* Sets the pointers in b->report (table and results) and `head` (lines above the table) to the options, the session and
- * other parts of the run. */
-static void fill_report(struct bench *b, struct bb_report_head *head)
-{
-    head->options = &b->options;
-    head->session = &b->session;
-    head->groups = b->groups;
-    b->report.ctx = &b->ctx;
-    b->report.options = &b->options;
-    b->report.memory = &b->memory;
-    b->report.registration = &b->registration;
-    b->report.out = b->session.out;
-}
 
 /* Opens the results file. Its format is the schema busbar.bench/1, or the JSON format of nccl-tests if the report
  * style has that format. With nccl-tests' format, an existing file is never overwritten. */
-static int open_results(struct bench *b, const struct bb_report_head *text, int argc, char **argv)
+static int open_results(struct bench *b, int argc, char **argv)
 {
     struct bb_results_head head = {.schema = "busbar.bench/1", .argc = argc, .argv = argv};
     int rc;
 
     if (b->report.style->json_root) {
-        head.root = b->report.style->json_root(&b->report, text, argc, argv);
+        head.root = b->report.style->json_root(&b->report, argc, argv);
         head.fresh = true;
         return bb_session_open_results(&b->session, &head, NULL, NULL);
     }
@@ -475,21 +420,22 @@ out:
     return rc;
 }
 
+/* Opens the results file and prints the lines above the first table. */
 static int open_report(struct bench *b, int argc, char **argv)
 {
-    struct bb_report_head text = {0};
     int own = getpid(), rc;
     int *pids = bb_world_gather(&b->session.world, &own, sizeof own, &rc);
 
     TRY(rc);
-    fill_report(b, &text);
-    text.pids = pids;
-    TRY(open_results(b, &text, argc, argv));
-    b->report.json = b->session.json;
+    b->report.out = b->session.out;
+    b->report.groups = b->groups;
+    b->report.pids = pids;
+    TRY(open_results(b, argc, argv));
     if (b->report.style->program && b->session.progress.has_thread)
         bb_progress_end(&b->session.progress); /* no progress, because nccl-tests prints none and parsers of its
                                                   output do not expect any */
-    bb_report_head(&b->report, &text);
+    if (b->report.out)
+        b->report.style->head(&b->report);
 out:
     free(pids);
     return rc;
@@ -497,26 +443,19 @@ out:
 
 /* ---- sweep ---- */
 
-/* Returns NCCL's algorithm and protocol for an error message, for example " by TREE LL"; "" without
- * --sweep-algorithms. */
-static const char *algorithm_text(const struct bench *b, const struct bb_choice *choice, char text[48])
-{
-    text[0] = '\0';
-    if (b->options.sampling.sweep_algorithms && choice->kind == BB_CHOICE_COLLECTIVE)
-        snprintf(text, 48, " by %s %s", choice->algorithm, choice->protocol);
-    return text;
-}
-
 static void report_wrong_data(const struct bench *b, const struct bb_case *c, const struct bb_metrics *f)
 {
-    int digits = 2 * bb_dtypes[c->dtype].bytes;
+    const struct bb_choice *choice = &f->seen.choice;
     const struct bb_wrong_element *w = &f->first;
-    char what[128], how[48];
+    int digits = 2 * bb_dtypes[c->dtype].bytes;
+    char what[128], how[48] = ""; /* how: with --sweep-algorithms, NCCL's algorithm and protocol */
 
     if (b->comm.rank != 0)
         return;
+    if (b->options.sampling.sweep_algorithms && choice->kind == BB_CHOICE_COLLECTIVE)
+        snprintf(how, sizeof how, " by %s %s", choice->algorithm, choice->protocol);
     snprintf(what, sizeof what, "%s of %zu bytes %s%s", bb_colls[c->kind].name, f->bytes,
-             c->in_place ? "in place" : "out of place", algorithm_text(b, &f->seen.choice, how));
+             c->in_place ? "in place" : "out of place", how);
     if (w->outside)
         bb_err_job(BB_EDATA, "wrong data: %s: %llu bytes overwritten outside the receive buffer of rank %d", what,
                    f->wrong, w->rank);
@@ -626,20 +565,23 @@ static bool is_possible_in_all_groups(const struct bench *b, int coll)
     return true;
 }
 
+/* With -M, records the free GPU memory at a point of the run. */
+static int record_free_memory(struct bench *b, enum bb_memory_point point)
+{
+    return b->options.memory ? bb_device_free_bytes(&b->report.free_bytes[point]) : 0;
+}
+
 /* Measures and reports all cases of one collective in one timing mode, which form one table. */
 static int measure_table(struct bench *b, int coll)
 {
     bool below;
-    int rc = 0;
+    int rc;
 
     bb_report_begin(&b->report, coll);
-    rc = bb_sweep_each(&b->sweep, coll, b->comm.size, measure_row, b);
-    if (rc == 0 && b->options.memory)
-        rc = bb_device_free_bytes(&b->memory.free_at_end);
-    if (rc != 0)
-        return rc;
+    TRY(bb_sweep_each(&b->sweep, coll, b->comm.size, measure_row, b));
+    TRY(record_free_memory(b, BB_MEMORY_END));
     if (b->options.sampling.sweep_algorithms)
-        TRY(bb_algorithms_table(&b->algorithms, b->report.out, b->report.json));
+        TRY(bb_algorithms_table(&b->algorithms, b->report.out, b->session.json));
     below = b->session.world.rank == 0 && bb_report_end(&b->report, coll);
     rc = bb_world_bcast(&b->session.world, &below, sizeof below, 0);
     b->below = b->below || below;
@@ -699,12 +641,6 @@ static int run_sweep(struct bench *b)
 
 /* ---- run and teardown ---- */
 
-/* If -M is given, stores the free GPU memory in *free_bytes. */
-static int record_free_memory(struct bench *b, size_t *free_bytes)
-{
-    return b->options.memory ? bb_device_free_bytes(free_bytes) : 0;
-}
-
 /* Checks that NCCL has loaded busbar's built-in tuner plugin. Call after the communicator has been created. */
 static int check_tuner_attached(struct bench *b)
 {
@@ -734,13 +670,13 @@ static int run_bench(struct bench *b, int argc, char **argv)
 
     TRY(setup_ranks(b));
     TRY(check_memory(b));
-    TRY(record_free_memory(b, &b->memory.free_at_start));
+    TRY(record_free_memory(b, BB_MEMORY_START));
     TRY(make_comm(b));
     TRY(check_tuner_attached(b));
-    TRY(record_free_memory(b, &b->memory.free_after_init));
+    TRY(record_free_memory(b, BB_MEMORY_INIT));
     TRY(check_memory(b));
     TRY(make_context(b));
-    TRY(record_free_memory(b, &b->memory.free_after_buffers));
+    TRY(record_free_memory(b, BB_MEMORY_BUFFERS));
     TRY(open_report(b, argc, argv));
     TRY(run_sweep(b));
     TRY(bb_report_close(&b->report));
@@ -752,8 +688,19 @@ out:
 /* Releases the resources that all ranks must release together: communicator, buffer registration, buffers. */
 static int release_shared(struct bench *b)
 {
-    bb_registration_release(&b->registration, &b->ctx.arena, &b->comm);
-    release_context(&b->ctx);
+    struct bb_bench_context *ctx = &b->ctx;
+
+    bb_registration_release(&b->registration, &ctx->arena, &b->comm);
+    bb_guarded_release(&ctx->arena);
+    if (ctx->verdicts)
+        (void)cudaFree(ctx->verdicts);
+    if (ctx->sync_byte)
+        (void)cudaFree(ctx->sync_byte);
+    bb_event_destroy(ctx->stop);
+    bb_event_destroy(ctx->start);
+    bb_stream_destroy(ctx->stream);
+    bb_nvtx_release(&ctx->nvtx);
+    bb_measure_release(ctx);
     bb_iteration_events_release(&b->iteration_events);
     bb_mulsums_release(&b->mulsums, &b->comm);
     return bb_comm_finalize(&b->comm);
@@ -765,6 +712,10 @@ int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sw
     struct bench b = {.options = *o, .sweep = *sweep, .report = {.style = style}};
     int rc, end_rc = 0;
 
+    b.report.session = &b.session;
+    b.report.ctx = &b.ctx;
+    b.report.options = &b.options;
+    b.report.registration = &b.registration;
     rc = run_bench(&b, argc, argv);
     if (bb_session_ends_on_all_ranks(&b.session, rc))
         end_rc = release_shared(&b);

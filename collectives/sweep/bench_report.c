@@ -12,7 +12,6 @@
 #include "collectives/sweep/algorithm_ranking.h"
 #include "collectives/sweep/case_fields.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -62,28 +61,8 @@ static void format_gain(const struct bb_report *r, const struct bb_row *row, cha
 
         if (row->measured[i])
             at += (size_t)snprintf(text + at, size - at, "%s%.2f%s", at ? " " : "", chosen->p50 / forced->p50,
-                                   bb_significantly_faster(forced, chosen) && !r->shared_gpu ? "*" : "");
+                                   bb_significantly_faster(forced, chosen) && !r->session->shared_gpu ? "*" : "");
     }
-}
-
-static void add_metrics(const struct bb_report *r, const struct bb_metrics *f, struct shown *s)
-{
-    const struct bb_stats *us = &f->iterations.us;
-
-    s->f = *f;
-    s->stopped = bb_stop_names[f->stop];
-    s->of.time_us = f->time_us;
-    s->of.algbw_gbps = f->algbw_gbps;
-    s->of.busbw_gbps = f->busbw_gbps;
-    s->of.wrong = f->checked ? (long long)f->wrong : -1;
-    s->channels = f->seen.choice.kind == BB_CHOICE_NONE ? -1 : f->seen.choice.channels;
-    s->variation_percent = 100 * f->iterations.variation;
-    /* The 99th percentile is undefined below 100 iterations: nccl-tests prints the maximum instead, busbar prints
-     * N/A. */
-    s->p99_us = isfinite(us->p99) || !r->style->zeros ? us->p99 : us->max;
-    s->straggler = f->skew.known ? f->skew.straggler : -1;
-    if (!f->skew.known)
-        s->f.skew.transfer_us = NAN;
 }
 
 static struct shown show_placement(const struct bb_report *r, const struct bb_row *row, int requested)
@@ -93,16 +72,31 @@ static struct shown show_placement(const struct bb_report *r, const struct bb_ro
                                                            : BB_IN_PLACE;
     const struct bb_metrics none = {
         .algbw_gbps = NAN, .busbw_gbps = NAN, .iterations = {{.min = NAN, .max = NAN, .p99 = NAN}, NAN}};
+    const struct bb_metrics *f = row->measured[placement] ? &row->metrics[placement] : &none;
+    const struct bb_stats *us = &f->iterations.us;
     struct shown s = {.of = bb_show_case(&row->c, placement == BB_IN_PLACE, bb_bench_context_mode(r->ctx)),
+                      .stopped = bb_stop_names[f->stop],
                       .iterations = r->ctx->iterations,
                       .repeats = r->ctx->repeats,
+                      .channels = f->seen.choice.kind == BB_CHOICE_NONE ? -1 : f->seen.choice.channels,
+                      .straggler = f->skew.known ? f->skew.straggler : -1,
                       .cycle = r->cycle,
                       .group = row->group,
                       .measured = row->measured[placement],
-                      .forced = row->chosen != NULL};
+                      .forced = row->chosen != NULL,
+                      /* The 99th percentile is undefined below 100 iterations: nccl-tests prints the maximum instead,
+                       * busbar prints N/A. */
+                      .p99_us = isfinite(us->p99) || !r->style->zeros ? us->p99 : us->max,
+                      .variation_percent = 100 * f->iterations.variation,
+                      .f = *f};
 
     s.of.redop = bb_report_redop(r, row);
-    add_metrics(r, s.measured ? &row->metrics[placement] : &none, &s);
+    s.of.time_us = f->time_us;
+    s.of.algbw_gbps = f->algbw_gbps;
+    s.of.busbw_gbps = f->busbw_gbps;
+    s.of.wrong = f->checked ? (long long)f->wrong : -1;
+    if (!f->skew.known)
+        s.f.skew.transfer_us = NAN;
     format_gain(r, row, s.gain, sizeof s.gain);
     bb_report_stamp(s.timestamp);
     return s;
@@ -271,18 +265,11 @@ static void print_line(const struct bb_report *r, const struct bb_row *row, bool
 
 /* ---- lines above the table ---- */
 
-static void print_versions(FILE *out, const struct bb_session *s)
+static void print_settings(const struct bb_report *r)
 {
-    char header[BB_NCCL_VERSION_TEXT], runtime[BB_NCCL_VERSION_TEXT];
+    const struct bb_bench_options *o = r->options;
+    FILE *out = r->out;
 
-    bb_print_report_header(out, s->argc, s->argv);
-    fprintf(out, "# NCCL header %s library %s  CUDA runtime %d.%d driver %d.%d\n",
-            bb_nccl_version_text(s->nccl_header, header), bb_nccl_version_text(s->nccl_runtime, runtime),
-            s->cuda_runtime / 1000, s->cuda_runtime % 1000 / 10, s->cuda_driver / 1000, s->cuda_driver % 1000 / 10);
-}
-
-static void print_sizes(FILE *out, const struct bb_bench_options *o)
-{
     if (o->sizes)
         fprintf(out, "# sizes %s", o->sizes);
     else if (o->factor <= 1 && o->step_bytes > 0)
@@ -290,53 +277,37 @@ static void print_sizes(FILE *out, const struct bb_bench_options *o)
     else
         fprintf(out, "# minBytes %zu maxBytes %zu step: %g(factor)", o->min_bytes, o->max_bytes,
                 o->factor > 1 ? o->factor : 2);
-}
-
-static void print_settings(const struct bb_report *r, const struct bb_session *s, const struct bb_bench_options *o)
-{
-    print_sizes(r->out, o);
-    fprintf(r->out, " warmup iters: %d iters: %d repeats: %d validate: %d\n", o->warmup, o->iterations, o->repeats,
+    fprintf(out, " warmup iters: %d iters: %d repeats: %d validate: %d\n", o->warmup, o->iterations, o->repeats,
             o->checks);
     if (o->aggregate > 1)
-        fprintf(r->out, "# agg iters: %d operations in one NCCL group per iteration, times are per operation\n",
+        fprintf(out, "# agg iters: %d operations in one NCCL group per iteration, times are per operation\n",
                 o->aggregate);
     if (o->graph_launches > 0)
-        fprintf(r->out, "# graph: %d launches per sample after one untimed launch\n", o->graph_launches);
+        fprintf(out, "# graph: %d launches per sample after one untimed launch\n", o->graph_launches);
     if (o->unalign > 0)
-        fprintf(r->out, "# unalign: buffers are offset by %d elements\n", o->unalign);
+        fprintf(out, "# unalign: buffers are offset by %d elements\n", o->unalign);
     if (o->null_stream)
-        fprintf(r->out, "# stream: null stream\n");
-    bb_session_print_buffers(s, r->out);
+        fprintf(out, "# stream: null stream\n");
+    bb_session_print_buffers(r->session, out);
     if (o->registration)
-        fprintf(r->out, "# registration of buffers: %s\n", bb_registration_names[r->registration->kind]);
+        fprintf(out, "# registration of buffers: %s\n", bb_registration_names[r->registration->kind]);
     if (o->min_ctas > 0 || o->max_ctas > 0 || o->cta_policy >= 0)
-        fprintf(r->out, "# CTAs: minimum %d, maximum %d (0: NCCL's choice), policy %d (-1: NCCL's choice)\n",
-                o->min_ctas, o->max_ctas, o->cta_policy);
+        fprintf(out, "# CTAs: minimum %d, maximum %d (0: NCCL's choice), policy %d (-1: NCCL's choice)\n", o->min_ctas,
+                o->max_ctas, o->cta_policy);
 }
 
-static void print_devices(const struct bb_report *r, const struct bb_report_head *h)
+static void print_devices(const struct bb_report *r)
 {
     fprintf(r->out, "#\n# Using devices\n");
     for (int i = 0; i < r->ctx->world->size; i++) {
-        const struct bb_device_info *d = &h->session->devices[i];
+        const struct bb_device_info *d = &r->session->devices[i];
         char group[24] = "";
 
         if (r->ctx->groups)
-            snprintf(group, sizeof group, " Group %2d", h->groups[i]);
+            snprintf(group, sizeof group, " Group %2d", r->groups[i]);
         fprintf(r->out, "#  Rank %2d%s on %10s  %s  %s  %s\n", i, group, r->ctx->world->hosts[i], d->pci, d->name,
                 d->uuid);
     }
-}
-
-/* Formats how the samples become the time of a row: "median of 6 samples". */
-static const char *samples_text(const struct bb_report *r, const struct bb_mode *mode, char *text, size_t size)
-{
-    if (r->ctx->policy.confidence > 0)
-        snprintf(text, size, "median, sampled until its 95 %% confidence interval is within +-%g %%",
-                 100 * r->ctx->policy.confidence);
-    else
-        snprintf(text, size, "median of %zu samples", bb_mode_batch(r->ctx, mode));
-    return text;
 }
 
 static void print_time(const struct bb_report *r, const struct bb_mode *mode)
@@ -345,9 +316,13 @@ static void print_time(const struct bb_report *r, const struct bb_mode *mode)
     const char *help = host ? bb_bench_context_method(r->ctx) : mode->help;
     const char *name = r->ctx->host_time ? bb_bench_context_mode(r->ctx) : mode->name;
     const char *comm = r->ctx->comm->blocking ? "blocking" : "non-blocking";
-    char samples[80];
+    char samples[80]; /* how the samples become the time of a row, such as "median of 6 samples" */
 
-    samples_text(r, mode, samples, sizeof samples);
+    if (r->ctx->policy.confidence > 0)
+        snprintf(samples, sizeof samples, "median, sampled until its 95 %% confidence interval is within +-%g %%",
+                 100 * r->ctx->policy.confidence);
+    else
+        snprintf(samples, sizeof samples, "median of %zu samples", bb_mode_batch(r->ctx, mode));
     if (mode->single)
         fprintf(r->out, "# time: %s (%s mode)\n", help, name);
     else
@@ -364,8 +339,9 @@ static void print_time(const struct bb_report *r, const struct bb_mode *mode)
                 "#       transfer: time of the last rank to arrive; spread: time from the first to the last arrival\n");
 }
 
-static void print_method(const struct bb_report *r, const struct bb_bench_options *o)
+static void print_method(const struct bb_report *r)
 {
+    const struct bb_bench_options *o = r->options;
     const char *checked = r->ctx->modes[r->ctx->n_modes - 1]->own_check ? "a last launch of the graph" : NULL;
     FILE *out = r->out;
 
@@ -382,7 +358,7 @@ static void print_method(const struct bb_report *r, const struct bb_bench_option
         fprintf(out, "# not verified (-c 0)\n");
     if (r->ctx->device->emulated)
         bb_print_emulated_note(out, "", "");
-    if (r->shared_gpu)
+    if (r->session->shared_gpu)
         fprintf(out, "# several ranks share a GPU: times and bandwidths are meaningless\n");
     if (o->sampling.sweep_algorithms)
         fprintf(out, "# gain: time of NCCL's choice / time of the forced algorithm, per placement; *: significant\n");
@@ -390,21 +366,23 @@ static void print_method(const struct bb_report *r, const struct bb_bench_option
         fprintf(out, "# one rank: NCCL only copies memory, bus bandwidth does not apply\n");
 }
 
-static void bench_head(const struct bb_report *r, const struct bb_report_head *head)
+static void print_head(const struct bb_report *r)
 {
-    print_versions(r->out, head->session);
-    print_settings(r, head->session, head->options);
-    print_devices(r, head);
-    print_method(r, head->options);
+    const struct bb_session *s = r->session;
+    char header[BB_NCCL_VERSION_TEXT], runtime[BB_NCCL_VERSION_TEXT];
+
+    bb_print_report_header(r->out, s->argc, s->argv);
+    fprintf(r->out, "# NCCL header %s library %s  CUDA runtime %d.%d driver %d.%d\n",
+            bb_nccl_version_text(s->nccl_header, header), bb_nccl_version_text(s->nccl_runtime, runtime),
+            s->cuda_runtime / 1000, s->cuda_runtime % 1000 / 10, s->cuda_driver / 1000, s->cuda_driver % 1000 / 10);
+    print_settings(r);
+    print_devices(r);
+    print_method(r);
 }
 
-const struct bb_report_style bb_report_bench = {.widths = bb_case_widths, .head = bench_head};
+const struct bb_report_style bb_report_bench = {.widths = bb_case_widths, .head = print_head};
 
-void bb_report_head(const struct bb_report *r, const struct bb_report_head *head)
-{
-    if (r->out)
-        r->style->head(r, head);
-}
+/* ---- lines around a table ---- */
 
 static void print_title(const struct bb_report *r, int coll)
 {
@@ -417,32 +395,15 @@ static void print_title(const struct bb_report *r, int coll)
         fprintf(r->out, "# cycle %d\n", r->cycle + 1);
 }
 
-/* Returns whether the current cycle (repetition of the sweep, -N) continues the table of the previous cycle, as in
- * nccl-tests' format, where all cycles form one table. */
-static bool continues_table(const struct bb_report *r)
-{
-    return r->style->program && r->cycle > 0;
-}
-
-static bool table_continues(const struct bb_report *r)
-{
-    return r->style->program && r->cycle + 1 != r->options->cycles;
-}
-
+/* In nccl-tests' format, all cycles (repetitions of the sweep, -N) form one table: the first cycle begins the table,
+ * and the last cycle ends it. */
 void bb_report_begin(struct bb_report *r, int coll)
 {
     const struct bb_line widths = {.widths = r->style->widths};
 
-    if (continues_table(r))
+    if (r->style->program && r->cycle > 0)
         return;
-    r->wrong = r->unchecked = r->rows = 0;
-    r->busbw_sum = 0;
-    r->busbw_n = 0;
-    memset(r->busbw_thresholds, 0, sizeof r->busbw_thresholds);
-    r->n_results = r->stragglers = 0;
-    r->straggler = -1;
-    r->worst_spread_us = 0;
-    memset(r->warned, 0, sizeof r->warned);
+    r->counts = (struct bb_table_counts){.straggler = -1};
     if (!r->out)
         return;
     if (!r->style->program)
@@ -454,22 +415,15 @@ void bb_report_begin(struct bb_report *r, int coll)
     print_line(r, NULL, true);
 }
 
-static void print_checked(const struct bb_report *r)
-{
-    if (r->unchecked > 0 && !r->style->zeros)
-        fprintf(r->out, "# Out of bounds values : N/A (%llu of the results above were not verified)\n", r->unchecked);
-    else
-        fprintf(r->out, "# Out of bounds values : %llu %s\n", r->wrong, r->wrong ? "FAILED" : "OK");
-}
-
 /* ---- bus bandwidth thresholds ---- */
 
 /* Returns the bus bandwidth to compare with threshold i; NaN if ranks share a GPU, because times are then
  * meaningless. */
 static double measured_busbw(const struct bb_report *r, int i)
 {
-    return r->shared_gpu ? NAN
-                         : bb_busbw_threshold_measured(&r->options->busbw_thresholds.item[i], &r->busbw_thresholds[i]);
+    return r->session->shared_gpu
+               ? NAN
+               : bb_busbw_threshold_measured(&r->options->busbw_thresholds.item[i], &r->counts.of_threshold[i]);
 }
 
 static bool is_below(const struct bb_report *r, int i)
@@ -490,15 +444,6 @@ static bool threshold_applies(const struct bb_busbw_threshold *f, const struct b
                      : c->count == bb_coll_count(c->kind, f->bytes, c->ranks, bb_dtypes[c->dtype].bytes);
 }
 
-static void add_to_tallies(struct bb_report *r, const struct bb_case *c, double busbw_gbps)
-{
-    const struct bb_busbw_thresholds *busbw_thresholds = &r->options->busbw_thresholds;
-
-    for (int i = 0; i < busbw_thresholds->n; i++)
-        if (threshold_applies(&busbw_thresholds->item[i], c))
-            bb_busbw_tally_add(&r->busbw_thresholds[i], busbw_gbps);
-}
-
 static void report_below_threshold(const struct bb_report *r, int i, const char *what)
 {
     const struct bb_busbw_threshold *threshold = &r->options->busbw_thresholds.item[i];
@@ -513,9 +458,9 @@ static void report_below_threshold(const struct bb_report *r, int i, const char 
                          threshold->scope == BB_BUSBW_SIZE ? of : "", found, threshold->gbps);
     else
         (void)bb_err_job(BB_EBELOW, "%s: cannot check the bus bandwidth (--min-busbw, %s): %s", what, of,
-                         r->shared_gpu     ? "ranks share a GPU"
-                         : r->busbw_n == 0 ? "no result has a bus bandwidth"
-                                           : "no result has this size");
+                         r->session->shared_gpu   ? "ranks share a GPU"
+                         : r->counts.busbw.n == 0 ? "no result has a bus bandwidth"
+                                                  : "no result has this size");
 }
 
 /* Prints an error for each bus bandwidth below its threshold. Returns true if there is one. */
@@ -547,10 +492,11 @@ static const char *mean_verdict(const struct bb_report *r)
 }
 
 /* Prints the mean bus bandwidth and its verdict in nccl-tests' line "# Avg bus bandwidth", then one line for each
- * threshold for the peak or for one size. mean NaN: no result has a bus bandwidth. */
-static void print_busbw(const struct bb_report *r, double mean)
+ * threshold for the peak or for one size. */
+static void print_busbw(const struct bb_report *r)
 {
-    const struct bb_busbw_thresholds *busbw_thresholds = &r->options->busbw_thresholds;
+    const struct bb_busbw_thresholds *thresholds = &r->options->busbw_thresholds;
+    const double mean = bb_busbw_tally_mean(&r->counts.busbw); /* NaN: no result has a bus bandwidth */
     char size[BB_BYTES_TEXT], found[32];
 
     if (isfinite(mean) || r->style->zeros)
@@ -558,33 +504,31 @@ static void print_busbw(const struct bb_report *r, double mean)
                 isfinite(mean) ? mean_verdict(r) : "");
     else
         fprintf(r->out, "# Avg bus bandwidth    : N/A%s\n", mean_verdict(r));
-    for (int i = 0; i < busbw_thresholds->n; i++) {
-        if (busbw_thresholds->item[i].scope == BB_BUSBW_MEAN)
+    for (int i = 0; i < thresholds->n; i++) {
+        if (thresholds->item[i].scope == BB_BUSBW_MEAN)
             continue;
         snprintf(found, sizeof found, "%g", measured_busbw(r, i));
         fprintf(r->out, "# Bus bandwidth, %-6s: %s GB/s, required %g: %s\n",
-                bb_busbw_threshold_text(&busbw_thresholds->item[i], size),
-                isfinite(measured_busbw(r, i)) ? found : "N/A", busbw_thresholds->item[i].gbps,
-                is_below(r, i) ? "FAILED" : "OK");
+                bb_busbw_threshold_text(&thresholds->item[i], size), isfinite(measured_busbw(r, i)) ? found : "N/A",
+                thresholds->item[i].gbps, is_below(r, i) ? "FAILED" : "OK");
     }
 }
 
-#define BETWEEN(from, to) offsetof(struct bb_report_memory, from), offsetof(struct bb_report_memory, to)
+/* Parts of the program that occupy device memory, each with the points of the run before and after its allocations. */
 static const struct {
     const char *name, *key;
-    size_t before, after;
+    enum bb_memory_point from, to;
 } memory_parts[] = {
-    {"Initialization", "initialization", BETWEEN(free_at_start, free_after_init)},
-    {"User-Allocated", "user_allocated", BETWEEN(free_after_init, free_after_buffers)},
-    {"Collective", "collective", BETWEEN(free_after_buffers, free_at_end)},
-    {"Total", "total", BETWEEN(free_at_start, free_at_end)},
+    {"Initialization", "initialization", BB_MEMORY_START, BB_MEMORY_INIT},
+    {"User-Allocated", "user_allocated", BB_MEMORY_INIT, BB_MEMORY_BUFFERS},
+    {"Collective", "collective", BB_MEMORY_BUFFERS, BB_MEMORY_END},
+    {"Total", "total", BB_MEMORY_START, BB_MEMORY_END},
 };
 enum { MEMORY_PARTS = sizeof memory_parts / sizeof *memory_parts };
 
-static size_t bytes_taken(const struct bb_report_memory *m, int part)
+static size_t bytes_taken(const struct bb_report *r, int part)
 {
-    size_t before = *(const size_t *)((const char *)m + memory_parts[part].before);
-    size_t after = *(const size_t *)((const char *)m + memory_parts[part].after);
+    const size_t before = r->free_bytes[memory_parts[part].from], after = r->free_bytes[memory_parts[part].to];
 
     return before > after ? before - after : 0;
 }
@@ -595,63 +539,53 @@ static void print_memory(const struct bb_report *r)
 
     fprintf(r->out, "# GPU memory usage     :");
     for (int i = 0; i < MEMORY_PARTS; i++)
-        fprintf(r->out, "%s %s %s", i ? " |" : "", memory_parts[i].name,
-                bb_format_bytes(bytes_taken(r->memory, i), text));
+        fprintf(r->out, "%s %s %s", i ? " |" : "", memory_parts[i].name, bb_format_bytes(bytes_taken(r, i), text));
     fputc('\n', r->out);
-}
-
-static int save_memory(const struct bb_report *r)
-{
-    json_t *object;
-
-    if (!r->json || !r->options->memory)
-        return 0;
-    object = json_object();
-    for (int i = 0; i < MEMORY_PARTS; i++)
-        json_object_set_new(object, memory_parts[i].key, json_integer((json_int_t)bytes_taken(r->memory, i)));
-    return bb_results_set(r->json, "memory_bytes", object);
 }
 
 int bb_report_close(const struct bb_report *r)
 {
-    if (r->style->json_end)
-        return r->json ? r->style->json_end(r) : 0;
-    return save_memory(r);
-}
+    struct bb_results *results = r->session->json;
+    json_t *object;
 
-static void print_warnings(const struct bb_report *r)
-{
-    for (int i = 0; i < BB_WARN_COUNT; i++)
-        if (r->warned[i] > 0)
-            fprintf(r->out, "# warning %s, %llu of %llu results: %s; %s\n", bb_warnings[i].word, r->warned[i],
-                    r->n_results, bb_warnings[i].text, bb_warnings[i].advice);
+    if (r->style->json_end)
+        return results ? r->style->json_end(r) : 0;
+    if (!results || !r->options->memory)
+        return 0;
+    object = json_object();
+    for (int i = 0; i < MEMORY_PARTS; i++)
+        json_object_set_new(object, memory_parts[i].key, json_integer((json_int_t)bytes_taken(r, i)));
+    return bb_results_set(results, "memory_bytes", object);
 }
 
 static void print_skew(const struct bb_report *r)
 {
+    const struct bb_table_counts *t = &r->counts;
     char spread[BB_TIME_TEXT];
 
-    bb_format_time(r->worst_spread_us, spread);
-    if (r->straggler >= 0)
-        fprintf(r->out, "# Straggler: rank %d arrived last in %llu of %llu results, by up to %s\n", r->straggler,
-                r->stragglers, r->n_results, spread);
+    bb_format_time(t->worst_spread_us, spread);
+    if (t->straggler >= 0)
+        fprintf(r->out, "# Straggler: rank %d arrived last in %llu of %llu results, by up to %s\n", t->straggler,
+                t->stragglers, t->results, spread);
     else
         fprintf(r->out, "# Straggler: none, ranks arrived within %s of each other\n", spread);
 }
 
-bool bb_report_end(struct bb_report *r, int coll)
+static void print_footer(const struct bb_report *r, int coll)
 {
-    double mean = r->busbw_n > 0 ? r->busbw_sum / (double)r->busbw_n : NAN;
-    bool below = !table_continues(r) && check_thresholds(r, coll);
+    const struct bb_table_counts *t = &r->counts;
 
-    if (!r->out || table_continues(r))
-        return below;
-    print_checked(r);
-    print_busbw(r, mean);
+    if (t->unchecked > 0 && !r->style->zeros)
+        fprintf(r->out, "# Out of bounds values : N/A (%llu of the results above were not verified)\n", t->unchecked);
+    else
+        fprintf(r->out, "# Out of bounds values : %llu %s\n", t->wrong, t->wrong ? "FAILED" : "OK");
+    print_busbw(r);
     if (shows_skew(r))
         print_skew(r);
-    if (!r->style->program)
-        print_warnings(r);
+    for (int i = 0; i < BB_WARN_COUNT; i++)
+        if (t->warned[i] > 0 && !r->style->program)
+            fprintf(r->out, "# warning %s, %llu of %llu results: %s; %s\n", bb_warnings[i].word, t->warned[i],
+                    t->results, bb_warnings[i].text, bb_warnings[i].advice);
     fprintf(r->out, "#\n# Collective test concluded: %s\n",
             r->style->program ? r->style->program : bb_colls[coll].name);
     if (r->options->memory)
@@ -659,6 +593,17 @@ bool bb_report_end(struct bb_report *r, int coll)
     if (r->style->program)
         fprintf(r->out, "#\n");
     fflush(r->out);
+}
+
+bool bb_report_end(struct bb_report *r, int coll)
+{
+    bool below;
+
+    if (r->style->program && r->cycle + 1 != r->options->cycles)
+        return false;
+    below = check_thresholds(r, coll);
+    if (r->out)
+        print_footer(r, coll);
     return below;
 }
 
@@ -674,87 +619,74 @@ void bb_report_skip(struct bb_report *r, int coll)
 
 /* ---- results ---- */
 
-static json_t *flags_of(const struct bb_report *r, const struct bb_metrics *f)
-{
-    json_t *flags = bb_result_flags(r->ctx->device->emulated, r->shared_gpu);
-
-    for (int i = 0; i < BB_WARN_COUNT; i++)
-        if (f->warnings & 1u << i)
-            json_array_append_new(flags, json_string(bb_warnings[i].word));
-    bb_nvml_json_flags(flags, f->seen.gpu_flags);
-    return flags;
-}
-
 static int save_result(const struct bb_report *r, const struct bb_row *row, int placement)
 {
     const struct shown s = show_placement(r, row, placement);
-    json_t *result = json_object();
+    json_t *result = json_object(), *flags = bb_result_flags(r->session);
     struct list lists[LISTS];
 
     for (const struct list *l = choose_lists(r, lists); l < lists + LISTS; l++)
         if (l->in_json)
             bb_table_json(result, l->fields, &s);
-    return bb_result_save(r->json, result, &(struct bb_result_common){&s.f.seen, flags_of(r, &s.f)});
+    for (int i = 0; i < BB_WARN_COUNT; i++)
+        if (s.f.warnings & 1u << i)
+            json_array_append_new(flags, json_string(bb_warnings[i].word));
+    return bb_result_save(r->session, result, &s.f.seen, flags, s.f.seen.gpu_flags);
 }
 
-static void warn_gpu_flags(struct bb_report *r, const struct bb_row *row, const struct bb_metrics *f)
+/* Adds a result to the table's counts. Results with a forced algorithm do not count in the bus bandwidths (mean and
+ * thresholds), because NCCL would not choose this algorithm. */
+static void count_result(struct bb_report *r, const struct bb_row *row, const struct bb_metrics *f)
 {
+    const struct bb_busbw_thresholds *thresholds = &r->options->busbw_thresholds;
+    struct bb_table_counts *t = &r->counts;
+
+    t->wrong += f->wrong;
+    t->unchecked += !f->checked;
+    t->results++;
+    for (int i = 0; i < BB_WARN_COUNT; i++)
+        t->warned[i] += f->warnings >> i & 1;
+    if (f->skew.known) {
+        t->worst_spread_us = fmax(t->worst_spread_us, f->skew.spread_us.p50);
+        t->straggler = t->straggler < 0 ? f->skew.straggler : t->straggler;
+        t->stragglers += t->straggler >= 0 && f->skew.straggler == t->straggler;
+    }
+    if (row->chosen)
+        return;
+    bb_busbw_tally_add(&t->busbw, f->busbw_gbps);
+    for (int i = 0; i < thresholds->n; i++)
+        if (threshold_applies(&thresholds->item[i], &row->c))
+            bb_busbw_tally_add(&t->of_threshold[i], f->busbw_gbps);
+}
+
+static int put_result(struct bb_report *r, const struct bb_row *row, int placement)
+{
+    const struct bb_metrics *f = &row->metrics[placement];
     char bytes[BB_BYTES_TEXT], what[80];
 
+    count_result(r, row, f);
     snprintf(what, sizeof what, "%s %s", bb_colls[row->c.kind].name, bb_format_bytes(f->bytes, bytes));
-    if (r->out || r->json)
-        bb_result_warn_gpu_flags(&r->gpu_flags, f->seen.gpu_flags, what);
-}
-
-/* Adds a result to the table's counts of results, wrong elements and warnings. Results with a forced algorithm do
- * not count in the bus bandwidths (mean and thresholds), because NCCL would not choose this algorithm. */
-static void accumulate(struct bb_report *r, const struct bb_row *row, const struct bb_metrics *f)
-{
-    r->wrong += f->wrong;
-    r->unchecked += !f->checked;
-    r->n_results++;
-    for (int i = 0; i < BB_WARN_COUNT; i++)
-        r->warned[i] += f->warnings >> i & 1;
-    if (f->skew.known)
-        r->worst_spread_us = fmax(r->worst_spread_us, f->skew.spread_us.p50);
-    if (f->skew.known && r->straggler < 0)
-        r->straggler = f->skew.straggler;
-    r->stragglers += f->skew.known && f->skew.straggler >= 0 && f->skew.straggler == r->straggler;
-    if (isfinite(f->busbw_gbps) && !row->chosen) {
-        add_to_tallies(r, &row->c, f->busbw_gbps);
-        r->busbw_sum += f->busbw_gbps;
-        r->busbw_n++;
-    }
-}
-
-/* Returns an error if stdout is closed (`| head`) and there is no results file, because the run then has no output. */
-static int check_stdout(const struct bb_report *r)
-{
-    if (!r->out || r->json || !ferror(r->out))
-        return 0;
-    return bb_err(BB_EFAIL, "cannot write to stdout, and there is no results file (--json)");
+    if (r->out || r->session->json)
+        bb_result_warn_gpu_flags(r->session, f->seen.gpu_flags, what);
+    return r->session->json && !r->style->json_row ? save_result(r, row, placement) : 0;
 }
 
 int bb_report_row(struct bb_report *r, const struct bb_row *row)
 {
-    bool shown = !r->ctx->groups || !r->style->first_group || row->group == r->ctx->groups[0];
+    const bool shown = !r->style->first_group || row->group == r->groups[0];
+    struct bb_results *results = r->session->json;
     int rc = 0;
 
-    r->rows++;
     if (r->out && shown && r->style->before_row)
         r->style->before_row(r, row);
     if (r->out && shown)
         print_line(r, row, false);
-    TRY(check_stdout(r));
-    if (r->json && shown && r->style->json_row)
-        rc = bb_results_row(r->json, r->style->json_row(r, row));
+    if (r->out && !results && ferror(r->out)) /* stdout is closed (`| head`), so the run has no output */
+        return bb_err(BB_EFAIL, "cannot write to stdout, and there is no results file (--json)");
+    if (results && shown && r->style->json_row)
+        rc = bb_results_row(results, r->style->json_row(r, row));
     for (int placement = 0; placement < BB_PLACEMENTS && rc == 0; placement++)
-        if (row->measured[placement]) {
-            accumulate(r, row, &row->metrics[placement]);
-            warn_gpu_flags(r, row, &row->metrics[placement]);
-            if (r->json && !r->style->json_row)
-                rc = save_result(r, row, placement);
-        }
-out:
+        if (row->measured[placement])
+            rc = put_result(r, row, placement);
     return rc;
 }

@@ -28,7 +28,6 @@ struct bb_row {
 };
 
 struct bb_report;
-struct bb_report_head;
 
 /* Output format of the table and of the results: busbar's or nccl-tests'. */
 struct bb_report_style {
@@ -38,54 +37,49 @@ struct bb_report_style {
     int threads, gpus;   /* values of nccl-tests' options -t (threads) and -g (GPUs per thread), only for printing */
     const char *program; /* program name printed in nccl-tests' format, such as all_reduce_perf; NULL: busbar's
                             format */
-    void (*head)(const struct bb_report *r, const struct bb_report_head *head);
+    void (*head)(const struct bb_report *r); /* prints the lines above the first table */
     void (*before_row)(const struct bb_report *r, const struct bb_row *row); /* prints lines above a row; NULL: no
                                                                                 lines */
     /* Functions that write the results in another schema; NULL: schema busbar.bench/1. */
-    json_t *(*json_root)(const struct bb_report *r, const struct bb_report_head *head, int argc, char **argv);
+    json_t *(*json_root)(const struct bb_report *r, int argc, char **argv);
     json_t *(*json_row)(const struct bb_report *r, const struct bb_row *row);
     int (*json_end)(const struct bb_report *r);
 };
 extern const struct bb_report_style bb_report_bench;
 
-/* Free device memory on rank 0, in bytes, at four points of the run. */
-struct bb_report_memory {
-    size_t free_at_start, free_after_init, free_after_buffers, free_at_end;
+/* Points of the run at which the free device memory is recorded (-M). */
+enum bb_memory_point {
+    BB_MEMORY_START,   /* before the communicator exists */
+    BB_MEMORY_INIT,    /* after the communicator, before the buffers */
+    BB_MEMORY_BUFFERS, /* after the buffers, before the first operation */
+    BB_MEMORY_END,
+    BB_MEMORY_POINTS
+};
+
+/* Counts of the current table. */
+struct bb_table_counts {
+    unsigned long long wrong, unchecked; /* wrong: elements with wrong data; unchecked: results without verification */
+    unsigned long long results, warned[BB_WARN_COUNT]; /* warned: results with each warning (enum bb_warning) */
+    struct bb_busbw_tally busbw;                       /* of all results that NCCL chose the algorithm for */
+    struct bb_busbw_tally of_threshold[BB_BUSBW_THRESHOLDS_MAX]; /* of the results that each threshold of --min-busbw
+                                                                    applies to */
+    double worst_spread_us; /* sync mode: largest median arrival spread (time from first to last arrival) */
+    int straggler;          /* rank that arrived last (struct bb_skew) in the first result that names one; -1: none */
+    unsigned long long stragglers; /* results in which rank `straggler` is the straggler */
 };
 
 struct bb_report {
-    FILE *out;               /* stream for the table; NULL: no table */
-    struct bb_results *json; /* results file; NULL: no results */
+    FILE *out;                  /* stream for the table; NULL: no table */
+    struct bb_session *session; /* ranks, GPUs and results file */
     const struct bb_bench_context *ctx;
     const struct bb_report_style *style;
     const struct bb_bench_options *options;
-    const struct bb_report_memory *memory;
     const struct bb_registration *registration;
-    int cycle; /* current repetition of the sweep (-N), from 0 */
-    bool shared_gpu;
-    unsigned long long wrong, unchecked, rows; /* counts of the current table. wrong: elements with wrong data;
-                                                  unchecked: results without verification; rows: rows */
-    unsigned gpu_flags;                        /* bits of enum bb_nvml_flag whose warnings have been printed */
-    double busbw_sum;
-    size_t busbw_n;
-    /* [threshold of --min-busbw] sum, minimum and maximum of the current table's bus bandwidths for this threshold */
-    struct bb_busbw_tally busbw_thresholds[BB_BUSBW_THRESHOLDS_MAX];
-    unsigned long long n_results, warned[BB_WARN_COUNT]; /* counts of the current table. n_results: results; warned:
-                                                            results with each warning (enum bb_warning) */
-    double worst_spread_us; /* sync mode: largest median arrival spread (time from first to last arrival) of the
-                               current table's results */
-    int straggler; /* rank that arrived last (struct bb_skew) in the first result of the current table that names
-                      one; -1: none */
-    unsigned long long stragglers; /* number of results of the current table in which rank `straggler` is the
-                                      straggler */
-};
-
-/* Data for the lines above the first table, such as the device of each rank. */
-struct bb_report_head {
-    const struct bb_bench_options *options;
-    const struct bb_session *session;
-    const int *groups, *pids; /* groups: index of the --split group of each rank; pids: process id of each rank; both
-                                 [ranks] */
+    const int *groups, *pids; /* [ranks] index of each rank's --split group, and its process id; the latter only for the
+                                 lines above the first table */
+    size_t free_bytes[BB_MEMORY_POINTS]; /* free device memory on rank 0; only with -M */
+    int cycle;                           /* current repetition of the sweep (-N), from 0 */
+    struct bb_table_counts counts;
 };
 
 enum { BB_STAMP_TEXT = 32 };
@@ -95,14 +89,12 @@ void bb_report_stamp(char text[BB_STAMP_TEXT]); /* writes the current local time
 const char *bb_report_redop(const struct bb_report *r, const struct bb_row *row);
 
 /*
- * bb_report_head  - print the lines above the first table.
  * bb_report_begin - reset the counts of the table, and print the title and the column headings.
  *                     coll     enum bb_coll_kind
  * bb_report_row   - print a row and write its results.
  *                     Returns  0, or -BB_EFAIL if stdout is closed and there is no results file
  * bb_report_skip  - print that a collective is skipped because it cannot run on this number of ranks.
  */
-void bb_report_head(const struct bb_report *r, const struct bb_report_head *head);
 void bb_report_begin(struct bb_report *r, int coll);
 BB_MUST_CHECK int bb_report_row(struct bb_report *r, const struct bb_row *row);
 void bb_report_skip(struct bb_report *r, int coll);

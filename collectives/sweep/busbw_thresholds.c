@@ -72,11 +72,16 @@ void bb_busbw_tally_add(struct bb_busbw_tally *t, double busbw_gbps)
     t->n++;
 }
 
+double bb_busbw_tally_mean(const struct bb_busbw_tally *t)
+{
+    return t->n ? t->sum / (double)t->n : NAN;
+}
+
 double bb_busbw_threshold_measured(const struct bb_busbw_threshold *f, const struct bb_busbw_tally *t)
 {
-    if (t->n == 0)
-        return NAN;
-    return f->scope == BB_BUSBW_MEAN ? t->sum / (double)t->n : f->scope == BB_BUSBW_PEAK ? t->max : t->min;
+    if (t->n == 0 || f->scope == BB_BUSBW_MEAN)
+        return bb_busbw_tally_mean(t);
+    return f->scope == BB_BUSBW_PEAK ? t->max : t->min;
 }
 
 const char *bb_busbw_threshold_text(const struct bb_busbw_threshold *f, char buf[BB_BYTES_TEXT])

@@ -37,8 +37,10 @@ struct bb_busbw_tally {
     double sum, min, max; /* sum, minimum and maximum in GB/s */
 };
 
-/* bb_busbw_tally_add - add the bus bandwidth of a result. NaN is ignored. */
+/* bb_busbw_tally_add - add the bus bandwidth of a result. NaN is ignored.
+ * bb_busbw_tally_mean - return the mean in GB/s; NaN if the tally is empty. */
 void bb_busbw_tally_add(struct bb_busbw_tally *t, double busbw_gbps);
+double bb_busbw_tally_mean(const struct bb_busbw_tally *t);
 
 /* bb_busbw_threshold_measured - return the bus bandwidth to compare with the threshold, in GB/s: the mean, the
  * maximum (peak) or the minimum (one size) of the tally; NaN if the tally is empty. */

@@ -1,6 +1,6 @@
 /*
  * replicas.c - the proxy data_parallel: each rank trains a full replica of the model, synchronized as --sync selects.
- * The model is a list of units, which are its layers (network.h). sync/sync.h and servers.h add the communication.
+ * The model is a list of units, which are its layers (network.h). sync/sync.h adds the communication.
  *
  * The step of a worker (a rank that trains, in contrast to a parameter server) consists, for each micro-batch, of the
  * forward of all layers and then the backward of all layers in reverse order, with one compute operation per layer and
@@ -16,7 +16,7 @@
 #include "bootstrap/base/alloc.h"
 #include "proxies/author/args.h"
 #include "proxies/replicas/network.h"
-#include "proxies/replicas/servers.h"
+#include "proxies/sync/sync.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,6 @@ struct training {
     struct bb_network network;
     struct bb_dp_config policy;
     struct bb_sync_comms comms;
-    struct bb_servers_comms servers;
     struct bb_step *step;
     enum bb_dtype_id dtype;
     int batch; /* number of samples that each worker (training rank) processes in one micro-batch */
@@ -45,9 +44,7 @@ struct training {
     const struct bb_kernel_list **kernels[KERNEL_KINDS];
 
     struct bb_script script; /* program of the role (ranks with the same program) that is being built */
-    struct bb_sync *sync;    /* state of the synchronization that --sync selects; one of the two is NULL. sync: by
-                                collectives (sync.h); server: by parameter servers (servers.h) */
-    struct bb_servers *server;
+    struct bb_sync *sync;
 };
 
 int bb_replicas_defaults(struct bb_proxy_config *c)
@@ -55,11 +52,6 @@ int bb_replicas_defaults(struct bb_proxy_config *c)
     c->model = c->model ? c->model : DEFAULT_MODEL;
     c->tflops = c->tflops > 0 ? c->tflops : BB_DEFAULT_TFLOPS;
     return 0;
-}
-
-static bool has_servers(const struct training *t)
-{
-    return t->policy.kind >= BB_SYNC_PS;
 }
 
 /* ---- compute of one unit (layer of the network) ---- */
@@ -151,110 +143,52 @@ static void write_kernels(struct training *t, int unit, enum direction direction
 
 /* ---- program of one role (ranks with the same program) ---- */
 
-static void write_forward(struct training *t)
+static void write_micro_batch(struct training *t, bool last)
 {
     for (int u = 0; u < t->network.n; u++) {
         t->script.phase = BB_PHASE_FORWARD;
-        if (t->sync)
-            bb_sync_before_forward(t->sync, u);
+        bb_sync_before_forward(t->sync, u);
         write_kernels(t, u, FORWARD);
-        if (t->sync)
-            bb_sync_after_forward(t->sync, u);
+        bb_sync_after_forward(t->sync, u);
     }
-}
-
-static void write_backward(struct training *t, bool last)
-{
     for (int u = t->network.n - 1; u >= 0; u--) {
         t->script.phase = BB_PHASE_BACKWARD;
-        if (t->sync)
-            bb_sync_before_backward(t->sync, u);
+        bb_sync_before_backward(t->sync, u);
         write_kernels(t, u, BACKWARD);
-        if (t->sync)
-            bb_sync_after_backward(t->sync, u, last);
-        else if (last)
-            bb_servers_after_backward(t->server, u);
+        bb_sync_after_backward(t->sync, u, last);
     }
 }
 
-static void write_micro_batches(struct training *t)
+/* Builds the program of one role (ranks with the same program). is_worker: false for a dedicated parameter server;
+ * server: with parameter servers the number of the server, or BB_NONE for the workers (training ranks); last_local:
+ * true for the last rank of each node if --hierarchical is given. */
+static int build_role(struct training *t, struct bb_role *role, const char *name, bool is_worker, int server,
+                      bool last_local)
 {
-    int m = t->micro_batches;
-
-    for (int i = 0; i < m; i++) {
-        t->script.micro_batch = m > 1 ? i : BB_NONE;
-        write_forward(t);
-        write_backward(t, i == m - 1);
-    }
-    t->script.micro_batch = BB_NONE;
-}
-
-static void open_sync(struct training *t, bool last_local)
-{
-    bb_sync_init(&t->sync, &(struct bb_sync_spec){.policy = &t->policy,
-                                                  .comms = t->comms,
-                                                  .step = t->step,
-                                                  .script = &t->script,
-                                                  .units = t->units,
-                                                  .n_units = t->network.n,
-                                                  .holds_remainder = last_local});
-}
-
-static int open_server(struct training *t, int server)
-{
-    return bb_servers_init(&t->server, &(struct bb_servers_spec){.policy = &t->policy,
-                                                                 .comms = t->servers,
-                                                                 .step = t->step,
-                                                                 .script = &t->script,
-                                                                 .units = t->units,
-                                                                 .n_units = t->network.n,
-                                                                 .server = server});
-}
-
-static void add_memory(struct training *t, struct bb_role *role, bool is_worker)
-{
-    double *bytes = role->training_bytes;
-
-    if (t->sync)
-        bb_sync_memory(&t->policy, &t->comms, t->network.parameters, bytes);
-    else
-        bb_servers_memory(t->server, bytes);
-    if (is_worker)
-        bytes[BB_USE_ACTIVATIONS] += bb_network_activations(&t->network, t->batch, t->dtype);
-    if (t->sync)
-        bb_sync_add_update_peak(bb_sync_update_peak_bytes(&t->policy, &t->comms, t->network.parameters), bytes);
-}
-
-/* Builds the program of one role (ranks with the same program). index: with parameter servers the number of the
- * server, or BB_NONE for the workers (training ranks); without parameter servers 1 for the last rank of each node if
- * --hierarchical is given, and 0 for all other ranks. */
-static int build_role(struct training *t, struct bb_role *role, const char *name, int index)
-{
-    bool is_worker = !has_servers(t) || t->policy.kind == BB_SYNC_PS || index == BB_NONE;
-    int rc;
+    const struct bb_sync_spec spec = {.policy = &t->policy,
+                                      .comms = t->comms,
+                                      .step = t->step,
+                                      .script = &t->script,
+                                      .units = t->units,
+                                      .n_units = t->network.n,
+                                      .holds_remainder = last_local,
+                                      .server = server};
 
     role->name = name;
     bb_script_init(&t->script, &role->program, t->config);
-    if (has_servers(t))
-        TRY(open_server(t, index));
-    else
-        open_sync(t, index > 0);
-    if (t->sync)
-        bb_sync_begin_step(t->sync);
+    bb_sync_init(&t->sync, &spec);
+    bb_sync_begin_step(t->sync);
+    for (int i = 0; i < t->micro_batches && is_worker; i++) {
+        t->script.micro_batch = t->micro_batches > 1 ? i : BB_NONE;
+        write_micro_batch(t, i == t->micro_batches - 1);
+    }
+    t->script.micro_batch = BB_NONE;
+    bb_sync_finish_step(t->sync);
     if (is_worker)
-        write_micro_batches(t);
-    if (t->sync)
-        bb_sync_finish_step(t->sync);
-    else
-        bb_servers_finish_step(t->server);
-    add_memory(t, role, is_worker);
-    rc = bb_script_result(&t->script);
-out:
+        role->training_bytes[BB_USE_ACTIVATIONS] = bb_network_activations(&t->network, t->batch, t->dtype);
+    bb_sync_role_memory(t->sync, role->training_bytes);
     bb_sync_release(t->sync);
-    bb_servers_release(t->server);
-    t->sync = NULL;
-    t->server = NULL;
-    return rc;
+    return bb_script_result(&t->script);
 }
 
 /* ---- roles and communicators of the step ---- */
@@ -265,9 +199,9 @@ static int build_replicas(struct training *t)
     int ranks = t->step->layout.ranks, rc;
 
     TRY(bb_step_add_roles(t->step, by_node ? 2 : 1));
-    TRY(build_role(t, &t->step->roles[0], "replica", 0));
+    TRY(build_role(t, &t->step->roles[0], "replica", true, BB_NONE, false));
     if (by_node)
-        TRY(build_role(t, &t->step->roles[1], "last replica of its node", 1));
+        TRY(build_role(t, &t->step->roles[1], "last replica of its node", true, BB_NONE, true));
     for (int r = 0; r < ranks && by_node; r++)
         t->step->role_of[r] = r % t->comms.n_local == t->comms.n_local - 1;
 out:
@@ -276,32 +210,19 @@ out:
 
 static int build_servers(struct training *t)
 {
-    int ranks = t->step->layout.ranks, servers = t->policy.kind == BB_SYNC_PS ? 1 : t->servers.servers, rc;
+    int ranks = t->step->layout.ranks, servers = t->comms.servers ? t->comms.servers : 1, rc;
     int n = ranks > servers ? servers + 1 : servers;
 
     TRY(bb_step_add_roles(t->step, n));
     for (int s = 0; s < servers; s++)
-        TRY(build_role(t, &t->step->roles[s], servers == 1 ? "server" : bb_step_text(t->step, "server %d", s), s));
+        TRY(build_role(t, &t->step->roles[s], servers == 1 ? "server" : bb_step_text(t->step, "server %d", s),
+                       t->policy.kind == BB_SYNC_PS, s, false));
     if (n > servers)
-        TRY(build_role(t, &t->step->roles[servers], "worker", BB_NONE));
+        TRY(build_role(t, &t->step->roles[servers], "worker", true, BB_NONE, false));
     for (int r = 0; r < ranks; r++)
         t->step->role_of[r] = r < servers ? r : servers;
 out:
     return rc;
-}
-
-static int build_layout(struct training *t)
-{
-    const struct bb_axis axis = {"dp", t->config->ranks};
-    struct bb_layout *l = &t->step->layout;
-    int rc = bb_layout_init(l, t->config->ranks, &axis, 1), group;
-
-    if (rc)
-        return rc;
-    group = bb_layout_add_group(l, "dp", 1u << 0);
-    if (has_servers(t))
-        return bb_servers_layout(t->step, &t->policy, group, &t->servers);
-    return bb_sync_add_comms(t->step, &t->policy, group, t->config->gpus_per_node, &t->comms);
 }
 
 static void list_units(struct training *t)
@@ -328,9 +249,9 @@ static void write_summary(struct training *t)
     step->summary = bb_step_text(step, "%s with %s, %d layers in %d tensors, %d worker%s of %d x %d samples", c->model,
                                  bb_sync_names[t->policy.kind], t->network.n, t->network.n_tensors, workers,
                                  workers == 1 ? "" : "s", m, t->batch);
-    if (has_servers(t) && t->servers.servers)
-        step->summary = bb_step_text(step, "%s, %d server%s", step->summary, t->servers.servers,
-                                     t->servers.servers == 1 ? "" : "s");
+    if (t->comms.servers)
+        step->summary =
+            bb_step_text(step, "%s, %d server%s", step->summary, t->comms.servers, t->comms.servers == 1 ? "" : "s");
 }
 
 static int resolve_training(struct training *t)
@@ -349,16 +270,24 @@ out:
     return rc;
 }
 
-/* Computes the number of workers (training ranks) and of micro-batches. Must be called after build_layout, which
- * computes the number of dedicated parameter servers. */
-static int resolve_micro_batches(struct training *t)
+/* Creates the group of all ranks and the communicators, and computes the number of workers (training ranks) and of
+ * micro-batches. */
+static int build_layout(struct training *t)
 {
+    const struct bb_axis axis = {"dp", t->config->ranks};
+    struct bb_layout *l = &t->step->layout;
     char made_of[64];
+    int rc;
 
-    t->workers = t->config->ranks - (has_servers(t) ? t->servers.servers : 0);
+    TRY(bb_layout_init(l, t->config->ranks, &axis, 1));
+    TRY(bb_sync_add_comms(t->step, &t->policy, bb_layout_add_group(l, "dp", 1u << 0), t->config->gpus_per_node,
+                          &t->comms));
+    t->workers = t->config->ranks - t->comms.servers;
     snprintf(made_of, sizeof(made_of), "%d worker%s x micro-batches of %d", t->workers, t->workers == 1 ? "" : "s",
              t->batch);
-    return bb_args_micro_batches(t->config, 1, (long long)t->workers * t->batch, made_of, &t->micro_batches);
+    TRY(bb_args_micro_batches(t->config, 1, (long long)t->workers * t->batch, made_of, &t->micro_batches));
+out:
+    return rc;
 }
 
 int bb_replicas_build(const struct bb_proxy_config *c, struct bb_step *step)
@@ -368,14 +297,13 @@ int bb_replicas_build(const struct bb_proxy_config *c, struct bb_step *step)
 
     TRY(resolve_training(&t));
     TRY(build_layout(&t));
-    TRY(resolve_micro_batches(&t));
     TRY(make_kernel_lists(&t));
     list_units(&t);
     write_summary(&t);
-    TRY(has_servers(&t) ? build_servers(&t) : build_replicas(&t));
+    TRY(bb_sync_has_servers(t.policy.kind) ? build_servers(&t) : build_replicas(&t));
 out:
-    for (int direction = 0; direction < KERNEL_KINDS; direction++)
-        free(t.kernels[direction]);
+    for (int which = 0; which < KERNEL_KINDS; which++)
+        free(t.kernels[which]);
     free(t.units);
     bb_network_release(&t.network);
     return rc;

@@ -153,6 +153,11 @@ bool bb_sync_is_sharded(enum bb_sync_kind kind)
     return (KIND(ZERO1) | KIND(ZERO2) | KIND(ZERO3) | KIND(HSDP) | KIND(DISTRIBUTED)) & 1u << kind;
 }
 
+bool bb_sync_has_servers(enum bb_sync_kind kind)
+{
+    return SERVERS & 1u << kind;
+}
+
 bool bb_sync_gathers_parameters(enum bb_sync_kind kind)
 {
     return (KIND(ZERO3) | KIND(HSDP)) & 1u << kind;

@@ -18,7 +18,7 @@
  * ensure_gathered on; complete, after the wait for `op` (use_unit); free again after release_unit, or when take_slot
  * gives the less recently used buffer to another unit.
  */
-#include "proxies/sync/sync.h"
+#include "proxies/sync/sync_state.h"
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
@@ -29,65 +29,12 @@
 /* Horovod's constant FUSION_BUFFER_ATOMIC_UNIT. For hierarchical all-reduces, Horovod pads the fusion buffer to a
  * multiple of FUSION_UNIT elements for each rank of a node. */
 #define FUSION_UNIT 64
-/* Number of buffers for gathered parameters that all units (layers) use in turn: one for the current unit and one
- * for the prefetched unit. */
-#define SLOTS 2
-
 /*
  * Memory bandwidth in 1e9 bytes per second, from which the durations of memory-bound kernels are computed with
  * --compute timed. The value is that of the A100-SXM4-80GB in profiles/clusters, because the default FLOP rate
  * (--tflops) is also that of an A100.
  */
 static const double memory_gbps = 2039;
-
-struct bucket {
-    size_t count;     /* number of gradient elements in the bucket, including padding */
-    int first_unit;   /* lowest index of a unit (layer of the model) that has tensors in the bucket */
-    int units, ready; /* units: number of units (layers) with tensors in the bucket; ready: how many of them have
-                         finished their backward since the bucket's last reduction */
-    bool fused;       /* true: the bucket has several tensors, which Horovod copies into the fusion buffer before the
-                   reduction and back after it */
-    int full, shard;  /* indices of the bucket's gradient buffers: `full` for the full gradients, `shard` for this
-                        rank's shard of them (equal to `full` without sharding) */
-    int param_shard, param_full; /* indices of the bucket's parameter buffers: this rank's shard, and all parameters;
-                                    BB_NONE: no such buffer */
-    /* Indices of operations in the program; BB_NONE: not added yet. last_read: the last operation that reads the
-     * buffer `full`; reduced: the last operation of the bucket's reduction; gathered: the all-gather of the bucket's
-     * parameters. */
-    int last_read, reduced, gathered;
-    const char *what, *gather_what;
-};
-
-/* A buffer for gathered parameters. unit: the unit (layer) whose parameters it contains, BB_NONE: free; op: index of
- * the all-gather in the program; buffer: index of the buffer in the program. */
-struct slot {
-    int unit, op, buffer;
-};
-
-struct bb_sync {
-    struct bb_sync_spec spec;
-    struct bb_dp_config policy;
-    struct bb_script *script;
-    struct bb_script_lane gradients, parameters, replicas, local, cross;
-    struct bb_gradient_arrival *arrivals;
-    struct bb_buckets bucketing;
-    struct bucket *buckets;
-    int n;
-    size_t n_elements; /* number of gradient elements, summed over all units */
-    /* gathers: the parameters of each unit (layer) are all-gathered before the unit uses them (zero3, hsdp);
-     * every_micro_batch: every micro-batch reduces its gradients, not only the last one. */
-    bool gathers, every_micro_batch;
-    int next;     /* index of the next bucket to reduce, if the buckets are reduced in order of their indices */
-    int n_shared; /* number of buffers for full gradients that the buckets share in turn; 0: each bucket has its own
-                     buffer */
-    int *shared_last_read; /* [n_shared] index of the last operation that reads the shared gradient buffer; BB_NONE:
-                              the buffer is free */
-    /* Buffers for gathered parameters, each of which holds the parameters of one unit (layer) at a time. Units use
-     * the first SLOTS buffers in turn. The last buffer is reserved for the unit with tied embeddings. */
-    struct slot slots[SLOTS + 1];
-    int latest_slot, tied; /* latest_slot: index in `slots` of the parameter buffer that was used most recently;
-                              tied: index of the unit (layer) with tied embeddings, BB_NONE: there is none */
-};
 
 /* ---- lookup of buckets, labels of operations, memory-bound kernels ---- */
 
@@ -96,16 +43,6 @@ static int bucket_of_unit(const struct bb_sync *s, int unit)
     for (int b = 0; b < s->n; b++)
         if (s->buckets[b].first_unit == unit)
             return b;
-    return BB_NONE;
-}
-
-/* Return the index of the unit (layer) with tied embeddings if parameters are gathered unit by unit (zero3, hsdp);
- * BB_NONE for other kinds of synchronization, or if there is no such unit. */
-static int find_tied_unit(const struct bb_sync *s)
-{
-    for (int u = 0; u < s->spec.n_units && s->gathers; u++)
-        if (s->spec.units[u].tied && bucket_of_unit(s, u) != BB_NONE)
-            return u;
     return BB_NONE;
 }
 
@@ -202,21 +139,20 @@ static size_t bucket_multiple(const struct bb_sync *s)
     return pad ? pad / a * shards : shards;
 }
 
-static void init_bucket(struct bb_sync *s, struct bucket *b, const struct bb_sync_bucket *bucketing, int index)
+static void init_bucket(struct bb_sync *s, struct bb_bucket_state *b, const struct bb_sync_bucket *bucketing, int index)
 {
     size_t multiple = bucket_multiple(s);
     int last = BB_NONE;
 
-    *b = (struct bucket){.count = bb_round_up(bucketing->count, multiple),
-                         .fused = s->policy.kind == BB_SYNC_HOROVOD && bucketing->n > 1,
-                         .full = BB_NONE,
-                         .shard = BB_NONE,
-                         .param_shard = BB_NONE,
-                         .param_full = BB_NONE,
-                         .last_read = BB_NONE,
-                         .reduced = BB_NONE,
-                         .gathered = BB_NONE,
-                         .first_unit = s->spec.n_units};
+    *b = (struct bb_bucket_state){.count = bb_round_up(bucketing->count, multiple),
+                                  .fused = s->policy.kind == BB_SYNC_HOROVOD && bucketing->n > 1,
+                                  .full = BB_NONE,
+                                  .shard = BB_NONE,
+                                  .param_shard = BB_NONE,
+                                  .param_full = BB_NONE,
+                                  .reduced = BB_NONE,
+                                  .gathered = BB_NONE,
+                                  .first_unit = s->spec.n_units};
     for (int i = bucketing->first; i < bucketing->first + bucketing->n; i++) {
         int unit = s->arrivals[s->bucketing.members[i]].unit;
 
@@ -224,9 +160,13 @@ static void init_bucket(struct bb_sync *s, struct bucket *b, const struct bb_syn
         b->first_unit = unit < b->first_unit ? unit : b->first_unit;
         last = unit;
     }
+    s->largest = b->count > s->largest ? b->count : s->largest;
     if (s->gathers) {
         b->what = bb_step_text(s->spec.step, "gradients of %s", s->spec.units[last].name);
         b->gather_what = bb_step_text(s->spec.step, "parameters of %s", s->spec.units[last].name);
+    } else if (bb_sync_has_servers(s->policy.kind)) {
+        b->what = bb_step_text(s->spec.step, "gradients %d", index);
+        b->gather_what = bb_step_text(s->spec.step, "parameters %d", index);
     } else {
         b->what = bb_step_text(s->spec.step, "bucket %d", index);
         b->gather_what = bb_step_text(s->spec.step, "parameters of bucket %d", index);
@@ -268,15 +208,6 @@ static bool bucket_holds_unit(const struct bb_sync *s, int bucket, int unit)
 
 /* ---- gradient and parameter buffers ---- */
 
-static size_t largest_bucket(const struct bb_sync *s)
-{
-    size_t most = 0;
-
-    for (int b = 0; b < s->n; b++)
-        most = s->buckets[b].count > most ? s->buckets[b].count : most;
-    return most;
-}
-
 /*
  * Return the number of shared gradient buffers: the maximum, over all units (layers), of the number of buckets with
  * tensors of the unit, plus one. With the additional buffer, the backward of the next unit can start while the buckets
@@ -296,17 +227,7 @@ static int count_shared_buffers(const struct bb_sync *s)
     return most + 1 < s->n ? most + 1 : s->n;
 }
 
-static void add_shared_buffers(struct bb_sync *s, int buffers[])
-{
-    s->n_shared = count_shared_buffers(s);
-    BB_NEW(s->shared_last_read, s->n_shared);
-    for (int t = 0; t < s->n_shared; t++) {
-        s->shared_last_read[t] = BB_NONE;
-        buffers[t] = bb_script_buffer(s->script, "gradients", BB_USE_GRADIENTS, largest_bucket(s));
-    }
-}
-
-static void add_own(struct bb_sync *s, struct bucket *b)
+static void add_own(struct bb_sync *s, struct bb_bucket_state *b)
 {
     size_t shard = b->count / (size_t)s->spec.comms.n;
     bool gathers = s->spec.comms.n > 1 && bb_sync_is_sharded(s->policy.kind);
@@ -330,28 +251,29 @@ static void add_own(struct bb_sync *s, struct bucket *b)
 static void add_buffers(struct bb_sync *s)
 {
     struct labels before = set_labels(s->script, s->script->phase, s->policy.grads, BB_NONE);
-    int *buffers;
 
-    BB_NEW(buffers, s->n);
-    if (s->every_micro_batch)
-        add_shared_buffers(s, buffers);
-    for (int b = 0; b < s->n; b++) {
-        s->buckets[b].full = s->every_micro_batch
-                                 ? buffers[b % s->n_shared]
-                                 : bb_script_buffer(s->script, s->buckets[b].fused ? "fused gradients" : "gradients",
-                                                    BB_USE_GRADIENTS, s->buckets[b].count);
-        add_own(s, &s->buckets[b]);
+    s->n_shared = s->every_micro_batch ? count_shared_buffers(s) : 0;
+    BB_NEW(s->shared, s->n_shared);
+    for (int i = 0; i < s->n_shared; i++)
+        s->shared[i] = (struct bb_shared_gradients){
+            bb_script_buffer(s->script, "gradients", BB_USE_GRADIENTS, s->largest), BB_NONE};
+    for (int i = 0; i < s->n; i++) {
+        struct bb_bucket_state *b = &s->buckets[i];
+
+        b->full = s->n_shared ? s->shared[i % s->n_shared].buffer
+                              : bb_script_buffer(s->script, b->fused ? "fused gradients" : "gradients",
+                                                 BB_USE_GRADIENTS, b->count);
+        add_own(s, b);
     }
     s->script->dtype = s->policy.params;
-    for (int i = 0; i <= SLOTS; i++) {
-        bool used = s->gathers && (i < SLOTS || s->tied != BB_NONE);
-        size_t count = i < SLOTS ? largest_bucket(s) : used ? s->buckets[bucket_of_unit(s, s->tied)].count : 0;
+    for (int i = 0; i <= BB_SYNC_SLOTS; i++) {
+        bool used = s->gathers && (i < BB_SYNC_SLOTS || s->tied != BB_NONE);
+        size_t count = i < BB_SYNC_SLOTS ? s->largest : used ? s->buckets[bucket_of_unit(s, s->tied)].count : 0;
 
-        s->slots[i] = (struct slot){BB_NONE, BB_NONE, BB_NONE};
+        s->slots[i] = (struct bb_sync_slot){BB_NONE, BB_NONE, BB_NONE};
         if (used)
             s->slots[i].buffer = bb_script_buffer(s->script, "gathered parameters", BB_USE_PARAMETERS, count);
     }
-    free(buffers);
     restore_labels(s->script, before);
 }
 
@@ -369,7 +291,7 @@ static void add_lanes(struct bb_sync *s)
 
     s->local = lane_of(s, c->local);
     s->cross = lane_of(s, c->cross);
-    s->gradients = c->local != BB_NONE ? s->local : lane_of(s, c->gradients);
+    s->gradients = lane_of(s, c->gradients);
     s->parameters = c->parameters == c->gradients ? s->gradients : lane_of(s, c->parameters);
     s->replicas = lane_of(s, c->replicas);
 }
@@ -386,8 +308,12 @@ void bb_sync_init(struct bb_sync **sync, const struct bb_sync_spec *spec)
     s->gathers = bb_sync_gathers_parameters(s->policy.kind) && spec->comms.n > 1;
     s->tied = BB_NONE;
     fill_buckets(s);
-    s->tied = find_tied_unit(s);
-    if (has_peers(s)) {
+    for (int u = 0; u < spec->n_units && s->gathers && s->tied == BB_NONE; u++)
+        if (spec->units[u].tied && bucket_of_unit(s, u) != BB_NONE)
+            s->tied = u;
+    if (bb_sync_has_servers(s->policy.kind)) {
+        bb_server_buffers(s);
+    } else if (has_peers(s)) {
         s->every_micro_batch = bb_sync_reduces_every_micro_batch(&s->policy);
         add_lanes(s);
         add_buffers(s);
@@ -401,7 +327,8 @@ void bb_sync_release(struct bb_sync *s)
     bb_buckets_release(&s->bucketing);
     free(s->arrivals);
     free(s->buckets);
-    free(s->shared_last_read);
+    free(s->shared);
+    free(s->receive);
     free(s);
 }
 
@@ -415,7 +342,8 @@ void bb_sync_release(struct bb_sync *s)
  *   share  number of elements of each rank's equal share
  *   rest   number of elements of the remainder
  */
-static int start_remainder(struct bb_sync *s, const struct bucket *b, enum bb_coll_kind kind, size_t share, size_t rest)
+static int start_remainder(struct bb_sync *s, const struct bb_bucket_state *b, enum bb_coll_kind kind, size_t share,
+                           size_t rest)
 {
     struct bb_op op = bb_script_op(s->script, s->local, b->what);
     size_t shares = share * (size_t)s->spec.comms.n_local;
@@ -438,7 +366,7 @@ static int start_remainder(struct bb_sync *s, const struct bucket *b, enum bb_co
  * within the node. A remainder that the node's ranks cannot share equally is reduced to the node's last rank. That rank
  * all-reduces the remainder together with its own share and then broadcasts the remainder within the node.
  */
-static int reduce_hierarchically(struct bb_sync *s, const struct bucket *b)
+static int reduce_hierarchically(struct bb_sync *s, const struct bb_bucket_state *b)
 {
     size_t ranks = (size_t)s->spec.comms.n_local, share = b->count / ranks, rest = b->count % ranks;
     size_t across = share + (s->spec.holds_remainder ? rest : 0);
@@ -458,40 +386,43 @@ static int reduce_hierarchically(struct bb_sync *s, const struct bucket *b)
 }
 
 /*
- * Add the reduction of a bucket without hierarchical all-reduce. Sets b->reduced, the last operation of the reduction,
- * and b->last_read, the last operation that reads the full gradients.
+ * Add the reduction of a bucket without hierarchical all-reduce. Sets b->reduced, the last operation of the reduction.
+ * Returns the last operation that reads the full gradients.
  */
-static void start_reduction(struct bb_sync *s, struct bucket *b)
+static int start_reduction(struct bb_sync *s, struct bb_bucket_state *b)
 {
     const struct bb_sync_comms *c = &s->spec.comms;
     size_t shard = b->count / (size_t)c->n;
-    int op = BB_NONE;
+    int op = BB_NONE, last_read;
 
     if (c->n > 1 && b->shard != b->full)
         op = bb_script_collective(s->script, s->gradients, b->what, BB_REDUCE_SCATTER, shard, b->full, b->shard);
     else if (c->n > 1)
         op = bb_script_collective(s->script, s->gradients, b->what, BB_ALL_REDUCE, b->count, b->full, b->full);
-    b->last_read = op;
+    last_read = op;
     if (c->n_replicas > 1)
         op = bb_script_collective(s->script, s->replicas, b->what, BB_ALL_REDUCE, shard, b->shard, b->shard);
-    b->last_read = b->shard == b->full ? op : b->last_read;
     b->reduced = op;
+    return b->shard == b->full ? op : last_read;
 }
 
 static void reduce_bucket(struct bb_sync *s, int index)
 {
-    struct bucket *b = &s->buckets[index];
+    struct bb_bucket_state *b = &s->buckets[index];
     struct labels before = set_labels(s->script, BB_PHASE_GRADIENTS, s->policy.grads, b->first_unit);
+    int last_read = BB_NONE;
 
     b->ready = 0;
     if (b->fused)
         add_copy(s, "copy in", b->count, BB_NONE, b->full);
-    if (s->policy.hierarchical)
+    if (bb_sync_has_servers(s->policy.kind))
+        bb_server_push(s, index);
+    else if (s->policy.hierarchical)
         b->reduced = reduce_hierarchically(s, b);
     else
-        start_reduction(s, b);
+        last_read = start_reduction(s, b);
     if (s->n_shared)
-        s->shared_last_read[index % s->n_shared] = b->last_read;
+        s->shared[index % s->n_shared].last_read = last_read;
     restore_labels(s->script, before);
 }
 
@@ -505,19 +436,19 @@ static void reduce_in_order(struct bb_sync *s)
 
 /* ---- all-gathers of parameters: zero3, hsdp, distributed ---- */
 
-static struct slot *slot_of(struct bb_sync *s, int unit)
+static struct bb_sync_slot *slot_of(struct bb_sync *s, int unit)
 {
-    for (int i = 0; i < SLOTS + (unit != BB_NONE); i++)
+    for (int i = 0; i < BB_SYNC_SLOTS + (unit != BB_NONE); i++)
         if (s->slots[i].unit == unit)
             return &s->slots[i];
     return NULL;
 }
 
 /* Return a buffer for the gathered parameters of the next unit (layer): a free buffer if there is one, else the less
- * recently used of the SLOTS shared buffers. */
-static struct slot *take_slot(struct bb_sync *s)
+ * recently used of the BB_SYNC_SLOTS shared buffers. */
+static struct bb_sync_slot *take_slot(struct bb_sync *s)
 {
-    struct slot *slot = slot_of(s, BB_NONE);
+    struct bb_sync_slot *slot = slot_of(s, BB_NONE);
 
     slot = slot ? slot : &s->slots[1 - s->latest_slot];
     s->latest_slot = (int)(slot - s->slots);
@@ -526,7 +457,7 @@ static struct slot *take_slot(struct bb_sync *s)
 
 static int gather_bucket(struct bb_sync *s, int bucket, int full)
 {
-    struct bucket *b = &s->buckets[bucket];
+    struct bb_bucket_state *b = &s->buckets[bucket];
     struct labels before = set_labels(s->script, s->script->phase, s->policy.params, b->first_unit);
 
     b->gathered = bb_script_collective(s->script, s->parameters, b->gather_what, BB_ALL_GATHER,
@@ -539,14 +470,14 @@ static int gather_bucket(struct bb_sync *s, int bucket, int full)
  * Add the all-gather of the parameters of a unit (layer), unless a buffer already contains them or the all-gather has
  * already been added. Returns the buffer; NULL if the unit has no parameters.
  */
-static struct slot *ensure_gathered(struct bb_sync *s, int unit)
+static struct bb_sync_slot *ensure_gathered(struct bb_sync *s, int unit)
 {
-    struct slot *slot = slot_of(s, unit);
+    struct bb_sync_slot *slot = slot_of(s, unit);
     int bucket = slot ? BB_NONE : bucket_of_unit(s, unit);
 
     if (slot || bucket == BB_NONE)
         return slot;
-    slot = unit == s->tied ? &s->slots[SLOTS] : take_slot(s);
+    slot = unit == s->tied ? &s->slots[BB_SYNC_SLOTS] : take_slot(s);
     slot->unit = unit;
     slot->op = gather_bucket(s, bucket, slot->buffer);
     return slot;
@@ -558,12 +489,12 @@ static struct slot *ensure_gathered(struct bb_sync *s, int unit)
  */
 static void use_unit(struct bb_sync *s, int unit, int next)
 {
-    const struct slot *slot = ensure_gathered(s, unit);
+    const struct bb_sync_slot *slot = ensure_gathered(s, unit);
 
     if (slot)
         bb_script_wait(s->script, slot->op);
     if (next >= 0 && next < s->spec.n_units && s->spec.units[next].chunk == s->spec.units[unit].chunk) {
-        if (slot && slot < &s->slots[SLOTS])
+        if (slot && slot < &s->slots[BB_SYNC_SLOTS])
             s->latest_slot = (int)(slot - s->slots); /* take_slot() for `next` must not reuse the parameter buffer of
                                                         the current unit */
         (void)ensure_gathered(s, next);
@@ -572,7 +503,7 @@ static void use_unit(struct bb_sync *s, int unit, int next)
 
 static void release_unit(struct bb_sync *s, int unit)
 {
-    struct slot *slot = slot_of(s, unit);
+    struct bb_sync_slot *slot = slot_of(s, unit);
 
     if (slot)
         slot->unit = BB_NONE;
@@ -625,14 +556,15 @@ static void wait_for_shared_buffers(struct bb_sync *s, int unit)
 {
     for (int b = 0; b < s->n; b++)
         if (s->buckets[b].ready == 0 && bucket_holds_unit(s, b, unit)) {
-            bb_script_wait(s->script, s->shared_last_read[b % s->n_shared]);
-            s->shared_last_read[b % s->n_shared] = BB_NONE;
+            bb_script_wait(s->script, s->shared[b % s->n_shared].last_read);
+            s->shared[b % s->n_shared].last_read = BB_NONE;
         }
 }
 
 void bb_sync_before_backward(struct bb_sync *s, int unit)
 {
-    const struct slot *kept = s->tied != BB_NONE && unit == s->spec.n_units - 1 ? ensure_gathered(s, s->tied) : NULL;
+    const struct bb_sync_slot *kept =
+        s->tied != BB_NONE && unit == s->spec.n_units - 1 ? ensure_gathered(s, s->tied) : NULL;
 
     if (kept)
         bb_script_wait(s->script, kept->op);
@@ -667,9 +599,9 @@ void bb_sync_wait_reductions(struct bb_sync *s)
         bb_script_wait(s->script, s->buckets[b].reduced);
 }
 
-void bb_sync_finish_step(struct bb_sync *s)
+/* Add the end of a step without parameter servers: the wait for the reductions, the optimizer, the all-gathers. */
+static void finish_reductions(struct bb_sync *s)
 {
-    struct labels before = set_labels(s->script, BB_PHASE_GRADIENTS, s->policy.grads, BB_NONE);
     size_t shard = s->n_elements;
 
     bb_sync_wait_reductions(s);
@@ -687,5 +619,17 @@ void bb_sync_finish_step(struct bb_sync *s)
                 .kind = s->policy.optimizer, .count = shard, .times = 1, .src = BB_NONE, .dst = BB_NONE});
     if (!s->policy.overlap_gather)
         gather_buckets(s);
+}
+
+void bb_sync_finish_step(struct bb_sync *s)
+{
+    struct labels before = set_labels(s->script, BB_PHASE_GRADIENTS, s->policy.grads, BB_NONE);
+
+    if (bb_sync_has_servers(s->policy.kind)) {
+        reduce_in_order(s);
+        bb_server_finish(s);
+    } else {
+        finish_reductions(s);
+    }
     restore_labels(s->script, before);
 }

@@ -46,6 +46,18 @@
  *   distributed  Megatron-LM's distributed optimizer: zero1 with Megatron's buckets. With overlap_gather the step
  *                begins with the all-gather of parameters, which overlaps the forward: each unit waits only for the
  *                buckets that contain its parameters.
+ *   ps, ps_p2p, ps_sharded
+ *                Parameter servers: workers (training ranks) push gradients, servers run the optimizer, workers pull the
+ *                updated parameters. A worker pushes a bucket as soon as the bucket's gradients are ready, and pulls the
+ *                buckets in the same order after the backward pass. Pushes and pulls use separate communicators, so
+ *                bucket k can be pulled while bucket k+1 is being pushed.
+ *                ps: rank 0 is a worker and the server: gradients are reduced to rank 0, which updates the parameters
+ *                and broadcasts them. ps_p2p: rank 0 is a dedicated server: in one group call it receives a bucket from
+ *                all W workers (incast); then it sums the W buffers, updates the parameters, and sends them to all
+ *                workers. Two sets of W receive buffers alternate. ps_sharded: the first K ranks are dedicated servers;
+ *                server i mod K owns bucket i.
+ *                A dedicated server posts the receives of all its buckets before it sends the first parameters. Each
+ *                send waits only for the update of its own bucket.
  *
  * With a single replica there is no communication; only the optimizer is added.
  */
@@ -65,8 +77,7 @@ enum bb_sync_kind {
     BB_SYNC_ZERO3,
     BB_SYNC_HSDP,
     BB_SYNC_DISTRIBUTED,
-    BB_SYNC_PS, /* Parameter servers begin with this kind. Only the proxy data_parallel supports them
-                   (replicas/servers.h). */
+    BB_SYNC_PS, /* Parameter servers begin with this kind. Only the proxy data_parallel supports them. */
     BB_SYNC_PS_P2P,
     BB_SYNC_PS_SHARDED,
     BB_SYNC_KINDS
@@ -96,7 +107,7 @@ struct bb_dp_config {
     bool no_sync;         /* zero2, zero3, hsdp: only the last micro-batch reduces gradients */
     int shard;   /* hsdp, distributed: number of ranks that shard one copy of the gradients and the optimizer state; 0:
                   the ranks on one node (hsdp) or all replicas (distributed) */
-    int servers; /* ps_sharded: number of parameter servers; 0: the default number (replicas/servers.h) */
+    int servers; /* ps_sharded: number of parameter servers; 0: the default number, 2 */
 };
 
 /*
@@ -114,10 +125,16 @@ int bb_sync_resolve(const struct bb_proxy_config *config, enum bb_sync_kind kind
  * bb_sync_is_sharded                 - return whether gradient reductions and the optimizer work on shards.
  * bb_sync_gathers_parameters         - return whether the parameters of each unit (layer) are all-gathered before use.
  * bb_sync_reduces_every_micro_batch  - return whether every micro-batch reduces its gradients, not only the last one.
+ * bb_sync_has_servers                - return whether parameter servers update the parameters.
  */
 bool bb_sync_is_sharded(enum bb_sync_kind kind);
 bool bb_sync_gathers_parameters(enum bb_sync_kind kind);
 bool bb_sync_reduces_every_micro_batch(const struct bb_dp_config *policy);
+bool bb_sync_has_servers(enum bb_sync_kind kind);
+
+/* Maximum number of lanes of parameter servers; a lane is a pair of communicators, one for pushes and one for pulls.
+ * Server s uses lane s modulo the number of lanes. */
+#define BB_SERVER_LANES 12
 
 /* Communicators for the synchronization of one program, as indices into bb_layout.comms (BB_NONE: unused), and the
  * number of ranks of each communicator. */
@@ -131,6 +148,10 @@ struct bb_sync_comms {
     int local, cross; /* hierarchical all-reduce: local: communicator of the ranks of a node; cross: communicator of
                          the ranks with the same index in each node */
     int n, n_replicas, n_local, n_cross;
+    int push[BB_SERVER_LANES], pull[BB_SERVER_LANES]; /* parameter servers: [lanes] communicators for pushes and for
+                                                         pulls; each contains all ranks */
+    int lanes;   /* number of communicator pairs (for pushes and pulls) in use; 0 in a job with one rank */
+    int servers; /* number of dedicated servers (K); 0 for ps, where the server (rank 0) is also a worker */
 };
 
 /*
@@ -139,7 +160,7 @@ struct bb_sync_comms {
  *   group    index of the group of replicas; BB_NONE or a group of size 1: nothing is added
  *   comms    out: the communicators
  *   Returns  0, or -BB_EUSAGE after printing an error line with the nearest valid value if the group cannot be divided
- *            into shards of the requested size
+ *            into shards of the requested size, or the parameter servers leave no rank for a worker
  *
  * With shard groups (hsdp, distributed with --shard-size), `group` is divided into shard groups of consecutive ranks:
  * "<group> shard" contains the ranks of one shard group, "<group> replica" the ranks with the same index in all shard
@@ -185,6 +206,8 @@ struct bb_sync_spec {
     /* hierarchical all-reduce: true: the ranks that run this program are the last ranks of their nodes, which also
      * reduce the remainder when the ranks of a node cannot divide a bucket evenly */
     bool holds_remainder;
+    int server; /* parameter servers: number of the server whose program is built (0 to K - 1; with ps, rank 0 is
+                   server 0), or BB_NONE to build the program of the workers */
 };
 
 struct bb_sync; /* opaque state of the synchronization; exists while the program of one role is generated */
@@ -192,7 +215,9 @@ struct bb_sync; /* opaque state of the synchronization; exists while the program
 /*
  * bb_sync_init - assign gradients to buckets, and add streams and buffers to the program of spec->script.
  *   s        out: the synchronization's state; the caller releases it with bb_sync_release, which accepts NULL
- *   spec     spec->policy is no parameter server (BB_SYNC_PS and the following kinds)
+ *
+ * If there are more parameter servers than buckets, bb_sync_init prints an error line, and bb_script_result returns the
+ * error.
  */
 void bb_sync_init(struct bb_sync **s, const struct bb_sync_spec *spec);
 void bb_sync_release(struct bb_sync *s);
@@ -222,8 +247,6 @@ void bb_sync_wait_reductions(struct bb_sync *s); /* starts the reductions that h
  * false, the all-gather of parameters */
 void bb_sync_finish_step(struct bb_sync *s);
 
-/* ---- functions shared with replicas/servers.h ---- */
-
 /*
  * bb_sync_arrivals - list the gradient tensors in the order in which they become ready: from the last tensor of the
  * last unit (layer) to the first tensor of the first unit.
@@ -250,6 +273,15 @@ void bb_sync_memory_kernel(struct bb_script *s, struct bb_step *step, const char
  */
 void bb_sync_memory(const struct bb_dp_config *policy, const struct bb_sync_comms *comms, double parameters,
                     double bytes[BB_USES]);
+
+/*
+ * bb_sync_role_memory - add the training memory of the role whose program is built to bytes[BB_USES], to which the
+ * caller has already added the activations.
+ *   Parameter servers: a worker has all parameters and gradients; a server has the parameters and the optimizer state
+ *   of its buckets, and its receive buffers. With ps, rank 0 is both. Other kinds: bb_sync_memory, and the peak during
+ *   the optimizer step.
+ */
+void bb_sync_role_memory(const struct bb_sync *s, double bytes[BB_USES]);
 
 /* bb_sync_update_peak_bytes - return the bytes per rank that are needed only during the optimizer step, when the
  * memory of the activations is free: Megatron-LM's distributed optimizer then has a float copy of the rank's shard

@@ -1,6 +1,6 @@
 /* sync_groups.c - divides the group of data-parallel replicas into the groups and communicators that data-parallel
  * synchronization needs (see sync.h). */
-#include "proxies/sync/sync.h"
+#include "proxies/sync/sync_state.h"
 
 #include "bootstrap/base/alloc.h"
 
@@ -231,7 +231,6 @@ int bb_sync_hierarchy_comms(struct bb_step *step, int group, int gpus_per_node, 
     comms->n_cross = size / k.run;
     comms->local = add_comm(step, k.inner, NULL);
     comms->cross = add_comm(step, k.outer, NULL);
-    comms->gradients = comms->local;
     return 0;
 }
 
@@ -241,6 +240,10 @@ int bb_sync_add_comms(struct bb_step *step, const struct bb_dp_config *p, int gr
     int node = gpus_per_node > 0 ? gpus_per_node : step->layout.ranks;
 
     *comms = no_comms;
+    if (bb_sync_has_servers(p->kind)) {
+        comms->n = step->layout.ranks;
+        return bb_server_comms(step, p, group, comms);
+    }
     if (group == BB_NONE || step->layout.groups[group].size < 2)
         return 0;
     if (p->hierarchical)

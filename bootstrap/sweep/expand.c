@@ -22,6 +22,9 @@ struct expansion {
     struct bb_sweep_runs *out;
     const struct bb_study *study;
     const struct bb_expand_plan *plan;
+    json_t
+        *choices; /* JSON list of [axis, {name: setting}], in the order of the nested loops: "case" with the elements of
+                        "cases", then each choice */
     const json_t *leave_out; /* list of the leave_out rules of the study file */
     char *used;              /* [number of leave_out rules] 1 if the rule excluded at least one combination */
     json_t *labels; /* JSON object: axis -> value of the combination that is being expanded, outermost axis first */
@@ -30,34 +33,26 @@ struct expansion {
 
 /* ---- values as text ---- */
 
-/* Formats a number as the shortest decimal that converts back to the same number. Returns text. */
-static const char *number_text(double value, char *text, size_t size)
+enum { NUMBER_TEXT = 64 };
+
+/* Returns the text of a string or number, NULL for other types. A number is formatted into `text`: a real number as the
+ * shortest decimal that converts back to the same number. For a string, the result is the string itself. */
+static const char *value_text(const json_t *value, char text[NUMBER_TEXT])
 {
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, size, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
+    if (json_is_integer(value))
+        snprintf(text, NUMBER_TEXT, "%lld", (long long)json_integer_value(value));
+    for (int digits = 15; json_is_real(value) && digits <= 17; digits++) {
+        snprintf(text, NUMBER_TEXT, "%.*g", digits, json_real_value(value));
+        if (strtod(text, NULL) == json_real_value(value))
             break;
     }
-    return text;
-}
-
-/* Returns the text of a string or number, NULL for other types. A number is formatted into `text`; for a string, the
- * result is the string itself. */
-static const char *value_text(const json_t *value, char *text, size_t size)
-{
-    if (json_is_string(value))
-        return json_string_value(value);
-    if (json_is_integer(value)) {
-        snprintf(text, size, "%lld", (long long)json_integer_value(value));
-        return text;
-    }
-    return json_is_real(value) ? number_text(json_real_value(value), text, size) : NULL;
+    return json_is_number(value) ? text : json_string_value(value);
 }
 
 const char *bb_setting_text(const json_t *value, char text[BB_SETTING_TEXT])
 {
-    char number[64];
-    const char *known = json_is_true(value) ? "yes" : value_text(value, number, sizeof(number));
+    char number[NUMBER_TEXT];
+    const char *known = json_is_true(value) ? "yes" : value_text(value, number);
 
     snprintf(text, BB_SETTING_TEXT, "%.250s", known ? known : "-");
     for (char *c = text; *c; c++)
@@ -113,8 +108,8 @@ static bool settings_match(const json_t *settings, const json_t *wanted)
 
 static void add_option(struct bb_argv *words, const char *name, const json_t *value)
 {
-    char text[64];
-    const char *known = value_text(value, text, sizeof(text));
+    char text[NUMBER_TEXT];
+    const char *known = value_text(value, text);
     bool letter = strlen(name) == 1;
 
     if (json_is_true(value) || (known && letter))
@@ -148,8 +143,8 @@ static void add_environment(const json_t *setting, struct bb_argv *environment)
 
     json_object_foreach(json_object_get(setting, "environment"), name, value)
     {
-        char text[64];
-        const char *known = value_text(value, text, sizeof(text));
+        char text[NUMBER_TEXT];
+        const char *known = value_text(value, text);
 
         if (known)
             bb_argv_add(environment, "%s=%s", name, known);
@@ -195,38 +190,26 @@ static void set_id(struct bb_sweep_run *c, int repeat)
     snprintf(c->id, sizeof(c->id), "%016llx", (unsigned long long)hash_word(hash, numbers));
 }
 
-static int find_command(const struct bb_expand_plan *plan, const char *name, const struct bb_study_command **command)
-{
-    const char *names[16];
-
-    for (size_t i = 0; i < plan->n_commands; i++) {
-        *command = &plan->commands[i];
-        names[i] = plan->commands[i].name;
-        if (strcmp(names[i], name) == 0)
-            return 0;
-    }
-    return bb_reject_unknown("command", name, names, plan->n_commands);
-}
-
 /* Looks up the command of a combination in plan->commands, sets the combination's number of ranks and lets the
  * command validate its arguments. */
 static int check_command(const struct expansion *x, struct bb_sweep_run *c, json_int_t ranks)
 {
-    const struct bb_study_command *command = NULL;
-    int rc;
+    const struct bb_study_command *command = x->plan->commands, *end = command + x->plan->n_commands;
+    const char *name = c->words.n ? c->words.word[0] : NULL, *names[16];
+    size_t n = 0;
 
-    if (c->words.n == 0)
+    if (!name)
         return bb_err(BB_EUSAGE, "no command, expected for example \"command\": \"bench all_reduce\"");
-    rc = find_command(x->plan, c->words.word[0], &command);
-    if (rc)
-        return rc;
+    for (; command < end && strcmp(command->name, name) != 0; command++)
+        names[n++] = command->name;
+    if (command == end)
+        return bb_reject_unknown("command", name, names, n);
     c->launched = command->launched;
     c->ranks = c->launched ? (int)ranks : 1;
     if (!c->launched && ranks)
         bb_argv_add(&c->words, "--ranks=%lld", (long long)ranks);
     if (c->launched && ranks == 0)
-        return bb_err(BB_EUSAGE, "%s needs the number of ranks; try: \"ranks\": 8 in the file, or --ranks 8",
-                      c->words.word[0]);
+        return bb_err(BB_EUSAGE, "%s needs the number of ranks; try: \"ranks\": 8 in the file, or --ranks 8", name);
     return command->check((int)c->words.n, c->words.word);
 }
 
@@ -316,33 +299,13 @@ struct axis {
     json_t *values;   /* NULL: the setting contains no list of values */
 };
 
-static struct axis list_at(json_t *inside, const char *name)
-{
-    json_t *value = json_object_get(inside, name);
-
-    return (struct axis){.name = name, .inside = inside, .values = json_is_array(value) ? value : NULL};
-}
-
-/* Finds the first axis in the options or the environment of a setting: the first key with a list as its value. */
-static struct axis find_list(json_t *inside)
-{
-    const char *name;
-    json_t *value;
-
-    json_object_foreach(inside, name, value)
-    {
-        if (json_is_array(value))
-            return list_at(inside, name);
-    }
-    return (struct axis){0};
-}
-
 /* Returns the next axis to expand: the first list of values in the command, the options, the environment, the ranks
  * and the repeat numbers of a setting. */
 static struct axis find_axis(json_t *setting)
 {
+    json_t *const objects[] = {json_object_get(setting, "options"), json_object_get(setting, "environment")};
     json_t *command = json_object_get(setting, "command"), *value;
-    struct axis axis;
+    const char *name;
     size_t word;
 
     json_array_foreach(command, word, value)
@@ -350,14 +313,15 @@ static struct axis find_axis(json_t *setting)
         if (json_is_array(value))
             return (struct axis){"command", command, word, value};
     }
-    axis = find_list(json_object_get(setting, "options"));
-    if (!axis.values)
-        axis = find_list(json_object_get(setting, "environment"));
-    if (!axis.values)
-        axis = list_at(setting, "ranks");
-    if (!axis.values)
-        axis = list_at(setting, "repeat");
-    return axis;
+    for (int i = 0; i < 2; i++)
+        json_object_foreach(objects[i], name, value)
+        {
+            if (json_is_array(value))
+                return (struct axis){name, objects[i], 0, value};
+        }
+    name = json_is_array(json_object_get(setting, "ranks")) ? "ranks" : "repeat";
+    value = json_object_get(setting, name);
+    return (struct axis){name, setting, 0, json_is_array(value) ? value : NULL};
 }
 
 static void put_value(const struct axis *axis, json_t *value)
@@ -403,7 +367,7 @@ out:
 }
 
 /* Returns a new object: `setting` (options, environment, ranks, ... of a study) overridden by `over`. The keys of
- * options and of environment are overridden one by one, any other key as a whole. The "name" of a case is omitted. */
+ * options and of environment are overridden one by one, any other key as a whole. */
 static json_t *overlay_setting(const json_t *setting, const json_t *over)
 {
     json_t *result = json_deep_copy(setting), *value;
@@ -413,69 +377,60 @@ static json_t *overlay_setting(const json_t *setting, const json_t *over)
     {
         json_t *under = json_object_get(result, key);
 
-        if (json_is_object(value) && json_is_object(under))
+        if (json_is_object(under))
             json_object_update(under, value);
-        else if (strcmp(key, "name") != 0)
+        else
             json_object_set_new(result, key, json_deep_copy(value));
     }
     return result;
 }
 
-static int expand_choices(struct expansion *x, void *next_choice, json_t *setting);
-
-/* Expands `setting` overridden by the setting `over`, which is one of the cases, or one alternative of a choice. axis:
- * "case", or the name of the choice; name: name of the case or of the alternative. */
-static int expand_overlay(struct expansion *x, void *next_choice, const json_t *setting, const char *axis,
-                          const char *name, const json_t *over)
+/* Combines `setting` with each alternative of the choice x->choices[next] and, recursively, with the alternatives of
+ * the following choices. After the last choice, expands the axes of the setting. */
+static int expand_choices(struct expansion *x, size_t next, json_t *setting)
 {
-    json_t *one;
-    int rc = reject_second_axis(x, axis);
-
-    if (rc)
-        return rc;
-    one = overlay_setting(setting, over);
-    json_object_set_new(x->labels, axis, json_string(name));
-    rc = expand_choices(x, next_choice, one);
-    json_object_del(x->labels, axis);
-    json_decref(one);
-    return rc;
-}
-
-/* Combines `setting` with each alternative of one choice (study.h) and, recursively, with the alternatives of the
- * following choices. choice: jansson iterator at that choice; NULL after the last choice, where the axes of the
- * setting are expanded. */
-static int expand_choices(struct expansion *x, void *choice, json_t *setting)
-{
-    json_t *choices = json_object_get(x->study->root, "choices"), *over;
-    const char *name;
-    int rc = 0;
+    const json_t *choice = json_array_get(x->choices, next);
+    const char *axis = json_string_value(json_array_get(choice, 0)), *name;
+    json_t *over;
+    int rc;
 
     if (!choice)
         return expand_axes(x, setting);
-    json_object_foreach(json_object_iter_value(choice), name, over)
+    TRY(reject_second_axis(x, axis));
+    json_object_foreach(json_array_get(choice, 1), name, over)
     {
-        TRY(expand_overlay(x, json_object_iter_next(choices, choice), setting, json_object_iter_key(choice), name,
-                           over));
+        json_t *one = overlay_setting(setting, over);
+
+        json_object_set_new(x->labels, axis, json_string(name));
+        rc = expand_choices(x, next + 1, one);
+        json_decref(one);
+        if (rc)
+            break;
     }
+    json_object_del(x->labels, axis);
 out:
     return rc;
 }
 
-static int expand_cases(struct expansion *x, json_t *setting)
+/* Returns the value of x->choices for a study, owned by the caller. */
+static json_t *list_choices(const json_t *study)
 {
-    void *first_choice = json_object_iter(json_object_get(x->study->root, "choices"));
-    const json_t *cases = json_object_get(x->study->root, "cases"), *one;
+    json_t *list = json_array(), *cases = json_object(), *one, *choice;
+    const char *axis;
     size_t i;
-    int rc = 0;
 
-    if (!cases)
-        return expand_choices(x, first_choice, setting);
-    json_array_foreach(cases, i, one)
+    json_array_foreach(json_object_get(study, "cases"), i, one)
     {
-        TRY(expand_overlay(x, first_choice, setting, "case", json_string_value(json_object_get(one, "name")), one));
+        json_object_set(cases, json_string_value(json_object_get(one, "name")), one);
     }
-out:
-    return rc;
+    if (json_object_size(cases))
+        json_array_append_new(list, json_pack("[s, O]", "case", cases));
+    json_object_foreach(json_object_get(study, "choices"), axis, choice)
+    {
+        json_array_append_new(list, json_pack("[s, O]", axis, choice));
+    }
+    json_decref(cases);
+    return list;
 }
 
 /* ---- checks of the whole study ---- */
@@ -499,74 +454,46 @@ static int reject_axis(const struct expansion *x, const char *what, const char *
     return bb_reject_unknown(kind, axis, names, n);
 }
 
-static int check_value(const struct expansion *x, const char *what, const char *axis, const json_t *value)
-{
-    const json_t *values = json_object_get(x->out->axes, axis);
-    char text[BB_SETTING_TEXT];
-
-    if (!values)
-        return reject_axis(x, what, axis);
-    if (is_among(value, values))
-        return 0;
-    return bb_err(BB_EUSAGE, "%s: %s: %s has no value %s", x->study->path, what, axis, bb_setting_text(value, text));
-}
-
 /* Checks an object in leave_out or relative_to, which maps axes to one value or a list of values: the study must have
- * these axes and values. */
-static int check_matcher(const struct expansion *x, const char *what, const json_t *matcher)
+ * these axes and values. matcher: NULL: nothing to check. */
+static int check_matcher(const struct expansion *x, const char *what, json_t *matcher)
 {
+    char text[BB_SETTING_TEXT];
     const char *axis;
     json_t *wanted;
-    const json_t *value;
-    size_t i;
-    int rc = 0;
 
-    json_object_foreach((json_t *)matcher, axis, wanted)
+    json_object_foreach(matcher, axis, wanted)
     {
-        if (!json_is_array(wanted))
-            TRY(check_value(x, what, axis, wanted));
-        json_array_foreach(wanted, i, value)
-        {
-            TRY(check_value(x, what, axis, value));
+        const json_t *values = json_object_get(x->out->axes, axis);
+        const size_t n = json_is_array(wanted) ? json_array_size(wanted) : 1;
+
+        if (!values)
+            return reject_axis(x, what, axis);
+        for (size_t i = 0; i < n; i++) {
+            const json_t *value = json_is_array(wanted) ? json_array_get(wanted, i) : wanted;
+
+            if (!is_among(value, values))
+                return bb_err(BB_EUSAGE, "%s: %s: %s has no value %s", x->study->path, what, axis,
+                              bb_setting_text(value, text));
         }
     }
-out:
-    return rc;
-}
-
-/* Calls check_matcher for each element of a list or, if key is not NULL, for the value of this key in each element. */
-static int check_matchers(const struct expansion *x, const char *what, const json_t *list, const char *key)
-{
-    const json_t *element;
-    size_t i;
-    int rc = 0;
-
-    json_array_foreach(list, i, element)
-    {
-        TRY(check_matcher(x, what, key ? json_object_get(element, key) : element));
-    }
-out:
-    return rc;
-}
-
-static int reject_duplicate(const struct expansion *x, int first, int second)
-{
-    char text[2][400];
-
-    return bb_err(BB_EUSAGE, "%s: two combinations are the same: %d (%s) and %d (%s)", x->study->path, first + 1,
-                  bb_settings_text(&x->out->one[first], text[0], sizeof(text[0])), second + 1,
-                  bb_settings_text(&x->out->one[second], text[1], sizeof(text[1])));
+    return 0;
 }
 
 static int check_unique(const struct expansion *x)
 {
     struct bb_key_index ids = {.key_bytes = BB_SWEEP_RUN_ID - 1};
+    const struct bb_sweep_run *runs = x->out->one;
+    char text[2][400];
     int rc = 0;
 
     for (int i = 0; i < (int)x->out->n && rc == 0; i++) {
-        int first = bb_key_index_add(&ids, x->out->one[i].id);
+        int first = bb_key_index_add(&ids, runs[i].id);
 
-        rc = first == i ? 0 : reject_duplicate(x, first, i);
+        if (first != i)
+            rc = bb_err(BB_EUSAGE, "%s: two combinations are the same: %d (%s) and %d (%s)", x->study->path, first + 1,
+                        bb_settings_text(&runs[first], text[0], sizeof(text[0])), i + 1,
+                        bb_settings_text(&runs[i], text[1], sizeof(text[1])));
     }
     bb_key_index_release(&ids);
     return rc;
@@ -574,14 +501,17 @@ static int check_unique(const struct expansion *x)
 
 static int check_study(const struct expansion *x)
 {
-    int rc;
+    const json_t *columns = json_object_get(x->study->root, "columns");
+    int rc = 0;
 
-    TRY(check_matchers(x, "leave_out", x->leave_out, NULL));
+    for (size_t i = 0; i < json_array_size(x->leave_out); i++)
+        TRY(check_matcher(x, "leave_out", json_array_get(x->leave_out, i)));
     for (size_t i = 0; i < json_array_size(x->leave_out); i++)
         if (!x->used[i])
             return bb_err(BB_EUSAGE, "%s: leave_out[%zu] leaves out nothing: no combination has all of these values",
                           x->study->path, i);
-    TRY(check_matchers(x, "relative_to", json_object_get(x->study->root, "columns"), "relative_to"));
+    for (size_t i = 0; i < json_array_size(columns); i++)
+        TRY(check_matcher(x, "relative_to", json_object_get(json_array_get(columns, i), "relative_to")));
     if (x->out->n == 0)
         return bb_err(BB_EUSAGE, "%s: leave_out leaves out every combination", x->study->path);
     rc = check_unique(x);
@@ -589,7 +519,7 @@ out:
     return rc;
 }
 
-/* ---- command, options, environment and ranks at the top level of the study ---- */
+/* ---- the whole study ---- */
 
 /* Replaces the ranks of the file by the numbers of --ranks "2,4,8". A single number is not an axis. */
 static int override_ranks(json_t *base, const char *text)
@@ -611,47 +541,32 @@ static int override_ranks(json_t *base, const char *text)
     return rc;
 }
 
-/* If there are several repeats, adds the repeat number (1, 2, ...) as one more axis. */
-static void add_repeats(json_t *base, json_int_t repeats)
-{
-    json_t *numbers = json_array();
-
-    for (json_int_t i = 1; i <= repeats; i++)
-        json_array_append_new(numbers, json_integer(i));
-    if (repeats > 1)
-        json_object_set(base, "repeat", numbers);
-    json_decref(numbers);
-}
-
-static int base_setting(const struct expansion *x, json_t *base)
-{
-    static const char *const keys[] = {"command", "options", "environment", "ranks", "launch_arguments", "timeout_s"};
-    const json_t *root = x->study->root;
-
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        if (json_object_get(root, keys[i]))
-            json_object_set_new(base, keys[i], json_deep_copy(json_object_get(root, keys[i])));
-    add_repeats(base, json_integer_value(json_object_get(root, "repeats")));
-    return x->plan->ranks ? override_ranks(base, x->plan->ranks) : 0;
-}
-
 int bb_expand(struct bb_sweep_runs *c, const struct bb_study *study, const struct bb_expand_plan *plan)
 {
+    const json_int_t repeats = json_integer_value(json_object_get(study->root, "repeats"));
     struct expansion x = {.out = c,
                           .study = study,
                           .plan = plan,
+                          .choices = list_choices(study->root),
                           .leave_out = json_object_get(study->root, "leave_out"),
                           .labels = json_object()};
-    json_t *base = json_object();
+    json_t *base = json_deep_copy(study->root), *numbers = json_array(); /* the top level of a study is a setting */
     int rc;
 
     *c = (struct bb_sweep_runs){.axes = json_object()};
     BB_NEW(x.used, json_array_size(x.leave_out));
-    TRY(base_setting(&x, base));
-    TRY(expand_cases(&x, base));
+    for (json_int_t i = 1; i <= repeats; i++)
+        json_array_append_new(numbers, json_integer(i));
+    if (repeats > 1) /* the repeat number is one more axis */
+        json_object_set(base, "repeat", numbers);
+    if (plan->ranks)
+        TRY(override_ranks(base, plan->ranks));
+    TRY(expand_choices(&x, 0, base));
     TRY(check_study(&x));
 out:
+    json_decref(numbers);
     json_decref(base);
+    json_decref(x.choices);
     json_decref(x.labels);
     free(x.used);
     return rc;

@@ -8,44 +8,45 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char *const bench_paths[] = {"collective",
+                                          "metric",
+                                          "step",
+                                          "what",
+                                          "name",
+                                          "direction",
+                                          "from",
+                                          "to",
+                                          "parts",
+                                          "bytes",
+                                          "dtype",
+                                          "op",
+                                          "root",
+                                          "placement",
+                                          "mode",
+                                          "max_ctas",
+                                          "group",
+                                          "time_us.p50",
+                                          "algbw_gbps",
+                                          "busbw_gbps",
+                                          "gbps",
+                                          "compute_alone_us.p50",
+                                          "comm_alone_us.p50",
+                                          "both_us.p50",
+                                          "overlap_efficiency",
+                                          "tflops",
+                                          "wrong",
+                                          "algorithm",
+                                          "protocol",
+                                          "channels",
+                                          NULL};
+
 /* Default columns for each result schema (such as busbar.bench/1), used if the study file has no key "columns". A
  * table contains only the columns for which at least one result has a value. */
 static const struct default_columns {
     const char *command, *schema;
     const char *const *paths; /* JSON paths of the values, ends with NULL */
 } default_columns[] = {
-    {"bench", "busbar.bench/1",
-     (const char *const[]){"collective",
-                           "metric",
-                           "step",
-                           "what",
-                           "name",
-                           "direction",
-                           "from",
-                           "to",
-                           "parts",
-                           "bytes",
-                           "dtype",
-                           "op",
-                           "root",
-                           "placement",
-                           "mode",
-                           "max_ctas",
-                           "group",
-                           "time_us.p50",
-                           "algbw_gbps",
-                           "busbw_gbps",
-                           "gbps",
-                           "compute_alone_us.p50",
-                           "comm_alone_us.p50",
-                           "both_us.p50",
-                           "overlap_efficiency",
-                           "tflops",
-                           "wrong",
-                           "algorithm",
-                           "protocol",
-                           "channels",
-                           NULL}},
+    {"bench", "busbar.bench/1", bench_paths},
     {"proxy", "busbar.proxy/1",
      (const char *const[]){"proxy", "step_us.p50", "samples_per_s", "scaling.images_per_s", "breakdown.compute_us",
                            "breakdown.comm_us", "breakdown.exposed_us", "breakdown.idle_us",
@@ -99,39 +100,17 @@ static const json_t *cell_value(const json_t *result, const json_t *row, const c
     return is_cell(value, false) ? value : NULL;
 }
 
-static const json_t *rows_in(const json_t *result)
-{
-    const json_t *rows = json_object_get(result, "results");
-
-    return json_is_array(rows) ? rows : NULL;
-}
-
 /* ---- choice of the columns ---- */
-
-struct column {
-    char *name; /* owned */
-    const char *path;
-    /* JSON object (axis, such as "ranks" -> value) that selects a reference run: the column contains the ratio of the
-     * run's value at `path` to that of the reference run. NULL: the column contains the value at `path` */
-    const json_t *relative_to;
-};
-
-/* Columns that contain values from the results. The table also has columns for the axes (varied options, variables and
- * ranks) and for the state of each run, which are not in this struct. */
-struct table {
-    struct column *column;
-    size_t n;
-};
 
 /* Returns whether a result has a scalar at the path in an element of results[] or, if there is no results[], at its top
  * level. user_column: the path is from "columns" in the study file. Such a path may also be at the top level of a
  * result with results[], and null counts as a scalar, because a path that leads to null is spelled correctly. */
 static bool has_value(const json_t *result, const char *path, bool user_column)
 {
-    const json_t *rows = rows_in(result), *row;
+    const json_t *rows = json_object_get(result, "results"), *row;
     size_t i;
 
-    if ((!rows || user_column) && is_cell(follow_path(result, path), user_column))
+    if ((!json_is_array(rows) || user_column) && is_cell(follow_path(result, path), user_column))
         return true;
     json_array_foreach(rows, i, row)
     {
@@ -153,18 +132,6 @@ static bool any_result_has(const struct bb_gathered *g, const char *schema, cons
     return false;
 }
 
-/* Adds a column, unless a column with the same name exists. Takes ownership of `name`. */
-static void add_column(struct table *t, char *name, const char *path, const json_t *relative_to)
-{
-    for (size_t i = 0; i < t->n; i++)
-        if (strcmp(t->column[i].name, name) == 0) {
-            free(name);
-            return;
-        }
-    BB_GROW(t->column, t->n);
-    t->column[t->n++] = (struct column){name, path, relative_to};
-}
-
 /* Returns the column name for the path of a value, owned by the caller: "step_us" for "step_us.p50"; other paths are
  * unchanged. */
 static char *short_name(const char *path)
@@ -178,18 +145,19 @@ static char *short_name(const char *path)
 /* Returns the name of a column with relative_to, for example "step_us.p50 over ranks=1", owned by the caller. */
 static char *relative_name(const char *path, const json_t *relative_to)
 {
-    char text[400], value_text[BB_SETTING_TEXT];
+    char *name, value_text[BB_SETTING_TEXT];
+    size_t bytes;
+    FILE *text = bb_open_text(&name, &bytes);
     const char *axis;
     json_t *value;
-    size_t used = (size_t)snprintf(text, sizeof(text), "%.100s over", path);
 
+    fprintf(text, "%s over", path);
     json_object_foreach((json_t *)relative_to, axis, value)
     {
-        if (used < sizeof(text))
-            used += (size_t)snprintf(text + used, sizeof(text) - used, " %.80s=%.80s", axis,
-                                     bb_setting_text(value, value_text));
+        fprintf(text, " %s=%s", axis, bb_setting_text(value, value_text));
     }
-    return bb_copy_text(text);
+    fclose(text);
+    return name;
 }
 
 /* Warns if no result has a scalar at a column's path, which is probably misspelled. Prints no warning while results
@@ -202,77 +170,74 @@ static void warn_if_empty(const struct bb_gathered *g, const char *path)
     bb_warn("%s: no result has '%s', so that column is empty", g->study->path, path);
 }
 
-static const char *path_of(const json_t *column)
+/* Adds a column to the object of list_columns(), unless a column with the same name exists. name: NULL: derived from
+ * the path; relative_to: NULL: none. */
+static void add_column(json_t *columns, const char *name, const char *path, json_t *relative_to)
 {
-    return json_string_value(json_is_string(column) ? column : json_object_get(column, "value"));
+    char *derived = relative_to ? relative_name(path, relative_to) : short_name(path);
+
+    name = name ? name : derived;
+    if (!json_object_get(columns, name))
+        json_object_set_new(columns, name, json_pack("{s:s, s:O*}", "value", path, "relative_to", relative_to));
+    free(derived);
 }
 
-/* Returns the name of a column of the study file, owned by the caller: "name", or a name derived from the path. */
-static char *user_column_name(const json_t *column)
+/*
+ * Returns the columns of values from the results, owned by the caller: a JSON object that maps the name of a column, in
+ * the order of the table, to {"value": its JSON path, "relative_to": as in the study file}. The table also has columns
+ * for the axes and for the state of each run. g: the results; NULL: none are known, so the object contains all default
+ * columns.
+ */
+static json_t *list_columns(const struct bb_study *study, const struct bb_sweep_runs *combinations,
+                            const struct bb_gathered *g)
 {
-    const char *name = json_string_value(json_object_get(column, "name"));
-    const json_t *relative_to = json_object_get(column, "relative_to");
-
-    if (name)
-        return bb_copy_text(name);
-    return relative_to ? relative_name(path_of(column), relative_to) : short_name(path_of(column));
-}
-
-static void add_user_column(const struct bb_gathered *g, struct table *t, const json_t *column)
-{
-    warn_if_empty(g, path_of(column));
-    add_column(t, user_column_name(column), path_of(column), json_object_get(column, "relative_to"));
-}
-
-static void choose_columns(const struct bb_gathered *g, struct table *t)
-{
-    const json_t *own = json_object_get(g->study->root, "columns"), *column;
+    const json_t *own = json_object_get(study->root, "columns"), *column;
+    json_t *columns = json_object();
     size_t i;
 
     json_array_foreach(own, i, column)
     {
-        add_user_column(g, t, column);
+        const char *path = json_string_value(json_is_string(column) ? column : json_object_get(column, "value"));
+
+        if (g)
+            warn_if_empty(g, path);
+        add_column(columns, json_string_value(json_object_get(column, "name")), path,
+                   json_object_get(column, "relative_to"));
     }
     for (const struct default_columns *d = default_columns; !own && d < default_columns + N_DEFAULTS; d++)
         for (const char *const *path = d->paths; *path; path++)
-            if (any_result_has(g, d->schema, *path) && !json_object_get(g->combinations->axes, *path))
-                add_column(t, short_name(*path), *path, NULL);
+            if (!json_object_get(combinations->axes, *path) && (!g || any_result_has(g, d->schema, *path)))
+                add_column(columns, NULL, *path, NULL);
+    return columns;
 }
 
-/* ---- names of all possible columns ---- */
-
-static void add_name(json_t *names, char *name)
+static void append_keys(json_t *names, json_t *object)
 {
-    json_array_append_new(names, json_string(name));
-    free(name);
-}
+    const char *key;
+    json_t *value;
 
-static void add_axes(json_t *names, const struct bb_sweep_runs *combinations)
-{
-    const char *axis;
-    json_t *values;
-
-    json_object_foreach(combinations->axes, axis, values)
+    json_object_foreach(object, key, value)
     {
-        json_array_append_new(names, json_string(axis));
+        json_array_append_new(names, json_string(key));
     }
+}
+
+/* Returns the names of all columns of the table, owned by the caller: the axes, the columns of values, the state. */
+static json_t *name_columns(const struct bb_sweep_runs *combinations, json_t *columns)
+{
+    json_t *names = json_array();
+
+    append_keys(names, combinations->axes);
+    append_keys(names, columns);
+    json_array_append_new(names, json_string("state"));
+    return names;
 }
 
 json_t *bb_sweep_columns(const struct bb_study *study, const struct bb_sweep_runs *combinations)
 {
-    const json_t *own = json_object_get(study->root, "columns"), *column;
-    json_t *names = json_array();
-    size_t i;
+    json_t *columns = list_columns(study, combinations, NULL), *names = name_columns(combinations, columns);
 
-    add_axes(names, combinations);
-    json_array_foreach(own, i, column)
-    {
-        add_name(names, user_column_name(column));
-    }
-    for (const struct default_columns *d = default_columns; !own && d < default_columns + N_DEFAULTS; d++)
-        for (const char *const *path = d->paths; *path; path++)
-            add_name(names, short_name(*path));
-    json_array_append_new(names, json_string("state"));
+    json_decref(columns);
     return names;
 }
 
@@ -317,14 +282,19 @@ static const json_t *reference_of(const struct bb_gathered *g, size_t i, const j
     return found;
 }
 
-static double number_of(const json_t *value)
+/* Returns the number at a path (cell_value), NaN if there is none. */
+static double number_at(const json_t *result, const json_t *row, const char *path)
 {
+    const json_t *value = cell_value(result, row, path);
+
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static json_t *relative_value(const struct bb_gathered *g, size_t i, const json_t *row, const struct column *c)
+static json_t *relative_value(const struct bb_gathered *g, size_t i, const json_t *row, const char *path,
+                              const json_t *relative_to)
 {
-    const json_t *reference = reference_of(g, i, c->relative_to), *rows = rows_in(reference), *other = NULL;
+    const json_t *reference = reference_of(g, i, relative_to), *rows = json_object_get(reference, "results"),
+                 *other = NULL;
     double ratio;
 
     for (size_t r = 0; r < json_array_size(rows) && !other; r++)
@@ -332,85 +302,76 @@ static json_t *relative_value(const struct bb_gathered *g, size_t i, const json_
             other = json_array_get(rows, r);
     if (!reference || (row && !other))
         return json_null();
-    ratio = number_of(cell_value(g->found[i].result, row, c->path)) / number_of(cell_value(reference, other, c->path));
+    ratio = number_at(g->found[i].result, row, path) / number_at(reference, other, path);
     return isfinite(ratio) ? json_real(ratio) : json_null();
 }
 
 /* ---- rows of the table ---- */
 
-static const char *state_text(const struct bb_sweep_found *f, char text[32])
+static json_t *state_cell(const struct bb_sweep_found *f)
 {
-    snprintf(text, 32, "to do");
-    if (f->state == BB_SWEEP_COMPLETE)
-        snprintf(text, 32, "ok");
     if (f->state == BB_SWEEP_FAILED)
-        snprintf(text, 32, f->exit_status == 124 ? "timeout" : "failed (%d)", f->exit_status);
-    return text;
+        return f->exit_status == 124 ? json_string("timeout") : json_sprintf("failed (%d)", f->exit_status);
+    return json_string(f->state == BB_SWEEP_COMPLETE ? "ok" : "to do");
 }
 
-static json_t *make_cell(const struct bb_gathered *g, size_t i, const json_t *row, const struct column *column)
+/* Returns a new reference to `value`, null if `value` is NULL. */
+static json_t *copy_cell(const json_t *value)
 {
-    json_t *value;
+    return value ? json_incref((json_t *)value) : json_null();
+}
 
-    if (column->relative_to)
-        return relative_value(g, i, row, column);
-    value = (json_t *)cell_value(g->found[i].result, row, column->path);
-    return value ? json_incref(value) : json_null();
+static json_t *value_cell(const struct bb_gathered *g, size_t i, const json_t *row, const json_t *column)
+{
+    const json_t *relative_to = json_object_get(column, "relative_to");
+    const char *path = json_string_value(json_object_get(column, "value"));
+
+    if (relative_to)
+        return relative_value(g, i, row, path, relative_to);
+    return copy_cell(cell_value(g->found[i].result, row, path));
 }
 
 /* Adds a table row for combination `i`. row: element of results[] in its result; NULL: there is no such element. */
-static void add_row(struct bb_gathered *g, const struct table *t, size_t i, const json_t *row)
+static void add_row(struct bb_gathered *g, json_t *columns, size_t i, const json_t *row)
 {
-    json_t *cells = json_array(), *values;
-    const char *axis;
-    char text[32];
+    json_t *cells = json_array(), *values, *column;
+    const char *name;
 
-    json_object_foreach(g->combinations->axes, axis, values)
+    json_object_foreach(g->combinations->axes, name, values)
     {
-        json_t *value = json_object_get(g->combinations->one[i].settings, axis);
-
-        json_array_append_new(cells, value ? json_incref(value) : json_null());
+        json_array_append_new(cells, copy_cell(json_object_get(g->combinations->one[i].settings, name)));
     }
-    for (size_t c = 0; c < t->n; c++)
-        json_array_append_new(cells, make_cell(g, i, row, &t->column[c]));
-    json_array_append_new(cells, json_string(state_text(&g->found[i], text)));
+    json_object_foreach(columns, name, column)
+    {
+        json_array_append_new(cells, value_cell(g, i, row, column));
+    }
+    json_array_append_new(cells, state_cell(&g->found[i]));
     json_array_append_new(g->rows, cells);
-}
-
-static void add_rows(struct bb_gathered *g, const struct table *t, size_t i)
-{
-    const json_t *rows = rows_in(g->found[i].result), *row;
-    size_t r;
-
-    if (json_array_size(rows) == 0)
-        add_row(g, t, i, NULL);
-    json_array_foreach(rows, r, row)
-    {
-        add_row(g, t, i, row);
-    }
 }
 
 static void build_table(struct bb_gathered *g)
 {
-    struct table t = {0};
+    json_t *columns = list_columns(g->study, g->combinations, g);
 
-    choose_columns(g, &t);
-    add_axes(g->columns, g->combinations);
-    for (size_t c = 0; c < t.n; c++)
-        json_array_append_new(g->columns, json_string(t.column[c].name));
-    json_array_append_new(g->columns, json_string("state"));
-    for (size_t i = 0; i < g->combinations->n; i++)
-        add_rows(g, &t, i);
-    for (size_t c = 0; c < t.n; c++)
-        free(t.column[c].name);
-    free(t.column);
+    g->columns = name_columns(g->combinations, columns);
+    for (size_t i = 0; i < g->combinations->n; i++) {
+        const json_t *rows = json_object_get(g->found[i].result, "results"), *row;
+        size_t r;
+
+        if (json_array_size(rows) == 0)
+            add_row(g, columns, i, NULL);
+        json_array_foreach(rows, r, row)
+        {
+            add_row(g, columns, i, row);
+        }
+    }
+    json_decref(columns);
 }
 
 void bb_gather(struct bb_gathered *g, const struct bb_study *study, const struct bb_sweep_runs *combinations,
                const char *dir)
 {
-    *g = (struct bb_gathered){
-        .study = study, .combinations = combinations, .columns = json_array(), .rows = json_array()};
+    *g = (struct bb_gathered){.study = study, .combinations = combinations, .rows = json_array()};
     BB_NEW(g->found, combinations->n);
     for (size_t i = 0; i < combinations->n; i++) {
         struct bb_sweep_found *f = &g->found[i];

@@ -45,10 +45,10 @@ void bb_gathered_release(struct bb_gathered *g);
 json_t *bb_sweep_columns(const struct bb_study *study, const struct bb_sweep_runs *combinations);
 int bb_list_columns(FILE *out);
 
-/* The three output formats of the table (collect_table.c). The text contains header lines that start with '#', an
- * aligned table, and the failed combinations with the last lines of their stderr. */
+/* The table as text and as JSON (collect_table.c); for CSV, bb_csv_write prints g->columns and g->rows. The text
+ * contains header lines that start with '#', an aligned table, and the failed combinations with the last lines of their
+ * stderr. The caller owns the JSON. */
 void bb_gathered_text(const struct bb_gathered *g, FILE *out);
-void bb_gathered_csv(const struct bb_gathered *g, FILE *out); /* the caller checks ferror(out) */
-json_t *bb_gathered_json(const struct bb_gathered *g);        /* owned by the caller */
+json_t *bb_gathered_json(const struct bb_gathered *g);
 
 #endif

@@ -1,24 +1,14 @@
 /* collect_table.c - prints the table of a study as text, CSV and JSON. */
 #include "bootstrap/base/alloc.h"
-#include "bootstrap/base/csv.h"
 #include "bootstrap/base/environment.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/sweep/collect.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- table cells ---- */
-
-/* Formats a cell: a real number with 6 significant digits, a text unchanged, null as "-". */
-static const char *cell_text(const json_t *value, char text[BB_SETTING_TEXT])
-{
-    if (json_is_real(value))
-        snprintf(text, BB_SETTING_TEXT, "%.6g", json_real_value(value));
-    else
-        bb_setting_text(value, text);
-    return text;
-}
 
 static const json_t *cell_at(const struct bb_gathered *g, size_t row, size_t column)
 {
@@ -53,91 +43,75 @@ static bool has_suffix(const char *name, const char *suffix)
     return at && !strchr(name, ' ') && (at[strlen(suffix)] == '\0' || at[strlen(suffix)] == '.');
 }
 
-/* Returns the unit in which a column is printed; NULL: the values are printed as in the JSON. */
-static const struct unit *unit_of(const struct bb_gathered *g, size_t column)
+/* Returns the unit of a column with this name and largest value; NULL: the values are printed as in the JSON. */
+static const struct unit *find_unit(const char *name, double largest)
 {
-    const char *name = json_string_value(json_array_get(g->columns, column));
-    double largest = 0;
-
-    for (size_t r = 0; r < json_array_size(g->rows); r++)
-        if (json_number_value(cell_at(g, r, column)) > largest)
-            largest = json_number_value(cell_at(g, r, column));
     for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
         if (has_suffix(name, units[i].suffix) && largest >= units[i].from)
             return &units[i];
     return NULL;
 }
 
-static const char *scaled_text(const struct unit *unit, const json_t *value, char text[BB_SETTING_TEXT])
+/* Formats a cell: a number in its unit, a real number with 6 significant digits, a text unchanged, null as "-". unit:
+ * NULL: none. */
+static const char *cell_text(const struct unit *unit, const json_t *value, char text[BB_SETTING_TEXT])
 {
-    if (!unit || !json_is_number(value))
-        return cell_text(value, text);
-    snprintf(text, BB_SETTING_TEXT, "%.6g", json_number_value(value) / unit->per);
-    return text;
-}
-
-enum { TITLE_TEXT = 480 };
-
-/* Formats a column title: "step_us" or "step_us (ms)". --sort and the study file use the name without the unit. */
-static const char *title_of(const struct bb_gathered *g, size_t column, const struct unit *unit, char text[TITLE_TEXT])
-{
-    const char *name = json_string_value(json_array_get(g->columns, column));
-
-    snprintf(text, TITLE_TEXT, unit ? "%s (%s)" : "%s", name, unit ? unit->name : "");
+    if (json_is_real(value) || (unit && json_is_number(value)))
+        snprintf(text, BB_SETTING_TEXT, "%.6g", json_number_value(value) / (unit ? unit->per : 1));
+    else
+        bb_setting_text(value, text);
     return text;
 }
 
 /* ---- text output ---- */
 
-/* Returns whether a column is shown in the text table. If "columns" is not in the study and a column of texts has
- * the same text in all rows (at least two), the text is printed once above the table instead. The columns of the
- * axes and of the state are always shown. */
-static bool is_shown(const struct bb_gathered *g, size_t column)
-{
-    const json_t *first = cell_at(g, 0, column);
-    size_t n_columns = json_array_size(g->columns);
+/* How a column of the text table is printed. */
+struct shape {
+    char *title; /* "step_us" or "step_us (ms)"; --sort and the study file use the name without the unit; owned */
+    const struct unit *unit; /* NULL: none */
+    bool is_constant; /* the column is not in the table: its text, the same in all rows, is printed above the table */
+    bool is_numeric;  /* numbers are aligned to the right, texts to the left */
+    int width;        /* number of characters; negative: aligned to the left */
+};
 
-    if (json_object_get(g->study->root, "columns") || column < json_object_size(g->combinations->axes) ||
-        column + 1 == n_columns || json_array_size(g->rows) < 2 || !json_is_string(first))
-        return true;
-    for (size_t r = 1; r < json_array_size(g->rows); r++)
-        if (!json_equal(first, cell_at(g, r, column)))
-            return true;
-    return false;
+/* Returns whether a column may be printed once above the table: a column of texts, if "columns" is not in the study and
+ * the table has several rows. The columns of the axes and of the state are always in the table. */
+static bool may_be_constant(const struct bb_gathered *g, size_t column)
+{
+    return !json_object_get(g->study->root, "columns") && column >= json_object_size(g->combinations->axes) &&
+           column + 1 < json_array_size(g->columns) && json_array_size(g->rows) >= 2 &&
+           json_is_string(cell_at(g, 0, column));
 }
 
-static size_t width_of(const struct bb_gathered *g, size_t column, const struct unit *unit)
+/* Determines how a column is printed. Its first value that is not null decides whether it contains numbers. */
+static struct shape shape_column(const struct bb_gathered *g, size_t column)
 {
-    char text[BB_SETTING_TEXT], title[TITLE_TEXT];
-    size_t width = strlen(title_of(g, column, unit, title));
+    const char *name = json_string_value(json_array_get(g->columns, column));
+    const size_t n_rows = json_array_size(g->rows);
+    struct shape s = {.is_constant = may_be_constant(g, column), .is_numeric = true};
+    char text[BB_SETTING_TEXT];
+    double largest = 0;
+    size_t width;
 
-    for (size_t r = 0; r < json_array_size(g->rows); r++) {
-        size_t length = strlen(scaled_text(unit, cell_at(g, r, column), text));
+    for (size_t r = n_rows; r-- > 0;) {
+        const json_t *cell = cell_at(g, r, column);
+
+        largest = fmax(largest, json_number_value(cell));
+        s.is_constant = s.is_constant && json_equal(cell, cell_at(g, 0, column));
+        s.is_numeric = json_is_null(cell) ? s.is_numeric : json_is_number(cell);
+    }
+    s.unit = find_unit(name, largest);
+    s.title = s.unit ? bb_format("%s (%s)", name, s.unit->name) : bb_copy_text(name);
+    width = strlen(s.title);
+    for (size_t r = 0; r < n_rows; r++) {
+        size_t length = strlen(cell_text(s.unit, cell_at(g, r, column), text));
 
         width = length > width ? length : width;
     }
-    return width;
-}
-
-/* Returns whether a column contains numbers, which are aligned to the right; texts are aligned to the left. The
- * first value that is not null decides. */
-static bool is_numeric(const struct bb_gathered *g, size_t column)
-{
-    for (size_t r = 0; r < json_array_size(g->rows); r++)
-        if (!json_is_null(cell_at(g, r, column)))
-            return json_is_number(cell_at(g, r, column));
-    return true;
-}
-
-struct shape {
-    size_t width;
-    bool numeric, shown;
-    const struct unit *unit;
-};
-
-static void print_cell(const struct shape *s, const char *text, bool last, FILE *out)
-{
-    fprintf(out, "  %*s", s->numeric || last ? (s->numeric ? (int)s->width : 0) : -(int)s->width, text);
+    s.width = s.is_numeric ? (int)width : -(int)width;
+    if (column + 1 == json_array_size(g->columns) && !s.is_numeric)
+        s.width = 0; /* no blanks at the end of the line */
+    return s;
 }
 
 static void print_constant_columns(const struct bb_gathered *g, const struct shape *shape, FILE *out)
@@ -146,10 +120,10 @@ static void print_constant_columns(const struct bb_gathered *g, const struct sha
     bool first = true;
 
     for (size_t c = 0; c < json_array_size(g->columns); c++) {
-        if (shape[c].shown)
+        if (!shape[c].is_constant)
             continue;
         fprintf(out, "%s%s %s", first ? "# in every row: " : ", ", json_string_value(json_array_get(g->columns, c)),
-                cell_text(cell_at(g, 0, c), text));
+                cell_text(NULL, cell_at(g, 0, c), text));
         first = false;
     }
     fputs(first ? "" : "\n", out);
@@ -158,18 +132,18 @@ static void print_constant_columns(const struct bb_gathered *g, const struct sha
 static void print_table(const struct bb_gathered *g, const struct shape *shape, FILE *out)
 {
     size_t n = json_array_size(g->columns);
-    char text[BB_SETTING_TEXT], title[TITLE_TEXT];
+    char text[BB_SETTING_TEXT];
 
     fputs("#\n#", out);
     for (size_t c = 0; c < n; c++)
-        if (shape[c].shown)
-            print_cell(&shape[c], title_of(g, c, shape[c].unit, title), c + 1 == n, out);
+        if (!shape[c].is_constant)
+            fprintf(out, "  %*s", shape[c].width, shape[c].title);
     fputc('\n', out);
     for (size_t r = 0; r < json_array_size(g->rows); r++) {
         fputc(' ', out);
         for (size_t c = 0; c < n; c++)
-            if (shape[c].shown)
-                print_cell(&shape[c], scaled_text(shape[c].unit, cell_at(g, r, c), text), c + 1 == n, out);
+            if (!shape[c].is_constant)
+                fprintf(out, "  %*s", shape[c].width, cell_text(shape[c].unit, cell_at(g, r, c), text));
         fputc('\n', out);
     }
 }
@@ -233,23 +207,15 @@ void bb_gathered_text(const struct bb_gathered *g, FILE *out)
     struct shape *shape;
 
     BB_NEW(shape, n);
-    for (size_t c = 0; c < n; c++) {
-        const struct unit *unit = unit_of(g, c);
-
-        shape[c] = (struct shape){width_of(g, c, unit), is_numeric(g, c), is_shown(g, c), unit};
-    }
+    for (size_t c = 0; c < n; c++)
+        shape[c] = shape_column(g, c);
     print_head(g, out);
     print_constant_columns(g, shape, out);
     print_table(g, shape, out);
     print_failed(g, out);
+    for (size_t c = 0; c < n; c++)
+        free(shape[c].title);
     free(shape);
-}
-
-/* ---- CSV output ---- */
-
-void bb_gathered_csv(const struct bb_gathered *g, FILE *out)
-{
-    bb_csv_write(g->columns, g->rows, out);
 }
 
 /* ---- JSON output ---- */

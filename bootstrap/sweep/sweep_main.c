@@ -5,6 +5,7 @@
 #include "bootstrap/sweep/sweep_main.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/csv.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/cli/progress.h"
@@ -130,14 +131,6 @@ static int check_options(const struct options *o)
     return 0;
 }
 
-/* Rejects a sweep under mpirun, because each rank would start the launcher inside the job. */
-static int reject_mpirun(void)
-{
-    if (!bb_mpirun_started_us())
-        return 0;
-    return bb_err(BB_EUSAGE, "busbar sweep starts the ranks itself; run it without mpirun");
-}
-
 static int parse_words(struct sweep *s, int argc, char **argv, const struct bb_study_command *commands, size_t n)
 {
     struct bb_expand_plan plan = {.commands = commands, .n_commands = n};
@@ -148,7 +141,8 @@ static int parse_words(struct sweep *s, int argc, char **argv, const struct bb_s
     if (positionals.n != 1)
         return bb_err(BB_EUSAGE, "%d files given, expected one: busbar sweep FILE", positionals.n);
     TRY(check_options(&s->options));
-    TRY(reject_mpirun());
+    if (bb_mpirun_started_us()) /* each rank would start the launcher inside the job */
+        return bb_err(BB_EUSAGE, "busbar sweep starts the ranks itself; run it without mpirun");
     plan.ranks = s->options.ranks;
     plan.timeout_s = s->options.timeout_s;
     plan.max_combinations = (size_t)s->options.max_combinations;
@@ -159,22 +153,17 @@ out:
     return rc;
 }
 
-/* Returns the value of --launcher, or NULL if the launcher of the study file applies. If neither the option nor the
- * file names a launcher, --slurm uses srun, because Slurm batch jobs provide srun. */
-static const char *launcher_of(const struct sweep *s)
-{
-    const json_t *launch = json_object_get(s->study.root, "launch");
-
-    if (s->options.launcher || json_object_get(launch, "with"))
-        return s->options.launcher;
-    return s->options.slurm ? "srun" : NULL;
-}
-
+/* Sets up the launcher. If neither an option nor the file names a launcher, --slurm uses srun, because Slurm batch jobs
+ * provide srun. */
 static int prepare_launch(struct sweep *s)
 {
     const struct options *o = &s->options;
-    int rc = bb_launch_runs_init(&s->launch, &s->study, launcher_of(s), o->hosts, o->launch_arguments, o->program);
+    const char *launcher = o->launcher;
+    int rc;
 
+    if (!launcher && o->slurm && !json_object_get(json_object_get(s->study.root, "launch"), "with"))
+        launcher = "srun";
+    rc = bb_launch_runs_init(&s->launch, &s->study, launcher, o->hosts, o->launch_arguments, o->program);
     return rc ? rc : bb_launch_runs_check(&s->launch, &s->combinations);
 }
 
@@ -198,16 +187,6 @@ static int set_folder(struct sweep *s)
 
 /* ---- running the combinations ---- */
 
-static bool is_wanted(const struct sweep *s, const struct bb_sweep_run *c)
-{
-    struct bb_sweep_found found;
-
-    bb_sweep_load_state(s->dir, c, &found);
-    bb_sweep_found_release(&found);
-    return s->options.restart || found.state == BB_SWEEP_TO_DO ||
-           (found.state == BB_SWEEP_FAILED && s->options.retry_failed);
-}
-
 /* Returns the list of the combinations that this sweep must run, in the order of the study; the caller frees the
  * list. */
 static const struct bb_sweep_run **list_wanted(struct sweep *s)
@@ -216,9 +195,15 @@ static const struct bb_sweep_run **list_wanted(struct sweep *s)
 
     BB_NEW(list, s->combinations.n);
     s->to_run = 0;
-    for (size_t i = 0; i < s->combinations.n; i++)
-        if (is_wanted(s, &s->combinations.one[i]))
+    for (size_t i = 0; i < s->combinations.n; i++) {
+        struct bb_sweep_found found;
+
+        bb_sweep_load_state(s->dir, &s->combinations.one[i], &found);
+        if (s->options.restart || found.state == BB_SWEEP_TO_DO ||
+            (found.state == BB_SWEEP_FAILED && s->options.retry_failed))
             list[s->to_run++] = &s->combinations.one[i];
+        bb_sweep_found_release(&found);
+    }
     return list;
 }
 
@@ -345,56 +330,49 @@ static void print_combination(const struct sweep *s, size_t i)
     bb_argv_release(&words);
 }
 
-static void put_json(const struct bb_gathered *g, FILE *out)
-{
-    json_t *root = bb_gathered_json(g);
-
-    json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
-    fputc('\n', out);
-    json_decref(root);
-}
-
 static bool is_stdout(const char *path)
 {
     return path && strcmp(path, "-") == 0;
 }
 
-/* Writes one output format to `given` ("-": stdout) or, if given is NULL, to the file `name` in the results folder. */
-static int write_form(const struct sweep *s, const struct bb_gathered *g, const char *given, const char *name,
-                      void (*put)(const struct bb_gathered *, FILE *))
+/* Writes the table as CSV, or all results as JSON. The JSON file has mode 0600, because it contains environment
+ * variables. */
+static int write_results(const struct bb_gathered *g, bool csv, const char *path)
 {
     static const char what[] = "the gathered results";
-    struct bb_outfile file = {0};
-    char *path;
-    int rc;
+    struct bb_outfile file = {.out = stdout};
+    json_t *root = csv ? NULL : bb_gathered_json(g);
+    int rc = 0;
 
-    if (is_stdout(given)) {
-        put(g, stdout);
-        return 0;
+    if (!is_stdout(path))
+        TRY(csv ? bb_outfile_open(&file, path, what) : bb_outfile_open_private(&file, path, what));
+    if (csv) {
+        bb_csv_write(g->columns, g->rows, file.out);
+    } else {
+        json_dumpf(root, file.out, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
+        fputc('\n', file.out);
     }
-    path = given ? bb_copy_text(given) : bb_format("%s/%s", s->dir, name);
-    rc = (put == put_json ? bb_outfile_open_private : bb_outfile_open)(&file, path, what);
-    if (rc == 0) {
-        put(g, file.out);
+    if (!is_stdout(path))
         rc = bb_outfile_close(&file, what, 0);
-    }
-    free(path);
+out:
+    json_decref(root);
     return rc;
 }
 
 static int gather_results(const struct sweep *s)
 {
     const struct options *o = &s->options;
+    char *json = bb_format("%s/sweep.json", s->dir), *csv = bb_format("%s/sweep.csv", s->dir);
     struct bb_gathered g;
     int rc;
 
     bb_gather(&g, &s->study, &s->combinations, s->dir);
-    TRY(write_form(s, &g, o->json, "sweep.json", put_json));
+    TRY(write_results(&g, false, o->json ? o->json : json));
     if (!o->csv)
-        TRY(write_form(s, &g, NULL, "sweep.csv", bb_gathered_csv));
+        TRY(write_results(&g, true, csv));
     TRY(bb_view_apply(&o->view, &g));
     if (o->csv)
-        TRY(write_form(s, &g, o->csv, NULL, bb_gathered_csv));
+        TRY(write_results(&g, true, o->csv));
     if (!o->quiet && !is_stdout(o->json) && !is_stdout(o->csv)) {
         bb_print_report_header(stdout, s->argc, s->argv);
         bb_gathered_text(&g, stdout);
@@ -405,6 +383,8 @@ static int gather_results(const struct sweep *s)
                    s->combinations.n, g.count[BB_SWEEP_TO_DO], g.count[BB_SWEEP_FAILED] ? "; try: --retry-failed" : "");
 out:
     bb_gathered_release(&g);
+    free(json);
+    free(csv);
     return rc;
 }
 

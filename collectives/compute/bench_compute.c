@@ -377,7 +377,7 @@ static size_t arena_bytes(const struct compute *b)
                     ? bb_compute_gemms(bb_compute_types[t], b->options.quick, gemms)
                     : 0;
         for (int i = 0; i < n; i++)
-            bytes = larger_of(bytes, bb_gemm_case_bytes(&gemms[i].shape));
+            bytes = larger_of(bytes, bb_gemm_layout_of(&gemms[i].shape).bytes);
         for (int i = 0; b->options.wanted[BB_COMPUTE_MEMORY_KERNELS] && type_is_wanted(b, t) &&
                         bb_compute_memory_kernel(i, bb_compute_types[t], b->options.bytes, &c);
              i++)

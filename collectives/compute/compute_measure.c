@@ -79,24 +79,19 @@ static void make_block(void *block, size_t n, const struct bb_memory_kernel *p, 
     }
 }
 
-/* Fills array `a` (an operand of kernel `p`), at device address `to`: copies random data from the host to the
- * beginning of the array, then copies within the array, each time doubling the filled length. */
+/* Fills array `a` (an operand of kernel `p`), at device address `to`, with copies of
+ * one block of random data. */
 static int fill_array(struct bb_compute_context *ctx, void *to, const struct bb_memory_kernel *p,
                       const struct bb_memory_kernel_array *a)
 {
-    size_t each = a->bytes / a->count, n = a->bytes < BLOCK_BYTES ? a->count : BLOCK_BYTES / each, done = n * each;
+    size_t each = a->bytes / a->count, n = a->bytes < BLOCK_BYTES ? a->count : BLOCK_BYTES / each;
     char *block;
     int rc;
 
     BB_NEW(block, BLOCK_BYTES);
     make_block(block, n, p, a->content);
-    TRY(BB_CUDA(cudaMemcpy(to, block, done, cudaMemcpyHostToDevice)));
-    while (done < a->bytes) {
-        size_t more = a->bytes - done < done ? a->bytes - done : done;
-        TRY(BB_CUDA(cudaMemcpyAsync((char *)to + done, to, more, cudaMemcpyDeviceToDevice, ctx->stream)));
-        done += more;
-    }
-    rc = bb_stream_wait(ctx->world, ctx->stream, "initialization of a case's data", NULL, NULL);
+    TRY(bb_fill_repeated(to, a->bytes, block, n * each, ctx->stream));
+    TRY(bb_stream_wait(ctx->world, ctx->stream, "initialization of a case's data", NULL, NULL));
 out:
     free(block);
     return rc;
@@ -162,14 +157,8 @@ out:
 
 struct gemm_call {
     struct bb_gemm gemm;
-    void *a, *b, *c;
+    char *a, *b, *c;
 };
-
-size_t bb_gemm_case_bytes(const struct bb_gemm_shape *s)
-{
-    return bb_round_up(bb_gemm_a_bytes(s), ALIGN) + bb_round_up(bb_gemm_b_bytes(s), ALIGN) +
-           bb_round_up(bb_gemm_c_bytes(s), ALIGN);
-}
 
 static int launch_gemm(void *arg, cudaStream_t stream)
 {
@@ -178,24 +167,15 @@ static int launch_gemm(void *arg, cudaStream_t stream)
     return bb_gemm_run(&p->gemm, p->a, p->b, p->c, stream);
 }
 
-static int fill_matrix(struct bb_compute_context *ctx, void *to, const struct bb_gemm_shape *s, size_t bytes)
-{
-    const struct bb_memory_kernel typed = {.dtype = s->dtype};
-    const struct bb_memory_kernel_array array = {
-        .count = bytes / bb_dtypes[s->dtype].bytes, .bytes = bytes, .content = BB_HOLDS_ELEMENTS};
-
-    return fill_array(ctx, to, &typed, &array);
-}
-
 int bb_measure_gemm(struct bb_compute_context *ctx, const struct bb_gemm_shape *s, struct bb_computed *c)
 {
-    struct gemm_call p = {.a = ctx->arena};
+    const struct bb_gemm_layout l = bb_gemm_layout_of(s);
+    const struct bb_memory_kernel_array a_and_b = {
+        .count = l.c / bb_dtypes[s->dtype].bytes, .bytes = l.c, .content = BB_HOLDS_ELEMENTS};
+    struct gemm_call p = {.a = ctx->arena, .b = ctx->arena + l.b, .c = ctx->arena + l.c};
     int rc;
 
-    p.b = (char *)p.a + bb_round_up(bb_gemm_a_bytes(s), ALIGN);
-    p.c = (char *)p.b + bb_round_up(bb_gemm_b_bytes(s), ALIGN);
-    TRY(fill_matrix(ctx, p.a, s, bb_gemm_a_bytes(s)));
-    TRY(fill_matrix(ctx, p.b, s, bb_gemm_b_bytes(s)));
+    TRY(fill_array(ctx, p.a, &(struct bb_memory_kernel){.dtype = s->dtype}, &a_and_b));
     TRY(bb_gemm_init(&p.gemm, &ctx->lib, s));
     if (ctx->candidates > 1)
         TRY(bb_gemm_tune(&p.gemm, ctx->candidates, 3, p.a, p.b, p.c, ctx->stream, NULL));

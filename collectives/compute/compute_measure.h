@@ -41,9 +41,8 @@ int bb_compute_context_init(struct bb_compute_context *ctx, struct bb_world *wor
                             size_t arena_bytes, int iterations, int repeats, int warmup) BB_MUST_CHECK;
 void bb_compute_context_release(struct bb_compute_context *ctx);
 
-/* bb_gemm_case_bytes, bb_memory_kernel_case_bytes - return the bytes of ctx->arena that a GEMM or a memory-bound
- * kernel requires. */
-size_t bb_gemm_case_bytes(const struct bb_gemm_shape *s);
+/* bb_memory_kernel_case_bytes - return the bytes of ctx->arena that a memory-bound kernel requires. A GEMM requires
+ * bb_gemm_layout_of(shape).bytes. */
 size_t bb_memory_kernel_case_bytes(const struct bb_memory_kernel *p);
 
 struct bb_computed {

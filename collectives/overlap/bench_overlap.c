@@ -349,14 +349,7 @@ static int make_context(struct overlap *v)
                                 bb_overlap_context_bytes(&v->options.gemm_shape, slot_bytes(v), v->session.memory),
                                 "lower --sizes or --gemm"));
     TRY(make_comms(v));
-    v->ctx = (struct bb_overlap_context){.world = &v->session.world,
-                                         .device = &v->session.device,
-                                         .memory = v->session.memory,
-                                         .observer = &v->session.observer,
-                                         .repeats = v->options.repeats,
-                                         .warmup = v->options.warmup,
-                                         .delay_start = !v->session.shared_gpu};
-    TRY(bb_overlap_context_init(&v->ctx, &v->options.gemm_shape, slot_bytes(v)));
+    TRY(bb_overlap_context_init(&v->ctx, &v->session, &v->options, slot_bytes(v)));
 out:
     return rc;
 }

@@ -6,47 +6,47 @@
 #define BB_COLLECTIVES_OVERLAP_OVERLAP_MEASURE_H
 
 #include "bootstrap/base/stats.h"
-#include "collectives/measure/case.h"
-#include "collectives/ops/launch.h"
+#include "collectives/measure/bench_context.h"
 #include "collectives/overlap/overlap_metrics.h"
-#include "collectives/session/telemetry.h"
+#include "collectives/overlap/overlap_options.h"
+#include "collectives/session/session.h"
 #include "cuda/compute/gemm.h"
-#include "cuda/data/buffers.h"
-#include "cuda/device/device.h"
-#include "cuda/device/nvtx.h"
+
+/* CUDA events of a sample, in the order in which they are recorded. */
+enum bb_overlap_event {
+    BB_EVENT_RANKS_READY,
+    BB_EVENT_BEGIN,
+    BB_EVENT_COMM_END,
+    BB_EVENT_COMPUTE_END,
+    BB_OVERLAP_EVENTS
+};
 
 struct bb_overlap_context {
-    struct bb_world *world;
-    const struct bb_device_info *device;
-    const struct bb_allocator *memory; /* allocator of the collective's buffers */
+    const struct bb_bench_overlap_options *options;
+    struct bb_bench_context coll; /* enqueues and verifies the collectives; its arena is part of `slots` */
     struct bb_native native;
-    const struct bb_telemetry *observer; /* NULL: no telemetry */
-    struct bb_nvtx nvtx;
-    cudaStream_t compute, comm, start;
-    cudaEvent_t ranks_ready, begin, compute_end, comm_end;
+    cudaStream_t compute, start;
+    cudaEvent_t events[BB_OVERLAP_EVENTS];
     struct bb_gemm_lib lib;
     struct bb_gemm gemm;
     struct bb_guarded matrices; /* one device memory allocation for the GEMM's matrices A, B and C */
-    struct bb_guarded slots;    /* two sets of send and receive buffers of the collective; only the last timed
-                                collective of a result row uses the second set, which is then verified */
-    struct bb_verdict *verdict; /* result of comparing received with expected data; in device memory */
-    int repeats, warmup;
+    struct bb_guarded slots;    /* two slots (case.h) for the largest collective; only the last timed collective of a
+                                result row uses the second slot, which is then verified */
     bool delay_start; /* true: a timed kernel delays the common start; false if ranks share a GPU, because the timed
                          kernel would block other ranks */
-    uint64_t runs;
-    double *samples; /* [BB_OVERLAP_TIMES][repeats] times of this rank in us; combine_ranks replaces each by the
+    double *samples;  /* [BB_OVERLAP_TIMES][repeats] times of this rank in us; combine_ranks replaces each by the
                         maximum over the ranks */
 };
 
 /*
  * bb_overlap_context_init - allocate streams, events, GEMM and buffers.
- *   gemm_shape  the GEMM
- *   slot_bytes  size of one set of buffers of the collective
+ *   s, options  borrowed until bb_overlap_context_release; s has set up the GPUs
+ *   slot_bytes  size of one slot (send and receive buffers of one operation) of the largest collective
  *   Returns     0, or a negative error code after printing an error
  *   Owner       the caller calls bb_overlap_context_release, also after an error
  */
-int bb_overlap_context_init(struct bb_overlap_context *ctx, const struct bb_gemm_shape *gemm_shape,
-                            size_t slot_bytes) BB_MUST_CHECK;
+int bb_overlap_context_init(struct bb_overlap_context *ctx, struct bb_session *s,
+                            const struct bb_bench_overlap_options *options, size_t slot_bytes) BB_MUST_CHECK;
 void bb_overlap_context_release(struct bb_overlap_context *ctx);
 /* bb_overlap_context_bytes - return the device memory that bb_overlap_context_init allocates. */
 size_t bb_overlap_context_bytes(const struct bb_gemm_shape *gemm_shape, size_t slot_bytes,

@@ -4,6 +4,7 @@
 #include "bootstrap/base/alloc.h"
 #include "cuda/compute/layer_memory_kernels.h"
 #include "cuda/device/check.h"
+#include "cuda/device/stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,28 +36,13 @@ size_t bb_kernel_runner_bytes(const struct bb_kernel_list *const lists[], int n)
  * or use as indices) is filled with copies of these data. */
 enum { BLOCK_BYTES = 1 << 20 };
 
-/* Fills area[done, bytes) with copies of area[0, done). Each copy doubles the filled length. */
-static int repeat_block(void *area, size_t done, size_t bytes, cudaStream_t stream)
-{
-    int rc = 0;
-
-    while (done < bytes && rc == 0) {
-        size_t more = bytes - done < done ? bytes - done : done;
-        rc = BB_CUDA(cudaMemcpyAsync((char *)area + done, area, more, cudaMemcpyDeviceToDevice, stream));
-        done += more;
-    }
-    return rc;
-}
-
 static int fill_area(void *area, size_t bytes, const void *block, cudaStream_t stream)
 {
-    size_t first = bytes < BLOCK_BYTES ? bytes : BLOCK_BYTES;
     int rc;
 
     if (bytes == 0)
         return 0;
-    TRY(BB_CUDA(cudaMemcpyAsync(area, block, first, cudaMemcpyHostToDevice, stream)));
-    TRY(repeat_block(area, first, bytes, stream));
+    TRY(bb_fill_repeated(area, bytes, block, BLOCK_BYTES, stream));
     TRY(BB_CUDA(cudaStreamSynchronize(stream)));
 out:
     return rc;
@@ -130,7 +116,7 @@ static struct bb_gemm *find_gemm(const struct bb_kernel_runner *w, const struct 
 /* Returns the address of matrix B, which follows matrix A in w->read, the memory that kernels read. */
 static const void *b_of(const struct bb_kernel_runner *w, const struct bb_gemm_shape *s)
 {
-    return w->read + align_bytes(bb_gemm_a_bytes(s));
+    return w->read + bb_gemm_layout_of(s).b;
 }
 
 static int plan_gemm(struct bb_kernel_runner *w, const struct bb_gemm_shape *s, int candidates, cudaStream_t stream)

@@ -69,6 +69,19 @@ int bb_event_us(cudaEvent_t start, cudaEvent_t stop, double *us)
                   1e-3 * *us);
 }
 
+int bb_fill_repeated(void *area, size_t bytes, const void *block, size_t block_bytes, cudaStream_t stream)
+{
+    size_t done = bytes < block_bytes ? bytes : block_bytes;
+    int rc = BB_CUDA(cudaMemcpyAsync(area, block, done, cudaMemcpyHostToDevice, stream));
+
+    while (done < bytes && rc == 0) {
+        size_t more = bytes - done < done ? bytes - done : done;
+        rc = BB_CUDA(cudaMemcpyAsync((char *)area + done, area, more, cudaMemcpyDeviceToDevice, stream));
+        done += more;
+    }
+    return rc;
+}
+
 void bb_event_destroy(cudaEvent_t event)
 {
     if (event)

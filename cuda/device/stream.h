@@ -1,6 +1,6 @@
 /*
- * stream.h - waits for the GPU with the run's timeout. A hang therefore ends with an error that names the missing
- * ranks.
+ * stream.h - waits for the GPU with the run's timeout, so that a hang ends with an error that names the missing ranks.
+ * Also times between events, and fills device memory.
  */
 #ifndef BB_CUDA_DEVICE_STREAM_H
 #define BB_CUDA_DEVICE_STREAM_H
@@ -36,6 +36,13 @@ BB_MUST_CHECK int bb_event_us(cudaEvent_t start, cudaEvent_t stop, double *us);
 /* bb_event_difference_us - get the GPU time in microseconds from event `from` to event `to`; negative if `to` was
  * recorded before `from`. Returns 0, or -BB_EFAIL after printing an error. */
 BB_MUST_CHECK int bb_event_difference_us(cudaEvent_t from, cudaEvent_t to, double *us);
+
+/*
+ * bb_fill_repeated - fill area[0, bytes) in device memory with copies of the host's block[0, block_bytes). Copies within
+ * the area, each time doubling the filled length. Enqueues on `stream`; `block` may be freed after the call.
+ */
+BB_MUST_CHECK int bb_fill_repeated(void *area, size_t bytes, const void *block, size_t block_bytes,
+                                   cudaStream_t stream);
 
 /* Destroy an event or a stream; NULL is allowed. */
 void bb_event_destroy(cudaEvent_t event);

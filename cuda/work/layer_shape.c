@@ -1,6 +1,8 @@
 /* layer_shape.c - see layer_shape.h. */
 #include "cuda/work/layer_shape.h"
 
+#include "bootstrap/base/units.h"
+
 static size_t elements_bytes(const struct bb_gemm_shape *s, int64_t rows, int64_t cols)
 {
     return (size_t)s->batch * (size_t)rows * (size_t)cols * bb_dtypes[s->dtype].bytes;
@@ -29,6 +31,14 @@ size_t bb_gemm_c_bytes(const struct bb_gemm_shape *s)
 size_t bb_gemm_bytes(const struct bb_gemm_shape *s)
 {
     return bb_gemm_a_bytes(s) + bb_gemm_b_bytes(s) + bb_gemm_c_bytes(s);
+}
+
+struct bb_gemm_layout bb_gemm_layout_of(const struct bb_gemm_shape *s)
+{
+    const size_t align = 256, b = bb_round_up(bb_gemm_a_bytes(s), align),
+                 c = b + bb_round_up(bb_gemm_b_bytes(s), align);
+
+    return (struct bb_gemm_layout){b, c, c + bb_round_up(bb_gemm_c_bytes(s), align)};
 }
 
 void bb_gemm_backward(const struct bb_gemm_shape *s, struct bb_gemm_shape *dgrad, struct bb_gemm_shape *wgrad)

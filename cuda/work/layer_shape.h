@@ -35,6 +35,13 @@ size_t bb_gemm_b_bytes(const struct bb_gemm_shape *s);
 size_t bb_gemm_c_bytes(const struct bb_gemm_shape *s);
 size_t bb_gemm_bytes(const struct bb_gemm_shape *s);
 
+/* Offsets in bytes of the matrices of a GEMM in one memory area: A at 0, then B and C, each aligned to 256 bytes.
+ * bytes: size of the area. */
+struct bb_gemm_layout {
+    size_t b, c, bytes;
+};
+struct bb_gemm_layout bb_gemm_layout_of(const struct bb_gemm_shape *s);
+
 #define BB_GEMM_WORKSPACE  ((size_t)32 << 20) /* bytes per cuBLASLt handle, as in cuBLAS on Hopper */
 #define BB_GEMM_CANDIDATES 64                 /* maximum number of algorithms that bb_gemm_tune tries */
 

@@ -76,7 +76,7 @@ static size_t arena_bytes(bool quick)
 
     for (int t = 0; t < TYPES; t++)
         for (int i = 0, n = bb_compute_gemms(types[t], quick, cases); i < n; i++)
-            max = bb_gemm_case_bytes(&cases[i].shape) > max ? bb_gemm_case_bytes(&cases[i].shape) : max;
+            max = bb_gemm_layout_of(&cases[i].shape).bytes > max ? bb_gemm_layout_of(&cases[i].shape).bytes : max;
     return max;
 }
 

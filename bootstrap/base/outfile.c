@@ -28,7 +28,7 @@ static bool begins_with(const char *text, const char *prefix)
 
 void bb_outfile_remove_temporaries(const char *path, pid_t pid)
 {
-    char *pattern = bb_format("%s.%08x????????.tmp", path, (unsigned)pid);
+    char *pattern = pid ? bb_format("%s.%08x????????.tmp", path, (unsigned)pid) : bb_format("%s.*.tmp", path);
     glob_t found = {.gl_pathc = 0};
 
     if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0)

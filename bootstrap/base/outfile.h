@@ -61,7 +61,8 @@ int bb_outfile_close(struct bb_outfile *f, const char *what, int rc);
  */
 int bb_outfile_check(const char *path, const char *what) BB_MUST_CHECK;
 
-/* bb_outfile_remove_temporaries - remove the temporary files for the target `path` that a killed process left. */
+/* bb_outfile_remove_temporaries - remove the temporary files for the target `path` that the killed process `pid` left.
+ * pid 0: that any process left, also for targets whose path is `path`, a dot and more text. */
 void bb_outfile_remove_temporaries(const char *path, pid_t pid);
 
 /* bb_outfile_is_stream - true for paths that are written directly: devices, pipes, and links in /dev and /proc. */

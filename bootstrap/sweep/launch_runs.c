@@ -47,26 +47,20 @@ void bb_launch_runs_release(struct bb_launch_runs *s)
     *s = (struct bb_launch_runs){0};
 }
 
-/* Appends the words of a custom launcher, with {ranks} replaced by the number of ranks. */
-static void add_custom_launcher(const json_t *custom, int ranks, struct bb_argv *words)
-{
-    char number[16];
-
-    snprintf(number, sizeof(number), "%d", ranks);
-    for (size_t i = 0; i < json_array_size(custom); i++)
-        bb_argv_add(words, "%s", json_string_value(json_array_get(custom, i)));
-    bb_argv_replace(words, "{ranks}", number);
-}
-
+/* Appends the command line of the launcher. In a custom launcher, {ranks} is replaced by the number of ranks. */
 static void add_launcher(const struct bb_launch_runs *s, const struct bb_sweep_run *c, struct bb_argv *words)
 {
     bool mpirun = s->with && strcmp(s->with, "mpirun") == 0;
+    char ranks[16];
 
-    add_custom_launcher(s->custom, c->ranks, words);
+    snprintf(ranks, sizeof(ranks), "%d", c->ranks);
+    for (size_t i = 0; i < json_array_size(s->custom); i++)
+        bb_argv_add(words, "%s", json_string_value(json_array_get(s->custom, i)));
+    bb_argv_replace(words, "{ranks}", ranks);
     if (s->with) {
         bb_argv_add(words, "%s", mpirun ? bb_mpirun() : s->with);
         bb_argv_add(words, "-n");
-        bb_argv_add(words, "%d", c->ranks);
+        bb_argv_add(words, "%s", ranks);
     }
     if (s->with && s->hosts) {
         bb_argv_add(words, "%s", mpirun ? bb_mpirun_hosts() : "--nodelist");
@@ -127,15 +121,6 @@ static int open_output(const char *path)
     return fd;
 }
 
-static void set_variables(const struct bb_argv *environment)
-{
-    for (size_t i = 0; i < environment->n; i++)
-        if (strchr(environment->word[i], '='))
-            putenv(environment->word[i]);
-        else
-            unsetenv(environment->word[i]);
-}
-
 /* Runs in the child process: starts a process group, sets the standard streams, the signal mask and the environment,
  * and executes the command. Does not return. */
 static void exec_child(const struct bb_sweep_run *c, const struct bb_argv *words, int out, int err,
@@ -150,67 +135,52 @@ static void exec_child(const struct bb_sweep_run *c, const struct bb_argv *words
     if (devnull < 0 || dup2(devnull, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
         _exit(127);
     sigprocmask(SIG_SETMASK, mask, NULL);
-    set_variables(&c->environment);
+    for (size_t i = 0; i < c->environment.n; i++)
+        if (strchr(c->environment.word[i], '='))
+            putenv(c->environment.word[i]);
+        else
+            unsetenv(c->environment.word[i]);
     execvp(words->word[0], words->word);
     dprintf(2, "busbar: cannot start %s: %s\n", words->word[0], strerror(errno));
     _exit(127);
 }
 
-struct waiting {
-    pid_t pid;
-    /* start_s: time of the start; limit_s: maximum duration, 0 for none; kill_s: time at which SIGKILL will be sent,
-     * 0 until SIGTERM is sent; in seconds, times as returned by bb_now_s */
-    double start_s, limit_s, kill_s;
-    bool out_of_time;
-    int stopped_by;
-};
-
-static void terminate(struct waiting *w)
-{
-    if (w->kill_s == 0)
-        kill(-w->pid, SIGTERM);
-    w->kill_s = w->kill_s > 0 ? w->kill_s : bb_now_s() + TERM_S;
-}
-
-static void check_deadline(struct waiting *w)
-{
-    double now_s = bb_now_s();
-
-    if (w->kill_s == 0 && w->limit_s > 0 && now_s - w->start_s > w->limit_s) {
-        w->out_of_time = true;
-        terminate(w);
-    }
-    if (w->kill_s > 0 && now_s > w->kill_s)
-        kill(-w->pid, SIGKILL);
-}
-
-static int status_of(const struct waiting *w, int status)
-{
-    if (w->out_of_time)
-        return 124;
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-/* Waits until the child exits and returns the exit status of the run. signals: signals to receive with
- * sigtimedwait(); the caller has blocked them. */
-static int wait_for_child(struct waiting *w, const sigset_t *signals, void (*tick)(void *, double), void *arg)
+/*
+ * Waits until the child process exits, which leads a process group of its own.
+ *   limit_s  maximum duration of the run; 0: none
+ *   signals  signals to receive with sigtimedwait(); the caller has blocked them
+ *   ended    out: how the run ended
+ */
+static void wait_for_child(pid_t pid, double limit_s, const sigset_t *signals, void (*tick)(void *, double), void *arg,
+                           struct bb_started *ended)
 {
     const struct timespec fifth = {.tv_nsec = 200000000};
+    const double start_s = bb_now_s();
+    double kill_s = 0; /* time at which SIGKILL will be sent; 0 until SIGTERM is sent */
+    bool out_of_time = false;
     int status = 0;
 
-    while (waitpid(w->pid, &status, WNOHANG) == 0) {
+    while (waitpid(pid, &status, WNOHANG) == 0) {
         int signal_no = sigtimedwait(signals, NULL, &fifth);
+        double now_s = bb_now_s();
 
-        if (signal_no > 0 && signal_no != SIGCHLD) {
-            w->stopped_by = signal_no;
-            terminate(w);
+        if (signal_no > 0 && signal_no != SIGCHLD)
+            ended->stopped_by = signal_no;
+        if (kill_s == 0 && !ended->stopped_by)
+            out_of_time = limit_s > 0 && now_s - start_s > limit_s;
+        if (kill_s == 0 && (ended->stopped_by || out_of_time)) {
+            kill(-pid, SIGTERM);
+            kill_s = now_s + TERM_S;
         }
-        check_deadline(w);
+        if (kill_s > 0 && now_s > kill_s)
+            kill(-pid, SIGKILL);
         if (tick)
-            tick(arg, bb_now_s() - w->start_s);
+            tick(arg, now_s - start_s);
     }
-    kill(-w->pid, SIGKILL); /* ends processes that the launcher left running */
-    return status_of(w, status);
+    kill(-pid, SIGKILL); /* ends processes that the launcher left running */
+    ended->exit_status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    if (out_of_time)
+        ended->exit_status = 124;
 }
 
 static void block_signals(sigset_t *signals, sigset_t *before)
@@ -233,30 +203,27 @@ static void block_signals(sigset_t *signals, sigset_t *before)
 int bb_launch_runs_run(const struct bb_sweep_run *c, const struct bb_argv *words, const char *out, const char *err,
                        void (*tick)(void *arg, double seconds), void *arg, struct bb_started *ended)
 {
-    struct waiting w = {.start_s = bb_now_s(), .limit_s = c->timeout_s};
-    int out_fd = open_output(out), err_fd = out_fd < 0 ? -1 : open_output(err), rc = 0;
+    const double start_s = bb_now_s();
+    int out_fd = open_output(out), err_fd = out_fd < 0 ? -1 : open_output(err), rc = err_fd < 0 ? -BB_EFAIL : 0;
     sigset_t signals, before;
-    pid_t parent = getpid();
+    pid_t parent = getpid(), pid;
 
     *ended = (struct bb_started){0};
-    if (err_fd < 0) {
-        rc = -BB_EFAIL;
-    } else {
+    if (rc == 0) {
         block_signals(&signals, &before);
-        w.pid = fork();
-        if (w.pid == 0)
+        pid = fork();
+        if (pid == 0)
             exec_child(c, words, out_fd, err_fd, &before, parent);
         /* the child calls setpgid(), too, so that the process group exists before either process needs it */
-        if (w.pid > 0)
-            setpgid(w.pid, w.pid);
-        if (w.pid < 0)
+        if (pid > 0)
+            setpgid(pid, pid);
+        if (pid < 0)
             rc = bb_err(BB_EFAIL, "cannot start a process: %s", strerror(errno));
         else
-            ended->exit_status = wait_for_child(&w, &signals, tick, arg);
+            wait_for_child(pid, c->timeout_s, &signals, tick, arg, ended);
         sigprocmask(SIG_SETMASK, &before, NULL);
     }
-    ended->seconds = bb_now_s() - w.start_s;
-    ended->stopped_by = w.stopped_by;
+    ended->seconds = bb_now_s() - start_s;
     if (out_fd >= 0)
         close(out_fd);
     if (err_fd >= 0)

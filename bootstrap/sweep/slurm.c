@@ -25,19 +25,23 @@ static const json_t *slurm_key(const struct bb_slurm_plan *p, const char *key)
     return json_object_get(json_object_get(p->study->root, "slurm"), key);
 }
 
-static size_t count_or_default(const json_t *value, size_t default_count)
+static size_t slurm_count(const struct bb_slurm_plan *p, const char *key, size_t default_count)
 {
+    const json_t *value = slurm_key(p, key);
+
     return value ? (size_t)json_integer_value(value) : default_count;
 }
 
-static bool sized_by_ranks(const struct bb_slurm_plan *p)
+/* Returns whether one of the sbatch options contains text `a` or `b`; at_start: begins with it. */
+static bool any_line_has(const struct bb_slurm_plan *p, const char *a, const char *b, bool at_start)
 {
     const json_t *lines = slurm_key(p, "lines");
 
     for (size_t i = 0; i < json_array_size(lines); i++) {
         const char *line = json_string_value(json_array_get(lines, i));
+        const char *found_a = strstr(line, a), *found_b = strstr(line, b);
 
-        if (strstr(line, "{ranks}") || strstr(line, "{nodes}"))
+        if (at_start ? found_a == line || found_b == line : found_a || found_b)
             return true;
     }
     return false;
@@ -52,32 +56,21 @@ static int max_ranks(const struct array *a)
     return max_tasks;
 }
 
-static bool sets_ntasks(const json_t *lines)
-{
-    for (size_t i = 0; i < json_array_size(lines); i++) {
-        const char *line = json_string_value(json_array_get(lines, i));
-
-        if (strncmp(line, "--ntasks", 8) == 0 || strncmp(line, "-n", 2) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* ---- contents of a script ---- */
 
 /* Prints a user-defined sbatch option with {ranks} and {nodes} replaced. */
 static void put_line(const char *line, int ranks, size_t gpus_per_node, FILE *out)
 {
-    char *ranks_text = bb_format("%d", ranks);
-    char *nodes_text = bb_format("%zu", ((size_t)ranks + gpus_per_node - 1) / gpus_per_node);
-    char *with_ranks = bb_replace(line, "{ranks}", ranks_text);
-    char *with_both = bb_replace(with_ranks, "{nodes}", nodes_text);
+    char ranks_text[16], nodes_text[32];
+    struct bb_argv words = {0};
 
-    fprintf(out, "#SBATCH %s\n", with_both);
-    free(ranks_text);
-    free(nodes_text);
-    free(with_ranks);
-    free(with_both);
+    snprintf(ranks_text, sizeof(ranks_text), "%d", ranks);
+    snprintf(nodes_text, sizeof(nodes_text), "%zu", ((size_t)ranks + gpus_per_node - 1) / gpus_per_node);
+    bb_argv_add(&words, "#SBATCH %s\n", line);
+    bb_argv_replace(&words, "{ranks}", ranks_text);
+    bb_argv_replace(&words, "{nodes}", nodes_text);
+    fputs(words.word[0], out);
+    bb_argv_release(&words);
 }
 
 /* Prints the sbatch option for the log file. '%', '"' and '\' in the folder are escaped, because sbatch interprets
@@ -95,8 +88,7 @@ static void put_log_name(const char *dir, FILE *out)
 
 static void put_head(const struct bb_slurm_plan *p, const struct array *a, FILE *out)
 {
-    size_t at_once = count_or_default(slurm_key(p, "at_once"), 0),
-           gpus = count_or_default(slurm_key(p, "gpus_per_node"), 1);
+    size_t at_once = slurm_count(p, "at_once", 0), gpus = slurm_count(p, "gpus_per_node", 1);
     const json_t *lines = slurm_key(p, "lines");
 
     fprintf(out, "#!/bin/sh\n#SBATCH --job-name=%s\n#SBATCH --array=1-%zu", p->study->name, a->n);
@@ -104,7 +96,7 @@ static void put_head(const struct bb_slurm_plan *p, const struct array *a, FILE 
         fprintf(out, "%%%zu", at_once);
     fputc('\n', out);
     put_log_name(p->dir, out);
-    if (!sets_ntasks(lines))
+    if (!any_line_has(p, "--ntasks", "-n", true))
         fprintf(out, "#SBATCH --ntasks=%d\n", max_ranks(a));
     for (size_t i = 0; i < json_array_size(lines); i++)
         put_line(json_string_value(json_array_get(lines, i)), max_ranks(a), gpus, out);
@@ -226,7 +218,7 @@ static void take_array(const struct bb_sweep_run **left, size_t *n, bool by_rank
 
 int bb_slurm_write(const struct bb_slurm_plan *p, FILE *out)
 {
-    size_t left_n = p->n, max_tasks = count_or_default(slurm_key(p, "tasks_per_array"), TASKS_PER_ARRAY);
+    size_t left_n = p->n, max_tasks = slurm_count(p, "tasks_per_array", TASKS_PER_ARRAY);
     const struct bb_sweep_run **left;
     struct array a = {0};
     int rc = 0, number = 0;
@@ -235,7 +227,7 @@ int bb_slurm_write(const struct bb_slurm_plan *p, FILE *out)
     BB_NEW(a.task, p->n);
     memcpy(left, p->wanted, p->n * sizeof(*left));
     while (rc == 0 && left_n > 0) {
-        take_array(left, &left_n, sized_by_ranks(p), max_tasks, &a);
+        take_array(left, &left_n, any_line_has(p, "{ranks}", "{nodes}", false), max_tasks, &a);
         rc = write_array(p, &a, number || left_n ? ++number : 0, out);
     }
     free(left);

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,13 +54,6 @@ static json_t *utf8_line(char *line)
     return text ? text : json_string(line);
 }
 
-static void keep_line(json_t *lines, char *line)
-{
-    json_array_append_new(lines, utf8_line(line));
-    if (json_array_size(lines) > LAST_LINES)
-        json_array_remove(lines, 0);
-}
-
 /* Returns the last lines of a text as a JSON list. If the text contains error messages of busbar, only these are
  * returned, because launchers print many lines of their own after them. */
 static json_t *last_lines(char *text)
@@ -79,7 +71,9 @@ static json_t *last_lines(char *text)
             json_array_clear(lines);
         only_own |= is_own;
         if (is_own == only_own && line[strspn(line, "- \t=*")] != '\0')
-            keep_line(lines, line);
+            json_array_append_new(lines, utf8_line(line));
+        if (json_array_size(lines) > LAST_LINES)
+            json_array_remove(lines, 0);
     }
     return lines;
 }
@@ -132,28 +126,16 @@ void bb_sweep_found_release(struct bb_sweep_found *found)
 
 /* ---- writing and removing files ---- */
 
-/* Removes the temporary files of a run that was killed before it renamed them (outfile.h). */
-static void remove_temporaries(const char *dir, const struct bb_sweep_run *c)
-{
-    char *pattern = bb_sweep_file(dir, c, ".*.tmp");
-    glob_t found = {0};
-
-    if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0)
-        for (size_t i = 0; i < found.gl_pathc; i++)
-            unlink(found.gl_pathv[i]);
-    globfree(&found);
-    free(pattern);
-}
-
 int bb_sweep_remove_files(const char *dir, const struct bb_sweep_run *c)
 {
     static const char *const endings[] = {".run.json", ".json", ".out", ".err"};
+    char *path = bb_sweep_file(dir, c, "");
     int rc = 0;
 
-    remove_temporaries(dir, c);
+    bb_outfile_remove_temporaries(path, 0);
+    free(path);
     for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]) && rc == 0; i++) {
-        char *path = bb_sweep_file(dir, c, endings[i]);
-
+        path = bb_sweep_file(dir, c, endings[i]);
         if (unlink(path) != 0 && errno != ENOENT)
             rc = bb_err(BB_EFAIL, "cannot remove %s: %s", path, strerror(errno));
         free(path);

@@ -22,6 +22,7 @@ static const struct relation {
     {"<=", true, true, false}, {">=", false, true, true}, {"!=", true, false, true}, {"==", false, true, false},
     {"<", true, false, false}, {">", false, false, true}, {"=", false, true, false},
 };
+enum { N_RELATIONS = sizeof relations / sizeof *relations };
 
 struct condition {
     char column[WORD], value[WORD];
@@ -35,41 +36,23 @@ struct conditions {
     int n;
 };
 
-static const struct relation *find_relation(const char *text)
-{
-    for (size_t i = 0; i < sizeof relations / sizeof *relations; i++)
-        if (strcmp(text, relations[i].text) == 0)
-            return &relations[i];
-    return NULL;
-}
-
 static void remove_trailing_blanks(char *text)
 {
     for (size_t n = strlen(text); n > 0 && text[n - 1] == ' '; n--)
         text[n - 1] = '\0';
 }
 
-static bool read_number(const char *text, double *number)
-{
-    size_t bytes;
-
-    if (bb_parse_double(text, number) == 0)
-        return true;
-    if (bb_parse_bytes(text, &bytes) != 0)
-        return false;
-    *number = (double)bytes;
-    return true;
-}
-
 static int add_condition(struct conditions *all, const char *word)
 {
     struct condition c = {.holds = NULL};
     char relation[3];
+    size_t bytes;
 
     if (all->n == CONDITIONS)
         return bb_err(BB_EUSAGE, "--where: too many conditions at '%s', expected at most %d", word, CONDITIONS);
     if (sscanf(word, " %63[^<>=!]%2[<>=!] %63[^\n]", c.column, relation, c.value) == 3)
-        c.holds = find_relation(relation);
+        for (int i = 0; i < N_RELATIONS && !c.holds; i++)
+            c.holds = strcmp(relation, relations[i].text) == 0 ? &relations[i] : NULL;
     remove_trailing_blanks(c.column);
     remove_trailing_blanks(c.value);
     if (!c.holds)
@@ -77,7 +60,11 @@ static int add_condition(struct conditions *all, const char *word)
                       "--where: '%s' is not a condition, expected COLUMN, one of < <= > >= = != and a value, for "
                       "example ranks>=4",
                       word);
-    c.is_number = read_number(c.value, &c.number);
+    c.is_number = bb_parse_double(c.value, &c.number) == 0;
+    if (!c.is_number && bb_parse_bytes(c.value, &bytes) == 0) {
+        c.is_number = true;
+        c.number = (double)bytes;
+    }
     if (!c.is_number && c.holds->below != c.holds->above)
         return bb_err(BB_EUSAGE, "--where: '%s' in '%s' is not a number; %s requires a number", c.value, word,
                       c.holds->text);

@@ -28,32 +28,29 @@ enum { TYPE_COMPUTE = 4, TYPE_SEND, TYPE_RECV, TYPE_COLLECTIVE };
 static const uint64_t NO_NODE = UINT64_MAX;
 enum { ATTR_NAME = 1, ATTR_INT32 = 7, ATTR_INT64 = 9, ATTR_BOOL = 27, ATTR_STRING = 29 };
 
-/* Values of CollectiveCommType in the Chakra schema. */
-static const struct {
-    enum bb_coll_kind kind;
-    int type;
-} comm_types[] = {{BB_ALL_REDUCE, 0}, {BB_REDUCE, 1},    {BB_ALL_GATHER, 2}, {BB_GATHER, 3},
-                  {BB_SCATTER, 4},    {BB_BROADCAST, 5}, {BB_ALLTOALL, 6},   {BB_REDUCE_SCATTER, 7}};
-
-static int find_comm_type(enum bb_coll_kind kind)
-{
-    for (size_t i = 0; i < sizeof(comm_types) / sizeof(comm_types[0]); i++)
-        if (comm_types[i].kind == kind)
-            return comm_types[i].type;
-    return -1;
-}
+/* 1 + the value of CollectiveCommType in the Chakra schema; 0: the schema does not have the collective. */
+static const int comm_types[BB_COLL_KIND_COUNT] = {
+    [BB_ALL_REDUCE] = 1, [BB_REDUCE] = 2,    [BB_ALL_GATHER] = 3, [BB_GATHER] = 4,
+    [BB_SCATTER] = 5,    [BB_BROADCAST] = 6, [BB_ALLTOALL] = 7,   [BB_REDUCE_SCATTER] = 8,
+};
+static const int node_types[] = {[BB_OP_COMPUTE] = TYPE_COMPUTE,
+                                 [BB_OP_COLLECTIVE] = TYPE_COLLECTIVE,
+                                 [BB_OP_SEND] = TYPE_SEND,
+                                 [BB_OP_RECV] = TYPE_RECV};
 
 /* ---- fields of one Chakra node ---- */
 
 struct writer {
     const struct bb_export *e;
     const struct bb_export_role *role;
+    FILE *out;
     int rank;
     /* [comms] number in PREFIX.groups.json of the first set of ranks that forms this communicator (such as the first
      * tensor-parallel group); the other sets of ranks of the communicator have the next numbers */
     const int *first_group;
-    uint64_t *first_node, *deps; /* first_node: [tasks] id of the Chakra node of each task's first operation; deps:
-                                    scratch memory, ids of the nodes on which the current node depends */
+    uint64_t *first_node; /* [tasks] id of the Chakra node of each task's first operation */
+    uint64_t *deps;       /* [n_deps] ids of the nodes on which the current node depends */
+    size_t n_deps;
     uint64_t next_node;
     uint64_t host, launch; /* ids of Chakra nodes. host: the latest kernel launch on the host; launch: the launch for
                               which the current task, or all tasks of the current NCCL group call, wait */
@@ -68,11 +65,20 @@ static void add_number(struct writer *w, const char *name, int kind, uint64_t va
     bb_message_message(&w->node, NODE_ATTR, &w->attr);
 }
 
-static void add_text(struct writer *w, const char *name, const char *text)
+/* field: number of the attribute's field in the message. */
+static void add_text(struct writer *w, int field, const char *name, const char *text)
 {
     bb_message_text(&w->attr, ATTR_NAME, name);
     bb_message_text(&w->attr, ATTR_STRING, text);
-    bb_message_message(&w->node, NODE_ATTR, &w->attr);
+    bb_message_message(&w->node, field, &w->attr);
+}
+
+static void add_dependency(struct writer *w, uint64_t node)
+{
+    if (node == NO_NODE)
+        return;
+    BB_GROW(w->deps, w->n_deps);
+    w->deps[w->n_deps++] = node;
 }
 
 static void describe_compute(struct writer *w, const struct bb_op *op)
@@ -83,16 +89,6 @@ static void describe_compute(struct writer *w, const struct bb_op *op)
     add_number(w, "duration_ns", ATTR_INT64, (uint64_t)ns);
     if (op->flops > 0)
         add_number(w, "num_ops", ATTR_INT64, (uint64_t)op->flops);
-}
-
-static void describe_group(struct writer *w, const struct bb_op *op)
-{
-    const int group = w->e->step->layout.comms[op->comm].group;
-    char name[16];
-
-    snprintf(name, sizeof(name), "%d",
-             w->first_group[op->comm] + bb_group_instance(&w->e->step->layout, group, w->rank));
-    add_text(w, "pg_name", name);
 }
 
 static void describe_message(struct writer *w, const struct bb_op *op)
@@ -110,53 +106,46 @@ static void describe_collective(struct writer *w, const struct bb_op *op)
 {
     const struct bb_layout *l = &w->e->step->layout;
 
-    add_number(w, "comm_type", ATTR_INT64, (uint64_t)find_comm_type(op->coll));
+    add_number(w, "comm_type", ATTR_INT64, (uint64_t)comm_types[op->coll] - 1);
     add_number(w, "comm_size", ATTR_INT64, bb_op_payload_bytes(op, bb_op_group_size(l, op)));
     if (bb_colls[op->coll].flags & BB_COLL_ROOTED)
         add_number(w, "root_rank", ATTR_INT32, (uint64_t)bb_op_peer_rank(l, op, w->rank));
 }
 
-static int type_of(const struct bb_op *op)
-{
-    static const int types[] = {[BB_OP_COMPUTE] = TYPE_COMPUTE,
-                                [BB_OP_COLLECTIVE] = TYPE_COLLECTIVE,
-                                [BB_OP_SEND] = TYPE_SEND,
-                                [BB_OP_RECV] = TYPE_RECV};
-
-    return types[op->kind];
-}
-
 /*
  * Starts a Chakra node with the fields that all nodes have, in the order of the schema. The node depends on the nodes
- * w->deps[0 .. n_deps).
+ * in w->deps.
  *   on_host  true: the node is a launch on the host, not a GPU operation
  */
-static void begin_node(struct writer *w, const char *name, int type, size_t n_deps, bool on_host, int stream)
+static void begin_node(struct writer *w, const char *name, int type, bool on_host, int stream)
 {
     bb_message_number(&w->node, NODE_ID, w->next_node++);
     bb_message_text(&w->node, NODE_NAME, name);
     bb_message_number(&w->node, NODE_TYPE, (uint64_t)type);
-    if (n_deps > 0)
-        bb_message_packed(&w->node, NODE_DATA_DEPS, w->deps, n_deps);
+    if (w->n_deps > 0)
+        bb_message_packed(&w->node, NODE_DATA_DEPS, w->deps, w->n_deps);
     add_number(w, "is_cpu_op", ATTR_BOOL, on_host);
     add_number(w, "stream", ATTR_INT64, (uint64_t)stream);
 }
 
-static void write_node(struct writer *w, const struct bb_op *op, size_t n_deps, FILE *out)
+static void write_node(struct writer *w, const struct bb_op *op)
 {
-    char name[BB_OP_NAME];
+    const struct bb_layout *l = &w->e->step->layout;
+    char name[BB_OP_NAME], group[16];
 
-    begin_node(w, bb_op_name(&w->e->step->layout, op, name), type_of(op), n_deps, false, op->stream);
+    begin_node(w, bb_op_name(l, op, name), node_types[op->kind], false, op->stream);
     if (op->kind == BB_OP_COMPUTE) {
         describe_compute(w, op);
     } else {
-        describe_group(w, op);
+        snprintf(group, sizeof(group), "%d",
+                 w->first_group[op->comm] + bb_group_instance(l, l->comms[op->comm].group, w->rank));
+        add_text(w, NODE_ATTR, "pg_name", group);
         if (op->kind == BB_OP_COLLECTIVE)
             describe_collective(w, op);
         else
             describe_message(w, op);
     }
-    bb_message_write(&w->node, out);
+    bb_message_write(&w->node, w->out);
 }
 
 /*
@@ -164,7 +153,7 @@ static void write_node(struct writer *w, const struct bb_op *op, size_t n_deps, 
  * the GPU. The schema requires whole microseconds, but a launch takes only a few microseconds, so the rounding error of
  * each launch is carried over to the next launch.
  */
-static void write_launch(struct writer *w, const struct bb_op *op, int64_t ns, FILE *out)
+static void write_launch(struct writer *w, const struct bb_op *op, int64_t ns)
 {
     const uint64_t begin_us = (uint64_t)(w->host_ns + 500) / 1000;
     char name[BB_OP_NAME + 8], of_op[BB_OP_NAME];
@@ -172,77 +161,42 @@ static void write_launch(struct writer *w, const struct bb_op *op, int64_t ns, F
     if (ns <= 0)
         return;
     snprintf(name, sizeof(name), "launch %s", bb_op_name(&w->e->step->layout, op, of_op));
-    w->deps[0] = w->host;
+    w->n_deps = 0;
+    add_dependency(w, w->host);
     w->host = w->next_node;
     w->host_ns += ns;
-    begin_node(w, name, TYPE_COMPUTE, w->deps[0] != NO_NODE, true, w->e->host_stream);
+    begin_node(w, name, TYPE_COMPUTE, true, w->e->host_stream);
     bb_message_number(&w->node, NODE_DURATION_US, (uint64_t)(w->host_ns + 500) / 1000 - begin_us);
     add_number(w, "duration_ns", ATTR_INT64, (uint64_t)ns);
-    bb_message_write(&w->node, out);
+    bb_message_write(&w->node, w->out);
 }
 
 /* ---- all nodes of one rank ---- */
 
-/*
- * Lists in w->deps the nodes on which a task depends: all nodes of its predecessor tasks, and its kernel launch.
- * Returns the number of nodes.
- */
-static size_t list_deps(struct writer *w, int task)
+/* Lists in w->deps the nodes on which a task depends: all nodes of its predecessor tasks, and its kernel launch. */
+static void list_dependencies(struct writer *w, const struct bb_export_task *task)
 {
-    const struct bb_export_role *role = w->role;
-    size_t n = 0;
-
-    for (int i = role->first_before[task]; i < role->first_before[task + 1]; i++)
-        for (int node = 0; node < role->graph.tasks[role->before[i]].n; node++)
-            w->deps[n++] = w->first_node[role->before[i]] + (uint64_t)node;
-    if (w->launch != NO_NODE)
-        w->deps[n++] = w->launch;
-    return n;
+    w->n_deps = 0;
+    for (int i = 0; i < task->n_before; i++)
+        for (int node = 0; node < w->role->graph.tasks[task->before[i]].n; node++)
+            add_dependency(w, w->first_node[task->before[i]] + (uint64_t)node);
+    add_dependency(w, w->launch);
 }
 
-static size_t max_deps(const struct bb_export_role *role)
+static void write_task(struct writer *w, int t)
 {
-    const struct bb_task *tasks = role->graph.tasks;
-    size_t most = 0;
-
-    for (int t = 0; t < role->graph.n_tasks; t++) {
-        size_t n = 0;
-
-        for (int i = role->first_before[t]; i < role->first_before[t + 1]; i++)
-            n += (size_t)tasks[role->before[i]].n;
-        most = n > most ? n : most;
-    }
-    return most + 1;
-}
-
-static void write_global(struct writer *w, FILE *out)
-{
-    char head[512];
-
-    bb_export_source_text(w->e, head, sizeof(head));
-    bb_message_text(&w->node, GLOBAL_VERSION, "0.0.4");
-    bb_message_text(&w->attr, ATTR_NAME, "source");
-    bb_message_text(&w->attr, ATTR_STRING, head);
-    bb_message_message(&w->node, GLOBAL_ATTR, &w->attr);
-    bb_message_write(&w->node, out);
-}
-
-static void write_task(struct writer *w, int t, FILE *out)
-{
-    static const struct bb_export_launch none;
-    const struct bb_export_launch *launch = w->role->launches ? &w->role->launches[t] : &none;
+    const struct bb_export_task *export = &w->role->tasks[t];
     const struct bb_task *task = &w->role->graph.tasks[t];
     const struct bb_op *op = bb_export_op(w->role, task, 0);
-    size_t n_deps;
 
-    write_launch(w, op, launch->first_ns, out);
-    if (launch->first_ns > 0)
+    write_launch(w, op, export->first_ns);
+    if (export->first_ns > 0)
         w->launch = w->host;
-    n_deps = list_deps(w, t);
+    list_dependencies(w, export);
     w->first_node[t] = w->next_node;
     for (int i = 0; i < task->n; i++)
-        write_node(w, bb_export_op(w->role, task, i), n_deps, out);
-    write_launch(w, op, launch->more_ns, out);
+        write_node(w, bb_export_op(w->role, task, i));
+    write_launch(w, op, export->more_ns);
 }
 
 static int write_rank(const struct bb_export *e, const char *prefix, int rank, const int *first_group)
@@ -255,14 +209,18 @@ static int write_rank(const struct bb_export *e, const char *prefix, int rank, c
                        .launch = NO_NODE};
     char *path = bb_format("%s.%d.et", prefix, rank);
     struct bb_outfile file;
+    char head[512];
     int rc;
 
     BB_NEW(w.first_node, w.role->graph.n_tasks);
-    BB_NEW(w.deps, max_deps(w.role));
     TRY(bb_outfile_open(&file, path, "the Chakra trace"));
-    write_global(&w, file.out);
+    w.out = file.out;
+    bb_export_source_text(e, head, sizeof(head));
+    bb_message_text(&w.node, GLOBAL_VERSION, "0.0.4");
+    add_text(&w, GLOBAL_ATTR, "source", head);
+    bb_message_write(&w.node, w.out);
     for (int t = 0; t < w.role->graph.n_tasks; t++)
-        write_task(&w, t, file.out);
+        write_task(&w, t);
     rc = bb_outfile_close(&file, "the Chakra trace", 0);
 out:
     bb_message_release(&w.node);
@@ -275,43 +233,32 @@ out:
 
 /* ---- communicators and their ranks ---- */
 
-static void print_members(const struct bb_layout *l, int group, int instance, FILE *out)
-{
-    for (int i = 0; i < l->groups[group].size; i++)
-        fprintf(out, "%s%d", i ? ", " : "[", bb_group_member(l, group, instance, i));
-    fputc(']', out);
-}
-
-static void print_groups(const struct bb_layout *l, const int *first_group, FILE *out)
-{
-    const char *separator = "{\n";
-
-    for (int c = 0; c < l->n_comms; c++)
-        for (int i = 0; i < bb_group_instances(l, l->comms[c].group); i++) {
-            fprintf(out, "%s\"%d\": ", separator, first_group[c] + i);
-            print_members(l, l->comms[c].group, i, out);
-            separator = ",\n";
-        }
-    fprintf(out, "%s}\n", l->n_comms ? "\n" : "{");
-}
-
 static int write_groups(const struct bb_layout *l, const char *prefix, const int *first_group)
 {
     char *path = bb_format("%s.groups.json", prefix);
+    const char *separator = "{\n";
     struct bb_outfile file;
     int rc = bb_outfile_open(&file, path, "the communicators");
 
     free(path);
     if (rc)
         return rc;
-    print_groups(l, first_group, file.out);
+    for (int c = 0; c < l->n_comms; c++)
+        for (int instance = 0; instance < bb_group_instances(l, l->comms[c].group); instance++) {
+            fprintf(file.out, "%s\"%d\": ", separator, first_group[c] + instance);
+            for (int i = 0; i < l->groups[l->comms[c].group].size; i++)
+                fprintf(file.out, "%s%d", i ? ", " : "[", bb_group_member(l, l->comms[c].group, instance, i));
+            fputc(']', file.out);
+            separator = ",\n";
+        }
+    fprintf(file.out, "%s}\n", l->n_comms ? "\n" : "{");
     return bb_outfile_close(&file, "the communicators", 0);
 }
 
 bool bb_chakra_supports(const struct bb_layout *l, const struct bb_op *op)
 {
     (void)l;
-    return find_comm_type(op->coll) >= 0;
+    return comm_types[op->coll] > 0;
 }
 
 int bb_export_chakra(const struct bb_export *e, const char *prefix)

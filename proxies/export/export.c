@@ -104,130 +104,86 @@ int bb_export_check_writable(const char *name, const char *path)
     return bb_outfile_check(first, format->what);
 }
 
-/*
- * Removes duplicate predecessors of each task from role->before. A task may depend on another task for several reasons,
- * for example because both tasks use the same stream and the same communicator.
- */
-static void remove_duplicates(struct bb_export_role *role)
-{
-    int kept = 0;
-
-    for (int t = 0; t < role->graph.n_tasks; t++) {
-        const int first = role->first_before[t], end = role->first_before[t + 1];
-
-        role->first_before[t] = kept;
-        for (int i = first; i < end; i++)
-            if (i == first || role->before[i] != role->before[i - 1])
-                role->before[kept++] = role->before[i];
-    }
-    role->first_before[role->graph.n_tasks] = kept;
-}
-
-/*
- * Builds the list of predecessors of each task from the graph's lists of successors. Tasks are visited in ascending
- * order, so duplicate predecessors are adjacent in the list.
- */
-static void invert_dependencies(struct bb_export_role *role)
+/* Adds each task to the lists of the tasks that depend on it. A task may depend on another task for several reasons, for
+ * example because both tasks use the same stream and the same communicator. Tasks are visited in ascending order, so the
+ * duplicates of a predecessor would be adjacent in the list. */
+static void list_predecessors(struct bb_export_role *role)
 {
     const struct bb_task_graph *graph = &role->graph;
-    int total = 0, *used = NULL;
 
-    BB_NEW(role->first_before, graph->n_tasks + 1);
-    BB_NEW(used, graph->n_tasks);
-    for (int t = 0; t < graph->n_tasks; t++) {
-        role->first_before[t] = total;
-        total += graph->tasks[t].n_before;
-    }
-    role->first_before[graph->n_tasks] = total;
-    BB_NEW(role->before, total);
     for (int t = 0; t < graph->n_tasks; t++)
         for (int i = 0; i < graph->tasks[t].n_next; i++) {
-            const int after = graph->next[graph->tasks[t].next + i];
+            struct bb_export_task *after = &role->tasks[graph->next[graph->tasks[t].next + i]];
 
-            role->before[role->first_before[after] + used[after]++] = t;
+            if (after->n_before > 0 && after->before[after->n_before - 1] == t)
+                continue;
+            BB_GROW(after->before, after->n_before);
+            after->before[after->n_before++] = t;
         }
-    remove_duplicates(role);
-    free(used);
 }
 
-static void release(struct bb_export *e)
+static void set_launches(struct bb_export_role *role, const struct bb_cluster *c)
 {
-    for (int r = 0; e->roles && r < e->step->n_roles; r++) {
-        bb_task_graph_release(&e->roles[r].graph);
-        free(e->roles[r].first_before);
-        free(e->roles[r].before);
-        free(e->roles[r].launches);
+    const struct bb_task_graph *graph = &role->graph;
+
+    for (int t = 0; t < graph->n_tasks; t++) {
+        const struct bb_task *task = &graph->tasks[t];
+        struct bb_export_task *own = &role->tasks[t];
+
+        if (t > 0 && task->issue == task[-1].issue)
+            continue;
+        if (graph->issue_computes[task->issue]) {
+            const struct bb_work_time work = bb_op_work_time(c, &graph->program->ops[task->first]);
+
+            own->first_ns = work.first_ns;
+            own->more_ns = work.issue_ns - work.first_ns;
+        } else {
+            own->first_ns = bb_cluster_issue_ns(c, false);
+        }
     }
-    free(e->roles);
-}
-
-static struct bb_export_launch launch_of(const struct bb_cluster *c, const struct bb_task_graph *graph,
-                                         const struct bb_task *task)
-{
-    struct bb_work_time work;
-
-    if (!graph->issue_computes[task->issue])
-        return (struct bb_export_launch){.first_ns = bb_cluster_issue_ns(c, false)};
-    work = bb_op_work_time(c, &graph->program->ops[task->first]);
-    return (struct bb_export_launch){work.first_ns, work.issue_ns - work.first_ns};
-}
-
-static void list_launches(struct bb_export_role *role, const struct bb_cluster *c)
-{
-    const struct bb_task *tasks = role->graph.tasks;
-
-    BB_NEW(role->launches, role->graph.n_tasks);
-    for (int t = 0; t < role->graph.n_tasks; t++)
-        if (t == 0 || tasks[t].issue != tasks[t - 1].issue)
-            role->launches[t] = launch_of(c, &role->graph, &tasks[t]);
 }
 
 static void prepare(struct bb_export *e)
 {
     BB_NEW(e->roles, e->step->n_roles);
     for (int r = 0; r < e->step->n_roles; r++) {
-        bb_task_graph_init(&e->roles[r].graph, &e->step->roles[r].program);
-        invert_dependencies(&e->roles[r]);
-        if (e->step->roles[r].program.n_streams > e->host_stream)
-            e->host_stream = e->step->roles[r].program.n_streams;
+        const struct bb_program *p = &e->step->roles[r].program;
+        struct bb_export_role *role = &e->roles[r];
+
+        bb_task_graph_init(&role->graph, p);
+        BB_NEW(role->tasks, role->graph.n_tasks);
+        list_predecessors(role);
+        e->host_stream = p->n_streams > e->host_stream ? p->n_streams : e->host_stream;
         if (e->prediction)
-            list_launches(&e->roles[r], &e->prediction->cluster);
+            set_launches(role, &e->prediction->cluster);
     }
 }
 
-static int reject_unknown_times(const struct bb_export *e)
+static void release(struct bb_export *e)
 {
-    for (int r = 0; r < e->step->n_roles && !e->prediction; r++) {
-        const struct bb_program *p = &e->step->roles[r].program;
+    for (int r = 0; e->roles && r < e->step->n_roles; r++) {
+        for (int t = 0; t < e->roles[r].graph.n_tasks; t++)
+            free(e->roles[r].tasks[t].before);
+        free(e->roles[r].tasks);
+        bb_task_graph_release(&e->roles[r].graph);
+    }
+    free(e->roles);
+}
 
-        for (size_t i = 0; i < p->n_ops; i++)
-            if (p->ops[i].work)
+/* Rejects a step with real kernels whose times are unknown, or with a collective that the format cannot represent. */
+static int reject_ops(const struct bb_export *e, const struct format *format)
+{
+    for (int r = 0; r < e->step->n_roles; r++)
+        for (size_t i = 0; i < e->step->roles[r].program.n_ops; i++) {
+            const struct bb_op *op = &e->step->roles[r].program.ops[i];
+
+            if (op->work && !e->prediction)
                 return bb_err(BB_EUSAGE, "--export: times of real kernels require --cluster; try: --cluster "
                                          "h100-sxm-ib, or --compute timed");
-    }
+            if (op->kind == BB_OP_COLLECTIVE && format->supports && !format->supports(&e->step->layout, op))
+                return bb_err(BB_EUSAGE, "--export: %s does not support %s", format->tool, bb_colls[op->coll].name);
+        }
     return 0;
-}
-
-/* Rejects a step with a collective that the format cannot represent. */
-static int reject_collectives(const struct bb_export *e, const struct format *format)
-{
-    for (int r = 0; r < e->step->n_roles && format->supports; r++) {
-        const struct bb_program *p = &e->step->roles[r].program;
-
-        for (size_t i = 0; i < p->n_ops; i++)
-            if (p->ops[i].kind == BB_OP_COLLECTIVE && !format->supports(&e->step->layout, &p->ops[i]))
-                return bb_err(BB_EUSAGE, "--export: %s does not support %s", format->tool,
-                              bb_colls[p->ops[i].coll].name);
-    }
-    return 0;
-}
-
-static int write_file(const struct format *format, const struct bb_export *e, const char *path)
-{
-    struct bb_outfile file;
-    int rc = bb_outfile_open(&file, path, format->what);
-
-    return rc ? rc : bb_outfile_close(&file, format->what, format->write(e, file.out));
 }
 
 int bb_export_step(const char *name, const char *path, const struct bb_step *step,
@@ -235,12 +191,17 @@ int bb_export_step(const char *name, const char *path, const struct bb_step *ste
 {
     const struct format *format = find_format(name);
     struct bb_export e = {.step = step, .prediction = prediction, .only = only, .argc = argc, .argv = argv};
+    struct bb_outfile file;
     int rc;
 
-    TRY(reject_unknown_times(&e));
-    TRY(reject_collectives(&e, format));
+    TRY(reject_ops(&e, format));
     prepare(&e);
-    TRY(format->write ? write_file(format, &e, path) : format->write_ranks(&e, path));
+    if (format->write_ranks) {
+        rc = format->write_ranks(&e, path);
+    } else {
+        TRY(bb_outfile_open(&file, path, format->what));
+        rc = bb_outfile_close(&file, format->what, format->write(&e, file.out));
+    }
 out:
     release(&e);
     return rc;

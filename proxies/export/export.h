@@ -16,21 +16,22 @@
 #include <stdio.h>
 
 /*
- * Times in ns that the host needs to launch one task (an operation or an NCCL group call). first_ns: launch of the
- * task's first kernel, for which the task waits; more_ns: launches of the task's other kernels. Both are 0 for a task
- * that shares the launch of the previous task, for example in one NCCL group call.
+ * A task of a role (operation or NCCL group call), in the order in which the host launches the tasks.
+ *   before    [n_before] indices of the tasks for which this task waits
+ *   first_ns  host time in ns of the launch of the task's first kernel, for which the task waits
+ *   more_ns   host time in ns of the launches of the task's other kernels
+ * Both times are 0 without a cluster profile, and for a task that shares the launch of the previous task, for example in
+ * one NCCL group call.
  */
-struct bb_export_launch {
+struct bb_export_task {
+    int *before, n_before;
     int64_t first_ns, more_ns;
 };
 
 /* The tasks of one role (a set of ranks that run the same program), with their dependencies and launches. */
 struct bb_export_role {
     struct bb_task_graph graph;
-    int *first_before, *before; /* before[first_before[t]] to before[first_before[t + 1] - 1] are the indices of the
-                                   tasks for which task t waits */
-    struct bb_export_launch *launches; /* [tasks] in the order in which the host launches the tasks; NULL without a
-                                          cluster profile: host launches are not modeled */
+    struct bb_export_task *tasks; /* [graph.n_tasks] */
 };
 
 /* The ranks and micro-batches of the step to write, as lists such as "0,8-15"; NULL: the default of the format. */

@@ -10,46 +10,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The tag of communicator number c is (c + 1) x TAG_STEP. ATLAHS matches messages by sender and the upper 16 bits of
- * the tag, so with smaller steps it would match messages of different communicators. */
-enum { TAG_STEP = 65536 };
 static const uint64_t MAGIC = 4223;       /* first word of the binary file */
 static const double MAX_OPERATIONS = 2e9; /* maximum number of GOAL operations over all ranks; 2e9 operations need 90
                                              GB in the binary format */
 
 /* ---- the list of GOAL operations (send, recv, calc) and dependencies ---- */
 
-uint32_t bb_goal_add(struct bb_goal *g, struct bb_goal_op op)
+static void add_edge(struct bb_goal *g, struct bb_goal_edge edge)
 {
-    BB_GROW(g->ops, g->n_ops);
-    g->ops[g->n_ops] = op;
-    return (uint32_t)g->n_ops++;
-}
-
-static void add_edge(struct bb_goal *g, uint32_t after, uint32_t before, bool started)
-{
-    if (before == BB_GOAL_NOTHING)
+    if (edge.before == BB_GOAL_NOTHING)
         return;
     BB_GROW(g->edges, g->n_edges);
-    g->edges[g->n_edges++] = (struct bb_goal_edge){after, before, started};
+    g->edges[g->n_edges++] = edge;
 }
 
 void bb_goal_wait(struct bb_goal *g, uint32_t after, uint32_t before)
 {
-    add_edge(g, after, before, false);
+    add_edge(g, (struct bb_goal_edge){after, before, false});
 }
 
 void bb_goal_wait_start(struct bb_goal *g, uint32_t after, uint32_t before)
 {
-    add_edge(g, after, before, true);
+    add_edge(g, (struct bb_goal_edge){after, before, true});
 }
 
-uint32_t bb_goal_add_after(struct bb_goal *g, struct bb_goal_op op, uint32_t before)
+uint32_t bb_goal_add(struct bb_goal *g, struct bb_goal_op op, uint32_t before)
 {
-    const uint32_t added = bb_goal_add(g, op);
+    BB_GROW(g->ops, g->n_ops);
+    g->ops[g->n_ops++] = op;
+    bb_goal_wait(g, (uint32_t)g->n_ops - 1, before);
+    return (uint32_t)g->n_ops - 1;
+}
 
-    bb_goal_wait(g, added, before);
-    return added;
+uint32_t bb_goal_calc(struct bb_goal *g, int cpu, int64_t ns, uint32_t before)
+{
+    return bb_goal_add(g, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = cpu, .size = (uint64_t)ns}, before);
 }
 
 /* ---- GOAL operations of one rank ---- */
@@ -70,51 +65,24 @@ struct rank_goal {
 static void add_launch(struct rank_goal *g, int64_t ns)
 {
     if (ns > 0)
-        g->host = bb_goal_add_after(
-            &g->goal, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = g->e->host_stream, .size = (uint64_t)ns},
-            g->host);
+        g->host = bb_goal_calc(&g->goal, g->e->host_stream, ns, g->host);
 }
 
 /* Returns the index of a GOAL operation that ends when all predecessors of a task, and the task's launch, have
  * ended. If no single operation does, appends a calculation of zero duration on `cpu` that waits for all of them.
  * Returns BB_GOAL_NOTHING if the task waits for nothing. */
-static uint32_t begin_of_task(struct rank_goal *g, int task, int cpu)
+static uint32_t begin_of_task(struct rank_goal *g, const struct bb_export_task *task, int cpu)
 {
-    const int first = g->role->first_before[task], n = g->role->first_before[task + 1] - first;
     uint32_t join;
 
-    if (n == 0)
+    if (task->n_before == 0)
         return g->launch;
-    if (n == 1 && g->launch == BB_GOAL_NOTHING)
-        return g->end[g->role->before[first]];
-    join = bb_goal_add_after(&g->goal, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = cpu}, g->launch);
-    for (int i = 0; i < n; i++)
-        bb_goal_wait(&g->goal, join, g->end[g->role->before[first + i]]);
+    if (task->n_before == 1 && g->launch == BB_GOAL_NOTHING)
+        return g->end[task->before[0]];
+    join = bb_goal_calc(&g->goal, cpu, 0, g->launch);
+    for (int i = 0; i < task->n_before; i++)
+        bb_goal_wait(&g->goal, join, g->end[task->before[i]]);
     return join;
-}
-
-static uint32_t add_compute(struct rank_goal *g, const struct bb_op *op, uint32_t before)
-{
-    const uint64_t ns = (uint64_t)bb_export_compute_ns(g->e, g->rank, op);
-
-    return bb_goal_add_after(&g->goal, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = op->stream, .size = ns},
-                             before);
-}
-
-static uint32_t add_collective(struct rank_goal *g, const struct bb_op *op, uint32_t before)
-{
-    const struct bb_layout *l = &g->e->step->layout;
-    const int group = l->comms[op->comm].group;
-
-    return bb_goal_collective(&g->goal, &(struct bb_goal_collective){.layout = l,
-                                                                     .op = op,
-                                                                     .group = group,
-                                                                     .instance = bb_group_instance(l, group, g->rank),
-                                                                     .index = bb_group_index(l, group, g->rank),
-                                                                     .n = l->groups[group].size,
-                                                                     .cpu = op->stream,
-                                                                     .tag = (uint32_t)(op->comm + 1) * TAG_STEP,
-                                                                     .before = before});
 }
 
 /*
@@ -130,10 +98,7 @@ static void keep_order(struct bb_goal *g, uint32_t first, uint32_t message)
 
     for (uint32_t m = message; m-- > first;)
         if (g->ops[m].type == op->type && g->ops[m].peer == op->peer) {
-            if (op->type == BB_GOAL_RECV)
-                bb_goal_wait(g, message, m);
-            else
-                bb_goal_wait_start(g, message, m);
+            add_edge(g, (struct bb_goal_edge){message, m, .started = op->type == BB_GOAL_SEND});
             return;
         }
 }
@@ -146,14 +111,14 @@ static void add_message(struct rank_goal *g, const struct bb_op *op, uint32_t fi
 
     if (peer == g->rank)
         return;
-    message = bb_goal_add_after(&g->goal,
-                                (struct bb_goal_op){op->kind == BB_OP_SEND ? BB_GOAL_SEND : BB_GOAL_RECV, op->stream,
-                                                    (uint32_t)peer, (uint32_t)(op->comm + 1) * TAG_STEP, bytes},
-                                before);
+    message = bb_goal_add(&g->goal,
+                          (struct bb_goal_op){op->kind == BB_OP_SEND ? BB_GOAL_SEND : BB_GOAL_RECV, op->stream,
+                                              (uint32_t)peer, bb_goal_tag(op), bytes},
+                          before);
     keep_order(&g->goal, first, message);
 }
 
-static uint32_t add_exchange(struct rank_goal *g, const struct bb_task *task, uint32_t before)
+static uint32_t add_exchange(struct rank_goal *g, const struct bb_task *task, int cpu, uint32_t before)
 {
     const uint32_t first = (uint32_t)g->goal.n_ops;
     uint32_t last, join;
@@ -163,10 +128,7 @@ static uint32_t add_exchange(struct rank_goal *g, const struct bb_task *task, ui
     last = (uint32_t)g->goal.n_ops;
     if (last == first + 1)
         return first;
-    join =
-        bb_goal_add(&g->goal, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = bb_export_op(g->role, task, 0)->stream});
-    if (last == first)
-        bb_goal_wait(&g->goal, join, before);
+    join = bb_goal_calc(&g->goal, cpu, 0, last == first ? before : BB_GOAL_NOTHING);
     for (uint32_t m = first; m < last; m++)
         bb_goal_wait(&g->goal, join, m);
     return join;
@@ -176,28 +138,27 @@ static void add_task(struct rank_goal *g, int t)
 {
     const struct bb_task *task = &g->role->graph.tasks[t];
     const struct bb_op *op = bb_export_op(g->role, task, 0);
-    const uint32_t before = begin_of_task(g, t, op->stream);
+    const uint32_t before = begin_of_task(g, &g->role->tasks[t], op->stream);
 
     if (task->kind == BB_TASK_COMPUTE)
-        g->end[t] = add_compute(g, op, before);
+        g->end[t] = bb_goal_calc(&g->goal, op->stream, bb_export_compute_ns(g->e, g->rank, op), before);
     else if (task->kind == BB_TASK_COLLECTIVE)
-        g->end[t] = add_collective(g, op, before);
+        g->end[t] = bb_goal_collective(&g->goal, &g->e->step->layout, op, g->rank, before);
     else
-        g->end[t] = add_exchange(g, task, before);
+        g->end[t] = add_exchange(g, task, op->stream, before);
 }
 
-static void add_tasks(struct rank_goal *g)
+static void build_goal(struct rank_goal *g, const struct bb_export *e, int rank)
 {
-    static const struct bb_export_launch none;
-
+    *g = (struct rank_goal){
+        .e = e, .role = bb_export_role_of(e, rank), .rank = rank, .host = BB_GOAL_NOTHING, .launch = BB_GOAL_NOTHING};
+    BB_NEW(g->end, g->role->graph.n_tasks);
     for (int t = 0; t < g->role->graph.n_tasks; t++) {
-        const struct bb_export_launch *launch = g->role->launches ? &g->role->launches[t] : &none;
-
-        add_launch(g, launch->first_ns);
-        if (launch->first_ns > 0)
+        add_launch(g, g->role->tasks[t].first_ns);
+        if (g->role->tasks[t].first_ns > 0)
             g->launch = g->host;
         add_task(g, t);
-        add_launch(g, launch->more_ns);
+        add_launch(g, g->role->tasks[t].more_ns);
     }
 }
 
@@ -208,34 +169,26 @@ static void release_goal(struct rank_goal *g)
     free(g->end);
 }
 
-static void build_goal(struct rank_goal *g, const struct bb_export *e, int rank)
-{
-    *g = (struct rank_goal){
-        .e = e, .role = bb_export_role_of(e, rank), .rank = rank, .host = BB_GOAL_NOTHING, .launch = BB_GOAL_NOTHING};
-    BB_NEW(g->end, g->role->graph.n_tasks);
-    add_tasks(g);
-}
-
 /* Rejects a training step with more than MAX_OPERATIONS GOAL operations. The total is the number of operations of
  * one rank per role (set of ranks that run the same program) times the number of ranks of the role. */
 static int reject_huge(const struct bb_export *e)
 {
-    double total = 0, *ops;
+    double total = 0, *of_role; /* of_role: [roles] number of operations of one rank; 0: not counted yet */
 
-    BB_NEW(ops, e->step->n_roles);
+    BB_NEW(of_role, e->step->n_roles);
     for (int r = 0; r < e->step->layout.ranks; r++) {
-        double *ops_of_role = &ops[e->step->role_of[r]];
+        const int role = e->step->role_of[r];
 
-        if (*ops_of_role == 0) {
+        if (of_role[role] == 0) {
             struct rank_goal g;
 
             build_goal(&g, e, r);
-            *ops_of_role = (double)g.goal.n_ops;
+            of_role[role] = (double)g.goal.n_ops;
             release_goal(&g);
         }
-        total += *ops_of_role;
+        total += of_role[role];
     }
-    free(ops);
+    free(of_role);
     if (total > MAX_OPERATIONS)
         return bb_err(BB_EUSAGE,
                       "--export: the file would have %.3g sends, receives and calculations, at most %.3g are "

@@ -34,39 +34,37 @@ struct bb_goal {
     size_t n_ops, n_edges;
 };
 
-/* bb_goal_add - append an operation and return its index. */
-uint32_t bb_goal_add(struct bb_goal *g, struct bb_goal_op op);
 /*
- * bb_goal_add_after - append an operation that starts after the end of operation `before`; returns its index.
+ * bb_goal_add - append an operation that starts after the end of operation `before`. Returns the operation's index.
+ * bb_goal_calc - append a calculation of `ns` nanoseconds in the same way. A calculation of zero duration that waits for
+ *   several operations is a join: it ends when all of them have ended.
  * bb_goal_wait - make operation `after` start after the end of operation `before`.
  * bb_goal_wait_start - make operation `after` start after the start of operation `before`.
- * All three functions: if `before` is BB_GOAL_NOTHING, no dependency is added.
+ * All functions: if `before` is BB_GOAL_NOTHING, no dependency is added.
  */
 #define BB_GOAL_NOTHING UINT32_MAX
-uint32_t bb_goal_add_after(struct bb_goal *g, struct bb_goal_op op, uint32_t before);
+uint32_t bb_goal_add(struct bb_goal *g, struct bb_goal_op op, uint32_t before);
+uint32_t bb_goal_calc(struct bb_goal *g, int cpu, int64_t ns, uint32_t before);
 void bb_goal_wait(struct bb_goal *g, uint32_t after, uint32_t before);
 void bb_goal_wait_start(struct bb_goal *g, uint32_t after, uint32_t before);
 
-/* A collective as seen by one rank. bb_goal_collective converts it to messages with the other ranks of the
- * communicator. */
-struct bb_goal_collective {
-    const struct bb_layout *layout;
-    const struct bb_op *op;
-    /* group, instance: the communicator (group: index in layout->groups; instance: index among the sets of ranks of
-     * this group); index: this rank's index in the communicator; n: number of ranks of the communicator */
-    int group, instance, index, n;
-    int cpu;
-    uint32_t tag;
-    uint32_t before; /* index of the GOAL operation for which all messages of the collective wait */
-};
+/* Returns the tag of the operation's messages: the number of its communicator, counted from 1, times 65536. ATLAHS
+ * matches messages by sender and the upper 16 bits of the tag, so with smaller steps it would match messages of
+ * different communicators. */
+static inline uint32_t bb_goal_tag(const struct bb_op *op)
+{
+    return (uint32_t)(op->comm + 1) * 65536;
+}
 
 /*
  * bb_goal_collective - append the messages of a collective on one rank, and return the index of an operation that ends
- * when all of these messages have ended. The algorithms ignore which ranks share a node: ring for all_reduce,
- * all_gather and reduce_scatter (the array is split into n fragments whose sizes differ by at most one byte), pairwise
- * exchange for alltoall, binomial tree for broadcast and reduce, direct messages between the root and all other ranks
- * for gather and scatter. Call only for collectives for which bb_goal_supports (export.h) returns true.
+ * when all of these messages have ended. The messages wait for the end of operation `before`. The algorithms ignore
+ * which ranks share a node: ring for all_reduce, all_gather and reduce_scatter (the array is split into n fragments
+ * whose sizes differ by at most one byte), pairwise exchange for alltoall, binomial tree for broadcast and reduce,
+ * direct messages between the root and all other ranks for gather and scatter. Call only for collectives for which
+ * bb_goal_supports (export.h) returns true.
  */
-uint32_t bb_goal_collective(struct bb_goal *g, const struct bb_goal_collective *c);
+uint32_t bb_goal_collective(struct bb_goal *g, const struct bb_layout *l, const struct bb_op *op, int rank,
+                            uint32_t before);
 
 #endif

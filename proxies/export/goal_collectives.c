@@ -3,28 +3,40 @@
 
 #include "proxies/timeline/op_names.h"
 
-static uint32_t rank_at(const struct bb_goal_collective *c, int index)
+/* A collective as seen by one rank. */
+struct collective {
+    const struct bb_layout *layout;
+    const struct bb_op *op;
+    /* group, instance: the communicator (group: index in layout->groups; instance: index among the sets of ranks of
+     * this group); index: this rank's index in the communicator; n: number of ranks of the communicator */
+    int group, instance, index, n;
+    uint32_t before; /* index of the GOAL operation for which all messages of the collective wait */
+};
+
+/* Adds a send to, or a receive from, the rank with this index (modulo n) in the communicator. */
+static uint32_t add_message(struct bb_goal *g, const struct collective *c, enum bb_goal_type type, int index,
+                            uint64_t bytes, uint32_t before)
 {
-    return (uint32_t)bb_group_member(c->layout, c->group, c->instance, (index % c->n + c->n) % c->n);
+    const int peer = bb_group_member(c->layout, c->group, c->instance, (index % c->n + c->n) % c->n);
+
+    return bb_goal_add(g, (struct bb_goal_op){type, c->op->stream, (uint32_t)peer, bb_goal_tag(c->op), bytes}, before);
 }
 
-static uint32_t send_to(struct bb_goal *g, const struct bb_goal_collective *c, int index, uint64_t bytes,
-                        uint32_t before)
+static uint32_t send_to(struct bb_goal *g, const struct collective *c, int index, uint64_t bytes, uint32_t before)
 {
-    return bb_goal_add_after(g, (struct bb_goal_op){BB_GOAL_SEND, c->cpu, rank_at(c, index), c->tag, bytes}, before);
+    return add_message(g, c, BB_GOAL_SEND, index, bytes, before);
 }
 
-static uint32_t receive_from(struct bb_goal *g, const struct bb_goal_collective *c, int index, uint64_t bytes,
-                             uint32_t before)
+static uint32_t receive_from(struct bb_goal *g, const struct collective *c, int index, uint64_t bytes, uint32_t before)
 {
-    return bb_goal_add_after(g, (struct bb_goal_op){BB_GOAL_RECV, c->cpu, rank_at(c, index), c->tag, bytes}, before);
+    return add_message(g, c, BB_GOAL_RECV, index, bytes, before);
 }
 
 /* Adds a join: a calculation of zero duration that starts after the operation `before`. The caller may make the join
  * wait for more operations; the join ends when all of them have ended. */
-static uint32_t add_join(struct bb_goal *g, const struct bb_goal_collective *c, uint32_t before)
+static uint32_t add_join(struct bb_goal *g, const struct collective *c, uint32_t before)
 {
-    return bb_goal_add_after(g, (struct bb_goal_op){.type = BB_GOAL_CALC, .cpu = c->cpu}, before);
+    return bb_goal_calc(g, c->op->stream, 0, before);
 }
 
 /*
@@ -47,8 +59,8 @@ static uint64_t part_bytes(uint64_t bytes, int n, int i)
  *   sent      in/out: index of the most recent send
  *   Returns   index of the final receive
  */
-static uint32_t ring_round(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes, int first,
-                           uint32_t received, uint32_t *sent)
+static uint32_t ring_round(struct bb_goal *g, const struct collective *c, uint64_t bytes, int first, uint32_t received,
+                           uint32_t *sent)
 {
     for (int s = 0; s < c->n - 1; s++) {
         const uint32_t last = received, sent_before = *sent;
@@ -63,7 +75,7 @@ static uint32_t ring_round(struct bb_goal *g, const struct bb_goal_collective *c
 
 /* Adds the ring of an all_gather or reduce_scatter, or the two consecutive rings of an all_reduce. bytes: size of
  * the whole array for an all_reduce, size of one fragment (1 / n of the array) for an all_gather or reduce_scatter. */
-static uint32_t expand_ring(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes)
+static uint32_t expand_ring(struct bb_goal *g, const struct collective *c, uint64_t bytes)
 {
     const bool all_reduce = c->op->coll == BB_ALL_REDUCE;
     const uint64_t whole = all_reduce ? bytes : bytes * (uint64_t)c->n;
@@ -76,7 +88,7 @@ static uint32_t expand_ring(struct bb_goal *g, const struct bb_goal_collective *
     return join;
 }
 
-static uint32_t expand_alltoall(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes)
+static uint32_t expand_alltoall(struct bb_goal *g, const struct collective *c, uint64_t bytes)
 {
     const uint32_t join = add_join(g, c, BB_GOAL_NOTHING);
 
@@ -97,7 +109,7 @@ struct tree_position {
     int root, v, low;
 };
 
-static struct tree_position find_tree_position(const struct bb_goal_collective *c)
+static struct tree_position find_tree_position(const struct collective *c)
 {
     struct tree_position at = {.root = bb_op_peer(c->op, c->index, c->n), .low = 1};
 
@@ -109,7 +121,7 @@ static struct tree_position find_tree_position(const struct bb_goal_collective *
 
 /* Adds this rank's messages of a broadcast: a receive from the parent in the tree, then sends to the children, in
  * descending order of their distance in rank numbers. */
-static uint32_t expand_broadcast(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes)
+static uint32_t expand_broadcast(struct bb_goal *g, const struct collective *c, uint64_t bytes)
 {
     const struct tree_position at = find_tree_position(c);
     uint32_t has = c->before, join;
@@ -123,7 +135,7 @@ static uint32_t expand_broadcast(struct bb_goal *g, const struct bb_goal_collect
     return join;
 }
 
-static uint32_t expand_reduce(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes)
+static uint32_t expand_reduce(struct bb_goal *g, const struct collective *c, uint64_t bytes)
 {
     const struct tree_position at = find_tree_position(c);
     const uint32_t has = add_join(g, c, c->before);
@@ -136,25 +148,22 @@ static uint32_t expand_reduce(struct bb_goal *g, const struct bb_goal_collective
 
 /* Adds this rank's messages of a gather or scatter in which the root and every other rank exchange one message
  * directly. */
-static uint32_t expand_star(struct bb_goal *g, const struct bb_goal_collective *c, uint64_t bytes)
+static uint32_t expand_star(struct bb_goal *g, const struct collective *c, uint64_t bytes)
 {
     const int root = bb_op_peer(c->op, c->index, c->n);
-    const bool receives = (c->index == root) == (c->op->coll == BB_GATHER);
+    const enum bb_goal_type type = (c->index == root) == (c->op->coll == BB_GATHER) ? BB_GOAL_RECV : BB_GOAL_SEND;
     const uint32_t join = add_join(g, c, BB_GOAL_NOTHING);
-    uint32_t (*add)(struct bb_goal *, const struct bb_goal_collective *, int, uint64_t, uint32_t) =
-        receives ? receive_from : send_to;
 
     if (c->index != root)
-        bb_goal_wait(g, join, add(g, c, root, bytes, c->before));
+        bb_goal_wait(g, join, add_message(g, c, type, root, bytes, c->before));
     for (int s = 1; s < c->n && c->index == root; s++)
-        bb_goal_wait(g, join, add(g, c, root + s, bytes, c->before));
+        bb_goal_wait(g, join, add_message(g, c, type, root + s, bytes, c->before));
     return join;
 }
 
 /* [collective] function that adds the messages of the collective on one rank; NULL: the GOAL export does not support
  * it. */
-static uint32_t (*const expand[BB_COLL_KIND_COUNT])(struct bb_goal *g, const struct bb_goal_collective *c,
-                                                    uint64_t bytes) = {
+static uint32_t (*const expand[BB_COLL_KIND_COUNT])(struct bb_goal *g, const struct collective *c, uint64_t bytes) = {
     [BB_ALL_REDUCE] = expand_ring,     [BB_ALL_GATHER] = expand_ring, [BB_REDUCE_SCATTER] = expand_ring,
     [BB_ALLTOALL] = expand_alltoall,   [BB_REDUCE] = expand_reduce,   [BB_GATHER] = expand_star,
     [BB_BROADCAST] = expand_broadcast, [BB_SCATTER] = expand_star,
@@ -165,9 +174,18 @@ bool bb_goal_supports(const struct bb_layout *l, const struct bb_op *op)
     return expand[op->coll] || bb_op_group_size(l, op) == 1;
 }
 
-uint32_t bb_goal_collective(struct bb_goal *g, const struct bb_goal_collective *c)
+uint32_t bb_goal_collective(struct bb_goal *g, const struct bb_layout *l, const struct bb_op *op, int rank,
+                            uint32_t before)
 {
-    const uint64_t bytes = (uint64_t)c->op->count * bb_dtypes[c->op->dtype].bytes;
+    const int group = l->comms[op->comm].group;
+    const struct collective c = {.layout = l,
+                                 .op = op,
+                                 .group = group,
+                                 .instance = bb_group_instance(l, group, rank),
+                                 .index = bb_group_index(l, group, rank),
+                                 .n = l->groups[group].size,
+                                 .before = before};
 
-    return c->n == 1 ? add_join(g, c, c->before) : expand[c->op->coll](g, c, bytes);
+    return c.n == 1 ? add_join(g, &c, before)
+                    : expand[op->coll](g, &c, (uint64_t)op->count * bb_dtypes[op->dtype].bytes);
 }

@@ -14,7 +14,6 @@
 #include "proxies/export/export.h"
 #include "proxies/export/protobuf.h"
 #include "proxies/simulate/predicted_path.h"
-#include "proxies/timeline/op_names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -159,48 +158,29 @@ static void put_bare_event(struct writer *w, int64_t ns, const char *name)
     put_event(w);
 }
 
-/* Returns the sum of the payload bytes of those operations in ops[first .. end) that run on the same stream as
- * ops[first]. */
-static uint64_t bytes_of(const struct bb_layout *l, const struct bb_op *ops, int first, int end)
-{
-    uint64_t bytes = 0;
-
-    for (int k = first; k < end; k++)
-        if (ops[k].stream == ops[first].stream && bb_op_is_comm(&ops[k]))
-            bytes += bb_op_payload_bytes(&ops[k], bb_op_group_size(l, &ops[k]));
-    return bytes;
-}
-
-static bool is_selected(const struct writer *w, const struct bb_op *op)
-{
-    return !w->micro_batches || op->micro_batch == BB_NONE || w->micro_batches[op->micro_batch];
-}
-
-static void put_call(void *arg, int i, int first, int end)
+static void put_call(void *arg, const struct bb_timeline_call *call)
 {
     struct writer *w = arg;
-    const struct bb_layout *l = &w->t->step->layout;
-    const struct bb_op *ops = bb_step_program(w->t->step, w->t->ranks[i])->ops, *op = &ops[first];
-    struct bb_timed_op span;
-    char name[BB_OP_NAME];
-    int n;
+    const struct bb_op *op = call->op;
+    const struct bb_timed_op *at = &call->at;
 
-    if (op->stream != w->stream || !is_selected(w, op))
+    if (op->stream != w->stream)
         return;
-    n = bb_timeline_span(w->t, i, first, end, &span);
-    begin_event(w, span.begin_ns, n == 1 ? bb_op_name(l, op, name) : bb_call_name(l, op, end - first, name));
+    if (w->micro_batches && op->micro_batch != BB_NONE && !w->micro_batches[op->micro_batch])
+        return;
+    begin_event(w, at->begin_ns, call->name);
     if (bb_op_is_comm(op)) {
-        add_argument(w, "bytes", ARGUMENT_NUMBER, bytes_of(l, ops, first, end));
-        add_argument(w, "wait_ns", ARGUMENT_NUMBER, (uint64_t)span.wait_ns);
+        add_argument(w, "bytes", ARGUMENT_NUMBER, call->bytes);
+        add_argument(w, "wait_ns", ARGUMENT_NUMBER, (uint64_t)at->wait_ns);
     }
-    if (bb_critical_path_has_any(w->t->critical, w->t, w->t->ranks[i], first, end))
+    if (call->critical)
         add_argument(w, "critical", ARGUMENT_TRUTH, true);
     put_event(w);
-    if (span.wait_ns > 0) {
-        put_bare_event(w, span.begin_ns, l->comms[op->comm].between_stages ? "bubble" : "waiting");
-        put_bare_event(w, span.begin_ns + span.wait_ns, NULL);
+    if (at->wait_ns > 0) {
+        put_bare_event(w, at->begin_ns, call->wait);
+        put_bare_event(w, at->begin_ns + at->wait_ns, NULL);
     }
-    put_bare_event(w, span.end_ns, NULL);
+    put_bare_event(w, at->end_ns, NULL);
 }
 
 static void put_rank(struct writer *w, int i)

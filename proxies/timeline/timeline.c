@@ -3,8 +3,9 @@
 #include "proxies/timeline/timeline.h"
 
 #include "bootstrap/base/alloc.h"
-#include "proxies/timeline/op_names.h"
+#include "proxies/timeline/critical_path.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,63 +31,44 @@ static void show_rank(struct choice *c, int rank)
     c->ops += ops;
 }
 
-static void choose_ranks(struct choice *c, const int *wanted, int n_wanted)
+void bb_timeline_init(struct bb_timeline *t, const struct bb_step *step, const int *wanted, int n_wanted)
 {
-    const int ranks = c->step->layout.ranks;
+    const int ranks = step->layout.ranks;
+    struct choice c = {.step = step};
     int first, last;
 
+    BB_NEW(c.shown, ranks);
     for (int i = 0; i < n_wanted; i++)
         if (wanted[i] != BB_NONE)
-            show_rank(c, wanted[i]);
-    for (int role = 0; role < c->step->n_roles && c->n < BB_TRACE_RANKS; role++) {
-        for (first = 0; first < ranks && c->step->role_of[first] != role; first++)
+            show_rank(&c, wanted[i]);
+    for (int role = 0; role < step->n_roles && c.n < BB_TRACE_RANKS; role++) {
+        for (first = 0; first < ranks && step->role_of[first] != role; first++)
             continue;
         if (first == ranks)
             continue;
-        for (last = ranks - 1; c->step->role_of[last] != role; last--)
+        for (last = ranks - 1; step->role_of[last] != role; last--)
             continue;
-        show_rank(c, first);
-        show_rank(c, last);
+        show_rank(&c, first);
+        show_rank(&c, last);
     }
-    for (int rank = 0; rank < ranks && c->n < BB_TRACE_RANKS; rank++)
-        show_rank(c, rank);
-}
-
-static void allocate_ranks(struct bb_timeline *t, const struct choice *c)
-{
-    const struct bb_step *step = c->step;
-
-    BB_NEW(t->ranks, c->n);
-    BB_NEW(t->ops, c->n);
-    BB_NEW(t->step_ns, c->n);
-    BB_NEW(t->location, c->n);
-    for (int rank = 0; rank < step->layout.ranks; rank++) {
-        if (!c->shown[rank])
-            continue;
-        t->ranks[t->n] = rank;
-        BB_NEW(t->ops[t->n++], bb_step_program(step, rank)->n_ops);
-    }
-}
-
-void bb_timeline_init(struct bb_timeline *t, const struct bb_step *step, const int *wanted, int n_wanted)
-{
-    struct choice c = {.step = step};
-
-    *t = (struct bb_timeline){.step = step, .source = "", .clock = ""};
-    BB_NEW(c.shown, step->layout.ranks);
-    choose_ranks(&c, wanted, n_wanted);
-    allocate_ranks(t, &c);
+    for (int rank = 0; rank < ranks && c.n < BB_TRACE_RANKS; rank++)
+        show_rank(&c, rank);
+    bb_timeline_init_ranks(t, step, c.shown);
     free(c.shown);
 }
 
 void bb_timeline_init_ranks(struct bb_timeline *t, const struct bb_step *step, const bool *shown)
 {
-    struct choice c = {.step = step, .shown = (bool *)shown};
-
     *t = (struct bb_timeline){.step = step, .source = "", .clock = ""};
+    BB_NEW(t->ranks, step->layout.ranks);
     for (int rank = 0; rank < step->layout.ranks; rank++)
-        c.n += shown[rank];
-    allocate_ranks(t, &c);
+        if (shown[rank])
+            t->ranks[t->n++] = rank;
+    BB_NEW(t->ops, t->n);
+    BB_NEW(t->step_ns, t->n);
+    BB_NEW(t->location, t->n);
+    for (int i = 0; i < t->n; i++)
+        BB_NEW(t->ops[i], bb_step_program(step, t->ranks[i])->n_ops);
 }
 
 void bb_timeline_release(struct bb_timeline *t)
@@ -111,22 +93,40 @@ const char *bb_timeline_rank_name(const struct bb_timeline *t, int i, char text[
     return text;
 }
 
-int bb_timeline_span(const struct bb_timeline *t, int i, int first, int end, struct bb_timed_op *span)
+/* Computes the members of *call from those operations in [call->first, call->end) that run on the same stream as
+ * `first`. */
+static void describe_call(const struct bb_timeline *t, struct bb_timeline_call *call)
 {
-    const struct bb_op *ops = bb_step_program(t->step, t->ranks[i])->ops;
-    const struct bb_timed_op *at = t->ops[i];
-    int n = 0;
+    const struct bb_layout *l = &t->step->layout;
+    const struct bb_op *ops = bb_step_program(t->step, t->ranks[call->shown])->ops, *op = &ops[call->first];
+    double sent = 0, received = 0;
 
-    *span = (struct bb_timed_op){0};
-    for (int k = first; k < end; k++) {
-        if (ops[k].stream != ops[first].stream)
+    call->op = op;
+    call->at = t->ops[call->shown][call->first];
+    call->wait = op->comm != BB_NONE && l->comms[op->comm].between_stages ? "bubble" : "waiting";
+    for (int k = call->first; k < call->end; k++) {
+        const struct bb_timed_op *at = &t->ops[call->shown][k];
+        const int ranks = bb_op_group_size(l, &ops[k]);
+        const uint64_t bytes = bb_op_is_comm(&ops[k]) ? bb_op_payload_bytes(&ops[k], ranks) : 0;
+
+        if (ops[k].stream != op->stream)
             continue;
-        span->begin_ns = n == 0 || at[k].begin_ns < span->begin_ns ? at[k].begin_ns : span->begin_ns;
-        span->end_ns = n == 0 || at[k].end_ns > span->end_ns ? at[k].end_ns : span->end_ns;
-        span->wait_ns = at[k].wait_ns > span->wait_ns ? at[k].wait_ns : span->wait_ns;
-        n++;
+        call->n++;
+        call->at.begin_ns = at->begin_ns < call->at.begin_ns ? at->begin_ns : call->at.begin_ns;
+        call->at.end_ns = at->end_ns > call->at.end_ns ? at->end_ns : call->at.end_ns;
+        call->at.wait_ns = at->wait_ns > call->at.wait_ns ? at->wait_ns : call->at.wait_ns;
+        call->critical |= bb_critical_path_has(t->critical, t->ranks[call->shown], k);
+        call->bytes += bytes;
+        if (ops[k].kind == BB_OP_COLLECTIVE)
+            call->bus_bytes += (double)bytes * bb_colls[ops[k].coll].bus_factor(ranks);
+        sent += ops[k].kind == BB_OP_SEND ? (double)bytes : 0;
+        received += ops[k].kind == BB_OP_RECV ? (double)bytes : 0;
     }
-    return n;
+    call->bus_bytes += fmax(sent, received);
+    if (call->n == 1)
+        bb_op_name(l, op, call->name);
+    else
+        bb_call_name(l, op, call->end - call->first, call->name);
 }
 
 static bool is_first_of_stream(const struct bb_op *ops, int first, int k)
@@ -147,7 +147,11 @@ void bb_timeline_each_call(const struct bb_timeline *t, int i, bb_timeline_visit
             if (p->ops[end].call != p->ops[first].call)
                 break;
         for (int k = first; k < end; k++)
-            if (bb_op_launches(&p->ops[k]) && is_first_of_stream(p->ops, first, k))
-                visit(arg, i, k, end);
+            if (bb_op_launches(&p->ops[k]) && is_first_of_stream(p->ops, first, k)) {
+                struct bb_timeline_call call = {.shown = i, .first = k, .end = end};
+
+                describe_call(t, &call);
+                visit(arg, &call);
+            }
     }
 }

@@ -19,6 +19,7 @@
 #define BB_PROXIES_TIMELINE_TIMELINE_H
 
 #include "proxies/step/step.h"
+#include "proxies/timeline/op_names.h"
 #include "proxies/timeline/overlap.h"
 
 #include <stdio.h>
@@ -67,15 +68,25 @@ void bb_timeline_init_ranks(struct bb_timeline *t, const struct bb_step *step, c
 
 /* ---- for modules that write a timeline to a file: iteration over its NCCL calls and kernel launches ---- */
 
-/* bb_timeline_each_call - calls visit(arg, i, first, end) for each call (single operation or NCCL group call) of the
- * i-th rank in the timeline, once for each stream that the call uses. The visit concerns those operations in [first,
- * end) that run on the same stream as `first`. Calls that launch nothing are skipped. */
-typedef void bb_timeline_visit(void *arg, int i, int first, int end);
-void bb_timeline_each_call(const struct bb_timeline *t, int i, bb_timeline_visit *visit, void *arg);
+/* One call (single operation or NCCL group call) of a rank on one stream. The call consists of those operations in
+ * [first, end) of the rank's program that run on the same stream as `first`. */
+struct bb_timeline_call {
+    int shown;              /* index of the rank in the timeline */
+    int first, end, n;      /* n: number of operations */
+    const struct bb_op *op; /* the first operation */
+    struct bb_timed_op at;  /* begin, end and waiting time of the call */
+    uint64_t bytes;         /* payload bytes of all operations; 0 for compute */
+    double bus_bytes; /* payload x bus factor of nccl-tests; for sends and receives: the larger of sent and received
+                         bytes; 0 for compute */
+    const char *wait; /* name of the waiting time: "bubble" for messages between pipeline stages, else "waiting" */
+    bool critical;    /* an operation of the call is on the critical path */
+    char name[BB_OP_NAME];
+};
 
-/* bb_timeline_span - stores in *span the begin, end and waiting time of those operations in [first, end) that run on
- * the same stream as `first`; i: index of the rank in the timeline. Returns the number of these operations. */
-int bb_timeline_span(const struct bb_timeline *t, int i, int first, int end, struct bb_timed_op *span);
+/* bb_timeline_each_call - calls visit(arg, call) for each call of the i-th rank in the timeline, once for each stream
+ * that the call uses. Calls that launch nothing are skipped. */
+typedef void bb_timeline_visit(void *arg, const struct bb_timeline_call *call);
+void bb_timeline_each_call(const struct bb_timeline *t, int i, bb_timeline_visit *visit, void *arg);
 
 /* bb_timeline_rank_name - writes the name of a rank to text, for example "rank 3 (node0 gpu 3, first stage)".
  * Returns text. */

@@ -4,10 +4,9 @@
  */
 #include "bootstrap/base/alloc.h"
 #include "proxies/timeline/critical_path.h"
-#include "proxies/timeline/op_names.h"
-#include "proxies/timeline/timeline.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct writer {
     const struct bb_timeline *t;
@@ -106,17 +105,6 @@ static void put_comm(FILE *out, const struct bb_layout *l, const struct bb_op *o
         fprintf(out, ", \"%s\": %d", op->kind == BB_OP_COLLECTIVE ? "root" : "peer", peer);
 }
 
-/* Writes the JSON fields for the waiting time of a call (single operation or NCCL group call) and for the bus
- * bandwidth of its transfer. */
-static void put_rate(FILE *out, double bus_bytes, const struct bb_timed_op *at)
-{
-    int64_t moving_ns = at->end_ns - at->begin_ns - at->wait_ns;
-
-    put_us(out, "wait_us", at->wait_ns);
-    if (moving_ns > 0 && bus_bytes > 0)
-        fprintf(out, ", \"busbw_gbps\": %.3f", bus_bytes / (double)moving_ns);
-}
-
 /* Writes the JSON fields of an operation, without braces. */
 static void put_op(FILE *out, const struct bb_layout *l, const struct bb_op *op, int rank)
 {
@@ -135,91 +123,56 @@ static void put_op(FILE *out, const struct bb_layout *l, const struct bb_op *op,
         put_field(out, "for", op->what);
 }
 
-/* Returns the bus bytes (payload x bus factor of nccl-tests) of those operations in ops[first..end) that run on the
- * same stream as `first`. For sends and receives, returns the larger of sent and received bytes. */
-static double bus_bytes_of(const struct bb_layout *l, const struct bb_op *ops, int first, int end)
+/* Writes a slice without the closing brace. */
+static void begin_slice(struct writer *w, const char *name, int rank, int thread, int64_t begin_ns, int64_t end_ns,
+                        const char *category)
 {
-    double collective = 0, sent = 0, received = 0;
-
-    for (int i = first; i < end; i++) {
-        const int n = bb_op_group_size(l, &ops[i]);
-        const double bytes = (double)bb_op_payload_bytes(&ops[i], n);
-
-        if (ops[i].stream != ops[first].stream || !bb_op_is_comm(&ops[i]))
-            continue;
-        collective += ops[i].kind == BB_OP_COLLECTIVE ? bytes * bb_colls[ops[i].coll].bus_factor(n) : 0;
-        sent += ops[i].kind == BB_OP_SEND ? bytes : 0;
-        received += ops[i].kind == BB_OP_RECV ? bytes : 0;
-    }
-    return collective + (sent > received ? sent : received);
+    begin_event(w, "X", name, rank, thread);
+    put_us(w->out, "ts", begin_ns);
+    put_us(w->out, "dur", end_ns - begin_ns);
+    put_field(w->out, "cat", category);
 }
 
-/* If a communication operation waited for peers, writes two slices inside its slice: "waiting" (or "bubble") and
- * "transfer". */
-static void put_parts(struct writer *w, int i, const struct bb_op *op, const struct bb_timed_op *at)
-{
-    const bool bubble = op->comm != BB_NONE && w->t->step->layout.comms[op->comm].between_stages;
-    const int64_t moves_ns = at->begin_ns + at->wait_ns;
-
-    if (at->wait_ns <= 0)
-        return;
-    begin_event(w, "X", bubble ? "bubble" : "waiting", w->t->ranks[i], op->stream + 1);
-    put_us(w->out, "ts", at->begin_ns);
-    put_us(w->out, "dur", at->wait_ns);
-    fprintf(w->out, ", \"cat\": \"%s\"}", bubble ? "bubble" : "waiting");
-    begin_event(w, "X", "transfer", w->t->ranks[i], op->stream + 1);
-    put_us(w->out, "ts", moves_ns);
-    put_us(w->out, "dur", at->end_ns - moves_ns);
-    fputs(", \"cat\": \"transfer\"}", w->out);
-}
-
-/* Writes one slice for the operations of a call (single operation or NCCL group call) on one stream, which begin and
- * end together. */
-static void put_call(void *arg, int i, int first, int end)
+/* Writes one slice for a call, whose operations begin and end together. If the call waited for peers, writes two slices
+ * inside this slice: the waiting time and "transfer". */
+static void put_call(void *arg, const struct bb_timeline_call *call)
 {
     struct writer *w = arg;
     const struct bb_layout *l = &w->t->step->layout;
-    const struct bb_op *ops = bb_step_program(w->t->step, w->t->ranks[i])->ops, *op = &ops[first];
-    struct bb_timed_op span;
-    const int n = bb_timeline_span(w->t, i, first, end, &span);
-    char name[BB_OP_NAME];
-    bool more = false;
+    const struct bb_op *op = call->op;
+    const struct bb_timed_op *at = &call->at;
+    const int rank = w->t->ranks[call->shown], thread = op->stream + 1;
+    const int64_t moves_ns = at->begin_ns + at->wait_ns;
 
-    begin_event(w, "X", n == 1 ? bb_op_name(l, op, name) : bb_call_name(l, op, end - first, name), w->t->ranks[i],
-                op->stream + 1);
-    put_us(w->out, "ts", span.begin_ns);
-    put_us(w->out, "dur", span.end_ns - span.begin_ns);
-    put_field(w->out, "cat", op->comm == BB_NONE ? "compute" : l->groups[l->comms[op->comm].group].name);
-    fputs(n == 1 ? ", \"args\": {" : ", \"args\": {\"operations\": [{", w->out);
-    for (int k = first; k < end; k++) {
-        if (ops[k].stream != op->stream)
+    begin_slice(w, call->name, rank, thread, at->begin_ns, at->end_ns,
+                op->comm == BB_NONE ? "compute" : l->groups[l->comms[op->comm].group].name);
+    fputs(call->n == 1 ? ", \"args\": {" : ", \"args\": {\"operations\": [{", w->out);
+    for (int k = call->first; k < call->end; k++) {
+        const struct bb_op *one = &op[k - call->first];
+
+        if (one->stream != op->stream)
             continue;
-        fputs(more ? "}, {" : "", w->out);
-        put_op(w->out, l, &ops[k], w->t->ranks[i]);
-        more = true;
+        fputs(one == op ? "" : "}, {", w->out);
+        put_op(w->out, l, one, rank);
     }
-    fputs(n == 1 ? "" : "}]", w->out);
+    fputs(call->n == 1 ? "" : "}]", w->out);
     if (op->comm != BB_NONE)
-        put_rate(w->out, bus_bytes_of(l, ops, first, end), &span);
-    if (bb_critical_path_has_any(w->t->critical, w->t, w->t->ranks[i], first, end))
-        fputs(", \"critical\": true", w->out);
-    fputs("}}", w->out);
-    put_parts(w, i, op, &span);
-}
-
-static void put_slices(struct writer *w, int i)
-{
-    begin_event(w, "X", "step", w->t->ranks[i], STEP_THREAD);
-    put_us(w->out, "ts", 0);
-    put_us(w->out, "dur", w->t->step_ns[i]);
-    fputs(", \"cat\": \"step\"}", w->out);
-    bb_timeline_each_call(w->t, i, put_call, w);
+        put_us(w->out, "wait_us", at->wait_ns);
+    if (op->comm != BB_NONE && at->end_ns > moves_ns && call->bus_bytes > 0)
+        fprintf(w->out, ", \"busbw_gbps\": %.3f", call->bus_bytes / (double)(at->end_ns - moves_ns));
+    fputs(call->critical ? ", \"critical\": true}}" : "}}", w->out);
+    if (at->wait_ns <= 0)
+        return;
+    begin_slice(w, call->wait, rank, thread, at->begin_ns, moves_ns, call->wait);
+    fputc('}', w->out);
+    begin_slice(w, "transfer", rank, thread, moves_ns, at->end_ns, "transfer");
+    fputc('}', w->out);
 }
 
 /* ---- arrows: the k-th send from rank A to rank B matches the k-th receive of rank B from rank A ---- */
 
 struct message {
-    int comm, from, to; /* from, to: world ranks */
+    int comm, from, to; /* from, to: world ranks; these first three members identify the pair of ranks */
     bool received;
     int op, shown; /* op: index of the send or receive in its rank's program; shown: index of this rank in the
                       timeline */
@@ -270,13 +223,6 @@ static void put_arrow_end(struct writer *w, const char *name, int64_t id, bool t
     fprintf(w->out, ", \"cat\": \"%s\", \"id\": %lld%s}", name, (long long)id, target ? ", \"bp\": \"e\"" : "");
 }
 
-/* Writes one end of the arrow of a message. The arrow starts at the begin of the send and ends just before the end
- * of the receive. */
-static void put_arrow(struct writer *w, const struct message *m, int64_t id)
-{
-    put_arrow_end(w, "message", id, m->received, m->shown, m->op, m->received);
-}
-
 /* Returns the index of a rank in the timeline; BB_NONE if the rank is not shown. */
 static int find_shown(const struct bb_timeline *t, int rank)
 {
@@ -305,11 +251,8 @@ static void put_critical_arrows(struct writer *w)
     }
 }
 
-static bool same_pair(const struct message *a, const struct message *b)
-{
-    return a->comm == b->comm && a->from == b->from && a->to == b->to;
-}
-
+/* Writes the arrows of all messages. An arrow starts at the begin of the send and ends just before the end of the
+ * receive. */
 static void put_arrows(struct writer *w)
 {
     size_t n = 0, end;
@@ -322,11 +265,16 @@ static void put_arrows(struct writer *w)
     for (size_t first = 0; first < n; first = end) {
         size_t sends = 0;
 
-        for (end = first; end < n && same_pair(&list[first], &list[end]); end++)
+        for (end = first; end < n; end++) {
+            if (memcmp(&list[first], &list[end], offsetof(struct message, received)) != 0)
+                break;
             sends += !list[end].received;
+        }
         for (size_t k = 0; k < sends && first + sends + k < end; k++, id++) {
-            put_arrow(w, &list[first + k], id);
-            put_arrow(w, &list[first + sends + k], id);
+            const struct message *send = &list[first + k], *receive = send + sends;
+
+            put_arrow_end(w, "message", id, false, send->shown, send->op, false);
+            put_arrow_end(w, "message", id, true, receive->shown, receive->op, true);
         }
     }
     free(list);
@@ -414,7 +362,9 @@ void bb_timeline_write(const struct bb_timeline *t, FILE *out)
     put_head(t, out);
     for (int i = 0; i < t->n; i++) {
         name_rank(&w, i);
-        put_slices(&w, i);
+        begin_slice(&w, "step", t->ranks[i], STEP_THREAD, 0, t->step_ns[i], "step");
+        fputc('}', out);
+        bb_timeline_each_call(t, i, put_call, &w);
     }
     put_arrows(&w);
     put_critical_arrows(&w);
